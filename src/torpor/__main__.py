@@ -1,0 +1,7 @@
+"""`python -m torpor` is `torpor`."""
+
+import sys
+
+from torpor.cli import main
+
+sys.exit(main())

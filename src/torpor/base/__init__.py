@@ -1,0 +1,1 @@
+"""Floor 0: errors, number formats, settings, target facts. Imports nothing of torpor."""

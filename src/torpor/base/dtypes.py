@@ -1,0 +1,203 @@
+"""Number formats. A `DType` is immutable and compared by identity; `dtypes` names them all."""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Final
+
+import ml_dtypes
+import numpy as np
+
+from torpor.base.errors import DTypeError
+
+Scalar = bool | int | float
+
+
+class DType:
+    """A number format, or a vector of `count` of them.
+
+    `kind` is one of void, bool, int, uint, float, index. `index` is the unbounded integer of index
+    arithmetic: it becomes int32 or int64 once its bounds are proved.
+    """
+
+    __slots__ = ("name", "bits", "kind", "count", "_vectors", "_scalar", "__weakref__")
+
+    def __init__(
+        self, name: str, bits: int, kind: str, count: int = 1, scalar: DType | None = None
+    ):
+        self.name, self.bits, self.kind, self.count = name, bits, kind, count
+        self._scalar = scalar
+        self._vectors: dict[int, DType] = {}
+
+    def __repr__(self) -> str:
+        return f"dtypes.{self.name}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (from_name, (self.name,))
+
+    def scalar(self) -> DType:
+        """The format of one lane."""
+        return self if self._scalar is None else self._scalar
+
+    def vec(self, count: int) -> DType:
+        """The vector of `count` lanes of this scalar format (itself for one lane)."""
+        if self.count != 1:
+            raise DTypeError(f"{self} is a vector already")
+        if count == 1:
+            return self
+        made = self._vectors.get(count)
+        if made is None:
+            vector = DType(f"{self.name}x{count}", self.bits, self.kind, count, self)
+            made = self._vectors.setdefault(count, vector)
+        return made
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element in memory (all lanes)."""
+        return (self.bits + 7) // 8 * self.count
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_int(self) -> bool:
+        """Whether it is an integer that users see (signed or unsigned; neither bool nor index)."""
+        return self.kind in ("int", "uint")
+
+    @property
+    def is_integral(self) -> bool:
+        """Whether it is an integer, a bool or an index: everything with exact bounds."""
+        return self.kind in ("int", "uint", "bool", "index")
+
+    @property
+    def min(self) -> int | float:
+        """The least value (minus infinity for floats and index)."""
+        if self.kind in ("float", "index"):
+            return -math.inf
+        return -(1 << (self.bits - 1)) if self.kind == "int" else 0
+
+    @property
+    def max(self) -> int | float:
+        """The greatest value (infinity for floats and index)."""
+        if self.kind in ("float", "index"):
+            return math.inf
+        if self.kind == "bool":
+            return 1
+        return (1 << (self.bits - (self.kind == "int"))) - 1
+
+    @property
+    def numpy(self) -> np.dtype:
+        """The NumPy dtype of one lane (index as int64; bfloat16 through ml_dtypes)."""
+        return _NUMPY[self.scalar().name]
+
+    def cast_scalar(self, value: Scalar) -> Scalar:
+        """`value` as a Python number that this format holds exactly: wrapped, rounded or bool."""
+        if self.kind == "bool":
+            return bool(value)
+        if self.kind == "index":
+            return int(value)
+        if self.kind == "float":
+            return _round_float(self, float(value))
+        if isinstance(value, float):
+            return _saturate(self, value)
+        wrapped = int(value) & ((1 << self.bits) - 1)
+        return wrapped - (1 << self.bits) if self.kind == "int" and wrapped > self.max else wrapped
+
+
+def _round_float(dtype: DType, value: float) -> float:
+    if dtype.bits == 64 or math.isinf(value) or math.isnan(value):
+        return value
+    if dtype.name == "float32":
+        try:
+            return float(struct.unpack("f", struct.pack("f", value))[0])
+        except OverflowError:
+            return math.copysign(math.inf, value)
+    with np.errstate(over="ignore"):
+        return float(np.float64(value).astype(dtype.numpy))
+
+
+def _saturate(dtype: DType, value: float) -> int:
+    """Float to integer as API.md says: truncate, saturate, NaN gives 0."""
+    if math.isnan(value):
+        return 0
+    if math.isinf(value) or not dtype.min <= value <= dtype.max:
+        return int(dtype.min if value < 0 else dtype.max)
+    return int(value)
+
+
+class dtypes:
+    """Every number format by its standard name, with the usual short names."""
+
+    void: Final = DType("void", 0, "void")
+    index: Final = DType("index", 64, "index")
+    bool: Final = DType("bool", 8, "bool")
+    int8: Final = DType("int8", 8, "int")
+    int16: Final = DType("int16", 16, "int")
+    int32: Final = DType("int32", 32, "int")
+    int64: Final = DType("int64", 64, "int")
+    uint8: Final = DType("uint8", 8, "uint")
+    uint16: Final = DType("uint16", 16, "uint")
+    uint32: Final = DType("uint32", 32, "uint")
+    uint64: Final = DType("uint64", 64, "uint")
+    float16: Final = DType("float16", 16, "float")
+    bfloat16: Final = DType("bfloat16", 16, "float")
+    float32: Final = DType("float32", 32, "float")
+    float64: Final = DType("float64", 64, "float")
+
+    char, short, int, long = int8, int16, int32, int64
+    uchar, ushort, uint, ulong = uint8, uint16, uint32, uint64
+    half, float, double = float16, float32, float64
+
+    @staticmethod
+    def from_numpy(dtype: object) -> DType:
+        """The format of a NumPy dtype; a `DTypeError` for one that torpor does not have."""
+        wanted = np.dtype(dtype)  # type: ignore[call-overload]
+        for name, known in _NUMPY.items():
+            if known == wanted and name != "index":
+                return _BY_NAME[name]
+        known_names = ", ".join(n for n in _NUMPY if n != "index")
+        raise DTypeError(f"torpor has no format for NumPy's {wanted}; it has {known_names}")
+
+
+_ALL: Final = [value for value in vars(dtypes).values() if isinstance(value, DType)]
+_BY_NAME: Final[dict[str, DType]] = {dtype.name: dtype for dtype in _ALL}
+_ALIASES: Final[dict[str, DType]] = {
+    name: value for name, value in vars(dtypes).items() if isinstance(value, DType)
+}
+_NUMPY: Final[dict[str, np.dtype]] = {
+    **{d.name: np.dtype(d.name) for d in _ALL if d.name not in ("void", "index", "bfloat16")},
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+    "index": np.dtype("int64"),
+}
+SCALARS: Final[tuple[DType, ...]] = tuple(_BY_NAME[name] for name in _NUMPY if name != "index")
+
+
+def from_name(name: str) -> DType:
+    """The format called `name`: `float32`, a short name, or a vector such as `float32x8`."""
+    found = _BY_NAME.get(name) or _ALIASES.get(name)
+    if found is not None:
+        return found
+    base, _, count = name.rpartition("x")
+    if base in _BY_NAME and count.isdigit():
+        return _BY_NAME[base].vec(int(count))
+    raise DTypeError(f"unknown dtype {name!r}; the known ones are {', '.join(_BY_NAME)}")
+
+
+def as_dtype(value: object) -> DType:
+    """A `DType` from itself, its name, a Python number type or a NumPy dtype."""
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, str):
+        return from_name(value.removeprefix("torch.").removeprefix("dtypes."))
+    if value is bool:
+        return dtypes.bool
+    if value is int:
+        return dtypes.int64
+    if value is float:
+        return dtypes.float32
+    try:
+        return dtypes.from_numpy(value)
+    except TypeError as error:
+        raise DTypeError(f"unknown dtype {value!r}: {error}") from None

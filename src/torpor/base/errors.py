@@ -1,0 +1,57 @@
+"""The errors that torpor raises. Each is also the built-in error that Python would raise."""
+
+
+class TorporError(Exception):
+    """Base of every error that torpor raises on purpose."""
+
+
+class ShapeError(TorporError, ValueError):
+    """Shapes or axes that do not fit the operation."""
+
+
+class DTypeError(TorporError, TypeError):
+    """A number format that is unknown or does not fit the operation."""
+
+
+class DeviceError(TorporError, RuntimeError):
+    """An unknown device, a device that cannot be opened, or devices that were mixed."""
+
+
+class MemoryStateError(TorporError, RuntimeError):
+    """A buffer that is allocated twice, read before it was allocated, or of the wrong size."""
+
+
+class OptError(TorporError, ValueError):
+    """An optimisation that cannot be applied; the message names it and says why."""
+
+
+class CompileError(TorporError, RuntimeError):
+    """A target's compiler refused the generated text."""
+
+
+class ContractError(TorporError, AssertionError):
+    """An internal fault: a pass produced a node that its stage does not allow."""
+
+
+class SettingError(TorporError, ValueError):
+    """An unknown setting, or a value that it cannot take."""
+
+
+class OutOfBoundsError(TorporError, IndexError):
+    """An index lies outside the axis that it selects from."""
+
+
+class DivisionByZeroError(TorporError, ZeroDivisionError):
+    """An integer was divided by zero."""
+
+
+class GradientError(TorporError, RuntimeError):
+    """A gradient that cannot be taken, or a write that would make one wrong."""
+
+
+class ParseError(TorporError, ValueError):
+    """IR text that cannot be read."""
+
+
+class CaptureError(TorporError, RuntimeError):
+    """`JIT=strict` refuses a function that does what no guard can cover; the message says what."""

@@ -1,0 +1,123 @@
+"""Settings: the sole reader of the environment, and `Context`, which overrides them for a while.
+
+A setting `NAME` is read as `TORPOR_NAME`, then `NAME`. Overrides are context-local: they follow
+`contextvars`, so threads and asynchronous tasks do not see each other's.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from contextvars import ContextVar, Token
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Final
+
+from torpor.base.errors import SettingError
+
+Value = int | str
+
+DEFAULTS: Final[Mapping[str, Value]] = MappingProxyType(
+    {
+        "DEBUG": 0,  # 0-7, each level prints more
+        "VIZ": 0,  # record every rewrite for the explorer
+        "BEAM": 0,  # width of the timed search, 0: heuristics only
+        "NOOPT": 0,  # 1: no optimisation at all
+        "DEVICE": "CPU",  # the default device
+        "THREADS": 0,  # worker threads, 0: one a core
+        "CHECK": 0,  # 1: check stage contracts after every pass, and bounds
+        "CACHE_DIR": "",  # where compiled objects are kept, "": the user's cache folder
+        "CACHE": 1,  # 0: no disk cache
+        "SEED": 0,  # first seed of the default generator
+        "JIT": "1",  # 0: jit runs the function as it is; strict: refuse what cannot be guarded
+        "STRICT_FLOAT": 0,  # 1: no licence to reorder or contract floating point
+        "TARGET": "",  # CPU and features to generate for, "": the host's
+        "KERNEL_SIZE": 2000,  # most operations fused into one kernel
+    }
+)
+
+
+def _parse(name: str, text: str) -> Value:
+    if isinstance(DEFAULTS[name], str):
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise SettingError(f"{name} takes an integer, got {text!r}") from None
+
+
+def _from_environment() -> dict[str, Value]:
+    values: dict[str, Value] = dict(DEFAULTS)
+    for name in DEFAULTS:
+        if (own := os.environ.get(f"TORPOR_{name}")) is not None:
+            values[name] = _parse(name, own)
+        elif (short := os.environ.get(name)) is not None:
+            try:
+                values[name] = _parse(name, short)
+            except SettingError:
+                warnings.warn(f"ignoring {name}={short!r}, which is not torpor's", stacklevel=2)
+    return values
+
+
+_current: ContextVar[Mapping[str, Value]] = ContextVar("torpor_settings")
+_environment: Final[Mapping[str, Value]] = MappingProxyType(_from_environment())
+
+
+def get(name: str) -> Value:
+    """The value of setting `name` here and now."""
+    return _current.get(_environment)[name]
+
+
+def snapshot() -> Mapping[str, Value]:
+    """All settings here and now; the same object as long as none changes."""
+    return _current.get(_environment)
+
+
+def number(name: str) -> int:
+    """The value of an integer setting."""
+    return int(_current.get(_environment)[name])
+
+
+def text(name: str) -> str:
+    """The value of a text setting."""
+    return str(_current.get(_environment)[name])
+
+
+class Context:
+    """Overrides settings inside a `with` block: `with Context(DEBUG=2): ...`.
+
+    Unknown names raise a `SettingError` that lists the known ones. May be nested and re-entered.
+    """
+
+    def __init__(self, **overrides: Value):
+        for name, value in overrides.items():
+            if name not in DEFAULTS:
+                known = ", ".join(DEFAULTS)
+                raise SettingError(f"unknown setting {name!r}; the known ones are {known}")
+            overrides[name] = _parse(name, str(int(value) if isinstance(value, bool) else value))
+        self.overrides = overrides
+        self._tokens: list[Token[Mapping[str, Value]]] = []
+
+    def __enter__(self) -> Context:
+        merged = {**_current.get(_environment), **self.overrides}
+        self._tokens.append(_current.set(MappingProxyType(merged)))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        _current.reset(self._tokens.pop())
+
+
+def cache_dir() -> Path:
+    """The folder of everything torpor keeps between runs (not created here)."""
+    if chosen := text("CACHE_DIR"):
+        return Path(chosen)
+    if local := os.environ.get("LOCALAPPDATA"):
+        return Path(local) / "torpor" / "cache"
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "torpor"

@@ -1,0 +1,56 @@
+"""Places in the user's program: captured in a fraction of a microsecond, decoded only when asked.
+
+A site is a code object and the offset of an instruction in it. Frames of torpor itself are skipped,
+so that a site is the line that the user wrote.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from itertools import islice
+from pathlib import Path
+from types import CodeType
+from typing import Final, NamedTuple
+
+Site = tuple[CodeType, int]  # code object, offset of the instruction in bytes
+_PACKAGE: Final = str(Path(__file__).resolve().parent.parent)
+# Programs that come along and that people read as they read their own.
+_PROGRAMS: Final = (str(Path(_PACKAGE) / "cli"), str(Path(_PACKAGE) / "nn" / "models.py"))
+
+
+class Place(NamedTuple):
+    """A decoded site: file, line, function, and the text of the expression."""
+
+    file: str
+    line: int
+    function: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.text}" if self.text else f"{self.file}:{self.line}"
+
+
+def here() -> Site | None:
+    """The innermost place outside of torpor that is being executed; None if there is none."""
+    frame = sys._getframe(1)
+    while (name := frame.f_code.co_filename).startswith(_PACKAGE):
+        if name.startswith(_PROGRAMS):
+            break
+        outer = frame.f_back
+        if outer is None:
+            return None
+        frame = outer
+    return frame.f_code, frame.f_lasti
+
+
+def decode(site: Site) -> Place:
+    """Where `site` is. The text is the expression if it stands on one line, else its first line."""
+    code, offset = site
+    found = next(islice(code.co_positions(), offset // 2, None), (None,) * 4)
+    line, last, column, end = found
+    line = line or code.co_firstlineno
+    text = linecache.getline(code.co_filename, line)
+    if line == last and column is not None and end is not None:
+        text = text.encode()[column:end].decode(errors="replace")
+    return Place(code.co_filename, line, code.co_qualname, text.strip())

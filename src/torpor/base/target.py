@@ -1,0 +1,84 @@
+"""What kernels are generated for: the facts about a target that the compiler may use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from torpor.base.errors import DeviceError
+
+
+@dataclass(frozen=True)
+class Target:
+    """Facts about a target.
+
+    name:          as in `lower(target=...)`: cpu, c, cuda, opencl, metal, wgsl, python.
+    arch:          instruction set or chip: x86-64 features, sm_90a, ...; "" is a plain default.
+    vector_bytes:  width of a vector register in bytes (16 where only 4-wide loads exist).
+    registers:     how many vector registers there are.
+    vector_alu:    arithmetic on vectors exists (else vectors are only loaded and stored).
+    groups:        kernels run as a grid of groups: gid and lid, local memory, barriers.
+    group_limit:   most work items in one group.
+    local_bytes:   most local memory of a group, bytes.
+    threads:       the outermost axis may be cut among native threads.
+    missing:       dtype names that the target cannot compute with (decomposed before rendering).
+    cache_bytes:   size of the cache nearest to one core that is not the first level, bytes.
+    """
+
+    name: str
+    arch: str = ""
+    vector_bytes: int = 16
+    registers: int = 16
+    vector_alu: bool = True
+    groups: bool = False
+    group_limit: int = 256
+    local_bytes: int = 32768
+    threads: bool = False
+    missing: frozenset[str] = frozenset()
+    cache_bytes: int = 512 * 1024
+
+    def lanes(self, itemsize: int) -> int:
+        """How many elements of `itemsize` bytes one vector register holds (at least 1)."""
+        return max(1, self.vector_bytes // itemsize)
+
+
+_SMALL_FLOATS: Final = frozenset({"float16", "bfloat16"})
+_TARGETS: Final[dict[str, Target]] = {
+    "cpu": Target("cpu", vector_bytes=32, threads=True, missing=_SMALL_FLOATS),
+    "c": Target("c", vector_bytes=32, threads=True, missing=frozenset({"bfloat16"})),
+    "python": Target("python", groups=True, missing=frozenset({"bfloat16"})),
+    # 1024 work items and 48 KiB: CUDA C++ Programming Guide, "Technical Specifications".
+    "cuda": Target(
+        "cuda", "sm_80", vector_alu=False, groups=True, group_limit=1024, local_bytes=49152
+    ),
+    "opencl": Target("opencl", groups=True, missing=_SMALL_FLOATS),
+    # Metal Feature Set Tables: 1024 threads a threadgroup, 32 KiB of threadgroup memory.
+    "metal": Target("metal", groups=True, group_limit=1024, missing=frozenset({"float64"})),
+    # WebGPU's default limits: 256 invocations a workgroup, 16 KiB of workgroup memory.
+    "wgsl": Target(
+        "wgsl",
+        groups=True,
+        local_bytes=16384,
+        missing=frozenset(
+            {
+                "float16",
+                "bfloat16",
+                "float64",
+                "int64",
+                "uint64",
+                "int8",
+                "uint8",
+                "int16",
+                "uint16",
+            }
+        ),
+    ),
+}
+
+
+def get_target(text: str) -> Target:
+    """The target called `name` or `name:arch`; a `DeviceError` lists the known ones."""
+    name, _, arch = text.lower().partition(":")
+    if name not in _TARGETS:
+        raise DeviceError(f"unknown target {text!r}; the known ones are {', '.join(_TARGETS)}")
+    return replace(_TARGETS[name], arch=arch) if arch else _TARGETS[name]

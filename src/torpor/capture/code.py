@@ -1,0 +1,122 @@
+"""What a function's bytecode reads and writes outside of its own variables, by name."""
+
+from __future__ import annotations
+
+import dis
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType
+from typing import Final
+
+# Methods of lists, dicts and sets that only change them: a list to which a function only appends is
+# not something that it reads.
+CHANGERS: Final = frozenset(
+    [
+        "append",
+        "extend",
+        "insert",
+        "add",
+        "update",
+        "clear",
+        "remove",
+        "discard",
+        "appendleft",
+        "extendleft",
+    ]
+)
+_ATTRIBUTE_LOADS: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"})
+_OUTER_LOADS: Final = frozenset({
+    "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF",
+    "LOAD_FROM_DICT_OR_GLOBALS",
+})  # fmt: skip
+_STORES: Final = frozenset({
+    "STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF",
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names that a code object uses outside of its local variables.
+
+    loaded:   whose value it reads.
+    changed:  of which it only calls a changing method, such as `append`.
+    stored:   that it binds anew.
+    outer:    those of `loaded` and `changed` that are globals or closure cells.
+    imported: modules that it imports.
+    """
+
+    loaded: frozenset[str]
+    changed: frozenset[str]
+    stored: frozenset[str]
+    outer: frozenset[str]
+    imported: frozenset[str]
+
+
+@lru_cache(maxsize=4096)
+def names_of(code: CodeType) -> Names:
+    """The names that `code` uses; nested functions have code of their own."""
+    loaded: set[str] = set()
+    changed: set[str] = set()
+    stored: set[str] = set()
+    outer: set[str] = set()
+    imported: set[str] = set()
+    steps = list(dis.get_instructions(code))
+    for number, step in enumerate(steps):
+        if step.opname == "IMPORT_NAME":
+            imported.add(step.argval)
+        elif step.opname in _STORES:
+            stored.add(step.argval)
+        elif step.opname in _ATTRIBUTE_LOADS or step.opname in _OUTER_LOADS:
+            following = steps[number + 1] if number + 1 < len(steps) else None
+            into = changed if _only_changes(following) else loaded
+            into.add(step.argval)
+            if step.opname in _OUTER_LOADS:
+                outer.add(step.argval)
+    return Names(*map(frozenset, (loaded, changed - loaded, stored, outer, imported)))
+
+
+def _only_changes(step: dis.Instruction | None) -> bool:
+    return step is not None and step.opname in _ATTRIBUTE_LOADS and step.argval in CHANGERS
+
+
+# --- whose code is looked at ----------------------------------------------------------------------
+_OPAQUE: Final = frozenset({*sys.stdlib_module_names, "numpy", "torpor"}) - {"__main__"}
+# Standard modules whose functions give something else each time, or act on the world outside.
+CHANGING: Final = frozenset(
+    [
+        "random",
+        "secrets",
+        "uuid",
+        "time",
+        "datetime",
+        "os",
+        "io",
+        "tempfile",
+        "socket",
+        "subprocess",
+        "threading",
+        "queue",
+        "select",
+        "shutil",
+        "urllib",
+        "http",
+        "multiprocessing",
+        "asyncio",
+        "sqlite3",
+        "getpass",
+        "logging",
+    ]
+)
+
+
+def root_of(module: str | None) -> str:
+    """The first part of a dotted module name."""
+    return (module or "").split(".")[0]
+
+
+def is_opaque(module: str | None) -> bool:
+    """Whether a module is taken as it is: the standard library, NumPy, and torpor below `nn`."""
+    if module is not None and module.startswith("torpor.nn"):
+        return False
+    return root_of(module) in _OPAQUE

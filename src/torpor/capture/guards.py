@@ -1,0 +1,157 @@
+"""The guards of a trace: one generated function that says whether the world still looks the same."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from torpor.capture.reach import ABSENT, Place
+from torpor.capture.tracer import Tracer
+from torpor.capture.tree import is_plain, same
+from torpor.tensor.handle import Handle
+
+Check = Callable[[Sequence[Handle]], bool]
+
+
+def same_array(array: Any, kept: Any) -> bool:
+    """Whether an array still holds what it held, to the bit."""
+    if array.shape != kept.shape or array.dtype != kept.dtype:
+        return False
+    if array.dtype.hasobject:
+        return False
+    return bool(np.ascontiguousarray(array).tobytes() == kept.tobytes())
+
+
+def same_parts(left: Any, right: Any) -> bool:
+    """Whether two containers of one kind have the same parts: plain ones equal, others identical."""
+    if isinstance(left, dict):
+        return same_parts([*left], [*right]) and same_parts([*left.values()], [*right.values()])
+    if isinstance(left, set):
+        return {*map(id, left)} == {*map(id, right)}
+    pairs = zip(left, right, strict=False)
+    return len(left) == len(right) and all(a is b or same(a, b) for a, b in pairs)
+
+
+class Guards:
+    """Tests as Python expressions over named constants, and what each is about."""
+
+    def __init__(self) -> None:
+        self.tests: list[tuple[str, str]] = []  # expression, path
+        self.names: dict[str, Any] = {"same": same, "same_array": same_array,
+                                      "same_parts": same_parts}  # fmt: skip
+        self._bound: dict[int, str] = {}
+        self.check: Check = _always
+
+    def bind(self, value: Any) -> str:
+        """A name for a constant of the generated function."""
+        name = self._bound.get(id(value))
+        if name is None:
+            name = self._bound[id(value)] = f"k{len(self._bound)}"
+            self.names[name] = value
+        return name
+
+    def add(self, expression: str, path: str) -> None:
+        """One more test; `a` in it are the tensors that the function is called with."""
+        self.tests.append((expression, path))
+
+    def compile(self) -> None:
+        """Make `check` of the tests."""
+        body = "\n  and ".join(text for text, _ in self.tests) or "True"
+        source = f"def check(a):\n try:\n  return ({body})\n except (LookupError, ValueError):\n  return False\n"
+        scope = dict(self.names)
+        exec(source, scope)
+        self.check = scope["check"]
+
+    def paths(self) -> list[str]:
+        """What is guarded, without repetition."""
+        return list(dict.fromkeys(path for _, path in self.tests))
+
+    def failing(self, tensors: Sequence[Handle]) -> str | None:
+        """The path of the first test that does not hold; None if all do."""
+        for expression, path in self.tests:
+            try:
+                holds = eval(expression, dict(self.names), {"a": tensors})  # noqa: S307 (as above)
+            except (LookupError, ValueError):
+                holds = False
+            if not holds:
+                return path
+        return None
+
+
+def _always(tensors: Sequence[Handle]) -> bool:
+    return True
+
+
+_CELL: Final = types.CellType
+
+
+def guards_of(tracer: Tracer, arguments: Sequence[Handle]) -> Guards:
+    """The guards for everything that the traced code could read."""
+    guards = Guards()
+    reach = tracer.reach
+    for place in reach.places.values():
+        if reach.is_read(place):
+            _guard_place(guards, place)
+    for container, kept, path in reach.contents.values():
+        _guard_contents(guards, container, kept, path)
+    for handle, path, steps in reach.tensors.values():
+        entry = tracer.inputs.get(id(handle._storage))
+        if entry is not None:
+            name, storage = guards.bind(handle), guards.bind(handle._storage)
+            guards.add(
+                f"{name}._path is {guards.bind(steps)} and {name}._storage is {storage} "
+                f"and {storage}.requires is {entry.requires}", f"{path} (whether it needs a gradient)",
+            )  # fmt: skip
+    _guard_grads(guards, tracer, arguments)
+    guards.compile()
+    return guards
+
+
+def _guard_place(guards: Guards, place: Place) -> None:
+    if place.slot is not None or (isinstance(place.owner, _CELL) and place.value is ABSENT):
+        found = f"{guards.bind(place)}.now()"
+    elif isinstance(place.owner, _CELL):
+        found = f"{guards.bind(place.owner)}.cell_contents"
+    elif place.value is ABSENT:
+        guards.add(f"{place.name!r} not in {guards.bind(place.owner)}", place.path)
+        return
+    else:
+        found = f"{guards.bind(place.owner)}[{place.name!r}]"
+    value = guards.bind(place.value)
+    test = f"{found} is {value}"
+    if is_plain(place.value) and place.value not in (None, True, False):
+        test = f"({test} or same({found}, {value}))"
+    guards.add(test, place.path)
+
+
+def _guard_contents(guards: Guards, container: Any, kept: Any, path: str) -> None:
+    name, snapshot = guards.bind(container), guards.bind(kept)
+    if isinstance(container, np.ndarray):
+        guards.add(f"same_array({name}, {snapshot})", f"the elements of {path}")
+        return
+    parts = kept.values() if isinstance(kept, dict) else kept
+    quick = f"[*map(id, {name}{'.values()' if isinstance(kept, dict) else ''})]"
+    if isinstance(kept, dict) and all(type(key) is str for key in kept):
+        quick = f"[*{name}] == {guards.bind([*kept])} and {quick}"
+        test = f"{quick} == {guards.bind([*map(id, parts)])}"
+    elif isinstance(kept, dict | frozenset):
+        test = f"same_parts({name}, {snapshot})"
+    else:
+        test = f"{quick} == {guards.bind([*map(id, parts)])}"
+    if not isinstance(kept, frozenset) and any(map(is_plain, parts)):
+        test = f"({test} or same_parts({name}, {snapshot}))"
+    guards.add(f"({test})", f"what {path} holds")
+
+
+def _guard_grads(guards: Guards, tracer: Tracer, arguments: Sequence[Handle]) -> None:
+    """Whether a leaf has a gradient already decides whether the next one is added to it."""
+    places = {id(handle): f"a[{number}]" for number, handle in enumerate(arguments)}
+    for handle, entry in tracer.grads.values():
+        asked = "grad" in tracer.reach.loaded and handle.requires_grad
+        if asked or id(handle) in tracer.accumulated:
+            name = places.get(id(handle)) or guards.bind(handle)
+            test = f"{name}.grad is {'' if entry is None else 'not '}None"
+            guards.add(test, "whether a leaf has a gradient already")

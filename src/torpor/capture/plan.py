@@ -1,0 +1,194 @@
+"""A recorded run as a table of commands over numbered buffers, which can be run again.
+
+The table of buffers is: inputs, constants, intermediates, outputs. Outputs are fresh each time, since
+whoever called before may still hold the last ones; intermediates are planned once and used again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from torpor.base.dtypes import DType, dtypes
+from torpor.device import Buffer, copy_buffer
+from torpor.device.base import Executable
+from torpor.ir.ops import Ops
+from torpor.ir.records import Program, ScheduleItem
+from torpor.ir.uop import UOp
+from torpor.pipeline.report import note_run, timing
+from torpor.pipeline.run import Prepared, error_of
+
+
+class Word(NamedTuple):
+    """An integer that a random stream gives at each run: its number, what of it, draws from now."""
+
+    stream: int
+    what: str
+    offset: int
+
+
+class Output(NamedTuple):
+    """A buffer that is made anew at each run."""
+
+    device: str
+    size: int
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Command:
+    """One kernel (or, without an executable, a copy): what it takes from the table of buffers.
+
+    fixed:  whether `values` hold no `Word`.
+    errors: what its error numbers mean.
+    item:   as it was recorded, with other buffers of the same sizes: for measurements only.
+    """
+
+    executable: Executable | None
+    slots: tuple[int, ...]
+    values: tuple[int | Word, ...]
+    fixed: bool
+    errors: tuple[Exception, ...]
+    item: ScheduleItem
+    program: Program | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The commands in order. Not to be run twice at the same time: intermediates are shared."""
+
+    commands: tuple[Command, ...]
+    kept: tuple[Buffer, ...]
+    outputs: tuple[Output, ...]
+
+    def run(self, inputs: list[Buffer], states: Sequence[tuple[int, int]]) -> list[Buffer]:
+        """Run all commands; the table of buffers. `states` are (seed, draw) of the streams.
+
+        Raises what a kernel raises; nothing outside of the table has changed then.
+        """
+        fresh = [Buffer(device, size, dtype) for device, size, dtype in self.outputs]
+        table = [*inputs, *self.kept, *fresh]
+        for buffer in table:
+            if not buffer.is_allocated():
+                buffer.allocate()
+        measured = timing()
+        for command in self.commands:
+            started = time.perf_counter() if measured else 0.0
+            error = execute(command, table, states)
+            if measured:
+                note_run(command.item, command.program, time.perf_counter() - started)
+            if error:
+                known = command.errors[error - 1]
+                raise type(known)(*known.args)
+        return table
+
+
+def execute(command: Command, table: list[Buffer], states: Sequence[tuple[int, int]]) -> int:
+    """Run one command; its error word."""
+    buffers = [table[slot] for slot in command.slots]
+    if command.executable is None:
+        copy_buffer(buffers[0], buffers[1])
+        return 0
+    values = command.values
+    if not command.fixed:
+        values = tuple(v if isinstance(v, int) else word(v, states) for v in values)
+    return command.executable(buffers, values)  # type: ignore[arg-type]
+
+
+def word(asked: Word, states: Sequence[tuple[int, int]]) -> int:
+    """The 32-bit word that a stream's seed or draw number gives."""
+    seed, draw = states[asked.stream]
+    if asked.what == "draw":
+        return (draw + asked.offset) & 0xFFFFFFFF
+    return (seed >> (32 * asked.offset)) & 0xFFFFFFFF
+
+
+def plan_of(
+    recorded: Sequence[Prepared], inputs: Sequence[Buffer], wanted: Sequence[Buffer],
+    words: dict[str, Word],
+) -> tuple[Plan, dict[int, int]]:  # fmt: skip
+    """The plan of what was recorded, and the table's slot of each buffer (by `id`).
+
+    `wanted` are the buffers that must be there after a run. `words` gives variables by name.
+    """
+    slots: dict[int, int] = {}
+    for number, buffer in enumerate(inputs):
+        slots.setdefault(id(buffer), number)
+    made = {id(b): b for r in recorded for b in (r.item.buffers[n].arg for n in r.item.outputs)}
+    used = {id(b): b for r in recorded for b in (node.arg for node in r.item.buffers)}
+    results = {id(b): b for b in wanted if id(b) in made}
+    everything = {**used, **{id(b): b for b in wanted}}
+    constants = [b for i, b in everything.items() if i not in made and i not in slots]
+    between = [b for i, b in made.items() if i not in results]
+    kept = [*constants, *arena(recorded, between)]
+    outputs = tuple(Output(b.device, b.size, b.dtype) for b in results.values())
+    for number, buffer in enumerate([*constants, *between, *results.values()], len(inputs)):
+        slots.setdefault(id(buffer), number)
+    commands = tuple(command_of(r, slots, words) for r in recorded)
+    return Plan(commands, tuple(kept), outputs), slots
+
+
+def command_of(prepared: Prepared, slots: dict[int, int], words: dict[str, Word]) -> Command:
+    """The command that does again what was recorded."""
+    item = prepared.item
+    bound: dict[str, int | Word] = {}
+    for number, (name, value) in enumerate(item.variables):
+        named = item.bindings[number].src[0].arg[0] if item.bindings else name
+        bound[name] = words.get(named, value)
+    program = prepared.program
+    values = tuple(bound[name] for name, _ in program.variables) if program is not None else ()
+    places = tuple(slots[id(node.arg)] for node in item.buffers)
+    plain = all(isinstance(value, int) for value in values)
+    errors = tuple(error_of(site) for site in item.checks)
+    stripped = replace(item, buffers=tuple(map(like, item.buffers)), checks=(), bindings=())
+    return Command(prepared.executable, places, values, plain, errors, stripped, program)
+
+
+def like(node: UOp) -> UOp:
+    """A BUFFER of the same kind without memory, so that a record keeps none alive."""
+    buffer = node.arg
+    return UOp(Ops.BUFFER, node.dtype, (), Buffer(buffer.device, buffer.size, buffer.dtype))
+
+
+def arena(recorded: Sequence[Prepared], between: Sequence[Buffer]) -> list[Buffer]:
+    """For each intermediate a buffer that may share its memory with others of another time.
+
+    First fit by birth: memory whose last reader has run is given to the next that it can hold.
+    """
+    wanted = {id(buffer) for buffer in between}
+    birth: dict[int, int] = {}
+    death: dict[int, int] = {}
+    for number, prepared in enumerate(recorded):
+        for node in prepared.item.buffers:
+            if id(node.arg) in wanted:
+                birth.setdefault(id(node.arg), number)
+                death[id(node.arg)] = number
+    memory: list[tuple[Buffer, int]] = []  # and the number of the last command that uses it
+    placed: dict[int, Buffer] = {}
+    for buffer in sorted(between, key=_birth_in(birth)):
+        place = _place_for(buffer, birth[id(buffer)], memory)
+        memory[place] = memory[place][0], death[id(buffer)]
+        placed[id(buffer)] = memory[place][0].view(0, buffer.size, buffer.dtype)
+    return [placed[id(buffer)] for buffer in between]
+
+
+def _birth_in(birth: dict[int, int]) -> Callable[[Buffer], int]:
+    def of(buffer: Buffer) -> int:
+        return birth[id(buffer)]
+
+    return of
+
+
+def _place_for(buffer: Buffer, born: int, memory: list[tuple[Buffer, int]]) -> int:
+    """The smallest free piece of memory that holds the buffer; a new one if there is none."""
+    fitting = [
+        (piece.nbytes, number)
+        for number, (piece, last) in enumerate(memory)
+        if last < born and piece.device == buffer.device and piece.nbytes >= buffer.nbytes
+    ]
+    if fitting:
+        return min(fitting)[1]
+    memory.append((Buffer(buffer.device, buffer.nbytes, dtypes.uint8), -1))
+    return len(memory) - 1

@@ -1,0 +1,282 @@
+"""What a function can see of the world outside: places, found from the names in its bytecode.
+
+Receivers are not followed through the program: whatever object is reached from the function, its
+arguments, globals and closure cells counts as read under every name that any code of the trace
+loads. That covers more than is read and never less, save for what `baked` lists.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from torpor.capture.code import is_opaque, names_of, root_of
+from torpor.capture.tree import is_plain
+from torpor.tensor.handle import Handle
+from torpor.tensor.path import Step
+
+ABSENT: Final = type("Absent", (), {"__repr__": lambda self: "(absent)"})()
+_CONTAINERS: Final = (list, tuple, dict, set, frozenset, deque)
+
+
+class Place:
+    """Where a value is kept: an entry of a dict, a closure cell, or a slot of an object.
+
+    value: what was there when the trace first could see it.
+    """
+
+    __slots__ = ("owner", "name", "value", "path", "expanded", "slot")
+
+    def __init__(self, owner: Any, name: str, path: str, slot: Any = None):
+        self.owner, self.name, self.path, self.slot = owner, name, path, slot
+        self.expanded = False
+        self.value = self.now()
+
+    def now(self) -> Any:
+        """The value that is there now; `ABSENT` if there is none."""
+        try:
+            if self.slot is not None:
+                return self.slot.__get__(self.owner)
+            if isinstance(self.owner, types.CellType):
+                return self.owner.cell_contents
+        except (AttributeError, ValueError):
+            return ABSENT
+        return self.owner.get(self.name, ABSENT)
+
+    def put(self, value: Any) -> None:
+        """Make `value` the one that is there."""
+        if self.slot is not None:
+            self.slot.__set__(self.owner, value)
+        elif isinstance(self.owner, types.CellType):
+            self.owner.cell_contents = value
+        elif value is ABSENT:
+            self.owner.pop(self.name, None)
+        else:
+            self.owner[self.name] = value
+
+
+class Reach:
+    """Everything that the code of a trace can reach, found as the code is entered.
+
+    baked: what cannot be guarded, as text.
+    """
+
+    def __init__(self, bake: Callable[[str], None], found: Callable[[Handle], None]):
+        self.bake, self.found = bake, found
+        self.loaded: set[str] = set()
+        self.changed: set[str] = set()
+        self.stored: set[str] = set()
+        self.everything = False  # attributes are read by names that the code computes
+        self.places: dict[tuple[int, str], Place] = {}
+        self.contents: dict[int, tuple[Any, Any, str]] = {}  # container, snapshot, path
+        self.tensors: dict[int, tuple[Handle, str, Step | None]] = {}
+        self._objects: dict[int, tuple[Any, str]] = {}
+        self._attributed: list[tuple[Any, str]] = []
+        self._functions: dict[types.CodeType, list[tuple[types.FunctionType, str]]] = {}
+        self._entered: set[types.CodeType] = set()
+        self._waiting: list[tuple[Any, str]] = []
+
+    # --- code -------------------------------------------------------------------------------------
+    def enter(self, code: types.CodeType, namespace: dict[str, Any]) -> None:
+        """Code with these globals is about to run for the first time."""
+        self._entered.add(code)
+        names = names_of(code)
+        self._learn(names.loaded, names.changed, names.stored)
+        for name in sorted(names.outer.difference(code.co_freevars, code.co_cellvars)):
+            self._place(namespace, name, name)
+        for module in names.imported:
+            if module in sys.modules:
+                self.add(sys.modules[module], module)
+        for function, path in self._functions.get(code, ()):
+            self._cells(function, path)
+        self._settle()
+
+    def read_everything(self) -> None:
+        """From now on every attribute of every object counts as read."""
+        if not self.everything:
+            self.everything = True
+            for owner, path in list(self._attributed):
+                self._attributes(owner, path, None)
+            self._settle()
+
+    def _learn(
+        self, loaded: frozenset[str], changed: frozenset[str], stored: frozenset[str]
+    ) -> None:
+        fresh = (loaded | changed | stored) - (self.loaded | self.changed | self.stored)
+        expanding = loaded - self.loaded
+        self.loaded |= loaded
+        self.changed |= changed
+        self.stored |= stored
+        for place in list(self.places.values()):
+            if place.name in expanding:
+                self._expand(place)
+        if fresh:
+            for owner, path in list(self._attributed):
+                self._attributes(owner, path, fresh)
+
+    # --- values -----------------------------------------------------------------------------------
+    def root(self, value: Any, path: str) -> None:
+        """A value that the function is given."""
+        self.add(value, path)
+        self._settle()
+
+    def is_known(self, value: Any) -> bool:
+        """Whether the object is one that was reached from outside."""
+        return id(value) in self._objects or id(value) in self.tensors
+
+    def path_of(self, value: Any) -> str:
+        """How an object is reached."""
+        return self._objects[id(value)][1]
+
+    def add(self, value: Any, path: str) -> None:
+        """Look at a value before long; what is plain needs no look."""
+        if not is_plain(value) and not self.is_known(value):
+            self._waiting.append((value, path))
+
+    def _settle(self) -> None:
+        while self._waiting:
+            value, path = self._waiting.pop()
+            if self.is_known(value):
+                continue
+            if isinstance(value, Handle):
+                self.tensors[id(value)] = value, path, value._path
+                self.found(value)
+                if value.grad is not None:
+                    self.add(value.grad, f"{path}.grad")
+            else:
+                self._objects[id(value)] = value, path
+                self._look_at(value, path)
+
+    def _look_at(self, value: Any, path: str) -> None:
+        if isinstance(value, _CONTAINERS):
+            self._container(value, path)
+        elif isinstance(value, np.ndarray):
+            self.contents[id(value)] = value, value.copy(), path
+        elif isinstance(value, types.FunctionType):
+            self._function(value, path)
+        elif isinstance(value, types.MethodType):
+            self.add(value.__self__, f"{path}.__self__")
+            self.add(value.__func__, path)
+        elif isinstance(value, functools.partial):
+            for part, name in ((value.func, "func"), (value.args, "args")):
+                self.add(part, f"{path}.{name}")
+            self.add(value.keywords, f"{path}.keywords")
+        elif isinstance(value, staticmethod | classmethod):
+            self.add(value.__func__, path)
+        elif isinstance(value, property):
+            self.add(value.fget, path)
+        elif isinstance(value, types.ModuleType | type):
+            name = value.__name__ if isinstance(value, types.ModuleType) else value.__module__
+            if not is_opaque(name):
+                self._attributes_of(value, path)
+        elif hasattr(type(value), "__next__"):
+            self.bake(f"the iterator {path}")
+        else:
+            own = _own_attributes(value)
+            if isinstance(own, dict) and "__wrapped__" in own:
+                self.add(own["__wrapped__"], path)
+            module = type(value).__module__
+            if module != "builtins" and not (root_of(module) == "torpor" and is_opaque(module)):
+                self._attributes_of(value, path)
+
+    def _container(self, value: Any, path: str) -> None:
+        if isinstance(value, dict):
+            self.contents[id(value)] = value, dict(value), path
+            for key, part in value.items():
+                self.add(part, f"{path}[{key!r}]" if is_plain(key) else f"{path}[...]")
+            return
+        if not isinstance(value, tuple | frozenset):
+            kind = frozenset if isinstance(value, set) else list
+            self.contents[id(value)] = value, kind(value), path
+        for number, part in enumerate(value):
+            self.add(part, f"{path}[{number}]")
+        if hasattr(value, "__dict__"):
+            self._attributes_of(value, path)
+
+    def _function(self, function: types.FunctionType, path: str) -> None:
+        if is_opaque(function.__module__) and not hasattr(function, "__wrapped__"):
+            return
+        self._functions.setdefault(function.__code__, []).append((function, path))
+        if function.__code__ in self._entered:
+            self._cells(function, path)
+        wrapped = getattr(function, "__wrapped__", None)
+        if wrapped is not None:
+            self.add(wrapped, path)
+
+    def _cells(self, function: types.FunctionType, path: str) -> None:
+        for name, cell in zip(
+            function.__code__.co_freevars, function.__closure__ or (), strict=True
+        ):
+            self._place(cell, name, name)
+        for number, value in enumerate(function.__defaults__ or ()):
+            self.add(value, f"{path}.__defaults__[{number}]")
+        for name, value in (function.__kwdefaults__ or {}).items():
+            self.add(value, f"{path}.__kwdefaults__[{name!r}]")
+
+    # --- attributes -------------------------------------------------------------------------------
+    def _attributes_of(self, value: Any, path: str) -> None:
+        self._attributed.append((value, path))
+        names = None if self.everything else self.loaded | self.changed | self.stored
+        self._attributes(value, path, names)
+
+    def _attributes(self, value: Any, path: str, names: Any) -> None:
+        """Note the attributes of `value` under these names (None: under all that it has)."""
+        own = _own_attributes(value)
+        if names is None:
+            names = {*self.loaded, *self.changed, *self.stored, *(own or ())}
+        for name in names:
+            if own is not None and name in own:
+                self._place(own, name, f"{path}.{name}", identity=id(value))
+            elif not isinstance(value, types.ModuleType):
+                self._inherited(value, own, name, f"{path}.{name}")
+
+    def _inherited(self, value: Any, own: Any, name: str, path: str) -> None:
+        kind = value if isinstance(value, type) else type(value)
+        for base in kind.__mro__:
+            if name in base.__dict__:
+                found = base.__dict__[name]
+                if isinstance(found, types.MemberDescriptorType):
+                    if not isinstance(value, type):
+                        self._place(value, name, path, found)
+                    return
+                if not is_opaque(base.__module__):
+                    self._place(base.__dict__, name, path, identity=id(base))
+                self.add(found, path)
+                break
+        else:
+            if name not in self.stored:
+                return
+        if isinstance(own, dict):
+            self._place(own, name, path, identity=id(value))
+
+    def _place(self, owner: Any, name: str, path: str, slot: Any = None, identity: int = 0) -> None:
+        key = (identity or id(owner), name)
+        if key in self.places:
+            return
+        place = self.places[key] = Place(owner, name, path, slot)
+        if name in self.loaded or self.everything:
+            self._expand(place)
+
+    def _expand(self, place: Place) -> None:
+        if not place.expanded:
+            place.expanded = True
+            if place.value is not ABSENT:
+                self.add(place.value, place.path)
+
+    def is_read(self, place: Place) -> bool:
+        """Whether what is in a place decides what the function does."""
+        return self.everything or place.name in self.loaded or place.name in self.changed
+
+
+def _own_attributes(value: Any) -> Any:
+    """The dict of an object's own attributes; None if it has none."""
+    try:
+        return object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None

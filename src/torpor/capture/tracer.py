@@ -1,0 +1,318 @@
+"""`Tracer`: watches one run of a function: tensors, random draws, kernels, and the code that runs."""
+
+from __future__ import annotations
+
+import sys
+import types
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import get_ident
+from typing import Any, Final, NamedTuple, final
+
+import numpy as np
+
+from torpor.base.errors import CaptureError
+from torpor.capture.code import CHANGERS, CHANGING, is_opaque, root_of
+from torpor.capture.plan import Word
+from torpor.capture.reach import Reach
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+from torpor.pipeline.run import Prepared, recorders
+from torpor.tensor.differentiate import SEVERED
+from torpor.tensor.handle import Handle
+from torpor.tensor.mode import grad_enabled
+from torpor.tensor.random import fresh_name, state_of
+from torpor.tensor.realisation import compute
+from torpor.tensor.storage import Storage, buffer_of, is_buffer, recall
+from torpor.tensor.watch import Watcher, active
+
+_PURE: Final = frozenset(
+    [
+        "builtins",
+        "math",
+        "cmath",
+        "operator",
+        "_operator",
+        "itertools",
+        "functools",
+        "_functools",
+        "numpy",
+        "_collections",
+        "_abc",
+        "_thread",
+        "_weakref",
+        "copy",
+        "collections",
+        "_struct",
+        "binascii",
+        "zlib",
+        "unicodedata",
+    ]
+)
+_IMPURE: Final = frozenset(["input", "open", "print", "exec", "eval", "breakpoint"])
+_ANY_NAME: Final = frozenset(
+    ["getattr", "vars", "dir", "globals", "locals", "delattr", "setattr", "hasattr"]
+)
+_PURE_TYPES: Final = (
+    str, bytes, int, float, complex, tuple, list, dict, set, frozenset, range, slice, type,
+    np.ndarray, np.generic, np.dtype, types.MappingProxyType, bytearray, memoryview,
+)  # fmt: skip
+
+
+class Input(NamedTuple):
+    """A storage from outside whose value the function uses.
+
+    base: its base when the function was entered.
+    node: BUFFER (or RESHAPE of one) of its value.
+    """
+
+    storage: Storage
+    base: UOp
+    node: UOp
+    requires: bool
+
+
+class Stream(NamedTuple):
+    """Random numbers: the generator (None: the context's own), its state at the first draw."""
+
+    generator: Any
+    name: int
+    draw: int
+
+
+def is_severed(node: UOp) -> bool:
+    """Whether the node is a value whose graph is gone."""
+    return node.op is Ops.LEAF and node.arg == SEVERED
+
+
+def stored(storage: Storage) -> UOp:
+    """The value of a storage as BUFFER or RESHAPE of one; computed if it has not been."""
+    base = storage.base
+    if is_buffer(base):
+        return base
+    if is_severed(base):
+        return base.src[0]
+    value = recall(base)
+    if value is None:
+        (value,) = compute([(base, storage.device)])
+        storage.settle(base, value)
+    elif not storage.requires:
+        storage.settle(base, value)
+    return value
+
+
+@final
+class Tracer(Watcher):
+    """What happened in one run of a function.
+
+    reasons: why the run cannot be replayed; empty if it can.
+    baked:   what it saw that no guard covers.
+    """
+
+    def __init__(self, strict: bool):
+        self.strict = strict
+        self.reasons: dict[str, None] = {}
+        self.baked: dict[str, None] = {}
+        self.reach = Reach(self.bake, self.note_grad)
+        self.inner: weakref.WeakSet[Storage] = weakref.WeakSet()
+        self.inputs: dict[int, Input] = {}
+        self.bases: set[int] = set()
+        self.recorded: list[Prepared] = []
+        self.produced: set[int] = set()
+        self.grads: dict[int, tuple[Handle, Any]] = {}
+        self.accumulated: set[int] = set()  # handles whose `.grad` was added to
+        self.streams: dict[int, Stream] = {}
+        self.words: dict[str, Word] = {}
+        self.reseeded: dict[int, Any] = {}
+        self.viewed: set[int] = set()  # storages of which the function was given views
+        self.gradients_taken = False
+        state_of(None)  # seeded now at the latest, so that its draws count from here
+        self.before = fresh_name()
+        self._opened: set[types.CodeType] = set()
+        self._opaque: dict[types.CodeType, bool] = {}
+        self._thread = get_ident()
+
+    # --- verdicts ---------------------------------------------------------------------------------
+    def bake(self, what: str) -> None:
+        """Something that no guard covers."""
+        if what not in self.baked:
+            self.baked[what] = None
+            if self.strict:
+                raise CaptureError(f"JIT=strict: a jitted function depends on {what}")
+
+    def refuse(self, reason: str) -> None:
+        """The run cannot be replayed."""
+        if reason not in self.reasons:
+            self.reasons[reason] = None
+            if self.strict:
+                raise CaptureError(f"JIT=strict: a jitted function {reason}")
+
+    # --- the run ----------------------------------------------------------------------------------
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Everything that this thread does inside is watched."""
+        profiler = sys.getprofile()
+        with self.recording():
+            sys.setprofile(self.profile)
+            try:
+                yield
+            finally:
+                sys.setprofile(profiler)
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Tensors and kernels are watched, but not code."""
+        active[self._thread], recorders[self._thread] = self, self.record
+        try:
+            yield
+        finally:
+            active.pop(self._thread, None)
+            recorders.pop(self._thread, None)
+
+    @contextmanager
+    def _paused(self) -> Iterator[None]:
+        kept = active.pop(self._thread, None), recorders.pop(self._thread, None)
+        try:
+            yield
+        finally:
+            if kept[0] is not None and kept[1] is not None:
+                active[self._thread], recorders[self._thread] = kept[0], kept[1]
+
+    def record(self, ready: Sequence[Prepared]) -> None:
+        for prepared in ready:
+            self.recorded.append(prepared)
+            for number in prepared.item.outputs:
+                self.produced.add(id(prepared.item.buffers[number].arg))
+
+    # --- code -------------------------------------------------------------------------------------
+    def profile(self, frame: types.FrameType, event: str, argument: Any) -> None:
+        """What `sys.setprofile` calls when a function is entered and before C is called."""
+        code = frame.f_code
+        if event == "call":
+            if code not in self._opened:
+                self._call(frame, code)
+        elif event == "c_call" and not self._is_opaque(code, frame):
+            self.called(argument)
+
+    def _call(self, frame: types.FrameType, code: types.CodeType) -> None:
+        if not self._is_opaque(code, frame):
+            self._opened.add(code)
+            self.reach.enter(code, frame.f_globals)
+            return
+        module = frame.f_globals.get("__name__", "")
+        if root_of(module) not in CHANGING:
+            self._opened.add(code)
+        elif frame.f_back is not None and not self._is_opaque(frame.f_back.f_code, frame.f_back):
+            self.bake(f"a call of {module}.{code.co_name}")
+
+    def _is_opaque(self, code: types.CodeType, frame: types.FrameType) -> bool:
+        known = self._opaque.get(code)
+        if known is None:
+            known = self._opaque[code] = is_opaque(frame.f_globals.get("__name__"))
+        return known
+
+    def called(self, function: Any) -> None:
+        """C code is about to be called by code that is looked into."""
+        name = getattr(function, "__name__", "")
+        owner = getattr(function, "__self__", None)
+        if owner is None or isinstance(owner, types.ModuleType):
+            module = getattr(function, "__module__", None) or ""
+            if root_of(module) not in _PURE or name in _IMPURE:
+                self.bake(f"a call of {module}.{name}")
+            elif name in _ANY_NAME:
+                self.reach.read_everything()
+        elif name in CHANGERS and (path := self.path_of(owner)) is not None:
+            self.bake(f"what {path}.{name}() does to it, which is not repeated")
+        elif isinstance(owner, type):
+            if root_of(owner.__module__) not in _PURE and is_opaque(owner.__module__):
+                self.bake(f"a call of {owner.__module__}.{owner.__qualname__}.{name}")
+        elif not isinstance(owner, _PURE_TYPES) and not name.startswith("__"):
+            kind = type(owner)
+            if root_of(kind.__module__) not in ("torpor", *_PURE):
+                self.bake(f"a call of {kind.__module__}.{kind.__qualname__}.{name}")
+
+    def path_of(self, value: Any) -> str | None:
+        """How an object is reached from outside; None if it is not."""
+        if self.reach.is_known(value):
+            return self.reach.path_of(value)
+        found = (p.path for p in self.reach.places.values() if p.value is value)
+        return next(found, None)
+
+    # --- tensors ----------------------------------------------------------------------------------
+    def made(self, storage: Storage) -> None:
+        self.inner.add(storage)
+
+    def touch(self, handle: Handle) -> None:
+        storage = handle._storage
+        if id(storage) not in self.inputs and storage not in self.inner:
+            self.admit(storage)
+
+    def admit(self, storage: Storage) -> None:
+        """A storage from outside becomes an input."""
+        requires = storage.requires
+        with self._paused():
+            if requires and not is_severed(storage.base) and grad_enabled():
+                self.refuse("uses a tensor through which gradients flow back to what made it")
+            node = stored(storage)
+        self.inputs[id(storage)] = Input(storage, storage.base, node, requires)
+        self.bases.add(id(storage.base))
+
+    def writing(self, handle: Handle) -> None:
+        self.touch(handle)
+        storage = handle._storage
+        if storage.external is not None:
+            self.refuse("writes to memory that is shared with an array")
+        if id(storage) in self.viewed:
+            self.refuse("writes to a tensor of which it was given a view")
+
+    def read(self, handle: Handle) -> None:
+        self.refuse("reads the value of a tensor while it runs (item, numpy, float, bool, ...)")
+
+    def differentiated(self, leaf: Handle | None) -> None:
+        self.gradients_taken = True
+        if leaf is not None:
+            self.note_grad(leaf)
+            if self.grads[id(leaf)][1] is leaf.grad:
+                self.accumulated.add(id(leaf))
+
+    def note_grad(self, handle: Handle) -> None:
+        """Remember what `.grad` is before the function changes it."""
+        self.grads.setdefault(id(handle), (handle, handle.grad))
+
+    def stands_for(self, node: UOp, value: UOp) -> bool:
+        if id(node) in self.bases:
+            return True
+        return is_buffer(value) and id(buffer_of(value)) in self.produced
+
+    def drew(self, generator: Any, state: Any) -> None:
+        if state.name > self.before:
+            self.reseeded[id(generator)] = generator
+            return
+        stream = self.streams.get(state.name)
+        if stream is None:
+            stream = self.streams[state.name] = Stream(generator, state.name, state.draw)
+            number = len(self.streams) - 1
+            for half in range(2):
+                self.words[f"random_seed{state.name}_{half}"] = Word(number, "seed", half)
+        number = list(self.streams).index(state.name)
+        name = f"random_draw{state.name}_{state.draw}"
+        self.words[name] = Word(number, "draw", state.draw - stream.draw)
+
+
+def states_after(tracer: Tracer) -> tuple[list[int | None], list[tuple[Any, int, int]]]:
+    """What the run did to random streams: how far each that it drew from has gone on (None: it was
+    seeded anew), and (generator, seed, draw) of those that it seeded.
+    """
+    advances: list[int | None] = []
+    seeded = dict(tracer.reseeded)
+    for stream in tracer.streams.values():
+        state = state_of(stream.generator)
+        went_on = state.name == stream.name
+        advances.append(state.draw - stream.draw if went_on else None)
+        if not went_on:
+            seeded[id(stream.generator)] = stream.generator
+    if state_of(None).name > tracer.before:
+        seeded[id(None)] = None
+    states = [(generator, state_of(generator)) for generator in seeded.values()]
+    return advances, [(generator, s.seed, s.draw) for generator, s in states]

@@ -1,0 +1,84 @@
+"""`torpor info`: the machine, the devices, the compiler and the caches."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from torpor.base import settings
+from torpor.base.errors import DeviceError
+from torpor.device import Device
+from torpor.pipeline import disk
+
+
+def processor_name() -> str:
+    """What the processor calls itself, as far as the system tells."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def device_state(kind: str) -> str:
+    """Whether a kind of device can be opened here."""
+    try:
+        Device[kind]
+    except (DeviceError, ImportError) as error:
+        return f"not available: {str(error).splitlines()[0]}"
+    return "ready"
+
+
+def facts() -> dict[str, Any]:
+    """Everything that `torpor info` shows."""
+    target = Device["CPU"].target
+    return {
+        "torpor": metadata.version("torpor"),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": processor_name(),
+        "cores": cores(),
+        "threads": settings.number("THREADS") or cores(),
+        "llvmlite": metadata.version("llvmlite"),
+        "llvm target": target.arch,
+        "vector width": f"{target.vector_bytes * 8} bits",
+        "vector registers": target.registers,
+        "cache near a core": f"{target.cache_bytes // 1024} KiB",
+        "devices": {kind: device_state(kind) for kind in Device.kinds()},
+        "default device": Device.DEFAULT,
+        "kernel cache": str(disk.folder()),
+        "kernels kept": len(disk.entries()),
+    }
+
+
+def run_info(as_json: bool) -> int:
+    """Print the facts; the exit status."""
+    found = facts()
+    if as_json:
+        print(json.dumps(found))
+        return 0
+    table = Table(show_header=False, box=None)
+    for name, value in found.items():
+        if isinstance(value, dict):
+            for inner, state in value.items():
+                table.add_row(f"{name[:-1]} {inner}", str(state))
+        else:
+            table.add_row(name, str(value))
+    Console().print(table)
+    return 0

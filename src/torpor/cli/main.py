@@ -1,0 +1,92 @@
+"""`torpor COMMAND`: commands, help texts and exit statuses."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from torpor.base.errors import TorporError
+
+INTERRUPTED: Final = 130  # what shells report for a program that Ctrl-C ended
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    top = argparse.ArgumentParser(
+        prog="torpor", description="A lazy tensor library with its own compiler."
+    )
+    top.add_argument("--version", action="store_true", help="print the version and exit")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND")
+    add_demo(commands)
+    info = commands.add_parser("info", help="devices, compiler, vector width, caches")
+    info.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    cache = commands.add_parser("cache", help="show or clear what is kept on disk")
+    cache.add_argument("--clear", action="store_true", help="remove every kept kernel")
+    cache.add_argument("--json", action="store_true", help="print JSON instead of text")
+    return top
+
+
+def add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The options of `torpor demo`."""
+    demo = commands.add_parser(
+        "demo",
+        help="train a small network on real handwritten digits",
+        description="Trains a small convolutional network on 8,000 real handwritten digits and "
+        "tests it on 2,000 others. Exit status 1 if it gets fewer than 97.5 % of them right.",
+    )
+    demo.add_argument("--epochs", type=positive, default=8, help="passes over the data (8)")
+    demo.add_argument("--seed", type=int, default=0, help="same seed, same result (0)")
+    demo.add_argument("--out", default="torpor-demo", help="folder for weights and pictures")
+    demo.add_argument("--image", action="append", default=[], help="a picture of a digit to read")
+    demo.add_argument("--against", choices=["torch"], help="race an installed peer")
+    demo.add_argument("--json", action="store_true", help="print the results as JSON at the end")
+
+
+def positive(text: str) -> int:
+    """An integer from 1 on."""
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+    if value < 1:
+        raise argparse.ArgumentTypeError("it must be at least 1")
+    return value
+
+
+def run_command(arguments: argparse.Namespace) -> int:
+    """Run the chosen command; its exit status."""
+    if arguments.command == "demo":
+        from torpor.cli.demo import run_demo
+
+        return run_demo(arguments)
+    if arguments.command == "info":
+        from torpor.cli.info import run_info
+
+        return run_info(arguments.json)
+    from torpor.cli.cache import run_cache
+
+    return run_cache(arguments.clear, arguments.json)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `torpor` with `argv` (by default the process's); gives the exit status."""
+    top = parser()
+    arguments = top.parse_args(argv)
+    if arguments.version:
+        from importlib.metadata import version
+
+        print(version("torpor"))
+        return 0
+    if arguments.command is None:
+        top.print_help()
+        return 2
+    try:
+        return run_command(arguments)
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return INTERRUPTED
+    except (TorporError, OSError) as error:
+        print(f"torpor: {error}", file=sys.stderr)
+        return 1

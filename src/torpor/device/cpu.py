@@ -1,0 +1,119 @@
+"""`CPU` and `CPU:N`: native code from LLVM, host memory, threads. All share memory and threads."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import struct
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import ClassVar
+
+from torpor.base import settings
+from torpor.base.errors import DeviceError
+from torpor.base.target import Target
+from torpor.device import llvm, memory
+from torpor.device.base import DeviceBase, Executable
+from torpor.device.buffer import Buffer
+from torpor.device.launch import launch_value, named
+from torpor.device.llvm import LlvmCompiler
+from torpor.device.machine import Machine, facts, machine
+from torpor.device.memory import HostAllocator
+from torpor.device.pool import pool
+from torpor.ir.records import Program
+from torpor.ir.uop import UOp
+
+# Below both, waking a thread costs more than it saves.
+THREADS_FROM_OPS = 50_000
+THREADS_FROM_BYTES = 256 * 1024
+
+
+class CpuExecutable(Executable):
+    """A program's machine code. `entry` is its address (see `llvm.entry_text`)."""
+
+    def __init__(self, program: Program, entry: int):
+        self.program, self.entry = program, entry
+        self._call = llvm.Entry(entry)
+        count = len(program.parameters) + len(program.variables)
+        self._pack = struct.Struct(f"={count + (program.checks > 0)}q").pack
+        sizes = (program.thread_range, program.ops, program.bytes)
+        self._fixed = program.thread_range is None or not any(isinstance(s, UOp) for s in sizes)
+        self._fixed_launch = self._launch({}) if self._fixed else (0, False)
+        self._parameters, self._variables = len(program.parameters), len(program.variables)
+
+    def __call__(self, buffers: Sequence[Buffer], variables: Sequence[int] = ()) -> int:
+        if len(buffers) != self._parameters or len(variables) != self._variables:
+            named(self.program, buffers, variables)  # raises
+        addresses = [buffer.address for buffer in buffers]
+        if not self.program.checks:
+            self._run(self._pack(*addresses, *variables), variables)
+            return 0
+        error = ctypes.c_int64(0)
+        self._run(self._pack(*addresses, *variables, ctypes.addressof(error)), variables)
+        return error.value
+
+    def _run(self, table: bytes, variables: Sequence[int]) -> None:
+        if self._fixed:
+            total, big = self._fixed_launch
+        else:
+            values = dict(zip((name for name, _ in self.program.variables), variables, strict=True))
+            total, big = self._launch(values)
+        if big:
+            pool.run(self.entry, table, total)
+        else:
+            self._call(table, 0, total)
+
+    def _launch(self, values: dict[str, int]) -> tuple[int, bool]:
+        """How many iterations there are, and whether they are worth several threads."""
+        program = self.program
+        if program.thread_range is None:
+            return 0, False
+        total = launch_value(program.thread_range, values)
+        big = (
+            launch_value(program.ops, values) >= THREADS_FROM_OPS
+            or launch_value(program.bytes, values) >= THREADS_FROM_BYTES
+        )
+        return total, big and total > 1
+
+
+@lru_cache(maxsize=32)
+def _key(made: Machine) -> str:
+    """Short, and made once: every realisation looks programs up by it."""
+    features = hashlib.sha256(made.features.encode()).hexdigest()[:16]
+    return f"cpu {made.triple} {made.processor} {features} {llvm.version()}"
+
+
+class CpuDevice(DeviceBase):
+    """The processor that this process runs on, or that the setting TARGET names."""
+
+    kind: ClassVar[str] = "CPU"
+
+    @property
+    def machine(self) -> Machine:
+        """The processor that code is generated for, here and now."""
+        return machine(settings.text("TARGET"))
+
+    @property
+    def allocator(self) -> HostAllocator:
+        return memory.host
+
+    @property
+    def target(self) -> Target:
+        return facts(self.machine)
+
+    @property
+    def compiler(self) -> LlvmCompiler:
+        return LlvmCompiler(self.machine)
+
+    @property
+    def key(self) -> str:
+        return _key(self.machine)
+
+    def executable(self, program: Program, compiled: bytes) -> CpuExecutable:
+        made = self.machine
+        if not made.runs_here:
+            raise DeviceError(
+                f"this machine cannot run code for {settings.text('TARGET')!r} (the setting "
+                f"TARGET); it can only be compiled and read"
+            )
+        return CpuExecutable(program, llvm.load(compiled, llvm.entry_name(program)))

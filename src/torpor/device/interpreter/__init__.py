@@ -1,0 +1,1 @@
+"""The reference interpreter: runs linear IR in NumPy, slowly, and checks every access."""

@@ -1,0 +1,159 @@
+"""Which processor code is generated for: the host with all it has, or what the setting TARGET says.
+
+TARGET is a list with commas. Its first word may be `native`, `sse`, `avx2`, `avx512` (levels 2, 3
+and 4 of the x86-64 psABI), `aarch64`, or a processor's name as LLVM spells it; words that begin
+with + or - turn one feature on or off: `native,-avx512f`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import platform
+import sys
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import llvmlite.binding as llvm
+
+from torpor.base.errors import DeviceError
+from torpor.base.target import Target, get_target
+
+LEVELS: Final = {"sse": "x86-64-v2", "avx2": "x86-64-v3", "avx512": "x86-64-v4"}
+# What a host must have to run a level (x86-64 psABI, "Micro-Architecture Levels").
+LEVEL_NEEDS: Final = {
+    "sse": ("sse4.2", "popcnt", "ssse3"),
+    "avx2": ("avx2", "fma", "bmi", "bmi2", "f16c", "lzcnt", "movbe"),
+    "avx512": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
+}
+ARM: Final = ("aarch64", "arm64")
+DEFAULT_CACHE_BYTES: Final = 512 * 1024
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A processor as LLVM names it, and whether its code runs here."""
+
+    triple: str
+    processor: str
+    features: str
+    runs_here: bool = True
+
+    @property
+    def is_arm(self) -> bool:
+        return self.triple.startswith(ARM)
+
+    def has(self, feature: str) -> bool:
+        features = self.features.split(",")
+        return f"+{feature}" in features and f"-{feature}" not in features
+
+
+def _host_features() -> dict[str, bool]:
+    features: dict[str, bool] = dict(llvm.get_host_cpu_features())
+    return features
+
+
+def _written(features: dict[str, bool]) -> str:
+    return ",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(features.items()))
+
+
+def _level_machine(level: str) -> Machine:
+    if platform.machine().lower() in ARM:
+        triple, runs = "x86_64-unknown-linux-gnu", False
+    else:
+        triple = llvm.get_process_triple()
+        runs = all(_host_features().get(need, False) for need in LEVEL_NEEDS[level])
+    names = {"sse": (), "avx2": ("avx2", "avx"), "avx512": ("avx512f", "avx2", "avx")}[level]
+    return Machine(triple, LEVELS[level], ",".join(f"+{name}" for name in names), runs)
+
+
+def _arm_machine() -> Machine:
+    if platform.machine().lower() in ARM:
+        return _native_machine({})
+    return Machine("aarch64-unknown-linux-gnu", "generic", "+neon", runs_here=False)
+
+
+def _native_machine(masks: dict[str, bool]) -> Machine:
+    features = _host_features()
+    beyond = [name for name, on in masks.items() if on and not features.get(name, False)]
+    triple = llvm.get_process_triple()
+    written = _written({**features, **masks})
+    return Machine(triple, llvm.get_host_cpu_name(), written, not beyond)
+
+
+@lru_cache(maxsize=32)
+def machine(setting: str) -> Machine:
+    """The processor that the setting TARGET names; a `DeviceError` for one that is unknown."""
+    words = [word.strip().lower() for word in setting.split(",") if word.strip()]
+    masks = {word[1:]: word[0] == "+" for word in words if word[0] in "+-"}
+    names = [word for word in words if word[0] not in "+-"] or ["native"]
+    if len(names) > 1:
+        raise DeviceError(f"TARGET names one processor, got {', '.join(names)}")
+    name = names[0]
+    if name in ("native", llvm.get_host_cpu_name()):
+        return _native_machine(masks)
+    if name in LEVELS:
+        made = _level_machine(name)
+    elif name in ARM:
+        made = _arm_machine()
+    else:
+        raise DeviceError(
+            f"unknown processor {name!r} in TARGET; it may be native, {', '.join(LEVELS)} or "
+            f"aarch64, followed by features such as +fma or -avx512f"
+        )
+    extra = _written(masks)
+    runs = made.runs_here and not any(masks.values())
+    return replace(made, features=",".join(filter(None, (made.features, extra))), runs_here=runs)
+
+
+@lru_cache(maxsize=32)
+def facts(found: Machine) -> Target:
+    """What the compiler may know about the processor."""
+    if found.is_arm:
+        arch, width, registers = "aarch64-neon", 16, 32
+    elif found.has("avx512f"):
+        arch, width, registers = "x86-64-avx512", 64, 32
+    elif found.has("avx2"):
+        arch, width, registers = "x86-64-avx2", 32, 16
+    else:
+        arch, width, registers = "x86-64-sse", 16, 16
+    return replace(
+        get_target("cpu"),
+        arch=arch,
+        vector_bytes=width,
+        registers=registers,
+        cache_bytes=cache_bytes() if found.runs_here else DEFAULT_CACHE_BYTES,
+    )
+
+
+@lru_cache(maxsize=1)
+def cache_bytes() -> int:
+    """The size of this machine's second-level cache in bytes; a usual one where it does not say."""
+    if sys.platform == "darwin":
+        return _darwin_cache() or DEFAULT_CACHE_BYTES
+    return _linux_cache() or DEFAULT_CACHE_BYTES
+
+
+def _linux_cache() -> int:
+    """From sysfs, where `size` is written as `512K`; 0 where there is none."""
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            level = (folder / "level").read_text().strip()
+            size = (folder / "size").read_text().strip()
+        except OSError:
+            continue
+        if level == "2" and size.rstrip("KM").isdigit():
+            return int(size.rstrip("KM")) * {"K": 1 << 10, "M": 1 << 20}.get(size[-1], 1)
+    return 0
+
+
+def _darwin_cache() -> int:
+    """From `sysctlbyname("hw.l2cachesize")` (untested: no macOS at hand); 0 where it fails."""
+    library = ctypes.CDLL(ctypes.util.find_library("c"))
+    value, length = ctypes.c_int64(0), ctypes.c_size_t(8)
+    failed = library.sysctlbyname(
+        b"hw.l2cachesize", ctypes.byref(value), ctypes.byref(length), None, ctypes.c_size_t(0)
+    )
+    return 0 if failed else value.value

@@ -1,0 +1,194 @@
+"""Host memory that is used again: page faults on fresh memory cost more than most kernels.
+
+Blocks come in size classes, four to a power of two, so that at most a fifth of one is not used.
+Freed blocks are kept by class, up to a limit, the oldest given back first. `free` only appends to a
+queue, which needs no lock; the books are kept when the next block is asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+import os
+import sys
+import threading
+from collections import OrderedDict, deque
+from typing import Any, Final, final
+
+import numpy as np
+
+from torpor.base.errors import DeviceError
+from torpor.device.base import Allocator
+from torpor.ir.records import BufferSpec
+
+PADDING: Final = 64  # bytes past the end that may be read: one full vector register
+PAGES_FROM: Final = 1 << 18  # bytes from which a block has pages of its own
+HUGE_PAGE: Final = 1 << 21
+HUGE_FROM: Final = 1 << 22  # bytes from which huge pages are asked for
+KEEP_AT_LEAST: Final = 1 << 28
+KEEP_UNKNOWN: Final = 1 << 31  # where the machine does not say how much memory it has
+
+
+def size_class(nbytes: int) -> int:
+    """The least class that holds `nbytes` and the padding: (4 ... 7) * 2**k bytes, at least 128."""
+    wanted = max(nbytes + PADDING, 128)
+    shift = wanted.bit_length() - 3
+    return -(-wanted >> shift) << shift
+
+
+def _keep_limit() -> int:
+    """How many bytes of freed blocks are kept: a quarter of the machine's memory."""
+    try:
+        physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return KEEP_UNKNOWN
+    return max(KEEP_AT_LEAST, physical // 4)
+
+
+@final
+class Block:
+    """`capacity` bytes from `address` on; `keeper` is the object that owns them."""
+
+    __slots__ = ("address", "capacity", "keeper", "read_only", "pooled")
+
+    def __init__(
+        self,
+        address: int,
+        capacity: int,
+        keeper: Any,
+        read_only: bool = False,
+        pooled: bool = False,
+    ):
+        self.address, self.capacity, self.keeper = address, capacity, keeper
+        self.read_only, self.pooled = read_only, pooled
+
+
+def _aligned(address: int, alignment: int) -> int:
+    return -(-address // alignment) * alignment
+
+
+def _small_block(capacity: int, alignment: int) -> Block:
+    keeper = np.empty(capacity + alignment, np.uint8)
+    return Block(_aligned(keeper.ctypes.data, alignment), capacity, keeper, pooled=True)
+
+
+def _paged_block(capacity: int, alignment: int) -> Block:
+    """A block of pages of its own, private to this process after a fork."""
+    alignment = max(alignment, HUGE_PAGE if capacity >= HUGE_FROM else mmap.PAGESIZE)
+    length = capacity + alignment
+    if sys.platform == "win32":
+        pages = mmap.mmap(-1, length)
+    else:
+        pages = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if capacity >= HUGE_FROM and hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):  # a kernel without them is only slower
+            pages.madvise(mmap.MADV_HUGEPAGE)
+    keeper = (ctypes.c_char * length).from_buffer(pages)
+    return Block(_aligned(ctypes.addressof(keeper), alignment), capacity, keeper, pooled=True)
+
+
+class HostAllocator(Allocator):
+    """Host memory, aligned to 64 bytes, with 64 readable bytes past the end."""
+
+    def __init__(self) -> None:
+        self.keep_limit = _keep_limit()
+        self.kept = 0  # bytes
+        self._lock = threading.Lock()
+        self._returned: deque[Block] = deque()
+        self._free: OrderedDict[int, deque[Block]] = OrderedDict()  # last used class last
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._after_fork)
+
+    def allocate(self, nbytes: int, spec: BufferSpec) -> Block:
+        capacity = size_class(nbytes)
+        if spec.alignment <= PADDING:
+            with self._lock:
+                self._settle()
+                blocks = self._free.get(capacity)
+                if blocks:
+                    self.kept -= capacity
+                    return blocks.pop()
+        try:
+            return self._fresh(capacity, spec.alignment)
+        except (MemoryError, OSError, ValueError, OverflowError):
+            self.drop()
+        try:
+            return self._fresh(capacity, spec.alignment)
+        except (MemoryError, OSError, ValueError, OverflowError):
+            raise MemoryError(f"there are no {nbytes:,} bytes of host memory left") from None
+
+    def free(self, block: Block) -> None:
+        if not block.pooled:
+            return
+        self._returned.append(block)
+        if self._lock.acquire(blocking=False):  # held here or elsewhere: the next one settles
+            try:
+                self._settle()
+            finally:
+                self._lock.release()
+
+    def drop(self) -> None:
+        """Give every block that is kept back to the system."""
+        with self._lock:
+            self._settle()
+            self._free.clear()
+            self.kept = 0
+
+    def address(self, block: Block) -> int:
+        return block.address
+
+    def read_only(self, block: Block) -> bool:
+        return block.read_only
+
+    def adopt(self, external: Any, nbytes: int) -> Block:
+        if isinstance(external, int):
+            return Block(external, nbytes, None)
+        array = np.asarray(external)
+        if not array.flags.c_contiguous or array.nbytes < nbytes:
+            raise DeviceError(
+                f"a buffer of {nbytes} bytes needs as many contiguous ones, got {array.nbytes} "
+                f"with shape {array.shape} and strides {array.strides}"
+            )
+        return Block(array.ctypes.data, nbytes, array, not array.flags.writeable)
+
+    def copyin(self, block: Block, offset: int, source: memoryview) -> None:
+        if source.nbytes:
+            data = np.frombuffer(source, np.uint8)
+            ctypes.memmove(block.address + offset, data.ctypes.data, source.nbytes)
+
+    def copyout(self, block: Block, offset: int, destination: memoryview) -> None:
+        if destination.nbytes:
+            data = np.frombuffer(destination, np.uint8)
+            ctypes.memmove(data.ctypes.data, block.address + offset, destination.nbytes)
+
+    @staticmethod
+    def _fresh(capacity: int, alignment: int) -> Block:
+        alignment = max(alignment, PADDING)
+        made = _paged_block if capacity >= PAGES_FROM else _small_block
+        return made(capacity, alignment)
+
+    def _settle(self) -> None:
+        """Put returned blocks on their class's list; the lock is held."""
+        returned, free = self._returned, self._free
+        while returned:
+            block = returned.popleft()
+            blocks = free.get(block.capacity)
+            if blocks is None:
+                blocks = free[block.capacity] = deque()
+            free.move_to_end(block.capacity)
+            blocks.append(block)
+            self.kept += block.capacity
+        while self.kept > self.keep_limit:
+            capacity, blocks = next(iter(free.items()))
+            if blocks:
+                blocks.popleft()
+                self.kept -= capacity
+            else:
+                del free[capacity]
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
+
+
+host: Final = HostAllocator()

@@ -1,0 +1,185 @@
+"""The one pool of worker threads of this process. Fork-join: one program at a time.
+
+Workers are Python threads that run a native loop (`worker.py`) without the interpreter's lock. A
+program that finds the pool taken runs on its own thread alone. After a fork the child starts
+afresh; at exit the workers are told to leave before the memory that holds their code goes away.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import platform
+import sys
+import threading
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+from torpor.base import settings
+from torpor.device import llvm, worker
+from torpor.device.machine import Machine, machine
+
+CHUNKS_PER_THREAD: Final = 4
+WORKER_SPINS: Final = 1000  # looks of an idle worker before it sleeps, about 20-40 microseconds
+EXIT_SECONDS: Final = 1.0
+# System call numbers, from Linux's asm/unistd.h of each architecture.
+_FUTEX_NUMBERS: Final = {"x86_64": 202, "amd64": 202, "aarch64": 98, "arm64": 98}
+
+_WORDS: Final = ctypes.c_int64
+_ADDRESS: Final = ctypes.c_void_p
+_RUN: Final = ctypes.CFUNCTYPE(None, _ADDRESS, _ADDRESS, ctypes.c_char_p, _WORDS, _WORDS, _WORDS)
+_LOOP: Final = ctypes.CFUNCTYPE(_WORDS, _ADDRESS, _WORDS)
+_PLAIN: Final = ctypes.CFUNCTYPE(None, _ADDRESS)
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+_cores: Final = cores()
+
+
+def thread_count() -> int:
+    """How many threads a program may use: the setting THREADS, or one a core."""
+    return settings.number("THREADS") or _cores
+
+
+def _address_of(library: Any, name: str) -> int:
+    function = getattr(library, name, None)
+    return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+@lru_cache(maxsize=1)
+def _system_functions() -> tuple[int, int, int]:
+    """Addresses of `syscall` and of what gives the core away, and futex's number; 0: none."""
+    if sys.platform == "win32":
+        return 0, _address_of(ctypes.CDLL("kernel32"), "SwitchToThread"), 0
+    library = ctypes.CDLL(None)
+    number = _FUTEX_NUMBERS.get(platform.machine().lower(), 0)
+    has_futex = sys.platform == "linux" and number and sys.maxsize > 1 << 32
+    syscall = _address_of(library, "syscall") if has_futex else 0
+    return syscall, _address_of(library, "sched_yield"), number
+
+
+@lru_cache(maxsize=1)
+def _native() -> dict[str, int]:
+    """The addresses of the pool's native functions, compiled when first asked for."""
+    host: Machine = machine("")
+    architecture = "arm" if host.is_arm else "x86" if host.triple.startswith("x86") else ""
+    compiled = llvm.compile_text(worker.worker_text(architecture), "the pool", host)
+    names = ("run", "publish", "finish", "worker", "wake")
+    return {name: llvm.load(compiled, f"torpor_pool_{name}") for name in names}
+
+
+class Pool:
+    """Worker threads, started when first needed. `futex=False`: they sleep the portable way."""
+
+    def __init__(self, futex: bool = True):
+        self._futex = futex
+        self._reset()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._reset)
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._condition = threading.Condition()
+        self._waiting = 0  # workers that sleep the portable way
+        self._workers: list[threading.Thread] = []
+        self._state: np.ndarray[Any, np.dtype[np.int64]] | None = None
+        self._place = 0
+        self._ended = False
+
+    @property
+    def workers(self) -> int:
+        """How many worker threads have been started."""
+        return len(self._workers)
+
+    def run(self, entry: int, table: bytes, total: int) -> None:
+        """Call native `entry(table, begin, end)` for chunks that cover [0, total); wait for all."""
+        threads = min(thread_count(), total)
+        if threads <= 1 or not self._lock.acquire(blocking=False):
+            llvm.Entry(entry)(table, 0, total)
+            return
+        try:
+            helpers = self._start(threads - 1)
+            chunk = -(-total // (threads * CHUNKS_PER_THREAD))
+            if self._sleeps_in_kernel:
+                self._run(self._place, entry, table, total, chunk, helpers)
+            else:
+                self._publish(self._place, entry, table, total, chunk, helpers)
+                if self._waiting:
+                    with self._condition:
+                        self._condition.notify_all()
+                self._finish(self._place)
+        finally:
+            self._lock.release()
+
+    def stop(self) -> None:
+        """Tell the workers to leave; wait at most `EXIT_SECONDS` for each. None starts after."""
+        self._ended = True
+        if self._state is None:
+            return
+        self._state[self._offset + worker.STOP] = 1
+        self._state[self._offset + worker.GENERATION] += 1
+        self._wake(self._place)
+        with self._condition:
+            self._condition.notify_all()
+        for thread in self._workers:
+            thread.join(EXIT_SECONDS)
+        self._workers = []
+
+    def _prepare(self) -> None:
+        native = _native()
+        self._state = np.zeros(worker.WORDS + 8, np.int64)
+        self._offset = -self._state.ctypes.data // 8 % 8  # words up to the next 64-byte line
+        self._place = self._state.ctypes.data + self._offset * 8
+        syscall, give_way, number = _system_functions()
+        self._sleeps_in_kernel = bool(syscall) and self._futex
+        state = self._state[self._offset :]
+        state[worker.SYSCALL] = syscall if self._sleeps_in_kernel else 0
+        state[worker.YIELD], state[worker.FUTEX] = give_way, number
+        state[worker.SPINS] = WORKER_SPINS if _cores > 1 else 0
+        self._run, self._publish = _RUN(native["run"]), _RUN(native["publish"])
+        self._finish, self._wake = _PLAIN(native["finish"]), _PLAIN(native["wake"])
+        self._loop = _LOOP(native["worker"])
+
+    def _start(self, wanted: int) -> int:
+        """Have `wanted` workers if the system gives them; how many of them there are."""
+        if self._state is None:
+            self._prepare()
+        while len(self._workers) < wanted and not self._ended:
+            index = len(self._workers)
+            thread = threading.Thread(
+                target=self._serve, args=(index,), name=f"torpor-{index}", daemon=True
+            )
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads, or the interpreter is ending
+                break
+            self._workers.append(thread)
+        return min(wanted, len(self._workers))
+
+    def _serve(self, index: int) -> None:
+        """What a worker thread runs. The native loop returns at the end, or in order to sleep."""
+        state, offset, condition = self._state, self._offset, self._condition
+        if state is None:
+            return
+        while True:
+            seen = self._loop(self._place, index)
+            if state[offset + worker.STOP]:
+                return
+            with condition:
+                self._waiting += 1
+                while state[offset + worker.GENERATION] == seen:
+                    condition.wait()
+                self._waiting -= 1
+
+
+pool: Final = Pool()
+atexit.register(pool.stop)

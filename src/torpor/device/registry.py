@@ -1,0 +1,124 @@
+"""`Device`: open devices by name. A name is a kind, `CPU`, or a kind and a number, `CPU:1`."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import threading
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Final
+
+from torpor.base import settings
+from torpor.base.errors import DeviceError
+from torpor.device.base import DeviceBase
+
+Factory = Callable[[str], DeviceBase]
+
+ENTRY_POINTS: Final = "torpor.devices"
+_NAME: Final = re.compile(r"([A-Za-z][A-Za-z_]*)(?::(\d+))?")
+# Where torpor's own are, as `module:class`; they are imported when they are first opened.
+_OWN: Final = {
+    "CPU": "cpu:CpuDevice",
+    "PYTHON": "python:PythonDevice",
+    "DISK": "disk:DiskDevice",
+    "NPY": "npy:NpyDevice",
+    "NULL": "null:NullDevice",
+    "OPENCL": "opencl:OpenclDevice",
+}
+
+
+def _own_factory(place: str) -> Factory:
+    module, _, name = place.partition(":")
+
+    def open_device(device: str) -> DeviceBase:
+        made: DeviceBase = getattr(import_module(f"torpor.device.{module}"), name)(device)
+        return made
+
+    return open_device
+
+
+def _outside_factory(point: EntryPoint) -> Factory:
+    def open_device(device: str) -> DeviceBase:
+        made: DeviceBase = point.load()(device)
+        return made
+
+    return open_device
+
+
+class Devices:
+    """Every device that there is: `Device["CPU:1"]` opens it, once, when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._open: dict[str, DeviceBase] = {}
+        self._names: dict[str, str] = {}  # as they were spelt, to canonical
+        self._factories: dict[str, Factory] = {k: _own_factory(p) for k, p in _OWN.items()}
+        self._looked_outside = False
+
+    @property
+    def DEFAULT(self) -> str:
+        """The device of tensors that name none: the setting DEVICE."""
+        return self.canonicalize(settings.text("DEVICE"))
+
+    def register(self, kind: str, factory: Factory) -> None:
+        """Make `KIND` and `KIND:N` known; `factory` opens one, given its canonical name."""
+        if not _NAME.fullmatch(kind) or ":" in kind:
+            raise DeviceError(f"a kind of device is called by letters, not {kind!r}")
+        with self._lock:
+            self._factories[kind.upper()] = factory
+
+    def kinds(self) -> tuple[str, ...]:
+        """Every kind that is known, whether or not this machine has one."""
+        self._look_outside()
+        return tuple(self._factories)
+
+    def canonicalize(self, name: str | None) -> str:
+        """The one spelling of a device's name: `cpu` and `CPU:0` are `CPU`; None is the default."""
+        if name is None:
+            return self.DEFAULT
+        known = self._names.get(name)
+        if known is None:
+            known = self._names[name] = self._canonical(name)
+        return known
+
+    def __getitem__(self, name: str) -> DeviceBase:
+        canonical = self.canonicalize(name)
+        device = self._open.get(canonical)
+        if device is not None:
+            return device
+        with self._lock:
+            device = self._open.get(canonical)
+            if device is None:
+                device = self._factories[canonical.partition(":")[0]](canonical)
+                self._open[canonical] = device
+            return device
+
+    def opened(self) -> Iterator[DeviceBase]:
+        """The devices that have been opened so far."""
+        return iter(tuple(self._open.values()))
+
+    def _canonical(self, name: str) -> str:
+        match = _NAME.fullmatch(name) if isinstance(name, str) else None
+        kind = match[1].upper() if match else str(name).partition(":")[0].upper()
+        if match is None or (kind not in self._factories and kind not in self.kinds()):
+            near = difflib.get_close_matches(kind, self.kinds(), 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            known = ", ".join(self.kinds())
+            raise DeviceError(
+                f"unknown device {name!r}{hint} (a name is KIND or KIND:N, of kinds {known})"
+            )
+        number = int(match[2] or 0)
+        return f"{kind}:{number}" if number else kind
+
+    def _look_outside(self) -> None:
+        with self._lock:
+            if self._looked_outside:
+                return
+            self._looked_outside = True
+            for point in entry_points(group=ENTRY_POINTS):
+                self._factories.setdefault(point.name.upper(), _outside_factory(point))
+
+
+Device: Final = Devices()

@@ -1,0 +1,216 @@
+"""LLVM IR of the thread pool: what a worker does, and what the thread that has the work does.
+
+All threads share one `state` of 64-bit words. A job is (entry, table, total, chunk, allowed):
+threads claim chunks of [0, total) by adding to `next` and call `entry(table, begin, end)`. A worker
+counts itself in `active` before it looks whether a job is `open`, and the owner closes the job
+before it waits for `active` to be 0 (all in one total order): so the owner waits only for threads
+that are at work, never for one that is still waking up, and writes the next job only when nobody
+reads the last.
+
+A worker that finds no job looks at `generation` for a while, then sleeps: on Linux in a futex on
+that word; elsewhere it returns to Python, which waits on a condition.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Places in `state`, in words of 8 bytes; words that different threads write lie on different lines.
+GENERATION: Final = 0
+SLEEPERS: Final = 8
+ENTRY, TABLE, TOTAL, CHUNK, ALLOWED = 16, 17, 18, 19, 20
+NEXT: Final = 24
+ACTIVE: Final = 32
+OPEN: Final = 40
+STOP: Final = 48
+SYSCALL, YIELD, FUTEX, SPINS = 49, 50, 51, 52  # addresses (0: none), system call number, count
+WORDS: Final = 64
+
+OWNER_SPINS: Final = 4096  # pauses of the owner before it offers its core to others
+FUTEX_WAIT: Final = 128  # FUTEX_WAIT | FUTEX_PRIVATE_FLAG, from linux/futex.h
+FUTEX_WAKE: Final = 129
+
+_PAUSES: Final = {
+    "x86": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
+    "arm": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
+    "": ("", ""),
+}
+
+_TEXT: Final = """
+{declare_pause}
+
+define void @torpor_pool_work(ptr %state) {{
+start:
+  %entry.p = getelementptr i64, ptr %state, i64 {ENTRY}
+  %table.p = getelementptr i64, ptr %state, i64 {TABLE}
+  %total.p = getelementptr i64, ptr %state, i64 {TOTAL}
+  %chunk.p = getelementptr i64, ptr %state, i64 {CHUNK}
+  %next = getelementptr i64, ptr %state, i64 {NEXT}
+  %entry = load ptr, ptr %entry.p
+  %table = load ptr, ptr %table.p
+  %total = load i64, ptr %total.p
+  %chunk = load i64, ptr %chunk.p
+  br label %claim
+claim:
+  %begin = atomicrmw add ptr %next, i64 %chunk seq_cst
+  %some = icmp slt i64 %begin, %total
+  br i1 %some, label %call, label %done
+call:
+  %far = add i64 %begin, %chunk
+  %past = icmp sgt i64 %far, %total
+  %end = select i1 %past, i64 %total, i64 %far
+  call void %entry(ptr %table, i64 %begin, i64 %end)
+  br label %claim
+done:
+  ret void
+}}
+
+define i64 @torpor_pool_worker(ptr %state, i64 %index) {{
+start:
+  %generation.p = getelementptr i64, ptr %state, i64 {GENERATION}
+  %sleepers.p = getelementptr i64, ptr %state, i64 {SLEEPERS}
+  %allowed.p = getelementptr i64, ptr %state, i64 {ALLOWED}
+  %active.p = getelementptr i64, ptr %state, i64 {ACTIVE}
+  %open.p = getelementptr i64, ptr %state, i64 {OPEN}
+  %stop.p = getelementptr i64, ptr %state, i64 {STOP}
+  %syscall.p = getelementptr i64, ptr %state, i64 {SYSCALL}
+  %futex.p = getelementptr i64, ptr %state, i64 {FUTEX}
+  %spins.p = getelementptr i64, ptr %state, i64 {SPINS}
+  %syscall = load ptr, ptr %syscall.p
+  %futex = load i64, ptr %futex.p
+  %spins = load i64, ptr %spins.p
+  %here = ptrtoint ptr %generation.p to i64
+  br label %look
+look:
+  %generation = load atomic i64, ptr %generation.p seq_cst, align 8
+  %stop = load atomic i64, ptr %stop.p seq_cst, align 8
+  %stopped = icmp ne i64 %stop, 0
+  br i1 %stopped, label %leave, label %enter
+enter:
+  %before = atomicrmw add ptr %active.p, i64 1 seq_cst
+  %open = load atomic i64, ptr %open.p seq_cst, align 8
+  %is.open = icmp ne i64 %open, 0
+  br i1 %is.open, label %ask, label %exit
+ask:
+  %allowed = load i64, ptr %allowed.p
+  %mine = icmp slt i64 %index, %allowed
+  br i1 %mine, label %work, label %exit
+work:
+  call void @torpor_pool_work(ptr %state)
+  br label %exit
+exit:
+  %after = atomicrmw sub ptr %active.p, i64 1 seq_cst
+  br label %spin
+spin:
+  %count = phi i64 [0, %exit], [%more, %again]
+  %now = load atomic i64, ptr %generation.p seq_cst, align 8
+  %changed = icmp ne i64 %now, %generation
+  br i1 %changed, label %look, label %wait
+wait:
+  %enough = icmp sge i64 %count, %spins
+  br i1 %enough, label %tired, label %again
+again:
+  {pause}
+  %more = add i64 %count, 1
+  br label %spin
+tired:
+  %can.sleep = icmp ne ptr %syscall, null
+  br i1 %can.sleep, label %sleep, label %leave
+sleep:
+  %slept = atomicrmw add ptr %sleepers.p, i64 1 seq_cst
+  %expected = and i64 %generation, 4294967295
+  %woken = call i64 (i64, ...) %syscall(i64 %futex, i64 %here, i64 {FUTEX_WAIT}, i64 %expected,
+                                         i64 0, i64 0, i64 0)
+  %awake = atomicrmw sub ptr %sleepers.p, i64 1 seq_cst
+  br label %look
+leave:
+  ret i64 %generation
+}}
+
+define void @torpor_pool_publish(ptr %state, ptr %entry, ptr %table, i64 %total, i64 %chunk,
+                                 i64 %allowed) {{
+start:
+  %generation.p = getelementptr i64, ptr %state, i64 {GENERATION}
+  %entry.p = getelementptr i64, ptr %state, i64 {ENTRY}
+  %table.p = getelementptr i64, ptr %state, i64 {TABLE}
+  %total.p = getelementptr i64, ptr %state, i64 {TOTAL}
+  %chunk.p = getelementptr i64, ptr %state, i64 {CHUNK}
+  %allowed.p = getelementptr i64, ptr %state, i64 {ALLOWED}
+  %next.p = getelementptr i64, ptr %state, i64 {NEXT}
+  %open.p = getelementptr i64, ptr %state, i64 {OPEN}
+  store ptr %entry, ptr %entry.p
+  store ptr %table, ptr %table.p
+  store i64 %total, ptr %total.p
+  store i64 %chunk, ptr %chunk.p
+  store i64 %allowed, ptr %allowed.p
+  store i64 0, ptr %next.p
+  store atomic i64 1, ptr %open.p seq_cst, align 8
+  %old = atomicrmw add ptr %generation.p, i64 1 seq_cst
+  call void @torpor_pool_wake(ptr %state)
+  ret void
+}}
+
+define void @torpor_pool_wake(ptr %state) {{
+start:
+  %sleepers.p = getelementptr i64, ptr %state, i64 {SLEEPERS}
+  %syscall.p = getelementptr i64, ptr %state, i64 {SYSCALL}
+  %futex.p = getelementptr i64, ptr %state, i64 {FUTEX}
+  %here = ptrtoint ptr %state to i64
+  %sleepers = load atomic i64, ptr %sleepers.p seq_cst, align 8
+  %some = icmp sgt i64 %sleepers, 0
+  br i1 %some, label %wake, label %done
+wake:
+  %syscall = load ptr, ptr %syscall.p
+  %futex = load i64, ptr %futex.p
+  %woken = call i64 (i64, ...) %syscall(i64 %futex, i64 %here, i64 {FUTEX_WAKE}, i64 2147483647,
+                                         i64 0, i64 0, i64 0)
+  br label %done
+done:
+  ret void
+}}
+
+define void @torpor_pool_finish(ptr %state) {{
+start:
+  %active.p = getelementptr i64, ptr %state, i64 {ACTIVE}
+  %open.p = getelementptr i64, ptr %state, i64 {OPEN}
+  %yield.p = getelementptr i64, ptr %state, i64 {YIELD}
+  %yield = load ptr, ptr %yield.p
+  %can.yield = icmp ne ptr %yield, null
+  call void @torpor_pool_work(ptr %state)
+  store atomic i64 0, ptr %open.p seq_cst, align 8
+  br label %look
+look:
+  %count = phi i64 [0, %start], [%more, %again]
+  %active = load atomic i64, ptr %active.p seq_cst, align 8
+  %busy = icmp ne i64 %active, 0
+  br i1 %busy, label %wait, label %done
+wait:
+  %long = icmp sgt i64 %count, {OWNER_SPINS}
+  %offer = and i1 %long, %can.yield
+  br i1 %offer, label %yielding, label %again
+yielding:
+  %result = call i32 %yield()
+  br label %again
+again:
+  {pause}
+  %more = add i64 %count, 1
+  br label %look
+done:
+  ret void
+}}
+
+define void @torpor_pool_run(ptr %state, ptr %entry, ptr %table, i64 %total, i64 %chunk,
+                             i64 %allowed) {{
+  call void @torpor_pool_publish(ptr %state, ptr %entry, ptr %table, i64 %total, i64 %chunk,
+                                 i64 %allowed)
+  call void @torpor_pool_finish(ptr %state)
+  ret void
+}}
+"""
+
+
+def worker_text(architecture: str) -> str:
+    """The pool's IR for "x86", "arm", or any other (which has no pause instruction)."""
+    declare, pause = _PAUSES.get(architecture, _PAUSES[""])
+    places = {name: value for name, value in globals().items() if isinstance(value, int)}
+    return _TEXT.format(declare_pause=declare, pause=pause, **places)

@@ -1,0 +1,44 @@
+"""Checked builders of graph nodes, all in one place: the vocabulary of `Tensor`.
+
+Each infers the shape and dtype of what it makes, and raises at the call: a `ShapeError` or
+`DTypeError` that names the operation, its operands' dtypes and shapes, what was expected and what
+came. Building takes time that does not depend on the size of the graph.
+"""
+
+from torpor.graph.elementwise import bitcast, cast, constant, elementwise
+from torpor.graph.movement import (
+    broadcast_shapes,
+    broadcast_to,
+    expand,
+    flip,
+    pad,
+    permute,
+    reshape,
+    shrink,
+)
+from torpor.graph.reduce import contiguous, copy_to, detach, gather, leaf, reduce
+from torpor.graph.window import shear, stride_axis, window
+
+__all__ = [
+    "bitcast",
+    "broadcast_shapes",
+    "broadcast_to",
+    "cast",
+    "constant",
+    "contiguous",
+    "copy_to",
+    "detach",
+    "elementwise",
+    "expand",
+    "flip",
+    "gather",
+    "leaf",
+    "pad",
+    "permute",
+    "reduce",
+    "reshape",
+    "shear",
+    "shrink",
+    "stride_axis",
+    "window",
+]

@@ -1,0 +1,83 @@
+"""Derivatives as rules on the graph: what they give is graph again, and can be derived again.
+
+`RULES` has a rule for each op that can lie between a target and the root: a function of a node and
+the gradient of it that gives the gradient of each operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from torpor.base.errors import GradientError, ShapeError
+from torpor.graph.elementwise import cast, constant, elementwise
+from torpor.graph.gradient_elementwise import ELEMENTWISE, Gradients
+from torpor.graph.gradient_movement import MOVEMENTS
+from torpor.graph.gradient_reduce import OTHERS
+from torpor.graph.reduce import leaf, reduce
+from torpor.graph.sizes import describe
+from torpor.ir.infer import shape_of
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+
+RULES: Final[dict[Ops, Callable[[UOp, UOp], Gradients]]] = {**ELEMENTWISE, **MOVEMENTS, **OTHERS}
+
+
+def gradient(root: UOp, targets: Sequence[UOp], seed: UOp) -> list[UOp | None]:
+    """The gradient of `root` for each target; None where `root` does not depend on it smoothly.
+
+    seed: the gradient of `root`, of its shape and dtype. Nothing flows below a target that is a
+    LEAF, nor through integers. Only nodes between a target and the root are visited, each once;
+    gradients that meet are added in the fixed order of the walk. Time grows linearly with them.
+    """
+    if not root.dtype.is_float:
+        raise GradientError(f"gradient of {describe(root)}: expected a float tensor")
+    if shape_of(seed) != shape_of(root) or seed.dtype is not root.dtype:
+        raise ShapeError(f"gradient of {describe(root)}: got a seed of {describe(seed)}")
+    found: dict[UOp, UOp] = {root: seed}
+    between = _between(root, targets)
+    for node in reversed(between):
+        grad = found.get(node)
+        if grad is None or between[node]:
+            continue
+        for source, part in zip(node.src, RULES[node.op](node, grad), strict=True):
+            if part is not None and source in between:
+                before = found.get(source)
+                found[source] = part if before is None else elementwise(Ops.ADD, before, part)
+    return [found.get(target) if target in between else None for target in targets]
+
+
+def _between(root: UOp, targets: Sequence[UOp]) -> dict[UOp, bool]:
+    """The nodes on paths from a target to the root, operands first; whether the walk ends there."""
+    wanted = frozenset(targets)
+    ends = frozenset(target for target in wanted if target.op is Ops.LEAF)
+
+    def goes_on(node: UOp) -> bool:
+        return node.dtype.is_float and node.op in RULES and node not in ends
+
+    between: dict[UOp, bool] = {}
+    for node in root.toposort(goes_on):
+        if not node.dtype.is_float:
+            continue
+        below = goes_on(node) and any(source in between for source in node.src)
+        if below or node in wanted:
+            between[node] = not below
+    return between
+
+
+def jvp(root: UOp, targets: Sequence[UOp], tangents: Sequence[UOp]) -> UOp | None:
+    """The change of `root` when each target changes by its tangent; None where nothing flows.
+
+    Forward mode by reverse mode twice: the gradient is linear in its seed u, so the derivative for
+    u of the sum of gradient(u) * tangent is what the tangents do to `root`.
+    """
+    seed = leaf(constant(0, root.dtype, shape_of(root)))
+    total: UOp | None = None
+    for found, tangent in zip(gradient(root, targets, seed), tangents, strict=True):
+        if found is not None:
+            part = reduce(elementwise(Ops.MUL, found, tangent), Ops.ADD, None)
+            part = cast(part, root.dtype)
+            total = part if total is None else elementwise(Ops.ADD, total, part)
+    if total is None:
+        return None
+    return gradient(total, [seed], constant(1, total.dtype))[0]

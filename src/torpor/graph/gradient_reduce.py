@@ -1,0 +1,151 @@
+"""Gradients of reductions, gathers, and of what only marks or moves a stored value.
+
+Each rule takes a node and the gradient g of it, and gives the gradient of each operand; r is the
+node's own result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from torpor.base.dtypes import DType, dtypes
+from torpor.base.errors import GradientError
+from torpor.graph.elementwise import cast, constant, elementwise
+from torpor.graph.gradient_elementwise import Gradients, like, no_gradient
+from torpor.graph.movement import expand, flip, pad, permute, reshape, shrink
+from torpor.graph.reduce import copy_to, reduce
+from torpor.graph.sizes import describe
+from torpor.ir.infer import Size, device_of, product, shape_of
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+
+
+def sum_gradient(node: UOp, g: UOp) -> Gradients:
+    """D sum(x): g repeated."""
+    return (expand(g, shape_of(node.src[0])),)
+
+
+def extreme_gradient(node: UOp, g: UOp) -> Gradients:
+    """D max(x): g where x = r, in equal parts where several are; min likewise."""
+    (x,) = node.src
+    shape = shape_of(x)
+    hit = elementwise(Ops.CMPEQ, x, expand(node, shape))
+    wide = dtypes.float32 if x.dtype.bits < 32 else x.dtype  # half formats cannot count far
+    count = cast(reduce(cast(hit, wide), Ops.ADD, node.arg[1], keepdims=True), x.dtype)
+    part = expand(elementwise(Ops.FDIV, g, count), shape)
+    return (elementwise(Ops.WHERE, hit, part, like(x, 0)),)
+
+
+def product_gradient(node: UOp, g: UOp) -> Gradients:
+    """D prod(x) at i: g times the product of the other elements, right where some are 0.
+
+    The product is taken as a tree of pairs, whose gradient at each level is g times the partner:
+    no division, n log n multiplications, and gradients of it are right too.
+    """
+    (x,) = node.src
+    axes, shape = node.arg[1], shape_of(x)
+    kept = tuple(axis for axis in range(len(shape)) if axis not in axes)
+    count = product([shape[axis] for axis in axes])
+    if not isinstance(count, int):
+        raise GradientError(
+            f"gradient of a product over a symbolic number of elements: {describe(x)}, axes {axes}"
+        )
+    if 0 in shape:
+        return (constant(0, x.dtype, shape),)
+    order = (*kept, *axes)
+    moved = permute(x, order)
+    outer: tuple[Size, ...] = tuple(shape[axis] for axis in kept)
+    found = _partners(reshape(moved, (*outer, count)), reshape(g, (*outer, 1)))
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return (permute(reshape(found, shape_of(moved)), back),)
+
+
+def _partners(values: UOp, g: UOp) -> UOp:
+    """The gradient of a product over the last axis, given that of the product."""
+    *outer, count = shape_of(values)
+    rank = len(outer)
+    assert isinstance(count, int), "the caller saw to it"
+    width = 1 << (count - 1).bit_length()
+    row = _with_ones(values, width - count)
+    levels = []
+    while width > 1:
+        width //= 2
+        pairs = reshape(row, (*outer, 2, width))
+        levels.append(pairs)
+        row = reduce(pairs, Ops.MUL, (rank,))
+    for pairs in reversed(levels):
+        above = reshape(g, (*outer, 1, shape_of(pairs)[-1]))
+        g = reshape(elementwise(Ops.MUL, above, flip(pairs, (rank,))), (*outer, -1))
+    return shrink(g, [(0, size) for size in (*outer, count)])
+
+
+def _with_ones(values: UOp, count: int) -> UOp:
+    """`values` with `count` ones after the last axis."""
+    if count == 0:
+        return values
+    around = [(0, 0)] * (len(shape_of(values)) - 1) + [(0, count)]
+    inside = pad(constant(True, dtypes.bool, shape_of(values)), around)
+    padded = pad(values, around)
+    return elementwise(Ops.WHERE, inside, padded, like(padded, 1))
+
+
+REDUCTION_GRADIENTS: Final[dict[Ops, Callable[[UOp, UOp], Gradients]]] = {
+    Ops.ADD: sum_gradient,
+    Ops.MUL: product_gradient,
+    Ops.MAX: extreme_gradient,
+    Ops.MIN: extreme_gradient,
+}
+
+
+def reduce_gradient(node: UOp, g: UOp) -> Gradients:
+    """D reduce(x): by the reduction's own rule."""
+    return REDUCTION_GRADIENTS[node.arg[0]](node, g)
+
+
+def pass_gradient(node: UOp, g: UOp) -> Gradients:
+    """D same(x) = dx."""
+    return (g,)
+
+
+def copy_gradient(node: UOp, g: UOp) -> Gradients:
+    """D copy(x): g copied back to where x is."""
+    device = device_of(node.src[0])
+    return (g if device is None else copy_to(g, device),)
+
+
+def positions(length: int, dtype: DType) -> UOp:
+    """0, 1, ..., length-1: the sum of their binary digits, which are made of movements."""
+    bits = max(length - 1, 0).bit_length()
+    whole = (2,) * bits
+    total = constant(0, dtype, whole)
+    for place in range(bits):
+        digit = pad(constant(1 << (bits - 1 - place), dtype, (1,)), ((1, 0),))
+        around = (1,) * place + (2,) + (1,) * (bits - 1 - place)
+        total = elementwise(Ops.ADD, total, reshape(digit, around))
+    return shrink(reshape(total, (1 << bits,)), ((0, length),))
+
+
+def gather_gradient(node: UOp, g: UOp) -> Gradients:
+    """D x[index] at j: the sum of g over the places whose index is j; none for the index."""
+    x, index = node.src
+    (length,) = shape_of(x)
+    if not isinstance(length, int):
+        raise GradientError(
+            f"gradient of a gather from a symbolic number of elements: {describe(x)}"
+        )
+    count = product(shape_of(index))
+    asked, flat = reshape(index, (count, 1)), reshape(g, (count, 1))
+    hit = elementwise(Ops.CMPEQ, asked, reshape(positions(length, index.dtype), (1, length)))
+    chosen = elementwise(Ops.WHERE, hit, flat, constant(0, g.dtype))
+    return reduce(chosen, Ops.ADD, (0,)), None
+
+
+OTHERS: Final = {
+    Ops.REDUCE_AXIS: reduce_gradient,
+    Ops.CONTIGUOUS: pass_gradient,
+    Ops.LEAF: pass_gradient,
+    Ops.COPY: copy_gradient,
+    Ops.GATHER: gather_gradient,
+    Ops.DETACH: no_gradient,
+}

@@ -1,0 +1,92 @@
+"""Rules that merge movements: two of a kind are one, and what cancels goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from torpor.graph.movement import expand, flip, permute
+from torpor.graph.sizes import add, at_most, subtract
+from torpor.ir.infer import Size, shape_of
+from torpor.ir.ops import Ops
+from torpor.ir.pattern import PatternMatcher, Rule, UPat
+from torpor.ir.uop import UOp
+
+
+def merge_reshapes(node: UOp, x: UOp) -> UOp:
+    """reshape(reshape(x)) = reshape(x)."""
+    return x if shape_of(x) == node.arg else node.replace(src=(x,))
+
+
+def merge_expands(node: UOp, x: UOp) -> UOp:
+    """expand(expand(x)) = expand(x)."""
+    return expand(x, node.arg)
+
+
+def merge_permutes(node: UOp, inner: UOp, x: UOp) -> UOp:
+    """permute(permute(x, p), q) = permute(x, p[q])."""
+    return permute(x, [inner.arg[axis] for axis in node.arg])
+
+
+def merge_flips(node: UOp, inner: UOp, x: UOp) -> UOp:
+    """flip(flip(x, a), b) = flip(x, a xor b)."""
+    both = zip(node.arg, inner.arg)
+    return flip(x, [axis for axis, (one, other) in enumerate(both) if one != other])
+
+
+def merge_pads(node: UOp, inner: UOp, x: UOp) -> UOp:
+    """pad(pad(x, p), q) = pad(x, p + q)."""
+    pairs = [(add(a, c), add(b, d)) for (a, b), (c, d) in zip(node.arg, inner.arg)]
+    return node.replace(src=(x,), arg=tuple(pairs))
+
+
+def merge_shrinks(node: UOp, inner: UOp, x: UOp) -> UOp:
+    """shrink(shrink(x, p), q) = shrink(x, p.start + q)."""
+    both = zip(node.arg, inner.arg)
+    return _box(x, [(add(first, a), add(first, b)) for (a, b), (first, _) in both])
+
+
+def shrink_of_pad(node: UOp, inner: UOp, x: UOp) -> UOp | None:
+    """shrink(pad(x)) = shrink(x) where nothing that was padded is left."""
+    boxes = []
+    for (start, stop), (before, _), size in zip(node.arg, inner.arg, shape_of(x)):
+        if not (at_most(before, start) and at_most(stop, add(before, size))):
+            return None
+        boxes.append((subtract(start, before), subtract(stop, before)))
+    return _box(x, boxes)
+
+
+def _box(x: UOp, boxes: Sequence[tuple[Size, Size]]) -> UOp:
+    """A box that is known to lie in x (it need not be proved again)."""
+    if all(start == 0 and stop == size for (start, stop), size in zip(boxes, shape_of(x))):
+        return x
+    return UOp(Ops.SHRINK, x.dtype, (x,), tuple(boxes))
+
+
+def extreme_of_copies(node: UOp, inner: UOp, x: UOp) -> UOp | None:
+    """Max over an axis that expand made = max of one element there; min likewise."""
+    op, axes = node.arg
+    before, after = shape_of(x), inner.arg
+    made = [axis for axis in axes if before[axis] == 1 and at_most(1, after[axis])]
+    if op not in (Ops.MAX, Ops.MIN) or not made:
+        return None
+    below = expand(x, [1 if axis in made else size for axis, size in enumerate(after)])
+    rest = tuple([axis for axis in axes if axis not in made])
+    return UOp(Ops.REDUCE_AXIS, node.dtype, (below,), (op, rest)) if rest else below
+
+
+def _on(outer: Ops, inner: Ops) -> UPat:
+    return UPat(outer, src=(UPat(inner, src=(UPat.var("x"),), name="inner"),), name="node")
+
+
+_RULES: Final[list[Rule]] = [
+    (_on(Ops.RESHAPE, Ops.RESHAPE), merge_reshapes),
+    (_on(Ops.EXPAND, Ops.EXPAND), merge_expands),
+    (_on(Ops.PERMUTE, Ops.PERMUTE), merge_permutes),
+    (_on(Ops.FLIP, Ops.FLIP), merge_flips),
+    (_on(Ops.PAD, Ops.PAD), merge_pads),
+    (_on(Ops.SHRINK, Ops.SHRINK), merge_shrinks),
+    (_on(Ops.SHRINK, Ops.PAD), shrink_of_pad),
+    (_on(Ops.REDUCE_AXIS, Ops.EXPAND), extreme_of_copies),
+]
+merge_rules: Final = PatternMatcher(_RULES)

@@ -1,0 +1,71 @@
+"""Checked builders of reductions, of gathers, and of the markers of where a value is stored."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Final
+
+from torpor.base.dtypes import dtypes
+from torpor.base.errors import DTypeError, ShapeError
+from torpor.graph.movement import reshape
+from torpor.graph.sizes import axes_of, describe
+from torpor.ir.infer import Shape, shape_of
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+
+_NAMES: Final = {Ops.ADD: "sum", Ops.MUL: "product", Ops.MAX: "max", Ops.MIN: "min"}
+_identities: Final = itertools.count()  # `next` on it is atomic
+
+
+def reduce(node: UOp, op: Ops, axes: int | Sequence[int] | None, keepdims: bool = False) -> UOp:
+    """`op` (ADD, MUL, MAX or MIN) over `axes` (None: all), which stay as size 1 with `keepdims`.
+
+    ADD and MUL over no elements give 0 and 1; MAX and MIN over a size of 0 are a `ShapeError`.
+    """
+    if op not in _NAMES:
+        raise DTypeError(f"reduce of {describe(node)}: {op} is no reduction")
+    found = axes_of(_NAMES[op], node, axes)
+    shape = shape_of(node)
+    over = tuple(sorted([axis for axis in found if shape[axis] != 1]))
+    if op in (Ops.MAX, Ops.MIN) and 0 in [shape[axis] for axis in over]:
+        raise ShapeError(f"{_NAMES[op]} of {describe(node)} over axes {found}: expected an element")
+    if over:
+        node = UOp(Ops.REDUCE_AXIS, node.dtype, (node,), (op, over))
+    if keepdims or not found:
+        return node
+    left: Shape = tuple([size for axis, size in enumerate(shape) if axis not in found])
+    return reshape(node, left)
+
+
+def gather(flat_source: UOp, index: UOp) -> UOp:
+    """out[i...] = flat_source[index[i...]]; `index` is int64 of any shape and counts from 0."""
+    if len(shape_of(flat_source)) != 1:
+        raise ShapeError(f"gather of {describe(flat_source)}: expected a tensor of one axis")
+    if index.dtype is not dtypes.int64:
+        raise DTypeError(
+            f"gather of {describe(flat_source)}: expected an int64 index, got {describe(index)}"
+        )
+    return UOp(Ops.GATHER, flat_source.dtype, (flat_source, index))
+
+
+def contiguous(node: UOp) -> UOp:
+    """The same value, stored in row-major order of its own."""
+    return node if node.op is Ops.CONTIGUOUS else UOp(Ops.CONTIGUOUS, node.dtype, (node,))
+
+
+def copy_to(node: UOp, device: str) -> UOp:
+    """The same value on the device of this (canonical) name."""
+    if node.op is Ops.COPY and node.arg == device:
+        return node
+    return UOp(Ops.COPY, node.dtype, (node,), device)
+
+
+def leaf(node: UOp) -> UOp:
+    """The same value under an identity of its own: no two leaves are one node."""
+    return UOp(Ops.LEAF, node.dtype, (node,), next(_identities))
+
+
+def detach(node: UOp) -> UOp:
+    """The same value, through which no gradient flows."""
+    return node if node.op is Ops.DETACH else UOp(Ops.DETACH, node.dtype, (node,))

@@ -1,0 +1,141 @@
+"""Arithmetic on sizes, which are ints or nodes of dtype index, and words for error messages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, TypeGuard
+
+from torpor.base.errors import ShapeError
+from torpor.ir.infer import Shape, Size, fold_size, shape_of
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+
+_INT: Final = frozenset({int})
+
+
+def known(sizes: Sequence[Size]) -> TypeGuard[Sequence[int]]:
+    """Whether every size is an int (and no bool)."""
+    return _INT.issuperset(map(type, sizes))
+
+
+def add(left: Size, right: Size) -> Size:
+    """Left + right, folded."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left + right
+    return fold_size(left + right if isinstance(left, UOp) else right + left)
+
+
+def multiply(left: Size, right: Size) -> Size:
+    """Left * right, folded."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left * right
+    return fold_size(left * right if isinstance(left, UOp) else right * left)
+
+
+def subtract(left: Size, right: Size) -> Size:
+    """Left - right, folded; a size less itself is 0."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left - right
+    return 0 if left is right else add(left, multiply(right, -1))
+
+
+def floor_divide(left: Size, right: int) -> Size:
+    """Left // right, folded."""
+    return left // right if isinstance(left, int) else fold_size(left // right)
+
+
+def least(size: Size) -> int | float:
+    """The least value that the size can have (minus infinity where nothing is known)."""
+    if isinstance(size, int):
+        return size
+    low: int | float = size.vmin
+    return low
+
+
+def at_most(left: Size, right: Size) -> bool:
+    """Whether left <= right holds for every value of the variables, as far as can be proved."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left <= right
+    return left is right or least(subtract(right, left)) >= 0
+
+
+def factors(shape: Sequence[Size]) -> tuple[int, Counter[UOp]]:
+    """The number of elements as a product of an int and symbolic factors (with multiplicity)."""
+    number, symbols = 1, Counter[UOp]()
+    stack = list(shape)
+    while stack:
+        size = stack.pop()
+        if isinstance(size, int):
+            number *= size
+        elif size.op is Ops.CONST:
+            number *= size.arg
+        elif size.op is Ops.MUL:
+            stack.extend(size.src)
+        else:
+            symbols[size] += 1
+    return number, symbols
+
+
+def axis_of(operation: str, node: UOp, axis: int) -> int:
+    """`axis` counted from the front; a `ShapeError` where the tensor has no such axis."""
+    rank = len(shape_of(node))
+    if not isinstance(axis, int):
+        raise ShapeError(f"{operation} of {describe(node)}: an axis is an int, got {axis!r}")
+    if not -rank <= axis < rank:
+        legal = f"an axis from {-rank} to {rank - 1}" if rank else "no axis (the tensor is 0-d)"
+        raise ShapeError(f"{operation} of {describe(node)}: expected {legal}, got {axis}")
+    return axis % rank
+
+
+def axes_of(operation: str, node: UOp, axes: int | Sequence[int] | None) -> tuple[int, ...]:
+    """`axes` counted from the front, each at most once; None is all of them."""
+    if axes is None:
+        return tuple(range(len(shape_of(node))))
+    found = (axes,) if isinstance(axes, int) else tuple(axes)
+    rank = len(shape_of(node))
+    if found and not (known(found) and min(found) >= 0 and max(found) < rank):
+        found = tuple([axis_of(operation, node, axis) for axis in found])
+    if len(set(found)) != len(found):
+        raise ShapeError(f"{operation} of {describe(node)}: an axis is named twice in {axes}")
+    return found
+
+
+def show_shape(shape: Sequence[Size]) -> str:
+    """The shape as a user writes it: (2, 3), (n, 4)."""
+    texts = [str(s) if isinstance(s, int) else show_size(s) for s in shape]
+    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+
+
+def show_size(size: UOp) -> str:
+    """A symbolic size as text: a Variable's name, bound or not, or the expression."""
+    if size.op is Ops.BIND:
+        return f"{size.src[0].arg[0]}={size.src[1].arg}"
+    return size.arg[0] if size.op is Ops.VARIABLE else size.render()
+
+
+def describe(node: UOp) -> str:
+    """An operand in an error message: `float32 (2, 3)`."""
+    return f"{node.dtype.name} {show_shape(shape_of(node))}"
+
+
+def as_sizes(operation: str, node: UOp, shape: int | UOp | Sequence[Size]) -> Shape:
+    """`shape` as a tuple of sizes; a `ShapeError` where it holds anything else."""
+    if type(shape) is tuple and known(shape):
+        return tuple(shape)
+    given: Sequence[Size] = (shape,) if isinstance(shape, int | UOp) else shape
+    if known(given):
+        return tuple(given)
+    for size in given:
+        if type(size) is not int and not is_size(size):
+            raise ShapeError(
+                f"{operation} of {describe(node)}: sizes are ints or Variables, got {size!r}"
+            )
+    return tuple([int(s) if isinstance(s, int) else fold_size(s) for s in given])
+
+
+def is_size(value: object) -> bool:
+    """Whether `value` can be a size or a position: an int (no bool), or a node of dtype index."""
+    if isinstance(value, UOp):
+        return value.dtype.kind == "index"
+    return isinstance(value, int) and not isinstance(value, bool)

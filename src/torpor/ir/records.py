@@ -1,0 +1,125 @@
+"""The frozen records that the rooms of floor 4 hand each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any
+
+from torpor.ir.uop import UOp
+
+
+class OptOps(Enum):
+    """The optimisation primitives on axes. TILE, PARTITION, STAGE and TENSORCORE come later."""
+
+    UPCAST = auto()
+    UNROLL = auto()
+    LOCAL = auto()
+    GROUP = auto()
+    GROUPTOP = auto()
+    PADTO = auto()
+    SWAP = auto()
+    NOLOCALS = auto()
+    TILE = auto()
+    PARTITION = auto()
+    STAGE = auto()
+    THREAD = auto()
+    TENSORCORE = auto()
+
+    def __repr__(self) -> str:
+        return f"OptOps.{self.name}"
+
+
+@dataclass(frozen=True)
+class Opt:
+    """Apply `op` to axis `axis` (for UNROLL, GROUP and GROUPTOP a reduce axis) with amount `arg`;
+    an amount of 0 means the whole axis.
+    """
+
+    op: OptOps
+    axis: int | None = None
+    arg: int | None = None
+
+
+@dataclass(frozen=True)
+class ParamArg:
+    """Arg of PARAM and DEFINE_LOCAL: its number, and its size in elements (None: not fixed)."""
+
+    slot: int
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class BufferSpec:
+    """How a buffer is to be allocated. `alignment` in bytes."""
+
+    alignment: int = 64
+    external_pointer: int | None = None
+
+
+@dataclass(frozen=True)
+class CheckSite:
+    """What error number `arg` of a CHECK means: `kind` is "division" or "index"; `node` is the
+    tensor operation that asks (its origins say where), `size` the length of the indexed axis.
+    """
+
+    kind: str
+    node: UOp
+    size: int | UOp | None = None
+
+
+@dataclass(frozen=True)
+class ScheduleItem:
+    """One kernel to run.
+
+    ast:       SINK of STOREs with numbered parameters; equal work has an equal `ast.key`.
+               Or a SINK of one COPY: `buffers[0]` is to become a copy of `buffers[1]`.
+    buffers:   BUFFER nodes by parameter number.
+    variables: values of the ast's VARIABLEs, by name.
+    reason:    why its outputs are stored rather than fused into what reads them.
+    checks:    what the error numbers in the ast mean.
+    outputs:   which parameters it writes.
+    origins:   places in the user's program that its operations come from.
+    bindings:  the BIND node that each of `variables` comes from.
+    """
+
+    ast: UOp
+    buffers: tuple[UOp, ...]
+    variables: tuple[tuple[str, int], ...] = ()
+    reason: str = "output"
+    checks: tuple[CheckSite, ...] = ()
+    outputs: tuple[int, ...] = (0,)
+    origins: tuple[Any, ...] = field(default=(), compare=False)
+    bindings: tuple[UOp, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A kernel as text for one target.
+
+    global_size, local_size: the grid, counted in groups, and a group's shape, in work items; three
+                 numbers each (symbolic sizes as nodes). All 1 on targets without groups.
+    parameters:  dtype names of the memory parameters, by number.
+    variables:   names of the integer parameters that follow them, with their dtype names.
+    thread_range: number of iterations that may be cut among threads (the function then takes the
+                 first and the one past the last as its last two parameters), or None.
+    ops, bytes:  estimated arithmetic operations and memory traffic.
+    checks:      how many error numbers the program may raise: it then takes a pointer to an error
+                 word (int64) after the variables.
+    """
+
+    name: str
+    source: str
+    target: str
+    global_size: tuple[Any, ...] = (1, 1, 1)
+    local_size: tuple[int, ...] = (1, 1, 1)
+    opts: tuple[Opt, ...] = ()
+    ops: Any = 0
+    bytes: Any = 0
+    parameters: tuple[str, ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
+    thread_range: Any = None
+    checks: int = 0
+    written: tuple[int, ...] = (0,)
+    linear: tuple[UOp, ...] = field(default=(), repr=False, compare=False)
+    assembly: str | None = None

@@ -1,0 +1,96 @@
+"""Graphs as text, one node a line, and back: `parse(show(node)) is node`.
+
+    %0 = Ops.CONST index = 2
+    %1 = Ops.RANGE index (%0) = (0, AxisType.LOOP)
+
+The operand list is left out where there is none, and so is an arg of None. Args are Python
+literals, ops, axis types and the records of `ir.records`.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from torpor.base.dtypes import from_name
+from torpor.base.errors import ParseError
+from torpor.ir import records
+from torpor.ir.ops import AxisType, Ops
+from torpor.ir.uop import UOp
+
+_LINE: Final = re.compile(
+    r"^\s*%(?P<number>\d+) = Ops\.(?P<op>\w+) (?P<dtype>\w+)"
+    r"(?: \((?P<src>%\d+(?:, %\d+)*)\))?(?: = (?P<arg>.+))?$"
+)
+_NAMES: Final[dict[str, Any]] = {
+    "Ops": Ops, "AxisType": AxisType, "OptOps": records.OptOps,
+    "nan": math.nan, "inf": math.inf, "ParamArg": records.ParamArg, "Opt": records.Opt,
+}  # fmt: skip
+
+
+def show_lines(nodes: Iterable[UOp]) -> str:
+    """The nodes, in the order given, each after its operands where those are among them."""
+    numbers: dict[UOp, int] = {}
+    lines = []
+    for node in nodes:
+        numbers[node] = len(numbers)
+        source = ", ".join(f"%{numbers[s]}" for s in node.src)
+        operands = f" ({source})" if source else ""
+        arg = "" if node.arg is None else f" = {node.arg!r}"
+        lines.append(f"%{numbers[node]} = {node.op} {node.dtype.name}{operands}{arg}")
+    return "\n".join(lines)
+
+
+def show(root: UOp) -> str:
+    """The graph below `root` as text; `root` is the last line."""
+    return show_lines(root.toposort())
+
+
+def parse(text: str) -> UOp:
+    """The node that `show` wrote; `ParseError` names the line that cannot be read."""
+    nodes: dict[str, UOp] = {}
+    last: UOp | None = None
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        match = _LINE.match(line)
+        if match is None or match["op"] not in Ops.__members__:
+            raise ParseError(f"line {number} is not a node: {line!r}")
+        try:
+            source = tuple(nodes[s] for s in match["src"].split(", ")) if match["src"] else ()
+        except KeyError as missing:
+            raise ParseError(f"line {number} uses {missing} before it is defined") from None
+        arg = None if match["arg"] is None else _value(match["arg"], number)
+        last = UOp(Ops[match["op"]], from_name(match["dtype"]), source, arg)
+        nodes[f"%{match['number']}"] = last
+    if last is None:
+        raise ParseError("there is no node in the text")
+    return last
+
+
+def _value(text: str, line: int) -> Any:
+    try:
+        return _literal(ast.parse(text, mode="eval").body)
+    except (SyntaxError, KeyError, TypeError, AttributeError) as error:
+        raise ParseError(f"line {line}: {text!r} is not an argument ({error})") from None
+
+
+def _literal(node: ast.expr) -> Any:
+    """The value of a literal expression; nothing is executed."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Tuple):
+        return tuple(_literal(e) for e in node.elts)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_literal(node.operand)
+    if isinstance(node, ast.Name):
+        return _NAMES[node.id]
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return _NAMES[node.value.id][node.attr]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        keywords = {k.arg: _literal(k.value) for k in node.keywords if k.arg}
+        return _NAMES[node.func.id](*map(_literal, node.args), **keywords)
+    raise TypeError(f"unexpected {type(node).__name__}")

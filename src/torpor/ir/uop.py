@@ -1,0 +1,386 @@
+"""`UOp`, the one node type: immutable, interned, weakly held.
+
+Equal nodes are one object, so equality is identity and hashing costs nothing. Interning takes no
+lock: the table is a dict, whose `get` and `setdefault` are atomic, from key to weak reference.
+Origins (which line of the user's program made a node) are not part of its identity; they are a side
+note in the slot `origins`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from torpor.base.dtypes import DType, Scalar, dtypes
+from torpor.ir.ops import ALU, COMPARE, ROWS, AxisType, Ops, alu_dtype
+
+Source = tuple["UOp", ...]
+_Key = tuple[Ops, DType, Source, object]
+
+
+class _Reference(weakref.ref["UOp"]):
+    __slots__ = ("key",)
+    key: _Key
+
+
+_table: Final[dict[_Key, _Reference]] = {}
+_simplifiers: Final[list[Callable[[UOp], UOp]]] = []
+
+
+def _forget(reference: _Reference) -> None:
+    if _table.get(reference.key) is reference:
+        del _table[reference.key]
+
+
+def _identity_of(op: Ops, arg: object) -> object:
+    """What stands for `arg` in the key: floats by their bits, so that -0.0 and NaN are kept."""
+    if op is Ops.CONST and type(arg) is float:
+        return struct.pack("<d", arg)
+    return arg
+
+
+class UOp:
+    """A node: `op` on the nodes `src`, giving `dtype`; `arg` is what else the op needs."""
+
+    __slots__ = ("op", "dtype", "src", "arg", "origins", "_bounds", "_key", "_shape", "__weakref__")
+
+    op: Ops
+    dtype: DType
+    src: Source
+    arg: Any
+    origins: tuple[Any, ...]
+    # Computed when first asked for, then kept: bounds, digest, shape as a tensor.
+    _bounds: tuple[Any, Any]
+    _key: bytes
+    _shape: tuple[Any, ...]
+
+    def __new__(cls, op: Ops, dtype: DType, src: Source = (), arg: Any = None) -> UOp:
+        key: _Key = (op, dtype, src, _identity_of(op, arg))
+        reference = _table.get(key)
+        if reference is not None:
+            found = reference()
+            if found is not None:
+                return found
+        node = object.__new__(cls)
+        node.op, node.dtype, node.src, node.arg = op, dtype, src, arg
+        node.origins = ()
+        made = _Reference(node, _forget)
+        made.key = key
+        while True:
+            winner = _table.setdefault(key, made)
+            if winner is made:
+                return node
+            other = winner()
+            if other is not None:
+                return other
+            if _table.get(key) is winner:  # dead, its callback still to come
+                _table.pop(key, None)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        from torpor.ir.text import parse, show
+
+        return parse, (show(self),)
+
+    def __copy__(self) -> UOp:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> UOp:
+        return self
+
+    def __repr__(self) -> str:
+        from torpor.ir.text import show
+
+        return show(self)
+
+    # --- building ---------------------------------------------------------------------------------
+    @staticmethod
+    def const(dtype: DType, value: Scalar) -> UOp:
+        """The number `value` as `dtype` holds it; on a vector format, that number in every lane."""
+        scalar = dtype.scalar()
+        node = UOp(Ops.CONST, scalar, (), scalar.cast_scalar(value))
+        return node.broadcast(dtype.count)
+
+    @staticmethod
+    def index_const(value: int) -> UOp:
+        """An integer of index arithmetic."""
+        return UOp(Ops.CONST, dtypes.index, (), int(value))
+
+    @staticmethod
+    def range(
+        bound: int | UOp, axis: int, kind: AxisType = AxisType.LOOP, dtype: DType = dtypes.index
+    ) -> UOp:
+        """The counter of a loop from 0 below `bound`."""
+        limit = bound if isinstance(bound, UOp) else UOp.const(dtype, bound)
+        return UOp(Ops.RANGE, dtype, (limit,), (axis, kind))
+
+    @staticmethod
+    def end(*source: UOp) -> UOp:
+        """The end of a loop."""
+        return UOp(Ops.END, dtypes.void, source)
+
+    @staticmethod
+    def sink(*source: UOp) -> UOp:
+        """A root that holds `source` together."""
+        return UOp(Ops.SINK, dtypes.void, source)
+
+    @staticmethod
+    def variable(name: str, low: int, high: int) -> UOp:
+        """An integer between `low` and `high`, both included, known at launch."""
+        return UOp(Ops.VARIABLE, dtypes.index, (), (name, low, high))
+
+    def replace(self, **changes: Any) -> UOp:
+        """This node with some of `op`, `dtype`, `src`, `arg` changed."""
+        return UOp(
+            changes.get("op", self.op),
+            changes.get("dtype", self.dtype),
+            changes.get("src", self.src),
+            changes.get("arg", self.arg),
+        )
+
+    def const_like(self, value: Scalar) -> UOp:
+        """The number `value` in this node's format."""
+        return UOp.const(self.dtype, value)
+
+    def broadcast(self, count: int) -> UOp:
+        """The vector of `count` copies of this scalar."""
+        if count == 1:
+            return self
+        return UOp(Ops.VECTORIZE, self.dtype.vec(count), (self,) * count)
+
+    def alu(self, op: Ops, *others: UOp) -> UOp:
+        """`op` on this node and `others`, its format from the op table."""
+        source = (self, *others)
+        return UOp(op, alu_dtype(op, tuple(s.dtype for s in source)), source)
+
+    def _other(self, value: UOp | Scalar) -> UOp:
+        return value if isinstance(value, UOp) else UOp.const(self.dtype, value)
+
+    def cast(self, dtype: DType) -> UOp:
+        return self if dtype is self.dtype else UOp(Ops.CAST, dtype, (self,))
+
+    def bitcast(self, dtype: DType) -> UOp:
+        return self if dtype is self.dtype else UOp(Ops.BITCAST, dtype, (self,))
+
+    def where(self, yes: UOp | Scalar, no: UOp | Scalar) -> UOp:
+        """`yes` where this bool holds, else `no`; at least one of them is a node."""
+        if not isinstance(yes, UOp):
+            assert isinstance(no, UOp), "one branch must be a node"
+            return UOp(Ops.WHERE, no.dtype, (self, no._other(yes), no))
+        return UOp(Ops.WHERE, yes.dtype, (self, yes, yes._other(no)))
+
+    def __add__(self, other: UOp | Scalar) -> UOp:
+        return self.alu(Ops.ADD, self._other(other))
+
+    def __radd__(self, other: Scalar) -> UOp:
+        return self._other(other).alu(Ops.ADD, self)
+
+    def __sub__(self, other: UOp | Scalar) -> UOp:
+        return self.alu(Ops.SUB, self._other(other))
+
+    def __rsub__(self, other: Scalar) -> UOp:
+        return self._other(other).alu(Ops.SUB, self)
+
+    def __mul__(self, other: UOp | Scalar) -> UOp:
+        return self.alu(Ops.MUL, self._other(other))
+
+    def __rmul__(self, other: Scalar) -> UOp:
+        return self._other(other).alu(Ops.MUL, self)
+
+    def __neg__(self) -> UOp:
+        return self * -1
+
+    def __truediv__(self, other: UOp | Scalar) -> UOp:
+        return self.alu(Ops.FDIV, self._other(other))
+
+    def __rtruediv__(self, other: Scalar) -> UOp:
+        return self._other(other).alu(Ops.FDIV, self)
+
+    def __floordiv__(self, other: UOp | Scalar) -> UOp:
+        return self.alu(Ops.IDIV, self._other(other))
+
+    def __rfloordiv__(self, other: Scalar) -> UOp:
+        return self._other(other).alu(Ops.IDIV, self)
+
+    def __mod__(self, other: UOp | Scalar) -> UOp:
+        return self.alu(Ops.MOD, self._other(other))
+
+    def __rmod__(self, other: Scalar) -> UOp:
+        return self._other(other).alu(Ops.MOD, self)
+
+    def __and__(self, other: UOp | Scalar) -> UOp:
+        return self.alu(Ops.AND, self._other(other))
+
+    def __or__(self, other: UOp | Scalar) -> UOp:
+        return self.alu(Ops.OR, self._other(other))
+
+    def __xor__(self, other: UOp | Scalar) -> UOp:
+        return self.alu(Ops.XOR, self._other(other))
+
+    def __lshift__(self, other: UOp | Scalar) -> UOp:
+        return self.alu(Ops.SHL, self._other(other))
+
+    def __rshift__(self, other: UOp | Scalar) -> UOp:
+        return self.alu(Ops.SHR, self._other(other))
+
+    def __invert__(self) -> UOp:
+        return self ^ (True if self.dtype.kind == "bool" else -1)
+
+    def __lt__(self, other: UOp | Scalar) -> UOp:
+        return self.alu(Ops.CMPLT, self._other(other))
+
+    def __gt__(self, other: UOp | Scalar) -> UOp:
+        return self._other(other).alu(Ops.CMPLT, self)
+
+    def __le__(self, other: UOp | Scalar) -> UOp:
+        """Not `other < self`; on floats also true where either is NaN."""
+        return ~(self > other)
+
+    def __ge__(self, other: UOp | Scalar) -> UOp:
+        """Not `self < other`; on floats also true where either is NaN."""
+        return ~(self < other)
+
+    def eq(self, other: UOp | Scalar) -> UOp:
+        """Whether they are equal, as a node (`==` compares the nodes themselves)."""
+        return self.alu(Ops.CMPEQ, self._other(other))
+
+    def ne(self, other: UOp | Scalar) -> UOp:
+        return self.alu(Ops.CMPNE, self._other(other))
+
+    def maximum(self, other: UOp | Scalar) -> UOp:
+        return self.alu(Ops.MAX, self._other(other))
+
+    def minimum(self, other: UOp | Scalar) -> UOp:
+        return self.alu(Ops.MIN, self._other(other))
+
+    def gep(self, *lanes: int) -> UOp:
+        """The given lanes of this vector."""
+        return UOp(Ops.GEP, self.dtype.scalar().vec(len(lanes)), (self,), lanes)
+
+    # --- reading ----------------------------------------------------------------------------------
+    def toposort(self, gate: Callable[[UOp], bool] | None = None) -> dict[UOp, None]:
+        """Every node below this one and itself, operands first; not below nodes failing `gate`."""
+        done: dict[UOp, None] = {}
+        stack: list[tuple[UOp, bool]] = [(self, False)]
+        while stack:
+            node, ready = stack.pop()
+            if node in done:
+                continue
+            if ready:
+                done[node] = None
+                continue
+            stack.append((node, True))
+            if gate is None or gate(node):
+                stack.extend((s, False) for s in reversed(node.src) if s not in done)
+        return done
+
+    def substitute(self, mapping: dict[UOp, UOp]) -> UOp:
+        """This graph with every key of `mapping` replaced by its value (values are not entered)."""
+        done: dict[UOp, UOp] = dict(mapping)
+        for node in self.toposort(lambda n: n not in mapping):
+            if node not in done:
+                source = tuple(done[s] for s in node.src)
+                done[node] = node if source == node.src else node.replace(src=source)
+        return done[self]
+
+    @property
+    def vmin(self) -> Any:
+        """The least value it can have."""
+        return _bounds_of(self)[0]
+
+    @property
+    def vmax(self) -> Any:
+        """The greatest value it can have."""
+        return _bounds_of(self)[1]
+
+    @property
+    def key(self) -> bytes:
+        """A digest of the whole graph below: equal for equal graphs, in every process."""
+        for node in self.toposort(lambda n: not hasattr(n, "_key")):
+            if not hasattr(node, "_key"):
+                head = repr((node.op, node.dtype, node.arg)).encode()
+                body = b"".join(s._key for s in node.src)
+                node._key = hashlib.sha256(head + body).digest()
+        return self._key
+
+    def render(self) -> str:
+        """The expression as Python text."""
+        from torpor.ir.render import render_expression
+
+        return render_expression(self)
+
+    def simplify(self) -> UOp:
+        """An equal, usually shorter expression, by the rules that `rules/` registers."""
+        node = self
+        for simplifier in _simplifiers:
+            node = simplifier(node)
+        return node
+
+    def ranges(self) -> Iterator[UOp]:
+        """Every RANGE below, in topological order (also those that a REDUCE closes)."""
+        return (node for node in self.toposort() if node.op is Ops.RANGE)
+
+
+def register_simplifier(function: Callable[[UOp], UOp]) -> None:
+    """Make `UOp.simplify` apply `function` (called by `rules/` when it is imported)."""
+    _simplifiers.append(function)
+
+
+def _full_bounds(dtype: DType) -> tuple[Any, Any]:
+    return dtype.min, dtype.max
+
+
+def _own_bounds(node: UOp) -> tuple[Any, Any]:
+    """Bounds of one node whose operands' are known."""
+    op, dtype = node.op, node.dtype
+    if op is Ops.CONST:
+        return (node.arg, node.arg) if node.arg == node.arg else _full_bounds(dtype)
+    if op is Ops.VARIABLE:
+        return node.arg[1], node.arg[2]
+    if op is Ops.LANES:
+        return 0, dtype.count - 1
+    if op in (Ops.RANGE, Ops.SPECIAL):
+        return 0, max(node.src[0]._bounds[1] - 1, 0)
+    if op is Ops.BIND:
+        return node.src[0]._bounds
+    if op in (Ops.VECTORIZE, Ops.GEP) and dtype.is_integral:
+        limits = [s._bounds for s in node.src]
+        return min(low for low, _ in limits), max(high for _, high in limits)
+    if not (dtype.is_integral and node.src) or (op not in ALU):
+        return _full_bounds(dtype)
+    limits = [s._bounds for s in node.src]
+    if op is Ops.CAST:
+        return _cast_bounds(node, limits[0])
+    rule = ROWS[op].bounds
+    if rule is None or (op in COMPARE and not node.src[0].dtype.is_integral):
+        return _full_bounds(dtype)
+    low, high = rule(*limits)
+    if low < dtype.min or high > dtype.max:  # wraps
+        return _full_bounds(dtype)
+    return low, high
+
+
+def _cast_bounds(node: UOp, bounds: tuple[Any, Any]) -> tuple[Any, Any]:
+    dtype = node.dtype
+    if dtype.kind == "bool" or not node.src[0].dtype.is_integral:
+        return _full_bounds(dtype)
+    return bounds if dtype.min <= bounds[0] and bounds[1] <= dtype.max else _full_bounds(dtype)
+
+
+def _bounds_of(node: UOp) -> tuple[Any, Any]:
+    try:
+        return node._bounds
+    except AttributeError:
+        pass
+    for below in node.toposort(lambda n: not hasattr(n, "_bounds")):
+        if not hasattr(below, "_bounds"):
+            below._bounds = _own_bounds(below)
+    return node._bounds
+
+
+def is_nan(node: UOp) -> bool:
+    """Whether the node is a constant NaN."""
+    return node.op is Ops.CONST and isinstance(node.arg, float) and math.isnan(node.arg)

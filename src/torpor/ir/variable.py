@@ -1,0 +1,58 @@
+"""`Variable`: an integer known only at launch; and writing an expression out over its ranges."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+from torpor.base.dtypes import dtypes
+from torpor.base.errors import ShapeError
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+
+
+def Variable(name: str, low: int, high: int) -> UOp:
+    """An integer between `low` and `high`, both included; `.bind(value)` says which this time."""
+    if low > high:
+        raise ShapeError(f"Variable {name!r} has no value: {low} > {high}")
+    return UOp.variable(name, low, high)
+
+
+def bind(variable: UOp, value: int) -> UOp:
+    """`variable` with the value it has this time; out of its bounds is a `ShapeError`."""
+    if variable.op is not Ops.VARIABLE:
+        raise ShapeError(f"only a Variable can be bound, not {variable.op}")
+    name, low, high = variable.arg
+    if not low <= value <= high:
+        raise ShapeError(f"Variable {name!r} is between {low} and {high}; it cannot be {value}")
+    return UOp(Ops.BIND, dtypes.index, (variable, UOp.index_const(value)))
+
+
+def unbind(bound: UOp) -> tuple[UOp, int]:
+    """The variable and the value of what `bind` made."""
+    if bound.op is not Ops.BIND:
+        raise ShapeError(f"only a bound Variable can be unbound, not {bound.op}")
+    return bound.src[0], bound.src[1].arg
+
+
+def expand(expression: UOp, *ranges: UOp) -> list[UOp]:
+    """The simplified expression for every value of the `ranges` that it contains.
+
+    The last range varies fastest. Ranges that do not occur in the expression do not multiply it.
+    """
+    below = expression.toposort()
+    present = [r for r in ranges if r in below]
+    values = [range(r.vmin, r.vmax + 1) for r in present]
+    return [
+        expression.substitute(
+            {r: UOp.const(r.dtype, v) for r, v in zip(present, point, strict=True)}
+        ).simplify()
+        if present
+        else expression
+        for point in itertools.product(*values)
+    ]
+
+
+_methods: dict[str, Callable[..., object]] = {"bind": bind, "unbind": unbind}
+for _name, _function in _methods.items():
+    setattr(UOp, _name, _function)

@@ -1,0 +1,7 @@
+"""Floor 4: loops, the optimisation primitives, and the way to a linear program."""
+
+from torpor.ir.records import Opt, OptOps
+from torpor.kernel.kernel import Kernel
+from torpor.kernel.lower import Lowered, lower
+
+__all__ = ["Kernel", "Lowered", "Opt", "OptOps", "lower"]

@@ -1,0 +1,76 @@
+"""How the memory accesses of a kernel move with each axis: what the heuristics decide on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+from torpor.kernel.ranges import Loops, iterations
+
+
+@dataclass(frozen=True)
+class Access:
+    """One INDEX: its elements' size in bytes, whether it is stored to, how often it is made, and
+    its stride by each range that it depends on (None where the position is not linear in it).
+    """
+
+    node: UOp
+    itemsize: int
+    is_store: bool
+    count: int
+    strides: dict[UOp, int | None]
+
+    def stride(self, one: UOp) -> int | None:
+        """Elements between neighbours along a range; 0: it does not matter; None: irregular."""
+        return self.strides.get(one, 0)
+
+
+def terms_of(expression: UOp) -> list[UOp]:
+    """The summands of a sum."""
+    terms: list[UOp] = []
+    stack = [expression]
+    while stack:
+        node = stack.pop()
+        if node.op is Ops.ADD:
+            stack.extend(reversed(node.src))
+        else:
+            terms.append(node)
+    return terms
+
+
+def linear_term(term: UOp) -> tuple[UOp, int] | None:
+    """(range, factor) of a summand `range` or `range*factor`."""
+    if term.op is Ops.RANGE:
+        return term, 1
+    if term.op is Ops.MUL and term.src[0].op is Ops.RANGE and term.src[1].op is Ops.CONST:
+        return term.src[0], int(term.src[1].arg)
+    return None
+
+
+def strides_of(position: UOp, loops: Loops) -> dict[UOp, int | None]:
+    """Elements by which a position moves with each range below it; None where not linearly."""
+    strides: dict[UOp, int | None] = {}
+    for term in terms_of(position):
+        linear = linear_term(term)
+        if linear is not None:
+            before = strides.get(linear[0], 0)
+            strides[linear[0]] = None if before is None else before + linear[1]
+        else:
+            strides.update(dict.fromkeys(loops.free[term]))
+    return strides
+
+
+def accesses(loops: Loops) -> list[Access]:
+    """Every memory access of the kernel."""
+    stored = {n.src[0] for n in loops.order if n.op is Ops.STORE}
+    found = []
+    for node in loops.order:
+        if node.op is Ops.INDEX:
+            strides = strides_of(node.src[1], loops)
+            if len(node.src) > 2:
+                for one in loops.free[node.src[2]]:
+                    strides.setdefault(one, 0)
+            count = iterations(loops.nest(node))
+            found.append(Access(node, node.dtype.itemsize, node in stored, count, strides))
+    return found

@@ -1,0 +1,94 @@
+"""Conversions of floats to integers and bool, and shifts, where targets differ from the IR."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from torpor.base.dtypes import DType, dtypes
+from torpor.ir import Ops, PatternMatcher, UOp, UPat
+
+_WIDE_FLOATS: Final = (dtypes.float32, dtypes.float64)
+_INTEGERS: Final = (
+    dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64,
+    dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64,
+)  # fmt: skip
+
+
+def _exclusive_bounds(integer: DType, real: DType) -> tuple[float, float]:
+    """(low, high): exactly the floats strictly between them truncate to a number of `integer`."""
+    kind = real.numpy.type
+    low, high = int(integer.min) - 1, int(integer.max) + 1
+    below = kind(low)
+    if int(below) > low:
+        below = np.nextafter(below, kind(-math.inf))
+    return float(below), float(kind(high))  # high is a power of two
+
+
+def _inside(x: UOp, integer: DType) -> UOp:
+    """`x` where it converts to `integer` in range, else 0."""
+    low, high = _exclusive_bounds(integer.scalar(), x.dtype.scalar())
+    held = (x.const_like(low) < x) & (x < high)
+    return held.where(x, x.const_like(0.0))
+
+
+def saturate(node: UOp, x: UOp) -> UOp | None:
+    """cast(x) = min where x <= min - 1, max where x >= max + 1, 0 at NaN, else cast(x)"""
+    integer = node.dtype
+    if x.op is Ops.WHERE and _inside(x.src[1], integer) is x:
+        return None  # already so
+    low, high = _exclusive_bounds(integer.scalar(), x.dtype.scalar())
+    inner = UOp(Ops.CAST, integer, (_inside(x, integer),))
+    raised = (x < high).where(inner, inner.const_like(integer.scalar().max))
+    bounded = (x.const_like(low) < x).where(raised, inner.const_like(integer.scalar().min))
+    return x.eq(x).where(bounded, inner)
+
+
+def cast_to_bool(node: UOp, x: UOp) -> UOp:
+    """bool(x) = (x != 0); NaN is true"""
+    return x.ne(0)
+
+
+def _in_range(count: UOp, bits: int) -> bool:
+    if count.vmin >= 0 and count.vmax < bits:
+        return True
+    return count.op is Ops.AND and any(s is count.const_like(bits - 1) for s in count.src)
+
+
+def shift_left(x: UOp, n: UOp) -> UOp | None:
+    """`x << n = 0` where n >= width"""
+    bits = x.dtype.bits
+    if _in_range(n, bits):
+        return None
+    return (n < bits).where(x << (n & (bits - 1)), 0)
+
+
+def shift_right(x: UOp, n: UOp) -> UOp | None:
+    """`x >> n = x >> (width - 1)` where n >= width, and 0 for unsigned x"""
+    bits = x.dtype.bits
+    if _in_range(n, bits):
+        return None
+    beyond = x >> (bits - 1) if x.dtype.kind == "int" else x.const_like(0)
+    return (n < bits).where(x >> (n & (bits - 1)), beyond)
+
+
+def _binary(op: Ops) -> UPat:
+    return UPat(op, _INTEGERS, (UPat.var("x"), UPat.var("n")))
+
+
+SHIFT_RULES: Final = PatternMatcher([
+    (_binary(Ops.SHL), shift_left),
+    (_binary(Ops.SHR), shift_right),
+])  # fmt: skip
+
+_NUMBERS: Final = (*_INTEGERS, *_WIDE_FLOATS)
+BOOL_RULES: Final = PatternMatcher([
+    (UPat(Ops.CAST, dtypes.bool, (UPat.var("x", _NUMBERS),), name="node"), cast_to_bool),
+])  # fmt: skip
+SATURATION_RULES: Final = PatternMatcher([
+    (UPat(Ops.CAST, _INTEGERS, (UPat.var("x", _WIDE_FLOATS),), name="node"), saturate),
+])  # fmt: skip
+
+__all__ = ["BOOL_RULES", "SATURATION_RULES", "SHIFT_RULES"]

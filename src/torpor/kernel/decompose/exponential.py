@@ -1,0 +1,111 @@
+"""e**x, 2**x and tanh x for float32 and float64 in basic operations.
+
+Argument reduction with a constant in two parts is W. J. Cody and W. Waite's ("Software Manual for
+the Elementary Functions", 1980); coefficients come from `tools/fit_polynomials.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from torpor.ir import UOp
+from torpor.kernel.decompose import coefficients as table
+from torpor.kernel.decompose.words import (
+    SINGLE,
+    clamp,
+    cut,
+    fast_two_sum,
+    format_of,
+    magnitude,
+    nearest_integer,
+    polynomial,
+    power_of_two,
+    scale,
+    sign_bit,
+    with_sign,
+)
+
+LOG2_E: Final = 1.4426950408889634
+LOG_2: Final = 0.6931471805599453
+
+
+@dataclass(frozen=True)
+class Range:
+    """Where a function of one format is not yet 0 (or -1) below, nor infinite (or 1) above."""
+
+    low: float
+    high: float
+
+
+# Below `low` the result is under half the least denormal number, above `high` it overflows.
+EXP_RANGE: Final = {32: Range(-104.0, 89.0), 64: Range(-746.0, 710.0)}
+EXP2_RANGE: Final = {32: Range(-151.0, 129.0), 64: Range(-1076.0, 1025.0)}
+TANH_SMALL: Final = 0.55  # from here on 1 - 2/(e**(2*x) + 1) is the better formula
+TANH_END: Final = {32: 9.5, 64: 19.5}  # from here on tanh x rounds to 1
+
+
+def _reduced(x: UOp) -> tuple[UOp, UOp, UOp]:
+    """(r, t, n) with e**x = 2**n * (1 + r + t), |r| <= log(2)/2, for x within `EXP_RANGE`."""
+    single = format_of(x) is SINGLE
+    high, low = table.LOG_2_SINGLE if single else table.LOG_2_DOUBLE
+    whole, n = nearest_integer(x * LOG2_E)
+    r = (x - whole * high) - whole * low
+    return r, (r * r) * polynomial(r, table.EXP32 if single else table.EXP64), n
+
+
+def reduced_exp(x: UOp) -> tuple[UOp, UOp]:
+    """(p, n) with e**x = 2**n * (1 + p), |p| < 0.42, for x within `EXP_RANGE`."""
+    r, rest, n = _reduced(x)
+    return r + rest, n
+
+
+def exp(x: UOp) -> UOp:
+    """e**x = 2**n * (1 + r + t), with the error of 1 + r: 1 ulp (float64: 2)."""
+    limits = EXP_RANGE[x.dtype.bits]
+    r, rest, n = _reduced(clamp(x, limits.low, limits.high))
+    total, error = fast_two_sum(x.const_like(1.0), r)
+    return scale(total + (error + rest), n)
+
+
+def exp2_reduced(r: UOp) -> UOp:
+    """2**r for |r| <= 1/2: 1 + r*log 2 with the error of the sum, and the rest of the series."""
+    rest = polynomial(r, table.EXP2_32 if format_of(r) is SINGLE else table.EXP2_64)
+    total, error = fast_two_sum(r.const_like(1.0), r * LOG_2)
+    return total + (error + (r * r) * rest)
+
+
+def exp2(x: UOp) -> UOp:
+    """2**x = 2**n * 2**(x - n) with n = rint(x): 1 ulp (float64: 2)."""
+    limits = EXP2_RANGE[x.dtype.bits]
+    inside = clamp(x, limits.low, limits.high)
+    whole, n = nearest_integer(inside)
+    return scale(exp2_reduced(inside - whole), n)
+
+
+def _tanh_large(t: UOp) -> UOp:
+    """1 - 2/(e**(2*t) + 1) for t >= `TANH_SMALL`, the quotient in two parts.
+
+    d = e**(2*t) + 1 is kept as a sum dh + dl, and 2/d as q + (2 - q*d)/dh where q has half the
+    bits, so that each product in the remainder is exact.
+    """
+    p, n = reduced_exp(t + t)
+    power = power_of_two(n, format_of(t))
+    dh, dl = fast_two_sum(power + 1.0, power * p)
+    inverse = t.const_like(1.0) / dh
+    q = cut(inverse + inverse)
+    top = cut(dh)
+    remainder = ((q * top - 2.0) + q * (dh - top)) + q * dl  # of the other sign
+    total, error = fast_two_sum(t.const_like(1.0), q * -1.0)
+    return total + (remainder * inverse + error)
+
+
+def tanh(x: UOp) -> UOp:
+    """`tanh x = x + x**3 * P(x**2)` if small, else `1 - 2/(e**(2*x) + 1)`: 1 ulp (float64: 2)."""
+    size = magnitude(x)
+    square = x * x
+    coefficients = table.TANH32 if format_of(x) is SINGLE else table.TANH64
+    small = size + (size * square) * polynomial(square, coefficients)
+    end = TANH_END[x.dtype.bits]
+    large = _tanh_large((size > end).where(end, size))
+    return with_sign((size < TANH_SMALL).where(small, large), sign_bit(x))

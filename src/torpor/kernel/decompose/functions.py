@@ -1,0 +1,134 @@
+"""The rules that write transcendental functions and the remainder out in basic operations."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from torpor.base.dtypes import dtypes
+from torpor.ir import Ops, PatternMatcher, UOp, UPat
+from torpor.ir.ops import TRANSCENDENTAL
+from torpor.kernel.decompose import (
+    error_function,
+    exponential,
+    logarithm,
+    power,
+    remainder,
+    trigonometric,
+)
+
+_FLOATS: Final = (dtypes.float32, dtypes.float64)
+_SMALL: Final = (dtypes.float16, dtypes.bfloat16)
+
+
+def decompose_exp(x: UOp) -> UOp:
+    """e**x = 2**n * (1 + p(r)), r = x - n*log 2"""
+    return exponential.exp(x)
+
+
+def decompose_exp2(x: UOp) -> UOp:
+    """2**x = 2**n * (1 + p(r)), r = x - n"""
+    return exponential.exp2(x)
+
+
+def decompose_tanh(x: UOp) -> UOp:
+    """`tanh x = 1 - 2/(e**(2*x) + 1)`"""
+    return exponential.tanh(x)
+
+
+def decompose_log(x: UOp) -> UOp:
+    """log(2**e * m) = e*log 2 + log m"""
+    return logarithm.log(x)
+
+
+def decompose_log2(x: UOp) -> UOp:
+    """log2(2**e * m) = e + log m * log2(e)"""
+    return logarithm.log2(x)
+
+
+def decompose_erf(x: UOp) -> UOp:
+    """`erf x = 1 - e**log(erfc x)`"""
+    return error_function.erf(x)
+
+
+def decompose_sin(x: UOp) -> UOp:
+    """sin(n*pi/2 + r) = sin r, cos r, -sin r, -cos r"""
+    return trigonometric.sin(x, wide=True)
+
+
+def decompose_cos(x: UOp) -> UOp:
+    """cos(n*pi/2 + r) = cos r, -sin r, -cos r, sin r"""
+    return trigonometric.cos(x, wide=True)
+
+
+def decompose_sin_narrow(x: UOp) -> UOp:
+    """sin(n*pi/2 + r) = sin r, cos r, -sin r, -cos r, without 64-bit integers"""
+    return trigonometric.sin(x, wide=False)
+
+
+def decompose_cos_narrow(x: UOp) -> UOp:
+    """cos(n*pi/2 + r) = cos r, -sin r, -cos r, sin r, without 64-bit integers"""
+    return trigonometric.cos(x, wide=False)
+
+
+def _uniform_number(node: UOp) -> float | None:
+    """The number that a constant has in every lane; None for other nodes."""
+    lane = node.src[0] if node.op is Ops.VECTORIZE else node
+    same = node.op is not Ops.VECTORIZE or all(s is lane for s in node.src)
+    return float(lane.arg) if same and lane.op is Ops.CONST else None
+
+
+def decompose_power(x: UOp, y: UOp) -> UOp:
+    """x**y = 2**(y * log2 x)"""
+    number = _uniform_number(y)
+    short = None if number is None else power.power_of_constant_exponent(x, number)
+    return power.power(x, y) if short is None else short
+
+
+def decompose_remainder(x: UOp, y: UOp) -> UOp:
+    """`x % y = x - floor(x/y)*y`, in the format itself"""
+    return remainder.remainder(x, y, wide=False)
+
+
+def decompose_remainder_wide(x: UOp, y: UOp) -> UOp:
+    """`x % y = x - floor(x/y)*y`, float32 by way of float64"""
+    return remainder.remainder(x, y, wide=True)
+
+
+def compute_in_single(node: UOp) -> UOp:
+    """f(x) = float16(f(float32(x)))"""
+    single = dtypes.float32.vec(node.dtype.count)
+    return UOp(node.op, single, tuple(s.cast(single) for s in node.src)).cast(node.dtype)
+
+
+def _unary(op: Ops) -> UPat:
+    return UPat(op, _FLOATS, (UPat.var("x"),))
+
+
+FUNCTION_RULES: Final = PatternMatcher([
+    (UPat(TRANSCENDENTAL | {Ops.MOD}, _SMALL, name="node"), compute_in_single),
+    (_unary(Ops.EXP), decompose_exp),
+    (_unary(Ops.EXP2), decompose_exp2),
+    (_unary(Ops.TANH), decompose_tanh),
+    (_unary(Ops.LOG), decompose_log),
+    (_unary(Ops.LOG2), decompose_log2),
+    (_unary(Ops.ERF), decompose_erf),
+    (UPat(Ops.POW, _FLOATS, (UPat.var("x"), UPat.var("y"))), decompose_power),
+])  # fmt: skip
+
+WIDE_INTEGER_RULES: Final = PatternMatcher([
+    (_unary(Ops.SIN), decompose_sin),
+    (_unary(Ops.COS), decompose_cos),
+])  # fmt: skip
+
+NARROW_INTEGER_RULES: Final = PatternMatcher([
+    (_unary(Ops.SIN), decompose_sin_narrow),
+    (_unary(Ops.COS), decompose_cos_narrow),
+])  # fmt: skip
+
+REMAINDER_RULES: Final = PatternMatcher([
+    (UPat(Ops.MOD, _FLOATS, (UPat.var("x"), UPat.var("y"))), decompose_remainder),
+])  # fmt: skip
+
+WIDE_REMAINDER_RULES: Final = PatternMatcher([
+    (UPat(Ops.MOD, dtypes.float32, (UPat.var("x"), UPat.var("y"))), decompose_remainder_wide),
+])  # fmt: skip

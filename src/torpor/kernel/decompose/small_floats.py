@@ -1,0 +1,207 @@
+"""float16 and bfloat16 on targets that lack them: arithmetic in float32, memory as uint16.
+
+A value of such a format is always rounded: each operation is done in float32 and its result
+rounded to the format. That is the correctly rounded result for + - * / and sqrt, since float32 has
+more than twice the bits (S. Figueroa, "When is double rounding innocuous?", 1995).
+
+In the end no node has the format: `CAST(float32 -> small)` and `BITCAST(uint16 -> small)` are the
+only ones that make such a value, `CAST(small -> float32)` and `BITCAST(small -> uint16)` the only
+ones that use it, and every pair of one of each is an expression of float32 and integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Final
+
+import numpy as np
+
+from torpor.base.dtypes import DType, dtypes
+from torpor.ir import Ops, PatternMatcher, UOp, UPat
+from torpor.ir.ops import ALU, COMPARE
+from torpor.kernel.decompose.rounding import (
+    decode,
+    encode,
+    round_in_single,
+    single_to_odd,
+    with_sticky_bits,
+)
+from torpor.kernel.decompose.words import vector_of
+
+SMALL: Final = (dtypes.float16, dtypes.bfloat16)
+_EXACT_IN_SINGLE: Final = 24  # bits of an integer that float32 holds
+
+Rule = tuple[UPat, Callable[..., UOp | None]]
+
+
+def _single(node: UOp) -> DType:
+    return vector_of(dtypes.float32, node)
+
+
+def _half(node: UOp) -> DType:
+    return vector_of(dtypes.uint16, node)
+
+
+def compute_in_single(node: UOp) -> UOp:
+    """f(x) = small(f(float32(x)))"""
+    source = tuple(
+        s.cast(_single(s)) if s.dtype.scalar() is node.dtype.scalar() else s for s in node.src
+    )
+    return UOp(node.op, _single(node), source, node.arg).cast(node.dtype)
+
+
+def compare_in_single(node: UOp) -> UOp:
+    """`x < y = (float32(x) < float32(y))`"""
+    return node.replace(src=tuple(s.cast(_single(s)) for s in node.src))
+
+
+def cast_through_single(node: UOp, x: UOp) -> UOp | None:
+    """T(x) = T(float32(x)) for small x"""
+    if node.dtype.scalar() is dtypes.float32 or x.dtype.scalar() is node.dtype.scalar():
+        return None
+    return x.cast(_single(x)).cast(node.dtype)
+
+
+def cast_from_double(node: UOp, x: UOp) -> UOp:
+    """small(x) = small(odd(x)), where odd(x) is x as float32 with its last bit set if inexact"""
+    return single_to_odd(x).cast(node.dtype)
+
+
+def cast_from_integer(node: UOp, x: UOp) -> UOp:
+    """small(n) = small(float32(n)), its lowest bits first collected where float32 is too short"""
+    bits = x.dtype.bits - (x.dtype.kind == "int")
+    if bits <= _EXACT_IN_SINGLE or x.dtype.kind == "bool":
+        return x.cast(_single(x)).cast(node.dtype)
+    if bits <= 32:
+        return with_sticky_bits(x, 8, _EXACT_IN_SINGLE).cast(_single(x)).cast(node.dtype)
+    double = vector_of(dtypes.float64, x)
+    return with_sticky_bits(x, 11, 53).cast(double).cast(node.dtype)
+
+
+def cast_from_small(node: UOp, x: UOp) -> UOp:
+    """bfloat16(x) = bfloat16(float32(x)) for a float16 that the target has, and the reverse"""
+    return x.cast(_single(x)).cast(node.dtype)
+
+
+def cast_of_cast(node: UOp, x: UOp) -> UOp:
+    """float32(small(x)) = x rounded to the bits of `small`"""
+    return round_in_single(x.src[0], x.dtype.scalar())
+
+
+def cast_of_bits(node: UOp, x: UOp) -> UOp:
+    """float32(bits of a small number)"""
+    return decode(x.src[0], x.dtype.scalar())
+
+
+def bits_of_cast(node: UOp, x: UOp) -> UOp | None:
+    """bits(small(x)) = x rounded, packed into 16 bits"""
+    source = x.src[0]
+    return encode(source, x.dtype.scalar()) if source.dtype.scalar() is dtypes.float32 else None
+
+
+def bits_of_bits(node: UOp, x: UOp) -> UOp:
+    """bits(small of bits u) = u"""
+    return x.src[0].bitcast(node.dtype)
+
+
+def use_of_constant(node: UOp, x: UOp) -> UOp:
+    """T(c) and bits(c) of a constant"""
+    if node.op is Ops.CAST:
+        return UOp.const(node.dtype, x.arg)
+    pattern = np.float64(x.arg).astype(x.dtype.numpy).view(np.uint16)
+    return UOp.const(dtypes.uint16, int(pattern)).bitcast(node.dtype)
+
+
+def use_of_lanes(node: UOp, x: UOp) -> UOp:
+    """T(vector of a, b, ...) = vector of T(a), T(b), ...; likewise for lanes taken from one"""
+    scalar = node.dtype.scalar()
+    source = tuple(UOp(node.op, scalar.vec(s.dtype.count), (s,)) for s in x.src)
+    return UOp(x.op, node.dtype, source, x.arg)
+
+
+def bits_of_other_format(node: UOp, x: UOp) -> UOp | None:
+    """T(bits of small x) = T(uint16(x))"""
+    if node.dtype.scalar() is dtypes.uint16:
+        return None
+    return x.bitcast(_half(x)).bitcast(node.dtype)
+
+
+def small_of_other_bits(node: UOp, x: UOp) -> UOp | None:
+    """small(bits of x) = small(uint16(x))"""
+    if x.dtype.scalar() is dtypes.uint16:
+        return None
+    return x.bitcast(_half(x)).bitcast(node.dtype)
+
+
+def memory_as_bits(node: UOp) -> UOp:
+    """`memory of small numbers = memory of uint16`"""
+    return node.replace(dtype=_half(node))
+
+
+def load_bits(node: UOp) -> UOp | None:
+    """load(p) = small(load of uint16)"""
+    if node.src[0].op is not Ops.INDEX:
+        return None
+    return node.replace(dtype=_half(node)).bitcast(node.dtype)
+
+
+def store_bits(node: UOp, value: UOp) -> UOp:
+    """store(p, x) = store(p, bits(x))"""
+    return node.replace(src=(node.src[0], value.bitcast(_half(value)), *node.src[2:]))
+
+
+def _storage(small: tuple[DType, ...]) -> list[Rule]:
+    memory = UPat((Ops.PARAM, Ops.DEFINE_LOCAL, Ops.INDEX), small, name="node")
+    value = UPat.var("value", small)
+    place = UPat(Ops.INDEX)
+    return [
+        (memory, memory_as_bits),
+        (UPat(Ops.LOAD, small, name="node"), load_bits),
+        (UPat(Ops.STORE, None, (place, value), name="node", more=True), store_bits),
+    ]
+
+
+def _arithmetic(small: tuple[DType, ...]) -> list[Rule]:
+    value = UPat.var("x", small)
+    wide = UPat.var("x", dtypes.float64)
+    other = UPat.var("x", [d for d in SMALL if d not in small] or [dtypes.void])
+    integers = tuple(
+        d for d in vars(dtypes).values() if isinstance(d, DType) and (d.is_int or d.kind == "bool")
+    )
+    computed = (ALU - COMPARE - {Ops.CAST, Ops.BITCAST}) | {Ops.CHECK}
+
+    def use(op: Ops, made_by: Ops | tuple[Ops, ...], format: DType | None = None) -> UPat:
+        return UPat(op, format, (UPat(made_by, small, name="x"),), name="node")
+
+    single, half = dtypes.float32, dtypes.uint16
+    uses = (Ops.CAST, Ops.BITCAST)
+    either = {Ops.CAST: single, Ops.BITCAST: half}
+    return [
+        (UPat(computed, small, name="node"), compute_in_single),
+        (UPat(COMPARE, None, UPat(None, small), name="node"), compare_in_single),
+        (UPat(Ops.CAST, small, (wide,), name="node"), cast_from_double),
+        (UPat(Ops.CAST, small, (UPat.var("x", integers),), name="node"), cast_from_integer),
+        (UPat(Ops.CAST, small, (other,), name="node"), cast_from_small),
+        (UPat(Ops.CAST, None, (value,), name="node"), cast_through_single),
+        (UPat(Ops.BITCAST, None, (value,), name="node"), bits_of_other_format),
+        (UPat(Ops.BITCAST, small, (UPat.var("x"),), name="node"), small_of_other_bits),
+        (use(Ops.CAST, Ops.CAST, single), cast_of_cast),
+        (use(Ops.CAST, Ops.BITCAST, single), cast_of_bits),
+        (use(Ops.BITCAST, Ops.CAST, half), bits_of_cast),
+        (use(Ops.BITCAST, Ops.BITCAST, half), bits_of_bits),
+        *((use(op, Ops.CONST, either[op]), use_of_constant) for op in uses),
+        *((use(op, (Ops.VECTORIZE, Ops.GEP), either[op]), use_of_lanes) for op in uses),
+    ]
+
+
+@cache
+def storage_rules(small: tuple[DType, ...]) -> PatternMatcher:
+    """Memory of the formats `small` becomes memory of uint16, with BITCASTs at loads and stores."""
+    return PatternMatcher(_storage(small))
+
+
+@cache
+def arithmetic_rules(small: tuple[DType, ...]) -> PatternMatcher:
+    """Arithmetic on the formats `small` becomes float32 arithmetic with rounding."""
+    return PatternMatcher(_arithmetic(small))

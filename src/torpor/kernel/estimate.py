@@ -1,0 +1,38 @@
+"""Estimated arithmetic and memory traffic of a kernel."""
+
+from __future__ import annotations
+
+from torpor.base.dtypes import dtypes
+from torpor.ir.ops import ALU, Ops
+from torpor.ir.uop import UOp
+from torpor.kernel.ranges import closed_by, find_loops, iterations
+
+_FREE = frozenset({Ops.CAST, Ops.BITCAST, Ops.WHERE, Ops.CMPLT, Ops.CMPNE, Ops.CMPEQ})
+
+
+def estimate(ast: UOp) -> tuple[int, int]:
+    """(arithmetic operations, bytes moved): every memory element counted once if it is touched."""
+    loops = find_loops(ast)
+    operations = 0
+    touched: dict[UOp, int] = {}
+    for node in loops.order:
+        if node.op is Ops.REDUCE:
+            values = len(node.src) - len(closed_by(node))
+            inner = loops.free[node] | frozenset(closed_by(node))
+            operations += values * iterations(loops.nest_of(inner))
+        elif node.op in ALU and node.op not in _FREE and is_data(node):
+            operations += node.dtype.count * iterations(loops.nest(node))
+        elif node.op is Ops.INDEX and node.src[0].op is Ops.PARAM:
+            size = node.src[0].arg.size
+            moved = iterations(tuple(loops.free[node]))
+            moved = moved if size is None else min(moved, size)
+            touched[node] = moved * node.dtype.itemsize
+    per_buffer: dict[UOp, int] = {}
+    for node, moved in touched.items():
+        per_buffer[node.src[0]] = max(per_buffer.get(node.src[0], 0), moved)
+    return operations, sum(per_buffer.values())
+
+
+def is_data(node: UOp) -> bool:
+    """Whether the node computes values rather than positions or conditions on them."""
+    return node.dtype.scalar() is not dtypes.index and node.dtype.kind != "bool"

@@ -1,0 +1,333 @@
+"""Opts chosen without measuring, from how the accesses move with each axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from torpor.base.errors import OptError
+from torpor.ir.ops import AxisType, Ops
+from torpor.ir.records import Opt, OptOps
+from torpor.ir.uop import UOp
+from torpor.kernel.access import Access, accesses
+from torpor.kernel.kernel import REDUCES, Kernel
+from torpor.kernel.ranges import (
+    closed_by,
+    find_loops,
+    iterations,
+    kind_of,
+    number_of,
+    size_of,
+)
+
+SMALL_LOOP: Final = 8  # iterations of a reduce loop that is always written out
+CODE_LIMIT: Final = 160  # copies of the loop body past which compiling costs more than it gains
+MASKABLE: Final = (4, 8)  # bytes of elements that vector instructions can mask
+OUTPUTS: Final = (AxisType.GLOBAL, AxisType.LOOP)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the heuristics look at."""
+
+    kernel: Kernel
+    accesses: list[Access]
+    lanes: int  # elements in a vector register
+
+    @staticmethod
+    def of(kernel: Kernel) -> Facts:
+        found = accesses(find_loops(kernel.ast))
+        widest = max((a.itemsize for a in found), default=4)
+        lanes = kernel.target.lanes(widest) if kernel.target.vector_alu else 4
+        return Facts(kernel, found, lanes)
+
+    def score(self, one: UOp, alone: bool = False) -> float:
+        """How well vectors along the axis suit memory: neighbours and broadcasts for, gathers
+        against, each weighed by how often it happens. With `alone`, only accesses that depend on
+        the axis count.
+        """
+        most = max((a.count for a in self.accesses), default=1)
+        total = 0.0
+        for access in self.accesses:
+            stride = access.stride(one)
+            if alone and stride == 0:
+                continue
+            if stride == 1:
+                points = 2
+            elif stride == 0:
+                points = 0 if access.is_store else 1
+            else:
+                points = -4 if access.is_store else -3
+            total += points * access.count / most
+        return total
+
+
+def choose(kernel: Kernel) -> list[Opt]:
+    """The opts for a kernel, already applied to a copy: they fit."""
+    trial = kernel.copy()
+    if kernel.target.groups and kernel.target.name != "python":
+        for_groups(trial)
+    elif kernel.target.name != "python":
+        for_processor(trial)
+    return trial.opts
+
+
+def attempt(kernel: Kernel, opt: Opt) -> bool:
+    """Apply the opt if it fits."""
+    try:
+        kernel.apply_opt(opt)
+    except OptError:
+        return False
+    return True
+
+
+# --- processors with vectors and threads ----------------------------------------------------------
+def for_processor(kernel: Kernel) -> None:
+    """Vectors along the axis that suits memory best, register tiles where data is reused, short
+    reductions written out, the outermost axis for the threads.
+    """
+    thread_outermost(kernel)
+    if any(kind_of(r) is AxisType.LOOP for r in kernel.axes):
+        row_lanes(kernel)
+        return
+    facts = Facts.of(kernel)
+    lane = best_lane(facts)
+    if lane is not None:
+        if kind_of(lane) in REDUCES:
+            reduce_lanes(facts, lane)
+        else:
+            output_lanes(facts, lane)
+    else:
+        unroll_short(kernel)
+
+
+def thread_outermost(kernel: Kernel) -> None:
+    """The first output axis for the threads, unless it is all there is and will be vectors."""
+    axes = kernel.axes
+    if axes and kind_of(axes[0]) is AxisType.GLOBAL:
+        outputs = [r for r in axes if kind_of(r) in OUTPUTS]
+        if len(outputs) > 1:
+            attempt(kernel, Opt(OptOps.THREAD, 0, 0))
+
+
+def row_lanes(kernel: Kernel) -> None:
+    """Several passes over a row in one kernel: each pass gets vectors of its own, along the axis
+    that lies in a row.
+    """
+    thread_rest(kernel)
+    done: set[int] = set()
+    while True:
+        facts = Facts.of(kernel)
+        candidates = [
+            r
+            for r in kernel.axes
+            if r.arg[0] not in done
+            and kind_of(r) in (AxisType.LOOP, AxisType.REDUCE)
+            and (size_of(r) or 0) >= facts.lanes
+            and facts.score(r, alone=True) > 0
+        ]
+        if not candidates:
+            break
+        one = candidates[-1]
+        done.add(number_of(one))
+        write_row(facts, one)
+    unroll_short(kernel)
+
+
+def write_row(facts: Facts, one: UOp) -> None:
+    """Vectors along one axis of a row kernel; several at once where a reduction would wait."""
+    kernel = facts.kernel
+    if (size_of(one) or 1) % facts.lanes and not paddable(facts, one):
+        return
+    one = pad_lane(facts, one)
+    if kind_of(one) is AxisType.REDUCE:
+        if reducible(kernel, one):
+            amount = vector_amount(facts, one, 4)
+            attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(one), amount))
+    else:
+        amount = vector_amount(facts, one, 2)
+        attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(one), amount))
+
+
+def thread_rest(kernel: Kernel) -> None:
+    """After vectors were cut off: what is left of the first axis for the threads."""
+    axes = kernel.axes
+    if axes and kind_of(axes[0]) is AxisType.GLOBAL:
+        attempt(kernel, Opt(OptOps.THREAD, 0, 0))
+
+
+def best_lane(facts: Facts) -> UOp | None:
+    """The axis along which vectors suit memory best, if any does."""
+    candidates = []
+    for one in facts.kernel.axes:
+        size = size_of(one)
+        if size is None or size < 4 or kind_of(one) is AxisType.THREAD:
+            continue
+        if kind_of(one) in REDUCES and not reducible(facts.kernel, one):
+            continue
+        fits = size % facts.lanes == 0
+        divides = fits or size % 4 == 0
+        if not divides and not paddable(facts, one):
+            continue
+        score = facts.score(one)
+        if score > 0:
+            is_output = kind_of(one) in OUTPUTS
+            candidates.append((score * 2 + (2 * fits) + is_output, is_output, size, one))
+    return max(candidates, key=lambda c: c[:3])[3] if candidates else None
+
+
+def reducible(kernel: Kernel, one: UOp) -> bool:
+    """Whether every reduction over the axis may end in a reduction over lanes."""
+    loops = find_loops(kernel.ast)
+    reductions = [n for n in loops.order if n.op is Ops.REDUCE and one in closed_by(n)]
+    return all(r.dtype.kind != "bool" for r in reductions)
+
+
+def paddable(facts: Facts, one: UOp) -> bool:
+    """Whether masks may cover the rest: elements that vector instructions mask, none irregular."""
+    if (size_of(one) or 0) < facts.lanes:
+        return False
+    touching = [a for a in facts.accesses if a.stride(one) != 0]
+    return all(a.itemsize in MASKABLE and a.stride(one) == 1 for a in touching)
+
+
+def vector_amount(facts: Facts, one: UOp, most: int) -> int:
+    """A multiple of the lanes, up to `most` vectors, that divides the axis."""
+    size = size_of(one) or 1
+    for vectors in range(most, 0, -1):
+        if size % (vectors * facts.lanes) == 0:
+            return vectors * facts.lanes
+    return next((n for n in (8, 4, 2) if n <= facts.lanes and size % n == 0), 1)
+
+
+def pad_lane(facts: Facts, lane: UOp) -> UOp:
+    """The axis, padded to whole vectors if that wastes fewer lanes than shorter vectors would."""
+    kernel = facts.kernel
+    size = size_of(lane) or 1
+    whole = -(-size // facts.lanes) * facts.lanes
+    if size == whole or not paddable(facts, lane):
+        return lane
+    shorter = next((n for n in (8, 4) if n < facts.lanes and size % n == 0), 1)
+    if shorter * whole >= size * facts.lanes:
+        return lane
+    position = kernel.axes.index(lane)
+    attempt(kernel, Opt(OptOps.PADTO, position, facts.lanes))
+    return kernel.axes[position]
+
+
+def output_lanes(facts: Facts, lane: UOp) -> None:
+    """Vectors along an output axis; where a reduction reuses data, a tile of accumulators."""
+    kernel = facts.kernel
+    lane = pad_lane(facts, lane)
+    tiled = kernel.has_reduce
+    registers = kernel.target.registers - 4
+    reused = reuse_axes(facts, lane) if tiled else []
+    vectors = 1 if tiled and not reused else 2
+    amount = vector_amount(facts, lane, vectors)
+    attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(lane), amount))
+    room = max(1, registers // max(1, amount // facts.lanes))
+    for one in reused:
+        room //= tile_axis(kernel, one, room)
+    thread_rest(kernel)
+    unroll_short(kernel)
+
+
+def reuse_axes(facts: Facts, lane: UOp) -> list[UOp]:
+    """The output axes that some loads do not depend on, though the reduction does: copies along
+    them share what they load. Those that share most come first; masked loads cost double.
+    """
+    loads = [a for a in facts.accesses if not a.is_store]
+    most = max((a.count for a in loads), default=1)
+    found = []
+    for one in facts.kernel.axes:
+        size = size_of(one)
+        if one is lane or size is None or size < 2:
+            continue
+        if kind_of(one) not in (*OUTPUTS, AxisType.THREAD):
+            continue
+        shared = sum(
+            (1 + (len(a.node.src) > 2)) * a.count / most
+            for a in loads
+            if a.stride(one) == 0 and a.strides
+        )
+        if shared:
+            found.append((shared, size, one))
+    found.sort(key=lambda f: f[:2], reverse=True)
+    return [one for _, _, one in found[:2]]
+
+
+def tile_axis(kernel: Kernel, one: UOp, most: int) -> int:
+    """As many copies of an output axis as divide it and fit the registers (at most six); gives how
+    many.
+    """
+    axes = [r for r in kernel.axes if r is one or r.arg == one.arg]
+    if not axes:
+        return 1
+    size = size_of(axes[0]) or 1
+    for copies in range(min(most, 6, size), 1, -1):
+        if size % copies == 0:
+            applied = attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(axes[0]), copies))
+            return copies if applied else 1
+    return 1
+
+
+def reduce_lanes(facts: Facts, lane: UOp) -> None:
+    """Vectors along a reduce axis; several, so that additions do not wait for each other."""
+    kernel = facts.kernel
+    lane = pad_lane(facts, lane)
+    outputs = reuse_axes(facts, lane)
+    amount = vector_amount(facts, lane, 1 if outputs else 4)
+    if attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(lane), amount)):
+        room = kernel.target.registers - 4
+        for one in outputs:
+            room //= tile_axis(kernel, one, min(room, 4))
+    thread_rest(kernel)
+
+
+def unroll_short(kernel: Kernel) -> None:
+    """Short reduce loops written out, innermost first, as long as the body stays small."""
+    copies = iterations(
+        tuple(r for r in kernel.axes if kind_of(r) in (AxisType.UPCAST, AxisType.UNROLL))
+    )
+    body = max(1, copies // 4)
+    for one in reversed(kernel.reduce_axes):
+        size = size_of(one)
+        if kind_of(one) is not AxisType.REDUCE or size is None:
+            continue
+        if size <= SMALL_LOOP and body * size <= CODE_LIMIT:
+            attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(one), 0))
+            body *= size
+    longest = [r for r in kernel.reduce_axes if kind_of(r) is AxisType.REDUCE]
+    if longest and body <= CODE_LIMIT // 8 and len(longest) == 1:
+        size = size_of(longest[0])
+        if size is not None and size % 4 == 0:
+            attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(longest[0]), 4))
+
+
+# --- targets with groups --------------------------------------------------------------------------
+def for_groups(kernel: Kernel) -> None:
+    """Four neighbours an item where memory allows it; groups of up to 256 items; a group for each
+    long reduction with few results.
+    """
+    facts = Facts.of(kernel)
+    outputs = [r for r in kernel.axes if kind_of(r) is AxisType.GLOBAL]
+    results = iterations(tuple(outputs))
+    longest = max(
+        (r for r in kernel.reduce_axes if size_of(r)), key=lambda r: size_of(r) or 0, default=None
+    )
+    if longest is not None and results <= 1024 and (size_of(longest) or 0) >= 64:
+        position = kernel.reduce_axes.index(longest)
+        for items in (256, 64, 16):
+            if attempt(kernel, Opt(OptOps.GROUPTOP, position, items)):
+                return
+    for one in reversed(outputs):
+        if facts.score(one) > 0 and (size_of(one) or 0) % 4 == 0:
+            attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(one), 4))
+            break
+    unroll_short(kernel)
+    room = min(256, kernel.target.group_limit)
+    for one in [r for r in reversed(kernel.axes) if kind_of(r) is AxisType.GLOBAL][:3]:
+        size = size_of(one)
+        items = next((n for n in (64, 32, 16, 8, 4, 2) if size and size % n == 0 and n <= room), 1)
+        if items > 1 and attempt(kernel, Opt(OptOps.LOCAL, kernel.axes.index(one), items)):
+            room //= items

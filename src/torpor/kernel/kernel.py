@@ -1,0 +1,274 @@
+"""`Kernel`: a kernel's axes, and the optimisations that split, reorder and rename them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from torpor.base.dtypes import dtypes
+from torpor.base.errors import OptError
+from torpor.base.target import Target
+from torpor.ir.ops import AxisType, Ops, identity
+from torpor.ir.records import Opt, OptOps
+from torpor.ir.uop import UOp
+from torpor.kernel.normalise import normalise
+from torpor.kernel.ranges import (
+    closed_by,
+    find_loops,
+    kind_of,
+    nesting,
+    number_of,
+    replace_range,
+    size_of,
+)
+
+REDUCES: Final = (AxisType.GROUP, AxisType.REDUCE, AxisType.UNROLL)
+OUTPUTS: Final = (AxisType.THREAD, AxisType.GLOBAL, AxisType.LOCAL, AxisType.LOOP)
+UNROLL_LIMIT: Final = 512  # copies of one axis past which code only grows
+
+
+class Kernel:
+    """A kernel's ast for one target, with the opts applied so far.
+
+    Axes are merged and numbered when it is made; opts refer to them by position in `axes`
+    (UNROLL, GROUP and GROUPTOP by position in `reduce_axes`).
+    """
+
+    def __init__(self, ast: UOp, target: Target):
+        self.target = target
+        self.ast = normalise(ast)
+        self.opts: list[Opt] = []
+        self.no_locals = False
+        self._next = 1 + max((number_of(r) for r in self.ast.ranges()), default=-1)
+
+    def copy(self) -> Kernel:
+        """An independent kernel in the same state."""
+        other = object.__new__(Kernel)
+        other.__dict__.update(self.__dict__)
+        other.opts = list(self.opts)
+        return other
+
+    @property
+    def axes(self) -> list[UOp]:
+        """Every axis, outermost first; written-out ones last."""
+        return sorted(self.ast.ranges(), key=nesting)
+
+    @property
+    def reduce_axes(self) -> list[UOp]:
+        """The reduce axes in order."""
+        return [r for r in self.axes if kind_of(r) in REDUCES and self.is_reduce(r)]
+
+    def is_reduce(self, one: UOp) -> bool:
+        """Whether a reduction runs over the axis."""
+        return any(n.op is Ops.REDUCE and one in n.src for n in self.ast.toposort())
+
+    @property
+    def has_reduce(self) -> bool:
+        return any(n.op is Ops.REDUCE for n in self.ast.toposort())
+
+    @property
+    def name(self) -> str:
+        """`E` for elementwise kernels, `r` for reductions, with the sizes of the axes."""
+        sizes = []
+        for one in self.axes:
+            size = size_of(one)
+            sizes.append(str(size) if size is not None else f"to{one.src[0].vmax}")
+        return "_".join(["r" if self.has_reduce else "E", *sizes])
+
+    # --- applying opts ----------------------------------------------------------------------------
+    def apply(self, opts: Sequence[Opt]) -> Kernel:
+        """Apply several opts in order; gives the kernel itself."""
+        for opt in opts:
+            self.apply_opt(opt)
+        return self
+
+    def apply_opt(self, opt: Opt) -> None:
+        """Apply one opt, or raise an `OptError` that names it and says why it does not fit."""
+        handler = _HANDLERS.get(opt.op)
+        if handler is None:
+            raise self.refused(opt, "this optimisation is not there yet")
+        handler(self, opt)
+        self.opts.append(opt)
+
+    def refused(self, opt: Opt, why: str) -> OptError:
+        axes = ", ".join(f"{kind_of(r).name.lower()} {size_of(r) or 'symbolic'}" for r in self.axes)
+        return OptError(
+            f"{opt.op.name} of axis {opt.axis} by {opt.arg} does not fit kernel {self.name} "
+            f"(axes: {axes}): {why}"
+        )
+
+    def axis(self, opt: Opt, among: Sequence[UOp]) -> UOp:
+        """The axis that the opt means."""
+        if opt.axis is None or not 0 <= opt.axis < len(among):
+            raise self.refused(opt, f"there is no axis {opt.axis} among {len(among)}")
+        return among[opt.axis]
+
+    def amount(self, opt: Opt, one: UOp) -> int:
+        """How much of the axis the opt takes: a divisor of its size."""
+        size = size_of(one)
+        if size is None:
+            raise self.refused(opt, "the axis has a symbolic size")
+        amount = opt.arg if opt.arg else size
+        if amount < 1 or size % amount:
+            raise self.refused(opt, f"{amount} does not divide {size}")
+        return amount
+
+    def split(self, one: UOp, amount: int, kind: AxisType, top: bool = False) -> UOp:
+        """Cut `amount` iterations off an axis, as a new axis of type `kind`.
+
+        The new axis is the fast one, or with `top` the slow one.
+        """
+        size = size_of(one)
+        assert size is not None and size % amount == 0
+        fresh = UOp.range(amount, self._next, kind)
+        self._next += 1
+        rest = size // amount
+        if rest == 1:
+            self.ast = replace_range(self.ast, one, fresh, [fresh])
+            return fresh
+        outer = UOp.range(rest, *one.arg)
+        value = fresh * rest + outer if top else outer * amount + fresh
+        self.ast = replace_range(self.ast, one, value, [outer, fresh]).simplify()
+        return fresh
+
+    def upcast(self, opt: Opt) -> None:
+        one = self.axis(opt, self.axes)
+        amount = self.amount(opt, one)
+        if kind_of(one) not in OUTPUTS:
+            raise self.refused(opt, f"it is a {kind_of(one).name.lower()} axis")
+        if amount > UNROLL_LIMIT:
+            raise self.refused(opt, f"more than {UNROLL_LIMIT} copies")
+        self.split(one, amount, AxisType.UPCAST)
+
+    def unroll(self, opt: Opt) -> None:
+        one = self.axis(opt, self.reduce_axes)
+        amount = self.amount(opt, one)
+        if kind_of(one) is AxisType.UNROLL:
+            raise self.refused(opt, "it is unrolled already")
+        if amount > UNROLL_LIMIT:
+            raise self.refused(opt, f"more than {UNROLL_LIMIT} copies")
+        self.split(one, amount, AxisType.UNROLL)
+
+    def local(self, opt: Opt) -> None:
+        one = self.axis(opt, self.axes)
+        if not self.target.groups:
+            raise self.refused(opt, f"target {self.target.name} has no groups")
+        if self.no_locals:
+            raise self.refused(opt, "NOLOCALS was applied")
+        if kind_of(one) is not AxisType.GLOBAL:
+            raise self.refused(opt, f"it is a {kind_of(one).name.lower()} axis")
+        amount = self.amount(opt, one)
+        self.check_group(opt, amount)
+        self.split(one, amount, AxisType.LOCAL)
+
+    def check_group(self, opt: Opt, amount: int) -> None:
+        items = amount
+        for one in self.axes:
+            if kind_of(one) in (AxisType.LOCAL, AxisType.GROUP):
+                items *= size_of(one) or 1
+        if items > self.target.group_limit:
+            raise self.refused(opt, f"a group has at most {self.target.group_limit} work items")
+        count = sum(kind_of(r) in (AxisType.LOCAL, AxisType.GROUP) for r in self.axes)
+        if count >= 3:
+            raise self.refused(opt, "a group has at most three dimensions")
+
+    def group(self, opt: Opt) -> None:
+        one = self.axis(opt, self.reduce_axes)
+        if not self.target.groups:
+            raise self.refused(opt, f"target {self.target.name} has no groups")
+        if self.no_locals:
+            raise self.refused(opt, "NOLOCALS was applied")
+        if kind_of(one) is not AxisType.REDUCE:
+            raise self.refused(opt, f"it is a {kind_of(one).name.lower()} axis")
+        if any(kind_of(r) is AxisType.LOOP for r in self.axes):
+            raise self.refused(opt, "there are loops around the reduction")
+        loops = find_loops(self.ast)
+        reductions = [n for n in loops.order if n.op is Ops.REDUCE]
+        if any(loops.free[n] & set(self.reduce_axes) for n in reductions):
+            raise self.refused(opt, "the reduction is inside another")
+        amount = self.amount(opt, one)
+        self.check_group(opt, amount)
+        self.split(one, amount, AxisType.GROUP, top=opt.op is OptOps.GROUPTOP)
+
+    def pad_to(self, opt: Opt) -> None:
+        one = self.axis(opt, self.axes)
+        size = size_of(one)
+        if size is None or not opt.arg:
+            raise self.refused(opt, "it needs an axis of fixed size and an amount")
+        if kind_of(one) not in (AxisType.GLOBAL, AxisType.LOOP, AxisType.REDUCE):
+            raise self.refused(opt, f"it is a {kind_of(one).name.lower()} axis")
+        padded = -(-size // opt.arg) * opt.arg
+        if padded == size:
+            return
+        wider = UOp.range(padded, *one.arg)
+        self.ast = mask_beyond(replace_range(self.ast, one, wider, [wider]), wider, size)
+
+    def swap(self, opt: Opt) -> None:
+        first = self.axis(opt, self.axes)
+        if opt.arg is None or not 0 <= opt.arg < len(self.axes):
+            raise self.refused(opt, f"there is no axis {opt.arg}")
+        second = self.axes[opt.arg]
+        if kind_of(first) is not AxisType.GLOBAL or kind_of(second) is not AxisType.GLOBAL:
+            raise self.refused(opt, "only output axes that are not split can be swapped")
+        spare = (-1, AxisType.GLOBAL)
+        for old, arg in (
+            (first, spare),
+            (second, first.arg),
+            (first.replace(arg=spare), second.arg),
+        ):
+            self.ast = self.ast.substitute({old: old.replace(arg=arg)})
+
+    def without_locals(self, opt: Opt) -> None:
+        if any(kind_of(r) in (AxisType.LOCAL, AxisType.GROUP) for r in self.axes):
+            raise self.refused(opt, "there are local axes already")
+        self.no_locals = True
+
+    def thread(self, opt: Opt) -> None:
+        one = self.axis(opt, self.axes)
+        if not self.target.threads:
+            raise self.refused(opt, f"target {self.target.name} has no threads")
+        if kind_of(one) is not AxisType.GLOBAL:
+            raise self.refused(opt, f"it is a {kind_of(one).name.lower()} axis")
+        if any(kind_of(r) is AxisType.THREAD for r in self.axes):
+            raise self.refused(opt, "another axis is cut among threads")
+        stores = [n for n in self.ast.toposort() if n.op is Ops.STORE]
+        if any(one not in closed_by(store) for store in stores):
+            raise self.refused(opt, "some output does not run over it")
+        if opt.arg:
+            self.split(one, self.amount(opt, one), AxisType.THREAD, top=True)
+        else:
+            threaded = one.replace(arg=(number_of(one), AxisType.THREAD))
+            self.ast = replace_range(self.ast, one, threaded, [threaded])
+
+
+_HANDLERS: Final[dict[OptOps, Callable[[Kernel, Opt], None]]] = {
+    OptOps.UPCAST: Kernel.upcast,
+    OptOps.UNROLL: Kernel.unroll,
+    OptOps.LOCAL: Kernel.local,
+    OptOps.GROUP: Kernel.group,
+    OptOps.GROUPTOP: Kernel.group,
+    OptOps.PADTO: Kernel.pad_to,
+    OptOps.SWAP: Kernel.swap,
+    OptOps.NOLOCALS: Kernel.without_locals,
+    OptOps.THREAD: Kernel.thread,
+}
+
+
+def mask_beyond(root: UOp, one: UOp, size: int) -> UOp:
+    """Loads, stores and checks that run over `one` do nothing from `size` on; reductions take
+    their identity there.
+    """
+    inside = one < UOp.const(dtypes.index, size)
+    loops = find_loops(root)
+    done: dict[UOp, UOp] = {}
+    for node in loops.order:
+        source = tuple(done[s] for s in node.src)
+        if node.op is Ops.INDEX and one in loops.free[node]:
+            source = (*source[:2], source[2] & inside if len(source) > 2 else inside)
+        elif node.op is Ops.CHECK and one in loops.free[node]:
+            source = (source[0], ~inside | source[1])
+        elif node.op is Ops.REDUCE and one in closed_by(node):
+            neutral = UOp.const(node.dtype, identity(node.arg, node.dtype))
+            source = (inside.where(source[0], neutral), *source[1:])
+        done[node] = node if source == node.src else node.replace(src=source)
+    return done[root]

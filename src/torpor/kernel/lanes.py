@@ -1,0 +1,182 @@
+"""Vectors: one written-out axis becomes the lanes of vector operations.
+
+Accesses that are neighbours along the axis become vector loads and stores; those that do not depend
+on it stay scalar and are broadcast; the rest are written out lane by lane.
+"""
+
+from __future__ import annotations
+
+from torpor.base.dtypes import DType, dtypes
+from torpor.ir.ops import ALU, Ops
+from torpor.ir.uop import UOp
+from torpor.kernel.access import strides_of
+from torpor.kernel.ranges import (
+    closed_by,
+    find_loops,
+    kind_of,
+    number_of,
+    replace_range,
+    size_of,
+)
+
+
+class _Vectoriser:
+    def __init__(self, root: UOp, lane: UOp, width: int):
+        self.loops = find_loops(root)
+        self.lane, self.width = lane, width
+        self.done: dict[UOp, UOp] = {}
+
+    def run(self, root: UOp) -> UOp:
+        stores: list[UOp] = []
+        for node in self.loops.order:
+            if node.op is Ops.SINK:
+                continue
+            if node.op is Ops.STORE:
+                stores.extend(self.store(node))
+            elif node.op is not Ops.INDEX:
+                self.done[node] = self.make(node)
+        return UOp.sink(*stores)
+
+    def varies(self, node: UOp) -> bool:
+        return self.lane in self.loops.free[node]
+
+    def vector(self, node: UOp) -> UOp:
+        """The node in all lanes."""
+        made = self.done[node]
+        return made if made.dtype.count == self.width else made.broadcast(self.width)
+
+    def make(self, node: UOp) -> UOp:
+        if node is self.lane:
+            return UOp(Ops.LANES, dtypes.index.vec(self.width))
+        if node.op is Ops.LOAD and node.src[0].op is Ops.INDEX:
+            return self.load(node)
+        if node.op is Ops.REDUCE and self.lane in closed_by(node):
+            return self.horizontal(node)
+        if not self.varies(node):
+            source = tuple(self.done[s] for s in node.src)
+            return node if source == node.src else node.replace(src=source)
+        if node.op is Ops.REDUCE:
+            ranges = closed_by(node)
+            values = (self.vector(s) for s in node.src[: len(node.src) - len(ranges)])
+            outer = (self.done[r] for r in ranges)
+            return UOp(Ops.REDUCE, self.wide(node.dtype), (*values, *outer), node.arg)
+        if node.op in ALU or node.op is Ops.CHECK:
+            source = tuple(self.vector(s) for s in node.src)
+            return UOp(node.op, self.wide(node.dtype), source, node.arg)
+        raise AssertionError(f"{node.op} cannot be made a vector")
+
+    def wide(self, dtype: DType) -> DType:
+        return dtype.vec(self.width)
+
+    def horizontal(self, node: UOp) -> UOp:
+        """A reduction over the lanes too: vectors over the loops, then halves with halves."""
+        ranges = closed_by(node)
+        values = tuple(self.vector(s) for s in node.src[: len(node.src) - len(ranges)])
+        kept = tuple(self.done[r] for r in ranges if r is not self.lane)
+        made = values[0]
+        if kept:
+            made = UOp(Ops.REDUCE, self.wide(node.dtype), (*values, *kept), node.arg)
+        else:
+            for value in values[1:]:
+                made = made.alu(node.arg, value)
+        width = self.width
+        while width > 1:
+            half = width // 2
+            made = made.gep(*range(half)).alu(node.arg, made.gep(*range(half, width)))
+            width = half
+        return made
+
+    # --- memory -----------------------------------------------------------------------------------
+    def stride(self, place: UOp) -> int | None:
+        """Elements between lanes; None where it is not the same everywhere."""
+        position = place.src[1]
+        if self.lane not in self.loops.free[position]:
+            return 0
+        return strides_of(position, self.loops).get(self.lane)
+
+    def at_lane(self, expression: UOp, number: int) -> UOp:
+        """An index expression or condition in one lane."""
+        found = expression.substitute({self.lane: UOp.index_const(number)})
+        below = found.toposort()
+        if any(n.op is Ops.LOAD for n in below):  # depends on data: take the lane of the vector
+            whole = self.done.get(expression)
+            if whole is not None and self.varies(expression):
+                return whole.gep(number) if whole.dtype.count > 1 else whole
+        return found.simplify()
+
+    def place(self, node: UOp, number: int | None) -> UOp:
+        """The INDEX of one lane; of the first of all lanes for None."""
+        memory = self.done[node.src[0]]
+        position = self.at_lane(node.src[1], number or 0)
+        if len(node.src) == 2:
+            return UOp(Ops.INDEX, node.dtype, (memory, position))
+        if number is not None:
+            condition = self.at_lane(node.src[2], number)
+        else:
+            condition = self.done[node.src[2]]
+        return UOp(Ops.INDEX, node.dtype, (memory, position, condition))
+
+    def load(self, node: UOp) -> UOp:
+        place = node.src[0]
+        rest = tuple(self.done[s] for s in node.src[1:])
+        if not self.varies(place):
+            source = tuple(self.done[s] for s in place.src)
+            scalar = UOp(Ops.INDEX, place.dtype, source)
+            return UOp(Ops.LOAD, node.dtype, (scalar, *rest))
+        stride = self.stride(place)
+        if stride == 1:
+            return UOp(Ops.LOAD, self.wide(node.dtype), (self.place(place, None), *rest))
+        if stride == 0:  # only the condition varies
+            condition = self.done[place.src[2]]
+            memory, position = self.done[place.src[0]], self.at_lane(place.src[1], 0)
+            found = UOp(Ops.INDEX, place.dtype, (memory, position, any_lane(condition)))
+            whole = UOp(Ops.LOAD, node.dtype, (found, *rest)).broadcast(self.width)
+            return condition.where(whole, UOp.const(whole.dtype, 0))
+        lanes = tuple(
+            UOp(Ops.LOAD, node.dtype, (self.place(place, n), *rest)) for n in range(self.width)
+        )
+        return UOp(Ops.VECTORIZE, self.wide(node.dtype), lanes)
+
+    def store(self, node: UOp) -> list[UOp]:
+        place, value = node.src[:2]
+        ranges = tuple(self.done[r] for r in closed_by(node) if r is not self.lane)
+        if self.lane not in closed_by(node):
+            source = tuple(self.done[s] for s in place.src)
+            scalar = UOp(Ops.INDEX, place.dtype, source)
+            return [UOp(Ops.STORE, dtypes.void, (scalar, self.done[value], *ranges))]
+        if self.stride(place) == 1:
+            whole = (self.place(place, None), self.vector(value), *ranges)
+            return [UOp(Ops.STORE, dtypes.void, whole)]
+        made = self.vector(value)
+        return [
+            UOp(Ops.STORE, dtypes.void, (self.place(place, n), made.gep(n), *ranges))
+            for n in range(self.width)
+        ]
+
+
+def any_lane(condition: UOp) -> UOp:
+    """Whether a bool vector holds in any lane."""
+    width = condition.dtype.count
+    while width > 1:
+        half = width // 2
+        condition = condition.gep(*range(half)) | condition.gep(*range(half, width))
+        width = half
+    return condition
+
+
+def to_lanes(root: UOp, lane: UOp, width: int) -> UOp:
+    """The kernel with the axis `lane`, of `width` (a power of two) iterations, as vector lanes."""
+    return _Vectoriser(root, lane, width).run(root)
+
+
+def split_lane(root: UOp, one: UOp, width: int) -> tuple[UOp, UOp]:
+    """A written-out axis cut so that its fast part has `width` iterations: that, the kernel."""
+    size = size_of(one)
+    assert size is not None and size % width == 0
+    if size == width:
+        return one, root
+    fresh = 1 + max(number_of(r) for r in root.ranges())
+    lane = UOp.range(width, fresh, kind_of(one))
+    outer = UOp.range(size // width, *one.arg)
+    root = replace_range(root, one, outer * width + lane, [outer, lane]).simplify()
+    return lane, root

@@ -1,0 +1,232 @@
+"""From a graph to a program: loops opened and closed, reductions as registers, one order.
+
+Every value stands in the innermost loop that it depends on, so what does not change in a loop is
+computed before it. Within a block, a value comes just before what first needs it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torpor.base.dtypes import dtypes
+from torpor.ir.ops import Ops, identity
+from torpor.ir.uop import UOp
+from torpor.kernel.ranges import Loops, closed_by, find_loops, nesting
+
+Nest = tuple[UOp, ...]
+
+
+@dataclass(eq=False)
+class _Block:
+    """One loop body (the whole function for the empty nest)."""
+
+    nest: Nest
+    effects: list[UOp] = field(default_factory=list)  # stores and reductions that end up here
+    children: dict[UOp, _Block] = field(default_factory=dict)
+    updates: list[UOp] = field(default_factory=list)  # reductions whose sums grow here
+    needs: dict[UOp, None] = field(default_factory=dict)  # nodes of outer blocks used inside
+
+
+class _Lineariser:
+    def __init__(self, root: UOp):
+        self.root = root
+        self.loops: Loops = find_loops(root)
+        self.top = _Block(())
+        self.home: dict[UOp, _Block] = {}
+        self.accumulators: dict[UOp, UOp] = {}
+        self.results: dict[UOp, UOp] = {}
+        self.lines: list[UOp] = []
+        self.value_of: dict[UOp, UOp] = {}
+
+    def block(self, nest: Nest) -> _Block:
+        """The block of a loop nest."""
+        block = self.top
+        for depth, one in enumerate(nest):
+            if one not in block.children:
+                block.children[one] = _Block(nest[: depth + 1])
+            block = block.children[one]
+        return block
+
+    def run(self) -> list[UOp]:
+        for node in self.loops.order:
+            if node.op in (Ops.SINK, Ops.RANGE):
+                continue
+            free = self.loops.free[node]
+            if node.op is Ops.STORE:
+                free = free | frozenset(closed_by(node))
+            self.home[node] = block = self.block(self.loops.nest_of(free))
+            if (node.op is Ops.STORE and closed_by(node)) or node in self.root.src:
+                block.effects.append(node)
+            if node.op is Ops.REDUCE:
+                inner = self.block(self.loops.nest_of(free | frozenset(closed_by(node))))
+                inner.updates.append(node)
+        self.find_needs()
+        self.emit_constants()
+        self.emit(self.top)
+        return self.declarations() + self.lines
+
+    def find_needs(self) -> None:
+        """For each loop, what of the blocks around it its body uses."""
+        for node in self.loops.order:
+            if node.op in (Ops.SINK, Ops.RANGE):
+                continue
+            self.need(node.src, self.home[node].nest)
+            if node.op is Ops.REDUCE:
+                inner = self.loops.nest_of(self.loops.free[node] | frozenset(closed_by(node)))
+                self.need(node.src, inner)
+                self.need(tuple(s for r in closed_by(node) for s in r.src), self.home[node].nest)
+
+    def need(self, source: tuple[UOp, ...], nest: Nest) -> None:
+        for operand in source:
+            if operand.op is Ops.RANGE:
+                self.need(operand.src, nest)
+                continue
+            home = self.home[operand].nest
+            for depth in range(len(home) + 1, len(nest) + 1):
+                self.block(nest[:depth]).needs[operand] = None
+
+    # --- emission ---------------------------------------------------------------------------------
+    def emit(self, block: _Block) -> None:
+        """The statements of a block: what they need first, loops where their results are needed."""
+        emitted: set[UOp | _Block] = set()
+        grows = frozenset(block.updates)
+        goals: list[UOp | _Block] = [*block.effects, *block.updates, *block.children.values()]
+        for goal in goals:
+            self.visit(goal, block, grows, emitted)
+
+    def visit(
+        self,
+        goal: UOp | _Block,
+        block: _Block,
+        grows: frozenset[UOp],
+        emitted: set[UOp | _Block],
+    ) -> None:
+        stack: list[tuple[UOp | _Block, bool]] = [(goal, False)]
+        while stack:
+            item, ready = stack.pop()
+            if item in emitted:
+                continue
+            if not ready:
+                stack.append((item, True))
+                needs = self.needs_of(item, block, grows)
+                stack.extend((n, False) for n in reversed(needs) if n not in emitted)
+                continue
+            emitted.add(item)
+            if isinstance(item, _Block):
+                self.loop(item, block)
+            elif item in grows:
+                self.update(item)
+            else:
+                self.statement(item)
+
+    def needs_of(
+        self, item: UOp | _Block, block: _Block, grows: frozenset[UOp]
+    ) -> list[UOp | _Block]:
+        if isinstance(item, _Block):
+            found: list[UOp | _Block] = []
+            for node in item.needs:
+                found.extend(self.local(node, block))
+            return found
+        if item.op is Ops.REDUCE and item not in grows:
+            inner = self.loops.nest_of(self.loops.free[item] | frozenset(closed_by(item)))
+            return [self.block(inner[: len(block.nest) + 1])]
+        return [n for s in item.src for n in self.local(s, block)]
+
+    def local(self, node: UOp, block: _Block) -> list[UOp | _Block]:
+        """The node if this block computes it (outer ones are there already)."""
+        if node.op is Ops.RANGE:
+            return [n for s in node.src for n in self.local(s, block)]
+        return [node] if self.home[node] is block else []
+
+    def loop(self, inner: _Block, outer: _Block) -> None:
+        one = inner.nest[-1]
+        for reduction in self.reductions_starting(inner, outer):
+            number = len(self.accumulators)
+            register = UOp(Ops.ACC, reduction.dtype, (neutral(reduction),), number)
+            self.accumulators[reduction] = register
+            self.lines.append(register)
+        self.lines.append(self.rebuilt(one))
+        self.emit(inner)
+        self.lines.append(UOp.end(self.rebuilt(one)))
+
+    def reductions_starting(self, inner: _Block, outer: _Block) -> list[UOp]:
+        """Reductions of the outer block whose first loop is this one."""
+        found: list[UOp] = []
+        stack = [inner]
+        while stack:
+            block = stack.pop()
+            found.extend(r for r in block.updates if self.home[r] is outer)
+            stack.extend(block.children.values())
+        return found
+
+    def update(self, reduction: UOp) -> None:
+        """register = register op value, once for each of the reduction's values."""
+        register = self.accumulators[reduction]
+        inner = max(closed_by(reduction), key=nesting)
+        total = UOp(Ops.LOAD, reduction.dtype, (register, self.rebuilt(inner)))
+        self.lines.append(total)
+        for value in reduction.src[: len(reduction.src) - len(closed_by(reduction))]:
+            total = total.alu(reduction.arg, self.rebuilt(value))
+            self.lines.append(total)
+        self.lines.append(UOp(Ops.STORE, dtypes.void, (register, total)))
+
+    def statement(self, node: UOp) -> None:
+        if node in self.value_of:
+            return
+        if node.op is Ops.REDUCE:
+            register = self.accumulators[node]
+            outer = min(closed_by(node), key=nesting)
+            made = UOp(Ops.LOAD, node.dtype, (register, UOp.end(self.rebuilt(outer))))
+        else:
+            made = self.rebuilt_of(node)
+        self.value_of[node] = made
+        if node.op not in (Ops.PARAM, Ops.VARIABLE, Ops.DEFINE_LOCAL):
+            self.lines.append(made)
+
+    def rebuilt_of(self, node: UOp) -> UOp:
+        source = tuple(self.rebuilt(s) for s in node.src)
+        if node.op is Ops.STORE:
+            source = source[:2]
+        return node if source == node.src else node.replace(src=source)
+
+    def rebuilt(self, node: UOp) -> UOp:
+        """What the node has become in the program."""
+        found = self.value_of.get(node)
+        if found is None:
+            assert node.op in (Ops.RANGE, Ops.CONST), f"{node.op} is used before it is computed"
+            found = self.value_of[node] = self.rebuilt_of(node)
+        return found
+
+    def emit_constants(self) -> None:
+        """What loops count to and registers start from stands before everything else."""
+        for node in self.loops.order:
+            if node.op is Ops.RANGE:
+                self.emit_early(node.src[0])
+            elif node.op is Ops.REDUCE:
+                self.emit_early(neutral(node))
+
+    def emit_early(self, node: UOp) -> None:
+        for below in node.toposort():
+            if below not in self.value_of:
+                self.statement(below)
+
+    def declarations(self) -> list[UOp]:
+        """Parameters, variables and local memory, in order of their numbers."""
+        found = {op: [n for n in self.loops.order if n.op is op] for op in _DECLARED}
+        parameters = sorted(found[Ops.PARAM], key=lambda n: n.arg.slot)
+        variables = sorted(found[Ops.VARIABLE], key=lambda n: (len(n.arg[0]), n.arg[0]))
+        memory = sorted(found[Ops.DEFINE_LOCAL], key=lambda n: n.arg.slot)
+        return [*parameters, *variables, *memory]
+
+
+def neutral(reduction: UOp) -> UOp:
+    """The value that a reduction starts from."""
+    return UOp.const(reduction.dtype, identity(reduction.arg, reduction.dtype.scalar()))
+
+
+_DECLARED = (Ops.PARAM, Ops.VARIABLE, Ops.DEFINE_LOCAL)
+
+
+def linearise(root: UOp) -> list[UOp]:
+    """The kernel as a list of nodes in program order."""
+    return _Lineariser(root).run()

@@ -1,0 +1,205 @@
+"""The passes from a kernel's ast to a linear program, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from torpor.base import settings
+from torpor.base.target import Target
+from torpor.ir.contract import Contract
+from torpor.ir.ops import AxisType, Ops
+from torpor.ir.records import Opt
+from torpor.ir.rewrite import graph_rewrite
+from torpor.ir.uop import UOp
+from torpor.kernel.access import Access, accesses
+from torpor.kernel.contracts import LINEAR, WRITTEN_OUT
+from torpor.kernel.decompose import rules_for
+from torpor.kernel.estimate import estimate
+from torpor.kernel.groups import share_reductions, to_items
+from torpor.kernel.heuristics import choose
+from torpor.kernel.kernel import Kernel
+from torpor.kernel.lanes import split_lane, to_lanes
+from torpor.kernel.linearise import linearise
+from torpor.kernel.ranges import Loops, find_loops, kind_of, nesting, size_of
+from torpor.kernel.scalarise import scalarise
+from torpor.kernel.unroll import unroll
+from torpor.kernel.width import lower_index
+
+WIDEST: Final = 16  # lanes of the widest vector that is ever formed
+WRITTEN: Final = (AxisType.UPCAST, AxisType.UNROLL)
+
+
+@dataclass
+class Lowering:
+    """A kernel on its way through the passes."""
+
+    kernel: Kernel
+    target: Target
+    root: UOp
+    global_size: tuple[UOp | int, ...] = (1, 1, 1)
+    local_size: tuple[int, ...] = (1, 1, 1)
+    linear: list[UOp] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """What `lower` gives: the linear program and what is known about it."""
+
+    name: str
+    linear: tuple[UOp, ...]
+    opts: tuple[Opt, ...]
+    global_size: tuple[UOp | int, ...]
+    local_size: tuple[int, ...]
+    thread_range: int | None
+    ops: int
+    bytes: int
+
+
+def share(state: Lowering) -> None:
+    """Reductions over a group go through local memory; first, while every axis is whole."""
+    state.root = share_reductions(state.root)
+
+
+def write_out(state: Lowering) -> None:
+    """UPCAST and UNROLL axes become copies, the lane axis vectors; before positions are numbers of
+    a fixed width, since copies differ by constants that index rules fold.
+    """
+    state.root, lanes = choose_lanes(state.root, state.target)
+    written = [r for r in sorted(state.root.ranges(), key=nesting) if kind_of(r) in WRITTEN]
+    state.root = unroll(state.root, [r for r in written if r not in lanes])
+    state.root = fold_conditions(state.root)
+    for lane in lanes:
+        state.root = to_lanes(state.root, lane, size_of(lane) or 1)
+
+
+def place_items(state: Lowering) -> None:
+    """Output axes become work items, where the target has them."""
+    if state.target.groups:
+        state.root, state.global_size, state.local_size = to_items(state.root)
+        state.root = state.root.simplify()
+
+
+def split_vectors(state: Lowering) -> None:
+    """Lanes on their own, where the target computes with scalars only."""
+    if not state.target.vector_alu:
+        state.root = scalarise(state.root)
+
+
+def choose_index_width(state: Lowering) -> None:
+    """Index arithmetic becomes int32 or int64; after everything that uses its rules."""
+    state.root = lower_index(state.root, state.target)
+
+
+def decompose(state: Lowering) -> None:
+    """What the target lacks, in terms of what it has; last, so that nothing matches on the
+    pieces of a function.
+    """
+    state.root = graph_rewrite(state.root, rules_for(state.target), name="decompose")
+
+
+def order(state: Lowering) -> None:
+    """The graph as a list."""
+    state.linear = linearise(state.root)
+
+
+PASSES: Final[tuple[Callable[[Lowering], None], ...]] = (
+    share,
+    write_out,
+    place_items,
+    split_vectors,
+    choose_index_width,
+    decompose,
+    order,
+)
+_CONTRACTS: Final[dict[Callable[[Lowering], None], Contract]] = {
+    write_out: WRITTEN_OUT,
+    order: LINEAR,
+}
+
+
+def lower(ast: UOp, target: Target, opts: Sequence[Opt] | None = None) -> Lowered:
+    """The linear program of a kernel's ast; `opts=None` lets the heuristics choose, `[]` applies
+    none, a list is applied as given (an `OptError` says which does not fit and why).
+    """
+    kernel = Kernel(ast, target)
+    ops, moved = estimate(kernel.ast)
+    chosen = opts
+    if chosen is None:
+        chosen = [] if settings.number("NOOPT") else choose(kernel)
+    kernel.apply(chosen)
+    state = Lowering(kernel, target, kernel.ast)
+    check = settings.number("CHECK")
+    for step in PASSES:
+        step(state)
+        if check and step in _CONTRACTS:
+            _CONTRACTS[step].check_all(state.linear or state.root.toposort())
+    threads = [r for r in kernel.axes if kind_of(r) is AxisType.THREAD]
+    return Lowered(
+        kernel.name,
+        with_parameters(state.linear, ast),
+        tuple(kernel.opts),
+        state.global_size,
+        state.local_size,
+        size_of(threads[0]) if threads and target.threads else None,
+        ops,
+        moved,
+    )
+
+
+def with_parameters(linear: Sequence[UOp], ast: UOp) -> tuple[UOp, ...]:
+    """The program with every parameter of the ast, also those that folding left without use: the
+    caller passes them all."""
+    used = {node.arg.slot for node in linear if node.op is Ops.PARAM}
+    unused = [n for n in ast.toposort() if n.op is Ops.PARAM and n.arg.slot not in used]
+    return (*unused, *linear)
+
+
+def fold_conditions(root: UOp) -> UOp:
+    """Conditions that written-out copies have decided, folded."""
+    decided = any(n.op in (Ops.WHERE, Ops.CHECK) for n in root.toposort())
+    return root.simplify() if decided else root
+
+
+def choose_lanes(root: UOp, target: Target) -> tuple[UOp, list[UOp]]:
+    """The written-out axes along which memory lies in a row, each cut to a vector's width; of axes
+    that some value depends on together only the best. Gives the kernel and the lane axes.
+    """
+    loops = find_loops(root)
+    found = accesses(loops)
+    widest = max((a.itemsize for a in found), default=4)
+    most = min(target.lanes(widest), WIDEST) if target.vector_alu else 4
+    ranked = []
+    for one in loops.order:
+        if one.op is Ops.RANGE and kind_of(one) in WRITTEN:
+            rank = lane_rank(one, found, most)
+            if rank is not None:
+                ranked.append((rank, one))
+    ranked.sort(key=lambda r: r[0], reverse=True)
+    chosen: list[UOp] = []
+    lanes: list[UOp] = []
+    for (_, width), one in ranked:
+        if not any(together(loops, one, other) for other in chosen):
+            chosen.append(one)
+            lane, root = split_lane(root, one, width)
+            lanes.append(lane)
+    return root, lanes
+
+
+def together(loops: Loops, one: UOp, other: UOp) -> bool:
+    """Whether some value depends on both axes, or some loop nest contains both."""
+    both = {one, other}
+    return any(both <= set(loops.nest_of(free)) for free in set(loops.free.values()))
+
+
+def lane_rank(one: UOp, found: list[Access], most: int) -> tuple[int, int] | None:
+    """How well an axis suits vectors, and the width that divides it; None if it does not."""
+    size = size_of(one) or 1
+    width = next((n for n in (16, 8, 4, 2) if n <= most and size % n == 0), 1)
+    rows = sum(a.stride(one) == 1 for a in found)
+    gathers = sum(a.stride(one) not in (0, 1) for a in found)
+    stored = any(a.is_store and a.stride(one) == 1 for a in found)
+    if width < 2 or rows == 0 or gathers > rows:
+        return None
+    return rows * 2 - gathers + stored, width

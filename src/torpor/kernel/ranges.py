@@ -1,0 +1,133 @@
+"""Which loops a value lives in: free ranges, loop nests, and replacing one range by others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torpor.ir.ops import AxisType, Ops
+from torpor.ir.uop import UOp
+
+Ranges = frozenset[UOp]
+_NONE: Ranges = frozenset()
+
+
+def number_of(one: UOp) -> int:
+    """The axis number of a RANGE."""
+    return int(one.arg[0])
+
+
+def kind_of(one: UOp) -> AxisType:
+    """The axis type of a RANGE."""
+    kind: AxisType = one.arg[1]
+    return kind
+
+
+def nesting(one: UOp) -> tuple[int, int]:
+    """Sort key of ranges, outermost first."""
+    return kind_of(one).value, number_of(one)
+
+
+def size_of(one: UOp) -> int | None:
+    """The number of iterations, None where it is symbolic."""
+    bound = one.src[0].simplify()
+    return int(bound.arg) if bound.op is Ops.CONST else None
+
+
+def iterations(ranges: Sequence[UOp]) -> int:
+    """How often the body of these loops runs, at most."""
+    return math.prod(max(int(r.src[0].vmax), 1) for r in ranges)
+
+
+def closed_by(node: UOp) -> tuple[UOp, ...]:
+    """The ranges that a REDUCE or STORE runs over."""
+    if node.op is Ops.REDUCE:
+        return tuple(s for s in node.src if s.op is Ops.RANGE)
+    if node.op is Ops.STORE:
+        return tuple(s for s in node.src[2:] if s.op is Ops.RANGE)
+    return ()
+
+
+@dataclass(frozen=True)
+class Loops:
+    """Free ranges of each node of a kernel, and around each reduce range the ranges it runs in."""
+
+    order: tuple[UOp, ...]
+    free: dict[UOp, Ranges]
+    around: dict[UOp, Ranges]
+
+    def nest(self, node: UOp) -> tuple[UOp, ...]:
+        """The loops that the node is computed in, outermost first."""
+        return self.nest_of(self.free[node])
+
+    def nest_of(self, ranges: Ranges) -> tuple[UOp, ...]:
+        """The loops that something depending on `ranges` is computed in, outermost first."""
+        found = ranges
+        for one in ranges:
+            found |= self.around.get(one, _NONE)
+        return tuple(sorted(found, key=nesting))
+
+
+def find_loops(root: UOp) -> Loops:
+    """The loops of every node below `root`."""
+    order = tuple(root.toposort())
+    free: dict[UOp, Ranges] = {}
+    for node in order:
+        if node.op is Ops.RANGE:
+            free[node] = frozenset((node,))
+            continue
+        found = _NONE
+        for source in node.src:
+            found |= free[source]
+        free[node] = found.difference(closed_by(node)) if closed_by(node) else found
+    around: dict[UOp, Ranges] = {}
+    for node in order:
+        if node.op is Ops.STORE:
+            nest_within(closed_by(node), _NONE, around)
+    for node in reversed(order):
+        if node.op is Ops.REDUCE:
+            outer = free[node]
+            for one in free[node]:
+                outer |= around.get(one, _NONE)
+            nest_within(closed_by(node), outer, around)
+    return Loops(order, free, around)
+
+
+def nest_within(closed: Sequence[UOp], outer: Ranges, around: dict[UOp, Ranges]) -> None:
+    """Note that the loops `closed`, in nesting order, run within `outer`."""
+    for one in sorted(closed, key=nesting):
+        around[one] = around.get(one, _NONE) | outer
+        outer = outer | {one}
+
+
+def replace_range(root: UOp, old: UOp, value: UOp, new: Sequence[UOp]) -> UOp:
+    """`root` with the range `old` become `value`; what ran over `old` runs over `new`."""
+    return replace_ranges(root, {old: (value, tuple(new))})
+
+
+def replace_ranges(root: UOp, changes: dict[UOp, tuple[UOp, tuple[UOp, ...]]]) -> UOp:
+    """Several ranges replaced at once, as by `replace_range`."""
+    done: dict[UOp, UOp] = {old: value for old, (value, _) in changes.items()}
+    for node in root.toposort():
+        if node in done:
+            continue
+        closed = closed_by(node)
+        if closed:
+            kept = [done[s] for s in node.src if s not in closed]
+            for one in closed:
+                kept.extend(changes[one][1] if one in changes else (done[one],))
+            source = tuple(kept)
+        else:
+            source = tuple(done[s] for s in node.src)
+        done[node] = node if source == node.src else node.replace(src=source)
+    return done[root]
+
+
+def map_nodes(root: UOp, function: Callable[[UOp], UOp]) -> UOp:
+    """`root` rebuilt from the leaves, each node replaced by what `function` makes of it."""
+    done: dict[UOp, UOp] = {}
+    for node in root.toposort():
+        source = tuple(done[s] for s in node.src)
+        done[node] = function(node if source == node.src else node.replace(src=source))
+    return done[root]

@@ -1,0 +1,144 @@
+"""Writing axes out: UPCAST and UNROLL axes become copies of what depends on them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Final
+
+from torpor.base.dtypes import dtypes
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+from torpor.kernel.access import linear_term, terms_of
+from torpor.kernel.ranges import closed_by, find_loops, size_of
+
+Values = tuple[int, ...]
+INDEPENDENT: Final = 8  # accumulators that hide the latency of an addition on current CPUs
+
+
+class _Unroller:
+    """Copies of each node, by the values of the written-out ranges that it depends on."""
+
+    def __init__(self, root: UOp, ranges: Sequence[UOp]):
+        self.loops = find_loops(root)
+        self.ranges = list(ranges)
+        self.wanted = frozenset(ranges)
+        self.sizes = {r: size_of(r) or 1 for r in ranges}
+        self.depends: dict[UOp, tuple[UOp, ...]] = {}
+        self.copies: dict[UOp, dict[Values, UOp]] = {}
+        self.parts: dict[UOp, tuple[UOp, dict[UOp, int]] | None] = {}
+
+    def run(self, root: UOp) -> UOp:
+        for node in self.loops.order:
+            if node is root:
+                continue
+            free = self.loops.free[node]
+            here = tuple(r for r in self.ranges if r in free)
+            if node.op is Ops.STORE:
+                here = tuple(r for r in self.ranges if r in free or r in closed_by(node))
+            self.depends[node] = here
+            self.copies[node] = {
+                values: self.make(node, dict(zip(here, values, strict=True)))
+                for values in itertools.product(*(range(self.sizes[r]) for r in here))
+            }
+        stores = [copy for s in root.src for copy in self.copies[s].values()]
+        return UOp.sink(*stores)
+
+    def at(self, node: UOp, values: dict[UOp, int]) -> UOp:
+        """The copy of `node` for these values of the ranges."""
+        return self.copies[node][tuple(values[r] for r in self.depends[node])]
+
+    def make(self, node: UOp, values: dict[UOp, int]) -> UOp:
+        if node.op is Ops.RANGE and node in self.wanted:
+            return UOp.const(dtypes.index, values[node])
+        if node.op is Ops.REDUCE:
+            return self.reduce(node, values)
+        if node.op is Ops.STORE:
+            kept = [self.at(r, values) for r in closed_by(node) if r not in self.wanted]
+            return node.replace(src=(*(self.at(s, values) for s in node.src[:2]), *kept))
+        if node.op is Ops.INDEX and values:
+            return self.index(node, values)
+        source = tuple(self.at(s, values) for s in node.src)
+        return node if source == node.src else node.replace(src=source)
+
+    def index(self, node: UOp, values: dict[UOp, int]) -> UOp:
+        """An access at these values: where the position is linear in them, base + constant."""
+        rest = tuple(self.at(s, values).simplify() for s in node.src[2:])
+        memory = self.at(node.src[0], values)
+        if node.src[1] not in self.parts:
+            self.parts[node.src[1]] = self.split_position(node.src[1])
+        parts = self.parts[node.src[1]]
+        if parts is None:
+            position = self.at(node.src[1], values).simplify()
+        else:
+            base, factors = parts
+            shift = sum(factor * values[one] for one, factor in factors.items())
+            position = shifted(base, shift)
+        return node.replace(src=(memory, position, *rest))
+
+    def split_position(self, position: UOp) -> tuple[UOp, dict[UOp, int]] | None:
+        """The part free of written-out ranges, and their factors; None if it is not linear."""
+        kept: list[UOp] = []
+        factors: dict[UOp, int] = {}
+        for term in terms_of(position):
+            linear = linear_term(term)
+            if linear is not None and linear[0] in self.wanted:
+                factors[linear[0]] = factors.get(linear[0], 0) + linear[1]
+            elif self.loops.free[term] & self.wanted:
+                return None
+            else:
+                kept.append(term)
+        base: UOp | None = None
+        for term in kept:
+            base = term if base is None else base + term
+        return (UOp.index_const(0) if base is None else base), factors
+
+    def reduce(self, node: UOp, values: dict[UOp, int]) -> UOp:
+        """A reduction over loops and written-out ranges: with enough independent sums each loop
+        adds its copies one after the other, else every copy has a sum of its own.
+        """
+        closed = closed_by(node)
+        written = [r for r in closed if r in self.wanted]
+        kept = tuple(self.at(r, values) for r in closed if r not in self.wanted)
+        copies = [
+            self.at(node.src[0], {**values, **dict(zip(written, point, strict=True))})
+            for point in itertools.product(*(range(self.sizes[r]) for r in written))
+        ]
+        if not kept:
+            return combine(node.arg, copies)
+        outputs = 1
+        for one in self.depends[node]:
+            outputs *= self.sizes[one]
+        if len(copies) == 1 or outputs >= INDEPENDENT:
+            return UOp(Ops.REDUCE, node.dtype, (*copies, *kept), node.arg)
+        own = max(1, min(len(copies), INDEPENDENT // outputs))
+        groups = [copies[start::own] for start in range(own)]
+        sums = [UOp(Ops.REDUCE, node.dtype, (*group, *kept), node.arg) for group in groups]
+        return combine(node.arg, sums)
+
+
+def shifted(base: UOp, shift: int) -> UOp:
+    """Base + shift, with the constant last and none where it is 0."""
+    if shift == 0:
+        return base
+    if base.op is Ops.CONST:
+        return UOp.index_const(base.arg + shift)
+    if base.op is Ops.ADD and base.src[1].op is Ops.CONST:
+        return shifted(base.src[0], int(base.src[1].arg) + shift)
+    return base + shift
+
+
+def combine(op: Ops, values: Sequence[UOp]) -> UOp:
+    """The values combined pairwise, halves first: the tree depends on their number alone."""
+    if len(values) == 1:
+        return values[0]
+    half = (len(values) + 1) // 2
+    return combine(op, values[:half]).alu(op, combine(op, values[half:]))
+
+
+def unroll(root: UOp, ranges: Sequence[UOp]) -> UOp:
+    """The kernel with `ranges` (of fixed size) written out.
+
+    Afterwards a REDUCE may have several values before its ranges: they are combined in order.
+    """
+    return _Unroller(root, ranges).run(root) if ranges else root

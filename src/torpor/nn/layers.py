@@ -1,0 +1,149 @@
+"""Layers, with PyTorch's names, constructor arguments, initial distributions and state names."""
+
+from __future__ import annotations
+
+import math
+
+from torpor.base.dtypes import dtypes
+from torpor.nn import init
+from torpor.nn.module import Module
+from torpor.tensor import Tensor, no_grad
+
+Pair = int | tuple[int, int]
+
+
+def pair(value: Pair) -> tuple[int, int]:
+    """The same number for height and width."""
+    return (value, value) if isinstance(value, int) else (value[0], value[1])
+
+
+class Linear(Module):
+    """y[.., out] = sum over in of x[.., in] * weight[out, in] + bias[out]."""
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True):
+        self.in_features, self.out_features = in_features, out_features
+        self.weight = init.default_weight((out_features, in_features), in_features)
+        self.bias = init.default_weight((out_features,), in_features) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.linear(self.weight, self.bias)
+
+    def __repr__(self) -> str:
+        return f"Linear({self.in_features}, {self.out_features}, bias={self.bias is not None})"
+
+
+class Conv2d(Module):
+    """Convolution of x[batch, in, height, width] with weight[out, in/groups, kh, kw]."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Pair,
+        stride: Pair = 1,
+        padding: Pair = 0,
+        dilation: Pair = 1,
+        groups: int = 1,
+        bias: bool = True,
+    ):
+        self.stride, self.padding, self.dilation = pair(stride), pair(padding), pair(dilation)
+        self.groups, self.kernel_size = groups, pair(kernel_size)
+        fan_in = in_channels // groups * math.prod(self.kernel_size)
+        shape = (out_channels, in_channels // groups, *self.kernel_size)
+        self.weight = init.default_weight(shape, fan_in)
+        self.bias = init.default_weight((out_channels,), fan_in) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.conv2d(
+            self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups
+        )
+
+    def __repr__(self) -> str:
+        out, inside = self.weight.shape[0], self.weight.shape[1] * self.groups
+        return f"Conv2d({inside}, {out}, kernel_size={self.kernel_size}, stride={self.stride})"
+
+
+class BatchNorm2d(Module):
+    """Each channel of x[batch, channel, height, width] with mean 0 and variance 1, then scaled.
+
+    In training the batch's own mean and (biased) variance are used, and running ones, with unbiased
+    variance, follow by `momentum`. Ioffe and Szegedy, 2015, arXiv:1502.03167.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+    ):
+        self.eps, self.momentum = eps, momentum
+        self.weight = Tensor.ones(num_features, requires_grad=True) if affine else None
+        self.bias = Tensor.zeros(num_features, requires_grad=True) if affine else None
+        self.running_mean = Tensor.zeros(num_features) if track_running_stats else None
+        self.running_var = Tensor.ones(num_features) if track_running_stats else None
+        self.num_batches_tracked = Tensor.zeros(dtype=dtypes.int64) if track_running_stats else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training or self.running_mean is None:
+            mean = x.mean((0, 2, 3))
+            variance = x.var((0, 2, 3), correction=0)
+            self.follow(mean.detach(), variance.detach(), x.numel() // x.shape[1])
+        else:
+            assert self.running_var is not None, "mean and variance are kept together"
+            mean, variance = self.running_mean, self.running_var
+        shape = (1, -1, 1, 1)
+        y = (x - mean.reshape(shape)) * (variance + self.eps).rsqrt().reshape(shape)
+        if self.weight is not None and self.bias is not None:
+            y = y * self.weight.reshape(shape) + self.bias.reshape(shape)
+        return y
+
+    def follow(self, mean: Tensor, variance: Tensor, count: int) -> None:
+        """Let the running statistics follow those of a batch of `count` values a channel."""
+        if self.running_mean is None or self.running_var is None or not self.training:
+            return
+        assert self.num_batches_tracked is not None, "the statistics are kept together"
+        unbiased = variance * (count / max(count - 1, 1))
+        with no_grad():
+            keep = 1 - self.momentum
+            self.running_mean.assign(self.running_mean * keep + mean * self.momentum)
+            self.running_var.assign(self.running_var * keep + unbiased * self.momentum)
+            self.num_batches_tracked.assign(self.num_batches_tracked + 1)
+
+
+class Dropout(Module):
+    """In training, each element becomes 0 with probability p, the others grow by 1/(1-p)."""
+
+    def __init__(self, p: float = 0.5):
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.dropout(self.p, training=self.training)
+
+
+class ReLU(Module):
+    """max(x, 0)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.relu()
+
+
+class MaxPool2d(Module):
+    """The maximum of each window of x[batch, channel, height, width]."""
+
+    def __init__(self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0):
+        self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.max_pool2d(self.kernel_size, self.stride, self.padding)
+
+
+class Flatten(Module):
+    """Axes from `start_dim` to `end_dim` as one."""
+
+    def __init__(self, start_dim: int = 1, end_dim: int = -1):
+        self.start_dim, self.end_dim = start_dim, end_dim
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flatten(self.start_dim, self.end_dim)

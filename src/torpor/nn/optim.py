@@ -1,0 +1,161 @@
+"""Optimisers. A step updates every parameter and all state in one realisation.
+
+Step counts and learning rates live in tensors, so that no step compiles anything new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from torpor.base.errors import GradientError, ShapeError
+from torpor.tensor import Tensor, no_grad
+
+
+class Optimizer:
+    """Base of optimisers. `lr` may be set at any time."""
+
+    def __init__(self, params: Iterable[Tensor], lr: float):
+        self.params = list({id(p): p for p in params}.values())
+        if not self.params:
+            raise ShapeError(f"{type(self).__name__} got no parameters")
+        if lr < 0:
+            raise ShapeError(f"the learning rate cannot be negative: {lr}")
+        self._rate = lr
+        self._lr = self._scalar(lr)
+
+    def _scalar(self, value: float) -> Tensor:
+        return Tensor([value], device=self.params[0].device).realize()
+
+    @property
+    def lr(self) -> float:
+        """The learning rate."""
+        return self._rate
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        self._rate = value
+        self._lr.assign(self._scalar(value))
+
+    def zero_grad(self) -> None:
+        """Forget the gradients."""
+        for parameter in self.params:
+            parameter.grad = None
+
+    def state(self) -> list[Tensor]:
+        """The tensors that the optimiser itself keeps."""
+        return []
+
+    def step(self) -> None:
+        """Update the parameters by their gradients and realise them."""
+        changed = self.schedule_step()
+        changed[0].realize(*changed[1:])
+
+    def schedule_step(self) -> list[Tensor]:
+        """Build the update without running it; gives everything that it changes."""
+        if all(p.grad is None for p in self.params):
+            raise GradientError("no parameter has a gradient; call backward() before step()")
+        with no_grad():
+            self.prepare()
+            for number, parameter in enumerate(self.params):
+                if parameter.grad is not None:
+                    self.update(number, parameter, parameter.grad)
+        return [*self.params, *self.state()]
+
+    def prepare(self) -> None:
+        """What happens once a step, before the parameters."""
+
+    def update(self, number: int, parameter: Tensor, gradient: Tensor) -> None:
+        """Assign one parameter's new value."""
+        raise NotImplementedError
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent with momentum (optionally Nesterov's) and weight decay."""
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float = 1e-3,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+    ):
+        super().__init__(params, lr)
+        self.momentum, self.weight_decay, self.nesterov = momentum, weight_decay, nesterov
+        self.velocity = [_zeros_like(p) for p in self.params] if momentum else []
+
+    def state(self) -> list[Tensor]:
+        return self.velocity
+
+    def update(self, number: int, parameter: Tensor, gradient: Tensor) -> None:
+        value = parameter.detach()
+        if self.weight_decay:
+            gradient = gradient + value * self.weight_decay
+        if self.momentum:
+            velocity = self.velocity[number] * self.momentum + gradient
+            self.velocity[number].assign(velocity)
+            gradient = gradient + velocity * self.momentum if self.nesterov else velocity
+        parameter.assign(value - gradient * self._lr)
+
+
+class Adam(Optimizer):
+    """Adam: Kingma and Ba, 2015, arXiv:1412.6980, algorithm 1."""
+
+    decoupled = False  # whether weight decay acts on the parameter rather than on the gradient
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ):
+        super().__init__(params, lr)
+        self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
+        self.first = [_zeros_like(p) for p in self.params]
+        self.second = [_zeros_like(p) for p in self.params]
+        # The betas to the power of the step number.
+        self.powers = [self._scalar(1.0), self._scalar(1.0)]
+
+    def state(self) -> list[Tensor]:
+        return [*self.first, *self.second, *self.powers]
+
+    def prepare(self) -> None:
+        for power, beta in zip(self.powers, self.betas, strict=True):
+            power.assign(power * beta)
+
+    def update(self, number: int, parameter: Tensor, gradient: Tensor) -> None:
+        value = parameter.detach()
+        if self.weight_decay and not self.decoupled:
+            gradient = gradient + value * self.weight_decay
+        first = self.first[number] * self.betas[0] + gradient * (1 - self.betas[0])
+        second = self.second[number] * self.betas[1] + gradient * gradient * (1 - self.betas[1])
+        self.first[number].assign(first)
+        self.second[number].assign(second)
+        unbiased = (second / (1 - self.powers[1])).sqrt() + self.eps
+        change = first / (1 - self.powers[0]) / unbiased
+        if self.weight_decay and self.decoupled:
+            change = change + value * self.weight_decay
+        parameter.assign(value - change * self._lr)
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay: Loshchilov and Hutter, 2019, arXiv:1711.05101."""
+
+    decoupled = True
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+    ):
+        super().__init__(params, lr, betas, eps, weight_decay)
+
+
+def _zeros_like(parameter: Tensor) -> Tensor:
+    made = Tensor.zeros(*parameter.shape, dtype=parameter.dtype, device=parameter.device)
+    return made.contiguous().realize()

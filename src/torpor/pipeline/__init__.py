@@ -1,0 +1,22 @@
+"""Floor 5: the whole route from a graph to a result, and the caches along it.
+
+`realize` computes, `schedule` only says what would be computed, `lower` compiles for any target.
+"""
+
+from torpor.pipeline.compile import program_for
+from torpor.pipeline.report import KernelRun, Measurement, measuring
+from torpor.pipeline.route import lower, realize, schedule
+from torpor.pipeline.run import Prepared, prepare, run
+
+__all__ = [
+    "KernelRun",
+    "Measurement",
+    "Prepared",
+    "lower",
+    "measuring",
+    "prepare",
+    "program_for",
+    "realize",
+    "run",
+    "schedule",
+]

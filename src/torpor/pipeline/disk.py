@@ -1,0 +1,92 @@
+"""Compiled kernels on disk: written whole or not at all, checked when read, rebuilt if damaged."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import tempfile
+from dataclasses import replace
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+from torpor.base import settings
+from torpor.base.target import Target
+from torpor.ir.records import Program
+
+_DIGEST: Final = 32  # bytes of SHA-256 in front of every entry
+_ROOMS: Final = ("base", "ir", "rules", "view", "kernel", "source", "device")
+
+
+@cache
+def code_version() -> str:
+    """A digest of the compiler's own text: entries made by other code are never used."""
+    digest = hashlib.sha256(metadata.version("llvmlite").encode())
+    root = Path(__file__).resolve().parent.parent
+    for room in _ROOMS:
+        for path in sorted((root / room).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def usable(target: Target) -> bool:
+    """Whether programs for the target are worth keeping: those that compile to machine code."""
+    return bool(settings.number("CACHE")) and target.name == "cpu"
+
+
+def name_of(key: bytes, *more: str) -> str:
+    """The name of the entry for a kernel and everything else that decides what it compiles to."""
+    digest = hashlib.sha256(key)
+    for text in (code_version(), *more):
+        digest.update(text.encode() + b"\0")
+    return digest.hexdigest()
+
+
+def folder() -> Path:
+    """Where the entries lie."""
+    return settings.cache_dir() / "kernels"
+
+
+def read(name: str) -> tuple[Program, bytes] | None:
+    """The entry, or None if it is missing or damaged."""
+    try:
+        data = (folder() / name).read_bytes()
+    except OSError:
+        return None
+    digest, body = data[:_DIGEST], data[_DIGEST:]
+    if hashlib.sha256(body).digest() != digest:
+        return None
+    fields, compiled = pickle.loads(body)
+    return Program(**fields), compiled
+
+
+def write(name: str, program: Program, compiled: bytes) -> None:
+    """Keep an entry; a disk that cannot be written to is not an error."""
+    plain = replace(program, linear=())
+    fields = {k: getattr(plain, k) for k in plain.__dataclass_fields__}
+    if not all(isinstance(size, int) for size in program.global_size):
+        return
+    body = pickle.dumps((fields, compiled))
+    try:
+        folder().mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=folder())
+        with os.fdopen(handle, "wb") as file:
+            file.write(hashlib.sha256(body).digest() + body)
+        Path(temporary).replace(folder() / name)
+    except OSError:
+        return
+
+
+def entries() -> list[Path]:
+    """Every entry there is."""
+    return sorted(folder().iterdir()) if folder().is_dir() else []
+
+
+def clear() -> int:
+    """Remove every entry; gives how many there were."""
+    found = entries()
+    for path in found:
+        path.unlink(missing_ok=True)
+    return len(found)

@@ -1,0 +1,104 @@
+"""Running a schedule: memory for results, kernels in order, errors in the user's terms."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from threading import get_ident
+from typing import Final
+
+from torpor.base.errors import DivisionByZeroError, OutOfBoundsError
+from torpor.base.site import decode
+from torpor.device import copy_buffer
+from torpor.device.base import Executable
+from torpor.ir.infer import shape_of
+from torpor.ir.records import CheckSite, Program, ScheduleItem
+from torpor.ir.uop import UOp
+from torpor.pipeline.compile import executable_for, is_copy
+from torpor.pipeline.report import note_run, show_schedule, timing
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A schedule item that is ready to run; a copy has no program."""
+
+    item: ScheduleItem
+    program: Program | None
+    executable: Executable | None
+    values: tuple[int, ...]
+
+
+# By thread: who wants to know what has been run (the jit, while it traces a function).
+recorders: Final[dict[int, Callable[[Sequence[Prepared]], None]]] = {}
+
+
+def prepare(item: ScheduleItem) -> Prepared:
+    """The item with its program compiled and loaded."""
+    if is_copy(item):
+        return Prepared(item, None, None, ())
+    program, executable = executable_for(item.ast, item.buffers[0].arg.device)
+    known = dict(item.variables)
+    return Prepared(item, program, executable, tuple(known[name] for name, _ in program.variables))
+
+
+def run(items: Sequence[ScheduleItem], keep: Iterable[UOp] = ()) -> None:
+    """Run the kernels in order. Memory of results that are in `keep` stays; other results are let
+    go after the last kernel that reads them.
+    """
+    show_schedule(items)
+    ready = [prepare(item) for item in items]
+    last = last_uses(items, frozenset(keep))
+    for number, prepared in enumerate(ready):
+        launch(prepared)
+        for buffer in last.get(number, ()):
+            buffer.arg.deallocate()
+    if recorders and (recorder := recorders.get(get_ident())) is not None:
+        recorder(ready)
+
+
+def last_uses(items: Sequence[ScheduleItem], keep: frozenset[UOp]) -> dict[int, list[UOp]]:
+    """By number of the kernel that uses it last: the results made here that nobody keeps."""
+    made = {item.buffers[n] for item in items for n in item.outputs} - keep
+    final = {buffer: n for n, item in enumerate(items) for buffer in item.buffers if buffer in made}
+    last: dict[int, list[UOp]] = {}
+    for buffer, number in final.items():
+        last.setdefault(number, []).append(buffer)
+    return last
+
+
+def launch(prepared: Prepared) -> None:
+    """Run one item; its outputs get memory if they have none."""
+    item = prepared.item
+    buffers = [node.arg for node in item.buffers]
+    for number in item.outputs:
+        if not buffers[number].is_allocated():
+            buffers[number].allocate()
+    for buffer in buffers:
+        if not buffer.is_allocated():
+            buffer.allocate()  # `empty`: whatever lies there
+    started = time.perf_counter() if timing() else 0.0
+    if prepared.executable is None:
+        copy_buffer(buffers[0], buffers[1])
+        error = 0
+    else:
+        error = prepared.executable(buffers, prepared.values)
+    if started:
+        note_run(item, prepared.program, time.perf_counter() - started)
+    if error:
+        raise error_of(item.checks[error - 1])
+
+
+def error_of(site: CheckSite) -> Exception:
+    """What a failed check means to the user."""
+    where = "".join(f"\n  built at {decode(origin)}" for origin in site.node.origins)
+    shapes = ", ".join(str(shape_of(s)) for s in site.node.src)
+    if site.kind == "index":
+        return OutOfBoundsError(
+            f"an index is out of bounds for an axis of size {site.size} "
+            f"(operands of shapes {shapes}){where}"
+        )
+    name = "//" if site.node.op.name == "IDIV" else "%"
+    return DivisionByZeroError(
+        f"integer {name} by zero (operands of shapes {shapes}, {site.node.dtype.name}){where}"
+    )

@@ -1,0 +1,56 @@
+"""Floor 2: rewrite rules on arithmetic. Importing this makes `UOp.simplify` work.
+
+`index_rules` on dtype index, comparisons of it and bool logic; `fold_rules` fold constants of any
+format; `exact_rules` are identities that hold bit for bit on every format.
+"""
+
+from typing import Final
+from weakref import WeakSet
+
+from torpor.base import settings
+from torpor.base.dtypes import dtypes
+from torpor.ir.pattern import PatternMatcher
+from torpor.ir.rewrite import graph_rewrite
+from torpor.ir.uop import UOp, register_simplifier
+from torpor.rules.exact import exact_rules
+from torpor.rules.fold import fold_rules
+from torpor.rules.gather import gather_sums
+from torpor.rules.index import index_rules
+from torpor.rules.validity import conjuncts, simplify_under, simplify_valid
+from torpor.rules.width import index_dtype
+
+all_rules: Final[PatternMatcher] = index_rules + fold_rules + exact_rules
+
+
+# Index expressions and conditions that are simplified already, without and with STRICT_FLOAT: the
+# rooms above ask for the same ones again and again.
+_simplified: Final[tuple[WeakSet[UOp], WeakSet[UOp]]] = (WeakSet(), WeakSet())
+
+
+def simplify(node: UOp) -> UOp:
+    """An equal, usually shorter graph, by all rules; what `UOp.simplify` does."""
+    if not node.src:
+        return node
+    if node.dtype is not dtypes.index and node.dtype is not dtypes.bool:
+        return graph_rewrite(node, all_rules, name="simplify")
+    known = _simplified[bool(settings.number("STRICT_FLOAT"))]
+    if node in known:
+        return node
+    made = graph_rewrite(gather_sums(node), all_rules, name="simplify")
+    known.add(made)
+    return made
+
+
+register_simplifier(simplify)
+
+__all__ = [
+    "all_rules",
+    "conjuncts",
+    "exact_rules",
+    "fold_rules",
+    "index_dtype",
+    "index_rules",
+    "simplify",
+    "simplify_under",
+    "simplify_valid",
+]

@@ -1,0 +1,236 @@
+"""The kernels' asts: each stored value as an expression over ranges, loads and numbered parameters.
+
+Expressions are built by a trampoline of generators, since a fused chain may be thousands deep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from torpor.base.dtypes import dtypes
+from torpor.ir.infer import shape_of, size_node
+from torpor.ir.ops import MOVEMENT, Ops
+from torpor.ir.records import CheckSite, ParamArg
+from torpor.ir.rewrite import MAXIMUM_ORIGINS
+from torpor.ir.uop import UOp
+from torpor.rules import conjuncts, simplify_under, simplify_valid
+from torpor.schedule.cost import may_fail
+from torpor.schedule.fuse import Fuser
+from torpor.schedule.region import TRUE, ZERO, Indices, Region
+
+Step = Generator["Request", UOp, UOp]
+Request = tuple[UOp, Indices, UOp, UOp]  # node, indices, where it is valid, where it may raise
+
+
+class Builder:
+    """Builds the ast of one region. `buffers` are the BUFFER nodes by parameter number."""
+
+    def __init__(self, fuser: Fuser, region: Region, places: dict[UOp, UOp]):
+        self.fuser, self.region, self.places = fuser, region, places
+        self.buffers: list[UOp] = []
+        self.numbers: dict[UOp, int] = {}
+        self.variables: dict[UOp, UOp] = {}  # BIND -> VARIABLE
+        self.checks: list[CheckSite] = []
+        self.check_numbers: dict[UOp, int] = {}
+        self.done: dict[Request, UOp] = {}
+
+    def ast(self) -> UOp:
+        """SINK of the region's STOREs."""
+        targets = [self.parameter(self.places[node]) for node in self.region.outputs]
+        stores = []
+        for target, (node, indices) in zip(targets, self.region.outputs.items(), strict=True):
+            value = self.run((node, indices, TRUE, TRUE), top=node)
+            place = UOp(Ops.INDEX, node.dtype, (target, self.flat(indices, node)))
+            ranges = tuple(i for i in indices if i.op is Ops.RANGE)
+            stores.append(UOp(Ops.STORE, dtypes.void, (place, value, *ranges)))
+        return self.without_bindings(UOp.sink(*stores))
+
+    def parameter(self, buffer: UOp) -> UOp:
+        """The PARAM that stands for a BUFFER."""
+        number = self.numbers.setdefault(buffer, len(self.numbers))
+        if number == len(self.buffers):
+            self.buffers.append(buffer)
+        return UOp(Ops.PARAM, buffer.dtype, (), ParamArg(number, buffer.arg.size))
+
+    def flat(self, indices: Indices, node: UOp) -> UOp:
+        """Row-major position of `indices` in a tensor of the shape of `node`."""
+        position: UOp = ZERO
+        stride: UOp = UOp.index_const(1)
+        for index, size in zip(reversed(indices), reversed(shape_of(node)), strict=True):
+            position = index * stride + position
+            stride = stride * size_node(size)
+        return position.simplify()
+
+    def origins(self) -> tuple[Any, ...]:
+        """Where the user's program made what this kernel computes; the outputs first."""
+        computed = (node for node, *_ in reversed(self.done))
+        nodes = (*self.region.outputs, *computed)
+        found = dict.fromkeys(o for node in nodes for o in node.origins)
+        return tuple(found)[:MAXIMUM_ORIGINS]
+
+    # --- the trampoline ---------------------------------------------------------------------------
+    def run(self, request: Request, top: UOp) -> UOp:
+        """The value of `request`; `top` is the stored node that is being computed right now."""
+        stack: list[tuple[Request, Step]] = [(request, self.value(request, top))]
+        answer: UOp | None = None
+        while stack:
+            asked, step = stack[-1]
+            try:
+                wanted = step.send(answer) if answer is not None else next(step)
+            except StopIteration as finished:
+                answer = self.done[asked] = finished.value
+                stack.pop()
+                continue
+            answer = self.done.get(wanted)
+            if answer is None:
+                stack.append((wanted, self.value(wanted, top)))
+        assert answer is not None
+        return answer
+
+    def value(self, request: Request, top: UOp) -> Step:
+        node, indices, valid, active = request
+        home = self.fuser.home.get(node)
+        if (
+            home is not None
+            and node is not top
+            and not (home is self.region and self.is_output(request))
+        ):
+            return self.load(node, indices, valid)
+        if node.op in (Ops.CONST, Ops.BIND):
+            return self.constant(node)
+        if node.op is Ops.BUFFER:
+            return self.load(node, indices, valid)
+        if node.op is Ops.CONTIGUOUS:
+            return self.same(request)
+        if node.op in MOVEMENT:
+            return self.movement(request)
+        if node.op is Ops.REDUCE_AXIS:
+            return self.reduction(request)
+        if node.op is Ops.GATHER:
+            return self.gather(request)
+        if node.op is Ops.WHERE and self.fuser.weights.checks[node]:
+            return self.guarded_where(request)
+        return self.elementwise(request)
+
+    def is_output(self, request: Request) -> bool:
+        """Whether this asks for a value that this kernel stores, at the indices it stores it."""
+        return self.region.outputs[request[0]] == request[1]
+
+    # --- one kind of node each --------------------------------------------------------------------
+    def constant(self, node: UOp) -> Step:
+        return node
+        yield  # a generator that asks for nothing
+
+    def same(self, request: Request) -> Step:
+        node, indices, valid, active = request
+        return (yield node.src[0], indices, valid, active)
+
+    def load(self, node: UOp, indices: Indices, valid: UOp) -> Step:
+        buffer = self.places.get(node, node)
+        position = self.flat(indices, node)
+        if valid is not TRUE:
+            position = simplify_under(position, valid)
+            if position.vmin >= 0 and position.vmax < buffer.arg.size:
+                valid = TRUE  # whoever asked masks the value, and the access itself is safe
+        where = () if valid is TRUE else (valid,)
+        place = UOp(Ops.INDEX, node.dtype, (self.parameter(buffer), position, *where))
+        return UOp(Ops.LOAD, node.dtype, (place,))
+        yield
+
+    def movement(self, request: Request) -> Step:
+        node, indices, valid, active = request
+        below, here = self.fuser.map(node, indices)
+        if here is TRUE:
+            return (yield node.src[0], below, valid, active)
+        here = simplify_valid(here)
+        inner = simplify_valid(valid & here)
+        if inner.op is Ops.CONST and not inner.arg:
+            return UOp.const(node.dtype, 0)
+        guard = simplify_valid(active & here) if self.fuser.weights.checks[node] else TRUE
+        value: UOp = yield node.src[0], below, inner, guard
+        if is_zero_outside(value, here):
+            return value
+        return here.where(value, UOp.const(node.dtype, 0))
+
+    def reduction(self, request: Request) -> Step:
+        node, indices, valid, active = request
+        below = self.fuser.reduce(self.region, node, indices)
+        value: UOp = yield node.src[0], below, valid, active
+        fresh = tuple(b for b, i in zip(below, indices, strict=True) if b is not i)
+        ranges = tuple(r for r in fresh if r.op is Ops.RANGE)
+        if not ranges:
+            return value
+        made = UOp(Ops.REDUCE, node.dtype, (value, *ranges), node.arg[0])
+        return made
+
+    def elementwise(self, request: Request) -> Step:
+        node, indices, valid, active = request
+        guard = active if self.fuser.weights.checks[node] else TRUE
+        source = []
+        for operand in node.src:
+            scalar = shape_of(operand) == () and indices
+            source.append((yield operand, () if scalar else indices, valid, guard))
+        if may_fail(node):
+            source[1] = self.safe_divisor(node, source[1], active)
+        made = node.replace(src=tuple(source))
+        return made
+
+    def guarded_where(self, request: Request) -> Step:
+        """where(c, x, y): what may fail in x is asked only where c holds, in y only elsewhere."""
+        node, indices, valid, active = request
+        condition: UOp = yield node.src[0], indices, valid, active
+        yes: UOp = yield node.src[1], indices, valid, active & condition
+        no: UOp = yield node.src[2], indices, valid, active & ~condition
+        return condition.where(yes, no)
+
+    def gather(self, request: Request) -> Step:
+        node, indices, valid, active = request
+        asked: UOp = yield node.src[1], indices, valid, active
+        size = size_node(shape_of(node.src[0])[0])
+        position = asked.cast(dtypes.index)
+        last = size + -1
+        clamped = position.maximum(0).minimum(last.simplify()).maximum(0)
+        inside = ~(asked < 0) & (asked < size.cast(asked.dtype))
+        checked = self.check(node, asked, inside, active, shape_of(node.src[0])[0])
+        clamped = clamped.substitute({position: checked.cast(dtypes.index)})
+        source, where = node.src[0], valid
+        place: Indices = (clamped,)
+        while source.op in MOVEMENT and source not in self.fuser.home:
+            place, here = self.fuser.map(source, place)
+            where = where if here is TRUE else where & here
+            source = source.src[0]
+        return (yield source, place, where, TRUE)
+
+    def safe_divisor(self, node: UOp, divisor: UOp, active: UOp) -> UOp:
+        """The divisor, 1 in place of 0; the error word tells of a 0."""
+        nonzero = divisor.ne(0)
+        checked = self.check(node, divisor, nonzero, active)
+        return nonzero.where(checked, 1)
+
+    def check(self, node: UOp, value: UOp, holds: UOp, active: UOp, size: Any = None) -> UOp:
+        number = self.check_numbers.setdefault(node, len(self.checks))
+        if number == len(self.checks):
+            kind = "index" if node.op is Ops.GATHER else "division"
+            self.checks.append(CheckSite(kind, node, size))
+        condition = holds if active is TRUE else ~active | holds
+        return UOp(Ops.CHECK, value.dtype, (value, condition), number)
+
+    # --- bound variables --------------------------------------------------------------------------
+    def without_bindings(self, root: UOp) -> UOp:
+        """BINDs as numbered VARIABLEs: the ast does not know the values or the user's names."""
+        for node in root.toposort():
+            if node.op is Ops.BIND and node not in self.variables:
+                _, low, high = node.src[0].arg
+                self.variables[node] = UOp.variable(f"v{len(self.variables)}", low, high)
+        return root.substitute(dict(self.variables)) if self.variables else root
+
+
+def is_zero_outside(value: UOp, valid: UOp) -> bool:
+    """Whether `value` is 0 wherever `valid` does not hold: a load under that very condition."""
+    if value.op is Ops.CAST:
+        return is_zero_outside(value.src[0], valid)
+    if value.op is not Ops.LOAD:
+        return False
+    place = value.src[0]
+    return len(place.src) > 2 and conjuncts(valid) <= conjuncts(place.src[2])

@@ -1,0 +1,95 @@
+"""What recomputing costs against storing, in rough machine steps.
+
+The unit is one vector arithmetic step for one element. Memory moves are counted as MOVE steps: on
+current CPUs a core streams about 10 GB/s and computes some tens of simple operations an element in
+the time that one float takes to come from memory.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from torpor.ir.infer import shape_of
+from torpor.ir.ops import ALU, MOVEMENT, TRANSCENDENTAL, Ops
+from torpor.ir.uop import UOp
+
+MOVE: Final = 4  # moving one element from or to memory
+FUNCTION: Final = 16  # one exp, log, ...: a polynomial of about this many steps
+DIVISION: Final = 4
+TILE_REUSE: Final = (
+    8  # registers let a matrix-like kernel compute an operand once for this many uses
+)
+ROW_LIMIT: Final = 65536  # elements: a row that is read again should still be in the cache
+PARALLEL: Final = 16  # rows that keep every core busy enough
+SMALL: Final = 32768  # elements of a reduction so small that one core may do it all
+SHORT: Final = 64  # elements of a reduction that may run inside another's loop
+PADDING: Final = 4  # how much longer padding may make a sum that merges into another
+CEILING: Final = 1e12
+
+
+def _own(node: UOp) -> int:
+    if node.op in TRANSCENDENTAL:
+        return FUNCTION
+    if node.op in (Ops.FDIV, Ops.SQRT, Ops.IDIV, Ops.MOD):
+        return DIVISION
+    return 1
+
+
+class Weights:
+    """Steps and memory reads that computing one element of a node takes, down to what is stored.
+
+    `reads` counts operands that are as large as the node itself: small ones stay in the cache.
+    """
+
+    def __init__(self, order: list[UOp]):
+        self.steps: dict[UOp, float] = {}
+        self.reads: dict[UOp, float] = {}
+        self.carries: dict[UOp, bool] = {}
+        self.checks: dict[UOp, bool] = {}
+        for node in order:
+            self._visit(node)
+
+    def _visit(self, node: UOp) -> None:
+        self.checks[node] = may_fail(node) or any(self.checks[s] for s in node.src)
+        if node.op in ALU or node.op is Ops.GATHER:
+            self.steps[node] = min(_own(node) + sum(self.steps[s] for s in node.src), CEILING)
+            self.reads[node] = min(sum(self.reads[s] for s in node.src), CEILING)
+            self.carries[node] = any(self.carries[s] for s in node.src)
+        elif node.op in MOVEMENT:
+            source = node.src[0]
+            self.steps[node], self.reads[node] = self.steps[source], self.reads[source]
+            grows = node.op is Ops.EXPAND and shape_of(node) != shape_of(source)
+            if grows:
+                self.reads[node] = 0
+            self.carries[node] = self.carries[source] and not grows
+        else:
+            leaf = node.op in (Ops.CONST, Ops.BIND, Ops.VARIABLE)
+            self.steps[node] = 0
+            self.reads[node] = 0 if leaf else 1
+            self.carries[node] = node.op is Ops.REDUCE_AXIS
+
+
+def may_fail(node: UOp) -> bool:
+    """Whether the operation can raise when it runs: an index, or division by an integer."""
+    if node.op is Ops.GATHER:
+        return True
+    if node.op in (Ops.IDIV, Ops.MOD) and node.dtype.is_int:
+        divisor = constant_below(node.src[1])
+        return divisor is None or divisor == 0
+    return False
+
+
+def constant_below(node: UOp) -> int | float | None:
+    """The number that a constant tensor is filled with, or None if it is not constant."""
+    while node.op in (Ops.EXPAND, Ops.RESHAPE):
+        node = node.src[0]
+    return node.arg if node.op is Ops.CONST else None
+
+
+def recompute_is_cheaper(
+    steps: float, reads: float, size: int, evaluations: int, uses: int
+) -> bool:
+    """Whether computing a value at each of its `evaluations` beats storing its `size` elements."""
+    recompute = evaluations * (steps + MOVE * reads)
+    store = size * (steps + MOVE * reads + MOVE) + MOVE * evaluations
+    return uses <= 8 and recompute <= store

@@ -1,0 +1,320 @@
+"""Which values are stored, and in which kernel each other value is computed.
+
+Stored values get ranges, one an axis; the ranges are propagated towards the leaves, each movement
+mapping the index expressions. A value that every use reads at the same indices is computed where it
+is used. Otherwise it is recomputed or stored, by cost, and each boundary keeps its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torpor.base import settings
+from torpor.ir.infer import device_of, shape_of
+from torpor.ir.ops import ALU, MOVEMENT, AxisType, Ops
+from torpor.ir.uop import UOp
+from torpor.schedule import cost
+from torpor.schedule.region import Indices, Region, count
+from torpor.view.movement import map_indices
+
+_FORCED = frozenset({Ops.CONTIGUOUS, Ops.COPY})
+_LEAVES = frozenset({Ops.BUFFER, Ops.CONST, Ops.BIND, Ops.VARIABLE, Ops.SINK})
+
+
+class Use(NamedTuple):
+    """One place where a value is needed: the kernel and the indices (a condition comes later)."""
+
+    region: Region
+    indices: Indices
+
+
+class Fuser:
+    """Decides, from the roots down, what is stored (`home`) and over which ranges (`ranges`)."""
+
+    def __init__(self, roots: Sequence[tuple[UOp, str]]):
+        self.roots = dict(roots)
+        self.order = list(UOp.sink(*self.roots).toposort())
+        self.weights = cost.Weights(self.order)
+        self.uses: dict[UOp, dict[Use, None]] = {node: {} for node in self.order}
+        self.regions: list[Region] = []
+        self.home: dict[UOp, Region] = {}
+        self.forced: dict[UOp, str] = {}
+        self.forced_readers: dict[UOp, set[Region]] = {}
+        self.reduce_ranges: dict[tuple[Region, UOp, Indices], Indices] = {}
+        self.mapped: dict[tuple[UOp, Indices], tuple[Indices, UOp]] = {}
+        self.limit = settings.number("KERNEL_SIZE")
+        self.readers: dict[Region, set[Region]] = {}  # region -> regions that read what it stores
+        self.children: dict[UOp, list[UOp]] = {}  # node -> nodes that use it
+        for node in self.order:
+            for source in dict.fromkeys(node.src):
+                self.children.setdefault(source, []).append(node)
+
+    def run(self) -> None:
+        """Visit every node after all of its uses."""
+        for node in reversed(self.order):
+            if node.op in _LEAVES and node not in self.roots:
+                continue
+            self.visit(node)
+
+    def visit(self, node: UOp) -> None:
+        reason = self.reason_to_store(node)
+        if reason is not None:
+            self.store(node, reason)
+        elif node not in self.home:
+            for use in self.uses[node]:
+                use.region.size += node.op in ALU
+                self.push(node, use)
+
+    # --- the decision -----------------------------------------------------------------------------
+    def reason_to_store(self, node: UOp) -> str | None:
+        """Why `node` has to be stored; None if it is computed where it is used."""
+        if node in self.roots:
+            return "output"
+        if node in self.forced:
+            return self.forced[node]
+        if node.op in _FORCED:
+            return node.op.name.lower()
+        uses = self.uses[node]
+        if not uses or node.op in MOVEMENT:
+            return None
+        if any(use.region.size >= self.limit for use in uses):
+            return "kernel size"
+        if node.op is Ops.REDUCE_AXIS:
+            return self.reason_for_reduction(node)
+        if self.weights.carries[node]:
+            return self.reason_for_epilogue(node)
+        return self.reason_for_elementwise(node)
+
+    def reason_for_reduction(self, node: UOp) -> str | None:
+        uses = list(self.uses[node])
+        if len({use.region for use in uses}) > 1:
+            return "used by several kernels"
+        if len(uses) > 1:
+            return "used at several indices"
+        return self.refusal(node, uses[0])
+
+    def reason_for_epilogue(self, node: UOp) -> str | None:
+        """For elementwise work on a reduction: store it here if the reduction cannot move on."""
+        uses = list(self.uses[node])
+        if len({use.region for use in uses}) > 1:
+            return "used by several kernels"
+        if len(uses) == 1:
+            return self.refusal(node, uses[0], commit=False)
+        region = uses[0].region
+        if any(self.refusal(node, use, commit=False) for use in uses):
+            return "used at several indices"
+        local = all(region.closure(use.indices) < frozenset(region.axes) for use in uses)
+        return None if local else "used at several indices"
+
+    def refusal(self, node: UOp, use: Use, commit: bool = True) -> str | None:
+        """Why a reduction (or work on one) cannot be computed inside the kernel of `use`."""
+        region = use.region
+        if node.dtype.is_float and device_differs(node, region):
+            return "device"
+        around = region.closure(use.indices)
+        outputs = frozenset(region.axes)
+        size = count(shape_of(node))
+        evaluations = region.evaluations(use.indices)
+        if around - outputs:
+            return self.nested_refusal(node, around - outputs, evaluations / max(size, 1))
+        if evaluations > size:
+            return "recompute"
+        if around == outputs:
+            return None
+        if any(not (around <= other or other <= around) for other in region.hoisted):
+            return "loops do not nest"
+        rows = max(evaluations, 1)
+        work = count(shape_of(reduction_below(node).src[0]))
+        if work > cost.SMALL and (rows < cost.PARALLEL or work // rows > cost.ROW_LIMIT):
+            return "too few rows to keep the cores busy"
+        if commit:
+            region.hoisted.append(around)
+        return None
+
+    def nested_refusal(self, node: UOp, loops: frozenset[UOp], again: float) -> str | None:
+        """A reduction inside another's loop: only small ones, or sums that merge into the outer
+        (padding makes them run over more than there is: `again` times as often).
+        """
+        if node.op is not Ops.REDUCE_AXIS:
+            return "recompute"
+        inner = count(shape_of(node.src[0])) // max(count(shape_of(node)), 1)
+        if node.arg[0] is Ops.ADD and again <= cost.PADDING and self.only_feeds_sum(node):
+            return None
+        small = inner <= cost.SHORT and len(loops) == 1 and again <= 1
+        return None if small else "nested reduction"
+
+    def only_feeds_sum(self, node: UOp) -> bool:
+        """Whether nothing but movement lies between this sum and the next."""
+        readers = self.children.get(node, [])
+        while len(readers) == 1 and readers[0].op in MOVEMENT:
+            readers = self.children.get(readers[0], [])
+        return (
+            len(readers) == 1 and readers[0].op is Ops.REDUCE_AXIS and readers[0].arg[0] is Ops.ADD
+        )
+
+    def reason_for_elementwise(self, node: UOp) -> str | None:
+        uses = list(self.uses[node])
+        steps, reads = self.weights.steps[node], self.weights.reads[node]
+        size = max(count(shape_of(node)), 1)
+        regions = {use.region for use in uses}
+        evaluations = sum(use.region.evaluations(use.indices) for use in uses)
+        if len(regions) > 1:
+            cheaper = cost.recompute_is_cheaper(steps, reads, size, evaluations, len(uses))
+            return None if cheaper else "used by several kernels"
+        reduced = any(use.region.closure(use.indices) - set(use.region.axes) for use in uses)
+        again = evaluations / size
+        if len(uses) > 8 and steps > 4:
+            return "used at many indices"
+        if reduced and again > cost.TILE_REUSE and reads:
+            if steps * again / cost.TILE_REUSE > steps + cost.MOVE * reads:
+                return "recompute"
+        if again > 4 and steps >= cost.FUNCTION and size > 64:
+            return "recompute"
+        return None
+
+    # --- its consequences -------------------------------------------------------------------------
+    def store(self, node: UOp, reason: str) -> None:
+        """Store `node`: as one more output of a kernel that computes it anyway, or in its own."""
+        host = None if node.op is Ops.COPY else self.host(node)
+        if host is None:
+            host = Region(len(self.regions), self.device(node), reason)
+            self.regions.append(host)
+            indices = host.start(node)
+        else:
+            indices = next(iter(host.outputs.values()))
+            host.outputs[node] = indices
+        self.home[node] = host
+        self.readers.setdefault(host, set()).update(self.readers_of(node) - {host})
+        if node.op is Ops.COPY:
+            self.force_source(node, "copied to another device", host)
+        else:
+            self.push(node, Use(host, indices))
+
+    def host(self, node: UOp) -> Region | None:
+        """A kernel that already computes all of `node` in its own order, if it may also store it.
+
+        No kernel that reads the value may have to run before that one.
+        """
+        shape = shape_of(node)
+        for use in self.uses[node]:
+            region = use.region
+            if region.device != self.device(node) or node.op in _FORCED:
+                continue
+            first = next(iter(region.outputs))
+            if first.op is Ops.COPY or shape_of(first) != shape:
+                continue
+            if use.indices != region.outputs[first]:
+                continue
+            here = {u.indices for u in self.uses[node] if u.region is region}
+            if len(here) > 1:
+                continue
+            others = self.readers_of(node) - {region}
+            if not any(self.runs_before(other, region) for other in others):
+                return region
+        return None
+
+    def runs_before(self, first: Region, later: Region) -> bool:
+        """Whether `later` reads, perhaps through other kernels, what `first` stores."""
+        stack, seen = [first], {first}
+        while stack:
+            region = stack.pop()
+            if region is later:
+                return True
+            fresh = self.readers.get(region, set()) - seen
+            seen |= fresh
+            stack.extend(fresh)
+        return False
+
+    def device(self, node: UOp) -> str:
+        if node in self.roots:
+            return self.roots[node]
+        found = device_of(node)
+        if found is not None:
+            return found
+        return next((use.region.device for use in self.uses[node]), next(iter(self.roots.values())))
+
+    def readers_of(self, node: UOp) -> set[Region]:
+        """The kernels that need the value."""
+        return {use.region for use in self.uses[node]} | self.forced_readers.get(node, set())
+
+    def force_source(self, node: UOp, reason: str, region: Region) -> None:
+        """Have the first operand of a COPY or GATHER stored, below movements for the latter."""
+        source = node.src[0]
+        while source.op is Ops.RESHAPE or (node.op is Ops.GATHER and source.op in MOVEMENT):
+            source = source.src[0]
+        if source.op not in _LEAVES or source.op is Ops.CONST:
+            self.forced.setdefault(source, reason)
+            self.forced_readers.setdefault(source, set()).add(region)
+
+    def push(self, node: UOp, use: Use) -> None:
+        """Hand the use of `node` on to its operands."""
+        region, indices = use
+        if node.op in MOVEMENT:
+            below, _ = self.map(node, indices)
+            self.add(node.src[0], Use(region, below))
+        elif node.op is Ops.REDUCE_AXIS:
+            self.add(node.src[0], Use(region, self.reduce(region, node, indices)))
+        elif node.op is Ops.GATHER:
+            self.force_source(node, "indexed by a tensor", region)
+            self.add(node.src[1], use)
+        else:
+            for source in node.src:
+                if shape_of(source) == () and indices:
+                    self.add(source, Use(region, ()))
+                else:
+                    self.add(source, use)
+
+    def add(self, node: UOp, use: Use) -> None:
+        self.uses[node][use] = None
+
+    def map(self, node: UOp, indices: Indices) -> tuple[Indices, UOp]:
+        """Index expressions of a movement's operand, and where they are valid."""
+        key = (node, indices)
+        found = self.mapped.get(key)
+        if found is None:
+            found = self.mapped[key] = map_indices(node, indices)
+        return found
+
+    def reduce(self, region: Region, node: UOp, indices: Indices) -> Indices:
+        """Index expressions of a reduction's operand: fresh ranges on the reduced axes."""
+        key = (region, node, indices)
+        found = self.reduce_ranges.get(key)
+        if found is None:
+            sizes = shape_of(node.src[0])
+            reduced = tuple(s if a in node.arg[1] else 1 for a, s in enumerate(sizes))
+            fresh = region.new_ranges(reduced, AxisType.REDUCE)
+            around = region.closure(indices)
+            for one in fresh:
+                if one.op is Ops.RANGE:
+                    region.inside[one] = around
+            found = tuple(
+                fresh[a] if a in node.arg[1] else index for a, index in enumerate(indices)
+            )
+            self.reduce_ranges[key] = found
+        return found
+
+
+def device_differs(node: UOp, region: Region) -> bool:
+    """Whether the value lives on another device than the kernel."""
+    found = device_of(node)
+    return found is not None and found != region.device
+
+
+def reduction_below(node: UOp) -> UOp:
+    """The first reduction that elementwise work and movements lead down to."""
+    while node.op is not Ops.REDUCE_AXIS:
+        node = next(s for s in node.src if leads_to_reduction(s))
+    return node
+
+
+def leads_to_reduction(node: UOp) -> bool:
+    """Whether a reduction lies below, through elementwise work and movements only."""
+    stack = [node]
+    while stack:
+        one = stack.pop()
+        if one.op is Ops.REDUCE_AXIS:
+            return True
+        if one.op in ALU or one.op in MOVEMENT:
+            stack.extend(one.src)
+    return False

@@ -1,0 +1,125 @@
+"""A graph's schedule: kernels in an order in which every value is there when it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torpor.base.dtypes import DType, dtypes
+from torpor.ir.infer import device_of, shape_of
+from torpor.ir.ops import Ops
+from torpor.ir.records import ParamArg, ScheduleItem
+from torpor.ir.rewrite import graph_rewrite
+from torpor.ir.uop import UOp
+from torpor.schedule.build import Builder
+from torpor.schedule.fuse import Fuser
+from torpor.schedule.prepare import prepare_rules
+from torpor.schedule.region import Region, count
+
+MakeBuffer = Callable[[str, int, DType], UOp]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The kernels in order, and for each root the BUFFER that will hold it."""
+
+    items: tuple[ScheduleItem, ...]
+    results: dict[UOp, UOp]
+
+
+def is_stored(node: UOp, device: str) -> bool:
+    """Whether the node is a whole buffer on `device` under another shape: nothing to compute."""
+    while node.op is Ops.RESHAPE:
+        node = node.src[0]
+    return node.op is Ops.BUFFER and node.arg.device == device
+
+
+def buffer_below(node: UOp) -> UOp:
+    """The BUFFER under RESHAPEs."""
+    while node.op is Ops.RESHAPE:
+        node = node.src[0]
+    return node
+
+
+def plan(roots: Sequence[tuple[UOp, str]], make_buffer: MakeBuffer) -> Plan:
+    """The kernels that compute `roots`, each a graph node and the device it is wanted on.
+
+    `make_buffer(device, size, dtype)` gives the BUFFER node of a new buffer.
+    """
+    sink = graph_rewrite(UOp.sink(*(r for r, _ in roots)), prepare_rules, name="prepare")
+    results: dict[UOp, UOp] = {}
+    wanted: dict[UOp, tuple[UOp, str]] = {}
+    for (root, device), prepared in zip(roots, sink.src, strict=True):
+        if is_stored(prepared, device):
+            results[root] = buffer_below(prepared)
+            continue
+        found = device_of(prepared)
+        if found is not None and found != device:
+            prepared = UOp(Ops.COPY, prepared.dtype, (prepared,), device)
+        wanted[root] = (prepared, device)
+    if not wanted:
+        return Plan((), results)
+    fuser = Fuser(list(wanted.values()))
+    fuser.run()
+    places = {
+        node: make_buffer(region.device, count(shape_of(node)), node.dtype)
+        for node, region in fuser.home.items()
+    }
+    results.update({root: places[prepared] for root, (prepared, _) in wanted.items()})
+    made = {region: item_of(fuser, region, places) for region in fuser.regions}
+    return Plan(tuple(in_order(made)), results)
+
+
+def item_of(fuser: Fuser, region: Region, places: dict[UOp, UOp]) -> ScheduleItem:
+    """The schedule item of one region."""
+    first = next(iter(region.outputs))
+    if first.op is Ops.COPY:
+        return copy_item(first, places)
+    builder = Builder(fuser, region, places)
+    ast = builder.ast()
+    values = tuple((v.arg[0], bound.src[1].arg) for bound, v in builder.variables.items())
+    return ScheduleItem(
+        ast,
+        tuple(builder.buffers),
+        values,
+        region.reason,
+        tuple(builder.checks),
+        tuple(range(len(region.outputs))),
+        builder.origins(),
+        tuple(builder.variables),
+    )
+
+
+def copy_item(node: UOp, places: dict[UOp, UOp]) -> ScheduleItem:
+    """COPY moves a whole buffer to another device."""
+    source = node.src[0]
+    while source not in places and source.op is Ops.RESHAPE:
+        source = source.src[0]
+    buffers = (places[node], places.get(source, source))
+    target, origin = (
+        UOp(Ops.PARAM, b.dtype, (), ParamArg(number, b.arg.size))
+        for number, b in enumerate(buffers)
+    )
+    copy = UOp(Ops.COPY, node.dtype, (origin,), node.arg)
+    store = UOp(Ops.STORE, dtypes.void, (target, copy))
+    return ScheduleItem(UOp.sink(store), buffers, (), "copy")
+
+
+def in_order(made: dict[Region, ScheduleItem]) -> list[ScheduleItem]:
+    """The items, each after those that write what it reads; otherwise in order of creation."""
+    writer = {item.buffers[number]: item for item in made.values() for number in item.outputs}
+    done: dict[int, ScheduleItem] = {}
+    stack = [(item, False) for item in made.values()]
+    while stack:
+        item, ready = stack.pop()
+        if id(item) in done:
+            continue
+        if ready:
+            done[id(item)] = item
+            continue
+        stack.append((item, True))
+        for buffer in item.buffers[len(item.outputs) :]:
+            before = writer.get(buffer)
+            if before is not None and before is not item and id(before) not in done:
+                stack.append((before, False))
+    return list(done.values())

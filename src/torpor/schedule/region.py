@@ -1,0 +1,96 @@
+"""A kernel in the making: the ranges it loops over, and how they nest."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from torpor.base.dtypes import dtypes
+from torpor.ir.infer import Shape, largest, shape_of
+from torpor.ir.ops import AxisType, Ops
+from torpor.ir.uop import UOp
+
+Indices = tuple[UOp, ...]
+Ranges = frozenset[UOp]
+
+ZERO = UOp.index_const(0)
+TRUE = UOp.const(dtypes.bool, True)
+
+
+def ranges_in(expression: UOp, memory: dict[UOp, Ranges]) -> Ranges:
+    """The RANGE nodes in an index expression."""
+    known = memory.get(expression)
+    if known is None:
+        known = frozenset(n for n in expression.toposort() if n.op is Ops.RANGE)
+        memory[expression] = known
+    return known
+
+
+@dataclass(eq=False)
+class Region:
+    """One kernel: what it stores over which ranges.
+
+    outputs:  stored node -> the ranges (0 for axes of size 1) that it is stored over.
+    axes:     the output ranges, in order of the first output's shape.
+    inside:   reduce range -> every range that its loop runs within.
+    hoisted:  sets of output ranges, each containing the one before, that values computed outside
+              the innermost output loops depend on.
+    size:     how many operations it has.
+    """
+
+    number: int
+    device: str
+    reason: str
+    outputs: dict[UOp, Indices] = field(default_factory=dict)
+    axes: tuple[UOp, ...] = ()
+    inside: dict[UOp, Ranges] = field(default_factory=dict)
+    hoisted: list[Ranges] = field(default_factory=list)
+    size: int = 0
+    next_axis: int = 0
+    _seen: dict[UOp, Ranges] = field(default_factory=dict)
+
+    def new_ranges(self, shape: Shape, kind: AxisType) -> Indices:
+        """A fresh range for every size of `shape` that is not 1 (0 for those)."""
+        made = []
+        for size in shape:
+            if isinstance(size, int) and size == 1:
+                made.append(ZERO)
+                continue
+            made.append(UOp.range(size, self.next_axis, kind))
+            self.next_axis += 1
+        return tuple(made)
+
+    def start(self, node: UOp) -> Indices:
+        """Make `node` the first output, over ranges of its own."""
+        indices = self.new_ranges(shape_of(node), AxisType.GLOBAL)
+        self.outputs[node] = indices
+        self.axes = tuple(r for r in indices if r.op is Ops.RANGE)
+        return indices
+
+    def ranges_of(self, indices: Indices) -> Ranges:
+        """The ranges in `indices`."""
+        found: Ranges = frozenset()
+        for index in indices:
+            found |= ranges_in(index, self._seen)
+        return found
+
+    def closure(self, indices: Indices) -> Ranges:
+        """The loops that a value at `indices` is computed inside of."""
+        found = self.ranges_of(indices)
+        for one in tuple(found):
+            found |= self.inside.get(one, frozenset())
+        return found
+
+    def evaluations(self, indices: Indices) -> int:
+        """How many times a value at `indices` is computed."""
+        return math.prod(largest_bound(r) for r in self.closure(indices))
+
+
+def largest_bound(one: UOp) -> int:
+    """The most iterations of a range."""
+    return max(int(one.src[0].vmax), 1)
+
+
+def count(shape: Shape) -> int:
+    """The most elements that a tensor of this shape can have."""
+    return math.prod(largest(size) for size in shape)

@@ -1,0 +1,114 @@
+"""Arithmetic as expressions of C-like languages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from torpor.base.dtypes import DType, dtypes
+from torpor.base.errors import ContractError
+from torpor.ir.ops import COMPARE, Ops
+from torpor.ir.uop import UOp
+from torpor.source.linear import constant, power_of_two, stays_in_range
+
+if TYPE_CHECKING:
+    from torpor.source.cstyle import CStyleRenderer
+
+INFIX: Final = {
+    Ops.ADD: "+", Ops.SUB: "-", Ops.MUL: "*", Ops.FDIV: "/", Ops.AND: "&", Ops.OR: "|",
+    Ops.XOR: "^", Ops.CMPLT: "<", Ops.CMPNE: "!=", Ops.CMPEQ: "==",
+}  # fmt: skip
+BOOL: Final = {
+    Ops.ADD: "||", Ops.MUL: "&&", Ops.MAX: "||", Ops.MIN: "&&", Ops.AND: "&&", Ops.OR: "||",
+    Ops.XOR: "!=", Ops.SUB: "!=", Ops.CMPNE: "!=", Ops.CMPEQ: "==",
+}  # fmt: skip
+FUNCTIONS: Final = {
+    Ops.SQRT: "sqrt", Ops.FLOOR: "floor", Ops.TRUNC: "trunc", Ops.RINT: "rint", Ops.EXP: "exp",
+    Ops.EXP2: "exp2", Ops.LOG: "log", Ops.LOG2: "log2", Ops.SIN: "sin", Ops.COS: "cos",
+    Ops.TANH: "tanh", Ops.ERF: "erf", Ops.POW: "pow",
+}  # fmt: skip
+_WRAPPING: Final = frozenset({Ops.ADD, Ops.SUB, Ops.MUL})
+
+
+def expression(language: CStyleRenderer, node: UOp, operands: tuple[str, ...]) -> str:
+    """The text of an ALU node from its operands' texts; every infix expression in parentheses."""
+    op, dtype = node.op, node.dtype
+    if op is Ops.WHERE:
+        return language.where(*operands)
+    if op is Ops.CAST:
+        return cast(language, node, operands[0])
+    if op is Ops.BITCAST:
+        return language.bitcast(node.src[0].dtype, dtype, operands[0])
+    if node.src[0].dtype.kind == "bool":
+        return _on_bools(node, operands)
+    if op in COMPARE:
+        return f"({operands[0]}{INFIX[op]}{operands[1]})"
+    if op in FUNCTIONS:
+        return language.function(FUNCTIONS[op], dtype, operands)
+    if op in (Ops.MAX, Ops.MIN):
+        return language.extremum(op, dtype, operands)
+    if op in (Ops.IDIV, Ops.MOD) and dtype.is_int:
+        return _divide(language, node, operands)
+    if op in (Ops.SHL, Ops.SHR):
+        return _shift(language, node, operands)
+    if op in INFIX:
+        if op in _WRAPPING and dtype.is_int and not stays_in_range(node):
+            return language.wrapping(INFIX[op], dtype, operands)
+        if op is Ops.ADD and dtype.kind == "int" and operands[1].startswith("(-"):
+            value = constant(node.src[1])
+            if (
+                isinstance(value, int) and value > dtype.min
+            ):  # x + -5 reads better as x - 5; neither wraps here
+                return f"({operands[0]}-{language.number(dtype, -value)})"
+        return language.narrowed(dtype, f"({operands[0]}{INFIX[op]}{operands[1]})")
+    raise ContractError(f"{language.target.name} has no {op} on {dtype}")
+
+
+def _on_bools(node: UOp, operands: tuple[str, ...]) -> str:
+    """A + b is or, a * b is and; a ^ true is not a; a < b is not a and b."""
+    left, right = operands
+    if node.op is Ops.CMPLT:
+        return f"(!{left}&&{right})"
+    if node.op is Ops.XOR and node.src[1].op is Ops.CONST and node.src[1].arg:
+        return f"(!{left})"
+    if node.op not in BOOL:
+        raise ContractError(f"no {node.op} on bool")
+    return f"({left}{BOOL[node.op]}{right})"
+
+
+def cast(language: CStyleRenderer, node: UOp, operand: str) -> str:
+    """A conversion; to bool it asks whether the number is other than 0."""
+    source, result = node.src[0].dtype, node.dtype
+    if result.kind == "bool" and source.kind != "bool":
+        return f"({operand}!={language.number(source, 0)})"
+    return operand if source is result else language.convert(source, result, operand)
+
+
+def _divide(language: CStyleRenderer, node: UOp, operands: tuple[str, ...]) -> str:
+    """Floor division and its remainder; a shift and a mask where the divisor is 2**k."""
+    dtype, quotient = node.dtype, node.op is Ops.IDIV
+    shift = power_of_two(node.src[1])
+    if shift is not None and quotient:
+        count = language.shift_count(dtypes.int32, str(shift))
+        return f"({operands[0]}>>{count})"
+    if shift is not None:
+        return f"({operands[0]}&{language.number(dtype, (1 << shift) - 1)})"
+    if dtype.kind == "uint" or (node.src[0].vmin >= 0 and node.src[1].vmin > 0):
+        text = f"({operands[0]}{'/' if quotient else '%'}{operands[1]})"
+        return language.narrowed(dtype, text)
+    return language.floor_division(quotient, dtype, operands)
+
+
+def _shift(language: CStyleRenderer, node: UOp, operands: tuple[str, ...]) -> str:
+    dtype = node.src[0].dtype
+    count = language.shift_count(node.src[1].dtype, operands[1])
+    if node.op is Ops.SHR:
+        return language.narrowed(dtype, f"({operands[0]}>>{count})")
+    if stays_in_range(node):
+        return language.narrowed(dtype, f"({operands[0]}<<{count})")
+    return language.wrapping("<<", dtype, (operands[0], count))
+
+
+def unsigned(dtype: DType) -> DType:
+    """The unsigned integer of the same size and count."""
+    scalar = {8: dtypes.uint8, 16: dtypes.uint16, 32: dtypes.uint32, 64: dtypes.uint64}[dtype.bits]
+    return scalar.vec(dtype.count)

@@ -1,0 +1,101 @@
+"""CUDA C++: one kernel, vectors only where memory is read and written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from torpor.base.dtypes import DType
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+from torpor.source.c import C_SUFFIXES
+from torpor.source.cstyle import CStyleRenderer
+from torpor.source.linear import Signature, alignment
+
+ALIGNMENT: Final = 16  # bytes: the widest access of one thread
+_SMALL: Final = ("float16", "bfloat16")
+_VECTORS: Final = {
+    "int8": "char", "int16": "short", "int32": "int", "int64": "longlong", "uint8": "uchar",
+    "uint16": "ushort", "uint32": "uint", "uint64": "ulonglong", "float32": "float",
+    "float64": "double",
+}  # fmt: skip
+
+
+class CUDARenderer(CStyleRenderer):
+    """Writes `extern "C" __global__ void name(...)`.
+
+    The kernel is to be compiled without `--use_fast_math`, and with `--fmad=false` where
+    `STRICT_FLOAT` is set. Parameters are aligned to 16 bytes.
+    """
+
+    types = {
+        "bool": "bool", "int8": "signed char", "int16": "short", "int32": "int",
+        "int64": "long long", "uint8": "unsigned char", "uint16": "unsigned short",
+        "uint32": "unsigned int", "uint64": "unsigned long long", "float16": "half",
+        "bfloat16": "__nv_bfloat16", "float32": "float", "float64": "double",
+    }  # fmt: skip
+    suffixes = {**C_SUFFIXES, "int64": "ll", "uint64": "ull"}
+    helper_prefix = "static __device__ __forceinline__ "
+    local_prefix = "__shared__ "
+    barrier_text = "__syncthreads();"
+    groups = {
+        "gidx0": "blockIdx.x", "gidx1": "blockIdx.y", "gidx2": "blockIdx.z",
+        "lidx0": "threadIdx.x", "lidx1": "threadIdx.y", "lidx2": "threadIdx.z",
+    }  # fmt: skip
+
+    def head(self, name: str, takes: Signature, shape: tuple[int, int, int]) -> str:
+        arguments = [
+            f"{self.memory_type(p.dtype) if p else 'void'}* data{n}" for n, p in takes.parameters
+        ]
+        arguments += [f"{self.type(v.dtype)} {v.arg[0]}" for v in takes.variables]
+        if takes.checks:
+            arguments.append("long long* error")
+        bounds = f"__launch_bounds__({math.prod(shape)})"
+        return f'extern "C" __global__ void {bounds} {name}({", ".join(arguments)}) {{'
+
+    def prelude(self, nodes: Sequence[UOp]) -> list[str]:
+        lines = []
+        if "float16" in self.formats:
+            lines.append("#include <cuda_fp16.h>")
+        if "bfloat16" in self.formats:
+            lines.append("#include <cuda_bf16.h>")
+        if "INFINITY" in self.features:
+            lines.append("#define INFINITY (__int_as_float(0x7f800000))")
+        if "NAN" in self.features:
+            lines.append("#define NAN (__int_as_float(0x7fffffff))")
+        return lines
+
+    def keeps(self, node: UOp) -> bool:
+        moves = node.op in (Ops.LOAD, Ops.STORE) and node.src[0].op is Ops.INDEX
+        return moves and super().keeps(node)
+
+    def moves_vectors(self, node: UOp) -> bool:
+        value = node.src[1].dtype if node.op is Ops.STORE else node.dtype
+        size = value.scalar().itemsize
+        if value.scalar().name not in _VECTORS or value.itemsize > ALIGNMENT:
+            return False
+        return alignment(node.src[0].src[1], size, ALIGNMENT) >= value.itemsize
+
+    def vector_type(self, dtype: DType) -> str:
+        return f"{_VECTORS[dtype.scalar().name]}{dtype.count}"
+
+    def vector(self, dtype: DType, lanes: tuple[str, ...]) -> str:
+        return f"make_{self.type(dtype)}({', '.join(lanes)})"
+
+    def convert(self, source: DType, result: DType, text: str) -> str:
+        """Small floats convert by way of float, which is exact except from other numbers to them,
+        where it is the same.
+        """
+        if source.name in _SMALL or (result.name in _SMALL and source.bits <= 16):
+            text = f"((float){text})"
+        return super().convert(source, result, text)
+
+    def function(self, name: str, dtype: DType, operands: tuple[str, ...]) -> str:
+        if dtype.bits == 16:
+            wide = tuple(f"(float){o}" for o in operands)
+            return f"(({self.type(dtype)}){super().function(name + 'f', dtype, wide)})"
+        return super().function(name if dtype.bits == 64 else f"{name}f", dtype, operands)
+
+    def local_memory(self, dtype: DType, name: str, size: int) -> str:
+        return f"__shared__ __align__({ALIGNMENT}) {self.memory_type(dtype)} {name}[{size}];"

@@ -1,0 +1,22 @@
+"""The interface that all renderers share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from torpor.base.target import Target
+from torpor.ir.uop import UOp
+
+
+class Renderer(ABC):
+    """Writes linear programs as text for one target; needs no device."""
+
+    def __init__(self, target: Target):
+        self.target = target
+
+    @abstractmethod
+    def render(self, name: str, linear: Sequence[UOp]) -> str:
+        """The program as a function called `name`; a `ContractError` if `name` is no identifier or
+        the program holds what the target cannot say.
+        """

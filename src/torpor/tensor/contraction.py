@@ -1,0 +1,173 @@
+"""Products of matrices and vectors: a broadcast multiplication and a sum, which fuse."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from torpor.base.dtypes import DType
+from torpor.base.errors import ShapeError
+from torpor.base.promotion import promote
+from torpor.graph import build
+from torpor.ir.infer import shape_of
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+from torpor.tensor.creation import as_tensor
+from torpor.tensor.handle import Handle, derive, located, render_shape
+from torpor.tensor.reduce import wide_dtype
+from torpor.tensor.spelling import one_axis
+
+if TYPE_CHECKING:
+    from torpor.tensor.tensor import Tensor
+
+
+def accumulator(dtype: DType) -> DType:
+    """The format that products of `dtype` are summed in: its own, float32 for 16-bit floats."""
+    return wide_dtype(dtype) if dtype.is_float else dtype
+
+
+def contract(left: UOp, right: UOp, axes: tuple[int, ...], dtype: DType) -> UOp:
+    """Gives left * right (broadcast) summed over `axes`, in the wide format, given as `dtype`."""
+    wide = accumulator(dtype)
+    product = build.elementwise(Ops.MUL, build.cast(left, wide), build.cast(right, wide))
+    return build.cast(build.reduce(product, Ops.ADD, axes, False), dtype)
+
+
+def _matmul_nodes(left: UOp, right: UOp) -> UOp:
+    """(..., m, k) by (..., k, n) to (..., m, n); a vector is a row on the left, a column right."""
+    dtype = promote(left.dtype, right.dtype)
+    one, other = shape_of(left), shape_of(right)
+    if not one or not other or one[-1] != other[-2 if len(other) > 1 else 0]:
+        what = f"cannot multiply {render_shape(one)} by {render_shape(other)}"
+        raise ShapeError(f"{what}: the last axis of one must be the other's second to last")
+    if len(other) == 1:
+        return contract(left, right, (len(one) - 1,), dtype)
+    count = len(other)
+    turned = build.permute(right, (*range(count - 2), count - 1, count - 2))
+    if len(one) == 1:
+        return contract(turned, left, (count - 1,), dtype)
+    rows = build.reshape(left, (*one[:-1], 1, one[-1]))
+    columns = build.reshape(turned, (*other[:-2], 1, other[-1], other[-2]))
+    return contract(rows, columns, (max(len(one), count),), dtype)
+
+
+class Contraction(Handle):
+    """Matrix products."""
+
+    __slots__ = ()
+
+    def matmul(self, other: Any) -> Tensor:
+        """Matrix product: (..., m, k) by (..., k, n); batch axes broadcast; vectors as usual."""
+        return derive(_matmul_nodes, (self, as_tensor(other, device=self.device)))
+
+    def __matmul__(self, other: Any) -> Tensor:
+        return self.matmul(other)
+
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return as_tensor(other, device=self.device).matmul(self)
+
+    dot = mm = bmm = mv = matmul
+
+    def outer(self, other: Tensor) -> Tensor:
+        """All products of the elements of two vectors, shape (n, m)."""
+        return self.reshape(-1, 1) * other.reshape(1, -1)
+
+    def linear(self, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Gives self @ weight.T + bias, weight of shape (out_features, in_features)."""
+        made = self.matmul(weight.transpose(-1, -2) if weight.ndim > 1 else weight)
+        return made if bias is None else made + bias
+
+    def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+        """Gives beta * self + alpha * (mat1 @ mat2)."""
+        return self * beta + mat1.matmul(mat2) * alpha
+
+    def tensordot(self, other: Tensor, dims: Any = 2) -> Tensor:
+        """Sum over pairs of axes: the last and first `dims`, or those that two lists name."""
+        if isinstance(dims, int):
+            pairs = list(range(self.ndim - dims, self.ndim)), list(range(dims))
+        else:
+            pairs = (
+                [one_axis(d, self.ndim) for d in dims[0]],
+                [one_axis(d, other.ndim) for d in dims[1]],
+            )
+        letters = iter(string.ascii_letters)
+        ours = [next(letters) for _ in range(self.ndim)]
+        theirs = [next(letters) for _ in range(other.ndim)]
+        for mine, its in zip(*pairs, strict=True):
+            theirs[its] = ours[mine]
+        kept = [x for x in ours if x not in theirs] + [x for x in theirs if x not in ours]
+        return einsum(f"{''.join(ours)},{''.join(theirs)}->{''.join(kept)}", self, other)
+
+    def scaled_dot_product_attention(
+        self,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+    ) -> Tensor:
+        """softmax(self @ key.mT * scale + mask) @ value (Vaswani et al. 2017, equation 1)."""
+        width = self.shape[-1]
+        scores = self.matmul(key.mT) * (float(width) ** -0.5 if scale is None else scale)
+        if is_causal:
+            ones = scores.full_like(True, dtype="bool").tril()
+            scores = ones.where(scores, float("-inf"))
+        if attn_mask is not None:
+            masked = attn_mask.dtype.kind == "bool"
+            scores = attn_mask.where(scores, float("-inf")) if masked else scores + attn_mask
+        weights = scores.softmax(-1)
+        return (weights.dropout(dropout_p) if dropout_p else weights).matmul(value)
+
+
+def einsum(equation: str, *operands: Any) -> Tensor:
+    """Sum of products in Einstein's notation: `einsum("ij,jk->ik", a, b)`; `...` broadcasts."""
+    tensors = list(operands[0] if len(operands) == 1 and not isinstance(operands[0], Handle)
+                   else operands)  # fmt: skip
+    inputs, output = _parse(equation.replace(" ", ""), tensors)
+    order = output + [x for x in dict.fromkeys("".join(inputs)) if x not in output]
+    product: Any = None
+    for letters, tensor in zip(inputs, tensors, strict=True):
+        letters, tensor = _diagonals(letters, tensor)
+        tensor = tensor.permute([letters.index(x) for x in order if x in letters])
+        tensor = tensor.reshape([tensor.shape[sum(y in letters for y in order[:i])] if x in letters
+                                 else 1 for i, x in enumerate(order)])  # fmt: skip
+        product = tensor if product is None else product * tensor
+    summed = tuple(range(len(output), len(order)))
+    return product.sum(summed).cast(product.dtype) if summed else product
+
+
+def _parse(equation: str, tensors: Sequence[Any]) -> tuple[list[str], list[str]]:
+    """Letters of each input and of the output; letters of an ellipsis are capitals from Z down."""
+    left, arrow, right = equation.partition("->")
+    inputs = left.split(",")
+    if len(inputs) != len(tensors):
+        raise ShapeError(f"einsum {equation!r} names {len(inputs)} operands, got {len(tensors)}")
+    extra = 0
+    for place, (letters, tensor) in enumerate(zip(inputs, tensors, strict=True)):
+        if "..." in letters:
+            count = tensor.ndim - len(letters) + 3
+            extra = max(extra, count)
+            inputs[place] = letters.replace("...", _spare(count))
+        if len(inputs[place]) != tensor.ndim:
+            raise located(ShapeError(f"einsum {equation!r}: {letters!r} needs other axes"), tensors)
+    if arrow:
+        return inputs, list(right.replace("...", _spare(extra)))
+    joined = "".join(inputs)
+    once = sorted(x for x in set(joined) if joined.count(x) == 1 and x not in _spare(extra))
+    return inputs, list(_spare(extra)) + once
+
+
+def _spare(count: int) -> str:
+    return string.ascii_uppercase[::-1][:count][::-1]
+
+
+def _diagonals(letters: str, tensor: Any) -> tuple[str, Any]:
+    """A letter that stands twice takes the diagonal of its axes."""
+    for letter in letters:
+        while letters.count(letter) > 1:
+            first, second = letters.index(letter), letters.rindex(letter)
+            tensor = tensor.diagonal(0, first, second)
+            letters = "".join(x for i, x in enumerate(letters) if i not in (first, second)) + letter
+    return letters, tensor

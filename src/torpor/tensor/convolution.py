@@ -1,0 +1,323 @@
+"""Convolutions and pooling: windows are views, so both are elementwise work and a reduction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from torpor.base.errors import ShapeError
+from torpor.base.promotion import promote
+from torpor.graph import build
+from torpor.ir.infer import Shape, shape_of
+from torpor.ir.uop import UOp
+from torpor.tensor.contraction import contract
+from torpor.tensor.handle import Handle, derive, located, render_shape
+from torpor.tensor.spelling import pair
+
+if TYPE_CHECKING:
+    from torpor.tensor.tensor import Tensor
+
+
+def _windows(
+    node: UOp, kernel: Sequence[Any], stride: Sequence[int], dilation: Sequence[int]
+) -> UOp:
+    """(..., L1, L2) to (..., O1, O2, K1, K2): windows of the last axes."""
+    lead = len(shape_of(node)) - len(kernel)
+    for place, size in enumerate(kernel):
+        node = build.window(node, lead + place, size, stride[place], dilation[place])
+    return node
+
+
+def _convolve(
+    image: UOp,
+    weight: UOp,
+    stride: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    dilation: Sequence[int],
+    groups: int,
+) -> UOp:
+    """Gives image (n, groups*c, L...), weight (groups*o, c, K...) to (n, groups*o, O...)."""
+    dtype = promote(image.dtype, weight.dtype)
+    batch, channels = shape_of(image)[:2]
+    outputs, inputs, *kernel = shape_of(weight)
+    spatial = len(kernel)
+    padded = build.pad(image, ((0, 0), (0, 0), *padding))
+    windows = _windows(padded, kernel, stride, dilation)  # (n, g*c, O..., K...)
+    sizes = shape_of(windows)[2 : 2 + spatial]
+    parts: Shape = (batch, groups, 1, channels // groups, *shape_of(windows)[2:])
+    spread = build.reshape(windows, parts)
+    rows = (1, groups, outputs // groups, inputs)
+    filters = build.reshape(weight, (*rows, *(1,) * spatial, *kernel))
+    axes = (3, *range(4 + spatial, 4 + 2 * spatial))
+    summed = contract(spread, filters, axes, dtype)
+    return build.reshape(summed, (batch, outputs, *sizes))
+
+
+def _paddings(padding: Any, kernel: Sequence[Any], dilation: Sequence[int], stride: Any) -> Any:
+    """(before, after) of each spatial axis: numbers, pairs, "valid" or "same"."""
+    count = len(kernel)
+    if padding == "valid":
+        padding = 0
+    if padding == "same":
+        if any(s != 1 for s in stride):
+            raise ShapeError('padding="same" needs stride 1')
+        totals = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
+        return tuple((total // 2, total - total // 2) for total in totals)
+    if isinstance(padding, Sequence) and padding and isinstance(padding[0], Sequence):
+        return tuple((before, after) for before, after in padding)
+    return tuple((p, p) for p in pair(padding, count))
+
+
+def _check(image: Any, weight: Any, groups: int, dims: int, transposed: bool) -> None:
+    if image.ndim != dims + 2 or weight.ndim != dims + 2:
+        what = f"a {dims}-d convolution needs an input and a weight of {dims + 2} axes"
+        raise located(ShapeError(what), (image, weight))
+    channels = image.shape[1]
+    expected = weight.shape[0] if transposed else weight.shape[1] * groups
+    if channels != expected or weight.shape[0] % groups:
+        what = (
+            f"input {render_shape(image.shape)} does not fit weight "
+            f"{render_shape(weight.shape)} with {groups} groups"
+        )
+        raise located(ShapeError(what), (image, weight))
+
+
+def _check_window(image: Any, kernel: Any, paddings: Any, dilation: Any) -> None:
+    for size, k, (before, after), d in zip(image.shape[-len(kernel) :], kernel, paddings, dilation):
+        if isinstance(size, int) and size + before + after < d * (k - 1) + 1:
+            what = f"a window of {k} (dilation {d}) exceeds the padded axis of {size}"
+            raise located(ShapeError(f"{what} + {before} + {after}"), (image,))
+
+
+class Convolution(Handle):
+    """Convolutions and pooling. Layout: (batch, channels, spatial axes)."""
+
+    __slots__ = ()
+
+    def conv2d(
+        self,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        """Cross-correlation with weight (out, in / groups, height, width)."""
+        return _convolution(self, weight, bias, stride, padding, dilation, groups, 2)
+
+    def conv1d(
+        self,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        """Cross-correlation with weight (out, in / groups, length)."""
+        return _convolution(self, weight, bias, stride, padding, dilation, groups, 1)
+
+    def conv3d(
+        self,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        """Cross-correlation with weight (out, in / groups, depth, height, width)."""
+        return _convolution(self, weight, bias, stride, padding, dilation, groups, 3)
+
+    def conv_transpose2d(
+        self,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        dilation: Any = 1,
+    ) -> Tensor:
+        """The gradient of `conv2d`, weight (in, out / groups, height, width)."""
+        return _transposed(self, weight, bias, stride, padding, output_padding, groups, dilation, 2)
+
+    def conv_transpose1d(
+        self,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        dilation: Any = 1,
+    ) -> Tensor:
+        """The gradient of `conv1d`, weight (in, out / groups, length)."""
+        return _transposed(self, weight, bias, stride, padding, output_padding, groups, dilation, 1)
+
+    # --- pooling ----------------------------------------------------------------------------------
+    def max_pool2d(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+    ) -> Tensor:
+        """Greatest element of each window; padding never is; NaN if one is."""
+        return _max_pool(self, kernel_size, stride, padding, dilation, ceil_mode, 2)
+
+    def max_pool1d(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+    ) -> Tensor:
+        """Greatest element of each window; padding never is; NaN if one is."""
+        return _max_pool(self, kernel_size, stride, padding, dilation, ceil_mode, 1)
+
+    def avg_pool2d(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Tensor:
+        """Mean of each window, its padding counted unless told otherwise."""
+        return _mean_pool(
+            self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, 2
+        )
+
+    def avg_pool1d(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> Tensor:
+        """Mean of each window, its padding counted unless told otherwise."""
+        return _mean_pool(self, kernel_size, stride, padding, ceil_mode, count_include_pad, None, 1)
+
+    def adaptive_avg_pool2d(self, output_size: Any) -> Tensor:
+        """Means over a grid of `output_size` cells, where it divides the axes."""
+        wanted = pair(output_size)
+        if any(size % cells for size, cells in zip(self.shape[-2:], wanted)):
+            what = f"adaptive pooling to {wanted} must divide {render_shape(self.shape[-2:])}"
+            raise located(ShapeError(what), (self,))
+        cells = tuple(size // n for size, n in zip(self.shape[-2:], wanted))
+        return self.avg_pool2d(cells)
+
+
+def _convolution(
+    image: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int,
+    dims: int,
+) -> Tensor:  # fmt: skip
+    if image.ndim == dims + 1:
+        one = image.unsqueeze(0)
+        return _convolution(one, weight, bias, stride, padding, dilation, groups, dims).squeeze(0)
+    _check(image, weight, groups, dims, False)
+    steps, spread = pair(stride, dims), pair(dilation, dims)
+    kernel = weight.shape[2:]
+    paddings = _paddings(padding, kernel, spread, steps)
+    _check_window(image, kernel, paddings, spread)
+    made = derive(_convolve, (image, weight), steps, paddings, spread, groups)
+    return made if bias is None else made + bias.reshape(1, -1, *(1,) * dims)
+
+
+def _transposed(
+    image: Any, weight: Any, bias: Any, stride: Any, padding: Any, output_padding: Any,
+    groups: int, dilation: Any, dims: int,
+) -> Tensor:  # fmt: skip
+    """Zeros put between the elements, then a convolution with the flipped weight."""
+    _check(image, weight, groups, dims, True)
+    steps, around = pair(stride, dims), pair(padding, dims)
+    spread, beyond = pair(dilation, dims), pair(output_padding, dims)
+    inputs, outputs, *kernel = weight.shape
+    turned = weight.reshape(groups, inputs // groups, outputs, *kernel).transpose(1, 2)
+    turned = turned.flip(*range(3, 3 + dims)).reshape(groups * outputs, inputs // groups, *kernel)
+    for place, step in enumerate(steps):
+        axis = 2 + place
+        size = image.shape[axis]
+        if step > 1:
+            wide = image.unsqueeze(axis + 1)
+            wide = wide.pad([(0, step - 1) if a == axis + 1 else None for a in range(wide.ndim)])
+            image = wide.flatten(axis, axis + 1).narrow(axis, 0, (size - 1) * step + 1)
+    pairs = [
+        (d * (k - 1) - p, d * (k - 1) - p + o)
+        for k, p, d, o in zip(kernel, around, spread, beyond, strict=True)
+    ]
+    image = image.pad([None, None, *pairs])  # negative numbers cut
+    return _convolution(image, turned, bias, 1, 0, spread, groups, dims)
+
+
+def _pool_plan(
+    operand: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool, dims: int
+) -> Any:
+    """Kernel, strides, dilation, paddings, and what `ceil_mode` adds behind, an axis each."""
+    sizes = pair(kernel, dims)
+    steps = sizes if stride is None else pair(stride, dims)
+    spread, paddings = pair(dilation, dims), [(p, p) for p in pair(padding, dims)]
+    if any(2 * p > k for (p, _), k in zip(paddings, sizes)):
+        raise located(ShapeError("pooling pads at most half of its window"), (operand,))
+    more = [0] * dims
+    for place in range(dims if ceil else 0):
+        reach = spread[place] * (sizes[place] - 1) + 1
+        length, around = operand.shape[operand.ndim - dims + place], paddings[place][0]
+        rest = (length + 2 * around - reach) % steps[place]
+        count = (length + 2 * around - reach) // steps[place] + 1
+        # as in PyTorch, a window must not start in the padding behind
+        if rest and count * steps[place] < length + around:
+            more[place] = steps[place] - rest
+    return sizes, steps, spread, paddings, more
+
+
+def _pooled(operand: Any, sizes: Any, steps: Any, spread: Any) -> Any:
+    """Windows (already padded): (tensor, axes of the windows)."""
+    made = derive(_windows, (operand,), sizes, steps, spread)
+    return made, tuple(range(-len(sizes), 0))
+
+
+def _max_pool(
+    operand: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool, dims: int
+) -> Tensor:
+    plan = _pool_plan(operand, kernel, stride, padding, dilation, ceil, dims)
+    sizes, steps, spread, paddings, more = plan
+    pairs = [(b, a + m) for (b, a), m in zip(paddings, more, strict=True)]
+    _check_window(operand, sizes, pairs, spread)
+    least = operand.dtype.min
+    grown: list[Any] = [None] * (operand.ndim - dims) + pairs
+    made = operand.pad(grown, value=least) if any(b or a for b, a in pairs) else operand
+    windows, axes = _pooled(made, sizes, steps, spread)
+    return windows.amax(axes)
+
+
+def _mean_pool(
+    operand: Any, kernel: Any, stride: Any, padding: Any, ceil: bool, counted: bool,
+    divisor: int | None, dims: int,
+) -> Tensor:  # fmt: skip
+    sizes, steps, spread, paddings, more = _pool_plan(
+        operand, kernel, stride, padding, 1, ceil, dims
+    )
+    lead: list[Any] = [None] * (operand.ndim - dims)
+    grown = operand.pad([*lead, *paddings])
+    behind = [*lead, *[(0, m) for m in more]]
+    _check_window(grown, sizes, [(0, m) for m in more], spread)
+    windows, axes = _pooled(grown.pad(behind), sizes, steps, spread)
+    total = windows.sum(axes).cast(operand.dtype)
+    if divisor is not None:
+        return total / divisor
+    count = 1
+    for size in sizes:
+        count *= size
+    if (counted or not any(b for b, _ in paddings)) and not any(more):
+        return total / count
+    inside = (grown if counted else operand).ones_like()
+    inside = (inside if counted else inside.pad([*lead, *paddings])).pad(behind)
+    counts, _ = _pooled(inside, sizes, steps, spread)
+    return total / counts.sum(axes)

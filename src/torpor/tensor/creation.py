@@ -1,0 +1,309 @@
+"""Making tensors: from data, constants, ranges, files and host memory."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from torpor.base.dtypes import DType, Scalar, as_dtype, dtypes
+from torpor.base.errors import DTypeError, ShapeError
+from torpor.device import Buffer, Device
+from torpor.graph import build
+from torpor.ir.infer import Shape, largest, product
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+from torpor.tensor.handle import Handle, make
+from torpor.tensor.host import Array, buffer_from, buffer_node
+from torpor.tensor.iota import iota
+from torpor.tensor.mode import default_float
+from torpor.tensor.spelling import a_shape
+from torpor.tensor.storage import Storage
+
+if TYPE_CHECKING:
+    from torpor.tensor.tensor import Tensor
+
+
+def dtype_of_numbers(value: Any) -> DType:
+    """The format of a Python number: bool, int64, or the default float."""
+    if isinstance(value, bool):
+        return dtypes.bool
+    return dtypes.int64 if isinstance(value, int) else default_float()
+
+
+def chosen(dtype: Any, otherwise: DType) -> DType:
+    """The format asked for, else `otherwise`."""
+    return otherwise if dtype is None else as_dtype(dtype)
+
+
+def _array_of(data: Any) -> tuple[Array, DType]:
+    """Data of any kind as an array, and the format that it has by itself."""
+    if isinstance(data, np.ndarray | np.generic):
+        array = np.asarray(data)
+        return array, dtypes.from_numpy(array.dtype)
+    if hasattr(data, "__array__") and not isinstance(data, Sequence):
+        return _array_of(np.asarray(data))
+    try:
+        array = np.array(data)
+    except ValueError as error:
+        raise ShapeError(f"the nested lists are not of one shape: {error}") from None
+    if array.dtype.kind not in "biuf" and array.size:
+        raise DTypeError(f"no tensor can be made of {type(data).__name__} {data!r:.60}")
+    kind = array.dtype.kind
+    if kind == "b":
+        return array, dtypes.bool
+    if kind in "iu" and array.size:
+        return array, dtypes.int64
+    return array, default_float()
+
+
+def _from_tensors(data: Any) -> Tensor | None:
+    """A sequence of tensors (nested or not) stacked; None for anything else."""
+    first = data
+    while isinstance(first, list | tuple) and first:
+        first = first[0]
+    if not isinstance(first, Handle):
+        return None
+    parts = [
+        part if isinstance(part, Handle) else (_from_tensors(part) or Handle._type(part))
+        for part in data
+    ]
+    stacked: Tensor = Handle._type.stack(parts)
+    return stacked
+
+
+class Creation(Handle):
+    """How tensors come to be."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        data: Any,
+        dtype: Any = None,
+        device: str | None = None,
+        requires_grad: bool | None = None,
+    ):
+        """A tensor of `data` (a number, nested lists, an array, a tensor), copied at the call."""
+        made = _made_from(data, None if dtype is None else as_dtype(dtype), device)
+        self._storage, self._path = made._storage, made._path
+        self._node, self._stamp, self._site = made._node, made._stamp, made._site
+        self.grad = None
+        if requires_grad:
+            self.requires_grad_()
+
+    # --- memory -----------------------------------------------------------------------------------
+    @staticmethod
+    def empty(*size: Any, dtype: Any = None, device: str | None = None, **options: Any) -> Tensor:
+        """Memory of this shape with anything in it."""
+        shape = a_shape(size)
+        kind = chosen(dtype, default_float())
+        buffer = Buffer(Device.canonicalize(device), _capacity(shape), kind)
+        return _finish(make(buffer_node(buffer, shape), buffer.device), options)
+
+    @staticmethod
+    def from_numpy(array: Array) -> Tensor:
+        """A tensor that shares the memory of `array` (C-contiguous): each sees the other's writes.
+
+        A write to the tensor reaches the array at once. What was built from the tensor but not
+        realised sees later changes of the array.
+        """
+        if not array.flags.c_contiguous:
+            raise ShapeError("from_numpy shares memory, which must be C-contiguous; copy it first")
+        dtype = dtypes.from_numpy(array.dtype)
+        buffer = Buffer("CPU", array.size, dtype).allocate(array)
+        node = buffer_node(buffer, array.shape)
+        return make(node, "CPU", storage=Storage(node, "CPU", external=buffer))
+
+    @staticmethod
+    def from_dlpack(other: Any) -> Tensor:
+        """A tensor that shares the memory of another library's (on the host, C-contiguous)."""
+        return Creation.from_numpy(np.from_dlpack(other))
+
+    @staticmethod
+    def from_file(path: str | os.PathLike[str], dtype: Any = dtypes.uint8) -> Tensor:
+        """The file's content, read when it is needed: shape (size,), on device DISK."""
+        from torpor.device import disk_buffer
+
+        kind = as_dtype(dtype)
+        size = os.stat(path).st_size // kind.itemsize
+        buffer = disk_buffer(path, kind, 0, size)
+        return make(buffer_node(buffer, (size,)), buffer.device)
+
+    # --- constants --------------------------------------------------------------------------------
+    @staticmethod
+    def full(
+        size: Any, fill_value: Scalar, dtype: Any = None, device: str | None = None, **options: Any
+    ) -> Tensor:
+        """`fill_value` everywhere."""
+        shape = a_shape(size if isinstance(size, Sequence) else (size,))
+        _capacity(shape)
+        if isinstance(fill_value, Handle):
+            return fill_value.expand(shape) if dtype is None else fill_value.expand(shape).to(dtype)
+        kind = chosen(dtype, dtype_of_numbers(fill_value))
+        node = build.constant(fill_value, kind, shape)
+        return _finish(make(node, Device.canonicalize(device)), options)
+
+    @staticmethod
+    def zeros(*size: Any, dtype: Any = None, **options: Any) -> Tensor:
+        """Zeros of this shape, by default of the default float format."""
+        return Creation.full(a_shape(size), 0, chosen(dtype, default_float()), **options)
+
+    @staticmethod
+    def ones(*size: Any, dtype: Any = None, **options: Any) -> Tensor:
+        """Ones of this shape, by default of the default float format."""
+        return Creation.full(a_shape(size), 1, chosen(dtype, default_float()), **options)
+
+    @staticmethod
+    def eye(
+        n: int, m: int | None = None, dtype: Any = None, device: str | None = None, **options: Any
+    ) -> Tensor:
+        """Ones on the diagonal of an n × m matrix (m is n by default), zeros elsewhere."""
+        rows = Creation.arange(n, device=device).reshape(n, 1)
+        columns = Creation.arange(n if m is None else m, device=device)
+        return _finish(rows.eq(columns).cast(chosen(dtype, default_float())), options)
+
+    # --- ranges -----------------------------------------------------------------------------------
+    @staticmethod
+    def arange(
+        start: Any,
+        end: Any = None,
+        step: Any = 1,
+        dtype: Any = None,
+        device: str | None = None,
+        **options: Any,
+    ) -> Tensor:
+        """start, start + step, … below `end`; integers (int64) if all three are."""
+        if end is None:
+            start, end = 0, start
+        where = Device.canonicalize(device)
+        if isinstance(end, UOp):
+            made = make(iota(end, where), where)
+            return _finish(made if dtype is None else made.cast(as_dtype(dtype)), options)
+        if step == 0:
+            raise ShapeError("arange needs a step that is not 0")
+        whole = all(isinstance(v, int) for v in (start, end, step))
+        kind = chosen(dtype, dtypes.int64 if whole else default_float())
+        count = max(0, -((start - end) // step) if whole else math.ceil((end - start) / step))
+        if whole:
+            return _finish(_progression(count, int(start), int(step), where).cast(kind), options)
+        # as in PyTorch, steps are taken in float64 and rounded once
+        made = make(iota(count, where), where).cast(dtypes.float64) * float(step) + float(start)
+        return _finish(made.cast(kind), options)
+
+    @staticmethod
+    def linspace(
+        start: float,
+        end: float,
+        steps: int,
+        dtype: Any = None,
+        device: str | None = None,
+        **options: Any,
+    ) -> Tensor:
+        """`steps` equally spaced numbers from `start` to `end`, both included."""
+        where = Device.canonicalize(device)
+        count = int(steps)
+        if count < 0:
+            raise ShapeError(f"linspace needs a number of steps, not {steps}")
+        step = (float(end) - float(start)) / max(count - 1, 1)
+        index = make(iota(count, where), where).cast(dtypes.float64)
+        rising, falling = index * step + float(start), (index - (count - 1)) * step + float(end)
+        made = (index * 2 < count).where(rising, falling)  # exact at both ends
+        return _finish(made.cast(chosen(dtype, default_float())), options)
+
+    # --- like another -----------------------------------------------------------------------------
+    def full_like(self, fill_value: Scalar, dtype: Any = None, **options: Any) -> Tensor:
+        """`fill_value` in this tensor's shape, format and device."""
+        options.setdefault("device", self.device)
+        return Creation.full(self.shape, fill_value, chosen(dtype, self.dtype), **options)
+
+    def zeros_like(self, dtype: Any = None, **options: Any) -> Tensor:
+        """Zeros in this tensor's shape, format and device."""
+        return self.full_like(0, dtype, **options)
+
+    def ones_like(self, dtype: Any = None, **options: Any) -> Tensor:
+        """Ones in this tensor's shape, format and device."""
+        return self.full_like(1, dtype, **options)
+
+    def empty_like(self, dtype: Any = None, **options: Any) -> Tensor:
+        """Memory for this tensor's shape, format and device."""
+        options.setdefault("device", self.device)
+        return Creation.empty(self.shape, dtype=chosen(dtype, self.dtype), **options)
+
+    def new_full(self, size: Any, fill_value: Scalar, dtype: Any = None, **options: Any) -> Tensor:
+        """`fill_value` in the given shape, in this tensor's format and device."""
+        options.setdefault("device", self.device)
+        return Creation.full(size, fill_value, chosen(dtype, self.dtype), **options)
+
+    def new_zeros(self, *size: Any, **options: Any) -> Tensor:
+        """Zeros in the given shape, in this tensor's format and device."""
+        return self.new_full(a_shape(size), 0, **options)
+
+    def new_ones(self, *size: Any, **options: Any) -> Tensor:
+        """Ones in the given shape, in this tensor's format and device."""
+        return self.new_full(a_shape(size), 1, **options)
+
+
+def _progression(count: int, start: int, step: int, device: str) -> Tensor:
+    node = iota(count, device)
+    for op, number in ((Ops.MUL, step), (Ops.ADD, start)):
+        if number != (1 if op is Ops.MUL else 0):
+            constant = build.constant(number, dtypes.int64, (count,))
+            node = build.elementwise(op, node, constant)
+    return make(node, device)
+
+
+def _capacity(shape: Shape) -> int:
+    """Elements that memory for `shape` needs room for; a negative size is a `ShapeError`."""
+    if any(isinstance(size, int) and size < 0 for size in shape):
+        raise ShapeError(f"a shape cannot have a negative size: {shape}")
+    return largest(product(shape))
+
+
+def _finish(made: Tensor, options: dict[str, Any]) -> Tensor:
+    """Honour `requires_grad`; any other option that is left over is an error."""
+    requires = options.pop("requires_grad", False)
+    if options:
+        raise TypeError(f"unexpected option {next(iter(options))!r}")
+    return made.requires_grad_() if requires else made
+
+
+def _made_from(data: Any, dtype: DType | None, device: str | None) -> Tensor:
+    if isinstance(data, list | tuple):
+        stacked = _from_tensors(data)
+        data = data if stacked is None else stacked
+    if isinstance(data, Handle):
+        made = data.detach().clone() if device is None else data.detach().to(device).clone()
+        return made if dtype is None else made.cast(dtype)
+    where = Device.canonicalize(device)
+    if isinstance(data, UOp):
+        return make(data.cast(chosen(dtype, dtypes.int64)), where)
+    if isinstance(data, bool | int | float) and not isinstance(data, np.generic):
+        kind = dtype_of_numbers(data) if dtype is None else dtype
+        return make(UOp.const(kind, data), where)
+    array, own = _array_of(data)
+    buffer = buffer_from(array, where, own if dtype is None else dtype)
+    return make(buffer_node(buffer, array.shape), where)
+
+
+def as_tensor(data: Any, dtype: Any = None, device: str | None = None) -> Tensor:
+    """`data` itself if it is a tensor that fits, else a tensor of it."""
+    if not isinstance(data, Handle):
+        made: Tensor = Handle._type(data, dtype=dtype, device=device)
+        return made
+    kept: Any = data
+    if device is not None and Device.canonicalize(device) != data.device:
+        kept = kept.to(device)
+    return kept if dtype is None else kept.cast(as_dtype(dtype))
+
+
+_leaf_numbers = itertools.count(1)
+
+
+def next_leaf() -> int:
+    """A number for a leaf that no other leaf has."""
+    return next(_leaf_numbers)

@@ -1,0 +1,222 @@
+"""Gradients: for leaves (`backward`), for any tensors (`gradient`), and of functions."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from torpor.base.errors import GradientError, ShapeError
+from torpor.graph import build
+from torpor.graph.gradient import gradient as graph_gradient
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+from torpor.tensor.creation import as_tensor, next_leaf
+from torpor.tensor.handle import Handle, located, make, view
+from torpor.tensor.mode import grad_enabled
+from torpor.tensor.path import Step
+from torpor.tensor.watch import active, watcher
+
+if TYPE_CHECKING:
+    from torpor.tensor.tensor import Tensor
+
+_leaves: Final[weakref.WeakValueDictionary[int, Handle]] = weakref.WeakValueDictionary()
+
+SEVERED: Final = -1  # identity of LEAF nodes whose graph is gone: results of a jitted function
+
+
+def make_leaf(tensor: Handle) -> None:
+    """Give the handle an identity of its own, for which gradients can be asked."""
+    node, identity = tensor._current(), next_leaf()
+    tensor._path = Step(tensor._path, "leaf", identity, node)
+    tensor._node = UOp(Ops.LEAF, node.dtype, (node,), identity)
+    _leaves[identity] = tensor
+
+
+def leaf_number(tensor: Handle) -> int | None:
+    """The identity of a leaf; None for any other tensor."""
+    path = tensor._path
+    return path.arg if path is not None and path.kind == "leaf" else None
+
+
+def _leaf_nodes(root: UOp) -> dict[int, list[UOp]]:
+    """The leaves below `root` through which gradients flow, by identity.
+
+    One leaf can have several nodes: it was written to between uses.
+    """
+    found: dict[int, list[UOp]] = {}
+    for node in root.toposort(lambda n: n.op is not Ops.DETACH):
+        if node.op is Ops.LEAF:
+            if node.arg == SEVERED:
+                what = "no gradient flows back into a jitted function; take gradients inside it"
+                raise GradientError(what)
+            found.setdefault(node.arg, []).append(node)
+    return found
+
+
+def _seed(root: Handle, given: Any) -> UOp:
+    if given is None:
+        if root.shape != ():
+            what = "a gradient starts from a 0-d tensor; reduce it, or give gradient="
+            raise located(GradientError(what), (root,))
+        return UOp.const(root.dtype, 1)
+    seed = as_tensor(given, device=root.device)
+    if seed.shape != root.shape:
+        raise located(ShapeError("gradient= must have the tensor's shape"), (root, seed))
+    return build.cast(seed._current(), root.dtype)
+
+
+def _gradients(root: Handle, groups: Sequence[list[UOp]], given: Any) -> list[UOp | None]:
+    """For each group of nodes (that stand for one tensor), the sum of their gradients."""
+    if not root.dtype.is_float:
+        raise located(GradientError(f"{root.dtype} has no gradient"), (root,))
+    flat = [node for group in groups for node in group]
+    found = dict(zip(flat, graph_gradient(root._current(), flat, _seed(root, given)), strict=True))
+    results = []
+    for group in groups:
+        parts = [part for node in group if (part := found[node]) is not None]
+        total = parts[0] if parts else None
+        for part in parts[1:]:
+            assert total is not None, "there is a first part"
+            total = build.elementwise(Ops.ADD, total, part)
+        results.append(total)
+    return results
+
+
+class Differentiate(Handle):
+    """Gradients."""
+
+    __slots__ = ()
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Make it a leaf that gradients are asked for, or let go of that; itself."""
+        if not requires_grad:
+            if self._path is not None and self._path.leaf:
+                self._path = Step(self._path, "detach", None, self._current())
+                self._stamp -= 1
+            elif self.requires_grad:
+                raise located(GradientError("only a leaf can stop requiring a gradient"), (self,))
+        elif not self.requires_grad:
+            if not self.dtype.is_float:
+                what = f"only floats can require a gradient, not {self.dtype}"
+                raise located(GradientError(what), (self,))
+            make_leaf(self)
+        return self  # type: ignore[return-value]
+
+    def detach(self) -> Tensor:
+        """A view through which no gradient flows."""
+        return (
+            view(self, "detach", None) if self.requires_grad else view(self, "reshape", self.shape)
+        )
+
+    def backward(self, gradient: Any = None, retain_graph: bool = True) -> Tensor:
+        """Add the gradient of this tensor to `.grad` of every leaf that it depends on; itself."""
+        watching = watcher() if active else None
+        if watching is not None:
+            watching.differentiated(None)
+        with_handles = [
+            (leaf, nodes)
+            for number, nodes in _leaf_nodes(self._current()).items()
+            if (leaf := _leaves.get(number)) is not None
+        ]
+        if not self.requires_grad or not with_handles:
+            what = "backward() needs a tensor that depends on a leaf with requires_grad=True"
+            raise located(GradientError(what), (self,))
+        found = _gradients(self, [nodes for _, nodes in with_handles], gradient)
+        for (leaf, _), node in zip(with_handles, found, strict=True):
+            if node is not None:
+                if watching is not None:
+                    watching.differentiated(leaf)
+                made = make(node, leaf.device)
+                leaf.grad = made if leaf.grad is None else leaf.grad.detach() + made
+        return self  # type: ignore[return-value]
+
+    def gradient(self, *targets: Any, gradient: Any = None, materialize: bool = True) -> list[Any]:
+        """The gradients for `targets`; zeros (or None) for one that this does not depend on.
+
+        They are graphs like any other, so that gradients of them can be taken.
+        """
+        wanted = list(targets[0]) if targets and not isinstance(targets[0], Handle) else targets
+        if active and (watching := watcher()) is not None:
+            watching.differentiated(None)
+        leaves = _leaf_nodes(self._current())
+        groups = []
+        for target in wanted:
+            number = leaf_number(target)
+            groups.append(leaves.get(number, []) if number is not None else [target._current()])
+        found = _gradients(self, groups, gradient)
+        requires = self.requires_grad and grad_enabled()
+        return [
+            make(node, target.device, requires)
+            if node is not None
+            else target.detach().zeros_like()
+            if materialize
+            else None
+            for target, node in zip(wanted, found, strict=True)
+        ]
+
+
+# --- functions ------------------------------------------------------------------------------------
+def value_and_grad(
+    function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """A function that gives (value, gradient) of a function whose result is 0-d.
+
+    `argnums` says for which arguments: one (the gradient has its structure), or several (a tuple).
+    Arguments may be tensors, or lists, tuples and dicts of them.
+    """
+
+    @functools.wraps(function)
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+        given = list(arguments)
+        for number in numbers:
+            given[number] = map_tree(_fresh_leaf, given[number])
+        result = function(*given, **options)
+        value, aux = result if has_aux else (result, None)
+        targets = [leaf for number in numbers for leaf in flat_tree(given[number])]
+        found = iter(value.gradient(*targets))
+        trees = tuple(map_tree(lambda _: next(found), given[number]) for number in numbers)
+        gradients = trees[0] if isinstance(argnums, int) else trees
+        return ((value, aux) if has_aux else value), gradients
+
+    return wrapped
+
+
+def grad(
+    function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """A function that gives the gradient of a function whose result is 0-d."""
+    both = value_and_grad(function, argnums, has_aux)
+
+    @functools.wraps(function)
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        value, gradients = both(*arguments, **options)
+        return (gradients, value[1]) if has_aux else gradients
+
+    return wrapped
+
+
+def _fresh_leaf(tensor: Any) -> Any:
+    """The same value under a new identity, on which an outer gradient still depends."""
+    made = make(as_tensor(tensor)._current(), as_tensor(tensor).device, tensor.requires_grad)
+    make_leaf(made)
+    return made
+
+
+def map_tree(function: Callable[[Any], Any], tree: Any) -> Any:
+    """`function` of every tensor in lists, tuples and dicts."""
+    if isinstance(tree, dict):
+        return {key: map_tree(function, value) for key, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        parts = [map_tree(function, value) for value in tree]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    return function(tree)
+
+
+def flat_tree(tree: Any) -> list[Any]:
+    """Every tensor in lists, tuples and dicts, in order."""
+    found: list[Any] = []
+    map_tree(found.append, tree)
+    return found

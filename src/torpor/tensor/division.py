@@ -1,0 +1,122 @@
+"""Division, powers, shifts and rounding of tensors whose formats decide what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from torpor.base.dtypes import dtypes
+from torpor.ir.ops import Ops
+from torpor.tensor.handle import (
+    Handle,
+    as_scalar,
+    binary,
+    float_dtype,
+    number_or_tensor,
+    unary,
+)
+from torpor.tensor.operands import need
+
+if TYPE_CHECKING:
+    from torpor.tensor.tensor import Tensor
+
+
+def shift_count(value: Handle, count: Any) -> Any:
+    """A shift count: negative ones raise here, those beyond the width count as the width."""
+    if isinstance(count, Handle | np.ndarray):
+        return count
+    number = int(as_scalar(count))
+    need(number >= 0, f"a shift count cannot be negative: {number}", value)
+    return min(number, value.dtype.bits)
+
+
+def shift(op: Ops, value: Tensor, count: Tensor) -> Tensor:
+    need(value.dtype.is_int, f"only integers shift, not {value.dtype}", value, count)
+    if count._current().op is not Ops.CONST and count.dtype.kind == "int":
+        # 1 // 0 raises at realisation where the count is negative; elsewhere adds nothing
+        one = (count < 0).where(0, count.ones_like())
+        count = count + (count.ones_like() // one - 1)
+    return binary(op, value, count)
+
+
+def minus_one(operand: Handle) -> Any:
+    return operand.dtype.max if operand.dtype.kind == "uint" else -1
+
+
+def all_ones(operand: Handle) -> Any:
+    return -1 if operand.dtype.kind == "int" else operand.dtype.max
+
+
+def true_divide(left: Handle, right: Any, swapped: bool) -> Tensor:
+    one: Any = left
+    right = number_or_tensor(right, left.device)
+    if left.dtype.kind != "float":
+        wide = right.dtype if isinstance(right, Handle) else left.dtype
+        one = one.cast(float_dtype(wide))
+    if isinstance(right, Handle) and right.dtype.kind != "float":
+        right = right.cast(one.dtype)  # type: ignore[attr-defined]
+    return binary(Ops.FDIV, one, right, swapped)
+
+
+def floor_divide(left: Tensor, right: Tensor) -> Tensor:
+    if left.dtype is dtypes.bool:
+        left, right = left.cast(dtypes.int64), right.cast(dtypes.int64)
+    if left.dtype.kind != "float":
+        return binary(Ops.IDIV, left, right)
+    # (a - a % b) / b is a whole number up to rounding; a / 0 is infinite or NaN, as for /
+    whole = unary(Ops.RINT, (left - left % right) / right)
+    return right.eq(0).where(left / right, whole)
+
+
+def repeated(base: Tensor, exponent: int) -> Tensor:
+    """base**exponent of integers by repeated squaring."""
+    result: Tensor | None = None
+    while exponent:
+        if exponent & 1:
+            result = base if result is None else result * base
+        exponent >>= 1
+        if exponent:
+            base = base * base
+    return base.ones_like() if result is None else result
+
+
+def whole_power(base: Tensor, exponent: Tensor) -> Tensor:
+    """base**exponent of integer tensors, a bit of the exponent at a time."""
+    if base.dtype is dtypes.bool:
+        base, exponent = base.cast(dtypes.int64), exponent.cast(dtypes.int64)
+    result = base.ones_like()
+    if exponent.dtype.kind == "int":  # a negative exponent raises as 0 ** -1 does
+        result = result // (exponent < 0).where(0, exponent.ones_like())
+    for bit in range(exponent.dtype.bits - (exponent.dtype.kind == "int")):
+        odd = ((exponent >> bit) & 1).cast(dtypes.bool)
+        result = odd.where(result * base, result)
+        base = base * base
+    return result
+
+
+def _square(operand: Any) -> Tensor:
+    floats = operand.cast(float_dtype(operand.dtype))
+    return floats * floats
+
+
+def _itself(operand: Any) -> Tensor:
+    return operand.cast(float_dtype(operand.dtype))
+
+
+def _reciprocal(operand: Any) -> Tensor:
+    return 1 / operand
+
+
+# x ** 0.5 is not sqrt(x) at -0.0 and -infinity, where a power gives +0.0 and +infinity
+SIMPLE_POWERS: Final[dict[Any, Callable[[Any], Tensor]]] = {
+    1: _itself,
+    2: _square,
+    -1: _reciprocal,
+}
+
+
+def floor_like(op: Ops, operand: Any) -> Tensor:
+    """Rounding: integers stay as they are."""
+    return operand if operand.dtype.kind != "float" else unary(op, operand)

@@ -1,0 +1,323 @@
+"""Arithmetic, comparisons, logic and bits: one element of the result from one of each operand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from torpor.base.dtypes import as_dtype, dtypes
+from torpor.base.promotion import weak_dtype
+from torpor.graph import build
+from torpor.ir.ops import Ops
+from torpor.tensor.division import (
+    SIMPLE_POWERS,
+    all_ones,
+    floor_divide,
+    minus_one,
+    repeated,
+    shift,
+    shift_count,
+    true_divide,
+    whole_power,
+)
+from torpor.tensor.handle import Handle, as_scalar, binary, make, view
+from torpor.tensor.mode import default_float, grad_enabled
+from torpor.tensor.operands import (
+    are_whole,
+    bits,
+    choose,
+    is_comparable,
+    need,
+    numbers,
+    promoted,
+    truth,
+)
+
+if TYPE_CHECKING:
+    from torpor.tensor.tensor import Tensor
+
+
+def _operator(op: Ops, text: str) -> Callable[[Any, Any], Any]:
+    """The method `x op y`; NotImplemented for what is neither tensor nor number."""
+
+    def method(self: Handle, other: Any) -> Tensor:
+        return binary(op, self, other)
+
+    method.__doc__ = text
+    return method
+
+
+def _reflected(op: Ops) -> Callable[[Any, Any], Any]:
+    def method(self: Handle, other: Any) -> Tensor:
+        return binary(op, self, other, True)
+
+    return method
+
+
+class Arithmetic(Handle):
+    """Operators and the functions that they stand for."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+
+    __add__ = _operator(Ops.ADD, "Sum.")
+    __radd__ = _reflected(Ops.ADD)
+    __mul__ = _operator(Ops.MUL, "Product.")
+    __rmul__ = _reflected(Ops.MUL)
+    maximum = _operator(Ops.MAX, "The greater of both; NaN if either is.")
+    minimum = _operator(Ops.MIN, "The lesser of both; NaN if either is.")
+
+    def __sub__(self, other: Any) -> Tensor:
+        need(self.dtype is not dtypes.bool, "bools have no difference; use ^ or logical_xor", self)
+        return binary(Ops.SUB, self, other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        need(self.dtype is not dtypes.bool, "bools have no difference; use ^ or logical_xor", self)
+        return binary(Ops.SUB, self, other, True)
+
+    def add(self, other: Any, *, alpha: Any = 1) -> Tensor:
+        """Gives self + alpha * other."""
+        return self + other if alpha == 1 else self + other * alpha
+
+    def sub(self, other: Any, *, alpha: Any = 1) -> Tensor:
+        """Gives self - alpha * other."""
+        return self - other if alpha == 1 else self - other * alpha
+
+    def rsub(self, other: Any) -> Tensor:
+        """Gives other - self."""
+        return other - self
+
+    def mul(self, other: Any) -> Tensor:
+        """Product."""
+        return self * other
+
+    def __neg__(self) -> Tensor:
+        need(self.dtype is not dtypes.bool, "a bool has no negative; use logical_not", self)
+        return binary(Ops.MUL, self, minus_one(self))
+
+    def neg(self) -> Tensor:
+        """Its negative."""
+        return -self
+
+    def __pos__(self) -> Tensor:
+        return self  # type: ignore[return-value]
+
+    def positive(self) -> Tensor:
+        """Itself."""
+        return self  # type: ignore[return-value]
+
+    # --- division ---------------------------------------------------------------------------------
+    def __truediv__(self, other: Any) -> Tensor:
+        return true_divide(self, other, False)
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return true_divide(self, other, True)
+
+    def div(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+        """Quotient: exact, toward zero ("trunc"), or downward ("floor")."""
+        if rounding_mode is None:
+            return self / other
+        if rounding_mode == "floor":
+            return self // other
+        if rounding_mode != "trunc":
+            raise ValueError(f"rounding_mode is None, 'trunc' or 'floor', not {rounding_mode!r}")
+        quotient = self // other if are_whole(self, other) else (self / other)
+        if not are_whole(self, other):
+            return quotient.trunc()
+        inexact = (quotient * other).ne(self)
+        return quotient + (inexact & (quotient < 0)).cast(quotient.dtype)
+
+    def __floordiv__(self, other: Any) -> Tensor:
+        return floor_divide(*promoted(self, other))
+
+    def __rfloordiv__(self, other: Any) -> Tensor:
+        return floor_divide(*reversed(promoted(self, other)))
+
+    def floor_divide(self, other: Any) -> Tensor:
+        """Floor of the quotient; an integer divided by zero raises at realisation."""
+        return self // other
+
+    def __mod__(self, other: Any) -> Tensor:
+        return binary(Ops.MOD, *numbers(self, other))
+
+    def __rmod__(self, other: Any) -> Tensor:
+        return binary(Ops.MOD, *numbers(self, other), True)
+
+    def remainder(self, other: Any) -> Tensor:
+        """What is left by //: it has the divisor's sign."""
+        return self % other
+
+    def __divmod__(self, other: Any) -> tuple[Tensor, Tensor]:
+        return self // other, self % other
+
+    def fmod(self, other: Any) -> Tensor:
+        """What is left by division toward zero: it has the dividend's sign."""
+        left, right = promoted(self, other)
+        if left.dtype.kind == "float":
+            rest = left.abs() % right.abs()
+            return (left < 0).where(-rest, rest)
+        rest = left % right
+        return (rest.ne(0) & ((rest < 0) ^ (left < 0))).where(rest - right, rest)
+
+    # --- powers -----------------------------------------------------------------------------------
+    def __pow__(self, other: Any) -> Tensor:
+        if isinstance(other, Handle):
+            left, right = promoted(self, other)
+            kind = left.dtype.kind
+            return binary(Ops.POW, left, right) if kind == "float" else whole_power(left, right)
+        exponent = as_scalar(other)
+        common = weak_dtype(exponent, self.dtype, default_float())
+        if common.kind != "float":
+            need(exponent >= 0, f"an integer to the power of {exponent} is no integer", self)
+            return repeated(self.cast(common), int(exponent))
+        simple = SIMPLE_POWERS.get(exponent)
+        return binary(Ops.POW, self, float(exponent)) if simple is None else simple(self)
+
+    def __rpow__(self, other: Any) -> Tensor:
+        left, right = promoted(self, other)
+        return right**left
+
+    def pow(self, exponent: Any) -> Tensor:
+        """To the power of `exponent`; an integer to a negative one raises."""
+        return self**exponent
+
+    def square(self) -> Tensor:
+        """Itself times itself."""
+        return self * self
+
+    def reciprocal(self) -> Tensor:
+        """1 / self."""
+        return 1 / self
+
+    # --- comparisons ------------------------------------------------------------------------------
+    __lt__ = lt = less = _operator(Ops.CMPLT, "Whether it is less.")
+    eq = _operator(Ops.CMPEQ, "Whether both are equal.")
+    ne = not_equal = _operator(Ops.CMPNE, "Whether they differ.")
+
+    def __eq__(self, other: object) -> Tensor:  # type: ignore[override]
+        return binary(Ops.CMPEQ, self, other) if is_comparable(other) else NotImplemented
+
+    def __ne__(self, other: object) -> Tensor:  # type: ignore[override]
+        return binary(Ops.CMPNE, self, other) if is_comparable(other) else NotImplemented
+
+    def __gt__(self, other: Any) -> Tensor:
+        return binary(Ops.CMPLT, self, other, True)
+
+    def __le__(self, other: Any) -> Tensor:
+        return (self < other) | self.eq(other)
+
+    def __ge__(self, other: Any) -> Tensor:
+        return (self > other) | self.eq(other)
+
+    gt = greater = __gt__
+    le = less_equal = __le__
+    ge = greater_equal = __ge__
+
+    # --- logic and bits ---------------------------------------------------------------------------
+    def __and__(self, other: Any) -> Tensor:
+        return binary(Ops.AND, *bits(self, other))
+
+    def __or__(self, other: Any) -> Tensor:
+        return binary(Ops.OR, *bits(self, other))
+
+    def __xor__(self, other: Any) -> Tensor:
+        return binary(Ops.XOR, *bits(self, other))
+
+    __rand__ = bitwise_and = __and__
+    __ror__ = bitwise_or = __or__
+    __rxor__ = bitwise_xor = __xor__
+
+    def __invert__(self) -> Tensor:
+        return self ^ (True if self.dtype is dtypes.bool else all_ones(self))
+
+    bitwise_not = __invert__
+
+    def __lshift__(self, other: Any) -> Tensor:
+        return shift(Ops.SHL, *promoted(self, shift_count(self, other)))
+
+    def __rshift__(self, other: Any) -> Tensor:
+        return shift(Ops.SHR, *promoted(self, shift_count(self, other)))
+
+    def __rlshift__(self, other: Any) -> Tensor:
+        return shift(Ops.SHL, *reversed(promoted(self, other)))
+
+    def __rrshift__(self, other: Any) -> Tensor:
+        return shift(Ops.SHR, *reversed(promoted(self, other)))
+
+    bitwise_left_shift, bitwise_right_shift = __lshift__, __rshift__
+
+    def logical_not(self) -> Tensor:
+        """Whether it is zero."""
+        return self.bool() ^ True
+
+    def logical_and(self, other: Any) -> Tensor:
+        """Whether neither is zero."""
+        return self.bool() & truth(other)
+
+    def logical_or(self, other: Any) -> Tensor:
+        """Whether one is not zero."""
+        return self.bool() | truth(other)
+
+    def logical_xor(self, other: Any) -> Tensor:
+        """Whether exactly one is zero."""
+        return self.bool() ^ truth(other)
+
+    # --- choice -----------------------------------------------------------------------------------
+    def where(self, input: Any, other: Any) -> Tensor:
+        """`input` where this holds, else `other`."""
+        return choose(self, input, other)
+
+    def clamp(self, min: Any = None, max: Any = None) -> Tensor:
+        """Raised to `min` and lowered to `max`; NaN stays."""
+        if min is None and max is None:
+            raise ValueError("clamp needs min, max or both")
+        made: Any = self if min is None else self.maximum(min)
+        return made if max is None else made.minimum(max)
+
+    clip = clamp
+
+    def lerp(self, end: Any, weight: Any) -> Tensor:
+        """Gives self + weight * (end - self)."""
+        return self + (end - self) * weight
+
+    # --- formats ----------------------------------------------------------------------------------
+    def cast(self, dtype: Any) -> Tensor:
+        """In another format: floats to integers truncate and saturate, NaN gives 0."""
+        kind = as_dtype(dtype)
+        node = self._operand()
+        if node.dtype is kind:
+            return self  # type: ignore[return-value]
+        requires = self.requires_grad and grad_enabled() and kind.is_float
+        return make(build.cast(node, kind), self.device, requires)
+
+    def bitcast(self, dtype: Any) -> Tensor:
+        """A view of the same bits in a format of the same size."""
+        return view(self, "bitcast", as_dtype(dtype))
+
+    def float(self) -> Tensor:
+        """As float32."""
+        return self.cast(dtypes.float32)
+
+    def double(self) -> Tensor:
+        """As float64."""
+        return self.cast(dtypes.float64)
+
+    def half(self) -> Tensor:
+        """As float16."""
+        return self.cast(dtypes.float16)
+
+    def bfloat16(self) -> Tensor:
+        """As bfloat16."""
+        return self.cast(dtypes.bfloat16)
+
+    def int(self) -> Tensor:
+        """As int32."""
+        return self.cast(dtypes.int32)
+
+    def long(self) -> Tensor:
+        """As int64."""
+        return self.cast(dtypes.int64)
+
+    def bool(self) -> Tensor:
+        """Whether each element is not zero."""
+        return self.cast(dtypes.bool)

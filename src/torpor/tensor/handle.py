@@ -1,0 +1,310 @@
+"""`Handle`: a storage and a path to the view of it that this handle is; what all families use.
+
+Building an operation is the hot path. A handle keeps the node that it stands for and derives it
+anew only when its storage has changed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+
+from torpor.base.dtypes import DType, Scalar
+from torpor.base.errors import DeviceError, DTypeError, TorporError
+from torpor.base.promotion import promote, weak_dtype
+from torpor.base.site import Site, decode, here
+from torpor.graph import build
+from torpor.ir.infer import Shape, shape_of
+from torpor.ir.ops import COMPARE, Ops
+from torpor.ir.uop import UOp
+from torpor.tensor.mode import default_float, grad_enabled
+from torpor.tensor.path import Step, apply, detached, forward
+from torpor.tensor.storage import Storage
+from torpor.tensor.watch import active, watcher
+
+if TYPE_CHECKING:
+    from torpor.tensor.tensor import Tensor
+
+MAXIMUM_ORIGINS: Final = 8
+_CACHED_CONSTANTS: Final = 4096
+_constants: dict[tuple[bytes | int, type, DType, Shape], UOp] = {}
+
+
+class Size(int):
+    """The number of elements: an `int` that can also be called, as in PyTorch."""
+
+    shape: tuple[Any, ...]
+
+    def __new__(cls, shape: tuple[Any, ...], count: int) -> Size:
+        made = super().__new__(cls, count)
+        made.shape = shape
+        return made
+
+    def __call__(self, dim: int | None = None) -> Any:
+        """The shape, or the length of axis `dim`."""
+        return self.shape if dim is None else self.shape[dim]
+
+
+class Handle:
+    """What a tensor is made of. Everything that users call is in the families (see `tensor.py`)."""
+
+    __slots__ = ("_storage", "_path", "_node", "_stamp", "_site", "grad", "__weakref__")
+
+    _type: ClassVar[type[Any]]
+    _storage: Storage
+    _path: Step | None
+    _node: UOp
+    _stamp: int
+    _site: Site | None
+    grad: Tensor | None
+
+    # --- what it stands for now -------------------------------------------------------------------
+    def _current(self) -> UOp:
+        """The node that it stands for now."""
+        if active:
+            touch(self)
+        storage = self._storage
+        if self._stamp != storage.stamp:
+            stamp, base = storage.stamp, storage.base
+            self._node, self._stamp = forward(self._path, base), stamp
+        return self._node
+
+    def _operand(self) -> UOp:
+        """Its node as an operand: no gradient flows through it inside `no_grad`."""
+        node = self._current()
+        if self.requires_grad and not grad_enabled():
+            return detached(node)
+        return node
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether it is, or depends on, a leaf whose gradient is asked for."""
+        path = self._path
+        if path is None or path.requires is None:
+            return self._storage.requires
+        return path.requires
+
+    @property
+    def shape(self) -> Shape:
+        """Its axes' lengths; a symbolic one is a node."""
+        return shape_of(self._current())
+
+    @property
+    def ndim(self) -> int:
+        """How many axes it has."""
+        return len(shape_of(self._current()))
+
+    @property
+    def dtype(self) -> DType:
+        """The format of its elements."""
+        return self._current().dtype
+
+    @property
+    def device(self) -> str:
+        """Canonical name of where it lives."""
+        return self._storage.device
+
+
+def touch(*handles: Any) -> None:
+    """Tell whoever watches this thread that the tensors are about to be looked at."""
+    watching = watcher()
+    if watching is not None:
+        for handle in handles:
+            if isinstance(handle, Handle):
+                watching.touch(handle)
+
+
+# --- making results -------------------------------------------------------------------------------
+def make(
+    node: UOp, device: str, requires: bool = False, storage: Storage | None = None,
+    path: Step | None = None,
+) -> Tensor:  # fmt: skip
+    """A handle: of a fresh storage whose value is `node`, or a view of `storage`."""
+    made = object.__new__(Handle._type)
+    if storage is None:
+        storage = Storage(node, device, requires)
+    made._storage, made._path = storage, path
+    made._node, made._stamp = node, storage.stamp
+    made.grad = None
+    made._site = site = here()
+    if site is not None:
+        origins = node.origins
+        if not origins:
+            node.origins = (site,)
+        elif site not in origins and len(origins) < MAXIMUM_ORIGINS:
+            node.origins = (*origins, site)
+    return made
+
+
+def derive(function: Callable[..., UOp], operands: Sequence[Handle], *arguments: Any) -> Tensor:
+    """A new tensor: `function` of the operands' nodes and `arguments`."""
+    device = common_device(operands)
+    requires = any(operand.requires_grad for operand in operands) and grad_enabled()
+    try:
+        node = function(*[node_on(device, operand) for operand in operands], *arguments)
+    except TorporError as error:
+        raise located(error, operands) from None
+    return make(node, device, requires and node.dtype.kind == "float")
+
+
+def view(handle: Handle, kind: str, arg: Any) -> Tensor:
+    """A view of `handle`: the same storage, one step further."""
+    node = handle._current()
+    path = handle._path
+    try:
+        moved = apply(kind, node, arg)
+    except TorporError as error:
+        raise located(error, (handle,)) from None
+    if moved is not node:
+        path = Step(path, kind, arg, node)
+    storage = handle._storage
+    if handle.requires_grad and not grad_enabled():
+        path = Step(path, "detach", None, moved)
+        moved = detached(moved)
+    return make(moved, storage.device, False, storage, path)
+
+
+def weak_constant(value: Scalar, dtype: DType, shape: Shape = ()) -> UOp:
+    """The Python number in every element of `shape`."""
+    kind = type(value)
+    key = (struct.pack("<d", value) if kind is float else value, kind, dtype, shape)
+    known = _constants.get(key)
+    if known is None:
+        check_fits(value, dtype)
+        if len(_constants) >= _CACHED_CONSTANTS:
+            _constants.clear()
+        known = _constants[key] = build.constant(value, dtype, shape)
+    return known
+
+
+def check_fits(value: Scalar, dtype: DType) -> None:
+    """A Python integer that the tensor's format cannot hold is an error, not a surprise."""
+    if type(value) is int and dtype.is_int and not dtype.min <= value <= dtype.max:
+        raise DTypeError(f"{value} does not fit into {dtype}, which ends at {dtype.max}")
+
+
+# --- arithmetic -----------------------------------------------------------------------------------
+def binary(op: Ops, left: Handle, right: Any, swapped: bool = False) -> Tensor:
+    """`left op right`, promoted and broadcast; with `swapped`, `right op left`."""
+    if active:
+        touch(left, right)
+    node = left._node if left._stamp == left._storage.stamp else left._current()
+    requires = left.requires_grad
+    device = left._storage.device
+    dtype = node.dtype
+    if isinstance(right, Handle):
+        other = right._node if right._stamp == right._storage.stamp else right._current()
+        if right._storage.device is not device and right._storage.device != device:
+            return _binary_across(op, left, right, swapped)
+        if other.dtype is not dtype:
+            common = promote(dtype, other.dtype)
+            node, other = node.cast(common), other.cast(common)
+        requires = requires or right.requires_grad
+    else:
+        if isinstance(right, np.ndarray | UOp):
+            return binary(op, left, Handle._type(right, device=device), swapped)
+        value = as_scalar(right)
+        common = weak_dtype(value, dtype, default_float())
+        node, other = node.cast(common), weak_constant(value, common, shape_of(node))
+    if requires and not grad_enabled():
+        node, other, requires = detached(node), detached(other), False
+    try:
+        made = build.elementwise(op, other, node) if swapped else build.elementwise(op, node, other)
+    except TorporError as error:
+        raise located(error, (left, right)) from None
+    return make(made, device, requires and op not in COMPARE and made.dtype.kind == "float")
+
+
+def _binary_node(left: UOp, right: UOp, op: Ops, swapped: bool) -> UOp:
+    if left.dtype is not right.dtype:
+        common = promote(left.dtype, right.dtype)
+        left, right = left.cast(common), right.cast(common)
+    return build.elementwise(op, *((right, left) if swapped else (left, right)))
+
+
+def _binary_across(op: Ops, left: Handle, right: Handle, swapped: bool) -> Tensor:
+    return derive(_binary_node, (left, right), op, swapped)
+
+
+def unary(op: Ops, operand: Handle) -> Tensor:
+    """`op` of each element; integers and bools become the default float first."""
+    if active:
+        touch(operand)
+    node = operand._node if operand._stamp == operand._storage.stamp else operand._current()
+    requires = operand.requires_grad
+    if requires and not grad_enabled():
+        node, requires = detached(node), False
+    if node.dtype.kind != "float":
+        node = node.cast(default_float())
+    return make(UOp(op, node.dtype, (node,)), operand._storage.device, requires)
+
+
+def number_or_tensor(value: Any, device: str) -> Any:
+    """Arrays and bound variables as tensors on `device`; everything else as it is."""
+    return Handle._type(value, device=device) if isinstance(value, np.ndarray | UOp) else value
+
+
+def as_scalar(value: Any) -> Scalar:
+    """The Python number that `value` is; NumPy's scalars count as Python's."""
+    kind = type(value)
+    if kind is int or kind is float or kind is bool:
+        return value
+    item = getattr(value, "item", None)
+    if item is not None and getattr(value, "shape", None) == ():
+        value = item()
+    if isinstance(value, bool | int | float):
+        return value
+    raise DTypeError(f"a tensor cannot be combined with {type(value).__name__} {value!r}")
+
+
+# --- devices --------------------------------------------------------------------------------------
+def common_device(operands: Sequence[Handle]) -> str:
+    """The device of all operands, 0-d ones on the CPU aside; a `DeviceError` names two."""
+    first = operands[0]
+    device = first._storage.device
+    for operand in operands[1:]:
+        other = operand._storage.device
+        if other == device or _moves_along(operand):
+            continue
+        if _moves_along(first):
+            first, device = operand, other
+            continue
+        error = DeviceError(f"operands are on different devices, {device} and {other}; use .to()")
+        raise located(error, (first, operand))
+    return device
+
+
+def _moves_along(operand: Handle) -> bool:
+    return operand._storage.device == "CPU" and not operand.shape
+
+
+def node_on(device: str, operand: Handle) -> UOp:
+    """The operand's node, copied to `device` if it lives elsewhere."""
+    node = operand._operand()
+    return node if operand._storage.device == device else build.copy_to(node, device)
+
+
+# --- errors ---------------------------------------------------------------------------------------
+def located(error: TorporError, operands: Sequence[Any]) -> TorporError:
+    """The same error with a line for each operand: its shape, dtype and where it was made."""
+    lines = [str(error)]
+    for operand in operands:
+        if isinstance(operand, Handle):
+            place = f", made at {decode(operand._site)}" if operand._site else ""
+            shape = render_shape(operand.shape)
+            lines.append(f"  {shape} {operand.dtype.name} on {operand.device}{place}")
+    return type(error)("\n".join(lines))
+
+
+def render_shape(shape: Shape) -> str:
+    """The shape as text: symbolic sizes as expressions."""
+    sizes = [s.render() if isinstance(s, UOp) else str(s) for s in shape]
+    return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+
+
+def float_dtype(dtype: DType) -> DType:
+    """The format itself if it is a float's, else the default float."""
+    return dtype if dtype.kind == "float" else default_float()

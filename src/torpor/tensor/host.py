@@ -1,0 +1,116 @@
+"""Values that have been computed, read on the host without another kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from torpor.base.dtypes import DType
+from torpor.base.errors import ShapeError
+from torpor.device import Buffer
+from torpor.ir.infer import Shape, Size, fold_size, shape_of
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+from torpor.tensor.storage import Storage, recall
+
+Array = npt.NDArray[Any]
+
+
+def known_size(size: Size) -> int:
+    """The size as a number: bound variables have their values; a free one is a `ShapeError`."""
+    if isinstance(size, int):
+        return size
+    bound = {node: node.src[1] for node in size.toposort() if node.op is Ops.BIND}
+    value = fold_size(size.substitute(bound))
+    if isinstance(value, int):
+        return value
+    raise ShapeError(f"size {size.render()} is not known: bind its variables to values")
+
+
+def known_shape(shape: Shape) -> tuple[int, ...]:
+    """The shape as numbers."""
+    return tuple(known_size(size) for size in shape)
+
+
+def read(node: UOp) -> Array | None:
+    """The value of a node that only moves memory that the host has; None for any other."""
+    moves = []
+    while True:
+        known = recall(node)
+        if known is not None:
+            node = known
+        if node.op in (Ops.BUFFER, Ops.CONST):
+            break
+        if node.op not in _MOVES and node.op not in (Ops.LEAF, Ops.DETACH, Ops.CONTIGUOUS):
+            return None
+        moves.append(node)
+        node = node.src[0]
+    array = memory_of(node.arg) if node.op is Ops.BUFFER else np.array(node.arg, node.dtype.numpy)
+    for move in reversed(moves):
+        if move.op in _MOVES:
+            array = _MOVES[move.op](move, array)
+    return array
+
+
+def memory_of(buffer: Buffer) -> Array:
+    """The elements of a buffer; it gets memory (with anything in it) if it has none."""
+    if not buffer.is_allocated():
+        buffer.allocate()
+    return buffer.numpy()
+
+
+def _reshape(node: UOp, array: Array) -> Array:
+    shape = known_shape(node.arg)
+    count = int(np.prod(shape, dtype=np.int64))
+    if array.ndim == 1 and array.size != count:  # a symbolic size: memory has room for the largest
+        array = array[:count]
+    return array.reshape(shape)
+
+
+def _permute(node: UOp, array: Array) -> Array:
+    return array.transpose(node.arg)
+
+
+def _expand(node: UOp, array: Array) -> Array:
+    return np.broadcast_to(array, known_shape(node.arg))
+
+
+def _shrink(node: UOp, array: Array) -> Array:
+    return array[tuple(slice(known_size(a), known_size(b)) for a, b in node.arg)]
+
+
+def _flip(node: UOp, array: Array) -> Array:
+    return array[tuple(slice(None, None, -1 if flipped else 1) for flipped in node.arg)]
+
+
+_MOVES: Final[dict[Ops, Callable[[UOp, Array], Array]]] = {
+    Ops.RESHAPE: _reshape,
+    Ops.PERMUTE: _permute,
+    Ops.EXPAND: _expand,
+    Ops.SHRINK: _shrink,
+    Ops.FLIP: _flip,
+}
+
+
+def buffer_from(array: Array, device: str, dtype: DType) -> Buffer:
+    """A buffer on `device` that holds a copy of `array`'s elements, as `dtype`."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    if flat.dtype != dtype.numpy:
+        with np.errstate(all="ignore"):
+            flat = flat.astype(dtype.numpy)
+    buffer = Buffer(device, flat.size, dtype).allocate()
+    return buffer.copyin(flat)
+
+
+def buffer_node(buffer: Buffer, shape: Shape) -> UOp:
+    """The graph node for `buffer`, in the given shape."""
+    node = UOp(Ops.BUFFER, buffer.dtype, (), buffer)
+    return node if shape == shape_of(node) else UOp(Ops.RESHAPE, buffer.dtype, (node,), shape)
+
+
+def stored(array: Array, dtype: DType, device: str) -> Storage:
+    """A storage with these values on a device (what a pickle holds)."""
+    return Storage(buffer_node(buffer_from(array, device, dtype), array.shape), device)

@@ -1,0 +1,42 @@
+"""The integers 0, 1, 2, … as a tensor: what ranges, masks, one-hot and random numbers start from.
+
+Two small tables in memory make any length: i = (i // 1024) * 1024 + i % 1024. They are shared, so
+that equal work is an equal graph.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Final
+
+import numpy as np
+
+from torpor.base.dtypes import DType, dtypes
+from torpor.graph import build
+from torpor.ir.infer import Size, largest
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+from torpor.tensor.host import buffer_from, buffer_node
+
+_TABLE: Final = 1024
+
+
+@functools.lru_cache(maxsize=256)
+def _table(length: int, scale: int, device: str, dtype: DType) -> UOp:
+    values = np.arange(length, dtype=np.int64) * scale
+    return buffer_node(buffer_from(values, device, dtype), (length,))
+
+
+def iota(length: Size, device: str, dtype: DType = dtypes.int64) -> UOp:
+    """0 … length-1 of `dtype`, shape (length,)."""
+    count = largest(length)
+    if count <= _TABLE:
+        table = _table(count, 1, device, dtype)
+    else:
+        rows = -(-count // _TABLE)
+        high = build.reshape(iota(rows, device, dtype), (rows, 1))
+        scale = build.constant(_TABLE, dtype, (rows, 1))
+        high = build.elementwise(Ops.MUL, high, scale)
+        low = build.reshape(_table(_TABLE, 1, device, dtype), (1, _TABLE))
+        table = build.reshape(build.elementwise(Ops.ADD, high, low), (rows * _TABLE,))
+    return build.shrink(table, ((0, length),))

@@ -1,0 +1,261 @@
+"""Losses, normalisation and dropout: what networks are made of besides products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from torpor.base.dtypes import dtypes
+from torpor.base.errors import DTypeError, ShapeError
+from torpor.tensor.handle import Handle, located, make
+from torpor.tensor.indexing import gather_flat
+from torpor.tensor.iota import iota
+from torpor.tensor.mode import training
+from torpor.tensor.random import random_uniform
+
+if TYPE_CHECKING:
+    from torpor.tensor.tensor import Tensor
+
+
+def _reduced(loss: Any, reduction: str) -> Any:
+    if reduction == "mean":
+        return loss.mean()
+    if reduction == "sum":
+        return loss.sum()
+    if reduction == "none":
+        return loss
+    raise ValueError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
+
+
+class Loss(Handle):
+    """Losses: of this tensor (the prediction) against a target."""
+
+    __slots__ = ()
+
+    def mse_loss(self, target: Any, reduction: str = "mean") -> Tensor:
+        """Squared differences."""
+        return _reduced((self - target).square(), reduction)
+
+    def l1_loss(self, target: Any, reduction: str = "mean") -> Tensor:
+        """Absolute differences."""
+        return _reduced((self - target).abs(), reduction)
+
+    def smooth_l1_loss(self, target: Any, reduction: str = "mean", beta: float = 1.0) -> Tensor:
+        """Squared below `beta` (and halved by it), absolute above."""
+        apart = (self - target).abs()
+        if beta == 0:
+            return _reduced(apart, reduction)
+        loss = (apart < beta).where(apart * apart * (0.5 / beta), apart - 0.5 * beta)
+        return _reduced(loss, reduction)
+
+    def huber_loss(self, target: Any, reduction: str = "mean", delta: float = 1.0) -> Tensor:
+        """`smooth_l1_loss` times delta."""
+        return self.smooth_l1_loss(target, reduction, delta) * delta
+
+    def nll_loss(
+        self,
+        target: Tensor,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+    ) -> Tensor:
+        """Minus the log-probability (axis 1, or 0 for one sample) of each target class."""
+        axis = 1 if self.ndim > 1 else 0
+        _check_target(self, target, axis)
+        kept = target.ne(ignore_index)
+        picked = _picked(self, kept.where(target, 0), axis)
+        scale = kept.cast(self.dtype)
+        if weight is not None:
+            scale = scale * weight[kept.where(target, 0)]
+        loss = kept.where(-picked, 0) * scale if weight is not None else kept.where(-picked, 0)
+        if reduction == "mean":
+            return loss.sum() / scale.sum()
+        return _reduced(loss, reduction)
+
+    def cross_entropy(
+        self,
+        target: Tensor,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ) -> Tensor:
+        """Cross-entropy of logits (classes on axis 1, or 0 for one sample) with target classes,
+        or with target probabilities of the logits' shape.
+        """
+        axis = 1 if self.ndim > 1 else 0
+        logs = self.log_softmax(axis)
+        classes = self.shape[axis]
+        if target.dtype.is_float:
+            smooth = target * (1 - label_smoothing) + label_smoothing / classes
+            scaled = logs * smooth if weight is None else logs * smooth * _along(weight, logs, axis)
+            loss = -scaled.sum(axis)
+            if reduction == "mean":
+                return loss.sum() / max(1, int(loss.numel()))
+            return _reduced(loss, reduction)
+        exact = logs.nll_loss(target, weight, ignore_index, reduction)
+        if not label_smoothing:
+            return exact
+        kept = target.ne(ignore_index)
+        scaled = logs if weight is None else logs * _along(weight, logs, axis)
+        spread = kept.where(-scaled.sum(axis), 0)
+        if reduction == "mean":
+            scale = kept.cast(logs.dtype)
+            if weight is not None:
+                scale = scale * weight[kept.where(target, 0)]
+            spread = spread.sum() / scale.sum()
+        elif reduction == "sum":
+            spread = spread.sum()
+        return exact * (1 - label_smoothing) + spread * (label_smoothing / classes)
+
+    def sparse_categorical_crossentropy(
+        self, target: Tensor, ignore_index: int = -100, label_smoothing: float = 0.0
+    ) -> Tensor:
+        """Mean cross-entropy of logits, classes on the last axis, with target classes."""
+        rows = self.reshape(-1, self.shape[-1])
+        return rows.cross_entropy(
+            target.reshape(-1), ignore_index=ignore_index, label_smoothing=label_smoothing
+        )
+
+    def binary_cross_entropy(
+        self, target: Any, weight: Tensor | None = None, reduction: str = "mean"
+    ) -> Tensor:
+        """Cross-entropy of probabilities; logarithms are no less than -100, as in PyTorch."""
+        yes, no = self.log().maximum(-100.0), (1 - self).log().maximum(-100.0)
+        loss = -(target * yes + (1 - target) * no)
+        return _reduced(loss if weight is None else loss * weight, reduction)
+
+    def binary_cross_entropy_with_logits(
+        self,
+        target: Any,
+        weight: Tensor | None = None,
+        reduction: str = "mean",
+        pos_weight: Tensor | None = None,
+    ) -> Tensor:
+        """`binary_cross_entropy` of sigmoid(self), without overflow."""
+        if pos_weight is None:
+            loss = self * (1 - target) + (-self).softplus(threshold=float("inf"))
+        else:
+            scale = (pos_weight - 1) * target + 1
+            loss = self * (1 - target) + scale * (-self).softplus(threshold=float("inf"))
+        return _reduced(loss if weight is None else loss * weight, reduction)
+
+    def kl_div(self, target: Any, reduction: str = "mean", log_target: bool = False) -> Tensor:
+        """Gives target * (log(target) - self), self being log-probabilities."""
+        if log_target:
+            loss = target.exp() * (target - self)
+        else:
+            loss = (target > 0).where(target * (target.log() - self), 0)
+        if reduction == "batchmean":
+            return loss.sum() / self.shape[0]
+        return _reduced(loss, reduction)
+
+    # --- normalisation ----------------------------------------------------------------------------
+    def layer_norm(
+        self,
+        normalized_shape: Sequence[int] | int,
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        eps: float = 1e-5,
+    ) -> Tensor:
+        """Moved to mean 0 and variance 1 over the last axes, then scaled and shifted."""
+        sizes = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
+        if tuple(self.shape[-len(sizes) :]) != tuple(sizes):
+            raise located(ShapeError(f"the last axes must be {tuple(sizes)}"), (self,))
+        return self._standardized(tuple(range(-len(sizes), 0)), weight, bias, eps)
+
+    def _standardized(self, axes: Any, weight: Any, bias: Any, eps: float) -> Tensor:
+        centered = self - self.mean(axes, True)
+        made = centered * (centered.square().mean(axes, True) + eps).rsqrt()
+        made = made if weight is None else made * weight
+        return made if bias is None else made + bias
+
+    def rms_norm(
+        self,
+        normalized_shape: Sequence[int] | int,
+        weight: Tensor | None = None,
+        eps: float | None = None,
+    ) -> Tensor:
+        """Divided by the root of the mean square over the last axes, then scaled."""
+        sizes = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
+        axes = tuple(range(-len(sizes), 0))
+        small = 2.0**-23 if eps is None else eps
+        made = self * (self.square().mean(axes, True) + small).rsqrt()
+        return made if weight is None else made * weight
+
+    def group_norm(
+        self,
+        num_groups: int,
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        eps: float = 1e-5,
+    ) -> Tensor:
+        """Each group of channels (axis 1) moved to mean 0 and variance 1."""
+        batch, channels = self.shape[:2]
+        if channels % num_groups:
+            what = f"{num_groups} groups do not divide {channels} channels"
+            raise located(ShapeError(what), (self,))
+        rows = self.reshape(batch, num_groups, -1)._standardized((2,), None, None, eps)
+        made = rows.reshape(self.shape)
+        made = made if weight is None else made * _along(weight, self, 1)
+        return made if bias is None else made + _along(bias, self, 1)
+
+    def instance_norm(self, eps: float = 1e-5) -> Tensor:
+        """Each channel of each sample moved to mean 0 and variance 1."""
+        return self._standardized(tuple(range(2, self.ndim)), None, None, eps)
+
+    def batch_norm(
+        self,
+        mean: Tensor,
+        invstd: Tensor,
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+    ) -> Tensor:
+        """(self - mean) * invstd, scaled and shifted; all of them one number a channel (axis 1)."""
+        made = (self - _along(mean, self, 1)) * _along(invstd, self, 1)
+        made = made if weight is None else made * _along(weight, self, 1)
+        return made if bias is None else made + _along(bias, self, 1)
+
+    # --- dropout ----------------------------------------------------------------------------------
+    def dropout(self, p: float = 0.5, training_now: bool | None = None, **options: Any) -> Tensor:
+        """Elements made 0 with probability p and the others divided by 1 - p, when training."""
+        flag = options.pop("training", training_now)
+        if options:
+            raise TypeError(f"unexpected option {next(iter(options))!r}")
+        if not 0 <= p <= 1:
+            raise ValueError(f"dropout's probability is between 0 and 1, not {p}")
+        if not (training() if flag is None else flag) or p == 0:
+            return self  # type: ignore[return-value]
+        if p == 1:
+            return self * 0
+        kept = random_uniform(self.shape, self.device) >= p
+        return kept.where(self * (1 / (1 - p)), 0)
+
+
+def _along(values: Any, operand: Any, axis: int) -> Any:
+    """A vector laid along one axis of `operand`."""
+    if values.ndim != 1:
+        return values
+    return values.reshape(-1, *(1,) * (operand.ndim - 1 - axis))
+
+
+def _picked(logs: Any, target: Any, axis: int) -> Any:
+    """The logs at the classes that `target` names, by comparison: it fuses with what makes them.
+
+    The class goes through a table of all classes, so that one that does not exist raises.
+    """
+    device = logs.device
+    classes = make(iota(logs.shape[axis], device), device)
+    named = gather_flat(classes, target.cast(dtypes.int64)).unsqueeze(axis)
+    here = named.eq(classes.reshape(-1, *(1,) * (logs.ndim - 1 - axis)))
+    return here.where(logs, 0).sum(axis)
+
+
+def _check_target(logs: Any, target: Any, axis: int) -> None:
+    if not target.dtype.is_int:
+        raise located(
+            DTypeError(f"target classes are integers, not {target.dtype}"), (logs, target)
+        )
+    expected = (*logs.shape[:axis], *logs.shape[axis + 1 :])
+    if target.shape != expected:
+        raise located(ShapeError(f"targets must have shape {expected}"), (logs, target))

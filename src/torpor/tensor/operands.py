@@ -1,0 +1,98 @@
+"""Operands made ready for an operation: promoted to one format, checked, and chosen between."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from torpor.base.dtypes import dtypes
+from torpor.base.errors import DTypeError
+from torpor.base.promotion import promote, weak_dtype
+from torpor.graph import build
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+from torpor.tensor.handle import (
+    Handle,
+    as_scalar,
+    derive,
+    located,
+    make,
+    number_or_tensor,
+    weak_constant,
+)
+from torpor.tensor.mode import default_float
+
+if TYPE_CHECKING:
+    from torpor.tensor.tensor import Tensor
+
+
+def need(condition: bool, what: str, *operands: Any) -> None:
+    if not condition:
+        raise located(DTypeError(what), operands)
+
+
+def promoted(left: Handle, right: Any) -> tuple[Tensor, Tensor]:
+    """Both as tensors of their common format (shapes as they are)."""
+    one: Any = left
+    right = number_or_tensor(right, left.device)
+    if isinstance(right, Handle):
+        other: Any = right
+        common = left.dtype if left.dtype is right.dtype else promote(left.dtype, right.dtype)
+        return one.cast(common), other.cast(common)
+    value = as_scalar(right)
+    common = weak_dtype(value, left.dtype, default_float())
+    return one.cast(common), make(weak_constant(value, common), left.device)
+
+
+def numbers(left: Handle, right: Any) -> tuple[Tensor, Tensor]:
+    """Both in their common format, bools as int64: they have no remainder of their own."""
+    one, other = promoted(left, right)
+    if one.dtype is dtypes.bool:
+        return one.cast(dtypes.int64), other.cast(dtypes.int64)
+    return one, other
+
+
+def bits(left: Handle, right: Any) -> tuple[Tensor, Tensor]:
+    one, other = promoted(left, right)
+    need(one.dtype.kind != "float", "floats have no bitwise operations; bitcast them", left, right)
+    return one, other
+
+
+def truth(value: Any) -> Any:
+    return value.cast(dtypes.bool) if isinstance(value, Handle) else bool(value)
+
+
+def are_whole(left: Handle, right: Any) -> bool:
+    kind = right.dtype.kind if isinstance(right, Handle) else type(as_scalar(right)).__name__
+    return left.dtype.kind != "float" and kind != "float"
+
+
+def is_comparable(value: object) -> bool:
+    """Whether == can be elementwise; against anything else it is False, as for any objects."""
+    return isinstance(value, Handle | bool | int | float | np.ndarray | np.generic)
+
+
+def _where(condition: UOp, yes: UOp, no: UOp) -> UOp:
+    return build.elementwise(Ops.WHERE, condition, yes, no)
+
+
+def _where_constant(condition: UOp, value: UOp, constant: UOp, first: bool) -> UOp:
+    return _where(condition, constant, value) if first else _where(condition, value, constant)
+
+
+def choose(condition: Handle, yes: Any, no: Any) -> Tensor:
+    """`yes` where the condition (of bools) holds, else `no`; numbers are weak."""
+    need(condition.dtype is dtypes.bool, "where needs a condition of bools", condition)
+    yes, no = (number_or_tensor(value, condition.device) for value in (yes, no))
+    if isinstance(yes, Handle) and isinstance(no, Handle):
+        one, other = promoted(yes, no)
+        return derive(_where, (condition, one, other))
+    if not isinstance(yes, Handle) and not isinstance(no, Handle):
+        first = yes if isinstance(yes, float) or not isinstance(no, float) else float(yes)
+        yes = type(condition)(first, device=condition.device)
+    tensor, number, first = (no, yes, True) if isinstance(no, Handle) else (yes, no, False)
+    value = as_scalar(number)
+    common = weak_dtype(value, tensor.dtype, default_float())
+    constant = weak_constant(value, common)
+    return derive(_where_constant, (condition, tensor.cast(common)), constant, first)

@@ -1,0 +1,184 @@
+"""The way from a storage's base to a view: a chain of steps, each with its inverse.
+
+`forward` says what a handle sees of the base. `backward` carries a value that is written to the
+handle back to the base, together with a mask of the elements that it covers (None: all of them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from torpor.base.dtypes import dtypes
+from torpor.base.errors import ShapeError
+from torpor.graph import build
+from torpor.ir.infer import Shape, Size, fold_size, shape_of
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+
+
+def _leaf(node: UOp, identity: int) -> UOp:
+    return UOp(Ops.LEAF, node.dtype, (node,), identity)
+
+
+def detached(node: UOp) -> UOp:
+    """The same value, through which no gradient flows."""
+    return UOp(Ops.DETACH, node.dtype, (node,))
+
+
+def _detach(node: UOp, _: None) -> UOp:
+    return detached(node)
+
+
+def _stride(node: UOp, axis_and_step: tuple[int, int]) -> UOp:
+    return build.stride_axis(node, *axis_and_step)
+
+
+def _window(node: UOp, arguments: tuple[int, int, int]) -> UOp:
+    return build.window(node, *arguments)
+
+
+_FORWARD: Final[dict[str, Callable[[UOp, Any], UOp]]] = {
+    "reshape": build.reshape,
+    "permute": build.permute,
+    "expand": build.expand,
+    "shrink": build.shrink,
+    "pad": build.pad,
+    "flip": build.flip,
+    "stride": _stride,
+    "window": _window,
+    "bitcast": build.bitcast,
+    "leaf": _leaf,
+    "detach": _detach,
+}
+
+
+class Step:
+    """One movement of a view, after `previous` (None: right at the base).
+
+    before:   what it is applied to: (shape, dtype).
+    requires: whether what it gives requires a gradient; None: as the storage does.
+    leaf:     whether a leaf that requires a gradient lies on the way.
+    """
+
+    __slots__ = ("previous", "kind", "arg", "before", "requires", "leaf")
+
+    def __init__(self, previous: Step | None, kind: str, arg: Any, node: UOp):
+        self.previous, self.kind, self.arg = previous, kind, arg
+        self.before = (shape_of(node), node.dtype)
+        self.requires = None if previous is None else previous.requires
+        self.leaf = previous is not None and previous.leaf
+        if kind == "leaf":
+            self.requires = self.leaf = True
+        elif kind == "detach":
+            self.requires = self.leaf = False
+
+    def inverse(self, value: UOp, mask: UOp | None) -> tuple[UOp, UOp | None]:
+        """`value` and its mask as they lie in what this step was applied to."""
+        if self.kind == "bitcast":
+            return build.bitcast(value, self.before[1]), mask
+        if self.kind in ("leaf", "detach"):
+            return value, mask
+        if mask is None and self.kind in ("shrink", "stride"):
+            mask = build.constant(True, dtypes.bool, shape_of(value))
+        back = _INVERSE[self.kind]
+        return back(self, value), None if mask is None else back(self, mask)
+
+
+def forward(path: Step | None, base: UOp) -> UOp:
+    """What a handle with this path sees of `base`."""
+    steps = []
+    while path is not None:
+        steps.append(path)
+        path = path.previous
+    for step in reversed(steps):
+        base = _FORWARD[step.kind](base, step.arg)
+    return base
+
+
+def apply(kind: str, node: UOp, arg: Any) -> UOp:
+    """`node` moved by one step."""
+    return _FORWARD[kind](node, arg)
+
+
+def backward(path: Step | None, value: UOp) -> tuple[UOp, UOp | None]:
+    """`value`, written to a handle with this path, as it lies in the base, and what it covers."""
+    mask: UOp | None = None
+    while path is not None:
+        value, mask = path.inverse(value, mask)
+        path = path.previous
+    return value, mask
+
+
+def _unreshape(step: Step, value: UOp) -> UOp:
+    return build.reshape(value, step.before[0])
+
+
+def _unpermute(step: Step, value: UOp) -> UOp:
+    places = {axis: place for place, axis in enumerate(step.arg)}
+    return build.permute(value, tuple(places[axis] for axis in range(len(step.arg))))
+
+
+def _unexpand(step: Step, value: UOp) -> UOp:
+    if shape_of(value) == step.before[0]:
+        return value
+    raise ShapeError(
+        f"cannot write to a view of shape {shape_of(value)} that was expanded from "
+        f"{step.before[0]}: several of its elements are one; write to a clone() of it"
+    )
+
+
+def _unshrink(step: Step, value: UOp) -> UOp:
+    pairs = tuple(
+        (start, _minus(size, stop))
+        for (start, stop), size in zip(step.arg, step.before[0], strict=True)
+    )
+    return build.pad(value, pairs)
+
+
+def _minus(left: Size, right: Size) -> Size:
+    return fold_size(left - right if isinstance(left, UOp) else left + right * -1)
+
+
+def _unpad(step: Step, value: UOp) -> UOp:
+    pairs = tuple(
+        (front, front + size) for (front, _), size in zip(step.arg, step.before[0], strict=True)
+    )
+    return build.shrink(value, pairs)
+
+
+def _unflip(step: Step, value: UOp) -> UOp:
+    return build.flip(value, step.arg)
+
+
+def _unstride(step: Step, value: UOp) -> UOp:
+    """x[::s] back: each element followed by s-1 that are not written, then cut to size."""
+    axis, stride = step.arg
+    shape: Shape = shape_of(value)
+    spread = build.reshape(value, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
+    pairs = [(0, 0)] * (len(shape) + 1)
+    pairs[axis + 1] = (0, stride - 1)
+    spread = build.pad(spread, tuple(pairs))
+    long = (*shape[:axis], shape[axis] * stride, *shape[axis + 1 :])
+    boxes = [(0, size) for size in long]
+    boxes[axis] = (0, step.before[0][axis])
+    return build.shrink(build.reshape(spread, long), tuple(boxes))
+
+
+def _unwindow(step: Step, value: UOp) -> UOp:
+    raise ShapeError(
+        f"cannot write to a view of shape {shape_of(value)} made by unfold: its windows may "
+        "overlap; write to a clone() of it"
+    )
+
+
+_INVERSE: Final[dict[str, Callable[[Step, UOp], UOp]]] = {
+    "reshape": _unreshape,
+    "permute": _unpermute,
+    "expand": _unexpand,
+    "shrink": _unshrink,
+    "pad": _unpad,
+    "flip": _unflip,
+    "stride": _unstride,
+    "window": _unwindow,
+}

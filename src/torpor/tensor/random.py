@@ -1,0 +1,352 @@
+"""Random numbers from counters: draw n, element i is a function of (seed, n, i) alone.
+
+Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as
+1, 2, 3", SC 2011). Draws are numbered in the order in which they are built, not computed. Seed
+and number enter as bound variables, so that equal draws are equal kernels. Whole words and uniforms
+have the same bits on every device.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from torpor.base import settings
+from torpor.base.dtypes import DType, as_dtype, dtypes
+from torpor.base.errors import DTypeError, ShapeError
+from torpor.device import Device
+from torpor.graph import build
+from torpor.ir.infer import Size, largest, product, shape_of
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+from torpor.ir.variable import Variable, bind
+from torpor.tensor.handle import Handle, make
+from torpor.tensor.iota import iota
+from torpor.tensor.mode import default_float
+from torpor.tensor.spelling import a_shape
+from torpor.tensor.watch import active, watcher
+
+if TYPE_CHECKING:
+    from torpor.tensor.tensor import Tensor
+
+_WORD: Final = (1 << 32) - 1
+_ROTATIONS: Final = ((13, 15, 26, 6), (17, 29, 16, 24))  # the paper's table 2, for 2 x 32 bits
+_PARITY: Final = 0x1BD11BDA  # the paper's section 3.2: keys of all zeros must not stay so
+_names: Final = itertools.count()
+
+
+class _State(NamedTuple):
+    """A seed, the number of the next draw, and a name that tells seedings apart."""
+
+    seed: int
+    draw: int
+    name: int
+
+
+class Generator:
+    """A stream of random numbers of its own."""
+
+    def __init__(self, seed: int | None = None):
+        self._state = _seeded(settings.number("SEED") if seed is None else seed)
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start again from `seed`; itself."""
+        self._state = _seeded(seed)
+        return self
+
+    def initial_seed(self) -> int:
+        """The seed it was started from."""
+        return self._state.seed
+
+    def get_state(self) -> tuple[int, int]:
+        """(seed, number of the next draw)."""
+        return self._state.seed, self._state.draw
+
+    def set_state(self, state: tuple[int, int]) -> None:
+        """Go on from what `get_state` gave."""
+        self._state = _seeded(state[0])._replace(draw=state[1])
+
+
+def _seeded(seed: int) -> _State:
+    return _State(int(seed) & ((1 << 64) - 1), 0, next(_names))
+
+
+_default: Final[ContextVar[_State | None]] = ContextVar("torpor_random", default=None)
+
+
+def manual_seed(seed: int) -> None:
+    """Start this context's random numbers again from `seed`."""
+    _default.set(_seeded(seed))
+
+
+def fresh_name() -> int:
+    """A number above the names of all seedings so far and below those to come."""
+    return next(_names)
+
+
+def state_of(generator: Generator | None) -> _State:
+    """The state of a generator (None: the context's own)."""
+    if generator is not None:
+        return generator._state
+    state = _default.get()
+    if state is None:
+        _default.set(state := _seeded(settings.number("SEED")))
+    return state
+
+
+def go_on_from(generator: Generator | None, state: _State) -> None:
+    """Make `state` the state of a generator (None: the context's own)."""
+    if generator is not None:
+        generator._state = state
+    else:
+        _default.set(state)
+
+
+def _next_state(generator: Generator | None) -> _State:
+    state = state_of(generator)
+    go_on_from(generator, state._replace(draw=state.draw + 1))
+    if active and (watching := watcher()) is not None:
+        watching.drew(generator, state)
+    return state
+
+
+# --- words ----------------------------------------------------------------------------------------
+def _bound(name: str, value: int) -> UOp:
+    return build.cast(bind(Variable(name, 0, _WORD), value), dtypes.uint32)
+
+
+def _constant(value: int, like: UOp) -> UOp:
+    return build.constant(value & _WORD, dtypes.uint32, shape_of(like))
+
+
+def _rotate(word: UOp, count: int) -> UOp:
+    high = build.elementwise(Ops.SHL, word, _constant(count, word))
+    low = build.elementwise(Ops.SHR, word, _constant(32 - count, word))
+    return build.elementwise(Ops.OR, high, low)
+
+
+def threefry(keys: tuple[UOp, UOp], counters: tuple[UOp, UOp]) -> tuple[UOp, UOp]:
+    """Two random words (uint32 nodes of one shape) for each pair of counters, under two keys."""
+    add, xor = Ops.ADD, Ops.XOR
+    parity = build.elementwise(xor, keys[0], keys[1])
+    schedule = (*keys, build.elementwise(xor, parity, _constant(_PARITY, parity)))
+    left = build.elementwise(add, counters[0], schedule[0])
+    right = build.elementwise(add, counters[1], schedule[1])
+    for group in range(5):
+        for rotation in _ROTATIONS[group % 2]:
+            left = build.elementwise(add, left, right)
+            right = build.elementwise(xor, _rotate(right, rotation), left)
+        left = build.elementwise(add, left, schedule[(group + 1) % 3])
+        right = build.elementwise(add, right, schedule[(group + 2) % 3])
+        right = build.elementwise(add, right, _constant(group + 1, right))
+    return left, right
+
+
+def _words(shape: tuple[Size, ...], device: str, generator: Generator | None) -> tuple[UOp, UOp]:
+    """Two random words for each element of `shape`."""
+    state = _next_state(generator)
+    count = product(shape)
+    if largest(count) > _WORD:
+        raise ShapeError(f"one draw makes at most 2**32 numbers, not {largest(count)}")
+    keys = tuple(
+        build.broadcast_to(_bound(f"random_seed{state.name}_{i}", word), (count,))
+        for i, word in enumerate((state.seed & _WORD, state.seed >> 32))
+    )
+    draw = _bound(f"random_draw{state.name}_{state.draw}", state.draw & _WORD)
+    counters = iota(count, device, dtypes.uint32), build.broadcast_to(draw, (count,))
+    left, right = threefry((keys[0], keys[1]), counters)
+    return build.reshape(left, shape), build.reshape(right, shape)
+
+
+def _draw(shape: Any, device: str | None, generator: Generator | None) -> tuple[Any, Any]:
+    where = Device.canonicalize(device)
+    if any(isinstance(size, int) and size < 0 for size in shape):
+        raise ShapeError(f"a shape cannot have a negative size: {shape}")
+    left, right = _words(tuple(shape), where, generator)
+    return make(left, where), make(right, where)
+
+
+def _unit(words: tuple[Any, Any], dtype: DType) -> Tensor:
+    """Uniform in [0, 1): as many high bits as the format has, so that no rounding happens."""
+    if dtype is dtypes.float64:  # 53 bits, as in the reference code of the Mersenne Twister
+        high, low = words[0] >> 5, words[1] >> 6
+        return (high.cast(dtype) * 2.0**26 + low.cast(dtype)) * 2.0**-53
+    bits = {"float32": 24, "float16": 11, "bfloat16": 8}[dtype.name]
+    return (words[0] >> (32 - bits)).cast(dtype) * 2.0**-bits
+
+
+def random_uniform(
+    shape: Sequence[Size], device: str | None, dtype: DType | None = None,
+    generator: Generator | None = None,
+) -> Tensor:  # fmt: skip
+    """Uniform numbers in [0, 1)."""
+    return _unit(_draw(shape, device, generator), _float_format(dtype))
+
+
+def _float_format(dtype: Any) -> DType:
+    kind = default_float() if dtype is None else as_dtype(dtype)
+    if not kind.is_float:
+        raise DTypeError(f"random numbers of this kind are floats, not {kind}")
+    return kind
+
+
+def _normal(shape: Any, device: str | None, dtype: Any, generator: Generator | None) -> Tensor:
+    """Box and Muller (1958): sqrt(-2 log u) cos(2 pi v) of two uniforms, u in (0, 1]."""
+    kind = _float_format(dtype)
+    wide = kind if kind is dtypes.float64 else dtypes.float32
+    if wide is dtypes.float64:
+        first, second = (_unit(_draw(shape, device, generator), wide) for _ in range(2))
+    else:
+        words = _draw(shape, device, generator)
+        first, second = _unit(words, wide), _unit((words[1], words[0]), wide)
+    radius = ((1 - first).log() * -2).sqrt()
+    return (radius * (second * (2 * math.pi)).cos()).cast(kind)
+
+
+def _finished(made: Tensor, requires_grad: bool | None) -> Tensor:
+    return made.requires_grad_() if requires_grad else made
+
+
+class Random(Handle):
+    """Random tensors. All take `dtype`, `device`, `requires_grad` and `generator`."""
+
+    __slots__ = ()
+
+    manual_seed = staticmethod(manual_seed)
+
+    @staticmethod
+    def rand(
+        *size: Any, dtype: Any = None, device: str | None = None, requires_grad: bool | None = None,
+        generator: Generator | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Uniform in [0, 1)."""
+        made = random_uniform(a_shape(size), device, _float_format(dtype), generator)
+        return _finished(made, requires_grad)
+
+    @staticmethod
+    def randn(
+        *size: Any, dtype: Any = None, device: str | None = None, requires_grad: bool | None = None,
+        generator: Generator | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Normal, of mean 0 and variance 1."""
+        return _finished(_normal(a_shape(size), device, dtype, generator), requires_grad)
+
+    @staticmethod
+    def randint(
+        *arguments: Any, low: int = 0, high: int | None = None, size: Any = None,
+        dtype: Any = dtypes.int64, device: str | None = None, generator: Generator | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Integers from low below high: `randint(high, size)` or `randint(low, high, size)`; or
+        sizes as arguments with low= and high=.
+        """
+        if high is None:
+            *bounds, size = arguments if size is None else (*arguments, size)
+            low, high = (low, bounds[0]) if len(bounds) == 1 else bounds
+        shape = a_shape(arguments if size is None else (size,))
+        if high <= low:
+            raise ShapeError(f"randint needs low < high, not {low} and {high}")
+        words = _draw(shape, device, generator)
+        return _below(words, high - low, low).cast(as_dtype(dtype))
+
+    @staticmethod
+    def uniform(
+        *size: Any, low: float = 0.0, high: float = 1.0, dtype: Any = None, **options: Any
+    ) -> Tensor:
+        """Uniform from low below high."""
+        requires = options.pop("requires_grad", None)
+        return _finished(Random.rand(*size, dtype=dtype, **options) * (high - low) + low, requires)
+
+    @staticmethod
+    def normal(
+        *size: Any, mean: float = 0.0, std: float = 1.0, dtype: Any = None, **options: Any
+    ) -> Tensor:
+        """Normal, of the given mean and standard deviation."""
+        requires = options.pop("requires_grad", None)
+        return _finished(Random.randn(*size, dtype=dtype, **options) * std + mean, requires)
+
+    @staticmethod
+    def scaled_uniform(*size: Any, **options: Any) -> Tensor:
+        """Uniform in (-1, 1) divided by the root of the element count."""
+        count = math.prod(a_shape(size))
+        return Random._within(a_shape(size), max(count, 1) ** -0.5, options)
+
+    @staticmethod
+    def glorot_uniform(*size: Any, **options: Any) -> Tensor:
+        """Uniform within sqrt(6 / (fan in + fan out)) (Glorot and Bengio 2010, equation 16)."""
+        shape = a_shape(size)
+        return Random._within(shape, (6 / (shape[0] + math.prod(shape[1:]))) ** 0.5, options)
+
+    @staticmethod
+    def kaiming_uniform(*size: Any, a: float = 0.01, **options: Any) -> Tensor:
+        """Uniform within sqrt(6 / ((1 + a²) fan in)) (He et al. 2015, equation 15)."""
+        shape = a_shape(size)
+        bound = math.sqrt(6 / (1 + a**2) / max(math.prod(shape[1:]), 1))
+        return Random._within(shape, bound, options)
+
+    @staticmethod
+    def kaiming_normal(*size: Any, a: float = 0.01, **options: Any) -> Tensor:
+        """Normal of deviation sqrt(2 / ((1 + a²) fan in)) (He et al. 2015, equation 15)."""
+        shape = a_shape(size)
+        std = math.sqrt(2 / (1 + a**2) / max(math.prod(shape[1:]), 1))
+        return Random.normal(*shape, mean=0.0, std=std, **options)
+
+    @staticmethod
+    def _within(shape: Any, bound: float, options: dict[str, Any]) -> Tensor:
+        return Random.uniform(*shape, low=-bound, high=bound, **options)
+
+    @staticmethod
+    def randperm(n: int, device: str | None = None, generator: Generator | None = None) -> Tensor:
+        """The integers below n in random order: the rank of each of n random words."""
+        left, _ = _draw((n,), device, generator)
+        where = left.device
+        order = make(iota(n, where), where)
+        row, column = left.unsqueeze(1), left.unsqueeze(0)
+        tie = row.eq(column) & (order.unsqueeze(0) < order.unsqueeze(1))
+        return ((column < row) | tie).cast(dtypes.int64).sum(1)
+
+    def rand_like(self, **options: Any) -> Tensor:
+        """Uniform in [0, 1), in this tensor's shape, format and device."""
+        return Random.rand(self.shape, **{"dtype": self.dtype, "device": self.device, **options})
+
+    def randn_like(self, **options: Any) -> Tensor:
+        """Normal, in this tensor's shape, format and device."""
+        return Random.randn(self.shape, **{"dtype": self.dtype, "device": self.device, **options})
+
+    def randint_like(self, low: int, high: int | None = None, **options: Any) -> Tensor:
+        """Integers from low below high, in this tensor's shape, format and device."""
+        low, high = (0, low) if high is None else (low, high)
+        options = {"dtype": self.dtype, "device": self.device, **options}
+        return Random.randint(low, high, self.shape, **options)
+
+    def bernoulli(self, generator: Generator | None = None) -> Tensor:
+        """1 with the probability that each element is, else 0."""
+        drawn = random_uniform(self.shape, self.device, None, generator)
+        return (drawn < self.detach()).cast(self.dtype)
+
+    # --- in place ---------------------------------------------------------------------------------
+    def uniform_(
+        self, low: float = 0.0, high: float = 1.0, generator: Generator | None = None
+    ) -> Tensor:
+        """Filled with uniform numbers; itself."""
+        drawn = random_uniform(self.shape, self.device, self.dtype, generator)
+        return self.copy_(drawn * (high - low) + low)
+
+    def normal_(
+        self, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None
+    ) -> Tensor:
+        """Filled with normal numbers; itself."""
+        drawn = _normal(self.shape, self.device, self.dtype, generator)
+        return self.copy_(drawn * std + mean)
+
+
+def _below(words: tuple[Any, Any], count: int, low: int) -> Any:
+    """Integers (int64) from `low`, `count` of them: the high half of word times count (Lemire 2019,
+    section 4, without rejection: a bias of at most count / 2**32).
+    """
+    if count <= 1 << 32:
+        return ((words[0].cast(dtypes.uint64) * count) >> 32).cast(dtypes.int64) + low
+    wide = (words[0].cast(dtypes.uint64) << 32) | words[1].cast(dtypes.uint64)
+    return (wide % min(count, (1 << 64) - 1)).bitcast(dtypes.int64) + low

@@ -1,0 +1,334 @@
+"""From a graph to values: realise, schedule, and the ways out to the host."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from torpor.base.errors import DTypeError, ShapeError
+from torpor.device import Device
+from torpor.graph import build
+from torpor.ir.infer import product
+from torpor.ir.ops import Ops
+from torpor.ir.records import Program, ScheduleItem
+from torpor.ir.uop import UOp
+from torpor.tensor.handle import Handle, Size, derive, located, make, render_shape, touch
+from torpor.tensor.host import Array, known_shape, read
+from torpor.tensor.path import Step
+from torpor.tensor.storage import Storage, is_buffer, recall, remember, without_known
+from torpor.tensor.watch import active, watcher
+
+if TYPE_CHECKING:
+    from torpor.tensor.tensor import Tensor
+
+# A storage is held by its handle, by `sys.getrefcount`'s argument, and by our own name for it.
+_ALONE: Final = 3
+
+
+def compute(roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
+    """The values of graph nodes on devices; what was computed before is not computed again."""
+    from torpor import pipeline
+
+    nodes = without_known([node for node, _ in roots])
+    open_places = [place for place, node in enumerate(nodes) if not is_buffer(node)]
+    made = pipeline.realize([(nodes[place], roots[place][1]) for place in open_places])
+    for place, value in zip(open_places, made, strict=True):
+        remember(roots[place][0], value)
+        nodes[place] = value
+    return nodes
+
+
+def realize(*tensors: Handle) -> None:
+    """Compute the tensors. Views of a storage that others share have the whole of it computed."""
+    if active:
+        touch(*tensors)
+    waiting: list[tuple[Storage, UOp]] = []
+    for tensor in tensors:
+        _cut_loose(tensor)
+        storage = tensor._storage
+        if not is_buffer(storage.base) and recall(storage.base) is None:
+            waiting.append((storage, storage.base))
+        elif (known := recall(storage.base)) is not None:
+            storage.settle(storage.base, known)
+    if waiting:
+        values = compute([(node, storage.device) for storage, node in waiting])
+        for (storage, node), value in zip(waiting, values, strict=True):
+            storage.settle(node, value)
+
+
+def _cut_loose(tensor: Handle) -> None:
+    """Give a view that no other handle shares storage with a storage of its own.
+
+    So only what it sees is computed, and what it was cut from can go.
+    """
+    storage, path = tensor._storage, tensor._path
+    if path is None or path.leaf or storage.external is not None or is_buffer(storage.base):
+        return
+    if sys.getrefcount(storage) <= _ALONE:
+        node, requires = tensor._current(), tensor.requires_grad
+        tensor._storage = Storage(node, storage.device, requires)
+        tensor._path, tensor._stamp = None, 0
+
+
+def value_of(tensor: Handle) -> Array:
+    """The elements as an array, which may share the tensor's memory."""
+    if active and (watching := watcher()) is not None:
+        watching.read(tensor)
+    node = tensor._current()
+    array = read(node)
+    if array is not None:
+        return array
+    if tensor._path is None or (tensor._path.kind == "leaf" and tensor._path.previous is None):
+        realize(tensor)
+        array = read(tensor._current())
+    if array is None:
+        (value,) = compute([(node, tensor._storage.device)])
+        array = read(value)
+    assert array is not None, "what was computed can be read"
+    return array.reshape(known_shape(tensor.shape))
+
+
+def values_in(storage: Storage) -> Array:
+    """The elements of a storage's base as an array."""
+    return value_of(make(storage.base, storage.device, storage.requires, storage))
+
+
+class Realisation(Handle):
+    """Computing, and reading what was computed."""
+
+    __slots__ = ()
+    __array_ufunc__ = None  # so that `array + tensor` asks the tensor
+
+    def realize(self, *more: Tensor) -> Tensor:
+        """Compute this tensor (and `more`, together); itself."""
+        realize(self, *more)
+        return self  # type: ignore[return-value]
+
+    def schedule(self, *more: Tensor) -> list[ScheduleItem]:
+        """The kernels that realising would run, in order. Changes nothing."""
+        from torpor import pipeline
+
+        tensors = (self, *more)
+        nodes = without_known([tensor._current() for tensor in tensors])
+        return pipeline.schedule([(n, t.device) for n, t in zip(nodes, tensors, strict=True)])
+
+    def schedule_with_vars(self, *more: Tensor) -> tuple[list[ScheduleItem], dict[str, int]]:
+        """The schedule, and the values of the bound variables in it."""
+        items = self.schedule(*more)
+        values: dict[str, int] = {}
+        for tensor in (self, *more):
+            for node in tensor._current().toposort():
+                if node.op is Ops.BIND:
+                    values[node.src[0].arg[0]] = node.src[1].arg
+        return items, values
+
+    # --- to the host ------------------------------------------------------------------------------
+    def numpy(self, copy: bool = True) -> Array:
+        """The elements as an array of their own, which may be written to; with copy=False one that
+        may share the tensor's memory.
+        """
+        return np.array(value_of(self), copy=True, order="C") if copy else value_of(self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        array = self.numpy() if copy is None or copy else value_of(self)
+        return array if dtype is None else array.astype(dtype)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return value_of(self).__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return value_of(self).__dlpack_device__()
+
+    def data(self) -> memoryview:
+        """The elements as a memoryview, shared with the tensor where the host sees its memory."""
+        return memoryview(value_of(self))
+
+    def item(self) -> Any:
+        """The only element as a Python number."""
+        array = value_of(self)
+        if array.size != 1:
+            what = f"item() needs one element; shape {render_shape(self.shape)} has {array.size}"
+            raise located(ShapeError(what), (self,))
+        number = array.reshape(-1)[0]
+        return float(number) if self.dtype.is_float else number.item()
+
+    def tolist(self) -> Any:
+        """The elements as nested lists, or as a number."""
+        array = value_of(self)
+        return (array.astype(np.float32) if self.dtype.name == "bfloat16" else array).tolist()
+
+    def __bool__(self) -> bool:
+        return bool(self._only("bool"))
+
+    def __int__(self) -> int:
+        return int(self._only("int"))
+
+    def __float__(self) -> float:
+        return float(self._only("float"))
+
+    def __index__(self) -> int:
+        if self.ndim or not (self.dtype.is_int or self.dtype.kind == "bool"):
+            what = f"only a 0-d integer tensor is an index, not {self.dtype} with {self.ndim} axes"
+            raise located(DTypeError(what), (self,))
+        return int(self.item())
+
+    def _only(self, what: str) -> Any:
+        if self.size != 1:
+            problem = f"{what}() needs one element, not {int(self.size)}; use .any() or .all()"
+            raise located(ShapeError(problem), (self,))
+        return self.item()
+
+    # --- size -------------------------------------------------------------------------------------
+    @property
+    def size(self) -> Any:
+        """How many elements there are; called, the shape (or one axis of it) as in PyTorch."""
+        shape = self.shape
+        count = product(shape)
+        return Size(shape, count) if isinstance(count, int) else count
+
+    def numel(self) -> Any:
+        """How many elements there are."""
+        return product(self.shape)
+
+    nelement = numel
+
+    def dim(self) -> int:
+        """How many axes it has."""
+        return self.ndim
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> Any:
+        """Bytes of all elements."""
+        return self.numel() * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("a 0-d tensor has no length")
+        return known_shape(self.shape[:1])[0]
+
+    def __iter__(self) -> Any:
+        if not self.ndim:
+            raise TypeError("a 0-d tensor cannot be iterated over")
+        return (self[i] for i in range(len(self)))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool(self.eq(value).any())
+
+    # --- copies and places ------------------------------------------------------------------------
+    def contiguous(self) -> Tensor:
+        """The same value, stored in row-major order of its own: where fusion ends."""
+        return derive(build.contiguous, (self,))
+
+    def clone(self) -> Tensor:
+        """The same value, which does not change with this one."""
+        if self._storage.external is not None:
+            return derive(build.contiguous, (self.realize(),)).realize()
+        return derive(_same, (self,))
+
+    def to(self, *arguments: Any, **options: Any) -> Tensor:
+        """On another device, or in another format, or both."""
+        made: Any = self
+        for value in (*arguments, *options.values()):
+            if isinstance(value, Handle):
+                made = made.to(value.device).cast(value.dtype)
+            elif isinstance(value, str) and not _names_dtype(value):
+                made = _moved(made, Device.canonicalize(value))
+            elif value is not None and not isinstance(value, bool):
+                made = made.cast(value)
+        return made
+
+    def cpu(self) -> Tensor:
+        """On the CPU."""
+        return self.to("CPU")
+
+    type = to
+
+    def is_contiguous(self) -> bool:
+        """Always: where elements lie is the compiler's business."""
+        return True
+
+    def is_floating_point(self) -> bool:
+        """Whether its format is a float's."""
+        return self.dtype.is_float
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it was not made by an operation that a gradient flows through."""
+        path: Step | None = self._path
+        return not self.requires_grad or (path is not None and path.kind == "leaf")
+
+    # --- text -------------------------------------------------------------------------------------
+    def __repr__(self) -> str:
+        known = read_if_there(self._current())
+        extra = ", requires_grad=True" if self.requires_grad else ""
+        if known is None:
+            shape = render_shape(self.shape)
+            return f"<Tensor {shape} {self.dtype.name} on {self.device}, not realised{extra}>"
+        text = np.array2string(
+            known.astype(np.float32) if self.dtype.name == "bfloat16" else known,
+            separator=", ",
+            prefix="tensor(",
+            threshold=1000,
+        )
+        plain = self.dtype.name in ("float32", "int64", "bool")
+        kind = "" if plain else f", dtype={self.dtype.name}"
+        where = "" if self.device == "CPU" else f", device={self.device!r}"
+        return f"tensor({text}{kind}{where}{extra})"
+
+    def __format__(self, specification: str) -> str:
+        return format(self.item() if not self.ndim else str(self), specification)
+
+
+def read_if_there(node: UOp) -> Array | None:
+    """As `host.read`, but None where memory has not been filled: nothing is ever computed."""
+    bottom = recall(node) or node
+    while bottom.src:
+        bottom = recall(bottom.src[0]) or bottom.src[0]
+    if bottom.op is not Ops.BUFFER or not bottom.arg.is_allocated():
+        return None
+    try:
+        return read(node)
+    except ShapeError:  # a size that is a free variable
+        return None
+
+
+def _same(node: UOp) -> UOp:
+    return node
+
+
+def _names_dtype(text: str) -> bool:
+    from torpor.base.dtypes import from_name
+
+    try:
+        from_name(text.removeprefix("dtypes."))
+    except DTypeError:
+        return False
+    return True
+
+
+def _moved(tensor: Any, device: str) -> Tensor:
+    if tensor.device == device:
+        return tensor
+    node = build.copy_to(tensor._operand(), device)
+    return make(node, device, tensor.requires_grad)
+
+
+def lower(*tensors: Handle, target: str | None = None, opts: Any = None) -> list[Program]:
+    """Compile without running, for any target, with or without its device."""
+    from torpor import pipeline
+
+    nodes = without_known([tensor._current() for tensor in tensors])
+    roots = [(node, tensor.device) for node, tensor in zip(nodes, tensors, strict=True)]
+    return pipeline.lower(roots, target, opts)

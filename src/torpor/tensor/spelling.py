@@ -1,0 +1,81 @@
+"""Interchangeable spellings: `dim`/`axis`, `keepdim`/`keepdims`; and axes and shapes as given."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from torpor.base.errors import ShapeError
+from torpor.ir.infer import Shape, Size
+from torpor.ir.uop import UOp
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+PAIRS: Final = {
+    "axis": "dim", "axes": "dim", "dims": "dim", "keepdims": "keepdim", "x": "input",
+    "correction": "correction", "descending": "descending",
+}  # fmt: skip
+
+
+def spelled(function: _Function) -> _Function:
+    """Let callers write `axis` for `dim`, `keepdims` for `keepdim`, and the other way round."""
+    names = set(inspect.signature(function).parameters)
+    table = {other: name for other, name in PAIRS.items() if name in names and other not in names}
+    table |= {name: other for other, name in PAIRS.items() if other in names and name not in names}
+
+    @functools.wraps(function)
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        if options:
+            options = {table.get(name, name): value for name, value in options.items()}
+        return function(*arguments, **options)
+
+    return wrapped  # type: ignore[return-value]
+
+
+def one_axis(dim: Any, ndim: int, extra: int = 0) -> int:
+    """`dim` counted from the front; `ShapeError` if there is no such axis among ndim + extra."""
+    count = ndim + extra
+    if not hasattr(dim, "__index__"):
+        raise ShapeError(f"an axis is an integer, not {dim!r}")
+    axis = int(dim.__index__())
+    if not -max(count, 1) <= axis < max(count, 1):
+        raise ShapeError(f"axis {axis} does not exist in a tensor of {ndim} axes")
+    return axis + count if axis < 0 else axis
+
+
+def some_axes(dim: Any, ndim: int) -> tuple[int, ...]:
+    """The axes that `dim` names, from the front: all for None, one, or each of a sequence."""
+    if dim is None:
+        return tuple(range(ndim))
+    if not isinstance(dim, Sequence):
+        axis = one_axis(dim, ndim)
+        return (axis,) if ndim else ()
+    axes = tuple(one_axis(d, ndim) for d in dim)
+    if len(set(axes)) != len(axes):
+        raise ShapeError(f"axes {tuple(dim)} name one axis twice")
+    return axes if ndim else ()
+
+
+def a_shape(sizes: Sequence[Any]) -> Shape:
+    """The shape given as separate sizes or as one sequence of them."""
+    if len(sizes) == 1 and isinstance(sizes[0], Sequence):
+        sizes = sizes[0]
+    return tuple(_size(size) for size in sizes)
+
+
+def _size(size: Any) -> Size:
+    if isinstance(size, UOp):
+        return size
+    if not hasattr(size, "__index__") or isinstance(size, bool):
+        raise ShapeError(f"a size is an integer, not {size!r}")
+    return int(size.__index__())
+
+
+def pair(value: Any, count: int = 2) -> tuple[int, ...]:
+    """One number for each of `count` axes, given once or apart."""
+    if isinstance(value, Sequence):
+        if len(value) != count:
+            raise ShapeError(f"expected one number or {count}, got {tuple(value)}")
+        return tuple(int(v) for v in value)
+    return (int(value),) * count

@@ -1,0 +1,124 @@
+"""`Storage`: what views share. A chain of versions, of which only the current base is kept.
+
+The graph is pure. A write makes a new base, and `stamp` tells every handle to derive its node anew.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from torpor.device import Buffer
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+from torpor.tensor.watch import active, watcher
+
+
+class Storage:
+    """The value that a family of views shares.
+
+    base:     node of its current value.
+    stamp:    changes whenever `base` does.
+    device:   canonical name of where it lives.
+    requires: whether the base depends on a leaf that requires a gradient.
+    external: the host memory that it aliases (`from_numpy`), else None; writes go through to it.
+    """
+
+    __slots__ = ("base", "stamp", "device", "requires", "external", "__weakref__")
+
+    def __init__(
+        self, base: UOp, device: str, requires: bool = False, external: Buffer | None = None
+    ):
+        self.base, self.stamp, self.device = base, 0, device
+        self.requires, self.external = requires, external
+        if active and (watching := watcher()) is not None:
+            watching.made(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Values, never graphs. Pickle keeps what shares a storage tied."""
+        from torpor.tensor.host import stored
+        from torpor.tensor.realisation import values_in
+
+        return stored, (values_in(self), self.base.dtype, self.device)
+
+    def replace(self, base: UOp) -> None:
+        """Make `base` the current value."""
+        self.base = base
+        self.stamp += 1
+
+    def settle(self, node: UOp, value: UOp) -> None:
+        """`node`, which was the base, has been computed: `value` stands for it.
+
+        Where a gradient may be asked for, the base keeps its graph and only the value is noted.
+        """
+        remember(node, value)
+        if not self.requires and self.base is node:
+            self.replace(value)
+
+
+def is_buffer(node: UOp) -> bool:
+    """Whether the node is memory as it lies there: BUFFER, or RESHAPE of one."""
+    return node.op is Ops.BUFFER or (node.op is Ops.RESHAPE and node.src[0].op is Ops.BUFFER)
+
+
+def buffer_of(node: UOp) -> Buffer:
+    """The memory of a node for which `is_buffer` holds."""
+    found: Buffer = node.arg if node.op is Ops.BUFFER else node.src[0].arg
+    return found
+
+
+class _Entry(weakref.ref[UOp]):
+    """A node that has been computed, weakly, and what stands for its value."""
+
+    __slots__ = ("number", "value")
+    number: int
+    value: UOp
+
+
+# By id of the node, since most look-ups fail and must cost next to nothing.
+_known: Final[dict[int, _Entry]] = {}
+
+
+def _drop(entry: weakref.ref[UOp]) -> None:
+    assert isinstance(entry, _Entry), "only entries are registered"
+    if _known.get(entry.number) is entry:
+        del _known[entry.number]
+
+
+def remember(node: UOp, value: UOp) -> None:
+    """Note that `value` stands for what `node` computes, as long as `node` lives."""
+    if node is not value:
+        entry = _Entry(node, _drop)
+        entry.number, entry.value = id(node), value
+        _known[id(node)] = entry
+
+
+def recall(node: UOp) -> UOp | None:
+    """What stands for the value of `node`; None if it has not been computed."""
+    entry = _known.get(id(node))
+    if entry is None:
+        return None
+    if active and (watching := watcher()) is not None:
+        return entry.value if watching.stands_for(node, entry.value) else None
+    return entry.value
+
+
+def without_known(roots: Iterable[UOp]) -> list[UOp]:
+    """The graphs with everything that was computed before replaced by its value."""
+    nodes = list(roots)
+    if not _known:
+        return nodes
+    done: dict[UOp, None] = {}
+    for root in nodes:
+        if root not in done:
+            done |= root.toposort(_gate(done))
+    mapping = {node: value for node in done if (value := recall(node)) is not None}
+    return [node.substitute(mapping) for node in nodes] if mapping else nodes
+
+
+def _gate(done: dict[UOp, None]) -> Callable[[UOp], bool]:
+    def unknown(node: UOp) -> bool:
+        return node not in done and (id(node) not in _known or recall(node) is None)
+
+    return unknown

@@ -1,0 +1,239 @@
+"""`Tensor`: a handle with every family of methods; in-place forms; copies and pickles."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Final
+
+from torpor.base.errors import DTypeError
+from torpor.tensor import mode
+from torpor.tensor.contraction import Contraction
+from torpor.tensor.convolution import Convolution
+from torpor.tensor.creation import Creation
+from torpor.tensor.differentiate import Differentiate, make_leaf
+from torpor.tensor.elementwise import Arithmetic
+from torpor.tensor.functions import Functions
+from torpor.tensor.handle import Handle, make
+from torpor.tensor.host import buffer_from, buffer_node
+from torpor.tensor.indexing import Indexing
+from torpor.tensor.loss import Loss
+from torpor.tensor.movement import Movement
+from torpor.tensor.path import Step, forward
+from torpor.tensor.random import Random
+from torpor.tensor.realisation import Realisation, values_in
+from torpor.tensor.reduce import Reduce
+from torpor.tensor.storage import Storage
+from torpor.tensor.write import Write, update
+
+
+class _TensorType(type):
+    """So that `Tensor.training = True` sets the context's flag instead of the attribute."""
+
+    @property
+    def training(cls) -> bool:
+        return mode.training()
+
+    @training.setter
+    def training(cls, value: bool) -> None:
+        mode.set_training(value)
+
+
+class Tensor(
+    Creation,
+    Arithmetic,
+    Functions,
+    Movement,
+    Indexing,
+    Reduce,
+    Contraction,
+    Convolution,
+    Loss,
+    Random,
+    Differentiate,
+    Write,
+    Realisation,
+    metaclass=_TensorType,
+):
+    """A lazy tensor: a storage and a view of it. Methods have PyTorch's names and meanings.
+
+    Building operations computes nothing; `.realize()`, `.numpy()`, `.item()` and the like do.
+    """
+
+    __slots__ = ()
+
+    train = mode.train
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        storage = memo.get(id(self._storage))
+        if storage is None:
+            storage = memo[id(self._storage)] = _copy_of(self._storage)
+        made = view_of(storage, tuple(steps_of(self._path)))
+        memo[id(self)] = made
+        made.grad = None if self.grad is None else self.grad.__deepcopy__(memo)
+        return made
+
+    def __copy__(self) -> Tensor:
+        made = make(self._current(), self.device, storage=self._storage, path=self._path)
+        made.grad = self.grad
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self._storage, tuple(steps_of(self._path)), self.grad)
+
+
+Handle._type = Tensor
+
+
+# --- copies ---------------------------------------------------------------------------------------
+def steps_of(path: Step | None) -> list[tuple[str, Any]]:
+    """The path as (kind, arg) pairs from the base on."""
+    found = []
+    while path is not None:
+        found.append((path.kind, path.arg))
+        path = path.previous
+    return found[::-1]
+
+
+def _copy_of(storage: Storage) -> Storage:
+    if storage.requires:
+        raise DTypeError("only leaves can be deep-copied while they require a gradient; detach()")
+    if storage.external is not None:
+        values = values_in(storage)
+        base = buffer_node(buffer_from(values, storage.device, storage.base.dtype), values.shape)
+        return Storage(base, storage.device)
+    return Storage(storage.base, storage.device)
+
+
+def view_of(storage: Storage, steps: tuple[tuple[str, Any], ...]) -> Tensor:
+    """A handle on `storage` with these steps; a leaf among them gets an identity of its own."""
+    node, path = storage.base, None
+    made = make(node, storage.device, storage=storage)
+    for kind, arg in steps:
+        if kind == "leaf":
+            made._path, made._node = path, node
+            make_leaf(made)
+            path, node = made._path, made._node
+        else:
+            path = Step(path, kind, arg, node)
+            node = forward(path, storage.base)
+    made._path, made._node = path, node
+    return made
+
+
+def _restored(
+    storage: Storage, steps: tuple[tuple[str, Any], ...], gradient: Tensor | None
+) -> Tensor:
+    made = view_of(storage, steps)
+    made.grad = gradient
+    return made
+
+
+# --- in place -------------------------------------------------------------------------------------
+_IN_PLACE: Final = [
+    "abs",
+    "add",
+    "bitwise_and",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_xor",
+    "bitwise_left_shift",
+    "bitwise_right_shift",
+    "ceil",
+    "clamp",
+    "clip",
+    "cos",
+    "div",
+    "elu",
+    "erf",
+    "exp",
+    "exp2",
+    "expm1",
+    "floor",
+    "floor_divide",
+    "fmod",
+    "hardtanh",
+    "leaky_relu",
+    "lerp",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "mul",
+    "nan_to_num",
+    "neg",
+    "pow",
+    "reciprocal",
+    "relu",
+    "remainder",
+    "round",
+    "rsqrt",
+    "scatter",
+    "selu",
+    "sigmoid",
+    "sign",
+    "silu",
+    "sin",
+    "softplus",
+    "sqrt",
+    "square",
+    "sub",
+    "tan",
+    "tanh",
+    "tril",
+    "triu",
+    "trunc",
+    "maximum",
+    "minimum",
+    "cumsum",
+    "cumprod",
+    "index_select",
+]
+_OPERATORS: Final = [
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "and",
+    "or",
+    "xor",
+    "lshift",
+    "rshift",
+    "matmul",
+]
+
+
+def _in_place(name: str) -> Callable[..., Tensor]:
+    function = getattr(Tensor, name)
+
+    @functools.wraps(function)
+    def method(self: Tensor, *arguments: Any, **options: Any) -> Tensor:
+        made: Tensor = update(self, function(self, *arguments, **options))
+        return made
+
+    method.__name__ = f"{name}_"
+    method.__doc__ = f"As `{name}`, in place; itself."
+    return method
+
+
+def _in_place_operator(name: str) -> Callable[[Tensor, Any], Tensor]:
+    function = getattr(Tensor, f"__{name}__")
+
+    def method(self: Tensor, other: Any) -> Tensor:
+        made: Tensor = update(self, function(self, other))
+        return made
+
+    return method
+
+
+for _name in _IN_PLACE:
+    setattr(Tensor, f"{_name}_", _in_place(_name))
+for _name in _OPERATORS:
+    setattr(Tensor, f"__i{_name}__", _in_place_operator(_name))

@@ -1,0 +1,55 @@
+"""Who is told, thread by thread, what happens to tensors: the jit while it traces a function.
+
+The hot paths ask only `if active:`; the dictionary is empty while nobody traces.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from torpor.ir.uop import UOp
+    from torpor.tensor.handle import Handle
+    from torpor.tensor.storage import Storage
+
+
+class Watcher(ABC):
+    """What a trace wants to know."""
+
+    @abstractmethod
+    def made(self, storage: Storage) -> None:
+        """A storage has been made."""
+
+    @abstractmethod
+    def touch(self, handle: Handle) -> None:
+        """The value (or only the shape) of a tensor is about to be looked at."""
+
+    @abstractmethod
+    def writing(self, handle: Handle) -> None:
+        """A tensor is about to be written to."""
+
+    @abstractmethod
+    def read(self, handle: Handle) -> None:
+        """The host is about to read a tensor's elements."""
+
+    @abstractmethod
+    def differentiated(self, leaf: Handle | None) -> None:
+        """`.grad` of a leaf is about to be looked at and set; None: gradients are being taken."""
+
+    @abstractmethod
+    def drew(self, generator: Any, state: Any) -> None:
+        """A random draw has been numbered, from a generator (None: the context's own)."""
+
+    @abstractmethod
+    def stands_for(self, node: UOp, value: UOp) -> bool:
+        """Whether a value that was computed for a node may be used in its place."""
+
+
+active: Final[dict[int, Watcher]] = {}
+
+
+def watcher() -> Watcher | None:
+    """Who watches this thread, if anyone does."""
+    return active.get(get_ident())

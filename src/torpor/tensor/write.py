@@ -1,0 +1,165 @@
+"""Writing: a value put through a view makes a new version of the storage that every view shares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from torpor.base.dtypes import DType
+from torpor.base.errors import DeviceError, DTypeError, GradientError, ShapeError, TorporError
+from torpor.device import Buffer
+from torpor.graph import build
+from torpor.ir.infer import shape_of
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+from torpor.tensor.creation import as_tensor
+from torpor.tensor.handle import Handle, as_scalar, located, node_on, render_shape
+from torpor.tensor.host import buffer_node, memory_of
+from torpor.tensor.mode import grad_enabled
+from torpor.tensor.path import backward
+from torpor.tensor.storage import remember
+from torpor.tensor.watch import active, watcher
+
+if TYPE_CHECKING:
+    from torpor.tensor.tensor import Tensor
+
+_RANK = {"bool": 0, "uint": 1, "int": 2, "float": 3}
+
+
+def write(target: Handle, value: Any) -> None:
+    """Put `value` (a tensor or a number, broadcast and cast) where `target` looks."""
+    if active and (watching := watcher()) is not None:
+        watching.writing(target)
+    path = target._path
+    if path is not None and path.leaf and grad_enabled():
+        what = "cannot write to a leaf that requires a gradient (or a view of one)"
+        raise located(GradientError(f"{what}; do it inside torpor.no_grad()"), (target,))
+    storage = target._storage
+    if isinstance(value, Handle) and value._storage is storage and _is_there(target, value):
+        return
+    node, requires = _value_node(target, value)
+    try:
+        moved, mask = backward(path, node)
+    except TorporError as error:
+        raise located(error, (target,)) from None
+    if mask is not None:
+        moved = build.elementwise(Ops.WHERE, mask, moved, storage.base)
+        requires = requires or storage.requires
+    storage.requires = requires
+    storage.replace(moved)
+    if storage.external is not None:
+        _write_through(target)
+
+
+def _is_there(target: Handle, value: Handle) -> bool:
+    """Whether the value stands there already: `x[0] += 1` ends by putting x[0] into x[0]."""
+    return value._current() is target._current()
+
+
+def _value_node(target: Handle, value: Any) -> tuple[UOp, bool]:
+    shape, dtype = target.shape, target.dtype
+    if not isinstance(value, Handle):
+        if isinstance(value, np.ndarray | list | tuple):
+            value = as_tensor(value, device=target.device)
+        else:
+            number = as_scalar(value)
+            return build.constant(dtype.cast_scalar(number), dtype, shape), False
+    device = target.device
+    if value.device != device and (value.shape or value.device != "CPU"):
+        what = f"cannot write a value on {value.device} to a tensor on {device}; use .to()"
+        raise located(DeviceError(what), (target, value))
+    try:
+        node = build.broadcast_to(build.cast(node_on(device, value), dtype), shape)
+    except ShapeError:
+        what = f"a value of shape {render_shape(value.shape)} does not fit {render_shape(shape)}"
+        raise located(ShapeError(what), (target, value)) from None
+    return node, value.requires_grad and grad_enabled() and dtype.is_float
+
+
+def _write_through(target: Handle) -> None:
+    """Compute the new value at once and put it into the host's array.
+
+    Graphs that were built before keep the old value: their buffer is replaced by a copy of it.
+    """
+    from torpor.tensor.realisation import compute
+
+    storage = target._storage
+    old = storage.external
+    assert old is not None, "only aliases of host memory are written through"
+    (value,) = compute([(storage.base, storage.device)])
+    array, shape = memory_of(old), shape_of(value)
+    kept = Buffer(old.device, old.size, old.dtype).allocate().copyin(array)
+    fresh = Buffer(old.device, old.size, old.dtype).allocate(array)
+    result = value.arg if value.op is Ops.BUFFER else value.src[0].arg
+    array[:] = memory_of(result)
+    remember(UOp(Ops.BUFFER, old.dtype, (), old), UOp(Ops.BUFFER, old.dtype, (), kept))
+    storage.external = fresh
+    storage.requires = False
+    storage.replace(buffer_node(fresh, shape))
+
+
+def _check_fits(target: Handle, result: Any) -> None:
+    """An in-place result must have the target's shape and a format that it can take."""
+    if result.shape != target.shape:
+        what = f"an in-place result of shape {result.shape} does not fit {target.shape}"
+        raise located(ShapeError(what), (target, result))
+    _check_kind(target, result.dtype)
+
+
+def _check_kind(target: Handle, dtype: DType) -> None:
+    if _RANK[dtype.kind] > _RANK[target.dtype.kind] and not (dtype.is_int and target.dtype.is_int):
+        what = f"a result of {dtype} cannot be written to a tensor of {target.dtype} in place"
+        raise located(DTypeError(what), (target,))
+
+
+def update(target: Any, result: Any) -> Any:
+    """Write the result of an in-place operation; the target."""
+    _check_fits(target, result)
+    write(target, result)
+    return target
+
+
+class Write(Handle):
+    """What changes a tensor in place. The other forms (`add_`, `+=`) are made in `tensor.py`."""
+
+    __slots__ = ()
+
+    def assign(self, value: Any) -> Tensor:
+        """Take the value of a tensor of the same shape and format; itself."""
+        given = as_tensor(value, self.dtype if not isinstance(value, Handle) else None, self.device
+                          if not isinstance(value, Handle) else None)  # fmt: skip
+        if given.shape != self.shape or given.dtype is not self.dtype:
+            what = (
+                f"assign needs shape {render_shape(self.shape)} and {self.dtype}, got "
+                f"{render_shape(given.shape)} and {given.dtype}"
+            )
+            kind = DTypeError if given.shape == self.shape else ShapeError
+            raise located(kind(what), (self, given))
+        write(self, given)
+        return self  # type: ignore[return-value]
+
+    def copy_(self, source: Any) -> Tensor:
+        """Take the value of `source`, broadcast, cast, and copied from its device; itself."""
+        if isinstance(source, Handle) and source.device != self.device:
+            source = source.to(self.device)  # type: ignore[attr-defined]
+        write(self, source)
+        return self  # type: ignore[return-value]
+
+    def fill_(self, value: Any) -> Tensor:
+        """Every element becomes `value`; itself."""
+        write(self, value)
+        return self  # type: ignore[return-value]
+
+    def zero_(self) -> Tensor:
+        """Every element becomes 0; itself."""
+        return self.fill_(0)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """`x[key] = value` for basic keys, and for one mask of bools."""
+        if isinstance(key, Handle) and key.dtype.kind == "bool":
+            write(self, self.masked_fill(key, value))
+            return
+        if isinstance(value, np.ndarray | list | tuple):
+            value = as_tensor(value, device=self.device)
+        self._written_at(key, value)

@@ -1,0 +1,25 @@
+from torpor.base.site import decode, here
+
+
+def captured():
+    return here()
+
+
+def test_sites_are_lines_of_the_caller():
+    place = decode(captured())
+    line = captured.__code__.co_firstlineno + 1
+    assert place.file == __file__
+    assert (place.line, place.text, place.function) == (line, "here()", "captured")
+    assert str(place) == f"{__file__}:{line}: here()"
+
+
+def test_an_expression_over_lines_gives_its_first():
+    site = here()  # the call that is captured
+    assert decode(site).text.startswith("here")
+
+
+def test_code_without_a_file_has_no_text():
+    scope = {"here": here}
+    exec("site = here()", scope)
+    place = decode(scope["site"])
+    assert (place.file, place.line, place.text) == ("<string>", 1, "")

@@ -1,0 +1,82 @@
+"""The host allocator: size classes, reuse, limits, threads."""
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torpor.base.dtypes import dtypes
+from torpor.device import Buffer
+from torpor.device.memory import PADDING, HostAllocator, size_class
+from torpor.ir import BufferSpec
+
+SPEC = BufferSpec()
+
+
+@given(st.integers(0, 1 << 40))
+def test_a_class_holds_its_size_and_wastes_at_most_a_quarter(nbytes):
+    capacity = size_class(nbytes)
+    assert nbytes + PADDING <= capacity
+    assert capacity <= max(128, (nbytes + PADDING) * 5 // 4)
+    assert size_class(capacity - PADDING) == capacity
+
+
+def test_a_freed_block_is_used_again():
+    allocator = HostAllocator()
+    block = allocator.allocate(1000, SPEC)
+    allocator.free(block)
+    assert allocator.kept == block.capacity
+    assert allocator.allocate(1010, SPEC) is block
+    assert allocator.kept == 0
+
+
+def test_no_more_is_kept_than_the_limit():
+    allocator = HostAllocator()
+    allocator.keep_limit = 10_000
+    blocks = [allocator.allocate(1000 + 300 * n, SPEC) for n in range(20)]
+    for block in blocks:
+        allocator.free(block)
+    assert 5_000 < allocator.kept <= 10_000
+    assert allocator.allocate(1000 + 300 * 19, SPEC) is blocks[19]  # the newest stays
+    allocator.drop()
+    assert allocator.kept == 0
+
+
+def test_free_works_while_the_lock_is_held():
+    allocator = HostAllocator()
+    block = allocator.allocate(10, SPEC)
+    with allocator._lock:
+        allocator.free(block)  # as garbage collection may do in the middle of `allocate`
+    assert allocator.allocate(10, SPEC) is block
+
+
+def test_too_much_memory_is_a_memory_error():
+    with pytest.raises(MemoryError, match="bytes"):
+        Buffer("CPU", 1 << 60, dtypes.uint8).allocate()
+
+
+def test_threads_never_share_a_block():
+    wrong = []
+
+    def work(number):
+        for turn in range(300):
+            size = 100 + (turn * 37) % 3000
+            array = Buffer("CPU", size, dtypes.int64).allocate().numpy()
+            array[:] = number
+            if not (array == number).all():
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_vector_past_the_end_may_be_read():
+    block = HostAllocator().allocate(4096 * 64 - 1, SPEC)
+    start = block.address - np.asarray(block.keeper).ctypes.data
+    assert start + 4096 * 64 - 1 + PADDING <= np.asarray(block.keeper).nbytes

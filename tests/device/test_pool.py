@@ -1,0 +1,130 @@
+"""The thread pool: the same results with any number of threads, forks, and a clean end."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.device import programs
+from torpor.base.dtypes import dtypes
+from torpor.base.settings import Context
+from torpor.device import Buffer, cpu
+from torpor.device.pool import Pool
+
+SIZE = 10_000
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def operands(size=SIZE):
+    values = np.random.default_rng(0).random(size, np.float32)
+    source = Buffer("CPU", size, dtypes.float32).allocate().copyin(values)
+    return Buffer("CPU", size, dtypes.float32).allocate(), source, values * 2 + 3
+
+
+@pytest.fixture(params=[True, False], ids=["futex", "portable"])
+def pool(request, monkeypatch):
+    made = Pool(futex=request.param)
+    monkeypatch.setattr(cpu, "pool", made)
+    yield made
+    made.stop()
+    assert made.workers == 0
+
+
+@pytest.mark.parametrize("size", [2, 3, 17, SIZE])
+@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+def test_results_do_not_depend_on_threads(pool, threads, size):
+    run = programs.load(programs.scale(size))
+    with Context(THREADS=threads):
+        for turn in range(20):
+            result, source, expected = operands(size)
+            run([result, source], [3])
+            np.testing.assert_array_equal(result.numpy(), expected)
+            if turn == 10:
+                time.sleep(0.01)  # so that the workers fall asleep
+    assert pool.workers == min(threads, size) - 1
+
+
+def test_small_programs_start_no_threads(pool):
+    result, source, expected = operands()
+    with Context(THREADS=2):
+        programs.load(programs.scale(SIZE, ops=10))([result, source], [3])
+    np.testing.assert_array_equal(result.numpy(), expected)
+    assert pool.workers == 0
+
+
+def test_several_python_threads_run_at_once(pool):
+    run, wrong = programs.load(programs.scale(SIZE)), []
+
+    def work():
+        with Context(THREADS=3):
+            for _ in range(100):
+                result, source, expected = operands()
+                run([result, source], [3])
+                if not np.array_equal(result.numpy(), expected):
+                    wrong.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_stopped_pool_still_runs_programs():
+    made = Pool()
+    made.stop()
+    result, source, expected = operands()
+    run = programs.load(programs.scale(SIZE))
+    with Context(THREADS=4), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cpu, "pool", made)
+        run([result, source], [3])
+    np.testing.assert_array_equal(result.numpy(), expected)
+
+
+SCRIPT = """
+import os, sys
+import numpy as np
+from tests.device.test_pool import operands, programs
+from torpor.device.pool import pool
+
+run = programs.load(programs.scale(10_000))
+def check():
+    result, source, expected = operands()
+    run([result, source], [3])
+    assert np.array_equal(result.numpy(), expected)
+    assert pool.workers == 2, pool.workers
+check()
+if sys.argv[1] == "fork":
+    child = os.fork()
+    if not child:
+        assert pool.workers == 0
+        check()
+        print("child done", flush=True)
+        sys.exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    check()
+print("done")
+"""
+
+
+@pytest.mark.parametrize("way", ["plain", "fork"])
+def test_a_process_forks_and_ends_cleanly(way):
+    if way == "fork" and not hasattr(os, "fork"):
+        pytest.skip("this system has no fork")
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    ended = subprocess.run(
+        [sys.executable, "-c", SCRIPT, way],
+        env={**os.environ, "PYTHONPATH": path, "TORPOR_THREADS": "3"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.split("\n")[-2] == "done"

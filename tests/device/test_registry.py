@@ -1,0 +1,77 @@
+"""Devices by name."""
+
+import threading
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from torpor.base.errors import DeviceError
+from torpor.base.settings import Context
+from torpor.device import Device, Devices, registry
+from torpor.device.npy import NpyDevice
+
+
+class OtherDevice(NpyDevice):
+    kind = "OTHER"
+
+
+@pytest.mark.parametrize(
+    ("name", "canonical"),
+    [
+        ("cpu", "CPU"),
+        ("CPU:0", "CPU"),
+        ("cpu:1", "CPU:1"),
+        ("Python", "PYTHON"),
+        ("cpu:01", "CPU:1"),
+    ],
+)
+def test_names_have_one_spelling(name, canonical):
+    assert Device.canonicalize(name) == canonical
+    assert Device[name] is Device[canonical]
+    assert Device[name].name == canonical
+
+
+@pytest.mark.parametrize("name", ["NOSUCHDEVICE", "CPU:x", "CPU:-1", "", "CPU:1:2", ":1"])
+def test_an_unknown_device_says_what_exists(name):
+    with pytest.raises(DeviceError, match=r"CPU.*PYTHON.*DISK"):
+        Device[name]
+
+
+def test_a_near_miss_is_named():
+    with pytest.raises(DeviceError, match="did you mean 'OPENCL'"):
+        Device.canonicalize("opencel")
+
+
+def test_the_default_is_a_setting():
+    assert Device.canonicalize(None) == Device.DEFAULT
+    with Context(DEVICE="python"):
+        assert Device.DEFAULT == "PYTHON"
+
+
+def test_a_kind_can_be_registered():
+    devices = Devices()
+    devices.register("OTHER", OtherDevice)
+    assert devices["other:3"].name == "OTHER:3"
+    assert "OTHER" in devices.kinds()
+    with pytest.raises(DeviceError, match="letters"):
+        devices.register("O:1", OtherDevice)
+
+
+def test_a_kind_can_come_from_an_entry_point(monkeypatch):
+    point = EntryPoint("OTHER", f"{__name__}:OtherDevice", registry.ENTRY_POINTS)
+    monkeypatch.setattr(EntryPoint, "load", lambda self: OtherDevice)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group else [])
+    assert type(Devices()["other"]) is OtherDevice
+
+
+def test_a_device_is_opened_once():
+    opened, devices = [], Devices()
+    devices.register("OTHER", lambda name: opened.append(name) or OtherDevice(name))
+    assert opened == []
+    threads = [threading.Thread(target=devices.__getitem__, args=("other",)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert opened == ["OTHER"]
+    assert [device.name for device in devices.opened()] == ["OTHER"]

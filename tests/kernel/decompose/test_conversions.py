@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+
+from tests.kernel.decompose.evaluate import evaluate, variable
+from torpor.base.dtypes import dtypes
+from torpor.base.target import get_target
+from torpor.ir import Ops, graph_rewrite
+from torpor.kernel.decompose import rules_for
+
+INTEGERS = [
+    dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64,
+    dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64,
+]  # fmt: skip
+
+
+def edges(integer, real):
+    """Numbers around the limits of `integer`, and others."""
+    limits = [float(integer.min), float(integer.max), float(integer.max) + 1, -1.0, 0.0, 0.99, 1.5]
+    near = np.array(limits, real.numpy)
+    steps = [near, np.nextafter(near, real.numpy.type(-np.inf)), near - 1, near + 1, near - 0.5]
+    above = np.nextafter(near, real.numpy.type(np.inf))
+    special = np.array([np.nan, np.inf, -np.inf, 1e30, -1e30, -0.0], real.numpy)
+    return np.concatenate([*steps, above, special])
+
+
+@pytest.mark.parametrize("integer", INTEGERS)
+@pytest.mark.parametrize("real", [dtypes.float32, dtypes.float64])
+def test_float_to_integer_saturates_and_nan_is_zero(integer, real):
+    root = graph_rewrite(variable(real).cast(integer), rules_for(get_target("c")))
+    values = edges(integer, real)
+    found = evaluate(root, x=values)
+    expected = [integer.cast_scalar(float(v)) for v in values]
+    assert found.tolist() == expected
+
+
+def test_the_conversion_itself_only_sees_numbers_in_range():
+    root = graph_rewrite(variable(dtypes.float32).cast(dtypes.int32), rules_for(get_target("c")))
+    inner = [n for n in root.toposort() if n.op is Ops.CAST]
+    assert len(inner) == 1
+    values = edges(dtypes.int32, dtypes.float32)
+    operand = evaluate(inner[0].src[0], x=values)
+    assert ((operand >= -(2.0**31)) & (operand < 2.0**31)).all()
+
+
+@pytest.mark.parametrize("name", ["cpu", "python"])
+def test_saturating_targets_keep_the_conversion(name):
+    node = variable(dtypes.float32).cast(dtypes.int32)
+    assert graph_rewrite(node, rules_for(get_target(name))) is node
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_shifts_by_the_width_and_more(dtype):
+    x, n = variable(dtype), variable(dtype, "n")
+    counts = np.array([0, 1, dtype.bits - 1, dtype.bits, dtype.bits + 1, 127], dtype.numpy)
+    numbers = np.array([0, 1, 5, dtype.max, dtype.min, dtype.max // 3], dtype.numpy)
+    number, count = (np.ascontiguousarray(v.ravel()) for v in np.meshgrid(numbers, counts))
+    for op, meaning in ((Ops.SHL, lambda a, b: a << b), (Ops.SHR, lambda a, b: a >> b)):
+        root = graph_rewrite(x.alu(op, n), rules_for(get_target("cpu")))
+        found = evaluate(root, x=number, n=count)
+        expected = [dtype.cast_scalar(meaning(int(a), int(b))) for a, b in zip(number, count)]
+        assert found.tolist() == expected
+
+
+def test_shifts_by_a_count_in_range_stay():
+    x = variable(dtypes.int32)
+    node = x << 3
+    assert graph_rewrite(node, rules_for(get_target("cpu"))) is node
+    vector = variable(dtypes.int32.vec(4)) >> 31
+    assert graph_rewrite(vector, rules_for(get_target("cpu"))) is vector
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.int32, dtypes.uint8])
+def test_conversion_to_bool_compares_with_zero(dtype):
+    root = graph_rewrite(variable(dtype).cast(dtypes.bool), rules_for(get_target("cpu")))
+    assert root.op is Ops.CMPNE
+    assert evaluate(root, x=np.array([0, 1, 2], dtype.numpy)).tolist() == [False, True, True]
+
+
+def test_nan_is_true():
+    root = graph_rewrite(variable(dtypes.float32).cast(dtypes.bool), rules_for(get_target("cpu")))
+    assert evaluate(root, x=np.array([np.nan, -0.0], np.float32)).tolist() == [True, False]

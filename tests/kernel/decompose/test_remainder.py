@@ -1,0 +1,72 @@
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.kernel.decompose.evaluate import SPECIAL, decomposed, evaluate
+from torpor.base.dtypes import dtypes
+from torpor.ir import Ops
+
+single = st.floats(width=32, allow_nan=False, allow_infinity=False)
+double = st.floats(allow_nan=False, allow_infinity=False)
+roots = {
+    "float32": decomposed(Ops.MOD, dtypes.float32, 2),
+    "float64": decomposed(Ops.MOD, dtypes.float64, 2),
+    "metal": decomposed(Ops.MOD, dtypes.float32, 2, "metal"),
+}
+
+
+def exact_remainder(a, b, kind):
+    """a - floor(a/b)*b in rationals, rounded once."""
+    quotient = Fraction(a) / Fraction(b)
+    exact = Fraction(a) - math.floor(quotient) * Fraction(b)
+    if kind is np.float64:
+        return float(exact)  # Python rounds a rational correctly
+    near = np.float32(float(exact))
+    around = [np.nextafter(near, np.float32(-np.inf)), near, np.nextafter(near, np.float32(np.inf))]
+    return min(around, key=lambda c: (abs(Fraction(float(c)) - exact), int(c.view(np.uint32)) & 1))
+
+
+def check(root, a, b, kind):
+    found = evaluate(root, x=np.array([a], kind), y=np.array([b], kind))[0]
+    expected = exact_remainder(a, b, kind)
+    assert found == expected, (a, b)
+    assert math.copysign(1, found) == math.copysign(1, b)
+
+
+@settings(max_examples=300, deadline=None)
+@given(single, single.filter(bool))
+def test_float32_is_exact_for_every_quotient(a, b):
+    check(roots["float32"], a, b, np.float32)
+
+
+@settings(max_examples=200, deadline=None)
+@given(double, double.filter(bool))
+def test_float64_is_exact_up_to_the_stated_quotient(a, b):
+    if abs(Fraction(a)) < abs(Fraction(b)) * 2**124:
+        check(roots["float64"], a, b, np.float64)
+    elif abs(Fraction(a)) > abs(Fraction(b)) * 2**127:
+        found = evaluate(roots["float64"], x=np.array([a]), y=np.array([b]))[0]
+        assert math.isnan(found)
+
+
+@settings(max_examples=200, deadline=None)
+@given(single, single.filter(bool))
+def test_float32_without_float64_is_exact_up_to_the_stated_quotient(a, b):
+    if abs(Fraction(a)) < abs(Fraction(b)) * 2**118:
+        check(roots["metal"], a, b, np.float32)
+
+
+@pytest.mark.parametrize("name", roots)
+def test_special_numbers_are_those_of_numpy(name):
+    kind = np.float64 if name == "float64" else np.float32
+    x, y = (np.ascontiguousarray(v.ravel()) for v in np.meshgrid(*[np.array(SPECIAL, kind)] * 2))
+    found = evaluate(roots[name], x=x, y=y)
+    with np.errstate(all="ignore"):
+        expected = np.mod(x, y)
+    np.testing.assert_array_equal(found, expected)
+    finite = ~np.isnan(expected)
+    assert (np.signbit(found) == np.signbit(expected))[finite].all()

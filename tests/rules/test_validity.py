@@ -1,0 +1,70 @@
+"""Expressions simplified under a condition: equal wherever it holds."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.rules.expressions import conditions, indices, points, value
+from torpor.ir import UOp, Variable
+from torpor.rules import simplify_under, simplify_valid
+from torpor.rules.cost import cost_of
+
+few = settings(max_examples=100, deadline=None)
+x = Variable("x", -50, 50)
+i, j = UOp.range(16, 0), UOp.range(5, 1)
+
+
+def between(low, root, high):
+    return ~(root < low) & (root < high)
+
+
+@pytest.mark.parametrize(
+    ("root", "condition", "text"),
+    [
+        (x % 12, between(0, x, 12), "x"),
+        (x % 12, between(12, x, 24), "(x+-12)"),
+        (x // 12, between(0, x, 12), "0"),
+        (x * 3 + j, x.eq(1), "(ridx1+3)"),
+        ((i - j) % 12, between(0, i - j, 12), "(ridx0+(ridx1*-1))"),
+        ((i - j + 4) // 12 * 100 + (i - j + 4) % 12, between(-4, i - j, 8), None),
+        (x.maximum(0), ~(x < 0), "x"),
+        (x % 12, x < 12, "(x%12)"),
+    ],
+)
+def test_a_condition_narrows(root, condition, text):
+    assert simplify_under(root, condition).render() == (text or "(ridx0+(ridx1*-1)+4)")
+
+
+def test_a_conjunct_that_the_others_imply_goes():
+    condition = between(0, x, 12) & (x // 12).eq(0) & (x % 12 < 20)
+    assert simplify_valid(condition).render() == "((-1<x) and (x<12))"
+
+
+@few
+@given(indices(5), conditions(4))
+def test_the_index_is_equal_where_the_condition_holds(index, condition):
+    after = simplify_under(index, condition)
+    for point in itertools.islice(points(index, condition, after), 2000):
+        if value(condition, point):
+            assert value(index, point) == value(after, point)
+
+
+@few
+@given(indices(4), st.integers(-6, 6), st.integers(0, 8), indices(3))
+def test_the_index_is_equal_inside_an_interval(index, low, size, bounded):
+    condition = between(low, bounded, low + size)
+    after = simplify_under(index + bounded % 4, condition)
+    for point in itertools.islice(points(index, condition), 2000):
+        if value(condition, point):
+            assert value(index + bounded % 4, point) == value(after, point)
+
+
+@few
+@given(conditions(6))
+def test_a_condition_stays_equal_and_gets_no_longer_than_simplified(condition):
+    after = simplify_valid(condition)
+    assert cost_of(after) <= cost_of(condition.simplify())
+    for point in itertools.islice(points(condition), 2000):
+        assert value(condition, point) == value(after, point)

@@ -1,0 +1,73 @@
+import numpy as np
+import pytest
+
+import torpor
+from tests.tensor.layouts import check, numbers
+from torpor import Tensor
+
+SHAPES = [
+    ((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 4)), ((2, 3), (3, 4)), ((5, 2, 3), (3, 4)),
+    ((5, 2, 3), (5, 3, 4)), ((2, 1, 2, 3), (5, 3, 4)), ((3,), (5, 3, 4)), ((5, 2, 3), (3,)),
+    ((0, 3), (3, 4)), ((2, 0), (0, 4)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("left", "right"), SHAPES, ids=str)
+def test_matmul(left, right):
+    a, b = numbers(left, "float64"), numbers(right, "float64", seed=1)
+    check(Tensor(a) @ Tensor(b), a @ b)
+
+
+def test_matmul_of_layouts_and_formats():
+    a, b = numbers((4, 6)), numbers((4, 6), seed=1)
+    check(Tensor(a) @ Tensor(b).T, a @ b.T, 1e-5)
+    check(Tensor(a)[::2, ::-1] @ Tensor(b)[1:].T, a[::2, ::-1] @ b[1:].T, 1e-5)
+    whole = numbers((4, 6), "int32")
+    check(Tensor(whole) @ Tensor(whole).T, whole @ whole.T)
+    half = np.ones((2, 4000), np.float16)
+    check(Tensor(half) @ Tensor(half).T, np.full((2, 2), 4000, np.float16))
+
+
+def test_matmul_refuses_what_does_not_fit():
+    with pytest.raises(ValueError, match=r"\(2, 3\) by \(4, 5\)"):
+        Tensor.ones(2, 3) @ Tensor.ones(4, 5)
+    with pytest.raises(ValueError, match="multiply"):
+        Tensor.ones(2, 3) @ Tensor(1.0)
+
+
+def test_linear_outer_and_tensordot():
+    a, w, b = numbers((5, 3)), numbers((4, 3), seed=1), numbers((4,), seed=2)
+    check(Tensor(a).linear(Tensor(w), Tensor(b)), a @ w.T + b, 1e-5)
+    check(Tensor(b).outer(Tensor(b)), np.outer(b, b))
+    check(Tensor(a).tensordot(Tensor(w), 0), np.tensordot(a, w, 0))
+    check(Tensor(a).tensordot(Tensor(w), ([1], [1])), np.tensordot(a, w, ([1], [1])), 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("ij,jk->ik", ((2, 3), (3, 4))),
+        ("ij,jk", ((2, 3), (3, 4))),
+        ("bij,bjk->bik", ((5, 2, 3), (5, 3, 4))),
+        ("...ij,...jk->...ik", ((5, 2, 3), (3, 4))),
+        ("ii->i", ((3, 3),)),
+        ("ii", ((3, 3),)),
+        ("ij->ji", ((2, 3),)),
+        ("i,j,k->kij", ((2,), (3,), (4,))),
+        ("abcd->db", ((2, 3, 2, 3),)),
+    ],
+)
+def test_einsum(equation, shapes):
+    arrays = [numbers(shape, "float64", seed=i) for i, shape in enumerate(shapes)]
+    made = torpor.einsum(equation, *[Tensor(a) for a in arrays])
+    check(made, np.einsum(equation, *arrays))
+
+
+def test_attention():
+    query, key, value = (numbers((2, 3, 4, 5), "float64", seed=i) for i in range(3))
+    scores = query @ key.swapaxes(-1, -2) / np.sqrt(5)
+    scores = np.where(np.tril(np.ones((4, 4), bool)), scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    found = Tensor(query).scaled_dot_product_attention(Tensor(key), Tensor(value), is_causal=True)
+    check(found, weights @ value)

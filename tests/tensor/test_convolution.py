@@ -1,0 +1,124 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from tests.tensor.layouts import check, numbers
+from torpor import Tensor
+
+
+def convolve(image, weight, stride, padding, dilation, groups):
+    """The definition, element by element: any number of spatial axes."""
+    dims = weight.ndim - 2
+    image = np.pad(image, ((0, 0), (0, 0), *((p, p) for p in padding)))
+    reach = [d * (k - 1) + 1 for d, k in zip(dilation, weight.shape[2:])]
+    sizes = [(n - r) // s + 1 for n, r, s in zip(image.shape[2:], reach, stride)]
+    out = np.zeros((image.shape[0], weight.shape[0], *sizes))
+    per_in, per_out = weight.shape[1], weight.shape[0] // groups
+    for channel in range(weight.shape[0]):
+        group = channel // per_out
+        part = image[:, group * per_in : (group + 1) * per_in]
+        for place in itertools.product(*map(range, sizes)):
+            box = tuple(
+                slice(p * s, p * s + r, d) for p, s, r, d in zip(place, stride, reach, dilation)
+            )
+            window = part[(slice(None), slice(None), *box)]
+            out[(slice(None), channel, *place)] = (window * weight[channel]).sum(
+                tuple(range(1, dims + 2))
+            )
+    return out
+
+
+@pytest.mark.parametrize(
+    ("stride", "padding", "dilation", "groups"),
+    [((1, 1), (0, 0), (1, 1), 1), ((2, 1), (1, 2), (1, 1), 1), ((1, 2), (2, 1), (2, 2), 2),
+     ((3, 3), (0, 1), (1, 1), 4)],
+)  # fmt: skip
+def test_conv2d(stride, padding, dilation, groups):
+    image = numbers((2, 4, 7, 8), "float64")
+    weight = numbers((8, 4 // groups, 3, 2), "float64", seed=1)
+    bias = numbers((8,), "float64", seed=2)
+    expected = convolve(image, weight, stride, padding, dilation, groups)
+    found = Tensor(image).conv2d(Tensor(weight), Tensor(bias), stride, padding, dilation, groups)
+    check(found, expected + bias.reshape(1, -1, 1, 1))
+
+
+def test_other_dimensions_and_same_padding():
+    image, weight = numbers((2, 3, 9), "float64"), numbers((4, 3, 3), "float64", seed=1)
+    check(Tensor(image).conv1d(Tensor(weight), stride=2), convolve(image, weight, [2], [0], [1], 1))
+    assert Tensor(image).conv1d(Tensor(weight), padding="same").shape == (2, 4, 9)
+    cube, block = numbers((1, 2, 4, 4, 4), "float64"), numbers((2, 2, 2, 2, 2), "float64")
+    expected = convolve(cube, block, [1] * 3, [0] * 3, [1] * 3, 1)
+    check(Tensor(cube).conv3d(Tensor(block)), expected)
+    check(Tensor(image[0]).conv1d(Tensor(weight)), convolve(image[:1], weight, [1], [0], [1], 1)[0])
+
+
+@pytest.mark.parametrize(
+    ("stride", "padding", "output_padding", "groups"),
+    [(1, 0, 0, 1), (2, 1, 1, 1), ((3, 2), (1, 0), (2, 1), 2), (1, 2, 0, 1)],
+)
+def test_transposed_convolution_is_the_gradient_of_convolution(
+    stride, padding, output_padding, groups
+):
+    image = Tensor(numbers((2, 4, 5, 4), "float64"))
+    weight = Tensor(numbers((4, 3, 3, 3), "float64", seed=1))
+    found = image.conv_transpose2d(weight, None, stride, padding, output_padding, groups)
+    # <conv_transpose(x), y> = <x, conv(y)> for all y, and so is the shape
+    other = Tensor(numbers(found.shape, "float64", seed=2))
+    back = other.conv2d(weight, None, stride, padding, 1, groups)
+    assert back.shape == image.shape
+    np.testing.assert_allclose((found * other).sum().item(), (image * back).sum().item())
+
+
+def pooled(image, kernel, stride, padding, reduce, fill):
+    wide = np.pad(
+        image, ((0, 0), (0, 0), (padding, padding), (padding, padding)), constant_values=fill
+    )
+    windows = np.lib.stride_tricks.sliding_window_view(wide, (kernel, kernel), (2, 3))
+    return reduce(windows[:, :, ::stride, ::stride], axis=(-1, -2))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding"), [(2, 2, 0), (3, 2, 1), (3, 1, 1), (2, 3, 0)]
+)
+def test_pooling(kernel, stride, padding):
+    image = numbers((2, 3, 7, 6), "float64", -3, -1)  # negative: padding must never be greatest
+    check(
+        Tensor(image).max_pool2d(kernel, stride, padding),
+        pooled(image, kernel, stride, padding, np.max, -np.inf),
+    )
+    check(
+        Tensor(image).avg_pool2d(kernel, stride, padding),
+        pooled(image, kernel, stride, padding, np.mean, 0),
+    )
+    counts = pooled(np.ones_like(image), kernel, stride, padding, np.sum, 0)
+    check(
+        Tensor(image).avg_pool2d(kernel, stride, padding, count_include_pad=False),
+        pooled(image, kernel, stride, padding, np.sum, 0) / counts,
+    )
+
+
+def test_pooling_rounds_up_and_passes_nan():
+    image = np.arange(25, dtype=np.float32).reshape(1, 1, 5, 5)
+    check(
+        Tensor(image).max_pool2d(2, ceil_mode=True),
+        np.array([[[[6, 8, 9], [16, 18, 19], [21, 23, 24]]]], np.float32),
+    )
+    check(
+        Tensor(image).avg_pool2d(2, ceil_mode=True),
+        np.array([[[[3, 5, 6.5], [13, 15, 16.5], [20.5, 22.5, 24]]]], np.float32),
+    )
+    image[0, 0, 0, 0] = np.nan
+    assert np.isnan(Tensor(image).max_pool2d(2).numpy()).sum() == 1
+    assert Tensor(image).adaptive_avg_pool2d(1).shape == (1, 1, 1, 1)
+
+
+def test_shapes_that_do_not_fit():
+    with pytest.raises(ValueError, match="does not fit weight"):
+        Tensor.ones(1, 3, 4, 4).conv2d(Tensor.ones(2, 4, 3, 3))
+    with pytest.raises(ValueError, match="exceeds"):
+        Tensor.ones(1, 3, 2, 2).conv2d(Tensor.ones(2, 3, 3, 3))
+    with pytest.raises(ValueError, match="4 axes"):
+        Tensor.ones(3, 4).conv2d(Tensor.ones(2, 3, 3, 3))
+    with pytest.raises(ValueError, match="half"):
+        Tensor.ones(1, 1, 4, 4).max_pool2d(2, padding=2)

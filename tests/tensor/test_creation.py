@@ -1,0 +1,139 @@
+import ml_dtypes
+import numpy as np
+import pytest
+
+import torpor
+from tests.tensor.layouts import check, numbers
+from torpor import Tensor, dtypes
+
+
+def test_formats_of_data():
+    assert Tensor(3).dtype is dtypes.int64
+    assert Tensor(3.0).dtype is dtypes.float32
+    assert Tensor(True).dtype is dtypes.bool
+    assert Tensor([1, 2]).dtype is dtypes.int64
+    assert Tensor([1, 2.0]).dtype is dtypes.float32
+    assert Tensor([]).dtype is dtypes.float32
+    assert Tensor([[True]]).dtype is dtypes.bool
+    assert Tensor(np.float64(2)).dtype is dtypes.float64
+    assert Tensor([1.5], dtype="float16").dtype is dtypes.float16
+    for name in ("int8", "uint16", "int32", "uint64", "float16", "float64", "bool"):
+        assert Tensor(np.ones(2, name)).dtype.name == name
+        check(Tensor(np.ones((2, 3), name)), np.ones((2, 3), name))
+    brain = np.array([1.5, 2], ml_dtypes.bfloat16)
+    check(Tensor(brain), brain)
+    assert (dtypes.int, dtypes.float) == (dtypes.int32, dtypes.float32)
+
+
+def test_data_is_copied_at_the_call():
+    array = np.zeros(3)
+    tensor = Tensor(array)
+    array[0] = 1
+    check(tensor, np.zeros(3))
+    other = Tensor(tensor)
+    tensor += 1
+    check(other, np.zeros(3))
+
+
+def test_data_of_many_kinds():
+    check(Tensor(np.arange(6).reshape(2, 3)[:, ::-2]), np.arange(6).reshape(2, 3)[:, ::-2])
+    check(Tensor([Tensor([1.0]), Tensor([2.0])]), np.array([[1], [2]], np.float32))
+    check(Tensor((1, 2), dtype=float), np.array([1, 2], np.float32))
+    check(Tensor([[1, 2], [3, 4]], dtype=dtypes.uint8), np.array([[1, 2], [3, 4]], np.uint8))
+    check(Tensor(2.7, dtype=int), np.array(2))
+    for wrong, error in (([[1], [1, 2]], ValueError), ("text", TypeError), ([None], TypeError)):
+        with pytest.raises(error):
+            Tensor(wrong)
+
+
+def test_constants():
+    check(torpor.zeros(2, 3), np.zeros((2, 3), np.float32))
+    check(torpor.ones((2,), dtype="int8"), np.ones(2, np.int8))
+    check(torpor.full((2, 2), 7), np.full((2, 2), 7))
+    check(torpor.full((2,), 0.5, dtype="float64"), np.full(2, 0.5))
+    check(torpor.full((), -0.0), np.float32(-0.0))
+    check(torpor.eye(3), np.eye(3, dtype=np.float32))
+    check(torpor.eye(2, 4, dtype="int32"), np.eye(2, 4, dtype=np.int32))
+    x = Tensor(numbers((2, 3), "float64"))
+    check(x.ones_like(), np.ones((2, 3)))
+    check(torpor.zeros_like(x, dtype="int64"), np.zeros((2, 3), np.int64))
+    check(x.new_full((2,), 3), np.full(2, 3.0))
+    assert x.empty_like().shape == torpor.empty(2, 3).shape == (2, 3)
+    assert torpor.ones(3, requires_grad=True).requires_grad
+
+
+RANGES = [
+    (5,),
+    (2, 9),
+    (2, 9, 3),
+    (9, 2, -2),
+    (0,),
+    (5, 5),
+    (3000,),
+    (-3, 2500, 7),
+    (1.0, 2.0, 0.1),
+    (5.5,),
+    (2, -1, -0.5),
+]
+
+
+@pytest.mark.parametrize("arguments", RANGES, ids=str)
+def test_ranges(arguments):
+    expected = np.arange(*arguments)
+    if expected.dtype == np.float64:
+        expected = expected.astype(np.float32)
+    check(torpor.arange(*arguments), expected)
+
+
+def test_ranges_have_formats_and_steps():
+    check(torpor.arange(3, dtype="float16"), np.arange(3, dtype=np.float16))
+    check(torpor.arange(300, dtype="uint8"), np.arange(300).astype(np.uint8))
+    for steps in (0, 1, 2, 7):
+        check(torpor.linspace(-1, 2, steps), np.linspace(-1, 2, steps, dtype=np.float32))
+    assert torpor.linspace(0, 0.1, 1001).numpy()[-1] == np.float32(0.1)
+    with pytest.raises(ValueError, match="not 0"):
+        torpor.arange(1, 2, 0)
+
+
+def test_default_dtype_is_what_python_floats_become():
+    torpor.set_default_dtype("float64")
+    try:
+        assert Tensor([1.0]).dtype is dtypes.float64
+        assert (Tensor([1]) / 2).dtype is dtypes.float64
+        assert Tensor.rand(2).dtype is dtypes.float64
+    finally:
+        torpor.set_default_dtype("float32")
+    with pytest.raises(TypeError, match="float format"):
+        torpor.set_default_dtype("int32")
+
+
+def test_files(tmp_path):
+    array = np.arange(12, dtype=np.int16)
+    path = tmp_path / "with a space.bin"
+    path.write_bytes(array.tobytes())
+    whole = Tensor.from_file(path, dtype="int16")
+    assert (whole.device, whole.shape) == ("DISK", (12,))
+    check(whole[2:7].to("CPU") + 1, array[2:7] + 1)
+
+
+def test_devices():
+    with torpor.device("CPU:1"):
+        x = torpor.ones(3)
+    assert x.device == "CPU:1"
+    assert x.cpu().device == "CPU"
+    with pytest.raises(RuntimeError, match=r"CPU:1.*CPU|CPU.*CPU:1"):
+        x + torpor.ones(3)
+    assert (x + Tensor(2.0)).device == "CPU:1"
+    check(x.to("CPU") + torpor.ones(3), np.full(3, 2, np.float32))
+    with pytest.raises(RuntimeError, match="NOSUCH"):
+        Tensor([1.0], device="NOSUCH")
+
+
+def test_negative_sizes_and_unknown_options_are_errors():
+    for call in (lambda: torpor.zeros(-1), lambda: torpor.empty(2, -3), lambda: torpor.rand(-2)):
+        with pytest.raises(ValueError, match="negative"):
+            call()
+    with pytest.raises(TypeError, match="colour"):
+        torpor.zeros(2, colour="red")
+    with pytest.raises(TypeError, match="unknown dtype"):
+        torpor.zeros(2, dtype="float33")

@@ -1,0 +1,166 @@
+import numpy as np
+import pytest
+
+import torpor
+from tests.tensor.layouts import check, numbers
+from torpor import Tensor
+
+STEP = 1e-5
+
+
+def differences(function, arrays, place):
+    """The gradient of a function of float64 arrays for one of them, by central differences."""
+    result = np.zeros_like(arrays[place])
+    for index in np.ndindex(result.shape):
+        values = []
+        for sign in (1, -1):
+            moved = [a.copy() for a in arrays]
+            moved[place][index] += sign * STEP
+            values.append(function(*[Tensor(a) for a in moved]).item())
+        result[index] = (values[0] - values[1]) / (2 * STEP)
+    return result
+
+
+CASES = {
+    "products": (lambda x, y: (x * y / (y + 5)).sum(), (2, 3), (3,)),
+    "matmul": (lambda x, y: (x @ y).tanh().sum(), (2, 3), (3, 2)),
+    "conv": (
+        lambda x, y: x.conv2d(y, stride=2, padding=1).square().sum(),
+        (1, 2, 4, 4), (3, 2, 3, 3),
+    ),
+    "softmax": (lambda x, y: (x.softmax(-1) * y).sum(), (2, 3), (2, 3)),
+    "normalised": (lambda x, y: (x.layer_norm(4) * y).sum(), (2, 4), (4,)),
+    "pooled": (lambda x, y: x.max_pool2d(2).sum() * y.sum(), (1, 1, 4, 4), (1,)),
+    "moved": (
+        lambda x, y: (x.T[::-1].pad((1,
+        0)).cat(y.reshape(3, 2), dim=1).exp()).sum(), (2, 3), (2, 3),
+    ),
+    "functions": (
+        lambda x, y: (x.log1p() * y.sigmoid() + y.gelu() + x.softplus()).sum(),
+        (3,), (3,),
+    ),
+    "powers": (lambda x, y: ((x + 4) ** y + x**3).sum(), (3,), (3,)),
+    "running": (lambda x, y: (x.cumsum(0) * y).sum(), (5,), (5,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_agree_with_differences(name):
+    function, *shapes = CASES[name]
+    arrays = [numbers(s, "float64", -0.9, 0.9, seed=i) for i, s in enumerate(shapes)]
+    leaves = [Tensor(a, requires_grad=True) for a in arrays]
+    function(*leaves).backward()
+    for place, leaf in enumerate(leaves):
+        expected = differences(function, arrays, place)
+        np.testing.assert_allclose(leaf.grad.numpy(), expected, rtol=1e-5, atol=1e-7)
+
+
+def test_gradients_add_up_and_can_be_cleared():
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    for _ in range(2):
+        (x * x).sum().backward()
+    check(x.grad, np.array([4, 8], np.float32))
+    x.grad = None
+    (x * 3).sum().backward()
+    check(x.grad, np.array([3, 3], np.float32))
+
+
+def test_gradients_flow_through_views_and_writes():
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    y = x * 1
+    y[0] = x[1] * 2
+    y.T[1] += x[:, 0]
+    y.sum().backward()
+    check(x.grad, np.array([[1, 0], [4, 3]], np.float32))
+
+
+def test_what_is_detached_gets_nothing():
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    (x.detach() * x).sum().backward()
+    check(x.grad, np.array([1, 2], np.float32))
+    with torpor.no_grad():
+        free = x * 2
+        view = x[0]
+    assert not free.requires_grad
+    assert not view.requires_grad
+    with pytest.raises(RuntimeError, match="backward"):
+        free.sum().backward()
+
+
+@torpor.no_grad()
+def without_gradients(x):
+    return x * 2
+
+
+def test_no_grad_decorates_and_nests():
+    x = Tensor([1.0], requires_grad=True)
+    assert not without_gradients(x).requires_grad
+    with torpor.no_grad(), torpor.enable_grad():
+        assert (x * 2).requires_grad
+    assert (x * 2).requires_grad
+    assert not (x > 0).requires_grad
+    assert not x.argmax().requires_grad
+
+
+def test_leaves_keep_their_gradient_over_realise_and_update():
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    loss = (w * w).sum()
+    w.realize()
+    loss.backward()
+    check(w.grad, np.array([2, 4], np.float32))
+    with torpor.no_grad():
+        w -= w.grad * 0.5
+    w.realize()
+    w.grad = None
+    (w * w * 3).sum().backward()
+    check(w, np.zeros(2, np.float32))
+    check(w.grad, np.zeros(2, np.float32))
+
+
+def test_realised_results_still_have_gradients():
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    middle = (w * 3).realize()
+    check(middle, np.array([3, 6], np.float32))
+    (middle * middle).sum().realize().backward()
+    check(w.grad, np.array([18, 36], np.float32))
+
+
+def test_equal_leaves_are_apart():
+    a, b = Tensor.ones(2, requires_grad=True), Tensor.ones(2, requires_grad=True)
+    (a * 2 + b * 3).sum().backward()
+    check(a.grad, np.array([2, 2], np.float32))
+    check(b.grad, np.array([3, 3], np.float32))
+
+
+def test_functions_of_functions():
+    cube = torpor.grad(lambda x: (x * x * x).sum())
+    check(cube(Tensor([1.0, 2.0])), np.array([3, 12], np.float32))
+    twice = torpor.grad(lambda x: cube(x).sum())
+    check(twice(Tensor([1.0, 2.0])), np.array([6, 12], np.float32))
+    value, (for_x, for_y) = torpor.value_and_grad(lambda x, y: (x * y["a"]).sum(), (0, 1))(
+        Tensor([2.0]), {"a": Tensor([5.0])}
+    )
+    assert value.item() == 10
+    assert (for_x.item(), for_y["a"].item()) == (5, 2)
+
+
+def test_gradient_of_any_tensor():
+    x = Tensor([1.0, 2.0])
+    middle = x * x
+    loss = (middle * 3).sum()
+    check(loss.gradient(middle)[0], np.array([3, 3], np.float32))
+    first, other = loss.gradient(x, Tensor([7.0]))
+    check(first, np.array([6, 12], np.float32))
+    check(other, np.array([0], np.float32))
+    check(middle.gradient(x, gradient=Tensor([1.0, 10.0]))[0], np.array([2, 40], np.float32))
+
+
+def test_what_has_no_gradient_says_so():
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    with pytest.raises(RuntimeError, match="0-d"):
+        (x * 2).backward()
+    with pytest.raises(RuntimeError, match="only floats"):
+        Tensor([1, 2], requires_grad=True)
+    with pytest.raises(RuntimeError, match="depends on a leaf"):
+        Tensor([1.0]).sum().backward()
+    assert x.requires_grad_(False).requires_grad is False

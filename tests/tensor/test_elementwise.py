@@ -1,0 +1,198 @@
+import math
+import operator
+
+import numpy as np
+import pytest
+
+import torpor
+from tests.tensor.layouts import check, layouts, numbers
+from torpor import Tensor, dtypes
+
+ARITHMETIC = [
+    operator.add,
+    operator.sub,
+    operator.mul,
+    operator.truediv,
+    operator.floordiv,
+    operator.mod,
+]
+COMPARISONS = [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne]
+BITS = [operator.and_, operator.or_, operator.xor]
+INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+FLOATS = ["float16", "float32", "float64"]
+
+
+def as_torpor(function, expected):
+    """What differs from NumPy on purpose: integers divide to the default float, float32."""
+    return expected.astype(np.float32) if function is operator.truediv else expected
+
+
+@pytest.mark.parametrize("function", ARITHMETIC + COMPARISONS, ids=lambda f: f.__name__)
+def test_operators_in_every_layout(function):
+    left, right = numbers((4, 6)), numbers((4, 6), seed=1)
+    right = np.where(abs(right) < 0.25, np.float32(1), right)
+    for (_, x, a), (_, y, b) in zip(layouts(left), layouts(right)):
+        check(function(x, y), function(a, b), 1e-5)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("function", ARITHMETIC + BITS, ids=lambda f: f.__name__)
+def test_integer_operators(function, dtype):
+    left, right = numbers((5, 7), dtype), numbers((5, 7), dtype, seed=1)
+    check(function(Tensor(left), Tensor(right)), as_torpor(function, function(left, right)))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("function", ARITHMETIC, ids=lambda f: f.__name__)
+def test_float_operators(function, dtype):
+    left, right = numbers((5, 7), dtype), numbers((5, 7), dtype, low=0.5, seed=1)
+    limit = 1e-2 if dtype == "float16" else None
+    check(function(Tensor(left), Tensor(right)), function(left, right), limit)
+
+
+@pytest.mark.parametrize("function", ARITHMETIC + COMPARISONS, ids=lambda f: f.__name__)
+def test_python_numbers_are_weak_on_both_sides(function):
+    array = numbers((3, 4), low=0.5)
+    x = Tensor(array)
+    check(function(x, 2), function(array, np.float32(2)), 1e-5)
+    check(function(5.5, x), function(np.float32(5.5), array), 1e-5)
+
+
+def test_broadcasting():
+    a, b = numbers((3, 1, 4)), numbers((5, 1), seed=1)
+    check(Tensor(a) + Tensor(b), a + b)
+    check(Tensor(a) * Tensor(b[0, 0]), a * b[0, 0])
+
+
+def test_promotion_follows_the_standard():
+    def kind(left, right):
+        return (Tensor.ones(2, dtype=left) + Tensor.ones(2, dtype=right)).dtype
+
+    assert kind("int32", "int64") is dtypes.int64
+    assert kind("uint8", "int8") is dtypes.int16
+    assert kind("int64", "float16") is dtypes.float16
+    assert kind("float16", "bfloat16") is dtypes.float32
+    assert (Tensor.ones(2, dtype="float16") + 1.5).dtype is dtypes.float16
+    assert (Tensor([1, 2]) + 1.5).dtype is dtypes.float32
+    assert (Tensor([True]) + 1).dtype is dtypes.int64
+    assert (Tensor.ones(2, dtype="int8") + np.float64(2.5)).dtype is dtypes.float32
+    with pytest.raises(TypeError, match=r"cast"):
+        Tensor([1], dtype="uint64") + Tensor([1])
+    with pytest.raises(TypeError, match="does not fit"):
+        Tensor.ones(2, dtype="int8") + 300
+
+
+def test_division_of_integers():
+    a, b = np.array([7, -7, 7, -7, -128]), np.array([2, 2, -2, -2, -1])
+    x, y = Tensor(a, dtype="int8"), Tensor(b, dtype="int8")
+    check(x // y, np.array([3, -4, -4, 3, -128], np.int8))
+    check(x % y, np.array([1, 1, -1, -1, 0], np.int8))
+    check(x.div(y, rounding_mode="trunc"), np.array([3, -3, -3, 3, -128], np.int8))
+    check(x.fmod(y), np.array([1, -1, 1, -1, 0], np.int8))
+    check(x.div(y, rounding_mode="floor"), np.array([3, -4, -4, 3, -128], np.int8))
+
+
+def test_integer_division_by_zero_raises_when_realised():
+    for function in (operator.floordiv, operator.mod):
+        made = function(Tensor([1, 2]), Tensor([1, 0]))
+        with pytest.raises(ZeroDivisionError, match="test_elementwise"):
+            made.numpy()
+
+
+def test_float_floor_division_and_remainder_at_the_edges():
+    a = np.array([1.0, -1.0, 0.0, math.nan, 5.5, -5.5], np.float32)
+    b = np.array([0.0, 0.0, 0.0, 1.0, -2.0, 2.0], np.float32)
+    with np.errstate(all="ignore"):
+        check(Tensor(a) // Tensor(b), a // b)
+        check(Tensor(a).fmod(Tensor(b)), np.fmod(a, b))
+        check(Tensor(a).div(Tensor(b), rounding_mode="trunc"), np.trunc(a / b))
+
+
+def test_powers():
+    a, e = numbers((3, 4), low=0.1), numbers((3, 4), seed=2)
+    for exponent in (0, 1, 2, 3, -1, 0.5, 2.5):
+        check(Tensor(a) ** exponent, (a.astype(np.float64) ** exponent).astype(np.float32), 1e-5)
+    check(Tensor(a) ** Tensor(e), a**e, 1e-5)
+    check(2.0 ** Tensor(e), np.float32(2) ** e, 1e-5)
+    whole = np.array([-3, -1, 0, 2, 3])
+    for exponent in (0, 1, 2, 5, 63):
+        check(Tensor(whole) ** exponent, whole**exponent)
+    check(
+        Tensor(whole) ** Tensor(np.array([3, 64, 0, 10, 41])), whole ** np.array([3, 64, 0, 10, 41])
+    )
+    with pytest.raises(TypeError, match="power"):
+        Tensor(whole) ** -1
+    with pytest.raises(ZeroDivisionError):
+        (Tensor([2, 2]) ** Tensor([1, -1])).numpy()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint64", "int64"])
+def test_shifts(dtype):
+    values = numbers((8,), dtype)
+    width = np.dtype(dtype).itemsize * 8
+    counts = [0, 1, 3, width - 1, width, width + 5]
+    for count in counts:
+        left = [(int(v) << count) & ((1 << width) - 1) for v in values]
+        check(Tensor(values) << count, np.array(left, np.uint64).astype(dtype))
+        check(Tensor(values) >> count, np.array([int(v) >> count for v in values], dtype))
+    with pytest.raises(TypeError, match="negative"):
+        Tensor(values) << -1
+
+
+def test_logic_and_bits():
+    a, b = numbers((4, 5), "bool"), numbers((4, 5), "bool", seed=1)
+    x, y = Tensor(a), Tensor(b)
+    for function in BITS:
+        check(function(x, y), function(a, b))
+    check(~x, ~a)
+    check(x.logical_not(), ~a)
+    check(x.logical_xor(y), a ^ b)
+    whole = numbers((5,), "int32")
+    check(~Tensor(whole), ~whole)
+    check(~Tensor(whole.astype("uint8")), ~whole.astype("uint8"))
+    check(Tensor([0.0, 2.0]).logical_and(Tensor([1, 1])), np.array([False, True]))
+    with pytest.raises(TypeError, match="bitwise"):
+        Tensor([1.0]) & Tensor([1.0])
+    with pytest.raises(TypeError, match="bool"):
+        x - y
+
+
+def test_choice_and_bounds():
+    a, b = numbers((3, 4)), numbers((3, 4), seed=1)
+    x, y = Tensor(a), Tensor(b)
+    check(torpor.where(x > y, x, y), np.maximum(a, b))
+    check((x > 0).where(x, -1), np.where(a > 0, a, np.float32(-1)))
+    check((x > 0).where(1, 0), np.where(a > 0, 1, 0))
+    check(x.clamp(-1, 1), np.clip(a, -1, 1))
+    check(x.clamp(max=0.5), np.minimum(a, np.float32(0.5)))
+    check(x.lerp(y, 0.25), a + (b - a) * np.float32(0.25))
+    nan = Tensor([math.nan, 1.0])
+    assert np.isnan(nan.maximum(2.0).numpy()[0])
+    assert np.isnan(nan.clamp(0, 1).numpy()[0])
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_floats_to_integers_saturate(dtype):
+    values = np.array(
+        [0.9, -0.9, 3.7, -3.7, 1e30, -1e30, math.inf, -math.inf, math.nan], np.float32
+    )
+    limits = np.iinfo(dtype)
+    expected = [
+        0 if math.isnan(v) else int(min(max(np.trunc(float(v)), limits.min), limits.max))
+        for v in values
+    ]
+    check(Tensor(values).cast(dtype), np.array(expected, dtype))
+
+
+def test_casts_wrap_integers_and_test_for_zero():
+    check(Tensor([300, -1, 128]).cast("uint8"), np.array([44, 255, 128], np.uint8))
+    check(Tensor([0.0, -0.0, math.nan, 2.0]).bool(), np.array([False, False, True, True]))
+    check(Tensor([1.5, -2.0]).bitcast("int32"), np.array([1.5, -2.0], np.float32).view(np.int32))
+    check(Tensor([1, 2]).half(), np.array([1, 2], np.float16))
+
+
+def test_not_everything_is_an_operand():
+    with pytest.raises(TypeError, match="cannot be combined"):
+        Tensor([1.0]) + "one"
+    assert (Tensor([1.0]) == None) is False  # noqa: E711 (that it is no error is what is tested)
+    check(np.array([1.0, 2.0], np.float32) + Tensor([1.0, 1.0]), np.array([2, 3], np.float32))

@@ -1,0 +1,126 @@
+import math
+
+import numpy as np
+import pytest
+
+from tests.tensor.layouts import check, layouts, numbers
+from torpor import Tensor
+
+erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def sigmoid(a):
+    return 1 / (1 + np.exp(-a))
+
+
+def softplus(a):
+    return np.logaddexp(a, 0)
+
+
+def elu(a):
+    return np.where(a > 0, a, np.expm1(a))
+
+
+# name: (NumPy's, least argument, greatest argument, further arguments of the method)
+FUNCTIONS = {
+    "exp": (np.exp, -5, 5), "exp2": (np.exp2, -5, 5), "expm1": (np.expm1, -2, 2),
+    "log": (np.log, 0.1, 9), "log2": (np.log2, 0.1, 9), "log10": (np.log10, 0.1, 9),
+    "log1p": (np.log1p, -0.9, 3), "sqrt": (np.sqrt, 0, 9), "square": (np.square, -3, 3),
+    "rsqrt": (lambda a: 1 / np.sqrt(a), 0.1, 9), "reciprocal": (np.reciprocal, 0.1, 9),
+    "sin": (np.sin, -9, 9), "cos": (np.cos, -9, 9), "tan": (np.tan, -1, 1),
+    "tanh": (np.tanh, -4, 4), "sinh": (np.sinh, -3, 3), "cosh": (np.cosh, -3, 3),
+    "erf": (erf, -3, 3), "abs": (np.abs, -3, 3), "sign": (np.sign, -3, 3), "neg": (np.negative,
+        -3, 3),
+    "floor": (np.floor, -3, 3), "ceil": (np.ceil, -3, 3), "trunc": (np.trunc, -3, 3),
+    "round": (np.round, -3, 3), "relu": (lambda a: np.maximum(a, 0), -3, 3),
+    "sigmoid": (sigmoid, -9, 9), "logsigmoid": (lambda a: -softplus(-a), -9, 9),
+    "silu": (lambda a: a * sigmoid(a), -9, 9), "softplus": (softplus, -9, 9),
+    "mish": (lambda a: a * np.tanh(softplus(a)), -5, 5), "elu": (elu, -3, 3), "celu": (elu, -3, 3),
+    "selu": (
+        lambda a: 1.0507009873554805 * np.where(a > 0, a,
+        1.6732632423543772 * np.expm1(a)), -3, 3,
+    ),
+    "gelu": (lambda a: 0.5 * a * (1 + erf(a / math.sqrt(2))), -3, 3),
+    "leaky_relu": (lambda a: np.where(a > 0, a, 0.01 * a), -3, 3),
+    "relu6": (lambda a: np.clip(a, 0, 6), -3, 9), "hardtanh": (lambda a: np.clip(a, -1, 1), -3, 3),
+    "hardswish": (lambda a: a * np.clip(a + 3, 0, 6) / 6, -5, 5),
+    "softsign": (lambda a: a / (1 + np.abs(a)), -5, 5),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_in_every_layout(name):
+    function, low, high = FUNCTIONS[name]
+    for _, x, a in layouts(numbers((4, 6), low=low, high=high)):
+        expected = np.asarray(function(a.astype(np.float64))).astype(np.float32)
+        check(getattr(x, name)(), expected, 5e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+@pytest.mark.parametrize("name", ["exp", "log1p", "sqrt", "tanh", "sigmoid", "erf", "gelu", "sin"])
+def test_other_formats(name, dtype):
+    function, low, high = FUNCTIONS[name]
+    array = numbers((3, 5), dtype, max(low, -3), min(high, 3))
+    check(getattr(Tensor(array), name)(), function(array.astype(np.float64)).astype(dtype))
+
+
+def test_integers_become_floats():
+    check(Tensor([1, 4, 9]).sqrt(), np.array([1, 2, 3], np.float32))
+    check(Tensor([True, False]).exp(), np.exp([1.0, 0.0]).astype(np.float32))
+
+
+def test_integers_stay_where_rounding_means_nothing():
+    whole = np.array([-2, 0, 3])
+    for name in ("floor", "ceil", "trunc", "round"):
+        check(getattr(Tensor(whole), name)(), whole)
+    check(Tensor(whole).abs(), abs(whole))
+    check(Tensor(whole).sign(), np.sign(whole))
+
+
+def test_small_arguments_keep_their_digits():
+    array = np.array([1e-30, -1e-10, 1e-8, 3e-7, -1e-5], np.float32)
+    for name, function in (("log1p", np.log1p), ("expm1", np.expm1), ("sinh", np.sinh)):
+        found = getattr(Tensor(array), name)().numpy().astype(np.float64)
+        np.testing.assert_allclose(found, function(array.astype(np.float64)), rtol=1e-6)
+
+
+SPECIAL = np.array([math.nan, math.inf, -math.inf, 0.0, -0.0, 100.0, -100.0], np.float32)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["exp", "log", "log1p", "expm1", "sqrt", "tanh", "abs", "sign", "floor", "ceil", "round",
+        "relu",
+     "sigmoid", "softplus", "erf", "elu"],
+)  # fmt: skip
+def test_special_numbers(name):
+    with np.errstate(all="ignore"):
+        expected = FUNCTIONS[name][0](SPECIAL.astype(np.float64)).astype(np.float32)
+    found = getattr(Tensor(SPECIAL), name)().numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-37)
+
+
+def test_signs_of_zero():
+    found = Tensor(SPECIAL[3:5])
+    assert not np.signbit(found.abs().numpy()).any()
+    assert list(np.signbit((-found).numpy())) == [True, False]
+
+
+def test_tests_for_special_numbers():
+    x = Tensor(SPECIAL)
+    check(x.isnan(), np.isnan(SPECIAL))
+    check(x.isinf(), np.isinf(SPECIAL))
+    check(x.isfinite(), np.isfinite(SPECIAL))
+    check(Tensor([1, 2]).isfinite(), np.array([True, True]))
+    check(x.nan_to_num(), np.nan_to_num(SPECIAL))
+
+
+def test_round_to_decimals_and_gelu_by_tanh():
+    array = numbers((20,))
+    check(Tensor(array).round(2), np.round(array, 2))
+    check(Tensor([0.5, 1.5, 2.5, -0.5]).round(), np.array([0, 2, 2, -0.0], np.float32))
+    wide = array.astype(np.float64)
+    inner = math.sqrt(2 / math.pi) * (wide + 0.044715 * wide**3)
+    check(Tensor(array).gelu("tanh"), (0.5 * wide * (1 + np.tanh(inner))).astype(np.float32), 5e-6)
+    with pytest.raises(ValueError, match="approximate"):
+        Tensor(array).gelu("exact")

@@ -1,0 +1,119 @@
+import numpy as np
+import pytest
+
+import torpor
+from tests.tensor.layouts import check, layouts, numbers
+from torpor import Tensor, Variable
+
+KEYS = [
+    0, -1, slice(None), slice(1, 3), slice(None, None, 2), slice(None, None, -1), slice(-1, 0, -2),
+    slice(3, 1), slice(-100, 100), (1, 2), (slice(1, None), -1), (Ellipsis, 0), (None, 1),
+    (Ellipsis, None), (slice(None, None, 3), None, slice(2, None, -1)), (1, Ellipsis, slice(0,
+        2)), (),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", KEYS, ids=str)
+def test_basic_keys(key):
+    array = numbers((4, 5, 3))
+    check(Tensor(array)[key], array[key])
+
+
+ADVANCED = [
+    [0, 2, 1],
+    np.array([[1, -1], [0, 3]]),
+    (slice(None), [2, 0]),
+    ([1, 2], [0, -1]),
+    ([[1], [2]], [0, -1]),
+    ([1, 2], slice(None), [0, 2]),
+    (slice(1, 3), [1, 1, 4], slice(None, None, -1)),
+    (0, [1, 3]),
+    (Ellipsis, [0, 2]),
+    (None, [1]),
+    [],
+]
+
+
+@pytest.mark.parametrize("key", ADVANCED, ids=str)
+def test_index_tensors(key):
+    array = numbers((4, 5, 3))
+    wanted = tuple(key) if isinstance(key, tuple) else key
+    if isinstance(key, list) and not key:
+        wanted = np.array([], np.int64)
+        key = Tensor(wanted)
+    check(Tensor(array)[key], array[wanted])
+
+
+def test_every_layout_can_be_indexed():
+    for _, x, a in layouts(numbers((4, 6))):
+        if a.ndim == 2 and a.shape[0]:
+            check(x[-1, 1:], a[-1, 1:])
+            check(x[[0, -1]], a[[0, -1]])
+
+
+@pytest.mark.parametrize(
+    ("key", "error", "text"),
+    [
+        (4, IndexError, "out of bounds for axis 0 of length 4"),
+        ((0, -6), IndexError, "axis 1"),
+        ((0, 0, 0), IndexError, "too many"),
+        ((Ellipsis, Ellipsis), IndexError, "one ellipsis"),
+        ("a", TypeError, "integer tensor"),
+        (1.5, TypeError, "integer"),
+        (True, TypeError, "integer"),
+    ],
+)
+def test_wrong_keys_raise_at_the_call(key, error, text):
+    with pytest.raises(error, match=text):
+        Tensor.ones(4, 5)[key]
+
+
+@pytest.mark.parametrize("index", [[4], [-5], [0, 9]])
+def test_indices_out_of_range_raise_when_realised(index):
+    made = Tensor.ones(4, 5)[Tensor(index)]
+    with pytest.raises(IndexError):
+        made.numpy()
+    with pytest.raises(IndexError):
+        Tensor.ones(4, 5)[Tensor([0]), Tensor([7])].numpy()  # inside the memory, outside the axis
+
+
+def test_gather_and_its_kin():
+    array = numbers((3, 4))
+    index = np.array([[0, 1, 2], [3, 3, 0]])
+    check(Tensor(array).gather(1, Tensor(index)), np.take_along_axis(array[:2], index, 1))
+    check(
+        Tensor(array).gather(0, Tensor([[0, 2, 1, 0]])),
+        np.take_along_axis(array, np.array([[0, 2, 1, 0]]), 0),
+    )
+    check(torpor.take(Tensor(array), Tensor([0, -1, 5])), array.take([0, -1, 5]))
+    check(Tensor(array).index_select(1, Tensor([3, 0])), array[:, [3, 0]])
+    check(Tensor([2, 0]).one_hot(4), np.eye(4, dtype=np.int64)[[2, 0]])
+    mask = array > 0
+    check(Tensor(array).masked_fill(Tensor(mask), -1), np.where(mask, np.float32(-1), array))
+    scattered = np.zeros((3, 4), np.float32)
+    np.put_along_axis(scattered, index.T[:, :2], array[:, :2], 1)
+    check(Tensor.zeros(3, 4).scatter(1, Tensor(index.T[:, :2].copy()), Tensor(array)), scattered)
+    with pytest.raises(TypeError, match="integers"):
+        Tensor(array).gather(1, Tensor([[0.5]]))
+
+
+def test_symbolic_ends():
+    length = Variable("length", 1, 8)
+    data = np.arange(8, dtype=np.float32)
+    for bound in (2, 5, 8):
+        cut = Tensor(data)[: length.bind(bound)]
+        check(cut, data[:bound])
+        check(cut * 2 + 1, data[:bound] * 2 + 1)
+        assert cut.sum().item() == data[:bound].sum()
+        check(Tensor(data)[:2] + length.bind(bound), data[:2] + bound)
+        assert Tensor(data)[length.bind(bound) - 1].item() == data[bound - 1]
+
+
+def test_iteration_and_length():
+    array = numbers((3, 2))
+    for row, expected in zip(Tensor(array), array):
+        check(row, expected)
+    assert len(Tensor(array)) == 3
+    for wrong in (len, iter):
+        with pytest.raises(TypeError, match="0-d"):
+            wrong(Tensor(1.0))

@@ -1,0 +1,137 @@
+import threading
+
+import numpy as np
+import pytest
+
+from torpor import Generator, Tensor, dtypes, manual_seed
+from torpor.graph import build
+from torpor.ir.uop import UOp
+from torpor.tensor.handle import make
+from torpor.tensor.random import threefry
+
+# Known answers for threefry2x32, 20 rounds, from the paper's library (Random123, kat_vectors):
+# counters, keys, results.
+KNOWN = [
+    ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
+    ((0xFFFFFFFF,) * 2, (0xFFFFFFFF,) * 2, (0x1CB996FC, 0xBB002BE7)),
+    ((0x243F6A88, 0x85A308D3), (0x13198A2E, 0x03707344), (0xC4923A9C, 0x483DF7A0)),
+]
+
+
+@pytest.mark.parametrize(("counters", "keys", "words"), KNOWN, ids=["zeros", "ones", "pi"])
+def test_known_answers(counters, keys, words):
+    def nodes(values):
+        return tuple(build.constant(v, dtypes.uint32, (1,)) for v in values)
+
+    found = threefry(nodes(keys), nodes(counters))
+    assert all(isinstance(word, UOp) for word in found)
+    assert tuple(make(word, "CPU").item() for word in found) == words
+
+
+def reference(seed, draw, count):
+    """First words of draw `draw`, by the paper's text over Python integers."""
+    mask, words = 0xFFFFFFFF, []
+    for i in range(count):
+        k = [seed & mask, seed >> 32, 0x1BD11BDA ^ (seed & mask) ^ (seed >> 32)]
+        x, y = (i + k[0]) & mask, (draw + k[1]) & mask
+        for group in range(5):
+            for turn in ((13, 15, 26, 6), (17, 29, 16, 24))[group % 2]:
+                x = (x + y) & mask
+                y = (((y << turn) | (y >> (32 - turn))) & mask) ^ x
+            x = (x + k[(group + 1) % 3]) & mask
+            y = (y + k[(group + 2) % 3] + group + 1) & mask
+        words.append(x)
+    return np.array(words, np.uint64)
+
+
+def test_draws_are_functions_of_seed_and_number():
+    manual_seed(2**40 + 5)
+    for draw in range(3):
+        found = Tensor.rand(7).numpy()
+        expected = (reference(2**40 + 5, draw, 7) >> np.uint64(8)).astype(np.float64) * 2.0**-24
+        np.testing.assert_array_equal(found, expected.astype(np.float32))
+
+
+def test_order_of_building_counts_not_of_computing():
+    manual_seed(1)
+    first, second = Tensor.rand(5), Tensor.randn(5)
+    late, early = second.numpy(), first.numpy()
+    manual_seed(1)
+    np.testing.assert_array_equal(Tensor.rand(5).numpy(), early)
+    np.testing.assert_array_equal(Tensor.randn(5).numpy(), late)
+    assert (Tensor.rand(5).numpy() != early).any()
+
+
+def test_generators_are_streams_of_their_own():
+    one, other = Generator(3), Generator(3)
+    np.testing.assert_array_equal(
+        Tensor.rand(4, generator=one).numpy(), Tensor.rand(4, generator=other).numpy()
+    )
+    state = one.get_state()
+    ahead = Tensor.rand(4, generator=one).numpy()
+    one.set_state(state)
+    np.testing.assert_array_equal(Tensor.rand(4, generator=one).numpy(), ahead)
+    assert one.initial_seed() == 3
+
+
+def test_seeds_are_context_local():
+    manual_seed(5)
+    expected = Tensor.rand(3).numpy()
+    manual_seed(5)
+    thread = threading.Thread(target=lambda: (manual_seed(9), Tensor.rand(3)))
+    thread.start()
+    thread.join()
+    np.testing.assert_array_equal(Tensor.rand(3).numpy(), expected)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_uniforms_and_normals_have_their_moments(dtype):
+    manual_seed(0)
+    count = 20000
+    uniform = Tensor.rand(count, dtype=dtype).numpy().astype(np.float64)
+    assert 0 <= uniform.min() < 0.01 < 0.98 < uniform.max() < 1
+    # five standard errors of the mean and of the variance, and what rounding down takes away
+    down = {"float16": 2.0**-12, "bfloat16": 2.0**-9}.get(dtype, 0)
+    assert abs(uniform.mean() + down - 0.5) < 5 * (1 / 12 / count) ** 0.5
+    assert abs(uniform.var() - 1 / 12) < 5 * (1 / 180 / count) ** 0.5
+    normal = Tensor.randn(count, dtype=dtype).numpy().astype(np.float64)
+    assert abs(normal.mean()) < 5 / count**0.5
+    assert abs(normal.var() - 1) < 5 * (2 / count) ** 0.5 + 0.01 * (dtype == "bfloat16")
+    assert abs((normal**3).mean()) < 5 * (15 / count) ** 0.5
+
+
+def test_integers():
+    manual_seed(0)
+    drawn = Tensor.randint(-3, 4, (7000,)).numpy()
+    counts = np.bincount(drawn + 3, minlength=7)
+    assert drawn.dtype == np.int64
+    assert len(counts) == 7
+    assert ((counts - 1000) ** 2 / 1000).sum() < 27.9  # chi-squared, 6 degrees, p = 1e-4
+    assert Tensor.randint(10, size=(2, 3)).shape == (2, 3)
+    assert Tensor.randint(2, 3, low=5, high=6).tolist() == [[5, 5, 5], [5, 5, 5]]
+    wide = Tensor.randint(0, 2**62, (100,)).numpy()
+    assert wide.min() >= 0
+    assert wide.max() > 2**61
+    with pytest.raises(ValueError, match="low < high"):
+        Tensor.randint(3, 3, (1,))
+
+
+def test_permutations_and_initialisers():
+    manual_seed(0)
+    assert sorted(Tensor.randperm(50).tolist()) == list(range(50))
+    for made, bound in (
+        (Tensor.kaiming_uniform(64, 32, a=5**0.5), 32**-0.5),
+        (Tensor.glorot_uniform(64, 32), (6 / 96) ** 0.5),
+        (Tensor.scaled_uniform(64, 32), 2048**-0.5),
+        (Tensor.uniform(2048, low=-2.0, high=2.0), 2),
+    ):
+        values = made.numpy()
+        assert 0.95 * bound < abs(values).max() <= bound * (1 + 1e-6)
+    assert abs(Tensor.normal(4096, mean=3.0, std=0.5).numpy().mean() - 3) < 0.04
+    assert Tensor.empty(3).normal_().shape == (3,)
+    assert Tensor.zeros(3, dtype="float64").rand_like().dtype is dtypes.float64
+
+
+def test_equal_draws_are_one_kernel():
+    keys = {item.ast.key for _ in range(3) for item in Tensor.rand(16).schedule()}
+    assert len(keys) == 1

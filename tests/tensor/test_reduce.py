@@ -1,0 +1,123 @@
+import math
+
+import numpy as np
+import pytest
+
+from tests.tensor.layouts import check, layouts, numbers
+from torpor import Tensor, dtypes
+
+AXES = [None, 0, 1, -1, (0, 1)]
+SIMPLE = {"sum": np.sum, "prod": np.prod, "mean": np.mean, "amax": np.max, "amin": np.min}
+
+
+@pytest.mark.parametrize("name", SIMPLE)
+def test_reductions_in_every_layout(name):
+    for layout, x, a in layouts(numbers((4, 6), low=0.5, high=1.5)):
+        if layout == "empty" and name in ("mean", "amax", "amin"):
+            continue
+        expected = SIMPLE[name](a.astype(np.float64)).astype(np.float32)
+        check(getattr(x, name)(), expected, 1e-5)
+
+
+@pytest.mark.parametrize("axis", AXES, ids=str)
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_axes(axis, keepdims):
+    array = numbers((4, 6), "float64")
+    for name, function in SIMPLE.items():
+        expected = function(array, axis=axis, keepdims=keepdims)
+        check(getattr(Tensor(array), name)(axis, keepdims), expected)
+    check(Tensor(array).std(axis, keepdim=keepdims), array.std(axis, ddof=1, keepdims=keepdims))
+    check(Tensor(array).var(dim=axis, correction=0), array.var(axis))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "int64"])
+def test_integers_sum_to_int64(dtype):
+    array = numbers((9, 5), dtype)
+    check(Tensor(array).sum(0), array.sum(0, dtype=np.int64))
+    check(Tensor(array).prod(1), array.prod(1, dtype=np.int64))
+    check(Tensor(array).amax(0), array.max(0))
+    check(Tensor(array).any(1), array.any(1))
+    check(Tensor(array).all(1), array.all(1))
+
+
+def test_half_precision_sums_in_float32():
+    assert Tensor.ones(4000, dtype="float16").sum().item() == 4000
+    assert Tensor.full((4000,), 1.0, dtype="bfloat16").sum().item() == 4000
+    assert Tensor.ones(3, dtype="bfloat16").sum().dtype is dtypes.bfloat16
+
+
+def test_reductions_of_nothing():
+    nothing = Tensor(np.zeros((0, 3), np.float32))
+    check(nothing.sum(0), np.zeros(3, np.float32))
+    check(nothing.prod(), np.float32(1))
+    check(nothing.amax(1), np.zeros(0, np.float32))
+    assert math.isnan(nothing.mean().item())
+    assert nothing.all().item() is True
+    for name in ("amax", "amin", "argmax"):
+        with pytest.raises(ValueError, match="no elements"):
+            getattr(nothing, name)(0)
+
+
+def test_extremes_along_an_axis():
+    array = numbers((5, 7), "int32")
+    for axis in (0, 1, -1):
+        found = Tensor(array).max(axis)
+        check(found.values, array.max(axis))
+        check(found.indices, array.argmax(axis))
+        values, indices = Tensor(array).min(dim=axis, keepdim=True)
+        check(values, array.min(axis, keepdims=True))
+        check(indices, array.argmin(axis, keepdims=True))
+    check(Tensor(array).argmax(), array.argmax())
+    check(Tensor(array).max(), array.max())
+    check(Tensor([3.0]).max(Tensor([4.0])), np.array([4], np.float32))
+
+
+def test_nan_wins():
+    array = np.array([[1.0, math.nan, 3.0, math.nan], [0.0, 1.0, 2.0, -1.0]], np.float32)
+    x = Tensor(array)
+    check(x.amax(1), array.max(1))
+    check(x.argmax(1), array.argmax(1))
+    check(x.argmin(1), array.argmin(1))
+
+
+def test_exponential_reductions():
+    array = numbers((4, 6), "float64", -50, 50)
+    shifted = np.exp(array - array.max(1, keepdims=True))
+    total = shifted.sum(1, keepdims=True)
+    check(Tensor(array).softmax(1), shifted / total)
+    check(Tensor(array).log_softmax(), np.log(shifted / total))
+    check(Tensor(array).logsumexp(1), (np.log(total) + array.max(1, keepdims=True))[:, 0])
+    infinite = Tensor([[-math.inf, -math.inf], [math.inf, 1.0], [-math.inf, 1.0]])
+    check(infinite.logsumexp(1), np.array([-math.inf, math.inf, 1], np.float32))
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 0, math.inf, -math.inf])
+def test_norms(p):
+    array = numbers((4, 6), "float64")
+    check(Tensor(array).norm(p, 1), np.linalg.norm(array, p, 1))
+    check(Tensor(array).norm(p), np.linalg.norm(array.reshape(-1), p))
+
+
+@pytest.mark.parametrize("length", [1, 7, 128, 129, 1000])
+def test_running_sums(length):
+    array = numbers((2, length), "int32")
+    check(Tensor(array).cumsum(1), array.cumsum(1))
+    check(Tensor(array.T.copy()).cumsum(0), array.T.cumsum(0))
+    floats = numbers((length,), "float64", 0.9, 1.1)
+    check(Tensor(floats).cumprod(0), floats.cumprod())
+
+
+def test_running_sums_of_nothing_and_differences():
+    check(Tensor(np.zeros((2, 0), np.float32)).cumsum(1), np.zeros((2, 0), np.float32))
+    array = numbers((3, 5))
+    check(Tensor(array).diff(), np.diff(array))
+    check(Tensor(array).diff(2, 0), np.diff(array, 2, 0))
+
+
+def test_wrong_calls():
+    with pytest.raises(ValueError, match="axis 2 does not exist"):
+        Tensor.ones(2, 3).sum(2)
+    with pytest.raises(ValueError, match="twice"):
+        Tensor.ones(2, 3).sum((0, -2))
+    with pytest.raises(TypeError, match="needs floats"):
+        Tensor([1, 2]).mean()

@@ -1,0 +1,221 @@
+"""Views alias: random programs of views and writes give what NumPy's views give."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import torpor
+from tests.tensor.layouts import check, numbers
+from torpor import Tensor
+
+
+@st.composite
+def movement(draw, shape):
+    """A view of an array of `shape`: (what torpor calls, what NumPy calls)."""
+    kinds = ["slice", "transpose", "reshape", "newaxis", "integer", "flatten"]
+    kind = draw(st.sampled_from(kinds))
+    if kind == "slice" and shape:
+        key = []
+        for size in shape:
+            start = draw(st.integers(-size - 1, size + 1))
+            stop = draw(st.integers(-size - 1, size + 1))
+            key.append(slice(start, stop, draw(st.sampled_from([1, 1, 2, 3, -1, -2]))))
+        return (lambda x: x[tuple(key)]), (lambda a: a[tuple(key)])
+    if kind == "transpose" and shape:
+        order = draw(st.permutations(range(len(shape))))
+        return (lambda x: x.permute(*order)), (lambda a: a.transpose(order))
+    if kind == "reshape" and len(shape) > 1 and shape[0] > 1:
+        # joins two axes: NumPy copies where it has no view, so only whole arrays are reshaped
+        return (lambda x: x.unsqueeze(0).squeeze(0)), (lambda a: a)
+    if kind == "integer" and shape and shape[0]:
+        place = draw(st.integers(-shape[0], shape[0] - 1))
+        return (lambda x: x[place]), (lambda a: a[place])
+    return (lambda x: x[..., None]), (lambda a: a[..., None])
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_random_programs_of_views_and_writes(data):
+    array = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    tensors, arrays = [Tensor(array)], [array.copy()]
+    for number in range(data.draw(st.integers(1, 6))):
+        place = data.draw(st.integers(0, len(arrays) - 1))
+        if data.draw(st.booleans()):
+            ours, theirs = data.draw(movement(arrays[place].shape))
+            tensors.append(ours(tensors[place]))
+            arrays.append(theirs(arrays[place]))
+            assert np.shares_memory(arrays[-1], arrays[0]) or not arrays[-1].size
+        elif data.draw(st.booleans()) and arrays[place].ndim:
+            tensors[place] += number + 1
+            arrays[place][...] += number + 1
+        else:
+            source = data.draw(st.integers(0, len(arrays) - 1))
+            if arrays[source].shape == arrays[place].shape:
+                tensors[place].copy_(tensors[source])
+                arrays[place][...] = arrays[source].copy()
+            else:
+                tensors[place].fill_(-number)
+                arrays[place][...] = -number
+        if data.draw(st.integers(0, 3)) == 0:
+            tensors[place].realize()
+    for tensor, expected in zip(tensors, arrays):
+        check(tensor, expected)
+
+
+VIEWS = {
+    "reshape": lambda x: x.reshape(6, 4),
+    "transpose": lambda x: x.mT,
+    "narrow": lambda x: x.narrow(1, 1, 2),
+    "diagonal": lambda x: x[0].diagonal(),
+    "split": lambda x: x.split(1)[1],
+    "flatten": lambda x: x.flatten(),
+    "unbind": lambda x: x.unbind(2)[1],
+    "bitcast": lambda x: x.bitcast("float32").unsqueeze(0),
+    "unfold": lambda x: x[0],
+    "chunk": lambda x: x.chunk(2, 2)[0],
+    "movedim": lambda x: x.movedim(0, 2),
+    "expand": lambda x: x.expand(2, 3, 4),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_share_and_copies_do_not(name):
+    x = Tensor(np.zeros((2, 3, 4), np.float32))
+    kept = x.clone(), x.contiguous(), x[[0, 1]], x + 0
+    VIEWS[name](x).fill_(1)
+    assert x.sum().item() == VIEWS[name](x).size > 0
+    assert [int(copy.sum().item()) for copy in kept] == [0, 0, 0, 0]
+
+
+def test_reads_before_a_write_see_the_old_value():
+    x = Tensor([1.0, 2.0, 3.0])
+    before = x * 10
+    x[1] = 7
+    after = x * 10
+    check(after, np.array([10, 70, 30], np.float32))
+    check(before, np.array([10, 20, 30], np.float32))
+
+
+def test_a_write_may_read_what_it_overwrites():
+    x, a = Tensor(np.arange(6)), np.arange(6)
+    x[1:] = x[:-1]
+    a[1:] = a[:-1].copy()
+    check(x, a)
+    x[::-1] += x
+    check(x, a + a[::-1])
+
+
+def test_keys_with_index_tensors_and_masks():
+    array = np.zeros((4, 5), np.float32)
+    x = Tensor(array)
+    x[Tensor([0, 2]), Tensor([1, -1])] = Tensor([3.0, 4.0])
+    array[[0, 2], [1, -1]] = [3, 4]
+    x[[1, 3]] = 2.0
+    array[[1, 3]] = 2
+    x[x > 2.5] = -1
+    array[array > 2.5] = -1
+    x[:, [0, 0]] = Tensor([[5.0, 6.0]])  # the last of two writes to one place wins
+    array[:, 0] = 6
+    check(x, array)
+    x[[7]] = 0.0
+    with pytest.raises(IndexError):
+        x.numpy()
+
+
+def test_in_place_forms():
+    array = numbers((3, 4), low=0.5)
+    x = Tensor(array)
+    view = x[0]
+    x.add_(1).mul_(2).sub_(0.5).clamp_(0, 5).sqrt_()
+    x += 1
+    x *= 2
+    x /= 3
+    x -= 0.25
+    expected = np.sqrt(np.clip((array + 1) * 2 - np.float32(0.5), 0, 5))
+    expected = (expected + 1) * 2 / 3 - np.float32(0.25)
+    check(x, expected.astype(np.float32), 1e-5)
+    check(view, expected[0].astype(np.float32), 1e-5)
+    x.zero_()
+    check(view, np.zeros(4, np.float32))
+
+
+def test_values_are_broadcast_and_cast():
+    x = Tensor(np.zeros((2, 3), np.int32))
+    x[:] = Tensor([1.9, 2.9, 3.9])
+    check(x, np.array([[1, 2, 3], [1, 2, 3]], np.int32))
+    x[1] = [7, 8, 9]
+    check(x, np.array([[1, 2, 3], [7, 8, 9]], np.int32))
+
+
+def test_writes_that_cannot_be_raise_at_the_call():
+    x = Tensor(np.zeros((2, 3), np.float32))
+    with pytest.raises(ValueError, match="does not fit"):
+        x[0] = Tensor([1.0, 2.0])
+    with pytest.raises(ValueError, match="expanded"):
+        x[:1].expand(4, 3)[0] = 1.0
+    with pytest.raises(TypeError, match="in place"):
+        Tensor([1, 2]).add_(0.5)
+    with pytest.raises(ValueError, match="in-place result"):
+        Tensor([1.0]).add_(Tensor([1.0, 2.0]))
+    with pytest.raises(ValueError, match="assign needs"):
+        x.assign(Tensor([1.0]))
+    check(x, np.zeros((2, 3), np.float32))
+
+
+def test_leaves_are_not_written_to_while_gradients_are_recorded():
+    weight = Tensor([1.0, 2.0], requires_grad=True)
+    for write in (lambda: weight.add_(1), lambda: weight[0].fill_(1), lambda: weight.zero_()):
+        with pytest.raises(RuntimeError, match="no_grad"):
+            write()
+    with torpor.no_grad():
+        weight += 1
+    check(weight, np.array([2, 3], np.float32))
+    assert weight.requires_grad
+    assert weight.is_leaf
+
+
+def test_host_memory_is_shared_both_ways():
+    array = np.arange(4.0)
+    x = Tensor.from_numpy(array)
+    doubled = x * 2
+    x[1:] += 10
+    assert array.tolist() == [0, 11, 12, 13]
+    check(doubled, np.array([0.0, 2, 4, 6]))
+    array[0] = -1
+    check(x, array)
+    copy = x.clone()
+    array[0] = 5
+    assert copy.numpy()[0] == -1
+    snapshot = Tensor(array)
+    array[0] = 6
+    assert snapshot.numpy()[0] == 5
+    with pytest.raises(ValueError, match="contiguous"):
+        Tensor.from_numpy(array[::2])
+
+
+def test_other_libraries_share_memory_by_dlpack():
+    array = np.arange(3.0)
+    x = Tensor.from_dlpack(array)
+    x *= 2
+    assert array.tolist() == [0, 2, 4]
+    assert np.from_dlpack(Tensor([1.0, 2.0]) + 1).tolist() == [2, 3]
+    assert np.shares_memory(x.numpy(copy=False), array)
+
+
+def test_results_go_where_out_says():
+    x, out = Tensor([1.0, 2.0]), Tensor([0.0, 0.0])
+    assert torpor.add(x, 1, out=out) is out
+    check(out, np.array([2, 3], np.float32))
+    with pytest.raises(ValueError, match="in-place result"):
+        torpor.add(x, 1, out=Tensor([0.0]))
+
+
+def test_numpy_gives_arrays_that_nothing_changes_later():
+    x = Tensor([1.0, 2.0])
+    taken = x.numpy()
+    x += 1
+    x.realize()
+    assert taken.tolist() == [1, 2]
+    taken[0] = 9
+    assert x.tolist() == [2, 3]
