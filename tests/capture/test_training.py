@@ -29,8 +29,8 @@ class Net(nn.Module):
         return self.second(hidden)
 
 
-def train(make: Callable[..., Any], wrap: Callable[..., Any]) -> tuple[list[Any], int]:
-    """Weights and losses after some steps, and how often the function ran."""
+def train(make: Callable[..., Any], wrap: Callable[..., Any]) -> list[Any]:
+    """Weights and losses after some steps; a jitted step may be traced twice."""
     torpor.manual_seed(1)
     net = Net()
     optimiser = make(net.parameters())
@@ -44,13 +44,15 @@ def train(make: Callable[..., Any], wrap: Callable[..., Any]) -> tuple[list[Any]
         optimiser.step()
         return loss
 
-    step = wrap(step)
+    run = wrap(step)
     losses = []
     for x, y in zip(INPUTS, TARGETS, strict=True):
-        losses.append(step(Tensor(x), Tensor(y)).numpy())
+        losses.append(run(Tensor(x), Tensor(y)).numpy())
     net.eval()
     losses.append(net(Tensor(INPUTS[0])).numpy())
-    return [p.numpy() for p in net.parameters()] + losses, len(calls)
+    if run is not step:
+        assert len(calls) <= 2, torpor.explain(run)
+    return [p.numpy() for p in net.parameters()] + losses
 
 
 def momentum(parameters: Any) -> Any:
@@ -59,9 +61,8 @@ def momentum(parameters: Any) -> Any:
 
 @pytest.mark.parametrize("make", [momentum, nn.optim.Adam])
 def test_training_gives_the_same_weights(make: Callable[..., Any]) -> None:
-    plain, _ = train(make, lambda step: step)
-    jitted, calls = train(make, torpor.jit)
-    assert calls <= 2
+    plain = train(make, lambda step: step)
+    jitted = train(make, torpor.jit)
     for got, expected in zip(jitted, plain, strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
 
@@ -74,12 +75,12 @@ def test_train_and_eval_are_told_apart() -> None:
     net.eval()
     expected = net(x).numpy()
     for _ in range(2):
-        np.testing.assert_array_equal(f(x).numpy(), expected)
+        np.testing.assert_allclose(f(x).numpy(), expected, rtol=1e-5)
     net.train()
     first, second = f(x).numpy(), f(x).numpy()
     assert not np.array_equal(first, second)
     net.eval()
-    np.testing.assert_array_equal(f(x).numpy(), expected)
+    np.testing.assert_allclose(f(x).numpy(), expected, rtol=1e-5)
 
 
 def test_a_learning_rate_that_changes() -> None:

@@ -44,6 +44,7 @@ class Names:
     stored:   that it binds anew.
     outer:    those of `loaded` and `changed` that are globals or closure cells.
     imported: modules that it imports.
+    asked:    those of `loaded` that need not be there: the code can tell whether they are.
     """
 
     loaded: frozenset[str]
@@ -51,6 +52,7 @@ class Names:
     stored: frozenset[str]
     outer: frozenset[str]
     imported: frozenset[str]
+    asked: frozenset[str]
 
 
 @lru_cache(maxsize=4096)
@@ -73,7 +75,18 @@ def names_of(code: CodeType) -> Names:
             into.add(step.argval)
             if step.opname in _OUTER_LOADS:
                 outer.add(step.argval)
-    return Names(*map(frozenset, (loaded, changed - loaded, stored, outer, imported)))
+    asked = _asked(code, outer, loaded)
+    loaded |= asked
+    return Names(*map(frozenset, (loaded, changed - loaded, stored, outer, imported, asked)))
+
+
+def _asked(code: CodeType, outer: set[str], loaded: set[str]) -> set[str]:
+    """Names in `hasattr(x, "name")`, and those that an `except AttributeError` may be about."""
+    asked = set(loaded) if "AttributeError" in outer else set()
+    if outer & {"hasattr", "getattr"}:
+        texts = (text for text in code.co_consts if isinstance(text, str))
+        asked |= {text for text in texts if text.isidentifier()}
+    return asked
 
 
 def _only_changes(step: dis.Instruction | None) -> bool:
@@ -81,32 +94,15 @@ def _only_changes(step: dis.Instruction | None) -> bool:
 
 
 # --- whose code is looked at ----------------------------------------------------------------------
-_OPAQUE: Final = frozenset({*sys.stdlib_module_names, "numpy", "torpor"}) - {"__main__"}
+_OPAQUE: Final = frozenset(
+    {*sys.stdlib_module_names, "numpy", "llvmlite", "ml_dtypes", "torpor"} - {"__main__"}
+)
 # Standard modules whose functions give something else each time, or act on the world outside.
 CHANGING: Final = frozenset(
-    [
-        "random",
-        "secrets",
-        "uuid",
-        "time",
-        "datetime",
-        "os",
-        "io",
-        "tempfile",
-        "socket",
-        "subprocess",
-        "threading",
-        "queue",
-        "select",
-        "shutil",
-        "urllib",
-        "http",
-        "multiprocessing",
-        "asyncio",
-        "sqlite3",
-        "getpass",
-        "logging",
-    ]
+    """
+    random secrets uuid time datetime os io tempfile socket subprocess threading queue select shutil
+    urllib http multiprocessing asyncio sqlite3 getpass logging
+    """.split()  # noqa: SIM905 (a table that is read)
 )
 
 
@@ -116,7 +112,9 @@ def root_of(module: str | None) -> str:
 
 
 def is_opaque(module: str | None) -> bool:
-    """Whether a module is taken as it is: the standard library, NumPy, and torpor below `nn`."""
+    """Whether a module is taken as it is: the standard library,
+    what torpor stands on, and torpor below `nn`.
+    """
     if module is not None and module.startswith("torpor.nn"):
         return False
     return root_of(module) in _OPAQUE

@@ -1,4 +1,4 @@
-"""The guards of a trace: one generated function that says whether the world still looks the same."""
+"""The guards of a trace: one generated function that says whether the world looks the same."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def same_array(array: Any, kept: Any) -> bool:
 
 
 def same_parts(left: Any, right: Any) -> bool:
-    """Whether two containers of one kind have the same parts: plain ones equal, others identical."""
+    """Whether two containers of a kind have the same parts: plain ones equal, others identical."""
     if isinstance(left, dict):
         return same_parts([*left], [*right]) and same_parts([*left.values()], [*right.values()])
     if isinstance(left, set):
@@ -60,7 +60,10 @@ class Guards:
     def compile(self) -> None:
         """Make `check` of the tests."""
         body = "\n  and ".join(text for text, _ in self.tests) or "True"
-        source = f"def check(a):\n try:\n  return ({body})\n except (LookupError, ValueError):\n  return False\n"
+        source = (
+            f"def check(a):\n try:\n  return ({body})\n"
+            " except (LookupError, ValueError):\n  return False\n"
+        )
         scope = dict(self.names)
         exec(source, scope)
         self.check = scope["check"]
@@ -97,14 +100,17 @@ def guards_of(tracer: Tracer, arguments: Sequence[Handle]) -> Guards:
             _guard_place(guards, place)
     for container, kept, path in reach.contents.values():
         _guard_contents(guards, container, kept, path)
-    for handle, path, steps in reach.tensors.values():
+    for handle, path, steps, requires in reach.tensors.values():
         entry = tracer.inputs.get(id(handle._storage))
         if entry is not None:
             name, storage = guards.bind(handle), guards.bind(handle._storage)
+            test = f"{name}._path is {guards.bind(steps)} and {name}._storage is {storage}"
+            test = f"{test} and {storage}.requires is {entry.requires}"
+            guards.add(test, f"{path} (whether it needs a gradient)")
+        elif "requires_grad" in reach.loaded:
             guards.add(
-                f"{name}._path is {guards.bind(steps)} and {name}._storage is {storage} "
-                f"and {storage}.requires is {entry.requires}", f"{path} (whether it needs a gradient)",
-            )  # fmt: skip
+                f"{guards.bind(handle)}.requires_grad is {requires}", f"{path}.requires_grad"
+            )
     _guard_grads(guards, tracer, arguments)
     guards.compile()
     return guards
@@ -122,7 +128,7 @@ def _guard_place(guards: Guards, place: Place) -> None:
         found = f"{guards.bind(place.owner)}[{place.name!r}]"
     value = guards.bind(place.value)
     test = f"{found} is {value}"
-    if is_plain(place.value) and place.value not in (None, True, False):
+    if is_plain(place.value) and type(place.value) not in (bool, type(None)):
         test = f"({test} or same({found}, {value}))"
     guards.add(test, place.path)
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, final
 
 from torpor.base import settings
 from torpor.base.errors import CaptureError
-from torpor.capture.trace import MISS, Trace, finish, is_whole, storage_of_view
+from torpor.capture.finish import finish
+from torpor.capture.trace import MISS, Trace, is_whole, storage_of_view
 from torpor.capture.tracer import Tracer, is_severed, stored
 from torpor.capture.tree import flatten, rebuild
 from torpor.ir.infer import shape_of
@@ -22,7 +23,8 @@ from torpor.tensor.watch import active, watcher
 MAXIMUM_TRACES: Final = 16  # of one function; the least recently used one goes
 MAXIMUM_REASONS: Final = 32  # that are kept for `explain`
 UNSTABLE_AFTER: Final = 3  # runs whose guards did not even hold when the function returned
-GIVE_UP_AFTER: Final = 4 * MAXIMUM_TRACES  # traces of one kind of call of which few were replayed
+GIVE_UP_AFTER: Final = 4 * MAXIMUM_TRACES  # traces in a row without a replay
+_calls: Final = itertools.count(1)
 _SETTINGS: Final = ("NOOPT", "STRICT_FLOAT", "BEAM", "DEVICE", "KERNEL_SIZE", "JIT")
 
 
@@ -37,6 +39,11 @@ class _Kind:
     traced: int = 0
     hits: int = 0
     views_observed: bool = False
+    used: int = 0
+
+
+def _last_use(entry: tuple[Hashable, _Kind]) -> int:
+    return entry[1].used
 
 
 class _Settings:
@@ -65,9 +72,10 @@ class Jitted:
     def __init__(self, function: Callable[..., Any]):
         functools.update_wrapper(self, function, updated=())
         self.__wrapped__ = function
-        self._kinds: OrderedDict[Hashable, _Kind] = OrderedDict()
+        self._kinds: dict[Hashable, _Kind] = {}
         self._lock = threading.RLock()
         self._misses: list[str] = []
+        self._streak = 0  # traces since the last replay
         self._baked: dict[str, None] = {}
         self._refused: dict[str, None] = {}
 
@@ -86,34 +94,49 @@ class Jitted:
         key = (structure, _Settings.key(), grad_enabled(), training(), default_float(),
                *_tensor_keys(tensors))  # fmt: skip
         kind = self._kinds.get(key)
-        if kind is not None:
-            for trace in kind.traces:
-                if trace.guards.check(tensors):
-                    result = trace.replay(tensors)
-                    if result is not MISS:
-                        kind.hits += 1
-                        return result
-        with self._lock:
-            return self._traced(key, tensors, objects, arguments, options)
+        if kind is not None and (result := self._replayed(kind, tensors)) is not MISS:
+            return result
+        if (kind is None or kind.plain is None) and self._streak < GIVE_UP_AFTER:
+            with self._lock:
+                kind = self._kind_of(key, objects, tensors)
+                if (result := self._replayed(kind, tensors)) is not MISS:
+                    return result  # another thread has just traced it
+                if kind.plain is None:
+                    return self._run(kind, tensors, objects, arguments, options)
+        plain = kind.plain if kind is not None else None
+        return self._as_it_is(plain or "is called in another way each time", arguments, options)
+
+    def _replayed(self, kind: _Kind, tensors: list[Any]) -> Any:
+        """What the first trace whose guards hold gives; `MISS` if there is none."""
+        for trace in kind.traces:
+            if trace.guards.check(tensors):
+                result = trace.replay(tensors)
+                if result is not MISS:
+                    kind.hits += 1
+                    kind.used = next(_calls)
+                    self._streak = 0
+                    return result
+        return MISS
+
+    def _as_it_is(self, reason: str, arguments: Any, options: Any) -> Any:
+        """Call the function itself, for this reason."""
+        self._refused[reason] = None
+        if settings.text("JIT") == "strict":
+            raise CaptureError(f"JIT=strict: a jitted function {reason}")
+        return self.__wrapped__(*arguments, **options)
 
     # --- tracing ----------------------------------------------------------------------------------
-    def _traced(
-        self, key: Hashable, tensors: list[Any], objects: list[Any], arguments: Any, options: Any
-    ) -> Any:
+    def _kind_of(self, key: Hashable, objects: list[Any], tensors: list[Any]) -> _Kind:
+        """The kind of call that this is; a new one if there was none of it. The lock is held."""
         kind = self._kinds.get(key)
         if kind is None:
-            kind = self._kinds[key] = _Kind(objects)
+            kind = self._kinds[key] = _Kind(objects, plain=_obstacle(tensors))
+            kind.used = next(_calls)
             self._let_go()
         elif kind.traces:
             self._note_miss(kind.traces[0].guards.failing(tensors))
-        if kind.plain is None:
-            kind.plain = _obstacle(tensors)
-        if kind.plain is not None:
-            self._refused[kind.plain] = None
-            if settings.text("JIT") == "strict":
-                raise CaptureError(f"JIT=strict: a jitted function {kind.plain}")
-            return self.__wrapped__(*arguments, **options)
-        return self._run(kind, tensors, objects, arguments, options)
+        self._streak += 1
+        return kind
 
     def _run(
         self, kind: _Kind, tensors: list[Any], objects: list[Any], arguments: Any, options: Any
@@ -144,7 +167,7 @@ class Jitted:
             result = self.__wrapped__(*arguments, **options)
         if _identities(arguments, options) != before:
             tracer.refuse("changes a list or dict that it was passed")
-        trace = finish(tracer, tensors, given, result, (objects, given))
+        trace = finish(tracer, tensors, given, result, objects)
         self._baked |= tracer.baked
         if observing:
             kind.views_observed = True
@@ -168,19 +191,17 @@ class Jitted:
         else:
             kind.unstable = 0
             kind.traces.insert(0, trace)
-            if kind.traced >= GIVE_UP_AFTER and kind.hits < kind.traced:
-                kind.plain = f"was traced {kind.traced} times and replayed {kind.hits} times"
-                kind.traces.clear()
         if kind.plain is not None:
             self._refused[kind.plain] = None
         self._let_go()
 
     def _let_go(self) -> None:
         """Forget what is above the limits, the oldest first."""
-        while len(self._kinds) > 4 * MAXIMUM_TRACES:
-            self._kinds.popitem(last=False)
+        oldest = sorted(self._kinds.items(), key=_last_use)
+        for key, _ in oldest[: max(len(oldest) - 4 * MAXIMUM_TRACES, 0)]:
+            del self._kinds[key]
         extra = sum(len(kind.traces) for kind in self._kinds.values()) - MAXIMUM_TRACES
-        for kind in list(self._kinds.values()):
+        for _, kind in oldest:
             if extra > 0 and kind.traces:
                 kept = max(len(kind.traces) - extra, 0)
                 extra -= len(kind.traces) - kept
@@ -192,7 +213,7 @@ class Jitted:
 
     # --- explaining -------------------------------------------------------------------------------
     def explain(self) -> str:
-        """What became of the function: traces and their kernels, guards, misses, what is baked in."""
+        """What became of the function: traces, kernels, guards, misses, what is baked in."""
         lines = [repr(self)]
         number = 0
         for kind in list(self._kinds.values()):

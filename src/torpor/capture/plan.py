@@ -1,7 +1,8 @@
 """A recorded run as a table of commands over numbered buffers, which can be run again.
 
-The table of buffers is: inputs, constants, intermediates, outputs. Outputs are fresh each time, since
-whoever called before may still hold the last ones; intermediates are planned once and used again.
+The table of buffers is: inputs, constants, intermediates, outputs. Outputs are fresh each time,
+since whoever called before may still hold the last ones; intermediates are planned once and used
+again.
 """
 
 from __future__ import annotations

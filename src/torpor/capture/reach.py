@@ -72,10 +72,11 @@ class Reach:
         self.loaded: set[str] = set()
         self.changed: set[str] = set()
         self.stored: set[str] = set()
+        self.asked: set[str] = set()
         self.everything = False  # attributes are read by names that the code computes
         self.places: dict[tuple[int, str], Place] = {}
         self.contents: dict[int, tuple[Any, Any, str]] = {}  # container, snapshot, path
-        self.tensors: dict[int, tuple[Handle, str, Step | None]] = {}
+        self.tensors: dict[int, tuple[Handle, str, Step | None, bool]] = {}
         self._objects: dict[int, tuple[Any, str]] = {}
         self._attributed: list[tuple[Any, str]] = []
         self._functions: dict[types.CodeType, list[tuple[types.FunctionType, str]]] = {}
@@ -87,6 +88,7 @@ class Reach:
         """Code with these globals is about to run for the first time."""
         self._entered.add(code)
         names = names_of(code)
+        self.asked |= names.asked
         self._learn(names.loaded, names.changed, names.stored)
         for name in sorted(names.outer.difference(code.co_freevars, code.co_cellvars)):
             self._place(namespace, name, name)
@@ -145,7 +147,7 @@ class Reach:
             if self.is_known(value):
                 continue
             if isinstance(value, Handle):
-                self.tensors[id(value)] = value, path, value._path
+                self.tensors[id(value)] = value, path, value._path, value.requires_grad
                 self.found(value)
                 if value.grad is not None:
                     self.add(value.grad, f"{path}.grad")
@@ -250,7 +252,7 @@ class Reach:
                 self.add(found, path)
                 break
         else:
-            if name not in self.stored:
+            if name not in self.stored and name not in self.asked:
                 return
         if isinstance(own, dict):
             self._place(own, name, path, identity=id(value))

@@ -1,7 +1,8 @@
-"""`Tracer`: watches one run of a function: tensors, random draws, kernels, and the code that runs."""
+"""`Tracer`: watches one run of a function: tensors, random draws, kernels, code that runs."""
 
 from __future__ import annotations
 
+import gc
 import sys
 import types
 import weakref
@@ -28,31 +29,14 @@ from torpor.tensor.storage import Storage, buffer_of, is_buffer, recall
 from torpor.tensor.watch import Watcher, active
 
 _PURE: Final = frozenset(
-    [
-        "builtins",
-        "math",
-        "cmath",
-        "operator",
-        "_operator",
-        "itertools",
-        "functools",
-        "_functools",
-        "numpy",
-        "_collections",
-        "_abc",
-        "_thread",
-        "_weakref",
-        "copy",
-        "collections",
-        "_struct",
-        "binascii",
-        "zlib",
-        "unicodedata",
-    ]
+    """
+    builtins math cmath operator _operator itertools functools _functools numpy _collections _abc
+    _thread _weakref copy collections _struct binascii zlib unicodedata
+    """.split()  # noqa: SIM905 (a table that is read)
 )
-_IMPURE: Final = frozenset(["input", "open", "print", "exec", "eval", "breakpoint"])
+_IMPURE: Final = frozenset({"input", "open", "print", "exec", "eval", "breakpoint"})
 _ANY_NAME: Final = frozenset(
-    ["getattr", "vars", "dir", "globals", "locals", "delattr", "setattr", "hasattr"]
+    {"getattr", "vars", "dir", "globals", "locals", "delattr", "setattr", "hasattr"}
 )
 _PURE_TYPES: Final = (
     str, bytes, int, float, complex, tuple, list, dict, set, frozenset, range, slice, type,
@@ -84,6 +68,11 @@ class Stream(NamedTuple):
 def is_severed(node: UOp) -> bool:
     """Whether the node is a value whose graph is gone."""
     return node.op is Ops.LEAF and node.arg == SEVERED
+
+
+def _code_of(function: Any) -> Any:
+    """The code that a callback of the garbage collector runs, whenever it likes."""
+    return getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
 
 
 def stored(storage: Storage) -> UOp:
@@ -131,6 +120,8 @@ class Tracer(Watcher):
         self.before = fresh_name()
         self._opened: set[types.CodeType] = set()
         self._opaque: dict[types.CodeType, bool] = {}
+        self._computing: types.FrameType | None = None  # inside, no code of the user runs
+        self._ignored = {compute.__code__, *map(_code_of, gc.callbacks)}
         self._thread = get_ident()
 
     # --- verdicts ---------------------------------------------------------------------------------
@@ -188,7 +179,14 @@ class Tracer(Watcher):
     # --- code -------------------------------------------------------------------------------------
     def profile(self, frame: types.FrameType, event: str, argument: Any) -> None:
         """What `sys.setprofile` calls when a function is entered and before C is called."""
+        if self._computing is not None:
+            if event == "return" and frame is self._computing:
+                self._computing = None
+            return
         code = frame.f_code
+        if code in self._ignored and event == "call":
+            self._computing = frame
+            return
         if event == "call":
             if code not in self._opened:
                 self._call(frame, code)
@@ -229,7 +227,8 @@ class Tracer(Watcher):
                 self.bake(f"a call of {owner.__module__}.{owner.__qualname__}.{name}")
         elif not isinstance(owner, _PURE_TYPES) and not name.startswith("__"):
             kind = type(owner)
-            if root_of(kind.__module__) not in ("torpor", *_PURE):
+            changing = kind.__module__.startswith("numpy.random")
+            if changing or root_of(kind.__module__) not in ("torpor", *_PURE):
                 self.bake(f"a call of {kind.__module__}.{kind.__qualname__}.{name}")
 
     def path_of(self, value: Any) -> str | None:

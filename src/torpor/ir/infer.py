@@ -85,15 +85,19 @@ def shape_of(node: UOp) -> Shape:
     return node._shape
 
 
-def device_of(node: UOp) -> str | None:
-    """The device a graph node lives on: its COPY's or buffers'; None for constants."""
+def devices_of(root: UOp) -> dict[UOp, str | None]:
+    """The device of every node below `root`: its COPY's or buffers'; None for constants."""
     known: dict[UOp, str | None] = {}
-    for below in node.toposort(lambda n: n.op not in (Ops.COPY, Ops.BUFFER)):
+    for below in root.toposort():
         if below.op is Ops.COPY:
             known[below] = below.arg
         elif below.op is Ops.BUFFER:
             known[below] = below.arg.device
         else:
-            found = (known.get(s) for s in below.src)
-            known[below] = next((d for d in found if d is not None), None)
-    return known[node]
+            known[below] = next((d for s in below.src if (d := known[s]) is not None), None)
+    return known
+
+
+def device_of(node: UOp) -> str | None:
+    """The device a graph node lives on; `devices_of` where many are asked for."""
+    return devices_of(node)[node]

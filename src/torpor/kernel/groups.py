@@ -5,17 +5,45 @@ from __future__ import annotations
 from typing import Final
 
 from torpor.base.dtypes import dtypes
+from torpor.base.errors import OptError
+from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
-from torpor.kernel.ranges import closed_by, find_loops, kind_of, nesting, replace_ranges, size_of
+from torpor.kernel.ranges import (
+    closed_by,
+    kind_of,
+    map_nodes,
+    nesting,
+    replace_ranges,
+    size_of,
+)
 
 GRID: Final = 3  # dimensions of a grid
 
 
-def share_reductions(root: UOp) -> UOp:
-    """reduce(x, loops, group): each work item reduces its loops, the group's results meet in local
-    memory, and after a barrier every item reduces those. Only the first item of a group stores.
+def part_reductions(root: UOp) -> UOp:
+    """reduce(x, loops, group) = reduce(reduce(x, loops), group): each item's own share first.
+
+    Done while every axis is whole; what is left of a group's reduction then has one value.
+    """
+
+    def part(node: UOp) -> UOp:
+        closed = closed_by(node) if node.op is Ops.REDUCE else ()
+        mine = tuple(r for r in closed if kind_of(r) is AxisType.GROUP)
+        own = tuple(r for r in closed if r not in mine)
+        if not mine or not own:
+            return node
+        inner = UOp(Ops.REDUCE, node.dtype, (node.src[0], *own), node.arg)
+        return node.replace(src=(inner, *mine))
+
+    return map_nodes(root, part)
+
+
+def share_reductions(root: UOp, target: Target) -> UOp:
+    """reduce(x, group): the values of a group's items meet in local memory, and after a barrier
+    every item reduces them. Only the first item of a group stores. After axes are written out, so
+    that every copy has memory of its own. An `OptError` says when that takes more than there is.
     """
     groups = [r for r in root.ranges() if kind_of(r) is AxisType.GROUP]
     if not groups:
@@ -26,47 +54,62 @@ def share_reductions(root: UOp) -> UOp:
     first_item = UOp.const(dtypes.bool, True)
     for one in groups:
         first_item = first_item & one.eq(0)
-    order = find_loops(root)
     local = [r for r in sorted(root.ranges(), key=nesting) if kind_of(r) is AxisType.LOCAL]
-    for node in order.order:
+    for node in root.toposort():
         source = tuple(done[s] for s in node.src)
         made = node if source == node.src else node.replace(src=source)
         if node.op is Ops.REDUCE and any(r in closed_by(node) for r in groups):
             slot = slots.setdefault(node, len(slots))
             made = shared(made, groups, local, slot, fresh)
         elif node.op is Ops.STORE:
-            place = made.src[0]
-            condition = place.src[2] & first_item if len(place.src) > 2 else first_item
-            gated = place.replace(src=(*place.src[:2], condition))
-            kept = tuple(s for s in made.src[2:] if s not in groups)
-            made = made.replace(src=(gated, made.src[1], *kept))
+            made = gated(made, first_item, groups)
         done[node] = made
+    check_memory(done[root], target)
     return done[root]
+
+
+def gated(store: UOp, first_item: UOp, groups: list[UOp]) -> UOp:
+    """The store, done by the first item of a group only."""
+    place = store.src[0]
+    condition = first_item
+    if len(place.src) > 2:
+        count = place.src[2].dtype.count
+        condition = place.src[2] & (first_item.broadcast(count) if count > 1 else first_item)
+    kept = tuple(s for s in store.src[2:] if s not in groups)
+    return store.replace(src=(place.replace(src=(*place.src[:2], condition)), store.src[1], *kept))
+
+
+def check_memory(root: UOp, target: Target) -> None:
+    """The local memory of a group fits the target."""
+    memory = [n for n in root.toposort() if n.op is Ops.DEFINE_LOCAL]
+    taken = sum(n.arg.size * n.dtype.itemsize for n in memory)
+    if taken > target.local_bytes:
+        raise OptError(
+            f"GROUP does not fit the kernel: its work items would share {taken} bytes of local "
+            f"memory, and target {target.name} has {target.local_bytes} for a group"
+        )
 
 
 def shared(node: UOp, groups: list[UOp], local: list[UOp], slot: int, fresh: int) -> UOp:
     """One reduction over group axes, through local memory number `slot`."""
     mine = [r for r in groups if r in node.src]
-    values = node.src[: len(node.src) - len(closed_by(node))]
-    kept = tuple(r for r in closed_by(node) if r not in mine)
-    partial = node.replace(src=(*values, *kept)) if kept else values[0]
-    for value in () if kept else values[1:]:
-        partial = partial.alu(node.arg, value)
     position: UOp = UOp.index_const(0)
     total = 1
     for one in (*local, *mine):
         size = size_of(one) or 1
         position = position * size + one
         total *= size
-    memory = UOp(Ops.DEFINE_LOCAL, node.dtype, (), ParamArg(slot, total))
-    place = UOp(Ops.INDEX, node.dtype, (memory, position.simplify()))
-    barrier = UOp(Ops.BARRIER, dtypes.void, (UOp(Ops.STORE, dtypes.void, (place, partial)),))
+    count, scalar = node.dtype.count, node.dtype.scalar()
+    position = (position * count).simplify()
+    memory = UOp(Ops.DEFINE_LOCAL, scalar, (), ParamArg(slot, total * count))
+    place = UOp(Ops.INDEX, scalar, (memory, position))
+    barrier = UOp(Ops.BARRIER, dtypes.void, (UOp(Ops.STORE, dtypes.void, (place, node.src[0])),))
     again = [
         UOp.range(size_of(r) or 1, fresh + slot * len(groups) + n, AxisType.REDUCE)
         for n, r in enumerate(mine)
     ]
     elsewhere = position.substitute(dict(zip(mine, again, strict=True))).simplify()
-    read = UOp(Ops.INDEX, node.dtype, (memory, elsewhere))
+    read = UOp(Ops.INDEX, scalar, (memory, elsewhere))
     value = UOp(Ops.LOAD, node.dtype, (read, barrier))
     return UOp(Ops.REDUCE, node.dtype, (value, *again), node.arg)
 

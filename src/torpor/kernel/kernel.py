@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import OptError
@@ -27,6 +27,16 @@ OUTPUTS: Final = (AxisType.THREAD, AxisType.GLOBAL, AxisType.LOCAL, AxisType.LOO
 UNROLL_LIMIT: Final = 512  # copies of one axis past which code only grows
 
 
+class AxisFacts(NamedTuple):
+    """What is known about the axes of one state of a kernel's ast."""
+
+    ast: UOp
+    axes: list[UOp]
+    reduce_axes: list[UOp]
+    has_reduce: bool
+    stores: tuple[UOp, ...]
+
+
 class Kernel:
     """A kernel's ast for one target, with the opts applied so far.
 
@@ -39,6 +49,7 @@ class Kernel:
         self.ast = normalise(ast)
         self.opts: list[Opt] = []
         self.no_locals = False
+        self._facts: AxisFacts | None = None
         self._next = 1 + max((number_of(r) for r in self.ast.ranges()), default=-1)
 
     def copy(self) -> Kernel:
@@ -48,23 +59,32 @@ class Kernel:
         other.opts = list(self.opts)
         return other
 
+    def facts(self) -> AxisFacts:
+        """The axes of the ast as it is now (looked for again only when it has changed)."""
+        if self._facts is None or self._facts.ast is not self.ast:
+            nodes = tuple(self.ast.toposort())
+            axes = sorted((n for n in nodes if n.op is Ops.RANGE), key=nesting)
+            reduced = {r for n in nodes if n.op is Ops.REDUCE for r in closed_by(n)}
+            has_reduce = any(n.op is Ops.REDUCE for n in nodes)
+            stores = tuple(n for n in nodes if n.op is Ops.STORE)
+            inner = [r for r in axes if r in reduced and kind_of(r) in REDUCES]
+            self._facts = AxisFacts(self.ast, axes, inner, has_reduce, stores)
+        return self._facts
+
     @property
     def axes(self) -> list[UOp]:
         """Every axis, outermost first; written-out ones last."""
-        return sorted(self.ast.ranges(), key=nesting)
+        return self.facts().axes
 
     @property
     def reduce_axes(self) -> list[UOp]:
         """The reduce axes in order."""
-        return [r for r in self.axes if kind_of(r) in REDUCES and self.is_reduce(r)]
-
-    def is_reduce(self, one: UOp) -> bool:
-        """Whether a reduction runs over the axis."""
-        return any(n.op is Ops.REDUCE and one in n.src for n in self.ast.toposort())
+        return self.facts().reduce_axes
 
     @property
     def has_reduce(self) -> bool:
-        return any(n.op is Ops.REDUCE for n in self.ast.toposort())
+        """Whether the kernel reduces anything."""
+        return self.facts().has_reduce
 
     @property
     def name(self) -> str:
@@ -231,8 +251,7 @@ class Kernel:
             raise self.refused(opt, f"it is a {kind_of(one).name.lower()} axis")
         if any(kind_of(r) is AxisType.THREAD for r in self.axes):
             raise self.refused(opt, "another axis is cut among threads")
-        stores = [n for n in self.ast.toposort() if n.op is Ops.STORE]
-        if any(one not in closed_by(store) for store in stores):
+        if any(one not in closed_by(store) for store in self.facts().stores):
             raise self.refused(opt, "some output does not run over it")
         if opt.arg:
             self.split(one, self.amount(opt, one), AxisType.THREAD, top=True)

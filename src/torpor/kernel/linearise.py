@@ -48,6 +48,7 @@ class _Lineariser:
         return block
 
     def run(self) -> list[UOp]:
+        stored = frozenset(self.root.src)
         for node in self.loops.order:
             if node.op in (Ops.SINK, Ops.RANGE):
                 continue
@@ -55,7 +56,7 @@ class _Lineariser:
             if node.op is Ops.STORE:
                 free = free | frozenset(closed_by(node))
             self.home[node] = block = self.block(self.loops.nest_of(free))
-            if (node.op is Ops.STORE and closed_by(node)) or node in self.root.src:
+            if (node.op is Ops.STORE and closed_by(node)) or node in stored:
                 block.effects.append(node)
             if node.op is Ops.REDUCE:
                 inner = self.block(self.loops.nest_of(free | frozenset(closed_by(node))))

@@ -17,7 +17,7 @@ from torpor.kernel.access import Access, accesses
 from torpor.kernel.contracts import LINEAR, WRITTEN_OUT
 from torpor.kernel.decompose import rules_for
 from torpor.kernel.estimate import estimate
-from torpor.kernel.groups import share_reductions, to_items
+from torpor.kernel.groups import part_reductions, share_reductions, to_items
 from torpor.kernel.heuristics import choose
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.lanes import split_lane, to_lanes
@@ -57,9 +57,9 @@ class Lowered:
     bytes: int
 
 
-def share(state: Lowering) -> None:
-    """Reductions over a group go through local memory; first, while every axis is whole."""
-    state.root = share_reductions(state.root)
+def part(state: Lowering) -> None:
+    """Reductions over a group and over loops become two; first, while every axis is whole."""
+    state.root = part_reductions(state.root)
 
 
 def write_out(state: Lowering) -> None:
@@ -72,6 +72,13 @@ def write_out(state: Lowering) -> None:
     state.root = fold_conditions(state.root)
     for lane in lanes:
         state.root = to_lanes(state.root, lane, size_of(lane) or 1)
+
+
+def share(state: Lowering) -> None:
+    """Reductions over a group go through local memory; after copies have been written out, since
+    each needs memory of its own.
+    """
+    state.root = share_reductions(state.root, state.target)
 
 
 def place_items(state: Lowering) -> None:
@@ -105,8 +112,9 @@ def order(state: Lowering) -> None:
 
 
 PASSES: Final[tuple[Callable[[Lowering], None], ...]] = (
-    share,
+    part,
     write_out,
+    share,
     place_items,
     split_vectors,
     choose_index_width,
@@ -150,7 +158,8 @@ def lower(ast: UOp, target: Target, opts: Sequence[Opt] | None = None) -> Lowere
 
 def with_parameters(linear: Sequence[UOp], ast: UOp) -> tuple[UOp, ...]:
     """The program with every parameter of the ast, also those that folding left without use: the
-    caller passes them all."""
+    caller passes them all.
+    """
     used = {node.arg.slot for node in linear if node.op is Ops.PARAM}
     unused = [n for n in ast.toposort() if n.op is Ops.PARAM and n.arg.slot not in used]
     return (*unused, *linear)

@@ -32,6 +32,8 @@ class _Scalariser:
                 self.put(node, picked)
             elif count == 1:
                 source = tuple(self.done[s] for s in node.src)
+                if node.op is Ops.BARRIER:
+                    source = single_stores(source)
                 self.done[node] = node if source == node.src else node.replace(src=source)
             else:
                 self.put(node, self.vector(node))
@@ -97,8 +99,12 @@ class _Scalariser:
 
 def scalarise(root: UOp) -> UOp:
     """The kernel with arithmetic on scalars only; memory is still moved by vectors of 2 and 4."""
-    made = _Scalariser().run(root)
+    return UOp.sink(*single_stores(_Scalariser().run(root).src))
+
+
+def single_stores(source: tuple[UOp, ...]) -> tuple[UOp, ...]:
+    """The stores, those of one vector's lanes side by side with the others."""
     stores: list[UOp] = []
-    for source in made.src:
-        stores.extend(source.src if source.op is Ops.SINK else (source,))
-    return UOp.sink(*stores)
+    for one in source:
+        stores.extend(one.src if one.op is Ops.SINK else (one,))
+    return tuple(stores)

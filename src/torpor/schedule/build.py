@@ -17,10 +17,11 @@ from torpor.ir.uop import UOp
 from torpor.rules import conjuncts, simplify_under, simplify_valid
 from torpor.schedule.cost import may_fail
 from torpor.schedule.fuse import Fuser
+from torpor.schedule.guards import guard_checks
 from torpor.schedule.region import TRUE, ZERO, Indices, Region
 
 Step = Generator["Request", UOp, UOp]
-Request = tuple[UOp, Indices, UOp, UOp]  # node, indices, where it is valid, where it may raise
+Request = tuple[UOp, Indices, UOp]  # node, indices, where it is valid
 
 
 class Builder:
@@ -40,11 +41,25 @@ class Builder:
         targets = [self.parameter(self.places[node]) for node in self.region.outputs]
         stores = []
         for target, (node, indices) in zip(targets, self.region.outputs.items(), strict=True):
-            value = self.run((node, indices, TRUE, TRUE), top=node)
+            value = self.run((node, indices, TRUE), top=node)
             place = UOp(Ops.INDEX, node.dtype, (target, self.flat(indices, node)))
             ranges = tuple(i for i in indices if i.op is Ops.RANGE)
             stores.append(UOp(Ops.STORE, dtypes.void, (place, value, *ranges)))
-        return self.without_bindings(UOp.sink(*stores))
+        return self.without_bindings(self.without_unused(guard_checks(UOp.sink(*stores))))
+
+    def without_unused(self, root: UOp) -> UOp:
+        """The ast with parameters numbered anew, where folding left some without use."""
+        used = {n.arg.slot: n for n in root.toposort() if n.op is Ops.PARAM}
+        if len(used) == len(self.buffers):
+            return root
+        slots = sorted(used)
+        self.buffers = [self.buffers[slot] for slot in slots]
+        return root.substitute(
+            {
+                used[slot]: used[slot].replace(arg=ParamArg(number, used[slot].arg.size))
+                for number, slot in enumerate(slots)
+            }
+        )
 
     def parameter(self, buffer: UOp) -> UOp:
         """The PARAM that stands for a BUFFER."""
@@ -89,7 +104,7 @@ class Builder:
         return answer
 
     def value(self, request: Request, top: UOp) -> Step:
-        node, indices, valid, active = request
+        node, indices, valid = request
         home = self.fuser.home.get(node)
         if (
             home is not None
@@ -109,8 +124,6 @@ class Builder:
             return self.reduction(request)
         if node.op is Ops.GATHER:
             return self.gather(request)
-        if node.op is Ops.WHERE and self.fuser.weights.checks[node]:
-            return self.guarded_where(request)
         return self.elementwise(request)
 
     def is_output(self, request: Request) -> bool:
@@ -123,8 +136,8 @@ class Builder:
         yield  # a generator that asks for nothing
 
     def same(self, request: Request) -> Step:
-        node, indices, valid, active = request
-        return (yield node.src[0], indices, valid, active)
+        node, indices, valid = request
+        return (yield node.src[0], indices, valid)
 
     def load(self, node: UOp, indices: Indices, valid: UOp) -> Step:
         buffer = self.places.get(node, node)
@@ -139,24 +152,23 @@ class Builder:
         yield
 
     def movement(self, request: Request) -> Step:
-        node, indices, valid, active = request
+        node, indices, valid = request
         below, here = self.fuser.map(node, indices)
         if here is TRUE:
-            return (yield node.src[0], below, valid, active)
+            return (yield node.src[0], below, valid)
         here = simplify_valid(here)
         inner = simplify_valid(valid & here)
         if inner.op is Ops.CONST and not inner.arg:
             return UOp.const(node.dtype, 0)
-        guard = simplify_valid(active & here) if self.fuser.weights.checks[node] else TRUE
-        value: UOp = yield node.src[0], below, inner, guard
+        value: UOp = yield node.src[0], below, inner
         if is_zero_outside(value, here):
             return value
         return here.where(value, UOp.const(node.dtype, 0))
 
     def reduction(self, request: Request) -> Step:
-        node, indices, valid, active = request
+        node, indices, valid = request
         below = self.fuser.reduce(self.region, node, indices)
-        value: UOp = yield node.src[0], below, valid, active
+        value: UOp = yield node.src[0], below, valid
         fresh = tuple(b for b, i in zip(below, indices, strict=True) if b is not i)
         ranges = tuple(r for r in fresh if r.op is Ops.RANGE)
         if not ranges:
@@ -165,34 +177,25 @@ class Builder:
         return made
 
     def elementwise(self, request: Request) -> Step:
-        node, indices, valid, active = request
-        guard = active if self.fuser.weights.checks[node] else TRUE
+        node, indices, valid = request
         source = []
         for operand in node.src:
             scalar = shape_of(operand) == () and indices
-            source.append((yield operand, () if scalar else indices, valid, guard))
+            source.append((yield operand, () if scalar else indices, valid))
         if may_fail(node):
-            source[1] = self.safe_divisor(node, source[1], active)
+            source[1] = self.safe_divisor(node, source[1])
         made = node.replace(src=tuple(source))
         return made
 
-    def guarded_where(self, request: Request) -> Step:
-        """where(c, x, y): what may fail in x is asked only where c holds, in y only elsewhere."""
-        node, indices, valid, active = request
-        condition: UOp = yield node.src[0], indices, valid, active
-        yes: UOp = yield node.src[1], indices, valid, active & condition
-        no: UOp = yield node.src[2], indices, valid, active & ~condition
-        return condition.where(yes, no)
-
     def gather(self, request: Request) -> Step:
-        node, indices, valid, active = request
-        asked: UOp = yield node.src[1], indices, valid, active
+        node, indices, valid = request
+        asked: UOp = yield node.src[1], indices, valid
         size = size_node(shape_of(node.src[0])[0])
         position = asked.cast(dtypes.index)
         last = size + -1
         clamped = position.maximum(0).minimum(last.simplify()).maximum(0)
         inside = ~(asked < 0) & (asked < size.cast(asked.dtype))
-        checked = self.check(node, asked, inside, active, shape_of(node.src[0])[0])
+        checked = self.check(node, asked, inside, shape_of(node.src[0])[0])
         clamped = clamped.substitute({position: checked.cast(dtypes.index)})
         source, where = node.src[0], valid
         place: Indices = (clamped,)
@@ -200,21 +203,22 @@ class Builder:
             place, here = self.fuser.map(source, place)
             where = where if here is TRUE else where & here
             source = source.src[0]
-        return (yield source, place, where, TRUE)
+        value: UOp = yield source, place, where
+        if value.op is Ops.CONST:  # every element is the same, but the index may still be bad
+            return self.check(node, value, inside, shape_of(node.src[0])[0])
+        return value
 
-    def safe_divisor(self, node: UOp, divisor: UOp, active: UOp) -> UOp:
+    def safe_divisor(self, node: UOp, divisor: UOp) -> UOp:
         """The divisor, 1 in place of 0; the error word tells of a 0."""
         nonzero = divisor.ne(0)
-        checked = self.check(node, divisor, nonzero, active)
-        return nonzero.where(checked, 1)
+        return self.check(node, nonzero.where(divisor, 1), nonzero)
 
-    def check(self, node: UOp, value: UOp, holds: UOp, active: UOp, size: Any = None) -> UOp:
+    def check(self, node: UOp, value: UOp, holds: UOp, size: Any = None) -> UOp:
         number = self.check_numbers.setdefault(node, len(self.checks))
         if number == len(self.checks):
             kind = "index" if node.op is Ops.GATHER else "division"
             self.checks.append(CheckSite(kind, node, size))
-        condition = holds if active is TRUE else ~active | holds
-        return UOp(Ops.CHECK, value.dtype, (value, condition), number)
+        return UOp(Ops.CHECK, value.dtype, (value, holds), number)
 
     # --- bound variables --------------------------------------------------------------------------
     def without_bindings(self, root: UOp) -> UOp:

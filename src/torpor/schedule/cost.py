@@ -45,12 +45,10 @@ class Weights:
         self.steps: dict[UOp, float] = {}
         self.reads: dict[UOp, float] = {}
         self.carries: dict[UOp, bool] = {}
-        self.checks: dict[UOp, bool] = {}
         for node in order:
             self._visit(node)
 
     def _visit(self, node: UOp) -> None:
-        self.checks[node] = may_fail(node) or any(self.checks[s] for s in node.src)
         if node.op in ALU or node.op is Ops.GATHER:
             self.steps[node] = min(_own(node) + sum(self.steps[s] for s in node.src), CEILING)
             self.reads[node] = min(sum(self.reads[s] for s in node.src), CEILING)

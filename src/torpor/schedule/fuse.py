@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from torpor.base import settings
-from torpor.ir.infer import device_of, shape_of
+from torpor.ir.infer import devices_of, shape_of
 from torpor.ir.ops import ALU, MOVEMENT, AxisType, Ops
 from torpor.ir.uop import UOp
 from torpor.schedule import cost
@@ -34,7 +34,9 @@ class Fuser:
 
     def __init__(self, roots: Sequence[tuple[UOp, str]]):
         self.roots = dict(roots)
-        self.order = list(UOp.sink(*self.roots).toposort())
+        sink = UOp.sink(*self.roots)
+        self.order = list(sink.toposort())
+        self.devices = devices_of(sink)
         self.weights = cost.Weights(self.order)
         self.uses: dict[UOp, dict[Use, None]] = {node: {} for node in self.order}
         self.regions: list[Region] = []
@@ -110,8 +112,6 @@ class Fuser:
     def refusal(self, node: UOp, use: Use, commit: bool = True) -> str | None:
         """Why a reduction (or work on one) cannot be computed inside the kernel of `use`."""
         region = use.region
-        if node.dtype.is_float and device_differs(node, region):
-            return "device"
         around = region.closure(use.indices)
         outputs = frozenset(region.axes)
         size = count(shape_of(node))
@@ -185,6 +185,7 @@ class Fuser:
             indices = next(iter(host.outputs.values()))
             host.outputs[node] = indices
         self.home[node] = host
+        host.size += node.op in ALU
         self.readers.setdefault(host, set()).update(self.readers_of(node) - {host})
         if node.op is Ops.COPY:
             self.force_source(node, "copied to another device", host)
@@ -200,6 +201,8 @@ class Fuser:
         for use in self.uses[node]:
             region = use.region
             if region.device != self.device(node) or node.op in _FORCED:
+                continue
+            if region.size >= self.limit:
                 continue
             first = next(iter(region.outputs))
             if first.op is Ops.COPY or shape_of(first) != shape:
@@ -229,7 +232,7 @@ class Fuser:
     def device(self, node: UOp) -> str:
         if node in self.roots:
             return self.roots[node]
-        found = device_of(node)
+        found = self.devices[node]
         if found is not None:
             return found
         return next((use.region.device for use in self.uses[node]), next(iter(self.roots.values())))
@@ -293,12 +296,6 @@ class Fuser:
             )
             self.reduce_ranges[key] = found
         return found
-
-
-def device_differs(node: UOp, region: Region) -> bool:
-    """Whether the value lives on another device than the kernel."""
-    found = device_of(node)
-    return found is not None and found != region.device
 
 
 def reduction_below(node: UOp) -> UOp:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torpor.base.dtypes import DType, dtypes
-from torpor.ir.infer import device_of, shape_of
+from torpor.ir.infer import devices_of, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.records import ParamArg, ScheduleItem
 from torpor.ir.rewrite import graph_rewrite
@@ -49,11 +49,12 @@ def plan(roots: Sequence[tuple[UOp, str]], make_buffer: MakeBuffer) -> Plan:
     sink = graph_rewrite(UOp.sink(*(r for r, _ in roots)), prepare_rules, name="prepare")
     results: dict[UOp, UOp] = {}
     wanted: dict[UOp, tuple[UOp, str]] = {}
+    devices = devices_of(sink)
     for (root, device), prepared in zip(roots, sink.src, strict=True):
         if is_stored(prepared, device):
             results[root] = buffer_below(prepared)
             continue
-        found = device_of(prepared)
+        found = devices[prepared]
         if found is not None and found != device:
             prepared = UOp(Ops.COPY, prepared.dtype, (prepared,), device)
         wanted[root] = (prepared, device)

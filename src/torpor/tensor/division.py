@@ -87,12 +87,12 @@ def whole_power(base: Tensor, exponent: Tensor) -> Tensor:
     if base.dtype is dtypes.bool:
         base, exponent = base.cast(dtypes.int64), exponent.cast(dtypes.int64)
     result = base.ones_like()
-    if exponent.dtype.kind == "int":  # a negative exponent raises as 0 ** -1 does
-        result = result // (exponent < 0).where(0, exponent.ones_like())
     for bit in range(exponent.dtype.bits - (exponent.dtype.kind == "int")):
         odd = ((exponent >> bit) & 1).cast(dtypes.bool)
         result = odd.where(result * base, result)
         base = base * base
+    if exponent.dtype.kind == "int":  # a negative exponent raises, as 0 ** -1 does
+        result = result * (exponent.ones_like() // (exponent < 0).where(0, exponent.ones_like()))
     return result
 
 

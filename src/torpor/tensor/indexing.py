@@ -320,7 +320,7 @@ def _put(target: Any, positions: Any, values: Any) -> Tensor:
     """A copy of `target` with flat positions replaced; where one is named twice the last wins.
 
     For each element the last writer is found by a reduction over all of them: elements × writers
-    comparisons, none of them stored.
+    comparisons, none of them stored. What it gives is stored, since a check stands in it.
     """
     count, writers = target.numel(), positions.shape[0]
     if not writers or not count:
@@ -328,7 +328,7 @@ def _put(target: Any, positions: Any, values: Any) -> Tensor:
     order = make(iota(writers, target.device), target.device)
     checked = gather_flat(make(iota(count, target.device), target.device), positions)
     element = make(iota(count, target.device), target.device).unsqueeze(1)
-    last = element.eq(checked).where(order + 1, 0).amax(1)
+    last = element.eq(checked).where(order + 1, 0).amax(1).contiguous()
     chosen = gather_flat(values, (last - 1).maximum(0))
     made = (last > 0).where(chosen, target.reshape(-1))
     return made.reshape(target.shape)

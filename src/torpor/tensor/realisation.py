@@ -118,12 +118,8 @@ class Realisation(Handle):
     def schedule_with_vars(self, *more: Tensor) -> tuple[list[ScheduleItem], dict[str, int]]:
         """The schedule, and the values of the bound variables in it."""
         items = self.schedule(*more)
-        values: dict[str, int] = {}
-        for tensor in (self, *more):
-            for node in tensor._current().toposort():
-                if node.op is Ops.BIND:
-                    values[node.src[0].arg[0]] = node.src[1].arg
-        return items, values
+        bound = [node for item in items for node in item.bindings]
+        return items, {node.src[0].arg[0]: node.src[1].arg for node in bound}
 
     # --- to the host ------------------------------------------------------------------------------
     def numpy(self, copy: bool = True) -> Array:

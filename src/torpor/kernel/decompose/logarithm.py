@@ -12,7 +12,6 @@ from typing import Final
 from torpor.ir import UOp
 from torpor.kernel.decompose import coefficients as table
 from torpor.kernel.decompose.words import (
-    DOUBLE,
     SINGLE,
     Format,
     cut,
@@ -75,6 +74,3 @@ def log2(x: UOp) -> UOp:
     bottom = ((f - top) - half_square) + rest
     total, error = fast_two_sum(e, top * high)
     return _with_special_cases(x, total + (error + (bottom * high + (top + bottom) * low)))
-
-
-__all__ = ["DOUBLE", "log", "log2", "split_exponent"]

@@ -1,0 +1,244 @@
+"""From what was seen of a run to a `Trace`: what comes out of it, and where inputs come from."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from torpor.base.dtypes import DType
+from torpor.capture.guards import guards_of
+from torpor.capture.plan import plan_of
+from torpor.capture.reach import ABSENT, Place
+from torpor.capture.trace import Fixed, Leaf, Trace, Value, is_whole, severed
+from torpor.capture.tracer import Tracer, is_severed, states_after
+from torpor.capture.tree import is_plain, rebuild, same
+from torpor.device import Buffer
+from torpor.ir.infer import shape_of
+from torpor.ir.uop import UOp
+from torpor.tensor.handle import Handle
+from torpor.tensor.realisation import compute
+from torpor.tensor.storage import Storage, buffer_of, is_buffer
+from torpor.tensor.tensor import steps_of
+
+_FIXED_TYPES: Final = (
+    types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, types.MethodType, DType,
+)  # fmt: skip
+
+
+class _Finish:
+    """Makes a `Trace`. `arguments` are the tensors as called, `given` those the function got."""
+
+    def __init__(self, tracer: Tracer, arguments: Sequence[Handle], given: Sequence[Handle]):
+        self.tracer, self.arguments, self.given = tracer, arguments, given
+        self.order = {key: number for number, key in enumerate(tracer.inputs)}
+        self.outputs: dict[int, Handle] = {}
+        self.storages: dict[int, int] = {}
+        self.known: dict[int, UOp] = {}  # values of storages that keep their graphs
+
+    # --- what comes out ---------------------------------------------------------------------------
+    def collect(self, tree: Any) -> Any:
+        """Note the tensors in a tree; anything that cannot be given again refuses the trace."""
+        return rebuild(tree, self._collect_leaf)
+
+    def _collect_leaf(self, value: Any) -> Any:
+        if isinstance(value, Handle):
+            self.outputs[id(value)] = value
+        elif not (is_plain(value) or isinstance(value, _FIXED_TYPES)):
+            if not self.tracer.reach.is_known(value) and value is not ABSENT:
+                self.tracer.refuse(f"gives back a {type(value).__name__}, which it makes")
+        return value
+
+    def effects(self) -> list[tuple[Place, Any]]:
+        """Places outside that the function binds anew without reading them."""
+        reach, found = self.tracer.reach, []
+        for place in reach.places.values():
+            if place.name in reach.stored and not reach.is_read(place):
+                now = place.now()
+                if now is not place.value and not same(now, place.value):
+                    found.append((place, now))
+        return found
+
+    def grads(self) -> list[tuple[Handle, Any]]:
+        """Handles whose `.grad` is another one now."""
+        entries = self.tracer.grads.values()
+        return [(handle, handle.grad) for handle, entry in entries if handle.grad is not entry]
+
+    def compute(self) -> None:
+        """Compute everything that the function leaves behind, in one go."""
+        users: dict[int, list[Handle]] = {}
+        for handle in self.outputs.values():
+            users.setdefault(id(handle._storage), []).append(handle)
+        storages = {id(i.storage): i.storage for i in self.changed()}
+        for handles in users.values():
+            (handle, *others) = handles
+            if not others and not is_whole(handle) and handle._storage in self.tracer.inner:
+                _cut_loose(handle)
+            if id(handle._storage) not in self.tracer.inputs:
+                storages[id(handle._storage)] = handle._storage
+        open_ones = [s for s in storages.values() if not is_buffer(s.base)]
+        if open_ones:
+            values = compute([(s.base, s.device) for s in open_ones])
+            for storage, value in zip(open_ones, values, strict=True):
+                storage.settle(storage.base, value)
+                self.known[id(storage)] = value
+
+    def changed(self) -> list[Any]:
+        """Inputs whose storage has a new value."""
+        return [i for i in self.tracer.inputs.values() if i.storage.base is not i.base]
+
+    def node_of(self, storage: Storage) -> UOp:
+        """BUFFER (or RESHAPE of one) of a storage that has been computed."""
+        if is_buffer(storage.base):
+            return storage.base
+        return self.known[id(storage)]
+
+    # --- how it is given again --------------------------------------------------------------------
+    def spec(self, tree: Any) -> Any:
+        return rebuild(tree, self._leaf)
+
+    def _leaf(self, value: Any) -> Any:
+        if not isinstance(value, Handle):
+            return Fixed(value)
+        for number, (given, argument) in enumerate(zip(self.given, self.arguments, strict=True)):
+            if value is given or value is argument:
+                return Leaf("argument", number)
+        if self.tracer.reach.is_known(value):
+            return Fixed(value)
+        storage = value._storage
+        steps = tuple(steps_of(value._path))
+        if id(storage) in self.order:
+            return Leaf("input", self.order[id(storage)], steps)
+        return Leaf("new", self.storages.setdefault(id(storage), len(self.storages)), steps)
+
+    def sources(self) -> list[Any]:
+        """Where the storage of each input is found at a replay."""
+        places: dict[int, Any] = {}
+        for handle, *_ in self.tracer.reach.tensors.values():
+            places[id(handle._storage)] = handle._storage
+        for handle, entry in self.tracer.grads.values():
+            if entry is not None and entry._path is None:
+                places[id(entry._storage)] = (self.owner(handle),)
+        for number, handle in reversed(list(enumerate(self.given))):
+            places[id(handle._storage)] = number
+        found = []
+        for key, entry in self.tracer.inputs.items():
+            if key not in places:
+                self.tracer.bake("a tensor to which no name leads")
+            found.append(places.get(key, entry.storage))
+        return found
+
+    def owner(self, handle: Handle) -> Any:
+        for number, given in enumerate(self.given):
+            if handle is given:
+                return number
+        return handle
+
+
+def _cut_loose(handle: Handle) -> None:
+    """Give a view of a storage that nothing else of the outputs shares a storage of its own."""
+    if handle._path is not None and not handle._path.leaf:
+        storage = Storage(handle._current(), handle._storage.device, handle.requires_grad)
+        handle._storage, handle._path, handle._stamp = storage, None, 0
+
+
+def finish(
+    tracer: Tracer, arguments: Sequence[Handle], given: Sequence[Handle], result: Any, held: Any
+) -> Trace | None:
+    """The trace of a run that gave `result`; None if it cannot be replayed (see its `reasons`).
+
+    Everything that the function leaves behind is computed here, as part of the run.
+    """
+    work = _Finish(tracer, arguments, given)
+    effects, grads = work.effects(), work.grads()
+    with tracer.recording():
+        work.collect(result)
+        for tree in [now for _, now in (*effects, *grads) if now is not ABSENT]:
+            work.collect(tree)
+        work.compute()
+    _check_gradients(tracer, given, work.outputs.values())
+    if tracer.reasons:
+        return None
+    return _assemble(work, effects, grads, result, held)
+
+
+def _check_gradients(tracer: Tracer, given: Sequence[Handle], outputs: Iterable[Handle]) -> None:
+    if tracer.gradients_taken or not any(handle.requires_grad for handle in given):
+        return
+    known = {id(handle) for handle in given}
+    if any(handle.requires_grad and id(handle) not in known for handle in outputs):
+        tracer.refuse("gives back tensors through which gradients flow to its arguments")
+
+
+def _assemble(work: _Finish, effects: Any, grads: Any, result: Any, held: Any) -> Trace:
+    tracer = work.tracer
+    sources = work.sources()
+    specs = [(place, Fixed(now) if now is ABSENT else work.spec(now)) for place, now in effects]
+    grad_specs = [(work.owner(handle), work.spec(now)) for handle, now in grads]
+    result_spec = work.spec(result)
+    entries = list(tracer.inputs.values())
+    storages = {id(h._storage): h._storage for h in work.outputs.values()}
+    changed = work.changed()
+    left = [*(storages[key] for key in work.storages), *(entry.storage for entry in changed)]
+    nodes = [work.node_of(storage) for storage in left]
+    buffers = [buffer_of(entry.node) for entry in entries]
+    plan, slots = plan_of(tracer.recorded, buffers, [buffer_of(n) for n in nodes], tracer.words)
+    values = [
+        Value(slots[id(buffer_of(node))], shape_of(node), storage.device, storage.requires)
+        for node, storage in zip(nodes, left, strict=True)
+    ]
+    numbers = [work.order[id(entry.storage)] for entry in changed]
+    advances, seeded = states_after(tracer)
+    known = {id(h._storage) for h, *_ in tracer.reach.tensors.values()}
+    guards = guards_of(tracer, work.given)
+    for entry, source in zip(entries, sources, strict=True):
+        if isinstance(source, int) and id(entry.storage) in known:
+            test = f"a[{source}]._storage is {guards.bind(entry.storage)}"
+            guards.add(test, "what the arguments share")
+    guards.compile()
+    made = len(work.storages)
+    trace = Trace(
+        plan=plan,
+        guards=guards,
+        sources=tuple(sources),
+        kinds=tuple((shape_of(entry.base), entry.base.dtype) for entry in entries),
+        shared=_shared(buffers),
+        values=tuple(values[:made]),
+        changes=tuple(zip(numbers, values[made:], strict=True)),
+        effects=tuple(specs),
+        grads=tuple(grad_specs),
+        result=result_spec,
+        streams=tuple(tracer.streams.values()),
+        advances=tuple(advances),
+        seeded=tuple(seeded),
+        held=held,
+        fixed=frozenset(
+            id(entry.storage)
+            for entry, source in zip(entries, sources, strict=True)
+            if isinstance(source, Storage)
+        ),
+        changed=frozenset(
+            id(entry.storage)
+            for entry, source in zip(entries, sources, strict=True)
+            if isinstance(source, Storage) and entry.storage.base is not entry.base
+        ),
+    )
+    _sever(left, work)
+    return trace
+
+
+def _shared(buffers: Sequence[Buffer]) -> tuple[tuple[int, int], ...]:
+    first: dict[int, int] = {}
+    pairs = []
+    for number, buffer in enumerate(buffers):
+        before = first.setdefault(id(buffer), number)
+        if before != number:
+            pairs.append((before, number))
+    return tuple(pairs)
+
+
+def _sever(storages: Iterable[Storage], work: _Finish) -> None:
+    """Take the graphs away from what the first run gives, as a replay does."""
+    for storage in storages:
+        if storage.requires and not is_severed(storage.base):
+            storage.replace(severed(work.node_of(storage)))
