@@ -9,8 +9,8 @@ from torpor.pipeline import measuring
 from torpor.tensor import Tensor
 
 ROUNDS: Final = 5
-CHAIN: Final = 128  # multiply-adds an element: enough that memory does not matter
-COMPUTE_SIZE: Final = 1 << 20  # elements
+SQUARE: Final = 256  # side of matrices whose product keeps the registers busy from the cache
+BATCH: Final = 16  # such products: enough for every thread
 MEMORY_SIZE: Final = 1 << 24  # elements: 64 MB, more than caches hold
 
 
@@ -26,16 +26,9 @@ def best_rate(build: Callable[[], Tensor], amount: float) -> float:
 
 def measure_peaks() -> tuple[float, float]:
     """(floating-point operations a second, bytes a second), both for all threads together."""
-    x = Tensor.rand(COMPUTE_SIZE).realize()
-    a, b = Tensor.rand(1).realize(), Tensor.rand(1).realize()
-
-    def chain() -> Tensor:
-        value = x
-        for _ in range(CHAIN):
-            value = value * a + b
-        return value
-
-    flops = best_rate(chain, 2.0 * CHAIN * COMPUTE_SIZE)
+    left = Tensor.rand(BATCH, SQUARE, SQUARE).realize()
+    right = Tensor.rand(BATCH, SQUARE, SQUARE).realize()
+    flops = best_rate(lambda: left @ right, 2.0 * BATCH * SQUARE**3)
     big = Tensor.rand(MEMORY_SIZE).realize()
     moved = best_rate(lambda: big + 1, 8.0 * MEMORY_SIZE)
     return flops, moved

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from torpor.base.errors import DeviceError
@@ -82,6 +82,10 @@ class Compiler(ABC):
     @abstractmethod
     def compile(self, program: Program) -> bytes:
         """What `DeviceBase.executable` loads, fit for a disk cache; `CompileError` if refused."""
+
+    def compile_all(self, programs: Iterable[Program]) -> list[bytes]:
+        """What `compile` gives for each; compiling may go on while `programs` is iterated."""
+        return [self.compile(program) for program in programs]
 
     def assembly(self, program: Program) -> str:
         """The machine code as text, for people to read."""

@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import threading
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from torpor.base.errors import CompileError, DeviceError
+from torpor.device import bulk
 from torpor.device.base import Compiler
 from torpor.device.machine import Machine, machine
 from torpor.ir.records import Program
@@ -179,8 +181,13 @@ class LlvmCompiler(Compiler):
         self.machine = where
 
     def compile(self, program: Program) -> bytes:
-        text = f"{program.source}\n{entry_text(program)}\n"
-        return compile_text(text, program.name, self.machine)
+        return compile_text(*self._request(program))
+
+    def compile_all(self, programs: Iterable[Program]) -> list[bytes]:
+        return bulk.compile_all((self._request(program) for program in programs), compile_text)
+
+    def _request(self, program: Program) -> tuple[str, str, Machine]:
+        return f"{program.source}\n{entry_text(program)}\n", program.name, self.machine
 
     def assembly(self, program: Program) -> str:
         with lock:

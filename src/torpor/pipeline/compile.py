@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from torpor.base import settings
@@ -24,15 +24,12 @@ from torpor.source import RENDERERS
 _Key = tuple[UOp, str, int, int, int]
 _executables: Final[dict[_Key, tuple[Program, Executable]]] = {}
 _lock: Final = threading.Lock()
-CPU_NAME_LENGTH: Final = 8  # hexadecimal digits that tell functions of one name apart in a process
 
 
 def program_for(ast: UOp, target: Target, opts: Sequence[Opt] | None = None) -> Program:
     """The program of a kernel's ast for a target: text, launch sizes, estimates."""
     lowered = lower_kernel(ast, target, opts)
     name = lowered.name
-    if target.threads:  # functions of all kernels share one name space in the process
-        name = f"{name}_{ast.key.hex()[:CPU_NAME_LENGTH]}"
     if target.name in RENDERERS:
         source = RENDERERS[target.name](target).render(name, lowered.linear)
     else:
@@ -65,38 +62,73 @@ def program_of(name: str, source: str, target: Target, lowered: Lowered, ast: UO
     )
 
 
+def key_of(ast: UOp, device_name: str) -> _Key:
+    """Everything that decides what a kernel's program for a device is."""
+    number = settings.number
+    device = Device[device_name]
+    return ast, device.key, number("NOOPT"), number("STRICT_FLOAT"), number("BEAM")
+
+
 def executable_for(ast: UOp, device_name: str) -> tuple[Program, Executable]:
     """What runs the kernel on the device: from memory, from disk, or compiled now."""
-    device = Device[device_name]
-    number = settings.number
-    key = (ast, device.key, number("NOOPT"), number("STRICT_FLOAT"), number("BEAM"))
-    found = _executables.get(key)
-    if found is not None:
-        return found
-    with _lock:
-        found = _executables.get(key)
-        if found is None:
-            found = _executables[key] = load_or_compile(ast, device_name, key)
+    found = _executables.get(key_of(ast, device_name))
+    if found is None:
+        make_ready([(ast, device_name)])
+        found = _executables[key_of(ast, device_name)]
     return found
 
 
-def load_or_compile(ast: UOp, device_name: str, key: _Key) -> tuple[Program, Executable]:
-    """The kernel from the disk cache if it is there and whole, else compiled and put there."""
+def make_ready(kernels: Iterable[tuple[UOp, str]]) -> None:
+    """Have every kernel (ast, device) loaded: those that no cache has are compiled together."""
+    missing = {key_of(*kernel): kernel for kernel in kernels}
+    missing = {key: kernel for key, kernel in missing.items() if key not in _executables}
+    if not missing:
+        return
+    with _lock:
+        by_device: dict[str, list[_Key]] = {}
+        for key, (_, device_name) in missing.items():
+            if key not in _executables and not load_kept(key, device_name):
+                by_device.setdefault(device_name, []).append(key)
+        for device_name, keys in by_device.items():
+            compile_missing(keys, Device[device_name])
+
+
+def load_kept(key: _Key, device_name: str) -> bool:
+    """Load a kernel from the disk cache, if it is there."""
     started = time.perf_counter()
     device = Device[device_name]
-    name = disk.name_of(ast.key, *map(str, key[1:]))
-    found = kept(device, name)
-    if found is not None:
-        program, executable = found
-    else:
-        program = program_for(ast, device.target)
-        compiled = device.compiler.compile(program)
-        executable = device.executable(program, compiled)
+    found = kept(device, disk_name(key))
+    if found is None:
+        return False
+    _executables[key] = found
+    note_compile(found[0], time.perf_counter() - started, from_disk=True)
+    show_program(key[0], found[0], device)
+    return True
+
+
+def compile_missing(keys: Sequence[_Key], device: DeviceBase) -> None:
+    """Compile kernels for a device, and keep them on disk."""
+    started = time.perf_counter()
+    programs: list[Program] = []
+
+    def lowered() -> Iterator[Program]:
+        for key in keys:
+            programs.append(program_for(key[0], device.target))
+            yield programs[-1]
+
+    objects = device.compiler.compile_all(lowered())
+    share = (time.perf_counter() - started) / len(keys)
+    for key, program, compiled in zip(keys, programs, objects, strict=True):
+        _executables[key] = program, device.executable(program, compiled)
         if disk.usable(device.target):
-            disk.write(name, program, compiled)
-    note_compile(program, time.perf_counter() - started, found is not None)
-    show_program(ast, program, device)
-    return program, executable
+            disk.write(disk_name(key), program, compiled)
+        note_compile(program, share, from_disk=False)
+        show_program(key[0], program, device)
+
+
+def disk_name(key: _Key) -> str:
+    """The name of the disk cache's entry for a kernel."""
+    return disk.name_of(key[0].key, *map(str, key[1:]))
 
 
 def kept(device: DeviceBase, name: str) -> tuple[Program, Executable] | None:

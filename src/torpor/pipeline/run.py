@@ -15,7 +15,7 @@ from torpor.device.base import Executable
 from torpor.ir.infer import shape_of
 from torpor.ir.records import CheckSite, Program, ScheduleItem
 from torpor.ir.uop import UOp
-from torpor.pipeline.compile import executable_for, is_copy
+from torpor.pipeline.compile import executable_for, is_copy, make_ready
 from torpor.pipeline.report import note_run, show_schedule, timing
 
 
@@ -47,6 +47,7 @@ def run(items: Sequence[ScheduleItem], keep: Iterable[UOp] = ()) -> None:
     go after the last kernel that reads them.
     """
     show_schedule(items)
+    make_ready((item.ast, item.buffers[0].arg.device) for item in items if not is_copy(item))
     ready = [prepare(item) for item in items]
     last = last_uses(items, frozenset(keep))
     for number, prepared in enumerate(ready):

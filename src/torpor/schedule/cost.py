@@ -45,10 +45,12 @@ class Weights:
         self.steps: dict[UOp, float] = {}
         self.reads: dict[UOp, float] = {}
         self.carries: dict[UOp, bool] = {}
+        self.reduces: dict[UOp, bool] = {}
         for node in order:
             self._visit(node)
 
     def _visit(self, node: UOp) -> None:
+        self.reduces[node] = node.op is Ops.REDUCE_AXIS or any(self.reduces[s] for s in node.src)
         if node.op in ALU or node.op is Ops.GATHER:
             self.steps[node] = min(_own(node) + sum(self.steps[s] for s in node.src), CEILING)
             self.reads[node] = min(sum(self.reads[s] for s in node.src), CEILING)

@@ -8,7 +8,7 @@ is used. Otherwise it is recomputed or stored, by cost, and each boundary keeps 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from torpor.base import settings
 from torpor.ir.infer import devices_of, shape_of
@@ -20,6 +20,8 @@ from torpor.view.movement import map_indices
 
 _FORCED = frozenset({Ops.CONTIGUOUS, Ops.COPY})
 _LEAVES = frozenset({Ops.BUFFER, Ops.CONST, Ops.BIND, Ops.VARIABLE, Ops.SINK})
+MOST_OUTPUTS: Final = 8  # roots that one kernel computes side by side; targets limit parameters
+NEAR: Final = 64  # operations of a root that are looked at for what it reads
 
 
 class Use(NamedTuple):
@@ -75,6 +77,8 @@ class Fuser:
             return "output"
         if node in self.forced:
             return self.forced[node]
+        if node.op is Ops.CONTIGUOUS:
+            return node.arg or "contiguous"
         if node.op in _FORCED:
             return node.op.name.lower()
         uses = self.uses[node]
@@ -176,7 +180,7 @@ class Fuser:
     # --- its consequences -------------------------------------------------------------------------
     def store(self, node: UOp, reason: str) -> None:
         """Store `node`: as one more output of a kernel that computes it anyway, or in its own."""
-        host = None if node.op is Ops.COPY else self.host(node)
+        host = None if node.op is Ops.COPY else self.host(node) or self.neighbour(node)
         if host is None:
             host = Region(len(self.regions), self.device(node), reason)
             self.regions.append(host)
@@ -214,6 +218,28 @@ class Fuser:
                 continue
             others = self.readers_of(node) - {region}
             if not any(self.runs_before(other, region) for other in others):
+                return region
+        return None
+
+    def neighbour(self, node: UOp) -> Region | None:
+        """For a root of elementwise work: a kernel of such roots of the same shape that reads a
+        buffer that this reads too, so that one pass over it serves both.
+        """
+        if node not in self.roots or self.weights.reduces[node] or node.op in _FORCED:
+            return None
+        read = leaves_near(node)
+        for other in self.roots:
+            region = self.home.get(other)
+            if region is None or self.weights.reduces[other] or shape_of(other) != shape_of(node):
+                continue
+            full = len(region.outputs) >= MOST_OUTPUTS or region.size >= self.limit
+            if full or region.device != self.roots[node] or not read & leaves_near(other):
+                continue
+            first = next(iter(region.outputs))
+            if first.op in _FORCED or shape_of(first) != shape_of(node):
+                continue
+            readers = self.readers_of(node)
+            if region not in readers and not any(self.runs_before(r, region) for r in readers):
                 return region
         return None
 
@@ -296,6 +322,18 @@ class Fuser:
             )
             self.reduce_ranges[key] = found
         return found
+
+
+def leaves_near(node: UOp) -> frozenset[UOp]:
+    """Buffers that the value reads, as far as a look at its nearest operations tells."""
+    found, stack, looked = set(), [node], 0
+    while stack and looked < NEAR:
+        one = stack.pop()
+        looked += 1
+        if one.op is Ops.BUFFER:
+            found.add(one)
+        stack.extend(one.src)
+    return frozenset(found)
 
 
 def reduction_below(node: UOp) -> UOp:

@@ -75,7 +75,7 @@ def split_reduction(node: UOp) -> UOp | None:
     moved = 2 - (stop - start)  # how far the axes behind the cut ones shift
     others = tuple(a if a < start else a + moved for a in axes if not start <= a < stop)
     first = UOp(Ops.REDUCE_AXIS, node.dtype, (below,), (op, tuple(sorted((*others, start + 1)))))
-    stored = UOp(Ops.CONTIGUOUS, node.dtype, (first,))
+    stored = UOp(Ops.CONTIGUOUS, node.dtype, (first,), "long reduction")
     second = UOp(Ops.REDUCE_AXIS, node.dtype, (stored,), (op, (start,)))
     return UOp(Ops.RESHAPE, node.dtype, (second,), shape_of(node))
 

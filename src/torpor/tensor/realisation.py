@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -34,11 +35,26 @@ def compute(roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
 
     nodes = without_known([node for node, _ in roots])
     open_places = [place for place, node in enumerate(nodes) if not is_buffer(node)]
-    made = pipeline.realize([(nodes[place], roots[place][1]) for place in open_places])
+    with unwatched_calls():
+        made = pipeline.realize([(nodes[place], roots[place][1]) for place in open_places])
     for place, value in zip(open_places, made, strict=True):
         remember(roots[place][0], value)
         nodes[place] = value
     return nodes
+
+
+@contextmanager
+def unwatched_calls() -> Iterator[None]:
+    """While a trace watches this thread, spare it the compiler's own calls: they are many."""
+    profiler = sys.getprofile() if active and watcher() is not None else None
+    if profiler is None:
+        yield
+        return
+    sys.setprofile(None)
+    try:
+        yield
+    finally:
+        sys.setprofile(profiler)
 
 
 def realize(*tensors: Handle) -> None:

@@ -1,0 +1,184 @@
+"""`ShapeTracker`: a chain of views, as short as it can be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torpor.base.errors import ShapeError
+from torpor.ir.infer import Shape, Size, product, size_node
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+from torpor.ir.variable import Variable
+from torpor.view.compose import can_count, compose, fit, is_static
+from torpor.view.merge import same
+from torpor.view.movement import split
+from torpor.view.view import View
+
+
+@dataclass(frozen=True)
+class ShapeTracker:
+    """Views from memory (first) to the shape that is seen (last)."""
+
+    views: tuple[View, ...]
+
+    def __post_init__(self) -> None:
+        if not self.views:
+            raise ShapeError("a ShapeTracker has at least one view")
+
+    @staticmethod
+    def from_shape(shape: Sequence[Size]) -> ShapeTracker:
+        """Row-major memory of this shape."""
+        return ShapeTracker((View.create(tuple(shape)),))
+
+    @property
+    def shape(self) -> Shape:
+        """The shape that is seen."""
+        return self.views[-1].shape
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether it is all of row-major memory in order."""
+        return len(self.views) == 1 and self.views[0].contiguous
+
+    @property
+    def size(self) -> Size:
+        """How many elements are seen."""
+        return product(self.shape)
+
+    def __add__(self, other: ShapeTracker) -> ShapeTracker:
+        """`other` seen through this one: its memory is what this one shows."""
+        return ShapeTracker(self.views + other.views).simplify()
+
+    def simplify(self) -> ShapeTracker:
+        """The same walk in as few views as are found."""
+        views = list(self.views)
+        for start in range(len(views) - 1):
+            rest = views[start:]
+            if can_count(rest):
+                whole = fit(rest)
+                if whole is not None:
+                    views[start:] = [whole]
+                    break
+        position = len(views) - 2
+        while position >= 0:
+            one = compose(views[position], views[position + 1])
+            if one is not None:
+                views[position : position + 2] = [one]
+                position = min(position, len(views) - 2)
+            else:
+                position -= 1
+        return self if len(views) == len(self.views) else ShapeTracker(tuple(views))
+
+    # --- movement ---------------------------------------------------------------------------------
+    def moved(self, function: Callable[[View], View | None], shape: Shape) -> ShapeTracker:
+        """The last view moved; where one view cannot say it, a new one over the old."""
+        view = function(self.views[-1])
+        if view is not None:
+            return ShapeTracker((*self.views[:-1], view)).simplify()
+        fresh = function(View.create(shape))
+        assert fresh is not None, "row-major memory can be moved in every way"
+        return ShapeTracker((*self.views, fresh)).simplify()
+
+    def permute(self, order: Sequence[int]) -> ShapeTracker:
+        """As `View.permute`."""
+        return self.moved(lambda view: view.permute(order), self.shape)
+
+    def expand(self, shape: Sequence[Size]) -> ShapeTracker:
+        """As `View.expand`."""
+        return self.moved(lambda view: view.expand(shape), self.shape)
+
+    def pad(self, pairs: Sequence[tuple[Size, Size]]) -> ShapeTracker:
+        """As `View.pad`."""
+        return self.moved(lambda view: view.pad(pairs), self.shape)
+
+    def shrink(self, bounds: Sequence[tuple[Size, Size]]) -> ShapeTracker:
+        """As `View.shrink`."""
+        return self.moved(lambda view: view.shrink(bounds), self.shape)
+
+    def flip(self, axes: Sequence[int]) -> ShapeTracker:
+        """As `View.flip`."""
+        return self.moved(lambda view: view.flip(axes), self.shape)
+
+    def shear(
+        self, axis: int, by_axis: int, length: Size, stride: int, step: int, offset: int
+    ) -> ShapeTracker:
+        """As `View.shear`."""
+        return self.moved(
+            lambda view: view.shear(axis, by_axis, length, stride, step, offset), self.shape
+        )
+
+    def reshape(self, shape: Sequence[Size]) -> ShapeTracker:
+        """The same elements in another shape."""
+        return self.moved(lambda view: view.reshape(shape), tuple(self.shape))
+
+    def invert(self, shape: Sequence[Size]) -> ShapeTracker | None:
+        """The tracker that leads back from what is seen to memory of `shape`; None if it loses or
+        repeats elements.
+        """
+        back: ShapeTracker | None = None
+        if not same(product(tuple(shape)), self.size):
+            return None
+        for view in reversed(self.views):
+            step = invert_view(view)
+            if step is None:
+                return None
+            back = step if back is None else back.reshape(view.shape) + step
+        return None if back is None else back.reshape(shape)
+
+    # --- index expressions ------------------------------------------------------------------------
+    def to_indexed_uops(self, idxs: Sequence[UOp] | None = None) -> tuple[UOp, UOp]:
+        """(position in memory, condition) at `idxs` (ranges ridx0, ... by default)."""
+        position, valid = self.views[-1].to_indexed_uops(idxs)
+        for view in reversed(self.views[:-1]):
+            small = view.minify()
+            indices = split(position, small.shape)
+            position, valid = small.to_indexed_uops(indices, valid)
+        return position, valid
+
+    def expr_idxs(self, idxs: Sequence[UOp] | None = None) -> tuple[UOp, UOp]:
+        """As `to_indexed_uops`, with variables idx0, idx1, ... by default."""
+        if idxs is None:
+            idxs = [
+                Variable(f"idx{axis}", 0, max(int(size_node(size).vmax) - 1, 0))
+                for axis, size in enumerate(self.shape)
+            ]
+        return self.to_indexed_uops(idxs)
+
+    def real_strides(self) -> tuple[Size | None, ...]:
+        """Elements between neighbours in memory along each axis; None where that varies."""
+        if len(self.views) == 1:
+            return self.views[0].strides
+        ranges = [UOp.range(size, axis) for axis, size in enumerate(self.shape)]
+        position, _ = self.to_indexed_uops(ranges)
+        found: list[Size | None] = [0] * len(ranges)
+        stack = [position]
+        while stack:
+            term = stack.pop()
+            if term.op is Ops.ADD:
+                stack.extend(term.src)
+                continue
+            factor = term.src[1] if term.op is Ops.MUL else None
+            base = term.src[0] if term.op is Ops.MUL else term
+            linear = base in ranges and (factor is None or factor.op is Ops.CONST)
+            for axis, one in enumerate(ranges):
+                if linear and base is one:
+                    found[axis] = 1 if factor is None else int(factor.arg)
+                elif one in term.toposort():
+                    found[axis] = None
+        return tuple(found)
+
+    def unit_stride_axes(self) -> list[int]:
+        """The axes along which neighbours are neighbours in memory."""
+        return [axis for axis, stride in enumerate(self.real_strides()) if stride == 1]
+
+
+def invert_view(view: View) -> ShapeTracker | None:
+    """The way back through one view: a permutation and flips, if it is one."""
+    if view.mask is not None or not is_static(view):
+        return None
+    turned = [axis for axis, stride in enumerate(view.strides) if int(stride) < 0]  # type: ignore[arg-type]
+    order = sorted(range(len(view.shape)), key=lambda axis: -abs(int(view.strides[axis])))  # type: ignore[arg-type]
+    if not view.flip(turned).permute(order).contiguous:
+        return None
+    return ShapeTracker.from_shape(view.shape).flip(turned).permute(order)

@@ -1,0 +1,205 @@
+"""What becomes one kernel, what does not, and why: counts of kernels and their reasons."""
+
+import numpy as np
+import pytest
+
+from tests.graph.evaluate import evaluate, tensor
+from tests.kernel.kernels import add, convolve, filled, matmul, multiply, sample
+from tests.schedule.graphs import compute, kernels
+from torpor import Context, Tensor, dtypes
+from torpor.graph import build
+from torpor.ir.infer import shape_of
+from torpor.ir.ops import Ops
+
+PLAIN_REASONS = {"output", "contiguous", "copy"}
+
+
+def empty(*shape):
+    return Tensor.empty(*shape)
+
+
+def rows(x, op=Ops.ADD, axis=1):
+    """A reduction over an axis, broadcast back."""
+    return build.expand(build.reduce(x, op, axis, keepdims=True), shape_of(x))
+
+
+def normalised(x):
+    mean = x.mean(-1, keepdim=True)
+    variance = ((x - mean) ** 2).mean(-1, keepdim=True)
+    return (x - mean) / (variance + 1e-5).sqrt()
+
+
+def batch_normalised(x):
+    mean = x.mean((0, 2, 3), keepdim=True)
+    variance = x.var((0, 2, 3), keepdim=True)
+    return (x - mean) / (variance + 1e-5).sqrt()
+
+
+def picked(x, labels):
+    """Cross entropy of rows, with labels compared rather than gathered."""
+    classes = Tensor.arange(x.shape[1]).reshape(1, -1)
+    chosen = (classes == labels.reshape(-1, 1)).where(x.log_softmax(1), 0.0)
+    return -chosen.sum(1)
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("chain", lambda: ((empty(64, 32) + 1) * 2).exp().relu()),
+        ("broadcast", lambda: empty(64, 1) * empty(1, 32) + empty(32)),
+        ("reduce with producers", lambda: (empty(64, 32).exp() * 2).sum(1)),
+        ("reduce with epilogue", lambda: (empty(64, 32).sum(1) + 1).sqrt()),
+        ("softmax", lambda: empty(64, 128).softmax(-1)),
+        ("softmax of columns", lambda: empty(64, 128).softmax(0)),
+        ("log softmax", lambda: empty(64, 128).log_softmax(-1)),
+        ("layer normalisation", lambda: normalised(empty(64, 128))),
+        ("variance", lambda: empty(64, 128).var(1)),
+        ("cross entropy", lambda: picked(empty(64, 10), Tensor.empty(64, dtype=dtypes.int64))),
+        ("batch normalisation", lambda: batch_normalised(empty(16, 4, 12, 12))),
+        ("matmul", lambda: empty(64, 48) @ empty(48, 32)),
+        ("matmul with bias", lambda: (empty(64, 48) @ empty(48, 32) + empty(32)).relu()),
+        ("convolution", lambda: empty(2, 3, 16, 16).conv2d(empty(8, 3, 3, 3), padding=1).relu()),
+        ("sum of a sum", lambda: empty(64, 32).sum(1).sum()),
+        ("diamond", lambda: (empty(64) + 1).exp() * (empty(64) + 1)),
+        ("movements", lambda: empty(8, 6).T.reshape(4, 12).flip(0).pad(((1, 1), (2, 0))) + 1),
+        ("range of a row", lambda: empty(64, 128).amax(1) - empty(64, 128).amin(1)),
+        ("argmax", lambda: empty(64, 10).argmax(1)),
+    ],
+)
+def test_one_kernel(name, make):
+    (item,) = make().schedule()
+    assert item.reason == "output"
+
+
+def test_a_transpose_of_itself_is_one_kernel():
+    x = empty(8, 8)
+    assert len((x + x.T).schedule()) == 1
+    assert len((x.exp() + x.exp().T).schedule()) == 1
+
+
+def test_contiguous_is_a_boundary():
+    first, second = ((empty(4, 4) + 4).contiguous() + 3).schedule()
+    assert (first.reason, second.reason) == ("contiguous", "output")
+    assert first.buffers[0] in second.buffers[1:]
+
+
+def test_roots_of_one_shape_that_read_the_same_share_a_kernel():
+    x = sample(6, 7)
+    roots = [add(x, filled(x, 1)), multiply(x, filled(x, 2))]
+    (item,) = kernels(*roots)
+    assert item.outputs == (0, 1)
+    for got, root in zip(compute(roots), roots, strict=True):
+        np.testing.assert_array_equal(got, evaluate(root))
+
+
+def test_roots_that_read_nothing_in_common_stay_apart():
+    assert len(kernels(add(sample(6), sample(6)), multiply(sample(6, step=2), sample(6)))) == 2
+
+
+def test_a_root_that_another_reads_elsewhere_is_stored_first():
+    """The kernel that reads x turned round must not be the one that stores x."""
+    x = multiply(sample(4, 3), sample(4, 3))
+    roots = [build.flip(add(build.flip(x, (1,)), x), (0,)), x]
+    for device in ("CPU", "PYTHON"):
+        for got, root in zip(compute(roots, device), roots, strict=True):
+            np.testing.assert_array_equal(got, evaluate(root))
+
+
+def test_a_value_that_is_both_output_and_used():
+    x = sample(6, 7)
+    y = add(x, filled(x, 1))
+    roots = [y, multiply(y, y)]
+    assert len(kernels(*roots)) == 1
+    for got, root in zip(compute(roots), roots, strict=True):
+        np.testing.assert_array_equal(got, evaluate(root))
+
+
+def test_two_matmuls_in_a_row_store_the_first():
+    first, second = kernels(matmul(matmul(sample(32, 24), sample(24, 32)), sample(32, 16)))
+    assert first.reason not in PLAIN_REASONS
+    assert second.reason == "output"
+
+
+def test_expensive_values_are_not_computed_again_for_every_use():
+    """exp of 64 numbers for each of 4096 columns: 4096 times the work."""
+    x = Tensor.empty(64, 64).exp()
+    items = (x @ Tensor.empty(64, 4096)).schedule()
+    assert [item.reason for item in items] == ["recompute", "output"]
+
+
+def test_sums_over_both_axes_of_one_value():
+    x = sample(12, 9)
+    y = add(rows(x, axis=1), rows(x, axis=0))
+    (got,) = compute([y])
+    np.testing.assert_array_equal(got, evaluate(y))
+    assert {item.reason for item in kernels(y)} <= {"output", "loops do not nest"}
+
+
+@pytest.mark.parametrize("device", ["CPU", "PYTHON"])
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("diamond", lambda x: multiply(add(x, x), build.elementwise(Ops.MAX, x, add(x, x)))),
+        ("rows of columns", lambda x: build.elementwise(Ops.SUB, rows(rows(x), axis=0), x)),
+        ("a sum of maxima", lambda x: build.reduce(build.reduce(x, Ops.MAX, 1), Ops.ADD, 0)),
+        ("a max of sums", lambda x: build.reduce(rows(x), Ops.MAX, 0)),
+        ("turned sums", lambda x: add(rows(x), build.flip(rows(x), (0, 1)))),
+        ("padded sums", lambda x: build.pad(rows(x), ((1, 2), (0, 3)))),
+        ("a sum of what is padded", lambda x: rows(build.pad(rows(x), ((1, 2), (0, 3))))),
+        ("statistics", lambda x: multiply(rows(multiply(x, x)), build.elementwise(
+            Ops.SUB, x, rows(x)))),
+        ("whole and row", lambda x: add(rows(x), build.expand(build.reshape(build.reduce(
+            x, Ops.ADD, None), (1, 1)), shape_of(x)))),
+    ],
+)  # fmt: skip
+def test_nested_and_shared_reductions(name, make, device):
+    root = make(sample(9, 6))
+    with Context(CHECK=1):
+        (got,) = compute([root], device)
+    np.testing.assert_array_equal(got, evaluate(root))
+
+
+def test_every_reason_is_said_in_words():
+    x, y = Tensor.empty(64, 64), Tensor.empty(64, 64)
+    h = (x @ y).softmax(1) @ y
+    reasons = [item.reason for item in (h.sum() + (h * h).contiguous().sum(0)).schedule()]
+    assert reasons[-1] == "output"
+    assert all(len(reason) > 3 for reason in reasons)
+
+
+def chain(length):
+    x = tensor(np.ones(4))
+    y = x
+    for _ in range(length):
+        y = add(y, x)
+    return y
+
+
+def test_long_chains_are_cut_into_kernels_of_one_key():
+    with Context(KERNEL_SIZE=100):
+        items = kernels(chain(1000))
+    assert len(items) == 10
+    assert [item.reason for item in items] == [*["kernel size"] * 9, "output"]
+    assert len({item.ast.key for item in items}) == 2, "the first adds x to itself"
+    with Context(KERNEL_SIZE=100):
+        (got,) = compute([chain(1000)])
+    np.testing.assert_array_equal(got, np.full(4, 1001.0))
+
+
+def test_a_chain_of_100_000_additions_is_scheduled_and_computed():
+    (got,) = compute([chain(100_000)])
+    np.testing.assert_array_equal(got, np.full(4, 100_001.0))
+
+
+def test_convolution_agrees_with_numpy_in_one_kernel():
+    root = convolve(sample(3, 9, 7), sample(4, 3, 3, 3))
+    assert len(kernels(root)) == 1
+    (got,) = compute([root])
+    np.testing.assert_array_equal(got, evaluate(root))
+
+
+def test_asking_changes_nothing():
+    x = Tensor([1.0, 2.0]) + 1
+    first, second = x.schedule(), x.schedule()
+    assert [item.ast for item in first] == [item.ast for item in second]
+    np.testing.assert_array_equal(x.numpy(), [2.0, 3.0])

@@ -1,0 +1,45 @@
+"""Long reductions to few results are cut into parts that depend on the shape alone."""
+
+import numpy as np
+import pytest
+
+from tests.graph.evaluate import evaluate, tensor
+from tests.schedule.graphs import compute, kernels
+from torpor import dtypes
+from torpor.graph import build
+from torpor.ir.ops import Ops
+from torpor.schedule.prepare import SPLIT_FROM, parts_of
+
+
+def test_a_long_sum_is_cut_and_says_so():
+    root = build.reduce(tensor(np.ones((512, 512))), Ops.ADD, None)
+    assert [item.reason for item in kernels(root)] == ["long reduction", "output"]
+    assert compute([root])[0] == 512 * 512
+
+
+@pytest.mark.parametrize("op", [Ops.ADD, Ops.MAX, Ops.MIN])
+@pytest.mark.parametrize("axes", [(0,), (1,), (0, 2), (0, 1, 2)])
+def test_parts_make_the_same_result(op, axes):
+    x = tensor((np.arange(96 * 64 * 40) * 7 % 1013 - 500.0).reshape(96, 64, 40))
+    root = build.reduce(x, op, axes)
+    np.testing.assert_array_equal(compute([root])[0], evaluate(root))
+
+
+def test_nan_comes_through_the_parts():
+    values = np.zeros(SPLIT_FROM * 2, np.float32)
+    values[-1] = np.nan
+    assert np.isnan(compute([build.reduce(tensor(values), Ops.MAX, None)])[0])
+
+
+@pytest.mark.parametrize("length", [SPLIT_FROM, SPLIT_FROM * 3, 1_000_000, 1009 * 1013])
+def test_parts_divide_the_length(length):
+    parts = parts_of(length)
+    assert length % parts == 0
+    assert 1 <= parts <= 256
+
+
+def test_a_marker_costs_nothing():
+    x = tensor(np.arange(4, dtype=np.int32))
+    (item,) = kernels(build.detach(build.leaf(build.elementwise(Ops.ADD, x, x))))
+    assert [n.op for n in item.ast.toposort()].count(Ops.ADD) == 1
+    assert item.ast.src[0].src[1].dtype is dtypes.int32
