@@ -92,7 +92,6 @@ def test_opts_given_by_hand(name, opts):
 ON_PROCESSOR = [
     ("transposed", [Opt(OptOps.THREAD, 0, 0), Opt(OptOps.UPCAST, 1, 4)]),
     ("matmul", [Opt(OptOps.THREAD, 0, 4), Opt(OptOps.UPCAST, 2, 4)]),
-    ("matmul", [Opt(OptOps.UPCAST, 2, 4)]),
     ("matmul", [Opt(OptOps.UNROLL, 0, 3), Opt(OptOps.UPCAST, 0, 8), Opt(OptOps.THREAD, 0, 0)]),
     ("convolution", [Opt(OptOps.THREAD, 1, 0), Opt(OptOps.UPCAST, 2, 8)]),
     ("row sum", [Opt(OptOps.PADTO, 1, 8), Opt(OptOps.UNROLL, 0, 8)]),

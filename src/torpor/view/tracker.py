@@ -177,8 +177,9 @@ def invert_view(view: View) -> ShapeTracker | None:
     """The way back through one view: a permutation and flips, if it is one."""
     if view.mask is not None or not is_static(view):
         return None
-    turned = [axis for axis, stride in enumerate(view.strides) if int(stride) < 0]  # type: ignore[arg-type]
-    order = sorted(range(len(view.shape)), key=lambda axis: -abs(int(view.strides[axis])))  # type: ignore[arg-type]
+    strides = [stride for stride in view.strides if isinstance(stride, int)]
+    turned = [axis for axis, stride in enumerate(strides) if stride < 0]
+    order = sorted(range(len(strides)), key=lambda axis: -abs(strides[axis]))
     if not view.flip(turned).permute(order).contiguous:
         return None
     return ShapeTracker.from_shape(view.shape).flip(turned).permute(order)

@@ -1,0 +1,28 @@
+"""What DEBUG prints, level by level."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+from torpor import Tensor
+print(((Tensor([[1.0, 2.0], [3.0, 4.0]]) + 1).sum(1) * 2).contiguous().numpy().tolist())
+"""
+SHOWN = {
+    1: "schedule: 1 kernels on CPU", 2: "GFLOP/s", 3: "opts of", 4: "define", 5: "Ops.STORE",
+    6: "Ops.STORE", 7: "ret",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("level", SHOWN)
+def test_every_level_prints_more(level):
+    names = {"TORPOR_DEBUG": str(level), "TORPOR_CACHE": "0"}
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env={**os.environ, **names}, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == "[10.0, 18.0]\n"
+    for below in range(1, level + 1):
+        assert SHOWN[below] in run.stderr
