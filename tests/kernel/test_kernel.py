@@ -172,7 +172,7 @@ def test_a_group_is_no_larger_than_the_target_allows():
 def test_local_memory_has_a_limit():
     one = case("wide", build.reduce(sample(64, 256), Ops.ADD, 1))
     opts = [Opt(OptOps.UPCAST, 0, 64), Opt(OptOps.GROUP, 0, 256)]
-    with pytest.raises(OptError, match="GROUP.*131072 bytes of local memory"):
+    with pytest.raises(OptError, match=r"GROUP.*131072 bytes of local memory"):
         check_kernel(one, "PYTHON", opts)
 
 

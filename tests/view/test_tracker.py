@@ -58,6 +58,22 @@ def test_inversion_leads_back(data):
     assert (tracker + back).contiguous
 
 
+def test_a_pad_is_inverted_by_a_shrink():
+    padded = ShapeTracker.from_shape((2, 3)).pad(((1, 0), (0, 2))).permute((1, 0)).flip((0,))
+    back = padded.invert((2, 3))
+    assert back is not None
+    assert (padded + back).contiguous
+    assert (padded + back).shape == (2, 3)
+
+
+def test_several_views_are_inverted():
+    two = ShapeTracker.from_shape((3, 2)).permute((1, 0)).reshape((3, 2)).flip((1,))
+    assert len(two.views) == 2
+    back = two.invert((3, 2))
+    assert back is not None
+    assert (two + back).contiguous
+
+
 def test_what_loses_elements_has_no_inverse():
     assert ShapeTracker.from_shape((4,)).shrink(((0, 2),)).invert((4,)) is None
     assert ShapeTracker.from_shape((1,)).expand((3,)).invert((1,)) is None
@@ -73,6 +89,41 @@ def test_large_chains_stay_short_too():
     big = ShapeTracker.from_shape((1024, 512)).permute((1, 0)).reshape((512, 1, 1024))
     assert len(big.reshape((512, 32, 32)).permute((1, 2, 0)).views) == 1
     assert big.reshape((512, 1024)).permute((1, 0)).contiguous
+
+
+@pytest.mark.parametrize(
+    ("move", "expected"),
+    [
+        (
+            lambda t: t.permute((1, 0)).reshape((1 << 20,)).flip((0,)).reshape((1024, 1024)),
+            View.create((1024, 1024), (-1, -1024), (1 << 20) - 1),
+        ),
+        (
+            lambda t: t.pad(((0, 0), (1, 1))).reshape((32, 32, 1026)),
+            View.create((32, 32, 1026), (32768, 1024, 1), -1, ((0, 32), (0, 32), (1, 1025))),
+        ),
+        (
+            lambda t: t.permute((1, 0)).reshape((1 << 20,)).shrink(((1024, 2048),)),
+            View.create((1024,), (1024,), 1),
+        ),
+        (
+            lambda t: t.shrink(((5, 6), (0, 1024))).pad(((2, 3), (0, 0))).reshape((6144,)),
+            View.create((6144,), (1,), 3 * 1024, ((2048, 3072),)),
+        ),
+    ],
+)
+def test_size_is_no_hindrance(move, expected):
+    assert move(ShapeTracker.from_shape((1024, 1024))).views == (expected,)
+
+
+def test_a_view_without_axes_may_show_nothing():
+    nothing = ShapeTracker.from_shape((1,)).pad(((1, 0),)).shrink(((0, 1),)).reshape(())
+    assert offsets(nothing) == -1
+
+
+def test_an_axis_of_two_parts_has_no_stride():
+    tracker = ShapeTracker((View.create((3, 4), (1, 5)), View.create((6,), (2,))))
+    assert tracker.real_strides() == (None,)
 
 
 def test_strides_of_several_views():

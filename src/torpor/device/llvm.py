@@ -27,7 +27,7 @@ from torpor.ir.records import Program
 
 # Explicit vectors need no pass but those that turn memory into registers; scalar text does.
 VECTOR_TYPE: Final = re.compile(r"<\d+ x ")
-PASSES_VERSION: Final = "1"  # part of cache keys; raise it when `_optimise` changes
+PASSES_VERSION: Final = "2"  # part of cache keys; raise it when `_optimise` changes
 EXCERPT_LINES: Final = 2  # of the text, around what LLVM complains about
 
 SEAL: Final = b"torpor object 1\n"
@@ -64,7 +64,9 @@ def _target_machine(where: Machine) -> Any:
         cpu=where.processor,
         features=where.features,
         opt=2,
-        reloc="pic",
+        # Not "pic": in the large code model of a JIT that makes offsets from the object's GOT, which
+        # LLVM's loader takes from the first object's, so constants of later ones would be misread.
+        reloc="static",
         codemodel="jitdefault" if where.runs_here else "default",
         jit=where.runs_here,
     )

@@ -1,7 +1,8 @@
 """Two views as one: `outer` walks through the elements of `inner`, which walks through memory.
 
-Where sizes are known and few, every position is computed and one view fitted to them: then one view
-is found exactly if there is one. Else the dimensions are matched, which finds the usual cases.
+Known sizes: by digits, whatever the size; where those carry and the elements are few, every
+position is computed and one view fitted to them, so one view is found exactly if there is one.
+Symbolic sizes: dimensions are matched, else the index expressions are read back.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from torpor.ir.infer import Shape, Size, largest, product
+from torpor.view.digits import compose_digits
+from torpor.view.expression import compose_expressions
 from torpor.view.merge import is_full, merge_dims, same, times
 from torpor.view.view import View
 
@@ -55,11 +58,17 @@ def compose(inner: View, outer: View) -> View | None:
         return inner
     if inner.contiguous and (outer.mask is None or inner.mask is None):
         return outer
-    if can_count([inner, outer]):
-        return fit([inner, outer])
-    if outer.contiguous:
-        return match_dimensions(inner, outer.shape)
-    return None
+    if is_static(inner) and is_static(outer):
+        return compose_digits(inner, outer) or compose_chain([inner, outer])
+    matched = match_dimensions(inner, outer.shape) if outer.contiguous else None
+    return matched or compose_expressions([inner, outer])
+
+
+def compose_chain(views: list[View]) -> View | None:
+    """The one view equal to a chain, if there is one; None too where it is too large to tell."""
+    if can_count(views):
+        return fit(views)
+    return None if all(map(is_static, views)) else compose_expressions(views)
 
 
 def fit(views: list[View]) -> View | None:
@@ -74,7 +83,8 @@ def fit(views: list[View]) -> View | None:
         flat, valid = positions(view, flat, valid)
     flat, valid = flat.reshape(shape), valid.reshape(shape)
     if not valid.any():
-        return View.create(shape, mask=((0, 0),) * len(shape) if shape else None)
+        # a view without axes has no mask that says so
+        return View.create(shape, mask=((0, 0),) * len(shape)) if shape else None
     limits = [
         (int(along.min()), int(along.max()) + 1)
         for along in (

@@ -40,15 +40,20 @@ def merge_dims(
     """The fewest dimensions that say the same: (size, stride, size in memory: 0 for stride 0).
 
     Dimensions of size 1 disappear. A dimension that is masked in part does not merge into the one
-    before it.
+    before it, unless that one has stride 0 and its mask leaves one index.
     """
     merged: list[Merged] = []
+    single = False  # whether the last dimension has stride 0 and one valid index
     for axis, (size, stride) in enumerate(zip(shape, strides, strict=True)):
         if same(size, 1) and len(shape) > 1:
             continue
         whole = mask is None or is_full(mask[axis], size)
         real: Size = 0 if same(stride, 0) else size
-        if merged and whole and same(merged[-1][1], times(size, stride)):
+        before_is_single, limits = single, mask[axis] if mask is not None else (0, size)
+        single = real == 0 and same(plus(limits[0], 1), limits[1])
+        if merged and before_is_single:
+            merged[-1] = (times(merged[-1][0], size), stride, real)
+        elif merged and whole and same(merged[-1][1], times(size, stride)):
             before = merged[-1]
             merged[-1] = (times(before[0], size), stride, times(before[0], real) if real else 0)
         else:

@@ -10,7 +10,7 @@ from torpor.ir.infer import Shape, Size, product, size_node
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.ir.variable import Variable
-from torpor.view.compose import can_count, compose, fit, is_static
+from torpor.view.compose import compose, compose_chain, is_static
 from torpor.view.merge import same
 from torpor.view.movement import split
 from torpor.view.view import View
@@ -53,21 +53,9 @@ class ShapeTracker:
     def simplify(self) -> ShapeTracker:
         """The same walk in as few views as are found."""
         views = list(self.views)
-        for start in range(len(views) - 1):
-            rest = views[start:]
-            if can_count(rest):
-                whole = fit(rest)
-                if whole is not None:
-                    views[start:] = [whole]
-                    break
-        position = len(views) - 2
-        while position >= 0:
-            one = compose(views[position], views[position + 1])
-            if one is not None:
-                views[position : position + 2] = [one]
-                position = min(position, len(views) - 2)
-            else:
-                position -= 1
+        shorter = shorten(views)
+        while shorter is not None:
+            views, shorter = shorter, shorten(shorter)
         return self if len(views) == len(self.views) else ShapeTracker(tuple(views))
 
     # --- movement ---------------------------------------------------------------------------------
@@ -117,14 +105,14 @@ class ShapeTracker:
         repeats elements.
         """
         back: ShapeTracker | None = None
-        if not same(product(tuple(shape)), self.size):
-            return None
-        for view in reversed(self.views):
+        below = [product(tuple(shape)), *(product(view.shape) for view in self.views[:-1])]
+        for view, size in reversed(list(zip(self.views, below, strict=True))):
             step = invert_view(view)
-            if step is None:
+            if step is None or not same(step.size, size):
                 return None
             back = step if back is None else back.reshape(view.shape) + step
-        return None if back is None else back.reshape(shape)
+        assert back is not None, "there is at least one view"
+        return back.reshape(shape)
 
     # --- index expressions ------------------------------------------------------------------------
     def to_indexed_uops(self, idxs: Sequence[UOp] | None = None) -> tuple[UOp, UOp]:
@@ -152,6 +140,7 @@ class ShapeTracker:
         ranges = [UOp.range(size, axis) for axis, size in enumerate(self.shape)]
         position, _ = self.to_indexed_uops(ranges)
         found: list[Size | None] = [0] * len(ranges)
+        uneven: set[int] = set()
         stack = [position]
         while stack:
             term = stack.pop()
@@ -165,21 +154,33 @@ class ShapeTracker:
                 if linear and base is one:
                     found[axis] = 1 if factor is None else int(factor.arg)
                 elif one in term.toposort():
-                    found[axis] = None
-        return tuple(found)
+                    uneven.add(axis)
+        return tuple(None if axis in uneven else stride for axis, stride in enumerate(found))
 
     def unit_stride_axes(self) -> list[int]:
         """The axes along which neighbours are neighbours in memory."""
         return [axis for axis, stride in enumerate(self.real_strides()) if stride == 1]
 
 
+def shorten(views: list[View]) -> list[View] | None:
+    """The chain with its longest run that one view can say replaced by it; None without such."""
+    for length in range(len(views), 1, -1):
+        for start in range(len(views) - length + 1):
+            run = views[start : start + length]
+            one = compose(*run) if length == 2 else compose_chain(run)
+            if one is not None:
+                return [*views[:start], one, *views[start + length :]]
+    return None
+
+
 def invert_view(view: View) -> ShapeTracker | None:
-    """The way back through one view: a permutation and flips, if it is one."""
-    if view.mask is not None or not is_static(view):
+    """The way back through one view: shrunk to its mask, a permutation and flips, if it is that."""
+    if not is_static(view):
         return None
-    strides = [stride for stride in view.strides if isinstance(stride, int)]
+    inside = view.shrink(view.limits)
+    strides = [stride for stride in inside.strides if isinstance(stride, int)]
     turned = [axis for axis, stride in enumerate(strides) if stride < 0]
     order = sorted(range(len(strides)), key=lambda axis: -abs(strides[axis]))
-    if not view.flip(turned).permute(order).contiguous:
+    if not inside.flip(turned).permute(order).contiguous:
         return None
-    return ShapeTracker.from_shape(view.shape).flip(turned).permute(order)
+    return ShapeTracker.from_shape(view.shape).shrink(view.limits).flip(turned).permute(order)

@@ -26,7 +26,9 @@ def exact_remainder(a, b, kind):
     if kind is np.float64:
         return float(exact)  # Python rounds a rational correctly
     near = np.float32(float(exact))
-    around = [np.nextafter(near, np.float32(-np.inf)), near, np.nextafter(near, np.float32(np.inf))]
+    with np.errstate(over="ignore"):
+        around = [np.nextafter(near, np.float32(way)) for way in (-np.inf, np.inf)] + [near]
+    around = [c for c in around if np.isfinite(c)]
     return min(around, key=lambda c: (abs(Fraction(float(c)) - exact), int(c.view(np.uint32)) & 1))
 
 
