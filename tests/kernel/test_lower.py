@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -122,19 +123,31 @@ def test_threads_do_not_change_a_bit(tmp_path):
 
 OBJECTS = """
 import numpy as np
-from torpor import Tensor
-for n in range(2, 8):
-    x = np.arange(17) - n
-    (Tensor(x).flip(0).minimum(Tensor(x)) * n).numpy()
-    y = (np.arange(192, dtype=np.float32) % 7 - 3).reshape(12, 8, 2)
-    t = (Tensor(y).flip(2) * -1).reshape(12, 8, 2, 1).expand(12, 8, 2, n).sum(3)
-    np.testing.assert_array_equal(t.numpy(), y[:, :, ::-1] * -n)
+from tests.graph.evaluate import evaluate, tensor
+from tests.kernel.kernels import filled
+from tests.schedule.graphs import compute
+from torpor.graph import build
+from torpor.ir.ops import Ops
+
+x = tensor(np.arange(17) - 8)
+none = build.elementwise(Ops.SUB, x, x)
+wide = build.elementwise(Ops.MAX, none, filled(none, 0))
+wide = build.expand(build.reshape(wide, (17, 1)), (17, 3))
+y = tensor((np.arange(192, dtype=np.float32) % 7 - 3).reshape(12, 8, 2))
+turned = build.flip(y, (2,))
+negative = build.elementwise(Ops.MUL, turned, filled(turned, -1))
+copies = build.expand(build.reshape(negative, (12, 8, 2, 1)), (12, 8, 2, 3))
+first = [wide, build.elementwise(Ops.MIN, build.flip(none, (0,)), x)]
+for roots in (first, [build.reduce(copies, Ops.ADD, 3)]):
+    for got, root in zip(compute(roots), roots):
+        np.testing.assert_array_equal(got, evaluate(root))
 """
 
 
 def test_constants_are_read_from_the_kernels_own_object():
-    """In a process of its own: the order in which objects are loaded matters."""
-    names = {"TORPOR_CACHE": "0"}
+    """In a process of its own: it matters which objects were loaded before."""
+    root = Path(__file__).parents[2]
+    names = {"TORPOR_CACHE": "0", "PYTHONPATH": str(root)}
     run = subprocess.run(
         [sys.executable, "-c", OBJECTS], env={**os.environ, **names}, capture_output=True, text=True
     )

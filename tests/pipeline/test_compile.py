@@ -76,7 +76,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
     compiling._executables.clear()
-    with Context(CACHE_DIR=str(blocked)):
+    with Context(CACHE_DIR=str(blocked), CACHE=1):
         assert compute(13) == [False]
 
 
@@ -139,6 +139,6 @@ def test_lowering_twice_gives_the_same_text():
 
 def test_the_cache_folder_may_have_spaces(tmp_path):
     compiling._executables.clear()
-    with Context(CACHE_DIR=os.path.join(tmp_path, "a folder")):
+    with Context(CACHE_DIR=os.path.join(tmp_path, "a folder"), CACHE=1):
         assert compute(14) == [False]
         assert len(disk.entries()) == 1

@@ -64,8 +64,8 @@ def _target_machine(where: Machine) -> Any:
         cpu=where.processor,
         features=where.features,
         opt=2,
-        # Not "pic": in the large code model of a JIT that makes offsets from the object's GOT, which
-        # LLVM's loader takes from the first object's, so constants of later ones would be misread.
+        # Not "pic": a JIT's large code model then takes constants relative to the object's GOT, for
+        # which LLVM's loader takes the first object's, so later ones would misread theirs.
         reloc="static",
         codemodel="jitdefault" if where.runs_here else "default",
         jit=where.runs_here,

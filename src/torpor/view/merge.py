@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torpor.ir.infer import Size, fold_size
+from torpor.ir.infer import Size, fold_size, size_node
+from torpor.view.polynomial import is_same
 
 Mask = tuple[tuple[Size, Size], ...]
 Merged = tuple[Size, Size, Size]
@@ -12,7 +13,9 @@ Merged = tuple[Size, Size, Size]
 
 def same(left: Size, right: Size) -> bool:
     """Whether two sizes are provably equal."""
-    return fold_size(left) == fold_size(right)
+    if isinstance(left, int) and isinstance(right, int):
+        return left == right
+    return is_same(size_node(fold_size(left)), size_node(fold_size(right)))
 
 
 def times(left: Size, right: Size) -> Size:

@@ -8,6 +8,7 @@ from torpor.base.dtypes import dtypes
 from torpor.ir.infer import Shape, Size, shape_of, size_node
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.view.merge import same, times
 
 Indices = tuple[UOp, ...]
 TRUE = UOp.const(dtypes.bool, True)
@@ -131,19 +132,7 @@ def groups(outer: Shape, inner: Shape) -> list[tuple[range, range]]:
     return found
 
 
-def same(left: Size, right: Size) -> bool:
-    if isinstance(left, int) and isinstance(right, int):
-        return left == right
-    return size_node(left).simplify() is size_node(right).simplify()
-
-
 def smaller(left: Size, right: Size) -> bool:
     if isinstance(left, int) and isinstance(right, int):
         return left < right
     return bool(size_node(left).vmax < size_node(right).vmax)
-
-
-def times(left: Size, right: Size) -> Size:
-    if isinstance(left, int) and isinstance(right, int):
-        return left * right
-    return (size_node(left) * size_node(right)).simplify()

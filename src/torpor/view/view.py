@@ -11,6 +11,7 @@ from torpor.base.errors import ShapeError
 from torpor.ir.infer import Shape, Size, product, size_node
 from torpor.ir.uop import UOp
 from torpor.view.merge import Mask, is_full, merge_dims, plus, same, times
+from torpor.view.polynomial import is_never_less
 
 TRUE: Final = UOp.const(dtypes.bool, True)
 Indices = tuple[UOp, ...]
@@ -30,15 +31,20 @@ def smaller(left: Size, right: Size) -> Size:
     """The lesser of two limits."""
     if isinstance(left, int) and isinstance(right, int):
         return min(left, right)
-    low, high = size_node(left), size_node(right)
-    if low.vmax <= high.vmin or same(left, right):
+    one, other = size_node(left), size_node(right)
+    if is_never_less(other, one):
         return left
-    return right if high.vmax <= low.vmin else low.minimum(high).simplify()
+    return right if is_never_less(one, other) else one.minimum(other).simplify()
 
 
 def larger(left: Size, right: Size) -> Size:
     """The greater of two limits."""
-    return right if same(smaller(left, right), left) else left
+    if isinstance(left, int) and isinstance(right, int):
+        return max(left, right)
+    one, other = size_node(left), size_node(right)
+    if is_never_less(one, other):
+        return left
+    return right if is_never_less(other, one) else one.maximum(other).simplify()
 
 
 @dataclass(frozen=True)
