@@ -13,6 +13,7 @@ from torpor.base.site import decode
 from torpor.device import copy_buffer
 from torpor.device.base import Executable
 from torpor.ir.infer import shape_of
+from torpor.ir.ops import MOVEMENT
 from torpor.ir.records import CheckSite, Program, ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.pipeline.compile import executable_for, is_copy, make_ready
@@ -95,9 +96,13 @@ def error_of(site: CheckSite) -> Exception:
     where = "".join(f"\n  built at {decode(origin)}" for origin in site.node.origins)
     shapes = ", ".join(str(shape_of(s)) for s in site.node.src)
     if site.kind == "index":
+        source = site.node.src[0]
+        while source.op in MOVEMENT:
+            source = source.src[0]
         return OutOfBoundsError(
-            f"an index is out of bounds for an axis of size {site.size} "
-            f"(operands of shapes {shapes}){where}"
+            f"an index is out of bounds for the axis that it selects from: {site.size} elements "
+            f"of a tensor of shape {shape_of(source)}, indices of shape "
+            f"{shape_of(site.node)}{where}"
         )
     name = "//" if site.node.op.name == "IDIV" else "%"
     return DivisionByZeroError(

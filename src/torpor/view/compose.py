@@ -7,28 +7,21 @@ Symbolic sizes: dimensions are matched, else the index expressions are read back
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from torpor.ir.infer import Shape, Size, largest, product
+from torpor.ir.infer import largest, product
 from torpor.view.digits import compose_digits
 from torpor.view.expression import compose_expressions
-from torpor.view.merge import is_full, merge_dims, same, times
+from torpor.view.matching import is_static, match_dimensions
 from torpor.view.view import View
 
 COUNTED: Final = 1 << 15  # elements up to which positions are computed one by one
 
 Positions = NDArray[np.int64]
 Valid = NDArray[np.bool_]
-
-
-def is_static(view: View) -> bool:
-    """Whether nothing about the view is symbolic."""
-    numbers: list[Any] = [*view.shape, *view.strides, view.offset]
-    numbers += [n for limits in view.limits for n in limits]
-    return all(isinstance(n, int) for n in numbers)
 
 
 def can_count(views: list[View]) -> bool:
@@ -112,45 +105,3 @@ def fit(views: list[View]) -> View | None:
 
 def other_axes(axis: int, count: int) -> tuple[int, ...]:
     return tuple(a for a in range(count) if a != axis)
-
-
-def match_dimensions(inner: View, shape: Shape) -> View | None:
-    """The reshape of `inner` by matching merged dimensions from the last to the first."""
-    if inner.mask is not None:
-        return match_masked(inner, shape)
-    strides: list[Size] = []
-    wanted = list(reversed(shape))
-    for size, stride, _ in reversed(merge_dims(inner.shape, inner.strides)):
-        covered: Size = 1
-        step = stride
-        while not same(covered, size):
-            if not wanted:
-                return None
-            here = wanted.pop(0)
-            covered = times(covered, here)
-            if isinstance(covered, int) and isinstance(size, int) and covered > size:
-                return None
-            strides.append(step)
-            step = times(step, here)
-    if any(not same(size, 1) for size in wanted):
-        return None
-    strides.extend([0] * len(wanted))
-    return View.create(shape, tuple(reversed(strides)), inner.offset)
-
-
-def match_masked(inner: View, shape: Shape) -> View | None:
-    """The reshape of a masked view where only axes of size 1 come or go."""
-    old = [axis for axis, size in enumerate(inner.shape) if not same(size, 1)]
-    new = [axis for axis, size in enumerate(shape) if not same(size, 1)]
-    if len(old) != len(new) or not all(
-        same(inner.shape[a], shape[b]) for a, b in zip(old, new, strict=True)
-    ):
-        return None
-    dropped = [a for a, size in enumerate(inner.shape) if same(size, 1)]
-    if not all(is_full(inner.limits[a], 1) for a in dropped):
-        return None
-    strides: list[Size] = [0] * len(shape)
-    limits: list[tuple[Size, Size]] = [(0, size) for size in shape]
-    for a, b in zip(old, new, strict=True):
-        strides[b], limits[b] = inner.strides[a], inner.limits[a]
-    return View.create(shape, strides, inner.offset, tuple(limits))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from torpor.ir.infer import largest
 from torpor.view.view import View
 
 
@@ -100,7 +101,8 @@ def compose_digits(inner: View, outer: View) -> View | None:
         return None
     dimensions, offset = merged(inner)
     box = [(int(low), int(high)) for low, high in outer.limits]  # type: ignore[arg-type]
-    number = Digit(int(outer.offset), tuple(int(s) for s in outer.strides))  # type: ignore[arg-type]
+    steps = tuple(step for step in outer.strides if isinstance(step, int))
+    number = Digit(largest(outer.offset), steps)
     shrunk = tighten(number, *valid_numbers(dimensions), box)
     if shrunk is None:
         return nowhere

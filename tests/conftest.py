@@ -1,0 +1,18 @@
+"""What all tests share: caches of their own, so that none sees the user's or another worker's."""
+
+import atexit
+import os
+import shutil
+import tempfile
+
+from hypothesis import settings
+
+folder = tempfile.mkdtemp(prefix="torpor-tests-")
+atexit.register(shutil.rmtree, folder, ignore_errors=True)
+os.environ["TORPOR_CACHE_DIR"] = folder
+# PoCL's cache does not stand two processes that fill it at once.
+os.environ["POCL_CACHE_DIR"] = os.path.join(folder, "pocl")
+os.makedirs(os.environ["POCL_CACHE_DIR"])
+
+settings.register_profile("torpor", deadline=None)
+settings.load_profile("torpor")
