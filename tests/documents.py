@@ -6,7 +6,7 @@ What stands after the three backticks says what a block is:
     python from PATH   quotes PATH: its parts, between lines `# …`, stand there word for word
     text               after a `python` block: exactly what that block prints, on both streams
     text linux         likewise; compared on Linux only (names of symbols, calling conventions)
-    sh                 is for people; `test_docs.py` checks that the commands exist
+    toml               is for people
 
 `python -m tests.documents` in the repository's root writes every `text` block anew; read the
 difference before you keep it.
@@ -27,7 +27,8 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = tuple(
-    path.relative_to(ROOT).as_posix() for path in (ROOT / "README.md", *ROOT.glob("docs/*.md"))
+    path.relative_to(ROOT).as_posix()
+    for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))
 )
 FENCE = "```"
 TIMEOUT = 240  # seconds a document
@@ -120,12 +121,8 @@ def is_setting(name: str) -> bool:
 
 def expectations(found: list[Block]) -> list[tuple[Block, Block | None]]:
     """Each `python` block with the output that is promised for it."""
-    following = [*found[1:], None]
-    return [
-        (block, after if after is not None and after.is_output else None)
-        for block, after in zip(found, following, strict=True)
-        if block.runs
-    ]
+    after = [*(block if block.is_output else None for block in found[1:]), None]
+    return [(block, after[number]) for number, block in enumerate(found) if block.runs]
 
 
 # --- writing outputs anew -------------------------------------------------------------------------

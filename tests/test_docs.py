@@ -1,9 +1,11 @@
 """The documents are true: their code runs, prints what they say, and what they name exists."""
 
 import re
+import sys
 
 import pytest
 
+from tests import documents
 from tests.documents import (
     DOCUMENTS,
     ROOT,
@@ -17,10 +19,8 @@ from torpor.base.settings import DEFAULTS
 from torpor.cli.main import parser
 
 PAGES = (*DOCUMENTS, "CONTRIBUTING.md")
-LABELS = {"python", "text", "text linux", "sh", "toml"}
+LABELS = {"python", "text", "text linux", "toml"}
 ELLIPSIS = "# …"
-# Files that are named in the documents as examples, and are not there.
-EXAMPLES = {"src/my_package/device.py"}
 
 
 def text_of(document):
@@ -28,8 +28,6 @@ def text_of(document):
 
 
 def on_this_system(block):
-    import sys
-
     return block.label != "text linux" or sys.platform == "linux"
 
 
@@ -69,7 +67,7 @@ def test_links_and_paths_lead_somewhere(page):
     text = text_of(page)
     links = re.findall(r"\]\((?!https?:)([^)#]+)", text)
     assert all((ROOT / page).parent.joinpath(link).exists() for link in links), links
-    paths = set(re.findall(r"`((?:src|tests|tools|docs|bench)/[\w./]*)`", text)) - EXAMPLES
+    paths = set(re.findall(r"`((?:src|tests|tools|docs|bench)/[\w./]*)`", text))
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
@@ -77,9 +75,9 @@ def test_links_and_paths_lead_somewhere(page):
 def test_commands_exist(page):
     text = text_of(page)
     targets = set(re.findall(r"^([a-z-]+):", text_of("Makefile"), re.MULTILINE))
-    assert set(re.findall(r"(?:^ {4}|`|^)make ([a-z-]+)\b", text, re.MULTILINE)) <= targets
+    assert set(re.findall(r"(?:^ {4}|`)make ([a-z-]+)\b", text, re.MULTILINE)) <= targets
     commands = set(parser()._subparsers._group_actions[0].choices)
-    assert set(re.findall(r"(?:^ {4}|`|^)torpor ([a-z]+)\b", text, re.MULTILINE)) <= commands
+    assert set(re.findall(r"(?:^ {4}|`)torpor ([a-z]+)\b", text, re.MULTILINE)) <= commands
 
 
 def test_the_settings_table_is_the_settings():
@@ -105,6 +103,18 @@ def test_blocks_are_found_with_their_lines():
     assert blocks(text) == [Block("python", "x = 1\nprint(x)", 3), Block("text", "1", 8)]
     with pytest.raises(AssertionError, match="never closed"):
         blocks("```python\n")
+
+
+def test_blocks_share_a_namespace_and_what_they_print_is_caught(tmp_path, monkeypatch):
+    monkeypatch.setattr(documents, "ROOT", tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text("```python\nx = 1\n```\n```python\nprint(x)\n```\n```text\n2\n```\n", "utf-8")
+    assert documents.execute("page.md") == ["", "1\n"]
+    (silent, nothing), (_, promised) = expectations(blocks(page.read_text("utf-8")))
+    assert (silent.line, nothing, promised.text) == (2, None, "2")
+    page.write_text("```python\nx = 1 / 0\n```\n", "utf-8")
+    with pytest.raises(ZeroDivisionError):
+        documents.execute("page.md")
 
 
 def test_only_times_and_document_lines_are_let_off():

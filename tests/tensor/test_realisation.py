@@ -146,3 +146,11 @@ def test_to_takes_devices_and_formats():
     assert x.to("CPU") is x
     check(moved + 1, np.array([2, 3], np.int32))
     check(x.to(moved), np.array([1, 2], np.int32))
+
+
+def test_a_constant_computed_on_one_device_is_not_used_on_another():
+    Tensor.full((37,), 5.0).realize()
+    interpreted = Tensor(np.arange(37, dtype=np.float32), device="PYTHON")
+    np.testing.assert_array_equal(
+        (interpreted + Tensor.full((37,), 5.0, device="PYTHON")).numpy(), np.arange(37) + 5
+    )

@@ -87,11 +87,27 @@ def _drop(entry: weakref.ref[UOp]) -> None:
 
 
 def remember(node: UOp, value: UOp) -> None:
-    """Note that `value` stands for what `node` computes, as long as `node` lives."""
-    if node is not value:
+    """Note that `value` stands for what `node` computes, as long as `node` lives.
+
+    Not for constants: they are one node on every device, and the value is on one of them.
+    """
+    if node is not value and reads_memory(node):
         entry = _Entry(node, _drop)
         entry.number, entry.value = id(node), value
         _known[id(node)] = entry
+
+
+def reads_memory(node: UOp) -> bool:
+    """Whether there is memory below, and so a device that the node belongs to."""
+    stack, seen = [node], {node}
+    while stack:
+        below = stack.pop()
+        if below.op is Ops.BUFFER:
+            return True
+        fresh = [source for source in below.src if source not in seen]
+        seen.update(fresh)
+        stack.extend(fresh)
+    return False
 
 
 def recall(node: UOp) -> UOp | None:
