@@ -63,3 +63,14 @@ def test_minify_walks_the_same():
 def test_reshape_says_when_one_view_cannot():
     assert View.create((3, 2)).permute((1, 0)).reshape((3, 2)) is None
     assert View.create((3, 2)).reshape((6,)) == View.create((6,))
+
+
+def test_a_mask_follows_a_shear_where_it_stays_a_box():
+    window = View.create((4, 1)).expand((4, 3)).pad(((1, 1), (0, 0)))
+    assert window.shear(0, 1, 4, 1, 1, 0) is None  # the valid part is a slanted strip
+    apart = window.shear(0, 1, 3, 2, 0, 0)
+    assert apart is not None
+    expected = offsets(window)[0:6:2]
+    np.testing.assert_array_equal(offsets(apart), expected)
+    free = View.create((6, 1)).expand((6, 3)).shear(0, 1, 4, 1, 1, 0)
+    assert free == View.create((4, 3), (1, 1))

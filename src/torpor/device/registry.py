@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
@@ -13,6 +13,7 @@ from typing import Final
 from torpor.base import settings
 from torpor.base.errors import DeviceError
 from torpor.device.base import DeviceBase
+from torpor.ir.infer import JOINT
 
 Factory = Callable[[str], DeviceBase]
 
@@ -74,10 +75,17 @@ class Devices:
         self._look_outside()
         return tuple(self._factories)
 
-    def canonicalize(self, name: str | None) -> str:
-        """The one spelling of a device's name: `cpu` and `CPU:0` are `CPU`; None is the default."""
+    def canonicalize(self, name: str | Sequence[str] | None) -> str:
+        """The one spelling of a device's name: `cpu` and `CPU:0` are `CPU`; None is the default.
+
+        Several names (of a tensor over several devices) are joined by `|`.
+        """
         if name is None:
             return self.DEFAULT
+        if not isinstance(name, str):
+            return JOINT.join(self.canonicalize(one) for one in name)
+        if JOINT in name:
+            return self.canonicalize(name.split(JOINT))
         known = self._names.get(name)
         if known is None:
             known = self._names[name] = self._canonical(name)

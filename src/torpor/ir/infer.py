@@ -13,6 +13,7 @@ from torpor.ir.uop import UOp
 Size = int | UOp  # a symbolic size is a node of dtype index
 Shape = tuple[Size, ...]
 
+JOINT: Final = "|"  # between the names of the devices of one tensor over several
 _SAME: Final = frozenset({Ops.CONTIGUOUS, Ops.COPY, Ops.LEAF, Ops.DETACH})
 
 
@@ -63,6 +64,9 @@ def _shape_of_one(node: UOp) -> Shape:
         return tuple(fold_size(stop - start) for start, stop in arg)
     if op is Ops.SHEAR:
         return tuple(arg[2] if axis == arg[0] else s for axis, s in enumerate(shape))
+    if op is Ops.MULTI:
+        cut, count = arg[0], len(node.src)
+        return tuple(s * count if axis == cut else s for axis, s in enumerate(shape))
     if op is Ops.REDUCE_AXIS:
         return tuple(1 if axis in arg[1] else s for axis, s in enumerate(shape))
     return ()

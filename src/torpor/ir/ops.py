@@ -52,6 +52,7 @@ class Ops(Enum):
     LEAF = auto()
     DETACH = auto()
     GATHER = auto()
+    MULTI = auto()
     # arithmetic, one operand
     CAST = auto()
     BITCAST = auto()
@@ -278,6 +279,12 @@ ROWS: Final[dict[Ops, Row]] = {
     Ops.DETACH: Row(1, _GRAPH, "the same value, through which no gradient flows"),
     Ops.GATHER: Row(
         2, _GRAPH, "out[i...] = x[index[i...]], x one-dimensional; outside raises at realisation"
+    ),
+    Ops.MULTI: Row(
+        None,
+        _GRAPH,
+        "one tensor over several devices: its part on each; arg is (the axis they are cut along or "
+        "None where each has all of it, the devices)",
     ),
     Ops.CAST: Row(1, _ALU, "converted to dtype: float to integer truncates, saturates, NaN is 0"),
     Ops.BITCAST: Row(1, _ALU, "the same bits read as dtype, of the same size"),

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from torpor.base.dtypes import DType
 from torpor.device import Buffer
 from torpor.graph import simplify_graph
-from torpor.ir.infer import shape_of
+from torpor.graph.multi import resolve
+from torpor.ir.infer import JOINT, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, Program, ScheduleItem
 from torpor.ir.uop import UOp
@@ -24,14 +25,26 @@ def make_buffer(device: str, size: int, dtype: DType) -> UOp:
     return UOp(Ops.BUFFER, dtype, (), Buffer(device, size, dtype))
 
 
-def planned(roots: Roots) -> tuple[Plan, list[UOp]]:
-    """The plan of the roots, and the simplified root of each."""
+def spread(node: UOp, device: str) -> list[tuple[UOp, str]]:
+    """What has to be computed where: one value, or one on each of several devices."""
+    if JOINT not in device:
+        return [(node, device)]
+    devices = device.split(JOINT)
+    parts = node.src if node.op is Ops.MULTI else (node,) * len(devices)
+    # Under the device's name, since a constant is one node on all of them.
+    return [
+        (UOp(Ops.CONTIGUOUS, part.dtype, (part,), one), one)
+        for part, one in zip(parts, devices, strict=True)
+    ]
+
+
+def planned(roots: Roots) -> tuple[Plan, list[list[tuple[UOp, str]]], list[UOp]]:
+    """The plan of the roots; for each what is computed where; and each simplified."""
     graph = UOp.sink(*(node for node, _ in roots))
     note_graph(graph)
-    sink = simplify_graph(graph)
-    simple = list(sink.src)
-    pairs = [(node, device) for node, (_, device) in zip(simple, roots, strict=True)]
-    return plan(pairs, make_buffer), simple
+    sink = resolve(simplify_graph(graph))
+    groups = [spread(node, device) for node, (_, device) in zip(sink.src, roots, strict=True)]
+    return plan([pair for group in groups for pair in group], make_buffer), groups, list(sink.src)
 
 
 def schedule(roots: Roots) -> list[ScheduleItem]:
@@ -52,11 +65,17 @@ def realize(roots: Roots) -> list[UOp]:
     """Compute `roots` (graph node, device); for each a node of its shape over the BUFFER that holds
     the value. Raises what an operation raises when it runs, and then nothing has changed.
     """
-    made, simple = planned(roots)
+    made, groups, simple = planned(roots)
     run(made.items, keep=made.results.values())
-    return [
-        over_buffer(made.results[node], root) for node, (root, _) in zip(simple, roots, strict=True)
-    ]
+    values = []
+    for group, node, (root, device) in zip(groups, simple, roots, strict=True):
+        parts = tuple(over_buffer(made.results[part], part) for part, _ in group)
+        if JOINT not in device:
+            values.append(over_buffer(made.results[group[0][0]], root))
+        else:
+            arg = node.arg if node.op is Ops.MULTI else (None, tuple(d for _, d in group))
+            values.append(UOp(Ops.MULTI, root.dtype, parts, arg))
+    return values
 
 
 def over_buffer(buffer: UOp, like: UOp) -> UOp:

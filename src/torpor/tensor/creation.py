@@ -14,7 +14,7 @@ from torpor.base.dtypes import DType, Scalar, as_dtype, dtypes
 from torpor.base.errors import DTypeError, ShapeError
 from torpor.device import Buffer, Device
 from torpor.graph import build
-from torpor.ir.infer import Shape, largest, product
+from torpor.ir.infer import JOINT, Shape, largest, product
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.handle import Handle, make
@@ -280,6 +280,9 @@ def _made_from(data: Any, dtype: DType | None, device: str | None) -> Tensor:
         made = data.detach().clone() if device is None else data.detach().to(device).clone()
         return made if dtype is None else made.cast(dtype)
     where = Device.canonicalize(device)
+    if JOINT in where:
+        whole = _made_from(data, dtype, where.split(JOINT)[0])
+        return whole.shard(where.split(JOINT))
     if isinstance(data, UOp):
         return make(data.cast(chosen(dtype, dtypes.int64)), where)
     if isinstance(data, bool | int | float) and not isinstance(data, np.generic):

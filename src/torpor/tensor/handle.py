@@ -17,7 +17,7 @@ from torpor.base.errors import DeviceError, DTypeError, TorporError
 from torpor.base.promotion import promote, weak_dtype
 from torpor.base.site import Site, decode, here
 from torpor.graph import build
-from torpor.ir.infer import Shape, shape_of
+from torpor.ir.infer import JOINT, Shape, shape_of
 from torpor.ir.ops import COMPARE, Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.mode import default_float, grad_enabled
@@ -103,9 +103,10 @@ class Handle:
         return self._current().dtype
 
     @property
-    def device(self) -> str:
-        """Canonical name of where it lives."""
-        return self._storage.device
+    def device(self) -> Any:
+        """Canonical name of where it lives; a tuple of names for one over several devices."""
+        name = self._storage.device
+        return tuple(name.split(JOINT)) if JOINT in name else name
 
 
 def touch(*handles: Any) -> None:

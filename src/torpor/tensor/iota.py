@@ -7,13 +7,13 @@ that equal work is an equal graph.
 from __future__ import annotations
 
 import functools
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from torpor.base.dtypes import DType, dtypes
 from torpor.graph import build
-from torpor.ir.infer import Size, largest
+from torpor.ir.infer import JOINT, Size, largest
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.host import buffer_from, buffer_node
@@ -23,12 +23,17 @@ _TABLE: Final = 1024
 
 @functools.lru_cache(maxsize=256)
 def _table(length: int, scale: int, device: str, dtype: DType) -> UOp:
+    if JOINT in device:
+        devices = tuple(device.split(JOINT))
+        parts = tuple(_table(length, scale, one, dtype) for one in devices)
+        return UOp(Ops.MULTI, dtype, parts, (None, devices))
     values = np.arange(length, dtype=np.int64) * scale
     return buffer_node(buffer_from(values, device, dtype), (length,))
 
 
-def iota(length: Size, device: str, dtype: DType = dtypes.int64) -> UOp:
+def iota(length: Size, device: Any, dtype: DType = dtypes.int64) -> UOp:
     """0 … length-1 of `dtype`, shape (length,)."""
+    device = JOINT.join(device) if type(device) is tuple else device
     count = largest(length)
     if count <= _TABLE:
         table = _table(count, 1, device, dtype)

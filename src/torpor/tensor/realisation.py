@@ -12,7 +12,7 @@ import numpy as np
 from torpor.base.errors import DTypeError, ShapeError
 from torpor.device import Device
 from torpor.graph import build
-from torpor.ir.infer import product
+from torpor.ir.infer import JOINT, product
 from torpor.ir.ops import Ops
 from torpor.ir.records import Program, ScheduleItem
 from torpor.ir.uop import UOp
@@ -93,6 +93,8 @@ def value_of(tensor: Handle) -> Array:
     """The elements as an array, which may share the tensor's memory."""
     if active and (watching := watcher()) is not None:
         watching.read(tensor)
+    if JOINT in tensor._storage.device:
+        return value_of(tensor.to(tensor.device[0]))  # type: ignore[attr-defined]
     node = tensor._current()
     array = read(node)
     if array is not None:
@@ -255,7 +257,7 @@ class Realisation(Handle):
         for value in (*arguments, *options.values()):
             if isinstance(value, Handle):
                 made = made.to(value.device).cast(value.dtype)
-            elif isinstance(value, str) and not _names_dtype(value):
+            elif isinstance(value, tuple) or (isinstance(value, str) and not _names_dtype(value)):
                 made = _moved(made, Device.canonicalize(value))
             elif value is not None and not isinstance(value, bool):
                 made = made.cast(value)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from torpor.device import Buffer
+from torpor.ir.infer import JOINT
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.watch import active, watcher
@@ -20,7 +21,7 @@ class Storage:
 
     base:     node of its current value.
     stamp:    changes whenever `base` does.
-    device:   canonical name of where it lives.
+    device:   canonical name of where it lives (several, joined, of a tensor over several devices).
     requires: whether the base depends on a leaf that requires a gradient.
     external: the host memory that it aliases (`from_numpy`), else None; writes go through to it.
     """
@@ -28,9 +29,10 @@ class Storage:
     __slots__ = ("base", "stamp", "device", "requires", "external", "__weakref__")
 
     def __init__(
-        self, base: UOp, device: str, requires: bool = False, external: Buffer | None = None
+        self, base: UOp, device: Any, requires: bool = False, external: Buffer | None = None
     ):
-        self.base, self.stamp, self.device = base, 0, device
+        self.base, self.stamp = base, 0
+        self.device = JOINT.join(device) if type(device) is tuple else device
         self.requires, self.external = requires, external
         if active and (watching := watcher()) is not None:
             watching.made(self)
@@ -58,7 +60,9 @@ class Storage:
 
 
 def is_buffer(node: UOp) -> bool:
-    """Whether the node is memory as it lies there: BUFFER, or RESHAPE of one."""
+    """Whether the node is memory as it lies there: BUFFER, RESHAPE of one, MULTI of those."""
+    if node.op is Ops.MULTI:
+        return all(map(is_buffer, node.src))
     return node.op is Ops.BUFFER or (node.op is Ops.RESHAPE and node.src[0].op is Ops.BUFFER)
 
 

@@ -23,6 +23,7 @@ from torpor.tensor.path import Step, forward
 from torpor.tensor.random import Random
 from torpor.tensor.realisation import Realisation, values_in
 from torpor.tensor.reduce import Reduce
+from torpor.tensor.shard import Sharding
 from torpor.tensor.storage import Storage
 from torpor.tensor.write import Write, update
 
@@ -53,6 +54,7 @@ class Tensor(
     Differentiate,
     Write,
     Realisation,
+    Sharding,
     metaclass=_TensorType,
 ):
     """A lazy tensor: a storage and a view of it. Methods have PyTorch's names and meanings.

@@ -77,6 +77,8 @@ def tighten(
     if any(first >= end for first, end in box):
         return None
     least, greatest = digit.bounds(box)
+    if greatest < low or least >= high:
+        return None
     found = []
     for step, (first, end) in zip(digit.steps, box, strict=True):
         if step:

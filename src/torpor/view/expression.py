@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torpor.ir.infer import Shape, Size, fold_size
+from torpor.ir.infer import Shape, Size
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.view.merge import Mask, plus, times
@@ -24,35 +24,46 @@ def terms(root: UOp, op: Ops) -> list[UOp]:
     return found
 
 
-def occurs(node: UOp, ranges: Sequence[UOp]) -> bool:
-    """Whether any of the ranges is in the expression."""
-    below = node.toposort()
-    return any(one in below for one in ranges)
+def axes_of(node: UOp) -> set[int]:
+    """The axes whose ranges are in the expression.
+
+    By number: simplifying may also simplify the bound of a RANGE, which makes it another node.
+    """
+    return {below.arg[0] for below in node.toposort() if below.op is Ops.RANGE}
 
 
-def linear(expression: UOp, ranges: Sequence[UOp]) -> tuple[Size, list[Size]] | None:
-    """(offset, factor of each range) of an expression that is linear in the ranges."""
+def slopes(expression: UOp, count: int) -> tuple[Size, list[Size | None]]:
+    """(offset, factor of the range of each of `count` axes); None where an axis is not linear."""
     offset: Size = 0
-    factors: list[Size] = [0] * len(ranges)
-    places = {one: place for place, one in enumerate(ranges)}
+    factors: list[Size | None] = [0] * count
     for term in terms(expression, Ops.ADD):
-        parts = terms(term, Ops.MUL)
-        inside = [part for part in parts if occurs(part, ranges)]
         factor: Size = 1
-        for part in parts:
-            if part not in inside:
+        inside = []
+        for part in terms(term, Ops.MUL):
+            if axes_of(part):
+                inside.append(part)
+            else:
                 factor = times(factor, part)
         if not inside:
             offset = plus(offset, factor)
-        elif len(inside) == 1 and inside[0] in places:
-            place = places[inside[0]]
-            factors[place] = plus(factors[place], factor)
+        elif len(inside) == 1 and inside[0].op is Ops.RANGE:
+            axis = inside[0].arg[0]
+            before = factors[axis]
+            factors[axis] = None if before is None else plus(before, factor)
         else:
-            return None
-    return fold_size(offset), [fold_size(factor) for factor in factors]
+            for axis in axes_of(term):
+                factors[axis] = None
+    return offset, factors
 
 
-def box_of(condition: UOp, ranges: Sequence[UOp], shape: Shape) -> Mask | None:
+def linear(expression: UOp, count: int) -> tuple[Size, list[Size]] | None:
+    """(offset, factor of each axis) of an expression that is linear in the ranges."""
+    offset, factors = slopes(expression, count)
+    known = [factor for factor in factors if factor is not None]
+    return (offset, known) if len(known) == count else None
+
+
+def box_of(condition: UOp, shape: Shape) -> Mask | None:
     """The limits that a condition sets on each range; None where it is no box."""
     limits: list[tuple[Size, Size]] = [(0, size) for size in shape]
     for part in terms(condition, Ops.AND):
@@ -62,7 +73,7 @@ def box_of(condition: UOp, ranges: Sequence[UOp], shape: Shape) -> Mask | None:
         compared = part.src[0] if negated else part
         if compared.op is not Ops.CMPLT:
             return None
-        difference = linear((compared.src[0] - compared.src[1]).simplify(), ranges)
+        difference = linear((compared.src[0] - compared.src[1]).simplify(), len(shape))
         if difference is None:
             return None
         offset, factors = difference
@@ -90,8 +101,8 @@ def compose_expressions(views: Sequence[View]) -> View | None:
     position, valid = views[-1].to_indexed_uops(ranges)
     for view in reversed(views[:-1]):
         position, valid = view.to_indexed_uops(split(position, view.shape), valid)
-    found = linear(position, ranges)
-    box = box_of(valid, ranges, shape)
+    found = linear(position, len(shape))
+    box = box_of(valid, shape)
     if found is None or box is None:
         return None
     offset, strides = found

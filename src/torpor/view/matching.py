@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torpor.ir.infer import Shape, Size
-from torpor.view.digits import compose_digits
+from torpor.view.counting import compose_static, is_static
 from torpor.view.merge import Mask, is_full, plus, same, times
 from torpor.view.movement import groups
 from torpor.view.view import View
@@ -27,7 +27,7 @@ class Dimension:
 
 
 def match_dimensions(inner: View, shape: Shape) -> View | None:
-    """The reshape of `inner` group by group; None where one view cannot say it (or none is found)."""
+    """The reshape of `inner` group by group; None where one view cannot say it or none is found."""
     strides: list[Size] = []
     limits: list[tuple[Size, Size]] = []
     offset = inner.offset
@@ -52,7 +52,7 @@ def match_group(part: View, shape: Shape) -> View | None:
     if part.shape == shape:
         return part
     if is_static(part) and all(isinstance(size, int) for size in shape):
-        return compose_digits(part, View.create(shape)) if shape else None
+        return compose_static(part, View.create(shape))
     dimensions, offset = merged(part)
     strides: list[Size] = []
     limits: list[tuple[Size, Size]] = []
@@ -68,12 +68,6 @@ def match_group(part: View, shape: Shape) -> View | None:
         return None
     whole: Mask = (*((0, size) for size in wanted), *limits)
     return View.create(shape, [*(0 for _ in wanted), *strides], offset, whole)
-
-
-def is_static(view: View) -> bool:
-    """Whether nothing about the view is symbolic."""
-    numbers = [*view.shape, *view.strides, view.offset, *(n for pair in view.limits for n in pair)]
-    return all(isinstance(number, int) for number in numbers)
 
 
 def merged(view: View) -> tuple[list[Dimension], Size]:
@@ -101,7 +95,7 @@ def merged(view: View) -> tuple[list[Dimension], Size]:
 
 
 def taken(wanted: list[Size], size: Size) -> list[Size] | None:
-    """The last sizes of `wanted` whose product is `size`, removed from it; None if there are none."""
+    """The last sizes of `wanted` whose product is `size`, removed from it; None without such."""
     covered: Size = 1
     for place in range(len(wanted) - 1, -1, -1):
         covered = times(covered, wanted[place])

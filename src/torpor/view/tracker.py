@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from torpor.base.errors import ShapeError
 from torpor.ir.infer import Shape, Size, product, size_node
-from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.ir.variable import Variable
-from torpor.view.compose import compose, compose_chain, is_static
+from torpor.view.compose import compose, compose_chain
+from torpor.view.counting import is_static
+from torpor.view.expression import slopes
 from torpor.view.merge import same
 from torpor.view.movement import split
 from torpor.view.view import View
@@ -137,25 +138,8 @@ class ShapeTracker:
         """Elements between neighbours in memory along each axis; None where that varies."""
         if len(self.views) == 1:
             return self.views[0].strides
-        ranges = [UOp.range(size, axis) for axis, size in enumerate(self.shape)]
-        position, _ = self.to_indexed_uops(ranges)
-        found: list[Size | None] = [0] * len(ranges)
-        uneven: set[int] = set()
-        stack = [position]
-        while stack:
-            term = stack.pop()
-            if term.op is Ops.ADD:
-                stack.extend(term.src)
-                continue
-            factor = term.src[1] if term.op is Ops.MUL else None
-            base = term.src[0] if term.op is Ops.MUL else term
-            linear = base in ranges and (factor is None or factor.op is Ops.CONST)
-            for axis, one in enumerate(ranges):
-                if linear and base is one:
-                    found[axis] = 1 if factor is None else int(factor.arg)
-                elif one in term.toposort():
-                    uneven.add(axis)
-        return tuple(None if axis in uneven else stride for axis, stride in enumerate(found))
+        position, _ = self.to_indexed_uops()
+        return tuple(slopes(position, len(self.shape))[1])
 
     def unit_stride_axes(self) -> list[int]:
         """The axes along which neighbours are neighbours in memory."""

@@ -181,11 +181,14 @@ class View:
     def shear(
         self, axis: int, by_axis: int, length: Size, stride: int, step: int, offset: int
     ) -> View | None:
-        """out[.., o, .., k, ..] = self[.., o*stride + k*step + offset, .., k, ..]; None where a
-        mask on `axis` would have to follow.
+        """out[.., o, .., k, ..] = self[.., o*stride + k*step + offset, .., k, ..]; None where one
+        view cannot say it, which only a mask on `axis` can bring about.
         """
         if self.mask is not None and not is_full(self.mask[axis], self.shape[axis]):
-            return None
+            from torpor.view.compose import compose
+
+            sheared = View.create(self.shape).shear(axis, by_axis, length, stride, step, offset)
+            return None if sheared is None else compose(self, sheared)
         own = self.strides[axis]
         strides, shape, limits = list(self.strides), list(self.shape), list(self.limits)
         strides[axis] = times(own, stride)

@@ -1,0 +1,65 @@
+"""One tensor over several devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from torpor.base.errors import ShapeError
+from torpor.device import Device
+from torpor.graph import build
+from torpor.graph.multi import chunk
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+from torpor.tensor.handle import Handle, make
+from torpor.tensor.mode import no_grad
+from torpor.tensor.realisation import realize
+
+if TYPE_CHECKING:
+    from torpor.tensor.tensor import Tensor
+
+
+class Sharding(Handle):
+    """Spreading a tensor over devices."""
+
+    __slots__ = ()
+
+    def shard(self, devices: Sequence[str], axis: int | None = None) -> Tensor:
+        """This tensor in equal parts along `axis`, one on each of `devices`; None: whole on each.
+
+        Operations on it run on all of the devices. The axis' length must be a multiple of their
+        number, else a `ShapeError`. `.device` is the tuple of their names.
+        """
+        names = tuple(Device.canonicalize(name) for name in devices)
+        shape = self.shape
+        if len(set(names)) != len(names) or not names:
+            raise ShapeError(f"shard needs one device or more, each once, not {tuple(devices)}")
+        if axis is not None:
+            if not -len(shape) <= axis < len(shape):
+                raise ShapeError(f"shard along axis {axis} of a tensor of shape {shape}")
+            axis %= len(shape)
+            if not isinstance(shape[axis], int) or shape[axis] % len(names):
+                raise ShapeError(
+                    f"axis {axis} of length {shape[axis]} (shape {shape}) cannot be cut into "
+                    f"equal parts for {len(names)} devices {names}"
+                )
+        realize(self)
+        node = self._operand()
+        parts = []
+        for number, name in enumerate(names):
+            part = node if axis is None else chunk(node, axis, number, len(names))
+            part = build.contiguous(part)
+            parts.append(part if name == self._storage.device else build.copy_to(part, name))
+        multi = UOp(Ops.MULTI, node.dtype, tuple(parts), (axis, names))
+        made = make(multi, Device.canonicalize(names))
+        realize(made)
+        return made.requires_grad_(self.requires_grad and self.is_leaf)  # type: ignore[attr-defined]
+
+    def shard_(self, devices: Sequence[str], axis: int | None = None) -> Tensor:
+        """Spread this tensor itself over devices, as `shard` does; gives the tensor."""
+        requires = self.requires_grad
+        with no_grad():
+            moved = self.detach().shard(devices, axis)  # type: ignore[attr-defined]
+        self._storage, self._path = moved._storage, moved._path
+        self._node, self._stamp = moved._node, moved._stamp
+        return self.requires_grad_(requires)  # type: ignore[attr-defined, no-any-return]
