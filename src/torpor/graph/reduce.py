@@ -10,7 +10,7 @@ from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError, ShapeError
 from torpor.graph.movement import reshape
 from torpor.graph.sizes import axes_of, describe
-from torpor.ir.infer import Shape, shape_of
+from torpor.ir.infer import JOINT, Shape, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 
@@ -54,8 +54,9 @@ def contiguous(node: UOp) -> UOp:
     return node if node.op is Ops.CONTIGUOUS else UOp(Ops.CONTIGUOUS, node.dtype, (node,))
 
 
-def copy_to(node: UOp, device: str) -> UOp:
+def copy_to(node: UOp, device: str | tuple[str, ...]) -> UOp:
     """The same value on the device of this (canonical) name."""
+    device = JOINT.join(device) if type(device) is tuple else device
     if node.op is Ops.COPY and node.arg == device:
         return node
     return UOp(Ops.COPY, node.dtype, (node,), device)
