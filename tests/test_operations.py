@@ -119,7 +119,7 @@ def test_casts(dtype, target):
             expected = array.astype(np.float64).astype(target.numpy)
         else:
             expected = array.astype(target.numpy)
-    if dtype.is_float and target.is_int and np.asarray(array).min() < target.min:
+    if dtype.is_float and target.is_int and float(np.asarray(array).min()) < target.min:
         expected = np.maximum(array.astype(np.float64), target.min).astype(target.numpy)
     check(*made, expected, target)
 

@@ -87,6 +87,13 @@ def test_training_over_two_devices_is_training_on_one():
         np.testing.assert_allclose(other, one, 1e-4, 1e-5)
 
 
+@pytest.mark.parametrize("axis", [0, None])
+def test_gradients_flow_back_through_sharding(axis):
+    x = Tensor(numbers((4, 2)), requires_grad=True)
+    (x.shard(DEVICES, axis) ** 2).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), 2 * numbers((4, 2)), 1e-6)
+
+
 def test_back_to_one_device():
     x = Tensor(numbers((4, 2))).shard(DEVICES, 0).to("CPU:1")
     assert x.device == "CPU:1"

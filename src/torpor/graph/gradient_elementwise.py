@@ -38,7 +38,7 @@ def is_uniform(node: UOp) -> bool:
 
 
 def no_gradient(node: UOp, g: UOp) -> Gradients:
-    """D step(x) = 0: comparisons, rounding, integers, detach, bits read as another format."""
+    """d step(x) = 0: comparisons, rounding, integers, detach, bits read as another format."""
     return (None,) * len(node.src)
 
 
@@ -90,7 +90,7 @@ def power_gradient(node: UOp, g: UOp) -> Gradients:
 
 
 def extremum_gradient(node: UOp, g: UOp) -> Gradients:
-    """D max(x, y) = dx where x > y, dy where y > x, half of each where x = y; min likewise.
+    """d max(x, y) = dx where x > y, dy where y > x, half of each where x = y; min likewise.
 
     Against a constant c (as in relu) the mask is c < r, so that only the result is needed: nothing
     flows to x where x = c. At NaN the gradient is whole for both (to the constant, against one).
@@ -118,7 +118,7 @@ def _split_by_result(node: UOp, bound: UOp, g: UOp) -> Gradients:
 
 
 def where_gradient(node: UOp, g: UOp) -> Gradients:
-    """D where(c, x, y) = where(c, dx, dy)."""
+    """d where(c, x, y) = where(c, dx, dy)."""
     condition, zero = node.src[0], like(g, 0)
     return (
         None,
@@ -128,7 +128,7 @@ def where_gradient(node: UOp, g: UOp) -> Gradients:
 
 
 def exp_gradient(node: UOp, g: UOp) -> Gradients:
-    """D exp(x) = r dx."""
+    """d exp(x) = r dx."""
     return (elementwise(Ops.MUL, g, node),)
 
 
@@ -138,45 +138,45 @@ def exp2_gradient(node: UOp, g: UOp) -> Gradients:
 
 
 def log_gradient(node: UOp, g: UOp) -> Gradients:
-    """D log(x) = dx / x."""
+    """d log(x) = dx / x."""
     return (elementwise(Ops.FDIV, g, node.src[0]),)
 
 
 def log2_gradient(node: UOp, g: UOp) -> Gradients:
-    """D log2(x) = dx / (x log(2))."""
+    """d log2(x) = dx / (x log(2))."""
     return (scaled(elementwise(Ops.FDIV, g, node.src[0]), 1 / math.log(2)),)
 
 
 def sin_gradient(node: UOp, g: UOp) -> Gradients:
-    """D sin(x) = cos(x) dx."""
+    """d sin(x) = cos(x) dx."""
     return (elementwise(Ops.MUL, g, elementwise(Ops.COS, node.src[0])),)
 
 
 def cos_gradient(node: UOp, g: UOp) -> Gradients:
-    """D cos(x) = -sin(x) dx."""
+    """d cos(x) = -sin(x) dx."""
     return (scaled(elementwise(Ops.MUL, g, elementwise(Ops.SIN, node.src[0])), -1),)
 
 
 def tanh_gradient(node: UOp, g: UOp) -> Gradients:
-    """D tanh(x) = (1 - r^2) dx."""
+    """d tanh(x) = (1 - r^2) dx."""
     square = elementwise(Ops.MUL, node, node)
     return (elementwise(Ops.MUL, g, elementwise(Ops.SUB, like(node, 1), square)),)
 
 
 def erf_gradient(node: UOp, g: UOp) -> Gradients:
-    """D erf(x) = 2 / sqrt(pi) exp(-x^2) dx."""
+    """d erf(x) = 2 / sqrt(pi) exp(-x^2) dx."""
     x = node.src[0]
     bell = elementwise(Ops.EXP, scaled(elementwise(Ops.MUL, x, x), -1))
     return (elementwise(Ops.MUL, g, scaled(bell, 2 / math.sqrt(math.pi))),)
 
 
 def sqrt_gradient(node: UOp, g: UOp) -> Gradients:
-    """D sqrt(x) = dx / (2 r)."""
+    """d sqrt(x) = dx / (2 r)."""
     return (elementwise(Ops.FDIV, g, scaled(node, 2)),)
 
 
 def cast_gradient(node: UOp, g: UOp) -> Gradients:
-    """D cast(x) = dx between floats; integers have no gradient."""
+    """d cast(x) = dx between floats; integers have no gradient."""
     (x,) = node.src
     return (cast(g, x.dtype) if x.dtype.is_float else None,)
 

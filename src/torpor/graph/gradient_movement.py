@@ -19,42 +19,42 @@ from torpor.ir.uop import UOp
 
 
 def reshape_gradient(node: UOp, g: UOp) -> Gradients:
-    """D reshape(x): g in the shape of x."""
+    """d reshape(x): g in the shape of x."""
     return (reshape(g, shape_of(node.src[0])),)
 
 
 def permute_gradient(node: UOp, g: UOp) -> Gradients:
-    """D permute(x): the inverse permutation of g."""
+    """d permute(x): the inverse permutation of g."""
     order = node.arg
     return (permute(g, sorted(range(len(order)), key=order.__getitem__)),)
 
 
 def expand_gradient(node: UOp, g: UOp) -> Gradients:
-    """D expand(x): g summed over the axes that were repeated."""
+    """d expand(x): g summed over the axes that were repeated."""
     pairs = zip(shape_of(node.src[0]), node.arg)
     axes = [axis for axis, (before, after) in enumerate(pairs) if before != after]
     return (reduce(g, Ops.ADD, axes, keepdims=True),)
 
 
 def pad_gradient(node: UOp, g: UOp) -> Gradients:
-    """D pad(x): the box of g that x came to lie in."""
+    """d pad(x): the box of g that x came to lie in."""
     sizes = shape_of(node.src[0])
     return (shrink(g, [(before, add(before, s)) for (before, _), s in zip(node.arg, sizes)]),)
 
 
 def shrink_gradient(node: UOp, g: UOp) -> Gradients:
-    """D shrink(x): g with zeros where x was cut away."""
+    """d shrink(x): g with zeros where x was cut away."""
     sizes = shape_of(node.src[0])
     return (pad(g, [(start, subtract(s, stop)) for (start, stop), s in zip(node.arg, sizes)]),)
 
 
 def flip_gradient(node: UOp, g: UOp) -> Gradients:
-    """D flip(x): g flipped."""
+    """d flip(x): g flipped."""
     return (flip(g, [axis for axis, turned in enumerate(node.arg) if turned]),)
 
 
 def shear_gradient(node: UOp, g: UOp) -> Gradients:
-    """D shear(x) at place i, k: g at o where o*stride + k*step + offset = i, else 0.
+    """d shear(x) at place i, k: g at o where o*stride + k*step + offset = i, else 0.
 
     The places o are spread `stride` apart, with zeros between; then i reads place i - k*step -
     offset of them, which is a shear again. A negative stride is that of the flipped g; a stride of

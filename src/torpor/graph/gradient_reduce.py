@@ -22,12 +22,12 @@ from torpor.ir.uop import UOp
 
 
 def sum_gradient(node: UOp, g: UOp) -> Gradients:
-    """D sum(x): g repeated."""
+    """d sum(x): g repeated."""
     return (expand(g, shape_of(node.src[0])),)
 
 
 def extreme_gradient(node: UOp, g: UOp) -> Gradients:
-    """D max(x): g where x = r, in equal parts where several are; min likewise."""
+    """d max(x): g where x = r, in equal parts where several are; min likewise."""
     (x,) = node.src
     shape = shape_of(x)
     hit = elementwise(Ops.CMPEQ, x, expand(node, shape))
@@ -38,7 +38,7 @@ def extreme_gradient(node: UOp, g: UOp) -> Gradients:
 
 
 def product_gradient(node: UOp, g: UOp) -> Gradients:
-    """D prod(x) at i: g times the product of the other elements, right where some are 0.
+    """d prod(x) at i: g times the product of the other elements, right where some are 0.
 
     The product is taken as a tree of pairs, whose gradient at each level is g times the partner:
     no division, n log n multiplications, and gradients of it are right too.
@@ -99,19 +99,34 @@ REDUCTION_GRADIENTS: Final[dict[Ops, Callable[[UOp, UOp], Gradients]]] = {
 
 
 def reduce_gradient(node: UOp, g: UOp) -> Gradients:
-    """D reduce(x): by the reduction's own rule."""
+    """d reduce(x): by the reduction's own rule."""
     return REDUCTION_GRADIENTS[node.arg[0]](node, g)
 
 
 def pass_gradient(node: UOp, g: UOp) -> Gradients:
-    """D same(x) = dx."""
+    """d same(x) = dx."""
     return (g,)
 
 
 def copy_gradient(node: UOp, g: UOp) -> Gradients:
-    """D copy(x): g copied back to where x is."""
+    """d copy(x): g copied back to where x is."""
     device = device_of(node.src[0])
     return (g if device is None else copy_to(g, device),)
+
+
+def multi_gradient(node: UOp, g: UOp) -> Gradients:
+    """d multi(parts): each part's piece of g, on its device; of equal parts only the first's."""
+    axis, devices = node.arg
+    if axis is None:
+        return (copy_to(g, devices[0]), *(None for _ in devices[1:]))
+    shape = shape_of(node)
+    length = shape_of(node.src[0])[axis]
+    pieces = []
+    for number, device in enumerate(devices):
+        start = length * number
+        bounds = [(start, start + length) if a == axis else (0, s) for a, s in enumerate(shape)]
+        pieces.append(copy_to(shrink(g, tuple(bounds)), device))
+    return tuple(pieces)
 
 
 def positions(length: int, dtype: DType) -> UOp:
@@ -127,7 +142,7 @@ def positions(length: int, dtype: DType) -> UOp:
 
 
 def gather_gradient(node: UOp, g: UOp) -> Gradients:
-    """D x[index] at j: the sum of g over the places whose index is j; none for the index."""
+    """d x[index] at j: the sum of g over the places whose index is j; none for the index."""
     x, index = node.src
     (length,) = shape_of(x)
     if not isinstance(length, int):
@@ -147,5 +162,6 @@ OTHERS: Final = {
     Ops.LEAF: pass_gradient,
     Ops.COPY: copy_gradient,
     Ops.GATHER: gather_gradient,
+    Ops.MULTI: multi_gradient,
     Ops.DETACH: no_gradient,
 }

@@ -51,9 +51,10 @@ class Sharding(Handle):
             part = build.contiguous(part)
             parts.append(part if name == self._storage.device else build.copy_to(part, name))
         multi = UOp(Ops.MULTI, node.dtype, tuple(parts), (axis, names))
-        made = make(multi, Device.canonicalize(names))
-        realize(made)
-        return made.requires_grad_(self.requires_grad and self.is_leaf)  # type: ignore[attr-defined]
+        made = make(multi, Device.canonicalize(names), self.requires_grad)
+        if not self.requires_grad:
+            realize(made)
+        return made
 
     def shard_(self, devices: Sequence[str], axis: int | None = None) -> Tensor:
         """Spread this tensor itself over devices, as `shard` does; gives the tensor."""
