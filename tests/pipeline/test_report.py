@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from torpor import Context, Tensor
+
 PROGRAM = """
 from torpor import Tensor
 print(((Tensor([[1.0, 2.0], [3.0, 4.0]]) + 1).sum(1) * 2).contiguous().numpy().tolist())
@@ -26,3 +28,12 @@ def test_every_level_prints_more(level):
     assert run.stdout == "[10.0, 18.0]\n"
     for below in range(1, level + 1):
         assert SHOWN[below] in run.stderr
+
+
+def test_every_rewrite_is_printed_at_level_six(capsys):
+    with Context(DEBUG=6, CACHE=0):
+        ((Tensor.empty(4, 4) + 4) + 3).schedule()
+    assert "graph: fold_elementwise" in capsys.readouterr().err
+    with Context(DEBUG=5, CACHE=0):
+        ((Tensor.empty(4, 4) + 4) + 3).schedule()
+    assert "fold_elementwise" not in capsys.readouterr().err

@@ -21,12 +21,12 @@ Value = int | str
 DEFAULTS: Final[Mapping[str, Value]] = MappingProxyType(
     {
         "DEBUG": 0,  # 0-7, each level prints more
-        "VIZ": 0,  # record every rewrite for the explorer
+        "VIZ": 0,  # reserved for the explorer
         "BEAM": 0,  # width of the timed search, 0: heuristics only
         "NOOPT": 0,  # 1: no optimisation at all
         "DEVICE": "CPU",  # the default device
         "THREADS": 0,  # worker threads, 0: one a core
-        "CHECK": 0,  # 1: check stage contracts after every pass, and bounds
+        "CHECK": 0,  # 1: check stage contracts after the passes of kernels
         "CACHE_DIR": "",  # where compiled objects are kept, "": the user's cache folder
         "CACHE": 1,  # 0: no disk cache
         "SEED": 0,  # first seed of the default generator

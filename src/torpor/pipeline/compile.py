@@ -18,7 +18,7 @@ from torpor.ir.uop import UOp
 from torpor.kernel import Lowered
 from torpor.kernel import lower as lower_kernel
 from torpor.pipeline import disk
-from torpor.pipeline.report import note_compile, show_program
+from torpor.pipeline.report import narrating, note_compile, show_program
 from torpor.source import RENDERERS
 
 _Key = tuple[UOp, str, int, int, int]
@@ -28,7 +28,8 @@ _lock: Final = threading.Lock()
 
 def program_for(ast: UOp, target: Target, opts: Sequence[Opt] | None = None) -> Program:
     """The program of a kernel's ast for a target: text, launch sizes, estimates."""
-    lowered = lower_kernel(ast, target, opts)
+    with narrating():
+        lowered = lower_kernel(ast, target, opts)
     name = lowered.name
     if target.name in RENDERERS:
         source = RENDERERS[target.name](target).render(name, lowered.linear)

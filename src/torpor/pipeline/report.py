@@ -16,6 +16,7 @@ from torpor.device.base import DeviceBase
 from torpor.ir.ops import Ops
 from torpor.ir.records import Program, ScheduleItem
 from torpor.ir.text import show, show_lines
+from torpor.ir.trace import Event, listener, listening
 from torpor.ir.uop import UOp
 
 
@@ -61,6 +62,22 @@ def timing() -> bool:
 def say(text: str) -> None:
     """Diagnostics go to standard error, so that a program's output stays its own."""
     print(text, file=sys.stderr)
+
+
+def say_event(event: Event) -> None:
+    """One application of a rule: the stage, the rule, and the nodes before and after."""
+    before, after = show(event.before).splitlines(), show(event.after).splitlines()
+    say(f"{event.stage}: {event.rule}\n  - {before[-1]}\n  + {after[-1]}")
+
+
+@contextmanager
+def narrating() -> Iterator[None]:
+    """Inside the block, DEBUG=6 prints every rewrite (unless somebody records them)."""
+    if settings.number("DEBUG") < 6 or listener() is not None:
+        yield
+        return
+    with listening(say_event):
+        yield
 
 
 def note_graph(root: UOp) -> None:

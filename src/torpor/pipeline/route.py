@@ -13,7 +13,7 @@ from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, Program, ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.pipeline.compile import programs_of, target_named
-from torpor.pipeline.report import note_graph
+from torpor.pipeline.report import narrating, note_graph
 from torpor.pipeline.run import run
 from torpor.schedule import Plan, plan
 
@@ -42,9 +42,11 @@ def planned(roots: Roots) -> tuple[Plan, list[list[tuple[UOp, str]]], list[UOp]]
     """The plan of the roots; for each what is computed where; and each simplified."""
     graph = UOp.sink(*(node for node, _ in roots))
     note_graph(graph)
-    sink = resolve(simplify_graph(graph))
-    groups = [spread(node, device) for node, (_, device) in zip(sink.src, roots, strict=True)]
-    return plan([pair for group in groups for pair in group], make_buffer), groups, list(sink.src)
+    with narrating():
+        sink = resolve(simplify_graph(graph))
+        groups = [spread(node, device) for node, (_, device) in zip(sink.src, roots, strict=True)]
+        made = plan([pair for group in groups for pair in group], make_buffer)
+    return made, groups, list(sink.src)
 
 
 def schedule(roots: Roots) -> list[ScheduleItem]:
