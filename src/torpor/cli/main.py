@@ -36,7 +36,7 @@ def add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         description="Trains a small convolutional network on 8,000 real handwritten digits and "
         "tests it on 2,000 others. Exit status 1 if it gets fewer than 97.5 % of them right.",
     )
-    demo.add_argument("--epochs", type=positive, default=8, help="passes over the data (8)")
+    demo.add_argument("--epochs", type=positive, default=6, help="passes over the data (6)")
     demo.add_argument("--seed", type=int, default=0, help="same seed, same result (0)")
     demo.add_argument("--out", default="torpor-demo", help="folder for weights and pictures")
     demo.add_argument("--image", action="append", default=[], help="a picture of a digit to read")

@@ -60,7 +60,7 @@ def resolved(node: UOp, sources: list[Form]) -> Form:
         return Shards(tuple(s for s in sources if isinstance(s, UOp)), *node.arg)
     shards = [s for s in sources if isinstance(s, Shards)]
     if spreads(node):
-        return shards[0] if shards else cut(sources[0], None, tuple(node.arg.split(JOINT)))
+        return spread(sources[0], tuple(node.arg.split(JOINT)))
     if not shards:
         plain = tuple(s for s in sources if isinstance(s, UOp))
         return node if plain == node.src else node.replace(src=plain)
@@ -73,11 +73,29 @@ def resolved(node: UOp, sources: list[Form]) -> Form:
         return each(node, [shards[0]], shards[0].axis)
     if node.op is Ops.REDUCE_AXIS:
         return reduced(node, shards[0])
-    if shards[0].axis is not None and node.op is not Ops.GATHER:
+    if node.op is Ops.GATHER:
+        return picked(node, sources, shards[0].devices)
+    if shards[0].axis is not None:
         moved = moved_apart(node, shards[0])
         if moved is not None:
             return moved
     return each(node, [cut(whole(s), None, shards[0].devices) for s in sources], None)
+
+
+def spread(form: Form, devices: tuple[str, ...]) -> Shards:
+    """The value on other devices: whole on each, unless it is on these already."""
+    if isinstance(form, UOp):
+        return cut(form, None, devices)
+    if form.devices == devices:
+        return form
+    return Shards(tuple(gathered(form, d) for d in devices), None, devices)
+
+
+def picked(node: UOp, sources: list[Form], devices: tuple[str, ...]) -> Shards:
+    """x[index]: each device picks for its part of the index, out of the whole x."""
+    source, index = sources
+    axis = index.axis if isinstance(index, Shards) else None
+    return each(node, [cut(source, None, devices), cut(index, axis, devices)], axis)
 
 
 def each(node: UOp, sources: list[Shards], axis: int | None) -> Shards:
@@ -95,7 +113,10 @@ def whole(form: Form) -> Form:
 
 
 def gathered(shards: Shards, device: str) -> UOp:
-    """The whole value on one device: the parts, padded to their places, added up."""
+    """The whole value on one device: the bits of the parts, padded to their places, joined by OR.
+
+    Not a sum of the values: 0.0 + -0.0 is 0.0.
+    """
     if shards.axis is None:
         if device in shards.devices:
             return shards.parts[shards.devices.index(device)]
@@ -108,10 +129,11 @@ def gathered(shards: Shards, device: str) -> UOp:
             (number * length, total - (number + 1) * length) if a == shards.axis else (0, 0)
             for a in range(len(shape_of(part)))
         )
-        placed = UOp(Ops.PAD, part.dtype, (on(part, device),), pairs)
-        made = placed if made is None else made.alu(Ops.ADD, placed)
+        bits = on(part, device).bitcast(_BITS.get(part.dtype, part.dtype))
+        placed = UOp(Ops.PAD, bits.dtype, (bits,), pairs)
+        made = placed if made is None else made.alu(Ops.OR, placed)
     assert made is not None, "there is at least one part"
-    return made
+    return made.bitcast(shards.parts[0].dtype)
 
 
 def on(node: UOp, device: str) -> UOp:

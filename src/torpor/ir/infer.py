@@ -103,5 +103,15 @@ def devices_of(root: UOp) -> dict[UOp, str | None]:
 
 
 def device_of(node: UOp) -> str | None:
-    """The device a graph node lives on; `devices_of` where many are asked for."""
-    return devices_of(node)[node]
+    """The device a graph node lives on, kept on the node; `devices_of` for every node below."""
+    for below in node.toposort(lambda n: not hasattr(n, "_device")):
+        if hasattr(below, "_device"):
+            continue
+        if below.op is Ops.COPY:
+            below._device = below.arg
+        elif below.op is Ops.BUFFER:
+            below._device = below.arg.device
+        else:
+            found = (s._device for s in below.src)
+            below._device = next((device for device in found if device is not None), None)
+    return node._device

@@ -46,17 +46,21 @@ def _identity_of(op: Ops, arg: object) -> object:
 class UOp:
     """A node: `op` on the nodes `src`, giving `dtype`; `arg` is what else the op needs."""
 
-    __slots__ = ("op", "dtype", "src", "arg", "origins", "_bounds", "_key", "_shape", "__weakref__")
+    __slots__ = (
+        "op", "dtype", "src", "arg", "origins", "_bounds", "_key", "_shape", "_device",
+        "__weakref__",
+    )  # fmt: skip
 
     op: Ops
     dtype: DType
     src: Source
     arg: Any
     origins: tuple[Any, ...]
-    # Computed when first asked for, then kept: bounds, digest, shape as a tensor.
+    # Computed when first asked for, then kept: bounds, digest, shape and device as a tensor.
     _bounds: tuple[Any, Any]
     _key: bytes
     _shape: tuple[Any, ...]
+    _device: str | None
 
     def __new__(cls, op: Ops, dtype: DType, src: Source = (), arg: Any = None) -> UOp:
         key: _Key = (op, dtype, src, _identity_of(op, arg))

@@ -131,7 +131,7 @@ class Realisation(Handle):
 
         tensors = (self, *more)
         nodes = without_known([tensor._current() for tensor in tensors])
-        return pipeline.schedule([(n, t.device) for n, t in zip(nodes, tensors, strict=True)])
+        return pipeline.schedule([(n, t._storage.device) for n, t in zip(nodes, tensors, strict=True)])
 
     def schedule_with_vars(self, *more: Tensor) -> tuple[list[ScheduleItem], dict[str, int]]:
         """The schedule, and the values of the bound variables in it."""
@@ -344,5 +344,5 @@ def lower(*tensors: Handle, target: str | None = None, opts: Any = None) -> list
     from torpor import pipeline
 
     nodes = without_known([tensor._current() for tensor in tensors])
-    roots = [(node, tensor.device) for node, tensor in zip(nodes, tensors, strict=True)]
+    roots = [(node, tensor._storage.device) for node, tensor in zip(nodes, tensors, strict=True)]
     return pipeline.lower(roots, target, opts)
