@@ -1,11 +1,15 @@
 """One tensor over several devices gives what it gives on one."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
 from tests.tensor.layouts import numbers
-from torpor import Tensor, nn
+from torpor import Tensor, jit, lower, nn
 from torpor.base.errors import DeviceError, ShapeError
+from torpor.ir.ops import Ops
 
 DEVICES = ("CPU:0", "CPU:1")
 FOUR = ("CPU:0", "CPU:1", "CPU:2", "CPU:3")
@@ -112,3 +116,129 @@ def test_what_cannot_be_cut_is_refused():
 def test_mixing_with_one_device_is_an_error_that_names_both():
     with pytest.raises(DeviceError, match=r"CPU.*CPU:1"):
         Tensor.ones(4).shard(DEVICES, 0) + Tensor(np.ones(4, np.float32))
+
+
+def test_a_product_moves_no_operand_silently():
+    x = Tensor(numbers((4, 4)))
+    for devices in (DEVICES, ("CPU:1",)):
+        with pytest.raises(DeviceError, match=r"CPU:1.* and CPU;"):
+            x.shard(devices, 0) @ x
+    with pytest.raises(DeviceError, match=r"CPU:3.* and .*CPU:1"):
+        x.shard(FOUR, 0) + x.shard(DEVICES, 0)
+
+
+def test_one_device_is_that_device():
+    x = Tensor(numbers((4, 2)), requires_grad=True)
+    for devices in (["CPU:1"], "CPU:1"):
+        sharded = x.shard(devices, 0)
+        assert sharded.device == "CPU:1"
+        np.testing.assert_array_equal((sharded + 1).numpy(), numbers((4, 2)) + 1)
+    (x.shard("CPU:1") ** 2).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), 2 * numbers((4, 2)), 1e-6)
+
+
+def buffers(tensor):
+    base = tensor.realize()._storage.base
+    return [node.arg for node in base.toposort() if node.op is Ops.BUFFER]
+
+
+@pytest.mark.parametrize("axis", [0, 1, None])
+@pytest.mark.parametrize("devices", [DEVICES[::-1], ("CPU:2", "CPU:3"), FOUR])
+def test_to_other_devices(axis, devices):
+    x = Tensor(numbers((4, 8))).shard(DEVICES, axis)
+    for moved in (x.to(devices), x.shard(devices, 0)):
+        assert moved.device == tuple(b.device for b in buffers(moved + 1))
+        np.testing.assert_array_equal((moved + 1).numpy(), numbers((4, 8)) + 1)
+
+
+def test_every_bit_comes_back():
+    array = np.array([-0.0, 0.0, np.nan, -np.inf], np.float32)
+    x = Tensor(array).shard(DEVICES, 0)
+    for back in (x.numpy(), x.to("CPU").numpy(), x.to("CPU:3").numpy()):
+        np.testing.assert_array_equal(back.view(np.uint32), array.view(np.uint32))
+
+
+@pytest.mark.parametrize("axis", [0, 1, None])
+def test_writes_reach_all_devices(axis):
+    x, array = Tensor(numbers((4, 8))).shard(DEVICES, axis), numbers((4, 8)).copy()
+    row = x[1:3]
+    x += 1
+    x[0] = 5.0
+    row *= 2
+    array += 1
+    array[0] = 5.0
+    array[1:3] *= 2
+    for device in (*DEVICES, "CPU:2"):
+        np.testing.assert_array_equal(x.to(device).numpy(), array)
+    np.testing.assert_array_equal(row.numpy(), array[1:3])
+
+
+@pytest.mark.parametrize("axis", [0, 1, None])
+def test_copies_and_pickles_are_over_the_same_devices(axis):
+    x = Tensor(numbers((4, 8))).shard(DEVICES, axis)
+    for value in (x, x + 1, x.T):
+        for made in (copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
+            assert made.device == value.device
+            np.testing.assert_array_equal((made * 2).numpy(), value.numpy() * 2)
+
+
+def test_text_shows_values_and_devices():
+    x = Tensor([1.0, 2.0]).shard(DEVICES, 0)
+    assert repr(x) == "tensor([1., 2.], device=('CPU', 'CPU:1'))"
+    assert repr(x + 1) == "<Tensor (2,) float32 on ('CPU', 'CPU:1'), not realised>"
+
+
+def test_one_kernel_a_device():
+    x = Tensor(numbers((4, 8))).shard(DEVICES, 0)
+    kernels = (x * 2 + 1).schedule()
+    assert [{b.arg.device for b in kernel.buffers} for kernel in kernels] == [{"CPU"}, {"CPU:1"}]
+    assert len(lower(x * 2 + 1)) == 2
+
+
+def test_errors_of_one_part_are_raised():
+    x = Tensor([1, 2, 3, 4]).shard(DEVICES, 0)
+    with pytest.raises(ZeroDivisionError):
+        (x // Tensor([1, 1, 1, 0]).shard(DEVICES, 0)).realize()
+    with pytest.raises(IndexError):
+        x[Tensor([0, 9]).shard(DEVICES, 0)].realize()
+
+
+@pytest.mark.parametrize("axis", [0.5, True, -3])
+def test_an_axis_is_an_integer_in_range(axis):
+    with pytest.raises(ShapeError, match="axis"):
+        Tensor.ones(2, 2).shard(DEVICES, axis)
+
+
+def test_the_jit_refuses_several_devices():
+    with pytest.raises(DeviceError, match="jit"):
+        jit(Tensor.exp)(Tensor(numbers((4, 2))).shard(DEVICES, 0))
+
+
+@pytest.mark.parametrize("axis", [0, 1, None])
+def test_gradients_are_on_every_device(axis):
+    x = Tensor(numbers((4, 8))).shard(DEVICES, axis).requires_grad_()
+    y = Tensor(numbers((4, 8)), requires_grad=True)
+    for one in (x, y):
+        (one.softmax(1) ** 2).sum().backward()
+    for device in DEVICES:
+        np.testing.assert_allclose(x.grad.to(device).numpy(), y.grad.numpy(), 1e-5, 1e-7)
+    (first,) = (x**3).sum().gradient(x)
+    (second,) = first.sum().gradient(x)
+    np.testing.assert_allclose(second.numpy(), 6 * numbers((4, 8)), 1e-5)
+
+
+def test_parameters_stay_equal_on_every_device():
+    model = nn.Linear(8, 3)
+    for parameter in model.parameters():
+        parameter.shard_(FOUR)
+    optimiser = nn.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    x = Tensor(numbers((4, 8))).shard(FOUR, 0)
+    y = Tensor(np.array([0, 1, 2, 0])).shard(FOUR, 0)
+    for _ in range(2):
+        optimiser.zero_grad()
+        model(x).cross_entropy(y).backward()
+        optimiser.step()
+    for parameter in model.parameters():
+        copies = [buffer.numpy() for buffer in buffers(parameter)]
+        assert len(copies) == 4
+        assert all((one == copies[0]).all() for one in copies)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from typing import Final, NamedTuple
 
+from torpor.base.dtypes import DType, from_name
 from torpor.ir.infer import JOINT, Shape, device_of, shape_of
 from torpor.ir.ops import ALU, Ops
 from torpor.ir.uop import UOp
@@ -60,7 +61,7 @@ def resolved(node: UOp, sources: list[Form]) -> Form:
         return Shards(tuple(s for s in sources if isinstance(s, UOp)), *node.arg)
     shards = [s for s in sources if isinstance(s, Shards)]
     if spreads(node):
-        return spread(sources[0], tuple(node.arg.split(JOINT)))
+        return everywhere(sources[0], tuple(node.arg.split(JOINT)))
     if not shards:
         plain = tuple(s for s in sources if isinstance(s, UOp))
         return node if plain == node.src else node.replace(src=plain)
@@ -82,7 +83,7 @@ def resolved(node: UOp, sources: list[Form]) -> Form:
     return each(node, [cut(whole(s), None, shards[0].devices) for s in sources], None)
 
 
-def spread(form: Form, devices: tuple[str, ...]) -> Shards:
+def everywhere(form: Form, devices: tuple[str, ...]) -> Shards:
     """The value on other devices: whole on each, unless it is on these already."""
     if isinstance(form, UOp):
         return cut(form, None, devices)
@@ -129,11 +130,16 @@ def gathered(shards: Shards, device: str) -> UOp:
             (number * length, total - (number + 1) * length) if a == shards.axis else (0, 0)
             for a in range(len(shape_of(part)))
         )
-        bits = on(part, device).bitcast(_BITS.get(part.dtype, part.dtype))
+        bits = on(part, device).bitcast(bits_of(part.dtype))
         placed = UOp(Ops.PAD, bits.dtype, (bits,), pairs)
         made = placed if made is None else made.alu(Ops.OR, placed)
     assert made is not None, "there is at least one part"
     return made.bitcast(shards.parts[0].dtype)
+
+
+def bits_of(dtype: DType) -> DType:
+    """The integers, or bools, of the same bits as a format."""
+    return from_name(f"uint{dtype.bits}") if dtype.is_float else dtype
 
 
 def on(node: UOp, device: str) -> UOp:

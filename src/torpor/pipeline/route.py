@@ -60,7 +60,7 @@ def lower(
     """The programs that would compute `roots` on `target` (by default that of the first root's
     device). Nothing runs, and the target's device need not be there.
     """
-    return programs_of(schedule(roots), target_named(target, roots[0][1]), opts)
+    return programs_of(schedule(roots), target_named(target, roots[0][1].split(JOINT)[0]), opts)
 
 
 def realize(roots: Roots) -> list[UOp]:

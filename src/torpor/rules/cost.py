@@ -14,7 +14,7 @@ def _is_negated(node: UOp) -> bool:
 def _sum_cost(node: UOp, costs: dict[UOp, int]) -> int:
     """Operators of a sum in which a negated part is a subtraction, if not all are negated."""
     parts: list[UOp] = []
-    while node.op is Ops.ADD and node.dtype is dtypes.index:
+    while node.op is Ops.ADD:
         parts.append(node.src[1])
         node = node.src[0]
     parts.append(node)
@@ -28,7 +28,7 @@ def cost_of(root: UOp) -> tuple[int, int]:
     divisions = 0
     for node in root.toposort():
         divisions += node.op in (Ops.IDIV, Ops.MOD)
-        if node.op is Ops.ADD:
+        if node.op is Ops.ADD and node.dtype is dtypes.index:
             costs[node] = _sum_cost(node, costs)
         else:
             costs[node] = sum(costs[s] for s in node.src) + 1 if node.op in ALU else 0

@@ -57,15 +57,19 @@ class Contraction(Handle):
 
     __slots__ = ()
 
+    def _factor(self, other: Any) -> Any:
+        """Arrays and lists as tensors beside this one; tensors are never moved for it."""
+        return other if isinstance(other, Handle) else as_tensor(other, device=self.device)
+
     def matmul(self, other: Any) -> Tensor:
         """Matrix product: (..., m, k) by (..., k, n); batch axes broadcast; vectors as usual."""
-        return derive(_matmul_nodes, (self, as_tensor(other, device=self.device)))
+        return derive(_matmul_nodes, (self, self._factor(other)))
 
     def __matmul__(self, other: Any) -> Tensor:
         return self.matmul(other)
 
     def __rmatmul__(self, other: Any) -> Tensor:
-        return as_tensor(other, device=self.device).matmul(self)
+        return self._factor(other).matmul(self)
 
     dot = mm = bmm = mv = matmul
 

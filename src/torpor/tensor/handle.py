@@ -273,7 +273,8 @@ def common_device(operands: Sequence[Handle]) -> str:
         if _moves_along(first):
             first, device = operand, other
             continue
-        error = DeviceError(f"operands are on different devices, {device} and {other}; use .to()")
+        names = f"{first.device} and {operand.device}"
+        error = DeviceError(f"operands are on different devices, {names}; use .to()")
         raise located(error, (first, operand))
     return device
 

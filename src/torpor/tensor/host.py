@@ -11,7 +11,7 @@ import numpy.typing as npt
 from torpor.base.dtypes import DType
 from torpor.base.errors import ShapeError
 from torpor.device import Buffer
-from torpor.ir.infer import Shape, Size, fold_size, shape_of
+from torpor.ir.infer import JOINT, Shape, Size, fold_size, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.storage import Storage, recall
@@ -42,17 +42,33 @@ def read(node: UOp) -> Array | None:
         known = recall(node)
         if known is not None:
             node = known
-        if node.op in (Ops.BUFFER, Ops.CONST):
+        if node.op in (Ops.BUFFER, Ops.CONST, Ops.MULTI):
             break
         if node.op not in _MOVES and node.op not in (Ops.LEAF, Ops.DETACH, Ops.CONTIGUOUS):
             return None
         moves.append(node)
         node = node.src[0]
-    array = memory_of(node.arg) if node.op is Ops.BUFFER else np.array(node.arg, node.dtype.numpy)
+    array = _bottom(node)
+    if array is None:
+        return None
     for move in reversed(moves):
         if move.op in _MOVES:
             array = _MOVES[move.op](move, array)
     return array
+
+
+def _bottom(node: UOp) -> Array | None:
+    """The elements of a buffer, of a constant, or of one tensor over several devices."""
+    if node.op is Ops.BUFFER:
+        return memory_of(node.arg)
+    if node.op is Ops.CONST:
+        return np.array(node.arg, node.dtype.numpy)
+    axis, _ = node.arg
+    parts = [read(part) for part in (node.src[:1] if axis is None else node.src)]
+    arrays = [part for part in parts if part is not None]
+    if len(arrays) < len(parts):
+        return None
+    return arrays[0] if axis is None else np.concatenate(arrays, axis)
 
 
 def memory_of(buffer: Buffer) -> Array:
@@ -111,6 +127,14 @@ def buffer_node(buffer: Buffer, shape: Shape) -> UOp:
     return node if shape == shape_of(node) else UOp(Ops.RESHAPE, buffer.dtype, (node,), shape)
 
 
-def stored(array: Array, dtype: DType, device: str) -> Storage:
-    """A storage with these values on a device (what a pickle holds)."""
+def stored(array: Array, dtype: DType, device: str, axis: int | None = None) -> Storage:
+    """A storage with these values on a device, or cut along `axis` (what a pickle holds)."""
+    names = device.split(JOINT)
+    if len(names) > 1:
+        pieces = [array] * len(names) if axis is None else np.split(array, len(names), axis)
+        nodes = tuple(
+            buffer_node(buffer_from(piece, name, dtype), piece.shape)
+            for piece, name in zip(pieces, names, strict=True)
+        )
+        return Storage(UOp(Ops.MULTI, dtype, nodes, (axis, tuple(names))), device)
     return Storage(buffer_node(buffer_from(array, device, dtype), array.shape), device)

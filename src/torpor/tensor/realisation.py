@@ -93,12 +93,12 @@ def value_of(tensor: Handle) -> Array:
     """The elements as an array, which may share the tensor's memory."""
     if active and (watching := watcher()) is not None:
         watching.read(tensor)
-    if JOINT in tensor._storage.device:
-        return value_of(tensor.to(tensor.device[0]))  # type: ignore[attr-defined]
     node = tensor._current()
     array = read(node)
     if array is not None:
         return array
+    if JOINT in tensor._storage.device:
+        return value_of(tensor.to(tensor.device[0]))  # type: ignore[attr-defined]
     if tensor._path is None or (tensor._path.kind == "leaf" and tensor._path.previous is None):
         realize(tensor)
         array = read(tensor._current())
@@ -112,6 +112,16 @@ def value_of(tensor: Handle) -> Array:
 def values_in(storage: Storage) -> Array:
     """The elements of a storage's base as an array."""
     return value_of(make(storage.base, storage.device, storage.requires, storage))
+
+
+def cut_axis(storage: Storage) -> int | None:
+    """The axis along which a storage over several devices is cut; None if it is not."""
+    if JOINT not in storage.device:
+        return None
+    realize(make(storage.base, storage.device, storage.requires, storage))
+    base = recall(storage.base) or storage.base
+    axis: int | None = base.arg[0] if base.op is Ops.MULTI else None
+    return axis
 
 
 class Realisation(Handle):
@@ -131,7 +141,9 @@ class Realisation(Handle):
 
         tensors = (self, *more)
         nodes = without_known([tensor._current() for tensor in tensors])
-        return pipeline.schedule([(n, t._storage.device) for n, t in zip(nodes, tensors, strict=True)])
+        return pipeline.schedule(
+            [(n, t._storage.device) for n, t in zip(nodes, tensors, strict=True)]
+        )
 
     def schedule_with_vars(self, *more: Tensor) -> tuple[list[ScheduleItem], dict[str, int]]:
         """The schedule, and the values of the bound variables in it."""

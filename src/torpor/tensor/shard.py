@@ -24,25 +24,28 @@ class Sharding(Handle):
 
     __slots__ = ()
 
-    def shard(self, devices: Sequence[str], axis: int | None = None) -> Tensor:
+    def shard(self, devices: str | Sequence[str], axis: int | None = None) -> Tensor:
         """This tensor in equal parts along `axis`, one on each of `devices`; None: whole on each.
 
         Operations on it run on all of the devices. The axis' length must be a multiple of their
         number, else a `ShapeError`. `.device` is the tuple of their names.
         """
-        names = tuple(Device.canonicalize(name) for name in devices)
+        listed = (devices,) if isinstance(devices, str) else tuple(devices)
+        names = tuple(Device.canonicalize(name) for name in listed)
         shape = self.shape
         if len(set(names)) != len(names) or not names:
-            raise ShapeError(f"shard needs one device or more, each once, not {tuple(devices)}")
+            raise ShapeError(f"shard needs one device or more, each once, not {listed}")
         if axis is not None:
-            if not -len(shape) <= axis < len(shape):
-                raise ShapeError(f"shard along axis {axis} of a tensor of shape {shape}")
+            if type(axis) is not int or not -len(shape) <= axis < len(shape):
+                raise ShapeError(f"shard along axis {axis!r} of a tensor of shape {shape}")
             axis %= len(shape)
             if not isinstance(shape[axis], int) or shape[axis] % len(names):
                 raise ShapeError(
                     f"axis {axis} of length {shape[axis]} (shape {shape}) cannot be cut into "
                     f"equal parts for {len(names)} devices {names}"
                 )
+        if len(names) == 1:
+            return self.to(names[0]).clone()  # type: ignore[attr-defined, no-any-return]
         realize(self)
         node = self._operand()
         parts = []
@@ -56,7 +59,7 @@ class Sharding(Handle):
             realize(made)
         return made
 
-    def shard_(self, devices: Sequence[str], axis: int | None = None) -> Tensor:
+    def shard_(self, devices: str | Sequence[str], axis: int | None = None) -> Tensor:
         """Spread this tensor itself over devices, as `shard` does; gives the tensor."""
         requires = self.requires_grad
         with no_grad():

@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from torpor.base.errors import DeviceError
 from torpor.device import Buffer
 from torpor.ir.infer import JOINT
 from torpor.ir.ops import Ops
@@ -40,9 +41,9 @@ class Storage:
     def __reduce__(self) -> tuple[Any, ...]:
         """Values, never graphs. Pickle keeps what shares a storage tied."""
         from torpor.tensor.host import stored
-        from torpor.tensor.realisation import values_in
+        from torpor.tensor.realisation import cut_axis, values_in
 
-        return stored, (values_in(self), self.base.dtype, self.device)
+        return stored, (values_in(self), self.base.dtype, self.device, cut_axis(self))
 
     def replace(self, base: UOp) -> None:
         """Make `base` the current value."""
@@ -67,7 +68,9 @@ def is_buffer(node: UOp) -> bool:
 
 
 def buffer_of(node: UOp) -> Buffer:
-    """The memory of a node for which `is_buffer` holds."""
+    """The memory of a node for which `is_buffer` holds, on one device."""
+    if node.op is Ops.MULTI:
+        raise DeviceError(f"the jit takes no tensors over several devices yet: {node.arg[1]}")
     found: Buffer = node.arg if node.op is Ops.BUFFER else node.src[0].arg
     return found
 
