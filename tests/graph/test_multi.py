@@ -64,6 +64,7 @@ APART = [  # operation, axis that the operand is cut along, and then the result
     (lambda x: build.reduce(x, Ops.ADD, 1), 0, 0),
     (lambda x: build.reduce(x, Ops.MAX, 0, True), 1, 1),
     (lambda x: build.permute(x, (1, 0)), 0, 1),
+    (lambda x: build.permute(build.reshape(x, (4, 2, 4)), (1, 2, 0)), 0, 2),
     (lambda x: build.reshape(x, (2, 2, 8)), 0, 0),
     (lambda x: build.reshape(x, (4, 2, 4)), 1, 1),
     (lambda x: build.reshape(x, (32,)), 0, 0),
