@@ -57,9 +57,10 @@ class Contraction(Handle):
 
     __slots__ = ()
 
-    def _factor(self, other: Any) -> Any:
+    def _factor(self, other: Any) -> Tensor:
         """Arrays and lists as tensors beside this one; tensors are never moved for it."""
-        return other if isinstance(other, Handle) else as_tensor(other, device=self.device)
+        made: Any = other
+        return made if isinstance(other, Handle) else as_tensor(other, device=self.device)
 
     def matmul(self, other: Any) -> Tensor:
         """Matrix product: (..., m, k) by (..., k, n); batch axes broadcast; vectors as usual."""
