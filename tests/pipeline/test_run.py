@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.schedule.graphs import buffer_of
-from torpor import Tensor, Variable, pipeline
+from torpor import Tensor, Variable, lower, pipeline
 from torpor.base.errors import DivisionByZeroError, OutOfBoundsError
 from torpor.graph import build
 from torpor.ir.ops import Ops
@@ -118,6 +118,14 @@ def test_one_kernel_serves_every_size():
             keys.add(made.schedule()[-1].ast.key)
             np.testing.assert_array_equal(made.numpy(), expected)
     assert len(keys) == 3
+
+
+def test_rows_of_a_symbolic_number_may_be_cut_among_threads():
+    source = np.arange(64 * 4096, dtype=np.float32).reshape(64, 4096)
+    x = Tensor(source)[: Variable("n", 1, 64).bind(37)] + 1
+    assert lower(x)[0].thread_range.render() == "v0"
+    for _ in range(2):
+        np.testing.assert_array_equal(x.numpy(), source[:37] + 1)
 
 
 # --- several threads ------------------------------------------------------------------------------

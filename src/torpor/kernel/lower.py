@@ -52,7 +52,7 @@ class Lowered:
     opts: tuple[Opt, ...]
     global_size: tuple[UOp | int, ...]
     local_size: tuple[int, ...]
-    thread_range: int | None
+    thread_range: int | UOp | None
     ops: int
     bytes: int
 
@@ -150,10 +150,16 @@ def lower(ast: UOp, target: Target, opts: Sequence[Opt] | None = None) -> Lowere
         tuple(kernel.opts),
         state.global_size,
         state.local_size,
-        size_of(threads[0]) if threads and target.threads else None,
+        iterations(threads[0]) if threads and target.threads else None,
         ops,
         moved,
     )
+
+
+def iterations(one: UOp) -> int | UOp:
+    """How often a range's loop runs: a number, or an expression of the variables."""
+    size = size_of(one)
+    return one.src[0] if size is None else size
 
 
 def with_parameters(linear: Sequence[UOp], ast: UOp) -> tuple[UOp, ...]:

@@ -59,6 +59,11 @@ def timing() -> bool:
     return settings.number("DEBUG") >= 2 or _measurement.get() is not None
 
 
+def watched() -> bool:
+    """Whether anything is printed or collected about schedules, here and now."""
+    return settings.number("DEBUG") >= 1 or _measurement.get() is not None
+
+
 def say(text: str) -> None:
     """Diagnostics go to standard error, so that a program's output stays its own."""
     print(text, file=sys.stderr)

@@ -12,9 +12,11 @@ from torpor.ir.infer import JOINT, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, Program, ScheduleItem
 from torpor.ir.uop import UOp
+from torpor.pipeline.canonical import canonical
 from torpor.pipeline.compile import programs_of, target_named
+from torpor.pipeline.recipe import Failed, Result, follow, keep, recipe_for, recipe_of
 from torpor.pipeline.report import narrating, note_graph
-from torpor.pipeline.run import run
+from torpor.pipeline.run import error_of, observed, run
 from torpor.schedule import Plan, plan
 
 Roots = Sequence[tuple[UOp, str]]
@@ -67,22 +69,33 @@ def realize(roots: Roots) -> list[UOp]:
     """Compute `roots` (graph node, device); for each a node of its shape over the BUFFER that holds
     the value. Raises what an operation raises when it runs, and then nothing has changed.
     """
+    form = None if observed() else canonical(roots)
+    recipe = None if form is None else recipe_for(form)
+    if form is not None and recipe is not None:
+        try:
+            return follow(recipe, form, roots)
+        except Failed as failed:  # the lines to name are those of the graph that is here
+            item = planned(roots)[0].items[failed.launch]
+            error = error_of(item.checks[failed.error - 1])
+        raise error
     made, groups, simple = planned(roots)
-    run(made.items, keep=made.results.values())
-    values = []
-    for group, node, (root, device) in zip(groups, simple, roots, strict=True):
-        parts = tuple(over_buffer(made.results[part], part) for part, _ in group)
-        if JOINT not in device:
-            values.append(over_buffer(made.results[group[0][0]], root))
-        else:
-            arg = node.arg if node.op is Ops.MULTI else (None, tuple(d for _, d in group))
-            values.append(UOp(Ops.MULTI, root.dtype, parts, arg))
-    return values
+    ready = run(made.items, keep=made.results.values())
+    results = [
+        result_of(made, group, node, *root)
+        for group, node, root in zip(groups, simple, roots, strict=True)
+    ]
+    if form is not None:
+        recipe = recipe_of(form, ready, results)
+        if recipe is not None:
+            keep(form, recipe)
+    return [result.node() for result in results]
 
 
-def over_buffer(buffer: UOp, like: UOp) -> UOp:
-    """The buffer's value in the shape of `like`."""
-    shape = shape_of(like)
-    if shape == (buffer.arg.size,):
-        return buffer
-    return UOp(Ops.RESHAPE, buffer.dtype, (buffer,), shape)
+def result_of(
+    made: Plan, group: list[tuple[UOp, str]], simple: UOp, root: UOp, device: str
+) -> Result:
+    """Where a root's value lies; `group` is what was computed for it on each of its devices."""
+    if JOINT not in device:
+        return Result(((made.results[group[0][0]], shape_of(root)),))
+    joint = simple.arg if simple.op is Ops.MULTI else (None, tuple(one for _, one in group))
+    return Result(tuple((made.results[part], shape_of(part)) for part, _ in group), joint)

@@ -15,9 +15,10 @@ from torpor.device.base import Executable
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import MOVEMENT
 from torpor.ir.records import CheckSite, Program, ScheduleItem
+from torpor.ir.trace import listener
 from torpor.ir.uop import UOp
 from torpor.pipeline.compile import executable_for, is_copy, make_ready
-from torpor.pipeline.report import note_run, show_schedule, timing
+from torpor.pipeline.report import note_run, show_schedule, timing, watched
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,15 @@ def prepare(item: ScheduleItem) -> Prepared:
     return Prepared(item, program, executable, tuple(known[name] for name, _ in program.variables))
 
 
-def run(items: Sequence[ScheduleItem], keep: Iterable[UOp] = ()) -> None:
-    """Run the kernels in order. Memory of results that are in `keep` stays; other results are let
-    go after the last kernel that reads them.
+def observed() -> bool:
+    """Whether somebody wants to see the schedules that run: DEBUG, `measuring`, a trace."""
+    recorded = bool(recorders) and get_ident() in recorders
+    return recorded or watched() or listener() is not None
+
+
+def run(items: Sequence[ScheduleItem], keep: Iterable[UOp] = ()) -> list[Prepared]:
+    """Run the kernels in order; gives them as they ran. Memory of results that are in `keep` stays;
+    other results are let go after the last kernel that reads them.
     """
     show_schedule(items)
     make_ready((item.ast, item.buffers[0].arg.device) for item in items if not is_copy(item))
@@ -57,6 +64,7 @@ def run(items: Sequence[ScheduleItem], keep: Iterable[UOp] = ()) -> None:
             buffer.arg.deallocate()
     if recorders and (recorder := recorders.get(get_ident())) is not None:
         recorder(ready)
+    return ready
 
 
 def last_uses(items: Sequence[ScheduleItem], keep: frozenset[UOp]) -> dict[int, list[UOp]]:

@@ -1,0 +1,100 @@
+"""What two realisations must have in common to run the same kernels.
+
+The graph is written down with its nodes numbered in order of appearance. Memory is told by format,
+size and device, a bound variable by its limits: which buffer it is, what value it has and how it is
+called stay out, and are listed beside. Everything else is part of the key, constants included,
+since they fold; so are all settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from torpor.base import settings
+from torpor.device import Buffer
+from torpor.ir.ops import MOVEMENT, Ops
+from torpor.ir.uop import UOp
+
+MOST_NODES: Final = 100_000  # a graph of more is not worth writing down
+
+
+@dataclass(frozen=True)
+class Canonical:
+    """A graph's key, and what is not in it, in order of appearance: buffers, and BIND nodes."""
+
+    key: tuple[Any, ...]
+    buffers: tuple[Buffer, ...]
+    bound: tuple[UOp, ...]
+
+
+def canonical(roots: Sequence[tuple[UOp, str]]) -> Canonical | None:
+    """The canonical form of `roots` (graph node, device); None if there are too many nodes."""
+    numbers: dict[UOp, int] = {}
+    words: list[Any] = []
+    buffers: list[Buffer] = []
+    bound: list[UOp] = []
+    stack = [node for node, _ in reversed(roots)]
+    while stack:
+        node = stack[-1]
+        if node in numbers:
+            stack.pop()
+            continue
+        op, arg, source = node.op, node.arg, node.src
+        hidden = op in MOVEMENT and not is_known(arg)
+        if hidden:
+            source = (*source, *sizes_in(arg))
+        elif op is Ops.BIND:
+            source = source[:1]  # the variable, not its value
+        waiting = [s for s in source if s not in numbers]
+        if waiting:
+            stack += waiting
+            continue
+        stack.pop()
+        numbers[node] = len(numbers)
+        if op is Ops.CONST:
+            words.append(node)
+            continue
+        if op is Ops.BUFFER:
+            buffers.append(arg)
+            arg = (arg.size, arg.device)
+        elif op is Ops.BIND:
+            bound.append(node)
+        elif op is Ops.VARIABLE:
+            arg = arg[1:]
+        elif op is Ops.LEAF:
+            arg = None  # an identity: the node's number says as much
+        elif hidden:
+            arg = numbered(arg, numbers)
+        words += (op, node.dtype, arg, *[numbers[s] for s in source])
+        if len(numbers) > MOST_NODES:
+            return None
+    wanted = tuple([(numbers[node], device) for node, device in roots])
+    key = (*settings.snapshot().values(), wanted, tuple(words))
+    return Canonical(key, tuple(buffers), tuple(bound))
+
+
+def is_known(arg: Any) -> bool:
+    """Whether a movement's arg holds numbers only."""
+    for size in arg:
+        kind = type(size)
+        if kind is not int and kind is not bool and not (kind is tuple and is_known(size)):
+            return False
+    return True
+
+
+def sizes_in(arg: Any) -> Iterator[UOp]:
+    """The nodes among the sizes in a movement's arg."""
+    for size in arg:
+        if isinstance(size, UOp):
+            yield size
+        elif isinstance(size, tuple):
+            yield from sizes_in(size)
+
+
+def numbered(arg: Any, numbers: dict[UOp, int]) -> Any:
+    """A movement's arg with the numbers of nodes, marked, in place of the nodes."""
+    if isinstance(arg, UOp):
+        return "size", numbers[arg]
+    return tuple([numbered(size, numbers) for size in arg]) if isinstance(arg, tuple) else arg

@@ -1,0 +1,172 @@
+"""Recipes: what computing a graph comes to, kept for graphs that recur.
+
+A recipe has compiled kernels and how they are wired; neither memory, nor values, nor places in
+programs. Who needs those, an error above all, plans the graph that is there. So a recipe serves
+every graph of one canonical form, and keeps nothing of the graph alive that it was made for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from torpor.base.dtypes import DType
+from torpor.device import Buffer, copy_buffer
+from torpor.device.base import Executable
+from torpor.ir.infer import Shape, shape_of
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+from torpor.pipeline.canonical import Canonical
+from torpor.pipeline.run import Prepared, last_uses
+
+MOST_WORDS: Final = 1_000_000  # words in the keys and launches that are kept: tens of megabytes
+Part = tuple[UOp, Shape]  # the BUFFER that holds it, and its shape
+
+
+@dataclass(frozen=True)
+class Result:
+    """The value of one root: its parts, one a device, and how they are joined (the arg of a MULTI;
+    None: there is one part).
+    """
+
+    parts: tuple[Part, ...]
+    joint: Any = None
+
+    def node(self) -> UOp:
+        """The value as a graph node."""
+        parts = tuple(over_buffer(*part) for part in self.parts)
+        if self.joint is None:
+            return parts[0]
+        return UOp(Ops.MULTI, parts[0].dtype, parts, self.joint)
+
+
+def over_buffer(buffer: UOp, shape: Shape) -> UOp:
+    """The buffer's value in a shape."""
+    if shape == (buffer.arg.size,):
+        return buffer
+    return UOp(Ops.RESHAPE, buffer.dtype, (buffer,), shape)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel or copy (`executable` None). Memory goes by number: first what the graph reads,
+    then what the recipe makes.
+
+    memory: the kernel's parameters.
+    bound:  which of the graph's bound variables its integer parameters are.
+    last:   memory that nobody reads later.
+    """
+
+    executable: Executable | None
+    memory: tuple[int, ...]
+    bound: tuple[int, ...]
+    last: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """made:    memory to be made: device, number of elements, format.
+    launches: in order.
+    results:  for each root, its parts (memory and shape; None for the root's own) and joint.
+    """
+
+    made: tuple[tuple[str, int, DType], ...]
+    launches: tuple[Launch, ...]
+    results: tuple[tuple[tuple[tuple[int, Shape | None], ...], Any], ...]
+
+
+class Failed(Exception):
+    """A CHECK in launch number `launch` failed: `error` is its error word."""
+
+    def __init__(self, launch: int, error: int):
+        super().__init__(launch, error)
+        self.launch, self.error = launch, error
+
+
+_recipes: Final[dict[tuple[Any, ...], Recipe]] = {}
+_lock: Final = threading.Lock()
+_words = 0
+
+
+def recipe_for(form: Canonical) -> Recipe | None:
+    """The recipe of a canonical form, if its like has been computed before."""
+    return _recipes.get(form.key)
+
+
+def keep(form: Canonical, recipe: Recipe) -> None:
+    """Keep a recipe; too many are thrown away together."""
+    global _words
+    with _lock:
+        _words += len(form.key[-1]) + 32 * len(recipe.launches)
+        if _words > MOST_WORDS:
+            _recipes.clear()
+            _words = 0
+        _recipes[form.key] = recipe
+
+
+def forget() -> None:
+    """Throw all recipes away."""
+    global _words
+    with _lock:
+        _recipes.clear()
+        _words = 0
+
+
+# --- writing one down -----------------------------------------------------------------------------
+def recipe_of(
+    form: Canonical, ready: Sequence[Prepared], results: Sequence[Result]
+) -> Recipe | None:
+    """What was just run, as a recipe; None where the parts of a value have symbolic shapes."""
+    fresh = [one.item.buffers[n].arg for one in ready for n in one.item.outputs]
+    numbers = {buffer: number for number, buffer in enumerate((*form.buffers, *fresh))}
+    bound = {node: number for number, node in enumerate(form.bound)}
+    kept = frozenset(buffer for result in results for buffer, _ in result.parts)
+    last = last_uses([one.item for one in ready], kept)
+    launches = []
+    for number, one in enumerate(ready):
+        by_name = dict(zip((name for name, _ in one.item.variables), one.item.bindings))
+        names = [name for name, _ in one.program.variables] if one.program is not None else []
+        launches.append(
+            Launch(
+                one.executable,
+                tuple(numbers[node.arg] for node in one.item.buffers),
+                tuple(bound[by_name[name]] for name in names),
+                tuple(numbers[node.arg] for node in last.get(number, ())),
+            )
+        )
+    values = []
+    for result in results:
+        single = result.joint is None
+        if not single and any(isinstance(s, UOp) for _, shape in result.parts for s in shape):
+            return None
+        parts = tuple((numbers[b.arg], None if single else shape) for b, shape in result.parts)
+        values.append((parts, result.joint))
+    made = tuple((buffer.device, buffer.size, buffer.dtype) for buffer in fresh)
+    return Recipe(made, tuple(launches), tuple(values))
+
+
+# --- following it ---------------------------------------------------------------------------------
+def follow(recipe: Recipe, form: Canonical, roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
+    """Compute `roots`, whose canonical form is `form`; a `Failed` says which check did not hold."""
+    memory = [*form.buffers, *[Buffer(*wanted) for wanted in recipe.made]]
+    for number, launch in enumerate(recipe.launches):
+        buffers = [memory[n] for n in launch.memory]
+        for buffer in buffers:
+            if not buffer.is_allocated():
+                buffer.allocate()
+        if launch.executable is None:
+            copy_buffer(buffers[0], buffers[1])
+        else:
+            values = [form.bound[n].src[1].arg for n in launch.bound]
+            if error := launch.executable(buffers, values):
+                raise Failed(number, error)
+        for n in launch.last:
+            memory[n].deallocate()
+    found = []
+    for (parts, joint), (root, _) in zip(recipe.results, roots, strict=True):
+        nodes = [(UOp(Ops.BUFFER, memory[n].dtype, (), memory[n]), shape) for n, shape in parts]
+        shaped = [(node, shape_of(root) if s is None else s) for node, s in nodes]
+        found.append(Result(tuple(shaped), joint).node())
+    return found
