@@ -31,9 +31,12 @@ class Place(NamedTuple):
         return f"{self.file}:{self.line}: {self.text}" if self.text else f"{self.file}:{self.line}"
 
 
-def here() -> Site | None:
-    """The innermost place outside of torpor that is being executed; None if there is none."""
-    frame = sys._getframe(1)
+def here(depth: int = 1) -> Site | None:
+    """The innermost place outside of torpor that is being executed; None if there is none.
+
+    The search begins `depth` frames up, all below being torpor's.
+    """
+    frame = sys._getframe(depth)
     while (name := frame.f_code.co_filename).startswith(_PACKAGE):
         if name.startswith(_PROGRAMS):
             break

@@ -9,7 +9,7 @@ from torpor.base.dtypes import DType, Scalar, dtypes
 from torpor.base.errors import DTypeError, ShapeError
 from torpor.graph.movement import broadcast_shapes, expand
 from torpor.graph.sizes import describe
-from torpor.ir.infer import Size, shape_of
+from torpor.ir.infer import Shape, Size, shape_of, shaped
 from torpor.ir.ops import ALU, COMPARE, ROWS, TRANSCENDENTAL, Ops
 from torpor.ir.uop import UOp
 
@@ -53,23 +53,23 @@ def elementwise(op: Ops, *nodes: UOp) -> UOp:
         if nodes[0].dtype is not dtypes.bool or nodes[1].dtype is not dtype:
             raise DTypeError(_fault(op, nodes))
         if not (shape_of(nodes[0]) == shape == shape_of(nodes[1])):
-            nodes = _broadcast(op, nodes)
+            nodes, shape = _broadcast(op, nodes)
     elif row[0] == 2:
         first = nodes[0]
         if first.dtype is not dtype:
             raise DTypeError(_fault(op, nodes))
         if shape_of(first) != shape:
-            nodes = _broadcast(op, nodes)
-    return UOp(op, row[2] or dtype, nodes)
+            nodes, shape = _broadcast(op, nodes)
+    return shaped(UOp(op, row[2] or dtype, nodes), shape)
 
 
-def _broadcast(op: Ops, nodes: tuple[UOp, ...]) -> tuple[UOp, ...]:
+def _broadcast(op: Ops, nodes: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], Shape]:
     try:
         shape = broadcast_shapes(*[shape_of(node) for node in nodes])
     except ShapeError as error:
         texts = ", ".join(describe(node) for node in nodes)
         raise ShapeError(f"{name_of(op)} of {texts}: {error}") from None
-    return tuple([expand(node, shape) for node in nodes])
+    return tuple([expand(node, shape) for node in nodes]), shape
 
 
 def name_of(op: Ops) -> str:

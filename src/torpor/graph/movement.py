@@ -23,7 +23,7 @@ from torpor.graph.sizes import (
     least,
     show_shape,
 )
-from torpor.ir.infer import Shape, Size, fold_size, product, shape_of
+from torpor.ir.infer import Shape, Size, fold_size, product, shape_of, shaped
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 
@@ -46,7 +46,7 @@ def reshape(node: UOp, shape: int | UOp | Sequence[Size]) -> UOp:
             f"reshape of {describe(node)} to {show_shape(new)}: expected {_count(old)} elements, "
             f"got {_count(new)}"
         )
-    return UOp(Ops.RESHAPE, node.dtype, (node,), new)
+    return shaped(UOp(Ops.RESHAPE, node.dtype, (node,), new), new)
 
 
 def _same_count(old: Shape, new: Shape) -> bool:
@@ -120,10 +120,10 @@ def expand(node: UOp, shape: int | UOp | Sequence[Size]) -> UOp:
                 f"got {show_shape((before,))} to {show_shape((after,))}"
             )
     if extra:
-        node = UOp(Ops.RESHAPE, node.dtype, (node,), old)
+        node = shaped(UOp(Ops.RESHAPE, node.dtype, (node,), old), old)
         if old == new:
             return node
-    return UOp(Ops.EXPAND, node.dtype, (node,), new)
+    return shaped(UOp(Ops.EXPAND, node.dtype, (node,), new), new)
 
 
 def broadcast_to(node: UOp, shape: Sequence[Size]) -> UOp:

@@ -89,6 +89,12 @@ def shape_of(node: UOp) -> Shape:
     return node._shape
 
 
+def shaped(node: UOp, shape: Shape) -> UOp:
+    """The node, whose shape its builder knows already."""
+    node._shape = shape
+    return node
+
+
 def devices_of(root: UOp) -> dict[UOp, str | None]:
     """The device of every node below `root`: its COPY's or buffers'; None for constants."""
     known: dict[UOp, str | None] = {}

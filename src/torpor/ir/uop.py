@@ -63,7 +63,7 @@ class UOp:
     _device: str | None
 
     def __new__(cls, op: Ops, dtype: DType, src: Source = (), arg: Any = None) -> UOp:
-        key: _Key = (op, dtype, src, _identity_of(op, arg))
+        key: _Key = (op, dtype, src, arg if type(arg) is not float else _identity_of(op, arg))
         reference = _table.get(key)
         if reference is not None:
             found = reference()
@@ -268,17 +268,18 @@ class UOp:
     def toposort(self, gate: Callable[[UOp], bool] | None = None) -> dict[UOp, None]:
         """Every node below this one and itself, operands first; not below nodes failing `gate`."""
         done: dict[UOp, None] = {}
-        stack: list[tuple[UOp, bool]] = [(self, False)]
+        stack = [self]
         while stack:
-            node, ready = stack.pop()
-            if node in done:
-                continue
-            if ready:
+            node = stack[-1]
+            if node not in done:
+                if gate is None or gate(node):
+                    waiting = [s for s in node.src if s not in done]
+                    if waiting:
+                        waiting.reverse()
+                        stack += waiting
+                        continue
                 done[node] = None
-                continue
-            stack.append((node, True))
-            if gate is None or gate(node):
-                stack.extend((s, False) for s in reversed(node.src) if s not in done)
+            stack.pop()
         return done
 
     def substitute(self, mapping: dict[UOp, UOp]) -> UOp:

@@ -9,8 +9,7 @@ since they fold; so are all settings.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from torpor.base import settings
 from torpor.device import Buffer
@@ -20,13 +19,12 @@ from torpor.ir.uop import UOp
 MOST_NODES: Final = 100_000  # a graph of more is not worth writing down
 
 
-@dataclass(frozen=True)
-class Canonical:
+class Canonical(NamedTuple):
     """A graph's key, and what is not in it, in order of appearance: buffers, and BIND nodes."""
 
     key: tuple[Any, ...]
-    buffers: tuple[Buffer, ...]
-    bound: tuple[UOp, ...]
+    buffers: Sequence[Buffer]
+    bound: Sequence[UOp]
 
 
 def canonical(roots: Sequence[tuple[UOp, str]]) -> Canonical | None:
@@ -42,37 +40,36 @@ def canonical(roots: Sequence[tuple[UOp, str]]) -> Canonical | None:
             stack.pop()
             continue
         op, arg, source = node.op, node.arg, node.src
-        hidden = op in MOVEMENT and not is_known(arg)
-        if hidden:
-            source = (*source, *sizes_in(arg))
-        elif op is Ops.BIND:
-            source = source[:1]  # the variable, not its value
-        waiting = [s for s in source if s not in numbers]
-        if waiting:
-            stack += waiting
-            continue
-        stack.pop()
+        if not source:
+            if op is Ops.BUFFER:
+                buffers.append(arg)
+                words += (op, node.dtype, arg.size, arg.device)
+            else:
+                words.append(node if op is Ops.CONST else (op, node.dtype, arg[1:]))
+        else:
+            if op in MOVEMENT and not is_known(arg):
+                source = (*source, *sizes_in(arg))
+            elif op is Ops.BIND:
+                source = source[:1]  # the variable, not its value
+            waiting = [s for s in source if s not in numbers]
+            if waiting:
+                stack += waiting
+                continue
+            if op is Ops.BIND:
+                bound.append(node)
+            elif op is Ops.LEAF:
+                arg = None  # an identity: the node's number says as much
+            elif len(source) > len(node.src):
+                arg = numbered(arg, numbers)
+            words += (op, node.dtype, arg)
+            words += [numbers[s] for s in source]
         numbers[node] = len(numbers)
-        if op is Ops.CONST:
-            words.append(node)
-            continue
-        if op is Ops.BUFFER:
-            buffers.append(arg)
-            arg = (arg.size, arg.device)
-        elif op is Ops.BIND:
-            bound.append(node)
-        elif op is Ops.VARIABLE:
-            arg = arg[1:]
-        elif op is Ops.LEAF:
-            arg = None  # an identity: the node's number says as much
-        elif hidden:
-            arg = numbered(arg, numbers)
-        words += (op, node.dtype, arg, *[numbers[s] for s in source])
+        stack.pop()
         if len(numbers) > MOST_NODES:
             return None
     wanted = tuple([(numbers[node], device) for node, device in roots])
     key = (*settings.snapshot().values(), wanted, tuple(words))
-    return Canonical(key, tuple(buffers), tuple(bound))
+    return Canonical(key, buffers, bound)
 
 
 def is_known(arg: Any) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from torpor.base.dtypes import DType
 from torpor.device import Buffer, copy_buffer
@@ -36,10 +36,13 @@ class Result:
 
     def node(self) -> UOp:
         """The value as a graph node."""
-        parts = tuple(over_buffer(*part) for part in self.parts)
-        if self.joint is None:
-            return parts[0]
-        return UOp(Ops.MULTI, parts[0].dtype, parts, self.joint)
+        parts = [over_buffer(*part) for part in self.parts]
+        return parts[0] if self.joint is None else joined(parts, self.joint)
+
+
+def joined(parts: Sequence[UOp], joint: Any) -> UOp:
+    """One value over several devices."""
+    return UOp(Ops.MULTI, parts[0].dtype, tuple(parts), joint)
 
 
 def over_buffer(buffer: UOp, shape: Shape) -> UOp:
@@ -49,8 +52,7 @@ def over_buffer(buffer: UOp, shape: Shape) -> UOp:
     return UOp(Ops.RESHAPE, buffer.dtype, (buffer,), shape)
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(NamedTuple):
     """One kernel or copy (`executable` None). Memory goes by number: first what the graph reads,
     then what the recipe makes.
 
@@ -151,22 +153,25 @@ def recipe_of(
 def follow(recipe: Recipe, form: Canonical, roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
     """Compute `roots`, whose canonical form is `form`; a `Failed` says which check did not hold."""
     memory = [*form.buffers, *[Buffer(*wanted) for wanted in recipe.made]]
-    for number, launch in enumerate(recipe.launches):
-        buffers = [memory[n] for n in launch.memory]
+    for number, (executable, places, bound, last) in enumerate(recipe.launches):
+        buffers = [memory[n] for n in places]
         for buffer in buffers:
             if not buffer.is_allocated():
                 buffer.allocate()
-        if launch.executable is None:
+        if executable is None:
             copy_buffer(buffers[0], buffers[1])
         else:
-            values = [form.bound[n].src[1].arg for n in launch.bound]
-            if error := launch.executable(buffers, values):
+            error = executable(buffers, [form.bound[n].src[1].arg for n in bound])
+            if error:
                 raise Failed(number, error)
-        for n in launch.last:
+        for n in last:
             memory[n].deallocate()
     found = []
     for (parts, joint), (root, _) in zip(recipe.results, roots, strict=True):
-        nodes = [(UOp(Ops.BUFFER, memory[n].dtype, (), memory[n]), shape) for n, shape in parts]
-        shaped = [(node, shape_of(root) if s is None else s) for node, s in nodes]
-        found.append(Result(tuple(shaped), joint).node())
+        nodes = []
+        for n, shape in parts:
+            buffer = memory[n]
+            node = UOp(Ops.BUFFER, buffer.dtype, (), buffer)
+            nodes.append(over_buffer(node, shape_of(root) if shape is None else shape))
+        found.append(nodes[0] if joint is None else joined(nodes, joint))
     return found

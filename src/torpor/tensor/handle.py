@@ -130,7 +130,7 @@ def make(
     made._storage, made._path = storage, path
     made._node, made._stamp = node, storage.stamp
     made.grad = None
-    made._site = site = here()
+    made._site = site = here(2)  # whoever calls this is part of torpor
     if site is not None:
         origins = node.origins
         if not origins:

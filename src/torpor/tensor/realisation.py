@@ -35,8 +35,12 @@ def compute(roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
 
     nodes = without_known([node for node, _ in roots])
     open_places = [place for place, node in enumerate(nodes) if not is_buffer(node)]
-    with unwatched_calls():
-        made = pipeline.realize([(nodes[place], roots[place][1]) for place in open_places])
+    wanted = [(nodes[place], roots[place][1]) for place in open_places]
+    if active:
+        with unwatched_calls():
+            made = pipeline.realize(wanted)
+    else:
+        made = pipeline.realize(wanted)
     for place, value in zip(open_places, made, strict=True):
         remember(roots[place][0], value)
         nodes[place] = value

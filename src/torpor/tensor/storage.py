@@ -98,6 +98,9 @@ def remember(node: UOp, value: UOp) -> None:
 
     Not for constants: they are one node on every device, and the value is on one of them.
     """
+    known = _known.get(id(node))
+    if known is not None and known.value is value:
+        return
     if node is not value and reads_memory(node):
         entry = _Entry(node, _drop)
         entry.number, entry.value = id(node), value
