@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torpor.base.dtypes import dtypes
-from torpor.capture.plan import Word, arena, word
+from torpor.capture.plan import arena
 from torpor.device import Buffer
 
 
@@ -44,11 +44,3 @@ def test_memory_is_used_again() -> None:
     chain = [Buffer("CPU", 100, dtypes.float32) for _ in range(10)]
     pairs = [list(pair) for pair in itertools.pairwise(chain)]
     assert len({id(b.base) for b in arena(recorded(pairs), chain)}) == 2
-
-
-def test_words_of_a_stream() -> None:
-    states = [(0x1_0000_0002, 7), (5, 0xFFFFFFFF)]
-    assert word(Word(0, "seed", 0), states) == 2
-    assert word(Word(0, "seed", 1), states) == 1
-    assert word(Word(0, "draw", 3), states) == 10
-    assert word(Word(1, "draw", 1), states) == 0

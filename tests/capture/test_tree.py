@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torpor import Tensor
-from torpor.capture.tree import flatten, rebuild, same
+from torpor.capture.tree import Exchange, flatten, rebuild, same
 
 
 def structure(tree: Any) -> Any:
-    return flatten(tree, [], [])
+    return flatten(tree, [], [], [])
 
 
 class Pair(NamedTuple):
@@ -25,7 +25,7 @@ class Pair(NamedTuple):
 @pytest.mark.parametrize(
     ("left", "right"),
     [
-        (1, 1.0), (1, True), (0.0, -0.0), ([1], (1,)), ((1, 2), Pair(1, 2)), ({"a": 1}, {"b": 1}),
+        (1, 1.0), (1, True), (1j, 2j), ([1], (1,)), ((1, 2), Pair(1, 2)), ({"a": 1}, {"b": 1}),
         (None, 0), ("a", b"a"), ({1: 2}, {1.0: 2}), ([], {}), (np.float32(1), np.float64(1)),
         ([[1], 2], [[1, 2]]), (slice(1), slice(1, None)),
     ],
@@ -52,7 +52,7 @@ def test_tensors_and_objects_come_out_in_order() -> None:
     first, second, thing = Tensor([1]), Tensor([2]), object()
     tensors: list[Any] = []
     objects: list[Any] = []
-    flatten([first, {"a": (thing, second)}, first], tensors, objects)
+    flatten([first, {"a": (thing, second)}, first], tensors, [], objects)
     assert [id(t) for t in tensors] == [id(first), id(second), id(first)]
     assert objects == [thing]
 
@@ -66,3 +66,33 @@ def test_tensors_and_objects_come_out_in_order() -> None:
 )  # fmt: skip
 def test_same(left: Any, right: Any, expected: bool) -> None:
     assert same(left, right) is expected
+
+
+def test_numbers_come_out_in_order() -> None:
+    found: list[Any] = []
+    left = flatten([1, {"a": (2.5, True)}, 3], [], found, [])
+    assert found == [1, 2.5, 3]
+    assert left == flatten([4, {"a": (0.5, True)}, 6], [], [], [])
+    assert left != flatten([4, {"a": (5, True)}, 6], [], [], [])
+
+
+def test_an_exchange_keeps_lists_and_dicts_and_is_undone() -> None:
+    inner: list[Any] = [1, 2]
+    pair, names = (1, inner), {"a": 3}
+    tree = [pair, names]
+    exchange = Exchange()
+
+    def written(leaf: Any) -> Any:
+        return str(leaf) if type(leaf) is int else leaf
+
+    def read(leaf: Any) -> Any:
+        return int(leaf) if type(leaf) is str else leaf
+
+    assert exchange.put(tree, written) is tree
+    assert tree == [("1", ["1", "2"]), {"a": "3"}]
+    assert tree[0][1] is inner
+    inner.append("7")
+    exchange.take_back(tree, read)
+    assert tree[0] is pair
+    assert tree[1] is names
+    assert tree == [(1, [1, 2, 7]), {"a": 3}]

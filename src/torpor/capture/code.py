@@ -80,6 +80,17 @@ def names_of(code: CodeType) -> Names:
     return Names(*map(frozenset, (loaded, changed - loaded, stored, outer, imported, asked)))
 
 
+@lru_cache(maxsize=4096)
+def asks_for_types(code: CodeType | None) -> str | None:
+    """Why a number must be nothing but a number for this code (and code inside it), if so."""
+    if code is None:
+        return None
+    if "type" in names_of(code).outer:
+        return f"{code.co_name} asks for types by type()"
+    inner = (asks_for_types(part) for part in code.co_consts if isinstance(part, CodeType))
+    return next(filter(None, inner), None)
+
+
 def _asked(code: CodeType, outer: set[str], loaded: set[str]) -> set[str]:
     """Names in `hasattr(x, "name")`, and those that an `except AttributeError` may be about."""
     asked = set(loaded) if "AttributeError" in outer else set()
@@ -112,9 +123,9 @@ def root_of(module: str | None) -> str:
 
 
 def is_opaque(module: str | None) -> bool:
-    """Whether a module is taken as it is: the standard library,
-    what torpor stands on, and torpor below `nn`.
+    """Whether a module is taken as it is: the standard library (and what `namedtuple` makes), what
+    torpor stands on, and torpor below `nn`.
     """
     if module is not None and module.startswith("torpor.nn"):
         return False
-    return root_of(module) in _OPAQUE
+    return root_of(module) in _OPAQUE or (module or "").startswith("namedtuple_")

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from torpor.base.dtypes import DType
 from torpor.capture.guards import guards_of
-from torpor.capture.plan import plan_of
+from torpor.capture.number import Number, plain
+from torpor.capture.plan import Word, plan_of
 from torpor.capture.reach import ABSENT, Place
 from torpor.capture.trace import Fixed, Leaf, Trace, Value, is_whole, severed
 from torpor.capture.tracer import Tracer, is_severed, states_after
@@ -34,6 +35,7 @@ class _Finish:
         self.order = {key: number for number, key in enumerate(tracer.inputs)}
         self.outputs: dict[int, Handle] = {}
         self.storages: dict[int, int] = {}
+        self.numbers: list[Number] = []
         self.known: dict[int, UOp] = {}  # values of storages that keep their graphs
 
     # --- what comes out ---------------------------------------------------------------------------
@@ -44,6 +46,8 @@ class _Finish:
     def _collect_leaf(self, value: Any) -> Any:
         if isinstance(value, Handle):
             self.outputs[id(value)] = value
+        elif type(value) is Number:
+            pass
         elif not (is_plain(value) or isinstance(value, _FIXED_TYPES)):
             if not self.tracer.reach.is_known(value) and value is not ABSENT:
                 self.tracer.refuse(f"gives back a {type(value).__name__}, which it makes")
@@ -98,6 +102,8 @@ class _Finish:
         return rebuild(tree, self._leaf)
 
     def _leaf(self, value: Any) -> Any:
+        if type(value) is Number:
+            return self._number(value)
         if not isinstance(value, Handle):
             return Fixed(value)
         for number, (given, argument) in enumerate(zip(self.given, self.arguments, strict=True)):
@@ -110,6 +116,12 @@ class _Finish:
         if id(storage) in self.order:
             return Leaf("input", self.order[id(storage)], steps)
         return Leaf("new", self.storages.setdefault(id(storage), len(self.storages)), steps)
+
+    def _number(self, value: Number) -> Any:
+        if value._tape is not self.tracer.tape:
+            return Fixed(plain(value))
+        self.numbers.append(value)
+        return Leaf("number", len(self.numbers) - 1)
 
     def sources(self) -> list[Any]:
         """Where the storage of each input is found at a replay."""
@@ -182,12 +194,15 @@ def _assemble(work: _Finish, effects: Any, grads: Any, result: Any, held: Any) -
     left = [*(storages[key] for key in work.storages), *(entry.storage for entry in changed)]
     nodes = [work.node_of(storage) for storage in left]
     buffers = [buffer_of(entry.node) for entry in entries]
-    plan, slots = plan_of(tracer.recorded, buffers, [buffer_of(n) for n in nodes], tracer.words)
+    names = [*tracer.words, *tracer.tape.words.values()]
+    words = {name: Word(place) for place, name in enumerate(names)}
+    plan, slots = plan_of(tracer.recorded, buffers, [buffer_of(n) for n in nodes], words)
     values = [
         Value(slots[id(buffer_of(node))], shape_of(node), storage.device, storage.requires)
         for node, storage in zip(nodes, left, strict=True)
     ]
     numbers = [work.order[id(entry.storage)] for entry in changed]
+    fixed = [e for e, s in zip(entries, sources, strict=True) if isinstance(s, Storage)]
     advances, seeded = states_after(tracer)
     known = {id(h._storage) for h, *_ in tracer.reach.tensors.values()}
     guards = guards_of(tracer, work.given)
@@ -208,20 +223,16 @@ def _assemble(work: _Finish, effects: Any, grads: Any, result: Any, held: Any) -
         effects=tuple(specs),
         grads=tuple(grad_specs),
         result=result_spec,
+        numbers=tracer.tape.compiled(work.numbers),
+        used=tuple(tracer.tape.used),
+        taken=tuple(tracer.tape.taken),
+        draws=tuple(tracer.words.values()),
         streams=tuple(tracer.streams.values()),
         advances=tuple(advances),
         seeded=tuple(seeded),
         held=held,
-        fixed=frozenset(
-            id(entry.storage)
-            for entry, source in zip(entries, sources, strict=True)
-            if isinstance(source, Storage)
-        ),
-        changed=frozenset(
-            id(entry.storage)
-            for entry, source in zip(entries, sources, strict=True)
-            if isinstance(source, Storage) and entry.storage.base is not entry.base
-        ),
+        fixed=frozenset(id(entry.storage) for entry in fixed),
+        changed=frozenset(id(e.storage) for e in fixed if e.storage.base is not e.base),
     )
     _sever(left, work)
     return trace

@@ -23,11 +23,9 @@ from torpor.pipeline.run import Prepared, error_of
 
 
 class Word(NamedTuple):
-    """An integer that a random stream gives at each run: its number, what of it, draws from now."""
+    """An integer that is another one at each run: its place among those that a run is given."""
 
-    stream: int
-    what: str
-    offset: int
+    place: int
 
 
 class Output(NamedTuple):
@@ -64,8 +62,8 @@ class Plan:
     kept: tuple[Buffer, ...]
     outputs: tuple[Output, ...]
 
-    def run(self, inputs: list[Buffer], states: Sequence[tuple[int, int]]) -> list[Buffer]:
-        """Run all commands; the table of buffers. `states` are (seed, draw) of the streams.
+    def run(self, inputs: list[Buffer], words: Sequence[int]) -> list[Buffer]:
+        """Run all commands; the table of buffers. `words` are the values of each `Word`.
 
         Raises what a kernel raises; nothing outside of the table has changed then.
         """
@@ -77,7 +75,7 @@ class Plan:
         measured = timing()
         for command in self.commands:
             started = time.perf_counter() if measured else 0.0
-            error = execute(command, table, states)
+            error = execute(command, table, words)
             if measured:
                 note_run(command.item, command.program, time.perf_counter() - started)
             if error:
@@ -86,7 +84,7 @@ class Plan:
         return table
 
 
-def execute(command: Command, table: list[Buffer], states: Sequence[tuple[int, int]]) -> int:
+def execute(command: Command, table: list[Buffer], words: Sequence[int]) -> int:
     """Run one command; its error word."""
     buffers = [table[slot] for slot in command.slots]
     if command.executable is None:
@@ -94,16 +92,8 @@ def execute(command: Command, table: list[Buffer], states: Sequence[tuple[int, i
         return 0
     values = command.values
     if not command.fixed:
-        values = tuple(v if isinstance(v, int) else word(v, states) for v in values)
+        values = tuple(v if isinstance(v, int) else words[v.place] for v in values)
     return command.executable(buffers, values)  # type: ignore[arg-type]
-
-
-def word(asked: Word, states: Sequence[tuple[int, int]]) -> int:
-    """The 32-bit word that a stream's seed or draw number gives."""
-    seed, draw = states[asked.stream]
-    if asked.what == "draw":
-        return (draw + asked.offset) & 0xFFFFFFFF
-    return (seed >> (32 * asked.offset)) & 0xFFFFFFFF
 
 
 def plan_of(

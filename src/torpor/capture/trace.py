@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import threading
-import types
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from torpor.base.dtypes import DType
 from torpor.capture.guards import Guards
+from torpor.capture.number import Replay
 from torpor.capture.plan import Plan
 from torpor.capture.reach import Place
-from torpor.capture.tracer import Stream, stored
+from torpor.capture.tracer import Draw, Stream, draw_word, stored
 from torpor.device import Buffer
 from torpor.ir.infer import Shape, shape_of
 from torpor.ir.ops import Ops
@@ -24,10 +24,6 @@ from torpor.tensor.random import go_on_from, manual_seed, state_of
 from torpor.tensor.realisation import compute
 from torpor.tensor.storage import Storage, buffer_of, is_buffer
 from torpor.tensor.tensor import view_of
-
-_FIXED_TYPES: Final = (
-    types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, types.MethodType, DType,
-)  # fmt: skip
 
 
 class Value(NamedTuple):
@@ -45,9 +41,10 @@ class Value(NamedTuple):
 
 
 class Leaf(NamedTuple):
-    """A tensor that a run gives back.
+    """A tensor or a number that a run gives back.
 
-    kind: "argument" (the `number`-th), "input" (a view of that storage), "new" (of that storage).
+    kind: "argument" (the `number`-th), "input" (a view of that storage), "new" (of that storage),
+          or "number" (computed from the numbers among the arguments).
     """
 
     kind: str
@@ -82,6 +79,8 @@ class Trace:
               handle or an argument's number, in a tuple) of whose gradient it is.
     shared:   pairs of inputs that must be the same memory.
     changes:  (input, its new value, whether it depends on gradients).
+    numbers:  gives the words and numbers that follow from the numbers among the arguments; `used`:
+              what it guards of them, in words; `taken`: which of them kernels take.
     effects:  places that are bound anew. `grads`: leaves whose `.grad` is.
     """
 
@@ -95,6 +94,10 @@ class Trace:
     effects: tuple[tuple[Place, Any], ...]
     grads: tuple[tuple[Any, Any], ...]
     result: Any
+    numbers: Replay
+    used: tuple[str, ...]
+    taken: tuple[str, ...]
+    draws: tuple[Draw, ...]
     streams: tuple[Stream, ...]
     advances: tuple[int | None, ...]
     seeded: tuple[tuple[Any, int, int], ...]
@@ -104,8 +107,13 @@ class Trace:
     hits: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def replay(self, tensors: Sequence[Handle]) -> Any:
-        """Do what the function would do; `MISS` if the arguments' memory is shared otherwise."""
+    def replay(self, tensors: Sequence[Handle], numbers: Sequence[Any]) -> Any:
+        """Do what the function would do; `MISS` if the numbers do not fit, or the arguments' memory
+        is shared otherwise.
+        """
+        computed = self.numbers(numbers)
+        if computed is None:
+            return MISS
         storages = self._storages(tensors)
         if storages is None:
             return MISS
@@ -115,10 +123,18 @@ class Trace:
             if inputs[left] is not inputs[right]:
                 return MISS
         states = [state_of(stream.generator) for stream in self.streams]
+        words = [*(draw_word(draw, states) for draw in self.draws), *computed[0]]
         with self.lock:
-            table = self.plan.run(inputs, [(s.seed, s.draw) for s in states])
+            table = self.plan.run(inputs, words)
         self.hits += 1
-        return self._commit(tensors, storages, table, states)
+        return self._commit(tensors, storages, table, states, computed[1])
+
+    def failing(self, tensors: Sequence[Handle]) -> str:
+        """Why it cannot be replayed with these arguments, in words."""
+        path = self.guards.failing(tensors)
+        if path is None:
+            path = "; ".join(self.used) or None
+        return path or "tensors share memory in another way"
 
     def _storages(self, tensors: Sequence[Handle]) -> list[Storage] | None:
         storages = []
@@ -145,8 +161,9 @@ class Trace:
         return storages
 
     def _commit(
-        self, tensors: Sequence[Handle], storages: list[Storage], table: list[Buffer], states: Any
-    ) -> Any:
+        self, tensors: Sequence[Handle], storages: list[Storage], table: list[Buffer], states: Any,
+        numbers: Sequence[Any],
+    ) -> Any:  # fmt: skip
         made = [Storage(v.node(table), v.device, v.requires) for v in self.values]
 
         def leaf(spec: Any) -> Any:
@@ -154,6 +171,8 @@ class Trace:
                 return spec.value
             if spec.kind == "argument":
                 return tensors[spec.number]
+            if spec.kind == "number":
+                return numbers[spec.number]
             storage = (made if spec.kind == "new" else storages)[spec.number]
             return view_of(storage, spec.steps) if spec.steps else whole_of(storage)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import sys
 import types
@@ -14,8 +15,8 @@ from typing import Any, Final, NamedTuple, final
 import numpy as np
 
 from torpor.base.errors import CaptureError
-from torpor.capture.code import CHANGERS, CHANGING, is_opaque, root_of
-from torpor.capture.plan import Word
+from torpor.capture.code import CHANGERS, CHANGING, asks_for_types, is_opaque, root_of
+from torpor.capture.number import Tape
 from torpor.capture.reach import Reach
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
@@ -44,6 +45,14 @@ _PURE_TYPES: Final = (
 )  # fmt: skip
 
 
+class Again(BaseException):
+    """The run must be undone, and done again with numbers that are nothing but numbers."""
+
+    def __init__(self, reason: str):
+        super().__init__(reason)
+        self.reason = reason
+
+
 class Input(NamedTuple):
     """A storage from outside whose value the function uses.
 
@@ -61,8 +70,31 @@ class Stream(NamedTuple):
     """Random numbers: the generator (None: the context's own), its state at the first draw."""
 
     generator: Any
-    name: int
-    draw: int
+    state: Any
+
+    @property
+    def name(self) -> int:
+        return int(self.state.name)
+
+    @property
+    def draw(self) -> int:
+        return int(self.state.draw)
+
+
+class Draw(NamedTuple):
+    """An integer that a stream gives at each run: its number, what of it, draws from now."""
+
+    stream: int
+    what: str
+    offset: int
+
+
+def draw_word(asked: Draw, states: Sequence[Any]) -> int:
+    """The 32-bit word that the seed or the draw number of a stream in these states gives."""
+    state = states[asked.stream]
+    if asked.what == "draw":
+        return int(state.draw + asked.offset) & 0xFFFFFFFF
+    return int(state.seed >> (32 * asked.offset)) & 0xFFFFFFFF
 
 
 def is_severed(node: UOp) -> bool:
@@ -99,8 +131,8 @@ class Tracer(Watcher):
     baked:   what it saw that no guard covers.
     """
 
-    def __init__(self, strict: bool):
-        self.strict = strict
+    def __init__(self, strict: bool, tape: Tape, by_value: bool):
+        self.strict, self.tape, self.by_value = strict, tape, by_value
         self.reasons: dict[str, None] = {}
         self.baked: dict[str, None] = {}
         self.reach = Reach(self.bake, self.note_grad)
@@ -112,11 +144,12 @@ class Tracer(Watcher):
         self.grads: dict[int, tuple[Handle, Any]] = {}
         self.accumulated: set[int] = set()  # handles whose `.grad` was added to
         self.streams: dict[int, Stream] = {}
-        self.words: dict[str, Word] = {}
+        self.words: dict[str, Draw] = {}
         self.reseeded: dict[int, Any] = {}
+        self.altered: dict[int, tuple[Any, Any]] = {}  # containers, and what they held before
         self.viewed: set[int] = set()  # storages of which the function was given views
         self.gradients_taken = False
-        state_of(None)  # seeded now at the latest, so that its draws count from here
+        self.state = state_of(None)  # seeded now at the latest, so that its draws count from here
         self.before = fresh_name()
         self._opened: set[types.CodeType] = set()
         self._opaque: dict[types.CodeType, bool] = {}
@@ -196,13 +229,20 @@ class Tracer(Watcher):
     def _call(self, frame: types.FrameType, code: types.CodeType) -> None:
         if not self._is_opaque(code, frame):
             self._opened.add(code)
-            self.reach.enter(code, frame.f_globals)
+            self._enter(code, frame)
             return
         module = frame.f_globals.get("__name__", "")
         if root_of(module) not in CHANGING:
             self._opened.add(code)
         elif frame.f_back is not None and not self._is_opaque(frame.f_back.f_code, frame.f_back):
             self.bake(f"a call of {module}.{code.co_name}")
+
+    def _enter(self, code: types.CodeType, frame: types.FrameType) -> None:
+        self.reach.enter(code, frame.f_globals)
+        if self.tape.numbers and not self.by_value and not self.reasons:
+            reason = asks_for_types(code)
+            if reason is not None and root_of(frame.f_globals.get("__name__")) != "torpor":
+                raise Again(reason)
 
     def _is_opaque(self, code: types.CodeType, frame: types.FrameType) -> bool:
         known = self._opaque.get(code)
@@ -221,6 +261,7 @@ class Tracer(Watcher):
             elif name in _ANY_NAME:
                 self.reach.read_everything()
         elif name in CHANGERS and (path := self.path_of(owner)) is not None:
+            self.altered.setdefault(id(owner), (owner, copy.copy(owner)))
             self.bake(f"what {path}.{name}() does to it, which is not repeated")
         elif isinstance(owner, type):
             if root_of(owner.__module__) not in _PURE and is_opaque(owner.__module__):
@@ -290,13 +331,13 @@ class Tracer(Watcher):
             return
         stream = self.streams.get(state.name)
         if stream is None:
-            stream = self.streams[state.name] = Stream(generator, state.name, state.draw)
+            stream = self.streams[state.name] = Stream(generator, state)
             number = len(self.streams) - 1
             for half in range(2):
-                self.words[f"random_seed{state.name}_{half}"] = Word(number, "seed", half)
+                self.words[f"random_seed{state.name}_{half}"] = Draw(number, "seed", half)
         number = list(self.streams).index(state.name)
         name = f"random_draw{state.name}_{state.draw}"
-        self.words[name] = Word(number, "draw", state.draw - stream.draw)
+        self.words[name] = Draw(number, "draw", state.draw - stream.draw)
 
 
 def states_after(tracer: Tracer) -> tuple[list[int | None], list[tuple[Any, int, int]]]:

@@ -1,12 +1,12 @@
-"""Trees of tuples, lists and dicts: taken apart into tensors and a hashable rest, and put together.
+"""Trees of tuples, lists and dicts: taken apart into tensors, numbers and a hashable rest.
 
-Numbers and strings belong to the structure, so a call with another number is another call.
+Bools and strings belong to the structure, so a call with another string is another kind of call.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -15,33 +15,43 @@ from torpor.base.dtypes import DType
 from torpor.tensor.handle import Handle
 
 SCALARS: Final = frozenset({int, bool, str, bytes, complex, type(None), type(Ellipsis), DType})
+NUMBERS: Final = frozenset({int, float})
+_BY_VALUE: Final = SCALARS - NUMBERS
 _TENSOR: Final = "tensor"
 
 
-def flatten(tree: Any, tensors: list[Any], objects: list[Any]) -> Any:
-    """What is left of `tree` without its tensors and objects, as something hashable.
+def flatten(tree: Any, tensors: list[Any], numbers: list[Any], objects: list[Any]) -> Any:
+    """What is left of `tree` without its tensors, numbers and objects, as something hashable.
 
-    Tensors and objects (anything that is no container, number or string) are appended, in order.
+    All three are appended, in order. Objects are anything that is no container, number or string.
     """
     kind = type(tree)
+    if kind in NUMBERS:
+        numbers.append(tree)
+        return kind
     if isinstance(tree, Handle):
         tensors.append(tree)
         return _TENSOR
-    if kind in SCALARS:
+    if kind in _BY_VALUE:
         return kind, tree
-    if kind is float:
-        return scalar_key(tree)
     if isinstance(tree, list | tuple):
-        return (kind, *[flatten(part, tensors, objects) for part in tree])
+        return (kind, *[flatten(part, tensors, numbers, objects) for part in tree])
     if kind is dict:
-        parts = [flatten(part, tensors, objects) for part in tree.values()]
+        parts = [flatten(part, tensors, numbers, objects) for part in tree.values()]
         return kind, tuple(scalar_key(key) for key in tree), *parts
     if isinstance(tree, np.generic):
         return kind, tree.tobytes()
     if kind is slice:
-        return kind, *[flatten(x, tensors, objects) for x in (tree.start, tree.stop, tree.step)]
+        return kind, *[_bound(x, tensors, objects) for x in (tree.start, tree.stop, tree.step)]
     objects.append(tree)
     return "object", id(tree)
+
+
+def _bound(value: Any, tensors: list[Any], objects: list[Any]) -> Any:
+    """An end of a slice, whose numbers are no inputs."""
+    if type(value) in NUMBERS:
+        return scalar_key(value)
+    return flatten(value, tensors, [], objects)
 
 
 def scalar_key(value: Any) -> tuple[Any, ...]:
@@ -76,3 +86,61 @@ def rebuild(tree: Any, leaf: Callable[[Any], Any]) -> Any:
     if type(tree) is dict:
         return {key: rebuild(part, leaf) for key, part in tree.items()}
     return leaf(tree)
+
+
+# --- the leaves of a caller's tree, exchanged for a while -----------------------------------------
+class Exchange:
+    """Leaves of a tree put in place of others, and back again.
+
+    Lists and dicts stay the objects that they are, since the function may know them by another way;
+    tuples are made anew.
+    """
+
+    def __init__(self) -> None:
+        self._tuples: dict[int, tuple[Any, Any]] = {}  # made, original
+
+    def put(self, tree: Any, leaf: Callable[[Any], Any]) -> Any:
+        """The tree with `leaf` of each leaf."""
+        return self._exchanged(tree, leaf, self._fresh)
+
+    def take_back(self, tree: Any, leaf: Callable[[Any], Any]) -> Any:
+        """Undo `put`, in whatever has become of the tree; `leaf` gives what a leaf stood for."""
+        return self._exchanged(tree, leaf, self._original)
+
+    def _fresh(self, tree: Any, parts: list[Any]) -> Any:
+        made = _same_tuple(tree, parts)
+        self._tuples[id(made)] = made, tree
+        return made
+
+    def _original(self, tree: Any, parts: list[Any]) -> Any:
+        known = self._tuples.get(id(tree))
+        return _same_tuple(tree, parts) if known is None else known[1]
+
+    def _exchanged(self, tree: Any, leaf: Any, tuple_of: Any) -> Any:
+        if isinstance(tree, tuple):
+            parts = [self._exchanged(part, leaf, tuple_of) for part in tree]
+            changed = any(new is not old for new, old in zip(parts, tree, strict=True))
+            return tuple_of(tree, parts) if changed else tree
+        if isinstance(tree, list) or type(tree) is dict:
+            for key, part in list(enumerate(tree) if isinstance(tree, list) else tree.items()):
+                new = self._exchanged(part, leaf, tuple_of)
+                if new is not part:
+                    tree[key] = new
+            return tree
+        return leaf(tree)
+
+
+def _same_tuple(tree: Any, parts: list[Any]) -> Any:
+    return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+
+
+def paths(tree: Any, path: str) -> Iterator[tuple[Any, str]]:
+    """Each leaf that is a number, with how to reach it from `path`."""
+    if isinstance(tree, list | tuple):
+        for number, part in enumerate(tree):
+            yield from paths(part, f"{path}[{number}]")
+    elif type(tree) is dict:
+        for key, part in tree.items():
+            yield from paths(part, f"{path}[{key!r}]")
+    elif type(tree) in NUMBERS:
+        yield tree, path

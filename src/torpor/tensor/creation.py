@@ -17,7 +17,7 @@ from torpor.graph import build
 from torpor.ir.infer import JOINT, Shape, largest, product
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.tensor.handle import Handle, make
+from torpor.tensor.handle import Handle, make, number_node
 from torpor.tensor.host import Array, buffer_from, buffer_node
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import default_float
@@ -145,7 +145,7 @@ class Creation(Handle):
         if isinstance(fill_value, Handle):
             return fill_value.expand(shape) if dtype is None else fill_value.expand(shape).to(dtype)
         kind = chosen(dtype, dtype_of_numbers(fill_value))
-        node = build.constant(fill_value, kind, shape)
+        node = number_node(fill_value, kind, shape)
         return _finish(make(node, Device.canonicalize(device)), options)
 
     @staticmethod
@@ -287,7 +287,7 @@ def _made_from(data: Any, dtype: DType | None, device: str | None) -> Tensor:
         return make(data.cast(chosen(dtype, dtypes.int64)), where)
     if isinstance(data, bool | int | float) and not isinstance(data, np.generic):
         kind = dtype_of_numbers(data) if dtype is None else dtype
-        return make(UOp.const(kind, data), where)
+        return make(number_node(data, kind, ()), where)
     array, own = _array_of(data)
     buffer = buffer_from(array, where, own if dtype is None else dtype)
     return make(buffer_node(buffer, array.shape), where)

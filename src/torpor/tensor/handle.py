@@ -23,7 +23,7 @@ from torpor.ir.uop import UOp
 from torpor.tensor.mode import default_float, grad_enabled
 from torpor.tensor.path import Step, apply, detached, forward
 from torpor.tensor.storage import Storage
-from torpor.tensor.watch import active, watcher
+from torpor.tensor.watch import Traced, active, watcher
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -171,6 +171,9 @@ def view(handle: Handle, kind: str, arg: Any) -> Tensor:
 def weak_constant(value: Scalar, dtype: DType, shape: Shape = ()) -> UOp:
     """The Python number in every element of `shape`."""
     kind = type(value)
+    if kind is not float and kind is not int and isinstance(value, Traced):
+        check_fits(value._value, dtype)
+        return number_node(value, dtype, shape)
     key = (struct.pack("<d", value) if kind is float else value, kind, dtype, shape)
     known = _constants.get(key)
     if known is None:
@@ -179,6 +182,13 @@ def weak_constant(value: Scalar, dtype: DType, shape: Shape = ()) -> UOp:
             _constants.clear()
         known = _constants[key] = build.constant(value, dtype, shape)
     return known
+
+
+def number_node(value: Scalar, dtype: DType, shape: Shape) -> UOp:
+    """The number as the format holds it in every element of `shape`."""
+    if isinstance(value, Traced):
+        return value._constant(dtype, shape)
+    return build.constant(value, dtype, shape)
 
 
 def check_fits(value: Scalar, dtype: DType) -> None:

@@ -10,6 +10,8 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from torpor.base.dtypes import DType
+    from torpor.ir.infer import Shape
     from torpor.ir.uop import UOp
     from torpor.tensor.handle import Handle
     from torpor.tensor.storage import Storage
@@ -45,6 +47,20 @@ class Watcher(ABC):
     @abstractmethod
     def stands_for(self, node: UOp, value: UOp) -> bool:
         """Whether a value that was computed for a node may be used in its place."""
+
+
+class Traced(ABC):
+    """A number that is another one at each replay of a trace.
+
+    _value: what it is while the function is traced; nothing may depend on it but errors.
+    """
+
+    __slots__ = ()
+    _value: Any
+
+    @abstractmethod
+    def _constant(self, dtype: DType, shape: Shape) -> UOp:
+        """The number in this format in every element of the shape, as a node."""
 
 
 active: Final[dict[int, Watcher]] = {}

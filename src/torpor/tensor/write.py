@@ -14,7 +14,14 @@ from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.creation import as_tensor
-from torpor.tensor.handle import Handle, as_scalar, located, node_on, render_shape
+from torpor.tensor.handle import (
+    Handle,
+    as_scalar,
+    located,
+    node_on,
+    number_node,
+    render_shape,
+)
 from torpor.tensor.host import buffer_node, memory_of
 from torpor.tensor.mode import grad_enabled
 from torpor.tensor.path import backward
@@ -63,8 +70,7 @@ def _value_node(target: Handle, value: Any) -> tuple[UOp, bool]:
         if isinstance(value, np.ndarray | list | tuple):
             value = as_tensor(value, device=target.device)
         else:
-            number = as_scalar(value)
-            return build.constant(dtype.cast_scalar(number), dtype, shape), False
+            return number_node(as_scalar(value), dtype, shape), False
     device = target.device
     if value.device != device and (value.shape or value.device != "CPU"):
         what = f"cannot write a value on {value.device} to a tensor on {device}; use .to()"

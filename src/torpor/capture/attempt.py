@@ -1,0 +1,173 @@
+"""One run of a function for real, watched: its arguments exchanged, and a trace made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from torpor.capture.code import asks_for_types
+from torpor.capture.finish import finish
+from torpor.capture.number import Number, Tape
+from torpor.capture.trace import Trace, is_whole, storage_of_view
+from torpor.capture.tracer import Again, Tracer, stored
+from torpor.capture.tree import Exchange, paths, rebuild
+from torpor.capture.undo import can_undo, undo
+from torpor.tensor.handle import Handle, make
+
+
+class Call(NamedTuple):
+    """What a function is called with, and what `flatten` found in it."""
+
+    arguments: tuple[Any, ...]
+    options: dict[str, Any]
+    tensors: list[Any]
+    numbers: list[Any]
+    objects: list[Any]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What became of a run: what the function gave, and its trace unless it cannot be replayed."""
+
+    result: Any
+    trace: Trace | None
+    tracer: Tracer
+    given: Sequence[Handle]
+    by_value: str | None
+
+
+def attempt(
+    function: Callable[..., Any], call: Call, strict: bool, observing: bool, by_value: str | None
+) -> Attempt:
+    """Run the function and trace it.
+
+    observing: give it views as they are, only to see what it does with them.
+    by_value:  why it is given its numbers as they are; they are guarded by value then.
+    """
+    by_value = by_value or (call.numbers and asks_for_types(_code_of(function))) or None
+    try:
+        return _Run(function, call, strict, observing, by_value).attempt()
+    except Again as again:
+        return _Run(function, call, strict, observing, again.reason).attempt()
+
+
+def _code_of(function: Any) -> Any:
+    return getattr(function, "__code__", None)
+
+
+class _Run:
+    def __init__(
+        self, function: Any, call: Call, strict: bool, observing: bool, by_value: str | None
+    ):
+        self.function, self.call, self.by_value = function, call, by_value
+        self.observing = observing
+        self.tape = Tape(call.numbers, _names(function, call))
+        self.tracer = Tracer(strict, self.tape, by_value is not None)
+        if by_value:
+            for number in self.tape.numbers:
+                self.tape.guard_value(number, by_value)
+        given = call.tensors if observing else [_stand_in(t) for t in call.tensors]
+        self.given: list[Any] = given
+        self.exchange = Exchange()
+
+    def attempt(self) -> Attempt:
+        tracer, call = self.tracer, self.call
+        self._admit()
+        arguments, options = self.exchange.put((call.arguments, call.options), self._putter())
+        before = _identities(arguments, options)
+        tracer.reach.root(self.function, getattr(self.function, "__name__", "the function"))
+        for number, value in enumerate(call.objects):
+            tracer.reach.root(value, f"the object argument {number}")
+        result = None
+        try:
+            with tracer.watching():
+                result = self.function(*arguments, **options)
+            if _identities(arguments, options) != before:
+                tracer.refuse("changes a list or dict that it was passed")
+            trace = finish(tracer, call.tensors, self.given, result, call.objects)
+        except Again:
+            undo(tracer)
+            raise
+        except (TypeError, ValueError) as error:
+            if self.by_value or not call.numbers or tracer.baked or not can_undo(tracer):
+                raise
+            undo(tracer)
+            raise Again(f"a {type(error).__name__} was raised: {error}") from error
+        finally:
+            self.tape.close()
+            self._take_back((arguments, options))
+        result = self.exchange.take_back(result, self._plain)
+        return Attempt(result, trace, tracer, self.given, self.by_value)
+
+    def _admit(self) -> None:
+        for handle, tensor in zip(self.given, self.call.tensors, strict=True):
+            if not is_whole(tensor):
+                self.tracer.viewed |= {id(handle._storage), id(tensor._storage)}
+            self.tracer.admit(handle._storage)
+            self.tracer.note_grad(handle)
+
+    # --- arguments --------------------------------------------------------------------------------
+    def _putter(self) -> Callable[[Any], Any]:
+        """What is put in place of each leaf, in the order in which `flatten` finds them."""
+        swap = {id(t): g for t, g in zip(self.call.tensors, self.given, strict=True)}
+        numbers = iter(self.tape.numbers)
+        self.originals = {id(g): t for t, g in zip(self.call.tensors, self.given, strict=True)}
+
+        def put(leaf: Any) -> Any:
+            if type(leaf) in (int, float):
+                number = next(numbers)
+                return leaf if self.by_value else number
+            return swap.get(id(leaf), leaf) if isinstance(leaf, Handle) else leaf
+
+        return put
+
+    def _plain(self, leaf: Any) -> Any:
+        if type(leaf) is Number:
+            return leaf._value
+        return self.originals.get(id(leaf), leaf) if isinstance(leaf, Handle) else leaf
+
+    def _take_back(self, arguments: Any) -> None:
+        """Leave nothing of the exchange behind: in arguments, or where the function put it."""
+        take_back, reach = self.exchange.take_back, self.tracer.reach
+        take_back(arguments, self._plain)
+        for container, *_ in (*reach.contents.values(), *self.tracer.altered.values()):
+            take_back(container, self._plain)
+        for place in reach.places.values():
+            now = place.now()
+            if place.name in reach.stored and now is not place.value:
+                plain = take_back(now, self._plain)
+                if plain is not now:
+                    place.put(plain)
+
+
+def _names(function: Any, call: Call) -> list[str]:
+    """How each number among the arguments is called."""
+    code = _code_of(function)
+    known = code.co_varnames[: code.co_argcount] if code is not None else ()
+    found = []
+    for number, argument in enumerate(call.arguments):
+        name = known[number] if number < len(known) else f"argument {number}"
+        found += [path for _, path in paths(argument, name)]
+    for name, argument in call.options.items():
+        found += [path for _, path in paths(argument, name)]
+    return found
+
+
+def _stand_in(tensor: Handle) -> Handle:
+    """The tensor itself; for a view a tensor of its own with the value that it shows."""
+    if is_whole(tensor):
+        stored(tensor._storage)
+        return tensor
+    storage = storage_of_view(tensor)
+    return make(storage.base, storage.device, storage=storage)
+
+
+def _identities(*trees: Any) -> list[int]:
+    found: list[int] = []
+
+    def note(leaf: Any) -> None:
+        found.append(id(leaf))
+
+    rebuild(trees, note)
+    return found

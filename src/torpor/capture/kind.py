@@ -1,0 +1,95 @@
+"""The kind of a call: everything besides values and guards that a trace depends on, as one key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from torpor.base import settings
+from torpor.capture.trace import is_whole
+from torpor.capture.tracer import is_severed
+from torpor.ir.infer import shape_of
+from torpor.tensor.handle import Handle
+from torpor.tensor.mode import default_float, grad_enabled, training
+
+# Settings that decide what is compiled, or which device a function makes its tensors on.
+SETTINGS: Final = (
+    "NOOPT", "STRICT_FLOAT", "BEAM", "DEVICE", "KERNEL_SIZE", "JIT", "TARGET", "CHECK", "THREADS",
+)  # fmt: skip
+_MODES: Final = ("the arguments", "", "whether gradients are recorded", "training mode",
+                 "the default float")  # fmt: skip
+
+
+class _Settings:
+    """The settings as one hashable; made anew when they change."""
+
+    seen: tuple[Mapping[str, Any] | None, tuple[Any, ...]] = (None, ())
+
+    @classmethod
+    def key(cls) -> tuple[Any, ...]:
+        mapping, known = cls.seen
+        now = settings.snapshot()
+        if mapping is not now:
+            known = tuple(now[name] for name in SETTINGS)
+            cls.seen = now, known
+        return known
+
+
+class TensorKey(NamedTuple):
+    """What a trace depends on in a tensor that it is called with."""
+
+    shape: Any
+    dtype: Any
+    device: str
+    requires: bool
+    whole: bool | None
+    graph: bool
+    shared: int
+
+
+def kind_key(structure: Any, tensors: Sequence[Handle]) -> tuple[Any, ...]:
+    """The key of a call with arguments of this structure and these tensors."""
+    modes = grad_enabled(), training(), default_float()
+    return (structure, _Settings.key(), *modes, *_tensor_keys(tensors))
+
+
+def _tensor_keys(tensors: Sequence[Handle]) -> list[TensorKey]:
+    first: dict[int, int] = {}
+    found = []
+    for number, tensor in enumerate(tensors):
+        storage, path = tensor._storage, tensor._path
+        node = tensor._node if tensor._stamp == storage.stamp else tensor._current()
+        shared = first.setdefault(id(storage), number)
+        whole = None if path is None else is_whole(tensor)
+        graph = storage.requires and not is_severed(storage.base)
+        requires = tensor.requires_grad
+        found.append(
+            TensorKey(shape_of(node), node.dtype, storage.device, requires, whole, graph, shared)
+        )
+    return found
+
+
+def difference(key: tuple[Any, ...], other: tuple[Any, ...]) -> str:
+    """What is different about two kinds of call, in words."""
+    for name, one, two in zip(SETTINGS, key[1], other[1], strict=True):
+        if one != two:
+            return f"the setting {name}"
+    for name, one, two in zip(_MODES, key, other, strict=False):
+        if name and one != two:
+            return name
+    for number, (one, two) in enumerate(zip(key[len(_MODES) :], other[len(_MODES) :], strict=True)):
+        for field, left, right in zip(TensorKey._fields, one, two, strict=True):
+            if left != right:
+                return f"{_FIELDS[field]} of tensor {number} among the arguments"
+    return "the arguments"
+
+
+_FIELDS: Final = {
+    "shape": "the shape",
+    "dtype": "the format",
+    "device": "the device",
+    "requires": "requires_grad",
+    "whole": "whether it is a view",
+    "graph": "the graph",
+    "shared": "the shared memory",
+}

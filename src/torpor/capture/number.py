@@ -1,0 +1,341 @@
+"""Python numbers among the arguments of a trace: what is done with them is done again each call.
+
+While a function is traced it is given a `Number` for each int and float among its arguments. One
+stands for a number without being one, so no C code can look at the value behind its back: whoever
+wants it must ask. Arithmetic is written down on a `Tape`. A tensor that meets a `Number` takes it
+as a variable of its kernels. Everything else (a branch, a shape, a range, text, hashing) is told
+the value, and the tape notes that a replay must find the same one, or the same answer to the same
+comparison.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, final
+
+import numpy as np
+
+from torpor.base.dtypes import DType
+from torpor.capture.encode import ENCODERS, integers_of, shown_as
+from torpor.capture.tree import same
+from torpor.graph import build
+from torpor.ir.infer import Shape
+from torpor.ir.uop import UOp
+from torpor.ir.variable import Variable, bind
+from torpor.tensor.handle import Handle
+from torpor.tensor.random import fresh_name
+from torpor.tensor.watch import Traced
+
+LONGEST_TAPE: Final = 1000  # lines; a longer computation with numbers is guarded by its values
+_PLAIN: Final = frozenset({int, float, bool})
+_FAULTS: Final = (ArithmeticError, ValueError, TypeError)
+Replay = Callable[[Sequence[Any]], tuple[tuple[int, ...], tuple[Any, ...]] | None]
+
+
+class Word(NamedTuple):
+    """An integer that the kernels are given: what encodes a number of the tape in a format."""
+
+    place: int
+    dtype: DType
+
+
+@final
+class Tape:
+    """What one run did with its numbers, as the lines of a function that does it again."""
+
+    def __init__(self, values: Sequence[Any], paths: Sequence[str]) -> None:
+        self.lines: list[str] = []
+        self.scope: dict[str, Any] = {"same": same}
+        self.used: dict[str, None] = {}  # what is guarded, in words
+        self.taken: dict[str, None] = {}  # what kernels take, in words
+        self.fixed: set[int] = set()  # numbers whose values are guarded
+        self.words: dict[Word, str] = {}  # and the name of the variable
+        self.name = fresh_name()
+        self.closed = False
+        self.count = 0
+        self.numbers = [
+            self.note(value, f"n[{place}]", (path,))
+            for place, (value, path) in enumerate(zip(values, paths, strict=True))
+        ]
+
+    def note(self, value: Any, text: str, origins: tuple[str, ...]) -> Any:
+        """The `Number` for a value that `text` computes."""
+        self.count += 1
+        self.lines.append(f"t{self.count} = {text}")
+        return Number(self, self.count, value, origins)
+
+    def constant(self, value: Any) -> str:
+        """A name for something that is the same at every replay."""
+        name = f"k{len(self.scope)}"
+        self.scope[name] = value
+        return name
+
+    def guard(self, condition: str, number: Number, how: str) -> None:
+        """A replay must find the condition true."""
+        if self.closed or number._place in self.fixed:
+            return
+        self.lines.append(f"if not ({condition}): return None")
+        for origin in number._origins:
+            self.used[f"the number {origin} ({how})"] = None
+
+    def guard_value(self, number: Number, how: str) -> Any:
+        """The value, which must be the same at a replay."""
+        if not self.closed and number._place not in self.fixed:
+            kept = self.constant(number._value)
+            self.guard(f"same(t{number._place}, {kept})", number, how)
+            self.fixed.add(number._place)
+        return number._value
+
+    @property
+    def records(self) -> bool:
+        """Whether more arithmetic and comparisons may be written down."""
+        return not self.closed and len(self.lines) < LONGEST_TAPE
+
+    def word(self, number: Number, dtype: DType) -> tuple[str, int]:
+        """The name of the variable that has the number in this format, and its value now."""
+        if self.closed:
+            raise LookupError("the run is over")
+        encoded = ENCODERS[dtype](number._value)
+        self.taken |= dict.fromkeys(f"the number {origin}" for origin in number._origins)
+        key = Word(number._place, dtype)
+        return self.words.setdefault(key, f"number{self.name}_{len(self.words)}"), encoded
+
+    def close(self) -> None:
+        """From now on the numbers are numbers and nothing more."""
+        self.closed = True
+
+    def compiled(self, results: Sequence[Number]) -> Replay:
+        """The function that gives, for other values, the words and the values of `results`.
+
+        It gives None where a guard fails or where computing raises.
+        """
+        scope = dict(self.scope)
+        words = []
+        for place, dtype in self.words:
+            scope[f"e_{dtype.name}"] = ENCODERS[dtype]
+            words.append(f"e_{dtype.name}(t{place}), ")
+        scope["FAULTS"] = _FAULTS
+        given = "".join(f"t{number._place}, " for number in results)
+        body = "\n  ".join([*self.lines, f"return ({''.join(words)}), ({given})"])
+        source = f"def replay(n):\n try:\n  {body}\n except FAULTS:\n  return None\n"
+        exec(source, scope)
+        replay: Replay = scope["replay"]
+        return replay
+
+
+class Number(Traced):
+    """An int or a float of a traced call, or what was computed from some."""
+
+    __slots__ = ("_tape", "_place", "_value", "_origins")
+    _tape: Tape
+    _place: int
+    _value: Any
+    _origins: tuple[str, ...]
+
+    def __init__(self, tape: Tape, place: int, value: Any, origins: tuple[str, ...]):
+        self._tape, self._place, self._value, self._origins = tape, place, value, origins
+
+    @property
+    def __class__(self) -> Any:  # what `isinstance` asks
+        return type(self._value)
+
+    def _constant(self, dtype: DType, shape: Shape) -> UOp:
+        try:
+            name, encoded = self._tape.word(self, dtype)
+        except (LookupError, OverflowError):  # no such encoder, or wrapped around
+            return build.constant(self._plain(f"as {dtype.name}"), dtype, shape)
+        node = bind(Variable(name, *integers_of(dtype)), encoded)
+        return build.broadcast_to(shown_as(node, dtype), shape)
+
+    def _plain(self, how: str) -> Any:
+        """The Python number itself; a replay must be given one that is equal."""
+        return self._tape.guard_value(self, how)
+
+    # --- the value itself, which is then guarded --------------------------------------------------
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._value, name)
+        self._plain(f"its {name}")
+        return found
+
+    def __bool__(self) -> bool:
+        truth = bool(self._value)
+        if not self._tape.records:
+            self._plain("its value")
+        self._tape.guard(f"bool(t{self._place}) is {truth}", self, "whether it is 0")
+        return truth
+
+    def __int__(self) -> int:
+        whole = int(self._value)
+        if not self._tape.records:
+            self._plain("its value")
+        self._tape.guard(f"int(t{self._place}) == {whole}", self, "its value, by int()")
+        return whole
+
+    def __float__(self) -> float:
+        return float(self._plain("its value, by float()"))
+
+    def __index__(self) -> int:
+        if type(self._value) is float:
+            raise TypeError("'float' object cannot be interpreted as an integer")
+        return int(self._plain("its value, as an index or a size"))
+
+    def __complex__(self) -> complex:
+        return complex(self._plain("its value, by complex()"))
+
+    def __hash__(self) -> int:
+        return hash(self._plain("its value, by hashing"))
+
+    def __str__(self) -> str:
+        return str(self._plain("its text"))
+
+    def __repr__(self) -> str:
+        return repr(self._plain("its text"))
+
+    def __format__(self, specification: str) -> str:
+        return format(self._plain("its text"), specification)
+
+    def __copy__(self) -> Number:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Number:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return type(self._value), (self._plain("its value, by copying"),)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.asarray(self._plain("its value, in an array"), dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        plain = [x._plain("its value, in an array") if type(x) is Number else x for x in inputs]
+        return getattr(ufunc, method)(*plain, **options)
+
+    def __divmod__(self, other: Any) -> Any:
+        return divmod(self._plain("its value, by divmod()"), plain(other))
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return divmod(other, self._plain("its value, by divmod()"))
+
+
+def plain(value: Any) -> Any:
+    return value._plain("its value") if type(value) is Number else value
+
+
+# --- arithmetic, which is written down ------------------------------------------------------------
+def _computed(
+    tape: Tape, text: str, compute: Callable[..., Any], operands: Sequence[Any], checked: bool
+) -> Any:
+    """`compute` of the operands' values, as a `Number` that `text` gives at a replay."""
+    numbers = [operand for operand in operands if type(operand) is Number]
+    values = [x._value if type(x) is Number else x for x in operands]
+    value = None
+    try:
+        value = compute(*values)
+    finally:
+        if type(value) not in (int, float):  # raised, or is no number that is kept here
+            for number in numbers:
+                number._plain("its value")
+    if type(value) not in (int, float):
+        return value
+    origins = tuple(dict.fromkeys(origin for number in numbers for origin in number._origins))
+    made = tape.note(value, text, origins)
+    if checked:
+        kind = type(value).__name__
+        tape.guard(f"type(t{made._place}) is {kind}", made, "which kind its power is of")
+    return made
+
+
+def _spelled(tape: Tape, operand: Any) -> str:
+    return f"t{operand._place}" if type(operand) is Number else tape.constant(operand)
+
+
+def _is_recorded(number: Number, other: Any) -> bool:
+    if type(other) is Number:
+        return other._tape is number._tape and number._tape.records
+    return type(other) in _PLAIN and number._tape.records
+
+
+def _binary(symbol: str, compute: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
+    """The methods of `x symbol y` and of its reflection."""
+
+    def apply(left: Any, right: Any, number: Number, other: Any) -> Any:
+        if isinstance(other, Handle):
+            return NotImplemented
+        if not _is_recorded(number, other):
+            number._plain(f"its value, by {symbol}")
+            return compute(plain(left), plain(right))
+        tape = number._tape
+        text = f"{_spelled(tape, left)} {symbol} {_spelled(tape, right)}"
+        return _computed(tape, text, compute, (left, right), symbol == "**")
+
+    def method(self: Number, other: Any) -> Any:
+        return apply(self, other, self, other)
+
+    def reflected(self: Number, other: Any) -> Any:
+        return apply(other, self, self, other)
+
+    return method, reflected
+
+
+def _comparison(symbol: str, compute: Callable[[Any, Any], Any]) -> Any:
+    def method(self: Number, other: Any) -> Any:
+        if isinstance(other, Handle):
+            return NotImplemented
+        if other is None or isinstance(other, str):
+            return compute(self._value, other)
+        if not _is_recorded(self, other):
+            return compute(self._plain(f"its value, by {symbol}"), plain(other))
+        answer = compute(self._value, other._value if type(other) is Number else other)
+        test = f"(t{self._place} {symbol} {_spelled(self._tape, other)}) is {answer}"
+        self._tape.guard(test, self, f"the answer of {symbol}")
+        return answer
+
+    return method
+
+
+def _unary(form: str, compute: Callable[[Any], Any]) -> Any:
+    def method(self: Number) -> Any:
+        if not self._tape.records:
+            return compute(self._plain("its value"))
+        return _computed(self._tape, form.format(f"t{self._place}"), compute, (self,), False)
+
+    return method
+
+
+def _power(self: Number, exponent: Any, modulus: Any = None) -> Any:
+    if modulus is None:
+        return _POWER[0](self, exponent)
+    return pow(self._plain("its value, by pow()"), plain(exponent), plain(modulus))
+
+
+def _round(self: Number, digits: Any = None) -> Any:
+    return round(self._plain("its value, by round()"), plain(digits))
+
+
+def _whole(name: str) -> Any:
+    def method(self: Number) -> Any:
+        return getattr(self._plain(f"its value, by {name}()"), f"__{name}__")()
+
+    return method
+
+
+_POWER: Final = _binary("**", operator.pow)
+_METHODS: Final[dict[str, Any]] = {"__pow__": _power, "__rpow__": _POWER[1], "__round__": _round}
+for _name, _symbol in {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%",
+    "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
+}.items():  # fmt: skip
+    _METHODS[f"__{_name}__"], _METHODS[f"__r{_name}__"] = _binary(
+        _symbol, getattr(operator, f"__{_name}__")
+    )
+for _name, _symbol in {
+    "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
+}.items():  # fmt: skip
+    _METHODS[f"__{_name}__"] = _comparison(_symbol, getattr(operator, _name))
+for _name, _form in {"neg": "-{}", "pos": "+{}", "abs": "abs({})", "invert": "~{}"}.items():
+    _METHODS[f"__{_name}__"] = _unary(_form, getattr(operator, f"__{_name}__"))
+for _name in ("trunc", "floor", "ceil"):
+    _METHODS[f"__{_name}__"] = _whole(_name)
+for _name, _method in _METHODS.items():
+    setattr(Number, _name, _method)
