@@ -23,6 +23,7 @@ class Target:
     threads:       the outermost axis may be cut among native threads.
     missing:       dtype names that the target cannot compute with (decomposed before rendering).
     cache_bytes:   size of the cache nearest to one core that is not the first level, bytes.
+    stage_bytes:   most memory that a kernel may copy tiles to, for each thread, bytes.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Target:
     threads: bool = False
     missing: frozenset[str] = frozenset()
     cache_bytes: int = 512 * 1024
+    stage_bytes: int = 384 * 1024
 
     def lanes(self, itemsize: int) -> int:
         """How many elements of `itemsize` bytes one vector register holds (at least 1)."""

@@ -11,7 +11,8 @@ from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops, identity
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
-from torpor.kernel.normalise import normalise
+from torpor.kernel.normalise import drop_single, normalise, renumber
+from torpor.kernel.partition import partition
 from torpor.kernel.ranges import (
     closed_by,
     find_loops,
@@ -21,6 +22,7 @@ from torpor.kernel.ranges import (
     replace_range,
     size_of,
 )
+from torpor.kernel.stage import operands, stage, tile_of
 
 REDUCES: Final = (AxisType.GROUP, AxisType.REDUCE, AxisType.UNROLL)
 OUTPUTS: Final = (AxisType.THREAD, AxisType.GLOBAL, AxisType.LOCAL, AxisType.LOOP)
@@ -66,7 +68,7 @@ class Kernel:
             axes = sorted((n for n in nodes if n.op is Ops.RANGE), key=nesting)
             reduced = {r for n in nodes if n.op is Ops.REDUCE for r in closed_by(n)}
             has_reduce = any(n.op is Ops.REDUCE for n in nodes)
-            stores = tuple(n for n in nodes if n.op is Ops.STORE)
+            stores = self.ast.src
             inner = [r for r in axes if r in reduced and kind_of(r) in REDUCES]
             self._facts = AxisFacts(self.ast, axes, inner, has_reduce, stores)
         return self._facts
@@ -158,6 +160,7 @@ class Kernel:
             raise self.refused(opt, f"it is a {kind_of(one).name.lower()} axis")
         if amount > UNROLL_LIMIT:
             raise self.refused(opt, f"more than {UNROLL_LIMIT} copies")
+        self.check_stages(opt, one)
         self.split(one, amount, AxisType.UPCAST)
 
     def unroll(self, opt: Opt) -> None:
@@ -179,7 +182,14 @@ class Kernel:
             raise self.refused(opt, f"it is a {kind_of(one).name.lower()} axis")
         amount = self.amount(opt, one)
         self.check_group(opt, amount)
+        self.check_stages(opt, one)
         self.split(one, amount, AxisType.LOCAL)
+
+    def check_stages(self, opt: Opt, one: UOp) -> None:
+        """Rounds that share a packed tile's memory come one after the other."""
+        loops = find_loops(self.ast)
+        if any(n.op is Ops.BARRIER and one in loops.free[n] for n in loops.order):
+            raise self.refused(opt, "each of its rounds fills the same packed tile anew")
 
     def check_group(self, opt: Opt, amount: int) -> None:
         items = amount
@@ -259,6 +269,47 @@ class Kernel:
             threaded = one.replace(arg=(number_of(one), AxisType.THREAD))
             self.ast = replace_range(self.ast, one, threaded, [threaded])
 
+    def tile(self, opt: Opt) -> None:
+        one = self.axis(opt, self.axes)
+        if kind_of(one) not in (AxisType.GLOBAL, AxisType.THREAD):
+            raise self.refused(opt, f"it is a {kind_of(one).name.lower()} axis")
+        amount = self.amount(opt, one)
+        if amount == size_of(one):
+            return
+        inner = UOp.range(amount, number_of(one), AxisType.GLOBAL)
+        outer = UOp.range((size_of(one) or 1) // amount, -1, kind_of(one))
+        self.ast = replace_range(self.ast, one, outer * amount + inner, [outer, inner]).simplify()
+        self.ast = renumber(self.ast)
+        self._next = 1 + max(number_of(r) for r in self.ast.ranges())
+
+    def cut(self, opt: Opt) -> None:
+        one = self.axis(opt, self.axes)
+        size = size_of(one)
+        if size is None or not opt.arg or not 0 < opt.arg < size:
+            raise self.refused(opt, "it needs an axis of fixed size and a part of it")
+        if kind_of(one) not in (AxisType.GLOBAL, AxisType.LOOP, AxisType.REDUCE):
+            raise self.refused(opt, f"it is a {kind_of(one).name.lower()} axis")
+        self.ast = drop_single(partition(self.ast, one, opt.arg, self._next).simplify())
+        self._next = 1 + max(number_of(r) for r in self.ast.ranges())
+
+    def stage(self, opt: Opt) -> None:
+        level = self.axis(opt, self.axes)
+        values = operands(self.ast)
+        if opt.arg is None or not 0 <= opt.arg < len(values):
+            raise self.refused(opt, f"reductions read {len(values)} values")
+        if kind_of(level) not in (AxisType.GLOBAL, AxisType.THREAD):
+            raise self.refused(opt, f"it is a {kind_of(level).name.lower()} axis")
+        tile = tile_of(self.ast, values[opt.arg], level)
+        staged = [n for n in self.ast.toposort() if n.op is Ops.DEFINE_LOCAL]
+        taken = sum(n.arg.size * n.dtype.itemsize for n in staged) + tile.bytes
+        room = self.target.local_bytes if self.target.groups else self.target.stage_bytes
+        if tile.size < 1:
+            raise self.refused(opt, "inside that loop the value does not change")
+        if taken > room:
+            raise self.refused(opt, f"{taken} bytes would be staged, and there are {room}")
+        self.ast = stage(self.ast, tile, len(staged), self._next)
+        self._next += len(tile.axes)
+
 
 _HANDLERS: Final[dict[OptOps, Callable[[Kernel, Opt], None]]] = {
     OptOps.UPCAST: Kernel.upcast,
@@ -270,6 +321,9 @@ _HANDLERS: Final[dict[OptOps, Callable[[Kernel, Opt], None]]] = {
     OptOps.SWAP: Kernel.swap,
     OptOps.NOLOCALS: Kernel.without_locals,
     OptOps.THREAD: Kernel.thread,
+    OptOps.TILE: Kernel.tile,
+    OptOps.PARTITION: Kernel.cut,
+    OptOps.STAGE: Kernel.stage,
 }
 
 

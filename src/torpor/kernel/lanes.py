@@ -25,17 +25,17 @@ class _Vectoriser:
         self.loops = find_loops(root)
         self.lane, self.width = lane, width
         self.done: dict[UOp, UOp] = {}
+        self.stores: dict[UOp, list[UOp]] = {}
 
     def run(self, root: UOp) -> UOp:
-        stores: list[UOp] = []
         for node in self.loops.order:
             if node.op is Ops.SINK:
                 continue
             if node.op is Ops.STORE:
-                stores.extend(self.store(node))
+                self.stores[node] = self.store(node)
             elif node.op is not Ops.INDEX:
                 self.done[node] = self.make(node)
-        return UOp.sink(*stores)
+        return UOp.sink(*(s for store in root.src for s in self.stores[store]))
 
     def varies(self, node: UOp) -> bool:
         return self.lane in self.loops.free[node]
@@ -50,6 +50,8 @@ class _Vectoriser:
             return UOp(Ops.LANES, dtypes.index.vec(self.width))
         if node.op is Ops.LOAD and node.src[0].op is Ops.INDEX:
             return self.load(node)
+        if node.op is Ops.BARRIER:
+            return node.replace(src=tuple(s for store in node.src for s in self.stores[store]))
         if node.op is Ops.REDUCE and self.lane in closed_by(node):
             return self.horizontal(node)
         if not self.varies(node):

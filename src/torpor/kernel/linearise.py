@@ -131,7 +131,16 @@ class _Lineariser:
         if item.op is Ops.REDUCE and item not in grows:
             inner = self.loops.nest_of(self.loops.free[item] | frozenset(closed_by(item)))
             return [self.block(inner[: len(block.nest) + 1])]
+        if item.op is Ops.BARRIER:
+            return [n for s in item.src for n in self.before(s, block)]
         return [n for s in item.src for n in self.local(s, block)]
+
+    def before(self, effect: UOp, block: _Block) -> list[UOp | _Block]:
+        """What must have run for the effect to have happened: itself, or the loops around it."""
+        nest = self.home[effect].nest
+        return (
+            [self.block(nest[: len(block.nest) + 1])] if len(nest) > len(block.nest) else [effect]
+        )
 
     def local(self, node: UOp, block: _Block) -> list[UOp | _Block]:
         """The node if this block computes it (outer ones are there already)."""

@@ -15,6 +15,7 @@ from torpor.kernel.ranges import (
     closed_by,
     find_loops,
     kind_of,
+    map_nodes,
     number_of,
     replace_ranges,
     size_of,
@@ -91,7 +92,14 @@ def drop_single(ast: UOp) -> UOp:
     """Axes of one iteration become the constant 0."""
     zero = UOp.index_const(0)
     ones = [r for r in ast.ranges() if size_of(r) == 1]
-    return replace_ranges(ast, dict.fromkeys(ones, (zero, ()))).simplify() if ones else ast
+    if not ones:
+        return ast
+    return map_nodes(replace_ranges(ast, dict.fromkeys(ones, (zero, ()))), reduced).simplify()
+
+
+def reduced(node: UOp) -> UOp:
+    """A reduction over nothing is its value."""
+    return node.src[0] if node.op is Ops.REDUCE and not closed_by(node) else node
 
 
 def order_outputs(ast: UOp) -> UOp:

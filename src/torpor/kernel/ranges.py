@@ -82,15 +82,13 @@ def find_loops(root: UOp) -> Loops:
             found |= free[source]
         free[node] = found.difference(closed_by(node)) if closed_by(node) else found
     around: dict[UOp, Ranges] = {}
-    for node in order:
-        if node.op is Ops.STORE:
-            nest_within(closed_by(node), _NONE, around)
     for node in reversed(order):
-        if node.op is Ops.REDUCE:
+        closed = closed_by(node)
+        if closed:
             outer = free[node]
             for one in free[node]:
                 outer |= around.get(one, _NONE)
-            nest_within(closed_by(node), outer, around)
+            nest_within(closed, outer, around)
     return Loops(order, free, around)
 
 

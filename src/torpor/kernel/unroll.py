@@ -48,6 +48,15 @@ class _Unroller:
         """The copy of `node` for these values of the ranges."""
         return self.copies[node][tuple(values[r] for r in self.depends[node])]
 
+    def copies_at(self, effect: UOp, values: dict[UOp, int]) -> list[UOp]:
+        """All copies that agree with these values, of a store over axes of its own."""
+        depends = self.depends[effect]
+        return [
+            copy
+            for point, copy in self.copies[effect].items()
+            if all(values.get(r, n) == n for r, n in zip(depends, point, strict=True))
+        ]
+
     def make(self, node: UOp, values: dict[UOp, int]) -> UOp:
         if node.op is Ops.RANGE and node in self.wanted:
             return UOp.const(dtypes.index, values[node])
@@ -58,6 +67,9 @@ class _Unroller:
             return node.replace(src=(*(self.at(s, values) for s in node.src[:2]), *kept))
         if node.op is Ops.INDEX and values:
             return self.index(node, values)
+        if node.op is Ops.BARRIER:
+            copies = tuple(c for s in node.src for c in self.copies_at(s, values))
+            return node.replace(src=copies)
         source = tuple(self.at(s, values) for s in node.src)
         return node if source == node.src else node.replace(src=source)
 

@@ -1,0 +1,63 @@
+"""PARTITION: an axis cut into two consecutive parts, each with loops of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from torpor.base.dtypes import dtypes
+from torpor.ir.ops import AxisType, Ops
+from torpor.ir.uop import UOp
+from torpor.kernel.ranges import (
+    closed_by,
+    find_loops,
+    kind_of,
+    nesting,
+    replace_range,
+    replace_ranges,
+    size_of,
+)
+
+
+def partition(root: UOp, one: UOp, first: int, fresh: int) -> UOp:
+    """The kernel with the axis `one` run up to `first`, and from there on by an axis of its own.
+
+    Stores over the axis become two; so do reductions, whose halves are combined. Loops inside the
+    axis are made anew for the second part, since they stand elsewhere. New axes are numbered from
+    `fresh`.
+    """
+    size = size_of(one)
+    assert size is not None and 0 < first < size
+    low = UOp.range(first, *one.arg)
+    high = UOp.range(size - first, fresh, kind_of(one))
+    loops = find_loops(root)
+    inside = {r for r, outer in loops.around.items() if one in outer}
+    again = renamed([r for r in inside if kind_of(r) is not AxisType.UPCAST], fresh + 1)
+    done: dict[UOp, UOp] = {}
+
+    def halves(node: UOp) -> tuple[UOp, UOp]:
+        moved = replace_range(node, one, high + UOp.const(dtypes.index, first), [high])
+        return replace_range(node, one, low, [low]), replace_ranges(moved, again).simplify()
+
+    stores: list[UOp] = []
+    for node in loops.order:
+        if node is root:
+            continue
+        source = tuple(done[s] for s in node.src)
+        made = node if source == node.src else node.replace(src=source)
+        if node.op is Ops.REDUCE and one in closed_by(node):
+            before, after = halves(made)
+            made = before.alu(node.arg, after)
+        done[node] = made
+    for store in root.src:
+        made = done[store]
+        stores.extend(halves(made) if one in closed_by(store) else (made,))
+    return UOp.sink(*stores)
+
+
+def renamed(ranges: Iterable[UOp], fresh: int) -> dict[UOp, tuple[UOp, tuple[UOp, ...]]]:
+    """The same loops under numbers of their own."""
+    changes: dict[UOp, tuple[UOp, tuple[UOp, ...]]] = {}
+    for number, one in enumerate(sorted(ranges, key=nesting)):
+        other = one.replace(arg=(fresh + number, kind_of(one)))
+        changes[one] = other, (other,)
+    return changes

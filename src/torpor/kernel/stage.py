@@ -1,0 +1,128 @@
+"""STAGE: a tile of what a reduction reads, copied once into packed memory beside the loops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torpor.base.dtypes import dtypes
+from torpor.ir.ops import ALU, AxisType, Ops
+from torpor.ir.records import ParamArg
+from torpor.ir.uop import UOp
+from torpor.kernel.access import strides_of
+from torpor.kernel.ranges import Loops, closed_by, find_loops, kind_of, nesting, size_of
+
+
+@dataclass(frozen=True)
+class Tile:
+    """What is staged: the value, and the axes inside the level that it runs over, outermost first
+    (so in the order of its elements in packed memory).
+    """
+
+    value: UOp
+    axes: tuple[UOp, ...]
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        total = 1
+        for one in self.axes:
+            total *= size_of(one) or 0
+        return total
+
+    @property
+    def bytes(self) -> int:
+        """How much memory it takes."""
+        return self.size * self.value.dtype.itemsize
+
+
+def operands(root: UOp) -> list[UOp]:
+    """The values that a kernel's reductions read and that could be staged, in graph order: loads,
+    with as much of what is computed from them as depends on the same axes.
+    """
+    loops = find_loops(root)
+    users: dict[UOp, list[UOp]] = {}
+    for node in loops.order:
+        for source in node.src:
+            users.setdefault(source, []).append(node)
+    reduced = {s for n in loops.order if n.op is Ops.REDUCE for s in below(n)}
+    found: dict[UOp, None] = {}
+    for node in loops.order:
+        if node.op is Ops.LOAD and node in reduced and is_direct(node):
+            found[widest(node, loops, users)] = None
+    return list(found)
+
+
+def below(reduction: UOp) -> list[UOp]:
+    """What a reduction adds up, down to other reductions."""
+    found: dict[UOp, None] = {}
+    stack = list(reduction.src[: len(reduction.src) - len(closed_by(reduction))])
+    while stack:
+        node = stack.pop()
+        if node.op is not Ops.REDUCE and node not in found:
+            found[node] = None
+            stack.extend(node.src)
+    return list(found)
+
+
+def is_direct(load: UOp) -> bool:
+    """A load of a parameter at a place that no other load decides."""
+    place = load.src[0]
+    if place.op is not Ops.INDEX or place.src[0].op is not Ops.PARAM:
+        return False
+    return not any(n.op in (Ops.LOAD, Ops.REDUCE) for s in place.src[1:] for n in s.toposort())
+
+
+def widest(load: UOp, loops: Loops, users: dict[UOp, list[UOp]]) -> UOp:
+    """The last of the values computed from a load alone or with others of the same axes."""
+    value = load
+    while True:
+        above = users[value]
+        if len(above) != 1 or above[0].op not in ALU or above[0].dtype is dtypes.index:
+            return value
+        if loops.free[above[0]] != loops.free[load]:
+            return value
+        value = above[0]
+
+
+def tile_of(root: UOp, value: UOp, level: UOp) -> Tile:
+    """What of `value` one round of the loop `level` reads."""
+    free = find_loops(root).free[value]
+    inside = [r for r in free if nesting(r) > nesting(level)]
+    return Tile(value, tuple(sorted(inside, key=nesting)))
+
+
+def stage(root: UOp, tile: Tile, number: int, fresh: int) -> UOp:
+    """The kernel with the tile read from packed memory `number`, which is filled before the loops
+    inside the level. The loops that fill it are numbered from `fresh`.
+    """
+    dtype = tile.value.dtype
+    memory = UOp(Ops.DEFINE_LOCAL, dtype, (), ParamArg(number, tile.size))
+    order = sorted(tile.axes, key=lambda one: -reach(tile.value, one))
+    copies = [
+        UOp.range(size_of(one) or 1, fresh + order.index(one), copy_kind(one)) for one in tile.axes
+    ]
+    moved = tile.value.substitute(dict(zip(tile.axes, copies, strict=True)))
+    fill = UOp(Ops.STORE, dtypes.void, (place(memory, copies), moved, *copies))
+    filled = UOp(Ops.BARRIER, dtypes.void, (fill,))
+    packed = UOp(Ops.LOAD, dtype, (place(memory, tile.axes), filled))
+    return root.substitute({tile.value: packed})
+
+
+def reach(value: UOp, one: UOp) -> int:
+    """How far apart in memory neighbours along an axis are: the copy goes over far ones outside."""
+    places = [n.src[0] for n in value.toposort() if n.op is Ops.LOAD]
+    loops = find_loops(UOp.sink(*places))
+    return max(abs(strides_of(p.src[1], loops).get(one, 0) or 0) for p in places)
+
+
+def copy_kind(one: UOp) -> AxisType:
+    """What a loop over this axis is in the copy: written out where it is in the kernel."""
+    return AxisType.UPCAST if kind_of(one) is AxisType.UPCAST else AxisType.LOOP
+
+
+def place(memory: UOp, axes: tuple[UOp, ...] | list[UOp]) -> UOp:
+    """Where packed memory holds an element: row by row in the order of the axes."""
+    position: UOp = UOp.index_const(0)
+    for one in axes:
+        position = position * (size_of(one) or 1) + one
+    return UOp(Ops.INDEX, memory.dtype, (memory, position.simplify()))

@@ -1,0 +1,136 @@
+"""Products that are summed: blocks, register tiles and packed tiles keep the result."""
+
+import numpy as np
+import pytest
+
+import torpor
+from tests.kernel.kernels import cases, check_kernel
+from torpor import Tensor
+from torpor.base.errors import OptError
+from torpor.base.target import get_target
+from torpor.kernel import Kernel, Opt, OptOps
+
+NAMED = {one.name: one for one in cases()}
+SIZES = [
+    (16, 16, 16),
+    (17, 33, 16),
+    (64, 64, 64),
+    (61, 40, 37),
+    (127, 127, 127),
+    (130, 3, 200),
+    (64, 300, 8),
+    (35, 70, 18),
+]
+
+
+def opts_of(tensor):
+    (program,) = [p for p in torpor.lower(tensor, target="cpu") if p.name.startswith("r")]
+    return [opt.op for opt in program.opts]
+
+
+def agree(result, expected):
+    error = np.linalg.norm(result.astype(np.float64) - expected)
+    assert error <= 1e-6 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda s: "x".join(map(str, s)))
+@pytest.mark.parametrize("form", ["plain", "left transposed", "right transposed"])
+def test_products_of_any_size(size, form):
+    rows, inner, columns = size
+    random = np.random.default_rng(1)
+    a = random.standard_normal((rows, inner), np.float32)
+    b = random.standard_normal((inner, columns), np.float32)
+    x, y = Tensor(a), Tensor(b)
+    if form == "left transposed":
+        x = Tensor(np.ascontiguousarray(a.T)).T
+    if form == "right transposed":
+        y = Tensor(np.ascontiguousarray(b.T)).T
+    agree((x @ y).numpy(), a.astype(np.float64) @ b.astype(np.float64))
+
+
+def test_batches_with_a_prologue_and_an_epilogue():
+    random = np.random.default_rng(2)
+    a = random.standard_normal((3, 20, 24), np.float32)
+    b = random.standard_normal((3, 24, 48), np.float32)
+    bias = random.standard_normal(48, np.float32)
+    result = (Tensor(a) @ (Tensor(b) * 2) + Tensor(bias)).relu()
+    assert len(result.schedule()) == 1
+    assert OptOps.STAGE in opts_of(result)
+    wide = a.astype(np.float64) @ (b * 2).astype(np.float64)
+    agree(result.numpy(), np.maximum(wide + bias, 0))
+
+
+def test_what_is_computed_from_weights_is_packed_not_computed_again():
+    """int8 weights with a scale for each column become floats once a block, not once a row."""
+    random = np.random.default_rng(3)
+    a = random.standard_normal((16, 64), np.float32)
+    weights = random.integers(-127, 128, (64, 64), np.int8)
+    scale = random.random(64, np.float32)
+    result = Tensor(a) @ (Tensor(weights).cast("float32") * Tensor(scale))
+    (program,) = torpor.lower(result, target="c")
+    assert OptOps.STAGE in [opt.op for opt in program.opts]
+    inner = program.source.rpartition("for (")[2]
+    assert "data1" in inner
+    assert "data2" not in inner
+    agree(result.numpy(), a.astype(np.float64) @ (weights * scale).astype(np.float64))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", "int32", "int64"])
+def test_other_formats(dtype):
+    random = np.random.default_rng(4)
+    a, b = random.integers(-4, 5, (33, 20)), random.integers(-4, 5, (20, 40))
+    result = Tensor(a).cast(dtype) @ Tensor(b).cast(dtype)
+    assert (result.cast("int64").numpy() == a @ b).all()
+
+
+TILED = [
+    [Opt(OptOps.TILE, 0, 4)],
+    [Opt(OptOps.TILE, 1, 4), Opt(OptOps.STAGE, 0, 1)],
+    [Opt(OptOps.TILE, 1, 8), Opt(OptOps.UPCAST, 2, 4), Opt(OptOps.STAGE, 0, 1)],
+    [Opt(OptOps.PARTITION, 0, 5), Opt(OptOps.UPCAST, 0, 5)],
+    [Opt(OptOps.PARTITION, 2, 3)],
+    [Opt(OptOps.STAGE, 0, 0), Opt(OptOps.STAGE, 0, 0)],
+    [Opt(OptOps.STAGE, 0, 1), Opt(OptOps.PARTITION, 0, 7), Opt(OptOps.UPCAST, 0, 7)],
+    [Opt(OptOps.PADTO, 1, 16), Opt(OptOps.UPCAST, 1, 8), Opt(OptOps.STAGE, 0, 1)],
+]
+
+
+@pytest.mark.parametrize("device", ["PYTHON", "CPU", "OPENCL"])
+@pytest.mark.parametrize("opts", TILED, ids=lambda opts: " ".join(o.op.name for o in opts))
+def test_tiles_parts_and_packed_tiles_keep_the_result(device, opts):
+    if device == "OPENCL":
+        pytest.importorskip("pyopencl")
+    kernel = Kernel(NAMED["matmul"].item("CPU").ast, get_target("cpu"))
+    kept = []
+    for opt in opts:
+        try:
+            kernel.apply_opt(opt)
+        except OptError:
+            continue
+        kept.append(opt)
+    assert kept
+    check_kernel(NAMED["matmul"], device, kept)
+
+
+@pytest.mark.parametrize(
+    ("opts", "why"),
+    [
+        ([Opt(OptOps.TILE, 0, 5)], "TILE of axis 0 by 5.*does not divide"),
+        ([Opt(OptOps.TILE, 2, 2)], "TILE.*reduce axis"),
+        ([Opt(OptOps.PARTITION, 0, 0)], "PARTITION.*a part of it"),
+        ([Opt(OptOps.PARTITION, 0, 4000)], "PARTITION.*a part of it"),
+        ([Opt(OptOps.STAGE, 0, 2)], "STAGE.*reductions read 2 values"),
+        ([Opt(OptOps.STAGE, 2, 0)], "STAGE.*reduce axis"),
+    ],
+)
+def test_refusals(opts, why):
+    kernel = Kernel(NAMED["matmul"].item("CPU").ast, get_target("cpu"))
+    with pytest.raises(OptError, match=why):
+        kernel.apply(opts)
+
+
+def test_a_tile_that_is_too_large_is_refused():
+    x, y = Tensor.empty(512, 512), Tensor.empty(512, 512)
+    ast = (x @ y).schedule()[-1].ast
+    with pytest.raises(OptError, match=r"STAGE.*1048576 bytes would be staged"):
+        Kernel(ast, get_target("cpu")).apply_opt(Opt(OptOps.STAGE, 0, 1))
