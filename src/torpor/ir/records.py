@@ -10,7 +10,7 @@ from torpor.ir.uop import UOp
 
 
 class OptOps(Enum):
-    """The optimisation primitives on axes. TILE, PARTITION, STAGE and TENSORCORE come later."""
+    """The optimisation primitives on axes. TENSORCORE comes later."""
 
     UPCAST = auto()
     UNROLL = auto()
