@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from torpor.base.dtypes import DType, dtypes
-from torpor.device import Buffer, copy_buffer
+from torpor.device import Buffer, Device, copy_buffer
 from torpor.device.base import Executable
+from torpor.device.executor import Executor, Given, Step, copying
 from torpor.ir.ops import Ops
 from torpor.ir.records import Program, ScheduleItem
 from torpor.ir.uop import UOp
@@ -54,13 +55,25 @@ class Command:
     program: Program | None
 
 
-@dataclass(frozen=True)
 class Plan:
-    """The commands in order. Not to be run twice at the same time: intermediates are shared."""
+    """The commands in order. Not to be run twice at the same time: intermediates are shared.
 
-    commands: tuple[Command, ...]
-    kept: tuple[Buffer, ...]
-    outputs: tuple[Output, ...]
+    kept:    constants and intermediates, whose memory stays.
+    outputs: buffers that are made anew at each run.
+    """
+
+    def __init__(
+        self,
+        commands: Sequence[Command],
+        inputs: int,
+        kept: Sequence[Buffer],
+        outputs: Sequence[Output],
+        words: int,
+    ):
+        self.commands, self.outputs = tuple(commands), tuple(outputs)
+        self.kept, self._inputs, self._words = tuple(kept), inputs, words
+        self._executor: Executor | None = None
+        self._is_ready = False
 
     def run(self, inputs: list[Buffer], words: Sequence[int]) -> list[Buffer]:
         """Run all commands; the table of buffers. `words` are the values of each `Word`.
@@ -68,20 +81,81 @@ class Plan:
         Raises what a kernel raises; nothing outside of the table has changed then.
         """
         fresh = [Buffer(device, size, dtype) for device, size, dtype in self.outputs]
-        table = [*inputs, *self.kept, *fresh]
-        for buffer in table:
+        for buffer in (*inputs, *fresh):
             if not buffer.is_allocated():
                 buffer.allocate()
+        if not self._is_ready:
+            self._make_ready()
+        table = [*inputs, *self.kept, *fresh]
+        if self._executor is None or timing():
+            failed, error = self._one_by_one(table, words)
+        else:
+            given = [*[buffer.address for buffer in inputs], *[b.address for b in fresh], *words]
+            failed, error = self._executor.run(given)
+        if error:
+            known = self.commands[failed].errors[error - 1]
+            raise type(known)(*known.args)
+        return table
+
+    def _make_ready(self) -> None:
+        for buffer in self.kept:
+            if not buffer.is_allocated():
+                buffer.allocate()
+        steps = self._steps()
+        given = self._inputs + len(self.outputs) + self._words
+        self._executor = None if steps is None else Executor(steps, given)
+        self._is_ready = True
+
+    def _one_by_one(self, table: list[Buffer], words: Sequence[int]) -> tuple[int, int]:
+        """Run each command by a call of its own, timed where that is asked for."""
         measured = timing()
-        for command in self.commands:
+        for number, command in enumerate(self.commands):
             started = time.perf_counter() if measured else 0.0
             error = execute(command, table, words)
             if measured:
                 note_run(command.item, command.program, time.perf_counter() - started)
             if error:
-                known = command.errors[error - 1]
-                raise type(known)(*known.args)
-        return table
+                return number, error
+        return 0, 0
+
+    # --- for native code --------------------------------------------------------------------------
+    def _steps(self) -> list[Step] | None:
+        """The commands as the native executor takes them; None if one of them cannot be."""
+        steps = []
+        for command in self.commands:
+            step = self._copy(command) if command.executable is None else self._kernel(command)
+            if step is None:
+                return None
+            steps.append(step)
+        return steps
+
+    def _kernel(self, command: Command) -> Step | None:
+        known = [value if isinstance(value, int) else None for value in command.values]
+        assert command.executable is not None, "copies are steps of another kind"
+        entry = command.executable.native(known)
+        if entry is None:
+            return None
+        arguments = [*map(self._address, command.slots), *map(self._value, command.values)]
+        return Step(entry.address, tuple(arguments), entry.total, entry.big, entry.checked)
+
+    def _copy(self, command: Command) -> Step | None:
+        target, source = (node.arg for node in command.item.buffers)
+        if not all(Device[buffer.device].kind == "CPU" for buffer in (target, source)):
+            return None
+        to, origin = map(self._address, command.slots)
+        return copying(to, origin, source.nbytes)
+
+    def _address(self, slot: int) -> int | Given:
+        if slot < self._inputs:
+            return Given(slot)
+        if slot < self._inputs + len(self.kept):
+            return self.kept[slot - self._inputs].address
+        return Given(slot - len(self.kept))
+
+    def _value(self, value: int | Word) -> int | Given:
+        if isinstance(value, Word):
+            return Given(self._inputs + len(self.outputs) + value.place)
+        return value
 
 
 def execute(command: Command, table: list[Buffer], words: Sequence[int]) -> int:
@@ -118,7 +192,7 @@ def plan_of(
     for number, buffer in enumerate([*constants, *between, *results.values()], len(inputs)):
         slots.setdefault(id(buffer), number)
     commands = tuple(command_of(r, slots, words) for r in recorded)
-    return Plan(commands, tuple(kept), outputs), slots
+    return Plan(commands, len(inputs), kept, outputs, len(words)), slots
 
 
 def command_of(prepared: Prepared, slots: dict[int, int], words: dict[str, Word]) -> Command:

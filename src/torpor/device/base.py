@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
 
 from torpor.base.errors import DeviceError
 from torpor.base.target import Target
@@ -92,8 +92,27 @@ class Compiler(ABC):
         raise DeviceError(f"{type(self).__name__} has no assembly to show")
 
 
+class NativeEntry(NamedTuple):
+    """A program as native code may call it: `entry(table, 0, total)` (see `llvm.entry_text`).
+
+    big:     whether it is worth several threads, which share [0, total).
+    checked: whether its table ends with the address of an error word.
+    """
+
+    address: int
+    total: int
+    big: bool
+    checked: bool
+
+
 class Executable(ABC):
     """A loaded program. May be called from several threads at once."""
+
+    def native(self, variables: Sequence[int | None]) -> NativeEntry | None:
+        """How native code calls it with these variables (None: not known yet); None if it cannot,
+        since there is no native code or a size depends on what is not known.
+        """
+        return None
 
     @abstractmethod
     def __call__(self, buffers: Sequence[Buffer], variables: Sequence[int] = ()) -> int:

@@ -13,7 +13,7 @@ from torpor.base import settings
 from torpor.base.errors import DeviceError
 from torpor.base.target import Target
 from torpor.device import llvm, memory
-from torpor.device.base import DeviceBase, Executable
+from torpor.device.base import DeviceBase, Executable, NativeEntry
 from torpor.device.buffer import Buffer
 from torpor.device.launch import launch_value, named
 from torpor.device.llvm import LlvmCompiler
@@ -51,6 +51,14 @@ class CpuExecutable(Executable):
         error = ctypes.c_int64(0)
         self._run(self._pack(*addresses, *variables, ctypes.addressof(error)), variables)
         return error.value
+
+    def native(self, variables: Sequence[int | None]) -> NativeEntry | None:
+        names = (name for name, _ in self.program.variables)
+        values = {n: v for n, v in zip(names, variables, strict=True) if v is not None}
+        if not self._fixed and len(values) < self._variables:
+            return None
+        total, big = self._fixed_launch if self._fixed else self._launch(values)
+        return NativeEntry(self.entry, total, big, self.program.checks > 0)
 
     def _run(self, table: bytes, variables: Sequence[int]) -> None:
         if self._fixed:

@@ -13,6 +13,8 @@ import os
 import platform
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final
 
@@ -120,6 +122,25 @@ class Pool:
         finally:
             self._lock.release()
 
+    @contextmanager
+    def lent(self) -> Iterator[tuple[int, int, int, int]]:
+        """The pool for native code, which runs any number of programs on it inside the block.
+
+        Gives the addresses of its state and of `torpor_pool_run`, the number of threads that a
+        program may use, and of helpers among them; one thread where the pool is taken.
+        """
+        threads = thread_count()
+        if threads <= 1 or not self._lock.acquire(blocking=False):
+            yield 0, 0, 1, 0
+            return
+        try:
+            helpers = self._start(threads - 1)
+            if self._waiting:  # asleep the portable way, from which native code wakes nobody
+                self._wake_sleepers()
+            yield self._place, _native()["run"], threads, helpers
+        finally:
+            self._lock.release()
+
     def stop(self) -> None:
         """Tell the workers to leave; wait at most `EXIT_SECONDS` for each. None starts after."""
         self._ended = True
@@ -133,6 +154,12 @@ class Pool:
         for thread in self._workers:
             thread.join(EXIT_SECONDS)
         self._workers = []
+
+    def _wake_sleepers(self) -> None:
+        if self._state is not None:
+            self._state[self._offset + worker.GENERATION] += 1
+        with self._condition:
+            self._condition.notify_all()
 
     def _prepare(self) -> None:
         native = _native()
