@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from torpor.base.dtypes import DType
+from torpor.capture.commit import Fixed, Leaf, Value, severed
 from torpor.capture.guards import guards_of
 from torpor.capture.number import Number, plain
 from torpor.capture.plan import Word, plan_of
 from torpor.capture.reach import ABSENT, Place
-from torpor.capture.trace import Fixed, Leaf, Trace, Value, is_whole, severed
+from torpor.capture.trace import Trace, is_whole
 from torpor.capture.tracer import Tracer, is_severed, states_after
 from torpor.capture.tree import is_plain, rebuild, same
 from torpor.device import Buffer

@@ -12,7 +12,8 @@ from typing import Any, Final, final
 from torpor.base import settings
 from torpor.base.errors import CaptureError
 from torpor.capture.attempt import Attempt, Call, attempt
-from torpor.capture.kind import difference, kind_key
+from torpor.capture.kind import difference, kind_key, nearest
+from torpor.capture.match import Match, matcher
 from torpor.capture.trace import MISS, Trace, is_whole
 from torpor.capture.tracer import is_severed
 from torpor.capture.tree import flatten
@@ -21,6 +22,7 @@ from torpor.tensor.mode import grad_enabled
 from torpor.tensor.watch import active, watcher
 
 MAXIMUM_TRACES: Final = 16  # of one function; the least recently used one goes
+MAXIMUM_MATCHES: Final = 4  # kinds of call that are looked for in the quick way
 MAXIMUM_REASONS: Final = 32  # that are kept for `explain`
 UNSTABLE_AFTER: Final = 3  # runs whose guards did not even hold when the function returned
 GIVE_UP_AFTER: Final = 4 * MAXIMUM_TRACES  # traces in a row without a replay
@@ -57,6 +59,7 @@ class Jitted:
         functools.update_wrapper(self, function, updated=())
         self.__wrapped__ = function
         self._kinds: dict[tuple[Any, ...], _Kind] = {}
+        self._matches: tuple[tuple[Match, _Kind], ...] = ()
         self._lock = threading.RLock()
         self._misses: list[str] = []
         self._by_value: str | None = None  # why numbers are guarded by value
@@ -71,7 +74,19 @@ class Jitted:
         return f"<jit of {getattr(self, '__qualname__', repr(self.__wrapped__))}>"
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        if (active and watcher() is not None) or settings.text("JIT") == "0":
+        if active and watcher() is not None:
+            return self.__wrapped__(*arguments, **options)
+        for match, kind in self._matches:
+            if (found := match(arguments, options)) is not None:
+                result = self._replayed(kind, *found)
+                if result is not MISS:
+                    return result
+                break
+        return self._call(arguments, options)
+
+    def _call(self, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """The general way: of whatever kind the call is."""
+        if settings.text("JIT") == "0":
             return self.__wrapped__(*arguments, **options)
         tensors: list[Any] = []
         numbers: list[Any] = []
@@ -88,11 +103,13 @@ class Jitted:
                 if (result := self._replayed(kind, tensors, numbers)) is not MISS:
                     return result  # another thread has just traced it
                 if kind.plain is None:
-                    return self._run(kind, call)
+                    result = self._run(kind, call)
+                    self._learn(key, kind, call)
+                    return result
         plain = kind.plain if kind is not None else None
         return self._as_it_is(plain or "is called in another way each time", arguments, options)
 
-    def _replayed(self, kind: _Kind, tensors: list[Any], numbers: list[Any]) -> Any:
+    def _replayed(self, kind: _Kind, tensors: Sequence[Any], numbers: Sequence[Any]) -> Any:
         """What the first trace whose guards hold gives; `MISS` if there is none."""
         for trace in kind.traces:
             if trace.guards.check(tensors):
@@ -117,7 +134,7 @@ class Jitted:
         kind = self._kinds.get(key)
         if kind is None:
             if self._kinds:
-                self._note_miss(difference(key, max(self._kinds.items(), key=_last_use)[0]))
+                self._note_miss(difference(key, nearest(key, self._kinds)))
             kind = self._kinds[key] = _Kind(call.objects, plain=_obstacle(call.tensors))
             kind.used = next(_calls)
             self._let_go()
@@ -159,11 +176,19 @@ class Jitted:
             self._refused[kind.plain] = None
         self._let_go()
 
+    def _learn(self, key: tuple[Any, ...], kind: _Kind, call: Call) -> None:
+        """Have a quick way to see that a call is of this kind, if it can be replayed."""
+        if kind.traces and all(known is not kind for _, known in self._matches):
+            match = matcher(key, call.arguments, call.options)
+            if match is not None:
+                self._matches = ((match, kind), *self._matches[: MAXIMUM_MATCHES - 1])
+
     def _let_go(self) -> None:
         """Forget what is above the limits, the oldest first."""
         oldest = sorted(self._kinds.items(), key=_last_use)
         for key, _ in oldest[: max(len(oldest) - 4 * MAXIMUM_TRACES, 0)]:
-            del self._kinds[key]
+            gone = self._kinds.pop(key)
+            self._matches = tuple(pair for pair in self._matches if pair[1] is not gone)
         extra = sum(len(kind.traces) for kind in self._kinds.values()) - MAXIMUM_TRACES
         for _, kind in oldest:
             if extra > 0 and kind.traces:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from torpor.base import settings
@@ -35,6 +35,9 @@ class _Settings:
         return known
 
 
+settings_key = _Settings.key
+
+
 class TensorKey(NamedTuple):
     """What a trace depends on in a tensor that it is called with."""
 
@@ -50,7 +53,7 @@ class TensorKey(NamedTuple):
 def kind_key(structure: Any, tensors: Sequence[Handle]) -> tuple[Any, ...]:
     """The key of a call with arguments of this structure and these tensors."""
     modes = grad_enabled(), training(), default_float()
-    return (structure, _Settings.key(), *modes, *_tensor_keys(tensors))
+    return (structure, settings_key(), *modes, *_tensor_keys(tensors))
 
 
 def _tensor_keys(tensors: Sequence[Handle]) -> list[TensorKey]:
@@ -67,6 +70,20 @@ def _tensor_keys(tensors: Sequence[Handle]) -> list[TensorKey]:
             TensorKey(shape_of(node), node.dtype, storage.device, requires, whole, graph, shared)
         )
     return found
+
+
+def nearest(key: tuple[Any, ...], known: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """The one of the known kinds that differs least from a new one."""
+
+    def distance(other: tuple[Any, ...]) -> tuple[bool, int]:
+        parts = zip(_parts(key), _parts(other), strict=False)
+        return key[0] != other[0], sum(one != two for one, two in parts)
+
+    return min(known, key=distance)
+
+
+def _parts(key: tuple[Any, ...]) -> list[Any]:
+    return [*key[1], *key[2:5], *(part for tensor in key[5:] for part in tensor)]
 
 
 def difference(key: tuple[Any, ...], other: tuple[Any, ...]) -> str:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from torpor.base.dtypes import DType, dtypes
 from torpor.device import Buffer, Device, copy_buffer
 from torpor.device.base import Executable
+from torpor.device.buffer import BufferMaker, addresses
 from torpor.device.executor import Executor, Given, Step, copying
 from torpor.ir.ops import Ops
 from torpor.ir.records import Program, ScheduleItem
@@ -72,6 +73,7 @@ class Plan:
     ):
         self.commands, self.outputs = tuple(commands), tuple(outputs)
         self.kept, self._inputs, self._words = tuple(kept), inputs, words
+        self._makers = [BufferMaker(*output) for output in outputs]
         self._executor: Executor | None = None
         self._is_ready = False
 
@@ -80,18 +82,14 @@ class Plan:
 
         Raises what a kernel raises; nothing outside of the table has changed then.
         """
-        fresh = [Buffer(device, size, dtype) for device, size, dtype in self.outputs]
-        for buffer in (*inputs, *fresh):
-            if not buffer.is_allocated():
-                buffer.allocate()
+        fresh = [make() for make in self._makers]
         if not self._is_ready:
             self._make_ready()
         table = [*inputs, *self.kept, *fresh]
         if self._executor is None or timing():
             failed, error = self._one_by_one(table, words)
         else:
-            given = [*[buffer.address for buffer in inputs], *[b.address for b in fresh], *words]
-            failed, error = self._executor.run(given)
+            failed, error = self._executor.run([*addresses(inputs), *addresses(fresh), *words])
         if error:
             known = self.commands[failed].errors[error - 1]
             raise type(known)(*known.args)
@@ -109,6 +107,9 @@ class Plan:
     def _one_by_one(self, table: list[Buffer], words: Sequence[int]) -> tuple[int, int]:
         """Run each command by a call of its own, timed where that is asked for."""
         measured = timing()
+        for buffer in table:
+            if not buffer.is_allocated():
+                buffer.allocate()
         for number, command in enumerate(self.commands):
             started = time.perf_counter() if measured else 0.0
             error = execute(command, table, words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -154,3 +155,32 @@ class Buffer:
         if data.nbytes != self.nbytes:
             raise MemoryStateError(f"{self!r} has {self.nbytes} bytes, the other {data.nbytes}")
         return data.cast("B") if data.ndim == 1 or data.nbytes else memoryview(b"")
+
+
+class BufferMaker:
+    """Makes allocated buffers of one kind: cheaper than `Buffer(...).allocate()` each time."""
+
+    def __init__(self, device: str, size: int, dtype: DType):
+        like = Buffer(device, size, dtype)
+        self._parts = like.device, like.size, like.dtype, like.options
+        self._nbytes, self._allocator = like.nbytes, Device[like.device].allocator
+
+    def __call__(self) -> Buffer:
+        """One more."""
+        made = object.__new__(Buffer)
+        made.device, made.size, made.dtype, made.options = self._parts
+        made.number, made.base, made.offset = next(_numbers), None, 0
+        allocator, nbytes = self._allocator, self._nbytes
+        made._memory = Memory(allocator, allocator.allocate(nbytes, made.options), nbytes)
+        return made
+
+
+def addresses(buffers: Iterable[Buffer]) -> list[int]:
+    """Where the first byte of each is for the host, which sees them all; allocates what is not."""
+    found = []
+    for buffer in buffers:
+        base = buffer if buffer.base is None else buffer.base
+        if base._memory is None:
+            base.allocate()
+        found.append(base._memory.address + buffer.offset)  # type: ignore[union-attr, operator]
+    return found

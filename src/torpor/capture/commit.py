@@ -1,0 +1,180 @@
+"""Two generated functions for each trace: where its inputs lie, and what a run leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torpor.device import Buffer
+from torpor.ir.infer import Shape
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+from torpor.tensor.differentiate import SEVERED
+from torpor.tensor.handle import Handle
+from torpor.tensor.host import buffer_node
+from torpor.tensor.storage import Storage
+from torpor.tensor.tensor import view_of
+
+if TYPE_CHECKING:
+    from torpor.capture.trace import Trace
+
+
+class Value(NamedTuple):
+    """A value that a run leaves behind: a slot of the table, its shape, whether it had a graph."""
+
+    slot: int
+    shape: Shape
+    device: str
+    requires: bool
+
+
+class Leaf(NamedTuple):
+    """A tensor or a number that a run gives back.
+
+    kind: "argument" (the `number`-th), "input" (a view of that storage), "new" (of that storage),
+          or "number" (computed from the numbers among the arguments).
+    """
+
+    kind: str
+    number: int
+    steps: tuple[tuple[str, Any], ...] = ()
+
+
+class Fixed(NamedTuple):
+    """Something that is the same at every replay."""
+
+    value: Any
+
+
+def whole_of(storage: Storage) -> Handle:
+    """A handle on all of a storage; as `make`, but without looking where in the program it is."""
+    made = object.__new__(Handle._type)
+    made._storage, made._path, made._node = storage, None, storage.base
+    made._stamp, made._site, made.grad = storage.stamp, None, None
+    return made  # type: ignore[no-any-return]
+
+
+def node_of(value: Value, table: Sequence[Buffer]) -> UOp:
+    """The node of a value in the run with these buffers."""
+    node = buffer_node(table[value.slot], value.shape)
+    return severed(node) if value.requires else node
+
+
+def severed(node: UOp) -> UOp:
+    """The value as one whose graph is gone."""
+    return UOp(Ops.LEAF, node.dtype, (node,), SEVERED)
+
+
+def owner_of(source: Any, tensors: Sequence[Handle]) -> Handle:
+    """The handle that a source of a gradient names."""
+    return tensors[source] if isinstance(source, int) else source
+
+
+Gather = Callable[[Sequence[Any]], tuple[list[Storage], list[Buffer]] | None]
+Commit = Callable[[Sequence[Any], Sequence[Storage], Sequence[Buffer], Sequence[Any]], Any]
+
+
+def memory_of(base: UOp) -> Buffer | None:
+    """The buffer that a computed value on one device lies in; None for any other value."""
+    if base.op is Ops.RESHAPE:
+        base = base.src[0]
+    elif base.op is Ops.LEAF and base.arg == SEVERED:
+        return memory_of(base.src[0])
+    return base.arg if base.op is Ops.BUFFER else None
+
+
+class _Writer:
+    """Lines of a function, and the constants in them."""
+
+    def __init__(self, **scope: Any):
+        self.lines: list[str] = []
+        self.scope: dict[str, Any] = scope
+
+    def bind(self, value: Any) -> str:
+        name = f"k{len(self.scope)}"
+        self.scope[name] = value
+        return name
+
+    def made(self, head: str) -> Any:
+        body = "\n ".join(self.lines)
+        exec(f"def made({head}):\n {body}\n", self.scope)
+        return self.scope["made"]
+
+
+def gather_for(trace: Trace) -> Gather:
+    """A function from the tensors of a call to the storages and buffers of the inputs.
+
+    It gives None where an input is a view, is not computed, or is found in another way.
+    """
+    writer = _Writer(memory_of=memory_of)
+    lines = writer.lines
+    if not all(isinstance(source, int | Storage) for source in trace.sources):
+        lines.append("return None")
+    for number, source in enumerate(trace.sources):
+        if isinstance(source, int):
+            lines.append(f"t{number} = t[{source}]")
+            lines.append(f"p{number} = t{number}._path")
+            leaf = f"p{number}.kind == 'leaf' and p{number}.previous is None"
+            lines.append(f"if p{number} is not None and not ({leaf}): return None")
+            lines.append(f"s{number} = t{number}._storage")
+            if trace.fixed:
+                lines.append(f"if id(s{number}) in {writer.bind(trace.fixed)}: return None")
+        elif isinstance(source, Storage):
+            lines.append(f"s{number} = {writer.bind(source)}")
+        lines.append(f"b{number} = memory_of(s{number}.base)")
+        lines.append(f"if b{number} is None: return None")
+    for left, right in trace.shared:
+        lines.append(f"if b{left} is not b{right}: return None")
+    places = range(len(trace.sources))
+    storages, buffers = (", ".join(f"{x}{number}" for number in places) for x in "sb")
+    lines.append(f"return [{storages}], [{buffers}]")
+    writer.scope["id"] = id
+    found: Gather = writer.made("t")
+    return found
+
+
+def commit_for(trace: Trace) -> Commit:
+    """A function that makes what a run leaves behind the current values, and gives its result."""
+    writer = _Writer(Storage=Storage, node=node_of, whole=whole_of, view=view_of, owner=owner_of)
+    for number, value in enumerate(trace.values):
+        shown = writer.bind(value)
+        writer.lines.append(
+            f"m{number} = Storage(node({shown}, b), {value.device!r}, {value.requires})"
+        )
+    for number, value in trace.changes:
+        writer.lines.append(f"s[{number}].requires = {value.requires}")
+        writer.lines.append(f"s[{number}].replace(node({writer.bind(value)}, b))")
+    for place, tree in trace.effects:
+        writer.lines.append(f"{writer.bind(place)}.put({_tree(writer, tree)})")
+    for owner, tree in trace.grads:
+        writer.lines.append(f"owner({writer.bind(owner)}, t).grad = {_tree(writer, tree)}")
+    writer.lines.append(f"return {_tree(writer, trace.result)}")
+    found: Commit = writer.made("t, s, b, n")
+    return found
+
+
+def _tree(writer: _Writer, tree: Any) -> str:
+    """The expression that makes a tree of `Leaf` and `Fixed` again."""
+    if type(tree) is Fixed:
+        return writer.bind(tree.value)
+    if type(tree) is Leaf:
+        return _leaf(writer, tree)
+    if isinstance(tree, list | tuple):
+        parts = "".join(f"{_tree(writer, part)}, " for part in tree)
+        if type(tree) is list:
+            return f"[{parts}]"
+        if type(tree) is tuple:
+            return f"({parts})"
+        kind = writer.bind(type(tree))
+        return f"{kind}({parts})" if hasattr(tree, "_fields") else f"{kind}([{parts}])"
+    pairs = [f"{writer.bind(key)}: {_tree(writer, part)}" for key, part in tree.items()]
+    return f"{{{', '.join(pairs)}}}"
+
+
+def _leaf(writer: _Writer, leaf: Any) -> str:
+    if leaf.kind == "argument":
+        return f"t[{leaf.number}]"
+    if leaf.kind == "number":
+        return f"n[{leaf.number}]"
+    storage = f"m{leaf.number}" if leaf.kind == "new" else f"s[{leaf.number}]"
+    return f"view({storage}, {writer.bind(leaf.steps)})" if leaf.steps else f"whole({storage})"

@@ -1,0 +1,130 @@
+"""A generated function for each kind of call, which says whether a call is of that kind.
+
+It saves the general way (`flatten`, `kind_key`) for calls with plain, computed tensors. It may say
+no where the general way says yes, and never the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from torpor.base.dtypes import DType
+from torpor.capture.kind import TensorKey, settings_key
+from torpor.capture.tree import NUMBERS
+from torpor.ir.infer import shape_of
+from torpor.tensor.handle import Handle
+from torpor.tensor.mode import default_float, grad_enabled, training
+
+Found = tuple[tuple[Any, ...], tuple[Any, ...]]
+Match = Callable[[tuple[Any, ...], dict[str, Any]], Found | None]
+_SAME: Final = frozenset({bool, type(None), type(Ellipsis), DType})
+_EQUAL: Final = frozenset({str, bytes})
+_MOST_LEAVES: Final = 64
+
+
+class _Unfit(Exception):
+    """The arguments hold something for which there is only the general way."""
+
+
+class _Writer:
+    """Writes the function's lines for arguments like these."""
+
+    def __init__(self, keys: Sequence[TensorKey]):
+        self.keys, self.lines = keys, list[str]()
+        self.tensors: list[str] = []
+        self.numbers: list[str] = []
+        self.scope: dict[str, Any] = {"shape_of": shape_of, "type": type, "len": len}
+
+    def bind(self, value: Any) -> str:
+        name = f"k{len(self.scope)}"
+        self.scope[name] = value
+        return name
+
+    def need(self, condition: str) -> None:
+        self.lines.append(f"if not ({condition}): return None")
+
+    def tree(self, tree: Any, text: str) -> None:
+        """The lines that check that what `text` gives is like `tree`."""
+        kind = type(tree)
+        if isinstance(tree, Handle):
+            self.need(f"type({text}) is {self.bind(kind)}")
+            self.tensor(text)
+        elif kind in NUMBERS:
+            self.need(f"type({text}) is {self.bind(kind)}")
+            self.numbers.append(text)
+        elif kind in _SAME:
+            self.need(f"{text} is {self.bind(tree)}")
+        elif kind in _EQUAL:
+            self.need(f"type({text}) is {self.bind(kind)} and {text} == {self.bind(tree)}")
+        elif kind in (tuple, list):
+            self.need(f"type({text}) is {self.bind(kind)} and len({text}) == {len(tree)}")
+            self.parts(tree, [f"{text}[{number}]" for number in range(len(tree))])
+        elif kind is dict and all(type(key) is str for key in tree):
+            keys = self.bind([*tree])
+            self.need(f"type({text}) is {self.bind(dict)} and [*{text}] == {keys}")
+            self.need(f"[*map(type, {text})] == {self.bind([str] * len(tree))}")
+            values = list(tree.values())
+            self.parts(values, [f"{text}[{self.bind(key)}]" for key in tree])
+        else:
+            self.need(f"{text} is {self.bind(self._object(tree))}")
+
+    def _object(self, tree: Any) -> Any:
+        if isinstance(tree, list | tuple | dict | slice) or hasattr(tree, "tobytes"):
+            raise _Unfit
+        return tree
+
+    def parts(self, trees: Sequence[Any], texts: Sequence[str]) -> None:
+        for tree, text in zip(trees, texts, strict=True):
+            place = f"x{len(self.lines)}"
+            self.lines.append(f"{place} = {text}")
+            self.tree(tree, place)
+
+    def tensor(self, text: str) -> None:
+        """A whole tensor through which no gradient flows, and whose memory is not shared."""
+        number = len(self.tensors)
+        key = self.keys[number]
+        if key.whole is not None or key.requires or key.graph or key.shared != number:
+            raise _Unfit
+        self.tensors.append(text)
+        storage = f"s{number}"
+        self.lines.append(f"{storage} = {text}._storage")
+        self.need(f"{text}._path is None and {storage}.requires is False")
+        base = f"{storage}.base"
+        self.need(
+            f"shape_of({base}) == {self.bind(key.shape)} and {base}.dtype is "
+            f"{self.bind(key.dtype)} and {storage}.device == {key.device!r}"
+        )
+
+    def finish(self) -> None:
+        stores = [f"s{number}" for number in range(len(self.tensors))]
+        if 2 <= len(stores) <= 3:
+            pairs = [(a, b) for place, a in enumerate(stores) for b in stores[:place]]
+            self.need(" and ".join(f"{a} is not {b}" for a, b in pairs))
+        elif stores:
+            self.need(f"len({{{', '.join(map('id({})'.format, stores))}}}) == {len(stores)}")
+        given = "".join(f"{text}, " for text in self.tensors)
+        numbers = "".join(f"{text}, " for text in self.numbers)
+        self.lines.append(f"return ({given}), ({numbers})")
+
+
+def matcher(key: tuple[Any, ...], arguments: tuple[Any, ...], options: Any) -> Match | None:
+    """The function for the kind with this key, of which this is a call; None if it needs more."""
+    _, known, grad, train, floats, *keys = key
+    writer = _Writer(keys)
+    writer.scope |= {"settings": settings_key, "grad": grad_enabled, "train": training,
+                     "floats": default_float, "id": id, "map": map}  # fmt: skip
+    writer.need(f"settings() == {writer.bind(known)} and grad() is {writer.bind(grad)}")
+    writer.need(f"train() is {writer.bind(train)} and floats() is {writer.bind(floats)}")
+    try:
+        writer.tree(arguments, "a")
+        writer.tree(dict(options), "o")
+        writer.finish()
+    except _Unfit:
+        return None
+    if len(writer.scope) > 8 * _MOST_LEAVES:
+        return None
+    body = "\n ".join(writer.lines)
+    exec(f"def match(a, o):\n {body}\n", writer.scope)
+    found: Match = writer.scope["match"]
+    return found
