@@ -20,10 +20,15 @@ if TYPE_CHECKING:
 
 
 class Value(NamedTuple):
-    """A value that a run leaves behind: a slot of the table, its shape, whether it had a graph."""
+    """A value that a run leaves behind.
 
-    slot: int
-    shape: Shape
+    parts: slot of the table and shape of each part, one a device.
+    joint: how they are joined (the arg of a MULTI); None: there is one part.
+    requires: whether it had a graph.
+    """
+
+    parts: tuple[tuple[int, Shape], ...]
+    joint: Any
     device: str
     requires: bool
 
@@ -56,7 +61,12 @@ def whole_of(storage: Storage) -> Handle:
 
 def node_of(value: Value, table: Sequence[Buffer]) -> UOp:
     """The node of a value in the run with these buffers."""
-    node = buffer_node(table[value.slot], value.shape)
+    if value.joint is None:
+        ((slot, shape),) = value.parts
+        node = buffer_node(table[slot], shape)
+    else:
+        nodes = tuple([buffer_node(table[slot], shape) for slot, shape in value.parts])
+        node = UOp(Ops.MULTI, nodes[0].dtype, nodes, value.joint)
     return severed(node) if value.requires else node
 
 

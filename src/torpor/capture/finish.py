@@ -13,14 +13,15 @@ from torpor.capture.number import Number, plain
 from torpor.capture.plan import Word, plan_of
 from torpor.capture.reach import ABSENT, Place
 from torpor.capture.trace import Trace, is_whole
-from torpor.capture.tracer import Tracer, is_severed, states_after
+from torpor.capture.tracer import Input, Tracer, is_severed, states_after
 from torpor.capture.tree import is_plain, rebuild, same
 from torpor.device import Buffer
 from torpor.ir.infer import shape_of
+from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.handle import Handle
 from torpor.tensor.realisation import compute
-from torpor.tensor.storage import Storage, buffer_of, is_buffer
+from torpor.tensor.storage import Storage, buffers_of, is_buffer
 from torpor.tensor.tensor import steps_of
 
 _FIXED_TYPES: Final = (
@@ -194,14 +195,12 @@ def _assemble(work: _Finish, effects: Any, grads: Any, result: Any, held: Any) -
     changed = work.changed()
     left = [*(storages[key] for key in work.storages), *(entry.storage for entry in changed)]
     nodes = [work.node_of(storage) for storage in left]
-    buffers = [buffer_of(entry.node) for entry in entries]
+    buffers = [buffer for entry in entries for buffer in buffers_of(entry.node)]
+    wanted = [buffer for node in nodes for buffer in buffers_of(node)]
     names = [*tracer.words, *tracer.tape.words.values()]
     words = {name: Word(place) for place, name in enumerate(names)}
-    plan, slots = plan_of(tracer.recorded, buffers, [buffer_of(n) for n in nodes], words)
-    values = [
-        Value(slots[id(buffer_of(node))], shape_of(node), storage.device, storage.requires)
-        for node, storage in zip(nodes, left, strict=True)
-    ]
+    plan, slots = plan_of(tracer.recorded, buffers, wanted, words)
+    values = [_value(node, storage, slots) for node, storage in zip(nodes, left, strict=True)]
     numbers = [work.order[id(entry.storage)] for entry in changed]
     fixed = [e for e, s in zip(entries, sources, strict=True) if isinstance(s, Storage)]
     advances, seeded = states_after(tracer)
@@ -217,7 +216,7 @@ def _assemble(work: _Finish, effects: Any, grads: Any, result: Any, held: Any) -
         plan=plan,
         guards=guards,
         sources=tuple(sources),
-        kinds=tuple((shape_of(entry.base), entry.base.dtype) for entry in entries),
+        kinds=tuple(map(_kind, entries)),
         shared=_shared(buffers),
         values=tuple(values[:made]),
         changes=tuple(zip(numbers, values[made:], strict=True)),
@@ -237,6 +236,18 @@ def _assemble(work: _Finish, effects: Any, grads: Any, result: Any, held: Any) -
     )
     _sever(left, work)
     return trace
+
+
+def _value(node: UOp, storage: Storage, slots: dict[int, int]) -> Value:
+    parts = node.src if node.op is Ops.MULTI else (node,)
+    places = tuple((slots[id(b)], shape_of(p)) for p in parts for b in buffers_of(p))
+    joint = node.arg if node.op is Ops.MULTI else None
+    return Value(places, joint, storage.device, storage.requires)
+
+
+def _kind(entry: Input) -> Any:
+    cut = entry.node.arg[0] if entry.node.op is Ops.MULTI else None
+    return shape_of(entry.base), entry.base.dtype, entry.storage.device, cut
 
 
 def _shared(buffers: Sequence[Buffer]) -> tuple[tuple[int, int], ...]:

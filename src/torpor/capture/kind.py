@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from torpor.base import settings
 from torpor.capture.trace import is_whole
-from torpor.capture.tracer import is_severed
-from torpor.ir.infer import shape_of
+from torpor.capture.tracer import cut_of, is_severed
+from torpor.ir.infer import JOINT, shape_of
 from torpor.tensor.handle import Handle
 from torpor.tensor.mode import default_float, grad_enabled, training
 
@@ -44,6 +44,7 @@ class TensorKey(NamedTuple):
     shape: Any
     dtype: Any
     device: str
+    cut: Any
     requires: bool
     whole: bool | None
     graph: bool
@@ -66,8 +67,10 @@ def _tensor_keys(tensors: Sequence[Handle]) -> list[TensorKey]:
         whole = None if path is None else is_whole(tensor)
         graph = storage.requires and not is_severed(storage.base)
         requires = tensor.requires_grad
+        device = storage.device
+        cut = cut_of(storage) if JOINT in device else None
         found.append(
-            TensorKey(shape_of(node), node.dtype, storage.device, requires, whole, graph, shared)
+            TensorKey(shape_of(node), node.dtype, device, cut, requires, whole, graph, shared)
         )
     return found
 
@@ -105,6 +108,7 @@ _FIELDS: Final = {
     "shape": "the shape",
     "dtype": "the format",
     "device": "the device",
+    "cut": "the cut axis",
     "requires": "requires_grad",
     "whole": "whether it is a view",
     "graph": "the graph",

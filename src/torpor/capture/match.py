@@ -12,7 +12,7 @@ from typing import Any, Final
 from torpor.base.dtypes import DType
 from torpor.capture.kind import TensorKey, settings_key
 from torpor.capture.tree import NUMBERS
-from torpor.ir.infer import shape_of
+from torpor.ir.infer import JOINT, shape_of
 from torpor.tensor.handle import Handle
 from torpor.tensor.mode import default_float, grad_enabled, training
 
@@ -81,10 +81,11 @@ class _Writer:
             self.tree(tree, place)
 
     def tensor(self, text: str) -> None:
-        """A whole tensor through which no gradient flows, and whose memory is not shared."""
+        """A whole tensor on one device, without gradient, whose memory no other one shares."""
         number = len(self.tensors)
         key = self.keys[number]
-        if key.whole is not None or key.requires or key.graph or key.shared != number:
+        ordinary = key.whole is None and key.cut is None and JOINT not in key.device
+        if not ordinary or key.requires or key.graph or key.shared != number:
             raise _Unfit
         self.tensors.append(text)
         storage = f"s{number}"

@@ -13,13 +13,13 @@ from torpor.capture.guards import Guards
 from torpor.capture.number import Replay
 from torpor.capture.plan import Plan
 from torpor.capture.reach import Place
-from torpor.capture.tracer import Draw, Stream, draw_word, stored
+from torpor.capture.tracer import Draw, Stream, cut_of, draw_word, stored
 from torpor.device import Buffer
 from torpor.ir.infer import Shape, shape_of
 from torpor.tensor.handle import Handle
 from torpor.tensor.random import go_on_from, manual_seed, state_of
 from torpor.tensor.realisation import compute
-from torpor.tensor.storage import Storage, buffer_of, is_buffer
+from torpor.tensor.storage import Storage, buffers_of, is_buffer
 
 
 @dataclass
@@ -28,7 +28,8 @@ class Trace:
 
     sources:  where each input's storage is found: an argument's number, a storage, or a leaf (a
               handle or an argument's number, in a tuple) of whose gradient it is.
-    shared:   pairs of inputs that must be the same memory.
+    kinds:    what each input's storage is like (see `kind_of`).
+    shared:   pairs of buffers of the inputs that must be the same.
     changes:  (input, its new value, whether it depends on gradients).
     numbers:  gives the words and numbers that follow from the numbers among the arguments; `used`:
               what it guards of them, in words; `taken`: which of them kernels take.
@@ -38,7 +39,7 @@ class Trace:
     plan: Plan
     guards: Guards
     sources: tuple[Any, ...]
-    kinds: tuple[tuple[Shape, DType], ...]
+    kinds: tuple[tuple[Shape, DType, str, Any], ...]
     shared: tuple[tuple[int, int], ...]
     values: tuple[Value, ...]
     changes: tuple[tuple[int, Value], ...]
@@ -101,7 +102,7 @@ class Trace:
         storages = self._storages(tensors)
         if storages is None:
             return None
-        inputs = [buffer_of(stored(storage)) for storage in storages]
+        inputs = [buffer for storage in storages for buffer in buffers_of(stored(storage))]
         for left, right in self.shared:
             if inputs[left] is not inputs[right]:
                 return None
@@ -126,8 +127,8 @@ class Trace:
                 if grad is None or grad._path is not None:
                     return None
                 storage = grad._storage
-                if (shape_of(storage.base), storage.base.dtype) != kind:
-                    return None
+            if not isinstance(source, int) and kind_of(storage) != kind:
+                return None
             storages.append(storage)
         return storages
 
@@ -142,6 +143,11 @@ def seed_again(generator: Any, seed: int, draw: int) -> None:
     else:
         manual_seed(seed)
         go_on_from(None, state_of(None)._replace(draw=draw))
+
+
+def kind_of(storage: Storage) -> tuple[Shape, DType, str, Any]:
+    """Shape, format, device, and how it is cut, of what lies in a storage."""
+    return shape_of(storage.base), storage.base.dtype, storage.device, cut_of(storage)
 
 
 def is_whole(tensor: Handle) -> bool:

@@ -18,6 +18,7 @@ from torpor.base.errors import CaptureError
 from torpor.capture.code import CHANGERS, CHANGING, asks_for_types, is_opaque, root_of
 from torpor.capture.number import Tape
 from torpor.capture.reach import Reach
+from torpor.ir.infer import JOINT
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.pipeline.run import Prepared, recorders
@@ -26,7 +27,7 @@ from torpor.tensor.handle import Handle
 from torpor.tensor.mode import grad_enabled
 from torpor.tensor.random import fresh_name, state_of
 from torpor.tensor.realisation import compute
-from torpor.tensor.storage import Storage, buffer_of, is_buffer, recall
+from torpor.tensor.storage import Storage, buffers_of, is_buffer, recall
 from torpor.tensor.watch import Watcher, active
 
 _PURE: Final = frozenset(
@@ -100,6 +101,13 @@ def draw_word(asked: Draw, states: Sequence[Any]) -> int:
 def is_severed(node: UOp) -> bool:
     """Whether the node is a value whose graph is gone."""
     return node.op is Ops.LEAF and node.arg == SEVERED
+
+
+def cut_of(storage: Storage) -> Any:
+    """Along which axis a tensor over several devices is cut (computed if it has not been)."""
+    if JOINT not in storage.device:
+        return None
+    return stored(storage).arg[0]
 
 
 def _code_of(function: Any) -> Any:
@@ -323,7 +331,7 @@ class Tracer(Watcher):
     def stands_for(self, node: UOp, value: UOp) -> bool:
         if id(node) in self.bases:
             return True
-        return is_buffer(value) and id(buffer_of(value)) in self.produced
+        return is_buffer(value) and all(id(b) in self.produced for b in buffers_of(value))
 
     def drew(self, generator: Any, state: Any) -> None:
         if state.name > self.before:

@@ -9,7 +9,6 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from torpor.base.errors import DeviceError
 from torpor.device import Buffer
 from torpor.ir.infer import JOINT
 from torpor.ir.ops import Ops
@@ -67,12 +66,11 @@ def is_buffer(node: UOp) -> bool:
     return node.op is Ops.BUFFER or (node.op is Ops.RESHAPE and node.src[0].op is Ops.BUFFER)
 
 
-def buffer_of(node: UOp) -> Buffer:
-    """The memory of a node for which `is_buffer` holds, on one device."""
+def buffers_of(node: UOp) -> tuple[Buffer, ...]:
+    """The memory of a node for which `is_buffer` holds, one buffer on each of its devices."""
     if node.op is Ops.MULTI:
-        raise DeviceError(f"the jit takes no tensors over several devices yet: {node.arg[1]}")
-    found: Buffer = node.arg if node.op is Ops.BUFFER else node.src[0].arg
-    return found
+        return tuple([buffer for part in node.src for buffer in buffers_of(part)])
+    return (node.arg if node.op is Ops.BUFFER else node.src[0].arg,)
 
 
 class _Entry(weakref.ref[UOp]):
