@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.tensor.layouts import numbers
-from torpor import Tensor, jit, lower, nn
+from torpor import Tensor, lower, nn
 from torpor.base.errors import DeviceError, ShapeError
 from torpor.ir.ops import Ops
 
@@ -207,11 +207,6 @@ def test_errors_of_one_part_are_raised():
 def test_an_axis_is_an_integer_in_range(axis):
     with pytest.raises(ShapeError, match="axis"):
         Tensor.ones(2, 2).shard(DEVICES, axis)
-
-
-def test_the_jit_refuses_several_devices():
-    with pytest.raises(DeviceError, match="jit"):
-        jit(Tensor.exp)(Tensor(numbers((4, 2))).shard(DEVICES, 0))
 
 
 @pytest.mark.parametrize("axis", [0, 1, None])
