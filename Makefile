@@ -2,7 +2,7 @@
 # PYTHON names the interpreter (3.11 or later) that .venv is made from.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format check-wheels clean
+.PHONY: help demo test check format bench bench-quick check-wheels clean
 
 ifeq ($(OS),Windows_NT)
 VENV_PYTHON := .venv/Scripts/python.exe
@@ -19,11 +19,16 @@ PYTEST_FLAGS ?= -n 2 --dist worksteal
 # Arguments for the demo, as in: make demo ARGS="--image my-digit.png"
 ARGS ?=
 
+# What a benchmark writes, besides the table.
+BENCH_OUT ?= bench/out
+
 help:
 	@echo "make demo          train a small network on real handwritten digits"
 	@echo "make test          run the tests (PYTEST_FLAGS='-k view' to choose)"
 	@echo "make check         format, lint, types, import direction, size budgets, doctests"
 	@echo "make format        let ruff rewrite the sources"
+	@echo "make bench         time torpor against PyTorch, JAX and others (ARGS='--only matmul')"
+	@echo "make bench-quick   the same in under three minutes: fewer workloads, fewer rounds"
 	@echo "make check-wheels  ask the package index for wheels on every platform"
 	@echo "make clean         remove .venv and all caches in this folder"
 
@@ -37,8 +42,14 @@ check: .venv/check.stamp
 	$(VENV_PYTHON) tools/check.py
 
 format: .venv/dev.stamp
-	$(VENV_PYTHON) -m ruff check --fix src tests tools
-	$(VENV_PYTHON) -m ruff format src tests tools
+	$(VENV_PYTHON) -m ruff check --fix src tests tools bench
+	$(VENV_PYTHON) -m ruff format src tests tools bench
+
+bench: .venv/bench.stamp
+	$(VENV_PYTHON) -m bench --json $(BENCH_OUT)/full.json --plots $(BENCH_OUT) $(ARGS)
+
+bench-quick: .venv/bench.stamp
+	$(VENV_PYTHON) -m bench --quick --json $(BENCH_OUT)/quick.json --plots $(BENCH_OUT) $(ARGS)
 
 check-wheels: .venv/dev.stamp
 	$(VENV_PYTHON) tools/check_wheels.py
@@ -71,3 +82,8 @@ clean:
 .venv/check.stamp: pyproject.toml | .venv/made.stamp
 	$(PIP_INSTALL) --editable ".[dev,cuda]"
 	@touch .venv/core.stamp .venv/dev.stamp $@
+
+# Peers are big: the first call downloads several hundred megabytes.
+.venv/bench.stamp: pyproject.toml | .venv/made.stamp
+	$(PIP_INSTALL) --editable ".[bench]"
+	@touch .venv/core.stamp $@

@@ -1,0 +1,204 @@
+"""Times the contenders of one workload in turns, so that a noisy minute hits all of them alike."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from bench.libraries import Contender, as_tuple
+from bench.workload import Arrays, Workload
+
+MOST_CALLS: Final = 2000  # in one sample
+QUIET_SHARE: Final = 0.2  # of a core that this process may use and still count as idle
+QUIET_SLICE: Final = 0.001  # seconds between two looks
+QUIET_LIMIT: Final = 0.06  # seconds; OpenBLAS's threads spin for about 30 ms after a call
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure: `rounds` at most, each with a sample of every contender that lasts at
+    least `sample` seconds; no new round after `budget` seconds of one workload, but two at least.
+    """
+
+    rounds: int = 9
+    sample: float = 0.01
+    budget: float = 10.0
+
+
+@dataclass
+class Result:
+    """What became of one contender. Times are seconds a call; `cold` is the first call with all
+    that has to be compiled. `status`: ok, missing (the library lacks the operation), skipped,
+    failed, or wrong (the answer is; then the times count for nothing).
+    """
+
+    contender: str
+    status: str = "ok"
+    detail: str = ""
+    cold: float = 0.0
+    samples: list[float] = field(default_factory=list)
+    error: float | None = None
+
+    @property
+    def median(self) -> float:
+        """The middle sample."""
+        return statistics.median(self.samples)
+
+    @property
+    def spread(self) -> float:
+        """Distance of the quartiles as a share of the median."""
+        if len(self.samples) < 2:
+            return 0.0
+        low, _, high = statistics.quantiles(self.samples, n=4, method="inclusive")
+        return (high - low) / self.median
+
+
+def wait_until_quiet() -> None:
+    """Sleep until this process's threads are idle: pools spin for a while after their work."""
+    ends = time.perf_counter() + QUIET_LIMIT
+    while time.perf_counter() < ends:
+        before, started = time.process_time(), time.perf_counter()
+        time.sleep(QUIET_SLICE)
+        if time.process_time() - before < QUIET_SHARE * (time.perf_counter() - started):
+            return
+
+
+def relative_error(outputs: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:
+    """The largest relative L2 distance of an output from what was expected; infinite for a wrong
+    shape or a NaN.
+    """
+    if len(outputs) != len(expected):
+        return float("inf")
+    worst = 0.0
+    for output, wanted in zip(outputs, expected, strict=True):
+        if output.shape != wanted.shape:
+            return float("inf")
+        size = float(np.linalg.norm(wanted.astype(np.float64)))
+        distance = float(np.linalg.norm(output.astype(np.float64) - wanted)) / (size or 1.0)
+        worst = max(worst, distance if np.isfinite(distance) else float("inf"))
+    return worst
+
+
+class Lane:
+    """One contender at one workload: its inputs, its function, its result so far."""
+
+    def __init__(self, contender: Contender, workload: Workload):
+        self.contender, self.workload = contender, workload
+        self.result = Result(contender.name)
+        self.sets: list[Sequence[Any]] = []
+        self.call: Callable[..., Any] = contender.prepare
+        self.calls = 1
+
+    def start(self, sets: Sequence[Arrays], expected: Any, clock: Callable[[], float]) -> bool:
+        """Prepare, call for the first time and check; whether there is anything to time."""
+        result, contender = self.result, self.contender
+        if self.workload.functions.get(contender.key) is None:
+            return self.end("missing", self.workload.notes.get(contender.key, "not written"))
+        if reason := contender.available():
+            return self.end("skipped", reason)
+        try:
+            self.sets = [contender.arrays(one) for one in sets]
+            started = clock()
+            self.call = contender.prepare(self.workload, self.sets[0])
+            output = self.call(*self.sets[0])
+            result.cold = clock() - started
+            if expected is not None:
+                found = [contender.read(x) for x in as_tuple(output)]
+                result.error = relative_error(found, expected)
+                if not result.error <= self.workload.tolerance:
+                    return self.end("wrong", f"relative error {result.error:.1e}")
+        except (AttributeError, NotImplementedError) as error:
+            return self.end("missing", describe(error))
+        except Exception as error:  # whatever a library raises is its result
+            return self.end("failed", describe(error))
+        return True
+
+    def end(self, status: str, detail: str) -> bool:
+        """Note why nothing is timed."""
+        self.result.status, self.result.detail = status, detail
+        self.call, self.sets = self.contender.prepare, []
+        return False
+
+    def warm(self, least: float, clock: Callable[[], float]) -> None:
+        """Choose how many calls a sample has, so that it lasts `least` seconds."""
+        inputs = self.sets[-1]
+        self.call(*inputs)  # tinygrad captures in its second call
+        self.call(*inputs)
+        started = clock()
+        self.call(*inputs)
+        once = max(clock() - started, 1e-7)
+        self.calls = max(1, min(MOST_CALLS, round(least / once)))
+
+    def sample(self, number: int, clock: Callable[[], float]) -> None:
+        """Time one sample with the inputs whose turn it is."""
+        inputs = self.sets[number % len(self.sets)]
+        call = self.call
+        call(*inputs)  # wakes threads, fills caches
+        started = clock()
+        for _ in range(self.calls):
+            output = call(*inputs)
+        self.result.samples.append((clock() - started) / self.calls)
+        self.contender.element(output)
+
+
+def describe(error: Exception) -> str:
+    """The kind of error and its first line."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:200]
+
+
+def expected_of(workload: Workload, arrays: Arrays) -> tuple[np.ndarray, ...] | None:
+    """The answer in float64."""
+    if workload.reference is None:
+        return None
+    exact = [x if x.dtype.kind in "iub" else x.astype(np.float64) for x in arrays]
+    return tuple(np.asarray(x) for x in as_tuple(workload.reference(*exact)))
+
+
+def race(
+    workload: Workload,
+    contenders: Sequence[Contender],
+    effort: Effort,
+    clock: Callable[[], float] = time.perf_counter,
+    settle: Callable[[], None] = wait_until_quiet,
+) -> list[Result]:
+    """Time the contenders at the workload. In every round each gives one sample; the order shifts
+    from round to round, and so do the inputs.
+    """
+    generator = np.random.default_rng(0)
+    sets = [workload.inputs(generator) for _ in range(2)]
+    expected = expected_of(workload, sets[0])
+    started = clock()
+    lanes = [Lane(contender, workload) for contender in contenders]
+    running = [lane for lane in lanes if lane.start(sets, expected, clock)]
+    running = [lane for lane in running if attempt(lane, lane.warm, effort.sample, clock)]
+    prepared = clock() - started
+    for number in range(effort.rounds):
+        if number >= 2 and clock() - started - prepared > effort.budget:
+            break
+        for lane in turns(running, number):
+            settle()
+            if not attempt(lane, lane.sample, number, clock):
+                running.remove(lane)
+    return [lane.result for lane in lanes]
+
+
+def turns(lanes: Sequence[Lane], number: int) -> Iterator[Lane]:
+    """The lanes, beginning with another one each round."""
+    if lanes:
+        first = number % len(lanes)
+        yield from [*lanes[first:], *lanes[:first]]
+
+
+def attempt(lane: Lane, step: Callable[..., None], *arguments: Any) -> bool:
+    """Do a step; whether it went well. What fails is no reason to lose the others."""
+    try:
+        step(*arguments)
+    except Exception as error:
+        return lane.end("failed", describe(error))
+    return True

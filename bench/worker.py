@@ -1,0 +1,84 @@
+"""A process that times some workloads with one number of threads; one line of JSON for each.
+
+The first line holds the measured peaks. How many threads a library uses is settled before it is
+imported, which is why this is a process of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from bench.engine import Effort, race
+from bench.libraries import CONTENDERS
+from bench.workloads import ALL
+
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS", "TORPOR_THREADS", "NPROC", "CPU_COUNT",
+)  # fmt: skip
+
+
+def environment(threads: int, cache: str) -> dict[str, str]:
+    """The variables that such a process is started with: threads, and empty caches in `cache`."""
+    return {
+        **os.environ,
+        **{name: str(threads) for name in THREAD_VARIABLES},
+        "TORPOR_CACHE_DIR": os.path.join(cache, "torpor"),
+        "TORCHINDUCTOR_CACHE_DIR": os.path.join(cache, "inductor"),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "CACHEDB": os.path.join(cache, "tinygrad.db"),
+        "JAX_PLATFORMS": "cpu",
+        "DEV": "CPU",
+    }
+
+
+def pin(threads: int) -> None:
+    """Leave this process as many cores as it may use threads, where the system can."""
+    if hasattr(os, "sched_setaffinity"):
+        known = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, known[:threads])
+
+
+def work(request: Mapping[str, Any], say: Any) -> None:
+    """Time the workloads of a request; `say` takes each line."""
+    from torpor.cli.peak import measure_peaks
+
+    pin(request["threads"])
+    say({"peaks": asdict(measure_peaks())})
+    by_name = {workload.name: workload for workload in ALL}
+    contenders = [x for x in CONTENDERS if x.name in request["contenders"]]
+    effort = Effort(**request["effort"])
+    for name in request["workloads"]:
+        say({"begins": name})
+        workload = by_name[name]
+        results = race(workload, contenders, effort)
+        say({"workload": name, "results": [asdict(result) for result in results]})
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The request is the only argument. Libraries that print go to standard error."""
+    lines = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+
+    def say(line: Mapping[str, Any]) -> None:
+        lines.write(json.dumps(line) + "\n")
+
+    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
+        work(json.loads(arguments[0]), say)
+    return 0
+
+
+def scratch() -> tempfile.TemporaryDirectory[str]:
+    """A folder for caches that are empty at the start."""
+    return tempfile.TemporaryDirectory(prefix="torpor-bench-", ignore_cleanup_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

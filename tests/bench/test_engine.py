@@ -1,0 +1,190 @@
+"""The engine, with peers that only pretend to work and a clock that only they move."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench.engine import Effort, race, relative_error
+from bench.libraries import Contender
+from bench.workload import Workload
+
+ROUNDS = 4
+
+
+class FakeClock:
+    """Seconds pass when somebody says so."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class FakePeer(Contender):
+    """Doubles its input; each call takes `seconds`, the first one `cold` more."""
+
+    module = "math"
+
+    def __init__(self, name: str, clock: FakeClock, seconds: float, cold: float = 0.0):
+        self.name = self.key = name
+        self.clock, self.seconds, self.cold = clock, seconds, cold
+        self.seen: list[Any] = []
+        self.read_elements = 0
+
+    def arrays(self, given):
+        return list(given)
+
+    def prepare(self, workload, inputs):
+        function = workload.functions[self.key]
+        self.clock.now += self.cold
+
+        def call(x):
+            self.clock.now += self.seconds
+            self.seen.append(x)
+            return function(x)
+
+        return call
+
+    def read(self, output):
+        return output
+
+    def element(self, output):
+        self.read_elements += 1
+        return super().element(output)
+
+
+def double(x):
+    return 2 * x
+
+
+def doubling(*names: str, **functions: Any) -> Workload:
+    return Workload(
+        "fake/double",
+        lambda generator: (generator.standard_normal(8),),
+        {**dict.fromkeys(names, double), **functions},
+        double,
+        against=("theirs",),
+    )
+
+
+def run(workload, peers, clock, **effort):
+    effort = Effort(**{"rounds": ROUNDS, "sample": 0.01, "budget": 1e9, **effort})
+    return race(workload, peers, effort, clock, settle=lambda: None)
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+def test_times_are_a_calls_and_cold_is_the_first_call_with_its_preparation(clock):
+    peers = [FakePeer("ours", clock, 0.001, cold=3.0), FakePeer("theirs", clock, 0.5)]
+    ours, theirs = run(doubling("ours", "theirs"), peers, clock)
+    assert ours.samples == pytest.approx([0.001] * ROUNDS)
+    assert theirs.samples == pytest.approx([0.5] * ROUNDS)
+    assert (ours.cold, theirs.cold) == pytest.approx((3.001, 0.5))
+    assert (ours.median, ours.spread, ours.error) == pytest.approx((0.001, 0.0, 0.0), abs=1e-9)
+
+
+def test_a_short_call_is_repeated_until_a_sample_is_long_enough(clock):
+    quick, slow = FakePeer("ours", clock, 0.001), FakePeer("theirs", clock, 0.5)
+    run(doubling("ours", "theirs"), [quick, slow], clock)
+    # The check, three to find out how long it takes, then one unmeasured and the sample itself.
+    assert len(quick.seen) == 4 + ROUNDS * (1 + 10)
+    assert len(slow.seen) == 4 + ROUNDS * (1 + 1)
+
+
+def test_contenders_take_turns_and_another_one_begins_each_round(clock):
+    order: list[str] = []
+
+    def noting(name):
+        def function(x):
+            order.append(name)
+            return 2 * x
+
+        return function
+
+    peers = [FakePeer(name, clock, 0.5) for name in "abc"]
+    run(doubling(**{name: noting(name) for name in "abc"}), peers, clock)
+    sampled = order[3 * 4 :: 2]
+    assert "".join(sampled) == "abc" + "bca" + "cab" + "abc"
+
+
+def test_inputs_change_from_round_to_round_and_an_element_is_read_after_each(clock):
+    peer = FakePeer("ours", clock, 0.5)
+    run(doubling("ours"), [peer], clock)
+    by_round = peer.seen[4::2]
+    assert all(a is not b for a, b in pairwise(by_round))
+    assert peer.read_elements == ROUNDS
+
+
+def test_a_wrong_answer_has_no_time(clock):
+    peer = FakePeer("ours", clock, 0.5)
+    (result,) = run(doubling(ours=lambda x: 2 * x + 1e-3), [peer], clock)
+    assert (result.status, result.samples) == ("wrong", [])
+    assert result.error > 1e-5
+
+
+def test_an_operation_that_is_not_there_is_missing_and_the_others_go_on(clock):
+    peers = [FakePeer(name, clock, 0.5) for name in ("ours", "theirs", "nobody")]
+    workload = doubling("theirs", ours=lambda x: x.no_such_method())
+    ours, theirs, nobody = run(workload, peers, clock)
+    assert (ours.status, nobody.status) == ("missing", "missing")
+    assert "no_such_method" in ours.detail
+    assert len(theirs.samples) == ROUNDS
+
+
+def test_one_that_fails_in_the_middle_loses_only_itself(clock):
+    calls = iter(range(100))
+
+    def failing(x):
+        if next(calls) > 6:
+            raise RuntimeError("out of paper\nand of ink")
+        return 2 * x
+
+    peers = [FakePeer(name, clock, 0.5) for name in ("ours", "theirs")]
+    ours, theirs = run(doubling("theirs", ours=failing), peers, clock)
+    assert (ours.status, ours.detail) == ("failed", "RuntimeError: out of paper")
+    assert len(theirs.samples) == ROUNDS
+
+
+def test_one_that_is_not_installed_is_skipped_and_says_so(clock):
+    peer = FakePeer("ours", clock, 0.5)
+    peer.module = "no_such_module_anywhere"
+    (result,) = run(doubling("ours"), [peer], clock)
+    assert (result.status, result.detail) == (
+        "skipped",
+        "no_such_module_anywhere is not installed",
+    )
+
+
+def test_no_round_begins_after_the_budget_but_there_are_two(clock):
+    peer = FakePeer("ours", clock, 0.5)
+    (result,) = run(doubling("ours"), [peer], clock, rounds=100, budget=0.1)
+    assert len(result.samples) == 2
+    (result,) = run(doubling("ours"), [peer], clock, rounds=100, budget=4.5)
+    assert len(result.samples) == 5
+
+
+@pytest.mark.parametrize(
+    ("output", "expected", "error"),
+    [
+        ([3.0, 4.0], [3.0, 4.0], 0.0),
+        ([3.0, 4.5], [3.0, 4.0], 0.1),
+        ([np.nan, 4.0], [3.0, 4.0], np.inf),
+        ([[3.0, 4.0]], [3.0, 4.0], np.inf),
+        ([0.25], [0.0], 0.25),
+    ],
+)
+def test_the_error_is_relative_l2(output, expected, error):
+    found = relative_error([np.array(output)], [np.array(expected)])
+    assert found == pytest.approx(error)
+
+
+def test_an_output_too_few_is_an_error():
+    assert relative_error([], [np.ones(2)]) == np.inf

@@ -1,0 +1,78 @@
+"""Workloads: named once, chosen by name, and with references that are right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bench.workload import count
+from bench.workloads import ALL, choose, convolution
+from torpor import Tensor
+
+
+def test_names_are_unique_and_every_workload_has_ours():
+    assert len({x.name for x in ALL}) == len(ALL)
+    assert all("torpor" in x.functions or "torpor" in x.notes for x in ALL)
+
+
+def test_peers_that_count_have_functions():
+    for workload in ALL:
+        assert any(name in workload.functions for name in workload.against), workload.name
+
+
+def test_choosing_by_part_of_a_name_and_by_pattern():
+    assert [x.name for x in choose(["matmul/512"], quick=False)] == ["matmul/512"]
+    assert {x.name for x in choose(["matmul/*-nt"], quick=False)} == {
+        "matmul/1024-nt", "matmul/1x4096x4096-nt", "matmul/8x4096x4096-nt",
+    }  # fmt: skip
+    assert choose(["no such thing"], quick=False) == []
+    quick = choose([], quick=True)
+    assert quick
+    assert all(x.quick for x in quick)
+    assert len(quick) < len(choose([], quick=False))
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        convolution.Layer(4, 6, (3, 2), (7, 6), stride=2, padding=1, batch=2),
+        convolution.Layer(4, 6, (3,), (9,), dilation=2, groups=2, batch=2),
+        convolution.Layer(2, 3, (2, 1, 2), (3, 4, 3), padding=1, batch=1),
+    ],
+)
+def test_references_of_convolutions_are_the_definition(layer):
+    generator = np.random.default_rng(0)
+    x, w = (generator.standard_normal(shape) for shape in (layer.image, layer.weight))
+    image = convolution.padded(layer, x)
+    expected = np.zeros(layer.result)
+    each = layer.outputs // layer.groups
+    for place in np.ndindex(layer.result):
+        n, o, *at = place
+        first = o // each * w.shape[1]
+        for c, *k in np.ndindex(w.shape[1:]):
+            spot = [a * layer.stride + b * layer.dilation for a, b in zip(at, k, strict=True)]
+            expected[place] += image[(n, first + c, *spot)] * w[(o, c, *k)]
+    assert np.allclose(convolution.forward_reference(layer, x, w), expected)
+    assert layer.flops == 2 * expected.size * count(w.shape[1:])
+    check_gradients(layer, x, w, generator)
+
+
+def check_gradients(layer, x, w, generator):
+    """The gradients' reference is the transpose of the forward one."""
+    cotangent = generator.standard_normal(layer.result)
+    to_image, to_weight = convolution.backward_reference(layer, x, w, cotangent)
+    value = (convolution.forward_reference(layer, x, w) * cotangent).sum()
+    assert np.allclose([(to_image * x).sum(), (to_weight * w).sum()], value)
+
+
+def test_small_workloads_agree_with_their_references():
+    import torpor
+
+    generator = np.random.default_rng(1)
+    small = [x for x in ALL if x.name.startswith("memory/") and x.name.endswith("4KB")]
+    assert len(small) >= 10
+    for workload in small:
+        arrays = workload.inputs(generator)
+        found = workload.functions["torpor"](torpor, *map(Tensor, arrays)).numpy()
+        expected = workload.reference(*(x.astype(np.float64) for x in arrays))
+        assert np.allclose(found, expected, rtol=1e-5, atol=1e-5), workload.name
