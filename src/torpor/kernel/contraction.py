@@ -17,12 +17,14 @@ from torpor.kernel.kernel import Kernel
 from torpor.kernel.ranges import closed_by, find_loops, iterations, kind_of, nesting, size_of
 from torpor.kernel.stage import operands, tile_of
 
-BLOCKS: Final = 8  # blocks that threads can share evenly, where the axis is long enough
+STREAM: Final = 6.0  # elements of a block that are computed while a row's element is read again
+FEW: Final = 2.0  # blocks that a thread may wait for at the end
 PANELS: Final = 8  # most panels of a block: what stays in the second cache with the other operand
 REUSE: Final = 16  # rows that must share a packed tile before packing it pays
 ROWS_PACKED: Final = 16  # elements of a cache line of 64 bytes
 UNROLLED: Final = 4  # steps of the sum written out: fewer branches and additions of addresses
-WASTE: Final = 0.03  # share of padding that a larger block may cost
+WASTE: Final = 0.2  # share of padding that a wider register tile may cost
+SPARE: Final = 0.25  # share of a vector that may be padding where the axis is shorter than one
 OUTPUTS: Final = (AxisType.GLOBAL, AxisType.THREAD)
 
 
@@ -93,17 +95,18 @@ def stride(value: UOp, one: UOp) -> int | None:
 
 def apply_tiles(kernel: Kernel, found: Contraction) -> bool:
     """Blocks, threads, register tiles, then the packing; False where some size does not suit."""
-    vectors, rows = (2, 4) if kernel.target.registers < 32 else (4, 6)
-    itemsize = max(found.packed.dtype.itemsize, 4)
-    panel = vectors * kernel.target.lanes(itemsize)
     lanes, height = size_of(found.lane) or 1, size_of(found.row) or 1
+    width = kernel.target.lanes(max(found.packed.dtype.itemsize, 4))
+    vectors, rows = tile_shape(lanes, width, kernel.target.registers)
+    panel = vectors * width
     room = kernel.target.stage_bytes * 2 // 3
     reach = room // (found.length * found.packed.dtype.itemsize * panel)
-    if lanes < panel or height < REUSE or reach < 1:
+    if lanes < width * (1 - SPARE) or height < REUSE or reach < 1:
         return False
-    block = panel * panels_of(-(-lanes // panel), min(reach, PANELS))
-    axes = kernel.axes
-    lane, row = axes.index(found.lane), axes.index(found.row)
+    lane, row = order_axes(kernel, found)
+    stream = STREAM * (4 if found.scattered else 1)
+    around = iterations(kernel.axes[: min(lane, row)])
+    block = panel * panels_of(-(-lanes // panel), min(reach, PANELS), panel, around, stream)
     if lanes % block:
         kernel.apply_opt(Opt(OptOps.PADTO, lane, block))
     if -(-lanes // block) > 1:
@@ -112,8 +115,6 @@ def apply_tiles(kernel: Kernel, found: Contraction) -> bool:
     if kind_of(kernel.axes[0]) is AxisType.GLOBAL and row > 0 and lane > 0:
         kernel.apply_opt(Opt(OptOps.THREAD, 0, 0))
     kernel.apply_opt(Opt(OptOps.UPCAST, lane, panel))
-    if lane < row and block == panel:
-        row -= 1
     if not pack(kernel):
         return False
     if found.scattered and height >= ROWS_PACKED:
@@ -124,15 +125,42 @@ def apply_tiles(kernel: Kernel, found: Contraction) -> bool:
     return True
 
 
-def panels_of(panels: int, most: int) -> int:
-    """How many of an axis' panels a block has: as many as leave enough blocks for the threads, and
-    little padding.
+def tile_shape(lanes: int, width: int, registers: int) -> tuple[int, int]:
+    """(vectors, rows) of a register tile for an axis of `lanes` elements: sums in most of the
+    registers, a few left for the operands; the widest one that needs little padding.
     """
-    most = max(1, min(most, panels // BLOCKS))
-    for count in range(most, 1, -1):
-        if (-(-panels // count) * count - panels) <= WASTE * panels:
-            return count
-    return 1
+    shapes = ((2, 4), (1, 8)) if registers < 32 else ((4, 6), (2, 12), (1, 16))
+    padded = [-(-lanes // (vectors * width)) * vectors for vectors, _ in shapes]
+    return next(s for s, p in zip(shapes, padded, strict=True) if p <= min(padded) * (1 + WASTE))
+
+
+def order_axes(kernel: Kernel, found: Contraction) -> tuple[int, int]:
+    """Output axes in the order: those that the packed operand runs over, the rows, the vectors.
+    Gives the places of the vectors and the rows.
+    """
+    free = find_loops(kernel.ast).free[found.packed]
+    outputs = [r for r in kernel.axes if kind_of(r) in OUTPUTS]
+    wanted = sorted(outputs, key=lambda r: (r is found.lane, r not in free, outputs.index(r)))
+    for place, one in enumerate(wanted):
+        current = outputs.index(one)
+        while current > place:
+            kernel.apply_opt(Opt(OptOps.SWAP, current - 1, current))
+            outputs[current - 1 : current + 1] = outputs[current], outputs[current - 1]
+            current -= 1
+    return wanted.index(found.lane), wanted.index(found.row)
+
+
+def panels_of(panels: int, most: int, panel: int, around: int, stream: float) -> int:
+    """How many of an axis' panels a block has, where other loops run `around` times: weighs padding
+    against reading the rows again for each block, and against too few blocks for the threads.
+    """
+
+    def cost(count: int) -> float:
+        blocks = -(-panels // count)
+        padding = blocks * count / panels
+        return padding * (1 + stream / (count * panel)) * (1 + FEW / (blocks * around))
+
+    return min(range(1, min(most, panels) + 1), key=cost)
 
 
 def block_rows(kernel: Kernel, row: int) -> int:

@@ -11,7 +11,7 @@ from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops, identity
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
-from torpor.kernel.normalise import drop_single, normalise, renumber
+from torpor.kernel.normalise import drop_single, merge_axes, normalise, renumber
 from torpor.kernel.partition import partition
 from torpor.kernel.ranges import (
     closed_by,
@@ -308,6 +308,7 @@ class Kernel:
         if taken > room:
             raise self.refused(opt, f"{taken} bytes would be staged, and there are {room}")
         self.ast = stage(self.ast, tile, len(staged), self._next)
+        self.ast = merge_axes(self.ast, (AxisType.REDUCE,))  # what was packed lies in a row now
         self._next += len(tile.axes)
 
 

@@ -181,11 +181,13 @@ def merge_pair(ast: UOp, outer: UOp, inner: UOp) -> UOp | None:
     return replace_ranges(ast, changes).simplify()
 
 
-def merge_axes(ast: UOp) -> UOp:
-    """Neighbouring axes merged wherever every index allows it."""
+def merge_axes(
+    ast: UOp, kinds: tuple[AxisType, ...] = (AxisType.GLOBAL, AxisType.LOOP, AxisType.REDUCE)
+) -> UOp:
+    """Neighbouring axes of the same kind merged wherever every index allows it."""
     loops = find_loops(ast)
     axes = [r for r in loops.order if r.op is Ops.RANGE]
-    for kind in (AxisType.GLOBAL, AxisType.LOOP, AxisType.REDUCE):
+    for kind in kinds:
         group = sorted((r for r in axes if kind_of(r) is kind), key=number_of)
         position = len(group) - 2
         while position >= 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import ALU, AxisType, Ops
@@ -10,6 +11,8 @@ from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
 from torpor.kernel.access import strides_of
 from torpor.kernel.ranges import Loops, closed_by, find_loops, kind_of, nesting, size_of
+
+SHORT: Final = 8  # rounds of a copying loop that are written out
 
 
 @dataclass(frozen=True)
@@ -98,8 +101,10 @@ def stage(root: UOp, tile: Tile, number: int, fresh: int) -> UOp:
     dtype = tile.value.dtype
     memory = UOp(Ops.DEFINE_LOCAL, dtype, (), ParamArg(number, tile.size))
     order = sorted(tile.axes, key=lambda one: -reach(tile.value, one))
+    last = [one for one in order if kind_of(one) is not AxisType.UPCAST][-1:]
     copies = [
-        UOp.range(size_of(one) or 1, fresh + order.index(one), copy_kind(one)) for one in tile.axes
+        UOp.range(size_of(one) or 1, fresh + place, copy_kind(one, one in last))
+        for place, one in ((order.index(one), one) for one in tile.axes)
     ]
     moved = tile.value.substitute(dict(zip(tile.axes, copies, strict=True)))
     fill = UOp(Ops.STORE, dtypes.void, (place(memory, copies), moved, *copies))
@@ -115,9 +120,12 @@ def reach(value: UOp, one: UOp) -> int:
     return max(abs(strides_of(p.src[1], loops).get(one, 0) or 0) for p in places)
 
 
-def copy_kind(one: UOp) -> AxisType:
-    """What a loop over this axis is in the copy: written out where it is in the kernel."""
-    return AxisType.UPCAST if kind_of(one) is AxisType.UPCAST else AxisType.LOOP
+def copy_kind(one: UOp, last: bool) -> AxisType:
+    """What a loop over this axis is in the copy: written out where it is in the kernel, and where
+    it is the innermost and short.
+    """
+    short = last and (size_of(one) or 1) <= SHORT
+    return AxisType.UPCAST if short or kind_of(one) is AxisType.UPCAST else AxisType.LOOP
 
 
 def place(memory: UOp, axes: tuple[UOp, ...] | list[UOp]) -> UOp:
