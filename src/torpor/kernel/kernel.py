@@ -11,11 +11,13 @@ from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops, identity
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
+from torpor.kernel.accumulate import accumulate, accumulated, inside
 from torpor.kernel.normalise import drop_single, merge_axes, normalise, renumber
 from torpor.kernel.partition import partition
 from torpor.kernel.ranges import (
     closed_by,
     find_loops,
+    iterations,
     kind_of,
     nesting,
     number_of,
@@ -188,8 +190,11 @@ class Kernel:
     def check_stages(self, opt: Opt, one: UOp) -> None:
         """Rounds that share a packed tile's memory come one after the other."""
         loops = find_loops(self.ast)
-        if any(n.op is Ops.BARRIER and one in loops.free[n] for n in loops.order):
-            raise self.refused(opt, "each of its rounds fills the same packed tile anew")
+        for node in loops.order:
+            anew = node.op is Ops.BARRIER and one in loops.free[node]
+            grows = node.op is Ops.STORE and one in closed_by(node)
+            if anew or (grows and one not in loops.free[node.src[0]]):
+                raise self.refused(opt, "each of its rounds fills the same packed memory")
 
     def check_group(self, opt: Opt, amount: int) -> None:
         items = amount
@@ -271,6 +276,9 @@ class Kernel:
 
     def tile(self, opt: Opt) -> None:
         one = self.axis(opt, self.axes)
+        if kind_of(one) is AxisType.REDUCE:
+            self.tile_sum(opt, one)
+            return
         if kind_of(one) not in (AxisType.GLOBAL, AxisType.THREAD):
             raise self.refused(opt, f"it is a {kind_of(one).name.lower()} axis")
         amount = self.amount(opt, one)
@@ -281,6 +289,28 @@ class Kernel:
         self.ast = replace_range(self.ast, one, outer * amount + inner, [outer, inner]).simplify()
         self.ast = renumber(self.ast)
         self._next = 1 + max(number_of(r) for r in self.ast.ranges())
+
+    def tile_sum(self, opt: Opt, one: UOp) -> None:
+        reduction = accumulated(self.ast, one)
+        if reduction is None or self.target.groups:
+            raise self.refused(opt, "its partial results cannot be kept in memory")
+        amount = self.amount(opt, one)
+        size = iterations(inside(self.ast, reduction)) * reduction.dtype.itemsize
+        self.check_memory(opt, size)
+        self.ast = accumulate(self.ast, reduction, one, amount, len(self.staged()), self._next)
+        self.ast = renumber(drop_single(self.ast))
+        self._next = 1 + max(number_of(r) for r in self.ast.ranges())
+
+    def staged(self) -> list[UOp]:
+        """The packed memory of the kernel."""
+        return [n for n in self.ast.toposort() if n.op is Ops.DEFINE_LOCAL]
+
+    def check_memory(self, opt: Opt, size: int) -> None:
+        """Packed memory has room for `size` bytes more."""
+        room = self.target.local_bytes if self.target.groups else self.target.stage_bytes
+        taken = sum(n.arg.size * n.dtype.itemsize for n in self.staged()) + size
+        if taken > room:
+            raise self.refused(opt, f"{taken} bytes would be staged, and there are {room}")
 
     def cut(self, opt: Opt) -> None:
         one = self.axis(opt, self.axes)
@@ -297,17 +327,13 @@ class Kernel:
         values = operands(self.ast)
         if opt.arg is None or not 0 <= opt.arg < len(values):
             raise self.refused(opt, f"reductions read {len(values)} values")
-        if kind_of(level) not in (AxisType.GLOBAL, AxisType.THREAD):
+        if kind_of(level) not in (AxisType.GLOBAL, AxisType.THREAD, AxisType.LOOP):
             raise self.refused(opt, f"it is a {kind_of(level).name.lower()} axis")
         tile = tile_of(self.ast, values[opt.arg], level)
-        staged = [n for n in self.ast.toposort() if n.op is Ops.DEFINE_LOCAL]
-        taken = sum(n.arg.size * n.dtype.itemsize for n in staged) + tile.bytes
-        room = self.target.local_bytes if self.target.groups else self.target.stage_bytes
         if tile.size < 1:
             raise self.refused(opt, "inside that loop the value does not change")
-        if taken > room:
-            raise self.refused(opt, f"{taken} bytes would be staged, and there are {room}")
-        self.ast = stage(self.ast, tile, len(staged), self._next)
+        self.check_memory(opt, tile.bytes)
+        self.ast = stage(self.ast, tile, len(self.staged()), self._next)
         self.ast = merge_axes(self.ast, (AxisType.REDUCE,))  # what was packed lies in a row now
         self._next += len(tile.axes)
 

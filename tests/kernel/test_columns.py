@@ -1,0 +1,46 @@
+"""Sums down columns are read row by row, and are the same sums."""
+
+import numpy as np
+import pytest
+
+import torpor
+from torpor import Tensor
+from torpor.kernel import OptOps
+
+SHAPES = [(512, 1024), (1000, 999), (4096, 100), (77, 640), (30, 8, 700), (3, 64, 513)]
+
+
+def agree(result, expected):
+    error = np.linalg.norm(result.astype(np.float64) - expected)
+    assert error <= 1e-6 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_sums_down_columns(shape):
+    x = np.random.default_rng(1).standard_normal(shape, np.float32)
+    axis = len(shape) - 2
+    agree(Tensor(x).sum(axis).numpy(), x.astype(np.float64).sum(axis))
+    assert (Tensor(x).amax(axis).numpy() == x.max(axis)).all()
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 8, 13])
+@pytest.mark.parametrize("size", [(512, 1024), (768, 500), (129, 600)], ids=str)
+def test_few_rows_times_a_matrix(rows, size):
+    random = np.random.default_rng(2)
+    x = random.standard_normal((rows, size[0]), np.float32)
+    w = random.standard_normal(size, np.float32)
+    result = (Tensor(x) @ Tensor(w)).relu()
+    agree(result.numpy(), np.maximum(x.astype(np.float64) @ w.astype(np.float64), 0))
+
+
+def test_a_long_sum_is_done_by_blocks_of_rows():
+    (program,) = torpor.lower(Tensor.empty(1, 4096) @ Tensor.empty(4096, 4096), target="cpu")
+    kinds = [opt.op for opt in program.opts]
+    assert kinds.count(OptOps.TILE) == 2
+    assert OptOps.THREAD in kinds
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int32", "int8"])
+def test_other_formats(dtype):
+    x = np.random.default_rng(3).integers(0, 3, (800, 96))
+    assert (Tensor(x).cast(dtype).sum(0).cast("int64").numpy() == x.sum(0)).all()
