@@ -37,11 +37,16 @@ def add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "tests it on 2,000 others. Exit status 1 if it gets fewer than 97.5 % of them right.",
     )
     demo.add_argument("--epochs", type=positive, default=6, help="passes over the data (6)")
+    demo.add_argument(
+        "--images", type=images, default=8000, help="train on the first so many digits only (8000)"
+    )
     demo.add_argument("--seed", type=int, default=0, help="same seed, same result (0)")
     demo.add_argument("--out", default="torpor-demo", help="folder for weights and pictures")
     demo.add_argument("--image", action="append", default=[], help="a picture of a digit to read")
     demo.add_argument("--against", choices=["torch"], help="race an installed peer")
-    demo.add_argument("--json", action="store_true", help="print the results as JSON at the end")
+    demo.add_argument(
+        "--json", action="store_true", help="results as JSON; everything else to standard error"
+    )
 
 
 def positive(text: str) -> int:
@@ -52,6 +57,14 @@ def positive(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
     if value < 1:
         raise argparse.ArgumentTypeError("it must be at least 1")
+    return value
+
+
+def images(text: str) -> int:
+    """A number of training images: a batch of 64 at least."""
+    value = positive(text)
+    if not 64 <= value <= 8000:
+        raise argparse.ArgumentTypeError("there are 8000, and a batch takes 64")
     return value
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from torpor.capture import jit
 from torpor.device import Device
 from torpor.device.pool import thread_count
 from torpor.kernel import Opt, OptOps
@@ -59,47 +58,64 @@ def chained(x: Tensor, depth: int) -> Tensor:
     return x
 
 
-def measure_flops() -> float:
-    """Multiply-adds in registers: `CHAINS` independent chains of vectors on every thread."""
+def runner(result: Tensor, opts: list[Opt] | None = None) -> Callable[[], object]:
+    """What computes a tensor again and again into the same memory, without scheduling it."""
     device = Device["CPU"]
-    lanes = device.target.vector_bytes // 4
+    calls = []
+    for item in result.schedule():
+        program = program_for(item.ast, device.target, opts)
+        executable = device.executable(program, device.compiler.compile(program))
+        buffers = [node.arg for node in item.buffers]
+        for buffer in buffers:
+            if not buffer.is_allocated():
+                buffer.allocate()
+        calls.append((executable, buffers))
+
+    def run() -> None:
+        for executable, buffers in calls:
+            executable(buffers)
+
+    return run
+
+
+def measure_flops() -> float:
+    """float32 operations a second, each half of a multiply-add in registers: `CHAINS` independent
+    chains of vectors on every thread.
+    """
+    lanes = Device["CPU"].target.vector_bytes // 4
     rows = Tensor.rand(ROWS * thread_count() * lanes, 1).realize()
     steps = Tensor.rand(STEPS).realize()
-    (item,) = chained(rows + steps, DEPTH).sum(1).schedule()
     opts = [Opt(OptOps.UNROLL, 0, CHAINS), Opt(OptOps.UPCAST, 0, lanes), Opt(OptOps.THREAD, 0, 0)]
-    program = program_for(item.ast, device.target, opts)
-    executable = device.executable(program, device.compiler.compile(program))
-    buffers = [node.arg for node in item.buffers]
-    for buffer in buffers:
-        if not buffer.is_allocated():
-            buffer.allocate()
-    # Two multiply-adds more in each chain's turn: the sum that begins it and the one that ends it.
+    # Two operations more in each step: the sum that begins the chain and the one that ends it.
     operations = float(rows.shape[0] * STEPS * (2 * DEPTH + 2))
-    return operations / fastest(lambda: executable(buffers))
+    return operations / fastest(runner(chained(rows + steps, DEPTH).sum(1), opts))
+
+
+def measure_copy(nbytes: int) -> float:
+    """Bytes a second of a copy that reads half of `nbytes` and writes the other half. Where they
+    fit into a cache, its rate.
+    """
+    source = Tensor.ones(max(nbytes // 8, 1)).contiguous().realize()
+    return 8.0 * source.numel() / fastest(runner(source + 1), rounds=30)
 
 
 def measure_bandwidth() -> dict[str, float]:
-    """Bytes a second by kind of traffic: the better of generated kernels and NumPy's."""
-    plain = [np.ones(MEMORY_SIZE, np.float32) for _ in range(3)]
-    x, y, z = (Tensor(array).realize() for array in plain)
-    size = 4.0 * MEMORY_SIZE
-    calls: dict[str, tuple[float, Callable[[], Any], Callable[[], Any] | None]] = {
-        "read": (size, jitted(lambda: x.sum()), None),
-        "copy": (2 * size, jitted(lambda: z.assign(x + 1)), lambda: np.copyto(plain[2], plain[0])),
-        "triad": (3 * size, jitted(lambda: z.assign(x + y * 3)), None),
-        "write": (size, jitted(lambda: z.assign(z.zeros_like())), lambda: plain[2].fill(1)),
+    """Bytes a second of memory by kind of traffic: the better of generated kernels and NumPy's."""
+    plain = [np.ones(MEMORY_SIZE, np.float32) for _ in range(2)]
+    x, y = (Tensor(array).realize() for array in plain)
+    seconds = {
+        "read": fastest(runner(x.sum())),
+        "copy": min(fastest(runner(x + 1)), fastest(lambda: np.copyto(plain[1], plain[0]))),
+        "triad": fastest(runner(x + y * 3)),
+        "write": min(
+            fastest(runner(Tensor.zeros(MEMORY_SIZE).contiguous())),
+            fastest(lambda: plain[1].fill(1)),
+        ),
     }
-    return {
-        name: amount / min(fastest(call) for call in (ours, theirs) if call is not None)
-        for name, (amount, ours, theirs) in calls.items()
-    }
-
-
-def jitted(function: Callable[[], Tensor]) -> Callable[[], Any]:
-    """The function jitted, its result computed."""
-    return jit(lambda: function().realize())
+    arrays = {"read": 1, "copy": 2, "triad": 3, "write": 1}
+    return {name: 4.0 * MEMORY_SIZE * arrays[name] / taken for name, taken in seconds.items()}
 
 
 def measure_peaks() -> Peaks:
-    """Everything at once; about half a second."""
+    """Everything at once; about a second."""
     return Peaks(measure_flops(), **measure_bandwidth())

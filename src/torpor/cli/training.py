@@ -20,6 +20,7 @@ from torpor.tensor import Tensor, no_grad
 Images = NDArray[np.float32]
 Labels = NDArray[np.int64]
 
+IMAGES: Final = 8000  # for training
 BATCH: Final = 64
 RATE: Final = 2e-3  # learning rate at the start; it falls to 0 along half a cosine
 TEST_BATCH: Final = 500
@@ -54,16 +55,19 @@ def shifted(images: Images, generator: np.random.Generator) -> Images:
 
 
 class Trainer:
-    """Trains a `DigitNet` on the 8,000 digits. Nothing here looks at the 2,000."""
+    """Trains a `DigitNet` on the first `images` of 8,000 digits. Nothing in training looks at the
+    2,000 of the test.
+    """
 
-    def __init__(self, seed: int, epochs: int):
+    def __init__(self, seed: int, epochs: int, images: int = IMAGES):
         Tensor.manual_seed(seed)
         self.generator = np.random.default_rng(seed)
-        self.epochs = epochs
+        self.seed, self.epochs = seed, epochs
         self.model = DigitNet()
         self.optimiser = Adam(self.model.parameters(), lr=RATE)
         train_images, train_labels, test_images, test_labels = load_digits()
-        self.images, self.labels = as_input(train_images), train_labels.astype(np.int64)
+        self.images = as_input(train_images[:images])
+        self.labels = train_labels[:images].astype(np.int64)
         self.test_images, self.test_labels = as_input(test_images), test_labels.astype(np.int64)
         self.steps = len(self.images) // BATCH
         self.step = jit(self.plain_step)
@@ -86,13 +90,12 @@ class Trainer:
         with no_grad():
             return self.model(images).realize()
 
-    def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def batches(self) -> Iterator[tuple[Images, Labels]]:
         """The training data once, in a new order, as batches."""
         order = self.generator.permutation(len(self.images))
         for start in range(0, self.steps * BATCH, BATCH):
             chosen = order[start : start + BATCH]
-            images = shifted(self.images[chosen], self.generator)
-            yield Tensor(images), Tensor(self.labels[chosen])
+            yield shifted(self.images[chosen], self.generator), self.labels[chosen]
 
     def train(self) -> Iterator[Progress]:
         """Train; says after every step how it went."""
@@ -103,7 +106,7 @@ class Trainer:
             for step, (images, labels) in enumerate(self.batches()):
                 done = (epoch * self.steps + step) / total
                 self.optimiser.lr = RATE * 0.5 * (1 + math.cos(math.pi * done))
-                loss, correct = self.step(images, labels)
+                loss, correct = self.step(Tensor(images), Tensor(labels))
                 right += int(correct.item())
                 seen += BATCH
                 rate = seen / (time.perf_counter() - started)

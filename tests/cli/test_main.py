@@ -1,0 +1,137 @@
+"""`torpor`: commands, help texts, exit statuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+
+from torpor.base.errors import TorporError
+from torpor.cli import info, main
+
+COMMANDS = ("demo", "info", "cache")
+
+
+def status_of(*arguments):
+    """The exit status, whether returned or raised by the parser."""
+    try:
+        return main(list(arguments))
+    except SystemExit as error:
+        return error.code
+
+
+@pytest.mark.parametrize("arguments", [("--help",), *((name, "--help") for name in COMMANDS)])
+def test_help_succeeds_and_shows_how_to_call(arguments, capsys):
+    assert status_of(*arguments) == 0
+    assert capsys.readouterr().out.startswith("usage: torpor")
+
+
+def test_help_lists_exactly_the_commands_there_are(capsys):
+    status_of("--help")
+    lines = capsys.readouterr().out.partition("COMMAND")[2].splitlines()
+    listed = {line.split()[0] for line in lines if line.startswith("    ")}
+    assert listed == set(COMMANDS)
+
+
+def test_without_a_command_help_and_a_failure(capsys):
+    assert status_of() == 2
+    assert "usage: torpor" in capsys.readouterr().out
+
+
+def test_version(capsys):
+    assert status_of("--version") == 0
+    assert capsys.readouterr().out.strip() == metadata.version("torpor")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("explode",), "invalid choice: 'explode'"),
+        (("demo", "--epochs", "0"), "at least 1"),
+        (("demo", "--epochs", "many"), "'many' is not a number"),
+        (("demo", "--images", "63"), "a batch takes 64"),
+        (("demo", "--images", "8001"), "there are 8000"),
+        (("demo", "--against", "abacus"), "invalid choice: 'abacus'"),
+        (("info", "--colour"), "unrecognized arguments: --colour"),
+    ],
+)
+def test_a_wrong_call_says_what_is_wrong(arguments, complaint, capsys):
+    assert status_of(*arguments) == 2
+    assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [TorporError("no such luck"), OSError("no such luck")])
+def test_an_error_is_one_line_and_exit_status_1(error, monkeypatch, capsys):
+    def fail():
+        raise error
+
+    monkeypatch.setattr(info, "facts", fail)
+    assert status_of("info") == 1
+    assert capsys.readouterr() == ("", "torpor: no such luck\n")
+
+
+def test_ctrl_c_is_exit_status_130_and_one_line(monkeypatch, capsys):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(info, "facts", interrupt)
+    assert status_of("info") == 130
+    assert capsys.readouterr() == ("", "\ninterrupted\n")
+
+
+def test_info_as_json(capsys):
+    assert status_of("info", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["torpor"] == metadata.version("torpor")
+    assert found["devices"]["CPU"] == "ready"
+    assert found["cores"] >= 1
+    assert found["vector width"] in ("128 bits", "256 bits", "512 bits")
+
+
+def test_info_as_a_table_has_every_fact(capsys):
+    assert status_of("info") == 0
+    text = capsys.readouterr().out
+    for name in info.facts():
+        assert name in text or f"{name[:-1]} CPU" in text
+    assert "\x1b" not in text
+
+
+def test_no_color_is_obeyed_where_there_is_a_terminal():
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    code = "from rich.console import Console; Console().print('[red]word[/red] 1 True')"
+    for variables, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
+        environment = {k: v for k, v in os.environ.items() if k != "NO_COLOR"}
+        environment |= {"TERM": "xterm-256color", **variables}
+        subprocess.run([sys.executable, "-c", code], stdout=theirs, env=environment, check=True)
+        assert (b"\x1b[31m" in os.read(ours, 4096)) is coloured
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_cache_counts_and_clears(tmp_path, monkeypatch, capsys):
+    from torpor import Context
+
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    for name in ("a", "b"):
+        (folder / name).write_bytes(b"12345")
+    with Context(CACHE_DIR=str(tmp_path)):
+        assert status_of("cache", "--json") == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found == {"folder": str(folder), "kernels": 2, "bytes": 10, "removed": 0}
+        assert status_of("cache", "--clear") == 0
+        assert capsys.readouterr().out == f"removed 2 kernels from {folder}\n"
+        assert status_of("cache") == 0
+        assert capsys.readouterr().out == f"0 kernels, 0.0 MB in {folder}\n"
+    assert list(folder.iterdir()) == []
+
+
+def test_python_m_torpor_is_torpor():
+    command = [sys.executable, "-m", "torpor", "cache", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["removed"] == 0
