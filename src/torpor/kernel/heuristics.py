@@ -12,6 +12,7 @@ from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses
 from torpor.kernel.columns import tile_columns
 from torpor.kernel.contraction import tile_contraction
+from torpor.kernel.crossing import tile_crossing
 from torpor.kernel.kernel import REDUCES, Kernel
 from torpor.kernel.ranges import (
     closed_by,
@@ -88,7 +89,7 @@ def for_processor(kernel: Kernel) -> None:
     """Vectors along the axis that suits memory best, register tiles where data is reused, short
     reductions written out, the outermost axis for the threads.
     """
-    if tile_contraction(kernel) or tile_columns(kernel):
+    if tile_contraction(kernel) or tile_columns(kernel) or tile_crossing(kernel):
         return
     thread_outermost(kernel)
     if any(kind_of(r) is AxisType.LOOP for r in kernel.axes):

@@ -1,0 +1,77 @@
+"""Opts for elementwise kernels that read along one axis and write along another: transposes.
+
+A block of both is written out, so that every cache line that is read or written is used whole.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from torpor.base.errors import OptError
+from torpor.ir.ops import AxisType
+from torpor.ir.records import Opt, OptOps
+from torpor.ir.uop import UOp
+from torpor.kernel.access import Access, accesses
+from torpor.kernel.kernel import Kernel
+from torpor.kernel.ranges import closed_by, find_loops, kind_of, number_of, size_of
+
+LINE: Final = 64  # bytes of a cache line
+LANES: Final = 8  # elements of a vector that is put together from several lines
+SHORT: Final = 4  # axes shorter than this are not crossed
+
+
+def tile_crossing(kernel: Kernel) -> bool:
+    """Choose opts for a kernel that reads across what it writes; says whether it was one."""
+    found = find_crossing(kernel)
+    if found is None:
+        return False
+    written, read, itemsize = found
+    numbers = number_of(written), number_of(read)
+    write_out(kernel, numbers[0], LANES)
+    write_out(kernel, numbers[1], max(SHORT, LINE // itemsize))
+    for position in range(len(kernel.axes)):
+        try:
+            kernel.apply_opt(Opt(OptOps.THREAD, position, 0))
+        except OptError:  # some part of the kernel does not run over it
+            continue
+        break
+    return True
+
+
+def find_crossing(kernel: Kernel) -> tuple[UOp, UOp, int] | None:
+    """(axis along which it writes, axis along which it reads, bytes of an element read)."""
+    if kernel.has_reduce or any(kind_of(r) is not AxisType.GLOBAL for r in kernel.axes):
+        return None
+    if any(set(closed_by(s)) != set(kernel.axes) for s in kernel.ast.src):
+        return None
+    found = accesses(find_loops(kernel.ast))
+    stores = [a for a in found if a.is_store]
+    written = [r for r in kernel.axes if all(a.stride(r) == 1 for a in stores)]
+    if not written or (size_of(written[0]) or 0) < SHORT:
+        return None
+    for access in found:
+        for one in kernel.axes:
+            if crosses(access, one, written[0]) and (size_of(one) or 0) >= SHORT:
+                return written[0], one, access.itemsize
+    return None
+
+
+def crosses(access: Access, one: UOp, written: UOp) -> bool:
+    """Whether neighbours along `one` lie together, and those along `written` lie lines apart."""
+    apart = access.stride(written)
+    far = apart is not None and abs(apart) * access.itemsize >= LINE
+    return not access.is_store and one is not written and access.stride(one) == 1 and far
+
+
+def write_out(kernel: Kernel, number: int, most: int) -> None:
+    """As many copies of the axis as divide it, up to `most`; the rest of an odd axis apart."""
+    position = next(n for n, r in enumerate(kernel.axes) if number_of(r) == number)
+    size = size_of(kernel.axes[position]) or 1
+    amount = next(n for n in range(min(most, size), 0, -1) if size % n == 0)
+    if amount * 2 <= min(most, size):
+        amount = most
+        rest = len(kernel.axes)
+        kernel.apply_opt(Opt(OptOps.PARTITION, position, size - size % most))
+        if size % most > 1:
+            kernel.apply_opt(Opt(OptOps.UPCAST, rest, 0))
+    kernel.apply_opt(Opt(OptOps.UPCAST, position, amount))

@@ -1,0 +1,34 @@
+"""Transposes of any size move every element to its place, block by block."""
+
+import numpy as np
+import pytest
+
+import torpor
+from torpor import Tensor
+from torpor.kernel import OptOps
+
+SHAPES = [(64, 48), (8, 16), (7, 300), (97, 109), (5, 1000), (33, 4), (100, 99)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "bool"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_transposes(shape, dtype):
+    x = np.random.default_rng(1).integers(0, 2, shape).astype(dtype)
+    assert (Tensor(x).T.contiguous().numpy() == x.T).all()
+
+
+@pytest.mark.parametrize("order", [(0, 2, 3, 1), (0, 3, 1, 2), (3, 2, 1, 0), (1, 0, 3, 2)], ids=str)
+def test_permutations_with_arithmetic(order):
+    x = np.random.default_rng(2).standard_normal((3, 9, 12, 20)).astype(np.float32)
+    result = (Tensor(x).permute(*order) * 2 + 1).contiguous()
+    assert (result.numpy() == np.float32(2) * x.transpose(order) + np.float32(1)).all()
+
+
+def test_sums_with_the_transpose():
+    x = np.random.default_rng(3).standard_normal((50, 50)).astype(np.float32)
+    assert (Tensor(x) + Tensor(x).T).numpy().tolist() == (x + x.T).tolist()
+
+
+def test_both_axes_are_written_out():
+    (program,) = torpor.lower(Tensor.empty(256, 512).T.contiguous(), target="cpu")
+    assert [o.op for o in program.opts] == [OptOps.UPCAST, OptOps.UPCAST, OptOps.THREAD]
