@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from torpor.base.errors import OptError
-from torpor.ir.ops import AxisType, Ops
+from torpor.ir.ops import TRANSCENDENTAL, AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses
@@ -22,6 +22,7 @@ from torpor.kernel.ranges import (
     number_of,
     size_of,
 )
+from torpor.kernel.stage import operands, tile_of, twins
 
 SMALL_LOOP: Final = 8  # iterations of a reduce loop that is always written out
 CODE_LIMIT: Final = 160  # copies of the loop body past which compiling costs more than it gains
@@ -120,6 +121,7 @@ def row_lanes(kernel: Kernel) -> None:
     that lies in a row.
     """
     thread_rest(kernel)
+    keep_row(kernel)
     done: set[int] = set()
     while True:
         facts = Facts.of(kernel)
@@ -137,6 +139,19 @@ def row_lanes(kernel: Kernel) -> None:
         done.add(number_of(one))
         write_row(facts, one)
     unroll_short(kernel)
+
+
+def keep_row(kernel: Kernel) -> None:
+    """Values of a row that cost much and are needed by two passes are kept in memory between."""
+    level = next((n for n, r in enumerate(kernel.axes) if kind_of(r) is not AxisType.THREAD), 1) - 1
+    if level < 0:
+        return
+    for number, value in enumerate(operands(kernel.ast)):
+        tile = tile_of(kernel.ast, value, kernel.axes[level])
+        dear = any(n.op in TRANSCENDENTAL for n in value.toposort())
+        if dear and tile.bytes <= kernel.target.stage_bytes // 4 and twins(kernel.ast, tile):
+            attempt(kernel, Opt(OptOps.STAGE, level, number))
+            return
 
 
 def write_row(facts: Facts, one: UOp) -> None:

@@ -109,8 +109,22 @@ def stage(root: UOp, tile: Tile, number: int, fresh: int) -> UOp:
     moved = tile.value.substitute(dict(zip(tile.axes, copies, strict=True)))
     fill = UOp(Ops.STORE, dtypes.void, (place(memory, copies), moved, *copies))
     filled = UOp(Ops.BARRIER, dtypes.void, (fill,))
-    packed = UOp(Ops.LOAD, dtype, (place(memory, tile.axes), filled))
-    return root.substitute({tile.value: packed})
+    return root.substitute(
+        {
+            value: UOp(Ops.LOAD, dtype, (place(memory, axes), filled))
+            for value, axes in [(tile.value, tile.axes), *twins(root, tile)]
+        }
+    )
+
+
+def twins(root: UOp, tile: Tile) -> list[tuple[UOp, tuple[UOp, ...]]]:
+    """The same value elsewhere in the kernel, over another axis of the same size, and that axis."""
+    if len(tile.axes) != 1:
+        return []
+    nodes, (own,) = set(root.toposort()), tile.axes
+    others = [r for r in root.ranges() if r is not own and size_of(r) == size_of(own)]
+    found = [(tile.value.substitute({own: other}), (other,)) for other in others]
+    return [(value, axes) for value, axes in found if value in nodes]
 
 
 def reach(value: UOp, one: UOp) -> int:
