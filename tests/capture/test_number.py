@@ -7,6 +7,7 @@ import math
 import operator
 from collections.abc import Callable
 from fractions import Fraction
+from io import StringIO
 from typing import Any
 
 import numpy as np
@@ -24,12 +25,12 @@ def numbers(*values: float) -> Tensor:
     return Tensor(np.array(values, np.float32))
 
 
-def counted(function: Callable[..., Any]) -> tuple[Any, list[int]]:
-    """The function jitted, and a list that grows each time it runs."""
-    runs: list[int] = []
+def counted(function: Callable[..., Any]) -> tuple[Any, StringIO]:
+    """The function jitted, and a text that grows each time it runs."""
+    runs = StringIO()
 
     def watched(*arguments: Any, **options: Any) -> Any:
-        runs.append(1)
+        runs.write(".")
         return function(*arguments, **options)
 
     return torpor.jit(watched), runs
@@ -50,7 +51,7 @@ def test_another_number_is_no_other_call(name: str) -> None:
             one, other = got.cast("float64").numpy(), expected.cast("float64").numpy()
             np.testing.assert_array_equal(one, other)
             assert (np.isnan(one) | (np.signbit(one) == np.signbit(other))).all()
-    assert len(runs) == 2
+    assert len(runs.getvalue()) == 2
 
 
 @pytest.mark.parametrize("device", ["PYTHON", "OPENCL", "CPU:1"])
@@ -60,7 +61,7 @@ def test_on_other_devices(device: str) -> None:
         x = numbers(1, 2).to(device)
         expected = np.array([1, 2], np.float32) * np.float32(value) + np.float32(value)
         np.testing.assert_allclose(f(x, value).numpy(), expected, rtol=1e-6)
-    assert len(runs) == 1
+    assert len(runs.getvalue()) == 1
 
 
 def test_arithmetic_with_numbers_is_done_again() -> None:
@@ -74,7 +75,7 @@ def test_arithmetic_with_numbers_is_done_again() -> None:
         np.testing.assert_array_equal(got[0].numpy(), expected[0].numpy())
         assert got[1:] == expected[1:]
         assert [type(v) for v in got[1:]] == [float, int]
-    assert len(runs) == 1
+    assert len(runs.getvalue()) == 1
 
 
 USES: list[Callable[[Tensor, Any], Any]] = [
@@ -140,7 +141,7 @@ def test_a_branch_guards_its_answer_only() -> None:
     f, runs = counted(lambda x, step: x * step if step < 3 else x)
     for step in range(10):
         assert f(numbers(2), step).item() == (2 * step if step < 3 else 2)
-    assert len(runs) == 2
+    assert len(runs.getvalue()) == 2
     assert "takes the number argument 1 as an input" in torpor.explain(f)
     assert "the number argument 1 (the answer of <)" in torpor.explain(f)
 
@@ -241,7 +242,7 @@ def test_the_kind_of_a_power_is_guarded() -> None:
         got = f(Tensor([4]), n)
         assert got.dtype is (dtypes.int64 if n >= 0 else dtypes.float32)
         assert got.item() == 4 * 2.0**n
-    assert len(runs) == 2
+    assert len(runs.getvalue()) == 2
 
 
 def test_asking_for_the_type_in_a_function_that_is_called() -> None:
@@ -260,7 +261,7 @@ def test_asking_for_the_type_in_a_function_that_is_called() -> None:
     assert [jitted(numbers(1), n).item() for n in (0.5, 0.5, 3, 0.25)] == [1, 1, 2, 1]
     assert state.item() == 4
     assert "asks for types" in torpor.explain(jitted)
-    assert seen in ([0.5, 3], [0.5, 3, 0.25])
+    assert seen == [0.5, 0.5, 3, 0.25]
     assert all(type(n) in (int, float) for n in seen)
 
 

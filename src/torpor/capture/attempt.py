@@ -11,7 +11,7 @@ from torpor.capture.finish import finish
 from torpor.capture.number import Number, Tape
 from torpor.capture.trace import Trace, is_whole, storage_of_view
 from torpor.capture.tracer import Again, Tracer, stored
-from torpor.capture.tree import Exchange, paths, rebuild
+from torpor.capture.tree import Exchange, containers, paths, rebuild
 from torpor.capture.undo import can_undo, undo
 from torpor.tensor.handle import Handle, make
 
@@ -76,6 +76,7 @@ class _Run:
         self._admit()
         arguments, options = self.exchange.put((call.arguments, call.options), self._putter())
         before = _identities(arguments, options)
+        tracer.passed = {id(part) for part in containers(arguments, options)}
         tracer.reach.root(self.function, getattr(self.function, "__name__", "the function"))
         for number, value in enumerate(call.objects):
             tracer.reach.root(value, f"the object argument {number}")

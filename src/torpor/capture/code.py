@@ -30,6 +30,10 @@ _OUTER_LOADS: Final = frozenset({
     "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF",
     "LOAD_FROM_DICT_OR_GLOBALS",
 })  # fmt: skip
+_BY_NAME: Final = frozenset({
+    "hasattr", "getattr", "setattr", "delattr", "__getattribute__", "__setattr__", "__delattr__",
+    "attrgetter", "methodcaller",
+})  # fmt: skip
 _STORES: Final = frozenset({
     "STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF",
 })  # fmt: skip
@@ -42,7 +46,7 @@ class Names:
     loaded:   whose value it reads.
     changed:  of which it only calls a changing method, such as `append`.
     stored:   that it binds anew.
-    outer:    those of `loaded` and `changed` that are globals or closure cells.
+    outer:    those of all three that are globals or closure cells.
     imported: modules that it imports.
     asked:    those of `loaded` that need not be there: the code can tell whether they are.
     """
@@ -69,14 +73,19 @@ def names_of(code: CodeType) -> Names:
             imported.add(step.argval)
         elif step.opname in _STORES:
             stored.add(step.argval)
+            if step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+                outer.add(step.argval)
         elif step.opname in _ATTRIBUTE_LOADS or step.opname in _OUTER_LOADS:
             following = steps[number + 1] if number + 1 < len(steps) else None
-            into = changed if _only_changes(following) else loaded
+            changes = _only_changes(following) and step.argval != "__dict__"
+            into = changed if changes else loaded
             into.add(step.argval)
             if step.opname in _OUTER_LOADS:
                 outer.add(step.argval)
     asked = _asked(code, outer, loaded)
     loaded |= asked
+    if loaded & {"setattr", "delattr", "__setattr__", "__delattr__"}:
+        stored |= asked | _texts(code)
     return Names(*map(frozenset, (loaded, changed - loaded, stored, outer, imported, asked)))
 
 
@@ -94,10 +103,13 @@ def asks_for_types(code: CodeType | None) -> str | None:
 def _asked(code: CodeType, outer: set[str], loaded: set[str]) -> set[str]:
     """Names in `hasattr(x, "name")`, and those that an `except AttributeError` may be about."""
     asked = set(loaded) if "AttributeError" in outer else set()
-    if outer & {"hasattr", "getattr"}:
-        texts = (text for text in code.co_consts if isinstance(text, str))
-        asked |= {text for text in texts if text.isidentifier()}
-    return asked
+    return asked | _texts(code) if (outer | loaded) & _BY_NAME else asked
+
+
+def _texts(code: CodeType) -> set[str]:
+    """Texts in the code that may be names of attributes, dotted ones taken apart."""
+    texts = [text for text in code.co_consts if isinstance(text, str)]
+    return {name for text in texts for name in text.split(".") if name.isidentifier()}
 
 
 def _only_changes(step: dis.Instruction | None) -> bool:
@@ -120,6 +132,11 @@ CHANGING: Final = frozenset(
 def root_of(module: str | None) -> str:
     """The first part of a dotted module name."""
     return (module or "").split(".")[0]
+
+
+def is_ours(module: str | None) -> bool:
+    """Whether a module is part of torpor."""
+    return root_of(module) == "torpor"
 
 
 def is_opaque(module: str | None) -> bool:

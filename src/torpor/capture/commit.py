@@ -98,6 +98,7 @@ class _Writer:
 
     def __init__(self, **scope: Any):
         self.lines: list[str] = []
+        self.made_things: dict[int, str] = {}  # names of what has been made, by id of its spec
         self.scope: dict[str, Any] = scope
 
     def bind(self, value: Any) -> str:
@@ -158,17 +159,26 @@ def commit_for(trace: Trace) -> Commit:
         writer.lines.append(f"{writer.bind(place)}.put({_tree(writer, tree)})")
     for owner, tree in trace.grads:
         writer.lines.append(f"owner({writer.bind(owner)}, t).grad = {_tree(writer, tree)}")
+    for owner, added in trace.additions:
+        writer.lines.append(f"{writer.bind(owner)}.extend({_tree(writer, added)})")
     writer.lines.append(f"return {_tree(writer, trace.result)}")
     found: Commit = writer.made("t, s, b, n")
     return found
 
 
 def _tree(writer: _Writer, tree: Any) -> str:
-    """The expression that makes a tree of `Leaf` and `Fixed` again."""
+    """The expression that makes a tree of `Leaf` and `Fixed` again; one object is made once."""
     if type(tree) is Fixed:
         return writer.bind(tree.value)
-    if type(tree) is Leaf:
-        return _leaf(writer, tree)
+    known = writer.made_things.get(id(tree))
+    if known is None:
+        text = _leaf(writer, tree) if type(tree) is Leaf else _container(writer, tree)
+        known = writer.made_things[id(tree)] = f"x{len(writer.made_things)}"
+        writer.lines.append(f"{known} = {text}")
+    return known
+
+
+def _container(writer: _Writer, tree: Any) -> str:
     if isinstance(tree, list | tuple):
         parts = "".join(f"{_tree(writer, part)}, " for part in tree)
         if type(tree) is list:
@@ -181,7 +191,7 @@ def _tree(writer: _Writer, tree: Any) -> str:
     return f"{{{', '.join(pairs)}}}"
 
 
-def _leaf(writer: _Writer, leaf: Any) -> str:
+def _leaf(writer: _Writer, leaf: Leaf) -> str:
     if leaf.kind == "argument":
         return f"t[{leaf.number}]"
     if leaf.kind == "number":

@@ -18,8 +18,8 @@ _DOUBLE: Final = struct.Struct("<d")
 
 def _float32(value: Any) -> int:
     try:
-        packed = _FLOAT.pack(value)
-    except (OverflowError, struct.error):  # rounds to infinity, or is an int no float holds
+        packed = _FLOAT.pack(float(value))
+    except OverflowError:  # rounds to infinity, or is an int that no float holds
         packed = _FLOAT.pack(dtypes.float32.cast_scalar(value))
     return int.from_bytes(packed, "little")
 

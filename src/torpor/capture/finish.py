@@ -14,7 +14,7 @@ from torpor.capture.plan import Word, plan_of
 from torpor.capture.reach import ABSENT, Place
 from torpor.capture.trace import Trace, is_whole
 from torpor.capture.tracer import Input, Tracer, is_severed, states_after
-from torpor.capture.tree import is_plain, rebuild, same
+from torpor.capture.tree import containers, is_plain, rebuild, same
 from torpor.device import Buffer
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
@@ -37,13 +37,16 @@ class _Finish:
         self.order = {key: number for number, key in enumerate(tracer.inputs)}
         self.outputs: dict[int, Handle] = {}
         self.storages: dict[int, int] = {}
+        self.specs: dict[int, tuple[Any, Any]] = {}  # by id of what they are for, which is kept
         self.numbers: list[Number] = []
         self.known: dict[int, UOp] = {}  # values of storages that keep their graphs
 
     # --- what comes out ---------------------------------------------------------------------------
-    def collect(self, tree: Any) -> Any:
+    def collect(self, tree: Any) -> None:
         """Note the tensors in a tree; anything that cannot be given again refuses the trace."""
-        return rebuild(tree, self._collect_leaf)
+        if not self.tracer.passed.isdisjoint(map(id, containers(tree))):
+            self.tracer.refuse("gives back a list or dict that it was passed")
+        rebuild(tree, self._collect_leaf)
 
     def _collect_leaf(self, value: Any) -> Any:
         if isinstance(value, Handle):
@@ -63,6 +66,18 @@ class _Finish:
                 now = place.now()
                 if now is not place.value and not same(now, place.value):
                     found.append((place, now))
+        return found
+
+    def additions(self) -> list[tuple[Any, list[Any]]]:
+        """Lists outside that the function only appended to, and what."""
+        found = []
+        for owner, before, path in self.tracer.altered.values():
+            now = list(owner)
+            kept = zip(before, now, strict=False)
+            if len(now) < len(before) or any(new is not old for old, new in kept):
+                self.tracer.refuse(f"changes what {path} holds")
+            elif id(owner) not in self.tracer.reach.contents:
+                found.append((owner, now[len(before) :]))
         return found
 
     def grads(self) -> list[tuple[Handle, Any]]:
@@ -101,7 +116,23 @@ class _Finish:
 
     # --- how it is given again --------------------------------------------------------------------
     def spec(self, tree: Any) -> Any:
-        return rebuild(tree, self._leaf)
+        """The tree with `Leaf` and `Fixed` for its leaves; what is one object is one again."""
+        known = self.specs.get(id(tree))
+        if known is not None:
+            return known[0]
+        if isinstance(tree, list | tuple) or type(tree) is dict:
+            made = Fixed(tree) if self.tracer.reach.is_known(tree) else self._spec_of(tree)
+        else:
+            made = self._leaf(tree)
+        self.specs[id(tree)] = made, tree
+        return made
+
+    def _spec_of(self, tree: Any) -> Any:
+        if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+            return type(tree)(*map(self.spec, tree))
+        if isinstance(tree, list | tuple):
+            return type(tree)(map(self.spec, tree))
+        return {key: self.spec(part) for key, part in tree.items()}
 
     def _leaf(self, value: Any) -> Any:
         if type(value) is Number:
@@ -164,16 +195,16 @@ def finish(
     Everything that the function leaves behind is computed here, as part of the run.
     """
     work = _Finish(tracer, arguments, given)
-    effects, grads = work.effects(), work.grads()
+    effects, grads, additions = work.effects(), work.grads(), work.additions()
+    left = [now for _, now in (*effects, *grads, *additions) if now is not ABSENT]
     with tracer.recording():
-        work.collect(result)
-        for tree in [now for _, now in (*effects, *grads) if now is not ABSENT]:
+        for tree in (result, *left):
             work.collect(tree)
         work.compute()
     _check_gradients(tracer, given, work.outputs.values())
     if tracer.reasons:
         return None
-    return _assemble(work, effects, grads, result, held)
+    return _assemble(work, effects, grads, additions, result, held)
 
 
 def _check_gradients(tracer: Tracer, given: Sequence[Handle], outputs: Iterable[Handle]) -> None:
@@ -184,11 +215,14 @@ def _check_gradients(tracer: Tracer, given: Sequence[Handle], outputs: Iterable[
         tracer.refuse("gives back tensors through which gradients flow to its arguments")
 
 
-def _assemble(work: _Finish, effects: Any, grads: Any, result: Any, held: Any) -> Trace:
+def _assemble(
+    work: _Finish, effects: Any, grads: Any, additions: Any, result: Any, held: Any
+) -> Trace:
     tracer = work.tracer
     sources = work.sources()
     specs = [(place, Fixed(now) if now is ABSENT else work.spec(now)) for place, now in effects]
     grad_specs = [(work.owner(handle), work.spec(now)) for handle, now in grads]
+    addition_specs = [(owner, list(map(work.spec, added))) for owner, added in additions]
     result_spec = work.spec(result)
     entries = list(tracer.inputs.values())
     storages = {id(h._storage): h._storage for h in work.outputs.values()}
@@ -222,6 +256,7 @@ def _assemble(work: _Finish, effects: Any, grads: Any, result: Any, held: Any) -
         changes=tuple(zip(numbers, values[made:], strict=True)),
         effects=tuple(specs),
         grads=tuple(grad_specs),
+        additions=tuple(addition_specs),
         result=result_spec,
         numbers=tracer.tape.compiled(work.numbers),
         used=tuple(tracer.tape.used),

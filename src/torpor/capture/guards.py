@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import array
+import operator
 import types
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from torpor.capture.reach import ABSENT, Place
+from torpor.capture.code import is_opaque
+from torpor.capture.reach import ABSENT, Place, Variable, snapshot_of
 from torpor.capture.tracer import Tracer
 from torpor.capture.tree import is_plain, same
 from torpor.tensor.handle import Handle
@@ -29,10 +32,18 @@ def same_parts(left: Any, right: Any) -> bool:
     """Whether two containers of a kind have the same parts: plain ones equal, others identical."""
     if isinstance(left, dict):
         return same_parts([*left], [*right]) and same_parts([*left.values()], [*right.values()])
+    if isinstance(left, bytes):
+        return bool(left == right)
     if isinstance(left, set):
         return {*map(id, left)} == {*map(id, right)}
     pairs = zip(left, right, strict=False)
     return len(left) == len(right) and all(a is b or same(a, b) for a, b in pairs)
+
+
+_FUNCTIONS: Final = "the code or the defaults of a function"
+_CLASSES: Final = "the class of an object"
+_BASES: Final = "what a class inherits from"
+_EVERYWHERE: Final = frozenset({_FUNCTIONS, _CLASSES, _BASES})
 
 
 class Guards:
@@ -69,8 +80,8 @@ class Guards:
         self.check = scope["check"]
 
     def paths(self) -> list[str]:
-        """What is guarded, without repetition."""
-        return list(dict.fromkeys(path for _, path in self.tests))
+        """What is guarded, without repetition, save for what every trace guards."""
+        return list(dict.fromkeys(path for _, path in self.tests if path not in _EVERYWHERE))
 
     def failing(self, tensors: Sequence[Handle]) -> str | None:
         """The path of the first test that does not hold; None if all do."""
@@ -111,13 +122,54 @@ def guards_of(tracer: Tracer, arguments: Sequence[Handle]) -> Guards:
             guards.add(
                 f"{guards.bind(handle)}.requires_grad is {requires}", f"{path}.requires_grad"
             )
+    _guard_objects(guards, reach.objects)
+    _guard_functions(guards, reach.functions)
     _guard_grads(guards, tracer, arguments)
     guards.compile()
     return guards
 
 
+_mro_of: Final = operator.attrgetter("__mro__")
+_CODE_PARTS: Final = ("__code__", "__defaults__", "__kwdefaults__")
+
+
+def _guard_objects(guards: Guards, objects: Sequence[Any]) -> None:
+    """Which class each object is of, and what these classes inherit from."""
+    things = [value for value in objects if not isinstance(value, type)]
+    if things:
+        kinds = guards.bind([*map(type, things)])
+        guards.add(f"[*map(type, {guards.bind(things)})] == {kinds}", _CLASSES)
+    kinds_of_all = {value if isinstance(value, type) else type(value) for value in objects}
+    classes = [kind for kind in kinds_of_all if not is_opaque(kind.__module__)]
+    if classes:
+        orders = guards.bind([*map(_mro_of, classes)])
+        test = f"[*map(mro_of, {guards.bind(classes)})] == {orders}"
+        guards.names["mro_of"] = _mro_of
+        guards.add(test, _BASES)
+
+
+def _guard_functions(guards: Guards, functions: Sequence[types.FunctionType]) -> None:
+    """The code and the defaults of the functions that ran."""
+    if not functions:
+        return
+    bound = guards.bind(list(functions))
+    for part in _CODE_PARTS:
+        getter = operator.attrgetter(part)
+        parts = [*map(getter, functions)]
+        if part != "__code__" and not any(parts):
+            continue
+        guards.bind(parts)  # keeps them alive, and so their identities
+        ids = guards.bind([*map(id, parts)])
+        test = f"[*map(id, map({guards.bind(getter)}, {bound}))] == {ids}"
+        guards.add(test, _FUNCTIONS)
+
+
 def _guard_place(guards: Guards, place: Place) -> None:
-    if place.slot is not None or (isinstance(place.owner, _CELL) and place.value is ABSENT):
+    if (
+        place.slot is not None
+        or isinstance(place, Variable)
+        or (isinstance(place.owner, _CELL) and place.value is ABSENT)
+    ):
         found = f"{guards.bind(place)}.now()"
     elif isinstance(place.owner, _CELL):
         found = f"{guards.bind(place.owner)}.cell_contents"
@@ -135,6 +187,10 @@ def _guard_place(guards: Guards, place: Place) -> None:
 
 def _guard_contents(guards: Guards, container: Any, kept: Any, path: str) -> None:
     name, snapshot = guards.bind(container), guards.bind(kept)
+    if isinstance(container, types.MappingProxyType | array.array | bytearray):
+        guards.names["snapshot_of"] = snapshot_of
+        guards.add(f"same_parts(snapshot_of({name}), {snapshot})", f"what {path} holds")
+        return
     if isinstance(container, np.ndarray):
         guards.add(f"same_array({name}, {snapshot})", f"the elements of {path}")
         return

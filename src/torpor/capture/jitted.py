@@ -70,6 +70,15 @@ class Jitted:
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
+    def __copy__(self) -> Jitted:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Jitted:
+        return self  # as functions are
+
+    def __reduce__(self) -> str:
+        return str(self.__qualname__)  # as functions are: by name
+
     def __repr__(self) -> str:
         return f"<jit of {getattr(self, '__qualname__', repr(self.__wrapped__))}>"
 
@@ -91,7 +100,10 @@ class Jitted:
         tensors: list[Any] = []
         numbers: list[Any] = []
         objects: list[Any] = []
-        structure = flatten((arguments, options), tensors, numbers, objects)
+        try:
+            structure = flatten((arguments, options), tensors, numbers, objects)
+        except RecursionError:
+            return self._as_it_is("is passed a list that holds itself", arguments, options)
         key = kind_key(structure, tensors)
         kind = self._kinds.get(key)
         if kind is not None and (result := self._replayed(kind, tensors, numbers)) is not MISS:

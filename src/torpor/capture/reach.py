@@ -7,22 +7,32 @@ loads. That covers more than is read and never less, save for what `baked` lists
 
 from __future__ import annotations
 
+import array
+import collections
+import contextvars
 import functools
+import gc
+import operator
 import sys
 import types
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
-from torpor.capture.code import is_opaque, names_of, root_of
+from torpor.capture.code import is_opaque, is_ours, names_of, root_of
 from torpor.capture.tree import is_plain
 from torpor.tensor.handle import Handle
 from torpor.tensor.path import Step
 
 ABSENT: Final = type("Absent", (), {"__repr__": lambda self: "(absent)"})()
-_CONTAINERS: Final = (list, tuple, dict, set, frozenset, deque)
+_NONE: Final[frozenset[str]] = frozenset()
+_CONTAINERS: Final = (list, tuple, dict, set, frozenset, collections.deque)
+
+
+_WRAPPERS: Final = (
+    collections.UserDict, collections.UserList, collections.UserString, collections.ChainMap,
+)  # fmt: skip
 
 
 class Place:
@@ -61,6 +71,31 @@ class Place:
             self.owner[self.name] = value
 
 
+class Variable(Place):
+    """The value of a context variable, which counts as read."""
+
+    __slots__ = ()
+
+    def now(self) -> Any:
+        return self.owner.get(ABSENT)
+
+    def put(self, value: Any) -> None:
+        self.owner.set(value)
+
+
+def snapshot_of(value: Any) -> Any:
+    """What a container of C code holds, as something that does not change with it."""
+    return dict(value) if isinstance(value, types.MappingProxyType) else bytes(value)
+
+
+def _functions_with(code: types.CodeType) -> list[types.FunctionType]:
+    """Functions that run this code, if they can depend on more than their globals."""
+    if not code.co_freevars and not code.co_argcount + code.co_kwonlyargcount:
+        return []
+    found = [f for f in gc.get_referrers(code) if isinstance(f, types.FunctionType)]
+    return [function for function in found if function.__code__ is code]
+
+
 class Reach:
     """Everything that the code of a trace can reach, found as the code is entered.
 
@@ -74,6 +109,10 @@ class Reach:
         self.stored: set[str] = set()
         self.asked: set[str] = set()
         self.everything = False  # attributes are read by names that the code computes
+        self.whole = False  # the code asks which attributes there are
+        self.functions: list[types.FunctionType] = []  # whose code has been entered
+        self.objects: list[Any] = []  # whose attributes count
+        self._inner: set[types.CodeType] = set()  # code of functions that are made inside
         self.places: dict[tuple[int, str], Place] = {}
         self.contents: dict[int, tuple[Any, Any, str]] = {}  # container, snapshot, path
         self.tensors: dict[int, tuple[Handle, str, Step | None, bool]] = {}
@@ -81,6 +120,7 @@ class Reach:
         self._attributed: list[tuple[Any, str]] = []
         self._functions: dict[types.CodeType, list[tuple[types.FunctionType, str]]] = {}
         self._entered: set[types.CodeType] = set()
+        self._always: set[tuple[int, str]] = set()  # places that are read under any name
         self._waiting: list[tuple[Any, str]] = []
 
     # --- code -------------------------------------------------------------------------------------
@@ -93,14 +133,24 @@ class Reach:
         for name in sorted(names.outer.difference(code.co_freevars, code.co_cellvars)):
             self._place(namespace, name, name)
         for module in names.imported:
-            if module in sys.modules:
-                self.add(sys.modules[module], module)
+            if module in sys.modules and not is_opaque(module):
+                self._place(sys.modules, module, f"sys.modules[{module!r}]", read=True)
+        if "__dict__" in names.loaded and not is_ours(namespace.get("__name__")):
+            self.read_everything(True)
+        if code not in self._functions and code not in self._inner:
+            for function in _functions_with(code):
+                self._function(function, code.co_name)
+        self._inner.update(part for part in code.co_consts if isinstance(part, types.CodeType))
         for function, path in self._functions.get(code, ()):
             self._cells(function, path)
         self._settle()
 
-    def read_everything(self) -> None:
-        """From now on every attribute of every object counts as read."""
+    def read_everything(self, whole: bool = False) -> None:
+        """From now on every attribute of every object counts as read; `whole`: and which it has."""
+        if whole and not self.whole:
+            self.whole = True
+            for owner, path in self._attributed:
+                self._whole(owner, path)
         if not self.everything:
             self.everything = True
             for owner, path in list(self._attributed):
@@ -172,7 +222,14 @@ class Reach:
         elif isinstance(value, staticmethod | classmethod):
             self.add(value.__func__, path)
         elif isinstance(value, property):
-            self.add(value.fget, path)
+            for part in (value.fget, value.fset, value.fdel):
+                self.add(part, path)
+        elif isinstance(value, contextvars.ContextVar):
+            self.places[id(value), path] = Variable(value, path, path)
+        elif isinstance(value, operator.attrgetter | operator.methodcaller):
+            self._named(value)
+        elif isinstance(value, types.MappingProxyType | array.array | bytearray):
+            self.contents[id(value)] = value, snapshot_of(value), path
         elif isinstance(value, types.ModuleType | type):
             name = value.__name__ if isinstance(value, types.ModuleType) else value.__module__
             if not is_opaque(name):
@@ -184,8 +241,16 @@ class Reach:
             if isinstance(own, dict) and "__wrapped__" in own:
                 self.add(own["__wrapped__"], path)
             module = type(value).__module__
+            if isinstance(value, _WRAPPERS):
+                for name in own or ():
+                    self._place(own, name, f"{path}.{name}", identity=id(value), read=True)
             if module != "builtins" and not (root_of(module) == "torpor" and is_opaque(module)):
                 self._attributes_of(value, path)
+
+    def _named(self, value: Any) -> None:
+        """Attributes whose names an `attrgetter` holds."""
+        texts = [text for text in value.__reduce__()[1] if isinstance(text, str)]
+        self._learn(frozenset(name for text in texts for name in text.split(".")), _NONE, _NONE)
 
     def _container(self, value: Any, path: str) -> None:
         if isinstance(value, dict):
@@ -212,20 +277,30 @@ class Reach:
             self.add(wrapped, path)
 
     def _cells(self, function: types.FunctionType, path: str) -> None:
+        self.functions.append(function)
         for name, cell in zip(
             function.__code__.co_freevars, function.__closure__ or (), strict=True
         ):
             self._place(cell, name, name)
         for number, value in enumerate(function.__defaults__ or ()):
             self.add(value, f"{path}.__defaults__[{number}]")
-        for name, value in (function.__kwdefaults__ or {}).items():
-            self.add(value, f"{path}.__kwdefaults__[{name!r}]")
+        if function.__kwdefaults__:
+            self.add(function.__kwdefaults__, f"{path}.__kwdefaults__")
 
     # --- attributes -------------------------------------------------------------------------------
     def _attributes_of(self, value: Any, path: str) -> None:
         self._attributed.append((value, path))
+        if not isinstance(value, types.ModuleType):
+            self.objects.append(value)
+        if self.whole:
+            self._whole(value, path)
         names = None if self.everything else self.loaded | self.changed | self.stored
         self._attributes(value, path, names)
+
+    def _whole(self, value: Any, path: str) -> None:
+        own = _own_attributes(value)
+        if type(own) is dict and not isinstance(value, types.ModuleType):
+            self.contents[id(own)] = own, dict(own), f"{path}.__dict__"
 
     def _attributes(self, value: Any, path: str, names: Any) -> None:
         """Note the attributes of `value` under these names (None: under all that it has)."""
@@ -240,6 +315,7 @@ class Reach:
 
     def _inherited(self, value: Any, own: Any, name: str, path: str) -> None:
         kind = value if isinstance(value, type) else type(value)
+        before: list[type] = []
         for base in kind.__mro__:
             if name in base.__dict__:
                 found = base.__dict__[name]
@@ -251,18 +327,28 @@ class Reach:
                     self._place(base.__dict__, name, path, identity=id(base))
                 self.add(found, path)
                 break
+            before.append(base)
         else:
-            if name not in self.stored and name not in self.asked:
+            made_up = any("__getattr__" in base.__dict__ for base in kind.__mro__)
+            if name not in self.stored and name not in self.asked and not made_up:
                 return
+        for base in before:
+            if not is_opaque(base.__module__) and base is not value:
+                self._place(base.__dict__, name, path, identity=id(base))
         if isinstance(own, dict):
             self._place(own, name, path, identity=id(value))
 
-    def _place(self, owner: Any, name: str, path: str, slot: Any = None, identity: int = 0) -> None:
+    def _place(
+        self, owner: Any, name: str, path: str, slot: Any = None, identity: int = 0,
+        read: bool = False,
+    ) -> None:  # fmt: skip
         key = (identity or id(owner), name)
+        if read:
+            self._always.add((id(owner), name))
         if key in self.places:
             return
         place = self.places[key] = Place(owner, name, path, slot)
-        if name in self.loaded or self.everything:
+        if read or name in self.loaded or self.everything:
             self._expand(place)
 
     def _expand(self, place: Place) -> None:
@@ -273,7 +359,9 @@ class Reach:
 
     def is_read(self, place: Place) -> bool:
         """Whether what is in a place decides what the function does."""
-        return self.everything or place.name in self.loaded or place.name in self.changed
+        if self.everything or place.name in self.loaded or place.name in self.changed:
+            return True
+        return (id(place.owner), place.name) in self._always
 
 
 def _own_attributes(value: Any) -> Any:

@@ -33,6 +33,7 @@ class Trace:
     changes:  (input, its new value, whether it depends on gradients).
     numbers:  gives the words and numbers that follow from the numbers among the arguments; `used`:
               what it guards of them, in words; `taken`: which of them kernels take.
+    additions: lists outside, and what is appended to them.
     effects:  places that are bound anew. `grads`: leaves whose `.grad` is.
     """
 
@@ -45,6 +46,7 @@ class Trace:
     changes: tuple[tuple[int, Value], ...]
     effects: tuple[tuple[Place, Any], ...]
     grads: tuple[tuple[Any, Any], ...]
+    additions: tuple[tuple[Any, list[Any]], ...]
     result: Any
     numbers: Replay
     used: tuple[str, ...]

@@ -7,6 +7,7 @@ import gc
 import sys
 import types
 import weakref
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import get_ident
@@ -154,7 +155,8 @@ class Tracer(Watcher):
         self.streams: dict[int, Stream] = {}
         self.words: dict[str, Draw] = {}
         self.reseeded: dict[int, Any] = {}
-        self.altered: dict[int, tuple[Any, Any]] = {}  # containers, and what they held before
+        self.altered: dict[int, tuple[Any, Any, str]] = {}  # containers, and what they held before
+        self.passed: set[int] = set()  # lists and dicts among the arguments
         self.viewed: set[int] = set()  # storages of which the function was given views
         self.gradients_taken = False
         self.state = state_of(None)  # seeded now at the latest, so that its draws count from here
@@ -266,11 +268,12 @@ class Tracer(Watcher):
             module = getattr(function, "__module__", None) or ""
             if root_of(module) not in _PURE or name in _IMPURE:
                 self.bake(f"a call of {module}.{name}")
+            elif name in ("globals", "locals"):
+                self.bake(f"a call of {name}()")
             elif name in _ANY_NAME:
-                self.reach.read_everything()
+                self.reach.read_everything(name in ("vars", "dir"))
         elif name in CHANGERS and (path := self.path_of(owner)) is not None:
-            self.altered.setdefault(id(owner), (owner, copy.copy(owner)))
-            self.bake(f"what {path}.{name}() does to it, which is not repeated")
+            self._alters(owner, name, path)
         elif isinstance(owner, type):
             if root_of(owner.__module__) not in _PURE and is_opaque(owner.__module__):
                 self.bake(f"a call of {owner.__module__}.{owner.__qualname__}.{name}")
@@ -279,6 +282,12 @@ class Tracer(Watcher):
             changing = kind.__module__.startswith("numpy.random")
             if changing or root_of(kind.__module__) not in ("torpor", *_PURE):
                 self.bake(f"a call of {kind.__module__}.{kind.__qualname__}.{name}")
+
+    def _alters(self, owner: Any, name: str, path: str) -> None:
+        """A container from outside, which nothing else is known to read, is about to be changed."""
+        self.altered.setdefault(id(owner), (owner, copy.copy(owner), path))
+        if name not in ("append", "extend") or type(owner) not in (list, deque):
+            self.refuse(f"changes what {path} holds by {name}()")
 
     def path_of(self, value: Any) -> str | None:
         """How an object is reached from outside; None if it is not."""

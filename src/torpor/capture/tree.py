@@ -88,6 +88,17 @@ def rebuild(tree: Any, leaf: Callable[[Any], Any]) -> Any:
     return leaf(tree)
 
 
+def containers(*trees: Any) -> Iterator[Any]:
+    """Every list and dict in the trees."""
+    for tree in trees:
+        if isinstance(tree, list) or type(tree) is dict:
+            yield tree
+        if isinstance(tree, list | tuple):
+            yield from containers(*tree)
+        elif type(tree) is dict:
+            yield from containers(*tree.values())
+
+
 # --- the leaves of a caller's tree, exchanged for a while -----------------------------------------
 class Exchange:
     """Leaves of a tree put in place of others, and back again.

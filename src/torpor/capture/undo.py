@@ -28,7 +28,7 @@ def undo(tracer: Tracer) -> None:
             place.put(place.value)
     for container, kept, _ in tracer.reach.contents.values():
         _refill(container, kept)
-    for container, kept in tracer.altered.values():
+    for container, kept, _ in tracer.altered.values():
         _refill(container, kept)
     for stream in tracer.streams.values():
         go_on_from(stream.generator, stream.state)

@@ -301,6 +301,8 @@ class Realisation(Handle):
 
     # --- text -------------------------------------------------------------------------------------
     def __repr__(self) -> str:
+        if active and (watching := watcher()) is not None:
+            watching.read(self)
         known = read_if_there(self._current())
         extra = ", requires_grad=True" if self.requires_grad else ""
         if known is None:
