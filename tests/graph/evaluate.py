@@ -51,6 +51,15 @@ def cast(values, dtype):
     return values.astype(dtype.numpy)
 
 
+def scatter(base, index, values, op, axis, distinct):
+    """One update after the other."""
+    found = base.copy()
+    for place in np.ndindex(index.shape):
+        at = (*place[:axis], index[place], *place[axis + 1 :])
+        found[at] = values[place] if op is Ops.STORE else _BINARY[op](found[at], values[place])
+    return found
+
+
 def floor_divide(a, b):
     return np.floor(a / b) if a.dtype.kind == "f" else np.floor_divide(a, b)
 
@@ -117,7 +126,9 @@ def one(node, source):
     if op in (Ops.CONTIGUOUS, Ops.COPY, Ops.LEAF, Ops.DETACH):
         return value
     if op is Ops.GATHER:
-        return value[source[1]]
+        return np.take_along_axis(value, source[1], arg)
+    if op is Ops.SCATTER:
+        return scatter(*source, *arg)
     if op is Ops.CAST:
         return cast(value, dtype)
     if op is Ops.BITCAST:

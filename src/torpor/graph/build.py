@@ -6,6 +6,7 @@ came. Building takes time that does not depend on the size of the graph.
 """
 
 from torpor.graph.elementwise import bitcast, cast, constant, elementwise
+from torpor.graph.indexed import gather, scatter
 from torpor.graph.movement import (
     broadcast_shapes,
     broadcast_to,
@@ -16,7 +17,7 @@ from torpor.graph.movement import (
     reshape,
     shrink,
 )
-from torpor.graph.reduce import contiguous, copy_to, detach, gather, leaf, reduce
+from torpor.graph.reduce import contiguous, copy_to, detach, leaf, reduce
 from torpor.graph.window import shear, stride_axis, window
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "permute",
     "reduce",
     "reshape",
+    "scatter",
     "shear",
     "shrink",
     "stride_axis",

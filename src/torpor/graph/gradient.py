@@ -12,6 +12,7 @@ from typing import Final
 from torpor.base.errors import GradientError, ShapeError
 from torpor.graph.elementwise import cast, constant, elementwise
 from torpor.graph.gradient_elementwise import ELEMENTWISE, Gradients
+from torpor.graph.gradient_indexed import INDEXED
 from torpor.graph.gradient_movement import MOVEMENTS
 from torpor.graph.gradient_reduce import OTHERS
 from torpor.graph.reduce import leaf, reduce
@@ -20,7 +21,12 @@ from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 
-RULES: Final[dict[Ops, Callable[[UOp, UOp], Gradients]]] = {**ELEMENTWISE, **MOVEMENTS, **OTHERS}
+RULES: Final[dict[Ops, Callable[[UOp, UOp], Gradients]]] = {
+    **ELEMENTWISE,
+    **MOVEMENTS,
+    **INDEXED,
+    **OTHERS,
+}
 
 
 def gradient(root: UOp, targets: Sequence[UOp], seed: UOp) -> list[UOp | None]:

@@ -1,4 +1,4 @@
-"""Gradients of reductions, gathers, and of what only marks or moves a stored value.
+"""Gradients of reductions, and of what only marks or moves a stored value.
 
 Each rule takes a node and the gradient g of it, and gives the gradient of each operand; r is the
 node's own result.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from torpor.base.dtypes import DType, dtypes
+from torpor.base.dtypes import dtypes
 from torpor.base.errors import GradientError
 from torpor.graph.elementwise import cast, constant, elementwise
 from torpor.graph.gradient_elementwise import Gradients, like, no_gradient
@@ -129,39 +129,11 @@ def multi_gradient(node: UOp, g: UOp) -> Gradients:
     return tuple(pieces)
 
 
-def positions(length: int, dtype: DType) -> UOp:
-    """0, 1, ..., length-1: the sum of their binary digits, which are made of movements."""
-    bits = max(length - 1, 0).bit_length()
-    whole = (2,) * bits
-    total = constant(0, dtype, whole)
-    for place in range(bits):
-        digit = pad(constant(1 << (bits - 1 - place), dtype, (1,)), ((1, 0),))
-        around = (1,) * place + (2,) + (1,) * (bits - 1 - place)
-        total = elementwise(Ops.ADD, total, reshape(digit, around))
-    return shrink(reshape(total, (1 << bits,)), ((0, length),))
-
-
-def gather_gradient(node: UOp, g: UOp) -> Gradients:
-    """d x[index] at j: the sum of g over the places whose index is j; none for the index."""
-    x, index = node.src
-    (length,) = shape_of(x)
-    if not isinstance(length, int):
-        raise GradientError(
-            f"gradient of a gather from a symbolic number of elements: {describe(x)}"
-        )
-    count = product(shape_of(index))
-    asked, flat = reshape(index, (count, 1)), reshape(g, (count, 1))
-    hit = elementwise(Ops.CMPEQ, asked, reshape(positions(length, index.dtype), (1, length)))
-    chosen = elementwise(Ops.WHERE, hit, flat, constant(0, g.dtype))
-    return reduce(chosen, Ops.ADD, (0,)), None
-
-
 OTHERS: Final = {
     Ops.REDUCE_AXIS: reduce_gradient,
     Ops.CONTIGUOUS: pass_gradient,
     Ops.LEAF: pass_gradient,
     Ops.COPY: copy_gradient,
-    Ops.GATHER: gather_gradient,
     Ops.MULTI: multi_gradient,
     Ops.DETACH: no_gradient,
 }

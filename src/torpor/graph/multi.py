@@ -93,10 +93,13 @@ def everywhere(form: Form, devices: tuple[str, ...]) -> Shards:
 
 
 def picked(node: UOp, sources: list[Form], devices: tuple[str, ...]) -> Shards:
-    """x[index]: each device picks for its part of the index, out of the whole x."""
+    """x[index]: each device picks for its part of the index; out of the whole x along the axis that
+    is picked along, out of its part of x along others.
+    """
     source, index = sources
     axis = index.axis if isinstance(index, Shards) else None
-    return each(node, [cut(source, None, devices), cut(index, axis, devices)], axis)
+    along = None if axis == node.arg else axis
+    return each(node, [cut(source, along, devices), cut(index, axis, devices)], axis)
 
 
 def each(node: UOp, sources: list[Shards], axis: int | None) -> Shards:

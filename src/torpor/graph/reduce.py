@@ -1,4 +1,4 @@
-"""Checked builders of reductions, of gathers, and of the markers of where a value is stored."""
+"""Checked builders of reductions, and of the markers of where a value is stored."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Sequence
 from typing import Final
 
-from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError, ShapeError
 from torpor.graph.movement import reshape
 from torpor.graph.sizes import axes_of, describe
@@ -36,17 +35,6 @@ def reduce(node: UOp, op: Ops, axes: int | Sequence[int] | None, keepdims: bool 
         return node
     left: Shape = tuple([size for axis, size in enumerate(shape) if axis not in found])
     return reshape(node, left)
-
-
-def gather(flat_source: UOp, index: UOp) -> UOp:
-    """out[i...] = flat_source[index[i...]]; `index` is int64 of any shape and counts from 0."""
-    if len(shape_of(flat_source)) != 1:
-        raise ShapeError(f"gather of {describe(flat_source)}: expected a tensor of one axis")
-    if index.dtype is not dtypes.int64:
-        raise DTypeError(
-            f"gather of {describe(flat_source)}: expected an int64 index, got {describe(index)}"
-        )
-    return UOp(Ops.GATHER, flat_source.dtype, (flat_source, index))
 
 
 def contiguous(node: UOp) -> UOp:

@@ -54,7 +54,7 @@ def _shape_of_one(node: UOp) -> Shape:
     if not node.src:
         return ()
     shape: Shape = node.src[-1 if op in (Ops.WHERE, Ops.GATHER) else 0]._shape
-    if op in ALU or op in _SAME or op is Ops.GATHER or op is Ops.FLIP:
+    if op in ALU or op in _SAME or op in (Ops.GATHER, Ops.SCATTER, Ops.FLIP):
         return shape
     if op is Ops.PERMUTE:
         return tuple(shape[axis] for axis in arg)

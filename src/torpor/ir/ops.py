@@ -18,6 +18,7 @@ class AxisType(Enum):
     GLOBAL = auto()  # a loop on a CPU, the grid on a GPU
     LOCAL = auto()  # work items of one group
     LOOP = auto()  # a loop inside a work item
+    SERIAL = auto()  # a loop whose steps run in order, each after what the one before stored
     GROUP = auto()  # a reduce axis shared by the work items of one group
     REDUCE = auto()  # a reduce loop
     UNROLL = auto()  # a reduce axis written out
@@ -52,6 +53,7 @@ class Ops(Enum):
     LEAF = auto()
     DETACH = auto()
     GATHER = auto()
+    SCATTER = auto()
     MULTI = auto()
     # arithmetic, one operand
     CAST = auto()
@@ -278,7 +280,17 @@ ROWS: Final[dict[Ops, Row]] = {
     Ops.LEAF: Row(1, _GRAPH, "the same value under an identity of its own, arg"),
     Ops.DETACH: Row(1, _GRAPH, "the same value, through which no gradient flows"),
     Ops.GATHER: Row(
-        2, _GRAPH, "out[i...] = x[index[i...]], x one-dimensional; outside raises at realisation"
+        2,
+        _GRAPH,
+        "out[.., i, ..] = x[.., index[.., i, ..], ..] along the axis arg; outside raises at "
+        "realisation",
+    ),
+    Ops.SCATTER: Row(
+        3,
+        _GRAPH,
+        "out = base, then out[.., index[.., i, ..], ..] op= values[.., i, ..] for each i in order; "
+        "arg is (STORE|ADD|MUL|MAX|MIN, axis, whether each place is stored to once and base is "
+        "not looked at); outside raises at realisation",
     ),
     Ops.MULTI: Row(
         None,

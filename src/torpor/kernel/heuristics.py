@@ -28,6 +28,7 @@ SMALL_LOOP: Final = 8  # iterations of a reduce loop that is always written out
 CODE_LIMIT: Final = 160  # copies of the loop body past which compiling costs more than it gains
 MASKABLE: Final = (4, 8)  # bytes of elements that vector instructions can mask
 OUTPUTS: Final = (AxisType.GLOBAL, AxisType.LOOP)
+STEP_VECTORS: Final = 8  # most vectors side by side in a loop whose steps run in order
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,9 @@ def for_processor(kernel: Kernel) -> None:
     """
     if tile_contraction(kernel) or tile_columns(kernel) or tile_crossing(kernel):
         return
+    if any(kind_of(r) is AxisType.SERIAL for r in kernel.axes):
+        beside_steps(kernel)
+        return
     thread_outermost(kernel)
     if any(kind_of(r) is AxisType.LOOP for r in kernel.axes):
         row_lanes(kernel)
@@ -104,7 +108,25 @@ def for_processor(kernel: Kernel) -> None:
         else:
             output_lanes(facts, lane)
     else:
+        thread_rest(kernel)
         unroll_short(kernel)
+
+
+def beside_steps(kernel: Kernel) -> None:
+    """Steps in order: vectors along an axis beside them, a share of each for the threads; then
+    vectors of the other loops, such as the one that prepares what the steps change.
+    """
+    facts = Facts.of(kernel)
+    beside = [r for r in kernel.axes if kind_of(r) is AxisType.GLOBAL and size_of(r)]
+    lane = max(beside, key=facts.score, default=None)
+    if lane is not None and facts.score(lane) > 0:
+        lane = pad_lane(facts, lane)
+        most = max(1, min(STEP_VECTORS, (size_of(lane) or 1) // (2 * facts.lanes)))
+        amount = vector_amount(facts, lane, most)
+        attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(lane), amount))
+        thread_rest(kernel)
+    else:
+        row_lanes(kernel)
 
 
 def thread_outermost(kernel: Kernel) -> None:

@@ -89,9 +89,9 @@ def normalise(ast: UOp) -> UOp:
 
 
 def drop_single(ast: UOp) -> UOp:
-    """Axes of one iteration become the constant 0."""
+    """Axes of one iteration become the constant 0; not those whose order tells stores apart."""
     zero = UOp.index_const(0)
-    ones = [r for r in ast.ranges() if size_of(r) == 1]
+    ones = [r for r in ast.ranges() if size_of(r) == 1 and kind_of(r) is not AxisType.SERIAL]
     if not ones:
         return ast
     return map_nodes(replace_ranges(ast, dict.fromkeys(ones, (zero, ()))), reduced).simplify()

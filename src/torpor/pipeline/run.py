@@ -99,18 +99,23 @@ def launch(prepared: Prepared) -> None:
         raise error_of(item.checks[error - 1])
 
 
+def below_movements(node: UOp) -> UOp:
+    """What the node only moves."""
+    while node.op in MOVEMENT:
+        node = node.src[0]
+    return node
+
+
 def error_of(site: CheckSite) -> Exception:
     """What a failed check means to the user."""
     where = "".join(f"\n  built at {decode(origin)}" for origin in site.node.origins)
     shapes = ", ".join(str(shape_of(s)) for s in site.node.src)
     if site.kind == "index":
-        source = site.node.src[0]
-        while source.op in MOVEMENT:
-            source = source.src[0]
+        source, index = (below_movements(s) for s in site.node.src[:2])
         return OutOfBoundsError(
             f"an index is out of bounds for the axis that it selects from: {site.size} elements "
             f"of a tensor of shape {shape_of(source)}, indices of shape "
-            f"{shape_of(site.node)}{where}"
+            f"{shape_of(index)}{where}"
         )
     name = "//" if site.node.op.name == "IDIV" else "%"
     return DivisionByZeroError(

@@ -39,12 +39,12 @@ class Builder:
     def ast(self) -> UOp:
         """SINK of the region's STOREs."""
         targets = [self.parameter(self.places[node]) for node in self.region.outputs]
-        stores = []
+        stores: list[UOp] = []
         for target, (node, indices) in zip(targets, self.region.outputs.items(), strict=True):
-            value = self.run((node, indices, TRUE), top=node)
-            place = UOp(Ops.INDEX, node.dtype, (target, self.flat(indices, node)))
-            ranges = tuple(i for i in indices if i.op is Ops.RANGE)
-            stores.append(UOp(Ops.STORE, dtypes.void, (place, value, *ranges)))
+            if node.op is Ops.SCATTER:
+                stores += self.scatter(node, target, indices)
+                continue
+            stores.append(self.store(node, node, target, indices))
         return self.without_bindings(self.without_unused(guard_checks(UOp.sink(*stores))))
 
     def without_unused(self, root: UOp) -> UOp:
@@ -190,23 +190,57 @@ class Builder:
     def gather(self, request: Request) -> Step:
         node, indices, valid = request
         asked: UOp = yield node.src[1], indices, valid
-        size = size_node(shape_of(node.src[0])[0])
-        position = asked.cast(dtypes.index)
-        last = size + -1
-        clamped = position.maximum(0).minimum(last.simplify()).maximum(0)
-        inside = ~(asked < 0) & (asked < size.cast(asked.dtype))
-        checked = self.check(node, asked, inside, shape_of(node.src[0])[0])
-        clamped = clamped.substitute({position: checked.cast(dtypes.index)})
+        position, inside = self.checked_position(node, asked, node.arg)
         source, where = node.src[0], valid
-        place: Indices = (clamped,)
+        place: Indices = (*indices[: node.arg], position, *indices[node.arg + 1 :])
         while source.op in MOVEMENT and source not in self.fuser.home:
             place, here = self.fuser.map(source, place)
             where = where if here is TRUE else where & here
             source = source.src[0]
         value: UOp = yield source, place, where
         if value.op is Ops.CONST:  # every element is the same, but the index may still be bad
-            return self.check(node, value, inside, shape_of(node.src[0])[0])
+            return self.check(node, value, inside, shape_of(node.src[0])[node.arg])
         return value
+
+    def checked_position(self, node: UOp, asked: UOp, axis: int) -> tuple[UOp, UOp]:
+        """A number from a tensor of indices as a place along an axis, which it is not beyond, and
+        whether it was not.
+        """
+        length = shape_of(node.src[0])[axis]
+        size = size_node(length)
+        position = asked.cast(dtypes.index)
+        last = size + -1
+        clamped = position.maximum(0).minimum(last.simplify()).maximum(0)
+        inside = ~(asked < 0) & (asked < size.cast(asked.dtype))
+        checked = self.check(node, asked, inside, length)
+        return clamped.substitute({position: checked.cast(dtypes.index)}), inside
+
+    def scatter(self, node: UOp, target: UOp, indices: Indices) -> list[UOp]:
+        """The base, unless nothing of it is left; then the updates: the kernel's stores stay in
+        this order.
+        """
+        base, index, values = node.src
+        op, axis, distinct = node.arg
+        steps = self.region.steps
+        asked = self.run((index, steps, TRUE), top=node)
+        value = self.run((values, steps, TRUE), top=node)
+        position, _ = self.checked_position(node, asked, axis)
+        at = (*steps[:axis], position, *steps[axis + 1 :])
+        place = UOp(Ops.INDEX, node.dtype, (target, self.flat(at, node)))
+        ranges = tuple(i for i in steps if i.op is Ops.RANGE)
+        if op is not Ops.STORE:
+            # the range keeps the load in the loop, also where the place is always the same
+            here = tuple(r for r in ranges if r is steps[axis])
+            value = UOp(Ops.LOAD, node.dtype, (place, *here)).alu(op, value)
+        updates = UOp(Ops.STORE, dtypes.void, (place, value, *ranges))
+        return [updates] if distinct else [self.store(base, node, target, indices), updates]
+
+    def store(self, value: UOp, node: UOp, target: UOp, indices: Indices) -> UOp:
+        """The STORE of a value into the memory of `node`."""
+        made = self.run((value, indices, TRUE), top=node)
+        place = UOp(Ops.INDEX, node.dtype, (target, self.flat(indices, node)))
+        ranges = tuple(i for i in indices if i.op is Ops.RANGE)
+        return UOp(Ops.STORE, dtypes.void, (place, made, *ranges))
 
     def safe_divisor(self, node: UOp, divisor: UOp) -> UOp:
         """The divisor, 1 in place of 0; the error word tells of a 0."""
@@ -216,7 +250,7 @@ class Builder:
     def check(self, node: UOp, value: UOp, holds: UOp, size: Any = None) -> UOp:
         number = self.check_numbers.setdefault(node, len(self.checks))
         if number == len(self.checks):
-            kind = "index" if node.op is Ops.GATHER else "division"
+            kind = "index" if node.op in (Ops.GATHER, Ops.SCATTER) else "division"
             self.checks.append(CheckSite(kind, node, size))
         return UOp(Ops.CHECK, value.dtype, (value, holds), number)
 

@@ -25,6 +25,7 @@ SMALL: Final = 32768  # elements of a reduction so small that one core may do it
 SHORT: Final = 64  # elements of a reduction that may run inside another's loop
 PADDING: Final = 4  # how much longer padding may make a sum that merges into another
 CEILING: Final = 1e12
+_STEPWISE: Final = frozenset({Ops.REDUCE_AXIS, Ops.SCATTER})
 
 
 def _own(node: UOp) -> int:
@@ -50,7 +51,7 @@ class Weights:
             self._visit(node)
 
     def _visit(self, node: UOp) -> None:
-        self.reduces[node] = node.op is Ops.REDUCE_AXIS or any(self.reduces[s] for s in node.src)
+        self.reduces[node] = node.op in _STEPWISE or any(self.reduces[s] for s in node.src)
         if node.op in ALU or node.op is Ops.GATHER:
             self.steps[node] = min(_own(node) + sum(self.steps[s] for s in node.src), CEILING)
             self.reads[node] = min(sum(self.reads[s] for s in node.src), CEILING)

@@ -7,7 +7,7 @@ is used. Otherwise it is recomputed or stored, by cost, and each boundary keeps 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final, NamedTuple
 
 from torpor.base import settings
@@ -18,7 +18,8 @@ from torpor.schedule import cost
 from torpor.schedule.region import Indices, Region, count
 from torpor.view.movement import map_indices
 
-_FORCED = frozenset({Ops.CONTIGUOUS, Ops.COPY})
+STORED: Final = frozenset({Ops.CONTIGUOUS, Ops.COPY, Ops.SCATTER})
+_ALONE: Final = frozenset({Ops.COPY, Ops.SCATTER})  # kernels that compute nothing else beside it
 _LEAVES = frozenset({Ops.BUFFER, Ops.CONST, Ops.BIND, Ops.VARIABLE, Ops.SINK})
 MOST_OUTPUTS: Final = 8  # roots that one kernel computes side by side; targets limit parameters
 NEAR: Final = 64  # operations of a root that are looked at for what it reads
@@ -79,7 +80,7 @@ class Fuser:
             return self.forced[node]
         if node.op is Ops.CONTIGUOUS:
             return node.arg or "contiguous"
-        if node.op in _FORCED:
+        if node.op in STORED:
             return node.op.name.lower()
         uses = self.uses[node]
         if not uses or node.op in MOVEMENT:
@@ -180,7 +181,7 @@ class Fuser:
     # --- its consequences -------------------------------------------------------------------------
     def store(self, node: UOp, reason: str) -> None:
         """Store `node`: as one more output of a kernel that computes it anyway, or in its own."""
-        host = None if node.op is Ops.COPY else self.host(node) or self.neighbour(node)
+        host = None if node.op in _ALONE else self.host(node) or self.neighbour(node)
         if host is None:
             host = Region(len(self.regions), self.device(node), reason)
             self.regions.append(host)
@@ -192,7 +193,9 @@ class Fuser:
         host.size += node.op in ALU
         self.readers.setdefault(host, set()).update(self.readers_of(node) - {host})
         if node.op is Ops.COPY:
-            self.force_source(node, "copied to another device", host)
+            self.force(node.src[0], "copied to another device", host, (Ops.RESHAPE,))
+        elif node.op is Ops.SCATTER:
+            self.scatter(node, host, indices)
         else:
             self.push(node, Use(host, indices))
 
@@ -204,12 +207,12 @@ class Fuser:
         shape = shape_of(node)
         for use in self.uses[node]:
             region = use.region
-            if region.device != self.device(node) or node.op in _FORCED:
+            if region.device != self.device(node) or node.op in STORED:
                 continue
             if region.size >= self.limit:
                 continue
             first = next(iter(region.outputs))
-            if first.op is Ops.COPY or shape_of(first) != shape:
+            if first.op in _ALONE or shape_of(first) != shape:
                 continue
             if use.indices != region.outputs[first]:
                 continue
@@ -225,7 +228,7 @@ class Fuser:
         """For a root of elementwise work: a kernel of such roots of the same shape that reads a
         buffer that this reads too, so that one pass over it serves both.
         """
-        if node not in self.roots or self.weights.reduces[node] or node.op in _FORCED:
+        if node not in self.roots or self.weights.reduces[node] or node.op in STORED:
             return None
         read = leaves_near(node)
         for other in self.roots:
@@ -236,7 +239,7 @@ class Fuser:
             if full or region.device != self.roots[node] or not read & leaves_near(other):
                 continue
             first = next(iter(region.outputs))
-            if first.op in _FORCED or shape_of(first) != shape_of(node):
+            if first.op in STORED or shape_of(first) != shape_of(node):
                 continue
             readers = self.readers_of(node)
             if region not in readers and not any(self.runs_before(r, region) for r in readers):
@@ -267,14 +270,23 @@ class Fuser:
         """The kernels that need the value."""
         return {use.region for use in self.uses[node]} | self.forced_readers.get(node, set())
 
-    def force_source(self, node: UOp, reason: str, region: Region) -> None:
-        """Have the first operand of a COPY or GATHER stored, below movements for the latter."""
-        source = node.src[0]
-        while source.op is Ops.RESHAPE or (node.op is Ops.GATHER and source.op in MOVEMENT):
+    def force(self, source: UOp, reason: str, region: Region, below: Container[Ops]) -> None:
+        """Have a value stored that `region` reads, below movements that are among `below`."""
+        while source.op in below:
             source = source.src[0]
         if source.op not in _LEAVES or source.op is Ops.CONST:
             self.forced.setdefault(source, reason)
             self.forced_readers.setdefault(source, set()).add(region)
+
+    def scatter(self, node: UOp, region: Region, indices: Indices) -> None:
+        """The operands of a SCATTER: its base where it is stored over, the rest at each step. Only
+        values that take no reduction are computed inside.
+        """
+        steps = region.scatter(node)
+        for source, at in zip(node.src, (indices, steps, steps), strict=True):
+            if self.weights.reduces[source]:
+                self.force(source, "scattered", region, MOVEMENT)
+            self.add(source, Use(region, at))
 
     def push(self, node: UOp, use: Use) -> None:
         """Hand the use of `node` on to its operands."""
@@ -285,7 +297,7 @@ class Fuser:
         elif node.op is Ops.REDUCE_AXIS:
             self.add(node.src[0], Use(region, self.reduce(region, node, indices)))
         elif node.op is Ops.GATHER:
-            self.force_source(node, "indexed by a tensor", region)
+            self.force(node.src[0], "indexed by a tensor", region, MOVEMENT)
             self.add(node.src[1], use)
         else:
             for source in node.src:

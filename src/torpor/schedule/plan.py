@@ -12,7 +12,7 @@ from torpor.ir.records import ParamArg, ScheduleItem
 from torpor.ir.rewrite import graph_rewrite
 from torpor.ir.uop import UOp
 from torpor.schedule.build import Builder
-from torpor.schedule.fuse import Fuser
+from torpor.schedule.fuse import STORED, Fuser
 from torpor.schedule.prepare import prepare_rules
 from torpor.schedule.region import Region, count
 
@@ -41,6 +41,12 @@ def buffer_below(node: UOp) -> UOp:
     return node
 
 
+def as_stored(node: UOp) -> UOp:
+    """What is stored in any case, in the shape that it is stored in: the same memory."""
+    below = buffer_below(node)
+    return below if below.op in STORED else node
+
+
 def plan(roots: Sequence[tuple[UOp, str]], make_buffer: MakeBuffer) -> Plan:
     """The kernels that compute `roots`, each a graph node and the device it is wanted on.
 
@@ -54,6 +60,7 @@ def plan(roots: Sequence[tuple[UOp, str]], make_buffer: MakeBuffer) -> Plan:
         if is_stored(prepared, device):
             results[root] = buffer_below(prepared)
             continue
+        prepared = as_stored(prepared)
         found = devices[prepared]
         if found is not None and found != device:
             prepared = UOp(Ops.COPY, prepared.dtype, (prepared,), device)

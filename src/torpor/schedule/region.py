@@ -35,6 +35,7 @@ class Region:
     inside:   reduce range -> every range that its loop runs within.
     hoisted:  sets of output ranges, each containing the one before, that values computed outside
               the innermost output loops depend on.
+    steps:    of a SCATTER, the indices of one update: over the axis it counts the updates.
     size:     how many operations it has.
     """
 
@@ -45,6 +46,7 @@ class Region:
     axes: tuple[UOp, ...] = ()
     inside: dict[UOp, Ranges] = field(default_factory=dict)
     hoisted: list[Ranges] = field(default_factory=list)
+    steps: Indices = ()
     size: int = 0
     next_axis: int = 0
     _seen: dict[UOp, Ranges] = field(default_factory=dict)
@@ -66,6 +68,18 @@ class Region:
         self.outputs[node] = indices
         self.axes = tuple(r for r in indices if r.op is Ops.RANGE)
         return indices
+
+    def scatter(self, node: UOp) -> Indices:
+        """The indices of one update of a SCATTER that this stores: in order, unless the order does
+        not matter.
+        """
+        _, axis, distinct = node.arg
+        kind = AxisType.GLOBAL if distinct else AxisType.SERIAL
+        step = UOp.range(shape_of(node.src[1])[axis], self.next_axis, kind)
+        self.next_axis += 1
+        indices = self.outputs[node]
+        self.steps = (*indices[:axis], step, *indices[axis + 1 :])
+        return self.steps
 
     def ranges_of(self, indices: Indices) -> Ranges:
         """The ranges in `indices`."""

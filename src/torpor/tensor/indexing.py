@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError, OutOfBoundsError, ShapeError
 from torpor.graph import build
 from torpor.ir.infer import Size, fold_size, product, size_node
+from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.creation import as_tensor
-from torpor.tensor.handle import Handle, derive, located, make, render_shape, view
-from torpor.tensor.iota import iota
-from torpor.tensor.spelling import one_axis, spelled
+from torpor.tensor.handle import Handle, derive, located, view
+from torpor.tensor.scatter import as_number, wrapped
 from torpor.tensor.write import write
 
 if TYPE_CHECKING:
@@ -163,67 +162,70 @@ def _whole(box: tuple[Size, Size], size: Size) -> bool:
 
 # --- index tensors --------------------------------------------------------------------------------
 class _Lookup(NamedTuple):
-    """Flat positions of what index tensors select, and the shape of the result."""
+    """What index tensors select.
 
-    positions: Any
-    shape: tuple[Size, ...]
+    view:   the tensor with the axes that they take side by side, in the order of the result.
+    around: lengths of the axes before those, and after.
+    count:  elements of the axes that they take, as one.
+    places: which of those, int64 of the shape that the tensors broadcast to.
+    """
+
+    view: Any
+    around: tuple[tuple[Size, ...], tuple[Size, ...]]
+    count: Size
+    places: Any
+
+    @property
+    def shape(self) -> tuple[Size, ...]:
+        """The shape of what is selected."""
+        return (*self.around[0], *self.places.shape, *self.around[1])
+
+    def flat(self, middle: Any) -> tuple[Size, ...]:
+        """Three axes: before, those that are indexed (of this length), after."""
+        return (product(self.around[0]), middle, product(self.around[1]))
+
+    def index(self) -> Any:
+        """The places along the middle one of three axes."""
+        alone = self.places.reshape(1, -1, 1)
+        return alone.expand(self.flat(alone.shape[1]))
 
 
 def _lookup(operand: Any, tensors: list[tuple[int, Any]]) -> _Lookup:
-    """Where index tensors at some axes point, counted in the row-major elements of `operand`."""
-    shape = operand.shape
+    """Index tensors that stand apart select to the front, as in NumPy."""
     axes = [axis for axis, _ in tensors]
-    indices = [_wrapped(index, shape[axis]) for axis, index in tensors]
+    first = axes[0]
+    if axes != list(range(first, first + len(axes))):
+        rest = [axis for axis in range(operand.ndim) if axis not in axes]
+        operand, first = operand.permute(*axes, *rest), 0
+    shape = operand.shape
+    last = first + len(axes)
+    indices = [index for _, index in tensors]
     common = build.broadcast_shapes(*[index.shape for index in indices])
-    adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
-    first = axes[0] if adjacent else 0
-    before = [a for a in range(len(shape)) if a not in axes and (a < axes[0] or not adjacent)]
-    if not adjacent:
-        before, after = [], [a for a in range(len(shape)) if a not in axes]
+    if len(axes) == 1:
+        places = wrapped(indices[0], shape[first])
     else:
-        after = [a for a in range(len(shape)) if a not in axes and a > axes[0]]
-    result = (*[shape[a] for a in before], *common, *[shape[a] for a in after])
-    strides = [product(shape[a + 1 :]) for a in range(len(shape))]
-    total: Any = None
-    for axis, index in zip(axes, indices, strict=True):
-        place = index.reshape(*index.shape, *(1,) * len(after)) * strides[axis]
-        total = place if total is None else total + place
-    for place_in_result, axis in [
-        *[(i, a) for i, a in enumerate(before)],
-        *[
-            (first + len(common) + i if adjacent else len(common) + i, a)
-            for i, a in enumerate(after)
-        ],
-    ]:
-        count = make(iota(shape[axis], operand.device), operand.device) * strides[axis]
-        total = total + count.reshape(-1, *(1,) * (len(result) - 1 - place_in_result))
-    return _Lookup(total.expand(result), result)
+        places = None
+        for axis, index in zip(range(first, last), indices, strict=True):
+            part = _inside(index, shape[axis]) * product(shape[axis + 1 : last])
+            places = part if places is None else places + part
+    around = shape[:first], shape[last:]
+    return _Lookup(operand, around, product(shape[first:last]), places.expand(common))
 
 
-def _wrapped(index: Any, size: Any) -> Any:
-    """The index as int64 with negative ones counted from the end, and what is outside kept so.
-
-    A position outside of its axis would be a valid one of the flattened tensor: it becomes one
-    that lies outside of everything.
+def _inside(index: Any, size: Any) -> Any:
+    """As `wrapped`, but what is outside of its axis lies outside of everything: as one of several
+    it would be a valid place of another axis.
     """
-    wide = index.cast(dtypes.int64)
-    if not isinstance(size, int):
-        size = make(size.cast(dtypes.int64), index.device)
-    counted = (wide < 0).where(wide + size, wide)
-    outside = (counted < 0) | (counted >= size)
+    counted = wrapped(index, size)
+    outside = (counted < 0) | (counted >= as_number(size, index.device))
     return outside.where(_FAR, counted)
 
 
 _FAR = -(1 << 40)  # further out than any tensor is long; times any stride it stays within int64
 
 
-def gather_flat(source: Any, positions: Any) -> Tensor:
-    """source.reshape(-1)[positions]; positions outside raise at realisation."""
-    return derive(build.gather, (source.reshape(-1), positions))
-
-
 class Indexing(Handle):
-    """Indexing and selection."""
+    """Indexing."""
 
     __slots__ = ()
 
@@ -233,10 +235,12 @@ class Indexing(Handle):
         made = _basic(self, plan)
         if not plan.tensors:
             return made
-        return gather_flat(made, _lookup(made, plan.tensors).positions)
+        found = _lookup(made, plan.tensors)
+        source = found.view.reshape(*found.flat(found.count))
+        return derive(build.gather, (source, found.index()), 1).reshape(*found.shape)
 
-    def _written_at(self, key: Any, value: Any) -> None:
-        """`x[key] = value`."""
+    def _written_at(self, key: Any, value: Any, op: Ops = Ops.STORE) -> None:
+        """`x[key] = value`; or another operation for each element of the value in order."""
         plan = _plan(self, key)
         target = _basic(self, plan)
         if not plan.tensors:
@@ -244,91 +248,7 @@ class Indexing(Handle):
             return
         found = _lookup(target, plan.tensors)
         given = as_tensor(value, device=self.device).cast(self.dtype).expand(found.shape)
-        write(target, _put(target, found.positions.reshape(-1), given.reshape(-1)))
-
-    @spelled
-    def gather(self, dim: int, index: Tensor) -> Tensor:
-        """out[i][j][k] = self[i][index[i][j][k]][k] (for dim 1)."""
-        axis = one_axis(dim, self.ndim)
-        if index.ndim != self.ndim:
-            what = f"gather needs an index of {self.ndim} axes, not {index.ndim}"
-            raise located(ShapeError(what), (self, index))
-        if not index.dtype.is_int:
-            raise located(DTypeError(f"an index holds integers, not {index.dtype}"), (self, index))
-        sizes = zip(index.shape, self.shape, strict=True)
-        if any(i > s for a, (i, s) in enumerate(sizes) if a != axis):
-            what = f"index {render_shape(index.shape)} exceeds {render_shape(self.shape)}"
-            raise located(ShapeError(what), (self, index))
-        return gather_flat(self, _positions_along(self, axis, index))
-
-    @spelled
-    def scatter(self, dim: int, index: Tensor, src: Any) -> Tensor:
-        """A copy with self[i][index[i][j][k]][k] = src[i][j][k] (for dim 1); the last one wins."""
-        axis = one_axis(dim, self.ndim)
-        source = src if isinstance(src, Handle) else index.full_like(src, dtype=self.dtype)
-        cut = source.shrink([(0, size) for size in index.shape])  # type: ignore[attr-defined]
-        positions = _positions_along(self, axis, index)
-        return _put(self, positions.reshape(-1), cut.reshape(-1).cast(self.dtype))
-
-    def take(self, index: Tensor) -> Tensor:
-        """Elements of the flattened tensor, in the index's shape."""
-        return gather_flat(self, _wrapped(as_tensor(index, device=self.device), self.numel()))
-
-    @spelled
-    def index_select(self, dim: int, index: Tensor) -> Tensor:
-        """The elements of one axis that a vector of indices names."""
-        axis = one_axis(dim, self.ndim)
-        if index.ndim > 1:
-            raise located(ShapeError("index_select needs a vector of indices"), (self, index))
-        return self[(slice(None),) * axis + (index.reshape(-1),)]
-
-    def one_hot(self, num_classes: int = -1) -> Tensor:
-        """int64 with a new last axis: 1 at the class that an element names, else 0."""
-        if num_classes < 0:
-            num_classes = int(self.amax().item()) + 1 if self.numel() else 0
-        classes = make(iota(num_classes, self.device), self.device)
-        return self.unsqueeze(-1).eq(classes).cast(dtypes.int64)
-
-    def masked_fill(self, mask: Tensor, value: Any) -> Tensor:
-        """`value` where the mask holds (broadcast), else itself."""
-        if isinstance(value, Handle):
-            return mask.where(value.cast(self.dtype), self)  # type: ignore[attr-defined]
-        return mask.where(self.dtype.cast_scalar(value), self)
-
-    def masked_fill_(self, mask: Tensor, value: Any) -> Tensor:
-        """As `masked_fill`, in place."""
-        write(self, self.masked_fill(mask, value))
-        return self  # type: ignore[return-value]
-
-
-def _positions_along(operand: Any, axis: int, index: Any) -> Any:
-    """Flat positions in `operand` of self[..., index, ...], in the index's shape."""
-    shape = operand.shape
-    total: Any = None
-    for place in range(len(shape)):
-        stride = product(shape[place + 1 :])
-        if place == axis:
-            part = _wrapped(index, shape[axis]) * stride
-        else:
-            count = make(iota(index.shape[place], operand.device), operand.device) * stride
-            part = count.reshape(-1, *(1,) * (len(shape) - 1 - place))
-        total = part if total is None else total + part
-    return total.expand(index.shape)
-
-
-def _put(target: Any, positions: Any, values: Any) -> Tensor:
-    """A copy of `target` with flat positions replaced; where one is named twice the last wins.
-
-    For each element the last writer is found by a reduction over all of them: elements × writers
-    comparisons, none of them stored. What it gives is stored, since a check stands in it.
-    """
-    count, writers = target.numel(), positions.shape[0]
-    if not writers or not count:
-        return target.clone()
-    order = make(iota(writers, target.device), target.device)
-    checked = gather_flat(make(iota(count, target.device), target.device), positions)
-    element = make(iota(count, target.device), target.device).unsqueeze(1)
-    last = element.eq(checked).where(order + 1, 0).amax(1).contiguous()
-    chosen = gather_flat(values, (last - 1).maximum(0))
-    made = (last > 0).where(chosen, target.reshape(-1))
-    return made.reshape(target.shape)
+        base = found.view.reshape(*found.flat(found.count))
+        index = found.index()
+        made = derive(build.scatter, (base, index, given.reshape(*index.shape)), 1, op)
+        write(found.view, made.reshape(*found.view.shape))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError, ShapeError
-from torpor.tensor.handle import Handle, located, make
-from torpor.tensor.indexing import gather_flat
+from torpor.graph import build
+from torpor.tensor.handle import Handle, derive, located, make
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import training
 from torpor.tensor.random import random_uniform
@@ -246,7 +246,7 @@ def _picked(logs: Any, target: Any, axis: int) -> Any:
     """
     device = logs.device
     classes = make(iota(logs.shape[axis], device), device)
-    named = gather_flat(classes, target.cast(dtypes.int64)).unsqueeze(axis)
+    named = derive(build.gather, (classes, target.cast(dtypes.int64))).unsqueeze(axis)
     here = named.eq(classes.reshape(-1, *(1,) * (logs.ndim - 1 - axis)))
     return here.where(logs, 0).sum(axis)
 

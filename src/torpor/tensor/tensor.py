@@ -23,6 +23,7 @@ from torpor.tensor.path import Step, forward
 from torpor.tensor.random import Random
 from torpor.tensor.realisation import Realisation, values_in
 from torpor.tensor.reduce import Reduce
+from torpor.tensor.scatter import Scatter
 from torpor.tensor.shard import Sharding
 from torpor.tensor.storage import Storage
 from torpor.tensor.write import Write, update
@@ -46,6 +47,7 @@ class Tensor(
     Functions,
     Movement,
     Indexing,
+    Scatter,
     Reduce,
     Contraction,
     Convolution,
@@ -193,7 +195,13 @@ _IN_PLACE: Final = [
     "minimum",
     "cumsum",
     "cumprod",
+    "index_add",
+    "index_copy",
+    "index_fill",
+    "index_reduce",
     "index_select",
+    "scatter_add",
+    "scatter_reduce",
 ]
 _OPERATORS: Final = [
     "add",

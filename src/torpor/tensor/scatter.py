@@ -1,0 +1,237 @@
+"""Reading and writing along an axis, at the places that a tensor of indices names.
+
+Where several indices name one place the updates happen in their order: of stores the last one
+counts, sums add up from the first index to the last.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from torpor.base.dtypes import dtypes
+from torpor.base.errors import DTypeError, ShapeError
+from torpor.graph import build
+from torpor.ir.infer import Size
+from torpor.ir.ops import Ops, identity
+from torpor.ir.uop import UOp
+from torpor.tensor.creation import as_tensor
+from torpor.tensor.handle import Handle, derive, located, make, render_shape, view
+from torpor.tensor.iota import iota
+from torpor.tensor.spelling import one_axis, spelled
+from torpor.tensor.write import write
+
+if TYPE_CHECKING:
+    from torpor.tensor.tensor import Tensor
+
+_REDUCTIONS: Final = {
+    "sum": Ops.ADD, "add": Ops.ADD, "mean": Ops.ADD, "prod": Ops.MUL, "multiply": Ops.MUL,
+    "amax": Ops.MAX, "amin": Ops.MIN,
+}  # fmt: skip
+
+
+def as_number(size: Size, device: Any) -> Any:
+    """A length as a number, or as a 0-d tensor where it is symbolic."""
+    return make(size.cast(dtypes.int64), device) if isinstance(size, UOp) else size
+
+
+def wrapped(index: Any, size: Size) -> Any:
+    """The index as int64 with negative ones counted from the end; what is outside stays so."""
+    if index.dtype.kind == "uint":
+        return index.cast(dtypes.int64)
+    wide = index.cast(dtypes.int64)
+    return (wide < 0).where(wide + as_number(size, index.device), wide)
+
+
+def scattered(base: Any, axis: int, index: Any, values: Any, op: Ops = Ops.STORE) -> Tensor:
+    """A copy of `base` with base[.., index[.., i, ..], ..] op= values[.., i, ..].
+
+    The index may be shorter than `base` along other axes: only that box of it takes part.
+    """
+    boxes = tuple((0, base.shape[a] if a == axis else s) for a, s in enumerate(index.shape))
+    if all(stop == size for (_, stop), size in zip(boxes, base.shape, strict=True)):
+        return derive(build.scatter, (base, wrapped(index, base.shape[axis]), values), axis, op)
+    made: Any = base.clone()
+    box = view(made, "shrink", boxes)
+    write(box, scattered(box, axis, index, values, op))
+    return made
+
+
+class Scatter(Handle):
+    """Gathering, scattering and selection along an axis."""
+
+    __slots__ = ()
+
+    @spelled
+    def gather(self, dim: int, index: Tensor) -> Tensor:
+        """out[i][j][k] = self[i][index[i][j][k]][k] (for dim 1)."""
+        axis = one_axis(dim, self.ndim)
+        _check_index("gather", self, axis, index)
+        source = self.reshape(1) if not self.ndim else self
+        asked: Any = index.reshape(1) if not self.ndim else index
+        boxes = [(0, source.shape[a] if a == axis else s) for a, s in enumerate(asked.shape)]
+        found = (source.shrink(boxes), wrapped(asked, source.shape[axis]))
+        return derive(build.gather, found, axis).reshape(index.shape)
+
+    @spelled
+    def take_along_dim(self, index: Tensor, dim: int | None = None) -> Tensor:
+        """As `gather`, the index broadcast with the tensor; of the flattened ones without dim."""
+        if dim is None:
+            return self.reshape(-1).gather(0, index.reshape(-1))
+        axis = one_axis(dim, self.ndim)
+        shapes = ([*t.shape[:axis], 1, *t.shape[axis + 1 :]] for t in (self, index))
+        common = list(build.broadcast_shapes(*(tuple(s) for s in shapes)))
+        source, asked = (
+            t.expand(*common[:axis], t.shape[axis], *common[axis + 1 :]) for t in (self, index)
+        )
+        return source.gather(axis, asked)
+
+    @spelled
+    def scatter(self, dim: int, index: Tensor, src: Any, reduce: str | None = None) -> Tensor:
+        """A copy with self[i][index[i][j][k]][k] = src[i][j][k] (for dim 1); the last one wins.
+
+        reduce: "add" or "multiply" to combine with what is there instead.
+        """
+        return _updated(self, dim, index, src, Ops.STORE if reduce is None else _operation(reduce))
+
+    @spelled
+    def scatter_add(self, dim: int, index: Tensor, src: Any) -> Tensor:
+        """A copy with self[i][index[i][j][k]][k] += src[i][j][k] (for dim 1)."""
+        return _updated(self, dim, index, src, Ops.ADD)
+
+    @spelled
+    def scatter_reduce(
+        self, dim: int, index: Tensor, src: Any, reduce: str, include_self: bool = True
+    ) -> Tensor:
+        """As `scatter_add`, for reduce "sum", "prod", "mean", "amax" or "amin"; without
+        `include_self` only of what is scattered, where something is.
+        """
+        op = _operation(reduce)
+        ones = index.ones_like(dtype=dtypes.int64)
+        base: Any = self
+        if not include_self:
+            base = _updated(self, dim, index, identity(op, self.dtype), Ops.STORE)
+        total = _updated(base, dim, index, src, op)
+        if reduce != "mean":
+            return total
+        counts: Any = make(build.constant(int(include_self), dtypes.int64, self.shape), self.device)
+        counts = _updated(counts, dim, index, ones, Ops.ADD).maximum(1)
+        if self.dtype.is_float:
+            return total / counts.cast(self.dtype)
+        return total // counts.cast(self.dtype)
+
+    @spelled
+    def index_add(self, dim: int, index: Tensor, source: Any, alpha: Any = 1) -> Tensor:
+        """A copy with the slices of `source` (times alpha) added to those that the vector names."""
+        values = source if isinstance(alpha, int) and alpha == 1 else source * alpha
+        return _sliced(self, dim, index, values, Ops.ADD)
+
+    @spelled
+    def index_copy(self, dim: int, index: Tensor, source: Any) -> Tensor:
+        """A copy with the slices of `source` in place of those that the vector names."""
+        return _sliced(self, dim, index, source, Ops.STORE)
+
+    @spelled
+    def index_fill(self, dim: int, index: Tensor, value: Any) -> Tensor:
+        """A copy with a number in the slices that the vector names."""
+        return _sliced(self, dim, index, value, Ops.STORE)
+
+    @spelled
+    def index_reduce(
+        self, dim: int, index: Tensor, source: Any, reduce: str, include_self: bool = True
+    ) -> Tensor:
+        """As `scatter_reduce`, of slices."""
+        axis, asked, values = _slices(self, dim, index, source)
+        return Scatter.scatter_reduce(self, axis, asked, values, reduce, include_self)
+
+    def index_put(self, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
+        """A copy with copy[indices] = values; with `accumulate` added, one after the other."""
+        made = self.clone()
+        return made.index_put_(indices, values, accumulate)
+
+    def index_put_(self, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
+        """As `index_put`, in place."""
+        self._written_at(tuple(indices), values, Ops.ADD if accumulate else Ops.STORE)
+        return self  # type: ignore[return-value]
+
+    def take(self, index: Tensor) -> Tensor:
+        """Elements of the flattened tensor, in the index's shape."""
+        flat = self.reshape(-1)
+        asked = wrapped(as_tensor(index, device=self.device), flat.shape[0])
+        return derive(build.gather, (flat, asked))
+
+    @spelled
+    def index_select(self, dim: int, index: Tensor) -> Tensor:
+        """The elements of one axis that a vector of indices names."""
+        axis = one_axis(dim, self.ndim)
+        if index.ndim > 1:
+            raise located(ShapeError("index_select needs a vector of indices"), (self, index))
+        return self[(slice(None),) * axis + (index.reshape(-1),)]
+
+    def one_hot(self, num_classes: int = -1) -> Tensor:
+        """int64 with a new last axis: 1 at the class that an element names, else 0."""
+        if num_classes < 0:
+            num_classes = int(self.amax().item()) + 1 if self.numel() else 0
+        classes = make(iota(num_classes, self.device), self.device)
+        return self.unsqueeze(-1).eq(classes).cast(dtypes.int64)
+
+    def masked_fill(self, mask: Tensor, value: Any) -> Tensor:
+        """`value` where the mask holds (broadcast), else itself."""
+        if isinstance(value, Handle):
+            return mask.where(value.cast(self.dtype), self)
+        return mask.where(self.dtype.cast_scalar(value), self)
+
+    def masked_fill_(self, mask: Tensor, value: Any) -> Tensor:
+        """As `masked_fill`, in place."""
+        write(self, self.masked_fill(mask, value))
+        return self  # type: ignore[return-value]
+
+
+def _operation(reduce: str) -> Ops:
+    if reduce not in _REDUCTIONS:
+        raise DTypeError(f"reduce is one of {', '.join(_REDUCTIONS)}, not {reduce!r}")
+    return _REDUCTIONS[reduce]
+
+
+def _check_index(what: str, operand: Any, axis: int, index: Any) -> None:
+    if index.ndim != operand.ndim:
+        wrong = f"{what} needs an index of {operand.ndim} axes, not {index.ndim}"
+        raise located(ShapeError(wrong), (operand, index))
+    if not index.dtype.is_int:
+        raise located(DTypeError(f"an index holds integers, not {index.dtype}"), (operand, index))
+    sizes = zip(index.shape, operand.shape, strict=True)
+    if any(i > s for a, (i, s) in enumerate(sizes) if a != axis):
+        wrong = f"index {render_shape(index.shape)} exceeds {render_shape(operand.shape)}"
+        raise located(ShapeError(wrong), (operand, index))
+
+
+def _updated(operand: Any, dim: int, index: Any, src: Any, op: Ops) -> Tensor:
+    """`scattered`, of the box of `src` that the index covers; for 0-d tensors too."""
+    axis = one_axis(dim, operand.ndim)
+    _check_index("scatter", operand, axis, index)
+    source = src if isinstance(src, Handle) else index.full_like(src, dtype=operand.dtype)
+    sizes = zip(index.shape, source.shape)
+    if source.ndim != index.ndim or any(i > s for i, s in sizes):
+        wrong = f"src {render_shape(source.shape)} is short of {render_shape(index.shape)}"
+        raise located(ShapeError(wrong), (operand, index, source))
+    cut = source.shrink([(0, size) for size in index.shape]).cast(operand.dtype)
+    if operand.ndim:
+        return scattered(operand, axis, index, cut, op)
+    whole = (t.reshape(1) for t in (operand, index, cut))
+    base, place, value = whole
+    return scattered(base, 0, place, value, op).reshape(())
+
+
+def _slices(operand: Any, dim: int, index: Any, source: Any) -> tuple[int, Any, Any]:
+    """The axis, and index and values of one shape, for a vector that names slices."""
+    axis = one_axis(dim, operand.ndim)
+    if index.ndim > 1:
+        raise located(ShapeError("a vector of indices is needed"), (operand, index))
+    shape = [*operand.shape[:axis], index.numel(), *operand.shape[axis + 1 :]]
+    alone = [index.numel() if a == axis else 1 for a in range(operand.ndim)]
+    values = as_tensor(source, device=operand.device).cast(operand.dtype).expand(*shape)
+    return axis, index.reshape(*alone).expand(*shape), values
+
+
+def _sliced(operand: Any, dim: int, index: Any, source: Any, op: Ops) -> Tensor:
+    axis, asked, values = _slices(operand, dim, index, source)
+    return scattered(operand, axis, asked, values, op)

@@ -1,0 +1,208 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import torpor
+from tests.tensor.layouts import check
+from torpor import Tensor, dtypes
+
+RANDOM = np.random.default_rng(5)
+COMBINE = {
+    "sum": np.add, "prod": np.multiply, "amax": np.maximum, "amin": np.minimum, None: None,
+}  # fmt: skip
+
+
+def one_by_one(base, axis, index, values, reduce=None):
+    """The meaning of scatter: one update after the other."""
+    found = np.array(base)
+    for place in np.ndindex(index.shape):
+        at = (*place[:axis], index[place], *place[axis + 1 :])
+        combine = COMBINE[reduce]
+        found[at] = values[place] if combine is None else combine(found[at], values[place])
+    return found
+
+
+@given(st.data())
+@settings(max_examples=25, deadline=None)
+def test_scatter_is_one_update_after_the_other(data):
+    shape = data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=3))
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    reduce = data.draw(st.sampled_from(list(COMBINE)))
+    random = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    sizes = [
+        data.draw(st.integers(0, 9)) if a == axis else data.draw(st.integers(1, s))
+        for a, s in enumerate(shape)
+    ]
+    index = random.integers(0, shape[axis], sizes)
+    base, values = random.integers(-9, 9, shape), random.integers(-9, 9, sizes)
+    wanted = one_by_one(base, axis, index, values, reduce)
+    x, i, v = Tensor(base), Tensor(index), Tensor(values)
+    made = x.scatter(axis, i, v) if reduce is None else x.scatter_reduce(axis, i, v, reduce)
+    np.testing.assert_array_equal(made.numpy(), wanted)
+
+
+@pytest.mark.parametrize(
+    "name", ["bool", "int8", "uint16", "uint64", "float16", "bfloat16", "float32", "float64"]
+)
+def test_formats(name):
+    dtype = getattr(dtypes, name)
+    index = np.array([2, 0, 2, 2, 5])
+    base, values = np.array([1, 0, 1, 1, 0, 1]), np.array([1, 1, 0, 1, 1])
+    x, v = Tensor(base).cast(dtype), Tensor(values).cast(dtype)
+    added = x.scatter_add(0, Tensor(index), v)
+    assert added.dtype is dtype
+    wanted = one_by_one(base, 0, index, values, "sum")
+    wanted = wanted > 0 if dtype is dtypes.bool else wanted
+    np.testing.assert_array_equal(added.cast(dtypes.float64).numpy(), wanted)
+    stored = x.scatter(0, Tensor(index), v).cast(dtypes.float64)
+    np.testing.assert_array_equal(stored.numpy(), one_by_one(base, 0, index, values))
+
+
+def test_sums_add_up_in_the_order_of_the_index():
+    values = (RANDOM.standard_normal(3000) * 10.0 ** RANDOM.integers(-6, 6, 3000)).astype("f4")
+    index = RANDOM.integers(0, 3, 3000)
+    found = Tensor.zeros(3).scatter_add(0, Tensor(index), Tensor(values)).numpy()
+    np.testing.assert_array_equal(found, one_by_one(np.zeros(3, "f4"), 0, index, values, "sum"))
+
+
+@pytest.mark.parametrize("device", ["CPU", "PYTHON", "OPENCL"])
+def test_every_device(device):
+    if device == "OPENCL":
+        pytest.importorskip("pyopencl")
+    base, values = RANDOM.standard_normal((6, 24)), RANDOM.standard_normal((40, 24))
+    index = RANDOM.integers(0, 6, (40, 1))
+    x, v = Tensor(base, device=device), Tensor(values, device=device)
+    made = x.index_add(0, Tensor(index[:, 0], device=device), v)
+    wanted = one_by_one(base, 0, np.broadcast_to(index, (40, 24)), values, "sum")
+    check(made, wanted)
+
+
+def test_without_the_tensor_itself():
+    x, index = Tensor([1.0, 2.0, 3.0]), Tensor([0, 0, 2])
+    src = Tensor([5.0, -7.0, 1.0])
+    cases = {"sum": [-2, 2, 1], "prod": [-35, 2, 1], "amax": [5, 2, 1], "amin": [-7, 2, 1]}
+    for reduce, wanted in cases.items():
+        check(x.scatter_reduce(0, index, src, reduce, include_self=False), np.array(wanted, "f4"))
+    check(x.scatter_reduce(0, index, src, "mean"), np.array([-1 / 3, 2, 2], "f4"))
+    check(x.scatter_reduce(0, index, src, "mean", False), np.array([-1, 2, 1], "f4"))
+
+
+def test_slices():
+    x, index = np.arange(12.0).reshape(3, 4), np.array([2, 0, 2])
+    source = RANDOM.standard_normal((3, 4))
+    wanted = x.copy()
+    np.add.at(wanted, index, source * 2)
+    check(Tensor(x).index_add(0, Tensor(index), Tensor(source), alpha=2), wanted)
+    wanted = x.copy()
+    wanted[:, index] = source[:, :3]
+    check(Tensor(x).index_copy(1, Tensor(index), Tensor(source[:, :3].copy())), wanted)
+    wanted[:, [1, -1]] = 7
+    check(Tensor(wanted.copy()).index_fill(1, Tensor([1, -1]), 7), wanted)
+    made = Tensor(x)
+    made.index_add_(0, Tensor(index), Tensor(source))
+    made.index_put_((Tensor([0, 0]), Tensor([1, 1])), Tensor([1.0, 1.0]), accumulate=True)
+    wanted = x.copy()
+    np.add.at(wanted, index, source)
+    wanted[0, 1] += 2
+    check(made, wanted)
+
+
+KEYS = [
+    [0, 2, 2], (slice(None), [3, 0]), ([1, 2, 1], [0, -1, 0]), ([1, 2], slice(None), [0, 2]),
+    (slice(0, 3, 2), [1, 1, 4], slice(None, None, -1)), (0, [[1, 3], [0, 0]]), (Ellipsis, [0, 2]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", KEYS, ids=str)
+def test_writes_through_index_tensors(key):
+    array = RANDOM.standard_normal((4, 5, 3))
+    values = RANDOM.standard_normal(array[tuple(key) if isinstance(key, tuple) else key].shape)
+    made = Tensor(array)
+    seen = made[1]
+    made[key] = Tensor(values)
+    array[key] = values
+    check(made, array)
+    check(seen, array[1])
+
+
+@pytest.mark.parametrize("reduce", [None, "sum", "prod", "amax"])
+def test_gradients(reduce):
+    base, values = RANDOM.standard_normal((3, 4)), RANDOM.standard_normal((3, 5))
+    index = Tensor(RANDOM.integers(0, 4, (3, 5)))
+    if reduce == "prod":
+        base[0, 0] = values[1, :2] = 0
+    weight = Tensor(RANDOM.standard_normal((3, 4)))
+
+    def function(x, v):
+        v = v * v - 1 if reduce != "prod" else v
+        made = x.scatter(1, index, v) if reduce is None else x.scatter_reduce(1, index, v, reduce)
+        return (made * made * weight).sum()
+
+    arguments = Tensor(base, requires_grad=True), Tensor(values, requires_grad=True)
+    found = [g.numpy() for g in function(*arguments).gradient(*arguments)]
+    for which, array in enumerate((base, values)):
+        for place in np.ndindex(array.shape):
+            ends = []
+            for step in (1e-5, -1e-5):
+                moved = [base.copy(), values.copy()]
+                moved[which][place] += step
+                ends.append(function(*map(Tensor, moved)).item())
+            np.testing.assert_allclose(found[which][place], (ends[0] - ends[1]) / 2e-5, atol=1e-6)
+
+
+def test_the_gradient_of_an_embedding_is_one_kernel():
+    weight = Tensor(RANDOM.standard_normal((50, 32)).astype("f4"), requires_grad=True)
+    index, scale = RANDOM.integers(0, 50, 400), RANDOM.standard_normal((400, 32)).astype("f4")
+    (grad,) = (weight[Tensor(index)] * Tensor(scale)).sum().gradient(weight)
+    assert len(grad.schedule()) == 1
+    wanted = np.zeros((50, 32))
+    np.add.at(wanted, index, scale)
+    check(grad, wanted.astype("f4"))
+
+
+def test_rows_are_read_and_added_by_vectors():
+    weight, index = Tensor.zeros(50, 64), Tensor(np.arange(30))
+    (program,) = torpor.lower(weight.contiguous().realize()[index])
+    assert "x float>" in program.source
+    (program,) = torpor.lower(
+        weight.index_add(0, index, Tensor.ones(30, 64).contiguous().realize())
+    )
+    assert "fadd" in program.source and "x float>" in program.source
+
+
+def test_places_outside_raise_and_leave_the_tensor_as_it_was():
+    x = Tensor([1.0, 2.0, 3.0])
+    y = x.clone().realize()
+    with pytest.raises(IndexError, match="out of bounds"):
+        x.scatter_add(0, Tensor([0, 3]), Tensor([1.0, 1.0])).numpy()
+    with pytest.raises(IndexError):
+        y.index_add(0, Tensor([-4]), Tensor([1.0])).numpy()
+    check(y, np.array([1, 2, 3], "f4"))
+    with pytest.raises(IndexError):
+        Tensor.zeros(0).scatter(0, Tensor([0]), Tensor([1.0]))
+
+
+def test_refusals():
+    x = Tensor.zeros(3, 4)
+    with pytest.raises(torpor.base.errors.ShapeError, match="index of 2 axes"):
+        x.scatter(0, Tensor([1]), 1.0)
+    with pytest.raises(torpor.base.errors.ShapeError, match="short of"):
+        x.scatter(0, Tensor([[1, 2]]), Tensor([[1.0]]))
+    with pytest.raises(torpor.base.errors.DTypeError, match="reduce is one of"):
+        x.scatter_reduce(0, Tensor([[1]]), 1.0, "median")
+
+
+def test_empty_and_single():
+    check(Tensor.ones(3).scatter_add(0, Tensor(np.zeros(0, int)), Tensor([])), np.ones(3, "f4"))
+    check(Tensor(2.0).scatter_add(0, Tensor(0), Tensor(3.0)), np.array(5, "f4"))
+    check(Tensor(2.0).gather(0, Tensor(0)), np.array(2, "f4"))
+    check(Tensor(np.zeros((0, 3))).index_add(1, Tensor([0]), Tensor(np.zeros((0, 1)))),
+          np.zeros((0, 3)))  # fmt: skip
+
+
+def test_along_an_axis():
+    x = RANDOM.standard_normal((3, 1, 4))
+    index = RANDOM.integers(0, 4, (1, 5, 2))
+    wanted = np.take_along_axis(np.broadcast_to(x, (3, 5, 4)), np.broadcast_to(index, (3, 5, 2)), 2)
+    check(Tensor(x).take_along_dim(Tensor(index), 2), wanted)
