@@ -39,18 +39,18 @@ FUNCTIONS: Final = tuple(
     abs absolute add addmm all amax amin aminmax any argmax argmin bernoulli binary_cross_entropy
     binary_cross_entropy_with_logits bitwise_and bitwise_left_shift bitwise_not bitwise_or
     bitwise_right_shift bitwise_xor bmm broadcast_to ceil celu chunk clamp clip clone conv1d conv2d
-    conv3d conv_transpose1d conv_transpose2d cos cosh count_nonzero cross_entropy cumprod cumsum
-    diagonal diff div dot dropout elu empty_like eq erf exp exp2 expm1 flatten flip floor
-    floor_divide fmod frac full_like gather ge gelu gt index_add index_copy index_fill index_put
-    index_reduce index_select isfinite isinf isnan l1_loss layer_norm le leaky_relu lerp linear log
-    log10 log1p log2 log_softmax logical_and logical_not logical_or logical_xor logsumexp lt
-    masked_fill matmul max max_pool2d maximum mean min minimum mm moveaxis movedim mse_loss mul mv
-    nan_to_num narrow ne neg nll_loss norm normalize numel one_hot ones_like outer permute positive
-    pow prod rand_like randint_like randn_like ravel reciprocal relu remainder repeat_interleave
-    reshape roll round rsqrt rsub scaled_dot_product_attention scatter scatter_add scatter_reduce
-    select selu sigmoid sign silu sin sinh softmax softplus split sqrt square squeeze std std_mean
-    sub sum swapaxes t take take_along_dim tan tanh tensordot tile transpose tril triu trunc unbind
-    unflatten unsqueeze var var_mean zeros_like
+    conv3d conv_transpose1d conv_transpose2d cos cosh count_nonzero cross_entropy cummax cummin
+    cumprod cumsum diagonal diff div dot dropout elu empty_like eq erf exp exp2 expm1 flatten flip
+    floor floor_divide fmod frac full_like gather ge gelu gt index_add index_copy index_fill
+    index_put index_reduce index_select isfinite isinf isnan l1_loss layer_norm le leaky_relu lerp
+    linear log log10 log1p log2 log_softmax logcumsumexp logical_and logical_not logical_or
+    logical_xor logsumexp lt masked_fill matmul max max_pool2d maximum mean min minimum mm moveaxis
+    movedim mse_loss mul mv nan_to_num narrow ne neg nll_loss norm normalize numel one_hot ones_like
+    outer permute positive pow prod rand_like randint_like randn_like ravel reciprocal relu
+    remainder repeat_interleave reshape roll round rsqrt rsub scaled_dot_product_attention scatter
+    scatter_add scatter_reduce select selu sigmoid sign silu sin sinh softmax softplus split sqrt
+    square squeeze std std_mean sub sum swapaxes t take take_along_dim tan tanh tensordot tile
+    transpose tril triu trunc unbind unflatten unsqueeze var var_mean zeros_like
     """.split()  # noqa: SIM905 (a table that is read)
 )
 # Functions that make tensors, or take several: they are static methods of `Tensor` too.

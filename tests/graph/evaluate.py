@@ -127,6 +127,10 @@ def one(node, source):
         return value
     if op is Ops.GATHER:
         return np.take_along_axis(value, source[1], arg)
+    if op is Ops.SCAN_AXIS:
+        whole = np.concatenate((source[1], value), axis=arg[1])
+        found = _REDUCE[arg[0]].accumulate(whole, axis=arg[1], dtype=value.dtype)
+        return np.delete(found, 0, arg[1])
     if op is Ops.SCATTER:
         return scatter(*source, *arg)
     if op is Ops.CAST:

@@ -18,6 +18,7 @@ from torpor.graph.movement import (
     shrink,
 )
 from torpor.graph.reduce import contiguous, copy_to, detach, leaf, reduce
+from torpor.graph.scan import latest, scan
 from torpor.graph.window import shear, stride_axis, window
 
 __all__ = [
@@ -33,11 +34,13 @@ __all__ = [
     "expand",
     "flip",
     "gather",
+    "latest",
     "leaf",
     "pad",
     "permute",
     "reduce",
     "reshape",
+    "scan",
     "scatter",
     "shear",
     "shrink",

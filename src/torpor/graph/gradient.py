@@ -16,6 +16,7 @@ from torpor.graph.gradient_indexed import INDEXED
 from torpor.graph.gradient_movement import MOVEMENTS
 from torpor.graph.gradient_reduce import OTHERS
 from torpor.graph.reduce import leaf, reduce
+from torpor.graph.scan import scan_gradient
 from torpor.graph.sizes import describe
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
@@ -26,6 +27,7 @@ RULES: Final[dict[Ops, Callable[[UOp, UOp], Gradients]]] = {
     **MOVEMENTS,
     **INDEXED,
     **OTHERS,
+    Ops.SCAN_AXIS: scan_gradient,
 }
 
 

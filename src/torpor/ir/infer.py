@@ -15,6 +15,7 @@ Shape = tuple[Size, ...]
 
 JOINT: Final = "|"  # between the names of the devices of one tensor over several
 _SAME: Final = frozenset({Ops.CONTIGUOUS, Ops.COPY, Ops.LEAF, Ops.DETACH})
+_LIKE_FIRST: Final = frozenset({Ops.GATHER, Ops.SCATTER, Ops.SCAN_AXIS, Ops.FLIP})
 
 
 def fold_size(size: Size) -> Size:
@@ -54,7 +55,7 @@ def _shape_of_one(node: UOp) -> Shape:
     if not node.src:
         return ()
     shape: Shape = node.src[-1 if op in (Ops.WHERE, Ops.GATHER) else 0]._shape
-    if op in ALU or op in _SAME or op in (Ops.GATHER, Ops.SCATTER, Ops.FLIP):
+    if op in ALU or op in _SAME or op in _LIKE_FIRST:
         return shape
     if op is Ops.PERMUTE:
         return tuple(shape[axis] for axis in arg)

@@ -54,6 +54,7 @@ class Ops(Enum):
     DETACH = auto()
     GATHER = auto()
     SCATTER = auto()
+    SCAN_AXIS = auto()
     MULTI = auto()
     # arithmetic, one operand
     CAST = auto()
@@ -104,6 +105,7 @@ class Ops(Enum):
     LOAD = auto()
     STORE = auto()
     REDUCE = auto()
+    SCAN = auto()
     CHECK = auto()
     BARRIER = auto()
     IF = auto()
@@ -292,6 +294,12 @@ ROWS: Final[dict[Ops, Row]] = {
         "arg is (STORE|ADD|MUL|MAX|MIN, axis, whether each place is stored to once and base is "
         "not looked at); outside raises at realisation",
     ),
+    Ops.SCAN_AXIS: Row(
+        2,
+        _GRAPH,
+        "out[.., i, ..] = initial op x[.., 0, ..] op ... op x[.., i, ..]; operands are x and "
+        "initial (of length 1 there), arg is (ADD|MUL|MAX|MIN, axis)",
+    ),
     Ops.MULTI: Row(
         None,
         _GRAPH,
@@ -385,6 +393,11 @@ ROWS: Final[dict[Ops, Row]] = {
         "put src[1] at INDEX or ACC src[0]; further operands are the RANGEs that it runs over",
     ),
     Ops.REDUCE: Row(None, _KERNEL, "src[0] combined by arg (ADD|MUL|MAX|MIN) over RANGEs src[1:]"),
+    Ops.SCAN: Row(
+        3,
+        _KERNEL,
+        "src[1] combined by arg (ADD|MUL|MAX|MIN) with src[0] at every step of RANGE src[2] so far",
+    ),
     Ops.CHECK: Row(
         2, _EFFECT, "src[0], but error number arg is raised where src[1] (a bool) does not hold"
     ),

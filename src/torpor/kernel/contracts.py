@@ -67,5 +67,6 @@ _COMPUTE: Final = (
 WRITTEN_OUT: Final = Contract(
     "written out", (*_COMPUTE, (UPat(Ops.RANGE), loops_only), (UPat(), is_known))
 )
-_LINEAR_OPS: Final = frozenset(Ops) - GRAPH - ALU - {Ops.INDEX, Ops.REDUCE, Ops.SINK, Ops.BIND}
+_GONE: Final = frozenset({Ops.INDEX, Ops.REDUCE, Ops.SCAN, Ops.SINK, Ops.BIND})
+_LINEAR_OPS: Final = frozenset(Ops) - GRAPH - ALU - _GONE
 LINEAR: Final = Contract("linear", (*_COMPUTE, (UPat(_LINEAR_OPS), has_machine_format)))

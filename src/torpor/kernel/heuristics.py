@@ -91,10 +91,10 @@ def for_processor(kernel: Kernel) -> None:
     """Vectors along the axis that suits memory best, register tiles where data is reused, short
     reductions written out, the outermost axis for the threads.
     """
-    if tile_contraction(kernel) or tile_columns(kernel) or tile_crossing(kernel):
-        return
     if any(kind_of(r) is AxisType.SERIAL for r in kernel.axes):
         beside_steps(kernel)
+        return
+    if tile_contraction(kernel) or tile_columns(kernel) or tile_crossing(kernel):
         return
     thread_outermost(kernel)
     if any(kind_of(r) is AxisType.LOOP for r in kernel.axes):
@@ -125,8 +125,12 @@ def beside_steps(kernel: Kernel) -> None:
         amount = vector_amount(facts, lane, most)
         attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(lane), amount))
         thread_rest(kernel)
-    else:
-        row_lanes(kernel)
+        return
+    if any(n.op is Ops.SCAN for n in kernel.ast.toposort()):
+        tile = max(beside, key=lambda r: size_of(r) or 0, default=None)
+        if tile is not None:  # several at once, so that additions do not wait for each other
+            tile_axis(kernel, tile, STEP_VECTORS)
+    row_lanes(kernel)
 
 
 def thread_outermost(kernel: Kernel) -> None:

@@ -62,6 +62,10 @@ class _Vectoriser:
             values = (self.vector(s) for s in node.src[: len(node.src) - len(ranges)])
             outer = (self.done[r] for r in ranges)
             return UOp(Ops.REDUCE, self.wide(node.dtype), (*values, *outer), node.arg)
+        if node.op is Ops.SCAN:
+            value, initial, step = node.src
+            source = (self.vector(value), self.vector(initial), self.done[step])
+            return UOp(Ops.SCAN, self.wide(node.dtype), source, node.arg)
         if node.op in ALU or node.op is Ops.CHECK:
             source = tuple(self.vector(s) for s in node.src)
             return UOp(node.op, self.wide(node.dtype), source, node.arg)

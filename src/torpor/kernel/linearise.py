@@ -24,6 +24,7 @@ class _Block:
     effects: list[UOp] = field(default_factory=list)  # stores and reductions that end up here
     children: dict[UOp, _Block] = field(default_factory=dict)
     updates: list[UOp] = field(default_factory=list)  # reductions whose sums grow here
+    scans: list[UOp] = field(default_factory=list)  # running values that grow here
     needs: dict[UOp, None] = field(default_factory=dict)  # nodes of outer blocks used inside
 
 
@@ -61,6 +62,8 @@ class _Lineariser:
             if node.op is Ops.REDUCE:
                 inner = self.block(self.loops.nest_of(free | frozenset(closed_by(node))))
                 inner.updates.append(node)
+            elif node.op is Ops.SCAN:
+                block.scans.append(node)
         self.find_needs()
         self.emit_constants()
         self.emit(self.top)
@@ -150,14 +153,19 @@ class _Lineariser:
 
     def loop(self, inner: _Block, outer: _Block) -> None:
         one = inner.nest[-1]
+        for node in inner.scans:
+            self.accumulate(node, self.rebuilt(node.src[1]))
         for reduction in self.reductions_starting(inner, outer):
-            number = len(self.accumulators)
-            register = UOp(Ops.ACC, reduction.dtype, (neutral(reduction),), number)
-            self.accumulators[reduction] = register
-            self.lines.append(register)
+            self.accumulate(reduction, neutral(reduction))
         self.lines.append(self.rebuilt(one))
         self.emit(inner)
         self.lines.append(UOp.end(self.rebuilt(one)))
+
+    def accumulate(self, node: UOp, initial: UOp) -> None:
+        """A register for a reduction or scan."""
+        register = UOp(Ops.ACC, node.dtype, (initial,), len(self.accumulators))
+        self.accumulators[node] = register
+        self.lines.append(register)
 
     def reductions_starting(self, inner: _Block, outer: _Block) -> list[UOp]:
         """Reductions of the outer block whose first loop is this one."""
@@ -180,8 +188,19 @@ class _Lineariser:
             self.lines.append(total)
         self.lines.append(UOp(Ops.STORE, dtypes.void, (register, total)))
 
+    def advance(self, node: UOp) -> UOp:
+        """register = register op value, which is also the value of this step."""
+        register = self.accumulators[node]
+        before = UOp(Ops.LOAD, node.dtype, (register, self.rebuilt(node.src[2])))
+        made = before.alu(node.arg, self.rebuilt(node.src[0]))
+        self.lines += before, made, UOp(Ops.STORE, dtypes.void, (register, made))
+        return made
+
     def statement(self, node: UOp) -> None:
         if node in self.value_of:
+            return
+        if node.op is Ops.SCAN:
+            self.value_of[node] = self.advance(node)
             return
         if node.op is Ops.REDUCE:
             register = self.accumulators[node]

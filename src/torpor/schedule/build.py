@@ -124,6 +124,8 @@ class Builder:
             return self.reduction(request)
         if node.op is Ops.GATHER:
             return self.gather(request)
+        if node.op is Ops.SCAN_AXIS:
+            return self.scan(request)
         return self.elementwise(request)
 
     def is_output(self, request: Request) -> bool:
@@ -186,6 +188,13 @@ class Builder:
             source[1] = self.safe_divisor(node, source[1])
         made = node.replace(src=tuple(source))
         return made
+
+    def scan(self, request: Request) -> Step:
+        node, indices, valid = request
+        op, axis = node.arg
+        value: UOp = yield node.src[0], indices, valid
+        initial: UOp = yield node.src[1], (*indices[:axis], ZERO, *indices[axis + 1 :]), valid
+        return UOp(Ops.SCAN, node.dtype, (value, initial, indices[axis]), op)
 
     def gather(self, request: Request) -> Step:
         node, indices, valid = request

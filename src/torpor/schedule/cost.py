@@ -25,7 +25,7 @@ SMALL: Final = 32768  # elements of a reduction so small that one core may do it
 SHORT: Final = 64  # elements of a reduction that may run inside another's loop
 PADDING: Final = 4  # how much longer padding may make a sum that merges into another
 CEILING: Final = 1e12
-_STEPWISE: Final = frozenset({Ops.REDUCE_AXIS, Ops.SCATTER})
+_STEPWISE: Final = frozenset({Ops.REDUCE_AXIS, Ops.SCATTER, Ops.SCAN_AXIS})
 
 
 def _own(node: UOp) -> int:

@@ -15,11 +15,11 @@ from torpor.ir.infer import devices_of, shape_of
 from torpor.ir.ops import ALU, MOVEMENT, AxisType, Ops
 from torpor.ir.uop import UOp
 from torpor.schedule import cost
-from torpor.schedule.region import Indices, Region, count
+from torpor.schedule.region import ZERO, Indices, Region, count
 from torpor.view.movement import map_indices
 
-STORED: Final = frozenset({Ops.CONTIGUOUS, Ops.COPY, Ops.SCATTER})
-_ALONE: Final = frozenset({Ops.COPY, Ops.SCATTER})  # kernels that compute nothing else beside it
+STORED: Final = frozenset({Ops.CONTIGUOUS, Ops.COPY, Ops.SCATTER, Ops.SCAN_AXIS})
+_ALONE: Final = frozenset({Ops.COPY, Ops.SCATTER, Ops.SCAN_AXIS})  # nothing else beside it
 _LEAVES = frozenset({Ops.BUFFER, Ops.CONST, Ops.BIND, Ops.VARIABLE, Ops.SINK})
 MOST_OUTPUTS: Final = 8  # roots that one kernel computes side by side; targets limit parameters
 NEAR: Final = 64  # operations of a root that are looked at for what it reads
@@ -195,7 +195,11 @@ class Fuser:
         if node.op is Ops.COPY:
             self.force(node.src[0], "copied to another device", host, (Ops.RESHAPE,))
         elif node.op is Ops.SCATTER:
-            self.scatter(node, host, indices)
+            steps = host.scatter(node)
+            self.step(node, host, (indices, steps, steps))
+        elif node.op is Ops.SCAN_AXIS:
+            axis = node.arg[1]
+            self.step(node, host, (indices, (*indices[:axis], ZERO, *indices[axis + 1 :])))
         else:
             self.push(node, Use(host, indices))
 
@@ -278,15 +282,14 @@ class Fuser:
             self.forced.setdefault(source, reason)
             self.forced_readers.setdefault(source, set()).add(region)
 
-    def scatter(self, node: UOp, region: Region, indices: Indices) -> None:
-        """The operands of a SCATTER: its base where it is stored over, the rest at each step. Only
-        values that take no reduction are computed inside.
+    def step(self, node: UOp, region: Region, places: Sequence[Indices]) -> None:
+        """The operands of what goes step by step, each where it is needed. Only values that take no
+        reduction are computed inside.
         """
-        steps = region.scatter(node)
-        for source, at in zip(node.src, (indices, steps, steps), strict=True):
+        for source, indices in zip(node.src, places, strict=True):
             if self.weights.reduces[source]:
-                self.force(source, "scattered", region, MOVEMENT)
-            self.add(source, Use(region, at))
+                self.force(source, f"read by a {node.op.name.lower()}", region, MOVEMENT)
+            self.add(source, Use(region, indices))
 
     def push(self, node: UOp, use: Use) -> None:
         """Hand the use of `node` on to its operands."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from torpor.ir.infer import shape_of
-from torpor.ir.ops import MOVEMENT, Ops
+from torpor.base.dtypes import dtypes
+from torpor.ir.infer import Shape, shape_of
+from torpor.ir.ops import MOVEMENT, Ops, identity
 from torpor.ir.pattern import PatternMatcher, UPat
 from torpor.ir.uop import UOp
 
@@ -16,6 +17,8 @@ SPLIT_FROM: Final = 65536  # elements a result from which a reduction is split
 SPLIT_RESULTS: Final = 64  # results below which it is
 SPLIT_PARTS: Final = 256  # most parts
 PART_LEAST: Final = 1024  # fewest elements a part
+SCAN_FROM: Final = 8192  # elements from which a scan is split
+SCAN_ROWS: Final = 16  # rows below which it is
 
 
 def strip_marker(node: UOp) -> UOp:
@@ -80,10 +83,61 @@ def split_reduction(node: UOp) -> UOp | None:
     return UOp(Ops.RESHAPE, node.dtype, (second,), shape_of(node))
 
 
+def split_scan(node: UOp) -> UOp | None:
+    """scan(x) = scan(parts of x, each from the scan of the parts before) where few rows are long:
+    each part is read twice, and the parts run in parallel.
+    """
+    (x, initial), (op, axis) = node.src, node.arg
+    shape = shape_of(x)
+    sizes = [size for size in shape if isinstance(size, int)]
+    if len(sizes) < len(shape) or sizes[axis] < SCAN_FROM:
+        return None
+    if math.prod(sizes) // sizes[axis] >= SCAN_ROWS or (parts := scan_parts(sizes[axis])) == 1:
+        return None
+    cut = (*sizes[:axis], parts, sizes[axis] // parts, *sizes[axis + 1 :])
+    alone = (*sizes[:axis], parts, 1, *sizes[axis + 1 :])
+    below = UOp(Ops.RESHAPE, x.dtype, (x,), cut)
+    totals = UOp(Ops.REDUCE_AXIS, x.dtype, (below,), (op, (axis + 1,)))
+    first = UOp(Ops.RESHAPE, x.dtype, (initial,), (*alone[:axis], 1, *alone[axis + 1 :]))
+    before = scan_before(UOp(Ops.CONTIGUOUS, x.dtype, (totals,), "long scan"), first, op, axis)
+    made = UOp(Ops.SCAN_AXIS, x.dtype, (below, before), (op, axis + 1))
+    return UOp(Ops.RESHAPE, x.dtype, (made,), shape)
+
+
+def scan_before(x: UOp, first: UOp, op: Ops, axis: int) -> UOp:
+    """Op over `first` and all elements of x before each along an axis."""
+    shape = shape_of(x)
+    ahead = tuple((0, size - (a == axis)) for a, size in enumerate(shape))
+    step = tuple((int(a == axis), 0) for a in range(len(shape)))
+    rest = UOp(Ops.PAD, x.dtype, (UOp(Ops.SHRINK, x.dtype, (x,), ahead),), step)
+    if op is not Ops.ADD:
+        true = filled(UOp.const(dtypes.bool, True), tuple(stop for _, stop in ahead))
+        inside = UOp(Ops.PAD, dtypes.bool, (true,), step)
+        neutral = UOp.const(x.dtype, identity(op, x.dtype))
+        rest = UOp(Ops.WHERE, x.dtype, (inside, rest, filled(neutral, shape)))
+    return UOp(Ops.SCAN_AXIS, x.dtype, (rest, first), (op, axis))
+
+
+def filled(value: UOp, shape: Shape) -> UOp:
+    """A number in every element of a shape."""
+    alone = UOp(Ops.RESHAPE, value.dtype, (value,), (1,) * len(shape))
+    return UOp(Ops.EXPAND, value.dtype, (alone,), shape)
+
+
+def scan_parts(length: int) -> int:
+    """Into how many parts a long scan is cut: a divisor, best one of 8 that keep parts from lying a
+    multiple of 4 KB apart, where they would contend for one set of the cache.
+    """
+    fitting = [p for p in range(256, 15, -1) if length % p == 0 and length // p >= PART_LEAST]
+    ranked = [(p % 8 == 0, length // p % PART_LEAST != 0, p) for p in fitting]
+    return max(ranked)[2] if ranked else 1
+
+
 prepare_rules = PatternMatcher(
     [
         (UPat((Ops.LEAF, Ops.DETACH), name="node"), strip_marker),
         (UPat(Ops.COPY, src=(UPat(MOVEMENT, name="moved"),), name="node"), copy_of_movement),
         (UPat(Ops.REDUCE_AXIS, name="node"), split_reduction),
+        (UPat(Ops.SCAN_AXIS, name="node"), split_scan),
     ]
 )

@@ -65,6 +65,11 @@ class Region:
     def start(self, node: UOp) -> Indices:
         """Make `node` the first output, over ranges of its own."""
         indices = self.new_ranges(shape_of(node), AxisType.GLOBAL)
+        if node.op is Ops.SCAN_AXIS:
+            axis = node.arg[1]
+            step = UOp.range(shape_of(node)[axis], self.next_axis, AxisType.SERIAL)
+            self.next_axis += 1
+            indices = (*indices[:axis], step, *indices[axis + 1 :])
         self.outputs[node] = indices
         self.axes = tuple(r for r in indices if r.op is Ops.RANGE)
         return indices

@@ -1,14 +1,14 @@
-"""Reductions over axes, and running ones along an axis."""
+"""Reductions over axes."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torpor.base.dtypes import DType, as_dtype, dtypes
 from torpor.base.errors import DTypeError, ShapeError
 from torpor.graph import build
-from torpor.ir.infer import Size, product, shape_of, size_node
+from torpor.ir.infer import Size, product, size_node
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.handle import Handle, derive, float_dtype, located, make
@@ -17,8 +17,6 @@ from torpor.tensor.spelling import one_axis, some_axes, spelled
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
-
-_BLOCK: Final = 128  # longest axis whose running sums are taken directly, each from its start
 
 
 class Extreme(NamedTuple):
@@ -238,17 +236,6 @@ class Reduce(Handle):
         """Divided by its norm along an axis, or by `eps` where that is greater."""
         return self / self.norm(p, dim, True).maximum(eps)
 
-    # --- running ----------------------------------------------------------------------------------
-    @spelled
-    def cumsum(self, dim: int, dtype: Any = None) -> Tensor:
-        """Sums from the start of an axis up to each element."""
-        return _running(self, dim, dtype, Ops.ADD)
-
-    @spelled
-    def cumprod(self, dim: int, dtype: Any = None) -> Tensor:
-        """Products from the start of an axis up to each element."""
-        return _running(self, dim, dtype, Ops.MUL)
-
     @spelled
     def diff(self, n: int = 1, dim: int = -1) -> Tensor:
         """Differences of neighbours along an axis, taken n times."""
@@ -284,46 +271,3 @@ def _as_number(length: Size, operand: Any) -> Any:
     if isinstance(length, int):
         return length
     return make(size_node(length).cast(dtypes.int64), operand.device)
-
-
-def _combine_node(node: UOp, op: Ops, axis: int, length: int) -> UOp:
-    """Running op by windows: element i is op over the window that ends at i."""
-    pairs = [(0, 0)] * len(shape_of(node))
-    pairs[axis] = (length - 1, 0)
-    padded = build.pad(node, tuple(pairs))
-    if op is Ops.MUL:
-        inside = build.pad(build.constant(True, dtypes.bool, shape_of(node)), tuple(pairs))
-        ones = build.constant(1, node.dtype, shape_of(padded))
-        padded = build.elementwise(Ops.WHERE, inside, padded, ones)
-    windows = build.window(padded, axis, length)
-    return build.reduce(windows, op, (-1,), False)
-
-
-def _running(operand: Any, dim: int, dtype: Any, op: Ops) -> Tensor:
-    axis = one_axis(dim, operand.ndim)
-    kind = as_dtype(dtype) if dtype is not None else None
-    given = operand if kind is None else operand.cast(kind)
-    wide = given.cast(wide_dtype(given.dtype) if kind is None or given.dtype.is_float else kind)
-    final = given.dtype if given.dtype.is_float else wide.dtype
-    if not wide.ndim or not wide.shape[axis]:
-        return wide.clone().cast(final)
-    return _blocks(wide, axis, op).cast(final)
-
-
-def _blocks(operand: Any, axis: int, op: Ops) -> Tensor:
-    """Long axes: running within blocks, then each block combined with all the ones before it."""
-    length = operand.shape[axis]
-    if length <= _BLOCK:
-        return derive(_combine_node, (operand,), op, axis, length)
-    count = -(-length // _BLOCK)
-    grown: list[Any] = [None] * operand.ndim
-    grown[axis] = (0, count * _BLOCK - length)
-    neutral = 0 if op is Ops.ADD else 1
-    inner = operand.pad(grown, value=neutral).unflatten(axis, (count, _BLOCK))
-    inner = derive(_combine_node, (inner,), op, axis + 1, _BLOCK)
-    totals = inner.narrow(axis + 1, _BLOCK - 1, 1).squeeze(axis + 1)
-    shifted: list[Any] = [None] * operand.ndim
-    shifted[axis] = (1, -1)
-    before = _blocks(totals, axis, op).pad(shifted, value=neutral).unsqueeze(axis + 1)
-    whole = inner + before if op is Ops.ADD else inner * before
-    return whole.flatten(axis, axis + 1).narrow(axis, 0, length)

@@ -23,6 +23,7 @@ from torpor.tensor.path import Step, forward
 from torpor.tensor.random import Random
 from torpor.tensor.realisation import Realisation, values_in
 from torpor.tensor.reduce import Reduce
+from torpor.tensor.scan import Scan
 from torpor.tensor.scatter import Scatter
 from torpor.tensor.shard import Sharding
 from torpor.tensor.storage import Storage
@@ -47,6 +48,7 @@ class Tensor(
     Functions,
     Movement,
     Indexing,
+    Scan,
     Scatter,
     Reduce,
     Contraction,

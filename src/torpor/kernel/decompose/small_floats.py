@@ -169,7 +169,7 @@ def _arithmetic(small: tuple[DType, ...]) -> list[Rule]:
     integers = tuple(
         d for d in vars(dtypes).values() if isinstance(d, DType) and (d.is_int or d.kind == "bool")
     )
-    computed = (ALU - COMPARE - {Ops.CAST, Ops.BITCAST}) | {Ops.CHECK, Ops.REDUCE}
+    computed = (ALU - COMPARE - {Ops.CAST, Ops.BITCAST}) | {Ops.CHECK, Ops.REDUCE, Ops.SCAN}
 
     def use(op: Ops, made_by: Ops | tuple[Ops, ...], format: DType | None = None) -> UPat:
         return UPat(op, format, (UPat(made_by, small, name="x"),), name="node")

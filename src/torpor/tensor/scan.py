@@ -1,0 +1,100 @@
+"""Running reductions along an axis."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torpor.base.dtypes import as_dtype
+from torpor.graph import build
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+from torpor.tensor.handle import Handle, derive, float_dtype
+from torpor.tensor.reduce import wide_dtype
+from torpor.tensor.spelling import one_axis, spelled
+
+if TYPE_CHECKING:
+    from torpor.tensor.tensor import Tensor
+
+
+class Running(NamedTuple):
+    """What `cummax` and `cummin` give."""
+
+    values: Any
+    indices: Any
+
+
+class Scan(Handle):
+    """Running reductions. Along an axis, from its start up to each element."""
+
+    __slots__ = ()
+
+    @spelled
+    def cumsum(self, dim: int, dtype: Any = None) -> Tensor:
+        """Sums; of bools and integers as int64, of 16-bit floats taken in float32."""
+        return _running(self, dim, dtype, Ops.ADD)
+
+    @spelled
+    def cumprod(self, dim: int, dtype: Any = None) -> Tensor:
+        """Products; of bools and integers as int64, of 16-bit floats taken in float32."""
+        return _running(self, dim, dtype, Ops.MUL)
+
+    @spelled
+    def cummax(self, dim: int) -> Running:
+        """The greatest elements, NaN from the first NaN on, and where they stand: of equal ones the
+        latest.
+        """
+        return _extremes(self, dim, Ops.MAX)
+
+    @spelled
+    def cummin(self, dim: int) -> Running:
+        """The least elements, as `cummax`."""
+        return _extremes(self, dim, Ops.MIN)
+
+    @spelled
+    def logcumsumexp(self, dim: int) -> Tensor:
+        """Gives log of the running sums of exponentials, without overflow or underflow: in rounds,
+        each of which doubles how many elements are joined.
+        """
+        made: Any = self.cast(float_dtype(self.dtype))  # type: ignore[attr-defined]
+        if not self.ndim:
+            return made.clone()
+        axis = one_axis(dim, self.ndim)
+        length, reach = self.shape[axis], 1
+        while reach < length:
+            shift: list[Any] = [None] * self.ndim
+            shift[axis] = (reach, -reach)
+            made = _joined(made, made.pad(shift, value=-math.inf)).contiguous()
+            reach *= 2
+        return made
+
+
+def _joined(x: Any, y: Any) -> Any:
+    """Gives log(exp(x) + exp(y)) by way of the greater."""
+    top = x.detach().maximum(y.detach())
+    top = top.isfinite().where(top, 0)
+    return ((x - top).exp() + (y - top).exp()).log() + top
+
+
+def _scan_node(node: UOp, op: Ops, axis: int) -> UOp:
+    return build.scan(node, op, axis)
+
+
+def _running(operand: Any, dim: int, dtype: Any, op: Ops) -> Tensor:
+    axis = one_axis(dim, operand.ndim)
+    kind = as_dtype(dtype) if dtype is not None else None
+    given = operand if kind is None else operand.cast(kind)
+    wide = given.cast(wide_dtype(given.dtype) if kind is None or given.dtype.is_float else kind)
+    final = given.dtype if given.dtype.is_float else wide.dtype
+    if not wide.ndim:
+        return wide.clone().cast(final)
+    return derive(_scan_node, (wide,), op, axis).cast(final)
+
+
+def _extremes(operand: Any, dim: int, op: Ops) -> Running:
+    axis = one_axis(dim, operand.ndim)
+    if not operand.ndim:
+        found = _extremes(operand.reshape(1), 0, op)
+        return Running(found.values.reshape(()), found.indices.reshape(()))
+    values = derive(_scan_node, (operand,), op, axis)
+    return Running(values, derive(build.latest, (operand.detach(), values.detach()), axis))
