@@ -23,11 +23,13 @@ QUIET_LIMIT: Final = 0.06  # seconds; OpenBLAS's threads spin for about 30 ms af
 class Effort:
     """How long to measure: `rounds` at most, each with a sample of every contender that lasts at
     least `sample` seconds; no new round after `budget` seconds of one workload, but two at least.
+    What takes `slow` seconds a call is called once more after the first and that is its sample.
     """
 
     rounds: int = 9
     sample: float = 0.01
     budget: float = 10.0
+    slow: float = 4.0
 
 
 @dataclass
@@ -124,15 +126,17 @@ class Lane:
         self.call, self.sets = self.contender.prepare, []
         return False
 
-    def warm(self, least: float, clock: Callable[[], float]) -> None:
-        """Choose how many calls a sample has, so that it lasts `least` seconds."""
-        inputs = self.sets[-1]
-        self.call(*inputs)  # tinygrad captures in its second call
-        self.call(*inputs)
-        started = clock()
-        self.call(*inputs)
-        once = max(clock() - started, 1e-7)
-        self.calls = max(1, min(MOST_CALLS, round(least / once)))
+    def warm(self, effort: Effort, clock: Callable[[], float]) -> None:
+        """Choose how many calls a sample has, so that it lasts as long as it should."""
+        once = 0.0
+        for _ in range(3):  # tinygrad captures in its second call
+            started = clock()
+            self.call(*self.sets[-1])
+            once = max(clock() - started, 1e-7)
+            if once >= effort.slow:
+                self.result.samples = [once]
+                return
+        self.calls = max(1, min(MOST_CALLS, round(effort.sample / once)))
 
     def sample(self, number: int, clock: Callable[[], float]) -> None:
         """Time one sample with the inputs whose turn it is."""
@@ -176,7 +180,8 @@ def race(
     started = clock()
     lanes = [Lane(contender, workload) for contender in contenders]
     running = [lane for lane in lanes if lane.start(sets, expected, clock)]
-    running = [lane for lane in running if attempt(lane, lane.warm, effort.sample, clock)]
+    running = [lane for lane in running if attempt(lane, lane.warm, effort, clock)]
+    running = [lane for lane in running if not lane.result.samples]  # slow ones are done
     prepared = clock() - started
     for number in range(effort.rounds):
         if number >= 2 and clock() - started - prepared > effort.budget:

@@ -66,6 +66,17 @@ class Contender(ABC):
         return float(np.asarray(self.read(as_tuple(output)[0])).reshape(-1)[-1])
 
 
+def computed(function: Call) -> Call:
+    """The function of torpor with its results computed; they would else wait to be asked for."""
+
+    def run(*inputs: Any) -> Any:
+        outputs = as_tuple(function(*inputs))
+        outputs[0].realize(*outputs[1:])
+        return outputs
+
+    return run
+
+
 class Torpor(Contender):
     """Jitted; outputs are written to the same memory each time."""
 
@@ -81,16 +92,16 @@ class Torpor(Contender):
 
         function = self.function(workload)
         if workload.builds:
-            return torpor.jit(function)
+            return computed(torpor.jit(function))
         lazy = as_tuple(function(*inputs))
-        outputs = [torpor.Tensor.empty(*x.shape, dtype=x.dtype).realize() for x in lazy]
+        outputs = tuple(torpor.Tensor.empty(*x.shape, dtype=x.dtype).realize() for x in lazy)
 
         def into(outputs: Any, *inputs: Any) -> Any:
             for output, value in zip(outputs, as_tuple(function(*inputs)), strict=True):
                 output.assign(value)
             return outputs
 
-        return functools.partial(torpor.jit(into), outputs)
+        return computed(functools.partial(torpor.jit(into), outputs))
 
     def read(self, output: Any) -> np.ndarray:
         array: np.ndarray = output.detach().numpy()
@@ -106,14 +117,7 @@ class TorporPlain(Torpor):
     name = "torpor plain"
 
     def prepare(self, workload: Workload, inputs: Sequence[Any]) -> Call:
-        function = self.function(workload)
-
-        def run(*inputs: Any) -> Any:
-            outputs = as_tuple(function(*inputs))
-            outputs[0].realize(*outputs[1:])
-            return outputs
-
-        return run
+        return computed(self.function(workload))
 
 
 class Torch(Contender):

@@ -6,6 +6,7 @@ import argparse
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -23,7 +24,8 @@ from torpor.cli.info import cores
 
 ROOT = Path(__file__).resolve().parent.parent
 INTERRUPTED = 130
-QUICK = Effort(rounds=5, sample=0.004, budget=2.0)
+QUICK = Effort(rounds=5, sample=0.004, budget=2.0, slow=1.0)
+PATIENCE = 300.0  # seconds for one workload, before its process is taken to hang
 SLOW_TO_COMPILE = "torch compiled"  # left out of a quick run: seconds for each workload
 
 
@@ -119,7 +121,7 @@ def chosen_contenders(options: argparse.Namespace) -> list[str]:
 
 def measure(run: dict[str, Any], names: list[str], contenders: list[str], effort: Effort) -> None:
     """Fill `run` with peaks and results. A worker that dies costs the workload it was at."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    columns: tuple[Any, ...] = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     console = Console(stderr=True)
     with Progress(
         *columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal
@@ -158,7 +160,14 @@ def lines_of(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
         )  # fmt: skip
         assert process.stdout is not None
         try:
-            yield from map(json.loads, process.stdout)
+            while True:
+                watch = threading.Timer(PATIENCE, process.terminate)
+                watch.start()
+                line = process.stdout.readline()
+                watch.cancel()
+                if not line:
+                    break
+                yield json.loads(line)
         finally:
             process.terminate()
             process.wait()

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from bench.workload import Workload
-from bench.workloads import convolution, matmul, memory
+from bench.workloads import attention, convolution, indexing, matmul, memory
 
 ALL: tuple[Workload, ...] = (
     *matmul.WORKLOADS,
     *memory.WORKLOADS,
     *convolution.WORKLOADS,
+    *attention.WORKLOADS,
+    *indexing.WORKLOADS,
 )
 
 

@@ -145,6 +145,47 @@ def rms_norm_array(library: Any, x: Any, weight: Any) -> Any:
 RMS_NORM = {"torpor": rms_norm, "torch": rms_norm, "jax": rms_norm_array}
 
 
+# --- cross-entropy of rows of logits --------------------------------------------------------------
+def labelled(rows: int, columns: int) -> Any:
+    def make(generator: np.random.Generator) -> Any:
+        logits = generator.standard_normal((rows, columns), np.float32)
+        return logits, generator.integers(0, columns, rows)
+
+    return make
+
+
+def cross_entropy(torpor: Any, logits: Any, labels: Any) -> Any:
+    return logits.cross_entropy(labels)
+
+
+def cross_entropy_torch(torch: Any, logits: Any, labels: Any) -> Any:
+    return torch.nn.functional.cross_entropy(logits, labels)
+
+
+def cross_entropy_jax(jax: Any, logits: Any, labels: Any) -> Any:
+    chances = jax.nn.log_softmax(logits)
+    return -jax.numpy.take_along_axis(chances, labels[:, None], 1).mean()
+
+
+def cross_entropy_numpy(logits: Any, labels: Any) -> Any:
+    most = logits.max(1)
+    total = np.log(np.exp(logits - most[:, None]).sum(1)) + most
+    return (total - logits[np.arange(len(logits)), labels]).mean()
+
+
+def cross_entropy_of(size: str) -> Workload:
+    return Workload(
+        f"memory/cross_entropy-{size}",
+        labelled(*SIZES[size]),
+        {"torpor": cross_entropy, "torch": cross_entropy_torch, "jax": cross_entropy_jax},
+        cross_entropy_numpy,
+        flops=14.0 * count(SIZES[size]),
+        bytes=4.0 * count(SIZES[size]),
+        mix="read",
+        quick=size == "64MB",
+    )
+
+
 # --- sums -----------------------------------------------------------------------------------------
 def sum_all(library: Any, x: Any) -> Any:
     return x.sum()
@@ -259,4 +300,6 @@ REFERENCES = {
     "concatenate": concatenate_numpy,
 }
 
-WORKLOADS = tuple(workload for size in SIZES for workload in of_size(size))
+WORKLOADS = tuple(
+    workload for size in SIZES for workload in (*of_size(size), cross_entropy_of(size))
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import pairwise
 from typing import Any
 
@@ -72,8 +73,9 @@ def doubling(*names: str, **functions: Any) -> Workload:
     )
 
 
-def run(workload, peers, clock, **effort):
-    effort = Effort(**{"rounds": ROUNDS, "sample": 0.01, "budget": 1e9, **effort})
+def run(workload, peers, clock, **changes):
+    effort = Effort(ROUNDS, sample=0.01, budget=1e9, slow=60.0)
+    effort = dataclasses.replace(effort, **changes)
     return race(workload, peers, effort, clock, settle=lambda: None)
 
 
@@ -169,6 +171,13 @@ def test_no_round_begins_after_the_budget_but_there_are_two(clock):
     assert len(result.samples) == 2
     (result,) = run(doubling("ours"), [peer], clock, rounds=100, budget=4.5)
     assert len(result.samples) == 5
+
+
+def test_what_is_slow_is_called_twice_and_not_again(clock):
+    slow, quick = FakePeer("ours", clock, 70.0), FakePeer("theirs", clock, 0.5)
+    ours, theirs = run(doubling("ours", "theirs"), [slow, quick], clock)
+    assert (ours.samples, len(slow.seen)) == ([pytest.approx(70.0)], 2)
+    assert len(theirs.samples) == ROUNDS
 
 
 @pytest.mark.parametrize(

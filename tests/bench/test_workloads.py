@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bench import libraries
+from bench.engine import expected_of
 from bench.workload import count
 from bench.workloads import ALL, choose, convolution
 from torpor import Tensor
+from torpor.pipeline import measuring
 
 
 def test_names_are_unique_and_every_workload_has_ours():
@@ -74,5 +77,22 @@ def test_small_workloads_agree_with_their_references():
     for workload in small:
         arrays = workload.inputs(generator)
         found = workload.functions["torpor"](torpor, *map(Tensor, arrays)).numpy()
-        expected = workload.reference(*(x.astype(np.float64) for x in arrays))
+        (expected,) = expected_of(workload, arrays)
         assert np.allclose(found, expected, rtol=1e-5, atol=1e-5), workload.name
+
+
+def test_ours_is_jitted_writes_to_the_same_memory_and_is_computed_when_it_returns():
+    (workload,) = choose(["memory/softmax-4KB"], quick=False)
+    contender = libraries.Torpor()
+    sets = [contender.arrays(workload.inputs(np.random.default_rng(seed))) for seed in (0, 1)]
+    call = contender.prepare(workload, sets[0])
+    call(*sets[0])
+    with measuring() as measured:
+        (first,) = call(*sets[0])
+        before = first.numpy()
+        (second,) = call(*sets[1])
+        after = second.numpy()
+    assert measured.operations == 0  # nothing was scheduled
+    assert len(measured.runs) == 2
+    assert not np.allclose(before, after)
+    assert np.array_equal(first.numpy(), after)  # the same memory

@@ -117,7 +117,7 @@ def costliest(profile: Measurement, console: Console) -> Table:
     table = Table(title=f"costliest kernels (peak: {flops / 1e9:.0f} GFLOP/s)")
     for name in ("    us", "GFLOP/s", " GB/s", "% of peak"):
         table.add_column(name, justify="right", min_width=len(name), no_wrap=True)
-    table.add_column("your line", no_wrap=True, overflow="ellipsis")
+    table.add_column("your line", overflow="fold")
     if console.width >= WIDE:
         table.add_column("kernel", overflow="fold")
     for run, seconds in slowest(profile)[:SHOWN]:
