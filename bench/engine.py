@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -114,6 +115,8 @@ class Lane:
                 result.error = relative_error(found, expected)
                 if not result.error <= self.workload.tolerance:
                     return self.end("wrong", f"relative error {result.error:.1e}")
+            elif not math.isfinite(contender.element(output)):
+                return self.end("wrong", "the result is not finite")
         except (AttributeError, NotImplementedError) as error:
             return self.end("missing", describe(error))
         except Exception as error:  # whatever a library raises is its result

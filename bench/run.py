@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
     add("--only", action="append", default=[], metavar="NAME", help="part of a name, or a pattern")
     add("--quick", action="store_true", help="a short list, few rounds: below three minutes")
     add("--threads", help="how many, as in 1,2 (1 and all cores; quick: all cores)")
-    add("--peers", help="contenders besides torpor, as in torch,jax; none: no peers (all)")
+    add("--peers", help="contenders besides torpor, as in 'torch,torch out=,jax'; or none")
     add("--rounds", type=int, help=f"samples of each ({Effort.rounds}; quick: {QUICK.rounds})")
     add("--json", metavar="FILE", help="write what was measured")
     add("--plots", metavar="FOLDER", help="write ratios.png and roofline.png (needs matplotlib)")
@@ -114,9 +114,9 @@ def chosen_contenders(options: argparse.Namespace) -> list[str]:
     if options.peers == "none":
         return ours
     wanted = options.peers.split(",")
-    if unknown := [name for name in wanted if not any(x.startswith(name) for x in every)]:
+    if unknown := [name for name in wanted if name not in every]:
         raise ValueError(f"no contender is called {unknown[0]!r}; there are {', '.join(every)}")
-    return ours + [x for x in every if x not in ours and any(x.startswith(w) for w in wanted)]
+    return [name for name in every if name in wanted or name in ours]
 
 
 def measure(run: dict[str, Any], names: list[str], contenders: list[str], effort: Effort) -> None:
@@ -131,7 +131,7 @@ def measure(run: dict[str, Any], names: list[str], contenders: list[str], effort
         while left:
             at = left[0]
             request = {
-                "threads": run["threads"], "workloads": left, "contenders": contenders,
+                "threads": run["threads"], "workloads": list(left), "contenders": contenders,
                 "effort": asdict(effort),
             }  # fmt: skip
             for line in lines_of(request):

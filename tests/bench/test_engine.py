@@ -132,6 +132,15 @@ def test_a_wrong_answer_has_no_time(clock):
     assert result.error > 1e-5
 
 
+def test_without_a_reference_a_result_must_be_finite(clock):
+    workload = doubling("theirs", ours=lambda x: x / 0.0)
+    workload = dataclasses.replace(workload, reference=None)
+    peers = [FakePeer(name, clock, 0.5) for name in ("ours", "theirs")]
+    with np.errstate(divide="ignore"):
+        ours, theirs = run(workload, peers, clock)
+    assert (ours.status, theirs.status) == ("wrong", "ok")
+
+
 def test_an_operation_that_is_not_there_is_missing_and_the_others_go_on(clock):
     peers = [FakePeer(name, clock, 0.5) for name in ("ours", "theirs", "nobody")]
     workload = doubling("theirs", ours=lambda x: x.no_such_method())

@@ -1,0 +1,91 @@
+"""The command line of the benchmarks: choices, exit statuses, and one short run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bench import run
+
+
+def test_list_names_what_is_chosen(capsys):
+    assert run.main(["--list", "--only", "memory/sum"]) == 0
+    names = capsys.readouterr().out.split()
+    assert "memory/sum-rows-1MB" in names
+    assert all("memory/sum" in name for name in names)
+
+
+def test_nothing_chosen_and_unknown_peers_are_exit_status_2(capsys):
+    assert run.main(["--only", "no such thing"]) == 2
+    assert run.main(["--only", "matmul/128", "--peers", "abacus"]) == 2
+    assert "no contender is called 'abacus'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--peers", "none"], ["torpor", "torpor plain"]),
+        (["--peers", "torch,jax"], ["torpor", "torpor plain", "torch", "jax"]),
+    ],
+)
+def test_choosing_peers(arguments, expected):
+    assert run.chosen_contenders(run.parser().parse_args(arguments)) == expected
+
+
+def test_a_quick_run_leaves_out_what_is_slow_to_compile():
+    every = run.chosen_contenders(run.parser().parse_args([]))
+    quick = run.chosen_contenders(run.parser().parse_args(["--quick"]))
+    assert set(every) - set(quick) == {run.SLOW_TO_COMPILE}
+
+
+def test_one_workload_from_start_to_json(tmp_path, capsys):
+    path = tmp_path / "out" / "record.json"
+    arguments = ["--quick", "--threads", "1", "--only", "memory/sum-4KB", "--peers", "numpy"]
+    assert run.main([*arguments, "--json", str(path)]) == 0
+    record = json.loads(path.read_text())
+    (only,) = record["runs"]
+    assert only["threads"] == 1
+    assert only["peaks"]["flops"] > only["peaks"]["copy"] > 0
+    (entry,) = only["results"]
+    by_name = {result["contender"]: result for result in entry["results"]}
+    assert list(by_name) == ["torpor", "torpor plain", "numpy"]
+    for result in by_name.values():
+        assert result["status"] == "ok"
+        assert result["error"] < 1e-5
+        assert len(result["samples"]) >= 2
+        assert all(0 < seconds < 1 for seconds in result["samples"])
+        assert result["cold"] > 0
+    assert "memory/sum-4KB" in capsys.readouterr().out
+
+
+def test_a_process_that_dies_costs_only_the_workload_it_was_at(monkeypatch):
+    started = []
+
+    def lines_of(request):
+        started.append(list(request["workloads"]))
+        yield {"peaks": {"flops": 1.0}}
+        for name in request["workloads"]:
+            yield {"begins": name}
+            if name == "b":
+                return
+            yield {"workload": name, "results": []}
+
+    monkeypatch.setattr(run, "lines_of", lines_of)
+    measured = {"threads": 1, "peaks": {}, "results": []}
+    run.measure(measured, ["a", "b", "c"], ["torpor"], run.QUICK)
+    assert started == [["a", "b", "c"], ["c"]]
+    assert [x["workload"] for x in measured["results"]] == ["a", "b", "c"]
+    assert measured["results"][1]["died"]
+
+
+def test_ctrl_c_keeps_what_was_measured(monkeypatch, tmp_path, capsys):
+    def measure(found, names, contenders, effort):
+        found["results"].append({"workload": names[0], "results": []})
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "measure", measure)
+    path = tmp_path / "record.json"
+    assert run.main(["--only", "matmul/128", "--json", str(path)]) == run.INTERRUPTED
+    assert json.loads(path.read_text())["runs"][0]["results"][0]["workload"] == "matmul/128"
+    assert "interrupted" in capsys.readouterr().err
