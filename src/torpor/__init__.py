@@ -36,29 +36,31 @@ __version__ = "0.1.0"
 # Functions of a tensor that are also its methods.
 FUNCTIONS: Final = tuple(
     """
-    abs absolute add addmm all amax amin aminmax any argmax argmin bernoulli binary_cross_entropy
-    binary_cross_entropy_with_logits bitwise_and bitwise_left_shift bitwise_not bitwise_or
-    bitwise_right_shift bitwise_xor bmm broadcast_to ceil celu chunk clamp clip clone conv1d conv2d
-    conv3d conv_transpose1d conv_transpose2d cos cosh count_nonzero cross_entropy cummax cummin
-    cumprod cumsum diagonal diff div dot dropout elu empty_like eq erf exp exp2 expm1 flatten flip
-    floor floor_divide fmod frac full_like gather ge gelu gt index_add index_copy index_fill
-    index_put index_reduce index_select isfinite isinf isnan l1_loss layer_norm le leaky_relu lerp
-    linear log log10 log1p log2 log_softmax logcumsumexp logical_and logical_not logical_or
-    logical_xor logsumexp lt masked_fill matmul max max_pool2d maximum mean min minimum mm moveaxis
-    movedim mse_loss mul mv nan_to_num narrow ne neg nll_loss norm normalize numel one_hot ones_like
-    outer permute positive pow prod rand_like randint_like randn_like ravel reciprocal relu
-    remainder repeat_interleave reshape roll round rsqrt rsub scaled_dot_product_attention scatter
-    scatter_add scatter_reduce select selu sigmoid sign silu sin sinh softmax softplus split sqrt
-    square squeeze std std_mean sub sum swapaxes t take take_along_dim tan tanh tensordot tile
-    transpose tril triu trunc unbind unflatten unsqueeze var var_mean zeros_like
+    abs absolute add addmm all amax amin aminmax any argmax argmin argsort argwhere bernoulli
+    binary_cross_entropy binary_cross_entropy_with_logits bincount bitwise_and bitwise_left_shift
+    bitwise_not bitwise_or bitwise_right_shift bitwise_xor bmm broadcast_to bucketize ceil celu
+    chunk clamp clip clone conv1d conv2d conv3d conv_transpose1d conv_transpose2d cos cosh
+    count_nonzero cross_entropy cummax cummin cumprod cumsum diagonal diff div dot dropout elu
+    empty_like eq erf exp exp2 expm1 flatten flip floor floor_divide fmod frac full_like gather ge
+    gelu gt histc index_add index_copy index_fill index_put index_reduce index_select isfinite isinf
+    isnan kthvalue l1_loss layer_norm le leaky_relu lerp linear log log10 log1p log2 log_softmax
+    logcumsumexp logical_and logical_not logical_or logical_xor logsumexp lt masked_fill
+    masked_scatter masked_select matmul max max_pool2d maximum mean median min minimum mm moveaxis
+    movedim mse_loss msort mul mv nan_to_num narrow ne neg nll_loss nonzero norm normalize numel
+    one_hot ones_like outer permute positive pow prod rand_like randint_like randn_like ravel
+    reciprocal relu remainder repeat_interleave reshape roll round rsqrt rsub
+    scaled_dot_product_attention scatter scatter_add scatter_reduce select selu sigmoid sign silu
+    sin sinh softmax softplus sort split sqrt square squeeze std std_mean sub sum swapaxes t take
+    take_along_dim tan tanh tensordot tile topk transpose tril triu trunc unbind unflatten unique
+    unique_consecutive unsqueeze var var_mean zeros_like
     """.split()  # noqa: SIM905 (a table that is read)
 )
 # Functions that make tensors, or take several: they are static methods of `Tensor` too.
 MAKERS: Final = tuple(
     """
     arange cat concat concatenate empty eye from_dlpack from_file from_numpy full glorot_uniform
-    kaiming_normal kaiming_uniform linspace normal ones rand randint randn randperm stack uniform
-    zeros
+    kaiming_normal kaiming_uniform linspace meshgrid normal ones rand randint randn randperm
+    searchsorted stack uniform zeros
     """.split()  # noqa: SIM905 (a table that is read)
 )
 

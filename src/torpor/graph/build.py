@@ -6,7 +6,7 @@ came. Building takes time that does not depend on the size of the graph.
 """
 
 from torpor.graph.elementwise import bitcast, cast, constant, elementwise
-from torpor.graph.indexed import gather, scatter
+from torpor.graph.indexed import gather, prior, scatter
 from torpor.graph.movement import (
     broadcast_shapes,
     broadcast_to,
@@ -38,6 +38,7 @@ __all__ = [
     "leaf",
     "pad",
     "permute",
+    "prior",
     "reduce",
     "reshape",
     "scan",

@@ -10,10 +10,12 @@ from collections.abc import Callable
 from typing import Final
 
 from torpor.base.dtypes import DType, dtypes
+from torpor.base.errors import GradientError
 from torpor.graph.elementwise import cast, constant, elementwise
 from torpor.graph.gradient_elementwise import Gradients, like
 from torpor.graph.indexed import gather, scatter
 from torpor.graph.movement import expand, pad, reshape, shrink
+from torpor.graph.sizes import describe
 from torpor.ir.infer import Shape, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
@@ -127,6 +129,11 @@ def _others(x: UOp, g: UOp, p: UOp, z: UOp) -> UOp:
     return elementwise(Ops.WHERE, clean, found, like(found, 0))
 
 
+def prior_gradient(node: UOp, g: UOp) -> Gradients:
+    """PRIOR is for counters, which are integers; of floats it is a `GradientError`."""
+    raise GradientError(f"there is no gradient of what stood before updates: {describe(node)}")
+
+
 UPDATE_GRADIENTS: Final[dict[Ops, Callable[[UOp, UOp], Gradients]]] = {
     Ops.STORE: stored_gradient,
     Ops.ADD: added_gradient,
@@ -137,4 +144,5 @@ UPDATE_GRADIENTS: Final[dict[Ops, Callable[[UOp, UOp], Gradients]]] = {
 INDEXED: Final[dict[Ops, Callable[[UOp, UOp], Gradients]]] = {
     Ops.GATHER: gather_gradient,
     Ops.SCATTER: scatter_gradient,
+    Ops.PRIOR: prior_gradient,
 }

@@ -60,6 +60,16 @@ def scatter(
     return UOp(Ops.SCATTER, base.dtype, (base, index, values), (op, axis, distinct))
 
 
+def prior(scattered: UOp) -> UOp:
+    """What stood at the place of each update of a scatter just before it, in the index's shape.
+
+    Where ones are added to zeros these are numbers 0, 1, ... of equal indices, in their order.
+    """
+    if scattered.op is not Ops.SCATTER:
+        raise ShapeError(f"prior of {describe(scattered)}: expected a scatter of some updates")
+    return UOp(Ops.PRIOR, scattered.dtype, (scattered,))
+
+
 def _common_axis(what: str, node: UOp, index: UOp, axis: int) -> int:
     """The axis from the front, along which alone the shapes may differ."""
     axis = axis_of(what, node, axis)

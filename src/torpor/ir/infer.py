@@ -55,6 +55,8 @@ def _shape_of_one(node: UOp) -> Shape:
     if not node.src:
         return ()
     shape: Shape = node.src[-1 if op in (Ops.WHERE, Ops.GATHER) else 0]._shape
+    if op is Ops.PRIOR:
+        return node.src[0].src[1]._shape
     if op in ALU or op in _SAME or op in _LIKE_FIRST:
         return shape
     if op is Ops.PERMUTE:

@@ -54,6 +54,7 @@ class Ops(Enum):
     DETACH = auto()
     GATHER = auto()
     SCATTER = auto()
+    PRIOR = auto()
     SCAN_AXIS = auto()
     MULTI = auto()
     # arithmetic, one operand
@@ -293,6 +294,9 @@ ROWS: Final[dict[Ops, Row]] = {
         "out = base, then out[.., index[.., i, ..], ..] op= values[.., i, ..] for each i in order; "
         "arg is (STORE|ADD|MUL|MAX|MIN, axis, whether each place is stored to once and base is "
         "not looked at); outside raises at realisation",
+    ),
+    Ops.PRIOR: Row(
+        1, _GRAPH, "of a SCATTER: what stood at the place of each of its updates just before it"
     ),
     Ops.SCAN_AXIS: Row(
         2,

@@ -5,7 +5,7 @@ Expressions are built by a trampoline of generators, since a fused chain may be 
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from torpor.base.dtypes import dtypes
@@ -42,7 +42,8 @@ class Builder:
         stores: list[UOp] = []
         for target, (node, indices) in zip(targets, self.region.outputs.items(), strict=True):
             if node.op is Ops.SCATTER:
-                stores += self.scatter(node, target, indices)
+                stores += self.scatter(node, target, indices, targets[1:])
+            if node.op in (Ops.SCATTER, Ops.PRIOR):
                 continue
             stores.append(self.store(node, node, target, indices))
         return self.without_bindings(self.without_unused(guard_checks(UOp.sink(*stores))))
@@ -198,6 +199,8 @@ class Builder:
 
     def gather(self, request: Request) -> Step:
         node, indices, valid = request
+        if 0 in shape_of(node):  # nothing is read, and no index is wrong
+            return UOp.const(node.dtype, 0)
         asked: UOp = yield node.src[1], indices, valid
         position, inside = self.checked_position(node, asked, node.arg)
         source, where = node.src[0], valid
@@ -224,25 +227,31 @@ class Builder:
         checked = self.check(node, asked, inside, length)
         return clamped.substitute({position: checked.cast(dtypes.index)}), inside
 
-    def scatter(self, node: UOp, target: UOp, indices: Indices) -> list[UOp]:
-        """The base, unless nothing of it is left; then the updates: the kernel's stores stay in
-        this order.
+    def scatter(self, node: UOp, target: UOp, indices: Indices, prior: Sequence[UOp]) -> list[UOp]:
+        """The base, unless nothing of it is left; then the updates, each after what stood there was
+        stored for a PRIOR (its memory is `prior`): the kernel's stores stay in this order.
         """
         base, index, values = node.src
         op, axis, distinct = node.arg
         steps = self.region.steps
         asked = self.run((index, steps, TRUE), top=node)
         value = self.run((values, steps, TRUE), top=node)
-        position, _ = self.checked_position(node, asked, axis)
+        position = asked.cast(dtypes.index)
+        if not distinct:
+            position, _ = self.checked_position(node, asked, axis)
         at = (*steps[:axis], position, *steps[axis + 1 :])
         place = UOp(Ops.INDEX, node.dtype, (target, self.flat(at, node)))
         ranges = tuple(i for i in steps if i.op is Ops.RANGE)
+        # the range keeps the load in the loop, also where the place is always the same
+        here = tuple(r for r in ranges if r is steps[axis])
+        before = UOp(Ops.LOAD, node.dtype, (place, *here))
         if op is not Ops.STORE:
-            # the range keeps the load in the loop, also where the place is always the same
-            here = tuple(r for r in ranges if r is steps[axis])
-            value = UOp(Ops.LOAD, node.dtype, (place, *here)).alu(op, value)
-        updates = UOp(Ops.STORE, dtypes.void, (place, value, *ranges))
-        return [updates] if distinct else [self.store(base, node, target, indices), updates]
+            value = before.alu(op, value)
+        stores = [] if distinct else [self.store(base, node, target, indices)]
+        for memory in prior:
+            there = UOp(Ops.INDEX, node.dtype, (memory, self.flat(steps, index)))
+            stores.append(UOp(Ops.STORE, dtypes.void, (there, before, *ranges)))
+        return [*stores, UOp(Ops.STORE, dtypes.void, (place, value, *ranges))]
 
     def store(self, value: UOp, node: UOp, target: UOp, indices: Indices) -> UOp:
         """The STORE of a value into the memory of `node`."""

@@ -25,7 +25,7 @@ SMALL: Final = 32768  # elements of a reduction so small that one core may do it
 SHORT: Final = 64  # elements of a reduction that may run inside another's loop
 PADDING: Final = 4  # how much longer padding may make a sum that merges into another
 CEILING: Final = 1e12
-_STEPWISE: Final = frozenset({Ops.REDUCE_AXIS, Ops.SCATTER, Ops.SCAN_AXIS})
+_STEPWISE: Final = frozenset({Ops.REDUCE_AXIS, Ops.SCATTER, Ops.SCAN_AXIS, Ops.PRIOR})
 
 
 def _own(node: UOp) -> int:
@@ -40,6 +40,7 @@ class Weights:
     """Steps and memory reads that computing one element of a node takes, down to what is stored.
 
     `reads` counts operands that are as large as the node itself: small ones stay in the cache.
+    `takes`: whether computing it, from what is stored in any case, takes a reduction.
     """
 
     def __init__(self, order: list[UOp]):
@@ -47,11 +48,18 @@ class Weights:
         self.reads: dict[UOp, float] = {}
         self.carries: dict[UOp, bool] = {}
         self.reduces: dict[UOp, bool] = {}
+        self.takes: dict[UOp, bool] = {}
         for node in order:
             self._visit(node)
 
     def _visit(self, node: UOp) -> None:
         self.reduces[node] = node.op in _STEPWISE or any(self.reduces[s] for s in node.src)
+        if node.op in ALU or node.op in MOVEMENT:
+            self.takes[node] = any(self.takes[s] for s in node.src)
+        else:
+            self.takes[node] = node.op is Ops.REDUCE_AXIS or (
+                node.op is Ops.GATHER and self.takes[node.src[1]]
+            )
         if node.op in ALU or node.op is Ops.GATHER:
             self.steps[node] = min(_own(node) + sum(self.steps[s] for s in node.src), CEILING)
             self.reads[node] = min(sum(self.reads[s] for s in node.src), CEILING)

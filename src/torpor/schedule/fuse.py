@@ -18,8 +18,9 @@ from torpor.schedule import cost
 from torpor.schedule.region import ZERO, Indices, Region, count
 from torpor.view.movement import map_indices
 
-STORED: Final = frozenset({Ops.CONTIGUOUS, Ops.COPY, Ops.SCATTER, Ops.SCAN_AXIS})
-_ALONE: Final = frozenset({Ops.COPY, Ops.SCATTER, Ops.SCAN_AXIS})  # nothing else beside it
+STEPWISE: Final = frozenset({Ops.SCATTER, Ops.PRIOR, Ops.SCAN_AXIS})
+STORED: Final = frozenset({Ops.CONTIGUOUS, Ops.COPY}) | STEPWISE
+_ALONE: Final = frozenset({Ops.COPY}) | STEPWISE  # nothing else beside it
 _LEAVES = frozenset({Ops.BUFFER, Ops.CONST, Ops.BIND, Ops.VARIABLE, Ops.SINK})
 MOST_OUTPUTS: Final = 8  # roots that one kernel computes side by side; targets limit parameters
 NEAR: Final = 64  # operations of a root that are looked at for what it reads
@@ -182,7 +183,9 @@ class Fuser:
     def store(self, node: UOp, reason: str) -> None:
         """Store `node`: as one more output of a kernel that computes it anyway, or in its own."""
         host = None if node.op in _ALONE else self.host(node) or self.neighbour(node)
-        if host is None:
+        if node.op is Ops.PRIOR or node in self.home:
+            host, indices = self.with_prior(node)
+        elif host is None:
             host = Region(len(self.regions), self.device(node), reason)
             self.regions.append(host)
             indices = host.start(node)
@@ -195,13 +198,27 @@ class Fuser:
         if node.op is Ops.COPY:
             self.force(node.src[0], "copied to another device", host, (Ops.RESHAPE,))
         elif node.op is Ops.SCATTER:
-            steps = host.scatter(node)
+            steps = host.steps or host.scatter(node)
             self.step(node, host, (indices, steps, steps))
+        elif node.op is Ops.PRIOR:
+            pass  # all that it needs are the operands of its SCATTER, which comes later
         elif node.op is Ops.SCAN_AXIS:
             axis = node.arg[1]
             self.step(node, host, (indices, (*indices[:axis], ZERO, *indices[axis + 1 :])))
         else:
             self.push(node, Use(host, indices))
+
+    def with_prior(self, node: UOp) -> tuple[Region, Indices]:
+        """The kernel that stores a PRIOR beside its SCATTER, and where it stores the node."""
+        scatter = node.src[0] if node.op is Ops.PRIOR else node
+        host = self.home.get(scatter)
+        if host is None:
+            host = Region(len(self.regions), self.device(node), "prior")
+            self.regions.append(host)
+            host.start(scatter)
+            self.home[scatter] = host
+            host.outputs[node] = host.scatter(scatter)
+        return host, host.outputs[node]
 
     def host(self, node: UOp) -> Region | None:
         """A kernel that already computes all of `node` in its own order, if it may also store it.
@@ -287,7 +304,7 @@ class Fuser:
         reduction are computed inside.
         """
         for source, indices in zip(node.src, places, strict=True):
-            if self.weights.reduces[source]:
+            if self.weights.takes[source]:
                 self.force(source, f"read by a {node.op.name.lower()}", region, MOVEMENT)
             self.add(source, Use(region, indices))
 

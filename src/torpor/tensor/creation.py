@@ -136,6 +136,23 @@ class Creation(Handle):
 
     # --- constants --------------------------------------------------------------------------------
     @staticmethod
+    def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
+        """Vectors laid along an axis each and repeated along the others; with indexing "xy" the
+        first two axes change places.
+        """
+        if len(tensors) == 1 and isinstance(tensors[0], list | tuple):
+            tensors = tuple(tensors[0])
+        if indexing not in ("ij", "xy"):
+            raise ShapeError(f'meshgrid indexes "ij" or "xy", not {indexing!r}')
+        parts: list[Any] = [as_tensor(t).reshape(-1) for t in tensors]
+        order = list(range(len(parts)))
+        if indexing == "xy" and len(parts) > 1:
+            order[:2] = 1, 0
+        shape = [parts[n].shape[0] for n in order]
+        lengths = ([-1 if n == number else 1 for n in order] for number in range(len(parts)))
+        return tuple(p.reshape(*alone).expand(*shape) for p, alone in zip(parts, lengths))
+
+    @staticmethod
     def full(
         size: Any, fill_value: Scalar, dtype: Any = None, device: str | None = None, **options: Any
     ) -> Tensor:

@@ -65,7 +65,7 @@ def _axes_of(part: Any) -> int:
 
 def _plan(operand: Any, key: Any) -> _Plan:
     plan = _Plan([], [], [], [], [])
-    for part in _full_key(key, operand):
+    for part in _without_masks(_full_key(key, operand), operand):
         if part is None:
             plan.shape.append(1)
             continue
@@ -82,6 +82,24 @@ def _plan(operand: Any, key: Any) -> _Plan:
         else:
             _plan_integer(plan, part, size, operand)
     return plan
+
+
+def _without_masks(parts: list[Any], operand: Any) -> list[Any]:
+    """Masks of bools as the places where they hold, one vector for each of their axes."""
+    found: list[Any] = []
+    for part in parts:
+        if isinstance(part, list | tuple) and part and isinstance(part[0], bool | list):
+            part = np.asarray(part)
+        if not isinstance(part, Handle | np.ndarray) or not str(part.dtype).endswith("bool"):
+            found.append(part)
+            continue
+        mask: Any = as_tensor(part, device=operand.device)
+        start = sum(_axes_of(p) for p in found if p is not None)
+        if mask.shape != operand.shape[start : start + mask.ndim]:
+            what = f"a mask of shape {mask.shape} does not fit axes {start} and on"
+            raise located(OutOfBoundsError(what), (operand, mask))
+        found.extend(mask.nonzero(as_tuple=True))
+    return found
 
 
 def _append(

@@ -26,6 +26,7 @@ from torpor.ir.variable import Variable, bind
 from torpor.tensor.handle import Handle, make
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import default_float
+from torpor.tensor.radix import placed, sorted_numbers
 from torpor.tensor.spelling import a_shape
 from torpor.tensor.watch import active, watcher
 
@@ -301,11 +302,9 @@ class Random(Handle):
     def randperm(n: int, device: str | None = None, generator: Generator | None = None) -> Tensor:
         """The integers below n in random order: the rank of each of n random words."""
         left, _ = _draw((n,), device, generator)
-        where = left.device
-        order = make(iota(n, where), where)
-        row, column = left.unsqueeze(1), left.unsqueeze(0)
-        tie = row.eq(column) & (order.unsqueeze(0) < order.unsqueeze(1))
-        return ((column < row) | tie).cast(dtypes.int64).sum(1)
+        order = sorted_numbers(left.reshape(1, n).contiguous())
+        rank = placed(make(iota(n, left.device), left.device).reshape(1, n), order)
+        return rank.reshape(n)
 
     def rand_like(self, **options: Any) -> Tensor:
         """Uniform in [0, 1), in this tensor's shape, format and device."""

@@ -10,6 +10,7 @@ from torpor.base.errors import DTypeError
 from torpor.tensor import mode
 from torpor.tensor.contraction import Contraction
 from torpor.tensor.convolution import Convolution
+from torpor.tensor.counting import Counting
 from torpor.tensor.creation import Creation
 from torpor.tensor.differentiate import Differentiate, make_leaf
 from torpor.tensor.elementwise import Arithmetic
@@ -26,6 +27,7 @@ from torpor.tensor.reduce import Reduce
 from torpor.tensor.scan import Scan
 from torpor.tensor.scatter import Scatter
 from torpor.tensor.shard import Sharding
+from torpor.tensor.sorting import Sorting
 from torpor.tensor.storage import Storage
 from torpor.tensor.write import Write, update
 
@@ -50,6 +52,8 @@ class Tensor(
     Indexing,
     Scan,
     Scatter,
+    Sorting,
+    Counting,
     Reduce,
     Contraction,
     Convolution,
@@ -204,6 +208,7 @@ _IN_PLACE: Final = [
     "index_select",
     "scatter_add",
     "scatter_reduce",
+    "masked_scatter",
 ]
 _OPERATORS: Final = [
     "add",

@@ -119,6 +119,11 @@ def _check_kind(target: Handle, dtype: DType) -> None:
         raise located(DTypeError(what), (target,))
 
 
+def _is_one(value: Any) -> bool:
+    """Whether the value is a number, or a tensor of one element."""
+    return not isinstance(value, Handle) or all(size == 1 for size in value.shape)
+
+
 def update(target: Any, result: Any) -> Any:
     """Write the result of an in-place operation; the target."""
     _check_fits(target, result)
@@ -163,9 +168,13 @@ class Write(Handle):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """`x[key] = value` for basic keys, and for one mask of bools."""
-        if isinstance(key, Handle) and key.dtype.kind == "bool":
-            write(self, self.masked_fill(key, value))
-            return
         if isinstance(value, np.ndarray | list | tuple):
             value = as_tensor(value, device=self.device)
+        if isinstance(key, np.ndarray) and key.dtype == np.bool_:
+            key = as_tensor(key, device=self.device)
+        if isinstance(key, Handle) and key.dtype.kind == "bool" and _is_one(value):
+            mask: Any = key
+            mask = mask.reshape(*key.shape, *(1,) * (self.ndim - key.ndim))
+            write(self, self.masked_fill(mask, value))
+            return
         self._written_at(key, value)

@@ -1,0 +1,108 @@
+"""Stable sorting by radix passes, each made of a histogram, a scan and a scatter.
+
+Elements become unsigned integers of the same order. A word holds such a key above the element's
+number; each pass moves the words by some bits of their keys, from the lowest on (Knuth, The Art of
+Computer Programming 3, section 5.2.5). Where a word goes is a running count: what stood in its
+bin's counter before it. Long rows are cut into parts that are counted side by side; where they are
+cut depends on the shape alone. Short rows are ranked by comparing all pairs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from torpor.base.dtypes import DType, dtypes, from_name
+from torpor.graph import build
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+from torpor.tensor.handle import derive, make
+from torpor.tensor.iota import iota
+
+PAIRS: Final = 128  # length up to which all pairs are compared
+LONG: Final = 1 << 15  # length from which rows are cut into parts
+PARTS: Final = 8
+WIDE: Final = 11  # bits of a pass over a long row: its counters fit the first cache
+NARROW: Final = 8  # bits of a pass over a short row, whose counters are cleared every time
+WORD: Final = 32  # bits of a key, and of a number, in a word
+
+
+def keys_of(x: Any) -> Any:
+    """Unsigned integers of the same size and order: NaN is greatest, -0.0 equals 0.0."""
+    dtype: DType = x.dtype
+    if dtype.kind == "bool":
+        return x.cast(dtypes.uint8)
+    if dtype.kind == "uint":
+        return x
+    unsigned = from_name(f"uint{dtype.bits}")
+    sign = 1 << (dtype.bits - 1)
+    if dtype.kind == "int":
+        return x.bitcast(unsigned) ^ sign
+    bits = x.eq(0).where(0, x).bitcast(unsigned)
+    ordered = (bits >= sign).where(~bits, bits ^ sign)
+    return x.isnan().where(2 * sign - 1, ordered)
+
+
+def ranks(keys: Any) -> Any:
+    """How many elements of its row (the last axis of two) each stands behind, int64."""
+    order = make(iota(keys.shape[1], keys.device, dtypes.int32), keys.device)
+    here, other = keys.unsqueeze(2), keys.unsqueeze(1)
+    tie = other.eq(here) & (order.unsqueeze(0) < order.unsqueeze(1))
+    return ((other < here) | tie).sum(2, dtype=dtypes.int32).cast(dtypes.int64)
+
+
+def sorted_numbers(keys: Any) -> Any:
+    """For each row of unsigned integers, shape (rows, length), the numbers of its elements in
+    ascending order, equal ones in theirs: int64 of the same shape.
+    """
+    rows, length = keys.shape
+    number = make(iota(length, keys.device), keys.device).expand(rows, length)
+    if length <= PAIRS:
+        return placed(number, ranks(keys))
+    bits = keys.dtype.bits
+    if bits <= WORD:
+        return _by_word(keys.cast(dtypes.uint64), number, bits)
+    low = _by_word(keys & ((1 << WORD) - 1), number, WORD)
+    high = derive(build.gather, (keys, low), 1) >> WORD
+    return _by_word(high, low, WORD)
+
+
+def _by_word(keys: Any, numbers: Any, bits: int) -> Any:
+    """`numbers` in the order of keys that have up to 32 `bits`."""
+    length = keys.shape[1]
+    words = (keys << WORD) | numbers.cast(dtypes.uint64)
+    parts = PARTS if length >= LONG else 1
+    extra = -length % parts
+    if extra:
+        words = words.pad([None, (0, extra)], value=(1 << 64) - 1)  # these stay behind all others
+    passes = -(-bits // (WIDE if length >= LONG else NARROW))
+    width = -(-bits // passes)
+    for start in range(0, bits, width):
+        words = _pass(words, WORD + start, min(width, bits - start), parts)
+    kept = words.shrink([(0, size) for size in keys.shape])
+    return (kept & ((1 << WORD) - 1)).cast(dtypes.int64)
+
+
+def _pass(words: Any, start: int, bits: int, parts: int) -> Any:
+    """Rows of words in the order of `bits` of them from `start` on, equal ones as they are."""
+    rows, length = words.shape
+    digit = ((words >> start) & ((1 << bits) - 1)).cast(dtypes.int64)
+    digit = digit.reshape(rows, parts, length // parts)
+    ones = make(build.constant(1, dtypes.int32, digit.shape), words.device)
+    empty = make(build.constant(0, dtypes.int32, (rows, parts, 1 << bits)), words.device)
+    counts = derive(build.scatter, (empty, digit, ones), 2, Ops.ADD)
+    ordered = counts.permute(0, 2, 1).reshape(rows, parts << bits)
+    before = ordered.cumsum(1, dtype=dtypes.int32) - ordered
+    first = before.reshape(rows, 1 << bits, parts).permute(0, 2, 1)
+    places = derive(_places, (first, digit, ones))
+    return placed(words, places.reshape(rows, length).cast(dtypes.int64))
+
+
+def _places(first: UOp, digit: UOp, ones: UOp) -> UOp:
+    """Where each element goes: its digit's counter, which starts at `first`."""
+    return build.prior(build.scatter(first, digit, ones, 2, Ops.ADD))
+
+
+def placed(values: Any, places: Any) -> Any:
+    """Each row's values at these places, all different."""
+    nothing = make(build.constant(0, values.dtype, values.shape), values.device)
+    return derive(build.scatter, (nothing, places, values), 1, Ops.STORE, True)

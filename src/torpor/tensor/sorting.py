@@ -1,0 +1,197 @@
+"""Sorting, selection of the greatest, and searching in what is sorted."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from torpor.base.dtypes import dtypes
+from torpor.base.errors import OutOfBoundsError, ShapeError
+from torpor.graph import build
+from torpor.tensor.creation import as_tensor
+from torpor.tensor.handle import Handle, derive, located, make
+from torpor.tensor.iota import iota
+from torpor.tensor.radix import PAIRS, keys_of, sorted_numbers
+from torpor.tensor.spelling import one_axis, spelled
+
+if TYPE_CHECKING:
+    from torpor.tensor.tensor import Tensor
+
+LANES: Final = 16  # elements of the widest vectors
+BLOCKS: Final = 4  # blocks that a row is cut into, for each element that is selected, at least
+
+
+class Sorted(NamedTuple):
+    """What `sort` and `topk` give, and `kthvalue` and `median` of an axis."""
+
+    values: Any
+    indices: Any
+
+
+class Sorting(Handle):
+    """Sorting. All sorts are stable and put NaN last: descending, first."""
+
+    __slots__ = ()
+
+    @spelled
+    def sort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Sorted:
+        """(values, indices) in order along an axis."""
+        found = self.argsort(dim, descending, stable)
+        return Sorted(_picked(self, dim, found), found)
+
+    @spelled
+    def argsort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
+        """Indices (int64) that put an axis in order."""
+        axis = one_axis(dim, self.ndim)
+        if not self.ndim or not self.numel():
+            return make(build.constant(0, dtypes.int64, self.shape), self.device)
+        keys = _rows(_ordered(self, descending), axis)
+        return _unrowed(sorted_numbers(keys.contiguous()), self.shape, axis)
+
+    def msort(self) -> Tensor:
+        """Values in order along the first axis."""
+        return self.sort(0).values
+
+    @spelled
+    def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Sorted:
+        """The k greatest (or least) along an axis, in order, of equal ones the first."""
+        axis = one_axis(dim, self.ndim)
+        length = self.shape[axis] if self.ndim else 1
+        if not isinstance(length, int) or not 0 <= k <= length:
+            raise located(OutOfBoundsError(f"topk of {k} along a length of {length}"), (self,))
+        if not self.ndim:
+            return Sorted(self, make(build.constant(0, dtypes.int64, ()), self.device))
+        shape = (*self.shape[:axis], k, *self.shape[axis + 1 :])
+        if 0 in shape:
+            found = make(build.constant(0, dtypes.int64, shape), self.device)
+        else:
+            keys = _rows(_ordered(self, largest), axis)
+            found = _unrowed(_least(keys, k), shape, axis)
+        return Sorted(_picked(self, axis, found), found)
+
+    @spelled
+    def kthvalue(self, k: int, dim: int = -1, keepdim: bool = False) -> Sorted:
+        """The k-th least along an axis, counted from 1, and where it stands."""
+        axis = one_axis(dim, self.ndim)
+        length = self.shape[axis] if self.ndim else 1
+        if not isinstance(length, int) or not 1 <= k <= length:
+            raise located(OutOfBoundsError(f"kthvalue {k} along a length of {length}"), (self,))
+        if not self.ndim:
+            return self.topk(1)
+        ordered = self.argsort(axis).narrow(axis, k - 1, 1)
+        return _one(self, axis, ordered, keepdim)
+
+    @spelled
+    def median(self, dim: int | None = None, keepdim: bool = False) -> Any:
+        """The middle element, of two the lesser; NaN if one is. Along an axis (values, indices)."""
+        if dim is None:
+            return self.reshape(-1).median(0).values
+        if not self.ndim:
+            return self.topk(1)
+        axis = one_axis(dim, self.ndim)
+        length = self.shape[axis]
+        if not isinstance(length, int) or not length:
+            raise located(ShapeError(f"median along a length of {length}"), (self,))
+        order = self.argsort(axis)
+        place = order.narrow(axis, (length - 1) // 2, 1)
+        if self.dtype.is_float:
+            nan: Any = self.isnan()
+            place = nan.any(axis, True).where(nan.argmax_of_true(axis), place)
+        return _one(self, axis, place, keepdim)
+
+    def argmax_of_true(self, axis: int) -> Tensor:
+        """Index of the first element along an axis that holds; the axis stays with length 1."""
+        return self.cast(dtypes.uint8).argmax(axis, True)
+
+    @staticmethod
+    def searchsorted(
+        sorted_sequence: Any, input: Any, right: bool = False, side: str | None = None
+    ) -> Tensor:
+        """How many elements of a sorted row stand before each of `input`: those that are less, with
+        `right` (or side "right") those that are not greater.
+
+        sorted_sequence: (length,), or (..., length) for input (..., count).
+        """
+        rows = as_tensor(sorted_sequence)
+        asked = as_tensor(input, device=rows.device)
+        if rows.ndim > 1 and rows.shape[:-1] != asked.shape[:-1]:
+            what = "searchsorted needs a row for each row of the input"
+            raise located(ShapeError(what), (rows, asked))
+        return _searched(rows, asked, right or side == "right")
+
+    def bucketize(self, boundaries: Any, right: bool = False) -> Tensor:
+        """`searchsorted` of this tensor in one row of boundaries."""
+        return Sorting.searchsorted(boundaries, self, right)
+
+
+def _searched(rows: Any, asked: Any, right: bool) -> Tensor:
+    """By halves: 2**step elements further while those before are less."""
+    length = rows.shape[-1]
+    before: Any = make(build.constant(0, dtypes.int64, asked.shape), asked.device)
+    if not length:
+        return before
+    row: Any = rows
+    flat = asked.reshape(-1) if rows.ndim == 1 else asked
+    before = before.reshape(*flat.shape)
+    for step in reversed(range(length.bit_length())):
+        reach = before + (1 << step)
+        inside = reach <= length
+        found = derive(build.gather, (row, inside.where(reach, 1) - 1), rows.ndim - 1)
+        less = found <= flat if right else found < flat
+        before = (inside & (less | (flat.isnan() if flat.dtype.is_float else False))).where(
+            reach, before
+        )
+    return before.reshape(*asked.shape)
+
+
+def _ordered(operand: Any, descending: bool) -> Any:
+    """Keys whose ascending order is the one asked for."""
+    keys = keys_of(operand.detach())
+    return ~keys if descending else keys
+
+
+def _rows(keys: Any, axis: int) -> Any:
+    """The axis as the last of two."""
+    return keys.movedim(axis, -1).reshape(-1, keys.shape[axis])
+
+
+def _unrowed(found: Any, shape: Any, axis: int) -> Any:
+    """What was found for rows, in a shape whose `axis` they were."""
+    moved = (*shape[:axis], *shape[axis + 1 :], shape[axis])
+    return found.reshape(*moved).movedim(-1, axis)
+
+
+def _picked(operand: Any, dim: int, found: Any) -> Tensor:
+    return operand.gather(dim, found) if operand.ndim else operand.clone()
+
+
+def _one(operand: Any, axis: int, place: Any, keepdim: bool) -> Sorted:
+    values = operand.gather(axis, place)
+    if keepdim:
+        return Sorted(values, place)
+    return Sorted(values.squeeze(axis), place.squeeze(axis))
+
+
+def _least(keys: Any, k: int) -> Any:
+    """Numbers of the k least keys of each row, in order, (rows, k).
+
+    They lie in the k blocks whose least keys are least: those blocks are found likewise, and then
+    only their elements are sorted.
+    """
+    rows, length = keys.shape
+    unit = LANES // math.gcd(k, LANES)  # so that the candidates fill vectors
+    size = max(unit, math.isqrt(length // k) // unit * unit)
+    count = -(-length // size)
+    if length <= PAIRS or count < BLOCKS * k:
+        return sorted_numbers(keys.contiguous()).narrow(1, 0, k)
+    if count <= PAIRS:
+        count = -(-count // LANES) * LANES
+    extra = count * size - length
+    whole = keys.pad([None, (0, extra)], value=keys.dtype.max) if extra else keys
+    blocks = whole.reshape(rows, count, size)
+    chosen = _least(blocks.amin(2).contiguous(), k).sort(1).values.contiguous()
+    inside = make(iota(size, keys.device), keys.device)
+    numbers = (chosen.unsqueeze(2) * size + inside).reshape(rows, k * size)
+    candidates = derive(build.gather, (whole, numbers), 1).contiguous()
+    best = sorted_numbers(candidates).narrow(1, 0, k)
+    return derive(build.gather, (numbers, best), 1)

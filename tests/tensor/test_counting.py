@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+
+import torpor
+from tests.tensor.layouts import check
+from torpor import Tensor
+from torpor.base.errors import DTypeError, ShapeError
+
+RANDOM = np.random.default_rng(8)
+ARRAY = RANDOM.integers(0, 9, (6, 7))
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (0, 3), (5, 4), (2, 3, 4)])
+def test_where_elements_are_not_zero(shape):
+    x = RANDOM.integers(0, 2, shape)
+    check(Tensor(x).nonzero(), np.argwhere(x))
+    if shape:
+        for found, wanted in zip(Tensor(x).nonzero(as_tuple=True), np.nonzero(x), strict=True):
+            check(found, wanted)
+
+
+def test_masks_select_and_are_written_to():
+    x, mask = Tensor(ARRAY), ARRAY > 4
+    check(x[x > 4], ARRAY[mask])
+    check(x[mask], ARRAY[mask])
+    check(x.masked_select(x[0] > 4), ARRAY[np.broadcast_to(ARRAY[0] > 4, ARRAY.shape)])
+    rows = ARRAY[:, 0] > 3
+    check(x[Tensor(rows), 2:4], ARRAY[rows, 2:4])
+    check(x[:, Tensor(ARRAY[0] > 3)], ARRAY[:, ARRAY[0] > 3])
+    made, wanted = Tensor(ARRAY), ARRAY.copy()
+    made[mask] = Tensor(np.arange(mask.sum()))
+    wanted[mask] = np.arange(mask.sum())
+    check(made, wanted)
+    made[Tensor(rows)] = -1
+    wanted[rows] = -1
+    check(made, wanted)
+    source = np.arange(42)
+    wanted[mask] = source[: mask.sum()]
+    check(made.masked_scatter(Tensor(mask), Tensor(source)), wanted)
+    with pytest.raises(IndexError, match="does not fit"):
+        x[Tensor([True, False])]
+    with pytest.raises(DTypeError, match="holds bools"):
+        x.masked_select(x)
+
+
+def test_what_occurs():
+    found = Tensor(ARRAY).unique(return_inverse=True, return_counts=True)
+    wanted = np.unique(ARRAY, return_inverse=True, return_counts=True)
+    for one, other in zip(found, wanted, strict=True):
+        check(one, other.reshape(one.shape))
+    check(torpor.unique(Tensor([2.0, np.nan, 1.0, np.nan])), np.array([1, 2, np.nan, np.nan], "f4"))
+    check(Tensor(np.zeros(0)).unique(), np.zeros(0))
+    check(Tensor([3]).unique(), np.array([3]))
+    with pytest.raises(ShapeError, match="dim"):
+        Tensor(ARRAY).unique(dim=0)
+
+
+def test_runs():
+    values, inverse, counts = Tensor([1, 1, 2, 2, 2, 1]).unique_consecutive(True, True)
+    check(values, np.array([1, 2, 1]))
+    check(inverse, np.array([0, 0, 1, 1, 1, 2]))
+    check(counts, np.array([2, 3, 1]))
+
+
+def test_counts():
+    flat = ARRAY.reshape(-1)
+    check(Tensor(flat).bincount(), np.bincount(flat))
+    check(Tensor(flat).bincount(minlength=20), np.bincount(flat, minlength=20))
+    weights = RANDOM.standard_normal(42)
+    check(Tensor(flat).bincount(Tensor(weights)), np.bincount(flat, weights))
+    check(Tensor(np.zeros(0, int)).bincount(minlength=2), np.zeros(2, int))
+    with pytest.raises(ShapeError, match="vector"):
+        Tensor(ARRAY).bincount()
+    with pytest.raises(IndexError):
+        Tensor([1, -1]).bincount().numpy()
+    x = RANDOM.standard_normal(1000).astype("f4")
+    check(Tensor(x).histc(10, -2, 2), np.histogram(x, 10, (-2, 2))[0].astype("f4"))
+    check(Tensor(x).histc(7), np.histogram(x, 7)[0].astype("f4"))
+
+
+def test_lengths_that_depend_on_values_are_right_under_the_jit():
+    @torpor.jit
+    def selected(x):
+        return x[x > 0]
+
+    for _ in range(4):
+        x = RANDOM.standard_normal(10)
+        check(selected(Tensor(x)), x[x > 0])
