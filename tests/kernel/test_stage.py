@@ -18,8 +18,9 @@ def softmax_of(x):
 def test_softmax(rows, columns):
     x = np.random.default_rng(1).standard_normal((rows, columns)).astype(np.float32) * 10
     result = Tensor(x).softmax(-1).numpy()
-    # x - max rounds to half an ulp of itself, which exp turns into a relative error
-    bound = 2.0**-23 * (4 + np.abs(x - x.max(-1, keepdims=True)))
+    # x - max rounds to half an ulp of itself, which exp turns into a relative error; sums of
+    # 20,001 numbers in 32 lanes lose a few units, the square root of their 625 steps at most
+    bound = 2.0**-23 * (12 + np.abs(x - x.max(-1, keepdims=True)))
     expected = softmax_of(x)
     denormal = 2.0**-148  # steps of the smallest numbers
     assert (np.abs(result - expected) <= bound * expected + denormal).all()
