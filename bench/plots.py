@@ -66,7 +66,7 @@ def draw_roofline(field: Any, run: dict[str, Any]) -> None:
     """Arithmetic rate over operations per byte, under what the machine was measured to do."""
     peaks = run["peaks"]
     roof, slope = peaks["flops"] / 1e9, peaks["read"] / 1e9
-    intensities = [2.0**power for power in range(-5, 12)]
+    intensities = sorted([roof / slope, *(2.0**power for power in range(-5, 12))])
     limits = [min(roof, slope * x) for x in intensities]
     field.plot(intensities, limits, color="black", linewidth=1, label="measured limits")
     for who, colour in (("best peer", PEER_COLOUR), ("torpor", OURS_COLOUR)):

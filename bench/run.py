@@ -24,7 +24,7 @@ from torpor.cli.info import cores
 
 ROOT = Path(__file__).resolve().parent.parent
 INTERRUPTED = 130
-QUICK = Effort(rounds=5, sample=0.004, budget=2.0, slow=1.0)
+QUICK = Effort(rounds=5, sample=0.003, budget=0.8, slow=0.8)
 PATIENCE = 300.0  # seconds for one workload, before its process is taken to hang
 SLOW_TO_COMPILE = "torch compiled"  # left out of a quick run: seconds for each workload
 

@@ -110,7 +110,6 @@ def pair(length: int, causal: bool) -> list[Workload]:
         flops=3.5 * flops,  # five products backward, two forward
         bytes=4.0 * 8 * count(shape),
         against=AGAINST,
-        quick=quick,
     )
     return [forward, backward]
 
