@@ -15,7 +15,7 @@ from torpor.ir.rewrite import graph_rewrite
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses
 from torpor.kernel.contracts import LINEAR, WRITTEN_OUT
-from torpor.kernel.decompose import rules_for
+from torpor.kernel.decompose import in_words, rules_for
 from torpor.kernel.estimate import estimate
 from torpor.kernel.groups import part_reductions, share_reductions, to_items
 from torpor.kernel.heuristics import choose
@@ -37,6 +37,7 @@ class Lowering:
 
     kernel: Kernel
     target: Target
+    ast: UOp
     root: UOp
     global_size: tuple[UOp | int, ...] = (1, 1, 1)
     local_size: tuple[int, ...] = (1, 1, 1)
@@ -108,7 +109,15 @@ def decompose(state: Lowering) -> None:
 
 def order(state: Lowering) -> None:
     """The graph as a list."""
-    state.linear = linearise(state.root)
+    state.linear = list(with_parameters(linearise(state.root), state.ast))
+
+
+def narrow(state: Lowering) -> None:
+    """Integers in 32 bits where the target has no others; on the list, where a register of 64 bits
+    is two.
+    """
+    if "int64" in state.target.missing:
+        state.linear = list(in_words(state.linear))
 
 
 PASSES: Final[tuple[Callable[[Lowering], None], ...]] = (
@@ -120,6 +129,7 @@ PASSES: Final[tuple[Callable[[Lowering], None], ...]] = (
     choose_index_width,
     decompose,
     order,
+    narrow,
 )
 _CONTRACTS: Final[dict[Callable[[Lowering], None], Contract]] = {
     write_out: WRITTEN_OUT,
@@ -137,7 +147,7 @@ def lower(ast: UOp, target: Target, opts: Sequence[Opt] | None = None) -> Lowere
     if chosen is None:
         chosen = [] if settings.number("NOOPT") else choose(kernel)
     kernel.apply(chosen)
-    state = Lowering(kernel, target, kernel.ast)
+    state = Lowering(kernel, target, ast, kernel.ast)
     check = settings.number("CHECK")
     for step in PASSES:
         step(state)
@@ -146,7 +156,7 @@ def lower(ast: UOp, target: Target, opts: Sequence[Opt] | None = None) -> Lowere
     threads = [r for r in kernel.axes if kind_of(r) is AxisType.THREAD]
     return Lowered(
         kernel.name,
-        with_parameters(state.linear, ast),
+        tuple(state.linear),
         tuple(kernel.opts),
         state.global_size,
         state.local_size,

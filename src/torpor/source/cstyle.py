@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from torpor.base.dtypes import DType, dtypes
-from torpor.base.errors import ContractError
+from torpor.base.errors import ContractError, DTypeError
 from torpor.ir.ops import ALU, AxisType, Ops
 from torpor.ir.uop import UOp
 from torpor.source.cstyle_alu import expression, unsigned
@@ -92,6 +92,8 @@ class CStyleRenderer(Renderer):
     def type(self, dtype: DType) -> str:
         """The name of a register's type."""
         name = self.types.get(dtype.scalar().name)
+        if name is None and dtype.scalar() is dtypes.float64:
+            raise DTypeError(f"{self.target.name} has no float64: cast to float32 first")
         if name is None:
             raise ContractError(f"{self.target.name} has no {dtype}")
         return name if dtype.count == 1 else self.vector_type(dtype)

@@ -54,7 +54,7 @@ class Names:
             number = self.counts.get(prefix, 0)
             self.counts[prefix] = number + 1
             name = f"{prefix}{number}"
-            if name not in self.taken:
+            if name not in self.taken and name not in KEYWORDS:
                 self.taken.add(name)
                 return name
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from torpor.base.dtypes import DType
+from torpor.base.dtypes import DType, dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.source.cstyle import CStyleRenderer, bare
@@ -18,12 +18,17 @@ class WGSLRenderer(CStyleRenderer):
     """Writes `@compute fn name(...)`.
 
     Bindings of group 0: the memory parameters by slot, then each variable as a uniform, then the
-    error word as `array<i32>`. Memory is read and written by scalars: a bool is an i32 there, 0 or
-    1. WGSL lets implementations assume that no NaN occurs.
+    error word as `array<i32>`. Memory is read and written by scalars. Elements of 8 and 16 bits lie
+    in words of 32, whose buffers are whole words long (their last word may have room to spare). A
+    parameter of such elements that is written is atomic: items that write parts of one word leave
+    each other's parts alone. WGSL lets implementations assume that no NaN occurs.
     """
 
-    types = {"bool": "bool", "int32": "i32", "uint32": "u32", "float32": "f32"}
-    suffixes = {"float32": "f", "uint32": "u"}
+    types = {
+        "bool": "bool", "int32": "i32", "uint32": "u32", "float32": "f32", "uint8": "u32",
+        "uint16": "u32",
+    }  # fmt: skip
+    suffixes = {"float32": "f", "uint32": "u", "uint8": "u", "uint16": "u"}
     vector_ops = frozenset({
         Ops.ADD, Ops.SUB, Ops.MUL, Ops.FDIV, Ops.AND, Ops.OR, Ops.XOR, Ops.CAST, Ops.BITCAST,
         Ops.SQRT, Ops.FLOOR, Ops.TRUNC, Ops.RINT,
@@ -46,7 +51,7 @@ class WGSLRenderer(CStyleRenderer):
         takes = signature(nodes)
         storage = "var<storage,read_write>"
         bindings = [
-            (n, f"{storage} data{n}: array<{self.memory_type(p.dtype)}>;")
+            (n, f"{storage} data{n}: array<{self.word_type(p)}>;")
             for n, p in takes.parameters
             if p is not None
         ]
@@ -57,7 +62,7 @@ class WGSLRenderer(CStyleRenderer):
             bindings.append((last, f"{storage} error: array<i32>;"))
         lines = [f"@group(0) @binding({n}) {text}" for n, text in bindings]
         lines += [
-            f"var<workgroup> local{n.arg.slot}: array<{self.memory_type(n.dtype)}, {n.arg.size}>;"
+            f"var<workgroup> local{n.arg.slot}: array<{self.type(n.dtype)}, {n.arg.size}>;"
             for n in nodes
             if n.op is Ops.DEFINE_LOCAL
         ]
@@ -71,8 +76,16 @@ class WGSLRenderer(CStyleRenderer):
             if name in self.features
         ]
 
-    def memory_type(self, dtype: DType) -> str:
-        return "i32" if dtype.kind == "bool" else self.type(dtype)
+    def write(self, name: str, nodes: list[UOp]) -> str:
+        places = (n.src[0] for n in nodes if n.op is Ops.STORE)
+        self.written = {p.src[0] for p in places if p.op is Ops.INDEX}
+        return super().write(name, nodes)
+
+    def word_type(self, memory: UOp) -> str:
+        """The element's type in the array that a parameter is."""
+        if memory.dtype.itemsize >= 4:
+            return self.type(memory.dtype)
+        return "atomic<u32>" if memory in self.written else "u32"
 
     def vector_type(self, dtype: DType) -> str:
         return f"vec{dtype.count}<{self.types[dtype.scalar().name]}>"
@@ -93,7 +106,10 @@ class WGSLRenderer(CStyleRenderer):
         return f"{self.type(dtype)}({', '.join(chosen)})"
 
     def convert(self, source: DType, result: DType, text: str) -> str:
-        return f"{self.type(result)}({bare(text)})"
+        text = f"{self.type(result)}({bare(text)})"
+        if result.kind == "uint" and result.bits < min(32, source.bits):
+            return f"({text}&{self.number(dtypes.uint32.vec(result.count), result.scalar().max)})"
+        return text
 
     def bitcast(self, source: DType, result: DType, text: str) -> str:
         return f"bitcast<{self.type(result)}>({bare(text)})"
@@ -151,12 +167,30 @@ class WGSLRenderer(CStyleRenderer):
         return f"{self.type(node.dtype)}({super().special(node)})"
 
     def read(self, dtype: DType, place: UOp, memory: str, index: str) -> str:
-        text = f"{memory}[{bare(index)}]"
-        return f"({text}!=0)" if dtype.kind == "bool" else text
+        if not self.in_words(place):
+            return f"{memory}[{bare(index)}]"
+        word, shift = _part(dtype, index)
+        text = f"{memory}[{word}]"
+        if place.src[0] in self.written:
+            text = f"atomicLoad(&{text})"
+        text = f"(({text}>>{shift})&{(1 << dtype.bits) - 1}u)"
+        return f"({text}!=0u)" if dtype.kind == "bool" else text
 
     def assign(self, dtype: DType, place: UOp, memory: str, index: str, value: str) -> str:
-        text = f"select(0, 1, {bare(value)})" if dtype.kind == "bool" else bare(value)
-        return f"{memory}[{bare(index)}] = {text};"
+        """Of a part of a word: its bits are cleared, then set, while others may write theirs."""
+        if not self.in_words(place):
+            return f"{memory}[{bare(index)}] = {bare(value)};"
+        word, shift = _part(dtype, index)
+        bits = f"u32({bare(value)})" if dtype.kind == "bool" else value
+        mask = (1 << dtype.bits) - 1
+        return (
+            f"atomicAnd(&{memory}[{word}], ~({mask}u<<{shift})); "
+            f"atomicOr(&{memory}[{word}], {bits}<<{shift});"
+        )
+
+    def in_words(self, place: UOp) -> bool:
+        """Whether the place is a part of a word of a parameter."""
+        return place.src[0].op is Ops.PARAM and place.dtype.scalar().itemsize < 4
 
     def guarded_read(
         self, dtype: DType, place: UOp, memory: str, index: str, condition: str
@@ -164,3 +198,10 @@ class WGSLRenderer(CStyleRenderer):
         """Both sides of a `select` are computed: element 0 is read where nothing is wanted."""
         safe = self.where(condition, index, "0")
         return self.where(condition, self.read(dtype, place, memory, safe), self.number(dtype, 0))
+
+
+def _part(dtype: DType, index: str) -> tuple[str, str]:
+    """(which word, how far up in it) element `index` lies."""
+    each = 32 // dtype.bits
+    shift = each.bit_length() - 1
+    return f"{index}>>{shift}u", f"(u32({bare(index)}&{each - 1})*{dtype.bits}u)"

@@ -18,6 +18,7 @@ from torpor.kernel.decompose.functions import (
     WIDE_INTEGER_RULES,
     WIDE_REMAINDER_RULES,
 )
+from torpor.kernel.decompose.integers import in_words
 from torpor.kernel.decompose.small_floats import SMALL, arithmetic_rules
 from torpor.kernel.decompose.small_floats import storage_rules as _storage_rules
 
@@ -50,4 +51,4 @@ def rules_for(target: Target) -> PatternMatcher:
     return rules
 
 
-__all__ = ["rules_for", "storage_rules"]
+__all__ = ["in_words", "rules_for", "storage_rules"]
