@@ -76,7 +76,7 @@ GIVEN = [
     ("convolution", [Opt(OptOps.UPCAST, 2, 8), Opt(OptOps.UNROLL, 2, 0)]),
     ("convolution", [Opt(OptOps.UPCAST, 0, 0), Opt(OptOps.GROUP, 1, 3)]),
     ("convolution", [Opt(OptOps.PADTO, 1, 8), Opt(OptOps.GROUPTOP, 1, 0), Opt(OptOps.LOCAL, 1, 2)]),
-    ("two passes", [Opt(OptOps.UPCAST, 1, 4), Opt(OptOps.UNROLL, 0, 4), Opt(OptOps.UNROLL, 1, 3)]),
+    ("two passes", [Opt(OptOps.UPCAST, 1, 4), Opt(OptOps.UNROLL, 0, 4), Opt(OptOps.UNROLL, 0, 3)]),
     ("two passes", [Opt(OptOps.LOCAL, 0, 4)]),
     ("two outputs", [Opt(OptOps.LOCAL, 0, 4), Opt(OptOps.UPCAST, 0, 2)]),
 ]

@@ -42,8 +42,9 @@ def part_reductions(root: UOp) -> UOp:
 
 def share_reductions(root: UOp, target: Target) -> UOp:
     """reduce(x, group): the values of a group's items meet in local memory, and after a barrier
-    every item reduces them. Only the first item of a group stores. After axes are written out, so
-    that every copy has memory of its own. An `OptError` says when that takes more than there is.
+    every item reduces them. Only the first item of a group stores what is not stored on the way.
+    After axes are written out, so that every copy has memory of its own. An `OptError` says when
+    that takes more than there is.
     """
     groups = [r for r in root.ranges() if kind_of(r) is AxisType.GROUP]
     if not groups:
@@ -51,9 +52,6 @@ def share_reductions(root: UOp, target: Target) -> UOp:
     slots: dict[UOp, int] = {}
     fresh = 1 + max(r.arg[0] for r in root.ranges())
     done: dict[UOp, UOp] = {}
-    first_item = UOp.const(dtypes.bool, True)
-    for one in groups:
-        first_item = first_item & one.eq(0)
     local = [r for r in sorted(root.ranges(), key=nesting) if kind_of(r) is AxisType.LOCAL]
     for node in root.toposort():
         source = tuple(done[s] for s in node.src)
@@ -62,21 +60,25 @@ def share_reductions(root: UOp, target: Target) -> UOp:
             slot = slots.setdefault(node, len(slots))
             made = shared(made, groups, local, slot, fresh)
         elif node.op is Ops.STORE:
-            made = gated(made, first_item, groups)
+            made = gated(made, [r for r in groups if r not in closed_by(node)])
         done[node] = made
     check_memory(done[root], target)
     return done[root]
 
 
-def gated(store: UOp, first_item: UOp, groups: list[UOp]) -> UOp:
-    """The store, done by the first item of a group only."""
+def gated(store: UOp, groups: list[UOp]) -> UOp:
+    """The store, done by the first item along these axes of a group only."""
+    if not groups:
+        return store
+    first_item = UOp.const(dtypes.bool, True)
+    for one in groups:
+        first_item = first_item & one.eq(0)
     place = store.src[0]
     condition = first_item
     if len(place.src) > 2:
         count = place.src[2].dtype.count
         condition = place.src[2] & (first_item.broadcast(count) if count > 1 else first_item)
-    kept = tuple(s for s in store.src[2:] if s not in groups)
-    return store.replace(src=(place.replace(src=(*place.src[:2], condition)), store.src[1], *kept))
+    return store.replace(src=(place.replace(src=(*place.src[:2], condition)), *store.src[1:]))
 
 
 def check_memory(root: UOp, target: Target) -> None:

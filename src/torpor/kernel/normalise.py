@@ -107,7 +107,9 @@ def order_outputs(ast: UOp) -> UOp:
     loops = find_loops(ast)
     outputs = [r for r in loops.order if r.op is Ops.RANGE and kind_of(r) is AxisType.GLOBAL]
     reduce_free = [loops.free[n] & frozenset(outputs) for n in loops.order if n.op is Ops.REDUCE]
-    stored = [frozenset(closed_by(n)) for n in loops.order if n.op is Ops.STORE]
+    stored = [
+        frozenset(closed_by(n)) & frozenset(outputs) for n in loops.order if n.op is Ops.STORE
+    ]
     partial = [f for f in reduce_free if f != frozenset(outputs)] + [
         s for s in stored if s != frozenset(outputs)
     ]

@@ -18,6 +18,7 @@ from torpor.rules import conjuncts, simplify_under, simplify_valid
 from torpor.schedule.cost import may_fail
 from torpor.schedule.fuse import Fuser
 from torpor.schedule.guards import guard_checks
+from torpor.schedule.nest import separate_loops
 from torpor.schedule.region import TRUE, ZERO, Indices, Region
 
 Step = Generator["Request", UOp, UOp]
@@ -46,7 +47,8 @@ class Builder:
             if node.op in (Ops.SCATTER, Ops.PRIOR):
                 continue
             stores.append(self.store(node, node, target, indices))
-        return self.without_bindings(self.without_unused(guard_checks(UOp.sink(*stores))))
+        ast = separate_loops(guard_checks(UOp.sink(*stores)))
+        return self.without_bindings(self.without_unused(ast))
 
     def without_unused(self, root: UOp) -> UOp:
         """The ast with parameters numbered anew, where folding left some without use."""
@@ -86,9 +88,9 @@ class Builder:
         return tuple(found)[:MAXIMUM_ORIGINS]
 
     # --- the trampoline ---------------------------------------------------------------------------
-    def run(self, request: Request, top: UOp) -> UOp:
-        """The value of `request`; `top` is the stored node that is being computed right now."""
-        stack: list[tuple[Request, Step]] = [(request, self.value(request, top))]
+    def run(self, request: Request) -> UOp:
+        """The value of `request`."""
+        stack: list[tuple[Request, Step]] = [(request, self.value(request))]
         answer: UOp | None = None
         while stack:
             asked, step = stack[-1]
@@ -100,18 +102,14 @@ class Builder:
                 continue
             answer = self.done.get(wanted)
             if answer is None:
-                stack.append((wanted, self.value(wanted, top)))
+                stack.append((wanted, self.value(wanted)))
         assert answer is not None
         return answer
 
-    def value(self, request: Request, top: UOp) -> Step:
+    def value(self, request: Request) -> Step:
         node, indices, valid = request
         home = self.fuser.home.get(node)
-        if (
-            home is not None
-            and node is not top
-            and not (home is self.region and self.is_output(request))
-        ):
+        if home is not None and home is not self.region:
             return self.load(node, indices, valid)
         if node.op in (Ops.CONST, Ops.BIND):
             return self.constant(node)
@@ -128,10 +126,6 @@ class Builder:
         if node.op is Ops.SCAN_AXIS:
             return self.scan(request)
         return self.elementwise(request)
-
-    def is_output(self, request: Request) -> bool:
-        """Whether this asks for a value that this kernel stores, at the indices it stores it."""
-        return self.region.outputs[request[0]] == request[1]
 
     # --- one kind of node each --------------------------------------------------------------------
     def constant(self, node: UOp) -> Step:
@@ -234,8 +228,8 @@ class Builder:
         base, index, values = node.src
         op, axis, distinct = node.arg
         steps = self.region.steps
-        asked = self.run((index, steps, TRUE), top=node)
-        value = self.run((values, steps, TRUE), top=node)
+        asked = self.run((index, steps, TRUE))
+        value = self.run((values, steps, TRUE))
         position = asked.cast(dtypes.index)
         if not distinct:
             position, _ = self.checked_position(node, asked, axis)
@@ -255,9 +249,9 @@ class Builder:
 
     def store(self, value: UOp, node: UOp, target: UOp, indices: Indices) -> UOp:
         """The STORE of a value into the memory of `node`."""
-        made = self.run((value, indices, TRUE), top=node)
+        made = self.run((value, indices, TRUE))
         place = UOp(Ops.INDEX, node.dtype, (target, self.flat(indices, node)))
-        ranges = tuple(i for i in indices if i.op is Ops.RANGE)
+        ranges = sorted(self.region.closure(indices), key=axis_number)
         return UOp(Ops.STORE, dtypes.void, (place, made, *ranges))
 
     def safe_divisor(self, node: UOp, divisor: UOp) -> UOp:
@@ -280,6 +274,11 @@ class Builder:
                 _, low, high = node.src[0].arg
                 self.variables[node] = UOp.variable(f"v{len(self.variables)}", low, high)
         return root.substitute(dict(self.variables)) if self.variables else root
+
+
+def axis_number(one: UOp) -> int:
+    """The axis number of a RANGE: smaller is outer."""
+    return int(one.arg[0])
 
 
 def is_zero_outside(value: UOp, valid: UOp) -> bool:

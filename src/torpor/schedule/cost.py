@@ -41,25 +41,36 @@ class Weights:
 
     `reads` counts operands that are as large as the node itself: small ones stay in the cache.
     `takes`: whether computing it, from what is stored in any case, takes a reduction.
+    `level` counts the reductions, one after another, on the longest way down: of two nodes of one
+    level neither depends on a reduction of that level that the other has. `work_on` is a reduction
+    that elementwise work and movements lead down to, for nodes that carry one.
     """
 
     def __init__(self, order: list[UOp]):
         self.steps: dict[UOp, float] = {}
         self.reads: dict[UOp, float] = {}
         self.carries: dict[UOp, bool] = {}
-        self.reduces: dict[UOp, bool] = {}
         self.takes: dict[UOp, bool] = {}
+        self.level: dict[UOp, int] = {}
+        self.work_on: dict[UOp, UOp] = {}
         for node in order:
             self._visit(node)
 
     def _visit(self, node: UOp) -> None:
-        self.reduces[node] = node.op in _STEPWISE or any(self.reduces[s] for s in node.src)
         if node.op in ALU or node.op in MOVEMENT:
             self.takes[node] = any(self.takes[s] for s in node.src)
         else:
             self.takes[node] = node.op is Ops.REDUCE_AXIS or (
                 node.op is Ops.GATHER and self.takes[node.src[1]]
             )
+        below = max((self.level[s] for s in node.src), default=0)
+        self.level[node] = below + (node.op in _STEPWISE)
+        if node.op is Ops.REDUCE_AXIS:
+            self.work_on[node] = node
+        elif node.op in ALU or node.op in MOVEMENT or node.op is Ops.GATHER:
+            found = next((self.work_on[s] for s in node.src if s in self.work_on), None)
+            if found is not None:
+                self.work_on[node] = found
         if node.op in ALU or node.op is Ops.GATHER:
             self.steps[node] = min(_own(node) + sum(self.steps[s] for s in node.src), CEILING)
             self.reads[node] = min(sum(self.reads[s] for s in node.src), CEILING)

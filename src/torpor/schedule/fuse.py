@@ -8,29 +8,17 @@ is used. Otherwise it is recomputed or stored, by cost, and each boundary keeps 
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from typing import Final, NamedTuple
 
 from torpor.base import settings
 from torpor.ir.infer import devices_of, shape_of
 from torpor.ir.ops import ALU, MOVEMENT, AxisType, Ops
 from torpor.ir.uop import UOp
 from torpor.schedule import cost
-from torpor.schedule.region import ZERO, Indices, Region, count
+from torpor.schedule.company import Company, reductions_near
+from torpor.schedule.region import STORED, ZERO, Indices, Region, Use, count
 from torpor.view.movement import map_indices
 
-STEPWISE: Final = frozenset({Ops.SCATTER, Ops.PRIOR, Ops.SCAN_AXIS})
-STORED: Final = frozenset({Ops.CONTIGUOUS, Ops.COPY}) | STEPWISE
-_ALONE: Final = frozenset({Ops.COPY}) | STEPWISE  # nothing else beside it
 _LEAVES = frozenset({Ops.BUFFER, Ops.CONST, Ops.BIND, Ops.VARIABLE, Ops.SINK})
-MOST_OUTPUTS: Final = 8  # roots that one kernel computes side by side; targets limit parameters
-NEAR: Final = 64  # operations of a root that are looked at for what it reads
-
-
-class Use(NamedTuple):
-    """One place where a value is needed: the kernel and the indices (a condition comes later)."""
-
-    region: Region
-    indices: Indices
 
 
 class Fuser:
@@ -39,9 +27,10 @@ class Fuser:
     def __init__(self, roots: Sequence[tuple[UOp, str]]):
         self.roots = dict(roots)
         sink = UOp.sink(*self.roots)
-        self.order = list(sink.toposort())
         self.devices = devices_of(sink)
-        self.weights = cost.Weights(self.order)
+        self.weights = cost.Weights(list(sink.toposort()))
+        self.order = list(UOp.sink(*sorted(self.roots, key=self.precedence)).toposort())
+        self.company = Company(self)
         self.uses: dict[UOp, dict[Use, None]] = {node: {} for node in self.order}
         self.regions: list[Region] = []
         self.home: dict[UOp, Region] = {}
@@ -55,6 +44,10 @@ class Fuser:
         for node in self.order:
             for source in dict.fromkeys(node.src):
                 self.children.setdefault(source, []).append(node)
+
+    def precedence(self, root: UOp) -> tuple[bool, int]:
+        """Roots with reductions are visited first, large ones before small: others join them."""
+        return self.weights.level[root] > 0, count(shape_of(root))
 
     def run(self) -> None:
         """Visit every node after all of its uses."""
@@ -88,29 +81,35 @@ class Fuser:
             return None
         if any(use.region.size >= self.limit for use in uses):
             return "kernel size"
-        if node.op is Ops.REDUCE_AXIS:
-            return self.reason_for_reduction(node)
-        if self.weights.carries[node]:
-            return self.reason_for_epilogue(node)
-        return self.reason_for_elementwise(node)
+        return self.reason_to_part(node, list(uses))
 
-    def reason_for_reduction(self, node: UOp) -> str | None:
-        uses = list(self.uses[node])
+    def reason_to_part(self, node: UOp, uses: Sequence[Use], commit: bool = True) -> str | None:
+        """Why these uses cannot each have the value computed on the spot."""
+        if node.op is Ops.REDUCE_AXIS:
+            return self.reason_for_reduction(node, uses, commit)
+        if self.weights.carries[node]:
+            return self.reason_for_epilogue(node, uses)
+        return self.reason_for_elementwise(node, uses)
+
+    def reason_for_reduction(self, node: UOp, uses: Sequence[Use], commit: bool) -> str | None:
         if len({use.region for use in uses}) > 1:
             return "used by several kernels"
         if len(uses) > 1:
             return "used at several indices"
-        return self.refusal(node, uses[0])
+        return self.refusal(node, uses[0], commit)
 
-    def reason_for_epilogue(self, node: UOp) -> str | None:
+    def reason_for_epilogue(self, node: UOp, uses: Sequence[Use]) -> str | None:
         """For elementwise work on a reduction: store it here if the reduction cannot move on."""
-        uses = list(self.uses[node])
         if len({use.region for use in uses}) > 1:
             return "used by several kernels"
         if len(uses) == 1:
             return self.refusal(node, uses[0], commit=False)
         region = uses[0].region
         if any(self.refusal(node, use, commit=False) for use in uses):
+            levels = [self.weights.level[one] for one in reductions_near(node)]
+            if min(levels, default=0) < self.weights.level[node]:
+                # A row is reduced and read again, and so stored: this is work on memory.
+                return self.reason_for_elementwise(node, uses)
             return "used at several indices"
         local = all(region.closure(use.indices) < frozenset(region.axes) for use in uses)
         return None if local else "used at several indices"
@@ -131,7 +130,7 @@ class Fuser:
         if any(not (around <= other or other <= around) for other in region.hoisted):
             return "loops do not nest"
         rows = max(evaluations, 1)
-        work = count(shape_of(reduction_below(node).src[0]))
+        work = count(shape_of(self.weights.work_on[node].src[0]))
         if work > cost.SMALL and (rows < cost.PARALLEL or work // rows > cost.ROW_LIMIT):
             return "too few rows to keep the cores busy"
         if commit:
@@ -159,8 +158,7 @@ class Fuser:
             len(readers) == 1 and readers[0].op is Ops.REDUCE_AXIS and readers[0].arg[0] is Ops.ADD
         )
 
-    def reason_for_elementwise(self, node: UOp) -> str | None:
-        uses = list(self.uses[node])
+    def reason_for_elementwise(self, node: UOp, uses: Sequence[Use]) -> str | None:
         steps, reads = self.weights.steps[node], self.weights.reads[node]
         size = max(count(shape_of(node)), 1)
         regions = {use.region for use in uses}
@@ -182,19 +180,23 @@ class Fuser:
     # --- its consequences -------------------------------------------------------------------------
     def store(self, node: UOp, reason: str) -> None:
         """Store `node`: as one more output of a kernel that computes it anyway, or in its own."""
-        host = None if node.op in _ALONE else self.host(node) or self.neighbour(node)
+        found = self.company.host(node) or self.company.neighbour(node)
         if node.op is Ops.PRIOR or node in self.home:
             host, indices = self.with_prior(node)
-        elif host is None:
+        elif found is None:
             host = Region(len(self.regions), self.device(node), reason)
             self.regions.append(host)
             indices = host.start(node)
         else:
-            indices = next(iter(host.outputs.values()))
+            host, indices = found
             host.outputs[node] = indices
+            around = host.closure(indices)
+            if around < frozenset(host.axes):
+                host.hoisted.append(around)
         self.home[node] = host
-        host.size += node.op in ALU
         self.readers.setdefault(host, set()).update(self.readers_of(node) - {host})
+        if node in self.roots and node.op not in STORED and len(self.roots) > 1:
+            self.company.note_root(node)
         if node.op is Ops.COPY:
             self.force(node.src[0], "copied to another device", host, (Ops.RESHAPE,))
         elif node.op is Ops.SCATTER:
@@ -206,7 +208,14 @@ class Fuser:
             axis = node.arg[1]
             self.step(node, host, (indices, (*indices[:axis], ZERO, *indices[axis + 1 :])))
         else:
-            self.push(node, Use(host, indices))
+            self.compute(node, host, indices)
+
+    def compute(self, node: UOp, host: Region, indices: Indices) -> None:
+        """Hand on what a stored value needs, also where its own kernel uses it elsewhere."""
+        here = [use for use in self.uses[node] if use.region is host]
+        for use in dict.fromkeys([Use(host, indices), *here]):
+            host.size += node.op in ALU
+            self.push(node, use)
 
     def with_prior(self, node: UOp) -> tuple[Region, Indices]:
         """The kernel that stores a PRIOR beside its SCATTER, and where it stores the node."""
@@ -219,53 +228,6 @@ class Fuser:
             self.home[scatter] = host
             host.outputs[node] = host.scatter(scatter)
         return host, host.outputs[node]
-
-    def host(self, node: UOp) -> Region | None:
-        """A kernel that already computes all of `node` in its own order, if it may also store it.
-
-        No kernel that reads the value may have to run before that one.
-        """
-        shape = shape_of(node)
-        for use in self.uses[node]:
-            region = use.region
-            if region.device != self.device(node) or node.op in STORED:
-                continue
-            if region.size >= self.limit:
-                continue
-            first = next(iter(region.outputs))
-            if first.op in _ALONE or shape_of(first) != shape:
-                continue
-            if use.indices != region.outputs[first]:
-                continue
-            here = {u.indices for u in self.uses[node] if u.region is region}
-            if len(here) > 1:
-                continue
-            others = self.readers_of(node) - {region}
-            if not any(self.runs_before(other, region) for other in others):
-                return region
-        return None
-
-    def neighbour(self, node: UOp) -> Region | None:
-        """For a root of elementwise work: a kernel of such roots of the same shape that reads a
-        buffer that this reads too, so that one pass over it serves both.
-        """
-        if node not in self.roots or self.weights.reduces[node] or node.op in STORED:
-            return None
-        read = leaves_near(node)
-        for other in self.roots:
-            region = self.home.get(other)
-            if region is None or self.weights.reduces[other] or shape_of(other) != shape_of(node):
-                continue
-            full = len(region.outputs) >= MOST_OUTPUTS or region.size >= self.limit
-            if full or region.device != self.roots[node] or not read & leaves_near(other):
-                continue
-            first = next(iter(region.outputs))
-            if first.op in STORED or shape_of(first) != shape_of(node):
-                continue
-            readers = self.readers_of(node)
-            if region not in readers and not any(self.runs_before(r, region) for r in readers):
-                return region
-        return None
 
     def runs_before(self, first: Region, later: Region) -> bool:
         """Whether `later` reads, perhaps through other kernels, what `first` stores."""
@@ -338,50 +300,27 @@ class Fuser:
         return found
 
     def reduce(self, region: Region, node: UOp, indices: Indices) -> Indices:
-        """Index expressions of a reduction's operand: fresh ranges on the reduced axes."""
+        """Index expressions of a reduction's operand, with ranges on the reduced axes."""
         key = (region, node, indices)
         found = self.reduce_ranges.get(key)
         if found is None:
-            sizes = shape_of(node.src[0])
-            reduced = tuple(s if a in node.arg[1] else 1 for a, s in enumerate(sizes))
-            fresh = region.new_ranges(reduced, AxisType.REDUCE)
-            around = region.closure(indices)
-            for one in fresh:
-                if one.op is Ops.RANGE:
-                    region.inside[one] = around
-            found = tuple(
-                fresh[a] if a in node.arg[1] else index for a, index in enumerate(indices)
-            )
+            use = Use(region, indices)
+            found = self.company.loops(node, use)
+            if found is None:
+                found = self.fresh_loops(node, use)
+                self.company.note_loops(node, use, found)
             self.reduce_ranges[key] = found
+            self.company.note_reduction(node, use)
         return found
 
-
-def leaves_near(node: UOp) -> frozenset[UOp]:
-    """Buffers that the value reads, as far as a look at its nearest operations tells."""
-    found, stack, looked = set(), [node], 0
-    while stack and looked < NEAR:
-        one = stack.pop()
-        looked += 1
-        if one.op is Ops.BUFFER:
-            found.add(one)
-        stack.extend(one.src)
-    return frozenset(found)
-
-
-def reduction_below(node: UOp) -> UOp:
-    """The first reduction that elementwise work and movements lead down to."""
-    while node.op is not Ops.REDUCE_AXIS:
-        node = next(s for s in node.src if leads_to_reduction(s))
-    return node
-
-
-def leads_to_reduction(node: UOp) -> bool:
-    """Whether a reduction lies below, through elementwise work and movements only."""
-    stack = [node]
-    while stack:
-        one = stack.pop()
-        if one.op is Ops.REDUCE_AXIS:
-            return True
-        if one.op in ALU or one.op in MOVEMENT:
-            stack.extend(one.src)
-    return False
+    def fresh_loops(self, node: UOp, use: Use) -> Indices:
+        """Index expressions with ranges of their own on the reduced axes."""
+        region, indices = use
+        axes = node.arg[1]
+        sizes = tuple(s if a in axes else 1 for a, s in enumerate(shape_of(node.src[0])))
+        fresh = region.new_ranges(sizes, AxisType.REDUCE)
+        around = region.closure(indices)
+        for one in fresh:
+            if one.op is Ops.RANGE:
+                region.inside[one] = around
+        return tuple(fresh[a] if a in axes else index for a, index in enumerate(indices))

@@ -9,10 +9,10 @@ from torpor.base.dtypes import DType, dtypes
 from torpor.ir.infer import devices_of, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.records import ParamArg, ScheduleItem
-from torpor.ir.rewrite import graph_rewrite
+from torpor.ir.rewrite import graph_rewrite, unite_origins
 from torpor.ir.uop import UOp
 from torpor.schedule.build import Builder
-from torpor.schedule.fuse import STORED, Fuser
+from torpor.schedule.fuse import Fuser
 from torpor.schedule.prepare import prepare_rules
 from torpor.schedule.region import Region, count
 
@@ -41,10 +41,12 @@ def buffer_below(node: UOp) -> UOp:
     return node
 
 
-def as_stored(node: UOp) -> UOp:
-    """What is stored in any case, in the shape that it is stored in: the same memory."""
-    below = buffer_below(node)
-    return below if below.op in STORED else node
+def below_reshapes(node: UOp) -> UOp:
+    """The value in the shape that it is computed in: its elements lie in the same order."""
+    while node.op is Ops.RESHAPE:
+        unite_origins(node, node.src[0])
+        node = node.src[0]
+    return node
 
 
 def plan(roots: Sequence[tuple[UOp, str]], make_buffer: MakeBuffer) -> Plan:
@@ -60,7 +62,7 @@ def plan(roots: Sequence[tuple[UOp, str]], make_buffer: MakeBuffer) -> Plan:
         if is_stored(prepared, device):
             results[root] = buffer_below(prepared)
             continue
-        prepared = as_stored(prepared)
+        prepared = below_reshapes(prepared)
         found = devices[prepared]
         if found is not None and found != device:
             prepared = UOp(Ops.COPY, prepared.dtype, (prepared,), device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from torpor.base.dtypes import dtypes
 from torpor.ir.infer import Shape, largest, shape_of
@@ -13,6 +14,9 @@ from torpor.ir.uop import UOp
 Indices = tuple[UOp, ...]
 Ranges = frozenset[UOp]
 
+STEPWISE: Final = frozenset({Ops.SCATTER, Ops.PRIOR, Ops.SCAN_AXIS})
+STORED: Final = frozenset({Ops.CONTIGUOUS, Ops.COPY}) | STEPWISE
+ALONE: Final = frozenset({Ops.COPY}) | STEPWISE  # kernels that compute nothing else beside it
 ZERO = UOp.index_const(0)
 TRUE = UOp.const(dtypes.bool, True)
 
@@ -103,6 +107,13 @@ class Region:
     def evaluations(self, indices: Indices) -> int:
         """How many times a value at `indices` is computed."""
         return math.prod(largest_bound(r) for r in self.closure(indices))
+
+
+class Use(NamedTuple):
+    """One place where a value is needed: the kernel and the indices (a condition comes later)."""
+
+    region: Region
+    indices: Indices
 
 
 def largest_bound(one: UOp) -> int:

@@ -1,0 +1,291 @@
+"""Values that one kernel computes side by side: further outputs, and reductions in one loop.
+
+A value that has to be stored is stored by a kernel that computes each of its elements once on its
+way to something else (`host`). A root that no kernel computes joins one that reads the same
+elements in the same order (`neighbour`). Reductions that run over the same elements and do not
+depend on each other share a loop (`loops`).
+
+    (y, y.sum(1))              y is stored inside the loop of the sum
+    (x.sum(1), x.amax(1))      one loop with two accumulators
+    (x.softmax(1), x.amax(1))  the largest is stored between loops over a row
+    (x.sum(0), x.sum(1))       two kernels: they read x in different orders
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from torpor.ir.infer import Shape, shape_of
+from torpor.ir.ops import ALU, MOVEMENT, AxisType, Ops
+from torpor.ir.uop import UOp
+from torpor.schedule import cost
+from torpor.schedule.region import ALONE, STORED, ZERO, Indices, Region, Use, count, largest_bound
+from torpor.view.movement import map_indices
+
+if TYPE_CHECKING:
+    from torpor.schedule.fuse import Fuser
+
+MOST_OUTPUTS: Final = 8  # that join a kernel uncalled for; targets limit parameters
+SHORT_ROW: Final = 64  # elements between steps of a loop that may still store on its way
+NEAR: Final = 32  # operations of a value that are looked at for what it reads
+
+Place = tuple[Region, Indices]  # where a further output is stored: by which kernel, at what indices
+Read = tuple[UOp, Indices]  # what is read, and where: at indices in terms of `probe`
+Order = tuple[Shape, tuple[int, ...]]  # of a reduction: what it runs over, and the reduced axes
+
+
+class Company:
+    """Finds company for what the fuser stores and reduces."""
+
+    def __init__(self, fuser: Fuser):
+        self.fuser: Fuser = weakref.proxy(fuser)  # no cycle: graphs go when nobody needs them
+        self.reads: dict[UOp, frozenset[Read]] = {}
+        # For roots that come later, by what they read: elementwise roots, work on reductions, and
+        # reductions that have been fused.
+        self.by_read: dict[Read, list[UOp]] = {}
+        self.working: dict[tuple[Order, Read], list[UOp]] = {}
+        self.reducing: dict[tuple[Order, Read], list[tuple[UOp, Use]]] = {}
+        self.running: dict[tuple[Use, int, Order], list[tuple[UOp, Indices]]] = {}
+
+    # --- kernels that compute the value anyway ----------------------------------------------------
+    def host(self, node: UOp) -> Place | None:
+        """A kernel that computes every element of `node` once, if it may also store it."""
+        if node.op in STORED:
+            return None
+        for use in self.fuser.uses[node]:
+            region = use.region
+            if not self.has_room(region, node) or not self.in_time(node, region):
+                continue
+            first = next(iter(region.outputs))
+            plain = shape_of(first) == shape_of(node) and use.indices == region.outputs[first]
+            here = [one for one in self.fuser.uses[node] if one.region is region]
+            if not plain and not self.stores_whole(node, use):
+                continue
+            alone = plain and len({one.indices for one in here}) == 1
+            if alone or self.fuser.reason_to_part(node, here, commit=False) is None:
+                return region, use.indices
+        return None
+
+    def has_room(self, region: Region, node: UOp) -> bool:
+        """Whether the kernel runs where the value is wanted, and is not too large yet."""
+        first = next(iter(region.outputs))
+        fits = region.size < self.fuser.limit and first.op not in ALONE
+        return fits and region.device == self.fuser.device(node)
+
+    def in_time(self, node: UOp, region: Region) -> bool:
+        """Whether no kernel that needs the value has to run before this one."""
+        others = self.fuser.readers_of(node) - {region}
+        return not any(self.fuser.runs_before(other, region) for other in others)
+
+    def stores_whole(self, node: UOp, use: Use) -> bool:
+        """Whether the use computes every element once, where a store costs the kernel nothing: on
+        the way of a reduction, or outside of inner loops where a reduction is anyway.
+        """
+        region, indices = use
+        around, outputs = region.closure(indices), frozenset(region.axes)
+        digits = digits_of(region, node, indices)
+        if digits is None:
+            return False
+        if around <= outputs:
+            reduced = self.fuser.weights.carries[node] or node.op is Ops.REDUCE_AXIS
+            return around == outputs or (bool(around) and reduced)
+        if any(region.inside[r] - around for r in around - outputs):
+            return False
+        rows = region.evaluations(tuple(region.axes))
+        in_a_row = min(digits[r] for r in around - outputs)
+        busy = rows >= cost.PARALLEL or count(shape_of(node)) <= cost.SMALL
+        return busy and in_a_row <= SHORT_ROW
+
+    # --- kernels that read the same ---------------------------------------------------------------
+    def neighbour(self, node: UOp) -> Place | None:
+        """For a root: a kernel that reads elements that this reads too, in the same order, so that
+        one pass over them serves both.
+        """
+        if node not in self.fuser.roots or node.op in STORED:
+            return None
+        places = self.along_reduction(node) if self.fuser.weights.level[node] else self.along(node)
+        for region, indices in places:
+            full = len(region.outputs) >= MOST_OUTPUTS or not self.has_room(region, node)
+            readers = self.fuser.readers_of(node)
+            first = next(iter(region.outputs))
+            if first.dtype.itemsize != node.dtype.itemsize:
+                continue  # vectors have as many lanes as the widest format leaves
+            if not full and region not in readers and self.in_time(node, region):
+                return region, indices
+        return None
+
+    def along(self, node: UOp) -> Iterator[Place]:
+        """For elementwise work: beside elementwise roots of its shape, or in a reduction's loop."""
+        for read in self.reads_of(node):
+            for other in self.by_read.get(read, ()):
+                region = self.fuser.home[other]
+                if shape_of(other) == shape_of(node):
+                    yield region, region.outputs[other]
+            for axes in self.orders(shape_of(node)):
+                for other, use in self.reducing.get(((shape_of(node), axes), read), ()):
+                    below = self.fuser.reduce_ranges[use.region, other, use.indices]
+                    if self.stores_whole(node, Use(use.region, below)):
+                        yield use.region, below
+
+    def orders(self, shape: Shape) -> list[tuple[int, ...]]:
+        """The axes over which values of this shape are reduced somewhere."""
+        return list({axes: None for (known, axes), _ in self.reducing if known == shape})
+
+    def along_reduction(self, node: UOp) -> Iterator[Place]:
+        """For work on reductions: where one over the same elements is, or beside other work on one
+        that has this shape.
+        """
+        for own in reductions_near(node):
+            for read in self.reads_of(own.src[0]):
+                key = order_of(own), read
+                for _, use in self.reducing.get(key, ()):
+                    indices = spread(use.indices, own, node)
+                    fits = indices and self.stores_whole(node, Use(use.region, indices))
+                    if indices and fits and self.fuser.refusal(own, use, commit=False) is None:
+                        yield use.region, indices
+                for other in self.working.get(key, ()):
+                    region = self.fuser.home[other]
+                    indices = region.outputs[other]
+                    # Not inside a loop that reduces: what this needs may only be known after it.
+                    outside = region.closure(indices) <= frozenset(region.axes)
+                    if shape_of(other) == shape_of(node) and outside:
+                        yield region, indices
+
+    def note_root(self, node: UOp) -> None:
+        """A root has been stored: others may join it."""
+        if not self.fuser.weights.level[node]:
+            for read in self.reads_of(node):
+                self.by_read.setdefault(read, []).append(node)
+        for own in reductions_near(node):
+            for read in self.reads_of(own.src[0]):
+                self.working.setdefault((order_of(own), read), []).append(node)
+
+    def note_reduction(self, node: UOp, use: Use) -> None:
+        """A reduction has been fused into a kernel: roots may join it."""
+        if len(self.fuser.roots) > 1:
+            for read in self.reads_of(node.src[0]):
+                self.reducing.setdefault((order_of(node), read), []).append((node, use))
+
+    def reads_of(self, node: UOp) -> frozenset[Read]:
+        """What the value reads, as far as a look at its nearest operations tells."""
+        found = self.reads.get(node)
+        if found is None:
+            found = self.reads[node] = reads_near(node)
+        return found
+
+    # --- loops ------------------------------------------------------------------------------------
+    def loops(self, node: UOp, use: Use) -> Indices | None:
+        """Indices of a reduction's operand in the loop of another that runs over the same elements,
+        if neither depends on the other; else None, and others may run along with this one.
+
+        Not for products like a matrix's, whose accumulators fill the registers.
+        """
+        weights = self.fuser.weights
+        key = (use, weights.level[node], order_of(node))
+        others = self.running.setdefault(key, [])
+        for other, below in others:
+            streams = weights.reads[node.src[0]] and weights.reads[other.src[0]]
+            if streams and self.reads_of(node.src[0]) & self.reads_of(other.src[0]):
+                return below
+        return None
+
+    def note_loops(self, node: UOp, use: Use, below: Indices) -> None:
+        """A reduction has loops of its own."""
+        key = (use, self.fuser.weights.level[node], order_of(node))
+        self.running[key].append((node, below))
+
+
+def order_of(reduction: UOp) -> Order:
+    """What a reduction runs over, and along which axes."""
+    return shape_of(reduction.src[0]), reduction.arg[1]
+
+
+def digits_of(region: Region, node: UOp, indices: Indices) -> dict[UOp, int] | None:
+    """The stride of each loop around a use, if these meet every element of the node exactly once:
+    the element's position is a number whose digits are the loops' counters. Else None.
+    """
+    shape = shape_of(node)
+    if not all(isinstance(size, int) and size for size in shape):
+        return None
+    position: UOp = ZERO
+    stride = 1
+    for index, size in zip(reversed(indices), reversed(shape), strict=True):
+        position = index * stride + position
+        stride *= int(size)  # type: ignore[arg-type]
+    digits = strides_in(position.simplify())
+    if digits is None or set(digits) != region.closure(indices):
+        return None
+    expected = 1
+    for one in sorted(digits, key=digits.__getitem__):
+        if digits[one] != expected:
+            return None
+        expected *= largest_bound(one)
+    return digits if expected == stride else None
+
+
+def strides_in(position: UOp) -> dict[UOp, int] | None:
+    """The factor of each range, where the position is a sum of ranges times numbers."""
+    found: dict[UOp, int] = {}
+    stack = [position]
+    while stack:
+        node = stack.pop()
+        one, factor = node, 1
+        if node.op is Ops.MUL and node.src[1].op is Ops.CONST:
+            one, factor = node.src[0], int(node.src[1].arg)
+        if node.op is Ops.ADD:
+            stack.extend(node.src)
+        elif one.op is Ops.RANGE and one not in found:
+            found[one] = factor
+        elif node is not ZERO:
+            return None
+    return found
+
+
+def probe(shape: Shape) -> Indices:
+    """Indices that only serve to compare where values are read."""
+    return tuple(
+        ZERO if size == 1 else UOp.range(size, axis, AxisType.GLOBAL)
+        for axis, size in enumerate(shape)
+    )
+
+
+def reads_near(node: UOp) -> frozenset[Read]:
+    """What the value at `probe` indices reads: buffers and whatever is no elementwise work."""
+    found, looked = set(), 0
+    stack = [(node, probe(shape_of(node)))]
+    while stack and looked < NEAR:
+        one, indices = stack.pop()
+        looked += 1
+        if one.op in MOVEMENT:
+            stack.append((one.src[0], map_indices(one, indices)[0]))
+        elif one.op in ALU:
+            stack.extend((s, indices if shape_of(s) else ()) for s in one.src)
+        elif one.op is not Ops.CONST:
+            found.add((one, indices))
+    return frozenset(found)
+
+
+def reductions_near(node: UOp) -> list[UOp]:
+    """The reductions that elementwise work and movements lead down to."""
+    found: dict[UOp, None] = {}
+    stack, looked = [node], 0
+    while stack and looked < NEAR:
+        one = stack.pop()
+        looked += 1
+        if one.op is Ops.REDUCE_AXIS:
+            found[one] = None
+        elif one.op in ALU or one.op in MOVEMENT:
+            stack.extend(one.src)
+    return list(found)
+
+
+def spread(indices: Indices, reduction: UOp, node: UOp) -> Indices | None:
+    """A reduction's indices for a node of its shape but for sizes of 1; None for other shapes."""
+    sizes = [size for size in shape_of(reduction) if size != 1]
+    if sizes != [size for size in shape_of(node) if size != 1]:
+        return None
+    both = zip(shape_of(reduction), indices, strict=True)
+    left = iter([index for size, index in both if size != 1])
+    return tuple(ZERO if size == 1 else next(left) for size in shape_of(node))

@@ -1,0 +1,73 @@
+"""Loops that do not nest are made apart. Which output ranges a value depends on is known only when
+its expression is there: an expanded value does not depend on those that it was copied along.
+
+before  store(sum[i, j], reduce(x[i, k], k), i, j), store(y[j, i, k], x[i, k], i, j, k)
+after   store(sum[i, j], reduce(x[i, k], k), i, j), store(y[j, i, l], x[i, l], i, j, l)
+
+Before, the loop over k is right inside that over i for the sum, and inside that over j for y.
+"""
+
+from __future__ import annotations
+
+from torpor.ir.ops import AxisType, Ops
+from torpor.ir.uop import UOp
+from torpor.schedule.region import Ranges
+
+_NONE: Ranges = frozenset()
+
+
+def closed_by(node: UOp) -> Ranges:
+    """The ranges that a REDUCE or STORE runs over."""
+    if node.op is Ops.REDUCE:
+        return frozenset(s for s in node.src[1:] if s.op is Ops.RANGE)
+    if node.op is Ops.STORE:
+        return frozenset(s for s in node.src[2:] if s.op is Ops.RANGE)
+    return _NONE
+
+
+def loops_around(root: UOp) -> dict[UOp, tuple[Ranges, Ranges]]:
+    """For each REDUCE, and each STORE on the way of one: the reduce ranges that it runs over, and
+    the ranges around these. Reductions come first.
+    """
+    order = list(root.toposort())
+    free: dict[UOp, Ranges] = {}
+    found: dict[UOp, tuple[Ranges, Ranges]] = {}
+    for node in order:
+        below = _NONE.union(*(free[s] for s in node.src))
+        closed = closed_by(node)
+        free[node] = frozenset((node,)) if node.op is Ops.RANGE else below - closed
+        if node.op is Ops.REDUCE:
+            found[node] = closed, free[node]
+    for node in order:
+        reduced = frozenset(r for r in closed_by(node) if r.arg[1] is AxisType.REDUCE)
+        if node.op is Ops.STORE and reduced:
+            found[node] = reduced, closed_by(node) - reduced
+    return found
+
+
+def separate_loops(root: UOp) -> UOp:
+    """The kernel with ranges of its own for what cannot run in a loop that another has."""
+    first: dict[UOp, tuple[Ranges, Ranges]] = {}
+    apart: dict[UOp, Ranges] = {}
+    for node, (closed, around) in loops_around(root).items():
+        if node.op is Ops.REDUCE:
+            for one in closed:
+                first.setdefault(one, (closed, around))
+        if any(first.get(one) != (closed, around) for one in closed):
+            apart[node] = closed
+    if not apart:
+        return root
+    number = 1 + max(r.arg[0] for r in root.ranges())
+    done: dict[UOp, UOp] = {}
+    for node in root.toposort():
+        source = tuple(done[s] for s in node.src)
+        made = node if source == node.src else node.replace(src=source)
+        if node in apart:
+            kind = AxisType.REDUCE if node.op is Ops.REDUCE else AxisType.GLOBAL
+            fresh = {}
+            for one in sorted(apart[node], key=lambda r: int(r.arg[0])):
+                fresh[one] = one.replace(arg=(number, kind))
+                number += 1
+            made = made.replace(src=tuple(s.substitute(fresh) for s in made.src))
+        done[node] = made
+    return done[root]
