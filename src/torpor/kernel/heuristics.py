@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from torpor.base.errors import OptError
@@ -120,9 +120,10 @@ def beside_steps(kernel: Kernel) -> None:
     beside = [r for r in kernel.axes if kind_of(r) is AxisType.GLOBAL and size_of(r)]
     lane = max(beside, key=facts.score, default=None)
     if lane is not None and facts.score(lane) > 0:
+        beside_it = [a.itemsize for a in facts.accesses if a.stride(lane) != 0]
+        facts = replace(facts, lanes=kernel.target.lanes(max(beside_it)))
         lane = pad_lane(facts, lane)
-        most = max(1, min(STEP_VECTORS, (size_of(lane) or 1) // (2 * facts.lanes)))
-        amount = vector_amount(facts, lane, most)
+        amount = vector_amount(facts, lane, STEP_VECTORS)
         attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(lane), amount))
         thread_rest(kernel)
         return

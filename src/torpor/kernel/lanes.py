@@ -102,9 +102,10 @@ class _Vectoriser:
 
     def at_lane(self, expression: UOp, number: int) -> UOp:
         """An index expression or condition in one lane."""
-        found = expression.substitute({self.lane: UOp.index_const(number)})
-        below = found.toposort()
-        if any(n.op is Ops.LOAD for n in below):  # depends on data: take the lane of the vector
+        below = expression.toposort()
+        same = {n: self.done[n] for n in below if n in self.done and not self.varies(n)}
+        found = expression.substitute({**same, self.lane: UOp.index_const(number)})
+        if any(n.op is Ops.LOAD and self.varies(n) for n in below):  # the lane of the vector
             whole = self.done.get(expression)
             if whole is not None and self.varies(expression):
                 return whole.gep(number) if whole.dtype.count > 1 else whole

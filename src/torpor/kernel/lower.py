@@ -193,11 +193,11 @@ def choose_lanes(root: UOp, target: Target) -> tuple[UOp, list[UOp]]:
     """
     loops = find_loops(root)
     found = accesses(loops)
-    widest = max((a.itemsize for a in found), default=4)
-    most = min(target.lanes(widest), WIDEST) if target.vector_alu else 4
     ranked = []
     for one in loops.order:
         if one.op is Ops.RANGE and kind_of(one) in WRITTEN:
+            widest = max((a.itemsize for a in found if a.stride(one) != 0), default=4)
+            most = min(target.lanes(widest), WIDEST) if target.vector_alu else 4
             rank = lane_rank(one, found, most)
             if rank is not None:
                 ranked.append((rank, one))

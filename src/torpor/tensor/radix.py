@@ -43,11 +43,15 @@ def keys_of(x: Any) -> Any:
 
 
 def ranks(keys: Any) -> Any:
-    """How many elements of its row (the last axis of two) each stands behind, int64."""
+    """How many elements of its row (the last axis of two) each stands behind, int64. Signed numbers
+    of at most 32 bits are what vectors compare best.
+    """
+    if keys.dtype.bits <= WORD:
+        keys = (keys.cast(dtypes.uint32) ^ (1 << (WORD - 1))).bitcast(dtypes.int32).contiguous()
     order = make(iota(keys.shape[1], keys.device, dtypes.int32), keys.device)
     here, other = keys.unsqueeze(2), keys.unsqueeze(1)
     tie = other.eq(here) & (order.unsqueeze(0) < order.unsqueeze(1))
-    return ((other < here) | tie).sum(2, dtype=dtypes.int32).cast(dtypes.int64)
+    return ((other < here) | tie).sum(2, dtype=dtypes.int32).contiguous().cast(dtypes.int64)
 
 
 def sorted_numbers(keys: Any) -> Any:
