@@ -158,16 +158,21 @@ def lines_of(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
             cwd=ROOT, stdout=subprocess.PIPE, text=True,
             env=worker.environment(request["threads"], cache),
         )  # fmt: skip
-        assert process.stdout is not None
         try:
-            while True:
-                watch = threading.Timer(PATIENCE, process.terminate)
-                watch.start()
-                line = process.stdout.readline()
-                watch.cancel()
-                if not line:
-                    break
+            while line := patiently(process):
                 yield json.loads(line)
         finally:
             process.terminate()
             process.wait()
+
+
+def patiently(process: subprocess.Popen[str]) -> str:
+    """The next line of a worker; empty at its end, which comes if it says nothing for long."""
+    assert process.stdout is not None
+    watch = threading.Timer(PATIENCE, process.terminate)
+    watch.daemon = True  # Ctrl-C may come before the next line
+    watch.start()
+    try:
+        return process.stdout.readline()
+    finally:
+        watch.cancel()

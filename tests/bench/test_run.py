@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -89,3 +93,19 @@ def test_ctrl_c_keeps_what_was_measured(monkeypatch, tmp_path, capsys):
     assert run.main(["--only", "matmul/128", "--json", str(path)]) == run.INTERRUPTED
     assert json.loads(path.read_text())["runs"][0]["results"][0]["workload"] == "matmul/128"
     assert "interrupted" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for another process there")
+def test_ctrl_c_ends_the_process_and_its_worker(tmp_path):
+    arguments = ["--quick", "--threads", "1", "--only", "memory", "--peers", "none"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bench", *arguments, "--json", str(tmp_path / "record.json")],
+        cwd=run.ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    first = process.stderr.readline().split()[-1]
+    os.killpg(process.pid, signal.SIGINT)
+    shown, complaint = process.communicate(timeout=60)
+    assert process.returncode == run.INTERRUPTED
+    assert first in shown
+    assert "Traceback" not in complaint
