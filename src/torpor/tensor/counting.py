@@ -109,8 +109,10 @@ class Counting(Handle):
         if dim is not None:
             raise located(ShapeError("unique compares elements; dim is not there yet"), (self,))
         flat: Any = self.reshape(-1)
-        order = flat.argsort(0)
-        found = _runs(flat.take(order).contiguous())
+        order = flat.argsort(0).contiguous()
+        values = flat.take(order).contiguous()
+        values.realize(order)  # once, for all that follows
+        found = _runs(values)
         inverse = placed(found.inverse.reshape(1, -1), order.reshape(1, -1)).reshape(self.shape)
         return _asked(found, inverse, return_inverse, return_counts)
 
@@ -144,7 +146,7 @@ def _where_true(flags: Any) -> Any:
     length, where = flags.shape[0], flags.device
     if not length:
         return make(build.constant(0, dtypes.int64, (0,)), where)
-    ahead = flags.cumsum(0).contiguous()
+    ahead = flags.cumsum(0).realize()
     count = int(ahead[-1].item())
     places = flags.where(ahead - 1, count)  # those that do not hold go to one place, cut away
     zeros = make(build.constant(0, dtypes.int64, (count + 1,)), where)
