@@ -65,8 +65,7 @@ class Sorting(Handle):
         if 0 in shape:
             found = make(build.constant(0, dtypes.int64, shape), self.device)
         else:
-            keys = _rows(_ordered(self, largest), axis)
-            found = _unrowed(_least(keys, k), shape, axis)
+            found = _unrowed(_least(_rows(self.detach(), axis), k, largest), shape, axis)
         return Sorted(_picked(self, axis, found), found)
 
     @spelled
@@ -172,26 +171,29 @@ def _one(operand: Any, axis: int, place: Any, keepdim: bool) -> Sorted:
     return Sorted(values.squeeze(axis), place.squeeze(axis))
 
 
-def _least(keys: Any, k: int) -> Any:
-    """Numbers of the k least keys of each row, in order, (rows, k).
+def _least(values: Any, k: int, descending: bool) -> Any:
+    """Numbers of the first k of each row in the order asked for, (rows, k).
 
-    They lie in the k blocks whose least keys are least: those blocks are found likewise, and then
-    only their elements are sorted.
+    They lie in the k blocks whose first elements come first: those blocks are found likewise, and
+    then only their elements are sorted.
     """
-    rows, length = keys.shape
+    rows, length = values.shape
     unit = LANES // math.gcd(k, LANES)  # so that the candidates fill vectors
     size = max(unit, math.isqrt(length // k) // unit * unit)
     count = -(-length // size)
+    keys = _ordered(values, descending)
     if length <= PAIRS or count < BLOCKS * k:
         return sorted_numbers(keys.contiguous()).narrow(1, 0, k)
     if count <= PAIRS:
         count = -(-count // LANES) * LANES
+    behind = keys.dtype.max
     extra = count * size - length
-    whole = keys.pad([None, (0, extra)], value=keys.dtype.max) if extra else keys
-    blocks = whole.reshape(rows, count, size)
-    chosen = _least(blocks.amin(2).contiguous(), k).sort(1).values.contiguous()
+    whole = keys.pad([None, (0, extra)], value=behind) if extra else keys
+    blocks = whole.reshape(rows, count, size).amin(2).contiguous()
+    chosen = _least(blocks, k, False).sort(1).values.contiguous()
     inside = make(iota(size, keys.device), keys.device)
     numbers = (chosen.unsqueeze(2) * size + inside).reshape(rows, k * size)
-    candidates = derive(build.gather, (whole, numbers), 1).contiguous()
+    found: Any = derive(build.gather, (values, numbers.minimum(length - 1)), 1)
+    candidates = (numbers < length).where(_ordered(found, descending), behind).contiguous()
     best = sorted_numbers(candidates).narrow(1, 0, k)
     return derive(build.gather, (numbers, best), 1)
