@@ -95,12 +95,8 @@ class Sorting(Handle):
         place = order.narrow(axis, (length - 1) // 2, 1)
         if self.dtype.is_float:
             nan: Any = self.isnan()
-            place = nan.any(axis, True).where(nan.argmax_of_true(axis), place)
+            place = nan.any(axis, True).where(nan.cast(dtypes.uint8).argmax(axis, True), place)
         return _one(self, axis, place, keepdim)
-
-    def argmax_of_true(self, axis: int) -> Tensor:
-        """Index of the first element along an axis that holds; the axis stays with length 1."""
-        return self.cast(dtypes.uint8).argmax(axis, True)
 
     @staticmethod
     def searchsorted(
