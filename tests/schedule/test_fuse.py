@@ -198,6 +198,33 @@ def test_convolution_agrees_with_numpy_in_one_kernel():
     np.testing.assert_array_equal(got, evaluate(root))
 
 
+@pytest.mark.parametrize("shape", [(4, 8, 3, 8), (9, 16, 9, 19), (11, 13, 8)])
+def test_transposes_of_odd_sizes(shape):
+    """Both the axis that is read along and the one that is written along have a rest."""
+    x = sample(*shape)
+    for last in range(len(shape) - 1):
+        order = [axis for axis in range(len(shape)) if axis != last] + [last]
+        root = build.contiguous(build.permute(x, order))
+        (got,) = compute([root])
+        np.testing.assert_array_equal(got, evaluate(root))
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "pairs", "axes"),
+    [
+        (Ops.ADD, (3, 12, 2), ((0, 4), (3, 0), (2, 5)), (0, 1)),
+        (Ops.MAX, (17, 16, 2), ((0, 1), (0, 3), (0, 1)), (0, 2)),
+    ],
+)
+def test_columns_of_which_some_are_padding(op, shape, pairs, axes):
+    """Copies that lie in the padding are constants, in no loop: found by fuzzing."""
+    x = sample(*shape, dtype=dtypes.int64)
+    x = build.pad(add(x, build.flip(x, (0,))), pairs)
+    root = build.reduce(multiply(x, x), op, axes)
+    (got,) = compute([root])
+    np.testing.assert_array_equal(got, evaluate(root))
+
+
 def test_asking_changes_nothing():
     x = Tensor([1.0, 2.0]) + 1
     first, second = x.schedule(), x.schedule()

@@ -70,8 +70,9 @@ def write_out(kernel: Kernel, number: int, most: int) -> None:
     amount = next(n for n in range(min(most, size), 0, -1) if size % n == 0)
     if amount * 2 <= min(most, size):
         amount = most
-        rest = len(kernel.axes)
+        before = {number_of(r) for r in kernel.axes}
         kernel.apply_opt(Opt(OptOps.PARTITION, position, size - size % most))
         if size % most > 1:
-            kernel.apply_opt(Opt(OptOps.UPCAST, rest, 0))
+            fresh = (n for n, r in enumerate(kernel.axes) if number_of(r) not in before)
+            kernel.apply_opt(Opt(OptOps.UPCAST, next(fresh), 0))
     kernel.apply_opt(Opt(OptOps.UPCAST, position, amount))

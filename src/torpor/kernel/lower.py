@@ -9,7 +9,7 @@ from typing import Final
 from torpor.base import settings
 from torpor.base.target import Target
 from torpor.ir.contract import Contract
-from torpor.ir.ops import AxisType, Ops
+from torpor.ir.ops import AxisType, Ops, identity
 from torpor.ir.records import Opt
 from torpor.ir.rewrite import graph_rewrite
 from torpor.ir.uop import UOp
@@ -22,7 +22,15 @@ from torpor.kernel.heuristics import choose
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.lanes import split_lane, to_lanes
 from torpor.kernel.linearise import linearise
-from torpor.kernel.ranges import Loops, find_loops, kind_of, nesting, size_of
+from torpor.kernel.ranges import (
+    Loops,
+    closed_by,
+    find_loops,
+    kind_of,
+    map_nodes,
+    nesting,
+    size_of,
+)
 from torpor.kernel.scalarise import scalarise
 from torpor.kernel.unroll import unroll
 from torpor.kernel.width import lower_index
@@ -184,7 +192,23 @@ def with_parameters(linear: Sequence[UOp], ast: UOp) -> tuple[UOp, ...]:
 def fold_conditions(root: UOp) -> UOp:
     """Conditions that written-out copies have decided, folded."""
     decided = any(n.op in (Ops.WHERE, Ops.CHECK) for n in root.toposort())
-    return root.simplify() if decided else root
+    return map_nodes(root.simplify(), fold_reduction) if decided else root
+
+
+def fold_reduction(node: UOp) -> UOp:
+    """reduce(x, neutral, r) = reduce(x, r), and max(c, r) = c: copies of which a condition has left
+    a constant. They depend on no loop, so they must not stand in one that the others need.
+    """
+    if node.op is not Ops.REDUCE or any(int(r.src[0].vmin) < 1 for r in closed_by(node)):
+        return node
+    neutral = UOp.const(node.dtype, identity(node.arg, node.dtype.scalar()))
+    values = [s for s in node.src if s not in closed_by(node)]
+    left = [s for s in values if s is not neutral]
+    if not left:
+        return neutral
+    if node.arg in (Ops.MAX, Ops.MIN) and len(left) == 1 and left[0].op is Ops.CONST:
+        return left[0]
+    return node if len(left) == len(values) else node.replace(src=(*left, *closed_by(node)))
 
 
 def choose_lanes(root: UOp, target: Target) -> tuple[UOp, list[UOp]]:
