@@ -29,6 +29,7 @@ from torpor.kernel.ranges import (
     kind_of,
     map_nodes,
     nesting,
+    number_of,
     size_of,
 )
 from torpor.kernel.scalarise import scalarise
@@ -128,6 +129,7 @@ def narrow(state: Lowering) -> None:
         state.linear = list(in_words(state.linear))
 
 
+OWN_LOOP: Final = 1 << 20  # added to the numbers of loops that reduce constants
 PASSES: Final[tuple[Callable[[Lowering], None], ...]] = (
     part,
     write_out,
@@ -208,7 +210,10 @@ def fold_reduction(node: UOp) -> UOp:
         return neutral
     if node.arg in (Ops.MAX, Ops.MIN) and len(left) == 1 and left[0].op is Ops.CONST:
         return left[0]
-    return node if len(left) == len(values) else node.replace(src=(*left, *closed_by(node)))
+    ranges = closed_by(node)
+    if all(value.op is Ops.CONST for value in left):  # a loop of its own, outside of all others
+        ranges = tuple(r.replace(arg=(number_of(r) + OWN_LOOP, kind_of(r))) for r in ranges)
+    return node.replace(src=(*left, *ranges))
 
 
 def choose_lanes(root: UOp, target: Target) -> tuple[UOp, list[UOp]]:
