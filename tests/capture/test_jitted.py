@@ -44,6 +44,18 @@ def step_of_two(x: Tensor) -> Tensor:
     return x + 2
 
 
+def test_marks_that_a_function_leaves_in_a_list_count_its_traces() -> None:
+    traces: list[int] = []
+
+    @torpor.jit
+    def f(x: Tensor) -> Tensor:
+        traces.append(1)
+        return x + 1
+
+    assert [f(Tensor([float(i)])).item() for i in range(4)] == [1.0, 2.0, 3.0, 4.0]
+    assert len(traces) == 1
+
+
 def test_results_of_earlier_calls_stay() -> None:
     f = torpor.jit(step_of_two)
     results = [f(numbers(i, i + 1)) for i in range(6)]

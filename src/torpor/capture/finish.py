@@ -69,7 +69,9 @@ class _Finish:
         return found
 
     def additions(self) -> list[tuple[Any, list[Any]]]:
-        """Lists outside that the function only appended to, and what."""
+        """Lists outside that the function only appended to, and what. Plain constants are a note
+        about the trace, like printing: they do not depend on the call.
+        """
         found = []
         for owner, before, path in self.tracer.altered.values():
             now = list(owner)
@@ -77,7 +79,9 @@ class _Finish:
             if len(now) < len(before) or any(new is not old for old, new in kept):
                 self.tracer.refuse(f"changes what {path} holds")
             elif id(owner) not in self.tracer.reach.contents:
-                found.append((owner, now[len(before) :]))
+                added = now[len(before) :]
+                if not all(map(is_plain, added)):
+                    found.append((owner, added))
         return found
 
     def grads(self) -> list[tuple[Handle, Any]]:

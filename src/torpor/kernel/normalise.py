@@ -40,6 +40,11 @@ def join_masked_sum(outer: UOp, inner: UOp, condition: UOp) -> UOp | None:
     return outer.replace(src=(masked, *outer.src[1:], *inner.src[1:]))
 
 
+def join_masks(outer: UOp, inner: UOp, value: UOp) -> UOp:
+    """where(a, where(b, x, 0), 0) = where(a and b, x, 0)."""
+    return (outer & inner).where(value, UOp.const(value.dtype, 0))
+
+
 def drop_mask(condition: UOp, product: UOp) -> UOp | None:
     """where(c, x*y, 0) = x*y where x is a load that gives 0 unless c holds.
 
@@ -63,6 +68,12 @@ _inner = UPat(Ops.REDUCE, name="inner")
 _product = UPat(Ops.MUL, name="product")
 _join_rules = PatternMatcher(
     [
+        (
+            UPat.var("outer").where(
+                UPat.var("inner").where(UPat.var("value"), UPat.const(0)), UPat.const(0)
+            ),
+            join_masks,
+        ),
         (UPat.var("condition").where(_product, UPat.const(0)), drop_mask),
         (UPat(Ops.REDUCE, src=(_inner,), name="outer", more=True), join_reductions),
         (
