@@ -3,7 +3,7 @@
 import pytest
 
 from torpor.base.errors import DeviceError
-from torpor.device.machine import Machine, cache_bytes, facts, machine
+from torpor.device.machine import cache_bytes, facts, machine
 
 
 @pytest.mark.parametrize(
@@ -35,10 +35,3 @@ def test_an_unknown_processor_is_refused(setting):
 
 def test_the_cache_is_of_a_plausible_size():
     assert 1 << 16 <= cache_bytes() <= 1 << 28
-
-
-def test_float16_is_native_where_the_processor_converts_it():
-    with_it = Machine("x86_64-unknown-linux-gnu", "x86-64-v3", "+avx2,+f16c")
-    without = Machine("x86_64-unknown-linux-gnu", "x86-64-v3", "+avx2,-f16c")
-    assert facts(with_it).missing == {"bfloat16"}
-    assert facts(without).missing == {"bfloat16", "float16"}

@@ -119,11 +119,9 @@ def facts(found: Machine) -> Target:
         arch, width, registers = "x86-64-avx2", 32, 16
     else:
         arch, width, registers = "x86-64-sse", 16, 16
-    cpu = get_target("cpu")
     return replace(
-        cpu,
+        get_target("cpu"),
         arch=arch,
-        missing=cpu.missing - {"float16"} if found.has("f16c") else cpu.missing,
         vector_bytes=width,
         registers=registers,
         cache_bytes=cache_bytes() if found.runs_here else DEFAULT_CACHE_BYTES,
