@@ -209,6 +209,8 @@ def digits_of(region: Region, node: UOp, indices: Indices) -> dict[UOp, int] | N
     shape = shape_of(node)
     if not all(isinstance(size, int) and size for size in shape):
         return None
+    if any(i.vmin < 0 or i.vmax >= n for i, n in zip(indices, shape, strict=True)):
+        return None  # a use under padding meets only some of the elements
     position: UOp = ZERO
     stride = 1
     for index, size in zip(reversed(indices), reversed(shape), strict=True):
