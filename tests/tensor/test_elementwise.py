@@ -122,8 +122,23 @@ def test_powers():
     )
     with pytest.raises(TypeError, match="power"):
         Tensor(whole) ** -1
-    with pytest.raises(ZeroDivisionError):
-        (Tensor([2, 2]) ** Tensor([1, -1])).numpy()
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_negative_counts_and_exponents_are_named(jitted):
+    for function, text in (
+        (operator.lshift, "negative shift count"),
+        (operator.rshift, "negative shift count"),
+        (operator.pow, "integer to a negative integer power"),
+    ):
+        call = torpor.jit(function) if jitted else function
+        for _ in range(3):
+            found = call(Tensor([2, 3]), Tensor([1, 2]))
+            check(found, function(np.array([2, 3]), np.array([1, 2])))
+        with pytest.raises(ValueError, match=rf"{text}[\s\S]*\.py:"):
+            call(Tensor([2, 3]), Tensor([1, -1])).numpy()
+        guarded = Tensor([True, False]).where(function(Tensor([2, 3]), Tensor([1, -1])), 0)
+        check(guarded, np.array([function(2, 1), 0]))
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint64", "int64"])

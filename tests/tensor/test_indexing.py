@@ -117,3 +117,38 @@ def test_iteration_and_length():
     for wrong in (len, iter):
         with pytest.raises(TypeError, match="0-d"):
             wrong(Tensor(1.0))
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize(
+    ("key", "axis", "length"),
+    [
+        (lambda i: i, 0, 2),
+        (lambda i: (slice(None), i), 1, 3),
+        (lambda i: (0, slice(None), i), 2, 4),
+        (lambda i: (None, 1, i), 1, 3),
+        (lambda i: ([0, 1], i), 1, 3),
+        (lambda i: (i, slice(None), [0, 3]), 0, 2),
+        (lambda i: ([0, 1], [0, 2], i), 2, 4),
+    ],
+)
+def test_an_index_out_of_bounds_names_the_axis(key, axis, length, jitted):
+    def place(x, index):
+        return x[key(index)] * 2
+
+    array = numbers((2, 3, 4))
+    call = torpor.jit(place) if jitted else place
+    text = rf"out of bounds for axis {axis} of length {length}\n[\s\S]*test_indexing"
+    for outside in (length, -length - 1):
+        with pytest.raises(IndexError, match=text):
+            call(Tensor(array), Tensor([0, outside])).numpy()
+        target = Tensor(array)
+        target[key(Tensor([0, outside]))] = 1.0
+        with pytest.raises(IndexError, match=text):
+            target.numpy()
+
+
+def test_gradients_pass_checked_indices():
+    x = Tensor(numbers((2, 3)), requires_grad=True)
+    x[Tensor([0, 1, 1]), Tensor([0, 2, -1])].sum().backward()
+    check(x.grad, np.array([[1, 0, 0], [0, 0, 2]], np.float32))

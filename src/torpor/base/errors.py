@@ -45,6 +45,10 @@ class DivisionByZeroError(TorporError, ZeroDivisionError):
     """An integer was divided by zero."""
 
 
+class ValueRangeError(TorporError, ValueError):
+    """A number outside of what the operation takes: a negative shift count, for one."""
+
+
 class GradientError(TorporError, RuntimeError):
     """A gradient that cannot be taken, or a write that would make one wrong."""
 

@@ -5,7 +5,7 @@ Each infers the shape and dtype of what it makes, and raises at the call: a `Sha
 came. Building takes time that does not depend on the size of the graph.
 """
 
-from torpor.graph.elementwise import bitcast, cast, constant, elementwise
+from torpor.graph.elementwise import bitcast, cast, check, constant, elementwise
 from torpor.graph.indexed import gather, prior, scatter
 from torpor.graph.movement import (
     broadcast_shapes,
@@ -26,6 +26,7 @@ __all__ = [
     "broadcast_shapes",
     "broadcast_to",
     "cast",
+    "check",
     "constant",
     "contiguous",
     "copy_to",

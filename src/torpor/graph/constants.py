@@ -46,7 +46,7 @@ def _raises(node: UOp) -> bool:
     if node.op in (Ops.IDIV, Ops.MOD) and node.dtype.is_int:
         divisor = uniform(node.src[1])
         return divisor is None or divisor.arg == 0
-    return node.op in (Ops.GATHER, Ops.SCATTER)
+    return node.op in (Ops.GATHER, Ops.SCATTER, Ops.CHECK)
 
 
 # --- arithmetic -----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from torpor.graph.movement import broadcast_shapes, expand
 from torpor.graph.sizes import describe
 from torpor.ir.infer import Shape, Size, shape_of, shaped
 from torpor.ir.ops import ALU, COMPARE, ROWS, TRANSCENDENTAL, Ops
+from torpor.ir.records import Requirement
 from torpor.ir.uop import UOp
 
 # Kinds of number that an op takes; what is not named takes all.
@@ -61,6 +62,12 @@ def elementwise(op: Ops, *nodes: UOp) -> UOp:
         if shape_of(first) != shape:
             nodes, shape = _broadcast(op, nodes)
     return shaped(UOp(op, row[2] or dtype, nodes), shape)
+
+
+def check(value: UOp, condition: UOp, requirement: Requirement) -> UOp:
+    """The value; realisation raises what `requirement` says where the condition does not hold."""
+    nodes, shape = _broadcast(Ops.CHECK, (value, condition))
+    return shaped(UOp(Ops.CHECK, value.dtype, nodes, requirement), shape)
 
 
 def _broadcast(op: Ops, nodes: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], Shape]:

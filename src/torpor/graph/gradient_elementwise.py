@@ -42,6 +42,11 @@ def no_gradient(node: UOp, g: UOp) -> Gradients:
     return (None,) * len(node.src)
 
 
+def checked_gradient(node: UOp, g: UOp) -> Gradients:
+    """A check passes its value on; none for the condition."""
+    return g, None
+
+
 def add_gradient(node: UOp, g: UOp) -> Gradients:
     """d(x + y) = dx + dy."""
     return g, g
@@ -182,6 +187,7 @@ def cast_gradient(node: UOp, g: UOp) -> Gradients:
 
 
 ELEMENTWISE: Final = {
+    Ops.CHECK: checked_gradient,
     Ops.ADD: add_gradient,
     Ops.SUB: subtract_gradient,
     Ops.MUL: multiply_gradient,

@@ -67,7 +67,7 @@ def resolved(node: UOp, sources: list[Form]) -> Form:
         return node if plain == node.src else node.replace(src=plain)
     if node.op is Ops.COPY:
         return gathered(shards[0], node.arg)
-    if node.op in ALU:
+    if node.op in ALU or node.op is Ops.CHECK:
         axis = next((s.axis for s in shards if s.axis is not None), None)
         return each(node, [cut(s, axis, shards[0].devices) for s in sources], axis)
     if node.op in _SAME:

@@ -15,7 +15,7 @@ Shape = tuple[Size, ...]
 
 JOINT: Final = "|"  # between the names of the devices of one tensor over several
 _SAME: Final = frozenset({Ops.CONTIGUOUS, Ops.COPY, Ops.LEAF, Ops.DETACH})
-_LIKE_FIRST: Final = frozenset({Ops.GATHER, Ops.SCATTER, Ops.SCAN_AXIS, Ops.FLIP})
+_LIKE_FIRST: Final = frozenset({Ops.GATHER, Ops.SCATTER, Ops.SCAN_AXIS, Ops.FLIP, Ops.CHECK})
 
 
 def fold_size(size: Size) -> Size:

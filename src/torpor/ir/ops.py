@@ -403,7 +403,10 @@ ROWS: Final[dict[Ops, Row]] = {
         "src[1] combined by arg (ADD|MUL|MAX|MIN) with src[0] at every step of RANGE src[2] so far",
     ),
     Ops.CHECK: Row(
-        2, _EFFECT, "src[0], but error number arg is raised where src[1] (a bool) does not hold"
+        2,
+        _EFFECT,
+        "src[0], but error number arg (in graphs: a Requirement) is raised where src[1] (a bool) "
+        "does not hold",
     ),
     Ops.BARRIER: Row(None, _EFFECT, "all work items of a group wait; operands happened before"),
     Ops.IF: Row(None, _EFFECT, "run up to ENDIF where src[0] holds (linear form)"),

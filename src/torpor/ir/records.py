@@ -58,9 +58,20 @@ class BufferSpec:
 
 
 @dataclass(frozen=True)
+class Requirement:
+    """Arg of a CHECK in graphs: the error, in the user's terms, where its condition fails. `kind`
+    is "index" or "value", which says the type of the error.
+    """
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
 class CheckSite:
-    """What error number `arg` of a CHECK means: `kind` is "division" or "index"; `node` is the
-    tensor operation that asks (its origins say where), `size` the length of the indexed axis.
+    """What error number `arg` of a CHECK means: `kind` is "division", "index" or "requirement";
+    `node` is the tensor operation that asks (its origins say where; a requirement's arg says what),
+    `size` the length of the indexed axis.
     """
 
     kind: str

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from threading import get_ident
 from typing import Final
 
-from torpor.base.errors import DivisionByZeroError, OutOfBoundsError
+from torpor.base.errors import DivisionByZeroError, OutOfBoundsError, ValueRangeError
 from torpor.base.site import decode
 from torpor.device import copy_buffer
 from torpor.device.base import Executable
 from torpor.ir.infer import shape_of
-from torpor.ir.ops import MOVEMENT
-from torpor.ir.records import CheckSite, Program, ScheduleItem
+from torpor.ir.ops import MOVEMENT, Ops
+from torpor.ir.records import CheckSite, Program, Requirement, ScheduleItem
 from torpor.ir.trace import listener
 from torpor.ir.uop import UOp
 from torpor.pipeline.compile import executable_for, is_copy, make_ready
@@ -106,9 +106,19 @@ def below_movements(node: UOp) -> UOp:
     return node
 
 
+def requirement_of(site: CheckSite) -> Requirement | None:
+    """What the failed check's operation says itself, or that which gave it its index."""
+    node = site.node if site.kind == "requirement" else below_movements(site.node.src[1])
+    return node.arg if node.op is Ops.CHECK and site.kind != "division" else None
+
+
 def error_of(site: CheckSite) -> Exception:
     """What a failed check means to the user."""
     where = "".join(f"\n  built at {decode(origin)}" for origin in site.node.origins)
+    requirement = requirement_of(site)
+    if requirement is not None:
+        fault = OutOfBoundsError if requirement.kind == "index" else ValueRangeError
+        return fault(f"{requirement.text}{where}")
     shapes = ", ".join(str(shape_of(s)) for s in site.node.src)
     if site.kind == "index":
         source, index = (below_movements(s) for s in site.node.src[:2])

@@ -23,6 +23,7 @@ from torpor.schedule.region import TRUE, ZERO, Indices, Region
 
 Step = Generator["Request", UOp, UOp]
 Request = tuple[UOp, Indices, UOp]  # node, indices, where it is valid
+KINDS = {Ops.GATHER: "index", Ops.SCATTER: "index", Ops.CHECK: "requirement"}
 
 
 class Builder:
@@ -179,6 +180,10 @@ class Builder:
         for operand in node.src:
             scalar = shape_of(operand) == () and indices
             source.append((yield operand, () if scalar else indices, valid))
+        if node.op is Ops.CHECK:
+            value, holds = source
+            always = holds.op is Ops.CONST and holds.arg  # then it only says what an index means
+            return value if always else self.check(node, value, holds)
         if may_fail(node):
             source[1] = self.safe_divisor(node, source[1])
         made = node.replace(src=tuple(source))
@@ -262,8 +267,7 @@ class Builder:
     def check(self, node: UOp, value: UOp, holds: UOp, size: Any = None) -> UOp:
         number = self.check_numbers.setdefault(node, len(self.checks))
         if number == len(self.checks):
-            kind = "index" if node.op in (Ops.GATHER, Ops.SCATTER) else "division"
-            self.checks.append(CheckSite(kind, node, size))
+            self.checks.append(CheckSite(KINDS.get(node.op, "division"), node, size))
         return UOp(Ops.CHECK, value.dtype, (value, holds), number)
 
     # --- bound variables --------------------------------------------------------------------------

@@ -25,6 +25,7 @@ SMALL: Final = 32768  # elements of a reduction so small that one core may do it
 SHORT: Final = 64  # elements of a reduction that may run inside another's loop
 PADDING: Final = 4  # how much longer padding may make a sum that merges into another
 CEILING: Final = 1e12
+_ELEMENTWISE: Final = ALU | {Ops.CHECK}
 _STEPWISE: Final = frozenset({Ops.REDUCE_AXIS, Ops.SCATTER, Ops.SCAN_AXIS, Ops.PRIOR})
 
 
@@ -57,7 +58,7 @@ class Weights:
             self._visit(node)
 
     def _visit(self, node: UOp) -> None:
-        if node.op in ALU or node.op in MOVEMENT:
+        if node.op in _ELEMENTWISE or node.op in MOVEMENT:
             self.takes[node] = any(self.takes[s] for s in node.src)
         else:
             self.takes[node] = node.op is Ops.REDUCE_AXIS or (
@@ -67,11 +68,11 @@ class Weights:
         self.level[node] = below + (node.op in _STEPWISE)
         if node.op is Ops.REDUCE_AXIS:
             self.work_on[node] = node
-        elif node.op in ALU or node.op in MOVEMENT or node.op is Ops.GATHER:
+        elif node.op in _ELEMENTWISE or node.op in MOVEMENT or node.op is Ops.GATHER:
             found = next((self.work_on[s] for s in node.src if s in self.work_on), None)
             if found is not None:
                 self.work_on[node] = found
-        if node.op in ALU or node.op is Ops.GATHER:
+        if node.op in _ELEMENTWISE or node.op is Ops.GATHER:
             self.steps[node] = min(_own(node) + sum(self.steps[s] for s in node.src), CEILING)
             self.reads[node] = min(sum(self.reads[s] for s in node.src), CEILING)
             self.carries[node] = any(self.carries[s] for s in node.src)

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from torpor.base.dtypes import dtypes
+from torpor.graph import build
 from torpor.ir.ops import Ops
+from torpor.ir.records import Requirement
 from torpor.tensor.handle import (
     Handle,
     as_scalar,
     binary,
+    derive,
     float_dtype,
     number_or_tensor,
     unary,
@@ -21,6 +24,9 @@ from torpor.tensor.operands import need
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
+
+NEGATIVE_COUNT: Final = Requirement("value", "a negative shift count")
+NEGATIVE_EXPONENT: Final = Requirement("value", "an integer to a negative integer power")
 
 
 def shift_count(value: Handle, count: Any) -> Any:
@@ -35,9 +41,7 @@ def shift_count(value: Handle, count: Any) -> Any:
 def shift(op: Ops, value: Tensor, count: Tensor) -> Tensor:
     need(value.dtype.is_int, f"only integers shift, not {value.dtype}", value, count)
     if count._current().op is not Ops.CONST and count.dtype.kind == "int":
-        # 1 // 0 raises at realisation where the count is negative; elsewhere adds nothing
-        one = (count < 0).where(0, count.ones_like())
-        count = count + (count.ones_like() // one - 1)
+        count = derive(build.check, (count, count >= 0), NEGATIVE_COUNT)
     return binary(op, value, count)
 
 
@@ -91,8 +95,8 @@ def whole_power(base: Tensor, exponent: Tensor) -> Tensor:
         odd = ((exponent >> bit) & 1).cast(dtypes.bool)
         result = odd.where(result * base, result)
         base = base * base
-    if exponent.dtype.kind == "int":  # a negative exponent raises, as 0 ** -1 does
-        result = result * (exponent.ones_like() // (exponent < 0).where(0, exponent.ones_like()))
+    if exponent.dtype.kind == "int":
+        result = derive(build.check, (result, exponent >= 0), NEGATIVE_EXPONENT)
     return result
 
 

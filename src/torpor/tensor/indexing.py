@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError, OutOfBoundsError, ShapeError
 from torpor.graph import build
 from torpor.ir.infer import Size, fold_size, product, size_node
 from torpor.ir.ops import Ops
+from torpor.ir.records import Requirement
 from torpor.ir.uop import UOp
 from torpor.tensor.creation import as_tensor
 from torpor.tensor.handle import Handle, derive, located, view
@@ -25,14 +27,14 @@ class _Plan(NamedTuple):
 
     boxes:    start and stop. steps: their step, negative ones as positive with `flips`.
     shape:    of the view, with new axes and without those that an integer takes.
-    tensors:  (axis of the view, index tensor) of the advanced parts.
+    tensors:  (axis of the view, index tensor, axis of the tensor) of the advanced parts.
     """
 
     boxes: list[tuple[Size, Size]]
     steps: list[int]
     flips: list[bool]
     shape: list[Size | None]
-    tensors: list[tuple[int, Any]]
+    tensors: list[tuple[int, Any, int]]
 
 
 def _is_advanced(part: Any) -> bool:
@@ -77,7 +79,7 @@ def _plan(operand: Any, key: Any) -> _Plan:
             if not index.dtype.is_int:
                 what = f"index tensors hold integers, not {index.dtype}; see masked_fill and where"
                 raise located(DTypeError(what), (operand, index))
-            plan.tensors.append((len(plan.shape), index))
+            plan.tensors.append((len(plan.shape), index, len(plan.boxes)))
             _append(plan, (0, size), 1, False, size)
         else:
             _plan_integer(plan, part, size, operand)
@@ -208,38 +210,44 @@ class _Lookup(NamedTuple):
         return alone.expand(self.flat(alone.shape[1]))
 
 
-def _lookup(operand: Any, tensors: list[tuple[int, Any]]) -> _Lookup:
+def _lookup(operand: Any, tensors: list[tuple[int, Any, int]]) -> _Lookup:
     """Index tensors that stand apart select to the front, as in NumPy."""
-    axes = [axis for axis, _ in tensors]
+    axes = [axis for axis, _, _ in tensors]
     first = axes[0]
     if axes != list(range(first, first + len(axes))):
         rest = [axis for axis in range(operand.ndim) if axis not in axes]
         operand, first = operand.permute(*axes, *rest), 0
     shape = operand.shape
     last = first + len(axes)
-    indices = [index for _, index in tensors]
+    indices = [index for _, index, _ in tensors]
     common = build.broadcast_shapes(*[index.shape for index in indices])
     if len(axes) == 1:
-        places = wrapped(indices[0], shape[first])
+        counted = wrapped(indices[0], shape[first])
+        anywhere = counted.ones_like(dtype=dtypes.bool)  # GATHER and SCATTER check it themselves
+        places = _required(counted, anywhere, shape[first], tensors[0][2])
     else:
         places = None
-        for axis, index in zip(range(first, last), indices, strict=True):
-            part = _inside(index, shape[axis]) * product(shape[axis + 1 : last])
+        for axis, (_, index, name) in zip(range(first, last), tensors, strict=True):
+            part = _inside(index, shape[axis], name) * product(shape[axis + 1 : last])
             places = part if places is None else places + part
     around = shape[:first], shape[last:]
     return _Lookup(operand, around, product(shape[first:last]), places.expand(common))
 
 
-def _inside(index: Any, size: Any) -> Any:
-    """As `wrapped`, but what is outside of its axis lies outside of everything: as one of several
-    it would be a valid place of another axis.
+def _inside(index: Any, size: Any, axis: int) -> Any:
+    """As `wrapped`, but what is outside of its axis raises: as one of several it could be a valid
+    place of another axis.
     """
     counted = wrapped(index, size)
-    outside = (counted < 0) | (counted >= as_number(size, index.device))
-    return outside.where(_FAR, counted)
+    inside = (counted >= 0) & (counted < as_number(size, index.device))
+    return _required(counted, inside, size, axis)
 
 
-_FAR = -(1 << 40)  # further out than any tensor is long; times any stride it stays within int64
+def _required(counted: Any, inside: Any, size: Size, axis: int) -> Any:
+    """The index, with what is to be said where it is outside of the user's axis."""
+    length = size.render() if isinstance(size, UOp) else size
+    what = f"an index is out of bounds for axis {axis} of length {length}"
+    return derive(build.check, (counted, inside), Requirement("index", what))
 
 
 class Indexing(Handle):
