@@ -239,7 +239,9 @@ def _the_engine() -> Engine:
 
 def load(compiled: bytes, symbol: str) -> int:
     """The address of `symbol` in the object file `compiled`, loaded once."""
-    return _the_engine().load(compiled, symbol)
+    with lock:  # or two threads make an engine each, and the code of one goes away with it
+        engine = _the_engine()
+    return engine.load(compiled, symbol)
 
 
 Entry: Final = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64)

@@ -27,6 +27,7 @@ from torpor.device.machine import Machine, machine
 CHUNKS_PER_THREAD: Final = 4
 WORKER_SPINS: Final = 1000  # looks of an idle worker before it sleeps, about 20-40 microseconds
 EXIT_SECONDS: Final = 1.0
+STACK_BYTES: Final = 4 << 20  # kernels keep packed tiles there, up to 384 KiB
 # System call numbers, from Linux's asm/unistd.h of each architecture.
 _FUTEX_NUMBERS: Final = {"x86_64": 202, "amd64": 202, "aarch64": 98, "arm64": 98}
 
@@ -185,10 +186,13 @@ class Pool:
             thread = threading.Thread(
                 target=self._serve, args=(index,), name=f"torpor-{index}", daemon=True
             )
+            usual = threading.stack_size(STACK_BYTES)
             try:
                 thread.start()
             except RuntimeError:  # no more threads, or the interpreter is ending
                 break
+            finally:
+                threading.stack_size(usual)
             self._workers.append(thread)
         return min(wanted, len(self._workers))
 
