@@ -10,6 +10,8 @@ from hypothesis import settings
 folder = tempfile.mkdtemp(prefix="torpor-tests-")
 atexit.register(shutil.rmtree, folder, ignore_errors=True)
 os.environ["TORPOR_CACHE_DIR"] = folder
+# Every stage's contract is checked after every pass.
+os.environ.setdefault("TORPOR_CHECK", "1")
 # PoCL's cache does not stand two processes that fill it at once.
 os.environ["POCL_CACHE_DIR"] = os.path.join(folder, "pocl")
 os.makedirs(os.environ["POCL_CACHE_DIR"])

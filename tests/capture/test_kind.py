@@ -23,7 +23,14 @@ def explained(*changes: Any) -> str:
     return str(torpor.explain(f))
 
 
-OTHER = {"DEVICE": "CPU:1", "JIT": "strict", "TARGET": "avx2", "THREADS": 3, "KERNEL_SIZE": 7}
+OTHER = {
+    "CHECK": 0,
+    "DEVICE": "CPU:1",
+    "JIT": "strict",
+    "TARGET": "avx2",
+    "THREADS": 3,
+    "KERNEL_SIZE": 7,
+}
 
 
 @pytest.mark.parametrize("name", SETTINGS)

@@ -26,7 +26,7 @@ DEFAULTS: Final[Mapping[str, Value]] = MappingProxyType(
         "NOOPT": 0,  # 1: no optimisation at all
         "DEVICE": "CPU",  # the default device
         "THREADS": 0,  # worker threads, 0: one a core
-        "CHECK": 0,  # 1: check stage contracts after the passes of kernels
+        "CHECK": 0,  # 1: check the contract of each stage after every pass
         "CACHE_DIR": "",  # where compiled objects are kept, "": the user's cache folder
         "CACHE": 1,  # 0: no disk cache
         "SEED": 0,  # first seed of the default generator

@@ -1,21 +1,34 @@
-"""What is legal between the passes of `kernel/`."""
+"""What is legal in a kernel at each stage, from the ast to the linear program.
+
+Each contract is a table of clauses; most are an earlier one with a few clauses more. `lower.py`
+says after which pass each is checked.
+"""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final
 
-from torpor.base.dtypes import dtypes
-from torpor.ir.contract import Contract
-from torpor.ir.ops import ALU, COMPARE, GRAPH, AxisType, Ops
+from torpor.base.dtypes import SCALARS, dtypes
+from torpor.base.target import Target
+from torpor.ir.contract import Clause, Contract, always, never
+from torpor.ir.ops import ALU, COMPARE, GRAPH, TRANSCENDENTAL, AxisType, Ops
 from torpor.ir.pattern import UPat
+from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
+from torpor.kernel.ranges import find_loops
 
-_INDEXABLE: Final = (Ops.PARAM, Ops.DEFINE_LOCAL)
+_REDUCTIONS: Final = frozenset({Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN})
+_SCHEDULED: Final = frozenset({AxisType.GLOBAL, AxisType.REDUCE, AxisType.SERIAL})
+_NORMAL: Final = _SCHEDULED | {AxisType.LOOP}
+_WRITTEN: Final = frozenset({AxisType.UPCAST, AxisType.UNROLL})
+_ITEMS: Final = frozenset({AxisType.THREAD, AxisType.GLOBAL, AxisType.LOCAL, AxisType.GROUP})
 
 
-def always(node: UOp) -> bool:
-    """No condition beyond the pattern."""
-    return True
+# --- what nodes must look like --------------------------------------------------------------------
+def is_scalar(node: UOp) -> bool:
+    """There are no vectors yet."""
+    return node.dtype.count == 1
 
 
 def lanes_agree(node: UOp) -> bool:
@@ -38,20 +51,134 @@ def computes_alike(node: UOp) -> bool:
 
 
 def names_memory(node: UOp) -> bool:
-    """An INDEX is of memory, its position an integer, its condition a bool."""
-    fits = node.src[0].op in _INDEXABLE and node.src[1].dtype.count == 1
-    integral = node.src[1].dtype.kind in ("int", "index")
-    return fits and integral and all(s.dtype.kind == "bool" for s in node.src[2:])
+    """An INDEX is of memory, at a scalar integer, under a condition of bools."""
+    memory, position = node.src[:2]
+    if memory.op not in (Ops.PARAM, Ops.DEFINE_LOCAL) or position.dtype.count != 1:
+        return False
+    integral = position.dtype.kind in ("int", "index")
+    return integral and all(s.dtype.kind == "bool" for s in node.src[2:3]) and len(node.src) < 4
 
 
-def loops_only(node: UOp) -> bool:
-    """A RANGE that is still a loop."""
-    return node.arg[1] not in (AxisType.UPCAST, AxisType.UNROLL)
+def has_slot(node: UOp) -> bool:
+    """Memory is numbered by a ParamArg."""
+    return isinstance(node.arg, ParamArg)
 
 
-def is_known(node: UOp) -> bool:
-    """A kernel op that needs no condition of its own."""
-    return node.op not in GRAPH and node.op not in ALU and node.op not in (Ops.INDEX, Ops.RANGE)
+def reads_memory(node: UOp) -> bool:
+    """A LOAD is of an INDEX."""
+    return node.src[0].op is Ops.INDEX
+
+
+def reads_place(node: UOp) -> bool:
+    """A LOAD is of an INDEX or a register."""
+    return node.src[0].op in (Ops.INDEX, Ops.ACC)
+
+
+def writes_memory(node: UOp) -> bool:
+    """A STORE puts a value at an INDEX, over RANGEs; or a COPY into a PARAM."""
+    place, value, *ranges = node.src
+    if place.op is Ops.PARAM:
+        return value.op is Ops.COPY and not ranges
+    return place.op is Ops.INDEX and all(r.op in (Ops.RANGE, Ops.SPECIAL) for r in ranges)
+
+
+def has_kind(node: UOp) -> bool:
+    """A RANGE counts by the format of its bound; its arg is (number, AxisType)."""
+    number, kind = node.arg
+    return (
+        isinstance(number, int) and isinstance(kind, AxisType) and node.src[0].dtype is node.dtype
+    )
+
+
+def is_scheduled_axis(node: UOp) -> bool:
+    """In an ast an axis is GLOBAL, REDUCE or SERIAL."""
+    return node.arg[1] in _SCHEDULED
+
+
+def is_plain_axis(node: UOp) -> bool:
+    """Before opts an axis is GLOBAL, LOOP, REDUCE or SERIAL."""
+    return node.arg[1] in _NORMAL
+
+
+def loops_twice(node: UOp) -> bool:
+    """Axes of one iteration are gone, but those whose order matters."""
+    once = node.src[0].op is Ops.CONST and node.src[0].arg == 1
+    return not once or node.arg[1] is AxisType.SERIAL
+
+
+def is_loop(node: UOp) -> bool:
+    """No axis is left to be written out."""
+    return node.arg[1] not in _WRITTEN
+
+
+def is_own_loop(node: UOp) -> bool:
+    """Axes shared by work items have become their numbers."""
+    return node.arg[1] not in _ITEMS
+
+
+def reduces_values(node: UOp) -> bool:
+    """A REDUCE combines values of its format by ADD, MUL, MAX or MIN, over RANGEs."""
+    values = [s for s in node.src if s.op is not Ops.RANGE]
+    return node.arg in _REDUCTIONS and all(s.dtype is node.dtype for s in values)
+
+
+def scans_values(node: UOp) -> bool:
+    """A SCAN combines values of its format by ADD, MUL, MAX or MIN, over one RANGE."""
+    value, initial, steps = node.src
+    alike = value.dtype is node.dtype is initial.dtype
+    return node.arg in _REDUCTIONS and alike and steps.op is Ops.RANGE
+
+
+def shares_nothing(node: UOp) -> bool:
+    """Reductions over a group go through local memory."""
+    return all(s.op is not Ops.RANGE or s.arg[1] is not AxisType.GROUP for s in node.src)
+
+
+def has_one_kind(node: UOp) -> bool:
+    """A reduction is over a group or over loops, not over both."""
+    kinds = {s.arg[1] is AxisType.GROUP for s in node.src if s.op is Ops.RANGE}
+    return len(kinds) < 2
+
+
+def checks_bools(node: UOp) -> bool:
+    """A CHECK passes its value on, asks a bool and has a number."""
+    if node.dtype is dtypes.void:  # linear: the condition alone
+        return True
+    value, condition = node.src
+    return value.dtype is node.dtype and condition.dtype.kind == "bool" and is_number(node.arg)
+
+
+def is_number(arg: object) -> bool:
+    """Whether it is a number from 0 on."""
+    return isinstance(arg, int) and arg >= 0
+
+
+def holds_stores(node: UOp) -> bool:
+    """A SINK holds STOREs."""
+    return all(s.op is Ops.STORE for s in node.src)
+
+
+def closes_loops(node: UOp) -> bool:
+    """Every loop is closed: by a REDUCE inside of it, or by the STOREs that run over it."""
+    return not find_loops(node).free[node]
+
+
+def makes_vector(node: UOp) -> bool:
+    """A VECTORIZE has a scalar of its format for each lane."""
+    scalar = node.dtype.scalar()
+    return len(node.src) == node.dtype.count and all(s.dtype is scalar for s in node.src)
+
+
+def picks_lanes(node: UOp) -> bool:
+    """A GEP picks lanes that there are."""
+    source = node.src[0].dtype
+    fits = source.scalar() is node.dtype.scalar() and len(node.arg) == node.dtype.count
+    return fits and all(0 <= lane < source.count for lane in node.arg)
+
+
+def moves_vector(node: UOp) -> bool:
+    """A vector is only loaded, taken apart and put together."""
+    return node.dtype.count == 1
 
 
 def has_machine_format(node: UOp) -> bool:
@@ -59,14 +186,103 @@ def has_machine_format(node: UOp) -> bool:
     return node.dtype.scalar() is not dtypes.index
 
 
-_COMPUTE: Final = (
+# --- the stages -----------------------------------------------------------------------------------
+_COMPUTE: Final[tuple[Clause, ...]] = (
     (UPat(COMPARE), compares_alike),
     (UPat(ALU - COMPARE), computes_alike),
     (UPat(Ops.INDEX), names_memory),
+    (UPat((Ops.PARAM, Ops.DEFINE_LOCAL)), has_slot),
+    (UPat(Ops.RANGE), has_kind),
+    (UPat(Ops.CHECK), checks_bools),
+    (UPat((Ops.CONST, Ops.VARIABLE, Ops.BARRIER)), always),
 )
+_TREE: Final[tuple[Clause, ...]] = (
+    *_COMPUTE,
+    (UPat(Ops.LOAD), reads_memory),
+    (UPat(Ops.STORE), writes_memory),
+    (UPat(Ops.REDUCE), reduces_values),
+    (UPat(Ops.SCAN), scans_values),
+    (UPat(Ops.SINK), holds_stores),
+)
+_PLAIN: Final[tuple[Clause, ...]] = (
+    *_TREE,
+    (UPat(), is_scalar),
+    (UPat(Ops.SINK), closes_loops),
+    (UPat((Ops.DEFINE_LOCAL, Ops.BARRIER)), never),
+)
+# As `schedule/` hands it over. Copies between devices never come to this room.
+AST: Final = Contract("ast", (*_PLAIN, (UPat(Ops.RANGE), is_scheduled_axis)))
+NORMAL: Final = Contract(
+    "normalised", (*_PLAIN, (UPat(Ops.RANGE), is_plain_axis), (UPat(Ops.RANGE), loops_twice))
+)
+OPTIMISED: Final = Contract(
+    "optimised", (*_TREE, (UPat(), is_scalar), (UPat(Ops.SINK), closes_loops))
+)
+PARTED: Final = OPTIMISED.and_also("parted", (UPat(Ops.REDUCE), has_one_kind))
 WRITTEN_OUT: Final = Contract(
-    "written out", (*_COMPUTE, (UPat(Ops.RANGE), loops_only), (UPat(), is_known))
+    "written out",
+    (
+        *_TREE,
+        (UPat(Ops.RANGE), is_loop),
+        (UPat(Ops.VECTORIZE), makes_vector),
+        (UPat(Ops.GEP), picks_lanes),
+        (UPat(Ops.LANES), always),
+    ),
 )
-_GONE: Final = frozenset({Ops.INDEX, Ops.REDUCE, Ops.SCAN, Ops.SINK, Ops.BIND})
+SHARED: Final = WRITTEN_OUT.and_also("shared", (UPat(Ops.REDUCE), shares_nothing))
+
+
+@cache
+def placed(target: Target) -> Contract:
+    """Work items have numbers, where the target has them."""
+    if not target.groups:
+        return SHARED
+    return SHARED.and_also("placed", (UPat(Ops.SPECIAL), always), (UPat(Ops.RANGE), is_own_loop))
+
+
+@cache
+def split(target: Target) -> Contract:
+    """Arithmetic is on scalars, where the target has no other."""
+    if target.vector_alu:
+        return placed(target)
+    return placed(target).and_also("split", (UPat(ALU | {Ops.REDUCE, Ops.SCAN}), moves_vector))
+
+
+@cache
+def sized(target: Target) -> Contract:
+    """Index arithmetic has a machine's format."""
+    return split(target).and_also("sized", (UPat(), has_machine_format))
+
+
+@cache
+def decomposed(target: Target) -> Contract:
+    """Nothing is computed that the target lacks (integers are narrowed on the linear program)."""
+    small = [d for d in (dtypes.float16, dtypes.bfloat16) if d.name in target.missing]
+    clauses: list[Clause] = [(UPat(TRANSCENDENTAL), never)]
+    if small:
+        clauses.append((UPat(ALU - {Ops.BITCAST}, small), never))
+    return sized(target).and_also("decomposed", *clauses)
+
+
+_GONE: Final = frozenset({Ops.INDEX, Ops.REDUCE, Ops.SCAN, Ops.SINK, Ops.BIND, Ops.LOAD})
 _LINEAR_OPS: Final = frozenset(Ops) - GRAPH - ALU - _GONE
-LINEAR: Final = Contract("linear", (*_COMPUTE, (UPat(_LINEAR_OPS), has_machine_format)))
+LINEAR: Final = Contract(
+    "linear",
+    (
+        *_COMPUTE,
+        (UPat(_LINEAR_OPS), has_machine_format),
+        (UPat(Ops.LOAD), reads_place),
+        (UPat(TRANSCENDENTAL), never),
+    ),
+)
+
+
+@cache
+def narrowed(target: Target) -> Contract:
+    """Nothing is computed in a format that the target lacks. (No float64 on a target without it is
+    the renderer's to refuse, since that is the user's mistake.)
+    """
+    missing = [d for d in SCALARS if d.name in target.missing and d is not dtypes.float64]
+    if not missing:
+        return LINEAR
+    return LINEAR.and_also("narrowed", (UPat(ALU - {Ops.BITCAST}, missing), never))

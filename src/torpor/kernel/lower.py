@@ -14,7 +14,20 @@ from torpor.ir.records import Opt
 from torpor.ir.rewrite import graph_rewrite
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses
-from torpor.kernel.contracts import LINEAR, WRITTEN_OUT
+from torpor.kernel.contracts import (
+    AST,
+    LINEAR,
+    NORMAL,
+    OPTIMISED,
+    PARTED,
+    SHARED,
+    WRITTEN_OUT,
+    decomposed,
+    narrowed,
+    placed,
+    sized,
+    split,
+)
 from torpor.kernel.decompose import in_words, rules_for
 from torpor.kernel.estimate import estimate
 from torpor.kernel.groups import part_reductions, share_reductions, to_items
@@ -141,9 +154,17 @@ PASSES: Final[tuple[Callable[[Lowering], None], ...]] = (
     order,
     narrow,
 )
-_CONTRACTS: Final[dict[Callable[[Lowering], None], Contract]] = {
+# What each pass leaves behind, which may depend on the target; checked under CHECK.
+CONTRACTS: Final[dict[Callable[[Lowering], None], Contract | Callable[[Target], Contract]]] = {
+    part: PARTED,
     write_out: WRITTEN_OUT,
+    share: SHARED,
+    place_items: placed,
+    split_vectors: split,
+    choose_index_width: sized,
+    decompose: decomposed,
     order: LINEAR,
+    narrow: narrowed,
 }
 
 
@@ -151,18 +172,22 @@ def lower(ast: UOp, target: Target, opts: Sequence[Opt] | None = None) -> Lowere
     """The linear program of a kernel's ast; `opts=None` lets the heuristics choose, `[]` applies
     none, a list is applied as given (an `OptError` says which does not fit and why).
     """
+    AST.expect(ast)
     kernel = Kernel(ast, target)
+    NORMAL.expect(kernel.ast)
     ops, moved = estimate(kernel.ast)
     chosen = opts
     if chosen is None:
         chosen = [] if settings.number("NOOPT") else choose(kernel)
-    kernel.apply(chosen)
+    for opt in chosen:
+        kernel.apply_opt(opt)
+        OPTIMISED.expect(kernel.ast)
     state = Lowering(kernel, target, ast, kernel.ast)
-    check = settings.number("CHECK")
     for step in PASSES:
         step(state)
-        if check and step in _CONTRACTS:
-            _CONTRACTS[step].check_all(state.linear or state.root.toposort())
+        contract = CONTRACTS[step]
+        found = contract if isinstance(contract, Contract) else contract(target)
+        found.expect(state.linear or state.root)
     threads = [r for r in kernel.axes if kind_of(r) is AxisType.THREAD]
     return Lowered(
         kernel.name,

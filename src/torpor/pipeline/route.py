@@ -8,6 +8,7 @@ from torpor.base.dtypes import DType
 from torpor.device import Buffer
 from torpor.graph import simplify_graph
 from torpor.graph.multi import resolve
+from torpor.ir.contract_graph import GRAPH, RESOLVED
 from torpor.ir.infer import JOINT, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, Program, ScheduleItem
@@ -44,8 +45,10 @@ def planned(roots: Roots) -> tuple[Plan, list[list[tuple[UOp, str]]], list[UOp]]
     """The plan of the roots; for each what is computed where; and each simplified."""
     graph = UOp.sink(*(node for node, _ in roots))
     note_graph(graph)
+    GRAPH.expect(graph)
     with narrating():
         sink = resolve(simplify_graph(graph))
+        RESOLVED.expect(sink)
         groups = [spread(node, device) for node, (_, device) in zip(sink.src, roots, strict=True)]
         made = plan([pair for group in groups for pair in group], make_buffer)
     return made, groups, list(sink.src)

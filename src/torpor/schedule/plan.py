@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torpor.base.dtypes import DType, dtypes
+from torpor.ir.contract_graph import PREPARED
 from torpor.ir.infer import devices_of, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.records import ParamArg, ScheduleItem
@@ -55,6 +56,7 @@ def plan(roots: Sequence[tuple[UOp, str]], make_buffer: MakeBuffer) -> Plan:
     `make_buffer(device, size, dtype)` gives the BUFFER node of a new buffer.
     """
     sink = graph_rewrite(UOp.sink(*(r for r, _ in roots)), prepare_rules, name="prepare")
+    PREPARED.expect(sink)
     results: dict[UOp, UOp] = {}
     wanted: dict[UOp, tuple[UOp, str]] = {}
     devices = devices_of(sink)
