@@ -26,6 +26,7 @@ MAXIMUM_MATCHES: Final = 4  # kinds of call that are looked for in the quick way
 MAXIMUM_REASONS: Final = 32  # that are kept for `explain`
 UNSTABLE_AFTER: Final = 3  # runs whose guards did not even hold when the function returned
 GIVE_UP_AFTER: Final = 4 * MAXIMUM_TRACES  # traces in a row without a replay
+PATIENCE: Final = 5.0  # seconds that a thread waits for another one's run of the function
 _calls: Final = itertools.count(1)
 
 
@@ -110,28 +111,44 @@ class Jitted:
             return result
         if (kind is None or kind.plain is None) and self._streak < GIVE_UP_AFTER:
             call = Call(arguments, options, tensors, numbers, objects)
-            with self._lock:
-                kind = self._kind_of(key, call)
-                if (result := self._replayed(kind, tensors, numbers)) is not MISS:
+            if not self._lock.acquire(timeout=PATIENCE):  # may wait for a lock that is held here
+                return self._as_it_is("is being traced by another thread", arguments, options)
+            try:
+                kind = self._kinds.get(key)
+                if kind and (result := self._replayed(kind, tensors, numbers)) is not MISS:
                     return result  # another thread has just traced it
+                kind = self._kind_of(key, call)
                 if kind.plain is None:
                     result = self._run(kind, call)
                     self._learn(key, kind, call)
                     return result
+            finally:
+                self._lock.release()
         plain = kind.plain if kind is not None else None
         return self._as_it_is(plain or "is called in another way each time", arguments, options)
 
     def _replayed(self, kind: _Kind, tensors: Sequence[Any], numbers: Sequence[Any]) -> Any:
         """What the first trace whose guards hold gives; `MISS` if there is none."""
         for trace in kind.traces:
-            if trace.guards.check(tensors):
-                result = trace.replay(tensors, numbers)
-                if result is not MISS:
-                    kind.hits += 1
-                    kind.used = next(_calls)
-                    self._streak = 0
-                    return result
+            run = self._alone if trace.leaves else Trace.__call__
+            result = run(trace, tensors, numbers)
+            if result is not MISS:
+                kind.hits += 1
+                kind.used = next(_calls)
+                self._streak = 0
+                return result
         return MISS
+
+    def _alone(self, trace: Trace, tensors: Sequence[Any], numbers: Sequence[Any]) -> Any:
+        """What a trace that changes something gives, while no other thread changes it by a call of
+        this function; `MISS` also where another thread does not come back.
+        """
+        if not self._lock.acquire(timeout=PATIENCE):
+            return MISS
+        try:
+            return trace(tensors, numbers)
+        finally:
+            self._lock.release()
 
     def _as_it_is(self, reason: str, arguments: Any, options: Any) -> Any:
         """Call the function itself, for this reason."""
@@ -226,9 +243,9 @@ class Jitted:
                 lines += [f"    guards {path}" for path in (*trace.used, *trace.guards.paths())]
         if not number:
             lines.append("  no traces")
-        lines += [f"  missed because of {path}" for path in self._misses]
-        lines += [f"  baked in: {what}" for what in self._baked]
-        lines += [f"  runs as it is, since it {what}" for what in self._refused]
+        lines += [f"  missed because of {path}" for path in list(self._misses)]
+        lines += [f"  baked in: {what}" for what in list(self._baked)]
+        lines += [f"  runs as it is, since it {what}" for what in list(self._refused)]
         return "\n".join(lines)
 
 

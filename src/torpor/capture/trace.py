@@ -17,7 +17,7 @@ from torpor.capture.tracer import Draw, Stream, cut_of, draw_word, stored
 from torpor.device import Buffer
 from torpor.ir.infer import Shape, shape_of
 from torpor.tensor.handle import Handle
-from torpor.tensor.random import go_on_from, manual_seed, state_of
+from torpor.tensor.random import go_on_from, manual_seed, state_of, take_draws
 from torpor.tensor.realisation import compute
 from torpor.tensor.storage import Storage, buffers_of, is_buffer
 
@@ -63,11 +63,15 @@ class Trace:
 
     def __post_init__(self) -> None:
         self.gather, self.commit = gather_for(self), commit_for(self)
+        left = (self.changes, self.effects, self.grads, self.additions, self.streams, self.seeded)
+        self.leaves = any(left)  # whether a replay changes anything but what it gives back
 
-    def replay(self, tensors: Sequence[Handle], numbers: Sequence[Any]) -> Any:
-        """Do what the function would do; `MISS` if the numbers do not fit, or the arguments' memory
-        is shared otherwise.
+    def __call__(self, tensors: Sequence[Handle], numbers: Sequence[Any]) -> Any:
+        """Do what the function would do; `MISS` if a guard fails, the numbers do not fit, or the
+        arguments' memory is shared otherwise.
         """
+        if not self.guards.check(tensors):
+            return MISS
         computed = self.numbers(numbers)
         if computed is None:
             return MISS
@@ -79,15 +83,12 @@ class Trace:
         storages, inputs = found
         words: Sequence[int] = computed[0]
         if self.streams:
-            states = [state_of(stream.generator) for stream in self.streams]
+            steps = zip(self.streams, self.advances, strict=True)
+            states = [take_draws(stream.generator, advance or 0) for stream, advance in steps]
             words = [*(draw_word(draw, states) for draw in self.draws), *words]
         with self.lock:
             table = self.plan.run(inputs, words)
         self.hits += 1
-        if self.streams:
-            for stream, state, advance in zip(self.streams, states, self.advances, strict=True):
-                if advance is not None:
-                    go_on_from(stream.generator, state._replace(draw=state.draw + advance))
         for generator, seed, draw in self.seeded:
             seed_again(generator, seed, draw)
         return self.commit(tensors, storages, table, computed[1])

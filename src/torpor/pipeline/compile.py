@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +24,16 @@ from torpor.source import RENDERERS
 
 _Key = tuple[UOp, str, int, int, int]
 _executables: Final[dict[_Key, tuple[Program, Executable]]] = {}
-_lock: Final = threading.Lock()
+_lock = threading.RLock()  # a finaliser may compute something while this thread compiles
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.RLock()  # the thread that held it is not in the child
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def program_for(ast: UOp, target: Target, opts: Sequence[Opt] | None = None) -> Program:

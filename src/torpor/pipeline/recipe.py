@@ -88,7 +88,7 @@ class Failed(Exception):
 
 
 _recipes: Final[dict[tuple[Any, ...], Recipe]] = {}
-_lock: Final = threading.Lock()
+_lock: Final = threading.RLock()  # a finaliser may compute something while it is held
 _words = 0
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import threading
 from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -37,6 +38,7 @@ _WORD: Final = (1 << 32) - 1
 _ROTATIONS: Final = ((13, 15, 26, 6), (17, 29, 16, 24))  # the paper's table 2, for 2 x 32 bits
 _PARITY: Final = 0x1BD11BDA  # the paper's section 3.2: keys of all zeros must not stay so
 _names: Final = itertools.count()
+_taking: Final = threading.RLock()  # a finaliser may draw while it is held
 
 
 class _State(NamedTuple):
@@ -106,9 +108,16 @@ def go_on_from(generator: Generator | None, state: _State) -> None:
         _default.set(state)
 
 
+def take_draws(generator: Generator | None, count: int) -> _State:
+    """Take the next draws of a stream, which no other thread gets then: its state before."""
+    with _taking:
+        state = state_of(generator)
+        go_on_from(generator, state._replace(draw=state.draw + count))
+    return state
+
+
 def _next_state(generator: Generator | None) -> _State:
-    state = state_of(generator)
-    go_on_from(generator, state._replace(draw=state.draw + 1))
+    state = take_draws(generator, 1)
     if active and (watching := watcher()) is not None:
         watching.drew(generator, state)
     return state

@@ -56,7 +56,8 @@ class Storage:
         """
         remember(node, value)
         if not self.requires and self.base is node:
-            self.replace(value)
+            self.base = value  # no call in between, where another thread's write could be lost
+            self.stamp += 1
 
 
 def is_buffer(node: UOp) -> bool:
