@@ -1,4 +1,4 @@
-from torpor.base.site import decode, here
+from torpor.base.site import decode, gradient_of, here
 
 
 def captured():
@@ -23,3 +23,11 @@ def test_code_without_a_file_has_no_text():
     exec("site = here()", scope)
     place = decode(scope["site"])
     assert (place.file, place.line, place.text) == ("<string>", 1, "")
+
+
+def test_the_gradient_of_a_line_is_told_from_the_line():
+    site = captured()
+    place, marked = decode(site), decode(gradient_of(site))
+    assert marked[:3] == place[:3]
+    assert marked.text == f"gradient of {place.text}"
+    assert gradient_of(gradient_of(site)) == gradient_of(site) != site

@@ -4,6 +4,7 @@ import pytest
 
 from torpor.base.dtypes import dtypes
 from torpor.ir import Ops, PatternMatcher, UOp, UPat, Variable, graph_rewrite
+from torpor.ir.rewrite import hand_down_origins
 from torpor.ir.trace import recording
 
 a, b = Variable("a", 0, 9), Variable("b", 0, 9)
@@ -100,3 +101,14 @@ def test_origins_are_united():
     before.origins = ("line 1",)
     made = graph_rewrite(before, DOUBLES)
     assert "line 1" in made.origins
+
+
+def test_inner_nodes_inherit_origins_but_keep_their_own():
+    known = Variable("known", 0, 9) * 3
+    known.origins = ("line 1",)
+    inner = known + 4
+    root = inner * 5
+    root.origins = ("line 2",)
+    hand_down_origins(root)
+    assert (inner.origins, known.origins) == (("line 2",), ("line 1",))
+    assert all(not node.origins for node in root.toposort() if not node.src)

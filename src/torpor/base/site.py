@@ -1,7 +1,8 @@
 """Places in the user's program: captured in a fraction of a microsecond, decoded only when asked.
 
 A site is a code object and the offset of an instruction in it. Frames of torpor itself are skipped,
-so that a site is the line that the user wrote.
+so that a site is the line that the user wrote. What torpor derives from such a line by itself, a
+gradient, has the same site with a mark.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from pathlib import Path
 from types import CodeType
 from typing import Final, NamedTuple
 
-Site = tuple[CodeType, int]  # code object, offset of the instruction in bytes
+# Code object, offset of the instruction in bytes, and where it is not the line's own work: a mark.
+Site = tuple[CodeType, int] | tuple[CodeType, int, str]
+_GRADIENT: Final = "gradient of "
 _PACKAGE: Final = str(Path(__file__).resolve().parent.parent)
 # Programs that come along and that people read as they read their own.
 _PROGRAMS: Final = (str(Path(_PACKAGE) / "cli"), str(Path(_PACKAGE) / "nn" / "models.py"))
@@ -47,13 +50,20 @@ def here(depth: int = 1) -> Site | None:
     return frame.f_code, frame.f_lasti
 
 
+def gradient_of(site: Site) -> Site:
+    """The site of what is computed for the gradient of the work of a line."""
+    return (site[0], site[1], _GRADIENT)
+
+
 def decode(site: Site) -> Place:
-    """Where `site` is. The text is the expression if it stands on one line, else its first line."""
-    code, offset = site
+    """Where `site` is. The text is the expression if it stands on one line, else its first line,
+    after the mark if there is one.
+    """
+    code, offset, *mark = site
     found = next(islice(code.co_positions(), offset // 2, None), (None,) * 4)
     line, last, column, end = found
     line = line or code.co_firstlineno
     text = linecache.getline(code.co_filename, line)
     if line == last and column is not None and end is not None:
         text = text.encode()[column:end].decode(errors="replace")
-    return Place(code.co_filename, line, code.co_qualname, text.strip())
+    return Place(code.co_filename, line, code.co_qualname, "".join(mark) + text.strip())

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from torpor.base.errors import GradientError, ShapeError
+from torpor.base.site import gradient_of
 from torpor.graph.elementwise import cast, constant, elementwise
 from torpor.graph.gradient_elementwise import ELEMENTWISE, Gradients
 from torpor.graph.gradient_indexed import INDEXED
@@ -20,6 +21,7 @@ from torpor.graph.scan import scan_gradient
 from torpor.graph.sizes import describe
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
+from torpor.ir.rewrite import hand_down_origins
 from torpor.ir.uop import UOp
 
 RULES: Final[dict[Ops, Callable[[UOp, UOp], Gradients]]] = {
@@ -42,6 +44,7 @@ def gradient(root: UOp, targets: Sequence[UOp], seed: UOp) -> list[UOp | None]:
         raise GradientError(f"gradient of {describe(root)}: expected a float tensor")
     if shape_of(seed) != shape_of(root) or seed.dtype is not root.dtype:
         raise ShapeError(f"gradient of {describe(root)}: got a seed of {describe(seed)}")
+    hand_down_origins(root)
     found: dict[UOp, UOp] = {root: seed}
     between = _between(root, targets)
     for node in reversed(between):
@@ -50,9 +53,19 @@ def gradient(root: UOp, targets: Sequence[UOp], seed: UOp) -> list[UOp | None]:
             continue
         for source, part in zip(node.src, RULES[node.op](node, grad), strict=True):
             if part is not None and source in between:
+                _note_origins(part, node, grad)
                 before = found.get(source)
                 found[source] = part if before is None else elementwise(Ops.ADD, before, part)
     return [found.get(target) if target in between else None for target in targets]
+
+
+def _note_origins(part: UOp, node: UOp, grad: UOp) -> None:
+    """Let the nodes that the rule for `node` made of `grad` say whose gradient they are."""
+    given = {node, grad, *node.src}
+    origins = tuple(gradient_of(site) for site in node.origins)
+    for made in part.toposort(lambda below: below not in given and not below.origins):
+        if not made.origins and made not in given and made.src:
+            made.origins = origins
 
 
 def _between(root: UOp, targets: Sequence[UOp]) -> dict[UOp, bool]:

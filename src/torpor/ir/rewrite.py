@@ -19,6 +19,17 @@ def unite_origins(old: UOp, new: UOp) -> None:
         new.origins = tuple(merged)[:MAXIMUM_ORIGINS]
 
 
+def hand_down_origins(root: UOp) -> None:
+    """Let nodes below `root` that have no origins carry those of a node that uses them: an
+    operation on tensors, or a rule, makes several nodes, and only the last is known to the user.
+    """
+    for node in reversed(root.toposort()):
+        if node.origins:
+            for source in node.src:
+                if not source.origins and source.src:
+                    source.origins = node.origins
+
+
 class _Rewriter:
     def __init__(self, rules: PatternMatcher, ctx: object, stage: str):
         self.rules, self.ctx, self.stage = rules, ctx, stage

@@ -19,11 +19,15 @@ from torpor.schedule.cost import may_fail
 from torpor.schedule.fuse import Fuser
 from torpor.schedule.guards import guard_checks
 from torpor.schedule.nest import separate_loops
-from torpor.schedule.region import TRUE, ZERO, Indices, Region
+from torpor.schedule.region import TRUE, ZERO, Indices, Region, count
 
 Step = Generator["Request", UOp, UOp]
 Request = tuple[UOp, Indices, UOp]  # node, indices, where it is valid
 KINDS = {Ops.GATHER: "index", Ops.SCATTER: "index", Ops.CHECK: "requirement"}
+
+
+def _elements_reduced(node: UOp) -> int:
+    return count(shape_of(node.src[0]))
 
 
 class Builder:
@@ -82,9 +86,15 @@ class Builder:
         return position.simplify()
 
     def origins(self) -> tuple[Any, ...]:
-        """Where the user's program made what this kernel computes; the outputs first."""
-        computed = (node for node, *_ in reversed(self.done))
-        nodes = (*self.region.outputs, *computed)
+        """Where the user's program made what this kernel computes: first the reduction of most
+        elements, which is most of the work, then other reductions and the outputs.
+        """
+        computed = [
+            n for n, *_ in reversed(self.done) if self.fuser.home.get(n) in (None, self.region)
+        ]
+        reductions = [node for node in computed if node.op is Ops.REDUCE_AXIS]
+        reductions.sort(key=_elements_reduced, reverse=True)
+        nodes = (*reductions, *self.region.outputs, *computed)
         found = dict.fromkeys(o for node in nodes for o in node.origins)
         return tuple(found)[:MAXIMUM_ORIGINS]
 

@@ -10,7 +10,7 @@ from torpor.ir.contract_graph import PREPARED
 from torpor.ir.infer import devices_of, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.records import ParamArg, ScheduleItem
-from torpor.ir.rewrite import graph_rewrite, unite_origins
+from torpor.ir.rewrite import graph_rewrite, hand_down_origins, unite_origins
 from torpor.ir.uop import UOp
 from torpor.schedule.build import Builder
 from torpor.schedule.fuse import Fuser
@@ -57,6 +57,7 @@ def plan(roots: Sequence[tuple[UOp, str]], make_buffer: MakeBuffer) -> Plan:
     """
     sink = graph_rewrite(UOp.sink(*(r for r, _ in roots)), prepare_rules, name="prepare")
     PREPARED.expect(sink)
+    hand_down_origins(sink)
     results: dict[UOp, UOp] = {}
     wanted: dict[UOp, tuple[UOp, str]] = {}
     devices = devices_of(sink)
