@@ -20,6 +20,7 @@ class Target:
     groups:        kernels run as a grid of groups: gid and lid, local memory, barriers.
     group_limit:   most work items in one group.
     local_bytes:   most local memory of a group, bytes.
+    parameters:    most parameters of a kernel: memory, variables, the error word; None: no limit.
     threads:       the outermost axis may be cut among native threads.
     missing:       dtype names that the target cannot compute with (decomposed before rendering).
     cache_bytes:   size of the cache nearest to one core that is not the first level, bytes.
@@ -34,6 +35,7 @@ class Target:
     groups: bool = False
     group_limit: int = 256
     local_bytes: int = 32768
+    parameters: int | None = None
     threads: bool = False
     missing: frozenset[str] = frozenset()
     cache_bytes: int = 512 * 1024
@@ -49,18 +51,30 @@ _TARGETS: Final[dict[str, Target]] = {
     "cpu": Target("cpu", vector_bytes=32, threads=True, missing=_SMALL_FLOATS),
     "c": Target("c", vector_bytes=32, threads=True, missing=frozenset({"bfloat16"})),
     "python": Target("python", groups=True, missing=frozenset({"bfloat16"})),
-    # 1024 work items and 48 KiB: CUDA C++ Programming Guide, "Technical Specifications".
+    # 1024 work items, 48 KiB and 4096 bytes of parameters: CUDA C++ Programming Guide, "Technical
+    # Specifications" and "Function Parameters".
     "cuda": Target(
-        "cuda", "sm_80", vector_alu=False, groups=True, group_limit=1024, local_bytes=49152
+        "cuda",
+        "sm_80",
+        vector_alu=False,
+        groups=True,
+        group_limit=1024,
+        local_bytes=49152,
+        parameters=512,
     ),
-    "opencl": Target("opencl", groups=True, missing=_SMALL_FLOATS),
-    # Metal Feature Set Tables: 1024 threads a threadgroup, 32 KiB of threadgroup memory.
-    "metal": Target("metal", groups=True, group_limit=1024, missing=frozenset({"float64"})),
-    # WebGPU's default limits: 256 invocations a workgroup, 16 KiB of workgroup memory.
+    # The least CL_DEVICE_MAX_PARAMETER_SIZE of a full profile: 1024 bytes, 8 each.
+    "opencl": Target("opencl", groups=True, parameters=128, missing=_SMALL_FLOATS),
+    # Metal Feature Set Tables: 1024 threads and 32 KiB of memory for a threadgroup, 31 buffers.
+    "metal": Target(
+        "metal", groups=True, group_limit=1024, parameters=31, missing=frozenset({"float64"})
+    ),
+    # WebGPU's default limits: 256 invocations a workgroup, 16 KiB of workgroup memory, 8 storage
+    # buffers (variables are uniforms, of which there may be 12, and count here all the same).
     "wgsl": Target(
         "wgsl",
         groups=True,
         local_bytes=16384,
+        parameters=8,
         missing=frozenset(
             {
                 "float16",

@@ -166,6 +166,7 @@ class OpenclDevice(DeviceBase):
             known,
             group_limit=min(known.group_limit, self.handle.max_work_group_size),
             local_bytes=min(known.local_bytes, self.handle.local_mem_size),
+            parameters=self.handle.max_parameter_size // 8,
             missing=frozenset(missing),
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torpor.base.dtypes import DType
-from torpor.device import Buffer
+from torpor.device import Buffer, Device
 from torpor.graph import simplify_graph
 from torpor.graph.multi import resolve
 from torpor.ir.contract_graph import GRAPH, RESOLVED
@@ -18,7 +18,7 @@ from torpor.pipeline.compile import programs_of, target_named
 from torpor.pipeline.recipe import Failed, Result, follow, keep, recipe_for, recipe_of
 from torpor.pipeline.report import narrating, note_graph
 from torpor.pipeline.run import error_of, observed, run
-from torpor.schedule import Plan, plan
+from torpor.schedule import LimitOf, Plan, plan
 
 Roots = Sequence[tuple[UOp, str]]
 
@@ -41,7 +41,14 @@ def spread(node: UOp, device: str) -> list[tuple[UOp, str]]:
     ]
 
 
-def planned(roots: Roots) -> tuple[Plan, list[list[tuple[UOp, str]]], list[UOp]]:
+def parameter_limit(device: str) -> int | None:
+    """The most parameters that a kernel for the device may have."""
+    return Device[device].target.parameters
+
+
+def planned(
+    roots: Roots, limit_of: LimitOf = parameter_limit
+) -> tuple[Plan, list[list[tuple[UOp, str]]], list[UOp]]:
     """The plan of the roots; for each what is computed where; and each simplified."""
     graph = UOp.sink(*(node for node, _ in roots))
     note_graph(graph)
@@ -50,7 +57,7 @@ def planned(roots: Roots) -> tuple[Plan, list[list[tuple[UOp, str]]], list[UOp]]
         sink = resolve(simplify_graph(graph))
         RESOLVED.expect(sink)
         groups = [spread(node, device) for node, (_, device) in zip(sink.src, roots, strict=True)]
-        made = plan([pair for group in groups for pair in group], make_buffer)
+        made = plan([pair for group in groups for pair in group], make_buffer, limit_of)
     return made, groups, list(sink.src)
 
 
@@ -65,7 +72,9 @@ def lower(
     """The programs that would compute `roots` on `target` (by default that of the first root's
     device). Nothing runs, and the target's device need not be there.
     """
-    return programs_of(schedule(roots), target_named(target, roots[0][1].split(JOINT)[0]), opts)
+    wanted = target_named(target, roots[0][1].split(JOINT)[0])
+    items = planned(roots, lambda _: wanted.parameters)[0].items
+    return programs_of(items, wanted, opts)
 
 
 def realize(roots: Roots) -> list[UOp]:

@@ -71,7 +71,8 @@ class Company:
     def has_room(self, region: Region, node: UOp) -> bool:
         """Whether the kernel runs where the value is wanted, and is not too large yet."""
         first = next(iter(region.outputs))
-        fits = region.size < self.fuser.limit and first.op not in ALONE
+        alone = first.op in ALONE or first in self.fuser.apart
+        fits = region.size < self.fuser.limit and not alone
         return fits and region.device == self.fuser.device(node)
 
     def in_time(self, node: UOp, region: Region) -> bool:

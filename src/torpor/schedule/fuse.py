@@ -7,7 +7,7 @@ is used. Otherwise it is recomputed or stored, by cost, and each boundary keeps 
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Container, Sequence
 
 from torpor.base import settings
 from torpor.ir.infer import devices_of, shape_of
@@ -24,8 +24,9 @@ _LEAVES = frozenset({Ops.BUFFER, Ops.CONST, Ops.BIND, Ops.VARIABLE, Ops.SINK})
 class Fuser:
     """Decides, from the roots down, what is stored (`home`) and over which ranges (`ranges`)."""
 
-    def __init__(self, roots: Sequence[tuple[UOp, str]]):
+    def __init__(self, roots: Sequence[tuple[UOp, str]], apart: Collection[UOp] = ()):
         self.roots = dict(roots)
+        self.apart = apart  # values to store by kernels of their own
         sink = UOp.sink(*self.roots)
         self.devices = devices_of(sink)
         self.weights = cost.Weights(list(sink.toposort()))
@@ -34,7 +35,7 @@ class Fuser:
         self.uses: dict[UOp, dict[Use, None]] = {node: {} for node in self.order}
         self.regions: list[Region] = []
         self.home: dict[UOp, Region] = {}
-        self.forced: dict[UOp, str] = {}
+        self.forced: dict[UOp, str] = dict.fromkeys(apart, "parameter limit")
         self.forced_readers: dict[UOp, set[Region]] = {}
         self.reduce_ranges: dict[tuple[Region, UOp, Indices], Indices] = {}
         self.mapped: dict[tuple[UOp, Indices], tuple[Indices, UOp]] = {}
@@ -180,7 +181,9 @@ class Fuser:
     # --- its consequences -------------------------------------------------------------------------
     def store(self, node: UOp, reason: str) -> None:
         """Store `node`: as one more output of a kernel that computes it anyway, or in its own."""
-        found = self.company.host(node) or self.company.neighbour(node)
+        found = None
+        if node not in self.apart:
+            found = self.company.host(node) or self.company.neighbour(node)
         if node.op is Ops.PRIOR or node in self.home:
             host, indices = self.with_prior(node)
         elif found is None:

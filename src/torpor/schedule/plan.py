@@ -12,12 +12,15 @@ from torpor.ir.ops import Ops
 from torpor.ir.records import ParamArg, ScheduleItem
 from torpor.ir.rewrite import graph_rewrite, hand_down_origins, unite_origins
 from torpor.ir.uop import UOp
+from torpor.schedule import crowd
 from torpor.schedule.build import Builder
 from torpor.schedule.fuse import Fuser
 from torpor.schedule.prepare import prepare_rules
 from torpor.schedule.region import Region, count
 
 MakeBuffer = Callable[[str, int, DType], UOp]
+LimitOf = Callable[[str], int | None]
+Places = dict[UOp, UOp]
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,11 @@ class Plan:
 
     items: tuple[ScheduleItem, ...]
     results: dict[UOp, UOp]
+
+
+def unlimited(device: str) -> None:
+    """No limit on a kernel's parameters."""
+    return
 
 
 def is_stored(node: UOp, device: str) -> bool:
@@ -50,10 +58,13 @@ def below_reshapes(node: UOp) -> UOp:
     return node
 
 
-def plan(roots: Sequence[tuple[UOp, str]], make_buffer: MakeBuffer) -> Plan:
+def plan(
+    roots: Sequence[tuple[UOp, str]], make_buffer: MakeBuffer, limit_of: LimitOf = unlimited
+) -> Plan:
     """The kernels that compute `roots`, each a graph node and the device it is wanted on.
 
-    `make_buffer(device, size, dtype)` gives the BUFFER node of a new buffer.
+    `make_buffer(device, size, dtype)` gives the BUFFER node of a new buffer, `limit_of(device)` the
+    most parameters that a kernel may have there (None: as many as it likes).
     """
     sink = graph_rewrite(UOp.sink(*(r for r, _ in roots)), prepare_rules, name="prepare")
     PREPARED.expect(sink)
@@ -72,15 +83,33 @@ def plan(roots: Sequence[tuple[UOp, str]], make_buffer: MakeBuffer) -> Plan:
         wanted[root] = (prepared, device)
     if not wanted:
         return Plan((), results)
-    fuser = Fuser(list(wanted.values()))
-    fuser.run()
-    places = {
-        node: make_buffer(region.device, count(shape_of(node)), node.dtype)
-        for node, region in fuser.home.items()
-    }
+    places, made = fused(list(wanted.values()), make_buffer, limit_of)
     results.update({root: places[prepared] for root, (prepared, _) in wanted.items()})
-    made = {region: item_of(fuser, region, places) for region in fuser.regions}
     return Plan(tuple(in_order(made)), results)
+
+
+def fused(
+    wanted: Sequence[tuple[UOp, str]], make_buffer: MakeBuffer, limit_of: LimitOf
+) -> tuple[Places, dict[Region, ScheduleItem]]:
+    """Where stored values lie, and the kernels; anew as long as one has too many parameters."""
+    apart: dict[UOp, None] = {}
+    while True:
+        fuser = Fuser(wanted, apart)
+        fuser.run()
+        places = {
+            node: make_buffer(region.device, count(shape_of(node)), node.dtype)
+            for node, region in fuser.home.items()
+        }
+        made = {region: item_of(fuser, region, places) for region in fuser.regions}
+        more: list[UOp] = []
+        for region, item in made.items():
+            copies = next(iter(region.outputs)).op is Ops.COPY  # to any device
+            limit = None if copies else limit_of(region.device)
+            if limit is not None and crowd.parameters(item) > limit:
+                more += crowd.apart(fuser, region, item, limit)
+        if not set(more) - set(apart):
+            return places, made
+        apart.update(dict.fromkeys(more))
 
 
 def item_of(fuser: Fuser, region: Region, places: dict[UOp, UOp]) -> ScheduleItem:
