@@ -106,8 +106,8 @@ LISTS = [
     (contracts.LINEAR, [UOp(Ops.LOAD, F, (MEMORY[0],))], "INDEX or a register"),
     (contracts.LINEAR, [UOp(Ops.SIN, F, (X,))], "not there at this"),
     (contracts.LINEAR, [kernel(X)], "no clause is about"),
-    (contracts.narrowed(WGSL), [X.cast(dtypes.int64)], "not there at this"),
-    (contracts.narrowed(WGSL), [X.cast(dtypes.float16)], "not there at this"),
+    (contracts.narrowed(WGSL), [X.cast(dtypes.int64)], "Only memory has"),
+    (contracts.narrowed(WGSL), [X.cast(dtypes.float16)], "Only memory has"),
 ]
 
 

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from tests.source import golden, programs, run, webgpu
+from torpor import Context, Tensor, lower
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import ContractError
 from torpor.base.target import get_target
 from torpor.kernel.decompose import in_words
+from torpor.pipeline.compile import program_for
 from torpor.source import render
 from torpor.source.wgsl import WGSLRenderer
 
@@ -57,3 +59,50 @@ def test_runs(case):
     for number, (got, want) in enumerate(zip(found, case.expected, strict=False)):
         np.testing.assert_array_equal(got, want, f"output {number}")
     assert error == (case.error or 0)
+
+
+def test_small_formats_pass_every_contract():
+    with Context(CHECK=1):
+        for dtype in (dtypes.uint8, dtypes.int16, dtypes.float16, dtypes.bfloat16, dtypes.bool):
+            (program,) = lower(Tensor.empty(8).cast(dtype), target="wgsl")
+            assert "data0: array<atomic<u32>>" in program.source
+
+
+def test_float16_is_enabled_where_it_is_used():
+    half = Tensor.empty(8, 3, dtype=dtypes.float16)
+    (plain,) = lower((half * 2).sum(1), target="wgsl")
+    (native,) = lower((half * 2).sum(1), target="wgsl:f16")
+    (other,) = lower(Tensor.empty(8) * 2, target="wgsl:f16")
+    assert "f16" not in plain.source
+    assert native.source.startswith("enable f16;\n")
+    assert "array<f16>" in native.source
+    assert "f16" not in other.source
+
+
+def test_float16_runs():
+    """Each step is rounded; a cast from float32 may round either way, so none is inexact here."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.normal(size=(6, 8)).astype(np.float16) for _ in range(2))
+    bits = a.view(np.int16)
+    x, y, whole = Tensor(a), Tensor(b), Tensor(bits)
+    cases = [
+        (x * y + x, a * b + a),
+        (x.maximum(y) - 1.5, np.maximum(a, b) - np.float16(1.5)),
+        (x.cast(dtypes.float32) * 3, a.astype(np.float32) * 3),
+        ((x < y).where(x, y), np.where(a < b, a, b)),
+        (x.floor(), np.floor(a)),
+        (x.amax(1), a.max(1)),
+        (x.bitcast(dtypes.int16) + 1, bits + np.int16(1)),
+        (whole.bitcast(dtypes.float16) + 1, a + np.float16(1)),
+    ]
+    for tensor, want in cases:
+        (item,) = tensor.schedule()
+        program = program_for(item.ast, get_target("wgsl:f16"))
+        arrays = [node.arg.numpy() for node in item.buffers[1:]]
+        found, _ = webgpu.run(
+            program.source, program.name, program.linear, [np.zeros_like(want).ravel(), *arrays],
+            groups=program.global_size[0],
+        )  # fmt: skip
+        assert program.global_size[1:] == (1, 1)
+        assert program.source.startswith("enable f16;")
+        np.testing.assert_array_equal(found[0], want.ravel())

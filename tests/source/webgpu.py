@@ -18,7 +18,10 @@ def device() -> Any:
     try:
         adapter = wgpu.gpu.request_adapter_sync()
         name = "max-storage-buffers-per-shader-stage"
-        return adapter.request_device_sync(required_limits={name: adapter.limits[name]})
+        return adapter.request_device_sync(
+            required_limits={name: adapter.limits[name]},
+            required_features=adapter.features & {"shader-f16"},
+        )
     except RuntimeError as error:
         pytest.skip(f"no WebGPU adapter: {error}")
 

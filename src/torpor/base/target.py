@@ -13,7 +13,7 @@ class Target:
     """Facts about a target.
 
     name:          as in `lower(target=...)`: cpu, c, cuda, opencl, metal, wgsl, python.
-    arch:          instruction set or chip: x86-64 features, sm_90a, ...; "" is a plain default.
+    arch:          instruction set or chip: x86-64 features, sm_90a, f16, ...; "": a plain default.
     vector_bytes:  width of a vector register in bytes (16 where only 4-wide loads exist).
     registers:     how many vector registers there are.
     vector_alu:    arithmetic on vectors exists (else vectors are only loaded and stored).
@@ -93,8 +93,14 @@ _TARGETS: Final[dict[str, Target]] = {
 
 
 def get_target(text: str) -> Target:
-    """The target called `name` or `name:arch`; a `DeviceError` lists the known ones."""
+    """The target called `name` or `name:arch`; a `DeviceError` lists the known ones.
+
+    `wgsl:f16` is WebGPU with its optional feature shader-f16.
+    """
     name, _, arch = text.lower().partition(":")
     if name not in _TARGETS:
         raise DeviceError(f"unknown target {text!r}; the known ones are {', '.join(_TARGETS)}")
-    return replace(_TARGETS[name], arch=arch) if arch else _TARGETS[name]
+    found = _TARGETS[name]
+    if name == "wgsl" and arch == "f16":
+        return replace(found, arch=arch, missing=found.missing - {"float16"})
+    return replace(found, arch=arch) if arch else found

@@ -90,6 +90,12 @@ def has_kind(node: UOp) -> bool:
     )
 
 
+def packs_integer(node: UOp) -> bool:
+    """Only memory has the format: what is stored there is a 32-bit integer cast to it."""
+    small = node.dtype.kind == "uint" and node.dtype.bits < 32
+    return small and node.src[0].dtype.is_int and node.src[0].dtype.bits == 32
+
+
 def is_scheduled_axis(node: UOp) -> bool:
     """In an ast an axis is GLOBAL, REDUCE or SERIAL."""
     return node.arg[1] in _SCHEDULED
@@ -285,4 +291,8 @@ def narrowed(target: Target) -> Contract:
     missing = [d for d in SCALARS if d.name in target.missing and d is not dtypes.float64]
     if not missing:
         return LINEAR
-    return LINEAR.and_also("narrowed", (UPat(ALU - {Ops.BITCAST}, missing), never))
+    return LINEAR.and_also(
+        "narrowed",
+        (UPat(ALU - {Ops.BITCAST, Ops.CAST}, missing), never),
+        (UPat(Ops.CAST, missing), packs_integer),
+    )

@@ -22,13 +22,15 @@ class WGSLRenderer(CStyleRenderer):
     in words of 32, whose buffers are whole words long (their last word may have room to spare). A
     parameter of such elements that is written is atomic: items that write parts of one word leave
     each other's parts alone. WGSL lets implementations assume that no NaN occurs.
+
+    The target `wgsl:f16` has float16 as WGSL does: a conversion to it may round either way.
     """
 
     types = {
         "bool": "bool", "int32": "i32", "uint32": "u32", "float32": "f32", "uint8": "u32",
-        "uint16": "u32",
+        "uint16": "u32", "float16": "f16",
     }  # fmt: skip
-    suffixes = {"float32": "f", "uint32": "u", "uint8": "u", "uint16": "u"}
+    suffixes = {"float32": "f", "float16": "h", "uint32": "u", "uint8": "u", "uint16": "u"}
     vector_ops = frozenset({
         Ops.ADD, Ops.SUB, Ops.MUL, Ops.FDIV, Ops.AND, Ops.OR, Ops.XOR, Ops.CAST, Ops.BITCAST,
         Ops.SQRT, Ops.FLOOR, Ops.TRUNC, Ops.RINT,
@@ -70,7 +72,8 @@ class WGSLRenderer(CStyleRenderer):
 
     def prelude(self, nodes: Sequence[UOp]) -> list[str]:
         """A constant expression must be finite, so infinity comes from a variable."""
-        return [
+        enabled = ["enable f16;"] if "float16" in self.formats else []
+        return enabled + [
             f"var<private> {name.lower()}_bits: u32 = {bits};"
             for name, bits in _SPECIAL.items()
             if name in self.features
@@ -83,7 +86,7 @@ class WGSLRenderer(CStyleRenderer):
 
     def word_type(self, memory: UOp) -> str:
         """The element's type in the array that a parameter is."""
-        if memory.dtype.itemsize >= 4:
+        if not packed(memory.dtype):
             return self.type(memory.dtype)
         return "atomic<u32>" if memory in self.written else "u32"
 
@@ -95,10 +98,13 @@ class WGSLRenderer(CStyleRenderer):
 
     def float_number(self, dtype: DType, value: float) -> str:
         if math.isfinite(value):
-            return super().float_number(dtype, value)
+            text = str(dtype.numpy.type(value)) + self.suffixes[dtype.name]
+            return f"({text})" if text.startswith("-") else text
         name = "NAN" if math.isnan(value) else "INFINITY"
         self.features.add(name)
         text = f"bitcast<f32>({name.lower()}_bits)"
+        if dtype.name == "float16":
+            text = f"f16({text})"
         return f"(-{text})" if value < 0 else text
 
     def vector(self, dtype: DType, lanes: tuple[str, ...]) -> str:
@@ -112,7 +118,30 @@ class WGSLRenderer(CStyleRenderer):
         return text
 
     def bitcast(self, source: DType, result: DType, text: str) -> str:
-        return f"bitcast<{self.type(result)}>({bare(text)})"
+        if "float16" not in (source.scalar().name, result.scalar().name):
+            return f"bitcast<{self.type(result)}>({bare(text)})"
+        return self.half_bits(source, result, text)
+
+    def half_bits(self, source: DType, result: DType, text: str) -> str:
+        """The bits of an f16 are half of an integer's, lane by lane."""
+        into = result.scalar().name == "float16"
+        lanes = ["x"]
+        if source.count > 1:
+            lanes = [self.lane(source, "x", n) for n in range(source.count)]
+        one = self.type(result.scalar())
+        parts = [
+            f"f16(unpack2x16float(u32({n})).x)" if into
+            else f"{one}(pack2x16float(vec2<f32>(f32({n}), 0f)))"
+            for n in lanes
+        ]  # fmt: skip
+        whole = source if into else result
+        name = f"{'half_of_bits' if into else 'bits_of_half'}_{whole.name}"
+        kind = self.type(result)
+        self.helper(name, (
+            f"fn {name}(x: {self.type(source)}) -> {kind} {{\n"
+            f"  return {kind}({', '.join(parts)});\n}}"
+        ))  # fmt: skip
+        return f"{name}({bare(text)})"
 
     def where(self, condition: str, yes: str, no: str) -> str:
         return f"select({bare(no)}, {bare(yes)}, {bare(condition)})"
@@ -133,9 +162,10 @@ class WGSLRenderer(CStyleRenderer):
         if not dtype.is_float:
             word = "max" if op is Ops.MAX else "min"
             return f"{word}({', '.join(bare(o) for o in operands)})"
-        sign, name = (">", "maximum_f32") if op is Ops.MAX else ("<", "minimum_f32")
+        kind = self.type(dtype)
+        sign, name = (">", f"maximum_{kind}") if op is Ops.MAX else ("<", f"minimum_{kind}")
         self.helper(name, (
-            f"fn {name}(a: f32, b: f32) -> f32 {{\n"
+            f"fn {name}(a: {kind}, b: {kind}) -> {kind} {{\n"
             f"  return select(b, a, a {sign} b || a != a);\n}}"
         ))  # fmt: skip
         return f"{name}({', '.join(bare(o) for o in operands)})"
@@ -190,7 +220,7 @@ class WGSLRenderer(CStyleRenderer):
 
     def in_words(self, place: UOp) -> bool:
         """Whether the place is a part of a word of a parameter."""
-        return place.src[0].op is Ops.PARAM and place.dtype.scalar().itemsize < 4
+        return place.src[0].op is Ops.PARAM and packed(place.dtype.scalar())
 
     def guarded_read(
         self, dtype: DType, place: UOp, memory: str, index: str, condition: str
@@ -198,6 +228,11 @@ class WGSLRenderer(CStyleRenderer):
         """Both sides of a `select` are computed: element 0 is read where nothing is wanted."""
         safe = self.where(condition, index, "0")
         return self.where(condition, self.read(dtype, place, memory, safe), self.number(dtype, 0))
+
+
+def packed(dtype: DType) -> bool:
+    """Whether memory has several elements in a word: WGSL has f16, and no other small formats."""
+    return dtype.itemsize < 4 and not dtype.is_float
 
 
 def _part(dtype: DType, index: str) -> tuple[str, str]:
