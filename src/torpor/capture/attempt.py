@@ -11,7 +11,7 @@ from torpor.capture.finish import finish
 from torpor.capture.number import Number, Tape
 from torpor.capture.trace import Trace, is_whole, storage_of_view
 from torpor.capture.tracer import Again, Tracer, stored
-from torpor.capture.tree import Exchange, containers, paths, rebuild
+from torpor.capture.tree import Exchange, paths
 from torpor.capture.undo import can_undo, undo
 from torpor.tensor.handle import Handle, make
 
@@ -75,8 +75,7 @@ class _Run:
         tracer, call = self.tracer, self.call
         self._admit()
         arguments, options = self.exchange.put((call.arguments, call.options), self._putter())
-        before = _identities(arguments, options)
-        tracer.passed = {id(part) for part in containers(arguments, options)}
+        tracer.admit_containers(arguments, options)
         tracer.reach.root(self.function, getattr(self.function, "__name__", "the function"))
         for number, value in enumerate(call.objects):
             tracer.reach.root(value, f"the object argument {number}")
@@ -84,8 +83,6 @@ class _Run:
         try:
             with tracer.watching():
                 result = self.function(*arguments, **options)
-            if _identities(arguments, options) != before:
-                tracer.refuse("changes a list or dict that it was passed")
             trace = finish(tracer, call.tensors, self.given, result, call.objects)
         except Again:
             undo(tracer)
@@ -162,13 +159,3 @@ def _stand_in(tensor: Handle) -> Handle:
         return tensor
     storage = storage_of_view(tensor)
     return make(storage.base, storage.device, storage=storage)
-
-
-def _identities(*trees: Any) -> list[int]:
-    found: list[int] = []
-
-    def note(leaf: Any) -> None:
-        found.append(id(leaf))
-
-    rebuild(trees, note)
-    return found

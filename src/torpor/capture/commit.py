@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from torpor.capture.tree import refill
 from torpor.device import Buffer
 from torpor.ir.infer import Shape
 from torpor.ir.ops import Ops
@@ -34,10 +35,11 @@ class Value(NamedTuple):
 
 
 class Leaf(NamedTuple):
-    """A tensor or a number that a run gives back.
+    """A tensor, a number or a container that a run gives back.
 
     kind: "argument" (the `number`-th), "input" (a view of that storage), "new" (of that storage),
-          or "number" (computed from the numbers among the arguments).
+          "number" (computed from the numbers among the arguments), or "passed" (that container
+          among the arguments).
     """
 
     kind: str
@@ -81,7 +83,8 @@ def owner_of(source: Any, tensors: Sequence[Handle]) -> Handle:
 
 
 Gather = Callable[[Sequence[Any]], tuple[list[Storage], list[Buffer]] | None]
-Commit = Callable[[Sequence[Any], Sequence[Storage], Sequence[Buffer], Sequence[Any]], Any]
+Given = tuple[tuple[Any, ...], dict[str, Any]]  # what a function is called with
+Commit = Callable[[Sequence[Any], Sequence[Storage], Sequence[Buffer], Sequence[Any], Given], Any]
 
 
 def memory_of(base: UOp) -> Buffer | None:
@@ -146,7 +149,10 @@ def gather_for(trace: Trace) -> Gather:
 
 def commit_for(trace: Trace) -> Commit:
     """A function that makes what a run leaves behind the current values, and gives its result."""
-    writer = _Writer(Storage=Storage, node=node_of, whole=whole_of, view=view_of, owner=owner_of)
+    writer = _Writer(Storage=Storage, node=node_of, whole=whole_of, view=view_of, owner=owner_of,
+                     refill=refill)  # fmt: skip
+    for number, path in enumerate(trace.passed):
+        writer.lines.append(f"c{number} = c{''.join(f'[{writer.bind(key)}]' for key in path)}")
     for number, value in enumerate(trace.values):
         shown = writer.bind(value)
         writer.lines.append(
@@ -161,8 +167,11 @@ def commit_for(trace: Trace) -> Commit:
         writer.lines.append(f"owner({writer.bind(owner)}, t).grad = {_tree(writer, tree)}")
     for owner, added in trace.additions:
         writer.lines.append(f"{writer.bind(owner)}.extend({_tree(writer, added)})")
+    made = [(number, _container(writer, parts)) for number, parts in trace.rewrites]
+    for number, parts in made:
+        writer.lines.append(f"refill(c{number}, {parts})")
     writer.lines.append(f"return {_tree(writer, trace.result)}")
-    found: Commit = writer.made("t, s, b, n")
+    found: Commit = writer.made("t, s, b, n, c")
     return found
 
 
@@ -196,5 +205,7 @@ def _leaf(writer: _Writer, leaf: Leaf) -> str:
         return f"t[{leaf.number}]"
     if leaf.kind == "number":
         return f"n[{leaf.number}]"
+    if leaf.kind == "passed":
+        return f"c{leaf.number}"
     storage = f"m{leaf.number}" if leaf.kind == "new" else f"s[{leaf.number}]"
     return f"view({storage}, {writer.bind(leaf.steps)})" if leaf.steps else f"whole({storage})"

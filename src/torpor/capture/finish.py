@@ -13,8 +13,8 @@ from torpor.capture.number import Number, plain
 from torpor.capture.plan import Word, plan_of
 from torpor.capture.reach import ABSENT, Place
 from torpor.capture.trace import Trace, is_whole
-from torpor.capture.tracer import Input, Tracer, is_severed, states_after
-from torpor.capture.tree import containers, is_plain, rebuild, same
+from torpor.capture.tracer import Input, Passed, Tracer, is_severed, states_after
+from torpor.capture.tree import Path, containers, has_changed, is_plain, rebuild, same
 from torpor.device import Buffer
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
@@ -39,13 +39,16 @@ class _Finish:
         self.storages: dict[int, int] = {}
         self.specs: dict[int, tuple[Any, Any]] = {}  # by id of what they are for, which is kept
         self.numbers: list[Number] = []
+        self.places: dict[Path, int] = {}  # containers among the arguments that are needed again
         self.known: dict[int, UOp] = {}  # values of storages that keep their graphs
 
     # --- what comes out ---------------------------------------------------------------------------
     def collect(self, tree: Any) -> None:
         """Note the tensors in a tree; anything that cannot be given again refuses the trace."""
-        if not self.tracer.passed.isdisjoint(map(id, containers(tree))):
-            self.tracer.refuse("gives back a list or dict that it was passed")
+        for part, _ in containers(tree):
+            passed = self.tracer.passed.get(id(part))
+            if passed and passed.path is None and not isinstance(part, tuple):
+                self.tracer.refuse("gives back a list or dict that it was passed twice")
         rebuild(tree, self._collect_leaf)
 
     def _collect_leaf(self, value: Any) -> Any:
@@ -82,6 +85,16 @@ class _Finish:
                 added = now[len(before) :]
                 if not all(map(is_plain, added)):
                     found.append((owner, added))
+        return found
+
+    def rewrites(self) -> list[Passed]:
+        """Lists and dicts among the arguments that hold something else now."""
+        found = [p for p in self.tracer.passed.values() if has_changed(p.container, p.kept)]
+        for container, _, path in found:
+            if path is None or self.tracer.reach.is_known(container):
+                self.tracer.refuse("changes a list or dict that it was passed and knows otherwise")
+            elif type(container) not in (list, dict):
+                self.tracer.refuse(f"changes a {type(container).__name__} that it was passed")
         return found
 
     def grads(self) -> list[tuple[Handle, Any]]:
@@ -124,14 +137,27 @@ class _Finish:
         known = self.specs.get(id(tree))
         if known is not None:
             return known[0]
-        if isinstance(tree, list | tuple) or type(tree) is dict:
-            made = Fixed(tree) if self.tracer.reach.is_known(tree) else self._spec_of(tree)
+        passed = self.tracer.passed.get(id(tree))
+        if passed is not None and passed.path is not None:
+            made: Any = Leaf("passed", self._place(passed.path))
+        elif isinstance(tree, list | tuple) or type(tree) is dict:
+            made = Fixed(tree) if self.tracer.reach.is_known(tree) else self.parts_of(tree)
         else:
             made = self._leaf(tree)
         self.specs[id(tree)] = made, tree
         return made
 
-    def _spec_of(self, tree: Any) -> Any:
+    def rewrite_of(self, passed: Passed) -> tuple[int, Any]:
+        """The number of a list or dict that was passed, and the spec of what it holds now."""
+        assert passed.path is not None, "others are refused"
+        return self._place(passed.path), self.parts_of(passed.container)
+
+    def _place(self, path: Path) -> int:
+        """The number of a container that was passed."""
+        return self.places.setdefault(path, len(self.places))
+
+    def parts_of(self, tree: Any) -> Any:
+        """A container of the specs of its parts."""
         if isinstance(tree, tuple) and hasattr(tree, "_fields"):
             return type(tree)(*map(self.spec, tree))
         if isinstance(tree, list | tuple):
@@ -200,7 +226,9 @@ def finish(
     """
     work = _Finish(tracer, arguments, given)
     effects, grads, additions = work.effects(), work.grads(), work.additions()
+    rewrites = work.rewrites()
     left = [now for _, now in (*effects, *grads, *additions) if now is not ABSENT]
+    left += [part for passed in rewrites for part in _parts(passed.container)]
     with tracer.recording():
         for tree in (result, *left):
             work.collect(tree)
@@ -208,7 +236,11 @@ def finish(
     _check_gradients(tracer, given, work.outputs.values())
     if tracer.reasons:
         return None
-    return _assemble(work, effects, grads, additions, result, held)
+    return _assemble(work, effects, grads, additions, rewrites, result, held)
+
+
+def _parts(container: Any) -> Iterable[Any]:
+    return container.values() if isinstance(container, dict) else container
 
 
 def _check_gradients(tracer: Tracer, given: Sequence[Handle], outputs: Iterable[Handle]) -> None:
@@ -220,13 +252,15 @@ def _check_gradients(tracer: Tracer, given: Sequence[Handle], outputs: Iterable[
 
 
 def _assemble(
-    work: _Finish, effects: Any, grads: Any, additions: Any, result: Any, held: Any
-) -> Trace:
+    work: _Finish, effects: Any, grads: Any, additions: Any, rewrites: Sequence[Passed],
+    result: Any, held: Any,
+) -> Trace:  # fmt: skip
     tracer = work.tracer
     sources = work.sources()
     specs = [(place, Fixed(now) if now is ABSENT else work.spec(now)) for place, now in effects]
     grad_specs = [(work.owner(handle), work.spec(now)) for handle, now in grads]
     addition_specs = [(owner, list(map(work.spec, added))) for owner, added in additions]
+    rewrite_specs = tuple(map(work.rewrite_of, rewrites))
     result_spec = work.spec(result)
     entries = list(tracer.inputs.values())
     storages = {id(h._storage): h._storage for h in work.outputs.values()}
@@ -261,6 +295,8 @@ def _assemble(
         effects=tuple(specs),
         grads=tuple(grad_specs),
         additions=tuple(addition_specs),
+        rewrites=rewrite_specs,
+        passed=tuple(work.places),
         result=result_spec,
         numbers=tracer.tape.compiled(work.numbers),
         used=tuple(tracer.tape.used),

@@ -12,6 +12,7 @@ from typing import Any, Final, final
 from torpor.base import settings
 from torpor.base.errors import CaptureError
 from torpor.capture.attempt import Attempt, Call, attempt
+from torpor.capture.commit import Given
 from torpor.capture.kind import difference, kind_key, nearest
 from torpor.capture.match import Match, matcher
 from torpor.capture.trace import MISS, Trace, is_whole
@@ -88,7 +89,7 @@ class Jitted:
             return self.__wrapped__(*arguments, **options)
         for match, kind in self._matches:
             if (found := match(arguments, options)) is not None:
-                result = self._replayed(kind, *found)
+                result = self._replayed(kind, *found, (arguments, options))
                 if result is not MISS:
                     return result
                 break
@@ -105,9 +106,9 @@ class Jitted:
             structure = flatten((arguments, options), tensors, numbers, objects)
         except RecursionError:
             return self._as_it_is("is passed a list that holds itself", arguments, options)
-        key = kind_key(structure, tensors)
+        key, given = kind_key(structure, tensors), (arguments, options)
         kind = self._kinds.get(key)
-        if kind is not None and (result := self._replayed(kind, tensors, numbers)) is not MISS:
+        if kind and (result := self._replayed(kind, tensors, numbers, given)) is not MISS:
             return result
         if (kind is None or kind.plain is None) and self._streak < GIVE_UP_AFTER:
             call = Call(arguments, options, tensors, numbers, objects)
@@ -115,23 +116,26 @@ class Jitted:
                 return self._as_it_is("is being traced by another thread", arguments, options)
             try:
                 kind = self._kinds.get(key)
-                if kind and (result := self._replayed(kind, tensors, numbers)) is not MISS:
+                if kind and (result := self._replayed(kind, tensors, numbers, given)) is not MISS:
                     return result  # another thread has just traced it
                 kind = self._kind_of(key, call)
                 if kind.plain is None:
+                    match = matcher(key, arguments, options)  # the run may change lists in them
                     result = self._run(kind, call)
-                    self._learn(key, kind, call)
+                    self._learn(kind, match)
                     return result
             finally:
                 self._lock.release()
         plain = kind.plain if kind is not None else None
         return self._as_it_is(plain or "is called in another way each time", arguments, options)
 
-    def _replayed(self, kind: _Kind, tensors: Sequence[Any], numbers: Sequence[Any]) -> Any:
+    def _replayed(
+        self, kind: _Kind, tensors: Sequence[Any], numbers: Sequence[Any], given: Given
+    ) -> Any:
         """What the first trace whose guards hold gives; `MISS` if there is none."""
         for trace in kind.traces:
             run = self._alone if trace.leaves else Trace.__call__
-            result = run(trace, tensors, numbers)
+            result = run(trace, tensors, numbers, given)
             if result is not MISS:
                 kind.hits += 1
                 kind.used = next(_calls)
@@ -139,14 +143,16 @@ class Jitted:
                 return result
         return MISS
 
-    def _alone(self, trace: Trace, tensors: Sequence[Any], numbers: Sequence[Any]) -> Any:
+    def _alone(
+        self, trace: Trace, tensors: Sequence[Any], numbers: Sequence[Any], given: Given
+    ) -> Any:
         """What a trace that changes something gives, while no other thread changes it by a call of
         this function; `MISS` also where another thread does not come back.
         """
         if not self._lock.acquire(timeout=PATIENCE):
             return MISS
         try:
-            return trace(tensors, numbers)
+            return trace(tensors, numbers, given)
         finally:
             self._lock.release()
 
@@ -205,12 +211,10 @@ class Jitted:
             self._refused[kind.plain] = None
         self._let_go()
 
-    def _learn(self, key: tuple[Any, ...], kind: _Kind, call: Call) -> None:
+    def _learn(self, kind: _Kind, match: Match | None) -> None:
         """Have a quick way to see that a call is of this kind, if it can be replayed."""
-        if kind.traces and all(known is not kind for _, known in self._matches):
-            match = matcher(key, call.arguments, call.options)
-            if match is not None:
-                self._matches = ((match, kind), *self._matches[: MAXIMUM_MATCHES - 1])
+        if match and kind.traces and all(known is not kind for _, known in self._matches):
+            self._matches = ((match, kind), *self._matches[: MAXIMUM_MATCHES - 1])
 
     def _let_go(self) -> None:
         """Forget what is above the limits, the oldest first."""

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from torpor.base.dtypes import DType
-from torpor.capture.commit import Value, commit_for, gather_for, owner_of
+from torpor.capture.commit import Given, Value, commit_for, gather_for, owner_of
 from torpor.capture.guards import Guards
 from torpor.capture.number import Replay
 from torpor.capture.plan import Plan
 from torpor.capture.reach import Place
 from torpor.capture.tracer import Draw, Stream, cut_of, draw_word, stored
+from torpor.capture.tree import Path, holds_twice
 from torpor.device import Buffer
 from torpor.ir.infer import Shape, shape_of
 from torpor.tensor.handle import Handle
@@ -34,6 +35,8 @@ class Trace:
     numbers:  gives the words and numbers that follow from the numbers among the arguments; `used`:
               what it guards of them, in words; `taken`: which of them kernels take.
     additions: lists outside, and what is appended to them.
+    passed:   keys that lead to containers among the arguments; `rewrites`: which of them hold
+              something else afterwards, and what.
     effects:  places that are bound anew. `grads`: leaves whose `.grad` is.
     """
 
@@ -47,6 +50,8 @@ class Trace:
     effects: tuple[tuple[Place, Any], ...]
     grads: tuple[tuple[Any, Any], ...]
     additions: tuple[tuple[Any, list[Any]], ...]
+    rewrites: tuple[tuple[int, Any], ...]
+    passed: tuple[Path, ...]
     result: Any
     numbers: Replay
     used: tuple[str, ...]
@@ -63,14 +68,15 @@ class Trace:
 
     def __post_init__(self) -> None:
         self.gather, self.commit = gather_for(self), commit_for(self)
-        left = (self.changes, self.effects, self.grads, self.additions, self.streams, self.seeded)
+        left = (self.changes, self.effects, self.grads, self.additions, self.rewrites,
+                self.streams, self.seeded)  # fmt: skip
         self.leaves = any(left)  # whether a replay changes anything but what it gives back
 
-    def __call__(self, tensors: Sequence[Handle], numbers: Sequence[Any]) -> Any:
+    def __call__(self, tensors: Sequence[Handle], numbers: Sequence[Any], given: Given) -> Any:
         """Do what the function would do; `MISS` if a guard fails, the numbers do not fit, or the
         arguments' memory is shared otherwise.
         """
-        if not self.guards.check(tensors):
+        if not self.guards.check(tensors) or (self.rewrites and holds_twice(given)):
             return MISS
         computed = self.numbers(numbers)
         if computed is None:
@@ -91,7 +97,7 @@ class Trace:
         self.hits += 1
         for generator, seed, draw in self.seeded:
             seed_again(generator, seed, draw)
-        return self.commit(tensors, storages, table, computed[1])
+        return self.commit(tensors, storages, table, computed[1], given)
 
     def failing(self, tensors: Sequence[Handle]) -> str:
         """Why it cannot be replayed with these arguments, in words."""

@@ -19,6 +19,7 @@ from torpor.base.errors import CaptureError
 from torpor.capture.code import CHANGERS, CHANGING, asks_for_types, is_opaque, root_of
 from torpor.capture.number import Tape
 from torpor.capture.reach import Reach
+from torpor.capture.tree import Path, containers
 from torpor.ir.infer import JOINT
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
@@ -66,6 +67,16 @@ class Input(NamedTuple):
     base: UOp
     node: UOp
     requires: bool
+
+
+class Passed(NamedTuple):
+    """A list, dict or tuple among the arguments: a copy of what it held when the function was
+    entered, and the keys that lead to it in (arguments, options); None: it is in several places.
+    """
+
+    container: Any
+    kept: Any
+    path: Path | None
 
 
 class Stream(NamedTuple):
@@ -156,7 +167,7 @@ class Tracer(Watcher):
         self.words: dict[str, Draw] = {}
         self.reseeded: dict[int, Any] = {}
         self.altered: dict[int, tuple[Any, Any, str]] = {}  # containers, and what they held before
-        self.passed: set[int] = set()  # lists and dicts among the arguments
+        self.passed: dict[int, Passed] = {}  # lists, dicts and tuples among the arguments
         self.viewed: set[int] = set()  # storages of which the function was given views
         self.gradients_taken = False
         self.state = state_of(None)  # seeded now at the latest, so that its draws count from here
@@ -181,6 +192,12 @@ class Tracer(Watcher):
             self.reasons[reason] = None
             if self.strict:
                 raise CaptureError(f"JIT=strict: a jitted function {reason}")
+
+    def admit_containers(self, arguments: Any, options: Any) -> None:
+        """Note the lists, dicts and tuples among the arguments."""
+        for container, path in containers((arguments, options)):
+            where = None if id(container) in self.passed else path
+            self.passed[id(container)] = Passed(container, copy.copy(container), where)
 
     # --- the run ----------------------------------------------------------------------------------
     @contextmanager

@@ -6,6 +6,7 @@ Bools and strings belong to the structure, so a call with another string is anot
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ SCALARS: Final = frozenset({int, bool, str, bytes, complex, type(None), type(Ell
 NUMBERS: Final = frozenset({int, float})
 _BY_VALUE: Final = SCALARS - NUMBERS
 _TENSOR: Final = "tensor"
+Path = tuple[Any, ...]  # keys, from the outside in
 
 
 def flatten(tree: Any, tensors: list[Any], numbers: list[Any], objects: list[Any]) -> Any:
@@ -88,15 +90,48 @@ def rebuild(tree: Any, leaf: Callable[[Any], Any]) -> Any:
     return leaf(tree)
 
 
-def containers(*trees: Any) -> Iterator[Any]:
-    """Every list and dict in the trees."""
-    for tree in trees:
-        if isinstance(tree, list) or type(tree) is dict:
-            yield tree
-        if isinstance(tree, list | tuple):
-            yield from containers(*tree)
-        elif type(tree) is dict:
-            yield from containers(*tree.values())
+def containers(tree: Any, path: Path = ()) -> Iterator[tuple[Any, Path]]:
+    """Every list, dict and tuple in the tree, and the keys that lead to it from `path` on."""
+    if isinstance(tree, list | tuple) or type(tree) is dict:
+        yield tree, path
+        for key, part in tree.items() if type(tree) is dict else enumerate(tree):
+            yield from containers(part, (*path, key))
+
+
+def holds_twice(tree: Any) -> bool:
+    """Whether a list or dict is in several places of the tree."""
+    ids = [id(part) for part, _ in containers(tree) if not isinstance(part, tuple)]
+    return len({*ids}) < len(ids)
+
+
+def has_changed(container: Any, kept: Any) -> bool:
+    """Whether a list or dict holds other objects than `kept`, a copy of it, does."""
+    if isinstance(container, dict):
+        same_keys = [*container] == [*kept]
+        return not same_keys or [*map(id, container.values())] != [*map(id, kept.values())]
+    return isinstance(container, list) and [*map(id, container)] != [*map(id, kept)]
+
+
+def refill(container: Any, parts: Any) -> None:
+    """Have a container hold `parts` and nothing else."""
+    if isinstance(container, list):
+        container[:] = parts
+        return
+    container.clear()
+    if isinstance(container, deque):
+        container.extend(parts)
+    else:
+        container.update(parts)
+
+
+def restore(container: Any, kept: Any) -> None:
+    """Have a container hold what it held when `kept` was made of it; others are left alone."""
+    if isinstance(container, list | dict):
+        changed = has_changed(container, kept)
+    else:
+        changed = isinstance(container, deque) or (isinstance(container, set) and container != kept)
+    if changed:
+        refill(container, kept)
 
 
 # --- the leaves of a caller's tree, exchanged for a while -----------------------------------------

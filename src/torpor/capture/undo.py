@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
-from typing import Any
-
 from torpor.capture.tracer import Tracer
+from torpor.capture.tree import restore
 from torpor.tensor.random import go_on_from
 
 
@@ -27,20 +24,9 @@ def undo(tracer: Tracer) -> None:
         if place.name in tracer.reach.stored and place.now() is not place.value:
             place.put(place.value)
     for container, kept, _ in tracer.reach.contents.values():
-        _refill(container, kept)
-    for container, kept, _ in tracer.altered.values():
-        _refill(container, kept)
+        restore(container, kept)
+    for container, kept, _ in (*tracer.altered.values(), *tracer.passed.values()):
+        restore(container, kept)
     for stream in tracer.streams.values():
         go_on_from(stream.generator, stream.state)
     go_on_from(None, tracer.state)
-
-
-def _refill(container: Any, kept: Iterable[Any]) -> None:
-    if isinstance(container, list) and [*map(id, container)] != [*map(id, kept)]:
-        container[:] = kept
-    elif isinstance(container, deque):
-        container.clear()
-        container.extend(kept)
-    elif isinstance(container, dict | set) and container != kept:
-        container.clear()
-        container.update(kept)
