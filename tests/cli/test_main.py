@@ -123,12 +123,34 @@ def test_cache_counts_and_clears(tmp_path, monkeypatch, capsys):
     with Context(CACHE_DIR=str(tmp_path)):
         assert status_of("cache", "--json") == 0
         found = json.loads(capsys.readouterr().out)
-        assert found == {"folder": str(folder), "kernels": 2, "bytes": 10, "removed": 0}
+        expected = {"folder": str(folder), "kernels": 2, "bytes": 10, "removed": 0}
+        nothing = {"imported": 0, "searched": 0, "exported": 0, "forgotten": 0}
+        assert found == expected | nothing
         assert status_of("cache", "--clear") == 0
         assert capsys.readouterr().out == f"removed 2 kernels from {folder}\n"
         assert status_of("cache") == 0
-        assert capsys.readouterr().out == f"0 kernels, 0.0 MB in {folder}\n"
+        first, second = capsys.readouterr().out.splitlines()
+        assert first == f"0 kernels, 0.0 MB in {folder}"
+        assert second == f"searches for 0 kernels in {tmp_path / 'search.jsonl'}"
     assert list(folder.iterdir()) == []
+
+
+def test_what_searches_found_is_shared_and_cleared(tmp_path, capsys):
+    from torpor import Context
+    from torpor.pipeline import found
+
+    shared = str(tmp_path / "shared.jsonl")
+    with Context(CACHE_DIR=str(tmp_path / "here")):
+        found.add([found.Entry("cpu", name, "r_8", "code") for name in ("a", "b")])
+        assert status_of("cache", "--export", shared) == 0
+        assert capsys.readouterr().out == f"wrote what is known on 2 kernels to {shared}\n"
+        assert status_of("cache", "--clear-search", "--json") == 0
+        assert json.loads(capsys.readouterr().out)["forgotten"] == 2
+        assert found.read() == {}
+        assert status_of("cache", "--import", shared) == 0
+        assert capsys.readouterr().out == f"learnt of 2 kernels from {shared}\n"
+        assert status_of("cache", "--import", str(tmp_path / "missing")) == 1
+        assert "missing" in capsys.readouterr().err
 
 
 def test_python_m_torpor_is_torpor():

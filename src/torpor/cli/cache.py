@@ -1,26 +1,44 @@
-"""`torpor cache`: what is kept on disk."""
+"""`torpor cache`: what is kept on disk: compiled kernels, and what timed searches found."""
 
 from __future__ import annotations
 
+import argparse
 import json
+from pathlib import Path
 
-from torpor.pipeline import disk
+from torpor.pipeline import disk, found
 
 
-def run_cache(clear: bool, as_json: bool) -> int:
-    """Show, or clear, the kept kernels; the exit status."""
-    found = disk.entries()
-    facts = {
+def run_cache(arguments: argparse.Namespace) -> int:
+    """Do what the options ask for, and say what was done or what there is; the exit status."""
+    kernels = disk.entries()
+    facts: dict[str, str | int] = {
         "folder": str(disk.folder()),
-        "kernels": len(found),
-        "bytes": sum(path.stat().st_size for path in found),
-        "removed": disk.clear() if clear else 0,
+        "kernels": len(kernels),
+        "bytes": sum(path.stat().st_size for path in kernels),
+        "removed": disk.clear() if arguments.clear else 0,
+        "imported": found.import_from(Path(arguments.source)) if arguments.source else 0,
+        "searched": len(found.read()),
+        "exported": found.export(Path(arguments.export)) if arguments.export else 0,
+        "forgotten": found.clear() if arguments.clear_search else 0,
     }
-    if as_json:
-        print(json.dumps(facts))
-    elif clear:
-        print(f"removed {facts['removed']} kernels from {facts['folder']}")
-    else:
-        megabytes = int(str(facts["bytes"])) / 1e6
-        print(f"{facts['kernels']} kernels, {megabytes:.1f} MB in {facts['folder']}")
+    print(json.dumps(facts) if arguments.json else "\n".join(lines(facts, arguments)))
     return 0
+
+
+def lines(facts: dict[str, str | int], arguments: argparse.Namespace) -> list[str]:
+    """What was done, in words; where nothing was, what there is."""
+    done = []
+    if arguments.source:
+        done.append(f"learnt of {facts['imported']} kernels from {arguments.source}")
+    if arguments.export:
+        done.append(f"wrote what is known on {facts['exported']} kernels to {arguments.export}")
+    if arguments.clear:
+        done.append(f"removed {facts['removed']} kernels from {facts['folder']}")
+    if arguments.clear_search:
+        done.append(f"forgot what was known on {facts['forgotten']} kernels")
+    megabytes = int(facts["bytes"]) / 1e6
+    return done or [
+        f"{facts['kernels']} kernels, {megabytes:.1f} MB in {facts['folder']}",
+        f"searches for {facts['searched']} kernels in {found.path()}",
+    ]

@@ -15,7 +15,7 @@ from rich.table import Table
 from torpor.base import settings
 from torpor.base.errors import DeviceError
 from torpor.device import Device
-from torpor.pipeline import disk
+from torpor.pipeline import disk, found
 
 
 def processor_name() -> str:
@@ -64,17 +64,19 @@ def facts() -> dict[str, Any]:
         "default device": Device.DEFAULT,
         "kernel cache": str(disk.folder()),
         "kernels kept": len(disk.entries()),
+        "search results": str(found.path()),
+        "kernels searched": len(found.read()),
     }
 
 
 def run_info(as_json: bool) -> int:
     """Print the facts; the exit status."""
-    found = facts()
+    known = facts()
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(known))
         return 0
     table = Table(show_header=False, box=None)
-    for name, value in found.items():
+    for name, value in known.items():
         if isinstance(value, dict):
             for inner, state in value.items():
                 table.add_row(f"{name[:-1]} {inner}", str(state))

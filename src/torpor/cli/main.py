@@ -22,10 +22,24 @@ def parser() -> argparse.ArgumentParser:
     add_demo(commands)
     info = commands.add_parser("info", help="devices, compiler, vector width, caches")
     info.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    cache = commands.add_parser("cache", help="show or clear what is kept on disk")
-    cache.add_argument("--clear", action="store_true", help="remove every kept kernel")
-    cache.add_argument("--json", action="store_true", help="print JSON instead of text")
+    add_cache(commands)
     return top
+
+
+def add_cache(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The options of `torpor cache`."""
+    cache = commands.add_parser(
+        "cache",
+        help="show, share or clear what is kept on disk",
+        description="Compiled kernels, and the opts that timed searches (BEAM=n) found.",
+    )
+    cache.add_argument("--clear", action="store_true", help="remove every kept kernel")
+    cache.add_argument("--clear-search", action="store_true", help="forget what searches found")
+    cache.add_argument("--export", metavar="FILE", help="write what searches found to a file")
+    cache.add_argument(
+        "--import", dest="source", metavar="FILE", help="add what searches found elsewhere"
+    )
+    cache.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -80,7 +94,7 @@ def run_command(arguments: argparse.Namespace) -> int:
         return run_info(arguments.json)
     from torpor.cli.cache import run_cache
 
-    return run_cache(arguments.clear, arguments.json)
+    return run_cache(arguments)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

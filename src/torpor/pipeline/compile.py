@@ -19,10 +19,13 @@ from torpor.ir.uop import UOp
 from torpor.kernel import Lowered
 from torpor.kernel import lower as lower_kernel
 from torpor.pipeline import disk
+from torpor.pipeline.found import Opts
 from torpor.pipeline.report import narrating, note_compile, show_program
+from torpor.pipeline.search import opts_for
 from torpor.source import RENDERERS
 
-_Key = tuple[UOp, str, int, int, int]
+_Key = tuple[UOp, str, int, int, int, int]
+_Chosen = dict[_Key, Opts | None]
 _executables: Final[dict[_Key, tuple[Program, Executable]]] = {}
 _lock = threading.RLock()  # a finaliser may compute something while this thread compiles
 
@@ -77,7 +80,8 @@ def key_of(ast: UOp, device_name: str) -> _Key:
     """Everything that decides what a kernel's program for a device is."""
     number = settings.number
     device = Device[device_name]
-    return ast, device.key, number("NOOPT"), number("STRICT_FLOAT"), number("BEAM")
+    beam, splits = number("BEAM"), number("BEAM_SPLITS")
+    return ast, device.key, number("NOOPT"), number("STRICT_FLOAT"), beam, splits
 
 
 def executable_for(ast: UOp, device_name: str) -> tuple[Program, Executable]:
@@ -95,20 +99,23 @@ def make_ready(kernels: Iterable[tuple[UOp, str]]) -> None:
     missing = {key: kernel for key, kernel in missing.items() if key not in _executables}
     if not missing:
         return
+    chosen: _Chosen = dict.fromkeys(missing)
+    if settings.number("BEAM") > 0:
+        chosen = dict(zip(missing, opts_for(list(missing.values())), strict=True))
     with _lock:
         by_device: dict[str, list[_Key]] = {}
         for key, (_, device_name) in missing.items():
-            if key not in _executables and not load_kept(key, device_name):
+            if key not in _executables and not load_kept(key, device_name, chosen[key]):
                 by_device.setdefault(device_name, []).append(key)
         for device_name, keys in by_device.items():
-            compile_missing(keys, Device[device_name])
+            compile_missing(keys, Device[device_name], chosen)
 
 
-def load_kept(key: _Key, device_name: str) -> bool:
+def load_kept(key: _Key, device_name: str, opts: Opts | None) -> bool:
     """Load a kernel from the disk cache, if it is there."""
     started = time.perf_counter()
     device = Device[device_name]
-    found = kept(device, disk_name(key))
+    found = kept(device, disk_name(key, opts))
     if found is None:
         return False
     _executables[key] = found
@@ -117,14 +124,14 @@ def load_kept(key: _Key, device_name: str) -> bool:
     return True
 
 
-def compile_missing(keys: Sequence[_Key], device: DeviceBase) -> None:
-    """Compile kernels for a device, and keep them on disk."""
+def compile_missing(keys: Sequence[_Key], device: DeviceBase, chosen: _Chosen) -> None:
+    """Compile kernels for a device, with the opts chosen for them, and keep them on disk."""
     started = time.perf_counter()
     programs: list[Program] = []
 
     def lowered() -> Iterator[Program]:
         for key in keys:
-            programs.append(program_for(key[0], device.target))
+            programs.append(program_for(key[0], device.target, chosen[key]))
             yield programs[-1]
 
     objects = device.compiler.compile_all(lowered())
@@ -132,14 +139,14 @@ def compile_missing(keys: Sequence[_Key], device: DeviceBase) -> None:
     for key, program, compiled in zip(keys, programs, objects, strict=True):
         _executables[key] = program, device.executable(program, compiled)
         if disk.usable(device.target):
-            disk.write(disk_name(key), program, compiled)
+            disk.write(disk_name(key, chosen[key]), program, compiled)
         note_compile(program, share, from_disk=False)
         show_program(key[0], program, device)
 
 
-def disk_name(key: _Key) -> str:
-    """The name of the disk cache's entry for a kernel."""
-    return disk.name_of(key[0].key, *map(str, key[1:]))
+def disk_name(key: _Key, opts: Opts | None) -> str:
+    """The name of the disk cache's entry for a kernel; `opts` are those that a search found."""
+    return disk.name_of(key[0].key, *map(str, key[1:4]), repr(opts))
 
 
 def kept(device: DeviceBase, name: str) -> tuple[Program, Executable] | None:

@@ -1,0 +1,75 @@
+"""What a person sees of a search while it goes on: a bar on a terminal, else lines by DEBUG."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from torpor.base import settings
+from torpor.kernel.candidates import Opts
+from torpor.pipeline.found import Entry
+from torpor.pipeline.report import say
+
+
+class Watch:
+    """Shows nothing but, with DEBUG, a line a kernel."""
+
+    def begun(self, name: str, seconds: float) -> None:
+        """The search for a kernel has begun and will take so long at most."""
+
+    def tried(self, count: int, best: list[tuple[float, Opts]], left: float) -> None:
+        """A candidate has been timed, `left` seconds before time is up."""
+
+    def settled(self, entry: Entry) -> None:
+        """The search for a kernel has ended."""
+        if settings.number("DEBUG") >= 1:
+            say(described(entry))
+
+
+class Bar(Watch):
+    """One line on the terminal, which goes away at the end."""
+
+    def __init__(self, progress: Progress, kernels: int):
+        self.progress, self.kernels, self.number, self.seconds = progress, kernels, 0, 1.0
+        self.row: TaskID = progress.add_task("search", total=1.0, state="")
+
+    def begun(self, name: str, seconds: float) -> None:
+        self.number, self.seconds = self.number + 1, seconds
+        which = f"search {self.number}/{self.kernels} {name}"
+        self.progress.reset(self.row, total=seconds, description=which)
+
+    def tried(self, count: int, best: list[tuple[float, Opts]], left: float) -> None:
+        state = f"{count} tried"
+        if best:
+            state += f", best {best[0][0] * 1e6:.1f} us"
+        self.progress.update(self.row, completed=self.seconds - max(left, 0.0), state=state)
+
+
+def described(entry: Entry) -> str:
+    """One line: the kernel, what was found."""
+    if entry.opts is None:
+        what = "the heuristics' choice stays"
+    else:
+        what = f"{entry.gain:.2f} times as fast with {list(entry.opts)}"
+    how = f"{len(entry.tried)} tried in {entry.spent:.1f} s"
+    return f"search: {entry.name}: {what} ({entry.seconds * 1e6:.1f} us; {how})"
+
+
+@contextmanager
+def watching(kernels: int) -> Iterator[Watch]:
+    """What shows the search for so many kernels."""
+    if not sys.stderr.isatty():
+        yield Watch()
+        return
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[state]}", markup=False),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield Bar(progress, kernels)

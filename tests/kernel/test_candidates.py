@@ -1,0 +1,81 @@
+"""Neighbouring lists of opts."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+
+from tests.kernel.kernels import cases, matmul, sample
+from tests.schedule.graphs import kernels
+from torpor.base.errors import OptError
+from torpor.base.target import get_target
+from torpor.kernel import Kernel, Opt, OptOps
+from torpor.kernel.candidates import after, code_length, in_turn, near, neighbours
+from torpor.kernel.heuristics import choose
+from torpor.kernel.ranges import size_of
+
+CPU = {
+    OptOps.UPCAST, OptOps.UNROLL, OptOps.TILE, OptOps.STAGE, OptOps.SWAP, OptOps.PARTITION,
+    OptOps.PADTO, OptOps.THREAD,
+}  # fmt: skip
+GROUPS = CPU - {OptOps.THREAD} | {OptOps.LOCAL, OptOps.GROUP, OptOps.GROUPTOP}
+
+
+def product(target):
+    (item,) = kernels(matmul(sample(36, 48), sample(48, 64)), device="CPU")
+    return Kernel(item.ast, get_target(target))
+
+
+@pytest.mark.parametrize(("target", "kinds"), [("cpu", CPU), ("opencl", GROUPS)])
+def test_every_kind_of_opt_is_offered_and_fits_somewhere(target, kinds):
+    kernel = product(target)
+    fitting = [o for o in neighbours(kernel, ()) if isinstance(after(kernel, o), Kernel)]
+    assert {opts[0].op for opts in fitting} == kinds
+
+
+def test_amounts_around_the_one_there_is_come_nearest_first():
+    assert near(16, [4, 6, 12, 24, 48, 96]) == [12, 24, 6, 48, 4, 96]
+    kernel = product("cpu")
+    start = (Opt(OptOps.UPCAST, 1, 4),)
+    changed = [o[0].arg for o in neighbours(kernel, start) if len(o) == 1 and o[0].axis == 1]
+    assert changed[:4] == [2, 8, 16, 32]
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda c: c.name)
+def test_neighbours_of_the_heuristics_choice_are_other_lists(case):
+    kernel = Kernel(case.item("CPU").ast, get_target("cpu"))
+    start = tuple(choose(kernel))
+    found = list(islice(neighbours(kernel, start), 40))
+    assert found
+    assert start not in found
+    fitting = [o for o in found if isinstance(after(kernel, o), Kernel)]
+    assert fitting
+
+
+def test_one_opt_may_be_left_out():
+    kernel = product("cpu")
+    start = tuple(choose(kernel))
+    found = set(neighbours(kernel, start))
+    assert all(start[:n] + start[n + 1 :] in found for n in range(len(start)))
+
+
+def test_what_does_not_fit_is_refused_and_the_kernel_stays_as_it_is():
+    kernel = product("cpu")
+    refusal = after(kernel, (Opt(OptOps.UPCAST, 0, 4), Opt(OptOps.UPCAST, 0, 7)))
+    assert isinstance(refusal, OptError)
+    assert kernel.opts == []
+
+
+def test_the_length_of_code_is_that_of_its_longest_part():
+    kernel = product("cpu")
+    assert code_length(after(kernel, ())) == 1 / 8
+    assert code_length(after(kernel, (Opt(OptOps.UPCAST, 0, 36), Opt(OptOps.UNROLL, 0, 4)))) == 18
+    made = after(kernel, (Opt(OptOps.PARTITION, 0, 32), Opt(OptOps.UPCAST, 0, 32)))
+    rest = next(n for n, r in enumerate(made.axes) if size_of(r) == 4)
+    made.apply_opt(Opt(OptOps.UPCAST, rest, 4))
+    assert code_length(made) == 32 / 8
+
+
+def test_sources_take_turns():
+    assert list(in_turn([iter("abc"), iter(""), iter("d")])) == ["a", "d", "b", "c"]

@@ -1,0 +1,140 @@
+"""The file of what searches found."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from torpor import Context
+from torpor.base.errors import TorporError
+from torpor.kernel import Opt, OptOps
+from torpor.pipeline import found
+from torpor.pipeline.found import Entry, from_line, to_line
+
+OPTS = (Opt(OptOps.UPCAST, 1, 16), Opt(OptOps.THREAD, 0, 0), Opt(OptOps.NOLOCALS))
+ENTRY = Entry(
+    "a cpu", "k1", "r_8_8", "code", OPTS, 1.25, 3e-6, 2, 1.5, False, ((3e-6, OPTS),), ("ab",)
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path):
+    with Context(CACHE_DIR=str(tmp_path)):
+        yield tmp_path
+
+
+@pytest.mark.parametrize("entry", [ENTRY, Entry("a", "b", "c", "d"), replace(ENTRY, done=True)])
+def test_a_line_comes_back_as_it_was(entry):
+    line = to_line(entry)
+    assert "\n" not in line
+    assert json.loads(line)["torpor_search"] == found.VERSION
+    assert from_line(line) == entry
+
+
+def test_the_last_line_counts():
+    found.add([ENTRY, replace(ENTRY, kernel="k2")])
+    found.add([replace(ENTRY, gain=2.0)])
+    assert {key[1]: e.gain for key, e in found.read().items()} == {"k1": 2.0, "k2": 1.25}
+
+
+def edited(**fields):
+    return json.dumps(json.loads(to_line(ENTRY)) | fields)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "not JSON",
+        "[1]",
+        "3",
+        "{}",
+        to_line(ENTRY)[:-20],
+        edited(torpor_search=99),
+        edited(opts=[["EXPLODE", 0, 4]]),
+        edited(opts=[["UPCAST", "0", 4]]),
+        edited(opts=3),
+        edited(beam=[[1.0]]),
+        edited(spent="long"),
+        edited(width=None),
+        edited(more=1),
+    ],
+)
+def test_what_cannot_be_read_is_passed_over(line):
+    assert from_line(line) is None
+    found.path().write_text(line + "\n")
+    assert found.read() == {}
+    found.add([ENTRY])
+    assert found.read() == {ENTRY.key: ENTRY}
+
+
+def test_a_line_that_a_crash_cut_short_spoils_no_other():
+    found.add([ENTRY])
+    with found.path().open("a") as file:
+        file.write(to_line(replace(ENTRY, kernel="k2"))[:50])
+    found.add([replace(ENTRY, kernel="k3")])
+    assert [key[1] for key in found.read()] == ["k1", "k3"]
+
+
+def test_several_may_write_at_once():
+    def write(writer):
+        for n in range(20):
+            found.add([replace(ENTRY, kernel=f"{writer} {n}")], file)
+
+    file = found.path()
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(write, range(8)))
+    assert len(found.read()) == 160
+    assert len(file.read_text().splitlines()) == 160
+
+
+def test_export_and_import(folder):
+    found.add([ENTRY, replace(ENTRY, kernel="k2", gain=3.0), replace(ENTRY, gain=1.5)])
+    shared = folder / "shared.jsonl"
+    assert found.export(shared) == 2
+    assert len(shared.read_text().splitlines()) == 2
+    with Context(CACHE_DIR=str(folder / "other")):
+        assert found.import_from(shared) == 2
+        assert found.import_from(shared) == 0, "nothing new"
+        assert {e.gain for e in found.read().values()} == {1.5, 3.0}
+        assert all(e.opts == OPTS for e in found.read().values())
+
+
+def test_an_import_never_replaces_more_by_less(folder):
+    shared = folder / "shared.jsonl"
+    found.add([replace(ENTRY, width=1, gain=9.0)], shared)
+    found.add([ENTRY])
+    assert found.import_from(shared) == 0
+    assert found.read()[ENTRY.key].gain == 1.25
+
+
+def test_importing_something_else_is_an_error(folder):
+    (folder / "text").write_text("hello\n")
+    with pytest.raises(TorporError, match="nothing that a search"):
+        found.import_from(folder / "text")
+    with pytest.raises(FileNotFoundError):
+        found.import_from(folder / "missing")
+
+
+def test_clearing_counts():
+    assert found.clear() == 0
+    found.add([ENTRY, replace(ENTRY, kernel="k2")])
+    assert found.clear() == 2
+    assert found.read() == {}
+
+
+@pytest.mark.parametrize(
+    ("entry", "enough"),
+    [
+        (ENTRY, False),
+        (replace(ENTRY, spent=10.0), True),
+        (replace(ENTRY, done=True), True),
+        (replace(ENTRY, done=True, width=1), False),
+        (replace(ENTRY, spent=10.0, width=4), True),
+    ],
+)
+def test_when_a_search_suffices(entry, enough):
+    assert entry.suffices(2, 10.0) is enough

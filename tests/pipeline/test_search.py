@@ -1,0 +1,291 @@
+"""`BEAM=n`: budget, comparison with the heuristics' choice, resumption; times from formulas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from torpor import Context, Tensor, pipeline
+from torpor.device import Device
+from torpor.kernel import Kernel, Opt, OptOps
+from torpor.kernel.heuristics import choose
+from torpor.pipeline import compile as compiling
+from torpor.pipeline import found, search
+from torpor.pipeline.judge import Lost, Refused
+from torpor.pipeline.watch import Watch, described
+
+DEVICE = "CPU"
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path, monkeypatch):
+    """Nothing found, nothing compiled, all the time in the world."""
+    monkeypatch.setitem(search._spent, "seconds", 0.0)
+    with Context(CACHE_DIR=str(tmp_path), BEAM=2, BEAM_SECONDS=10):
+        yield
+
+
+def product(size=64):
+    a, b = (Tensor.empty(size, size) for _ in range(2))
+    (item,) = (a @ b).schedule()
+    return item.ast
+
+
+def task(**context):
+    with Context(**context):
+        made = search.task_for(product(), DEVICE)
+    assert made is not None
+    return made
+
+
+class Clock:
+    """Seconds that pass when something is timed."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+class Fake:
+    """A `Judge` by whom the heuristics' choice takes a millisecond, others `times` that."""
+
+    def __init__(self, clock, times, duel=None, each=0.05):
+        self.clock, self.times, self.each = clock, times, each
+        self.ratio = duel
+        self.asked = []
+        self.own = None
+
+    def ask(self, patience, name, *arguments):
+        assert patience > 0
+        self.asked.append((name, *arguments))
+        self.clock.now += self.each
+        if name == "open":
+            self.own = None
+            return None
+        if name == "duel":
+            first, second = arguments[:2]
+            assert first == self.own
+            mine = 1e-3 * self.times(second)
+            ratios = self.ratio or [1e-3 / mine] * 9
+            return [(mine * ratio, mine) for ratio in ratios]
+        opts = arguments[0]
+        if self.own is None:
+            self.own = opts
+        return 1e-3 if opts == self.own else 1e-3 * self.times(opts)
+
+    def measured(self):
+        return [request[1] for request in self.asked if request[0] == "measure"]
+
+
+def settled(times, duel=None, made=None, each=0.05):
+    clock = Clock()
+    judge = Fake(clock, times, duel, each)
+    entry = search.settle(made or task(), judge, Watch(), clock)
+    return entry, judge, clock
+
+
+def shorter(opts):
+    """The fewer opts, the faster."""
+    return 0.5 + 0.01 * len(opts)
+
+
+# --- what wins ------------------------------------------------------------------------------------
+def test_a_faster_list_wins_and_is_kept():
+    entry, judge, _ = settled(shorter)
+    assert judge.own == tuple(choose(Kernel(product(), Device[DEVICE].target)))
+    assert entry.opts == ()
+    assert entry.gain == 2.0
+    assert found.read()[entry.key] == entry
+
+
+def test_where_all_others_are_slower_the_heuristics_choice_stays():
+    entry, judge, _ = settled(lambda opts: 1.01)
+    assert (entry.opts, entry.gain) == (None, 1.0)
+    assert entry.seconds == 1e-3
+    assert not any(request[0] == "duel" for request in judge.asked), "nothing to compare"
+
+
+@pytest.mark.parametrize(
+    ("ratios", "wins"),
+    [
+        ([1.02] * 40, False),
+        ([1.04] * 40, True),
+        ([1.5] * 30 + [0.8] * 10, False),
+        ([1.5] * 38 + [1.0] * 2, False),
+        ([1.0] * 40, False),
+    ],
+)
+def test_a_win_has_to_be_above_noise(ratios, wins):
+    entry, _, _ = settled(shorter, ratios)
+    assert (entry.opts is not None) is wins
+
+
+def test_one_fast_run_of_the_heuristics_choice_is_enough_to_keep_it():
+    assert search.gain_of([(1.5, 1.0)] * 39 + [(0.9, 1.0)]) == 1.0
+
+
+# --- budgets --------------------------------------------------------------------------------------
+def test_the_time_for_a_kernel_is_kept():
+    entry, _, clock = settled(shorter, each=0.5)
+    assert 8 <= clock.now <= 11
+    assert entry.suffices(2, 10)
+    assert not entry.done
+
+
+def test_no_kernel_is_searched_once_all_time_is_spent():
+    with Context(BEAM_TOTAL=60):
+        assert not search.is_settled(task())
+        search._spent["seconds"] = 60.0
+        assert search.is_settled(task())
+        assert search.usable(task()) is None
+
+
+def test_what_is_searched_counts():
+    _, _, clock = settled(shorter)
+    assert search._spent["seconds"] == clock.now > 0
+
+
+# --- what goes wrong ------------------------------------------------------------------------------
+def test_a_candidate_that_crashes_or_hangs_is_out_and_the_search_goes_on():
+    class Crashing(Fake):
+        def ask(self, patience, name, *arguments):
+            if name == "measure" and self.own and len(arguments[0]) % 3 == 2:
+                self.asked.append(("crash",))
+                raise Lost("it ended its process (-11)")
+            return super().ask(patience, name, *arguments)
+
+    clock = Clock()
+    judge = Crashing(clock, shorter)
+    entry = search.settle(task(), judge, Watch(), clock)
+    crashes = judge.asked.count(("crash",))
+    assert crashes > 3
+    assert sum(request[0] == "open" for request in judge.asked) == 1 + crashes
+    assert entry.gain > 1
+
+
+def test_a_candidate_that_cannot_be_compiled_is_out():
+    class Refusing(Fake):
+        def ask(self, patience, name, *arguments):
+            if name == "measure" and self.own is not None and arguments[0] == ():
+                raise Refused("CompileError: no")
+            return super().ask(patience, name, *arguments)
+
+    clock = Clock()
+    entry = search.settle(task(), Refusing(clock, shorter), Watch(), clock)
+    assert entry.opts is not None
+    assert entry.opts != ()
+
+
+def test_without_another_process_the_heuristics_choice_is_taken():
+    class Gone:
+        def ask(self, patience, *request):
+            raise Lost("no process to time candidates can be started")
+
+    entry = search.settle(task(), Gone(), Watch(), Clock())
+    assert entry.opts is None
+    assert found.read() == {}, "the next process tries again"
+
+
+class Interrupted(Fake):
+    def ask(self, patience, name, *arguments):
+        if len(self.asked) == 30:
+            raise KeyboardInterrupt
+        return super().ask(patience, name, *arguments)
+
+
+def test_ctrl_c_keeps_what_there_is_and_the_next_search_goes_on():
+    clock = Clock()
+    judge = Interrupted(clock, shorter)
+    with pytest.raises(KeyboardInterrupt):
+        search.settle(task(), judge, Watch(), clock)
+    (kept,) = found.read().values()
+    assert kept.opts is None, "nothing was compared yet"
+    assert len(kept.tried) == 28
+    assert not kept.suffices(2, 10)
+    entry, later, _ = settled(shorter)
+    again = set(judge.measured()) & set(later.measured())
+    assert again <= {opts for _, opts in kept.beam} | {judge.own}
+    assert entry.gain > 1
+    assert set(kept.tried) <= set(entry.tried)
+
+
+# --- what is kept ---------------------------------------------------------------------------------
+def test_what_was_found_is_used_without_another_search():
+    entry, _, _ = settled(shorter, each=0.5)
+    assert search.is_settled(task())
+    assert search.usable(task()) == entry.opts
+    assert not search.is_settled(task(BEAM=3)), "wider"
+    assert not search.is_settled(task(BEAM_SECONDS=20)), "longer"
+
+
+def test_times_of_another_compiler_are_measured_again(monkeypatch):
+    first, _, _ = settled(shorter)
+    monkeypatch.setattr(search, "code", lambda: "another")
+    assert not search.is_settled(task())
+    assert search.usable(task()) is None
+    entry, judge, _ = settled(lambda opts: 1.2)
+    assert first.opts in judge.measured(), "what won is a candidate"
+    assert entry.opts is None
+    assert entry.code == "another"
+
+
+def test_the_number_of_threads_is_not_part_of_the_key():
+    keys = {task(THREADS=n).entry.key for n in (0, 1, 2)}
+    assert len(keys) == 1
+
+
+@pytest.mark.parametrize("other", [{"BEAM_SPLITS": 1}, {"STRICT_FLOAT": 1}])
+def test_what_changes_the_candidates_is_part_of_the_key(other):
+    assert task(**other).entry.key != task().entry.key
+
+
+def test_opts_that_do_not_fit_are_not_used():
+    made = task()
+    with Context(BEAM_SECONDS=0):
+        found.add([found.Entry(*made.entry.key, "x", search.code(), (Opt(OptOps.UPCAST, 9, 4),))])
+        assert search.usable(task()) is None
+
+
+def test_what_is_not_searched():
+    target = Device[DEVICE].target
+    assert "twice" in search.why_not(product(16384), target)
+    assert "timing" in search.why_not(product(), Device["PYTHON"].target)
+    with Context(NOOPT=1):
+        assert search.task_for(product(), DEVICE) is None
+
+
+def test_a_line_says_what_was_found():
+    entry, _, _ = settled(shorter)
+    assert "2.00 times as fast with []" in described(entry)
+    entry, _, _ = settled(lambda opts: 2.0, made=task(BEAM=3))
+    assert "heuristics' choice stays" in described(entry)
+
+
+# --- the whole way --------------------------------------------------------------------------------
+def test_a_true_search_gives_the_same_bits_and_is_used_again(capsys):
+    compiling._executables.clear()
+    numbers = np.random.default_rng(1).standard_normal((2, 24, 40)).astype(np.float32)
+    before = numbers.copy()
+
+    def compute():
+        a, b = Tensor(numbers[0]), Tensor(numbers[1])
+        with pipeline.measuring() as measured:
+            got = (a @ b.T).numpy()
+        return got, measured.compiles
+
+    with Context(BEAM=0):
+        expected, _ = compute()
+    with Context(BEAM=1, BEAM_SECONDS=1):
+        got, ((program, _, _),) = compute()
+        np.testing.assert_array_equal(got, expected)
+        (entry,) = found.read().values()
+        assert len(entry.tried) >= 2
+        assert entry.opts in (None, program.opts)
+        compiling._executables.clear()  # as another process has it
+        again, ((second, _, from_disk),) = compute()
+        assert from_disk
+        assert second.opts == program.opts
+        np.testing.assert_array_equal(again, expected)
+    assert capsys.readouterr().err == ""
+    np.testing.assert_array_equal(numbers, before)

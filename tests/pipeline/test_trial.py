@@ -1,0 +1,135 @@
+"""Timing and checking candidates on buffers of their own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from torpor import Tensor, dtypes
+from torpor.base.errors import OptError
+from torpor.kernel import Opt, OptOps
+from torpor.pipeline import trial
+from torpor.pipeline.trial import Trial, allowed, answer, distance, same
+
+UPCAST = (Opt(OptOps.UPCAST, 0, 4),)
+UNROLL = (Opt(OptOps.UNROLL, 0, 8),)
+
+
+def trial_of(result, splits=False, **more):
+    (item,) = result.schedule()
+    return Trial(item.ast, "CPU", splits, **more)
+
+
+def rows(dtype=dtypes.float32):
+    return Tensor.empty(8, 1000, dtype=dtype).sum(1)
+
+
+def test_the_same_bits_are_fine_and_take_time():
+    made = trial_of(rows())
+    assert 0 < made.measure((), float("inf")) < 1
+    assert 0 < made.measure(UPCAST, float("inf")) < 1
+
+
+def test_another_order_of_additions_is_out_unless_it_is_allowed():
+    made = trial_of(rows())
+    made.measure((), float("inf"))
+    assert made.measure(UNROLL, float("inf")) == "its results are other bits"
+    made = trial_of(rows(), splits=True)
+    made.measure((), float("inf"))
+    assert 0 < made.measure(UNROLL, float("inf")) < 1
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16, dtypes.float64, dtypes.int32])
+def test_sums_of_other_formats_are_compared_too(dtype):
+    made = trial_of(rows(dtype), splits=True)
+    made.measure((), float("inf"))
+    assert 0 < made.measure(UNROLL, float("inf")) < 1
+
+
+@pytest.mark.parametrize("splits", [False, True])
+def test_wrong_results_are_out(splits):
+    made = trial_of(rows(), splits=splits)
+    made.measure((), float("inf"))
+    made.expected[0] = made.expected[0].copy()
+    made.expected[0][3] += 0.01
+    assert "its results are" in made.measure(UPCAST, float("inf"))
+
+
+def test_outputs_that_are_not_written_are_seen():
+    made = trial_of(Tensor.empty(8, 8) * 2)
+    made.measure((), float("inf"))
+    executable, values = made.executable(())
+    made.loaded[UPCAST] = (lambda buffers, values: 0), values
+    assert made.measure(UPCAST, float("inf")) == "its results are other bits"
+
+
+def test_a_slow_candidate_runs_twice_and_no_more():
+    made = trial_of(rows())
+    calls = []
+    _, values = made.executable(())
+    made.expected = [made.buffers[0].numpy().copy()]
+    made.loaded[()] = (lambda buffers, values: calls.append(0)), values
+    made.measure((), 0.0)
+    assert len(calls) == 2
+
+
+def test_a_refused_list_names_its_opt():
+    with pytest.raises(OptError, match="UPCAST of axis 0 by 7"):
+        trial_of(rows()).measure((Opt(OptOps.UPCAST, 0, 7),), float("inf"))
+
+
+class Ticks:
+    """A clock that moves by one second each time it is read."""
+
+    now = 0
+
+    def __call__(self):
+        self.now += 1
+        return self.now
+
+
+def test_a_comparison_takes_turns_and_ends_in_time():
+    made = trial_of(rows(), clock=Ticks())
+    order = []
+    for opts in ((), UPCAST):
+        made.loaded[opts] = (lambda buffers, values, opts=opts: order.append(opts)), ()
+    pairs = made.duel((), UPCAST, 10, seconds=1e9)
+    assert len(pairs) == 10
+    assert order[2:6] == [(), UPCAST, UPCAST, ()]
+    assert len(made.duel((), UPCAST, 10, seconds=0.5)) == 3
+
+
+def test_requests_by_name():
+    trials = {}
+    (item,) = rows().schedule()
+    assert answer(trials, ("open", item.ast, "CPU", False)) is None
+    assert answer(trials, ("measure", (), float("inf"))) > 0
+    assert len(answer(trials, ("duel", (), (), 4, 1.0))) == 4
+
+
+def test_kernels_that_check_their_indices_run():
+    made = trial_of(Tensor.empty(50, 3)[Tensor.empty(20, dtype=dtypes.int64)])
+    assert made.measure((), float("inf")) > 0
+
+
+# --- comparing ------------------------------------------------------------------------------------
+def test_nan_is_nan_and_minus_zero_is_zero():
+    one = np.array([np.nan, 0.0, np.inf, 1.0])
+    assert same(one, np.array([np.nan, -0.0, np.inf, 1.0]))
+    assert not same(one, np.array([np.nan, 0.0, -np.inf, 1.0]))
+    assert distance(one, np.array([np.nan, 0.0, np.inf, 2.0])) == 0.5
+    assert distance(one, np.array([1.0, 0.0, np.inf, 1.0])) == float("inf")
+    assert distance(np.array([np.nan]), np.array([1.0])) == float("inf")
+
+
+def test_whole_numbers_have_no_rounding():
+    assert allowed(np.array([1]), 1000) == 0.0
+    assert allowed(np.array([1], np.float32), 10_000) < 1.5e-5
+    assert allowed(np.array([1], np.float64), 100) < 1e-14
+
+
+def test_buffers_are_filled_the_same_each_time():
+    first, second = (trial_of(Tensor.empty(64) + 1).buffers[1].numpy() for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    assert first.std() > 0.5
+    assert trial.SEED == 7
