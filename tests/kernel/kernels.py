@@ -86,6 +86,14 @@ def convolve(x, w, padding=1):
     return build.reduce(multiply(windows, weights), Ops.ADD, (1, 4, 5))
 
 
+def over_images(x, y):
+    """x[images, a, pixels] with y[images, b, pixels], summed over images and pixels."""
+    (images, a, pixels), (_, b, _) = shape_of(x), shape_of(y)
+    left = build.expand(build.reshape(x, (images, a, 1, pixels)), (images, a, b, pixels))
+    right = build.expand(build.reshape(y, (images, 1, b, pixels)), (images, a, b, pixels))
+    return build.reduce(multiply(left, right), Ops.ADD, (0, 3))
+
+
 def centred(x):
     """x less its row's mean-like sum, over the row's maximum: two reductions and a pass."""
     shape = shape_of(x)
@@ -108,6 +116,7 @@ def cases():
         case("whole sum", build.reduce(x, Ops.ADD, None)),
         case("matmul", matmul(sample(8, 6), sample(6, 12))),
         case("convolution", convolve(sample(2, 6, 8), sample(4, 2, 3, 3))),
+        case("over images", over_images(sample(6, 3, 12), sample(6, 4, 12, step=3))),
         case("two passes", centred(x)),
         case("two outputs", add(x, y), multiply(add(x, y), x)),
         case("sum of padded", build.reduce(build.pad(x, ((0, 0), (2, 2))), Ops.MIN, 1)),

@@ -19,7 +19,7 @@ LATER = (OptOps.TENSORCORE,)
 NOW = [op for op in OptOps if op not in LATER]
 QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 OPTS = st.builds(
-    Opt, st.sampled_from(NOW), st.integers(0, 3), st.sampled_from([0, 0, 2, 3, 4, 6, 8])
+    Opt, st.sampled_from(NOW), st.integers(0, 5), st.sampled_from([0, 0, 2, 3, 4, 6, 8])
 )
 
 

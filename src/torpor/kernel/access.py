@@ -27,15 +27,21 @@ class Access:
 
 
 def terms_of(expression: UOp) -> list[UOp]:
-    """The summands of a sum."""
+    """The summands of a sum, and of multiples of sums in it."""
     terms: list[UOp] = []
-    stack = [expression]
+    stack = [(expression, 1)]
     while stack:
-        node = stack.pop()
+        node, factor = stack.pop()
         if node.op is Ops.ADD:
-            stack.extend(reversed(node.src))
+            stack.extend((source, factor) for source in reversed(node.src))
+        elif node.op is Ops.MUL and node.src[1].op is Ops.CONST:
+            inner, times = node.src[0], factor * int(node.src[1].arg)
+            if inner.op in (Ops.ADD, Ops.MUL):
+                stack.append((inner, times))
+            else:
+                terms.append(inner * times)
         else:
-            terms.append(node)
+            terms.append(node if factor == 1 else node * factor)
     return terms
 
 
@@ -57,8 +63,13 @@ def strides_of(position: UOp, loops: Loops) -> dict[UOp, int | None]:
             before = strides.get(linear[0], 0)
             strides[linear[0]] = None if before is None else before + linear[1]
         else:
-            strides.update(dict.fromkeys(loops.free[term]))
+            strides.update(dict.fromkeys(free_of(term, loops)))
     return strides
+
+
+def free_of(term: UOp, loops: Loops) -> frozenset[UOp]:
+    """The loops that a summand, perhaps a multiple of a node, depends on."""
+    return loops.free[term if term in loops.free else term.src[0]]
 
 
 def accesses(loops: Loops) -> list[Access]:

@@ -11,9 +11,9 @@ from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses
 from torpor.kernel.columns import tile_columns
-from torpor.kernel.contraction import tile_contraction
 from torpor.kernel.crossing import tile_crossing
 from torpor.kernel.kernel import REDUCES, Kernel
+from torpor.kernel.products import tile_contraction
 from torpor.kernel.ranges import (
     closed_by,
     find_loops,

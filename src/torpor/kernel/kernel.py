@@ -11,7 +11,7 @@ from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops, identity
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
-from torpor.kernel.accumulate import accumulate, accumulated, inside
+from torpor.kernel.accumulate import accumulate, accumulated, growing, inside
 from torpor.kernel.normalise import drop_single, merge_axes, normalise, renumber
 from torpor.kernel.partition import partition
 from torpor.kernel.ranges import (
@@ -22,6 +22,7 @@ from torpor.kernel.ranges import (
     nesting,
     number_of,
     replace_range,
+    replace_ranges,
     size_of,
 )
 from torpor.kernel.stage import operands, stage, tile_of
@@ -264,15 +265,25 @@ class Kernel:
             raise self.refused(opt, f"target {self.target.name} has no threads")
         if kind_of(one) is not AxisType.GLOBAL:
             raise self.refused(opt, f"it is a {kind_of(one).name.lower()} axis")
-        if any(kind_of(r) is AxisType.THREAD for r in self.axes):
-            raise self.refused(opt, "another axis is cut among threads")
         if any(one not in closed_by(store) for store in self.facts().stores):
             raise self.refused(opt, "some output does not run over it")
-        if opt.arg:
+        before = next((r for r in self.axes if kind_of(r) is AxisType.THREAD), None)
+        if before is not None:
+            self.thread_both(opt, before, one)
+        elif opt.arg:
             self.split(one, self.amount(opt, one), AxisType.THREAD, top=True)
         else:
             threaded = one.replace(arg=(number_of(one), AxisType.THREAD))
             self.ast = replace_range(self.ast, one, threaded, [threaded])
+
+    def thread_both(self, opt: Opt, before: UOp, one: UOp) -> None:
+        """A second axis cut among threads: the two become one axis of all their pairs."""
+        size, outer = size_of(one), size_of(before)
+        if opt.arg or size is None or outer is None:
+            raise self.refused(opt, "only whole axes of fixed size join what threads share")
+        both = UOp.range(outer * size, *before.arg)
+        changes = {before: (both // size, (both,)), one: (both % size, ())}
+        self.ast = replace_ranges(self.ast, changes).simplify()
 
     def tile(self, opt: Opt) -> None:
         one = self.axis(opt, self.axes)
@@ -295,8 +306,9 @@ class Kernel:
         if reduction is None or self.target.groups:
             raise self.refused(opt, "its partial results cannot be kept in memory")
         amount = self.amount(opt, one)
-        size = iterations(inside(self.ast, reduction)) * reduction.dtype.itemsize
-        self.check_memory(opt, size)
+        if growing(self.ast, reduction) is None:
+            size = iterations(inside(self.ast, reduction)) * reduction.dtype.itemsize
+            self.check_memory(opt, size)
         self.ast = accumulate(self.ast, reduction, one, amount, len(self.staged()), self._next)
         self.ast = renumber(drop_single(self.ast))
         self._next = 1 + max(number_of(r) for r in self.ast.ranges())

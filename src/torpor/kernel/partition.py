@@ -38,20 +38,17 @@ def partition(root: UOp, one: UOp, first: int, fresh: int) -> UOp:
         moved = replace_range(node, one, high + UOp.const(dtypes.index, first), [high])
         return replace_range(node, one, low, [low]), replace_ranges(moved, again).simplify()
 
-    stores: list[UOp] = []
     for node in loops.order:
-        if node is root:
-            continue
         source = tuple(done[s] for s in node.src)
+        if node.op in (Ops.SINK, Ops.BARRIER):
+            both = [halves(done[s]) if one in closed_by(s) else (done[s],) for s in node.src]
+            source = tuple(part for parts in both for part in parts)
         made = node if source == node.src else node.replace(src=source)
         if node.op is Ops.REDUCE and one in closed_by(node):
             before, after = halves(made)
             made = before.alu(node.arg, after)
         done[node] = made
-    for store in root.src:
-        made = done[store]
-        stores.extend(halves(made) if one in closed_by(store) else (made,))
-    return UOp.sink(*stores)
+    return done[root]
 
 
 def renamed(ranges: Iterable[UOp], fresh: int) -> dict[UOp, tuple[UOp, tuple[UOp, ...]]]:

@@ -9,7 +9,7 @@ from typing import Final
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.access import linear_term, terms_of
+from torpor.kernel.access import free_of, linear_term, terms_of
 from torpor.kernel.ranges import closed_by, find_loops, size_of
 
 Values = tuple[int, ...]
@@ -96,7 +96,7 @@ class _Unroller:
             linear = linear_term(term)
             if linear is not None and linear[0] in self.wanted:
                 factors[linear[0]] = factors.get(linear[0], 0) + linear[1]
-            elif self.loops.free[term] & self.wanted:
+            elif free_of(term, self.loops) & self.wanted:
                 return None
             else:
                 kept.append(term)

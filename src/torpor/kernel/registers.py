@@ -1,0 +1,137 @@
+"""Register tiles of products that are summed, and the packing of what they read."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from torpor.ir.ops import AxisType, Ops
+from torpor.ir.records import Opt, OptOps
+from torpor.ir.uop import UOp
+from torpor.kernel.access import accesses
+from torpor.kernel.contraction import OUTPUTS, Contraction
+from torpor.kernel.kernel import Kernel
+from torpor.kernel.ranges import closed_by, find_loops, kind_of, nesting, number_of, size_of
+from torpor.kernel.stage import operands, tile_of
+
+ROWS_PACKED: Final = 16  # elements of a cache line of 64 bytes
+UNROLLED: Final = 4  # steps of the sum written out: fewer branches and additions of addresses
+WASTE: Final = 0.2  # share of padding that a wider register tile may cost
+
+
+class Plan(NamedTuple):
+    """A contraction whose axes are in order: those that do not share what is packed are the first
+    `around`, the rows are at `row`, the vectors follow. A register tile is `rows` rows of `panel`
+    elements.
+    """
+
+    found: Contraction
+    around: int
+    row: int
+    panel: int
+    rows: int
+
+
+def tile_shape(lanes: int, width: int, registers: int) -> tuple[int, int]:
+    """(vectors, rows) of a register tile for an axis of `lanes` elements: sums in most of the
+    registers, a few left for the operands; the widest one that needs little padding.
+    """
+    shapes = ((2, 4), (1, 8)) if registers < 32 else ((4, 6), (2, 12), (1, 16))
+    padded = [-(-lanes // (vectors * width)) * vectors for vectors, _ in shapes]
+    return next(s for s, p in zip(shapes, padded, strict=True) if p <= min(padded) * (1 + WASTE))
+
+
+def block_rows(kernel: Kernel, row: int) -> int:
+    """Rows in blocks, so that packing them reads whole cache lines; rows that fill no block apart.
+    Gives the place of the axis within a block.
+    """
+    height = size_of(kernel.axes[row]) or 1
+    if height % ROWS_PACKED:
+        rest = cut_apart(kernel, row, height - height % ROWS_PACKED)
+        if rest is not None:
+            write_rows(kernel, rest, 4)
+    kernel.apply_opt(Opt(OptOps.TILE, row, ROWS_PACKED))
+    first = 1 if kind_of(kernel.axes[0]) is AxisType.THREAD else 0
+    for position in range(first, row):
+        kernel.apply_opt(Opt(OptOps.SWAP, position, position + 1))
+    return row + 1
+
+
+def cut_apart(kernel: Kernel, position: int, first: int) -> int | None:
+    """An axis cut in two; gives the place of the second part, None where that is one round."""
+    before = {number_of(r) for r in kernel.axes}
+    rest = (size_of(kernel.axes[position]) or 1) - first
+    kernel.apply_opt(Opt(OptOps.PARTITION, position, first))
+    if rest == 1:
+        return None
+    made = [(number_of(r), n) for n, r in enumerate(kernel.axes) if number_of(r) not in before]
+    return min(made)[1]
+
+
+def write_rows(kernel: Kernel, row: int, rows: int) -> None:
+    """A register tile has `rows` rows of a panel; the rows that are left over get a smaller one."""
+    height = size_of(kernel.axes[row]) or 1
+    if height > rows and height % rows:
+        rest = cut_apart(kernel, row, height - height % rows)
+        if rest is not None:
+            kernel.apply_opt(Opt(OptOps.UPCAST, rest, 0))
+    if height > 1:
+        kernel.apply_opt(Opt(OptOps.UPCAST, row, min(rows, height)))
+    for number, one in reversed(list(enumerate(kernel.reduce_axes))):
+        if (size_of(one) or 1) % UNROLLED == 0 and is_innermost(kernel, one):
+            kernel.apply_opt(Opt(OptOps.UNROLL, number, UNROLLED))
+
+
+def is_innermost(kernel: Kernel, one: UOp) -> bool:
+    """Whether a reduce axis is the last of its reductions, and a loop."""
+    reductions = [n for n in kernel.ast.toposort() if n.op is Ops.REDUCE and one in closed_by(n)]
+    last = all(max(closed_by(n), key=nesting) is one for n in reductions)
+    return last and kind_of(one) is AxisType.REDUCE
+
+
+def pack(kernel: Kernel) -> bool:
+    """The operand along the vectors, packed at the innermost loop around all that share it."""
+    loops = find_loops(kernel.ast)
+    outer = [r for r in kernel.axes if kind_of(r) in OUTPUTS]
+    for value in operands(kernel.ast):
+        free = loops.free[value]
+        shared = [n for n, r in enumerate(outer) if r not in free]
+        written = [r for r in free if kind_of(r) is AxisType.UPCAST]
+        if shared and shared[0] > 0 and written:
+            return stage_over(kernel, shared[0] - 1, written[0], kernel.target.stage_bytes)
+    return False
+
+
+def pack_rows(kernel: Kernel, row: int) -> None:
+    """The rows of a block, packed just before use."""
+    stage_over(kernel, row - 1, kernel.axes[row], kernel.target.stage_bytes // 3)
+
+
+def stage_over(kernel: Kernel, level: int, one: UOp, most: int) -> bool:
+    """The operand that runs over the axis `one`, packed inside the loop at `level` if that takes at
+    most `most` bytes; says whether it was.
+    """
+    loops = find_loops(kernel.ast)
+    for number, value in enumerate(operands(kernel.ast)):
+        if one not in loops.free[value]:
+            continue
+        if tile_of(kernel.ast, value, kernel.axes[level]).bytes <= most:
+            before = {number_of(r) for r in kernel.axes}
+            kernel.apply_opt(Opt(OptOps.STAGE, level, number))
+            write_copy(kernel, before)
+            return True
+    return False
+
+
+def write_copy(kernel: Kernel, before: set[int]) -> None:
+    """The loop of a copy along which it reads neighbours, written out as vectors. `before`: the
+    numbers of all other axes.
+    """
+    fresh = [r for r in kernel.axes if number_of(r) not in before and kind_of(r) is AxisType.LOOP]
+    found = [a for a in accesses(find_loops(kernel.ast)) if not a.is_store]
+    rows = [
+        r for r in fresh if any(a.stride(r) == 1 and a.node.src[0].op is Ops.PARAM for a in found)
+    ]
+    if rows:
+        size, width = size_of(rows[-1]) or 1, kernel.target.lanes(4)
+        amount = next(n for n in (width, size, *range(width, 0, -1)) if size % n == 0 and n <= 16)
+        kernel.apply_opt(Opt(OptOps.UPCAST, kernel.axes.index(rows[-1]), amount))
