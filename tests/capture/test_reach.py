@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 import functools
 import gc
 import sys
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 import torpor
-from torpor import Tensor, no_grad
+from torpor import Tensor, no_grad, pipeline
 
 
 def numbers(*values: float) -> Tensor:
@@ -258,6 +259,41 @@ def test_the_profiler_is_put_back() -> None:
         assert sys.getprofile() is profiler
     finally:
         sys.setprofile(None)
+
+
+def test_a_profiler_in_c_sees_what_comes_after_a_trace() -> None:
+    @torpor.jit
+    def f(x: Tensor) -> Tensor:
+        return (x + 1).realize()
+
+    def after() -> None:
+        return None
+
+    profile = cProfile.Profile()
+    profile.enable()
+    f(numbers(1))
+    after()
+    profile.disable()
+    assert after.__code__ in {entry.code for entry in profile.getstats()}
+
+
+def test_the_compilers_calls_are_not_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    realize = pipeline.realize
+
+    def noticed(*arguments: Any) -> Any:
+        seen.append(sys.getprofile())
+        return realize(*arguments)
+
+    lazy = numbers(1) + 1  # computed when the trace first meets it
+
+    @torpor.jit
+    def f(x: Tensor) -> Tensor:
+        return (x * lazy).realize()
+
+    monkeypatch.setattr(pipeline, "realize", noticed)
+    f(numbers(1))
+    assert seen and set(seen) == {None}
 
 
 def test_objects_that_are_made_inside_are_not_given_again() -> None:

@@ -112,3 +112,24 @@ def test_inner_nodes_inherit_origins_but_keep_their_own():
     hand_down_origins(root)
     assert (inner.origins, known.origins) == (("line 2",), ("line 1",))
     assert all(not node.origins for node in root.toposort() if not node.src)
+
+
+def test_what_the_rules_leave_alone_is_not_looked_at_again():
+    looked: list[UOp] = []
+
+    def look(x: UOp) -> UOp | None:
+        """x = x."""
+        looked.append(x)
+        return None
+
+    rules = PatternMatcher([(UPat(Ops.ADD, name="x"), look)])
+    shared = a + 70007
+    root = shared * shared + 1
+    bit = 1 << 20  # of no other rule set
+    for _ in range(2):
+        assert graph_rewrite(root, rules, bit=bit) is root
+    assert looked == [shared, root]
+    assert graph_rewrite(root * 3, rules, bit=bit) is root * 3
+    assert looked == [shared, root]
+    assert graph_rewrite(root, rules) is root, "without a bit nothing is known"
+    assert looked == [shared, root] * 2

@@ -127,6 +127,14 @@ def _code_of(function: Any) -> Any:
     return getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
 
 
+def hand_back(profiler: Any) -> None:
+    """Let the thread be profiled as before. A profiler in C is no function: it starts itself."""
+    if hasattr(profiler, "enable"):
+        profiler.enable()
+    else:
+        sys.setprofile(profiler)
+
+
 def stored(storage: Storage) -> UOp:
     """The value of a storage as BUFFER or RESHAPE of one; computed if it has not been."""
     base = storage.base
@@ -209,7 +217,7 @@ class Tracer(Watcher):
             try:
                 yield
             finally:
-                sys.setprofile(profiler)
+                hand_back(profiler)
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -223,10 +231,14 @@ class Tracer(Watcher):
 
     @contextmanager
     def _paused(self) -> Iterator[None]:
+        """Nothing inside is watched, calls neither: the compiler's are many."""
         kept = active.pop(self._thread, None), recorders.pop(self._thread, None)
+        profiler = sys.getprofile()
+        sys.setprofile(None)
         try:
             yield
         finally:
+            hand_back(profiler)
             if kept[0] is not None and kept[1] is not None:
                 active[self._thread], recorders[self._thread] = kept[0], kept[1]
 

@@ -31,8 +31,8 @@ def hand_down_origins(root: UOp) -> None:
 
 
 class _Rewriter:
-    def __init__(self, rules: PatternMatcher, ctx: object, stage: str):
-        self.rules, self.ctx, self.stage = rules, ctx, stage
+    def __init__(self, rules: PatternMatcher, ctx: object, stage: str, bit: int):
+        self.rules, self.ctx, self.stage, self.bit = rules, ctx, stage, bit
         self.done: dict[UOp, UOp] = {}
         self.steps: dict[UOp, int] = {}
         self.listen = listener()
@@ -54,14 +54,16 @@ class _Rewriter:
 
     def top_down(self, root: UOp) -> UOp:
         """Operands first, then the node; what a rule makes is rewritten in turn."""
-        done = self.done
+        done, bit = self.done, self.bit
         # (node, rebuilt): rebuilt is None before the operands are done; else the node to finish
         stack: list[tuple[UOp, UOp, int]] = [(root, root, 0)]
         while stack:
             key, node, phase = stack.pop()
             if key in done:
                 continue
-            if phase == 0:
+            if node.normal & bit:
+                done[key] = done[node] = node
+            elif phase == 0:
                 stack.append((key, node, 1))
                 stack.extend((s, s, 0) for s in reversed(node.src) if s not in done)
             elif phase == 1:
@@ -72,6 +74,7 @@ class _Rewriter:
                 made = self.once(built)
                 if made is None:
                     done[key] = done[built] = built
+                    built.normal |= bit
                 elif made in done:
                     done[key] = done[made]
                 else:
@@ -110,11 +113,14 @@ def graph_rewrite(
     ctx: object = None,
     bottom_up: bool = False,
     name: str = "rewrite",
+    bit: int = 0,
 ) -> UOp:
     """`uop` rewritten by `rules` until none applies anywhere.
 
     By default operands are rewritten before the node that uses them; with `bottom_up` a node is
-    rewritten before its operands are looked at. `name` labels the recorded events.
+    rewritten before its operands are looked at. `name` labels the recorded events. `bit` is the
+    rule set's own in `UOp.normal`, if it has one: what the rules are known to leave as it is, is
+    not looked at again (for rules without context, from operands up).
     """
-    rewriter = _Rewriter(rules, ctx, name)
+    rewriter = _Rewriter(rules, ctx, name, bit)
     return rewriter.bottom_up(uop) if bottom_up else rewriter.top_down(uop)

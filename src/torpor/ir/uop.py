@@ -47,7 +47,7 @@ class UOp:
     """A node: `op` on the nodes `src`, giving `dtype`; `arg` is what else the op needs."""
 
     __slots__ = (
-        "op", "dtype", "src", "arg", "origins", "_bounds", "_key", "_shape", "_device",
+        "op", "dtype", "src", "arg", "origins", "normal", "_bounds", "_key", "_shape", "_device",
         "__weakref__",
     )  # fmt: skip
 
@@ -56,6 +56,7 @@ class UOp:
     src: Source
     arg: Any
     origins: tuple[Any, ...]
+    normal: int  # bits of the rule sets that are known to leave it and all below it as they are
     # Computed when first asked for, then kept: bounds, digest, shape and device as a tensor.
     _bounds: tuple[Any, Any]
     _key: bytes
@@ -72,6 +73,7 @@ class UOp:
         node = object.__new__(cls)
         node.op, node.dtype, node.src, node.arg = op, dtype, src, arg
         node.origins = ()
+        node.normal = 0
         made = _Reference(node, _forget)
         made.key = key
         while True:
@@ -273,10 +275,10 @@ class UOp:
             node = stack[-1]
             if node not in done:
                 if gate is None or gate(node):
-                    waiting = [s for s in node.src if s not in done]
-                    if waiting:
-                        waiting.reverse()
-                        stack += waiting
+                    for source in node.src[::-1]:
+                        if source not in done:
+                            stack.append(source)
+                    if stack[-1] is not node:
                         continue
                 done[node] = None
             stack.pop()

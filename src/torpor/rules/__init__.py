@@ -25,18 +25,20 @@ all_rules: Final[PatternMatcher] = index_rules + fold_rules + exact_rules
 # Index expressions and conditions that are simplified already, without and with STRICT_FLOAT: the
 # rooms above ask for the same ones again and again.
 _simplified: Final[tuple[WeakSet[UOp], WeakSet[UOp]]] = (WeakSet(), WeakSet())
+_BITS: Final = (1, 2)  # in `UOp.normal`, likewise
 
 
 def simplify(node: UOp) -> UOp:
     """An equal, usually shorter graph, by all rules; what `UOp.simplify` does."""
     if not node.src:
         return node
+    strict = bool(settings.number("STRICT_FLOAT"))
     if node.dtype is not dtypes.index and node.dtype is not dtypes.bool:
-        return graph_rewrite(node, all_rules, name="simplify")
-    known = _simplified[bool(settings.number("STRICT_FLOAT"))]
+        return graph_rewrite(node, all_rules, name="simplify", bit=_BITS[strict])
+    known = _simplified[strict]
     if node in known:
         return node
-    made = graph_rewrite(gather_sums(node), all_rules, name="simplify")
+    made = graph_rewrite(gather_sums(node), all_rules, name="simplify", bit=_BITS[strict])
     known.add(made)
     return made
 
