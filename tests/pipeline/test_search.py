@@ -25,7 +25,7 @@ def fresh(tmp_path, monkeypatch):
         yield
 
 
-def product(size=64):
+def product(size=32):
     a, b = (Tensor.empty(size, size) for _ in range(2))
     (item,) = (a @ b).schedule()
     return item.ast
@@ -50,7 +50,7 @@ class Clock:
 class Fake:
     """A `Judge` by whom the heuristics' choice takes a millisecond, others `times` that."""
 
-    def __init__(self, clock, times, duel=None, each=0.05):
+    def __init__(self, clock, times, duel=None, each=0.25):
         self.clock, self.times, self.each = clock, times, each
         self.ratio = duel
         self.asked = []
@@ -78,7 +78,7 @@ class Fake:
         return [request[1] for request in self.asked if request[0] == "measure"]
 
 
-def settled(times, duel=None, made=None, each=0.05):
+def settled(times, duel=None, made=None, each=0.25):
     clock = Clock()
     judge = Fake(clock, times, duel, each)
     entry = search.settle(made or task(), judge, Watch(), clock)
@@ -201,7 +201,7 @@ def test_ctrl_c_keeps_what_there_is_and_the_next_search_goes_on():
         search.settle(task(), judge, Watch(), clock)
     (kept,) = found.read().values()
     assert kept.opts is None, "nothing was compared yet"
-    assert len(kept.tried) == 28
+    assert len(kept.tried) == 29
     assert not kept.suffices(2, 10)
     entry, later, _ = settled(shorter)
     again = set(judge.measured()) & set(later.measured())

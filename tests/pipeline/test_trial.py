@@ -24,6 +24,19 @@ def rows(dtype=dtypes.float32):
     return Tensor.empty(8, 1000, dtype=dtype).sum(1)
 
 
+class Recorder:
+    """In the place of a loaded candidate: notes when it is run."""
+
+    def __init__(self, order, opts):
+        self.order, self.opts = order, opts
+
+    def prepare(self, times):
+        pass
+
+    def __call__(self, times):
+        self.order.append(self.opts)
+
+
 def test_the_same_bits_are_fine_and_take_time():
     made = trial_of(rows())
     assert 0 < made.measure((), float("inf")) < 1
@@ -58,18 +71,18 @@ def test_wrong_results_are_out(splits):
 def test_outputs_that_are_not_written_are_seen():
     made = trial_of(Tensor.empty(8, 8) * 2)
     made.measure((), float("inf"))
-    executable, values = made.executable(())
-    made.loaded[UPCAST] = (lambda buffers, values: 0), values
+    made.loaded[UPCAST] = Recorder([], UPCAST)
     assert made.measure(UPCAST, float("inf")) == "its results are other bits"
 
 
 def test_a_slow_candidate_runs_twice_and_no_more():
     made = trial_of(rows())
     calls = []
-    _, values = made.executable(())
-    made.expected = [made.buffers[0].numpy().copy()]
-    made.loaded[()] = (lambda buffers, values: calls.append(0)), values
-    made.measure((), 0.0)
+    made.measure((), float("inf"))
+    assert made.measure(UPCAST, 0.0) < 1
+    made.expected = [start.copy() for _, start in made.outputs]
+    made.loaded[UPCAST] = Recorder(calls, UPCAST)
+    made.measure(UPCAST, 0.0)
     assert len(calls) == 2
 
 
@@ -92,7 +105,7 @@ def test_a_comparison_takes_turns_and_ends_in_time():
     made = trial_of(rows(), clock=Ticks())
     order = []
     for opts in ((), UPCAST):
-        made.loaded[opts] = (lambda buffers, values, opts=opts: order.append(opts)), ()
+        made.loaded[opts] = Recorder(order, opts)
     pairs = made.duel((), UPCAST, 10, seconds=1e9)
     assert len(pairs) == 10
     assert order[2:6] == [(), UPCAST, UPCAST, ()]
@@ -105,6 +118,16 @@ def test_requests_by_name():
     assert answer(trials, ("open", item.ast, "CPU", False)) is None
     assert answer(trials, ("measure", (), float("inf"))) > 0
     assert len(answer(trials, ("duel", (), (), 4, 1.0))) == 4
+
+
+@pytest.mark.parametrize("device", ["CPU", "OPENCL"])
+def test_devices_run_it_as_often_as_asked(device):
+    if device == "OPENCL":
+        pytest.importorskip("pyopencl")
+    (item,) = (Tensor.empty(1000, device=device) * 2).schedule()
+    made = Trial(item.ast, device, False)
+    assert 0 < made.measure((), float("inf")) < 1
+    assert (made.load(()).table[1] is not None) is (device == "CPU")
 
 
 def test_kernels_that_check_their_indices_run():

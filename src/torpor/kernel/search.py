@@ -48,10 +48,10 @@ class Search:
 
     def run(self, starts: Iterable[Sequence[Opt]]) -> None:
         """Try the lists in `starts`, then their neighbours, until the beam has no new ones or time
-        is up. The first of them is tried even then.
+        is up; one list is tried even then.
         """
-        for number, start in enumerate(starts):
-            if number and self.over():
+        for start in starts:
+            if self.best and self.over():
                 return
             self.attempt(tuple(start))
         while not self.over() and not self.done:
@@ -89,8 +89,20 @@ class Search:
             self.note(f"out: {taken}: {list(opts)}")
         else:
             self.note(f"{taken * 1e6:.1f} us: {list(opts)}")
-            self.best = sorted([*self.best, (taken, opts)], key=seconds_of)[: self.width]
+            self.keep(taken, opts)
         return True
+
+    def admit(self, seconds: float, opts: Opts) -> None:
+        """Take a list whose time is known, and which fits."""
+        self._seen.add(opts)
+        made = after(self.kernel, opts)
+        assert isinstance(made, Kernel)
+        self.tried.add(digest(made))
+        self.keep(seconds, opts)
+
+    def keep(self, seconds: float, opts: Opts) -> None:
+        """Note a list that takes so long, if it is among the best."""
+        self.best = sorted([*self.best, (seconds, opts)], key=seconds_of)[: self.width]
 
     def forget(self, opts: Opts) -> None:
         """Let a list be tried again."""

@@ -196,13 +196,17 @@ class Hunt:
         known = task.entry
         self.same_code = known.code == code()
         self.before = known.spent if self.same_code and not known.done else 0.0
-        self.started = clock()
-        left = max(task.seconds - self.before, RESERVE * task.seconds)
-        self.end = self.started + left * (1 - RESERVE)
+        self.begin()
         self.own = 0.0  # seconds that the heuristics' choice takes
         self.search = Search(self.kernel, self.time, self.is_over, task.width, self.note)
         if self.same_code:
             self.search.tried |= set(known.tried)
+
+    def begin(self) -> None:
+        """From now on time is counted."""
+        left = max(self.task.seconds - self.before, RESERVE * self.task.seconds)
+        self.started = self.clock()
+        self.end = self.started + left * (1 - RESERVE)
 
     def is_over(self) -> bool:
         return self.clock() >= self.end
@@ -230,16 +234,18 @@ class Hunt:
         task = self.task
         self.judge.ask(STARTING, "open", task.ast, task.device, task.splits)
         patience = STARTING + task.seconds
-        self.own = self.judge.ask(patience, "measure", self.heuristic, float("inf"))
+        self.own = float(self.judge.ask(patience, "measure", self.heuristic, float("inf")))
 
     def run(self) -> Entry:
         """The entry that the search ends with."""
         self.open()
+        self.begin()  # the kernel need not answer for a process that takes long to start
         self.watch.begun(self.task.entry.name, self.end - self.clock())
-        earlier = [opts for _, opts in self.task.entry.beam]
-        for opts in (self.heuristic, *earlier):  # their times are those of another day
+        earlier = [opts for _, opts in self.task.entry.beam if opts != self.heuristic]
+        for opts in earlier:  # their times are those of another day
             self.search.forget(opts)
-        self.search.run([self.heuristic, *earlier, ()])
+        self.search.admit(self.own, self.heuristic)
+        self.search.run([*earlier, ()])
         return self.decided()
 
     def decided(self) -> Entry:

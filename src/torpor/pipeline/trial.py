@@ -22,7 +22,9 @@ from torpor.base.errors import TorporError
 from torpor.base.settings import Context, Value
 from torpor.device import Buffer, Device
 from torpor.device.base import Executable
+from torpor.device.buffer import addresses
 from torpor.device.bulk import receive, send
+from torpor.device.executor import Executor, Step
 from torpor.ir.ops import Ops
 from torpor.ir.records import Opt
 from torpor.ir.uop import UOp
@@ -51,7 +53,7 @@ class Trial:
     device: str
     splits: bool
     clock: Clock = time.perf_counter
-    loaded: dict[tuple[Opt, ...], tuple[Executable, tuple[int, ...]]] = field(default_factory=dict)
+    loaded: dict[tuple[Opt, ...], Repeated] = field(default_factory=dict)
     expected: list[npt.NDArray[Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -59,7 +61,6 @@ class Trial:
         parameters = sorted((n for n in nodes if n.op is Ops.PARAM), key=slot_of)
         read = {n.src[0].src[0] for n in nodes if n.op is Ops.LOAD}
         written = {n.src[0].src[0] for n in nodes if n.op is Ops.STORE}
-        self.variables = {n.arg[0]: n.arg[2] for n in nodes if n.op is Ops.VARIABLE}
         self.length = longest_sum(nodes)
         self.buffers: list[Buffer] = []
         self.outputs: list[tuple[Buffer, npt.NDArray[Any]]] = []
@@ -72,29 +73,28 @@ class Trial:
             if node in written:
                 self.outputs.append((buffer, start))
 
-    def executable(self, opts: tuple[Opt, ...]) -> tuple[Executable, tuple[int, ...]]:
-        """The kernel with these opts, compiled and loaded, and its variables' values."""
+    def load(self, opts: tuple[Opt, ...]) -> Repeated:
+        """What runs the kernel with these opts, compiled and loaded."""
         if opts not in self.loaded:
             device = Device[self.device]
             program = program_for(self.ast, device.target, opts)
-            values = tuple(self.variables[name] for name, _ in program.variables)
             compiled = device.compiler.compile(program)
-            self.loaded[opts] = device.executable(program, compiled), values
+            self.loaded[opts] = Repeated(device.executable(program, compiled), self.buffers)
         return self.loaded[opts]
 
     def once(self, opts: tuple[Opt, ...], times: int = 1) -> float:
         """Seconds that one run takes, on average over several in a row."""
-        executable, values = self.executable(opts)
+        run = self.load(opts)
+        run.prepare(times)
         started = self.clock()
-        for _ in range(times):
-            executable(self.buffers, values)
+        run(times)
         return (self.clock() - started) / times
 
     def measure(self, opts: tuple[Opt, ...], limit: float) -> float | str:
         """The least seconds that a run takes; why it is out, where its results are not those of
         the first candidate. One that takes more than `limit` is not measured exactly.
         """
-        self.executable(opts)
+        self.load(opts)
         for buffer, start in self.outputs:
             buffer.copyin(start)
         cold = self.once(opts)
@@ -144,6 +144,34 @@ class Trial:
                 sooner, later = self.once(first, times), self.once(second, times)
             pairs.append((sooner, later))
         return pairs
+
+
+class Repeated:
+    """Runs an executable several times in a row, where it can without Python in between: what a
+    call costs besides is the same for all candidates, and would hide what they differ by.
+    """
+
+    def __init__(self, executable: Executable, buffers: Sequence[Buffer]):
+        self.executable, self.buffers = executable, buffers
+        entry = executable.native(())
+        self.step: Step | None = None
+        if entry is not None and not entry.checked:
+            places = tuple(addresses(buffers))
+            self.step = Step(entry.address, places, entry.total, entry.big, entry.checked)
+        self.table: tuple[int, Executor | None] = 0, None
+
+    def prepare(self, times: int) -> None:
+        """Get ready for a call that runs it so often."""
+        if self.step is not None and self.table[0] != times:
+            self.table = times, Executor([self.step] * times, 0)
+
+    def __call__(self, times: int) -> None:
+        made = self.table[1]
+        if made is not None:
+            made.run(())
+            return
+        for _ in range(times):
+            self.executable(self.buffers)
 
 
 # --- what the buffers hold ------------------------------------------------------------------------
