@@ -6,6 +6,7 @@ A setting `NAME` is read as `TORPOR_NAME`, then `NAME`. Overrides are context-lo
 
 from __future__ import annotations
 
+import functools
 import os
 import warnings
 from collections.abc import Mapping
@@ -72,14 +73,13 @@ def get(name: str) -> Value:
     return _current.get(_environment)[name]
 
 
-def snapshot() -> Mapping[str, Value]:
-    """All settings here and now; the same object as long as none changes."""
-    return _current.get(_environment)
+# All settings here and now; the same object as long as none changes. Asked at every call.
+snapshot: Final = functools.partial(_current.get, _environment)
 
 
 def number(name: str) -> int:
     """The value of an integer setting."""
-    return int(_current.get(_environment)[name])
+    return _current.get(_environment)[name]  # type: ignore[return-value]
 
 
 def text(name: str) -> str:

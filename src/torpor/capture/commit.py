@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from torpor.capture.output import Result, Shown, node_over, severed, table_of
 from torpor.capture.tree import refill
 from torpor.device import Buffer
+from torpor.device.buffer import address_of
 from torpor.ir.infer import Shape
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
@@ -65,16 +67,20 @@ def node_of(value: Value, table: Sequence[Buffer]) -> UOp:
     """The node of a value in the run with these buffers."""
     if value.joint is None:
         ((slot, shape),) = value.parts
-        node = buffer_node(table[slot], shape)
-    else:
-        nodes = tuple([buffer_node(table[slot], shape) for slot, shape in value.parts])
-        node = UOp(Ops.MULTI, nodes[0].dtype, nodes, value.joint)
+        return node_over(table[slot], Shown(shape, value.requires))
+    nodes = tuple([buffer_node(table[slot], shape) for slot, shape in value.parts])
+    node = UOp(Ops.MULTI, nodes[0].dtype, nodes, value.joint)
     return severed(node) if value.requires else node
 
 
-def severed(node: UOp) -> UOp:
-    """The value as one whose graph is gone."""
-    return UOp(Ops.LEAF, node.dtype, (node,), SEVERED)
+def shown_of(values: Sequence[Value], slots: int) -> list[Shown | None]:
+    """How the buffer in each slot of the table is seen; None where it is no value of its own."""
+    shown: list[Shown | None] = [None] * slots
+    for value in values:
+        if value.joint is None:
+            ((slot, shape),) = value.parts
+            shown[slot] = Shown(shape, value.requires)
+    return shown
 
 
 def owner_of(source: Any, tensors: Sequence[Handle]) -> Handle:
@@ -82,18 +88,18 @@ def owner_of(source: Any, tensors: Sequence[Handle]) -> Handle:
     return tensors[source] if isinstance(source, int) else source
 
 
-Gather = Callable[[Sequence[Any]], tuple[list[Storage], list[Buffer]] | None]
+Gathered = tuple[list[Storage], list[Buffer], list[int]]
+Gather = Callable[[Sequence[Any]], Gathered | None]
 Given = tuple[tuple[Any, ...], dict[str, Any]]  # what a function is called with
-Commit = Callable[[Sequence[Any], Sequence[Storage], Sequence[Buffer], Sequence[Any], Given], Any]
+Commit = Callable[
+    [Sequence[Any], Sequence[Storage], Sequence[Buffer], Sequence[Result], Sequence[Any], Given],
+    Any,
+]
 
 
-def memory_of(base: UOp) -> Buffer | None:
-    """The buffer that a computed value on one device lies in; None for any other value."""
-    if base.op is Ops.RESHAPE:
-        base = base.src[0]
-    elif base.op is Ops.LEAF and base.arg == SEVERED:
-        return memory_of(base.src[0])
-    return base.arg if base.op is Ops.BUFFER else None
+def below_leaf(base: UOp) -> UOp:
+    """What lies below a value whose graph is gone; any other node itself."""
+    return base.src[0] if base.op is Ops.LEAF and base.arg == SEVERED else base
 
 
 class _Writer:
@@ -116,11 +122,12 @@ class _Writer:
 
 
 def gather_for(trace: Trace) -> Gather:
-    """A function from the tensors of a call to the storages and buffers of the inputs.
+    """A function from the tensors of a call to the inputs' storages, buffers and addresses.
 
     It gives None where an input is a view, is not computed, or is found in another way.
     """
-    writer = _Writer(memory_of=memory_of)
+    writer = _Writer(below_leaf=below_leaf, RESHAPE=Ops.RESHAPE, BUFFER=Ops.BUFFER,
+                     address_of=address_of)  # fmt: skip
     lines = writer.lines
     if not all(isinstance(source, int | Storage) for source in trace.sources):
         lines.append("return None")
@@ -135,16 +142,23 @@ def gather_for(trace: Trace) -> Gather:
                 lines.append(f"if id(s{number}) in {writer.bind(trace.fixed)}: return None")
         elif isinstance(source, Storage):
             lines.append(f"s{number} = {writer.bind(source)}")
-        lines.append(f"b{number} = memory_of(s{number}.base)")
-        lines.append(f"if b{number} is None: return None")
+        base = f"n{number}"
+        lines.append(f"{base} = s{number}.base")
+        lines.append(f"if {base}.op is not BUFFER:")
+        lines.append(f" if {base}.op is not RESHAPE: {base} = below_leaf({base})")
+        lines.append(f" if {base}.op is RESHAPE: {base} = {base}.src[0]")
+        lines.append(f" if {base}.op is not BUFFER: return None")
+        lines.append(f"b{number} = {base}.arg")
     for left, right in trace.shared:
         lines.append(f"if b{left} is not b{right}: return None")
     places = range(len(trace.sources))
     storages, buffers = (", ".join(f"{x}{number}" for number in places) for x in "sb")
-    lines.append(f"return [{storages}], [{buffers}]")
+    found = ", ".join(f"b{number}.place or address_of(b{number})" for number in places)
+    on_host = all(kind[2].partition(":")[0] == "CPU" for kind in trace.kinds)
+    lines.append(f"return [{storages}], [{buffers}], [{found if on_host else ''}]")
     writer.scope["id"] = id
-    found: Gather = writer.made("t")
-    return found
+    gather: Gather = writer.made("t")
+    return gather
 
 
 def commit_for(trace: Trace) -> Commit:
@@ -153,14 +167,13 @@ def commit_for(trace: Trace) -> Commit:
                      refill=refill)  # fmt: skip
     for number, path in enumerate(trace.passed):
         writer.lines.append(f"c{number} = c{''.join(f'[{writer.bind(key)}]' for key in path)}")
+    nodes = _Nodes(writer, trace)
     for number, value in enumerate(trace.values):
-        shown = writer.bind(value)
-        writer.lines.append(
-            f"m{number} = Storage(node({shown}, b), {value.device!r}, {value.requires})"
-        )
+        node = nodes.text(value)
+        writer.lines.append(f"m{number} = Storage({node}, {value.device!r}, {value.requires})")
     for number, value in trace.changes:
         writer.lines.append(f"s[{number}].requires = {value.requires}")
-        writer.lines.append(f"s[{number}].replace(node({writer.bind(value)}, b))")
+        writer.lines.append(f"s[{number}].replace({nodes.text(value)})")
     for place, tree in trace.effects:
         writer.lines.append(f"{writer.bind(place)}.put({_tree(writer, tree)})")
     for owner, tree in trace.grads:
@@ -171,8 +184,28 @@ def commit_for(trace: Trace) -> Commit:
     for number, parts in made:
         writer.lines.append(f"refill(c{number}, {parts})")
     writer.lines.append(f"return {_tree(writer, trace.result)}")
-    found: Commit = writer.made("t, s, b, n, c")
+    found: Commit = writer.made("t, s, i, r, n, c")
     return found
+
+
+class _Nodes:
+    """The expressions for the nodes of values: a result has its own, others are made."""
+
+    def __init__(self, writer: _Writer, trace: Trace):
+        self._writer, self._shown, self._kept = writer, trace.shown, trace.plan.kept
+        self._first = len(trace.shown) - len(trace.plan.outputs)
+        self._has_table = False
+
+    def text(self, value: Value) -> str:
+        slot, shape = value.parts[0]
+        if value.joint is None and slot >= self._first:
+            if self._shown[slot] == Shown(shape, value.requires):
+                return f"r[{slot - self._first}].node"
+        if not self._has_table:
+            self._has_table = True
+            self._writer.scope["table"] = table_of
+            self._writer.lines.append(f"b = table(i, {self._writer.bind(self._kept)}, r)")
+        return f"node({self._writer.bind(value)}, b)"
 
 
 def _tree(writer: _Writer, tree: Any) -> str:

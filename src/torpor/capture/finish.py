@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from torpor.base.dtypes import DType
-from torpor.capture.commit import Fixed, Leaf, Value, severed
+from torpor.capture.commit import Fixed, Leaf, Value
 from torpor.capture.guards import guards_of
 from torpor.capture.number import Number, plain
+from torpor.capture.output import severed
 from torpor.capture.plan import Word, plan_of
 from torpor.capture.reach import ABSENT, Place
 from torpor.capture.trace import Trace, is_whole

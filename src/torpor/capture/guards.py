@@ -130,6 +130,7 @@ def guards_of(tracer: Tracer, arguments: Sequence[Handle]) -> Guards:
 
 
 _mro_of: Final = operator.attrgetter("__mro__")
+FEW_FUNCTIONS: Final = 4  # of which each is asked by itself
 _CODE_PARTS: Final = ("__code__", "__defaults__", "__kwdefaults__")
 
 
@@ -150,7 +151,11 @@ def _guard_objects(guards: Guards, objects: Sequence[Any]) -> None:
 
 def _guard_functions(guards: Guards, functions: Sequence[types.FunctionType]) -> None:
     """The code and the defaults of the functions that ran."""
-    if not functions:
+    if len(functions) <= FEW_FUNCTIONS:
+        for function in functions:
+            for part in _CODE_PARTS:
+                known = guards.bind(getattr(function, part))
+                guards.add(f"{guards.bind(function)}.{part} is {known}", _FUNCTIONS)
         return
     bound = guards.bind(list(functions))
     for part in _CODE_PARTS:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from torpor.base import settings
 from torpor.base.dtypes import DType
 from torpor.capture.kind import TensorKey, settings_key
 from torpor.capture.tree import NUMBERS
-from torpor.ir.infer import JOINT, shape_of
+from torpor.ir.infer import JOINT
 from torpor.tensor.handle import Handle
 from torpor.tensor.mode import default_float, grad_enabled, training
 
@@ -34,7 +35,7 @@ class _Writer:
         self.keys, self.lines = keys, list[str]()
         self.tensors: list[str] = []
         self.numbers: list[str] = []
-        self.scope: dict[str, Any] = {"shape_of": shape_of, "type": type, "len": len}
+        self.scope: dict[str, Any] = {"type": type, "len": len}
 
     def bind(self, value: Any) -> str:
         name = f"k{len(self.scope)}"
@@ -93,7 +94,7 @@ class _Writer:
         self.need(f"{text}._path is None and {storage}.requires is False")
         base = f"{storage}.base"
         self.need(
-            f"shape_of({base}) == {self.bind(key.shape)} and {base}.dtype is "
+            f"{base}._shape == {self.bind(key.shape)} and {base}.dtype is "
             f"{self.bind(key.dtype)} and {storage}.device == {key.device!r}"
         )
 
@@ -113,9 +114,12 @@ def matcher(key: tuple[Any, ...], arguments: tuple[Any, ...], options: Any) -> M
     """The function for the kind with this key, of which this is a call; None if it needs more."""
     _, known, grad, train, floats, *keys = key
     writer = _Writer(keys)
-    writer.scope |= {"settings": settings_key, "grad": grad_enabled, "train": training,
-                     "floats": default_float, "id": id, "map": map}  # fmt: skip
-    writer.need(f"settings() == {writer.bind(known)} and grad() is {writer.bind(grad)}")
+    writer.scope |= {"now": settings.snapshot, "settings": settings_key, "grad": grad_enabled,
+                     "train": training, "floats": default_float, "id": id, "map": map,
+                     "AttributeError": AttributeError}  # fmt: skip
+    same_settings = f"now() is {writer.bind(settings.snapshot())}"
+    writer.need(f"{same_settings} or settings() == {writer.bind(known)}")
+    writer.need(f"grad() is {writer.bind(grad)}")
     writer.need(f"train() is {writer.bind(train)} and floats() is {writer.bind(floats)}")
     try:
         writer.tree(arguments, "a")
@@ -125,7 +129,9 @@ def matcher(key: tuple[Any, ...], arguments: tuple[Any, ...], options: Any) -> M
         return None
     if len(writer.scope) > 8 * _MOST_LEAVES:
         return None
-    body = "\n ".join(writer.lines)
-    exec(f"def match(a, o):\n {body}\n", writer.scope)
+    body = "\n  ".join(writer.lines)
+    # A node that has not been asked for its shape yet has none to read.
+    source = f"def match(a, o):\n try:\n  {body}\n except AttributeError:\n  return None\n"
+    exec(source, writer.scope)
     found: Match = writer.scope["match"]
     return found

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from torpor.base.dtypes import DType, dtypes
+from torpor.base.dtypes import dtypes
+from torpor.capture.output import Output, Result, table_of
 from torpor.device import Buffer, Device, copy_buffer
 from torpor.device.base import Executable
-from torpor.device.buffer import BufferMaker, addresses
 from torpor.device.executor import Executor, Given, Step, copying
 from torpor.ir.ops import Ops
 from torpor.ir.records import Program, ScheduleItem
@@ -28,14 +28,6 @@ class Word(NamedTuple):
     """An integer that is another one at each run: its place among those that a run is given."""
 
     place: int
-
-
-class Output(NamedTuple):
-    """A buffer that is made anew at each run."""
-
-    device: str
-    size: int
-    dtype: DType
 
 
 @dataclass(frozen=True)
@@ -73,27 +65,33 @@ class Plan:
     ):
         self.commands, self.outputs = tuple(commands), tuple(outputs)
         self.kept, self._inputs, self._words = tuple(kept), inputs, words
-        self._makers = [BufferMaker(*output) for output in outputs]
         self._executor: Executor | None = None
         self._is_ready = False
 
-    def run(self, inputs: list[Buffer], words: Sequence[int]) -> list[Buffer]:
-        """Run all commands; the table of buffers. `words` are the values of each `Word`.
+    def run(
+        self, inputs: Sequence[Buffer], places: Sequence[int], results: Sequence[Result],
+        words: Sequence[int],
+    ) -> None:  # fmt: skip
+        """Run all commands. `places` are the addresses of the inputs, `words` the values of each
+        `Word`.
 
-        Raises what a kernel raises; nothing outside of the table has changed then.
+        Raises what a kernel raises; nothing but the results has changed then.
         """
-        fresh = [make() for make in self._makers]
         if not self._is_ready:
             self._make_ready()
-        table = [*inputs, *self.kept, *fresh]
         if self._executor is None or timing():
-            failed, error = self._one_by_one(table, words)
+            failed, error = self._one_by_one(table_of(inputs, self.kept, results), words)
         else:
-            failed, error = self._executor.run([*addresses(inputs), *addresses(fresh), *words])
+            fresh = [result.address for result in results]
+            failed, error = self._executor.run([*places, *fresh, *words])
         if error:
             known = self.commands[failed].errors[error - 1]
             raise type(known)(*known.args)
-        return table
+
+    @property
+    def first_output(self) -> int:
+        """The slot of the first output in the table."""
+        return self._inputs + len(self.kept)
 
     def _make_ready(self) -> None:
         for buffer in self.kept:

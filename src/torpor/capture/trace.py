@@ -8,14 +8,24 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from torpor.base.dtypes import DType
-from torpor.capture.commit import Given, Value, commit_for, gather_for, owner_of
+from torpor.capture.commit import (
+    Gathered,
+    Given,
+    Value,
+    commit_for,
+    gather_for,
+    owner_of,
+    shown_of,
+)
 from torpor.capture.guards import Guards
 from torpor.capture.number import Replay
+from torpor.capture.output import results_of
 from torpor.capture.plan import Plan
 from torpor.capture.reach import Place
 from torpor.capture.tracer import Draw, Stream, cut_of, draw_word, stored
 from torpor.capture.tree import Path, holds_twice
-from torpor.device import Buffer
+from torpor.device import Device
+from torpor.device.buffer import address_of
 from torpor.ir.infer import Shape, shape_of
 from torpor.tensor.handle import Handle
 from torpor.tensor.random import go_on_from, manual_seed, state_of, take_draws
@@ -67,6 +77,11 @@ class Trace:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
+        first, outputs = self.plan.first_output, self.plan.outputs
+        values = [*self.values, *[value for _, value in self.changes]]
+        self.shown = shown_of(values, first + len(outputs))
+        pairs = zip(outputs, self.shown[first:], strict=True)
+        self.takes = [results_of(output, shown) for output, shown in pairs]
         self.gather, self.commit = gather_for(self), commit_for(self)
         left = (self.changes, self.effects, self.grads, self.additions, self.rewrites,
                 self.streams, self.seeded)  # fmt: skip
@@ -86,18 +101,19 @@ class Trace:
             found = self._gathered(tensors)
             if found is None:
                 return MISS
-        storages, inputs = found
+        storages, inputs, places = found
         words: Sequence[int] = computed[0]
         if self.streams:
             steps = zip(self.streams, self.advances, strict=True)
             states = [take_draws(stream.generator, advance or 0) for stream, advance in steps]
             words = [*(draw_word(draw, states) for draw in self.draws), *words]
         with self.lock:
-            table = self.plan.run(inputs, words)
+            results = [take() for take in self.takes]
+            self.plan.run(inputs, places, results, words)
         self.hits += 1
         for generator, seed, draw in self.seeded:
             seed_again(generator, seed, draw)
-        return self.commit(tensors, storages, table, computed[1], given)
+        return self.commit(tensors, storages, inputs, results, computed[1], given)
 
     def failing(self, tensors: Sequence[Handle]) -> str:
         """Why it cannot be replayed with these arguments, in words."""
@@ -106,8 +122,8 @@ class Trace:
             path = "; ".join(self.used) or None
         return path or "tensors share memory in another way"
 
-    def _gathered(self, tensors: Sequence[Handle]) -> tuple[list[Storage], list[Buffer]] | None:
-        """The storages and buffers of the inputs, wherever they are; None where they do not fit."""
+    def _gathered(self, tensors: Sequence[Handle]) -> Gathered | None:
+        """What `gather` gives, wherever the inputs are; None where they do not fit."""
         storages = self._storages(tensors)
         if storages is None:
             return None
@@ -115,7 +131,8 @@ class Trace:
         for left, right in self.shared:
             if inputs[left] is not inputs[right]:
                 return None
-        return storages, inputs
+        on_host = all(Device[buffer.device].kind == "CPU" for buffer in inputs)
+        return storages, inputs, [*map(address_of, inputs)] if on_host else []
 
     def _storages(self, tensors: Sequence[Handle]) -> list[Storage] | None:
         storages = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -27,7 +26,8 @@ class Buffer:
     """
 
     __slots__ = (
-        "device", "size", "dtype", "options", "number", "base", "offset", "_memory", "__weakref__",
+        "device", "size", "dtype", "options", "number", "base", "offset", "place", "_memory",
+        "__weakref__",
     )  # fmt: skip
 
     def __init__(self, device: str, size: int, dtype: DType, options: BufferSpec | None = None):
@@ -37,6 +37,7 @@ class Buffer:
         self.number = next(_numbers)
         self.base: Buffer | None = None
         self.offset = 0  # bytes, from the start of the base's memory
+        self.place = 0  # where its first byte is, once that is known and as long as it lies there
         self._memory: Memory | None = None
         if self.size < 0:
             raise MemoryStateError(f"a buffer cannot have {size} elements")
@@ -86,6 +87,7 @@ class Buffer:
         else:
             block = allocator.adopt(external, self.nbytes)
         self._memory = Memory(allocator, block, self.nbytes)
+        self.place = self._memory.address or 0
         return self
 
     def deallocate(self) -> None:
@@ -94,7 +96,7 @@ class Buffer:
             raise MemoryStateError(f"{self!r} is a view; deallocate its base, {self.base!r}")
         if self._memory is None:
             raise MemoryStateError(f"{self!r} is not allocated")
-        self._memory = None
+        self._memory, self.place = None, 0
 
     def view(self, offset: int, size: int, dtype: DType | None = None) -> Buffer:
         """A buffer that shares this one's memory and keeps this one alive.
@@ -171,16 +173,16 @@ class BufferMaker:
         made.device, made.size, made.dtype, made.options = self._parts
         made.number, made.base, made.offset = next(_numbers), None, 0
         allocator, nbytes = self._allocator, self._nbytes
-        made._memory = Memory(allocator, allocator.allocate(nbytes, made.options), nbytes)
+        memory = Memory(allocator, allocator.allocate(nbytes, made.options), nbytes)
+        made._memory, made.place = memory, memory.address or 0
         return made
 
 
-def addresses(buffers: Iterable[Buffer]) -> list[int]:
-    """Where the first byte of each is for the host, which sees them all; allocates what is not."""
-    found = []
-    for buffer in buffers:
-        base = buffer if buffer.base is None else buffer.base
-        if base._memory is None:
-            base.allocate()
-        found.append(base._memory.address + buffer.offset)  # type: ignore[union-attr, operator]
-    return found
+def address_of(buffer: Buffer) -> int:
+    """Where its first byte is for the host, which can see it; allocates it if that is not done.
+
+    `buffer.place or address_of(buffer)` is the quick way to ask.
+    """
+    if not buffer.is_allocated():
+        buffer.allocate()
+    return buffer.address

@@ -213,9 +213,12 @@ class Executor:
 
         The error word is 0 if none failed. The caller holds `lock`.
         """
-        if not self._big:
+        lent = pool.lend() if self._big else None
+        if lent is None:
             failed = self._call(self._pack(self._here, 0, 0, 1, 0, *words))
         else:
-            with pool.lent() as lent:
+            try:
                 failed = self._call(self._pack(self._here, *lent, *words))
+            finally:
+                pool.take_back()
         return ((failed >> 32) - 1, failed & 0xFFFFFFFF) if failed else (0, 0)

@@ -13,8 +13,6 @@ import os
 import platform
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final
 
@@ -123,24 +121,28 @@ class Pool:
         finally:
             self._lock.release()
 
-    @contextmanager
-    def lent(self) -> Iterator[tuple[int, int, int, int]]:
-        """The pool for native code, which runs any number of programs on it inside the block.
+    def lend(self) -> tuple[int, int, int, int] | None:
+        """The pool for native code, which runs any number of programs on it until `take_back`.
 
         Gives the addresses of its state and of `torpor_pool_run`, the number of threads that a
-        program may use, and of helpers among them; one thread where the pool is taken.
+        program may use, and of helpers among them; None where there is one thread or the pool is
+        taken.
         """
         threads = thread_count()
         if threads <= 1 or not self._lock.acquire(blocking=False):
-            yield 0, 0, 1, 0
-            return
+            return None
         try:
             helpers = self._start(threads - 1)
             if self._waiting:  # asleep the portable way, from which native code wakes nobody
                 self._wake_sleepers()
-            yield self._place, _native()["run"], threads, helpers
-        finally:
+            return self._place, _native()["run"], threads, helpers
+        except BaseException:
             self._lock.release()
+            raise
+
+    def take_back(self) -> None:
+        """End what `lend` began."""
+        self._lock.release()
 
     def stop(self) -> None:
         """Tell the workers to leave; wait at most `EXIT_SECONDS` for each. None starts after."""

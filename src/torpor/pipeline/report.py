@@ -56,7 +56,7 @@ def measuring() -> Iterator[Measurement]:
 
 def timing() -> bool:
     """Whether launches are timed here and now."""
-    return settings.number("DEBUG") >= 2 or _measurement.get() is not None
+    return _measurement.get() is not None or settings.number("DEBUG") >= 2
 
 
 def watched() -> bool:
