@@ -1,15 +1,18 @@
 """Compiling and loading LLVM text."""
 
 import ctypes
+import re
 
 import pytest
 
 from tests.device import programs
+from torpor import Tensor, dtypes
 from torpor.base.errors import CompileError, DeviceError
 from torpor.base.settings import Context
 from torpor.device import Device, llvm
 from torpor.device.machine import machine
 from torpor.ir import Program
+from torpor.pipeline.compile import program_for
 
 CLEAR = """
 define void @torpor_test_clear(ptr %p, i64 %n) {
@@ -76,3 +79,14 @@ define void @double(ptr %a, ptr %b) {{
         assert register in assembly
         assert "torpor_" not in assembly
         assert llvm.unsealed(compiler.compile(program))[:4] in (b"\x7fELF", b"\xcf\xfa\xed\xfe")
+
+
+@pytest.mark.parametrize("target", ["sse", "avx2", "avx512", "aarch64"])
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=repr)
+def test_small_floats_are_rounded_in_vectors(target, dtype):
+    """No call, no lane on its own."""
+    with Context(TARGET=target):
+        device = Device["CPU"]
+        (item,) = (Tensor.empty(4096).cast(dtype) * 3).schedule()
+        assembly = device.compiler.assembly(program_for(item.ast, device.target))
+    assert not re.search(r"\t(call|bl|v?p(ext|ins)r[bwdq]|umov|smov|cvtss2\w+)\s", assembly)

@@ -50,7 +50,7 @@ _SMALL_FLOATS: Final = frozenset({"float16", "bfloat16"})
 _TARGETS: Final[dict[str, Target]] = {
     "cpu": Target("cpu", vector_bytes=32, threads=True, missing=_SMALL_FLOATS),
     "c": Target("c", vector_bytes=32, threads=True, missing=frozenset({"bfloat16"})),
-    "python": Target("python", groups=True, missing=frozenset({"bfloat16"})),
+    "python": Target("python", groups=True),
     # 1024 work items, 48 KiB and 4096 bytes of parameters: CUDA C++ Programming Guide, "Technical
     # Specifications" and "Function Parameters".
     "cuda": Target(

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from torpor.base.dtypes import DType
+from torpor.base.dtypes import DType, dtypes
 from torpor.ir.ops import Ops
 
 Array = npt.NDArray[Any]
@@ -27,12 +27,33 @@ def to_integer(value: Array, dtype: DType) -> Array:
     return result
 
 
+def to_odd(value: Array) -> Array:
+    """float64 as float32, and where that is inexact the neighbour whose last bit is 1: rounding it
+    again to fewer bits is rounding once.
+    """
+    nearest = value.astype(np.float32)
+    toward = np.where(np.abs(nearest) > np.abs(value), np.nextafter(nearest, 0), nearest)
+    odd = (toward.astype(np.float32).view(np.uint32) | 1).view(np.float32)
+    return np.where((toward != value) & (value == value), odd, nearest)
+
+
+def to_brain(value: Array) -> Array:
+    """Integers and float64 rounded to bfloat16 once: `astype` rounds to float32 first."""
+    if value.dtype.kind in "iu" and value.dtype.itemsize == 8:
+        low = value & 0x7FF  # collected in one bit where float64, which has 53, would round it
+        large = np.abs(value.astype(np.float64)) >= 1 << 53
+        value = np.where(large & (low != 0), value - low + 0x400, value)
+    return to_odd(value.astype(np.float64)).astype(dtypes.bfloat16.numpy)
+
+
 def cast(value: Array, source: DType, dtype: DType) -> Array:
     """`value` of format `source` converted to `dtype`."""
     if dtype.kind == "bool":
         return np.not_equal(value, 0)
     if source.is_float and dtype.is_int:
         return to_integer(value, dtype)
+    if dtype is dtypes.bfloat16 and value.dtype.itemsize >= 4 and source is not dtypes.float32:
+        return to_brain(value)
     converted: Array = value.astype(dtype.numpy)
     return converted
 
