@@ -1,5 +1,7 @@
 """The host allocator: size classes, reuse, limits, threads."""
 
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -80,3 +82,27 @@ def test_a_vector_past_the_end_may_be_read():
     block = HostAllocator().allocate(4096 * 64 - 1, SPEC)
     start = block.address - np.asarray(block.keeper).ctypes.data
     assert start + 4096 * 64 - 1 + PADDING <= np.asarray(block.keeper).nbytes
+
+
+LATE = """
+import sys
+import numpy as np
+import torpor
+from torpor import Tensor
+kept = (Tensor([1.0, 2.0]) + 1).realize()
+sys.kept = [Tensor(np.ones(n * 1000), device="NPY") for n in range(1, 40)]
+sys.kept += [tensor.to("CPU").realize() for tensor in sys.kept]
+sys.kept += [Tensor.from_file(sys.argv[1], torpor.dtypes.uint8)]
+torpor.device.memory.host.late = (Tensor(np.ones(12345)) + 1).realize()
+torpor.device.memory.late = (Tensor(np.ones(123456), device="PYTHON") + 1).realize()
+np.late = (Tensor(np.ones(1234567)) * 2).realize()
+"""
+
+
+def test_what_is_freed_as_the_interpreter_ends_says_nothing(tmp_path):
+    """Modules have been emptied by then."""
+    path = tmp_path / "bytes"
+    path.write_bytes(bytes(100))
+    command = [sys.executable, "-c", LATE, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

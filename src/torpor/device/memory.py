@@ -175,7 +175,8 @@ class HostAllocator(Allocator):
             block = returned.popleft()
             blocks = free.get(block.capacity)
             if blocks is None:
-                blocks = free[block.capacity] = deque()
+                # No name of this module: at the interpreter's end they are gone before buffers are.
+                blocks = free[block.capacity] = type(returned)()
             free.move_to_end(block.capacity)
             blocks.append(block)
             self.kept += block.capacity
