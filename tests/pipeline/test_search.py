@@ -10,7 +10,7 @@ from torpor.device import Device
 from torpor.kernel import Kernel, Opt, OptOps
 from torpor.kernel.heuristics import choose
 from torpor.pipeline import compile as compiling
-from torpor.pipeline import found, search
+from torpor.pipeline import found, hunt, search
 from torpor.pipeline.judge import Lost, Refused
 from torpor.pipeline.watch import Watch, described
 
@@ -122,7 +122,7 @@ def test_a_win_has_to_be_above_noise(ratios, wins):
 
 
 def test_one_fast_run_of_the_heuristics_choice_is_enough_to_keep_it():
-    assert search.gain_of([(1.5, 1.0)] * 39 + [(0.9, 1.0)]) == 1.0
+    assert hunt.gain_of([(1.5, 1.0)] * 39 + [(0.9, 1.0)]) == 1.0
 
 
 # --- budgets --------------------------------------------------------------------------------------
@@ -222,6 +222,7 @@ def test_what_was_found_is_used_without_another_search():
 def test_times_of_another_compiler_are_measured_again(monkeypatch):
     first, _, _ = settled(shorter)
     monkeypatch.setattr(search, "code", lambda: "another")
+    monkeypatch.setattr(hunt, "code", lambda: "another")
     assert not search.is_settled(task())
     assert search.usable(task()) is None
     entry, judge, _ = settled(lambda opts: 1.2)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from torpor import Tensor, dtypes
 from torpor.base.errors import OptError
 from torpor.kernel import Opt, OptOps
-from torpor.pipeline import trial
-from torpor.pipeline.trial import Trial, allowed, answer, distance, same
+from torpor.pipeline.trial import Trial, answer
 
 UPCAST = (Opt(OptOps.UPCAST, 0, 4),)
 UNROLL = (Opt(OptOps.UNROLL, 0, 8),)
@@ -108,7 +106,7 @@ def test_a_comparison_takes_turns_and_ends_in_time():
         made.loaded[opts] = Recorder(order, opts)
     pairs = made.duel((), UPCAST, 10, seconds=1e9)
     assert len(pairs) == 10
-    assert order[2:6] == [(), UPCAST, UPCAST, ()]
+    assert order[3:7] == [(), UPCAST, UPCAST, ()]
     assert len(made.duel((), UPCAST, 10, seconds=0.5)) == 3
 
 
@@ -133,26 +131,3 @@ def test_devices_run_it_as_often_as_asked(device):
 def test_kernels_that_check_their_indices_run():
     made = trial_of(Tensor.empty(50, 3)[Tensor.empty(20, dtype=dtypes.int64)])
     assert made.measure((), float("inf")) > 0
-
-
-# --- comparing ------------------------------------------------------------------------------------
-def test_nan_is_nan_and_minus_zero_is_zero():
-    one = np.array([np.nan, 0.0, np.inf, 1.0])
-    assert same(one, np.array([np.nan, -0.0, np.inf, 1.0]))
-    assert not same(one, np.array([np.nan, 0.0, -np.inf, 1.0]))
-    assert distance(one, np.array([np.nan, 0.0, np.inf, 2.0])) == 0.5
-    assert distance(one, np.array([1.0, 0.0, np.inf, 1.0])) == float("inf")
-    assert distance(np.array([np.nan]), np.array([1.0])) == float("inf")
-
-
-def test_whole_numbers_have_no_rounding():
-    assert allowed(np.array([1]), 1000) == 0.0
-    assert allowed(np.array([1], np.float32), 10_000) < 1.5e-5
-    assert allowed(np.array([1], np.float64), 100) < 1e-14
-
-
-def test_buffers_are_filled_the_same_each_time():
-    first, second = (trial_of(Tensor.empty(64) + 1).buffers[1].numpy() for _ in range(2))
-    np.testing.assert_array_equal(first, second)
-    assert first.std() > 0.5
-    assert trial.SEED == 7

@@ -12,12 +12,12 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from torpor.base.dtypes import DType, dtypes
 from torpor.base.errors import TorporError
 from torpor.base.settings import Context, Value
 from torpor.device import Buffer, Device
@@ -28,7 +28,9 @@ from torpor.device.executor import Executor, Step
 from torpor.ir.ops import Ops
 from torpor.ir.records import Opt
 from torpor.ir.uop import UOp
+from torpor.pipeline.compare import allowed, distance, longest_sum, same
 from torpor.pipeline.compile import program_for
+from torpor.pipeline.samples import limits_of, numbers_for, poison_for
 
 Clock = Callable[[], float]
 
@@ -36,8 +38,6 @@ RUNS: Final = 20  # times that a candidate is measured at most,
 SPENT: Final = 0.03  # and seconds after which it is measured no more; three times in any case
 SHORT: Final = 50e-6  # seconds that one measurement takes at least: short kernels run repeatedly
 SEED: Final = 7  # of the numbers that the buffers are filled with
-POISON: Final = 0xA5  # what lies in outputs before a run that is checked
-ROUNDS_PER_EPSILON: Final = 8.0  # rounding errors that a result may differ by, besides its sum's
 
 
 @dataclass
@@ -58,16 +58,16 @@ class Trial:
 
     def __post_init__(self) -> None:
         nodes = list(self.ast.toposort())
-        parameters = sorted((n for n in nodes if n.op is Ops.PARAM), key=slot_of)
+        parameters = sorted((n for n in nodes if n.op is Ops.PARAM), key=attrgetter("arg.slot"))
         read = {n.src[0].src[0] for n in nodes if n.op is Ops.LOAD}
         written = {n.src[0].src[0] for n in nodes if n.op is Ops.STORE}
         self.length = longest_sum(nodes)
         self.buffers: list[Buffer] = []
         self.outputs: list[tuple[Buffer, npt.NDArray[Any]]] = []
-        random = np.random.default_rng(SEED)
+        random, limits = np.random.default_rng(SEED), limits_of(nodes)
         for node in parameters:
             buffer = Buffer(self.device, node.arg.size, node.dtype).allocate()
-            start = numbers_for(node, random) if node in read else poison_for(node)
+            start = numbers_for(node, limits, random) if node in read else poison_for(node)
             buffer.copyin(start)
             self.buffers.append(buffer)
             if node in written:
@@ -101,14 +101,13 @@ class Trial:
         fault = self.fault()
         if fault:
             return fault
-        best = min(cold, self.once(opts))
-        spent = cold + best
+        best, spent = cold, 0.0
         for run in range(RUNS):
-            if best > limit or (run >= 3 and spent > SPENT):
-                break
-            times = max(1, int(SHORT / max(best, 1e-9)))
+            times = often(best, SHORT)
             taken = self.once(opts, times)
             best, spent = min(best, taken), spent + taken * times
+            if best > limit or (run >= 2 and spent > SPENT):
+                break
         return best
 
     def fault(self) -> str:
@@ -132,7 +131,8 @@ class Trial:
     ) -> list[tuple[float, float]]:
         """Seconds of both, measured in turns: `rounds` times, fewer if `seconds` have passed."""
         each = min(self.once(first), self.once(second))
-        times = max(1, int(4 * SHORT / max(each, 1e-9)))
+        each = min(each, self.once(first, often(each, SHORT)))  # a single run has a call's cost
+        times = often(each, 4 * SHORT)
         started = self.clock()
         pairs = []
         for number in range(rounds):
@@ -144,6 +144,11 @@ class Trial:
                 sooner, later = self.once(first, times), self.once(second, times)
             pairs.append((sooner, later))
         return pairs
+
+
+def often(each: float, seconds: float) -> int:
+    """How many runs of `each` seconds take `seconds`; one at least."""
+    return max(1, int(seconds / max(each, 1e-9)))
 
 
 class Repeated:
@@ -172,71 +177,6 @@ class Repeated:
             return
         for _ in range(times):
             self.executable(self.buffers)
-
-
-# --- what the buffers hold ------------------------------------------------------------------------
-def slot_of(node: UOp) -> int:
-    slot: int = node.arg.slot
-    return slot
-
-
-def numbers_for(node: UOp, random: np.random.Generator) -> npt.NDArray[Any]:
-    """What a buffer that the kernel reads holds: small numbers of either sign, and whole ones that
-    are likely to be indices.
-    """
-    kind: DType = node.dtype
-    size: int = node.arg.size
-    if kind is dtypes.bool:
-        return random.integers(0, 2, size).astype(kind.numpy)
-    if kind.kind in ("int", "uint"):
-        return random.integers(0, 100, size).astype(kind.numpy)
-    return random.standard_normal(size, np.float32).astype(kind.numpy)
-
-
-def poison_for(node: UOp) -> npt.NDArray[Any]:
-    """What a buffer that the kernel only writes holds: nothing that a kernel would write."""
-    size: int = node.arg.size * node.dtype.itemsize
-    return np.full(size, POISON, np.uint8).view(node.dtype.numpy)
-
-
-# --- comparing ------------------------------------------------------------------------------------
-def longest_sum(nodes: Sequence[UOp]) -> int:
-    """How many values the longest of the kernel's reductions combines."""
-    lengths = [1]
-    for node in nodes:
-        if node.op is Ops.REDUCE:
-            ranges = [s for s in node.src if s.op is Ops.RANGE]
-            lengths.append(int(np.prod([max(int(r.src[0].vmax), 1) for r in ranges])))
-    return max(lengths)
-
-
-def same(got: npt.NDArray[Any], expected: npt.NDArray[Any]) -> bool:
-    """Whether both hold the same bits; one NaN is as good as another."""
-    if got.tobytes() == expected.tobytes():
-        return True
-    if expected.dtype.kind in "biu":
-        return False
-    return bool(np.all((got == expected) | ((got != got) & (expected != expected))))
-
-
-def distance(got: npt.NDArray[Any], expected: npt.NDArray[Any]) -> float:
-    """Relative L2 of what is finite; infinite where something else is not the same."""
-    wide, right = got.astype(np.float64), expected.astype(np.float64)
-    finite = np.isfinite(right)
-    if not same(wide[~finite], right[~finite]) or not np.isfinite(wide[finite]).all():
-        return float("inf")
-    off = float(np.linalg.norm(wide[finite] - right[finite]))
-    return off / (float(np.linalg.norm(right[finite])) or 1.0)
-
-
-def allowed(expected: npt.NDArray[Any], length: int) -> float:
-    """How far apart sums of `length` numbers in two orders may be: rounding errors of a sum of
-    random signs grow as its square root does, and so does the sum.
-    """
-    if expected.dtype.kind in "biu":
-        return 0.0
-    epsilon = float(np.finfo(expected.dtype).eps) if expected.dtype.kind == "f" else 2.0**-7
-    return float(epsilon * (ROUNDS_PER_EPSILON + length**0.5))
 
 
 # --- the process ----------------------------------------------------------------------------------

@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from torpor.base import settings
 from torpor.kernel.candidates import Opts
@@ -59,17 +66,21 @@ def described(entry: Entry) -> str:
     return f"search: {entry.name}: {what} ({entry.seconds * 1e6:.1f} us; {how})"
 
 
+def columns() -> tuple[ProgressColumn, ...]:
+    """What a bar consists of."""
+    return (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[state]}", markup=False),
+        TimeRemainingColumn(),
+    )
+
+
 @contextmanager
 def watching(kernels: int) -> Iterator[Watch]:
     """What shows the search for so many kernels."""
     if not sys.stderr.isatty():
         yield Watch()
         return
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("{task.fields[state]}", markup=False),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns(), console=Console(stderr=True), transient=True) as progress:
         yield Bar(progress, kernels)

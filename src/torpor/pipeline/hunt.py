@@ -1,0 +1,162 @@
+"""The search for one kernel's opts: what is asked of the timing process, and what wins."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from torpor.base import settings
+from torpor.base.target import Target
+from torpor.ir.uop import UOp
+from torpor.kernel import Kernel
+from torpor.kernel.heuristics import choose
+from torpor.kernel.search import Search
+from torpor.pipeline import disk
+from torpor.pipeline.found import Entry, Opts
+from torpor.pipeline.judge import Lost, Refused
+from torpor.pipeline.report import say
+from torpor.pipeline.watch import Watch
+
+Clock = Callable[[], float]
+
+MARGIN: Final = 1.03  # a winner's gain over the heuristics' choice, at least
+ROUNDS: Final = 40  # comparisons of a candidate with it, in turns, of which
+SHARE: Final = 0.8  # this share has to be won
+FINALISTS: Final = 2  # candidates that are compared with it at the end
+RESERVE: Final = 0.1  # share of the time that is kept for the comparison
+STARTING: Final = 20.0  # seconds in which the other process must be there
+PATIENCE: Final = 3.0  # seconds that a candidate may take to compile,
+RUNS: Final = 30.0  # and how many runs of the best one it may take to run,
+GRACE: Final = 1.0  # but no more seconds than this after time is up
+
+
+class Asked(Protocol):
+    """What times candidates: a `Judge`, or what a test puts in its place."""
+
+    def ask(self, patience: float, *request: Any) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Task:
+    """A kernel to search opts for, and how long."""
+
+    ast: UOp
+    device: str
+    target: Target
+    width: int
+    seconds: float
+    splits: bool
+    entry: Entry  # what is known so far
+
+
+def code() -> str:
+    """What tells this compiler from another: times of one say little about the other's."""
+    return disk.code_version()[:16]
+
+
+def note(text: str) -> None:
+    if settings.number("DEBUG") >= 3:
+        say(text)
+
+
+class Hunt:
+    """The search for one kernel while it goes on."""
+
+    def __init__(self, task: Task, judge: Asked, watch: Watch, clock: Clock):
+        self.task, self.judge, self.watch, self.clock = task, judge, watch, clock
+        self.kernel = Kernel(task.ast, task.target)
+        self.heuristic: Opts = tuple(choose(self.kernel))
+        known = task.entry
+        self.same_code = known.code == code()
+        self.before = known.spent if self.same_code and not known.done else 0.0
+        self.begin()
+        self.own = 0.0  # seconds that the heuristics' choice takes
+        self.search = Search(self.kernel, self.time, self.is_over, task.width, self.note)
+        if self.same_code:
+            self.search.tried |= set(known.tried)
+
+    def begin(self) -> None:
+        """From now on time is counted."""
+        left = max(self.task.seconds - self.before, RESERVE * self.task.seconds)
+        self.started = self.clock()
+        self.end = self.started + left * (1 - RESERVE)
+
+    def is_over(self) -> bool:
+        return self.clock() >= self.end
+
+    def note(self, text: str) -> None:
+        note(f"beam: {text}")
+
+    def time(self, opts: Opts, limit: float) -> float | str:
+        """Seconds that a list takes, or why it is out."""
+        best = self.search.best[0][0] if self.search.best else self.task.seconds / RUNS
+        left = max(self.end - self.clock(), 0.0) + GRACE
+        patience = min(PATIENCE + RUNS * best, left)
+        try:
+            try:
+                taken: float | str = self.judge.ask(patience, "measure", opts, limit)
+            except Refused as refusal:
+                return str(refusal)
+        except Lost as lost:
+            self.open()
+            return str(lost)
+        self.watch.tried(len(self.search.tried), self.search.best, self.end - self.clock())
+        return taken
+
+    def open(self) -> None:
+        """Give the other process the kernel; the heuristics' choice says what results are right."""
+        task = self.task
+        self.judge.ask(STARTING, "open", task.ast, task.device, task.splits)
+        patience = STARTING + task.seconds
+        self.own = float(self.judge.ask(patience, "measure", self.heuristic, float("inf")))
+
+    def run(self) -> Entry:
+        """The entry that the search ends with."""
+        self.open()
+        self.begin()  # the kernel need not answer for a process that takes long to start
+        self.watch.begun(self.task.entry.name, self.end - self.clock())
+        earlier = [opts for _, opts in self.task.entry.beam if opts != self.heuristic]
+        for opts in earlier:  # their times are those of another day
+            self.search.forget(opts)
+        self.search.admit(self.own, self.heuristic)
+        self.search.run([*earlier, ()])
+        return self.decided()
+
+    def decided(self) -> Entry:
+        """The state, with the fastest list that beats the heuristics' choice, if one does."""
+        rivals = [(s, o) for s, o in self.search.best if o != self.heuristic and s < self.own]
+        each = RESERVE * self.task.seconds / FINALISTS
+        made = replace(self.state(), opts=None, gain=1.0, seconds=self.own)
+        for seconds, opts in rivals[:FINALISTS]:
+            patience = PATIENCE + each + RUNS * self.own
+            gain = gain_of(self.judge.ask(patience, "duel", self.heuristic, opts, ROUNDS, each))
+            if gain > 1.0:
+                made = replace(made, opts=opts, gain=gain, seconds=seconds)
+                break
+        return replace(made, spent=max(made.spent, self.task.seconds))
+
+    def state(self) -> Entry:
+        """What is known so far; what won before still does."""
+        known = self.task.entry
+        return replace(
+            known if self.same_code else replace(known, opts=None, gain=1.0),
+            code=code(),
+            width=self.task.width,
+            spent=round(self.before + self.clock() - self.started, 3),
+            done=self.search.done,
+            beam=tuple(self.search.best),
+            tried=tuple(sorted(self.search.tried)),
+        )
+
+
+def gain_of(pairs: Sequence[tuple[float, float]]) -> float:
+    """The median of the heuristics' time over the candidate's, from times (of the one, of the
+    other) measured in turns; 1 where it is within noise.
+    """
+    ratios = [theirs / mine for theirs, mine in pairs]
+    median = statistics.median(ratios)
+    won = sum(ratio > 1 for ratio in ratios) / len(ratios)
+    fastest = min(theirs for theirs, _ in pairs) / min(mine for _, mine in pairs)
+    return round(median, 4) if median >= MARGIN and won >= SHARE and fastest > 1 else 1.0
