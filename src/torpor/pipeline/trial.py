@@ -22,7 +22,6 @@ from torpor.base.errors import TorporError
 from torpor.base.settings import Context, Value
 from torpor.device import Buffer, Device
 from torpor.device.base import Executable
-from torpor.device.buffer import addresses
 from torpor.device.bulk import receive, send
 from torpor.device.executor import Executor, Step
 from torpor.ir.ops import Ops
@@ -161,7 +160,7 @@ class Repeated:
         entry = executable.native(())
         self.step: Step | None = None
         if entry is not None and not entry.checked:
-            places = tuple(addresses(buffers))
+            places = tuple(buffer.address for buffer in buffers)
             self.step = Step(entry.address, places, entry.total, entry.big, entry.checked)
         self.table: tuple[int, Executor | None] = 0, None
 
