@@ -22,7 +22,7 @@ Value = int | str
 DEFAULTS: Final[Mapping[str, Value]] = MappingProxyType(
     {
         "DEBUG": 0,  # 0-7, each level prints more
-        "VIZ": 0,  # reserved for the explorer
+        "VIZ": 0,  # 1: write down every schedule, rewrite, kernel and launch for an explorer
         "BEAM": 0,  # width of the timed search, 0: heuristics only
         "BEAM_SECONDS": 10,  # most time that the search for one kernel takes
         "BEAM_TOTAL": 600,  # most time that all searches of this process take

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from torpor.base.dtypes import from_name
@@ -37,11 +37,16 @@ def show_lines(nodes: Iterable[UOp]) -> str:
     lines = []
     for node in nodes:
         numbers[node] = len(numbers)
-        source = ", ".join(f"%{numbers[s]}" for s in node.src)
-        operands = f" ({source})" if source else ""
-        arg = "" if node.arg is None else f" = {node.arg!r}"
-        lines.append(f"%{numbers[node]} = {node.op} {node.dtype.name}{operands}{arg}")
+        lines.append(show_line(node, numbers))
     return "\n".join(lines)
+
+
+def show_line(node: UOp, numbers: Mapping[UOp, int]) -> str:
+    """One node; it and its operands have numbers."""
+    source = ", ".join(f"%{numbers[s]}" for s in node.src)
+    operands = f" ({source})" if source else ""
+    arg = "" if node.arg is None else f" = {node.arg!r}"
+    return f"%{numbers[node]} = {node.op} {node.dtype.name}{operands}{arg}"
 
 
 def show(root: UOp) -> str:

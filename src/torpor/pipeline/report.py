@@ -18,6 +18,7 @@ from torpor.ir.records import Program, ScheduleItem
 from torpor.ir.text import show, show_lines
 from torpor.ir.trace import Event, listener, listening
 from torpor.ir.uop import UOp
+from torpor.pipeline.journal import journal, recording
 
 
 @dataclass(frozen=True)
@@ -56,12 +57,13 @@ def measuring() -> Iterator[Measurement]:
 
 def timing() -> bool:
     """Whether launches are timed here and now."""
-    return _measurement.get() is not None or settings.number("DEBUG") >= 2
+    now = settings.snapshot()
+    return _measurement.get() is not None or int(now["DEBUG"]) >= 2 or int(now["VIZ"]) > 0
 
 
 def watched() -> bool:
     """Whether anything is printed or collected about schedules, here and now."""
-    return settings.number("DEBUG") >= 1 or _measurement.get() is not None
+    return settings.number("DEBUG") >= 1 or _measurement.get() is not None or recording()
 
 
 def say(text: str) -> None:
@@ -75,13 +77,23 @@ def say_event(event: Event) -> None:
     say(f"{event.stage}: {event.rule}\n  - {before[-1]}\n  + {after[-1]}")
 
 
+def tell_event(event: Event) -> None:
+    """Print an application of a rule, write it down, or both, as the settings are."""
+    if settings.number("DEBUG") >= 6:
+        say_event(event)
+    if recording():
+        journal().rewrite(event)
+
+
 @contextmanager
 def narrating() -> Iterator[None]:
-    """Inside the block, DEBUG=6 prints every rewrite (unless somebody records them)."""
-    if settings.number("DEBUG") < 6 or listener() is not None:
+    """Inside the block, DEBUG=6 prints every rewrite and VIZ=1 writes it down (unless somebody else
+    listens).
+    """
+    if (settings.number("DEBUG") < 6 and not recording()) or listener() is not None:
         yield
         return
-    with listening(say_event):
+    with listening(tell_event):
         yield
 
 
@@ -103,6 +115,8 @@ def note_run(item: ScheduleItem, program: Program | None, seconds: float) -> Non
     measurement = _measurement.get()
     if measurement is not None:
         measurement.runs.append(KernelRun(item, program, seconds))
+    if recording():
+        journal().run(item, program, seconds)
     if settings.number("DEBUG") >= 2:
         say(describe_run(item, program, seconds))
 
@@ -119,13 +133,18 @@ def describe_run(item: ScheduleItem, program: Program | None, seconds: float) ->
 
 
 def show_schedule(items: Sequence[ScheduleItem]) -> None:
+    """What DEBUG and VIZ ask for about kernels that are about to run."""
+    if recording() and items:
+        journal().schedule(items)
     if settings.number("DEBUG") >= 1 and items:
         devices = ", ".join(dict.fromkeys(item.buffers[0].arg.device for item in items))
         say(f"schedule: {len(items)} kernels on {devices}")
 
 
 def show_program(ast: UOp, program: Program, device: DeviceBase) -> None:
-    """What DEBUG asks for about a program that has just been made ready."""
+    """What DEBUG and VIZ ask for about a program that has just been made ready."""
+    if recording():
+        journal().program(ast, program, device.name)
     level = settings.number("DEBUG")
     if level >= 3:
         say(f"{show(ast)}\nopts of {program.name}: {list(program.opts)}")

@@ -1,0 +1,139 @@
+"""What VIZ=1 writes down: a file of JSON lines, from which an explorer can show what happened.
+
+Each line is an object with one of these keys, which says what it is:
+
+    node:     a line as `ir.text` writes them, numbered through the whole file; before its first use
+    rewrite:  {stage, rule, before, after}: one application of a rule to a node
+    schedule: a list of {ast, reason, lines, parameters}: kernels in order, with the places in the
+              user's program that they come from, and what memory they get
+    program:  {name, device, ast, opts, source, linear}: a kernel that has been made ready
+    run:      {name, device, microseconds, operations, bytes}: a launch; `copy` has no program
+
+Nodes are given by number. A process writes one file, and says which on standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import IO, Any
+from weakref import WeakKeyDictionary
+
+from torpor.base import settings
+from torpor.base.site import decode
+from torpor.ir.records import Program, ScheduleItem
+from torpor.ir.text import show_line
+from torpor.ir.trace import Event
+from torpor.ir.uop import UOp
+
+_lock = threading.RLock()  # a finaliser may compute something while this thread writes
+_current: list[Journal] = []  # this process's
+
+
+def recording() -> bool:
+    """Whether things are written down here and now."""
+    return settings.number("VIZ") > 0
+
+
+def journal() -> Journal:
+    """This process's journal; a forked child begins its own."""
+    with _lock:
+        if not _current or _current[0].process != os.getpid():
+            _current[:] = [Journal(settings.cache_dir() / "traces")]
+        return _current[0]
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.RLock()  # the thread that held it is not in the child
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+class Journal:
+    """One file, written as things happen. Nodes that are gone are forgotten, not kept alive."""
+
+    def __init__(self, folder: Path):
+        folder.mkdir(parents=True, exist_ok=True)
+        self.process = os.getpid()
+        self.path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{self.process}.jsonl"
+        self.file: IO[str] = self.path.open("a", encoding="utf-8")
+        self.numbers: WeakKeyDictionary[UOp, int] = WeakKeyDictionary()
+        self.count = 0
+        print(f"VIZ: recording to {self.path}", file=sys.stderr)
+
+    def write(self, kind: str, value: Any) -> None:
+        """One line."""
+        self.file.write(json.dumps({kind: value}) + "\n")
+
+    def number(self, root: UOp) -> int:
+        """The number of a node; it and what it is made of are written down if they are new."""
+        known = self.numbers.get(root)
+        if known is not None:
+            return known
+        numbers = self.numbers
+        for node in root.toposort(lambda below: below not in numbers):
+            if node not in numbers:
+                numbers[node] = self.count
+                self.count += 1
+                self.write("node", show_line(node, numbers))
+        return numbers[root]
+
+    def rewrite(self, event: Event) -> None:
+        """One application of a rule."""
+        with _lock:
+            before, after = self.number(event.before), self.number(event.after)
+            fields = {"stage": event.stage, "rule": event.rule, "before": before, "after": after}
+            self.write("rewrite", fields)
+
+    def schedule(self, items: Sequence[ScheduleItem]) -> None:
+        """The kernels that are about to run."""
+        with _lock:
+            self.write("schedule", [self._item(item) for item in items])
+            self.file.flush()
+
+    def _item(self, item: ScheduleItem) -> dict[str, Any]:
+        memory = [node.arg for node in item.buffers]
+        return {
+            "ast": self.number(item.ast),
+            "reason": item.reason,
+            "lines": [str(decode(site)) for site in item.origins],
+            "parameters": [f"{m.device} {m.dtype.name} {m.size}" for m in memory],
+        }
+
+    def program(self, ast: UOp, program: Program, device: str) -> None:
+        """A kernel that has just been made ready; from a cache, it has no linear program."""
+        with _lock:
+            fields = {
+                "name": program.name,
+                "device": device,
+                "ast": self.number(ast),
+                "opts": [f"{opt.op.name} {opt.axis} {opt.arg}" for opt in program.opts],
+                "source": program.source,
+                "linear": self._numbers(program.linear),
+            }
+            self.write("program", fields)
+            self.file.flush()
+
+    def _numbers(self, nodes: Iterable[UOp]) -> list[int]:
+        return [self.number(node) for node in nodes]
+
+    def run(self, item: ScheduleItem, program: Program | None, seconds: float) -> None:
+        """A launch."""
+        with _lock:
+            fields = {
+                "name": program.name if program is not None else "copy",
+                "device": item.buffers[0].arg.device,
+                "microseconds": round(seconds * 1e6, 1),
+                "operations": int(program.ops) if program is not None else 0,
+                "bytes": int(program.bytes) if program is not None else item.buffers[0].arg.nbytes,
+            }
+            self.write("run", fields)
+            self.file.flush()

@@ -1,0 +1,125 @@
+"""What VIZ=1 writes down, read back."""
+
+import gc
+import json
+import os
+import re
+import subprocess
+import sys
+import weakref
+
+import numpy as np
+import pytest
+
+from torpor import Context, Tensor
+from torpor.ir.ops import Ops
+from torpor.ir.text import parse
+from torpor.ir.uop import UOp
+from torpor.pipeline import journal as module
+from torpor.pipeline import schedule
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A cache folder of this test's own, and a process that has written nothing yet."""
+    monkeypatch.setattr(module, "_current", [])
+    return tmp_path
+
+
+class Trace:
+    """The lines of the one file in the folder, by kind."""
+
+    def __init__(self, folder):
+        (path,) = (folder / "traces").iterdir()
+        self.records = [json.loads(line) for line in path.read_text().splitlines()]
+        assert all(len(record) == 1 for record in self.records)
+        self.lines = {}
+        for line in self.of("node"):
+            self.lines[int(re.match(r"%(\d+) = ", line)[1])] = line
+
+    def of(self, kind):
+        return [record[kind] for record in self.records if kind in record]
+
+    def node(self, number):
+        """The node with this number, built anew from its lines."""
+        wanted, stack = set(), [number]
+        while stack:
+            one = stack.pop()
+            if one not in wanted:
+                wanted.add(one)
+                operands = re.search(r" \((%\d+(?:, %\d+)*)\)", self.lines[one])
+                stack += map(int, re.findall(r"\d+", operands[1])) if operands else []
+        return parse("\n".join(self.lines[one] for one in sorted(wanted)))
+
+
+def compute(rows):
+    x = Tensor.empty(rows, 4)
+    y = (x + 2 + 1).sum(1)
+    (item,) = y.schedule()
+    y.realize()
+    return item
+
+
+def test_schedule_program_and_launch_are_written_down(folder):
+    with Context(VIZ=1, CACHE=0, CACHE_DIR=str(folder)):
+        item = compute(6)
+    trace = Trace(folder)
+    ((kernel,),) = trace.of("schedule")
+    assert trace.node(kernel["ast"]) is item.ast
+    assert kernel["reason"] == "output"
+    assert kernel["parameters"] == ["CPU float32 6", "CPU float32 24"]
+    assert kernel["lines"][0].endswith("(x + 2 + 1).sum(1)")
+    (program,) = trace.of("program")
+    assert program["ast"] == kernel["ast"]
+    assert program["name"] in program["source"]
+    linear = [trace.node(number).op for number in program["linear"]]
+    assert linear.count(Ops.STORE) >= 1
+    assert linear.count(Ops.RANGE) == linear.count(Ops.END)
+    (run,) = trace.of("run")
+    assert (run["name"], run["device"]) == (program["name"], "CPU")
+    assert run["microseconds"] > 0
+    assert run["bytes"] == 4 * (24 + 6)
+
+
+def test_every_rewrite_is_written_down_after_its_nodes(folder):
+    with Context(VIZ=1, CACHE=0, CACHE_DIR=str(folder)):
+        compute(11)
+    trace = Trace(folder)
+    rewrites = trace.of("rewrite")
+    assert {"simplify", "graph"} <= {rewrite["stage"] for rewrite in rewrites}
+    known = -1
+    for record in trace.records:
+        known += "node" in record
+        for place in ("before", "after"):
+            assert record.get("rewrite", {}).get(place, 0) <= known
+    one = next(r for r in rewrites if r["rule"] == "divide_by_one")
+    before, after = trace.node(one["before"]), trace.node(one["after"])
+    assert (before.op, before.src) == (Ops.IDIV, (after, UOp.index_const(1)))
+
+
+def test_nothing_is_written_without_it(folder):
+    with Context(CACHE=0, CACHE_DIR=str(folder)):
+        compute(6)
+    assert not (folder / "traces").exists()
+
+
+def test_memory_is_not_kept_alive(folder):
+    with Context(VIZ=1, CACHE=0, CACHE_DIR=str(folder)):
+        x = (Tensor(np.arange(5.0)) + 1).realize()
+        held = weakref.ref(next(n for n in x._current().toposort() if n.op is Ops.BUFFER))
+        schedule([(x._current() + x._current(), "CPU")])
+        del x
+        gc.collect()
+    assert held() is None
+
+
+def test_a_program_says_where_its_trace_is(tmp_path):
+    code = "from torpor import Tensor; print((Tensor.ones(3) + 1).tolist())"
+    names = {"TORPOR_VIZ": "1", "TORPOR_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **names}, capture_output=True, text=True
+    )
+    assert done.stdout == "[2.0, 2.0, 2.0]\n"
+    (path,) = (tmp_path / "traces").iterdir()
+    assert done.stderr == f"VIZ: recording to {path}\n"
+    assert Trace(tmp_path).of("run")
