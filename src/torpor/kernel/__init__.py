@@ -3,5 +3,6 @@
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.lower import Lowered, lower
+from torpor.kernel.phases import in_phases
 
-__all__ = ["Kernel", "Lowered", "Opt", "OptOps", "lower"]
+__all__ = ["Kernel", "Lowered", "Opt", "OptOps", "in_phases", "lower"]

@@ -89,11 +89,14 @@ _join_rules = PatternMatcher(
 )
 
 
+def joined(ast: UOp) -> UOp:
+    """The same kernel with nested reductions of one operation as one."""
+    return graph_rewrite(ast, _join_rules, name="join reductions").simplify()
+
+
 def normalise(ast: UOp) -> UOp:
     """The same kernel with as few axes as possible, numbered in nesting order from 0."""
-    ast = graph_rewrite(ast, _join_rules, name="join reductions")
-    ast = ast.simplify()
-    ast = drop_single(ast)
+    ast = drop_single(joined(ast))
     ast = order_outputs(ast)
     ast = merge_axes(ast)
     return renumber(ast)

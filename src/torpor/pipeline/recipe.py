@@ -121,7 +121,8 @@ def recipe_of(
     form: Canonical, ready: Sequence[Prepared], results: Sequence[Result]
 ) -> Recipe | None:
     """What was just run, as a recipe; None where the parts of a value have symbolic shapes."""
-    fresh = [one.item.buffers[n].arg for one in ready for n in one.item.outputs]
+    written = (one.item.buffers[n].arg for one in ready for n in one.item.outputs)
+    fresh = list(dict.fromkeys(written))  # several kernels may write parts of one
     numbers = {buffer: number for number, buffer in enumerate((*form.buffers, *fresh))}
     bound = {node: number for number, node in enumerate(form.bound)}
     kept = frozenset(buffer for result in results for buffer, _ in result.parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from torpor.base.dtypes import DType
 from torpor.device import Buffer, Device
@@ -13,8 +14,9 @@ from torpor.ir.infer import JOINT, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, Program, ScheduleItem
 from torpor.ir.uop import UOp
+from torpor.kernel import in_phases
 from torpor.pipeline.canonical import canonical
-from torpor.pipeline.compile import programs_of, target_named
+from torpor.pipeline.compile import is_copy, programs_of, target_named
 from torpor.pipeline.recipe import Failed, Result, follow, keep, recipe_for, recipe_of
 from torpor.pipeline.report import narrating, note_graph
 from torpor.pipeline.run import error_of, observed, run
@@ -58,7 +60,15 @@ def planned(
         RESOLVED.expect(sink)
         groups = [spread(node, device) for node, (_, device) in zip(sink.src, roots, strict=True)]
         made = plan([pair for group in groups for pair in group], make_buffer, limit_of)
+        made = Plan(tuple(part for item in made.items for part in phases_of(item)), made.results)
     return made, groups, list(sink.src)
+
+
+def phases_of(item: ScheduleItem) -> list[ScheduleItem]:
+    """The item, or one for each phase of what it computes: they write parts of its output."""
+    if item.checks or is_copy(item):
+        return [item]
+    return [replace(item, ast=ast) for ast in in_phases(item.ast)]
 
 
 def schedule(roots: Roots) -> list[ScheduleItem]:

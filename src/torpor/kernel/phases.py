@@ -1,0 +1,131 @@
+"""Phases: a kernel whose sums meet something only at every s-th place, as s kernels without masks.
+
+before  out[h] = sum(k, where((h + k) % 2 < 1, x[(h + k) // 2] * w[k], 0))
+after   out[2*i] = sum(j, x[i + j] * w[2*j]);  out[2*i + 1] = sum(j, x[i + j + 1] * w[2*j + 1])
+
+Such are the gradients by the images of strided convolutions, and transposed convolutions: all but
+one in s*s of the products that they sum are with zeros between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from torpor.base import settings
+from torpor.base.dtypes import dtypes
+from torpor.ir.ops import AxisType, Ops
+from torpor.ir.uop import UOp
+from torpor.kernel.normalise import is_gated, joined
+from torpor.kernel.ranges import (
+    closed_by,
+    find_loops,
+    iterations,
+    kind_of,
+    map_nodes,
+    number_of,
+    replace_range,
+    size_of,
+)
+from torpor.rules import conjuncts
+
+WORTH: Final = 1 << 20  # products from which more kernels, each to be compiled, pay
+MOST: Final = 4  # phases of one axis, at most
+
+
+def in_phases(ast: UOp) -> tuple[UOp, ...]:
+    """The kernels that together do what this one does, each for every s-th place of an output;
+    the kernel itself where there are no such sums, or little to gain.
+    """
+    if len(ast.src) != 1 or iterations(tuple(ast.ranges())) < WORTH:
+        return (ast,)
+    if not any(n.op is Ops.MOD for n in ast.toposort()):
+        return (ast,)
+    pending, done = [joined(ast)], []
+    while pending:
+        one = pending.pop()
+        parts = apart(one)
+        pending.extend(reversed(parts))
+        if not parts:
+            done.append(map_nodes(one, ungated))
+    return tuple(done) if len(done) > 1 else (ast,)
+
+
+def apart(ast: UOp) -> list[UOp]:
+    """The kernel with its sum over fewer rounds, or its phases along an output axis; none where
+    neither is to be had.
+    """
+    loops = find_loops(ast)
+    reductions = [n for n in loops.order if n.op is Ops.REDUCE]
+    if len(reductions) != 1 or reductions[0].arg is not Ops.ADD:
+        return []
+    found: list[UOp] = []
+    for condition, step in steps(reductions[0]):
+        axes = loops.free[condition]
+        summed = axes & set(closed_by(reductions[0]))
+        outputs = [r for r in axes - summed if kind_of(r) is AxisType.GLOBAL and size_of(r)]
+        if summed == axes and len(axes) == 1:
+            return [fewer_rounds(ast, reductions[0], condition, step)]
+        if summed and outputs and not found:
+            found = split(ast, min(outputs, key=number_of), step)
+    return found
+
+
+def ungated(node: UOp) -> UOp:
+    """load(x, True) = load(x)"""
+    always = node.op is Ops.INDEX and len(node.src) > 2 and node.src[2].op is Ops.CONST
+    return node.replace(src=node.src[:2]) if always and node.src[2].arg else node
+
+
+def steps(reduction: UOp) -> Iterator[tuple[UOp, int]]:
+    """Conditions x % s < 1 without which what is summed is 0, and their s."""
+    value = reduction.src[0]
+    for node in value.toposort():
+        if node.op is not Ops.CMPLT or node.src[0].op is not Ops.MOD:
+            continue
+        divisor, below = node.src[0].src[1], node.src[1]
+        regular = divisor.op is Ops.CONST and 1 < int(divisor.arg) <= MOST
+        if regular and below.op is Ops.CONST and below.arg == 1 and vanishes(value, node):
+            yield node, int(divisor.arg)
+
+
+def vanishes(value: UOp, condition: UOp) -> bool:
+    """Whether a value is 0 unless the condition holds. That 0 times infinity would be NaN is left
+    aside, but under STRICT_FLOAT.
+    """
+    if value.op is Ops.MUL:
+        exact = settings.number("STRICT_FLOAT") and value.dtype.is_float
+        return not exact and any(vanishes(s, condition) for s in value.src)
+    if value.op is Ops.WHERE:
+        zero = value.src[2].op is Ops.CONST and value.src[2].arg == 0
+        return zero and condition in conjuncts(value.src[0])
+    return is_gated(value, condition)
+
+
+def split(ast: UOp, one: UOp, step: int) -> list[UOp]:
+    """The kernel for each of the phases of an output axis."""
+    size = size_of(one) or 1
+    made = []
+    for phase in range(min(step, size)):
+        part = UOp.range(-(-(size - phase) // step), *one.arg)
+        place = part * step + UOp.const(dtypes.index, phase)
+        made.append(replace_range(ast, one, place, [part]).simplify())
+    return made
+
+
+def fewer_rounds(ast: UOp, reduction: UOp, condition: UOp, step: int) -> UOp:
+    """The kernel with a sum that goes only over the rounds for which the condition holds."""
+    (one,) = (r for r in closed_by(reduction) if r in condition.toposort())
+    size = size_of(one) or 1
+    holds = [n for n in range(min(step, size)) if is_true(condition, one, n)]
+    if not holds:
+        return ast.substitute({reduction: UOp.const(reduction.dtype, 0)}).simplify()
+    part = UOp.range(-(-(size - holds[0]) // step), *one.arg)
+    place = part * step + UOp.const(dtypes.index, holds[0])
+    return replace_range(ast, one, place, [part]).simplify()
+
+
+def is_true(condition: UOp, one: UOp, number: int) -> bool:
+    """Whether a condition on the axis `one` alone holds in a round."""
+    found = condition.substitute({one: UOp.index_const(number)}).simplify()
+    return bool(found.arg)

@@ -1,0 +1,97 @@
+"""Phases: sums that meet something only at every s-th place become kernels without the zeros."""
+
+import numpy as np
+import pytest
+
+import torpor
+from torpor import Context, Tensor
+from torpor.ir.ops import Ops
+from torpor.kernel.phases import WORTH
+
+
+def image_gradient(w, seed, stride, padding, side, apart=1):
+    """The gradient by the images of a convolution, in float64."""
+    images, _, rows, columns = seed.shape
+    wide = np.zeros((images, w.shape[1], side + 2 * padding, side + 2 * padding))
+    for i in range(w.shape[2]):
+        for j in range(w.shape[3]):
+            part = np.einsum("nohw,oc->nchw", seed, w[:, :, i, j].astype(np.float64))
+            down = slice(i * apart, i * apart + stride * (rows - 1) + 1, stride)
+            across = slice(j * apart, j * apart + stride * (columns - 1) + 1, stride)
+            wide[:, :, down, across] += part
+    return wide[:, :, padding : padding + side, padding : padding + side]
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (2, 8, 28, 16, 3, 2, 1),
+        (2, 16, 27, 8, 3, 2, 1),
+        (1, 3, 64, 16, 7, 2, 3),
+    ],
+    ids=lambda s: "-".join(map(str, s)),
+)
+def test_gradients_by_images_of_strided_convolutions(sizes):
+    images, channels, side, results, kernel, stride, padding = sizes
+    random = np.random.default_rng(1)
+    b = random.standard_normal((results, channels, kernel, kernel), np.float32)
+    x, w = Tensor.empty(images, channels, side, side).requires_grad_(), Tensor(b)
+    y = x.conv2d(w, stride=stride, padding=padding)
+    seed = random.standard_normal(tuple(y.shape), np.float32)
+    (y * Tensor(seed)).sum().backward()
+    summed = [i for i in x.grad.schedule() if any(n.op is Ops.REDUCE for n in i.ast.toposort())]
+    assert len({item.buffers[0] for item in summed}) == 1
+    assert len(summed) == stride**2
+    products = images * channels * side**2 * results * kernel**2
+    assert products > WORTH
+    counted = sum(p.ops for p in torpor.lower(x.grad, target="cpu")) / 2
+    assert counted < 1.4 * products / stride**2
+    expected = image_gradient(b, seed, stride, padding, side)
+    error = np.linalg.norm(x.grad.numpy().astype(np.float64) - expected)
+    assert error <= 1e-6 * np.linalg.norm(expected)
+
+
+def test_no_phases_where_little_is_summed_or_nan_must_be_kept():
+    x, w = Tensor.empty(1, 2, 5, 5), Tensor.empty(2, 3, 3, 3)
+    assert len(x.conv_transpose2d(w, stride=2).schedule()) == 1
+    x, w = Tensor.empty(2, 16, 24, 24), Tensor.empty(16, 16, 3, 3)
+    assert len(x.conv_transpose2d(w, stride=2).schedule()) == 4
+    with Context(STRICT_FLOAT=1):
+        assert len(x.conv_transpose2d(w, stride=2).schedule()) == 1
+
+
+def test_a_recurring_graph_in_phases_is_computed_alike():
+    random = np.random.default_rng(2)
+    w = Tensor(random.standard_normal((16, 16, 3, 3), np.float32))
+    results = []
+    for _ in range(3):
+        x = Tensor(np.ones((2, 16, 24, 24), np.float32))
+        results.append((x.conv_transpose2d(w, stride=2).relu() + 1).numpy())
+    assert (results[0] == results[1]).all()
+    assert (results[0] == results[2]).all()
+    step = torpor.jit(lambda x: (x.conv_transpose2d(w, stride=2).relu() + 1).realize())
+    for _ in range(4):
+        assert (step(Tensor(np.ones((2, 16, 24, 24), np.float32))).numpy() == results[0]).all()
+
+
+def test_phases_have_no_remainders():
+    x, w = Tensor.empty(2, 16, 24, 24), Tensor.empty(16, 16, 3, 3)
+    for item in x.conv_transpose2d(w, stride=2).schedule():
+        assert not any(node.op is Ops.MOD for node in item.ast.toposort())
+
+
+@pytest.mark.parametrize(
+    "sizes", [(3, 2, 5), (3, 1, 3), (4, 1, 5), (2, 3, 3), (2, 2, 3), (3, 1, 1)]
+)
+def test_any_stride_dilation_and_window(sizes, monkeypatch):
+    """Stride and dilation without a common factor have phases; with one, what there is."""
+    stride, apart, kernel = sizes
+    monkeypatch.setattr("torpor.kernel.phases.WORTH", 0)
+    random = np.random.default_rng(3)
+    seed = random.standard_normal((1, 3, 6, 6), np.float32)
+    b = random.standard_normal((3, 2, kernel, kernel), np.float32)
+    result = Tensor(seed).conv_transpose2d(Tensor(b), stride=stride, dilation=apart)
+    side = result.shape[-1]
+    expected = image_gradient(b, seed.astype(np.float64), stride, 0, side, apart)
+    error = np.linalg.norm(result.numpy().astype(np.float64) - expected)
+    assert error <= 1e-6 * np.linalg.norm(expected)
