@@ -18,7 +18,7 @@ from torpor.kernel.kernel import Kernel
 Timer = Callable[[Opts, float], "float | str"]
 Note = Callable[[str], None]
 
-SLOW: Final = 2.0  # a list that takes so many times the best one's time is dropped after one run
+SLOW: Final = 2.0  # a list that takes so many times the best one's time is not worth exact timing
 ROUND: Final = 12  # lists that are tried for each member of the beam before the beam is chosen anew
 DIGEST: Final = 12  # hexadecimal digits that tell one kernel from another within a search
 
@@ -58,8 +58,13 @@ class Search:
             self.done = not self.round()
 
     def round(self) -> bool:
-        """Try some neighbours of each of the best; whether there are any left to try."""
-        beam = in_turn([neighbours(self.kernel, opts) for _, opts in self.best])
+        """Try some neighbours of each of the best, but for those that are far from the very best;
+        whether there are any left to try.
+        """
+        far = self.best[0][0] * SLOW
+        beam = in_turn(
+            neighbours(self.kernel, opts) for seconds, opts in self.best if seconds <= far
+        )
         count = 0
         for opts in beam:
             if self.over() or count == ROUND * self.width:

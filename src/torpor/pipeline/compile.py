@@ -24,7 +24,7 @@ from torpor.pipeline.report import narrating, note_compile, show_program
 from torpor.pipeline.search import opts_for
 from torpor.source import RENDERERS
 
-_Key = tuple[UOp, str, int, int, int, int]
+_Key = tuple[UOp, str, int, int, tuple[int, ...]]
 _Chosen = dict[_Key, Opts | None]
 _executables: Final[dict[_Key, tuple[Program, Executable]]] = {}
 _lock = threading.RLock()  # a finaliser may compute something while this thread compiles
@@ -80,8 +80,9 @@ def key_of(ast: UOp, device_name: str) -> _Key:
     """Everything that decides what a kernel's program for a device is."""
     number = settings.number
     device = Device[device_name]
-    beam, splits = number("BEAM"), number("BEAM_SPLITS")
-    return ast, device.key, number("NOOPT"), number("STRICT_FLOAT"), beam, splits
+    beam = number("BEAM")
+    searched = (beam, number("BEAM_SPLITS"), number("THREADS")) if beam else ()
+    return ast, device.key, number("NOOPT"), number("STRICT_FLOAT"), searched
 
 
 def executable_for(ast: UOp, device_name: str) -> tuple[Program, Executable]:

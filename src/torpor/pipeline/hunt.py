@@ -22,8 +22,8 @@ from torpor.pipeline.watch import Watch
 Clock = Callable[[], float]
 
 MARGIN: Final = 1.03  # a winner's gain over the heuristics' choice, at least
-ROUNDS: Final = 40  # comparisons of a candidate with it, in turns, of which
-SHARE: Final = 0.8  # this share has to be won
+ROUNDS: Final = 40  # comparisons of a candidate with it, in turns
+DEVIATIONS: Final = 3.0  # of a fair coin, which it has to win oftener than by luck
 FINALISTS: Final = 2  # candidates that are compared with it at the end
 RESERVE: Final = 0.1  # share of the time that is kept for the comparison
 STARTING: Final = 20.0  # seconds in which the other process must be there
@@ -157,6 +157,8 @@ def gain_of(pairs: Sequence[tuple[float, float]]) -> float:
     """
     ratios = [theirs / mine for theirs, mine in pairs]
     median = statistics.median(ratios)
-    won = sum(ratio > 1 for ratio in ratios) / len(ratios)
+    won = sum(ratio > 1 for ratio in ratios)
+    by_luck = len(ratios) / 2 + DEVIATIONS * len(ratios) ** 0.5 / 2
     fastest = min(theirs for theirs, _ in pairs) / min(mine for _, mine in pairs)
-    return round(median, 4) if median >= MARGIN and won >= SHARE and fastest > 1 else 1.0
+    sure = won >= min(by_luck, len(ratios)) and fastest > 1
+    return round(median, 4) if sure and median >= MARGIN else 1.0

@@ -19,7 +19,7 @@ from torpor.base import settings
 from torpor.base.errors import OptError
 from torpor.base.target import Target
 from torpor.device import Device
-from torpor.device.pool import cores
+from torpor.device.pool import cores, thread_count
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.kernel import Kernel
@@ -69,7 +69,8 @@ def opts_for(kernels: Sequence[tuple[UOp, str]]) -> list[Opts | None]:
 
 def settings_for_candidates() -> dict[str, settings.Value]:
     """The settings here and now, without those that print or search."""
-    return {**settings.snapshot(), "BEAM": 0, "DEBUG": 0, "CHECK": 0}
+    threads = threads_for(bool(settings.number("BEAM_SPLITS")))
+    return {**settings.snapshot(), "BEAM": 0, "DEBUG": 0, "CHECK": 0, "THREADS": threads}
 
 
 def task_for(ast: UOp, device_name: str) -> Task | None:
@@ -83,11 +84,19 @@ def task_for(ast: UOp, device_name: str) -> Task | None:
         return None
     flags = f"strict {settings.number('STRICT_FLOAT')} splits {int(splits)}"
     kernel = hashlib.sha256(ast.key + flags.encode()).hexdigest()[:32]
-    hardware = f"{device.key} {cores()} cores" if target.threads else device.key
+    hardware = f"{device.key} {threads_for(splits)} threads" if target.threads else device.key
     fresh = Entry(hardware, kernel, Kernel(ast, target).name, code())
     entry = found.read().get(fresh.key, fresh)
     width, seconds = settings.number("BEAM"), settings.number("BEAM_SECONDS")
     return Task(ast, device_name, target, width, seconds, splits, entry)
+
+
+def threads_for(splits: bool) -> int:
+    """How many threads candidates are timed with: as many as the program uses, whose sums are the
+    same for any number. Where splits are searched it is as many as there are cores, whatever the
+    setting says, so that they are not chosen by it.
+    """
+    return cores() if splits else thread_count()
 
 
 def why_not(ast: UOp, target: Target) -> str:

@@ -35,6 +35,8 @@ Clock = Callable[[], float]
 
 RUNS: Final = 20  # times that a candidate is measured at most,
 SPENT: Final = 0.03  # and seconds after which it is measured no more; three times in any case
+COLD: Final = 1.5  # times slower that a first run may be: neither code nor data is in a cache
+LONG: Final = 5e-3  # seconds of a first run that say enough by themselves
 SHORT: Final = 50e-6  # seconds that one measurement takes at least: short kernels run repeatedly
 SEED: Final = 7  # of the numbers that the buffers are filled with
 
@@ -97,6 +99,8 @@ class Trial:
         for buffer, start in self.outputs:
             buffer.copyin(start)
         cold = self.once(opts)
+        if cold > max(COLD * limit, LONG):
+            return cold
         fault = self.fault()
         if fault:
             return fault
