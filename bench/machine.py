@@ -7,8 +7,8 @@ import platform
 from importlib import metadata
 from typing import Any
 
-from torpor.cli.info import cores, processor_name
 from torpor.device import Device
+from torpor.device.machine import cores, processor_name
 
 PACKAGES = ("torpor", "llvmlite", "numpy", "torch", "jax", "onnxruntime", "tinygrad")
 

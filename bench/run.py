@@ -20,7 +20,7 @@ from bench import machine, report, worker
 from bench.engine import Effort
 from bench.libraries import CONTENDERS
 from bench.workloads import choose
-from torpor.cli.info import cores
+from torpor.device.machine import cores
 
 ROOT = Path(__file__).resolve().parent.parent
 INTERRUPTED = 130

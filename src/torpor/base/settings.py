@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import functools
 import os
+import tempfile
 import warnings
 from collections.abc import Mapping
 from contextvars import ContextVar, Token
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Final
@@ -122,5 +124,15 @@ def cache_dir() -> Path:
         return Path(chosen)
     if local := os.environ.get("LOCALAPPDATA"):
         return Path(local) / "torpor" / "cache"
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "torpor"
+    if home := os.environ.get("XDG_CACHE_HOME"):
+        return Path(home) / "torpor"
+    try:
+        return Path.home() / ".cache" / "torpor"
+    except RuntimeError:  # a user without a home
+        return _own_folder()
+
+
+@lru_cache(maxsize=1)
+def _own_folder() -> Path:
+    """A folder that nobody else can write to, for this process alone."""
+    return Path(tempfile.mkdtemp(prefix="torpor-"))

@@ -14,12 +14,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from torpor.base.site import decode
-from torpor.cli.info import cores, processor_name
 from torpor.cli.peak import measure_copy, measure_flops
 from torpor.cli.pictures import as_text, load_picture, save_sheet
 from torpor.cli.race import import_torch, race_torch
 from torpor.cli.training import Trainer
 from torpor.device import Device
+from torpor.device.machine import cores, processor_name
 from torpor.nn import state
 from torpor.pipeline import KernelRun, Measurement, measuring
 from torpor.tensor import Tensor

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -15,25 +13,8 @@ from rich.table import Table
 from torpor.base import settings
 from torpor.base.errors import DeviceError
 from torpor.device import Device
+from torpor.device.machine import cores, processor_name
 from torpor.pipeline import disk, found
-
-
-def processor_name() -> str:
-    """What the processor calls itself, as far as the system tells."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
-def cores() -> int:
-    """How many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def device_state(kind: str) -> str:

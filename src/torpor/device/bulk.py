@@ -47,6 +47,15 @@ def receive(stream: IO[bytes]) -> Any:
     return pickle.loads(stream.read(_LENGTH.unpack(head)[0]))
 
 
+def interpreter() -> str:
+    """The Python to start another process with; an `OSError` where there is none: this one is part
+    of another program.
+    """
+    if not sys.executable or getattr(sys, "frozen", False):
+        raise FileNotFoundError("there is no Python to start a process with")
+    return sys.executable
+
+
 def serve() -> None:
     """The other process: compiles what it reads from standard input until that ends."""
     from torpor.device.llvm import compile_text
@@ -76,7 +85,7 @@ class _Helper(threading.Thread):
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         try:
             process = subprocess.Popen(
-                [sys.executable, "-c", _COMMAND],
+                [interpreter(), "-c", _COMMAND],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

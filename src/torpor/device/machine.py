@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import os
 import platform
 import sys
 from dataclasses import dataclass, replace
@@ -59,11 +60,19 @@ def _written(features: dict[str, bool]) -> str:
     return ",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(features.items()))
 
 
+def process_triple() -> str:
+    """What code of this process is: on Windows in ELF's format, since that is what the loader of
+    LLVM's JIT knows best; calls follow Windows all the same.
+    """
+    triple: str = llvm.get_process_triple()
+    return f"{triple}-elf" if sys.platform == "win32" else triple
+
+
 def _level_machine(level: str) -> Machine:
     if platform.machine().lower() in ARM:
         triple, runs = "x86_64-unknown-linux-gnu", False
     else:
-        triple = llvm.get_process_triple()
+        triple = process_triple()
         runs = all(_host_features().get(need, False) for need in LEVEL_NEEDS[level])
     names = {"sse": (), "avx2": ("avx2", "avx"), "avx512": ("avx512f", "avx2", "avx")}[level]
     return Machine(triple, LEVELS[level], ",".join(f"+{name}" for name in names), runs)
@@ -78,7 +87,7 @@ def _arm_machine() -> Machine:
 def _native_machine(masks: dict[str, bool]) -> Machine:
     features = _host_features()
     beyond = [name for name, on in masks.items() if on and not features.get(name, False)]
-    triple = llvm.get_process_triple()
+    triple = process_triple()
     written = _written({**features, **masks})
     return Machine(triple, llvm.get_host_cpu_name(), written, not beyond)
 
@@ -128,6 +137,23 @@ def facts(found: Machine) -> Target:
     )
 
 
+def processor_name() -> str:
+    """What the processor calls itself, as far as the system tells."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    names = (line.partition(":")[2] for line in text.splitlines() if line.startswith("model name"))
+    return next(names, "").strip() or platform.processor() or platform.machine()
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 @lru_cache(maxsize=1)
 def cache_bytes() -> int:
     """The size of this machine's second-level cache in bytes; a usual one where it does not say."""
@@ -140,8 +166,8 @@ def _linux_cache() -> int:
     """From sysfs, where `size` is written as `512K`; 0 where there is none."""
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:
-            level = (folder / "level").read_text().strip()
-            size = (folder / "size").read_text().strip()
+            level = (folder / "level").read_text(encoding="ascii").strip()
+            size = (folder / "size").read_text(encoding="ascii").strip()
         except OSError:
             continue
         if level == "2" and size.rstrip("KM").isdigit():

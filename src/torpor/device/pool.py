@@ -20,7 +20,7 @@ import numpy as np
 
 from torpor.base import settings
 from torpor.device import llvm, worker
-from torpor.device.machine import Machine, machine
+from torpor.device.machine import Machine, cores, machine
 
 CHUNKS_PER_THREAD: Final = 4
 WORKER_SPINS: Final = 1000  # looks of an idle worker before it sleeps, about 20-40 microseconds
@@ -34,13 +34,6 @@ _ADDRESS: Final = ctypes.c_void_p
 _RUN: Final = ctypes.CFUNCTYPE(None, _ADDRESS, _ADDRESS, ctypes.c_char_p, _WORDS, _WORDS, _WORDS)
 _LOOP: Final = ctypes.CFUNCTYPE(_WORDS, _ADDRESS, _WORDS)
 _PLAIN: Final = ctypes.CFUNCTYPE(None, _ADDRESS)
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 _cores: Final = cores()

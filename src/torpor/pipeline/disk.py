@@ -72,9 +72,12 @@ def write(name: str, program: Program, compiled: bytes) -> None:
     try:
         folder().mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=folder())
-        with os.fdopen(handle, "wb") as file:
-            file.write(hashlib.sha256(body).digest() + body)
-        Path(temporary).replace(folder() / name)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(hashlib.sha256(body).digest() + body)
+            Path(temporary).replace(folder() / name)
+        except OSError:  # full; or, on Windows, another process reads the entry
+            Path(temporary).unlink(missing_ok=True)
     except OSError:
         return
 

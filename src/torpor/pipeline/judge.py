@@ -14,7 +14,7 @@ from typing import IO, Any, Final
 
 from torpor.base.errors import TorporError
 from torpor.base.settings import Value
-from torpor.device.bulk import receive, send
+from torpor.device.bulk import interpreter, receive, send
 
 COMMAND: Final = "from torpor.pipeline.trial import serve; serve()"
 GONE: Final = (False, None)
@@ -79,7 +79,7 @@ class Judge:
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
             try:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-c", COMMAND],
+                    [interpreter(), "-c", COMMAND],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,

@@ -19,7 +19,8 @@ from torpor.base import settings
 from torpor.base.errors import OptError
 from torpor.base.target import Target
 from torpor.device import Device
-from torpor.device.pool import cores, thread_count
+from torpor.device.machine import cores
+from torpor.device.pool import thread_count
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.kernel import Kernel
