@@ -61,6 +61,17 @@ def test_batches_with_a_prologue_and_an_epilogue():
     agree(result.numpy(), np.maximum(wide + bias, 0))
 
 
+@pytest.mark.parametrize("rows", [16, 24, 31, 33, 40, 56])
+def test_weights_transposed_that_many_images_share(rows):
+    """Rows without neighbours along the sum are packed in blocks; what fills no block is apart."""
+    random = np.random.default_rng(5)
+    a = random.standard_normal((20, rows), np.float32)
+    b = random.standard_normal((3, 20, 130), np.float32)
+    result = Tensor(a).T @ Tensor(b)
+    assert OptOps.STAGE in opts_of(result)
+    agree(result.numpy(), a.astype(np.float64).T @ b.astype(np.float64))
+
+
 def test_what_is_computed_from_weights_is_packed_not_computed_again():
     """int8 weights with a scale for each column become floats once a block, not once a row."""
     random = np.random.default_rng(3)

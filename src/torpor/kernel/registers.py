@@ -49,6 +49,8 @@ def block_rows(kernel: Kernel, row: int) -> int:
         rest = cut_apart(kernel, row, height - height % ROWS_PACKED)
         if rest is not None:
             write_rows(kernel, rest, 4)
+    if height < 2 * ROWS_PACKED:
+        return row
     kernel.apply_opt(Opt(OptOps.TILE, row, ROWS_PACKED))
     first = 1 if kind_of(kernel.axes[0]) is AxisType.THREAD else 0
     for position in range(first, row):
