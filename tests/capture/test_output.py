@@ -23,17 +23,21 @@ def numbers(*values: float) -> Tensor:
 def test_a_result_that_nobody_holds_is_taken_again() -> None:
     take = results_of(Output("CPU", 6, dtypes.float32), SHOWN)
     first = take()
-    assert take() is first
     assert first.node is not None
     assert first.node.src[0].arg is first.buffer
     assert first.address == first.buffer.address
+    address = first.address
+    other = take()
+    assert other.address != address  # the first is about to be filled
+    del first
+    assert take().address == address
 
 
 @pytest.mark.parametrize("what", ["node", "below", "buffer", "memory", "view", "array", "graph"])
 def test_a_result_that_somebody_holds_is_not(what: str) -> None:
     take = results_of(Output("CPU", 6, dtypes.float32), Shown((2, 3), True))
-    first = take()
-    assert first.node is not None
+    first: Any = take()
+    address = first.address
     held: Any = {
         "node": first.node,
         "below": first.node.src[0],
@@ -43,21 +47,18 @@ def test_a_result_that_somebody_holds_is_not(what: str) -> None:
         "array": first.buffer.numpy()[1:],
         "graph": first.node.src[0].src[0].cast(dtypes.int32),
     }.pop(what)
-    second = take()
-    assert second is not first
-    assert second.address != first.address
+    del first
+    assert take().address != address
     assert held is not None
     del held
-    assert take() is second  # the last one comes first
-    node = second.node
-    assert take() is first
-    assert node is second.node
+    found = [take(), take()]
+    assert address in [result.address for result in found]
 
 
 def test_large_results_are_not_kept() -> None:
     take = results_of(Output("CPU", MOST_BYTES, dtypes.float32), SHOWN)
-    first = take()
-    assert take() is not first
+    node = take().node
+    assert take().node is not node
 
 
 HOLDERS = {

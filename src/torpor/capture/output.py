@@ -40,21 +40,23 @@ class Shown(NamedTuple):
 
 
 class Result:
-    """An output of one run. `address`: where its first byte is for the host, 0 where it sees none.
+    """An output of one run. `address`: where its first byte is for the host; 0: it sees none."""
 
-    parts: everything that somebody else may hold. `alone`: how often each is held if nobody does.
-    """
-
-    __slots__ = ("buffer", "address", "node", "parts", "alone")
+    __slots__ = ("buffer", "address", "node")
 
     def __init__(self, buffer: Buffer, shown: Shown | None):
         self.buffer, self.address = buffer, buffer.memory.address or 0
-        self.node = node = None if shown is None else node_over(buffer, shown)
-        self.parts: list[Any] = [buffer, buffer.memory]
-        while node is not None:
-            self.parts.append(node)
-            node = node.src[0] if node.src else None
-        self.alone: list[int] = []
+        self.node = None if shown is None else node_over(buffer, shown)
+
+
+def parts_of(result: Result) -> list[Any]:
+    """The result, as whoever runs the plan holds it, and everything in it that others may hold."""
+    parts = [result, result.buffer, result.buffer.memory]
+    node = result.node
+    while node is not None:
+        parts.append(node)
+        node = node.src[0] if node.src else None
+    return parts
 
 
 def node_over(buffer: Buffer, shown: Shown) -> UOp:
@@ -69,7 +71,9 @@ def severed(node: UOp) -> UOp:
 
 
 def results_of(output: Output, shown: Shown | None) -> Callable[[], Result]:
-    """A function that gives a result for the next run. Not to be called by two threads at once."""
+    """A function that gives a result for the next run. Not to be called by two threads at once; who
+    holds the result, or anything in it, keeps it from being given again.
+    """
     make = BufferMaker(*output)
     if output.size * output.dtype.itemsize > MOST_BYTES or shown is None:
         return _Fresh(make, shown).take
@@ -87,16 +91,16 @@ class _Fresh:
 class _Kept(_Fresh):
     def __init__(self, make: BufferMaker, shown: Shown | None):
         super().__init__(make, shown)
-        self._results: list[Result] = []
+        # The parts of results, and how often each is held where nobody else does.
+        self._known: list[tuple[list[Any], list[int]]] = []
 
     def take(self) -> Result:
-        for result in self._results:
-            if [*map(getrefcount, result.parts)] == result.alone:
-                return result
-        made = super().take()
-        made.alone = [*map(getrefcount, made.parts)]
-        self._results = [made, *self._results[: MOST_KEPT - 1]]
-        return made
+        for parts, alone in self._known:
+            if [*map(getrefcount, parts)] == alone:
+                return parts[0]  # type: ignore[no-any-return]
+        parts = parts_of(super().take())
+        self._known = [(parts, [*map(getrefcount, parts)]), *self._known[: MOST_KEPT - 1]]
+        return parts[0]  # type: ignore[no-any-return]
 
 
 def table_of(

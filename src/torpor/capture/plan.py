@@ -17,6 +17,7 @@ from torpor.capture.output import Output, Result, table_of
 from torpor.device import Buffer, Device, copy_buffer
 from torpor.device.base import Executable
 from torpor.device.executor import Executor, Given, Step, copying
+from torpor.device.share import AGAIN_AFTER
 from torpor.ir.ops import Ops
 from torpor.ir.records import Program, ScheduleItem
 from torpor.ir.uop import UOp
@@ -66,7 +67,7 @@ class Plan:
         self.commands, self.outputs = tuple(commands), tuple(outputs)
         self.kept, self._inputs, self._words = tuple(kept), inputs, words
         self._executor: Executor | None = None
-        self._is_ready = False
+        self._left = 0  # runs before the next look at what is quickest
 
     def run(
         self, inputs: Sequence[Buffer], places: Sequence[int], results: Sequence[Result],
@@ -77,8 +78,9 @@ class Plan:
 
         Raises what a kernel raises; nothing but the results has changed then.
         """
-        if not self._is_ready:
-            self._make_ready()
+        if self._left <= 0:
+            self._prepare()
+        self._left -= 1
         if self._executor is None or timing():
             failed, error = self._one_by_one(table_of(inputs, self.kept, results), words)
         else:
@@ -93,14 +95,24 @@ class Plan:
         """The slot of the first output in the table."""
         return self._inputs + len(self.kept)
 
-    def _make_ready(self) -> None:
+    def _prepare(self) -> None:
+        """Have memory for what is kept, and native code once it is known which of the kernels
+        several threads should share: the runs one by one before that tell.
+        """
         for buffer in self.kept:
             if not buffer.is_allocated():
                 buffer.allocate()
+        if self._executor is not None:
+            self._executor = None
+            for command in self.commands:
+                if command.executable is not None:
+                    command.executable.look_again()
+        if any(map(_is_doubtful, self.commands)):
+            return
         steps = self._steps()
         given = self._inputs + len(self.outputs) + self._words
         self._executor = None if steps is None else Executor(steps, given)
-        self._is_ready = True
+        self._left = AGAIN_AFTER
 
     def _one_by_one(self, table: list[Buffer], words: Sequence[int]) -> tuple[int, int]:
         """Run each command by a call of its own, timed where that is asked for."""
@@ -155,6 +167,14 @@ class Plan:
         if isinstance(value, Word):
             return Given(self._inputs + len(self.outputs) + value.place)
         return value
+
+
+def _is_doubtful(command: Command) -> bool:
+    """Whether a few more runs will tell if several threads are worth it."""
+    if command.executable is None or not command.fixed:
+        return False
+    entry = command.executable.native(command.values)  # type: ignore[arg-type]
+    return entry is not None and entry.doubtful
 
 
 def execute(command: Command, table: list[Buffer], words: Sequence[int]) -> int:

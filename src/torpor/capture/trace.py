@@ -74,7 +74,7 @@ class Trace:
     fixed: frozenset[int] = frozenset()
     changed: frozenset[int] = frozenset()
     hits: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.RLock = field(default_factory=threading.RLock)  # finalisers may call it
 
     def __post_init__(self) -> None:
         first, outputs = self.plan.first_output, self.plan.outputs

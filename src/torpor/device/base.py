@@ -95,14 +95,16 @@ class Compiler(ABC):
 class NativeEntry(NamedTuple):
     """A program as native code may call it: `entry(table, 0, total)` (see `llvm.entry_text`).
 
-    big:     whether it is worth several threads, which share [0, total).
-    checked: whether its table ends with the address of an error word.
+    big:      whether it is worth several threads, which share [0, total).
+    checked:  whether its table ends with the address of an error word.
+    doubtful: whether a few more runs will tell better if it is `big`.
     """
 
     address: int
     total: int
     big: bool
     checked: bool
+    doubtful: bool = False
 
 
 class Executable(ABC):
@@ -113,6 +115,9 @@ class Executable(ABC):
         since there is no native code or a size depends on what is not known.
         """
         return None
+
+    def look_again(self) -> None:  # noqa: B027 (most have nothing to find out)
+        """Find out anew whether several threads are worth it."""
 
     @abstractmethod
     def __call__(self, buffers: Sequence[Buffer], variables: Sequence[int] = ()) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -187,8 +186,3 @@ def address_of(buffer: Buffer) -> int:
     if not buffer.is_allocated():
         buffer.allocate()
     return buffer.address
-
-
-def addresses(buffers: Iterable[Buffer]) -> list[int]:
-    """What `address_of` gives for each."""
-    return [buffer.place or address_of(buffer) for buffer in buffers]

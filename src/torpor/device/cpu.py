@@ -6,8 +6,8 @@ import ctypes
 import hashlib
 import struct
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import ClassVar
+from functools import lru_cache, partial
+from typing import ClassVar, Final
 
 from torpor.base import settings
 from torpor.base.errors import DeviceError
@@ -19,13 +19,17 @@ from torpor.device.launch import launch_value, named
 from torpor.device.llvm import LlvmCompiler
 from torpor.device.machine import Machine, facts, machine
 from torpor.device.memory import HostAllocator
-from torpor.device.pool import pool
+from torpor.device.pool import pool, thread_count
+from torpor.device.share import Trial
 from torpor.ir.records import Program
 from torpor.ir.uop import UOp
 
-# Below both, waking a thread costs more than it saves.
-THREADS_FROM_OPS = 50_000
-THREADS_FROM_BYTES = 256 * 1024
+# Below both, waking a thread costs more than it saves. Above either of the others, it always pays;
+# in between a `Trial` tells, where the sizes are the same at each launch.
+THREADS_FROM_OPS: Final = 50_000
+THREADS_FROM_BYTES: Final = 256 * 1024
+SURELY_FROM_OPS: Final = 1 << 25
+SURELY_FROM_BYTES: Final = 1 << 23
 
 
 class CpuExecutable(Executable):
@@ -40,6 +44,7 @@ class CpuExecutable(Executable):
         self._fixed = program.thread_range is None or not any(isinstance(s, UOp) for s in sizes)
         self._fixed_launch = self._launch({}) if self._fixed else (0, False)
         self._parameters, self._variables = len(program.parameters), len(program.variables)
+        self._trials: dict[int, Trial] = {}  # by number of threads
 
     def __call__(self, buffers: Sequence[Buffer], variables: Sequence[int] = ()) -> int:
         if len(buffers) != self._parameters or len(variables) != self._variables:
@@ -58,7 +63,14 @@ class CpuExecutable(Executable):
         if not self._fixed and len(values) < self._variables:
             return None
         total, big = self._fixed_launch if self._fixed else self._launch(values)
-        return NativeEntry(self.entry, total, big, self.program.checks > 0)
+        trial = self._trial() if big else None
+        big = big and (trial is None or trial.shares is not False)
+        doubtful = trial is not None and trial.shares is None
+        return NativeEntry(self.entry, total, big, self.program.checks > 0, doubtful)
+
+    def look_again(self) -> None:
+        for trial in list(self._trials.values()):
+            trial.begin()
 
     def _run(self, table: bytes, variables: Sequence[int]) -> None:
         if self._fixed:
@@ -66,10 +78,28 @@ class CpuExecutable(Executable):
         else:
             values = dict(zip((name for name, _ in self.program.variables), variables, strict=True))
             total, big = self._launch(values)
-        if big:
+        if not big:
+            self._call(table, 0, total)
+        elif (trial := self._trial()) is None:
             pool.run(self.entry, table, total)
         else:
-            self._call(table, 0, total)
+            alone = partial(self._call, table, 0, total)
+            trial.run(alone, partial(pool.run, self.entry, table, total))
+
+    def _trial(self) -> Trial | None:
+        """The trial of whether threads are worth it; None where they are in any case, or cannot be
+        used.
+        """
+        threads = thread_count()
+        if threads <= 1 or not self._fixed or self._surely_big():
+            return None
+        known = self._trials.get(threads)
+        return self._trials.setdefault(threads, Trial()) if known is None else known
+
+    def _surely_big(self) -> bool:
+        program = self.program
+        big = program.ops >= SURELY_FROM_OPS or program.bytes >= SURELY_FROM_BYTES
+        return bool(big)  # both are numbers, since the launch is always the same
 
     def _launch(self, values: dict[str, int]) -> tuple[int, bool]:
         """How many iterations there are, and whether they are worth several threads."""

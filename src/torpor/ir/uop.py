@@ -33,7 +33,9 @@ _simplifiers: Final[list[Callable[[UOp], UOp]]] = []
 
 def _forget(reference: _Reference) -> None:
     if _table.get(reference.key) is reference:
-        del _table[reference.key]
+        gone = _table.pop(reference.key, None)
+        if gone is not None and gone is not reference:  # another thread was quicker with a new one
+            _table.setdefault(reference.key, gone)
 
 
 def _identity_of(op: Ops, arg: object) -> object:

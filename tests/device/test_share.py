@@ -1,0 +1,101 @@
+"""Whether several threads share a kernel follows from what its runs took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import repeat
+
+import numpy as np
+import pytest
+
+from tests.device import programs
+from torpor.base.dtypes import dtypes
+from torpor.base.settings import Context
+from torpor.device import Buffer, cpu, share
+from torpor.device.share import AGAIN_AFTER, LONG, RUNS, Trial
+
+
+class Clock:
+    """Time passes only in runs."""
+
+    def __init__(self, alone: Iterator[int], shared: Iterator[int]):
+        self.now, self.ways = 0, list[str]()
+        self._times = {"alone": alone, "shared": shared}
+
+    def run(self, way: str) -> None:
+        self.ways.append(way)
+        self.now += next(self._times[way])
+
+    def alone(self) -> None:
+        self.run("alone")
+
+    def shared(self) -> None:
+        self.run("shared")
+
+
+def ways(monkeypatch: pytest.MonkeyPatch, alone: Iterator[int], shared: Iterator[int]) -> list[str]:
+    """How a kernel is run that takes such times one way and the other."""
+    clock, trial = Clock(alone, shared), Trial()
+    monkeypatch.setattr(share, "perf_counter_ns", lambda: clock.now)
+    for _ in range(AGAIN_AFTER + 4 * RUNS):
+        trial.run(clock.alone, clock.shared)
+    return clock.ways
+
+
+def test_the_quicker_way_is_taken_and_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    for alone, shared, wanted in ((50, 20, "shared"), (20, 50, "alone"), (20, 19, "alone")):
+        taken = ways(monkeypatch, repeat(alone), repeat(shared))
+        assert taken[: 2 * RUNS] == ["alone", "shared"] * RUNS
+        assert set(taken[2 * RUNS : 2 * RUNS + AGAIN_AFTER]) == {wanted}
+        assert taken[2 * RUNS + AGAIN_AFTER :] == ["alone", "shared"] * RUNS
+
+
+def test_the_first_run_and_one_that_is_disturbed_do_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shared = iter([LONG * 100, 20, LONG * 9, 20, *repeat(20, AGAIN_AFTER + RUNS)])
+    alone = iter([LONG, 50, 50, 50, *repeat(50, RUNS)])
+    assert ways(monkeypatch, alone, shared)[2 * RUNS] == "shared"
+
+
+def test_long_kernels_are_shared_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ways(monkeypatch, repeat(LONG + 1), repeat(LONG))[:4] == ["alone", *["shared"] * 3]
+
+
+# --- kernels --------------------------------------------------------------------------------------
+def run(executable: cpu.CpuExecutable, size: int) -> None:
+    source = np.arange(size, dtype=np.float32)
+    one, other = (Buffer("CPU", size, dtypes.float32).allocate() for _ in range(2))
+    one.copyin(source)
+    assert executable([other, one], [3]) == 0
+    np.testing.assert_array_equal(other.numpy(), source * 2 + 3)
+
+
+def test_a_kernel_is_tried_before_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Trial, "begin", lambda self: setattr(self, "shares", None))
+    size = 1000
+    executable = programs.load(programs.scale(size, ops=cpu.THREADS_FROM_OPS))
+    with Context(THREADS=2):
+        for _ in range(2 * RUNS):
+            entry = executable.native([None])
+            assert entry is not None
+            assert (entry.big, entry.doubtful) == (True, True)
+            run(executable, size)
+        entry = executable.native([None])
+        assert entry is not None
+        assert not entry.doubtful
+        run(executable, size)
+        executable.look_again()
+        assert executable.native([None]).doubtful  # type: ignore[union-attr]
+    with Context(THREADS=1):
+        assert not executable.native([None]).doubtful  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("ops", "big"), [(10, False), (cpu.SURELY_FROM_OPS, True)])
+def test_small_and_surely_big_kernels_are_not_tried(ops: int, big: bool) -> None:
+    executable = programs.load(programs.scale(1000, ops=ops))
+    with Context(THREADS=2):
+        entry = executable.native([None])
+        assert entry is not None
+        assert (entry.big, entry.doubtful) == (big, False)
+        run(executable, 1000)
