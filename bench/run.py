@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from bench import machine, report, worker
 from bench.engine import Effort
@@ -41,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
     add("--quick", action="store_true", help="a short list, few rounds: below three minutes")
     add("--threads", help="how many, as in 1,2 (1 and all cores; quick: all cores)")
     add("--peers", help="contenders besides torpor, as in 'torch,torch out=,jax'; or none")
+    add("--counted", action="store_true", help="of each workload, only peers that its ratio counts")
     add("--rounds", type=int, help=f"samples of each ({Effort.rounds}; quick: {QUICK.rounds})")
     add("--json", metavar="FILE", help="write what was measured")
     add("--plots", metavar="FOLDER", help="write ratios.png and roofline.png (needs matplotlib)")
@@ -67,7 +75,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for threads in chosen_threads(options):
             run = {"threads": threads, "peaks": {}, "results": []}
             record["runs"].append(run)
-            measure(run, names, contenders, effort_of(options))
+            for _ in measure(run, names, contenders, effort_of(options), options.counted):
+                keep(record, options)
     except KeyboardInterrupt:
         stopped = True
     record["load at the end"] = machine.load()
@@ -82,14 +91,19 @@ def show(record: dict[str, Any], options: argparse.Namespace) -> None:
     """The tables, and the files that were asked for."""
     console = Console(width=None if sys.stdout.isatty() else 160)
     report.show(record, console)
-    if options.json:
-        Path(options.json).parent.mkdir(parents=True, exist_ok=True)
-        Path(options.json).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    keep(record, options)
     if options.plots:
         from bench import plots
 
         for path in plots.write(record, Path(options.plots)):
             console.print(f"wrote {path}", highlight=False)
+
+
+def keep(record: dict[str, Any], options: argparse.Namespace) -> None:
+    """Write what is known so far, if that is wanted: nobody measures an hour twice."""
+    if options.json:
+        Path(options.json).parent.mkdir(parents=True, exist_ok=True)
+        Path(options.json).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 def effort_of(options: argparse.Namespace) -> Effort:
@@ -119,20 +133,23 @@ def chosen_contenders(options: argparse.Namespace) -> list[str]:
     return [name for name in every if name in wanted or name in ours]
 
 
-def measure(run: dict[str, Any], names: list[str], contenders: list[str], effort: Effort) -> None:
-    """Fill `run` with peaks and results. A worker that dies costs the workload it was at."""
+def measure(
+    run: dict[str, Any], names: list[str], contenders: list[str], effort: Effort, counted: bool
+) -> Iterator[None]:
+    """Fill `run` with peaks and results, one workload at a time. A worker that dies costs the
+    workload it was at.
+    """
     columns: tuple[Any, ...] = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    columns += (TimeElapsedColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
-    with Progress(
-        *columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal
-    ) as bar:
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task(f"{run['threads']} threads", total=len(names))
         left = list(names)
         while left:
             at = left[0]
             request = {
                 "threads": run["threads"], "workloads": list(left), "contenders": contenders,
-                "effort": asdict(effort),
+                "effort": asdict(effort), "counted": counted,
             }  # fmt: skip
             for line in lines_of(request):
                 run["peaks"] = line.get("peaks", run["peaks"])
@@ -144,7 +161,9 @@ def measure(run: dict[str, Any], names: list[str], contenders: list[str], effort
                     left.remove(line["workload"])
                     bar.advance(task)
                     if not console.is_terminal:
-                        print(f"{time.strftime('%H:%M:%S')} {at}", file=sys.stderr, flush=True)
+                        done = f"{len(names) - len(left)}/{len(names)} {at}"
+                        print(time.strftime("%H:%M:%S"), done, file=sys.stderr, flush=True)
+                    yield
             if left:
                 run["results"].append({"workload": at, "results": [], "died": True})
                 left.remove(at)

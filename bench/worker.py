@@ -16,7 +16,7 @@ from dataclasses import asdict
 from typing import Any
 
 from bench.engine import Effort, race
-from bench.libraries import CONTENDERS
+from bench.libraries import CONTENDERS, OURS
 from bench.workloads import ALL
 
 THREAD_VARIABLES = (
@@ -58,7 +58,10 @@ def work(request: Mapping[str, Any], say: Any) -> None:
     for name in request["workloads"]:
         say({"begins": name})
         workload = by_name[name]
-        results = race(workload, contenders, effort)
+        wanted = contenders
+        if request["counted"]:
+            wanted = [x for x in contenders if x.name in (OURS, *workload.against)]
+        results = race(workload, wanted, effort)
         say({"workload": name, "results": [asdict(result) for result in results]})
 
 

@@ -176,7 +176,7 @@ def backward_functions(layer: Layer) -> dict[str, Any]:
     return {"torpor": ours, "torch": torch, "torch channels last": torch, "jax": jax}
 
 
-def transposed(layer: Layer, quick: bool) -> Workload:
+def transposed(layer: Layer) -> list[Workload]:
     """The transposed convolution that undoes the layer's shapes (4 by 4, stride 2, padding 1)."""
     stride, padding = layer.stride, layer.padding
 
@@ -189,16 +189,41 @@ def transposed(layer: Layer, quick: bool) -> Workload:
     def reference(x: Any, w: Any) -> Any:
         return backward_reference(layer, np.zeros(layer.image), w, x)[0]
 
-    return Workload(
+    def our_gradients(torpor: Any, x: Any, w: Any, cotangent: Any) -> Any:
+        return ours(torpor, x, w).gradient(x, w, gradient=cotangent)
+
+    def torch_gradients(torch: Any, x: Any, w: Any, cotangent: Any) -> Any:
+        two = [[n] * 2 for n in (stride, padding, 1)]
+        return torch.ops.aten.convolution_backward(
+            cotangent, x, w, None, *two, True, [0, 0], 1, [True, True, False]
+        )[:2]
+
+    def gradients(x: Any, w: Any, cotangent: Any) -> Any:
+        back = backward_reference(layer, cotangent, w, x)[1]
+        return forward_reference(layer, cotangent, w), back
+
+    shapes = layer.result, layer.weight, layer.image
+    moved = 4.0 * count(*shapes)
+    forward = Workload(
         "convolution/transposed-4x4-s2/forward",
-        randoms(layer.result, layer.weight),
+        randoms(*shapes[:2]),
         {"torpor": ours, "torch": torch, "torch channels last": torch},
         reference,
         flops=layer.flops,
-        bytes=4.0 * count(layer.image, layer.weight, layer.result),
+        bytes=moved,
         against=AGAINST,
-        quick=quick,
     )
+    backward = Workload(
+        "convolution/transposed-4x4-s2/gradients",
+        randoms(*shapes),
+        dict.fromkeys(("torch", "torch channels last"), torch_gradients)
+        | {"torpor": our_gradients},
+        gradients,
+        flops=2 * layer.flops,
+        bytes=moved + 4.0 * count(*shapes[:2]),
+        against=AGAINST,
+    )
+    return [forward, backward]
 
 
 def pair(name: str, layer: Layer, quick: bool) -> list[Workload]:
@@ -276,5 +301,5 @@ def named() -> dict[str, Layer]:
 
 WORKLOADS = (
     *(made for name, layer in named().items() for made in pair(name, layer, name in QUICK)),
-    transposed(Layer(32, 64, (4, 4), (56, 56), 2, 1), quick=False),
+    *transposed(Layer(32, 64, (4, 4), (56, 56), 2, 1)),
 )

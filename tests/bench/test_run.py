@@ -10,7 +10,8 @@ import sys
 
 import pytest
 
-from bench import run
+from bench import run, worker
+from torpor.cli import peak
 
 
 def test_list_names_what_is_chosen(capsys):
@@ -77,22 +78,46 @@ def test_a_process_that_dies_costs_only_the_workload_it_was_at(monkeypatch):
 
     monkeypatch.setattr(run, "lines_of", lines_of)
     measured = {"threads": 1, "peaks": {}, "results": []}
-    run.measure(measured, ["a", "b", "c"], ["torpor"], run.QUICK)
+    done = [
+        len(measured["results"])
+        for _ in run.measure(measured, ["a", "b", "c"], ["torpor"], run.QUICK, False)
+    ]
+    assert done == [1, 3], "after each workload there is something to keep"
     assert started == [["a", "b", "c"], ["c"]]
     assert [x["workload"] for x in measured["results"]] == ["a", "b", "c"]
     assert measured["results"][1]["died"]
 
 
 def test_ctrl_c_keeps_what_was_measured(monkeypatch, tmp_path, capsys):
-    def measure(found, names, contenders, effort):
+    path = tmp_path / "record.json"
+
+    def measure(found, names, contenders, effort, counted):
         found["results"].append({"workload": names[0], "results": []})
+        yield
+        assert len(json.loads(path.read_text())["runs"][0]["results"]) == 1, "kept at once"
         raise KeyboardInterrupt
 
     monkeypatch.setattr(run, "measure", measure)
-    path = tmp_path / "record.json"
     assert run.main(["--only", "matmul/128", "--json", str(path)]) == run.INTERRUPTED
     assert json.loads(path.read_text())["runs"][0]["results"][0]["workload"] == "matmul/128"
     assert "interrupted" in capsys.readouterr().err
+
+
+def test_only_peers_that_count(monkeypatch):
+    raced = []
+
+    def race(workload, contenders, effort):
+        raced.append([x.name for x in contenders])
+        return []
+
+    monkeypatch.setattr(worker, "race", race)
+    monkeypatch.setattr(worker, "pin", lambda threads: None)
+    monkeypatch.setattr(peak, "measure_peaks", lambda: peak.Peaks(1.0, 1.0, 1.0, 1.0, 1.0))
+    request = {"threads": 1, "workloads": ["attention/128/forward"], "effort": {}}
+    request["contenders"] = ["torpor", "torpor plain", "torch", "torch compiled", "jax"]
+    for counted in (False, True):
+        worker.work({**request, "counted": counted}, lambda line: None)
+    assert raced == [request["contenders"], ["torpor", "torch"]]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for another process there")

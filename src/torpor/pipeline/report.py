@@ -58,7 +58,7 @@ def measuring() -> Iterator[Measurement]:
 def timing() -> bool:
     """Whether launches are timed here and now."""
     now = settings.snapshot()
-    return _measurement.get() is not None or int(now["DEBUG"]) >= 2 or int(now["VIZ"]) > 0
+    return _measurement.get() is not None or now["DEBUG"] not in (0, 1) or now["VIZ"] != 0
 
 
 def watched() -> bool:
