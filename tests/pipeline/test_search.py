@@ -152,6 +152,23 @@ def test_a_candidate_that_crashes_or_hangs_is_out_and_the_search_goes_on():
     assert entry.gain > 1
 
 
+def test_nothing_is_started_again_when_time_is_up():
+    class Hanging(Fake):
+        def ask(self, patience, name, *arguments):
+            if name == "measure" and self.own:
+                self.asked.append(("hang",))
+                self.clock.now += patience
+                raise Lost("it took too long")
+            return super().ask(patience, name, *arguments)
+
+    clock = Clock()
+    judge = Hanging(clock, shorter)
+    entry = search.settle(task(), judge, Watch(), clock)
+    assert [request[0] for request in judge.asked[-2:]] == ["measure", "hang"]
+    assert entry.opts is None
+    assert clock.now < 11
+
+
 def test_a_candidate_that_cannot_be_compiled_is_out():
     class Refusing(Fake):
         def ask(self, patience, name, *arguments):

@@ -73,6 +73,7 @@ class Hunt:
         self.before = known.spent if self.same_code and not known.done else 0.0
         self.begin()
         self.own = 0.0  # seconds that the heuristics' choice takes
+        self.lost = True  # whether the other process has no kernel
         self.search = Search(self.kernel, self.time, self.is_over, task.width, self.note)
         if self.same_code:
             self.search.tried |= set(known.tried)
@@ -91,16 +92,16 @@ class Hunt:
 
     def time(self, opts: Opts, limit: float) -> float | str:
         """Seconds that a list takes, or why it is out."""
-        best = self.search.best[0][0] if self.search.best else self.task.seconds / RUNS
-        left = max(self.end - self.clock(), 0.0) + GRACE
-        patience = min(PATIENCE + RUNS * best, left)
-        try:
-            try:
-                taken: float | str = self.judge.ask(patience, "measure", opts, limit)
-            except Refused as refusal:
-                return str(refusal)
-        except Lost as lost:
+        if self.lost:
             self.open()
+        left = max(self.end - self.clock(), 0.0) + GRACE
+        patience = min(PATIENCE + RUNS * self.search.best[0][0], left)
+        try:
+            taken: float | str = self.judge.ask(patience, "measure", opts, limit)
+        except Refused as refusal:
+            return str(refusal)
+        except Lost as lost:
+            self.lost = True
             return str(lost)
         self.watch.tried(len(self.search.tried), self.search.best, self.end - self.clock())
         return taken
@@ -111,6 +112,7 @@ class Hunt:
         self.judge.ask(STARTING, "open", task.ast, task.device, task.splits)
         patience = STARTING + task.seconds
         self.own = float(self.judge.ask(patience, "measure", self.heuristic, float("inf")))
+        self.lost = False
 
     def run(self) -> Entry:
         """The entry that the search ends with."""
@@ -129,6 +131,8 @@ class Hunt:
         rivals = [(s, o) for s, o in self.search.best if o != self.heuristic and s < self.own]
         each = RESERVE * self.task.seconds / FINALISTS
         made = replace(self.state(), opts=None, gain=1.0, seconds=self.own)
+        if rivals and self.lost:
+            self.open()
         for seconds, opts in rivals[:FINALISTS]:
             patience = PATIENCE + each + RUNS * self.own
             gain = gain_of(self.judge.ask(patience, "duel", self.heuristic, opts, ROUNDS, each))
