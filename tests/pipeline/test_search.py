@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from torpor import Context, Tensor, pipeline
+from torpor import Context, Tensor, lower, pipeline
 from torpor.device import Device
 from torpor.device.pool import cores
 from torpor.kernel import Kernel, Opt, OptOps
@@ -222,6 +222,19 @@ def test_what_was_found_is_used_without_another_search():
     assert search.usable(task()) == entry.opts
     assert not search.is_settled(task(BEAM=3)), "wider"
     assert not search.is_settled(task(BEAM_SECONDS=20)), "longer"
+
+
+def test_lower_shows_what_was_found_and_searches_nothing():
+    entry, _, _ = settled(shorter)
+    x = Tensor.empty(32, 32)
+    (program,) = lower(x @ Tensor.empty(32, 32))
+    assert program.opts == entry.opts == ()
+    (other,) = lower(x @ Tensor.empty(32, 32), target="c")
+    assert other.opts != ()
+    with Context(BEAM=0):
+        assert lower(x @ Tensor.empty(32, 32))[0].opts != ()
+    assert lower(x + 1)
+    assert len(found.read()) == 1
 
 
 def test_times_of_another_compiler_are_measured_again(monkeypatch):

@@ -21,7 +21,7 @@ from torpor.kernel import lower as lower_kernel
 from torpor.pipeline import disk
 from torpor.pipeline.found import Opts
 from torpor.pipeline.report import narrating, note_compile, show_program
-from torpor.pipeline.search import opts_for
+from torpor.pipeline.search import opts_for, opts_known
 from torpor.source import RENDERERS
 
 _Key = tuple[UOp, str, int, int, tuple[int, ...]]
@@ -165,8 +165,17 @@ def kept(device: DeviceBase, name: str) -> tuple[Program, Executable] | None:
 def programs_of(
     items: Sequence[ScheduleItem], target: Target, opts: Sequence[Opt] | None
 ) -> list[Program]:
-    """The programs of a schedule's kernels (copies have none)."""
-    return [program_for(item.ast, target, opts) for item in items if not is_copy(item)]
+    """The programs of a schedule's kernels (copies have none); where nobody says which opts, those
+    that a search has found, if `BEAM` asks for them.
+    """
+    kernels = [item for item in items if not is_copy(item)]
+    if opts is not None or not settings.number("BEAM"):
+        return [program_for(item.ast, target, opts) for item in kernels]
+    devices = (item.buffers[0].arg.device for item in kernels)
+    return [
+        program_for(item.ast, target, opts_known(item.ast, device, target))
+        for item, device in zip(kernels, devices, strict=True)
+    ]
 
 
 def is_copy(item: ScheduleItem) -> bool:

@@ -68,6 +68,14 @@ def opts_for(kernels: Sequence[tuple[UOp, str]]) -> list[Opts | None]:
         return [None if task is None else usable(task) for task in tasks]
 
 
+def opts_known(ast: UOp, device_name: str, target: Target) -> Opts | None:
+    """What `opts_for` would give, without searching; None for other targets than the device's."""
+    if Device[device_name].target != target:
+        return None
+    task = task_for(ast, device_name)
+    return None if task is None else usable(task)
+
+
 def settings_for_candidates() -> dict[str, settings.Value]:
     """The settings here and now, without those that print or search."""
     threads = threads_for(bool(settings.number("BEAM_SPLITS")))
