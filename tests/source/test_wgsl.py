@@ -101,8 +101,20 @@ def test_float16_runs():
         arrays = [node.arg.numpy() for node in item.buffers[1:]]
         found, _ = webgpu.run(
             program.source, program.name, program.linear, [np.zeros_like(want).ravel(), *arrays],
-            groups=program.global_size[0],
+            groups=program.global_size,
         )  # fmt: skip
-        assert program.global_size[1:] == (1, 1)
         assert program.source.startswith("enable f16;")
         np.testing.assert_array_equal(found[0], want.ravel())
+
+
+def test_a_folded_grid_runs():
+    """A group for each of more elements than an axis may have, and no number divides them."""
+    values = np.arange(70001, dtype=np.float32)
+    (item,) = (Tensor(values) + 1).schedule()
+    program = program_for(item.ast, get_target("wgsl"), [])
+    assert program.global_size == (35001, 2, 1)
+    arrays = [np.zeros_like(values), values]
+    found, _ = webgpu.run(
+        program.source, program.name, program.linear, arrays, groups=program.global_size
+    )
+    np.testing.assert_array_equal(found[0], values + 1)

@@ -57,7 +57,7 @@ def run(text, name, linear, arrays, variables=(), groups=1):
     work = encoder.begin_compute_pass()
     work.set_pipeline(pipeline)
     work.set_bind_group(0, bound)
-    work.dispatch_workgroups(groups)
+    work.dispatch_workgroups(*(groups if isinstance(groups, tuple) else (groups,)))
     work.end()
     opened.queue.submit([encoder.finish()])
     read = [opened.queue.read_buffer(b) for b in buffers]

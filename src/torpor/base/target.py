@@ -19,6 +19,7 @@ class Target:
     vector_alu:    arithmetic on vectors exists (else vectors are only loaded and stored).
     groups:        kernels run as a grid of groups: gid and lid, local memory, barriers.
     group_limit:   most work items in one group.
+    grid:          most groups along each of the three axes; None: no limit.
     local_bytes:   most local memory of a group, bytes.
     parameters:    most parameters of a kernel: memory, variables, the error word; None: no limit.
     threads:       the outermost axis may be cut among native threads.
@@ -34,6 +35,7 @@ class Target:
     vector_alu: bool = True
     groups: bool = False
     group_limit: int = 256
+    grid: tuple[int, int, int] | None = None
     local_bytes: int = 32768
     parameters: int | None = None
     threads: bool = False
@@ -51,14 +53,15 @@ _TARGETS: Final[dict[str, Target]] = {
     "cpu": Target("cpu", vector_bytes=32, threads=True, missing=_SMALL_FLOATS),
     "c": Target("c", vector_bytes=32, threads=True, missing=frozenset({"bfloat16"})),
     "python": Target("python", groups=True),
-    # 1024 work items, 48 KiB and 4096 bytes of parameters: CUDA C++ Programming Guide, "Technical
-    # Specifications" and "Function Parameters".
+    # 1024 work items, the grid, 48 KiB and 4096 bytes of parameters: CUDA C++ Programming Guide,
+    # "Technical Specifications" and "Function Parameters".
     "cuda": Target(
         "cuda",
         "sm_80",
         vector_alu=False,
         groups=True,
         group_limit=1024,
+        grid=(2**31 - 1, 65535, 65535),
         local_bytes=49152,
         parameters=512,
     ),
@@ -68,11 +71,13 @@ _TARGETS: Final[dict[str, Target]] = {
     "metal": Target(
         "metal", groups=True, group_limit=1024, parameters=31, missing=frozenset({"float64"})
     ),
-    # WebGPU's default limits: 256 invocations a workgroup, 16 KiB of workgroup memory, 8 storage
-    # buffers (variables are uniforms, of which there may be 12, and count here all the same).
+    # WebGPU's default limits: 256 invocations a workgroup, 65535 of them along an axis, 16 KiB of
+    # workgroup memory, 8 storage buffers (variables are uniforms, of which there may be 12, and
+    # count here all the same).
     "wgsl": Target(
         "wgsl",
         groups=True,
+        grid=(65535, 65535, 65535),
         local_bytes=16384,
         parameters=8,
         missing=frozenset(

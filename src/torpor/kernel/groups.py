@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from torpor.base.dtypes import dtypes
@@ -20,6 +21,9 @@ from torpor.kernel.ranges import (
 )
 
 GRID: Final = 3  # dimensions of a grid
+NEARBY: Final = 4096  # numbers of rows that are tried for a grid of exactly the wanted size
+
+Changes = dict[UOp, tuple[UOp, tuple[UOp, ...]]]
 
 
 def part_reductions(root: UOp) -> UOp:
@@ -116,25 +120,81 @@ def shared(node: UOp, groups: list[UOp], local: list[UOp], slot: int, fresh: int
     return UOp(Ops.REDUCE, node.dtype, (value, *again), node.arg)
 
 
-def to_items(root: UOp) -> tuple[UOp, tuple[UOp | int, ...], tuple[int, ...]]:
+def to_items(root: UOp, target: Target) -> tuple[UOp, tuple[UOp | int, ...], tuple[int, ...]]:
     """GLOBAL axes as group numbers, LOCAL and GROUP axes as item numbers.
 
     Gives the kernel, the grid in groups, and a group's shape. The fastest axis is dimension 0. More
-    than three GLOBAL axes share a dimension.
+    than three GLOBAL axes share a dimension; all share all where one would be longer than the
+    target's grid is.
     """
     ranges = sorted(root.ranges(), key=nesting)
     grid = [r for r in ranges if kind_of(r) in (AxisType.GLOBAL, AxisType.THREAD)]
     items = [r for r in ranges if kind_of(r) in (AxisType.LOCAL, AxisType.GROUP)]
-    changes: dict[UOp, tuple[UOp, tuple[UOp, ...]]] = {}
+    changes: Changes = {}
     global_size = assign(grid, "gidx", changes)
     local_size = assign(items, "lidx", changes)
+    long = target.grid is not None and any(
+        isinstance(size, int) and size > most
+        for size, most in zip(global_size, target.grid, strict=True)
+    )
+    exists = None
+    if long and target.grid is not None and all(isinstance(size, int) for size in global_size):
+        global_size, exists = fold_grid(grid, target.grid, changes)
     replaced = replace_ranges(root, changes) if changes else root
+    if exists is not None:
+        replaced = only_where(replaced, exists)
     return replaced, global_size, tuple(int(s) for s in local_size)  # type: ignore[arg-type]
 
 
-def assign(
-    axes: list[UOp], name: str, changes: dict[UOp, tuple[UOp, tuple[UOp, ...]]]
-) -> tuple[UOp | int, ...]:
+def fold_grid(
+    axes: list[UOp], most: tuple[int, int, int], changes: Changes
+) -> tuple[tuple[int, ...], UOp | None]:
+    """One number for all groups, from three that are no larger than `most`; gives the sizes, and
+    which groups exist, where there are more than that number has values.
+    """
+    total = math.prod(size_of(one) or 1 for one in axes)
+    sizes = grid_of(total, most)
+    number: UOp = UOp.index_const(0)
+    for dimension in reversed(range(GRID)):
+        bound = UOp.index_const(sizes[dimension])
+        number = number * bound + UOp(Ops.SPECIAL, dtypes.index, (bound,), f"gidx{dimension}")
+    exists = number < total if math.prod(sizes) > total else None
+    # Groups that do not exist read what the last one reads.
+    rest = number if exists is None else number.minimum(total - 1)
+    for one in reversed(axes):
+        changes[one] = (rest % one.src[0], ())
+        rest = rest // one.src[0]
+    return sizes, exists
+
+
+def grid_of(total: int, most: tuple[int, int, int]) -> tuple[int, int, int]:
+    """The shape of a grid of `total` groups; of a few more where no shape nearby has that many."""
+    rows = -(-total // most[0])
+    exact = (n for n in range(rows, rows + NEARBY) if total % n == 0)
+    rows = next(exact, rows)
+    planes = -(-rows // most[1])
+    return -(-total // rows), -(-rows // planes), planes
+
+
+def only_where(root: UOp, exists: UOp) -> UOp:
+    """The kernel with every STORE to a parameter under one more condition."""
+
+    def guard(node: UOp) -> UOp:
+        if node.op is not Ops.STORE or node.src[0].src[0].op is not Ops.PARAM:
+            return node
+        place, *rest = node.src
+        condition = exists
+        if len(place.src) > 2:
+            own = place.src[2]
+            count = own.dtype.count
+            every = exists if count == 1 else UOp(Ops.VECTORIZE, own.dtype, (exists,) * count)
+            condition = own & every
+        return node.replace(src=(place.replace(src=(*place.src[:2], condition)), *rest))
+
+    return map_nodes(root, guard)
+
+
+def assign(axes: list[UOp], name: str, changes: Changes) -> tuple[UOp | int, ...]:
     """Numbers of dimensions for the axes, the last axis first; gives the sizes."""
     sizes: list[UOp | int] = [1, 1, 1]
     dimensions: list[list[UOp]] = [[one] for one in reversed(axes)]

@@ -107,7 +107,7 @@ def share(state: Lowering) -> None:
 def place_items(state: Lowering) -> None:
     """Output axes become work items, where the target has them."""
     if state.target.groups:
-        state.root, state.global_size, state.local_size = to_items(state.root)
+        state.root, state.global_size, state.local_size = to_items(state.root, state.target)
         state.root = state.root.simplify()
 
 
