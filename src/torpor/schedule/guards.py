@@ -3,6 +3,9 @@ between it and the results (branches of WHERE, conditions of loads and stores).
 
 before  where(c, CHECK(x, ok), 0)
 after   where(c, CHECK(x, not c or ok), 0)
+
+A condition on the counter of a loop says nothing where the check is wanted outside of that loop,
+too: it is then left out, and the check is asked more often.
 """
 
 from __future__ import annotations
@@ -10,6 +13,8 @@ from __future__ import annotations
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.schedule.nest import closed_by
+from torpor.schedule.region import Ranges
 
 ALWAYS = UOp.const(dtypes.bool, True)
 
@@ -42,6 +47,47 @@ def either(first: UOp | None, second: UOp) -> UOp:
     return first | second
 
 
+def scopes(order: list[UOp]) -> dict[UOp, Ranges]:
+    """For each node, operands first, the loops that all of its uses are in."""
+    found: dict[UOp, Ranges] = {order[-1]: frozenset()}
+    for node in reversed(order):
+        inside = found[node] | closed_by(node)
+        for source in node.src:
+            known = found.get(source)
+            found[source] = inside if known is None else known & inside
+    return found
+
+
+class Free:
+    """The loops that a value depends on. Conditions that are made of known ones come later."""
+
+    def __init__(self) -> None:
+        self.known: dict[UOp, Ranges] = {}
+
+    def of(self, root: UOp) -> Ranges:
+        """The free ranges of a node."""
+        known = self.known
+        for node in root.toposort(lambda below: below not in known):
+            if node not in known:
+                below: Ranges = frozenset().union(*(known[s] for s in node.src))
+                own = frozenset((node,)) if node.op is Ops.RANGE else frozenset()
+                known[node] = own | (below - closed_by(node))
+        return known[root]
+
+    def within(self, guard: UOp, scope: Ranges) -> UOp:
+        """The guard without those of its conditions that depend on a loop not in `scope`."""
+        if self.of(guard) <= scope:
+            return guard
+        made, stack = ALWAYS, [guard]
+        while stack:
+            condition = stack.pop()
+            if condition.op is Ops.AND:
+                stack.extend(reversed(condition.src))
+            elif self.of(condition) <= scope:
+                made = both(made, condition)
+        return made
+
+
 def guard_checks(root: UOp) -> UOp:
     """The kernel with every CHECK asked only where its value is wanted."""
     order = list(root.toposort())
@@ -53,11 +99,13 @@ def guard_checks(root: UOp) -> UOp:
         if node in checked or any(s in leads for s in node.src):
             leads.add(node)
     guards: dict[UOp, UOp] = {root: ALWAYS}
+    scope, free = scopes(order), Free()
     for node in reversed(order):
         if node in leads:
             for source, wanted in wanted_where(node, guards[node]):
                 if source in leads:
-                    guards[source] = either(guards.get(source), wanted)
+                    here = free.within(wanted, scope[source])
+                    guards[source] = either(guards.get(source), here)
     done: dict[UOp, UOp] = {}
     for node in order:
         operands = tuple(done[s] for s in node.src)

@@ -1,0 +1,49 @@
+"""Checks are asked where their value is wanted, and only about loops that they are in."""
+
+import numpy as np
+import pytest
+
+from torpor import Context, Tensor
+from torpor.base.errors import OutOfBoundsError
+
+RNG = np.random.default_rng(5)
+
+
+def test_a_check_that_is_wanted_inside_and_outside_of_a_loop():
+    """The gradient of a loss of labels that are themselves read by index."""
+    labels, chosen = RNG.integers(0, 10, 80), RNG.integers(0, 80, 20)
+    logits = RNG.standard_normal((20, 10))
+    x = Tensor(logits).requires_grad_()
+    with Context(CHECK=1, CACHE=0):
+        (found,) = x.cross_entropy(Tensor(labels)[Tensor(chosen)]).gradient(x)
+        exponents = np.exp(logits)
+        expected = exponents / exponents.sum(1, keepdims=True)
+        expected[np.arange(20), labels[chosen]] -= 1
+        assert np.allclose(found.numpy(), expected / 20)
+
+
+def both_uses(table, index, mask):
+    """A value read by index, used inside of a sum under a condition on its loop, and outside."""
+    read = table[index]
+    inside = mask.reshape(1, -1).where(read.reshape(-1, 1), 0.0).sum(1)
+    return inside, read
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_what_only_masked_lanes_read_is_no_error(outside):
+    table, index = Tensor(np.arange(5.0)), Tensor([1, 9, 4])
+    mask = Tensor([False, False])
+    inside, read = both_uses(table, index, mask)
+    value = inside + read if outside else inside
+    if outside:
+        with pytest.raises(OutOfBoundsError):
+            value.realize()
+    else:
+        assert value.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_condition_outside_still_guards():
+    table, index = Tensor(np.arange(5.0)), Tensor([1, 9, 4])
+    inside, read = both_uses(table, index, Tensor([True, False]))
+    wanted = Tensor([True, False, True])
+    assert wanted.where(inside + read, -1.0).tolist() == [2.0, -1.0, 8.0]
