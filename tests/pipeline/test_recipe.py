@@ -204,16 +204,41 @@ def test_training_plans_a_step_once(planned):
     assert not planned
 
 
-def test_a_recipe_keeps_no_memory():
+def test_a_recipe_keeps_no_large_memory():
     recipe.forget()
     for _ in range(2):
-        x = Tensor(numbers(9, 100)).realize()
+        x = Tensor(numbers(9, recipe.MOST_BYTES)).realize()
         made = (x + 1).realize()
         alive = [weakref.ref(t._storage.base.src[0].arg if t._storage.base.src
                              else t._storage.base.arg) for t in (x, made)]  # fmt: skip
         del x, made
         gc.collect()
         assert [one() for one in alive] == [None, None]
+
+
+def test_small_results_are_used_again_when_nobody_holds_them():
+    recipe.forget()
+    x, places, held = Tensor(numbers(9, 100)).realize(), [], []
+    for turn in range(8):
+        made = (x + 1).realize()
+        places.append(made.data().tobytes() and made._storage.base.arg.address)
+        if turn % 4 == 3:
+            held.append(made)
+        np.testing.assert_array_equal(made.numpy(), numbers(9, 100) + 1)
+        del made
+        x = Tensor(numbers(9, 100)).realize()
+    assert len({tensor._storage.base.arg.address for tensor in held}) == 2
+    assert len(set(places)) <= 5
+
+
+def test_one_value_in_two_shapes():
+    for _ in range(4):
+        x = Tensor(numbers(9, 12)).realize()
+        one, other = x + 1, (x + 1).reshape(3, 4)
+        Tensor.realize(one, other)
+        assert (one.shape, other.shape) == ((12,), (3, 4))
+        np.testing.assert_array_equal(one.numpy(), numbers(9, 12) + 1)
+        np.testing.assert_array_equal(other.numpy(), (numbers(9, 12) + 1).reshape(3, 4))
 
 
 def test_what_nobody_keeps_is_let_go_after_its_last_reader(monkeypatch):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torpor.capture.output import Result, Shown, node_over, severed, table_of
+from torpor.capture.output import Shown, node_over, severed, table_of
 from torpor.capture.tree import refill
 from torpor.device import Buffer
 from torpor.device.buffer import address_of
 from torpor.ir.infer import Shape
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.pipeline.reuse import Result
 from torpor.tensor.differentiate import SEVERED
 from torpor.tensor.handle import Handle
 from torpor.tensor.host import buffer_node

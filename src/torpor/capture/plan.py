@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from torpor.base.dtypes import dtypes
-from torpor.capture.output import Output, Result, table_of
+from torpor.capture.output import Output, table_of
 from torpor.device import Buffer, Device, copy_buffer
 from torpor.device.base import Executable
 from torpor.device.executor import Executor, Given, Step, copying
@@ -22,6 +22,7 @@ from torpor.ir.ops import Ops
 from torpor.ir.records import Program, ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.pipeline.report import note_run, timing
+from torpor.pipeline.reuse import Result
 from torpor.pipeline.run import Prepared, error_of
 
 

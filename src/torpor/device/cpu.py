@@ -49,7 +49,7 @@ class CpuExecutable(Executable):
     def __call__(self, buffers: Sequence[Buffer], variables: Sequence[int] = ()) -> int:
         if len(buffers) != self._parameters or len(variables) != self._variables:
             named(self.program, buffers, variables)  # raises
-        addresses = [buffer.address for buffer in buffers]
+        addresses = [buffer.place or buffer.address for buffer in buffers]
         if not self.program.checks:
             self._run(self._pack(*addresses, *variables), variables)
             return 0

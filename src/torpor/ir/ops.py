@@ -117,7 +117,6 @@ class Ops(Enum):
 
     __str__ = __repr__
     __hash__ = object.__hash__  # enum's own is Python code, and every node is found by its op
-    __hash__ = object.__hash__  # members are single objects; Enum's own hash is a slow Python call
 
     def __lt__(self, other: Ops) -> bool:
         return bool(self.value < other.value)

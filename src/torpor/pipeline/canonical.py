@@ -8,7 +8,7 @@ since they fold; so are all settings.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from torpor.base import settings
@@ -68,8 +68,23 @@ def canonical(roots: Sequence[tuple[UOp, str]]) -> Canonical | None:
         if len(numbers) > MOST_NODES:
             return None
     wanted = tuple([(numbers[node], device) for node, device in roots])
-    key = (*settings.snapshot().values(), wanted, tuple(words))
+    key = (*_Settings.values(), wanted, tuple(words))
     return Canonical(key, buffers, bound)
+
+
+class _Settings:
+    """The values of all settings, as a tuple that is made anew when they change."""
+
+    seen: tuple[Mapping[str, Any] | None, tuple[Any, ...]] = (None, ())
+
+    @classmethod
+    def values(cls) -> tuple[Any, ...]:
+        mapping, known = cls.seen
+        now = settings.snapshot()
+        if mapping is not now:
+            known = tuple(now.values())
+            cls.seen = now, known
+        return known
 
 
 def is_known(arg: Any) -> bool:

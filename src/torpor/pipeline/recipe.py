@@ -1,26 +1,30 @@
 """Recipes: what computing a graph comes to, kept for graphs that recur.
 
-A recipe has compiled kernels and how they are wired; neither memory, nor values, nor places in
-programs. Who needs those, an error above all, plans the graph that is there. So a recipe serves
-every graph of one canonical form, and keeps nothing of the graph alive that it was made for.
+A recipe has compiled kernels and how they are wired; neither values nor places in programs. Who
+needs those, an error above all, plans the graph that is there. So a recipe serves every graph of
+one canonical form, and keeps nothing of the graph alive that it was made for. Of memory it has only
+that of small results that nobody holds any more.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, NamedTuple
 
-from torpor.base.dtypes import DType
 from torpor.device import Buffer, copy_buffer
 from torpor.device.base import Executable
+from torpor.device.buffer import BufferMaker
 from torpor.ir.infer import Shape, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.pipeline import reuse
 from torpor.pipeline.canonical import Canonical
 from torpor.pipeline.run import Prepared, last_uses
 
+MOST_BYTES: Final = 1 << 12  # of a result whose memory is kept: there may be many recipes
 MOST_WORDS: Final = 1_000_000  # words in the keys and launches that are kept: tens of megabytes
 Part = tuple[UOp, Shape]  # the BUFFER that holds it, and its shape
 
@@ -58,7 +62,7 @@ class Launch(NamedTuple):
 
     memory: the kernel's parameters.
     bound:  which of the graph's bound variables its integer parameters are.
-    last:   memory that nobody reads later.
+    last:   large memory that nobody reads later.
     """
 
     executable: Executable | None
@@ -69,14 +73,15 @@ class Launch(NamedTuple):
 
 @dataclass(frozen=True)
 class Recipe:
-    """made:    memory to be made: device, number of elements, format.
+    """takes:   give memory to be filled, with the node of a root's value.
     launches: in order.
     results:  for each root, its parts (memory and shape; None for the root's own) and joint.
     """
 
-    made: tuple[tuple[str, int, DType], ...]
+    takes: tuple[Callable[[], reuse.Result], ...]
     launches: tuple[Launch, ...]
     results: tuple[tuple[tuple[tuple[int, Shape | None], ...], Any], ...]
+    lock: threading.RLock = field(default_factory=threading.RLock)  # of `takes`
 
 
 class Failed(Exception):
@@ -136,28 +141,54 @@ def recipe_of(
                 one.executable,
                 tuple(numbers[node.arg] for node in one.item.buffers),
                 tuple(bound[by_name[name]] for name in names),
-                tuple(numbers[node.arg] for node in last.get(number, ())),
+                tuple(numbers[n.arg] for n in last.get(number, ()) if not is_small(n.arg)),
             )
         )
     values = []
+    shapes: dict[int, Shape] = {}
     for result in results:
         single = result.joint is None
         if not single and any(isinstance(s, UOp) for _, shape in result.parts for s in shape):
             return None
         parts = tuple((numbers[b.arg], None if single else shape) for b, shape in result.parts)
         values.append((parts, result.joint))
-    made = tuple((buffer.device, buffer.size, buffer.dtype) for buffer in fresh)
-    return Recipe(made, tuple(launches), tuple(values))
+        shapes |= {numbers[b.arg]: shape for b, shape in result.parts if single}
+    takes = tuple(taking(b, shapes.get(n)) for n, b in enumerate(fresh, len(form.buffers)))
+    return Recipe(takes, tuple(launches), tuple(values))
+
+
+def taking(like: Buffer, shape: Shape | None) -> Callable[[], reuse.Result]:
+    """A function that gives memory like a buffer's, and the node of its value in this shape. Large
+    memory comes when it is filled.
+    """
+    if not is_small(like):
+        return reuse.Later(like.device, like.size, like.dtype).take
+    known = not any(isinstance(size, UOp) for size in shape or ())
+    make = BufferMaker(like.device, like.size, like.dtype)
+    node_over = partial(value_in, shape=shape) if shape is not None and known else None
+    return reuse.Reused(make, node_over).take
+
+
+def is_small(buffer: Buffer) -> bool:
+    """Whether its memory is kept for the next run."""
+    return buffer.nbytes <= MOST_BYTES
+
+
+def value_in(buffer: Buffer, shape: Shape) -> UOp:
+    """The node of the value in a buffer."""
+    return over_buffer(UOp(Ops.BUFFER, buffer.dtype, (), buffer), shape)
 
 
 # --- following it ---------------------------------------------------------------------------------
 def follow(recipe: Recipe, form: Canonical, roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
     """Compute `roots`, whose canonical form is `form`; a `Failed` says which check did not hold."""
-    memory = [*form.buffers, *[Buffer(*wanted) for wanted in recipe.made]]
+    with recipe.lock:
+        made = [take() for take in recipe.takes]
+    memory = [*form.buffers, *[result.buffer for result in made]]
     for number, (executable, places, bound, last) in enumerate(recipe.launches):
         buffers = [memory[n] for n in places]
         for buffer in buffers:
-            if not buffer.is_allocated():
+            if not buffer.place and not buffer.is_allocated():
                 buffer.allocate()
         if executable is None:
             copy_buffer(buffers[0], buffers[1])
@@ -167,12 +198,16 @@ def follow(recipe: Recipe, form: Canonical, roots: Sequence[tuple[UOp, str]]) ->
                 raise Failed(number, error)
         for n in last:
             memory[n].deallocate()
-    found = []
+    nodes = [*[None] * len(form.buffers), *[result.node for result in made]]
+    found: list[UOp] = []
     for (parts, joint), (root, _) in zip(recipe.results, roots, strict=True):
-        nodes = []
-        for n, shape in parts:
-            buffer = memory[n]
-            node = UOp(Ops.BUFFER, buffer.dtype, (), buffer)
-            nodes.append(over_buffer(node, shape_of(root) if shape is None else shape))
-        found.append(nodes[0] if joint is None else joined(nodes, joint))
+        if joint is None:
+            ((n, _),) = parts
+            node, shape = nodes[n], shape_of(root)  # two roots may be one value in two shapes
+            if node is None or shape_of(node) != shape:
+                node = value_in(memory[n], shape)
+            found.append(node)
+        else:
+            values = [value_in(memory[n], shape_of(root) if s is None else s) for n, s in parts]
+            found.append(joined(values, joint))
     return found

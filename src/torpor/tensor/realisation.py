@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -29,18 +30,24 @@ if TYPE_CHECKING:
 _ALONE: Final = 3
 
 
-def compute(roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
-    """The values of graph nodes on devices; what was computed before is not computed again."""
+@cache
+def _pipeline() -> Any:
+    """The compiler, which is imported when the first value is wanted: it takes a while."""
     from torpor import pipeline
 
+    return pipeline
+
+
+def compute(roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
+    """The values of graph nodes on devices; what was computed before is not computed again."""
     nodes = without_known([node for node, _ in roots])
     open_places = [place for place, node in enumerate(nodes) if not is_buffer(node)]
     wanted = [(nodes[place], roots[place][1]) for place in open_places]
     if active:
         with unwatched_calls():
-            made = pipeline.realize(wanted)
+            made = _pipeline().realize(wanted)
     else:
-        made = pipeline.realize(wanted)
+        made = _pipeline().realize(wanted)
     for place, value in zip(open_places, made, strict=True):
         remember(roots[place][0], value)
         nodes[place] = value
@@ -141,11 +148,9 @@ class Realisation(Handle):
 
     def schedule(self, *more: Tensor) -> list[ScheduleItem]:
         """The kernels that realising would run, in order. Changes nothing."""
-        from torpor import pipeline
-
         tensors = (self, *more)
         nodes = without_known([tensor._current() for tensor in tensors])
-        return pipeline.schedule(
+        return _pipeline().schedule(
             [(n, t._storage.device) for n, t in zip(nodes, tensors, strict=True)]
         )
 
@@ -359,8 +364,6 @@ def _moved(tensor: Any, device: str) -> Tensor:
 
 def lower(*tensors: Handle, target: str | None = None, opts: Any = None) -> list[Program]:
     """Compile without running, for any target, with or without its device."""
-    from torpor import pipeline
-
     nodes = without_known([tensor._current() for tensor in tensors])
     roots = [(node, tensor._storage.device) for node, tensor in zip(nodes, tensors, strict=True)]
-    return pipeline.lower(roots, target, opts)
+    return _pipeline().lower(roots, target, opts)

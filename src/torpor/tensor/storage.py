@@ -6,7 +6,7 @@ The graph is pure. A write makes a new base, and `stamp` tells every handle to d
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 
 from torpor.device import Buffer
@@ -134,16 +134,15 @@ def without_known(roots: Iterable[UOp]) -> list[UOp]:
     nodes = list(roots)
     if not _known:
         return nodes
-    done: dict[UOp, None] = {}
-    for root in nodes:
-        if root not in done:
-            done |= root.toposort(_gate(done))
-    mapping = {node: value for node in done if (value := recall(node)) is not None}
+    mapping: dict[UOp, UOp] = {}
+    stack, seen = nodes.copy(), set[UOp]()
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if id(node) in _known and (value := recall(node)) is not None:
+            mapping[node] = value
+        else:
+            stack += node.src
     return [node.substitute(mapping) for node in nodes] if mapping else nodes
-
-
-def _gate(done: dict[UOp, None]) -> Callable[[UOp], bool]:
-    def unknown(node: UOp) -> bool:
-        return node not in done and (id(node) not in _known or recall(node) is None)
-
-    return unknown

@@ -1,0 +1,79 @@
+"""Results: memory and the node over it, used again when nobody else holds them.
+
+A result that its user has let go is found again as a whole, so that a small run makes neither a
+buffer nor a node. Whether somebody holds it (a tensor, a graph, a view, an array that looks into
+its memory) is what the reference counts of its parts say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from sys import getrefcount
+from typing import Any, Final
+
+from torpor.base.dtypes import DType
+from torpor.device import Buffer
+from torpor.device.buffer import BufferMaker
+from torpor.ir.uop import UOp
+
+MOST_KEPT: Final = 2  # while the last result is an argument, another one takes its turn
+
+
+class Result:
+    """A result of one run. `address`: where its first byte is for the host; 0: not known yet."""
+
+    __slots__ = ("buffer", "address", "node")
+
+    def __init__(self, buffer: Buffer, node: UOp | None):
+        self.buffer, self.node, self.address = buffer, node, buffer.place
+
+
+def parts_of(result: Result) -> list[Any]:
+    """The result, as whoever makes a run holds it, and everything in it that others may hold."""
+    parts = [result, result.buffer, result.buffer.memory]
+    node = result.node
+    while node is not None:
+        parts.append(node)
+        node = node.src[0] if node.src else None
+    return parts
+
+
+class Fresh:
+    """Gives another result for each run."""
+
+    def __init__(self, make: BufferMaker, node_over: Callable[[Buffer], UOp] | None):
+        self._make, self._node_over = make, node_over
+
+    def take(self) -> Result:
+        """The result for the next run; its memory holds anything."""
+        buffer = self._make()
+        return Result(buffer, None if self._node_over is None else self._node_over(buffer))
+
+
+class Later:
+    """Gives another result for each run, which gets its memory when it is filled."""
+
+    def __init__(self, device: str, size: int, dtype: DType):
+        self._wanted = device, size, dtype
+
+    def take(self) -> Result:
+        return Result(Buffer(*self._wanted), None)
+
+
+class Reused(Fresh):
+    """Gives one of the last results again where nobody holds it. For one thread at a time; who
+    holds a result, or anything in it, keeps it from being given again.
+    """
+
+    def __init__(self, make: BufferMaker, node_over: Callable[[Buffer], UOp] | None):
+        super().__init__(make, node_over)
+        # The parts of results, and how often each is held where nobody else does.
+        self._known: list[tuple[list[Any], list[int]]] = []
+
+    def take(self) -> Result:
+        for parts, alone in self._known:
+            if [*map(getrefcount, parts)] == alone:
+                return parts[0]  # type: ignore[no-any-return]
+        parts = parts_of(super().take())
+        self._known = [(parts, [*map(getrefcount, parts)]), *self._known[: MOST_KEPT - 1]]
+        return parts[0]  # type: ignore[no-any-return]
