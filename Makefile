@@ -42,8 +42,8 @@ check: .venv/check.stamp
 	$(VENV_PYTHON) tools/check.py
 
 format: .venv/dev.stamp
-	$(VENV_PYTHON) -m ruff check --fix src tests tools bench
-	$(VENV_PYTHON) -m ruff format src tests tools bench
+	$(VENV_PYTHON) -m ruff check --fix src tests tools bench examples
+	$(VENV_PYTHON) -m ruff format src tests tools bench examples
 
 bench: .venv/bench.stamp
 	$(VENV_PYTHON) -m bench --json $(BENCH_OUT)/full.json --plots $(BENCH_OUT) $(ARGS)

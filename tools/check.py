@@ -15,7 +15,7 @@ if str(ROOT) not in sys.path:
 from tools import house  # noqa: E402
 
 PYTEST_NOTHING_COLLECTED = 5
-SOURCES = ("src", "tests", "tools", "bench")
+SOURCES = ("src", "tests", "tools", "bench", "examples")
 
 
 class Step(NamedTuple):
