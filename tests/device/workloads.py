@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -50,9 +51,8 @@ def plain(array: Array) -> Array:
     return array.astype(np.float32) if array.dtype == ml_dtypes.bfloat16 else array
 
 
-def one_ulp(want: Array) -> Array:
-    """The distance of neighbouring float32 numbers at `want` (float64)."""
-    return np.spacing(np.abs(want).astype(np.float32)).astype(np.float64)
+def erf(x: Array) -> Array:
+    return np.array([math.erf(number) for number in x.tolist()])
 
 
 # --- what is expected, in float64, with the worst error of float32 --------------------------------
@@ -85,14 +85,43 @@ def windows(x: Array, w: Array) -> tuple[Array, Array]:
     return want, 2 * w[0].size * HALF_ULP * size
 
 
-def function(exact: Callable[[Array], Array]) -> Callable[[Array], tuple[Array, Array]]:
-    """A function that is within one unit in the last place."""
+def function(
+    exact: Callable[[Array], Array], ulp: int = 1
+) -> Callable[[Array], tuple[Array, Array]]:
+    """A function that is within so many units in the last place."""
 
     def expected(x: Array) -> tuple[Array, Array]:
         want = exact(x.astype(np.float64))
-        return want, one_ulp(want)
+        return want, ulp * np.spacing(np.abs(want).astype(x.dtype)).astype(np.float64)
 
     return expected
+
+
+def standard(x: Array) -> tuple[Array, Array]:
+    """Rows less their mean, by their deviation: each of some sums over a row may round."""
+    wide = x.astype(np.float64)
+    centred = wide - wide.mean(1, keepdims=True)
+    deviation = np.sqrt((centred**2).mean(1, keepdims=True) + 1e-5)
+    size = (np.abs(wide).max(1, keepdims=True) + np.abs(centred)) / deviation
+    return centred / deviation, (x.shape[1] + 16) * HALF_ULP * size
+
+
+def added(x: Array, rows: Array, more: Array) -> tuple[Array, Array]:
+    """Rows added to rows, in order."""
+    want = x.astype(np.float64)
+    np.add.at(want, rows, more)
+    size = np.abs(x).astype(np.float64)
+    np.add.at(size, rows, np.abs(more))
+    return want, len(rows) * HALF_ULP * size
+
+
+def largest(x: Array) -> Array:
+    """Of every 2 by 2 elements."""
+    return x[:, :, :8].reshape(*x.shape[:2], 4, 2, 4, 2).max((3, 5))
+
+
+def wrapped(a: Array, b: Array) -> Array:
+    return a * b - a
 
 
 def exactly(compute: Callable[..., Array]) -> Callable[..., tuple[Array, float]]:
@@ -129,6 +158,7 @@ def workloads() -> Sequence[Workload]:
     small = (dividends.astype(np.int32), divisors.astype(np.int32))
     large = (dividends * 2**20, divisors * 1001)
     level = random.integers(0, 9, (13, 70)).astype(np.float32)
+    small8 = random.integers(-128, 128, 517, np.int8)
     powers = random.uniform(-87, 88, 1003).astype(np.float32)
     rows = random.integers(0, 40, 25)
     return [
@@ -156,12 +186,34 @@ def workloads() -> Sequence[Workload]:
         Workload("argmax", (level,), lambda x: x.argmax(1), exactly(lambda x: x.argmax(1))),
         Workload("transpose", (normal(65, 43),), transposed, exactly(np.transpose)),
         Workload("cumsum", (rows,), lambda x: x.cumsum(0), exactly(np.cumsum)),
+        Workload("sort", (level,), lambda x: x.sort(1).values, exactly(lambda x: np.sort(x, 1))),
+        Workload("scatter", (normal(40, 6), rows, normal(25, 6)), scattered, added),
+        Workload("largest", (normal(2, 3, 9, 8),), pooled, exactly(largest)),
+        Workload("normalise", (normal(11, 65) * 3 + 1,), normalised, standard),
+        Workload("erf", (normal(1003) * 2,), Tensor.erf, function(erf, ulp=2)),
+        Workload("tanh", (normal(1003) * 2,), Tensor.tanh, function(np.tanh)),
+        Workload("exp_double", (powers.astype(np.float64) * 8,), Tensor.exp, function(np.exp, ulp=2)),
+        Workload("int8", (small8, small8[::-1].copy()), lambda a, b: a * b - a, exactly(wrapped)),
+        Workload("any", (level > 7,), lambda x: x.any(1), exactly(lambda x: x.any(1))),
         Workload("gather", (level.repeat(4, 0), rows), lambda x, i: x[i], exactly(picked)),
     ]  # fmt: skip
 
 
 def convolved(x: Tensor, w: Tensor) -> Tensor:
     return x.conv2d(w, padding=1)
+
+
+def scattered(x: Tensor, rows: Tensor, more: Tensor) -> Tensor:
+    return x.index_add(0, rows, more)
+
+
+def pooled(x: Tensor) -> Tensor:
+    return x[:, :, :8].max_pool2d(2)
+
+
+def normalised(x: Tensor) -> Tensor:
+    mean = x.mean(1, keepdim=True)
+    return (x - mean) / (((x - mean) ** 2).mean(1, keepdim=True) + 1e-5).sqrt()
 
 
 def transposed(x: Tensor) -> Tensor:
