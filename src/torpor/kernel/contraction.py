@@ -6,6 +6,7 @@ block by block, into memory where a register tile reads it in a row.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,27 +19,40 @@ from torpor.kernel.ranges import closed_by, find_loops, iterations, kind_of, siz
 from torpor.kernel.stage import operands
 
 OUTPUTS: Final = (AxisType.GLOBAL, AxisType.THREAD)
+BLOCK: Final = 64  # elements along the vectors that share what is packed of the rows
+STREAMED: Final = 2.0  # products that take as long as reading an element in order of its use
+COPIED: Final = 10.0  # products that take as long as packing an element of several in a row
+TURNED: Final = 36.0  # products that take as long as moving an element between other places
+LINE: Final = 16  # elements of a cache line of 64 bytes
 SPARE: Final = 0.25  # share of a vector that may be padding where the axis is shorter than one
 
 
 @dataclass(frozen=True)
 class Contraction:
-    """What is tiled: the axis of the vectors, the axis of the rows, the operand along the vectors,
-    how long the sum is, how many rows share what is packed, whether the other operand has no
-    neighbours along the sum, and whether it is masked.
+    """What is tiled: the axis of the vectors, the axis of the rows, the operand along the vectors
+    and the other one, how long the sum is, how many rows share what is packed, whether the other
+    operand has no neighbours along the sum, and whether it is masked.
     """
 
     lane: UOp
     row: UOp
     packed: UOp
+    other: UOp
     length: int
     shared: int
     scattered: bool
     masked: bool
 
+    @property
+    def abreast(self) -> bool:
+        """Whether the rows lie side by side, so that the other operand is read across them."""
+        return stride(self.other, self.row) == 1
 
-def find_contraction(kernel: Kernel) -> Contraction | None:
-    """The contraction that the kernel is: one sum over all its reduce axes, of a product."""
+
+def find_contraction(kernel: Kernel, uses: int = 0) -> Contraction | None:
+    """The contraction that the kernel is: one sum over all its reduce axes, of a product. With
+    `uses`, an operand whose elements each are in so many products may be put in order before.
+    """
     loops = find_loops(kernel.ast)
     reductions = [n for n in loops.order if n.op is Ops.REDUCE]
     outputs = [r for r in kernel.axes if kind_of(r) in OUTPUTS]
@@ -53,25 +67,58 @@ def find_contraction(kernel: Kernel) -> Contraction | None:
     if len(values) != 2:
         return None
     stored = strides_of(kernel.ast.src[0].src[0].src[1], loops)
-    least = kernel.target.lanes(max(values[0].dtype.itemsize, 4)) * (1 - SPARE)
-    best: tuple[tuple[bool, bool, int, int], Contraction] | None = None
+    best: tuple[float, Contraction] | None = None
     for packed, other in (values, values[::-1]):
         lanes = [r for r in outputs if r in loops.free[packed] and r not in loops.free[other]]
-        lanes = [r for r in lanes if (size_of(r) or 0) >= least]
         rows = [r for r in outputs if r in loops.free[other] and r not in loops.free[packed]]
-        for lane in lanes:
-            if not rows:
-                continue
-            row = max(rows, key=lambda r: size_of(r) or 0)
-            shared = iterations(rows)
-            aligned = (stored.get(lane) == 1, stride(packed, lane) == 1)
-            rank = (*aligned, shared * (not any(aligned)), size_of(lane) or 0)
-            if best is None or rank > best[0]:
-                length = iterations(kernel.reduce_axes)
-                scattered = all(stride(other, r) != 1 for r in kernel.reduce_axes)
-                found = Contraction(lane, row, packed, length, shared, scattered, is_masked(other))
-                best = rank, found
+        for lane in lanes if rows else ():
+            row = max(rows, key=lambda r: (size_of(r) or 0) * (1 + (stride(other, r) == 1)))
+            direct = run(other, kernel.reduce_axes) >= LINE
+            found = Contraction(
+                lane, row, packed, other, iterations(kernel.reduce_axes), iterations(rows),
+                not direct, is_masked(other),
+            )  # fmt: skip
+            movable = uses > 0 and is_movable(kernel, other, uses)
+            weighed = cost(kernel, found, stored.get(lane) == 1, movable)
+            if weighed is not None and (best is None or weighed < best[0]):
+                best = weighed, found
     return best[1] if best else None
+
+
+def is_movable(kernel: Kernel, value: UOp, uses: int) -> bool:
+    """Whether a value is a load without condition of elements that are in `uses` products each."""
+    size = iterations(tuple(find_loops(kernel.ast).free[value]))
+    often = size * uses <= iterations(tuple(kernel.ast.ranges()))
+    return often and value.op is Ops.LOAD and not is_masked(value)
+
+
+def cost(kernel: Kernel, found: Contraction, neighbours: bool, movable: bool) -> float | None:
+    """Time for each product, in units of one product alone: padding, packing both operands, and
+    storing results (`neighbours`: those along the vectors lie in a row). None: vectors too empty.
+    `movable`: the rows may be put in order before.
+    """
+    lanes, width = (
+        size_of(found.lane) or 1,
+        kernel.target.lanes(max(found.packed.dtype.itemsize, 4)),
+    )
+    if lanes < width * (1 - SPARE):
+        return None
+    packing = (COPIED if stride(found.packed, found.lane) == 1 else TURNED) / found.shared
+    reading = STREAMED
+    if (found.masked or found.scattered) and not movable:
+        easy = not found.scattered or (found.abreast and not found.masked)
+        reading = COPIED if easy else TURNED
+    storing = 0.0 if neighbours else TURNED / found.length
+    padding = -(-lanes // width) * width / lanes
+    return padding * (1 + packing + reading / min(lanes, BLOCK) + storing)
+
+
+def run(value: UOp, axes: Sequence[UOp]) -> int:
+    """How many elements that follow each other along some of the axes lie in a row in memory."""
+    count = 1
+    for step, size in sorted((abs(stride(value, r) or 0), size_of(r) or 1) for r in axes):
+        count *= size if step == count else 1
+    return count
 
 
 def is_masked(value: UOp) -> bool:

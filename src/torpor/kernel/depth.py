@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.ranges import iterations, size_of
-from torpor.kernel.registers import ROWS_PACKED, Plan, stage_over, write_rows
+from torpor.kernel.registers import ROWS_PACKED, Plan, rows_together, stage_over, tile_rows
 
 DEPTH: Final = 512  # steps of the sum in a block, at most: a panel of them fills a first cache
 SHALLOW: Final = 96  # steps that pay for reading and writing the partial results
@@ -48,11 +48,7 @@ def tile_depth(kernel: Kernel, plan: Plan) -> bool:
     kernel.apply_opt(Opt(OptOps.UPCAST, lane, plan.panel))
     if not stage_over(kernel, first - 1, kernel.axes[-1], most):
         return False
-    if plan.found.masked and not plan.found.scattered:
-        stage_over(kernel, row - 1, kernel.axes[row], most)
-    write_rows(kernel, row, plan.rows)
-    if plan.found.scattered:
-        stage_over(kernel, row - 1, kernel.axes[row], most)
+    tile_rows(kernel, plan, row)
     return True
 
 
@@ -83,8 +79,8 @@ def blocks_of(kernel: Kernel, plan: Plan) -> Blocks | None:
         return None
     together = rows = best[2]
     if plan.found.scattered or plan.found.masked:
-        fits = [n for n in range(plan.rows, ROWS_PACKED + 1) if rows % n == 0]
-        together = max(fits, default=rows)
+        together = rows_together(rows, 2 * ROWS_PACKED)
+        together = together if rows % together == 0 else rows
     return Blocks(best[1] * plan.panel, rows, together, depth)
 
 

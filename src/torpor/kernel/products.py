@@ -16,9 +16,8 @@ from torpor.kernel.registers import (
     Plan,
     block_rows,
     pack,
-    pack_rows,
+    tile_rows,
     tile_shape,
-    write_rows,
 )
 
 STREAM: Final = 6.0  # elements of a block that are computed while a row's element is read again
@@ -77,13 +76,16 @@ def tile_panels(kernel: Kernel, plan: Plan, reach: int) -> bool:
     if not pack(kernel):
         return False
     if (found.scattered or found.masked) and height >= ROWS_PACKED:
-        row = block_rows(kernel, row)
-    if found.masked and not found.scattered:
-        pack_rows(kernel, row)
-    write_rows(kernel, row, plan.rows)
-    if found.scattered:
-        pack_rows(kernel, row)
+        row = block_rows(kernel, row, together(kernel, plan))
+    tile_rows(kernel, plan, row)
     return True
+
+
+def together(kernel: Kernel, plan: Plan) -> int:
+    """How many rows may be packed together: two cache lines, as long as there is room."""
+    room = kernel.target.stage_bytes // 3
+    fit = room // (plan.found.length * plan.found.other.dtype.itemsize)
+    return min(2 * ROWS_PACKED, fit)
 
 
 def panels_of(panels: int, most: int, panel: int, around: int, stream: float) -> int:

@@ -40,22 +40,30 @@ def tile_shape(lanes: int, width: int, registers: int) -> tuple[int, int]:
     return next(s for s, p in zip(shapes, padded, strict=True) if p <= min(padded) * (1 + WASTE))
 
 
-def block_rows(kernel: Kernel, row: int) -> int:
-    """Rows in blocks, so that packing them reads whole cache lines; rows that fill no block apart.
+def block_rows(kernel: Kernel, row: int, most: int) -> int:
+    """Rows in blocks of at most `most`, which are packed together; rows that fill no block apart.
     Gives the place of the axis within a block.
     """
     height = size_of(kernel.axes[row]) or 1
-    if height % ROWS_PACKED:
-        rest = cut_apart(kernel, row, height - height % ROWS_PACKED)
+    block = rows_together(height, most)
+    if height % block:
+        rest = cut_apart(kernel, row, height - height % block)
         if rest is not None:
             write_rows(kernel, rest, 4)
-    if height < 2 * ROWS_PACKED:
+    if height < 2 * block:
         return row
-    kernel.apply_opt(Opt(OptOps.TILE, row, ROWS_PACKED))
+    kernel.apply_opt(Opt(OptOps.TILE, row, block))
     first = 1 if kind_of(kernel.axes[0]) is AxisType.THREAD else 0
     for position in range(first, row):
         kernel.apply_opt(Opt(OptOps.SWAP, position, position + 1))
     return row + 1
+
+
+def rows_together(height: int, most: int) -> int:
+    """How many rows a block has: as many as divide them evenly, if these are not too few."""
+    most = max(1, min(most, height))
+    even = max(n for n in range(1, most + 1) if height % n == 0)
+    return even if even * 2 >= min(ROWS_PACKED, most) else most
 
 
 def cut_apart(kernel: Kernel, position: int, first: int) -> int | None:
@@ -69,18 +77,37 @@ def cut_apart(kernel: Kernel, position: int, first: int) -> int | None:
     return min(made)[1]
 
 
-def write_rows(kernel: Kernel, row: int, rows: int) -> None:
-    """A register tile has `rows` rows of a panel; the rows that are left over get a smaller one."""
-    height = size_of(kernel.axes[row]) or 1
+def tile_rows(kernel: Kernel, plan: Plan, row: int) -> None:
+    """Register tiles of the rows at `row`; they are packed in the loop around it, unless they can
+    be read where they are. What lies side by side stays so in the tiles.
+    """
+    packs = plan.found.scattered or plan.found.masked
+    most = kernel.target.stage_bytes // 3
+    if packs and not plan.found.abreast:
+        stage_over(kernel, row - 1, kernel.axes[row], most)
+    tiles = write_rows(kernel, row, plan.rows)
+    if packs and plan.found.abreast:
+        for tile in tiles:
+            stage_over(kernel, row - 1, tile, most)
+
+
+def write_rows(kernel: Kernel, row: int, rows: int) -> list[UOp]:
+    """A register tile has `rows` rows of a panel; the rows that are left over get a smaller one.
+    Gives the rows of the tiles.
+    """
+    height, made = size_of(kernel.axes[row]) or 1, []
     if height > rows and height % rows:
         rest = cut_apart(kernel, row, height - height % rows)
         if rest is not None:
             kernel.apply_opt(Opt(OptOps.UPCAST, rest, 0))
+            made.append(kernel.axes[-1])
     if height > 1:
         kernel.apply_opt(Opt(OptOps.UPCAST, row, min(rows, height)))
+        made.append(kernel.axes[-1])
     for number, one in reversed(list(enumerate(kernel.reduce_axes))):
         if (size_of(one) or 1) % UNROLLED == 0 and is_innermost(kernel, one):
             kernel.apply_opt(Opt(OptOps.UNROLL, number, UNROLLED))
+    return made
 
 
 def is_innermost(kernel: Kernel, one: UOp) -> bool:
@@ -101,11 +128,6 @@ def pack(kernel: Kernel) -> bool:
         if shared and shared[0] > 0 and written:
             return stage_over(kernel, shared[0] - 1, written[0], kernel.target.stage_bytes)
     return False
-
-
-def pack_rows(kernel: Kernel, row: int) -> None:
-    """The rows of a block, packed just before use."""
-    stage_over(kernel, row - 1, kernel.axes[row], kernel.target.stage_bytes // 3)
 
 
 def stage_over(kernel: Kernel, level: int, one: UOp, most: int) -> bool:

@@ -90,8 +90,10 @@ def widest(load: UOp, loops: Loops, users: dict[UOp, list[UOp]]) -> UOp:
 def tile_of(root: UOp, value: UOp, level: UOp) -> Tile:
     """What of `value` one round of the loop `level` reads."""
     free = find_loops(root).free[value]
-    inside = [r for r in free if nesting(r) > nesting(level)]
-    return Tile(value, tuple(sorted(inside, key=nesting)))
+    inside = sorted((r for r in free if nesting(r) > nesting(level)), key=nesting)
+    if all(kind_of(r) is not AxisType.UPCAST for r in inside):  # read one by one: copied in rows
+        inside.sort(key=lambda one: reach(value, one) == 1)
+    return Tile(value, tuple(inside))
 
 
 def stage(root: UOp, tile: Tile, number: int, fresh: int) -> UOp:

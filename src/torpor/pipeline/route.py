@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from torpor.base.dtypes import DType
+from torpor.base.target import Target
 from torpor.device import Buffer, Device
 from torpor.graph import simplify_graph
 from torpor.graph.multi import resolve
@@ -14,7 +15,7 @@ from torpor.ir.infer import JOINT, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, Program, ScheduleItem
 from torpor.ir.uop import UOp
-from torpor.kernel import in_phases
+from torpor.kernel import arranged, in_phases
 from torpor.pipeline.canonical import canonical
 from torpor.pipeline.compile import is_copy, programs_of, target_named
 from torpor.pipeline.recipe import Failed, Result, follow, keep, recipe_for, recipe_of
@@ -48,8 +49,15 @@ def parameter_limit(device: str) -> int | None:
     return Device[device].target.parameters
 
 
+def target_of(device: str) -> Target:
+    """What kernels for the device are generated for."""
+    return Device[device].target
+
+
 def planned(
-    roots: Roots, limit_of: LimitOf = parameter_limit
+    roots: Roots,
+    limit_of: LimitOf = parameter_limit,
+    target_of: Callable[[str], Target] = target_of,
 ) -> tuple[Plan, list[list[tuple[UOp, str]]], list[UOp]]:
     """The plan of the roots; for each what is computed where; and each simplified."""
     graph = UOp.sink(*(node for node, _ in roots))
@@ -60,7 +68,13 @@ def planned(
         RESOLVED.expect(sink)
         groups = [spread(node, device) for node, (_, device) in zip(sink.src, roots, strict=True)]
         made = plan([pair for group in groups for pair in group], make_buffer, limit_of)
-        made = Plan(tuple(part for item in made.items for part in phases_of(item)), made.results)
+        items = [
+            part
+            for item in made.items
+            for one in phases_of(item)
+            for part in in_order(one, target_of)
+        ]
+        made = Plan(tuple(items), made.results)
     return made, groups, list(sink.src)
 
 
@@ -69,6 +83,19 @@ def phases_of(item: ScheduleItem) -> list[ScheduleItem]:
     if item.checks or is_copy(item):
         return [item]
     return [replace(item, ast=ast) for ast in in_phases(item.ast)]
+
+
+def in_order(item: ScheduleItem, target_of: Callable[[str], Target]) -> list[ScheduleItem]:
+    """The item, or a copy of an operand in the order in which it is read, and the item on it."""
+    device = item.buffers[0].arg.device
+    found = None if item.checks or is_copy(item) else arranged(item.ast, target_of(device))
+    if found is None:
+        return [item]
+    origin = item.buffers[found.slot]
+    copied = make_buffer(device, found.size, origin.dtype)
+    buffers = tuple(copied if n == found.slot else b for n, b in enumerate(item.buffers))
+    copy = ScheduleItem(found.copy, (copied, origin), reason="order of use", origins=item.origins)
+    return [copy, replace(item, ast=found.rest, buffers=buffers)]
 
 
 def schedule(roots: Roots) -> list[ScheduleItem]:
@@ -83,7 +110,7 @@ def lower(
     device). Nothing runs, and the target's device need not be there.
     """
     wanted = target_named(target, roots[0][1].split(JOINT)[0])
-    items = planned(roots, lambda _: wanted.parameters)[0].items
+    items = planned(roots, lambda _: wanted.parameters, lambda _: wanted)[0].items
     return programs_of(items, wanted, opts)
 
 
