@@ -105,7 +105,7 @@ def test_what_some_system_lacks_is_found(text):
 
 
 BARE = """
-import os, sys
+import ctypes, mmap, os, subprocess, sys, tempfile
 import llvmlite.binding, ml_dtypes, numpy as np, PIL.Image, rich.table  # they ask in their own ways
 class Absent:
     def find_spec(self, name, path=None, target=None):
@@ -117,10 +117,20 @@ for name in %r:
 for name in %r:
     if hasattr(os, name):
         delattr(os, name)
-from torpor import Tensor, jit
+sys.platform = %r
+usual = ctypes.CDLL
+class Kernel32:
+    SwitchToThread = usual(None).sched_yield
+def library(name):
+    return {"kernel32": Kernel32, "msvcrt": usual(None)}[name] if name else usual(None)
+if sys.platform == "win32":
+    ctypes.CDLL = library
+from torpor import Context, Tensor, jit
 x = Tensor(np.arange(200000, dtype=np.float32).reshape(400, 500))
 wanted = (np.arange(200000.0).reshape(400, 500).sum(0) ** 2).sum()
 assert abs((x @ x.T).sum().item() / wanted - 1) < 1e-5
+with Context(THREADS=3):
+    assert abs((x @ x.T).sum().item() / wanted - 1) < 1e-5
 assert jit(lambda t: t * 2 + 1)(x).numpy()[3, 4] == 3009
 from torpor.cli.info import facts
 assert facts()["cores"] >= 1
@@ -128,11 +138,14 @@ print("fine")
 """
 
 
-def test_it_runs_without_what_only_unix_has(tmp_path):
-    """No affinity, no fork, no sysconf, none of the modules."""
+@pytest.mark.parametrize("system", ["linux", "darwin", "win32"])
+def test_it_runs_without_what_only_unix_has(tmp_path, system):
+    """No affinity, no fork, no sysconf, none of the modules, and where it takes this for another
+    system, nothing but what that has besides.
+    """
     absent = sorted(UNIX - {"posix", "pwd"})  # Python itself needs these two here
     functions = sorted(SOME_HAVE - {"waitpid"})  # and this one, to start another process
-    text = BARE % (absent, absent, functions)
+    text = BARE % (absent, absent, functions, system)
     folder = tmp_path / "a folder ü"
     environment = {**os.environ, "TORPOR_CACHE_DIR": str(folder), "PYTHONUTF8": "0", "LC_ALL": "C"}
     done = subprocess.run(

@@ -179,6 +179,8 @@ def _darwin_cache() -> int:
     """From `sysctlbyname("hw.l2cachesize")` (untested: no macOS at hand); 0 where it fails."""
     library = ctypes.CDLL(ctypes.util.find_library("c"))
     value, length = ctypes.c_int64(0), ctypes.c_size_t(8)
+    if not hasattr(library, "sysctlbyname"):
+        return 0
     failed = library.sysctlbyname(
         b"hw.l2cachesize", ctypes.byref(value), ctypes.byref(length), None, ctypes.c_size_t(0)
     )
