@@ -90,7 +90,8 @@ class Emulated:
     """Kernels to run one after the other, and the memory that they share."""
 
     machine: Machine
-    objects: dict[str, bytes] = field(default_factory=dict)  # by entry
+    objects: dict[str, bytes] = field(default_factory=dict)  # by name
+    declared: dict[str, None] = field(default_factory=dict)  # what is called in them, as IR
     calls: list[str] = field(default_factory=list)
     places: dict[Buffer, int] = field(default_factory=dict)
     memory: bytearray = field(default_factory=bytearray)
@@ -112,28 +113,37 @@ class Emulated:
 
     def add(self, program: Program, buffers: Sequence[Buffer]) -> None:
         """Run `program`, which takes no variables, after those before."""
-        entry = entry_name(program)
-        if entry not in self.objects:
-            self.objects[entry] = unsealed(LlvmCompiler(self.machine).compile(program))
+        entry = self.load(program)
         table = [self.place(buffer) for buffer in buffers]
         if program.checks:
             self.errors.append(self.reserve(bytes(8)))
             table.append(self.errors[-1])
         total = 0 if program.thread_range is None else launch_value(program.thread_range, {})
+        self.fill(table)
+        self.calls.append(f"  call void @{entry}(ptr @table, i64 0, i64 {total})")
+
+    def load(self, program: Program) -> str:
+        """The name of the program's entry, which can be called from then on."""
+        entry = entry_name(program)
+        if entry not in self.objects:
+            self.objects[entry] = unsealed(LlvmCompiler(self.machine).compile(program))
+            self.declared[f"declare void @{entry}(ptr, i64, i64)"] = None
+        return entry
+
+    def fill(self, table: Sequence[int]) -> None:
+        """Have the table hold the addresses of these places in the memory."""
         for number, place in enumerate(table):
             address = f"ptr getelementptr (i8, ptr @memory, i64 {place})"
             slot = f"getelementptr (i64, ptr @table, i64 {number})"
             self.calls.append(f"  store {address}, ptr {slot}")
-        self.calls.append(f"  call void @{entry}(ptr @table, i64 0, i64 {total})")
 
     def text(self) -> str:
         """The start of the program, in LLVM IR."""
         size = len(self.memory)
-        declared = [f"declare void @{entry}(ptr, i64, i64)" for entry in self.objects]
         return "\n".join([
             f"@memory = global [{size} x i8] zeroinitializer, align {ALIGNMENT}",
             "@table = global [64 x i64] zeroinitializer",
-            *declared,
+            *self.declared,
             MEMORY_FUNCTIONS,
             SYSTEM_CALL,
             "define void @_start() noreturn {",

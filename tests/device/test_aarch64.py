@@ -4,11 +4,15 @@ import functools
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests.device import emulator
+from tests.device import emulator, programs
 from tests.device.workloads import Array, workloads
+from torpor.base.dtypes import dtypes
 from torpor.base.settings import Context
+from torpor.device import Buffer, worker
+from torpor.device.llvm import compile_text, unsealed
 from torpor.device.machine import facts, machine
 from torpor.pipeline.compile import program_for
 
@@ -40,8 +44,36 @@ def test_arm_code_gives_what_numpy_gives(workload):
         with Context(TARGET="aarch64"):
             workload.verify(workload.compute(*workload.tensors()).numpy())
         return
+    needs_emulator()
+    workload.verify(results()[workload.name])
+
+
+def needs_emulator():
     try:
         emulator.tools()
     except FileNotFoundError as error:
         pytest.skip(str(error))
-    workload.verify(results()[workload.name])
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+def test_the_pool_runs_on_arm(tmp_path, size):
+    """Its owner alone: it publishes a job, claims every chunk, and closes it again."""
+    needs_emulator()
+    emulated = emulator.Emulated(ARM)
+    result, operand = (Buffer("CPU", size, dtypes.float32).allocate() for _ in range(2))
+    operand.numpy()[:] = np.arange(size)
+    entry = emulated.load(programs.scale(size))
+    pool = compile_text(worker.worker_text("arm"), "the pool", ARM)
+    emulated.objects["pool"] = unsealed(pool)
+    emulated.declared["declare void @torpor_pool_run(ptr, ptr, ptr, i64, i64, i64)"] = None
+    state = emulated.reserve(bytes(8 * worker.WORDS))
+    emulated.fill([emulated.place(result), emulated.place(operand)])
+    emulated.calls += [
+        "  store i64 7, ptr getelementptr (i64, ptr @table, i64 2)",
+        f"  call void @torpor_pool_run(ptr getelementptr (i8, ptr @memory, i64 {state}),"
+        f" ptr @{entry}, ptr @table, i64 {size}, i64 13, i64 0)",
+    ]
+    emulated.run(tmp_path)
+    np.testing.assert_array_equal(emulated.held(result), np.arange(size) * 2 + 7)
+    words = np.frombuffer(emulated.memory, np.int64, worker.WORDS, state)
+    assert (words[worker.OPEN], words[worker.ACTIVE], words[worker.GENERATION]) == (0, 0, 1)
