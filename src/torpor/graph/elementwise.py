@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from torpor.base.dtypes import DType, Scalar, dtypes
@@ -30,6 +31,9 @@ _ROWS: Final = {
     op: (ROWS[op].arity, _KINDS.get(op, _ALL), dtypes.bool if op in COMPARE else None)
     for op in ALU - {Ops.CAST, Ops.BITCAST}
 }
+
+
+_common_shape: Final = lru_cache(maxsize=4096)(broadcast_shapes)
 
 
 def constant(value: Scalar, dtype: DType, shape: Sequence[Size] = ()) -> UOp:
@@ -72,7 +76,7 @@ def check(value: UOp, condition: UOp, requirement: Requirement) -> UOp:
 
 def _broadcast(op: Ops, nodes: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], Shape]:
     try:
-        shape = broadcast_shapes(*[shape_of(node) for node in nodes])
+        shape = _common_shape(*[shape_of(node) for node in nodes])
     except ShapeError as error:
         texts = ", ".join(describe(node) for node in nodes)
         raise ShapeError(f"{name_of(op)} of {texts}: {error}") from None

@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from torpor.base.errors import ShapeError
+from torpor.graph import plain
 from torpor.graph.sizes import (
     as_sizes,
     at_most,
     axes_of,
     describe,
     factors,
+    is_plain,
     is_size,
     known,
     least,
@@ -36,6 +38,8 @@ def reshape(node: UOp, shape: int | UOp | Sequence[Size]) -> UOp:
     old = shape_of(node)
     if shape == old:
         return node
+    if is_plain(shape) and plain.is_reshape(old, shape):
+        return shaped(UOp(Ops.RESHAPE, node.dtype, (node,), shape), shape)
     new = as_sizes("reshape", node, shape)
     if -1 in new:
         new = _with_missing_size(node, new)
@@ -81,8 +85,11 @@ def _with_missing_size(node: UOp, shape: Shape) -> Shape:
 
 def permute(node: UOp, order: Sequence[int]) -> UOp:
     """Axes in another order: axis i of the result is axis order[i] of `node`."""
-    rank = len(shape_of(node))
-    axes = axes_of("permute", node, tuple(order))
+    shape, order = shape_of(node), tuple(order)
+    if is_plain(order) and (turned := plain.permuted(shape, order)) is not None:
+        return shaped(UOp(Ops.PERMUTE, node.dtype, (node,), order), turned)
+    rank = len(shape)
+    axes = axes_of("permute", node, order)
     if len(axes) != rank:
         raise ShapeError(
             f"permute of {describe(node)}: expected each of its {rank} axes once, got {order}"
@@ -97,6 +104,10 @@ def expand(node: UOp, shape: int | UOp | Sequence[Size]) -> UOp:
     old = shape_of(node)
     if shape == old:
         return node
+    if is_plain(shape) and (ones := plain.aligned(old, shape)) is not None:
+        if ones != old:
+            node = shaped(UOp(Ops.RESHAPE, node.dtype, (node,), ones), ones)
+        return node if ones == shape else shaped(UOp(Ops.EXPAND, node.dtype, (node,), shape), shape)
     new = as_sizes("expand", node, shape)
     extra = len(new) - len(old)
     if extra < 0:

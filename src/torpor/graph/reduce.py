@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from torpor.base.errors import DTypeError, ShapeError
+from torpor.graph import plain
 from torpor.graph.movement import reshape
-from torpor.graph.sizes import axes_of, describe
-from torpor.ir.infer import JOINT, Shape, shape_of
+from torpor.graph.sizes import axes_of, describe, is_plain
+from torpor.ir.infer import JOINT, Shape, shape_of, shaped
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 
@@ -24,8 +25,10 @@ def reduce(node: UOp, op: Ops, axes: int | Sequence[int] | None, keepdims: bool 
     """
     if op not in _NAMES:
         raise DTypeError(f"reduce of {describe(node)}: {op} is no reduction")
-    found = axes_of(_NAMES[op], node, axes)
     shape = shape_of(node)
+    if is_plain(axes) and (plan := plain.reduced(shape, axes)) is not None:
+        return _reduced(node, op, plan, keepdims)
+    found = axes_of(_NAMES[op], node, axes)
     over = tuple(sorted([axis for axis in found if shape[axis] != 1]))
     if op in (Ops.MAX, Ops.MIN) and 0 in [shape[axis] for axis in over]:
         raise ShapeError(f"{_NAMES[op]} of {describe(node)} over axes {found}: expected an element")
@@ -35,6 +38,15 @@ def reduce(node: UOp, op: Ops, axes: int | Sequence[int] | None, keepdims: bool 
         return node
     left: Shape = tuple([size for axis, size in enumerate(shape) if axis not in found])
     return reshape(node, left)
+
+
+def _reduced(node: UOp, op: Ops, plan: plain.Reduced, keepdims: bool) -> UOp:
+    over, ones, left = plan
+    if over:
+        node = shaped(UOp(Ops.REDUCE_AXIS, node.dtype, (node,), (op, over)), ones)
+    if keepdims or ones == left:
+        return node
+    return shaped(UOp(Ops.RESHAPE, node.dtype, (node,), left), left)
 
 
 def contiguous(node: UOp) -> UOp:

@@ -19,6 +19,11 @@ def known(sizes: Sequence[Size]) -> TypeGuard[Sequence[int]]:
     return _INT.issuperset(map(type, sizes))
 
 
+def is_plain(shape: object) -> TypeGuard[tuple[int, ...]]:
+    """Whether it is a tuple of ints."""
+    return type(shape) is tuple and _INT.issuperset(map(type, shape))
+
+
 def add(left: Size, right: Size) -> Size:
     """Left + right, folded."""
     if isinstance(left, int) and isinstance(right, int):
