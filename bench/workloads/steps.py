@@ -1,7 +1,8 @@
 """Whole steps: training of small and middling networks, and generating a token.
 
-A training step is forward, loss, gradients and the optimiser's update; the loss is what comes out.
-The libraries begin with weights of their own, so that nothing but a finite loss is checked here.
+A training step is forward, loss, gradients and the optimiser's update. The loss comes out, and the
+first parameter after the update, which the whole of the backward pass has gone into; all libraries
+begin with the same weights, and PyTorch's answer in float64 is the reference.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from bench.workload import Workload
-from bench.workloads import models
+from bench.workloads import jax_models, models
+from bench.workloads.weights import Build, filled, in_float64
 
 RATE = 1e-3
 ENCODER = {"layers": 6, "width": 384, "heads": 6}
@@ -32,10 +34,11 @@ def labelled(shape: tuple[int, ...], classes: int) -> Any:
     return make
 
 
-def torpor_training(build: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def torpor_training(build: Build) -> Callable[[Any], Any]:
     def prepare(torpor: Any) -> Any:
-        model = build(torpor)
+        model = filled(torpor, build(torpor))
         optimiser = torpor.nn.optim.Adam(model.parameters(), lr=RATE)
+        first = optimiser.params[0]
 
         def step(x: Any, labels: Any) -> Any:
             optimiser.zero_grad()
@@ -43,80 +46,49 @@ def torpor_training(build: Callable[[Any], Any]) -> Callable[[Any], Any]:
             loss.backward()
             loss.realize(*optimiser.schedule_step())
             optimiser.zero_grad()
-            return loss.detach()
+            return loss.detach(), first.detach()
 
         return step
 
     return prepare
 
 
-def torch_training(build: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def prepare(torch: Any) -> Any:
-        model = build(torch)
-        optimiser = torch.optim.Adam(model.parameters(), lr=RATE)
-
-        def step(x: Any, labels: Any) -> Any:
-            optimiser.zero_grad()
-            loss = torch.nn.functional.cross_entropy(model(x), labels)
-            loss.backward()
-            optimiser.step()
-            return loss.detach()
-
-        return step
-
-    return prepare
-
-
-def jax_multilayer(jax: Any) -> Any:
-    """The same step with Adam written out; the state goes in and comes out."""
-    numpy, tree = jax.numpy, jax.tree_util.tree_map
-    keys = jax.random.split(jax.random.key(0), 3)
-    sizes = ((784, 512), (512, 256), (256, 10))
-    weights = [
-        (jax.random.normal(key, size) / size[0] ** 0.5, numpy.zeros(size[1]))
-        for key, size in zip(keys, sizes, strict=True)
-    ]
-    zeros = tree(numpy.zeros_like, weights)
-
-    def loss_of(weights: Any, x: Any, labels: Any) -> Any:
-        for w, b in weights[:-1]:
-            x = jax.nn.relu(x @ w + b)
-        chances = jax.nn.log_softmax(x @ weights[-1][0] + weights[-1][1])
-        return -numpy.take_along_axis(chances, labels[:, None], 1).mean()
-
-    @jax.jit
-    def update(state: Any, x: Any, labels: Any) -> Any:
-        weights, first, second, t = state
-        loss, gradients = jax.value_and_grad(loss_of)(weights, x, labels)
-        t = t + 1
-        first = tree(lambda m, g: 0.9 * m + 0.1 * g, first, gradients)
-        second = tree(lambda v, g: 0.999 * v + 0.001 * g * g, second, gradients)
-
-        def moved(w: Any, m: Any, v: Any) -> Any:
-            return w - RATE * (m / (1 - 0.9**t)) / (numpy.sqrt(v / (1 - 0.999**t)) + 1e-8)
-
-        return loss, (tree(moved, weights, first, second), first, second, t)
-
-    state = [(weights, zeros, zeros, numpy.float32(0))]
+def torch_step(torch: Any, model: Any) -> Any:
+    optimiser = torch.optim.Adam(model.parameters(), lr=RATE)
+    first = next(model.parameters())
 
     def step(x: Any, labels: Any) -> Any:
-        loss, state[0] = update(state[0], x, labels)
-        return loss
+        optimiser.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(x), labels)
+        loss.backward()
+        optimiser.step()
+        return loss.detach(), first.detach()
 
     return step
 
 
+def torch_training(build: Build) -> Callable[[Any], Any]:
+    return lambda torch: torch_step(torch, filled(torch, build(torch)))
+
+
 def training(
-    name: str,
-    build: Callable[[Any], Any],
-    inputs: Any,
-    flops: float,
-    quick: bool = False,
-    **more: Any,
+    name: str, build: Build, forward: Any, inputs: Any, flops: float, tolerance: float, quick: bool
 ) -> Workload:
-    """A training step with Adam."""
-    functions = {"torpor": torpor_training(build), "torch": torch_training(build), **more}
-    return Workload(f"steps/{name}", inputs, functions, None, flops=flops, quick=quick, builds=True)
+    """A training step with Adam; `forward` is the model for JAX."""
+    return Workload(
+        f"steps/{name}",
+        inputs,
+        {
+            "torpor": torpor_training(build),
+            "torch": torch_training(build),
+            "jax": jax_models.training(build, forward, RATE),
+        },
+        in_float64(torch_step, build),
+        flops=flops,
+        tolerance=tolerance,
+        quick=quick,
+        builds=True,
+    )
 
 
 # --- transformers ---------------------------------------------------------------------------------
@@ -140,16 +112,20 @@ def encoder(library: Any) -> Any:
 def decoder(library: Any) -> Any:
     """The logits of the token after CONTEXT others, whose keys and values are given."""
     nn, width = library.nn, DECODER["width"]
-    blocks = models.transformer(library, **DECODER)
-    last = nn.Linear(width, VOCABULARY, bias=False)
 
-    def step(x: Any, keys: Any, values: Any) -> Any:
-        with library.no_grad():
-            for number, block in enumerate(blocks):
-                x = block(x, keys[number], values[number])
-            return last(x)
+    class Decoder(nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = models.transformer(library, **DECODER)
+            self.last = nn.Linear(width, VOCABULARY, bias=False)
 
-    return step
+        def forward(self, x: Any, keys: Any, values: Any) -> Any:
+            with library.no_grad():
+                for number, block in enumerate(self.blocks):
+                    x = block(x, keys[number], values[number])
+                return self.last(x)
+
+    return Decoder()
 
 
 def decoder_inputs(generator: np.random.Generator) -> Any:
@@ -165,39 +141,55 @@ def weights_of(layers: int, width: int, heads: int) -> int:
 
 
 DECODER_WEIGHTS = weights_of(**DECODER) + VOCABULARY * DECODER["width"]
+# The tolerances are several times the error of PyTorch in float32. An update by Adam is as long for
+# a gradient near 0 as for any other, so that rounding turns some around; if all went astray, the
+# error would be above 1e-2.
 WORKLOADS = (
     training(
         "mlp-adam-64",
         lambda library: models.multilayer(library.nn),
+        jax_models.multilayer,
         labelled((64, 784), 10),
         6.0 * 64 * (784 * 512 + 512 * 256 + 256 * 10),
+        1e-4,
         quick=True,
-        jax=jax_multilayer,
     ),
     training(
         "digits-64",
         lambda library: models.digits(library.nn),
+        jax_models.digits,
         labelled((64, 1, 28, 28), 10),
         6.0 * 64 * (24 * 24 * 16 * 25 + 8 * 8 * 32 * 400 + 5120),
+        1e-4,
         quick=True,
     ),
     training(
         "resnet18-8",
         lambda library: models.resnet18(library.nn),
+        jax_models.resnet18,
         labelled((8, 3, 224, 224), 1000),
         6.0 * 8 * 1.82e9,
+        5e-3,
+        quick=False,
     ),
     training(
         "encoder-6x384-128",
         encoder,
+        jax_models.encoder(ENCODER["layers"], ENCODER["heads"]),
         labelled((1, 128, 384), 10),
         6.0 * 128 * weights_of(**ENCODER),
+        1e-3,
+        quick=False,
     ),
     Workload(
         "steps/decoder-12x768-token",
         decoder_inputs,
-        {"torpor": decoder, "torch": decoder},
-        None,
+        {
+            "torpor": lambda library: filled(library, decoder(library)),
+            "torch": lambda library: filled(library, decoder(library)),
+            "jax": jax_models.decoding(decoder, DECODER["layers"], DECODER["heads"]),
+        },
+        in_float64(lambda torch, model: model, decoder),
         flops=2.0 * DECODER_WEIGHTS,
         bytes=4.0 * DECODER_WEIGHTS,
         mix="read",

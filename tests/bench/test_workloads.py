@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
 from bench import libraries
-from bench.engine import expected_of
+from bench.engine import expected_of, relative_error
 from bench.workload import count
-from bench.workloads import ALL, choose, convolution
+from bench.workloads import ALL, choose, convolution, models, steps, weights
 from torpor import Tensor
 from torpor.pipeline import measuring
 
@@ -96,3 +98,52 @@ def test_ours_is_jitted_writes_to_the_same_memory_and_is_computed_when_it_return
     assert len(measured.runs) == 2
     assert not np.allclose(before, after)
     assert np.array_equal(first.numpy(), after)  # the same memory
+
+
+def adam_step(weights, x, labels):
+    """Loss of the three layers in NumPy, and the first matrix after one step of Adam."""
+    below, values = [], x
+    for number in ("0", "2", "4"):
+        below.append(values)
+        values = values @ weights[f"{number}.weight"].T + weights[f"{number}.bias"]
+        values = values if number == "4" else np.maximum(values, 0)
+    chances = np.exp(values - values.max(1, keepdims=True))
+    chances /= chances.sum(1, keepdims=True)
+    rows = np.arange(len(x))
+    back = chances.copy()
+    back[rows, labels] -= 1
+    back /= len(x)
+    for number, inputs in (("4", below[2]), ("2", below[1])):
+        back = back @ weights[f"{number}.weight"] * (inputs > 0)
+    gradient = back.T @ below[0]
+    moved = weights["0.weight"] - steps.RATE * gradient / (np.abs(gradient) + 1e-8)
+    return -np.log(chances[rows, labels]).mean(), moved
+
+
+def test_a_training_step_is_the_textbooks():
+    import torpor
+
+    (workload,) = choose(["steps/mlp-adam-64"], quick=False)
+    x, labels = workload.inputs(np.random.default_rng(2))
+    names = weights.named(lambda library: models.multilayer(library.nn))
+    exact = {name: value.astype(np.float64) for name, value in names.items()}
+    expected = adam_step(exact, x.astype(np.float64), labels)
+    step = workload.functions["torpor"](torpor)
+    found = [y.numpy() for y in step(Tensor(x), Tensor(labels))]
+    assert relative_error(found, [np.asarray(y) for y in expected]) < workload.tolerance
+
+
+def test_weights_are_the_same_wherever_they_are_drawn():
+    first, again = (weights.drawn("blocks.1.up.weight", (300, 400)) for _ in range(2))
+    assert np.array_equal(first, again)
+    assert abs(first.std() * 20 - 1) < 0.01
+    assert len(np.unique(first[:, 0])) == 300  # rows begin at other places of what is repeated
+    assert not np.array_equal(first, weights.drawn("blocks.2.up.weight", (300, 400)))
+    assert weights.drawn("before.weight", (3,)).tolist() == [1.0] * 3
+    assert weights.drawn("before.bias", (3,)).tolist() == [0.0] * 3
+
+
+def test_without_pytorch_a_step_has_no_reference(monkeypatch):
+    (workload,) = choose(["steps/mlp-adam-64"], quick=False)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert expected_of(workload, workload.inputs(np.random.default_rng(0))) is None
