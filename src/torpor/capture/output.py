@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from torpor.base.dtypes import DType
 from torpor.device import Buffer
 from torpor.device.buffer import BufferMaker
-from torpor.ir.infer import Shape
+from torpor.ir.infer import Shape, shape_of, shaped
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.pipeline.reuse import Fresh, Result, Reused
@@ -42,7 +42,7 @@ def node_over(buffer: Buffer, shown: Shown) -> UOp:
 
 def severed(node: UOp) -> UOp:
     """The value as one whose graph is gone."""
-    return UOp(Ops.LEAF, node.dtype, (node,), SEVERED)
+    return shaped(UOp(Ops.LEAF, node.dtype, (node,), SEVERED), shape_of(node))
 
 
 def results_of(output: Output, shown: Shown | None) -> Callable[[], Result]:

@@ -23,6 +23,8 @@ from torpor.device.base import Allocator
 from torpor.ir.records import BufferSpec
 
 PADDING: Final = 64  # bytes past the end that may be read: one full vector register
+BATCH: Final = 1 << 13  # bytes that are asked for at once where blocks are small
+BATCHED: Final = 1 << 9  # bytes of the largest such blocks
 PAGES_FROM: Final = 1 << 18  # bytes from which a block has pages of its own
 HUGE_PAGE: Final = 1 << 21
 HUGE_FROM: Final = 1 << 22  # bytes from which huge pages are asked for
@@ -68,9 +70,13 @@ def _aligned(address: int, alignment: int) -> int:
     return -(-address // alignment) * alignment
 
 
-def _small_block(capacity: int, alignment: int) -> Block:
-    keeper = np.empty(capacity + alignment, np.uint8)
-    return Block(_aligned(keeper.ctypes.data, alignment), capacity, keeper, pooled=True)
+def _small_blocks(capacity: int, alignment: int) -> list[Block]:
+    """Blocks in one piece of memory, which stays as long as one of them is used or kept."""
+    count = BATCH // capacity if capacity <= BATCHED else 1
+    step = _aligned(capacity, alignment)
+    keeper = np.empty(count * step + alignment, np.uint8)
+    first = _aligned(keeper.ctypes.data, alignment)
+    return [Block(first + n * step, capacity, keeper, pooled=True) for n in range(count)]
 
 
 def _paged_block(capacity: int, alignment: int) -> Block:
@@ -104,7 +110,8 @@ class HostAllocator(Allocator):
         capacity = size_class(nbytes)
         if spec.alignment <= PADDING:
             with self._lock:
-                self._settle()
+                if self._returned:
+                    self._settle()
                 blocks = self._free.get(capacity)
                 if blocks:
                     self.kept -= capacity
@@ -162,11 +169,12 @@ class HostAllocator(Allocator):
             data = np.frombuffer(destination, np.uint8)
             ctypes.memmove(data.ctypes.data, block.address + offset, destination.nbytes)
 
-    @staticmethod
-    def _fresh(capacity: int, alignment: int) -> Block:
-        alignment = max(alignment, PADDING)
-        made = _paged_block if capacity >= PAGES_FROM else _small_block
-        return made(capacity, alignment)
+    def _fresh(self, capacity: int, alignment: int) -> Block:
+        if capacity >= PAGES_FROM:
+            return _paged_block(capacity, max(alignment, PADDING))
+        block, *more = _small_blocks(capacity, max(alignment, PADDING))
+        self._returned.extend(more)
+        return block
 
     def _settle(self) -> None:
         """Put returned blocks on their class's list; the lock is held."""

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from torpor.device import Buffer, copy_buffer
 from torpor.device.base import Executable
 from torpor.device.buffer import BufferMaker
-from torpor.ir.infer import Shape, shape_of
+from torpor.ir.infer import Shape, shape_of, shaped
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.pipeline import reuse
@@ -53,7 +53,7 @@ def over_buffer(buffer: UOp, shape: Shape) -> UOp:
     """The buffer's value in a shape."""
     if shape == (buffer.arg.size,):
         return buffer
-    return UOp(Ops.RESHAPE, buffer.dtype, (buffer,), shape)
+    return shaped(UOp(Ops.RESHAPE, buffer.dtype, (buffer,), shape), shape)
 
 
 class Launch(NamedTuple):
@@ -176,7 +176,8 @@ def is_small(buffer: Buffer) -> bool:
 
 def value_in(buffer: Buffer, shape: Shape) -> UOp:
     """The node of the value in a buffer."""
-    return over_buffer(UOp(Ops.BUFFER, buffer.dtype, (), buffer), shape)
+    node = shaped(UOp(Ops.BUFFER, buffer.dtype, (), buffer), (buffer.size,))
+    return over_buffer(node, shape)
 
 
 # --- following it ---------------------------------------------------------------------------------

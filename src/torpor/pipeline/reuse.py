@@ -67,13 +67,15 @@ class Reused(Fresh):
 
     def __init__(self, make: BufferMaker, node_over: Callable[[Buffer], UOp] | None):
         super().__init__(make, node_over)
-        # The parts of results, and how often each is held where nobody else does.
-        self._known: list[tuple[list[Any], list[int]]] = []
+        self._known: list[list[Any]] = []  # the parts of results
+        self._alone: list[int] = []  # how often each is held where nobody else does
 
     def take(self) -> Result:
-        for parts, alone in self._known:
-            if [*map(getrefcount, parts)] == alone:
+        for parts in self._known:
+            if [*map(getrefcount, parts)] == self._alone:
                 return parts[0]  # type: ignore[no-any-return]
         parts = parts_of(super().take())
-        self._known = [(parts, [*map(getrefcount, parts)]), *self._known[: MOST_KEPT - 1]]
+        if not self._alone:
+            self._alone = [*map(getrefcount, parts)]
+        self._known = [parts, *self._known[: MOST_KEPT - 1]]
         return parts[0]  # type: ignore[no-any-return]

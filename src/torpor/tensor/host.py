@@ -11,7 +11,7 @@ import numpy.typing as npt
 from torpor.base.dtypes import DType
 from torpor.base.errors import ShapeError
 from torpor.device import Buffer
-from torpor.ir.infer import JOINT, Shape, Size, fold_size, shape_of
+from torpor.ir.infer import JOINT, Shape, Size, fold_size, shaped
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.storage import Storage, recall
@@ -123,8 +123,11 @@ def buffer_from(array: Array, device: str, dtype: DType) -> Buffer:
 
 def buffer_node(buffer: Buffer, shape: Shape) -> UOp:
     """The graph node for `buffer`, in the given shape."""
-    node = UOp(Ops.BUFFER, buffer.dtype, (), buffer)
-    return node if shape == shape_of(node) else UOp(Ops.RESHAPE, buffer.dtype, (node,), shape)
+    whole = (buffer.size,)
+    node = shaped(UOp(Ops.BUFFER, buffer.dtype, (), buffer), whole)
+    if shape == whole:
+        return node
+    return shaped(UOp(Ops.RESHAPE, buffer.dtype, (node,), shape), shape)
 
 
 def stored(array: Array, dtype: DType, device: str, axis: int | None = None) -> Storage:
