@@ -12,6 +12,7 @@ from torpor import Context, Tensor, lower
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import ContractError
 from torpor.base.target import get_target
+from torpor.ir import Ops, UOp, Variable
 from torpor.kernel.decompose import in_words
 from torpor.pipeline.compile import program_for
 from torpor.source import render
@@ -120,3 +121,34 @@ def test_a_folded_grid_runs():
         program.source, program.name, program.linear, arrays, groups=program.global_size
     )
     np.testing.assert_array_equal(found[0], values + 1)
+
+
+def test_random_numbers_run_and_are_the_same_everywhere():
+    """Words of the seed are variables that need all of 32 bits."""
+    Tensor.manual_seed((1 << 63) + (1 << 31) + 7)
+    drawn = Tensor.rand(64) + 0.0
+    (item,) = drawn.schedule()[-1:]
+    program = program_for(item.ast, get_target("wgsl"))
+    assert {kind for _, kind in program.variables} == {"uint32"}
+    assert [name for name, _ in program.variables] == [name for name, _ in item.variables]
+    counters = item.buffers[1].arg.numpy()
+    arrays = [np.zeros(64, np.float32), counters]
+    values = [value for _, value in item.variables]
+    found, _ = webgpu.run(
+        program.source, program.name, program.linear, arrays, values, program.global_size
+    )
+    np.testing.assert_array_equal(found[0], drawn.numpy())
+
+
+def test_a_variable_of_64_bits_runs_as_two():
+    number = Variable("n", -(1 << 40), 1 << 40)
+    value = UOp.const(dtypes.int64, 3) * UOp(Ops.VARIABLE, dtypes.int64, (), number.arg)
+    place = programs.at(programs.param(0, dtypes.int64), programs.number(0))
+    linear = in_words([programs.store(place, value)])
+    assert [n.arg[0] for n in linear if n.op is Ops.VARIABLE] == ["n", "n_high"]
+    given = -(1 << 39) - 12345
+    found, _ = webgpu.run(
+        render(linear, "wgsl", "triple"), "triple", linear, [np.zeros(48, np.int64)],
+        (given, given >> 32),
+    )  # fmt: skip
+    assert found[0][0] == 3 * given

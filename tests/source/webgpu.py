@@ -42,7 +42,7 @@ def run(text, name, linear, arrays, variables=(), groups=1):
     buffers = [opened.create_buffer_with_data(data=padded(a), usage=storage) for a in arrays]
     entries = {n: b for n, b in enumerate(buffers) if n in used}
     for number, value in enumerate(variables, len(takes.parameters)):
-        data = np.int32(value).tobytes()
+        data = (value & 0xFFFFFFFF).to_bytes(4, "little")
         entries[number] = opened.create_buffer_with_data(data=data, usage=uniform)
     error = opened.create_buffer_with_data(data=bytes(4), usage=storage)
     if takes.checks:

@@ -249,6 +249,18 @@ class _Program:
         low, high = (node.replace(dtype=dtype, src=tuple(p[n] for p in both)) for n in (0, 1))
         return low, high
 
+    def variable(self, node: UOp) -> Value:
+        """Of 64 bits: two variables of a word each, the high one's name ending in `_high`; or one,
+        if it has but 32 of them.
+        """
+        if not is_wide(node.dtype) or _is_short(node):
+            return self.value(node)
+        name, most = node.arg[0], int(dtypes.uint32.max)
+        low = UOp(Ops.VARIABLE, dtypes.uint32, (), (name, 0, most))
+        if node.vmin >= 0 and node.vmax <= most:
+            return low, low.const_like(0)
+        return low, UOp(Ops.VARIABLE, dtypes.uint32, (), (f"{name}_high", 0, most))
+
     # --- effects ----------------------------------------------------------------------------------
     def memory(self, node: UOp) -> UOp:
         """Memory of 64-bit integers has twice as many elements."""
@@ -385,6 +397,7 @@ _WRITTEN: Final[dict[Ops, Callable[[_Program, UOp], Value]]] = {
     Ops.LANES: _Program.lanes,
     Ops.VECTORIZE: _Program.rearranged,
     Ops.GEP: _Program.rearranged,
+    Ops.VARIABLE: _Program.variable,
     Ops.PARAM: _Program.memory,
     Ops.DEFINE_LOCAL: _Program.memory,
     Ops.INDEX: _Program.index,
