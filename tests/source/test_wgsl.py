@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+from tests.device.workloads import workloads
 from tests.source import golden, programs, run, webgpu
 from torpor import Context, Tensor, lower
 from torpor.base.dtypes import dtypes
@@ -15,9 +16,12 @@ from torpor.base.target import get_target
 from torpor.ir import Ops, UOp, Variable
 from torpor.kernel.decompose import in_words
 from torpor.pipeline.compile import program_for
+from torpor.pipeline.route import planned
 from torpor.source import render
 from torpor.source.wgsl import WGSLRenderer
 
+# Nothing is promised of NaN, and there is no float64.
+WORKLOADS = [w for w in workloads() if w.name not in ("to_half", "half", "exp_double")]
 CASES = [c for c in programs.all_cases() if "wgsl" not in c.unlike]
 
 
@@ -152,3 +156,30 @@ def test_a_variable_of_64_bits_runs_as_two():
         (given, given >> 32),
     )  # fmt: skip
     assert found[0][0] == 3 * given
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=[w.name for w in WORKLOADS])
+def test_workloads_run(workload):
+    """Whole schedules, of kernels with at most as many parameters as WebGPU takes. A processor
+    without a fused multiply-add is a little less exact.
+    """
+    target = get_target("wgsl")
+    wanted = workload.compute(*workload.tensors())
+    items = planned([(wanted._node, "CPU")], {"CPU": target.parameters}.get)[0].items
+    arrays = {}
+    for item in items:
+        program = program_for(item.ast, target)
+        buffers = [node.arg for node in item.buffers]
+        for buffer in buffers:
+            if buffer not in arrays:
+                held = buffer.numpy() if buffer.is_allocated() else None
+                empty = np.zeros(buffer.size, buffer.dtype.numpy)
+                arrays[buffer] = empty if held is None else held
+        given = [arrays[buffer] for buffer in buffers]
+        values = [value for _, value in item.variables]
+        found, error = webgpu.run(
+            program.source, program.name, program.linear, given, values, program.global_size
+        )
+        assert error == 0
+        arrays.update({buffers[n]: found[n] for n in item.outputs})
+    workload.verify(found[0].reshape(wanted.shape), slack=2)
