@@ -1,9 +1,10 @@
 """What two realisations must have in common to run the same kernels.
 
-The graph is written down with its nodes numbered in order of appearance. Memory is told by format,
-size and device, a bound variable by its limits: which buffer it is, what value it has and how it is
-called stay out, and are listed beside. Everything else is part of the key, constants included,
-since they fold; so are all settings.
+The graph is written down from its roots to its leaves, with its nodes numbered in order of
+appearance; a node that appears again is its number. Memory is told by format, size and device, a
+bound variable by its limits: which buffer it is, what value it has and how it is called stay out,
+and are listed beside. Everything else is part of the key, constants included, since they fold; so
+are all settings.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.uop import UOp
 
 MOST_NODES: Final = 100_000  # a graph of more is not worth writing down
+
+
+_NUMBERS: Final = frozenset({int, bool})
 
 
 class Canonical(NamedTuple):
@@ -35,10 +39,12 @@ def canonical(roots: Sequence[tuple[UOp, str]]) -> Canonical | None:
     bound: list[UOp] = []
     stack = [node for node, _ in reversed(roots)]
     while stack:
-        node = stack[-1]
-        if node in numbers:
-            stack.pop()
+        node = stack.pop()
+        number = numbers.get(node)
+        if number is not None:
+            words.append(number)
             continue
+        numbers[node] = len(numbers)
         op, arg, source = node.op, node.arg, node.src
         if not source:
             if op is Ops.BUFFER:
@@ -46,25 +52,16 @@ def canonical(roots: Sequence[tuple[UOp, str]]) -> Canonical | None:
                 words += (op, node.dtype, arg.size, arg.device)
             else:
                 words.append(node if op is Ops.CONST else (op, node.dtype, arg[1:]))
-        else:
-            if op in MOVEMENT and not is_known(arg):
-                source = (*source, *sizes_in(arg))
-            elif op is Ops.BIND:
-                source = source[:1]  # the variable, not its value
-            waiting = [s for s in source if s not in numbers]
-            if waiting:
-                stack += waiting
-                continue
-            if op is Ops.BIND:
-                bound.append(node)
-            elif op is Ops.LEAF:
-                arg = None  # an identity: the node's number says as much
-            elif len(source) > len(node.src):
-                arg = numbered(arg, numbers)
-            words += (op, node.dtype, arg)
-            words += [numbers[s] for s in source]
-        numbers[node] = len(numbers)
-        stack.pop()
+            continue
+        if op in MOVEMENT and not is_known(arg):
+            source, arg = (*source, *sizes_in(arg)), marked(arg)
+        elif op is Ops.BIND:
+            bound.append(node)
+            source = source[:1]  # the variable, not its value
+        elif op is Ops.LEAF:
+            arg = None  # an identity: the node's number says as much
+        words += (op, node.dtype, arg, len(source))
+        stack += source[::-1]
         if len(numbers) > MOST_NODES:
             return None
     wanted = tuple([(numbers[node], device) for node, device in roots])
@@ -89,6 +86,8 @@ class _Settings:
 
 def is_known(arg: Any) -> bool:
     """Whether a movement's arg holds numbers only."""
+    if _NUMBERS.issuperset(map(type, arg)):
+        return True
     for size in arg:
         kind = type(size)
         if kind is not int and kind is not bool and not (kind is tuple and is_known(size)):
@@ -105,8 +104,8 @@ def sizes_in(arg: Any) -> Iterator[UOp]:
             yield from sizes_in(size)
 
 
-def numbered(arg: Any, numbers: dict[UOp, int]) -> Any:
-    """A movement's arg with the numbers of nodes, marked, in place of the nodes."""
+def marked(arg: Any) -> Any:
+    """A movement's arg with a mark in place of each node in it."""
     if isinstance(arg, UOp):
-        return "size", numbers[arg]
-    return tuple([numbered(size, numbers) for size in arg]) if isinstance(arg, tuple) else arg
+        return "size"
+    return tuple([marked(size) for size in arg]) if isinstance(arg, tuple) else arg
