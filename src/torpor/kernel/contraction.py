@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 from torpor.ir.ops import AxisType, Ops
@@ -49,9 +50,10 @@ class Contraction:
         return stride(self.other, self.row) == 1
 
 
-def find_contraction(kernel: Kernel, uses: int = 0) -> Contraction | None:
+def find_contraction(kernel: Kernel, uses: int = 0, most: float = inf) -> Contraction | None:
     """The contraction that the kernel is: one sum over all its reduce axes, of a product. With
-    `uses`, an operand whose elements each are in so many products may be put in order before.
+    `uses`, an operand whose elements each are in so many products may be put in order before. None
+    too where each product would cost `most` times itself and more.
     """
     loops = find_loops(kernel.ast)
     reductions = [n for n in loops.order if n.op is Ops.REDUCE]
@@ -82,7 +84,7 @@ def find_contraction(kernel: Kernel, uses: int = 0) -> Contraction | None:
             weighed = cost(kernel, found, stored.get(lane) == 1, movable)
             if weighed is not None and (best is None or weighed < best[0]):
                 best = weighed, found
-    return best[1] if best else None
+    return best[1] if best and best[0] <= 1 + most else None
 
 
 def is_movable(kernel: Kernel, value: UOp, uses: int) -> bool:

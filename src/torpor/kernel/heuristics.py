@@ -28,6 +28,7 @@ SMALL_LOOP: Final = 8  # iterations of a reduce loop that is always written out
 CODE_LIMIT: Final = 160  # copies of the loop body past which compiling costs more than it gains
 MASKABLE: Final = (4, 8)  # bytes of elements that vector instructions can mask
 OUTPUTS: Final = (AxisType.GLOBAL, AxisType.LOOP)
+DEAR: Final = 1.0  # time for packing, of that for products, beyond which it is a last resort
 STEP_VECTORS: Final = 8  # most vectors side by side in a loop whose steps run in order
 
 
@@ -94,7 +95,9 @@ def for_processor(kernel: Kernel) -> None:
     if any(kind_of(r) is AxisType.SERIAL for r in kernel.axes):
         beside_steps(kernel)
         return
-    if tile_contraction(kernel) or tile_columns(kernel) or tile_crossing(kernel):
+    if tile_contraction(kernel, DEAR) or tile_columns(kernel) or tile_contraction(kernel):
+        return
+    if tile_crossing(kernel):
         return
     thread_outermost(kernel)
     if any(kind_of(r) is AxisType.LOOP for r in kernel.axes):

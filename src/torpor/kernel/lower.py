@@ -276,8 +276,8 @@ def lane_rank(one: UOp, found: list[Access], most: int) -> tuple[int, int] | Non
     """How well an axis suits vectors, and the width that divides it; None if it does not."""
     size = size_of(one) or 1
     width = next((n for n in (16, 8, 4, 2) if n <= most and size % n == 0), 1)
-    rows = sum(a.stride(one) == 1 for a in found)
-    gathers = sum(a.stride(one) not in (0, 1) for a in found)
+    rows = sum(a.count for a in found if a.stride(one) == 1)
+    gathers = sum(a.count for a in found if a.stride(one) not in (0, 1))
     stored = any(a.is_store and a.stride(one) == 1 for a in found)
     if width < 2 or rows == 0 or gathers > rows:
         return None

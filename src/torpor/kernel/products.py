@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from torpor.base.errors import OptError
@@ -23,37 +25,48 @@ from torpor.kernel.registers import (
 STREAM: Final = 6.0  # elements of a block that are computed while a row's element is read again
 FEW: Final = 2.0  # blocks that a thread may wait for at the end
 PANELS: Final = 8  # most panels of a block: what stays in the second cache with the other operand
+TOGETHER: Final = 64  # elements along the vectors that should share rows which are packed
 REUSE: Final = 16  # rows that must share a packed tile before packing it pays
 
 
-def tile_contraction(kernel: Kernel) -> bool:
-    """Choose opts for a kernel that is a large enough contraction; says whether it was one."""
-    found = find_contraction(kernel)
-    if found is None:
+def tile_contraction(kernel: Kernel, most: float = inf) -> bool:
+    """Choose opts for a kernel that is a large enough contraction, in which packing takes at most
+    `most` times as long as the products; says whether it was one.
+    """
+    found = find_contraction(kernel, most=most)
+    if found is None or found.shared < REUSE:
         return False
-    trial = kernel.copy()
-    if not apply_tiles(trial, found):
+    ordered = kernel.copy()
+    plan = plan_of(ordered, found)
+    room = kernel.target.stage_bytes * 2 // 3
+    reach = room // (found.length * found.packed.dtype.itemsize * plan.panel)
+    lanes = size_of(found.lane) or 1
+    wanted = min(lanes, TOGETHER if found.scattered or found.masked else plan.panel)
+    nowhere = plan.around == 0 and lanes <= plan.panel
+    if reach * plan.panel < wanted or nowhere:
+        trial = ordered.copy()
+        if fits(tile_depth, trial, plan):
+            kernel.__dict__.update(trial.__dict__)
+            return True
+    if nowhere or not reach or not fits(tile_panels, ordered, plan, reach):
         return False
-    kernel.__dict__.update(trial.__dict__)
+    kernel.__dict__.update(ordered.__dict__)
     return True
 
 
-def apply_tiles(kernel: Kernel, found: Contraction) -> bool:
-    """Blocks, threads, register tiles, then the packing; False where some size does not suit."""
-    if found.shared < REUSE:
+def fits(tile: Callable[..., bool], *arguments: object) -> bool:
+    """Whether the opts could be applied: packed memory may be too small."""
+    try:
+        return tile(*arguments)
+    except OptError:
         return False
+
+
+def plan_of(kernel: Kernel, found: Contraction) -> Plan:
+    """The contraction with its axes put in order, and its register tile."""
     width = kernel.target.lanes(max(found.packed.dtype.itemsize, 4))
     vectors, rows = tile_shape(size_of(found.lane) or 1, width, kernel.target.registers)
-    plan = Plan(found, *order_axes(kernel, found), vectors * width, rows)
-    room = kernel.target.stage_bytes * 2 // 3
-    reach = room // (found.length * found.packed.dtype.itemsize * plan.panel)
-    nowhere = plan.around == 0 and (size_of(found.lane) or 1) <= plan.panel
-    try:
-        return (
-            tile_depth(kernel, plan) if nowhere or not reach else tile_panels(kernel, plan, reach)
-        )
-    except OptError:  # more than packed memory holds
-        return False
+    return Plan(found, *order_axes(kernel, found), vectors * width, rows)
 
 
 def tile_panels(kernel: Kernel, plan: Plan, reach: int) -> bool:

@@ -14,7 +14,7 @@ from torpor.kernel.ranges import closed_by, find_loops, kind_of, nesting, number
 from torpor.kernel.stage import operands, tile_of
 
 ROWS_PACKED: Final = 16  # elements of a cache line of 64 bytes
-UNROLLED: Final = 4  # steps of the sum written out: fewer branches and additions of addresses
+UNROLLED: Final = 2  # steps of the sum written out: more of them only crowd the registers
 WASTE: Final = 0.2  # share of padding that a wider register tile may cost
 
 
