@@ -61,7 +61,8 @@ class Launch(NamedTuple):
     then what the recipe makes.
 
     memory: the kernel's parameters.
-    bound:  which of the graph's bound variables its integer parameters are.
+    bound:  its integer parameters: which of the graph's bound variables, or after them of the
+            recipe's own numbers.
     last:   large memory that nobody reads later.
     """
 
@@ -76,11 +77,13 @@ class Recipe:
     """takes:   give memory to be filled, with the node of a root's value.
     launches: in order.
     results:  for each root, its parts (memory and shape; None for the root's own) and joint.
+    numbers:  integer parameters that are always the same.
     """
 
     takes: tuple[Callable[[], reuse.Result], ...]
     launches: tuple[Launch, ...]
     results: tuple[tuple[tuple[tuple[int, Shape | None], ...], Any], ...]
+    numbers: tuple[int, ...] = ()
     lock: threading.RLock = field(default_factory=threading.RLock)  # of `takes`
 
 
@@ -133,6 +136,7 @@ def recipe_of(
     kept = frozenset(buffer for result in results for buffer, _ in result.parts)
     last = last_uses([one.item for one in ready], kept)
     launches = []
+    fixed: list[int] = []
     for number, one in enumerate(ready):
         by_name = dict(zip((name for name, _ in one.item.variables), one.item.bindings))
         names = [name for name, _ in one.program.variables] if one.program is not None else []
@@ -140,7 +144,7 @@ def recipe_of(
             Launch(
                 one.executable,
                 tuple(numbers[node.arg] for node in one.item.buffers),
-                tuple(bound[by_name[name]] for name in names),
+                tuple(place_of(by_name[name], bound, fixed) for name in names),
                 tuple(numbers[n.arg] for n in last.get(number, ()) if not is_small(n.arg)),
             )
         )
@@ -154,7 +158,17 @@ def recipe_of(
         values.append((parts, result.joint))
         shapes |= {numbers[b.arg]: shape for b, shape in result.parts if single}
     takes = tuple(taking(b, shapes.get(n)) for n, b in enumerate(fresh, len(form.buffers)))
-    return Recipe(takes, tuple(launches), tuple(values))
+    return Recipe(takes, tuple(launches), tuple(values), tuple(fixed))
+
+
+def place_of(binding: UOp, bound: dict[UOp, int], fixed: list[int]) -> int:
+    """Where a launch finds a number: among the graph's bound variables, or after them among those
+    that are always the same.
+    """
+    if binding in bound:
+        return bound[binding]
+    fixed.append(binding.src[1].arg)
+    return len(bound) + len(fixed) - 1
 
 
 def taking(like: Buffer, shape: Shape | None) -> Callable[[], reuse.Result]:
@@ -186,6 +200,7 @@ def follow(recipe: Recipe, form: Canonical, roots: Sequence[tuple[UOp, str]]) ->
     with recipe.lock:
         made = [take() for take in recipe.takes]
     memory = [*form.buffers, *[result.buffer for result in made]]
+    values = [*[node.src[1].arg for node in form.bound], *recipe.numbers]
     for number, (executable, places, bound, last) in enumerate(recipe.launches):
         buffers = [memory[n] for n in places]
         for buffer in buffers:
@@ -194,7 +209,7 @@ def follow(recipe: Recipe, form: Canonical, roots: Sequence[tuple[UOp, str]]) ->
         if executable is None:
             copy_buffer(buffers[0], buffers[1])
         else:
-            error = executable(buffers, [form.bound[n].src[1].arg for n in bound])
+            error = executable(buffers, [values[n] for n in bound])
             if error:
                 raise Failed(number, error)
         for n in last:
@@ -209,6 +224,6 @@ def follow(recipe: Recipe, form: Canonical, roots: Sequence[tuple[UOp, str]]) ->
                 node = value_in(memory[n], shape)
             found.append(node)
         else:
-            values = [value_in(memory[n], shape_of(root) if s is None else s) for n, s in parts]
-            found.append(joined(values, joint))
+            joining = [value_in(memory[n], shape_of(root) if s is None else s) for n, s in parts]
+            found.append(joined(joining, joint))
     return found

@@ -7,9 +7,10 @@ the time that one float takes to come from memory.
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
-from torpor.ir.infer import shape_of
+from torpor.ir.infer import largest, shape_of
 from torpor.ir.ops import ALU, MOVEMENT, TRANSCENDENTAL, Ops
 from torpor.ir.uop import UOp
 
@@ -22,6 +23,7 @@ TILE_REUSE: Final = (
 ROW_LIMIT: Final = 65536  # elements: a row that is read again should still be in the cache
 PARALLEL: Final = 16  # rows that keep every core busy enough
 SMALL: Final = 32768  # elements of a reduction so small that one core may do it all
+LONG: Final = 16  # terms of a product's sums that make its tiles worth a kernel
 SHORT: Final = 64  # elements of a reduction that may run inside another's loop
 PADDING: Final = 4  # how much longer padding may make a sum that merges into another
 CEILING: Final = 1e12
@@ -88,6 +90,20 @@ class Weights:
             self.steps[node] = 0
             self.reads[node] = 0 if leaf else 1
             self.carries[node] = node.op is Ops.REDUCE_AXIS
+
+    def is_product(self, node: UOp) -> bool:
+        """Whether this is a long sum of which every operand serves many results: a matrix product
+        or the like, which is fast only as a kernel that computes tiles of it.
+        """
+        if node.op is not Ops.REDUCE_AXIS or node.arg[0] is not Ops.ADD or self.reads[node.src[0]]:
+            return False
+        terms = count_of(node.src[0]) // max(count_of(node), 1)
+        return terms >= LONG and self.steps[node.src[0]] > 0
+
+
+def count_of(node: UOp) -> int:
+    """The most elements that the node can have."""
+    return math.prod(largest(size) for size in shape_of(node))
 
 
 def may_fail(node: UOp) -> bool:

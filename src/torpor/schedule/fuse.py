@@ -103,15 +103,17 @@ class Fuser:
         """For elementwise work on a reduction: store it here if the reduction cannot move on."""
         if len({use.region for use in uses}) > 1:
             return "used by several kernels"
-        if len(uses) == 1:
-            return self.refusal(node, uses[0], commit=False)
-        region = uses[0].region
-        if any(self.refusal(node, use, commit=False) for use in uses):
+        refusals = [self.refusal(node, use, commit=False) for use in uses]
+        if any(refusals):
             levels = [self.weights.level[one] for one in reductions_near(node)]
             if min(levels, default=0) < self.weights.level[node]:
                 # A row is reduced and read again, and so stored: this is work on memory.
                 return self.reason_for_elementwise(node, uses)
+        if len(uses) == 1:
+            return refusals[0]
+        if any(refusals):
             return "used at several indices"
+        region = uses[0].region
         local = all(region.closure(use.indices) < frozenset(region.axes) for use in uses)
         return None if local else "used at several indices"
 
@@ -128,6 +130,8 @@ class Fuser:
             return "recompute"
         if around == outputs:
             return None
+        if self.is_of_product(region):
+            return "beside a product"
         if any(not (around <= other or other <= around) for other in region.hoisted):
             return "loops do not nest"
         rows = max(evaluations, 1)
@@ -137,6 +141,14 @@ class Fuser:
         if commit:
             region.hoisted.append(around)
         return None
+
+    def is_of_product(self, region: Region) -> bool:
+        """Whether a kernel is for the tiles of a product: it should have no other loops."""
+        first = next(iter(region.outputs))
+        near = reductions_near(first)
+        level, whole = self.weights.level, count(shape_of(first))
+        last = [r for r in near if level[r] == level[first] and count(shape_of(r)) == whole]
+        return any(self.weights.is_product(r) for r in last)
 
     def nested_refusal(self, node: UOp, loops: frozenset[UOp], again: float) -> str | None:
         """A reduction inside another's loop: only small ones, or sums that merge into the outer

@@ -13,6 +13,7 @@ from torpor.ir.records import ParamArg, ScheduleItem
 from torpor.ir.rewrite import graph_rewrite, hand_down_origins, unite_origins
 from torpor.ir.uop import UOp
 from torpor.schedule import crowd
+from torpor.schedule.blocks import in_blocks
 from torpor.schedule.build import Builder
 from torpor.schedule.fuse import Fuser
 from torpor.schedule.prepare import prepare_rules
@@ -85,7 +86,8 @@ def plan(
         return Plan((), results)
     places, made = fused(list(wanted.values()), make_buffer, limit_of)
     results.update({root: places[prepared] for root, (prepared, _) in wanted.items()})
-    return Plan(tuple(in_order(made)), results)
+    items = in_blocks(in_order(made), results.values(), make_buffer)
+    return Plan(tuple(items), results)
 
 
 def fused(

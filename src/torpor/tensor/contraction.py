@@ -113,7 +113,11 @@ class Contraction(Handle):
         is_causal: bool = False,
         scale: float | None = None,
     ) -> Tensor:
-        """softmax(self @ key.mT * scale + mask) @ value (Vaswani et al. 2017, equation 1)."""
+        """softmax(self @ key.mT * scale + mask) @ value (Vaswani et al. 2017, equation 1).
+
+        self (..., queries, width), key (..., keys, width), value (..., keys, features); a bool mask
+        is True where a query may look, another is added. Rows that may look nowhere are NaN.
+        """
         width = self.shape[-1]
         scores = self.matmul(key.mT) * (float(width) ** -0.5 if scale is None else scale)
         if is_causal:
@@ -122,8 +126,13 @@ class Contraction(Handle):
         if attn_mask is not None:
             masked = attn_mask.dtype.kind == "bool"
             scores = attn_mask.where(scores, float("-inf")) if masked else scores + attn_mask
-        weights = scores.softmax(-1)
-        return (weights.dropout(dropout_p) if dropout_p else weights).matmul(value)
+        if scores.dtype.itemsize < 4:  # sums of weights that are not yet divided could overflow
+            weights, total = scores.softmax(-1), None
+        else:
+            weights = (scores - scores.amax(-1, keepdim=True).detach()).exp()
+            total = weights.sum(-1, keepdim=True)
+        summed = (weights.dropout(dropout_p) if dropout_p else weights).matmul(value)
+        return summed if total is None else summed / total
 
 
 def einsum(equation: str, *operands: Any) -> Tensor:

@@ -479,7 +479,22 @@ def _triangle(handle: Any, diagonal: int, lower: bool) -> Tensor:
     if handle.ndim < 2:
         raise located(ShapeError("a triangle needs at least 2 axes"), (handle,))
     rows, columns = handle.shape[-2:]
-    row = make(iota(rows, handle.device), handle.device).unsqueeze(1)
-    column = make(iota(columns, handle.device), handle.device)
-    below = column <= row + diagonal if lower else column >= row + diagonal
-    return below.where(handle, handle.dtype.cast_scalar(0))
+    if isinstance(rows, int) and isinstance(columns, int):
+        below = make(_below(rows, columns, diagonal - (not lower)), handle.device)
+        kept = below if lower else ~below
+    else:
+        row = make(iota(rows, handle.device), handle.device).unsqueeze(1)
+        column = make(iota(columns, handle.device), handle.device)
+        kept = column <= row + diagonal if lower else column >= row + diagonal
+    return kept.where(handle, handle.dtype.cast_scalar(0))
+
+
+def _below(rows: int, columns: int, diagonal: int) -> UOp:
+    """Whether column <= row + diagonal, shape (rows, columns), as a condition on indices, without
+    memory: places column - row + rows - 1 of a line of rows + columns - 1, true at its start.
+    """
+    length = max(rows + columns - 1, 0)
+    held = min(max(diagonal + rows, 0), length)
+    line = build.pad(build.constant(True, dtypes.bool, (held,)), ((0, length - held),))
+    spread = build.expand(build.reshape(line, (1, length)), (rows, length))
+    return build.shear(spread, 1, 0, columns, 1, -1, max(rows - 1, 0))

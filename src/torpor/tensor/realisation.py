@@ -155,9 +155,10 @@ class Realisation(Handle):
         )
 
     def schedule_with_vars(self, *more: Tensor) -> tuple[list[ScheduleItem], dict[str, int]]:
-        """The schedule, and the values of the bound variables in it."""
+        """The schedule, and the values of the graph's bound variables in it."""
         items = self.schedule(*more)
-        bound = [node for item in items for node in item.bindings]
+        given = set(UOp.sink(*(tensor._current() for tensor in (self, *more))).toposort())
+        bound = [node for item in items for node in item.bindings if node in given]
         return items, {node.src[0].arg[0]: node.src[1].arg for node in bound}
 
     # --- to the host ------------------------------------------------------------------------------

@@ -1,0 +1,196 @@
+"""Kernels that hand each other large values, done by blocks of rows: a block stays in the cache.
+
+before  s = q @ k.T; p = softmax(s); o = p @ v          each over all rows of s
+after   for each block of rows: the same three kernels   s and p have the rows of one block
+
+What nobody else reads needs memory for one block only, and a result that sums over the rows grows
+from block to block. It is the same kernels at each block, whose number is a VARIABLE. Rows that are
+large themselves are cut again, by the next axis: so attention takes memory linear in the length of
+its sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Final, NamedTuple
+
+from torpor.base.dtypes import DType, dtypes
+from torpor.ir.ops import Ops, identity
+from torpor.ir.records import ParamArg, ScheduleItem
+from torpor.ir.uop import UOp
+from torpor.schedule.chain import (
+    BLOCK_NUMBER,
+    CHAINED_FROM,
+    Chain,
+    aligned,
+    around,
+    candidates,
+    chain_of,
+    counts_blocks,
+    parameter_of,
+)
+
+MakeBuffer = Callable[[str, int, DType], UOp]
+BLOCK: Final = 8 << 20  # bytes of a block: what stays in the last cache
+SMALLEST: Final = 16  # smaller blocks than such a part of it do not pay for their launches
+CACHED: Final = 4  # bytes that come from a cache in the time that one takes to memory and back
+
+
+class Block(NamedTuple):
+    """How the rows are cut: so many rows each; `number` is the VARIABLE that counts the blocks."""
+
+    rows: int
+    number: UOp
+
+
+def in_blocks(
+    items: Sequence[ScheduleItem], kept: Iterable[UOp], make_buffer: MakeBuffer
+) -> list[ScheduleItem]:
+    """The schedule with its chains done by blocks; buffers that are `kept` are read later."""
+    outside = frozenset(kept)
+    sizes = [item.buffers[n].arg.nbytes for item in items for n in item.outputs]
+    if sum(sizes) < CHAINED_FROM:
+        return list(items)
+    for members in candidates(items):
+        found = chain_of(items, members, outside)
+        if found is None:
+            continue
+        body, counts = by_blocks(found, make_buffer)
+        if counts:
+            before, after = around(items, found.items)
+            return [*before, *repeated(body, counts), *in_blocks(after, outside, make_buffer)]
+    return list(items)
+
+
+def by_blocks(
+    chain: Chain, make_buffer: MakeBuffer, counts: tuple[int, ...] = ()
+) -> tuple[list[ScheduleItem], tuple[int, ...]]:
+    """The chain's kernels for one block, and the counts of blocks, outermost first; without blocks
+    where the rows cannot be cut well.
+    """
+    rows = rows_in_block(chain)
+    if rows is None:
+        return chain.items, counts
+    number = UOp.variable(BLOCK_NUMBER.format(len(counts)), 0, chain.count // rows - 1)
+    smaller = {
+        b: make_buffer(b.arg.device, rows * chain.rows[b].stride, b.dtype) for b in chain.inside
+    }
+    body = [
+        shortened(item, cut, Block(rows, number), smaller)
+        for item, cut in zip(chain.items, chain.cut, strict=True)
+    ]
+    counts = (*counts, chain.count // rows)
+    if rows > 1:
+        return body, counts
+    inner, misfit = aligned(body)
+    if misfit is not None or not inner.rows:
+        return body, counts
+    inner.inside = [smaller[b] for b in chain.inside if smaller[b] in inner.rows]
+    return by_blocks(inner, make_buffer, counts)
+
+
+def rows_in_block(chain: Chain) -> int | None:
+    """How many rows make a block: as many as fit, of those numbers that divide all. None where it
+    does not pay: the blocks are too small, or much else is read anew for each.
+    """
+    size = chain.row_bytes
+    if size * chain.count <= BLOCK:
+        return None
+    fitting = [n for n in range(1, chain.count) if chain.count % n == 0 and n * size <= BLOCK]
+    rows = max(fitting, default=1)
+    again = chain.shared * (chain.count // rows - 1)
+    pays = rows * size * SMALLEST >= BLOCK and again <= chain.handed * CACHED
+    return rows if pays else None
+
+
+def shortened(
+    item: ScheduleItem, cut: frozenset[UOp], block: Block, smaller: dict[UOp, UOp]
+) -> ScheduleItem:
+    """The item for the rows of one block; `smaller` buffers hold only these."""
+    none, rows = UOp.index_const(0), UOp.index_const(block.rows)
+    within = {one: one.replace(src=(rows,)) if block.rows > 1 else none for one in cut}
+    done = {one: block.number * block.rows + inner for one, inner in within.items()}
+    for node in item.ast.toposort():
+        source = [done[s] for s in node.src]
+        buffer = item.buffers[parameter_of(node)] if node.op in (Ops.PARAM, Ops.INDEX) else None
+        if node in done:
+            continue
+        if node.op is Ops.PARAM and buffer in smaller:
+            done[node] = node.replace(arg=ParamArg(node.arg.slot, smaller[buffer].arg.size))
+            continue
+        if node.op is Ops.INDEX and buffer in smaller:
+            source[1] = node.src[1].substitute(within)
+        elif node.op in (Ops.REDUCE, Ops.STORE):
+            operands = 1 if node.op is Ops.REDUCE else 2
+            runs = [within.get(s, done[s]) for s in node.src[operands:]]
+            source[operands:] = [r for r in runs if r.op is Ops.RANGE]
+        if node.op is Ops.STORE and within.keys().isdisjoint(node.src):
+            source[1] = grown(node, within, done, source[0], block)
+        done[node] = node.replace(src=tuple(source))
+        if node.op is Ops.REDUCE and len(source) == 1:
+            done[node] = source[0]
+    buffers = tuple(smaller.get(b, b) for b in item.buffers)
+    return replace(item, ast=done[item.ast], buffers=buffers)
+
+
+def grown(store: UOp, cut: Container[UOp], done: dict[UOp, UOp], place: UOp, block: Block) -> UOp:
+    """What a sum over the rows is after this block; after the last one, what is made of it."""
+    reductions = [n for n in store.src[1].toposort() if n.op is Ops.REDUCE]
+    total = next(n for n in reductions if any(s in cut for s in n.src))
+    so_far = UOp(Ops.LOAD, total.dtype, (place,))
+    value = done[store.src[1]]
+    if so_far in value.toposort():  # it grows over larger blocks already
+        return value.substitute(later_too(value, block.number))
+    neutral = UOp.const(total.dtype, identity(total.arg, total.dtype))
+    grows = block.number.eq(0).where(neutral, so_far).alu(total.arg, done[total])
+    if store.src[1] is total:
+        return grows
+    finished = value.substitute({done[total]: grows})
+    return block.number.eq(block.number.vmax).where(finished, grows)
+
+
+def later_too(value: UOp, number: UOp) -> dict[UOp, UOp]:
+    """First and last blocks of a sum that grows, as they are where each block is cut again."""
+    tests = [n for n in value.toposort() if n.op is Ops.CMPEQ and counts_blocks(n.src[0])]
+    outermost = min(n.src[0].arg[0] for n in tests)
+    return {
+        n: n & number.eq(number.vmax if n.src[1].arg else 0)
+        for n in tests
+        if n.src[0].arg[0] == outermost
+    }
+
+
+def repeated(body: Sequence[ScheduleItem], counts: tuple[int, ...]) -> Iterator[ScheduleItem]:
+    """The kernels of one block, for each block."""
+    templates = [numbered(item, len(counts)) for item in body]
+    for numbers in product(*map(range, counts)):
+        for item, used in templates:
+            names = [
+                (f"v{place}", numbers[level])
+                for place, level in enumerate(used, len(item.variables))
+            ]
+            bindings = [binding(level, counts[level], numbers[level]) for level in used]
+            yield replace(
+                item,
+                variables=(*item.variables, *names),
+                bindings=(*item.bindings, *bindings),
+            )
+
+
+def binding(level: int, count: int, number: int) -> UOp:
+    """The number of a block as a bound variable."""
+    variable = UOp.variable(BLOCK_NUMBER.format(level), 0, count - 1)
+    return UOp(Ops.BIND, dtypes.index, (variable, UOp.index_const(number)))
+
+
+def numbered(item: ScheduleItem, levels: int) -> tuple[ScheduleItem, list[int]]:
+    """The item with its blocks' numbers as the next VARIABLEs, and which levels these are of."""
+    found = {n.arg[0]: n for n in item.ast.toposort() if counts_blocks(n)}
+    used = [level for level in range(levels) if BLOCK_NUMBER.format(level) in found]
+    names = {}
+    for place, level in enumerate(used, len(item.variables)):
+        node = found[BLOCK_NUMBER.format(level)]
+        names[node] = node.replace(arg=(f"v{place}", *node.arg[1:]))
+    return replace(item, ast=item.ast.substitute(names).simplify()), used

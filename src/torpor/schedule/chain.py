@@ -1,0 +1,257 @@
+"""Chains: kernels that hand each other values row by row.
+
+A chain is a set of kernels that agree on an axis, the rows: whatever one of them stores and another
+reads is written and read at the same row. So a block of rows can go through all of them before the
+next does. What a kernel makes of all rows must be one sum over them, which can grow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from torpor.ir.ops import AxisType, Ops
+from torpor.ir.records import ScheduleItem
+from torpor.ir.uop import UOp
+from torpor.rules.linear import bounds, linear
+
+CHAINED_FROM: Final = 32 << 20  # bytes handed on: more than the last cache holds beside the rest
+BLOCK_NUMBER: Final = "block{}"  # name of a VARIABLE, by level: the blocks of blocks are level 1
+
+
+class Rows(NamedTuple):
+    """How a buffer's elements lie by rows: so many, so many elements apart."""
+
+    total: int
+    stride: int
+
+
+@dataclass
+class Chain:
+    """Kernels that agree on rows.
+
+    items:  in order.
+    rows:   of each buffer that is stored and read inside.
+    cut:    for each item, its ranges that count rows.
+    inside: buffers that nobody else reads.
+    """
+
+    items: list[ScheduleItem]
+    rows: dict[UOp, Rows]
+    cut: list[frozenset[UOp]] = field(default_factory=list)
+    inside: list[UOp] = field(default_factory=list)
+
+    @property
+    def handed(self) -> int:
+        """Bytes of all rows of everything that is inside."""
+        return sum(b.arg.nbytes for b in self.inside)
+
+    @property
+    def row_bytes(self) -> int:
+        """The most bytes that one row takes of what is inside, at any time."""
+        most = 0
+        for number in range(len(self.items)):
+            written = {b for item in self.items[: number + 1] for b in item.buffers}
+            wanted = {b for item in self.items[number:] for b in item.buffers}
+            alive = [b for b in self.inside if b in written and b in wanted]
+            most = max(most, sum(self.rows[b].stride * b.dtype.itemsize for b in alive))
+        return most
+
+    @property
+    def shared(self) -> int:
+        """Bytes that the kernels read for every row anew."""
+        total = 0
+        for item, cut in zip(self.items, self.cut, strict=True):
+            places = [n for n in item.ast.toposort() if n.op is Ops.INDEX]
+            for place in places:
+                ranges = set(place.src[1].ranges())
+                if cut.isdisjoint(ranges):
+                    elements = math.prod(max(int(r.src[0].vmax), 1) for r in ranges)
+                    total += min(elements, place.src[0].arg.size) * place.dtype.itemsize
+        return total
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return next(iter(self.rows.values())).total
+
+
+# --- which kernels may make one -------------------------------------------------------------------
+def candidates(items: Sequence[ScheduleItem]) -> Iterator[list[ScheduleItem]]:
+    """Sets of kernels connected by large values, and whatever lies between them; largest first."""
+    large = {b for item in items for b in stored_by(item) if b.arg.nbytes * 2 >= CHAINED_FROM}
+    waiting = [item for item in items if large.intersection(item.buffers)]
+    while waiting:
+        joined, grows = {waiting[0].buffers[0]}, True
+        while grows:
+            near = [i for i in waiting if not joined.isdisjoint(i.buffers)]
+            wider = joined | {b for i in near for b in i.buffers if b in large}
+            grows, joined = wider != joined, wider
+        waiting = [i for i in waiting if i not in near]
+        if len(near) > 1:
+            yield between(items, near)
+
+
+def stored_by(item: ScheduleItem) -> list[UOp]:
+    """The buffers that an item writes."""
+    return [item.buffers[n] for n in item.outputs]
+
+
+def read_by(item: ScheduleItem) -> list[UOp]:
+    """The buffers that an item reads."""
+    return [b for n, b in enumerate(item.buffers) if n not in item.outputs]
+
+
+def reached(items: Iterable[ScheduleItem], start: Sequence[ScheduleItem]) -> list[ScheduleItem]:
+    """The items in whose order values flow, from `start` on."""
+    made = {b for item in start for b in stored_by(item)}
+    found = []
+    for item in items:
+        if item in start or not made.isdisjoint(read_by(item)):
+            made.update(stored_by(item))
+            found.append(item)
+    return found
+
+
+def between(items: Sequence[ScheduleItem], some: Sequence[ScheduleItem]) -> list[ScheduleItem]:
+    """The items, and those that need one of them and that another needs."""
+    later = reached(items, some)
+    needed = {b for item in some for b in read_by(item)}
+    found = []
+    for item in reversed(later):
+        if item in some or not needed.isdisjoint(stored_by(item)):
+            needed.update(read_by(item))
+            found.append(item)
+    return found[::-1]
+
+
+def around(
+    items: Sequence[ScheduleItem], chain: Sequence[ScheduleItem]
+) -> tuple[list[ScheduleItem], list[ScheduleItem]]:
+    """The items that can run before the chain, and those that need it."""
+    later = reached(items, chain)
+    after = [item for item in later if item not in chain]
+    return [item for item in items if item not in later], after
+
+
+# --- whether they agree ---------------------------------------------------------------------------
+def chain_of(
+    items: Sequence[ScheduleItem], members: list[ScheduleItem], outside: frozenset[UOp]
+) -> Chain | None:
+    """The chain that these items are, without those that do not fit and what comes after them."""
+    while len(members) > 1:
+        chain, misfit = aligned(members)
+        if misfit is None:
+            elsewhere = {b for i in items if i not in members for b in read_by(i)} | outside
+            chain.inside = [b for b in chain.rows if b not in elsewhere]
+            return chain if chain.handed >= CHAINED_FROM else None
+        lost = reached(members, [misfit])
+        members = [item for item in members if item not in lost]
+    return None
+
+
+def aligned(members: list[ScheduleItem]) -> tuple[Chain, ScheduleItem | None]:
+    """The items as a chain, and one that does not agree with what those before it do."""
+    chain = Chain(members, {})
+    read = {b for item in members for b in read_by(item)}
+    for item in members:
+        handed = [n for n in item.outputs if item.buffers[n] in read]
+        for number in handed:
+            rows = rows_of(item, number)
+            if rows is None or (chain.rows and rows.total != chain.count):
+                return chain, item
+            chain.rows[item.buffers[number]] = rows
+        cut = cut_ranges(item, chain.rows)
+        if not cut or not all(may_cut(item, n, cut, n in handed) for n in item.outputs):
+            return chain, item
+        chain.cut.append(cut)
+    return chain, None
+
+
+def rows_of(item: ScheduleItem, number: int) -> Rows | None:
+    """The rows that an item stores: those of the axis whose elements are farthest apart."""
+    store = store_of(item, number)
+    if store is None:
+        return None
+    terms, _ = linear(store.src[0].src[1])
+    found = [(scale, r) for r, scale in terms.items() if r.op is Ops.RANGE and length(r) > 1]
+    if not found:
+        return None
+    scale, one = max(found, key=first)
+    return Rows(length(one), scale)
+
+
+def first(pair: tuple[int, UOp]) -> int:
+    return pair[0]
+
+
+def length(one: UOp) -> int:
+    """The iterations of a range; 0 where they are not known."""
+    bound = one.src[0]
+    return int(bound.arg) if bound.op is Ops.CONST else 0
+
+
+def store_of(item: ScheduleItem, number: int) -> UOp | None:
+    """The one STORE of an output; None where it takes several or goes step by step."""
+    found = [s for s in item.ast.src if parameter_of(s.src[0]) == number]
+    if len(found) != 1 or any(r.arg[1] is AxisType.SERIAL for r in item.ast.ranges()):
+        return None
+    return found[0] if found[0].src[0].op is Ops.INDEX else None
+
+
+def parameter_of(place: UOp) -> int:
+    """The number of the parameter that an INDEX is of, or that is a whole buffer itself."""
+    memory = place.src[0] if place.op is Ops.INDEX else place
+    return int(memory.arg.slot)
+
+
+def cut_ranges(item: ScheduleItem, rows: dict[UOp, Rows]) -> frozenset[UOp]:
+    """The ranges by which an item counts rows; none where it accesses some rows otherwise."""
+    found: set[UOp] = set()
+    for node in item.ast.toposort():
+        if node.op is not Ops.INDEX or item.buffers[parameter_of(node)] not in rows:
+            continue
+        row = row_at(node, rows[item.buffers[parameter_of(node)]])
+        if row is None:
+            return frozenset()
+        found.add(row)
+    return frozenset(found)
+
+
+def row_at(place: UOp, rows: Rows) -> UOp | None:
+    """The range that counts rows at an INDEX: all else stays within a row."""
+    terms, constant = linear(place.src[1])
+    found = [r for r, scale in terms.items() if scale == rows.stride and r.op is Ops.RANGE]
+    rest = {t: s for t, s in terms.items() if t not in found and not counts_blocks(t)}
+    low, high = bounds(rest, constant)
+    if len(found) != 1 or length(found[0]) != rows.total or low < 0 or high >= rows.stride:
+        return None
+    return found[0] if all(t.op is Ops.RANGE for t in rest) else None
+
+
+def counts_blocks(term: UOp) -> bool:
+    """Whether this is the number of a block of larger rows."""
+    return term.op is Ops.VARIABLE and term.arg[0].startswith(BLOCK_NUMBER.format(""))
+
+
+def may_cut(item: ScheduleItem, number: int, cut: frozenset[UOp], handed: bool) -> bool:
+    """Whether an output can be made block by block: it is stored row by row, or it is one sum over
+    the rows that can grow (which nobody in the chain may read before it is complete).
+    """
+    store = store_of(item, number)
+    if store is None:
+        return False
+    sums = [n for n in store.src[1].toposort() if n.op is Ops.REDUCE and cut & set(n.src)]
+    over = cut & set(store.src[2:])
+    if over:
+        return len(over) == 1 and not sums
+    return len(sums) == 1 and not handed and can_grow(store, sums[0], cut)
+
+
+def can_grow(store: UOp, total: UOp, cut: frozenset[UOp]) -> bool:
+    """Whether a sum, in the format that is stored, stands in no other."""
+    outer = [n for n in store.src[1].toposort() if n.op is Ops.REDUCE and n is not total]
+    nested = any(total in n.toposort() for n in outer)
+    return not nested and total.dtype is store.src[0].dtype and len(cut & set(total.src)) == 1

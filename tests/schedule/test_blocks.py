@@ -1,0 +1,237 @@
+"""Chains of kernels by blocks of rows: values as NumPy's, memory of one block, and who takes part.
+
+The sizes from which it pays are made small here, so that small tensors are cut too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import torpor
+from torpor import Tensor
+from torpor.base.errors import OutOfBoundsError
+from torpor.pipeline import recipe
+from torpor.schedule import blocks, chain
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_sizes() -> Iterator[None]:
+    """Chains from 1 KiB on, by blocks of 512 bytes."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (blocks, chain):
+            patch.setattr(module, "CHAINED_FROM", 1024)
+        patch.setattr(blocks, "BLOCK", 512)
+        patch.setattr(blocks, "CACHED", 1e9)
+        recipe.forget()  # what was planned with other sizes
+        yield
+        recipe.forget()
+
+
+def numbers(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def attention(query, key, value, mask=None):
+    scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ value
+
+
+def attention_gradients(query, key, value, given, mask=None):
+    scale = 1 / np.sqrt(query.shape[-1])
+    scores = query @ key.swapaxes(-1, -2) * scale
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    above = given @ value.swapaxes(-1, -2)
+    slope = weights * (above - (above * weights).sum(-1, keepdims=True)) * scale
+    return slope @ key, slope.swapaxes(-1, -2) @ query, weights.swapaxes(-1, -2) @ given
+
+
+def bytes_made(items) -> int:
+    """Of all results, each buffer once."""
+    return sum(b.arg.nbytes for b in {i.buffers[n] for i in items for n in i.outputs})
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("queries", [32, 48])
+def test_attention_and_its_gradients(queries: int, causal: bool) -> None:
+    arrays = [numbers(2, n, 8, seed=n + k) for k, n in enumerate((queries, queries, queries))]
+    mask = np.tril(np.ones((queries, queries), bool)) if causal else None
+    tensors = [Tensor(a, requires_grad=True) for a in arrays]
+    result = tensors[0].scaled_dot_product_attention(*tensors[1:], is_causal=causal)
+    assert len(result.schedule()) > 6
+    np.testing.assert_allclose(result.numpy(), attention(*arrays, mask), rtol=1e-12)
+    given = numbers(2, queries, 8, seed=9)
+    result = tensors[0].scaled_dot_product_attention(*tensors[1:], is_causal=causal)
+    result.backward(Tensor(given))
+    Tensor.realize(*[t.grad for t in tensors])
+    expected = attention_gradients(*arrays, given, mask)
+    for tensor, slope in zip(tensors, expected, strict=True):
+        np.testing.assert_allclose(tensor.grad.numpy(), slope, rtol=1e-9, atol=1e-12)
+
+
+def test_memory_of_attention_is_linear_in_its_length() -> None:
+    made = []
+    for length in (64, 128, 256):
+        query = Tensor.empty(2, length, 8)
+        made.append(bytes_made(query.scaled_dot_product_attention(query, query).schedule()))
+    assert made[2] < 2.2 * made[1] < 4.84 * made[0]
+    assert made[2] < 2 * 256 * 256 * 4 / 4  # not the scores
+
+
+def test_gradients_of_weights_grow_from_block_to_block() -> None:
+    x, first, second = numbers(64, 8), numbers(8, 16, seed=1), numbers(16, 4, seed=2)
+    weights = [Tensor(w, requires_grad=True) for w in (first, second)]
+    hidden = (Tensor(x) @ weights[0]).relu()
+    (hidden @ weights[1]).square().sum().backward()
+    grads = [w.grad for w in weights]
+    items = grads[0].schedule(grads[1])
+    assert any(v for i in items for v in i.variables)
+    Tensor.realize(*grads)
+    kept = np.maximum(x @ first, 0)
+    above = 2 * (kept @ second)
+    np.testing.assert_allclose(grads[1].numpy(), kept.T @ above, rtol=1e-10)
+    below = above @ second.T * (x @ first > 0)
+    np.testing.assert_allclose(grads[0].numpy(), x.T @ below, rtol=1e-10)
+
+
+@pytest.mark.parametrize("shape", [(64, 8), (4, 16, 8), (3, 4, 5, 16), (2, 128)])
+@pytest.mark.parametrize("reduce", ["sum", "max", "min", "prod"])
+def test_whole_reductions_at_several_levels(shape: tuple[int, ...], reduce: str) -> None:
+    """The square root is of the whole, not of each block's part."""
+    x = numbers(*shape) ** 2 * 0.1 + 0.4
+    y = (Tensor(x) * 2).contiguous()
+    result = getattr(y, {"max": "amax", "min": "amin"}.get(reduce, reduce))().sqrt()
+    assert len(result.schedule()) > 2
+    np.testing.assert_allclose(result.item(), np.sqrt(getattr(x * 2, reduce)()), rtol=1e-10)
+
+
+NOT_BY_ROWS = {
+    "flipped": lambda y: y.flip(0).contiguous() + 1,
+    "shifted": lambda y: y[1:] + y[:-1],
+    "running": lambda y: y.cumsum(0) * 2,
+    "all rows": lambda y: y + y.sum(0),
+    "gathered": lambda y: y[Tensor([3, 0, 0, 5])],
+}
+
+
+@pytest.mark.parametrize("name", NOT_BY_ROWS)
+def test_what_looks_at_other_rows_waits_for_all(name: str) -> None:
+    x = numbers(64, 8)
+    arrays = {
+        "flipped": (x * 2)[::-1] + 1,
+        "shifted": (x * 2)[1:] + (x * 2)[:-1],
+        "running": (x * 2).cumsum(0) * 2,
+        "all rows": x * 2 + (x * 2).sum(0),
+        "gathered": (x * 2)[[3, 0, 0, 5]],
+    }
+    result = NOT_BY_ROWS[name]((Tensor(x) * 2).contiguous())
+    assert not any(b for i in result.schedule() for b in i.bindings)
+    np.testing.assert_allclose(result.numpy(), arrays[name], rtol=1e-12)
+
+
+def test_a_result_that_is_wanted_stays_whole() -> None:
+    x = numbers(64, 8)
+    y = (Tensor(x) + 1).contiguous()
+    z = (y * 2).contiguous()
+    total = z.exp().sum(1)
+    Tensor.realize(y, total)
+    np.testing.assert_allclose(y.numpy(), x + 1)
+    np.testing.assert_allclose(total.numpy(), np.exp((x + 1) * 2).sum(1), rtol=1e-12)
+
+
+def test_much_that_is_read_anew_for_each_block_prevents_them(monkeypatch) -> None:
+    monkeypatch.setattr(blocks, "CACHED", 4)
+    x, weight = Tensor.empty(64, 8), Tensor.empty(8, 512)
+    narrow = ((x + 1).contiguous() * 2).contiguous().sum(1)
+    wide = (((x + 1).contiguous() * 2).contiguous() @ weight).sum(1)
+    assert any(i.bindings for i in narrow.schedule())
+    assert not any(i.bindings for i in wide.schedule())
+
+
+def test_a_length_without_divisors_stays_whole() -> None:
+    x = numbers(127, 2).astype("float32")
+    result = ((Tensor(x) + 1).contiguous() * 2).contiguous().sum(1)
+    assert len(result.schedule()) == 3
+    np.testing.assert_allclose(result.numpy(), ((x + 1) * 2).sum(1), rtol=1e-5)
+
+
+def test_replayed_by_recipes_and_the_jit() -> None:
+    def double_sum(x: Tensor, scale: float) -> Tensor:
+        return ((x * scale).contiguous() + 1).contiguous().sum()
+
+    jitted = torpor.jit(double_sum)
+    for seed in range(4):
+        x = numbers(64, 8, seed=seed)
+        for function in (double_sum, jitted):
+            result = function(Tensor(x), seed + 0.5)
+            np.testing.assert_allclose(result.item(), (x * (seed + 0.5) + 1).sum(), rtol=1e-9)
+
+
+def test_a_bad_index_in_a_later_block_is_the_users_error() -> None:
+    table, index = Tensor(numbers(5, 16)), np.zeros(64, np.int64)
+    good = (table[Tensor(index)].contiguous() + 1).contiguous().sum(1)
+    assert any(i.bindings for i in good.schedule())
+    good.realize()
+    index[60] = 7
+    with pytest.raises(OutOfBoundsError, match=r"test_blocks\.py"):
+        (table[Tensor(index)].contiguous() + 1).contiguous().sum(1).realize()
+
+
+def test_symbolic_numbers_beside_those_of_blocks() -> None:
+    rows = torpor.Variable("rows", 1, 8)
+    x = numbers(64, 8)
+    for count in (3, 8):
+        weight = Tensor(numbers(8, 4)).shrink(((0, rows.bind(count)), None))
+        taken = Tensor(x).shrink((None, (0, rows.bind(count))))
+        result = ((taken @ weight).contiguous() + 1).contiguous().sum(1)
+        expected = (x[:, :count] @ numbers(8, 4)[:count] + 1).sum(1)
+        np.testing.assert_allclose(result.numpy(), expected, rtol=1e-10)
+
+
+STEPS = {
+    "double": (lambda t: t * 2, lambda a: a * 2),
+    "exp": (lambda t: (t * 0.1).exp(), lambda a: np.exp(a * 0.1)),
+    "centre": (lambda t: t - t.mean(-1, keepdim=True), lambda a: a - a.mean(-1, keepdims=True)),
+    "columns": (lambda t: t.flip(-1), lambda a: a[..., ::-1]),
+    "rows": (lambda t: t.flip(0), lambda a: a[::-1]),
+    "over rows": (lambda t: t - t.amax(0, keepdim=True), lambda a: a - a.max(0, keepdims=True)),
+    "product": (
+        lambda t: t @ Tensor(numbers(t.shape[-1], t.shape[-1]) * 0.3),
+        lambda a: a @ (numbers(a.shape[-1], a.shape[-1]) * 0.3),
+    ),
+    "gram": (
+        lambda t: t + 0.1 * (t.swapaxes(-1, -2) @ t).sum(-1),
+        lambda a: a + 0.1 * (a.swapaxes(-1, -2) @ a).sum(-1),
+    ),
+}
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.sampled_from(sorted(STEPS)), min_size=2, max_size=6),
+    st.sampled_from([(32, 8), (64, 8), (4, 16, 8), (48, 12)]),
+    st.sampled_from(["none", "rows", "all"]),
+)
+def test_chains_at_random(steps: list[str], shape: tuple[int, ...], end: str) -> None:
+    array = numbers(*shape)
+    if len(shape) > 2:
+        steps = [s for s in steps if s != "gram"]
+    tensor = Tensor(array)
+    for step in steps:
+        ours, theirs = STEPS[step]
+        tensor, array = ours(tensor).contiguous(), theirs(array)
+    scale = np.abs(array).max() * len(array)
+    if end != "none":
+        tensor = tensor.sum(0) if end == "rows" else tensor.sum()
+        array = array.sum(0) if end == "rows" else array.sum()
+    np.testing.assert_allclose(tensor.numpy(), array, rtol=1e-8, atol=1e-10 * scale)
