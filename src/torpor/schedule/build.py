@@ -18,7 +18,7 @@ from torpor.rules import conjuncts, simplify_under, simplify_valid
 from torpor.schedule.cost import may_fail
 from torpor.schedule.fuse import Fuser
 from torpor.schedule.guards import guard_checks
-from torpor.schedule.nest import separate_loops
+from torpor.schedule.nest import axis_number, separate_loops
 from torpor.schedule.region import TRUE, ZERO, Indices, Region, count
 
 Step = Generator["Request", UOp, UOp]
@@ -288,11 +288,6 @@ class Builder:
                 _, low, high = node.src[0].arg
                 self.variables[node] = UOp.variable(f"v{len(self.variables)}", low, high)
         return root.substitute(dict(self.variables)) if self.variables else root
-
-
-def axis_number(one: UOp) -> int:
-    """The axis number of a RANGE: smaller is outer."""
-    return int(one.arg[0])
 
 
 def is_zero_outside(value: UOp, valid: UOp) -> bool:

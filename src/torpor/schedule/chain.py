@@ -160,9 +160,11 @@ def aligned(members: list[ScheduleItem]) -> tuple[Chain, ScheduleItem | None]:
         handed = [n for n in item.outputs if item.buffers[n] in read]
         for number in handed:
             rows = rows_of(item, number)
-            if rows is None or (chain.rows and rows.total != chain.count):
+            buffer = item.buffers[number]
+            parted = buffer in chain.rows  # several kernels each write a part of it
+            if rows is None or parted or (chain.rows and rows.total != chain.count):
                 return chain, item
-            chain.rows[item.buffers[number]] = rows
+            chain.rows[buffer] = rows
         cut = cut_ranges(item, chain.rows)
         if not cut or not all(may_cut(item, n, cut, n in handed) for n in item.outputs):
             return chain, item

@@ -292,4 +292,3 @@ def spread(indices: Indices, reduction: UOp, node: UOp) -> Indices | None:
     both = zip(shape_of(reduction), indices, strict=True)
     left = iter([index for size, index in both if size != 1])
     return tuple(ZERO if size == 1 else next(left) for size in shape_of(node))
-

@@ -63,11 +63,25 @@ def separate_loops(root: UOp) -> UOp:
         source = tuple(done[s] for s in node.src)
         made = node if source == node.src else node.replace(src=source)
         if node in apart:
-            kind = AxisType.REDUCE if node.op is Ops.REDUCE else AxisType.GLOBAL
+            own = AxisType.REDUCE if node.op is Ops.REDUCE else AxisType.GLOBAL
             fresh = {}
-            for one in sorted(apart[node], key=lambda r: int(r.arg[0])):
+            for one in sorted(with_inner(made, apart[node]), key=axis_number):
+                kind = own if one in apart[node] else AxisType.REDUCE
                 fresh[one] = one.replace(arg=(number, kind))
                 number += 1
             made = made.replace(src=tuple(s.substitute(fresh) for s in made.src))
         done[node] = made
     return done[root]
+
+
+def with_inner(node: UOp, ranges: Ranges) -> Ranges:
+    """The ranges, and those of reductions below the node that run inside of them."""
+    for inner, (closed, around) in reversed(loops_around(node).items()):
+        if inner is not node and around & ranges:
+            ranges |= closed
+    return ranges
+
+
+def axis_number(one: UOp) -> int:
+    """The axis number of a RANGE: smaller is outer."""
+    return int(one.arg[0])

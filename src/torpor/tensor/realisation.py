@@ -17,6 +17,7 @@ from torpor.ir.infer import JOINT, product
 from torpor.ir.ops import Ops
 from torpor.ir.records import Program, ScheduleItem
 from torpor.ir.uop import UOp
+from torpor.schedule.chain import counts_blocks
 from torpor.tensor.handle import Handle, Size, derive, located, make, render_shape, touch
 from torpor.tensor.host import Array, known_shape, read
 from torpor.tensor.path import Step
@@ -157,8 +158,7 @@ class Realisation(Handle):
     def schedule_with_vars(self, *more: Tensor) -> tuple[list[ScheduleItem], dict[str, int]]:
         """The schedule, and the values of the graph's bound variables in it."""
         items = self.schedule(*more)
-        given = set(UOp.sink(*(tensor._current() for tensor in (self, *more))).toposort())
-        bound = [node for item in items for node in item.bindings if node in given]
+        bound = [b for item in items for b in item.bindings if not counts_blocks(b.src[0])]
         return items, {node.src[0].arg[0]: node.src[1].arg for node in bound}
 
     # --- to the host ------------------------------------------------------------------------------
