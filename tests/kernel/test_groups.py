@@ -14,7 +14,7 @@ from torpor.device.python import PythonDevice
 from torpor.kernel.groups import grid_of
 from torpor.pipeline import recipe
 
-QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=20)
+QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=12)
 
 
 @pytest.fixture

@@ -98,7 +98,7 @@ def test_selection_and_reduction_of_many(limit):
     np.testing.assert_array_equal((got + a[8]).numpy(), want)
 
 
-@settings(QUICK, max_examples=12)
+@settings(QUICK, max_examples=4)
 @given(st.randoms(use_true_random=False), st.integers(5, 8))
 def test_random_graphs_of_many_leaves(limit, random, number):
     """Several random graphs joined: each part is over buffers of its own."""

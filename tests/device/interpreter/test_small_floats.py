@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torpor import Tensor, dtypes, where
 from torpor.device.interpreter.arithmetic import cast
 
-QUICK = settings(deadline=None, max_examples=25)
+QUICK = settings(deadline=None, max_examples=15)
 SMALL = [dtypes.float16, dtypes.bfloat16]
 OTHERS = [dtypes.float32, dtypes.float64, dtypes.int8, dtypes.uint16, dtypes.int32, dtypes.int64]
 COUNT = 128
