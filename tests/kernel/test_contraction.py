@@ -123,6 +123,19 @@ def test_convolutions(sizes):
     agree(result.numpy(), expected.reshape(result.shape))
 
 
+def test_an_axis_that_fills_most_of_a_vector_is_padded():
+    x, w = Tensor.empty(2, 24, 7, 7), Tensor.empty(24, 1, 3, 3)
+    result = x.conv2d(w, padding=1, groups=24)
+    opts = torpor.lower(result, target="cpu")[0].opts
+    assert OptOps.PADTO in [opt.op for opt in opts]
+    random = np.random.default_rng(7)
+    a, b = (random.integers(-9, 9, s).astype(np.float32) for s in ((2, 24, 7, 7), (24, 1, 3, 3)))
+    result = Tensor(a).conv2d(Tensor(b), padding=1, groups=24).numpy()
+    wide = np.pad(a, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), (2, 3))
+    assert (result == np.einsum("nchwij,cij->nchw", windows, b[:, 0])).all()
+
+
 TILED = [
     [Opt(OptOps.TILE, 0, 4)],
     [Opt(OptOps.TILE, 1, 4), Opt(OptOps.STAGE, 0, 1)],

@@ -19,7 +19,7 @@ from torpor.kernel.ranges import closed_by, find_loops, iterations, kind_of, siz
 ROWS: Final = 8  # rows read together: as many as a first cache of 8 ways keeps at equal distances
 LANES: Final = 64  # columns from which this pays
 BYTES: Final = 64 * 1024  # of memory read: less stays in the first caches anyhow
-BLOCK: Final = 1024  # columns of a thread's block: shorter rows start too often
+BLOCK: Final = 2048  # columns of a thread's block: shorter rows start too often
 BLOCKS: Final = 8  # blocks that threads share, at most; two where there are BLOCK columns in all
 FEW_ROWS: Final = 15  # results a column has that may share what is read
 OUTPUTS: Final = (AxisType.GLOBAL, AxisType.THREAD)

@@ -11,6 +11,7 @@ from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses
 from torpor.kernel.columns import tile_columns
+from torpor.kernel.contraction import SPARE
 from torpor.kernel.crossing import tile_crossing
 from torpor.kernel.kernel import REDUCES, Kernel
 from torpor.kernel.products import tile_contraction
@@ -234,8 +235,10 @@ def reducible(kernel: Kernel, one: UOp) -> bool:
 
 
 def paddable(facts: Facts, one: UOp) -> bool:
-    """Whether masks may cover the rest: elements that vector instructions mask, none irregular."""
-    if (size_of(one) or 0) < facts.lanes:
+    """Whether masks may cover the rest: elements that vector instructions mask, none irregular,
+    and most of a vector at least.
+    """
+    if (size_of(one) or 0) < facts.lanes * (1 - SPARE):
         return False
     touching = [a for a in facts.accesses if a.stride(one) != 0]
     return all(a.itemsize in MASKABLE and a.stride(one) == 1 for a in touching)
