@@ -20,7 +20,9 @@ ROWS: Final = 8  # rows read together: as many as a first cache of 8 ways keeps 
 LANES: Final = 64  # columns from which this pays
 BYTES: Final = 64 * 1024  # of memory read: less stays in the first caches anyhow
 BLOCK: Final = 2048  # columns of a thread's block: shorter rows start too often
-BLOCKS: Final = 8  # blocks that threads share, at most; two where there are BLOCK columns in all
+BLOCKS: Final = (
+    8  # blocks that threads share, at most; two where there are half of BLOCK columns in all
+)
 FEW_ROWS: Final = 15  # results a column has that may share what is read
 OUTPUTS: Final = (AxisType.GLOBAL, AxisType.THREAD)
 
@@ -93,7 +95,7 @@ def apply_tiles(kernel: Kernel, lane: UOp, down: UOp, several: bool) -> bool:
 
 def columns_of(lanes: int, vectors: int) -> int:
     """How many columns a block has: equal shares of at least `BLOCK`, in whole vectors."""
-    blocks = max(min(2, lanes // (BLOCK // 2)), min(BLOCKS, lanes // BLOCK), 1)
+    blocks = max(min(2, lanes // (BLOCK // 4)), min(BLOCKS, lanes // BLOCK), 1)
     return -(-lanes // (blocks * vectors)) * vectors
 
 
