@@ -22,6 +22,18 @@ _PACKAGE: Final = str(Path(__file__).resolve().parent.parent)
 _PROGRAMS: Final = (str(Path(_PACKAGE) / "cli"), str(Path(_PACKAGE) / "nn" / "models.py"))
 
 
+class _Inside(dict[str, bool]):
+    """Whether files are torpor's own work, found out once for each."""
+
+    def __missing__(self, name: str) -> bool:
+        known = name.startswith(_PACKAGE) and not name.startswith(_PROGRAMS)
+        self[name] = known
+        return known
+
+
+_inside: Final = _Inside()
+
+
 class Place(NamedTuple):
     """A decoded site: file, line, function, and the text of the expression."""
 
@@ -40,9 +52,7 @@ def here(depth: int = 1) -> Site | None:
     The search begins `depth` frames up, all below being torpor's.
     """
     frame = sys._getframe(depth)
-    while (name := frame.f_code.co_filename).startswith(_PACKAGE):
-        if name.startswith(_PROGRAMS):
-            break
+    while _inside[frame.f_code.co_filename]:
         outer = frame.f_back
         if outer is None:
             return None

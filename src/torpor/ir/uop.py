@@ -28,6 +28,7 @@ class _Reference(weakref.ref["UOp"]):
 
 
 _table: Final[dict[_Key, _Reference]] = {}
+_new: Final = object.__new__
 _simplifiers: Final[list[Callable[[UOp], UOp]]] = []
 
 
@@ -72,7 +73,7 @@ class UOp:
             found = reference()
             if found is not None:
                 return found
-        node = object.__new__(cls)
+        node = _new(cls)
         node.op, node.dtype, node.src, node.arg = op, dtype, src, arg
         node.origins = ()
         node.normal = 0

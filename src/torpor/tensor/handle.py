@@ -202,18 +202,21 @@ def binary(op: Ops, left: Handle, right: Any, swapped: bool = False) -> Tensor:
     """`left op right`, promoted and broadcast; with `swapped`, `right op left`."""
     if active:
         touch(left, right)
-    node = left._node if left._stamp == left._storage.stamp else left._current()
-    requires = left.requires_grad
-    device = left._storage.device
+    storage = left._storage
+    node = left._node if left._stamp == storage.stamp else left._current()
+    requires = storage.requires if left._path is None else left.requires_grad
+    device = storage.device
     dtype = node.dtype
     if isinstance(right, Handle):
-        other = right._node if right._stamp == right._storage.stamp else right._current()
-        if right._storage.device is not device and right._storage.device != device:
+        storage = right._storage
+        other = right._node if right._stamp == storage.stamp else right._current()
+        if storage.device is not device and storage.device != device:
             return _binary_across(op, left, right, swapped)
         if other.dtype is not dtype:
             common = promote(dtype, other.dtype)
             node, other = node.cast(common), other.cast(common)
-        requires = requires or right.requires_grad
+        if not requires:
+            requires = storage.requires if right._path is None else right.requires_grad
     else:
         if isinstance(right, np.ndarray | UOp):
             return binary(op, left, Handle._type(right, device=device), swapped)
