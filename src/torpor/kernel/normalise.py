@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from torpor.base import settings
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.pattern import PatternMatcher, UPat
 from torpor.ir.rewrite import graph_rewrite
+from torpor.ir.trace import listener
 from torpor.ir.uop import UOp
 from torpor.kernel.ranges import (
     Loops,
@@ -95,7 +97,21 @@ def joined(ast: UOp) -> UOp:
 
 
 def normalise(ast: UOp) -> UOp:
-    """The same kernel with as few axes as possible, numbered in nesting order from 0."""
+    """The same kernel with as few axes as possible, numbered in nesting order from 0. Kernels of
+    one schedule are asked for more than once; who listens hears every rewrite each time.
+    """
+    if listener() is not None:
+        return normal_form(ast)
+    return _kept(ast, settings.number("STRICT_FLOAT"))
+
+
+@lru_cache(maxsize=256)
+def _kept(ast: UOp, strict: int) -> UOp:
+    return normal_form(ast)
+
+
+def normal_form(ast: UOp) -> UOp:
+    """What `normalise` does."""
     ast = drop_single(joined(ast))
     ast = order_outputs(ast)
     ast = merge_axes(ast)

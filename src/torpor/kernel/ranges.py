@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
 
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
 
 Ranges = frozenset[UOp]
 _NONE: Ranges = frozenset()
+RECENT: Final = 8  # kernels whose loops are kept
 
 
 def number_of(one: UOp) -> int:
@@ -69,8 +72,11 @@ class Loops:
         return tuple(sorted(found, key=nesting))
 
 
+@lru_cache(maxsize=RECENT)
 def find_loops(root: UOp) -> Loops:
-    """The loops of every node below `root`."""
+    """The loops of every node below `root`. The last few are kept: much is asked of one kernel
+    before it changes.
+    """
     order = tuple(root.toposort())
     free: dict[UOp, Ranges] = {}
     for node in order:
