@@ -4,6 +4,7 @@ import pytest
 import torpor
 from tests.tensor.layouts import check, numbers
 from torpor import Tensor
+from torpor.base.errors import GradientError
 
 STEP = 1e-5
 
@@ -164,3 +165,14 @@ def test_what_has_no_gradient_says_so():
     with pytest.raises(RuntimeError, match="depends on a leaf"):
         Tensor([1.0]).sum().backward()
     assert x.requires_grad_(False).requires_grad is False
+
+
+def test_requires_grad_may_be_set():
+    x = Tensor([1.0, 2.0])
+    x.requires_grad = True
+    (x * 3).sum().backward()
+    assert x.requires_grad and x.grad.tolist() == [3, 3]
+    x.requires_grad = False
+    assert not x.requires_grad
+    with pytest.raises(GradientError, match="only floats"):
+        Tensor([1, 2]).requires_grad = True

@@ -30,7 +30,7 @@ def movement(draw, shape):
         return (lambda x: x.unsqueeze(0).squeeze(0)), (lambda a: a)
     if kind == "integer" and shape and shape[0]:
         place = draw(st.integers(-shape[0], shape[0] - 1))
-        return (lambda x: x[place]), (lambda a: a[place])
+        return (lambda x: x[place]), (lambda a: a[place, ...])  # also of one axis a view
     return (lambda x: x[..., None]), (lambda a: a[..., None])
 
 

@@ -13,7 +13,7 @@ from torpor.graph import build
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.tensor.creation import as_tensor
+from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, located, render_shape
 from torpor.tensor.reduce import wide_dtype
 from torpor.tensor.spelling import one_axis
@@ -59,8 +59,7 @@ class Contraction(Handle):
 
     def _factor(self, other: Any) -> Tensor:
         """Arrays and lists as tensors beside this one; tensors are never moved for it."""
-        made: Any = other
-        return made if isinstance(other, Handle) else as_tensor(other, device=self.device)
+        return beside(other, self)
 
     def matmul(self, other: Any) -> Tensor:
         """Matrix product: (..., m, k) by (..., k, n); batch axes broadcast; vectors as usual."""

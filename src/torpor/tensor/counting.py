@@ -8,7 +8,7 @@ from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError, ShapeError
 from torpor.graph import build
 from torpor.ir.ops import Ops
-from torpor.tensor.creation import as_tensor
+from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, located, make
 from torpor.tensor.iota import iota
 from torpor.tensor.radix import placed
@@ -78,7 +78,7 @@ class Counting(Handle):
         where = self.device
         if weights is None:
             weights = self.ones_like(dtype=dtypes.int64)
-        given = as_tensor(weights, device=where)
+        given = beside(weights, self)
         shape = (max(length, minlength),)
         zeros = make(build.constant(0, given.dtype, shape), where)
         return derive(build.scatter, (zeros, self.cast(dtypes.int64), given), 0, Ops.ADD)

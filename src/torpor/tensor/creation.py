@@ -17,7 +17,7 @@ from torpor.graph import build
 from torpor.ir.infer import JOINT, Shape, largest, product
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.tensor.handle import Handle, make, number_node
+from torpor.tensor.handle import Handle, common_device, make, number_node
 from torpor.tensor.host import Array, buffer_from, buffer_node
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import default_float
@@ -145,6 +145,8 @@ class Creation(Handle):
         if indexing not in ("ij", "xy"):
             raise ShapeError(f'meshgrid indexes "ij" or "xy", not {indexing!r}')
         parts: list[Any] = [as_tensor(t).reshape(-1) for t in tensors]
+        if parts:
+            common_device(parts)
         order = list(range(len(parts)))
         if indexing == "xy" and len(parts) > 1:
             order[:2] = 1, 0
@@ -319,6 +321,15 @@ def as_tensor(data: Any, dtype: Any = None, device: str | None = None) -> Tensor
     if device is not None and Device.canonicalize(device) != data.device:
         kept = kept.to(device)
     return kept if dtype is None else kept.cast(as_dtype(dtype))
+
+
+def beside(data: Any, handle: Any) -> Tensor:
+    """`data` as a tensor on the device of `handle`. Arrays, lists and numbers are moved there;
+    tensors are not, 0-d ones on the CPU aside: a `DeviceError` names both devices.
+    """
+    if isinstance(data, Handle):
+        common_device((handle, data))
+    return as_tensor(data, device=handle.device)
 
 
 _leaf_numbers = itertools.count(1)

@@ -12,7 +12,7 @@ from torpor.graph import build
 from torpor.graph.gradient import gradient as graph_gradient
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.tensor.creation import as_tensor, next_leaf
+from torpor.tensor.creation import as_tensor, beside, next_leaf
 from torpor.tensor.handle import Handle, located, make, view
 from torpor.tensor.mode import grad_enabled
 from torpor.tensor.path import Step
@@ -61,7 +61,7 @@ def _seed(root: Handle, given: Any) -> UOp:
             what = "a gradient starts from a 0-d tensor; reduce it, or give gradient="
             raise located(GradientError(what), (root,))
         return UOp.const(root.dtype, 1)
-    seed = as_tensor(given, device=root.device)
+    seed = beside(given, root)
     if seed.shape != root.shape:
         raise located(ShapeError("gradient= must have the tensor's shape"), (root, seed))
     return build.cast(seed._current(), root.dtype)
@@ -103,6 +103,11 @@ class Differentiate(Handle):
                 raise located(GradientError(what), (self,))
             make_leaf(self)
         return self  # type: ignore[return-value]
+
+    def _require(self, asked: bool) -> None:
+        self.requires_grad_(asked)
+
+    requires_grad = Handle.requires_grad.setter(_require)  # `x.requires_grad = True`, as in PyTorch
 
     def detach(self) -> Tensor:
         """A view through which no gradient flows."""

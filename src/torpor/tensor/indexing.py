@@ -13,7 +13,7 @@ from torpor.ir.infer import Size, fold_size, product, size_node
 from torpor.ir.ops import Ops
 from torpor.ir.records import Requirement
 from torpor.ir.uop import UOp
-from torpor.tensor.creation import as_tensor
+from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, located, view
 from torpor.tensor.scatter import as_number, wrapped
 from torpor.tensor.write import write
@@ -75,7 +75,7 @@ def _plan(operand: Any, key: Any) -> _Plan:
         if isinstance(part, slice):
             _plan_slice(plan, part, size, operand)
         elif _is_advanced(part):
-            index = as_tensor(part, device=operand.device)
+            index = beside(part, operand)
             if not index.dtype.is_int:
                 what = f"index tensors hold integers, not {index.dtype}; see masked_fill and where"
                 raise located(DTypeError(what), (operand, index))
@@ -95,7 +95,7 @@ def _without_masks(parts: list[Any], operand: Any) -> list[Any]:
         if not isinstance(part, Handle | np.ndarray) or not str(part.dtype).endswith("bool"):
             found.append(part)
             continue
-        mask: Any = as_tensor(part, device=operand.device)
+        mask: Any = beside(part, operand)
         start = sum(_axes_of(p) for p in found if p is not None)
         if mask.shape != operand.shape[start : start + mask.ndim]:
             what = f"a mask of shape {mask.shape} does not fit axes {start} and on"
@@ -273,7 +273,7 @@ class Indexing(Handle):
             write(target, value)
             return
         found = _lookup(target, plan.tensors)
-        given = as_tensor(value, device=self.device).cast(self.dtype).expand(found.shape)
+        given = beside(value, self).cast(self.dtype).expand(found.shape)
         base = found.view.reshape(*found.flat(found.count))
         index = found.index()
         made = derive(build.scatter, (base, index, given.reshape(*index.shape)), 1, op)

@@ -14,7 +14,7 @@ from torpor.graph import build
 from torpor.ir.infer import Size
 from torpor.ir.ops import Ops, identity
 from torpor.ir.uop import UOp
-from torpor.tensor.creation import as_tensor
+from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, located, make, render_shape, view
 from torpor.tensor.iota import iota
 from torpor.tensor.spelling import one_axis, spelled
@@ -156,7 +156,7 @@ class Scatter(Handle):
     def take(self, index: Tensor) -> Tensor:
         """Elements of the flattened tensor, in the index's shape."""
         flat = self.reshape(-1)
-        asked = wrapped(as_tensor(index, device=self.device), flat.shape[0])
+        asked = wrapped(beside(index, self), flat.shape[0])
         return derive(build.gather, (flat, asked))
 
     @spelled
@@ -228,7 +228,7 @@ def _slices(operand: Any, dim: int, index: Any, source: Any) -> tuple[int, Any, 
         raise located(ShapeError("a vector of indices is needed"), (operand, index))
     shape = [*operand.shape[:axis], index.numel(), *operand.shape[axis + 1 :]]
     alone = [index.numel() if a == axis else 1 for a in range(operand.ndim)]
-    values = as_tensor(source, device=operand.device).cast(operand.dtype).expand(*shape)
+    values = beside(source, operand).cast(operand.dtype).expand(*shape)
     return axis, index.reshape(*alone).expand(*shape), values
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import OutOfBoundsError, ShapeError
 from torpor.graph import build
-from torpor.tensor.creation import as_tensor
+from torpor.tensor.creation import as_tensor, beside
 from torpor.tensor.handle import Handle, derive, located, make
 from torpor.tensor.iota import iota
 from torpor.tensor.radix import PAIRS, keys_of, sorted_numbers
@@ -108,7 +108,7 @@ class Sorting(Handle):
         sorted_sequence: (length,), or (..., length) for input (..., count).
         """
         rows = as_tensor(sorted_sequence)
-        asked = as_tensor(input, device=rows.device)
+        asked = beside(input, rows)
         if rows.ndim > 1 and rows.shape[:-1] != asked.shape[:-1]:
             what = "searchsorted needs a row for each row of the input"
             raise located(ShapeError(what), (rows, asked))

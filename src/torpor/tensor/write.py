@@ -13,7 +13,7 @@ from torpor.graph import build
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.tensor.creation import as_tensor
+from torpor.tensor.creation import as_tensor, beside
 from torpor.tensor.handle import (
     Handle,
     as_scalar,
@@ -68,7 +68,7 @@ def _value_node(target: Handle, value: Any) -> tuple[UOp, bool]:
     shape, dtype = target.shape, target.dtype
     if not isinstance(value, Handle):
         if isinstance(value, np.ndarray | list | tuple):
-            value = as_tensor(value, device=target.device)
+            value = beside(value, target)
         else:
             return number_node(as_scalar(value), dtype, shape), False
     device = target.device
@@ -169,9 +169,9 @@ class Write(Handle):
     def __setitem__(self, key: Any, value: Any) -> None:
         """`x[key] = value` for basic keys, and for one mask of bools."""
         if isinstance(value, np.ndarray | list | tuple):
-            value = as_tensor(value, device=self.device)
+            value = beside(value, self)
         if isinstance(key, np.ndarray) and key.dtype == np.bool_:
-            key = as_tensor(key, device=self.device)
+            key = beside(key, self)
         if isinstance(key, Handle) and key.dtype.kind == "bool" and _is_one(value):
             mask: Any = key
             mask = mask.reshape(*key.shape, *(1,) * (self.ndim - key.ndim))
