@@ -108,14 +108,15 @@ def remember(node: UOp, value: UOp) -> None:
 
 def reads_memory(node: UOp) -> bool:
     """Whether there is memory below, and so a device that the node belongs to."""
-    stack, seen = [node], {node}
+    stack = [node]
+    seen: set[UOp] = set()
     while stack:
         below = stack.pop()
         if below.op is Ops.BUFFER:
             return True
-        fresh = [source for source in below.src if source not in seen]
-        seen.update(fresh)
-        stack.extend(fresh)
+        if below not in seen:
+            seen.add(below)
+            stack += below.src
     return False
 
 
@@ -135,7 +136,8 @@ def without_known(roots: Iterable[UOp]) -> list[UOp]:
     if not _known:
         return nodes
     mapping: dict[UOp, UOp] = {}
-    stack, seen = nodes.copy(), set[UOp]()
+    stack = nodes.copy()
+    seen: set[UOp] = set()
     while stack:
         node = stack.pop()
         if node in seen:
