@@ -155,7 +155,7 @@ def test_a_candidate_that_crashes_or_hangs_is_out_and_the_search_goes_on():
 def test_nothing_is_started_again_when_time_is_up():
     class Hanging(Fake):
         def ask(self, patience, name, *arguments):
-            if name == "measure" and self.own:
+            if name == "measure" and self.own and arguments[0] != self.own:
                 self.asked.append(("hang",))
                 self.clock.now += patience
                 raise Lost("it took too long")
@@ -206,7 +206,7 @@ def test_ctrl_c_keeps_what_there_is_and_the_next_search_goes_on():
         search.settle(task(), judge, Watch(), clock)
     (kept,) = found.read().values()
     assert kept.opts is None, "nothing was compared yet"
-    assert len(kept.tried) == 29
+    assert len(kept.tried) == 28
     assert not kept.suffices(2, 10)
     entry, later, _ = settled(shorter)
     again = set(judge.measured()) & set(later.measured())

@@ -111,7 +111,11 @@ class Hunt:
         task = self.task
         self.judge.ask(STARTING, "open", task.ast, task.device, task.splits)
         patience = STARTING + task.seconds
-        self.own = float(self.judge.ask(patience, "measure", self.heuristic, float("inf")))
+        times = [
+            self.judge.ask(patience, "measure", self.heuristic, float("inf"))
+            for _ in range(2)  # threads that start during the first measurement spoil it
+        ]
+        self.own = min(map(float, times))
         self.lost = False
 
     def run(self) -> Entry:
