@@ -75,3 +75,8 @@ def test_a_device_is_opened_once():
         thread.join()
     assert opened == ["OTHER"]
     assert [device.name for device in devices.opened()] == ["OTHER"]
+
+
+def test_a_device_is_named_by_a_string():
+    with pytest.raises(DeviceError, match="named by a string"):
+        Device.canonicalize(3)

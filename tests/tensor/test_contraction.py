@@ -71,3 +71,9 @@ def test_attention():
     weights /= weights.sum(-1, keepdims=True)
     found = Tensor(query).scaled_dot_product_attention(Tensor(key), Tensor(value), is_causal=True)
     check(found, weights @ value)
+
+
+@pytest.mark.parametrize("equation", ["ij,jk->iz", "i1,jk->i", "ij,ik->jk"])
+def test_equations_that_do_not_fit_are_refused(equation):
+    with pytest.raises(ValueError, match="einsum"):
+        torpor.einsum(equation, Tensor.ones(2, 3), Tensor.ones(4, 2))

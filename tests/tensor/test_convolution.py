@@ -1,10 +1,12 @@
 import itertools
+import math
 
 import numpy as np
 import pytest
 
 from tests.tensor.layouts import check, numbers
 from torpor import Tensor
+from torpor.base.errors import ShapeError
 
 
 def convolve(image, weight, stride, padding, dilation, groups):
@@ -122,3 +124,31 @@ def test_shapes_that_do_not_fit():
         Tensor.ones(3, 4).conv2d(Tensor.ones(2, 3, 3, 3))
     with pytest.raises(ValueError, match="half"):
         Tensor.ones(1, 1, 4, 4).max_pool2d(2, padding=2)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, w: x.conv2d(w, padding="full"),
+        lambda x, w: x.conv2d(w, stride=1.5),
+        lambda x, w: x.conv2d(w, Tensor.ones(3)),
+        lambda x, w: x.conv_transpose2d(w.transpose(0, 1), output_padding=1),
+        lambda x, w: x.max_pool2d(0),
+        lambda x, w: x.avg_pool2d(2, stride=0),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused(call):
+    with pytest.raises(ShapeError):
+        call(Tensor.ones(1, 2, 5, 5), Tensor.ones(1, 2, 3, 3))
+
+
+@pytest.mark.parametrize("cells", [(2, 3), (5, 5), (9, 4), (7, 10), 3])
+def test_adaptive_means_cover_all_that_a_cell_touches(cells):
+    array = numbers((2, 3, 7, 10), "float32")
+    rows, columns = (cells, cells) if isinstance(cells, int) else cells
+    expected = np.empty((2, 3, rows, columns))
+    for i, j in np.ndindex(rows, columns):
+        high = slice(i * 7 // rows, math.ceil((i + 1) * 7 / rows))
+        wide = slice(j * 10 // columns, math.ceil((j + 1) * 10 / columns))
+        expected[:, :, i, j] = array[:, :, high, wide].mean((2, 3), dtype=np.float64)
+    check(Tensor(array).adaptive_avg_pool2d(cells), expected.astype(np.float32))

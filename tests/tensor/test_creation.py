@@ -1,3 +1,5 @@
+import math
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -5,6 +7,7 @@ import pytest
 import torpor
 from tests.tensor.layouts import check, numbers
 from torpor import Tensor, dtypes
+from torpor.base.errors import ShapeError
 
 
 def test_formats_of_data():
@@ -137,3 +140,32 @@ def test_negative_sizes_and_unknown_options_are_errors():
         torpor.zeros(2, colour="red")
     with pytest.raises(TypeError, match="unknown dtype"):
         torpor.zeros(2, dtype="float33")
+
+
+@pytest.mark.parametrize(
+    ("data", "dtype"),
+    [(2**70, None), ([2**63], None), ([2**80, 1], None), ([300], "int8"), ([-1], "uint8")],
+)
+def test_integers_that_do_not_fit_are_refused(data, dtype):
+    with pytest.raises(TypeError, match="does not fit into"):
+        Tensor(data, dtype=dtype)
+
+
+def test_floats_become_integers_as_on_devices():
+    wild = [math.nan, math.inf, -math.inf, 1e30, -3.7, 2.0**63]
+    for dtype in (dtypes.int8, dtypes.uint8, dtypes.int32, dtypes.int64, dtypes.uint64):
+        computed = Tensor(wild, dtype=dtypes.float64).cast(dtype).tolist()
+        exact = [0 if math.isnan(v) else min(max(v, dtype.min), dtype.max) for v in wild]
+        assert Tensor(wild, dtype=dtype).tolist() == computed == [math.trunc(v) for v in exact]
+
+
+def test_what_has_no_size_is_refused():
+    for make in (
+        lambda: Tensor.arange(math.nan),
+        lambda: Tensor.arange(0, math.inf),
+        lambda: Tensor.eye(-1),
+    ):
+        with pytest.raises(ShapeError):
+            make()
+    with pytest.raises(TypeError, match="str 'a'"):
+        Tensor.full((2,), "a")

@@ -152,3 +152,7 @@ def test_gradients_pass_checked_indices():
     x = Tensor(numbers((2, 3)), requires_grad=True)
     x[Tensor([0, 1, 1]), Tensor([0, 2, -1])].sum().backward()
     check(x.grad, np.array([[1, 0, 0], [0, 0, 2]], np.float32))
+
+
+def test_an_empty_list_selects_nothing():
+    assert Tensor.arange(6).reshape(2, 3)[[]].shape == (0, 3)

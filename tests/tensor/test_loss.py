@@ -103,3 +103,8 @@ def test_dropout():
     with pytest.raises(ValueError, match="between 0 and 1"):
         x.dropout(1.5)
     assert math.isclose(x.dropout(0.5, training=False).mean().item(), 1)
+
+
+def test_probabilities_have_the_shape_of_the_logits():
+    with pytest.raises(ValueError, match="probabilities"):
+        Tensor.zeros(3, 3).cross_entropy(Tensor([0.0, 1.0, 2.0]))

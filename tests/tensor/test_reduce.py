@@ -121,3 +121,10 @@ def test_wrong_calls():
         Tensor.ones(2, 3).sum((0, -2))
     with pytest.raises(TypeError, match="needs floats"):
         Tensor([1, 2]).mean()
+
+
+def test_exponentials_of_no_elements():
+    empty = Tensor.zeros(0, 3)
+    assert empty.softmax(0).shape == empty.log_softmax(0).shape == (0, 3)
+    assert empty.logsumexp(0).tolist() == [-math.inf] * 3
+    assert empty.logsumexp(0, keepdim=True).shape == (1, 3)

@@ -206,3 +206,9 @@ def test_along_an_axis():
     index = RANDOM.integers(0, 4, (1, 5, 2))
     wanted = np.take_along_axis(np.broadcast_to(x, (3, 5, 4)), np.broadcast_to(index, (3, 5, 2)), 2)
     check(Tensor(x).take_along_dim(Tensor(index), 2), wanted)
+
+
+@pytest.mark.parametrize("classes", [[0, 3], [-1, 0]])
+def test_one_hot_refuses_classes_that_there_are_not(classes):
+    with pytest.raises(IndexError, match="class"):
+        Tensor(classes).one_hot(3).tolist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
@@ -83,6 +83,8 @@ class Devices:
         if name is None:
             return self.DEFAULT
         if not isinstance(name, str):
+            if not isinstance(name, Iterable):
+                raise DeviceError(f"a device is named by a string, not {name!r}")
             return JOINT.join(self.canonicalize(one) for one in name)
         if JOINT in name:
             return self.canonicalize(name.split(JOINT))

@@ -11,7 +11,7 @@ def default_weight(shape: tuple[int, ...], fan_in: int) -> Tensor:
     """Uniform in +-1/sqrt(fan_in): PyTorch's default of Linear and convolutions, which is
     Kaiming-uniform with a = sqrt(5). He et al., 2015, arXiv:1502.01852, equation 10.
     """
-    bound = 1 / math.sqrt(fan_in) if fan_in else 0.0
+    bound = 1 / math.sqrt(fan_in) if fan_in > 0 else 0.0
     return Tensor.uniform(*shape, low=-bound, high=bound, requires_grad=True)
 
 

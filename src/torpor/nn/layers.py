@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from torpor.base.dtypes import dtypes
+from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.nn import init
 from torpor.nn.module import Module
 from torpor.tensor import Tensor, no_grad
@@ -41,12 +42,15 @@ class Conv2d(Module):
         out_channels: int,
         kernel_size: Pair,
         stride: Pair = 1,
-        padding: Pair = 0,
+        padding: Pair | str = 0,
         dilation: Pair = 1,
         groups: int = 1,
         bias: bool = True,
     ):
-        self.stride, self.padding, self.dilation = pair(stride), pair(padding), pair(dilation)
+        if groups < 1 or in_channels % groups or out_channels % groups:
+            raise ShapeError(f"{groups} groups do not divide {in_channels} and {out_channels}")
+        self.stride, self.dilation = pair(stride), pair(dilation)
+        self.padding = padding if isinstance(padding, str) else pair(padding)
         self.groups, self.kernel_size = groups, pair(kernel_size)
         fan_in = in_channels // groups * math.prod(self.kernel_size)
         shape = (out_channels, in_channels // groups, *self.kernel_size)
@@ -78,7 +82,7 @@ class BatchNorm2d(Module):
         affine: bool = True,
         track_running_stats: bool = True,
     ):
-        self.eps, self.momentum = eps, momentum
+        self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.weight = Tensor.ones(num_features, requires_grad=True) if affine else None
         self.bias = Tensor.zeros(num_features, requires_grad=True) if affine else None
         self.running_mean = Tensor.zeros(num_features) if track_running_stats else None
@@ -86,6 +90,8 @@ class BatchNorm2d(Module):
         self.num_batches_tracked = Tensor.zeros(dtype=dtypes.int64) if track_running_stats else None
 
     def forward(self, x: Tensor) -> Tensor:
+        if x.ndim != 4 or x.shape[1] != self.num_features:
+            raise ShapeError(f"expected (batch, {self.num_features}, height, width), got {x.shape}")
         if self.training or self.running_mean is None:
             mean = x.mean((0, 2, 3))
             variance = x.var((0, 2, 3), correction=0)
@@ -116,6 +122,8 @@ class Dropout(Module):
     """In training, each element becomes 0 with probability p, the others grow by 1/(1-p)."""
 
     def __init__(self, p: float = 0.5):
+        if not 0 <= p <= 1:
+            raise ValueRangeError(f"dropout's probability is between 0 and 1, not {p}")
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:

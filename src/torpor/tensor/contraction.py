@@ -139,6 +139,7 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     tensors = list(operands[0] if len(operands) == 1 and not isinstance(operands[0], Handle)
                    else operands)  # fmt: skip
     inputs, output = _parse(equation.replace(" ", ""), tensors)
+    _check_lengths(equation, inputs, tensors)
     order = output + [x for x in dict.fromkeys("".join(inputs)) if x not in output]
     product: Any = None
     for letters, tensor in zip(inputs, tensors, strict=True):
@@ -155,6 +156,11 @@ def _parse(equation: str, tensors: Sequence[Any]) -> tuple[list[str], list[str]]
     """Letters of each input and of the output; letters of an ellipsis are capitals from Z down."""
     left, arrow, right = equation.partition("->")
     inputs = left.split(",")
+    rest = equation.replace("...", "").replace("->", "").replace(",", "")
+    unknown = set(right) - set(left) - {"."}
+    if unknown or (rest and not (rest.isascii() and rest.isalpha())):
+        what = f" names {min(unknown)!r} on the right only" if unknown else " has more than letters"
+        raise ShapeError(f"einsum {equation!r}{what}")
     if len(inputs) != len(tensors):
         raise ShapeError(f"einsum {equation!r} names {len(inputs)} operands, got {len(tensors)}")
     extra = 0
@@ -170,6 +176,18 @@ def _parse(equation: str, tensors: Sequence[Any]) -> tuple[list[str], list[str]]
     joined = "".join(inputs)
     once = sorted(x for x in set(joined) if joined.count(x) == 1 and x not in _spare(extra))
     return inputs, list(_spare(extra)) + once
+
+
+def _check_lengths(equation: str, inputs: Sequence[str], tensors: Sequence[Any]) -> None:
+    """A letter stands for one length (1 broadcasts)."""
+    lengths: dict[str, Any] = {}
+    for letters, tensor in zip(inputs, tensors, strict=True):
+        for letter, size in zip(letters, tensor.shape, strict=True):
+            if lengths.setdefault(letter, size) == 1:
+                lengths[letter] = size
+            elif size not in (1, lengths[letter]):
+                what = f"einsum {equation!r}: {letter!r} is {lengths[letter]} and {size}"
+                raise located(ShapeError(what), tensors)
 
 
 def _spare(count: int) -> str:

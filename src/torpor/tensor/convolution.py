@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from torpor.base.errors import ShapeError
 from torpor.base.promotion import promote
 from torpor.graph import build
 from torpor.ir.infer import Shape, shape_of
 from torpor.ir.uop import UOp
 from torpor.tensor.contraction import contract
-from torpor.tensor.handle import Handle, derive, located, render_shape
+from torpor.tensor.creation import as_tensor
+from torpor.tensor.handle import Handle, derive, float_dtype, located, render_shape
 from torpor.tensor.spelling import pair
 
 if TYPE_CHECKING:
@@ -56,6 +59,10 @@ def _convolve(
 def _paddings(padding: Any, kernel: Sequence[Any], dilation: Sequence[int], stride: Any) -> Any:
     """(before, after) of each spatial axis: numbers, pairs, "valid" or "same"."""
     count = len(kernel)
+    if isinstance(padding, str) and padding not in ("valid", "same"):
+        raise ShapeError(
+            f'padding is a number, one for each axis, "valid" or "same", not {padding!r}'
+        )
     if padding == "valid":
         padding = 0
     if padding == "same":
@@ -66,6 +73,20 @@ def _paddings(padding: Any, kernel: Sequence[Any], dilation: Sequence[int], stri
     if isinstance(padding, Sequence) and padding and isinstance(padding[0], Sequence):
         return tuple((before, after) for before, after in padding)
     return tuple((p, p) for p in pair(padding, count))
+
+
+def _cell_shares(operand: Any, size: int, cells: int) -> Any:
+    """(cells, size): what part each element is of each cell's mean."""
+    shares = np.zeros((cells, size))
+    for cell in range(cells):
+        first, last = cell * size // cells, -(-(cell + 1) * size // cells)
+        shares[cell, first:last] = 1 / (last - first)
+    return as_tensor(shares, dtype=float_dtype(operand.dtype), device=operand.device)
+
+
+def _check_bias(bias: Any, outputs: Any) -> None:
+    if bias is not None and bias.shape != (outputs,):
+        raise located(ShapeError(f"a bias has one number for each of {outputs} outputs"), (bias,))
 
 
 def _check(image: Any, weight: Any, groups: int, dims: int, transposed: bool) -> None:
@@ -205,13 +226,17 @@ class Convolution(Handle):
         return _mean_pool(self, kernel_size, stride, padding, ceil_mode, count_include_pad, None, 1)
 
     def adaptive_avg_pool2d(self, output_size: Any) -> Tensor:
-        """Means over a grid of `output_size` cells, where it divides the axes."""
-        wanted = pair(output_size)
-        if any(size % cells for size, cells in zip(self.shape[-2:], wanted)):
-            what = f"adaptive pooling to {wanted} must divide {render_shape(self.shape[-2:])}"
+        """Means over a grid of `output_size` cells: cell i of n along an axis of length s covers
+        its elements from floor(i*s/n) up to ceil((i+1)*s/n), as in PyTorch.
+        """
+        wanted, sizes = pair(output_size), self.shape[-2:]
+        if any(n < 0 for n in wanted) or any(s == 0 for s in sizes):
+            what = f"adaptive pooling of {render_shape(self.shape)} to {wanted}"
             raise located(ShapeError(what), (self,))
-        cells = tuple(size // n for size, n in zip(self.shape[-2:], wanted))
-        return self.avg_pool2d(cells)
+        if all(wanted) and not any(s % n for s, n in zip(sizes, wanted)):
+            return self.avg_pool2d(tuple(s // n for s, n in zip(sizes, wanted)))
+        rows, columns = (_cell_shares(self, s, n) for s, n in zip(sizes, wanted))
+        return rows.matmul(self).matmul(columns.transpose(0, 1))
 
 
 def _convolution(
@@ -227,6 +252,7 @@ def _convolution(
     paddings = _paddings(padding, kernel, spread, steps)
     _check_window(image, kernel, paddings, spread)
     made = derive(_convolve, (image, weight), steps, paddings, spread, groups)
+    _check_bias(bias, weight.shape[0])
     return made if bias is None else made + bias.reshape(1, -1, *(1,) * dims)
 
 
@@ -239,6 +265,9 @@ def _transposed(
     steps, around = pair(stride, dims), pair(padding, dims)
     spread, beyond = pair(dilation, dims), pair(output_padding, dims)
     inputs, outputs, *kernel = weight.shape
+    if any(o >= max(s, d) for o, s, d in zip(beyond, steps, spread, strict=True)):
+        what = f"output_padding {beyond} must be below stride {steps} or dilation {spread}"
+        raise located(ShapeError(what), (image,))
     turned = weight.reshape(groups, inputs // groups, outputs, *kernel).transpose(1, 2)
     turned = turned.flip(*range(3, 3 + dims)).reshape(groups * outputs, inputs // groups, *kernel)
     for place, step in enumerate(steps):
@@ -263,6 +292,9 @@ def _pool_plan(
     sizes = pair(kernel, dims)
     steps = sizes if stride is None else pair(stride, dims)
     spread, paddings = pair(dilation, dims), [(p, p) for p in pair(padding, dims)]
+    if any(n < 1 for n in (*sizes, *steps, *spread)):
+        what = f"pooling needs a positive window, stride and dilation: {sizes}, {steps}, {spread}"
+        raise located(ShapeError(what), (operand,))
     if any(2 * p > k for (p, _), k in zip(paddings, sizes)):
         raise located(ShapeError("pooling pads at most half of its window"), (operand,))
     more = [0] * dims

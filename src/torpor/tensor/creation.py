@@ -17,7 +17,7 @@ from torpor.graph import build
 from torpor.ir.infer import JOINT, Shape, largest, product
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.tensor.handle import Handle, common_device, make, number_node
+from torpor.tensor.handle import Handle, as_scalar, check_fits, common_device, make, number_node
 from torpor.tensor.host import Array, buffer_from, buffer_node
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import default_float
@@ -51,6 +51,8 @@ def _array_of(data: Any) -> tuple[Array, DType]:
         array = np.array(data)
     except ValueError as error:
         raise ShapeError(f"the nested lists are not of one shape: {error}") from None
+    if array.dtype.kind == "O" and all(isinstance(v, int) for v in array.flat):
+        check_fits(max(array.flat, key=abs), dtypes.int64)
     if array.dtype.kind not in "biuf" and array.size:
         raise DTypeError(f"no tensor can be made of {type(data).__name__} {data!r:.60}")
     kind = array.dtype.kind
@@ -59,6 +61,13 @@ def _array_of(data: Any) -> tuple[Array, DType]:
     if kind in "iu" and array.size:
         return array, dtypes.int64
     return array, default_float()
+
+
+def check_all_fit(array: Array, dtype: DType) -> None:
+    """Python integers that the format cannot hold are an error, in lists as alone."""
+    if array.dtype.kind in "iu" and array.size:
+        check_fits(int(array.min()), dtype)
+        check_fits(int(array.max()), dtype)
 
 
 def _from_tensors(data: Any) -> Tensor | None:
@@ -163,8 +172,10 @@ class Creation(Handle):
         _capacity(shape)
         if isinstance(fill_value, Handle):
             return fill_value.expand(shape) if dtype is None else fill_value.expand(shape).to(dtype)
-        kind = chosen(dtype, dtype_of_numbers(fill_value))
-        node = number_node(fill_value, kind, shape)
+        number = as_scalar(fill_value)
+        kind = chosen(dtype, dtype_of_numbers(number))
+        check_fits(number, kind)
+        node = number_node(number, kind, shape)
         return _finish(make(node, Device.canonicalize(device)), options)
 
     @staticmethod
@@ -182,6 +193,8 @@ class Creation(Handle):
         n: int, m: int | None = None, dtype: Any = None, device: str | None = None, **options: Any
     ) -> Tensor:
         """Ones on the diagonal of an n × m matrix (m is n by default), zeros elsewhere."""
+        if n < 0 or (m is not None and m < 0):
+            raise ShapeError(f"eye needs sizes that are not negative, got {n} and {m}")
         rows = Creation.arange(n, device=device).reshape(n, 1)
         columns = Creation.arange(n if m is None else m, device=device)
         return _finish(rows.eq(columns).cast(chosen(dtype, default_float())), options)
@@ -205,6 +218,8 @@ class Creation(Handle):
             return _finish(made if dtype is None else made.cast(as_dtype(dtype)), options)
         if step == 0:
             raise ShapeError("arange needs a step that is not 0")
+        if not all(math.isfinite(v) for v in (start, end, step)):
+            raise ShapeError(f"arange from {start} to {end} by {step} has no end")
         whole = all(isinstance(v, int) for v in (start, end, step))
         kind = chosen(dtype, dtypes.int64 if whole else default_float())
         count = max(0, -((start - end) // step) if whole else math.ceil((end - start) / step))
@@ -306,8 +321,11 @@ def _made_from(data: Any, dtype: DType | None, device: str | None) -> Tensor:
         return make(data.cast(chosen(dtype, dtypes.int64)), where)
     if isinstance(data, bool | int | float) and not isinstance(data, np.generic):
         kind = dtype_of_numbers(data) if dtype is None else dtype
+        check_fits(data, kind)
         return make(number_node(data, kind, ()), where)
     array, own = _array_of(data)
+    if isinstance(data, list | tuple):
+        check_all_fit(array, own if dtype is None else dtype)
     buffer = buffer_from(array, where, own if dtype is None else dtype)
     return make(buffer_node(buffer, array.shape), where)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from torpor.base.dtypes import dtypes
+from torpor.base.errors import ValueRangeError
 from torpor.graph import build
 from torpor.ir.ops import Ops
 from torpor.ir.records import Requirement
@@ -17,6 +18,7 @@ from torpor.tensor.handle import (
     binary,
     derive,
     float_dtype,
+    located,
     number_or_tensor,
     unary,
 )
@@ -34,7 +36,8 @@ def shift_count(value: Handle, count: Any) -> Any:
     if isinstance(count, Handle | np.ndarray):
         return count
     number = int(as_scalar(count))
-    need(number >= 0, f"a shift count cannot be negative: {number}", value)
+    if number < 0:
+        raise located(ValueRangeError(f"a shift count cannot be negative: {number}"), (value,))
     return min(number, value.dtype.bits)
 
 
@@ -70,8 +73,11 @@ def floor_divide(left: Tensor, right: Tensor) -> Tensor:
     if left.dtype.kind != "float":
         return binary(Ops.IDIV, left, right)
     # (a - a % b) / b is a whole number up to rounding; a / 0 is infinite or NaN, as for /
-    whole = unary(Ops.RINT, (left - left % right) / right)
-    return right.eq(0).where(left / right, whole)
+    rest = left % right
+    whole = unary(Ops.RINT, (left - rest) / right)
+    whole = rest.isinf().where(-1, whole)  # b infinite, a of the other sign
+    beyond = rest.isnan() & left.isfinite()  # a quotient that `%` is not computed for is whole
+    return (right.eq(0) | beyond).where(left / right, whole)
 
 
 def repeated(base: Tensor, exponent: int) -> Tensor:

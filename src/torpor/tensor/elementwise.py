@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torpor.base.dtypes import as_dtype, dtypes
+from torpor.base.errors import ValueRangeError
 from torpor.base.promotion import weak_dtype
 from torpor.graph import build
 from torpor.ir.ops import Ops
@@ -20,7 +21,7 @@ from torpor.tensor.division import (
     true_divide,
     whole_power,
 )
-from torpor.tensor.handle import Handle, as_scalar, binary, make, view
+from torpor.tensor.handle import Handle, as_scalar, binary, located, make, view
 from torpor.tensor.mode import default_float, grad_enabled
 from torpor.tensor.operands import (
     are_whole,
@@ -168,7 +169,9 @@ class Arithmetic(Handle):
         exponent = as_scalar(other)
         common = weak_dtype(exponent, self.dtype, default_float())
         if common.kind != "float":
-            need(exponent >= 0, f"an integer to the power of {exponent} is no integer", self)
+            if exponent < 0:
+                what = f"an integer to the power of {exponent} is no integer"
+                raise located(ValueRangeError(what), (self,))
             return repeated(self.cast(common), int(exponent))
         simple = SIMPLE_POWERS.get(exponent)
         return binary(Ops.POW, self, float(exponent)) if simple is None else simple(self)

@@ -111,12 +111,25 @@ _MOVES: Final[dict[Ops, Callable[[UOp, Array], Array]]] = {
 }
 
 
+def converted(array: Array, dtype: DType) -> Array:
+    """The elements as `dtype`, as on every device: floats beyond an integer's ends become its ends,
+    NaN becomes 0.
+    """
+    with np.errstate(all="ignore"):
+        if not dtype.is_int or array.dtype.kind in "biu":
+            return array.astype(dtype.numpy)
+        whole = np.trunc(array.astype(np.float64))
+        above, below = whole >= float(dtype.max), whole <= float(dtype.min)
+        made = np.where(above | below | np.isnan(whole), 0, whole).astype(dtype.numpy)
+    made[above], made[below] = dtype.max, dtype.min
+    return made
+
+
 def buffer_from(array: Array, device: str, dtype: DType) -> Buffer:
     """A buffer on `device` that holds a copy of `array`'s elements, as `dtype`."""
     flat = np.ascontiguousarray(array).reshape(-1)
     if flat.dtype != dtype.numpy:
-        with np.errstate(all="ignore"):
-            flat = flat.astype(dtype.numpy)
+        flat = converted(flat, dtype)
     buffer = Buffer(device, flat.size, dtype).allocate()
     return buffer.copyin(flat)
 

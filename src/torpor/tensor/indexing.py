@@ -92,6 +92,8 @@ def _without_masks(parts: list[Any], operand: Any) -> list[Any]:
     for part in parts:
         if isinstance(part, list | tuple) and part and isinstance(part[0], bool | list):
             part = np.asarray(part)
+        elif isinstance(part, list | tuple) and not part:
+            part = np.zeros(0, np.int64)
         if not isinstance(part, Handle | np.ndarray) or not str(part.dtype).endswith("bool"):
             found.append(part)
             continue

@@ -87,6 +87,9 @@ class Loss(Handle):
         logs = self.log_softmax(axis)
         classes = self.shape[axis]
         if target.dtype.is_float:
+            if target.shape != self.shape:
+                what = f"target probabilities must have the logits' shape {self.shape}"
+                raise located(ShapeError(what), (self, target))
             smooth = target * (1 - label_smoothing) + label_smoothing / classes
             scaled = logs * smooth if weight is None else logs * smooth * _along(weight, logs, axis)
             loss = -scaled.sum(axis)

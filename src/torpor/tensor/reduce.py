@@ -190,6 +190,8 @@ class Reduce(Handle):
     @spelled
     def logsumexp(self, dim: Any = None, keepdim: bool = False) -> Tensor:
         """Gives log of the sum of exponentials, without overflow."""
+        if _count(self, dim) == 0:
+            return self.exp().sum(dim, keepdim).log()  # -inf; there is no greatest element
         top = self.detach().amax(dim, True)
         top = top.isfinite().where(top, 0)  # all -inf gives -inf, an inf gives inf
         total = (self - top).exp().sum(dim, True).log() + top
@@ -200,6 +202,8 @@ class Reduce(Handle):
         """Exponentials divided by their sum along an axis."""
         operand = self if dtype is None else self.cast(dtype)
         operand = operand.cast(float_dtype(operand.dtype))
+        if _count(operand, dim) == 0:
+            return operand
         grown = (operand - operand.detach().amax(dim, True)).exp()
         return grown / grown.sum(dim, True)
 
@@ -208,6 +212,8 @@ class Reduce(Handle):
         """Gives log of `softmax`."""
         operand = self if dtype is None else self.cast(dtype)
         operand = operand.cast(float_dtype(operand.dtype))
+        if _count(operand, dim) == 0:
+            return operand
         moved = operand - operand.detach().amax(dim, True)
         return moved - moved.exp().sum(dim, True).log()
 

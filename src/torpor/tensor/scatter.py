@@ -13,6 +13,7 @@ from torpor.base.errors import DTypeError, ShapeError
 from torpor.graph import build
 from torpor.ir.infer import Size
 from torpor.ir.ops import Ops, identity
+from torpor.ir.records import Requirement
 from torpor.ir.uop import UOp
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, located, make, render_shape, view
@@ -22,6 +23,8 @@ from torpor.tensor.write import write
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
+
+NO_CLASS: Final = Requirement("index", "one_hot got a class outside 0 <= class < num_classes")
 
 _REDUCTIONS: Final = {
     "sum": Ops.ADD, "add": Ops.ADD, "mean": Ops.ADD, "prod": Ops.MUL, "multiply": Ops.MUL,
@@ -172,7 +175,8 @@ class Scatter(Handle):
         if num_classes < 0:
             num_classes = int(self.amax().item()) + 1 if self.numel() else 0
         classes = make(iota(num_classes, self.device), self.device)
-        return self.unsqueeze(-1).eq(classes).cast(dtypes.int64)
+        known: Tensor = derive(build.check, (self, (self >= 0) & (self < num_classes)), NO_CLASS)
+        return known.unsqueeze(-1).eq(classes).cast(dtypes.int64)
 
     def masked_fill(self, mask: Tensor, value: Any) -> Tensor:
         """`value` where the mask holds (broadcast), else itself."""

@@ -77,5 +77,11 @@ def pair(value: Any, count: int = 2) -> tuple[int, ...]:
     if isinstance(value, Sequence):
         if len(value) != count:
             raise ShapeError(f"expected one number or {count}, got {tuple(value)}")
-        return tuple(int(v) for v in value)
-    return (int(value),) * count
+        return tuple(_whole(v) for v in value)
+    return (_whole(value),) * count
+
+
+def _whole(value: Any) -> int:
+    if not hasattr(value, "__index__"):
+        raise ShapeError(f"expected a whole number, got {value!r}")
+    return int(value.__index__())
