@@ -10,6 +10,7 @@ from tests.rules.expressions import conditions, indices
 from torpor.base.dtypes import SCALARS, dtypes
 from torpor.base.errors import ParseError
 from torpor.ir import AxisType, Ops, ParamArg, UOp, Variable, parse, show
+from torpor.ir.records import Requirement, Stored
 
 
 @settings(max_examples=150, deadline=None)
@@ -42,6 +43,14 @@ def test_a_kernel_round_trips():
     root = UOp.sink(UOp(Ops.STORE, dtypes.void, (store, total, r)))
     assert parse(show(root)) is root
     assert parse("# a comment\n\n" + show(root)) is root
+
+
+def test_records_of_graphs_round_trip():
+    value = UOp.const(dtypes.float32, 2.0)
+    stored = UOp(Ops.CONTIGUOUS, dtypes.float32, (value,), Stored("long scan", "CPU:1"))
+    asked = Requirement("index", "an index is out of bounds for axis 0")
+    root = UOp(Ops.CHECK, dtypes.float32, (stored, UOp.const(dtypes.bool, True)), asked)
+    assert parse(show(root)) is root
 
 
 @pytest.mark.parametrize(

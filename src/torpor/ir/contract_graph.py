@@ -13,7 +13,7 @@ from torpor.ir.contract import Clause, Contract, always, never
 from torpor.ir.infer import Shape, Size, shape_of
 from torpor.ir.ops import ALU, COMPARE, MOVEMENT, Ops
 from torpor.ir.pattern import UPat
-from torpor.ir.records import Requirement
+from torpor.ir.records import Requirement, Stored
 from torpor.ir.uop import UOp
 
 _REDUCTIONS: Final = frozenset({Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN})
@@ -136,6 +136,11 @@ def names_device(node: UOp) -> bool:
     return isinstance(node.arg, str)
 
 
+def says_why(node: UOp) -> bool:
+    """A CONTIGUOUS has no arg, or a Stored."""
+    return node.arg is None or isinstance(node.arg, Stored)
+
+
 def binds_variable(node: UOp) -> bool:
     """A BIND is of a VARIABLE and the number within its limits that it has."""
     variable, value = node.src
@@ -172,6 +177,7 @@ _CLAUSES: Final[tuple[Clause, ...]] = (
     (UPat(Ops.SCATTER), scatters_along),
     (UPat(Ops.PRIOR), is_of_scatter),
     (UPat(Ops.COPY), names_device),
+    (UPat(Ops.CONTIGUOUS), says_why),
     (UPat(Ops.BIND), binds_variable),
     (UPat(Ops.CHECK), says_requirement),
     (UPat((Ops.BUFFER, Ops.CONST, Ops.VARIABLE, Ops.SINK, Ops.MULTI)), always),

@@ -277,7 +277,9 @@ ROWS: Final[dict[Ops, Row]] = {
         "arg is (axis of o, axis of k, length of o, stride, step, offset)",
     ),
     Ops.REDUCE_AXIS: Row(1, _GRAPH, "arg is (ADD|MUL|MAX|MIN, axes); reduced axes stay, size 1"),
-    Ops.CONTIGUOUS: Row(1, _GRAPH, "the same value, stored in row-major order of its own"),
+    Ops.CONTIGUOUS: Row(
+        1, _GRAPH, "the same value, stored in row-major order of its own; arg is None or a Stored"
+    ),
     Ops.COPY: Row(1, _GRAPH, "the same value on the device named arg"),
     Ops.LEAF: Row(1, _GRAPH, "the same value under an identity of its own, arg"),
     Ops.DETACH: Row(1, _GRAPH, "the same value, through which no gradient flows"),

@@ -50,6 +50,16 @@ class ParamArg:
 
 
 @dataclass(frozen=True)
+class Stored:
+    """Arg of CONTIGUOUS, if any: why the value is stored (`ScheduleItem.reason`), and where if that
+    does not follow from what it is made of.
+    """
+
+    reason: str = "contiguous"
+    device: str | None = None
+
+
+@dataclass(frozen=True)
 class BufferSpec:
     """How a buffer is to be allocated. `alignment` in bytes."""
 

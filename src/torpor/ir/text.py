@@ -28,6 +28,7 @@ _LINE: Final = re.compile(
 _NAMES: Final[dict[str, Any]] = {
     "Ops": Ops, "AxisType": AxisType, "OptOps": records.OptOps,
     "nan": math.nan, "inf": math.inf, "ParamArg": records.ParamArg, "Opt": records.Opt,
+    "Stored": records.Stored, "Requirement": records.Requirement,
 }  # fmt: skip
 
 

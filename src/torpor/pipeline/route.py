@@ -13,7 +13,7 @@ from torpor.graph.multi import resolve
 from torpor.ir.contract_graph import GRAPH, RESOLVED
 from torpor.ir.infer import JOINT, shape_of
 from torpor.ir.ops import Ops
-from torpor.ir.records import Opt, Program, ScheduleItem
+from torpor.ir.records import Opt, Program, ScheduleItem, Stored
 from torpor.ir.uop import UOp
 from torpor.kernel import arranged, in_phases
 from torpor.pipeline.canonical import canonical
@@ -39,7 +39,7 @@ def spread(node: UOp, device: str) -> list[tuple[UOp, str]]:
     parts = node.src if node.op is Ops.MULTI else (node,) * len(devices)
     # Under the device's name, since a constant is one node on all of them.
     return [
-        (UOp(Ops.CONTIGUOUS, part.dtype, (part,), one), one)
+        (UOp(Ops.CONTIGUOUS, part.dtype, (part,), Stored(device=one)), one)
         for part, one in zip(parts, devices, strict=True)
     ]
 

@@ -12,6 +12,7 @@ from collections.abc import Collection, Container, Sequence
 from torpor.base import settings
 from torpor.ir.infer import devices_of, shape_of
 from torpor.ir.ops import ALU, MOVEMENT, AxisType, Ops
+from torpor.ir.records import Stored
 from torpor.ir.uop import UOp
 from torpor.schedule import cost
 from torpor.schedule.company import Company, reductions_near
@@ -74,7 +75,7 @@ class Fuser:
         if node in self.forced:
             return self.forced[node]
         if node.op is Ops.CONTIGUOUS:
-            return node.arg or "contiguous"
+            return (node.arg or Stored()).reason
         if node.op in STORED:
             return node.op.name.lower()
         uses = self.uses[node]

@@ -9,6 +9,7 @@ from torpor.base.dtypes import dtypes
 from torpor.ir.infer import Shape, shape_of
 from torpor.ir.ops import MOVEMENT, Ops, identity
 from torpor.ir.pattern import PatternMatcher, UPat
+from torpor.ir.records import Stored
 from torpor.ir.uop import UOp
 
 # A reduction to few elements is cut so that the parts run in parallel. The cut depends on the shape
@@ -78,7 +79,7 @@ def split_reduction(node: UOp) -> UOp | None:
     moved = 2 - (stop - start)  # how far the axes behind the cut ones shift
     others = tuple(a if a < start else a + moved for a in axes if not start <= a < stop)
     first = UOp(Ops.REDUCE_AXIS, node.dtype, (below,), (op, tuple(sorted((*others, start + 1)))))
-    stored = UOp(Ops.CONTIGUOUS, node.dtype, (first,), "long reduction")
+    stored = UOp(Ops.CONTIGUOUS, node.dtype, (first,), Stored("long reduction"))
     second = UOp(Ops.REDUCE_AXIS, node.dtype, (stored,), (op, (start,)))
     return UOp(Ops.RESHAPE, node.dtype, (second,), shape_of(node))
 
@@ -99,7 +100,9 @@ def split_scan(node: UOp) -> UOp | None:
     below = UOp(Ops.RESHAPE, x.dtype, (x,), cut)
     totals = UOp(Ops.REDUCE_AXIS, x.dtype, (below,), (op, (axis + 1,)))
     first = UOp(Ops.RESHAPE, x.dtype, (initial,), (*alone[:axis], 1, *alone[axis + 1 :]))
-    before = scan_before(UOp(Ops.CONTIGUOUS, x.dtype, (totals,), "long scan"), first, op, axis)
+    before = scan_before(
+        UOp(Ops.CONTIGUOUS, x.dtype, (totals,), Stored("long scan")), first, op, axis
+    )
     made = UOp(Ops.SCAN_AXIS, x.dtype, (below, before), (op, axis + 1))
     return UOp(Ops.RESHAPE, x.dtype, (made,), shape)
 
