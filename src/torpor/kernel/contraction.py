@@ -24,6 +24,8 @@ BLOCK: Final = 64  # elements along the vectors that share what is packed of the
 STREAMED: Final = 2.0  # products that take as long as reading an element in order of its use
 COPIED: Final = 10.0  # products that take as long as packing an element of several in a row
 TURNED: Final = 36.0  # products that take as long as moving an element between other places
+ALONE: Final = 1.25  # time of tiles one vector wide, which are bound by loads, of that of others
+SHORT: Final = 192  # steps of a sum that is not cut into blocks
 LINE: Final = 16  # elements of a cache line of 64 bytes
 SPARE: Final = 0.25  # share of a vector that may be padding where the axis is shorter than one
 
@@ -96,14 +98,13 @@ def is_movable(kernel: Kernel, value: UOp, uses: int) -> bool:
 
 def cost(kernel: Kernel, found: Contraction, neighbours: bool, movable: bool) -> float | None:
     """Time for each product, in units of one product alone: padding, packing both operands, and
-    storing results (`neighbours`: those along the vectors lie in a row). None: vectors too empty.
-    `movable`: the rows may be put in order before.
+    storing results (`neighbours`: those along the vectors lie in a row). `movable`: the rows may
+    be put in order before. None: vectors too empty, or one panel and no loop to pack it in.
     """
-    lanes, width = (
-        size_of(found.lane) or 1,
-        kernel.target.lanes(max(found.packed.dtype.itemsize, 4)),
-    )
-    if lanes < width * (1 - SPARE):
+    lanes = size_of(found.lane) or 1
+    width = kernel.target.lanes(max(found.packed.dtype.itemsize, 4))
+    alone = iterations(tuple(closed_by(kernel.ast.src[0]))) == found.shared * lanes
+    if lanes < width * (1 - SPARE) or (alone and lanes <= 2 * width and found.length < SHORT):
         return None
     packing = (COPIED if stride(found.packed, found.lane) == 1 else TURNED) / found.shared
     reading = STREAMED
@@ -111,7 +112,7 @@ def cost(kernel: Kernel, found: Contraction, neighbours: bool, movable: bool) ->
         easy = not found.scattered or (found.abreast and not found.masked)
         reading = COPIED if easy else TURNED
     storing = 0.0 if neighbours else TURNED / found.length
-    padding = -(-lanes // width) * width / lanes
+    padding = -(-lanes // width) * width / lanes * (ALONE if lanes <= width else 1)
     return padding * (1 + packing + reading / min(lanes, BLOCK) + storing)
 
 

@@ -86,9 +86,10 @@ def blocks_of(kernel: Kernel, plan: Plan) -> Blocks | None:
 
 def depth_of(kernel: Kernel) -> tuple[int, ...]:
     """Rounds of each reduce axis in a block: divisors, innermost axes first, up to `DEPTH` steps
-    in all.
+    in all, and half of the sum.
     """
-    left, amounts = DEPTH, []
+    left = min(DEPTH, iterations(kernel.reduce_axes) // 2)
+    amounts = []
     for one in reversed(kernel.reduce_axes):
         size = size_of(one) or 1
         amount = max(n for n in range(1, min(left, size) + 1) if size % n == 0)

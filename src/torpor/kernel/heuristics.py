@@ -30,6 +30,7 @@ CODE_LIMIT: Final = 160  # copies of the loop body past which compiling costs mo
 MASKABLE: Final = (4, 8)  # bytes of elements that vector instructions can mask
 OUTPUTS: Final = (AxisType.GLOBAL, AxisType.LOOP)
 DEAR: Final = 1.0  # time for packing, of that for products, beyond which it is a last resort
+OPERANDS: Final = 6  # registers that sums leave to operands and masks
 STEP_VECTORS: Final = 8  # most vectors side by side in a loop whose steps run in order
 
 
@@ -273,7 +274,7 @@ def output_lanes(facts: Facts, lane: UOp) -> None:
     kernel = facts.kernel
     lane = pad_lane(facts, lane)
     tiled = kernel.has_reduce
-    registers = kernel.target.registers - 4
+    registers = kernel.target.registers - OPERANDS
     reused = reuse_axes(facts, lane) if tiled else []
     vectors = 1 if tiled and not reused else 2
     amount = vector_amount(facts, lane, vectors)
