@@ -231,3 +231,20 @@ def test_asking_changes_nothing():
     first, second = x.schedule(), x.schedule()
     assert [item.ast for item in first] == [item.ast for item in second]
     np.testing.assert_array_equal(x.numpy(), [2.0, 3.0])
+
+
+def test_products_that_are_put_beside_each_other_keep_their_own_kernels():
+    """The gradient of attention whose queries, keys and values are parts of one tensor."""
+    mixed = Tensor.empty(1, 64, 3, 2, 16).requires_grad_()
+    q, k, v = (mixed[:, :, n].transpose(1, 2) for n in range(3))
+    q.scaled_dot_product_attention(k, v).square().sum().backward()
+    items = mixed.grad.schedule()
+    assert "product in an outer loop" in {item.reason for item in items}
+    last = items[-1].ast.toposort()
+    assert not any(node.op is Ops.REDUCE for node in last), "parts that are there are put together"
+
+
+def test_small_products_are_computed_where_they_are_used():
+    x, w, y = empty(4, 16), empty(16, 4), empty(4, 4, 8)
+    (item,) = ((x @ w).reshape(4, 4, 1) + y).schedule()
+    assert item.reason == "output"

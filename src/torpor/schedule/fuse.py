@@ -136,7 +136,10 @@ class Fuser:
         if any(not (around <= other or other <= around) for other in region.hoisted):
             return "loops do not nest"
         rows = max(evaluations, 1)
-        work = count(shape_of(self.weights.work_on[node].src[0]))
+        reduction = self.weights.work_on[node]
+        work = count(shape_of(reduction.src[0]))
+        if work > cost.SMALL and self.weights.is_product(reduction):
+            return "product in an outer loop"  # where its tiles would have other loops beside them
         if work > cost.SMALL and (rows < cost.PARALLEL or work // rows > cost.ROW_LIMIT):
             return "too few rows to keep the cores busy"
         if commit:
