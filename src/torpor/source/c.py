@@ -33,7 +33,8 @@ class CRenderer(CStyleRenderer):
 
     def head(self, name: str, takes: Signature, shape: tuple[int, int, int]) -> str:
         arguments = [
-            f"{self.memory_type(p.dtype) if p else 'void'}* data{n}" for n, p in takes.parameters
+            f"{self.memory_type(p.dtype) if p else 'void'}* restrict data{n}"
+            for n, p in takes.parameters
         ]
         arguments += [f"{self.type(v.dtype)} {v.arg[0]}" for v in takes.variables]
         if takes.checks:

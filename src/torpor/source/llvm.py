@@ -50,7 +50,10 @@ class _Function:
         self.body = Body()
         self.names: dict[UOp, str] = {}
         self.ends: dict[UOp, tuple[str, ...]] = {}
-        self.arguments = [f"ptr %{self.body.names.exact(f'data{n}')}" for n, _ in takes.parameters]
+        # What a kernel stores lies in no other parameter: outputs take memory of their own.
+        self.arguments = [
+            f"ptr noalias %{self.body.names.exact(f'data{n}')}" for n, _ in takes.parameters
+        ]
         for slot, parameter in takes.parameters:
             if parameter is not None:
                 self.names[parameter] = f"%data{slot}"
