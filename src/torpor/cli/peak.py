@@ -84,7 +84,7 @@ def measure_flops() -> float:
     """
     lanes = Device["CPU"].target.vector_bytes // 4
     rows = Tensor.rand(ROWS * thread_count() * lanes, 1).realize()
-    steps = Tensor.rand(STEPS).realize()
+    steps = Tensor.rand(STEPS, lanes).realize()[:, 0]  # apart, so that vectors run along the rows
     opts = [Opt(OptOps.UNROLL, 0, CHAINS), Opt(OptOps.UPCAST, 0, lanes), Opt(OptOps.THREAD, 0, 0)]
     # Two operations more in each step: the sum that begins the chain and the one that ends it.
     operations = float(rows.shape[0] * STEPS * (2 * DEPTH + 2))
