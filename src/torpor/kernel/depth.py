@@ -19,7 +19,7 @@ SHALLOW: Final = 96  # steps that pay for reading and writing the partial result
 PACKED: Final = 32.0  # products that take as long as packing an element of the panels
 COPIED: Final = 10.0  # products that take as long as packing an element of the rows
 STREAM: Final = 6.0  # products that take as long as reading an element of the rows anew
-FEW: Final = 1.0  # blocks that a thread may wait for at the end
+FEW: Final = 0.5  # blocks that a thread may wait for at the end
 
 
 class Blocks(NamedTuple):

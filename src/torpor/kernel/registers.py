@@ -14,6 +14,7 @@ from torpor.kernel.ranges import closed_by, find_loops, kind_of, nesting, number
 from torpor.kernel.stage import operands, tile_of
 
 ROWS_PACKED: Final = 16  # elements of a cache line of 64 bytes
+COPY_SHORT: Final = 16  # rounds of a copying loop without whole vectors that are written out
 UNROLLED: Final = 2  # steps of the sum written out: more of them only crowd the registers
 WASTE: Final = 0.2  # share of padding that a wider register tile may cost
 
@@ -157,5 +158,7 @@ def write_copy(kernel: Kernel, before: set[int]) -> None:
     ]
     if rows:
         size, width = size_of(rows[-1]) or 1, kernel.target.lanes(4)
-        amount = next(n for n in (width, size, *range(width, 0, -1)) if size % n == 0 and n <= 16)
-        kernel.apply_opt(Opt(OptOps.UPCAST, kernel.axes.index(rows[-1]), amount))
+        even = next(n for n in (width, 4, 2, 1) if size % n == 0)
+        amount = size if even < 4 and size <= COPY_SHORT else even
+        if amount > 1:
+            kernel.apply_opt(Opt(OptOps.UPCAST, kernel.axes.index(rows[-1]), amount))
