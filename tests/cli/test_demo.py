@@ -84,7 +84,7 @@ def test_costliest_kernels_name_lines_and_stay_below_the_peak(run):
     for _, microseconds, rate, traffic, share, line, *_ in rows:
         assert float(microseconds) > 0
         assert float(rate) + float(traffic) > 0
-        assert 0 <= float(share) <= 110  # noise may slow the peak down
+        assert 0 <= float(share) <= 100
         assert re.match(r" models\.py:\d+ ", line), "the network, not the optimiser"
 
 
