@@ -183,6 +183,35 @@ def test_places_outside_raise_and_leave_the_tensor_as_it_was():
         Tensor.zeros(0).scatter(0, Tensor([0]), Tensor([1.0]))
 
 
+GRID, BEYOND = [[0, 9, 0]], [0, 9]
+OUTSIDE = {
+    "gather": lambda x: x.gather(0, Tensor(GRID)),
+    "take": lambda x: x.reshape(-1)[:2].take(Tensor(BEYOND)),
+    "scatter": lambda x: x.scatter(0, Tensor(GRID), x),
+    "scatter_add": lambda x: x.scatter_add(0, Tensor(GRID), x),
+    "scatter_reduce": lambda x: x.scatter_reduce(0, Tensor(GRID), x, "amax"),
+    "index_add": lambda x: x.index_add(0, Tensor(BEYOND), x),
+    "index_copy": lambda x: x.index_copy(0, Tensor(BEYOND), x),
+    "index_fill": lambda x: x.index_fill(0, Tensor([0, -3]), 1.0),
+    "index_reduce": lambda x: x.index_reduce(0, Tensor([0, -3]), x, "prod"),
+    "index_select": lambda x: x.index_select(0, Tensor(BEYOND)),
+    "x[...]": lambda x: x[Tensor(BEYOND)],
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_an_index_outside_is_told_in_the_same_words(name):
+    called = "" if name == "x[...]" else f"^{name}: "
+    words = "an index is out of bounds for axis 0 of length 2"
+    with pytest.raises(IndexError, match=rf"{called}{words}\n  built at .*test_scatter.py"):
+        OUTSIDE[name](Tensor(np.ones((2, 3)))).numpy()
+
+
+def test_the_axis_is_the_users_where_the_index_covers_a_box():
+    with pytest.raises(IndexError, match=r"scatter: .* axis 1 of length 3"):
+        Tensor(np.ones((2, 3))).scatter(1, Tensor([[9]]), 1.0).numpy()
+
+
 def test_refusals():
     x = Tensor.zeros(3, 4)
     with pytest.raises(torpor.base.errors.ShapeError, match="index of 2 axes"):
@@ -191,6 +220,10 @@ def test_refusals():
         x.scatter(0, Tensor([[1, 2]]), Tensor([[1.0]]))
     with pytest.raises(torpor.base.errors.DTypeError, match="reduce is one of"):
         x.scatter_reduce(0, Tensor([[1]]), 1.0, "median")
+    with pytest.raises(torpor.base.errors.DTypeError, match="holds integers"):
+        x.index_fill(0, Tensor([1.0]), 1.0)
+    with pytest.raises(torpor.base.errors.ShapeError, match="a tensor with axes"):
+        Tensor(1.0).index_select(0, Tensor([0]))
 
 
 def test_empty_and_single():

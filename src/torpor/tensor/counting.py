@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError, ShapeError
 from torpor.graph import build
 from torpor.ir.ops import Ops
+from torpor.ir.records import Requirement
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, located, make
 from torpor.tensor.iota import iota
@@ -15,6 +16,8 @@ from torpor.tensor.radix import placed
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
+
+NEGATIVE: Final = Requirement("index", "bincount counts no negative numbers")
 
 
 class Kinds(NamedTuple):
@@ -81,7 +84,9 @@ class Counting(Handle):
         given = beside(weights, self)
         shape = (max(length, minlength),)
         zeros = make(build.constant(0, given.dtype, shape), where)
-        return derive(build.scatter, (zeros, self.cast(dtypes.int64), given), 0, Ops.ADD)
+        wide: Any = self.cast(dtypes.int64)
+        counted = derive(build.check, (wide, wide >= 0), NEGATIVE)
+        return derive(build.scatter, (zeros, counted, given), 0, Ops.ADD)
 
     def histc(self, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
         """How many elements lie in each of `bins` equal parts from min to max (of the elements,

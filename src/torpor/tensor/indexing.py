@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError, OutOfBoundsError, ShapeError
 from torpor.graph import build
 from torpor.ir.infer import Size, fold_size, product, size_node
 from torpor.ir.ops import Ops
-from torpor.ir.records import Requirement
 from torpor.ir.uop import UOp
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, located, view
-from torpor.tensor.scatter import as_number, wrapped
+from torpor.tensor.scatter import as_number, placed, required, wrapped
 from torpor.tensor.write import write
 
 if TYPE_CHECKING:
@@ -224,9 +222,7 @@ def _lookup(operand: Any, tensors: list[tuple[int, Any, int]]) -> _Lookup:
     indices = [index for _, index, _ in tensors]
     common = build.broadcast_shapes(*[index.shape for index in indices])
     if len(axes) == 1:
-        counted = wrapped(indices[0], shape[first])
-        anywhere = counted.ones_like(dtype=dtypes.bool)  # GATHER and SCATTER check it themselves
-        places = _required(counted, anywhere, shape[first], tensors[0][2])
+        places = placed(indices[0], shape[first], tensors[0][2])
     else:
         places = None
         for axis, (_, index, name) in zip(range(first, last), tensors, strict=True):
@@ -242,14 +238,7 @@ def _inside(index: Any, size: Any, axis: int) -> Any:
     """
     counted = wrapped(index, size)
     inside = (counted >= 0) & (counted < as_number(size, index.device))
-    return _required(counted, inside, size, axis)
-
-
-def _required(counted: Any, inside: Any, size: Size, axis: int) -> Any:
-    """The index, with what is to be said where it is outside of the user's axis."""
-    length = size.render() if isinstance(size, UOp) else size
-    what = f"an index is out of bounds for axis {axis} of length {length}"
-    return derive(build.check, (counted, inside), Requirement("index", what))
+    return required(counted, inside, size, axis)
 
 
 class Indexing(Handle):

@@ -12,6 +12,7 @@ from torpor.tensor.handle import Handle, derive, located, make
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import training
 from torpor.tensor.random import random_uniform
+from torpor.tensor.scatter import required
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -249,7 +250,10 @@ def _picked(logs: Any, target: Any, axis: int) -> Any:
     """
     device = logs.device
     classes = make(iota(logs.shape[axis], device), device)
-    named = derive(build.gather, (classes, target.cast(dtypes.int64))).unsqueeze(axis)
+    wide = target.cast(dtypes.int64)
+    anywhere = wide.ones_like(dtype=dtypes.bool)
+    asked = required(wide, anywhere, logs.shape[axis], axis, "target classes")
+    named = derive(build.gather, (classes, asked)).unsqueeze(axis)
     here = named.eq(classes.reshape(-1, *(1,) * (logs.ndim - 1 - axis)))
     return here.where(logs, 0).sum(axis)
 

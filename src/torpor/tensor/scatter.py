@@ -45,14 +45,32 @@ def wrapped(index: Any, size: Size) -> Any:
     return (wide < 0).where(wide + as_number(size, index.device), wide)
 
 
+def required(counted: Any, inside: Any, size: Size, axis: int, what: str = "") -> Any:
+    """The index, with what is to be said where it is outside of the user's axis, which the
+    operation `what` names.
+    """
+    length = size.render() if isinstance(size, UOp) else size
+    text = f"{what}{': ' * bool(what)}an index is out of bounds for axis {axis} of length {length}"
+    return derive(build.check, (counted, inside), Requirement("index", text))
+
+
+def placed(index: Any, size: Size, axis: int, what: str = "") -> Any:
+    """As `wrapped`, for a GATHER or SCATTER along the user's axis: they look for what is outside
+    themselves, and only the words of the error are given here.
+    """
+    counted = wrapped(index, size)
+    return required(counted, counted.ones_like(dtype=dtypes.bool), size, axis, what)
+
+
 def scattered(base: Any, axis: int, index: Any, values: Any, op: Ops = Ops.STORE) -> Tensor:
     """A copy of `base` with base[.., index[.., i, ..], ..] op= values[.., i, ..].
 
-    The index may be shorter than `base` along other axes: only that box of it takes part.
+    The index (no negative ones) may be shorter than `base` along other axes: only that box of it
+    takes part.
     """
     boxes = tuple((0, base.shape[a] if a == axis else s) for a, s in enumerate(index.shape))
     if all(stop == size for (_, stop), size in zip(boxes, base.shape, strict=True)):
-        return derive(build.scatter, (base, wrapped(index, base.shape[axis]), values), axis, op)
+        return derive(build.scatter, (base, index, values), axis, op)
     made: Any = base.clone()
     box = view(made, "shrink", boxes)
     write(box, scattered(box, axis, index, values, op))
@@ -72,7 +90,7 @@ class Scatter(Handle):
         source = self.reshape(1) if not self.ndim else self
         asked: Any = index.reshape(1) if not self.ndim else index
         boxes = [(0, source.shape[a] if a == axis else s) for a, s in enumerate(asked.shape)]
-        found = (source.shrink(boxes), wrapped(asked, source.shape[axis]))
+        found = (source.shrink(boxes), placed(asked, source.shape[axis], axis, "gather"))
         return derive(build.gather, found, axis).reshape(index.shape)
 
     @spelled
@@ -94,12 +112,13 @@ class Scatter(Handle):
 
         reduce: "add" or "multiply" to combine with what is there instead.
         """
-        return _updated(self, dim, index, src, Ops.STORE if reduce is None else _operation(reduce))
+        op = Ops.STORE if reduce is None else _operation(reduce)
+        return _updated("scatter", self, dim, index, src, op)
 
     @spelled
     def scatter_add(self, dim: int, index: Tensor, src: Any) -> Tensor:
         """A copy with self[i][index[i][j][k]][k] += src[i][j][k] (for dim 1)."""
-        return _updated(self, dim, index, src, Ops.ADD)
+        return _updated("scatter_add", self, dim, index, src, Ops.ADD)
 
     @spelled
     def scatter_reduce(
@@ -108,43 +127,33 @@ class Scatter(Handle):
         """As `scatter_add`, for reduce "sum", "prod", "mean", "amax" or "amin"; without
         `include_self` only of what is scattered, where something is.
         """
-        op = _operation(reduce)
-        ones = index.ones_like(dtype=dtypes.int64)
-        base: Any = self
-        if not include_self:
-            base = _updated(self, dim, index, identity(op, self.dtype), Ops.STORE)
-        total = _updated(base, dim, index, src, op)
-        if reduce != "mean":
-            return total
-        counts: Any = make(build.constant(int(include_self), dtypes.int64, self.shape), self.device)
-        counts = _updated(counts, dim, index, ones, Ops.ADD).maximum(1)
-        if self.dtype.is_float:
-            return total / counts.cast(self.dtype)
-        return total // counts.cast(self.dtype)
+        return _reduced("scatter_reduce", self, dim, index, src, reduce, include_self)
 
     @spelled
     def index_add(self, dim: int, index: Tensor, source: Any, alpha: Any = 1) -> Tensor:
         """A copy with the slices of `source` (times alpha) added to those that the vector names."""
         values = source if isinstance(alpha, int) and alpha == 1 else source * alpha
-        return _sliced(self, dim, index, values, Ops.ADD)
+        return _sliced("index_add", self, dim, index, values, Ops.ADD)
 
     @spelled
     def index_copy(self, dim: int, index: Tensor, source: Any) -> Tensor:
         """A copy with the slices of `source` in place of those that the vector names."""
-        return _sliced(self, dim, index, source, Ops.STORE)
+        return _sliced("index_copy", self, dim, index, source, Ops.STORE)
 
     @spelled
     def index_fill(self, dim: int, index: Tensor, value: Any) -> Tensor:
         """A copy with a number in the slices that the vector names."""
-        return _sliced(self, dim, index, value, Ops.STORE)
+        return _sliced("index_fill", self, dim, index, value, Ops.STORE)
 
     @spelled
     def index_reduce(
         self, dim: int, index: Tensor, source: Any, reduce: str, include_self: bool = True
     ) -> Tensor:
         """As `scatter_reduce`, of slices."""
-        axis, asked, values = _slices(self, dim, index, source)
-        return Scatter.scatter_reduce(self, axis, asked, values, reduce, include_self)
+        axis = one_axis(dim, self.ndim)
+        asked = _slices("index_reduce", self, axis, index)
+        values = beside(source, self).expand(*asked.shape)
+        return _reduced("index_reduce", self, axis, asked, values, reduce, include_self)
 
     def index_put(self, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
         """A copy with copy[indices] = values; with `accumulate` added, one after the other."""
@@ -159,16 +168,17 @@ class Scatter(Handle):
     def take(self, index: Tensor) -> Tensor:
         """Elements of the flattened tensor, in the index's shape."""
         flat = self.reshape(-1)
-        asked = wrapped(beside(index, self), flat.shape[0])
+        asked = placed(beside(index, self), flat.shape[0], 0, "take")
         return derive(build.gather, (flat, asked))
 
     @spelled
     def index_select(self, dim: int, index: Tensor) -> Tensor:
         """The elements of one axis that a vector of indices names."""
         axis = one_axis(dim, self.ndim)
-        if index.ndim > 1:
-            raise located(ShapeError("index_select needs a vector of indices"), (self, index))
-        return self[(slice(None),) * axis + (index.reshape(-1),)]
+        asked = _slices("index_select", self, axis, index)
+        return derive(
+            build.gather, (self, placed(asked, self.shape[axis], axis, "index_select")), axis
+        )
 
     def one_hot(self, num_classes: int = -1) -> Tensor:
         """int64 with a new last axis: 1 at the class that an element names, else 0."""
@@ -196,22 +206,26 @@ def _operation(reduce: str) -> Ops:
     return _REDUCTIONS[reduce]
 
 
+def _check_whole(operand: Any, index: Any) -> None:
+    if not index.dtype.is_int:
+        raise located(DTypeError(f"an index holds integers, not {index.dtype}"), (operand, index))
+
+
 def _check_index(what: str, operand: Any, axis: int, index: Any) -> None:
     if index.ndim != operand.ndim:
         wrong = f"{what} needs an index of {operand.ndim} axes, not {index.ndim}"
         raise located(ShapeError(wrong), (operand, index))
-    if not index.dtype.is_int:
-        raise located(DTypeError(f"an index holds integers, not {index.dtype}"), (operand, index))
+    _check_whole(operand, index)
     sizes = zip(index.shape, operand.shape, strict=True)
     if any(i > s for a, (i, s) in enumerate(sizes) if a != axis):
         wrong = f"index {render_shape(index.shape)} exceeds {render_shape(operand.shape)}"
         raise located(ShapeError(wrong), (operand, index))
 
 
-def _updated(operand: Any, dim: int, index: Any, src: Any, op: Ops) -> Tensor:
+def _updated(what: str, operand: Any, dim: int, index: Any, src: Any, op: Ops) -> Tensor:
     """`scattered`, of the box of `src` that the index covers; for 0-d tensors too."""
     axis = one_axis(dim, operand.ndim)
-    _check_index("scatter", operand, axis, index)
+    _check_index(what, operand, axis, index)
     source = src if isinstance(src, Handle) else index.full_like(src, dtype=operand.dtype)
     sizes = zip(index.shape, source.shape)
     if source.ndim != index.ndim or any(i > s for i, s in sizes):
@@ -219,23 +233,45 @@ def _updated(operand: Any, dim: int, index: Any, src: Any, op: Ops) -> Tensor:
         raise located(ShapeError(wrong), (operand, index, source))
     cut = source.shrink([(0, size) for size in index.shape]).cast(operand.dtype)
     if operand.ndim:
-        return scattered(operand, axis, index, cut, op)
-    whole = (t.reshape(1) for t in (operand, index, cut))
-    base, place, value = whole
-    return scattered(base, 0, place, value, op).reshape(())
+        return scattered(operand, axis, placed(index, operand.shape[axis], axis, what), cut, op)
+    base, place, value = (t.reshape(1) for t in (operand, index, cut))
+    return scattered(base, 0, placed(place, 1, 0, what), value, op).reshape(())
 
 
-def _slices(operand: Any, dim: int, index: Any, source: Any) -> tuple[int, Any, Any]:
-    """The axis, and index and values of one shape, for a vector that names slices."""
-    axis = one_axis(dim, operand.ndim)
-    if index.ndim > 1:
-        raise located(ShapeError("a vector of indices is needed"), (operand, index))
-    shape = [*operand.shape[:axis], index.numel(), *operand.shape[axis + 1 :]]
+def _slices(what: str, operand: Any, axis: int, index: Any) -> Any:
+    """A vector that names slices as an index for the whole of each."""
+    if index.ndim > 1 or not operand.ndim:
+        wrong = f"{what} needs a vector of indices, and a tensor with axes"
+        raise located(ShapeError(wrong), (operand, index))
+    _check_whole(operand, index)
     alone = [index.numel() if a == axis else 1 for a in range(operand.ndim)]
-    values = beside(source, operand).cast(operand.dtype).expand(*shape)
-    return axis, index.reshape(*alone).expand(*shape), values
+    shape = [*operand.shape[:axis], index.numel(), *operand.shape[axis + 1 :]]
+    return index.reshape(*alone).expand(*shape)
 
 
-def _sliced(operand: Any, dim: int, index: Any, source: Any, op: Ops) -> Tensor:
-    axis, asked, values = _slices(operand, dim, index, source)
-    return scattered(operand, axis, asked, values, op)
+def _reduced(
+    what: str, operand: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool
+) -> Tensor:
+    """What `scatter_reduce` says, for the operation that is called `what`."""
+    op = _operation(reduce)
+    ones = index.ones_like(dtype=dtypes.int64)
+    base: Any = operand
+    if not include_self:
+        base = _updated(what, operand, dim, index, identity(op, operand.dtype), Ops.STORE)
+    total = _updated(what, base, dim, index, src, op)
+    if reduce != "mean":
+        return total
+    counts: Any = make(
+        build.constant(int(include_self), dtypes.int64, operand.shape), operand.device
+    )
+    counts = _updated(what, counts, dim, index, ones, Ops.ADD).maximum(1)
+    if operand.dtype.is_float:
+        return total / counts.cast(operand.dtype)
+    return total // counts.cast(operand.dtype)
+
+
+def _sliced(what: str, operand: Any, dim: int, index: Any, source: Any, op: Ops) -> Tensor:
+    axis = one_axis(dim, operand.ndim)
+    asked = _slices(what, operand, axis, index)
+    values = beside(source, operand).cast(operand.dtype).expand(*asked.shape)
+    return scattered(operand, axis, placed(asked, operand.shape[axis], axis, what), values, op)
