@@ -5,6 +5,7 @@ from __future__ import annotations
 import cProfile
 import functools
 import gc
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -336,3 +337,35 @@ def test_what_the_garbage_collector_calls_is_not_the_functions() -> None:
         gc.callbacks.remove(count)
     assert collections > 0
     assert "collections" not in torpor.explain(f)
+
+
+def test_attributes_of_functions_are_read_and_written() -> None:
+    def inner(x: Tensor) -> Tensor:
+        return x * inner.factor  # type: ignore[attr-defined,no-any-return]
+
+    @torpor.jit
+    def f(x: Tensor) -> Tensor:
+        f.calls += 1
+        f.last = inner(x) + sum(f.more)
+        return x + 1
+
+    inner.factor, f.calls, f.more = 2, 0, [1]  # type: ignore[attr-defined]
+    seen = []
+    for i in range(6):
+        if i == 3:
+            inner.factor = 10  # type: ignore[attr-defined]
+        if i == 4:
+            f.more.append(100)
+        assert f(numbers(i)).item() == i + 1
+        seen.append(f.last.item())
+    assert seen == [1, 3, 5, 31, 141, 151]
+    assert f.calls == 6
+
+
+def test_the_environment_is_baked_in_and_said_to_be() -> None:
+    @torpor.jit
+    def f(x: Tensor) -> Tensor:
+        return x + int(os.environ.get("NO_SUCH_NAME", "1"))
+
+    assert f(numbers(1)).item() == 2
+    assert "a call of os.__getitem__" in torpor.explain(f)

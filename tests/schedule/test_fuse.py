@@ -248,3 +248,13 @@ def test_small_products_are_computed_where_they_are_used():
     x, w, y = empty(4, 16), empty(16, 4), empty(4, 4, 8)
     (item,) = ((x @ w).reshape(4, 4, 1) + y).schedule()
     assert item.reason == "output"
+
+
+def test_functions_count_as_what_they_take():
+    value = sample(4)
+    for _ in range(1200):
+        value = build.elementwise(Ops.SIN, value)
+    with Context(KERNEL_SIZE=11 * 16):
+        items = kernels(value)
+    assert len(items) == 100, "eleven sines of 16 steps each, and the one that is stored"
+    assert len({item.ast.key for item in items}) == 1

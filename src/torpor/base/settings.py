@@ -39,7 +39,7 @@ DEFAULTS: Final[Mapping[str, Value]] = MappingProxyType(
         "JIT": "1",  # 0: jit runs the function as it is; strict: refuse what cannot be guarded
         "STRICT_FLOAT": 0,  # 1: no licence to reorder or contract floating point
         "TARGET": "",  # CPU and features to generate for, "": the host's
-        "KERNEL_SIZE": 2000,  # most operations fused into one kernel
+        "KERNEL_SIZE": 2000,  # most steps fused into one kernel
     }
 )
 

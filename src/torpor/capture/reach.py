@@ -240,6 +240,7 @@ class Reach:
             own = _own_attributes(value)
             if isinstance(own, dict) and "__wrapped__" in own:
                 self.add(own["__wrapped__"], path)
+                self._given(value, path)
             module = type(value).__module__
             if isinstance(value, _WRAPPERS):
                 for name in own or ():
@@ -275,6 +276,14 @@ class Reach:
         wrapped = getattr(function, "__wrapped__", None)
         if wrapped is not None:
             self.add(wrapped, path)
+        self._given(function, path)
+
+    def _given(self, function: Any, path: str) -> None:
+        """Attributes that users gave to a function, or to one that is jitted."""
+        self._attributed.append((function, path))
+        self._attributes(
+            function, path, None if self.everything else self.loaded | self.changed | self.stored
+        )
 
     def _cells(self, function: types.FunctionType, path: str) -> None:
         self.functions.append(function)
@@ -307,6 +316,9 @@ class Reach:
         own = _own_attributes(value)
         if names is None:
             names = {*self.loaded, *self.changed, *self.stored, *(own or ())}
+        module = type(value).__module__
+        if isinstance(value, types.FunctionType) or (is_ours(module) and is_opaque(module)):
+            names = [name for name in names if not name.startswith("_")]  # the rest is their own
         for name in names:
             if own is not None and name in own:
                 self._place(own, name, f"{path}.{name}", identity=id(value))

@@ -273,7 +273,11 @@ class Tracer(Watcher):
         module = frame.f_globals.get("__name__", "")
         if root_of(module) not in CHANGING:
             self._opened.add(code)
-        elif frame.f_back is not None and not self._is_opaque(frame.f_back.f_code, frame.f_back):
+            return
+        caller = frame.f_back
+        if caller is not None and caller.f_globals.get("__name__") == "collections.abc":
+            caller = caller.f_back  # `os.environ.get` is a mapping's method
+        if caller is not None and not self._is_opaque(caller.f_code, caller):
             self.bake(f"a call of {module}.{code.co_name}")
 
     def _enter(self, code: types.CodeType, frame: types.FrameType) -> None:

@@ -31,7 +31,8 @@ _ELEMENTWISE: Final = ALU | {Ops.CHECK}
 _STEPWISE: Final = frozenset({Ops.REDUCE_AXIS, Ops.SCATTER, Ops.SCAN_AXIS, Ops.PRIOR})
 
 
-def _own(node: UOp) -> int:
+def steps_of(node: UOp) -> int:
+    """Steps that an elementwise operation itself takes."""
     if node.op in TRANSCENDENTAL:
         return FUNCTION
     if node.op in (Ops.FDIV, Ops.SQRT, Ops.IDIV, Ops.MOD):
@@ -75,7 +76,7 @@ class Weights:
             if found is not None:
                 self.work_on[node] = found
         if node.op in _ELEMENTWISE or node.op is Ops.GATHER:
-            self.steps[node] = min(_own(node) + sum(self.steps[s] for s in node.src), CEILING)
+            self.steps[node] = min(steps_of(node) + sum(self.steps[s] for s in node.src), CEILING)
             self.reads[node] = min(sum(self.reads[s] for s in node.src), CEILING)
             self.carries[node] = any(self.carries[s] for s in node.src)
         elif node.op in MOVEMENT:

@@ -64,7 +64,7 @@ class Fuser:
             self.store(node, reason)
         elif node not in self.home:
             for use in self.uses[node]:
-                use.region.size += node.op in ALU
+                use.region.size += cost.steps_of(node) if node.op in ALU else 0
                 self.push(node, use)
 
     # --- the decision -----------------------------------------------------------------------------
