@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from torpor.base.errors import GradientError, ShapeError
 from torpor.tensor import Tensor, no_grad
+from torpor.tensor.differentiate import differentiated
 
 
 class Optimizer:
@@ -46,9 +47,11 @@ class Optimizer:
         return []
 
     def step(self) -> None:
-        """Update the parameters by their gradients and realise them."""
+        """Update the parameters by their gradients and realise them, and with them the losses that
+        `backward` was called on, if they are still held: so nothing is computed twice.
+        """
         changed = self.schedule_step()
-        changed[0].realize(*changed[1:])
+        changed[0].realize(*changed[1:], *differentiated())
 
     def schedule_step(self) -> list[Tensor]:
         """Build the update without running it; gives everything that it changes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +24,25 @@ if TYPE_CHECKING:
 
 _leaves: Final[weakref.WeakValueDictionary[int, Handle]] = weakref.WeakValueDictionary()
 
+
+class _Roots(threading.local):
+    """What `backward` has been called on in this thread."""
+
+    def __init__(self) -> None:
+        self.seen: list[weakref.ref[Any]] = []
+
+
+_roots: Final = _Roots()
+
 SEVERED: Final = -1  # identity of LEAF nodes whose graph is gone: results of a jitted function
+
+
+def differentiated() -> list[Tensor]:
+    """What this thread has called `backward` on since it last asked, if somebody still holds it:
+    losses, whose values are wanted along with what is computed from their gradients.
+    """
+    seen, _roots.seen = _roots.seen, []
+    return [root for reference in seen if (root := reference()) is not None]
 
 
 def make_leaf(tensor: Handle) -> None:
@@ -135,6 +154,8 @@ class Differentiate(Handle):
                     watching.differentiated(leaf)
                 made = make(node, leaf.device)
                 leaf.grad = made if leaf.grad is None else leaf.grad.detach() + made
+        _roots.seen = [r for r in _roots.seen if r() is not None]
+        _roots.seen.append(weakref.ref(self))
         return self  # type: ignore[return-value]
 
     def gradient(self, *targets: Any, gradient: Any = None, materialize: bool = True) -> list[Any]:
