@@ -1,17 +1,50 @@
 """Floor 8: layers, optimisers, losses, state and data."""
 
 from torpor.nn import init, losses, optim, state
-from torpor.nn.layers import BatchNorm2d, Conv2d, Dropout, Flatten, Linear, MaxPool2d, ReLU
+from torpor.nn.activations import (
+    ELU,
+    GELU,
+    Identity,
+    LeakyReLU,
+    ReLU,
+    Sigmoid,
+    SiLU,
+    Softmax,
+    Softplus,
+    Tanh,
+)
+from torpor.nn.convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d
+from torpor.nn.layers import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    Dropout,
+    Embedding,
+    Flatten,
+    Linear,
+    MaxPool2d,
+)
 from torpor.nn.module import Module, ModuleList, ParameterList, Sequential
 from torpor.nn.norms import GroupNorm, LayerNorm, RMSNorm
 
 __all__ = [
+    "BatchNorm1d",
     "BatchNorm2d",
+    "BatchNorm3d",
+    "Conv1d",
     "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
     "Dropout",
+    "ELU",
+    "Embedding",
     "Flatten",
+    "GELU",
     "GroupNorm",
+    "Identity",
     "LayerNorm",
+    "LeakyReLU",
     "Linear",
     "MaxPool2d",
     "Module",
@@ -20,6 +53,11 @@ __all__ = [
     "RMSNorm",
     "ReLU",
     "Sequential",
+    "SiLU",
+    "Sigmoid",
+    "Softmax",
+    "Softplus",
+    "Tanh",
     "init",
     "losses",
     "optim",

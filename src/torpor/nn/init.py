@@ -17,7 +17,7 @@ def default_weight(shape: tuple[int, ...], fan_in: int) -> Tensor:
 
 def kaiming_uniform_(tensor: Tensor, a: float = 0.0) -> Tensor:
     """Fill in place with uniform values in +-sqrt(6 / ((1 + a^2) fan_in)); gives the tensor."""
-    fan_in = math.prod(tensor.shape[1:])
+    fan_in = math.prod(size for size in tensor.shape[1:] if isinstance(size, int))
     bound = math.sqrt(6 / ((1 + a * a) * fan_in))
     return _fill(tensor, Tensor.uniform(*tensor.shape, low=-bound, high=bound))
 

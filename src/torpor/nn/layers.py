@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from typing import ClassVar
 
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import ShapeError, ValueRangeError
@@ -11,11 +11,6 @@ from torpor.nn.module import Module
 from torpor.tensor import Tensor, no_grad
 
 Pair = int | tuple[int, int]
-
-
-def pair(value: Pair) -> tuple[int, int]:
-    """The same number for height and width."""
-    return (value, value) if isinstance(value, int) else (value[0], value[1])
 
 
 class Linear(Module):
@@ -33,46 +28,14 @@ class Linear(Module):
         return f"Linear({self.in_features}, {self.out_features}, bias={self.bias is not None})"
 
 
-class Conv2d(Module):
-    """Convolution of x[batch, in, height, width] with weight[out, in/groups, kh, kw]."""
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Pair,
-        stride: Pair = 1,
-        padding: Pair | str = 0,
-        dilation: Pair = 1,
-        groups: int = 1,
-        bias: bool = True,
-    ):
-        if groups < 1 or in_channels % groups or out_channels % groups:
-            raise ShapeError(f"{groups} groups do not divide {in_channels} and {out_channels}")
-        self.stride, self.dilation = pair(stride), pair(dilation)
-        self.padding = padding if isinstance(padding, str) else pair(padding)
-        self.groups, self.kernel_size = groups, pair(kernel_size)
-        fan_in = in_channels // groups * math.prod(self.kernel_size)
-        shape = (out_channels, in_channels // groups, *self.kernel_size)
-        self.weight = init.default_weight(shape, fan_in)
-        self.bias = init.default_weight((out_channels,), fan_in) if bias else None
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.conv2d(
-            self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups
-        )
-
-    def __repr__(self) -> str:
-        out, inside = self.weight.shape[0], self.weight.shape[1] * self.groups
-        return f"Conv2d({inside}, {out}, kernel_size={self.kernel_size}, stride={self.stride})"
-
-
-class BatchNorm2d(Module):
-    """Each channel of x[batch, channel, height, width] with mean 0 and variance 1, then scaled.
+class _BatchNorm(Module):
+    """Each channel of x[batch, channel, ...] with mean 0 and variance 1, then scaled.
 
     In training the batch's own mean and (biased) variance are used, and running ones, with unbiased
     variance, follow by `momentum`. Ioffe and Szegedy, 2015, arXiv:1502.03167.
     """
+
+    ranks: ClassVar[tuple[int, ...]]  # how many axes x may have
 
     def __init__(
         self,
@@ -90,17 +53,19 @@ class BatchNorm2d(Module):
         self.num_batches_tracked = Tensor.zeros(dtype=dtypes.int64) if track_running_stats else None
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.ndim != 4 or x.shape[1] != self.num_features:
-            raise ShapeError(f"expected (batch, {self.num_features}, height, width), got {x.shape}")
+        if x.ndim not in self.ranks or x.shape[1] != self.num_features:
+            wanted = f"(batch, {self.num_features}, ...) of {self.ranks} axes"
+            raise ShapeError(f"{type(self).__name__} expected {wanted}, got {x.shape}")
+        others = (0, *range(2, x.ndim))
         if self.training or self.running_mean is None:
-            mean = x.mean((0, 2, 3))
-            variance = x.var((0, 2, 3), correction=0)
+            mean = x.mean(others)
+            variance = x.var(others, correction=0)
             self.follow(mean.detach(), variance.detach(), x.numel() // x.shape[1])
         else:
             assert self.running_var is not None, "mean and variance are kept together"
             mean, variance = self.running_mean, self.running_var
-        shape = (1, -1, 1, 1)
-        y = (x - mean.reshape(shape)) * (variance + self.eps).rsqrt().reshape(shape)
+        shape = (1, -1, *(1,) * (x.ndim - 2))
+        y: Tensor = (x - mean.reshape(shape)) * (variance + self.eps).rsqrt().reshape(shape)
         if self.weight is not None and self.bias is not None:
             y = y * self.weight.reshape(shape) + self.bias.reshape(shape)
         return y
@@ -118,6 +83,50 @@ class BatchNorm2d(Module):
             self.num_batches_tracked.assign(self.num_batches_tracked + 1)
 
 
+class BatchNorm1d(_BatchNorm):
+    """Batch normalisation of x[batch, channel] or x[batch, channel, length]."""
+
+    ranks = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """Batch normalisation of x[batch, channel, height, width]."""
+
+    ranks = (4,)
+
+
+class BatchNorm3d(_BatchNorm):
+    """Batch normalisation of x[batch, channel, depth, height, width]."""
+
+    ranks = (5,)
+
+
+class Embedding(Module):
+    """The row of weight[num_embeddings, embedding_dim] that each integer of x names. The row
+    `padding_idx` begins as zeros and gets no gradient.
+    """
+
+    def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None):
+        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
+            raise ValueRangeError(f"padding_idx {padding_idx} names none of {num_embeddings} rows")
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
+        weight = Tensor.randn(num_embeddings, embedding_dim)
+        if self.padding_idx is not None:
+            weight = weight.index_fill(0, Tensor([self.padding_idx]), 0.0)
+        self.weight = weight.requires_grad_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = self.weight[x]
+        if self.padding_idx is None:
+            return rows
+        found: Tensor = x.eq(self.padding_idx).unsqueeze(-1).where(rows.detach(), rows)
+        return found
+
+    def __repr__(self) -> str:
+        return f"Embedding({self.num_embeddings}, {self.embedding_dim})"
+
+
 class Dropout(Module):
     """In training, each element becomes 0 with probability p, the others grow by 1/(1-p)."""
 
@@ -128,13 +137,6 @@ class Dropout(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x.dropout(self.p, training=self.training)
-
-
-class ReLU(Module):
-    """max(x, 0)."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.relu()
 
 
 class MaxPool2d(Module):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from torpor.nn.layers import Conv2d, Linear
+from torpor.nn.convolution import Conv2d
+from torpor.nn.layers import Linear
 from torpor.nn.module import Module
 from torpor.tensor import Tensor
 
@@ -22,4 +23,5 @@ class DigitNet(Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.first(x).relu().max_pool2d(2)
         x = self.second(x).relu().max_pool2d(2)
-        return self.last(x.flatten(1))
+        logits: Tensor = self.last(x.flatten(1))
+        return logits

@@ -124,7 +124,7 @@ class ModuleList(Module):
     """A list of modules."""
 
     def __init__(self, modules: Any = ()):
-        self.items = list(modules)
+        self.items: list[Module] = list(modules)
 
     def append(self, module: Module) -> ModuleList:
         self.items.append(module)
@@ -144,7 +144,7 @@ class ParameterList(Module):
     """A list of parameters."""
 
     def __init__(self, parameters: Any = ()):
-        self.items = list(parameters)
+        self.items: list[Tensor] = list(parameters)
 
     def __len__(self) -> int:
         return len(self.items)

@@ -1,0 +1,124 @@
+"""Convolutions, with PyTorch's names, constructor arguments, distributions and state names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+from torpor.base.errors import ShapeError
+from torpor.nn import init
+from torpor.nn.module import Module
+from torpor.tensor import Tensor
+
+Sizes = int | Sequence[int]
+
+
+def each(value: Sizes, count: int) -> tuple[int, ...]:
+    """One number for each of `count` axes: the same, or given apart."""
+    sizes = (value,) * count if isinstance(value, int) else tuple(value)
+    if len(sizes) != count:
+        raise ShapeError(f"expected one number or {count}, got {sizes}")
+    return sizes
+
+
+class _Convolution(Module):
+    """What convolutions share: sizes by axis, and a weight of `layout` with its bias."""
+
+    axes: ClassVar[int]
+    stride: tuple[int, ...]
+
+    def _fill(self, channels: tuple[int, int], kernel: Sizes, groups: int, turned: bool) -> None:
+        """Make a weight (out, in / groups, *kernel), or (in, out / groups, *kernel) if turned."""
+        inside, outside = channels
+        if groups < 1 or inside % groups or outside % groups:
+            raise ShapeError(f"{groups} groups do not divide {inside} and {outside}")
+        self.in_channels, self.out_channels, self.groups = inside, outside, groups
+        self.kernel_size = each(kernel, self.axes)
+        first, second = (inside, outside) if turned else (outside, inside)
+        shape = (first, second // groups, *self.kernel_size)
+        self.fan_in = math.prod(shape[1:])  # of a turned one too, as in PyTorch
+        self.weight = init.default_weight(shape, self.fan_in)
+
+    def __repr__(self) -> str:
+        sizes = f"kernel_size={self.kernel_size}, stride={self.stride}"
+        return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, {sizes})"
+
+
+class _Direct(_Convolution):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Sizes,
+        stride: Sizes = 1,
+        padding: Sizes | str = 0,
+        dilation: Sizes = 1,
+        groups: int = 1,
+        bias: bool = True,
+    ):
+        self.stride, self.dilation = each(stride, self.axes), each(dilation, self.axes)
+        self.padding = padding if isinstance(padding, str) else each(padding, self.axes)
+        self._fill((in_channels, out_channels), kernel_size, groups, turned=False)
+        self.bias = init.default_weight((out_channels,), self.fan_in) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        convolve = (x.conv1d, x.conv2d, x.conv3d)[self.axes - 1]
+        return convolve(
+            self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups
+        )
+
+
+class Conv1d(_Direct):
+    """Convolution of x[batch, in, length] with weight[out, in/groups, k]."""
+
+    axes = 1
+
+
+class Conv2d(_Direct):
+    """Convolution of x[batch, in, height, width] with weight[out, in/groups, kh, kw]."""
+
+    axes = 2
+
+
+class Conv3d(_Direct):
+    """Convolution of x[batch, in, depth, height, width] with weight[out, in/groups, kd, kh, kw]."""
+
+    axes = 3
+
+
+class _Transposed(_Convolution):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Sizes,
+        stride: Sizes = 1,
+        padding: Sizes = 0,
+        output_padding: Sizes = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Sizes = 1,
+    ):
+        self.stride, self.dilation = each(stride, self.axes), each(dilation, self.axes)
+        self.padding = each(padding, self.axes)
+        self.output_padding = each(output_padding, self.axes)
+        self._fill((in_channels, out_channels), kernel_size, groups, turned=True)
+        self.bias = init.default_weight((out_channels,), self.fan_in) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        convolve = (x.conv_transpose1d, x.conv_transpose2d)[self.axes - 1]
+        sizes = self.stride, self.padding, self.output_padding
+        return convolve(self.weight, self.bias, *sizes, self.groups, self.dilation)
+
+
+class ConvTranspose1d(_Transposed):
+    """The gradient of `Conv1d`: x[batch, in, length] with weight[in, out/groups, k]."""
+
+    axes = 1
+
+
+class ConvTranspose2d(_Transposed):
+    """The gradient of `Conv2d`: x[batch, in, height, width] with weight[in, out/groups, kh, kw]."""
+
+    axes = 2
