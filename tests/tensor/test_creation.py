@@ -169,3 +169,14 @@ def test_what_has_no_size_is_refused():
             make()
     with pytest.raises(TypeError, match="str 'a'"):
         Tensor.full((2,), "a")
+
+
+def test_what_shares_no_memory_is_refused(tmp_path):
+    with pytest.raises(TypeError, match="NumPy array"):
+        Tensor.from_numpy([1, 2])
+    with pytest.raises(TypeError, match="int"):
+        Tensor.from_dlpack(3)
+    path = tmp_path / "ten bytes"
+    path.write_bytes(bytes(10))
+    with pytest.raises(ShapeError, match="2 bytes more than 2 elements"):
+        Tensor.from_file(path, dtypes.float32)

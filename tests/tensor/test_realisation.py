@@ -154,3 +154,8 @@ def test_a_constant_computed_on_one_device_is_not_used_on_another():
     np.testing.assert_array_equal(
         (interpreted + Tensor.full((37,), 5.0, device="PYTHON")).numpy(), np.arange(37) + 5
     )
+
+
+def test_a_memoryview_has_no_bfloat16():
+    with pytest.raises(TypeError, match="bitcast"):
+        Tensor([1.5], dtype="bfloat16").data()

@@ -121,6 +121,8 @@ class Creation(Handle):
         A write to the tensor reaches the array at once. What was built from the tensor but not
         realised sees later changes of the array.
         """
+        if not isinstance(array, np.ndarray):
+            raise DTypeError(f"from_numpy takes a NumPy array, not {type(array).__name__}")
         if not array.flags.c_contiguous:
             raise ShapeError("from_numpy shares memory, which must be C-contiguous; copy it first")
         dtype = dtypes.from_numpy(array.dtype)
@@ -131,6 +133,8 @@ class Creation(Handle):
     @staticmethod
     def from_dlpack(other: Any) -> Tensor:
         """A tensor that shares the memory of another library's (on the host, C-contiguous)."""
+        if not hasattr(other, "__dlpack__"):
+            raise DTypeError(f"from_dlpack takes another library's, not {type(other).__name__}")
         return Creation.from_numpy(np.from_dlpack(other))
 
     @staticmethod
@@ -139,7 +143,10 @@ class Creation(Handle):
         from torpor.device import disk_buffer
 
         kind = as_dtype(dtype)
-        size = os.stat(path).st_size // kind.itemsize
+        size, rest = divmod(os.stat(path).st_size, kind.itemsize)
+        if rest:
+            what = f"{os.fspath(path)} has {rest} bytes more than {size} elements of {kind}"
+            raise ShapeError(what)
         buffer = disk_buffer(path, kind, 0, size)
         return make(buffer_node(buffer, (size,)), buffer.device)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError, ShapeError
 from torpor.device import Device
 from torpor.graph import build
@@ -180,6 +181,9 @@ class Realisation(Handle):
 
     def data(self) -> memoryview:
         """The elements as a memoryview, shared with the tensor where the host sees its memory."""
+        if self.dtype is dtypes.bfloat16:
+            what = "a memoryview has no bfloat16; use x.bitcast('uint16').data() or x.numpy()"
+            raise located(DTypeError(what), (self,))
         return memoryview(value_of(self))
 
     def item(self) -> Any:

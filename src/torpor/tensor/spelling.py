@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 from torpor.base.errors import ShapeError
 from torpor.ir.infer import Shape, Size
 from torpor.ir.uop import UOp
+from torpor.tensor.handle import located
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 PAIRS: Final = {
@@ -19,7 +20,10 @@ PAIRS: Final = {
 
 
 def spelled(function: _Function) -> _Function:
-    """Let callers write `axis` for `dim`, `keepdims` for `keepdim`, and the other way round."""
+    """Let callers write `axis` for `dim`, `keepdims` for `keepdim`, and the other way round.
+
+    An error about shapes or axes names the method and its operands, if it does not yet.
+    """
     names = set(inspect.signature(function).parameters)
     table = {other: name for other, name in PAIRS.items() if name in names and other not in names}
     table |= {name: other for other, name in PAIRS.items() if other in names and name not in names}
@@ -28,7 +32,12 @@ def spelled(function: _Function) -> _Function:
     def wrapped(*arguments: Any, **options: Any) -> Any:
         if options:
             options = {table.get(name, name): value for name, value in options.items()}
-        return function(*arguments, **options)
+        try:
+            return function(*arguments, **options)
+        except ShapeError as error:
+            if "\n" in str(error):
+                raise
+            raise located(ShapeError(f"{function.__name__}: {error}"), arguments) from None
 
     return wrapped  # type: ignore[return-value]
 
