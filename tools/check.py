@@ -27,8 +27,10 @@ class Step(NamedTuple):
 
 
 def typed_rooms() -> tuple[str, ...]:
-    """Paths of the rooms on floors 0 to 5, which are checked in strict mode."""
-    paths = house.room_paths(ROOT / "src" / "torpor", lowest=0, highest=house.FLOORS["pipeline"])
+    """Paths of the rooms that are checked in strict mode: floors 0 to 5, and programs on top."""
+    package = ROOT / "src" / "torpor"
+    paths = house.room_paths(package, lowest=0, highest=house.FLOORS["pipeline"])
+    paths += [package / room for room in ("nn", "cli")]
     return tuple(str(path.relative_to(ROOT)) for path in paths)
 
 
@@ -39,7 +41,7 @@ def steps() -> tuple[Step, ...]:
         Step("format", ("ruff", "format", "--check", *SOURCES)),
         Step("lint", ("ruff", "check", *SOURCES)),
         Step("import direction and size budgets", ("tools.house",)),
-        Step("types of floors 0 to 5", ("mypy", *typed_rooms())),
+        Step("types", ("mypy", *typed_rooms())),
         Step(
             "doctests",
             (*pytest, "--doctest-modules", "src/torpor"),

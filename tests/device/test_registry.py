@@ -1,5 +1,8 @@
 """Devices by name."""
 
+import os
+import subprocess
+import sys
 import threading
 from importlib.metadata import EntryPoint
 
@@ -62,6 +65,39 @@ def test_a_kind_can_come_from_an_entry_point(monkeypatch):
     monkeypatch.setattr(EntryPoint, "load", lambda self: OtherDevice)
     monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group else [])
     assert type(Devices()["other"]) is OtherDevice
+
+
+OUTSIDE = """
+from torpor.device.npy import NpyDevice
+
+class FarDevice(NpyDevice):
+    kind = "FAR"
+"""
+USER = """
+from torpor import dtypes
+from torpor.device import Buffer, Device
+
+buffer = Buffer("far:2", 3, dtypes.int32).allocate()
+buffer.copyin(memoryview(b"torpor-lives"))
+print(type(Device["FAR:2"]).__name__, buffer.device, bytes(buffer.as_buffer()).decode())
+print(type(Device["CPU"]).__name__)
+"""
+
+
+def test_a_package_outside_brings_a_device_of_its_own(tmp_path):
+    """And takes no name of torpor's own."""
+    (tmp_path / "faraway.py").write_text(OUTSIDE)
+    about = tmp_path / "faraway-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: faraway\nVersion: 1.0\n")
+    points = "[torpor.devices]\nFAR = faraway:FarDevice\nCPU = faraway:FarDevice\n"
+    (about / "entry_points.txt").write_text(points)
+    found = [str(tmp_path), *filter(None, sys.path)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(found)}
+    done = subprocess.run(
+        [sys.executable, "-c", USER], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == ["FarDevice FAR:2 torpor-lives", "CpuDevice"]
 
 
 def test_a_device_is_opened_once():

@@ -83,11 +83,12 @@ def measure_flops() -> float:
     chains of vectors on every thread.
     """
     lanes = Device["CPU"].target.vector_bytes // 4
-    rows = Tensor.rand(ROWS * thread_count() * lanes, 1).realize()
+    count = ROWS * thread_count() * lanes
+    rows = Tensor.rand(count, 1).realize()
     steps = Tensor.rand(STEPS, lanes).realize()[:, 0]  # apart, so that vectors run along the rows
     opts = [Opt(OptOps.UNROLL, 0, CHAINS), Opt(OptOps.UPCAST, 0, lanes), Opt(OptOps.THREAD, 0, 0)]
     # Two operations more in each step: the sum that begins the chain and the one that ends it.
-    operations = float(rows.shape[0] * STEPS * (2 * DEPTH + 2))
+    operations = float(count * STEPS * (2 * DEPTH + 2))
     return operations / fastest(runner(chained(rows + steps, DEPTH).sum(1), opts))
 
 
@@ -95,8 +96,9 @@ def measure_copy(nbytes: int) -> float:
     """Bytes a second of a copy that reads half of `nbytes` and writes the other half. Where they
     fit into a cache, its rate.
     """
-    source = Tensor.ones(max(nbytes // 8, 1)).contiguous().realize()
-    return 8.0 * source.numel() / fastest(runner(source + 1), rounds=30)
+    count = max(nbytes // 8, 1)
+    source = Tensor.ones(count).contiguous().realize()
+    return 8.0 * count / fastest(runner(source + 1), rounds=30)
 
 
 def measure_bandwidth() -> dict[str, float]:

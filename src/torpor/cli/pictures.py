@@ -64,7 +64,7 @@ def load_picture(path: str) -> Picture:
     small = Image.fromarray((cropped * 255).astype(np.uint8)).resize(
         (size[0], size[1]), Image.Resampling.BILINEAR
     )
-    return centred(np.asarray(small, np.float32) / 255)
+    return centred(np.asarray(small, np.float32) / np.float32(255))
 
 
 def centred(small: Picture) -> Picture:

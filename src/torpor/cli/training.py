@@ -41,7 +41,7 @@ class Progress:
 
 def as_input(images: NDArray[np.uint8]) -> Images:
     """Pixels as the network wants them: [image, 1, row, column], 0 paper to 1 ink."""
-    return (images.astype(np.float32) / 255).reshape(-1, 1, 28, 28)
+    return (images.astype(np.float32) / np.float32(255)).reshape(-1, 1, 28, 28)
 
 
 def shifted(images: Images, generator: np.random.Generator) -> Images:
@@ -88,7 +88,8 @@ class Trainer:
     def plain_predict(self, images: Tensor) -> Tensor:
         """The logits of images, without gradients."""
         with no_grad():
-            return self.model(images).realize()
+            logits: Tensor = self.model(images)
+            return logits.realize()
 
     def batches(self) -> Iterator[tuple[Images, Labels]]:
         """The training data once, in a new order, as batches."""
