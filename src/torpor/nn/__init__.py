@@ -13,6 +13,7 @@ from torpor.nn.activations import (
     Softplus,
     Tanh,
 )
+from torpor.nn.attention import MultiheadAttention
 from torpor.nn.convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d
 from torpor.nn.layers import (
     BatchNorm1d,
@@ -49,6 +50,7 @@ __all__ = [
     "MaxPool2d",
     "Module",
     "ModuleList",
+    "MultiheadAttention",
     "ParameterList",
     "RMSNorm",
     "ReLU",
