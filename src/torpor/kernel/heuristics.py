@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Final
 
 from torpor.base.errors import OptError
@@ -102,7 +103,7 @@ def for_processor(kernel: Kernel) -> None:
     if tile_crossing(kernel):
         return
     thread_outermost(kernel)
-    if any(kind_of(r) is AxisType.LOOP for r in kernel.axes):
+    if has_passes(kernel):
         row_lanes(kernel)
         return
     facts = Facts.of(kernel)
@@ -115,6 +116,15 @@ def for_processor(kernel: Kernel) -> None:
     else:
         thread_rest(kernel)
         unroll_short(kernel)
+
+
+def has_passes(kernel: Kernel) -> bool:
+    """Whether loops over a row come one after the other, and not one inside of the other."""
+    if any(kind_of(r) is AxisType.LOOP for r in kernel.axes):
+        return True
+    around = find_loops(kernel.ast).around
+    pairs = combinations(kernel.reduce_axes, 2)
+    return any(a not in around.get(b, ()) and b not in around.get(a, ()) for a, b in pairs)
 
 
 def beside_steps(kernel: Kernel) -> None:
