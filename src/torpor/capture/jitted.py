@@ -57,6 +57,8 @@ class Jitted:
     tensors and of attributes that it reads. `explain()` says what became of it.
     """
 
+    __qualname__: str  # the function's
+
     def __init__(self, function: Callable[..., Any]):
         functools.update_wrapper(self, function, updated=())
         self.__wrapped__ = function
@@ -79,7 +81,7 @@ class Jitted:
         return self  # as functions are
 
     def __reduce__(self) -> str:
-        return str(self.__qualname__)  # as functions are: by name
+        return self.__qualname__  # as functions are: by name
 
     def __repr__(self) -> str:
         return f"<jit of {getattr(self, '__qualname__', repr(self.__wrapped__))}>"

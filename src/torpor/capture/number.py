@@ -136,7 +136,7 @@ class Number(Traced):
     def __init__(self, tape: Tape, place: int, value: Any, origins: tuple[str, ...]):
         self._tape, self._place, self._value, self._origins = tape, place, value, origins
 
-    @property
+    @property  # type: ignore[misc]  # typeshed's has a setter
     def __class__(self) -> Any:  # what `isinstance` asks
         return type(self._value)
 

@@ -222,8 +222,8 @@ class Reach:
         elif isinstance(value, staticmethod | classmethod):
             self.add(value.__func__, path)
         elif isinstance(value, property):
-            for part in (value.fget, value.fset, value.fdel):
-                self.add(part, path)
+            for accessor in (value.fget, value.fset, value.fdel):
+                self.add(accessor, path)
         elif isinstance(value, contextvars.ContextVar):
             self.places[id(value), path] = Variable(value, path, path)
         elif isinstance(value, operator.attrgetter | operator.methodcaller):
