@@ -86,3 +86,11 @@ def test_lengths_that_depend_on_values_are_right_under_the_jit():
     for _ in range(4):
         x = RANDOM.standard_normal(10)
         check(selected(Tensor(x)), x[x > 0])
+
+
+def test_places_in_a_tensor_of_a_bound_length():
+    values = np.arange(16.0, dtype=np.float32).reshape(4, 4)
+    bound = torpor.Tensor(values)[: torpor.Variable("rows", 1, 4).bind(3)]
+    np.testing.assert_array_equal(
+        bound.transpose(0, 1).nonzero().numpy(), np.argwhere(values[:3].T)
+    )

@@ -15,6 +15,7 @@ from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, located, render_shape
+from torpor.tensor.host import known_size
 from torpor.tensor.reduce import wide_dtype
 from torpor.tensor.spelling import one_axis
 
@@ -117,7 +118,7 @@ class Contraction(Handle):
         self (..., queries, width), key (..., keys, width), value (..., keys, features); a bool mask
         is True where a query may look, another is added. Rows that may look nowhere are NaN.
         """
-        width = self.shape[-1]
+        width = known_size(self.shape[-1]) if scale is None else 1
         scores = self.matmul(key.mT) * (float(width) ** -0.5 if scale is None else scale)
         if is_causal:
             ones = scores.full_like(True, dtype="bool").tril()

@@ -15,6 +15,7 @@ from torpor.ir.uop import UOp
 from torpor.tensor.contraction import contract
 from torpor.tensor.creation import as_tensor
 from torpor.tensor.handle import Handle, derive, float_dtype, located, render_shape
+from torpor.tensor.host import known_shape
 from torpor.tensor.spelling import pair
 
 if TYPE_CHECKING:
@@ -229,7 +230,7 @@ class Convolution(Handle):
         """Means over a grid of `output_size` cells: cell i of n along an axis of length s covers
         its elements from floor(i*s/n) up to ceil((i+1)*s/n), as in PyTorch.
         """
-        wanted, sizes = pair(output_size), self.shape[-2:]
+        wanted, sizes = pair(output_size), known_shape(self.shape[-2:])
         if any(n < 0 for n in wanted) or any(s == 0 for s in sizes):
             what = f"adaptive pooling of {render_shape(self.shape)} to {wanted}"
             raise located(ShapeError(what), (self,))

@@ -11,6 +11,7 @@ from torpor.ir.ops import Ops
 from torpor.ir.records import Requirement
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, located, make
+from torpor.tensor.host import known_shape
 from torpor.tensor.iota import iota
 from torpor.tensor.radix import placed
 
@@ -42,7 +43,7 @@ class Counting(Handle):
         """
         flat = _where_true(self.reshape(-1).bool())
         found, rest = [], flat
-        for size in reversed(self.shape):
+        for size in reversed(known_shape(self.shape)):
             found.append(rest % max(size, 1))
             rest = rest // max(size, 1)
         found.reverse()

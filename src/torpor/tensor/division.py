@@ -63,7 +63,7 @@ def true_divide(left: Handle, right: Any, swapped: bool) -> Tensor:
         wide = right.dtype if isinstance(right, Handle) else left.dtype
         one = one.cast(float_dtype(wide))
     if isinstance(right, Handle) and right.dtype.kind != "float":
-        right = right.cast(one.dtype)  # type: ignore[attr-defined]
+        right = right.cast(one.dtype)
     return binary(Ops.FDIV, one, right, swapped)
 
 

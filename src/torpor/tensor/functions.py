@@ -134,7 +134,9 @@ class Functions(Handle):
 
     def ceil(self) -> Tensor:
         """The least integer that is not below it."""
-        return -floor_like(Ops.FLOOR, -self) if self.dtype.kind == "float" else self
+        if self.dtype.kind != "float":
+            return floor_like(Ops.FLOOR, self)
+        return -floor_like(Ops.FLOOR, -self)
 
     def trunc(self) -> Tensor:
         """Rounded toward zero."""
@@ -245,7 +247,7 @@ class Functions(Handle):
 
     def softplus(self, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
         """log(1 + exp(beta x)) / beta; x itself where beta x is above the threshold."""
-        scaled = self if beta == 1.0 else self * beta
+        scaled: Any = self if beta == 1.0 else self * beta
         positive = scaled.maximum(0)
         smooth = positive + (scaled - positive * 2).exp().log1p()  # exp(-|beta x|) cannot overflow
         return (scaled > threshold).where(self, smooth if beta == 1.0 else smooth / beta)

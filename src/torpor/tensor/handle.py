@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MAXIMUM_ORIGINS: Final = 8
 _CACHED_CONSTANTS: Final = 4096
-_constants: dict[tuple[bytes | int, type, DType, Shape], UOp] = {}
+_constants: dict[tuple[bytes | Scalar, type, DType, Shape], UOp] = {}
 
 
 class Size(int):
@@ -60,6 +60,10 @@ class Handle:
     _stamp: int
     _site: Site | None
     grad: Tensor | None
+
+    if TYPE_CHECKING:
+
+        def __getitem__(self, key: Any) -> Tensor: ...  # of `Indexing`, for every family
 
     # --- what it stands for now -------------------------------------------------------------------
     def _current(self) -> UOp:

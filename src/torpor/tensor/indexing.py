@@ -133,8 +133,7 @@ def _plan_integer(plan: _Plan, part: Any, size: Size, operand: Any) -> None:
 
 
 def _plan_slice(plan: _Plan, part: slice, size: Size, operand: Any) -> None:
-    symbolic = [v for v in (part.start, part.stop, size) if isinstance(v, UOp)]
-    if symbolic:
+    if isinstance(size, UOp) or isinstance(part.start, UOp) or isinstance(part.stop, UOp):
         if part.step not in (None, 1):
             raise located(ShapeError("a slice with symbolic ends has step 1"), (operand,))
         start = 0 if part.start is None else part.start
@@ -145,7 +144,7 @@ def _plan_slice(plan: _Plan, part: slice, size: Size, operand: Any) -> None:
         _append(plan, (start, stop), 1, False, length)
         return
     try:
-        start, stop, step = part.indices(size)  # type: ignore[arg-type]
+        start, stop, step = part.indices(size)
     except (TypeError, ValueError) as error:
         raise located(OutOfBoundsError(f"slice {part}: {error}"), (operand,)) from None
     count = len(range(start, stop, step))
@@ -186,13 +185,13 @@ class _Lookup(NamedTuple):
 
     view:   the tensor with the axes that they take side by side, in the order of the result.
     around: lengths of the axes before those, and after.
-    count:  elements of the axes that they take, as one.
+    length: elements of the axes that they take, as one.
     places: which of those, int64 of the shape that the tensors broadcast to.
     """
 
     view: Any
     around: tuple[tuple[Size, ...], tuple[Size, ...]]
-    count: Size
+    length: Size
     places: Any
 
     @property
@@ -204,7 +203,7 @@ class _Lookup(NamedTuple):
         """Three axes: before, those that are indexed (of this length), after."""
         return (product(self.around[0]), middle, product(self.around[1]))
 
-    def index(self) -> Any:
+    def along(self) -> Any:
         """The places along the middle one of three axes."""
         alone = self.places.reshape(1, -1, 1)
         return alone.expand(self.flat(alone.shape[1]))
@@ -253,8 +252,8 @@ class Indexing(Handle):
         if not plan.tensors:
             return made
         found = _lookup(made, plan.tensors)
-        source = found.view.reshape(*found.flat(found.count))
-        return derive(build.gather, (source, found.index()), 1).reshape(*found.shape)
+        source = found.view.reshape(*found.flat(found.length))
+        return derive(build.gather, (source, found.along()), 1).reshape(*found.shape)
 
     def _written_at(self, key: Any, value: Any, op: Ops = Ops.STORE) -> None:
         """`x[key] = value`; or another operation for each element of the value in order."""
@@ -265,7 +264,7 @@ class Indexing(Handle):
             return
         found = _lookup(target, plan.tensors)
         given = beside(value, self).cast(self.dtype).expand(found.shape)
-        base = found.view.reshape(*found.flat(found.count))
-        index = found.index()
+        base = found.view.reshape(*found.flat(found.length))
+        index = found.along()
         made = derive(build.scatter, (base, index, given.reshape(*index.shape)), 1, op)
         write(found.view, made.reshape(*found.view.shape))

@@ -231,7 +231,7 @@ class Loss(Handle):
         if not (training() if flag is None else flag) or p == 0:
             return self  # type: ignore[return-value]
         if p == 1:
-            return self * 0
+            return self.mul(0)
         kept = random_uniform(self.shape, self.device) >= p
         return kept.where(self * (1 / (1 - p)), 0)
 

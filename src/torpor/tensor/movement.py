@@ -11,10 +11,11 @@ from torpor.base.dtypes import DType, dtypes
 from torpor.base.errors import ShapeError
 from torpor.base.promotion import promote
 from torpor.graph import build
-from torpor.ir.infer import Size, fold_size, product, shape_of
+from torpor.ir.infer import Size, fold_size, product, shape_of, size_node
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.handle import Handle, derive, located, make, view
+from torpor.tensor.host import known_shape, known_size
 from torpor.tensor.iota import iota
 from torpor.tensor.spelling import a_shape, one_axis, pair, some_axes, spelled
 
@@ -24,13 +25,9 @@ if TYPE_CHECKING:
 
 def plus(left: Size, right: Size) -> Size:
     """The sum of two sizes."""
-    return (
-        left + right
-        if isinstance(left, int) and isinstance(right, int)
-        else fold_size(
-            left + right if isinstance(left, UOp) else right + left  # type: ignore[operator]
-        )
-    )
+    if isinstance(left, int) and isinstance(right, int):
+        return left + right
+    return fold_size(size_node(left) + size_node(right))
 
 
 def boxes(handle: Any, axis: int, start: Size, stop: Size) -> tuple[tuple[Size, Size], ...]:
@@ -81,7 +78,7 @@ class Movement(Handle):
         """One axis made several; one of their sizes may be -1."""
         shape = self.shape
         axis = one_axis(dim, len(shape))
-        part = list(sizes)
+        part: list[Any] = list(sizes)
         if -1 in part:
             known = math.prod(size for size in part if size != -1)
             part[part.index(-1)] = shape[axis] // known if known else 0
@@ -196,7 +193,7 @@ class Movement(Handle):
     def unbind(self, dim: int = 0) -> tuple[Tensor, ...]:
         """Every element of one axis."""
         axis = one_axis(dim, self.ndim)
-        return tuple(self.select(axis, i) for i in range(self.shape[axis]))
+        return tuple(self.select(axis, i) for i in range(known_size(self.shape[axis])))
 
     @spelled
     def split(self, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
@@ -207,7 +204,8 @@ class Movement(Handle):
             step = split_size_or_sections
             if step < 1 and size:
                 raise ShapeError(f"split needs a positive size, not {step}")
-            sizes = [min(step, size - at) for at in range(0, size, max(step, 1))] or [0]
+            known = known_size(size)
+            sizes = [min(step, known - at) for at in range(0, known, max(step, 1))] or [0]
         else:
             sizes = list(split_size_or_sections)
             if sum(sizes) != size:
@@ -220,7 +218,7 @@ class Movement(Handle):
         """At most `chunks` pieces of one axis, of one size but the last."""
         if chunks < 1:
             raise ShapeError(f"chunk needs a positive number of pieces, not {chunks}")
-        size = self.shape[one_axis(dim, self.ndim)]
+        size = known_size(self.shape[one_axis(dim, self.ndim)])
         return self.split(max(1, -(-size // chunks)), dim)
 
     def unfold(self, dimension: int, size: int, step: int = 1) -> Tensor:
@@ -235,12 +233,12 @@ class Movement(Handle):
     def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
         """Elements (i, i + offset) of two axes, as a new last axis."""
         moved = self.movedim((dim1, dim2), (-2, -1))
-        rows, columns = moved.shape[-2:]
+        rows, columns = known_shape(moved.shape[-2:])
         if offset >= 0:
             moved = moved.narrow(-1, min(offset, columns), columns - min(offset, columns))
         else:
             moved = moved.narrow(-2, min(-offset, rows), rows - min(-offset, rows))
-        rows, columns = moved.shape[-2:]
+        rows, columns = known_shape(moved.shape[-2:])
         count, lead = min(rows, columns), moved.shape[:-2]
         square = moved.narrow(-2, 0, count).narrow(-1, 0, count)
         flat = square.reshape(*lead, count * count)
@@ -463,7 +461,7 @@ def _cat_nodes(*arguments: Any) -> UOp:
     *nodes, axis = arguments
     while len(nodes) > 1:
         pairs = [nodes[i : i + 2] for i in range(0, len(nodes), 2)]
-        nodes = [_cat_two(*two, axis) if len(two) == 2 else two[0] for two in pairs]
+        nodes = [_cat_two(two[0], two[1], axis) if len(two) == 2 else two[0] for two in pairs]
     return nodes[0]
 
 

@@ -90,7 +90,8 @@ def choose(condition: Handle, yes: Any, no: Any) -> Tensor:
         return derive(_where, (condition, one, other))
     if not isinstance(yes, Handle) and not isinstance(no, Handle):
         first = yes if isinstance(yes, float) or not isinstance(no, float) else float(yes)
-        yes = type(condition)(first, device=condition.device)
+        yes = Handle._type(first, device=condition.device)
+    tensor: Any
     tensor, number, first = (no, yes, True) if isinstance(no, Handle) else (yes, no, False)
     value = as_scalar(number)
     common = weak_dtype(value, tensor.dtype, default_float())

@@ -63,6 +63,9 @@ class Step:
 
     __slots__ = ("previous", "kind", "arg", "before", "requires", "leaf")
 
+    requires: bool | None
+    leaf: bool
+
     def __init__(self, previous: Step | None, kind: str, arg: Any, node: UOp):
         self.previous, self.kind, self.arg = previous, kind, arg
         self.before = (shape_of(node), node.dtype)

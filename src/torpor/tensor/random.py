@@ -25,6 +25,7 @@ from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.ir.variable import Variable, bind
 from torpor.tensor.handle import Handle, make
+from torpor.tensor.host import known_shape
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import default_float
 from torpor.tensor.radix import placed, sorted_numbers
@@ -280,26 +281,26 @@ class Random(Handle):
     @staticmethod
     def scaled_uniform(*size: Any, **options: Any) -> Tensor:
         """Uniform in (-1, 1) divided by the root of the element count."""
-        count = math.prod(a_shape(size))
+        count = math.prod(known_shape(a_shape(size)))
         return Random._within(a_shape(size), max(count, 1) ** -0.5, options)
 
     @staticmethod
     def glorot_uniform(*size: Any, **options: Any) -> Tensor:
         """Uniform within sqrt(6 / (fan in + fan out)) (Glorot and Bengio 2010, equation 16)."""
-        shape = a_shape(size)
+        shape = known_shape(a_shape(size))
         return Random._within(shape, (6 / (shape[0] + math.prod(shape[1:]))) ** 0.5, options)
 
     @staticmethod
     def kaiming_uniform(*size: Any, a: float = 0.01, **options: Any) -> Tensor:
         """Uniform within sqrt(6 / ((1 + a²) fan in)) (He et al. 2015, equation 15)."""
-        shape = a_shape(size)
+        shape = known_shape(a_shape(size))
         bound = math.sqrt(6 / (1 + a**2) / max(math.prod(shape[1:]), 1))
         return Random._within(shape, bound, options)
 
     @staticmethod
     def kaiming_normal(*size: Any, a: float = 0.01, **options: Any) -> Tensor:
         """Normal of deviation sqrt(2 / ((1 + a²) fan in)) (He et al. 2015, equation 15)."""
-        shape = a_shape(size)
+        shape = known_shape(a_shape(size))
         std = math.sqrt(2 / (1 + a**2) / max(math.prod(shape[1:]), 1))
         return Random.normal(*shape, mean=0.0, std=std, **options)
 

@@ -111,7 +111,7 @@ def value_of(tensor: Handle) -> Array:
     if array is not None:
         return array
     if JOINT in tensor._storage.device:
-        return value_of(tensor.to(tensor.device[0]))  # type: ignore[attr-defined]
+        return value_of(tensor.to(tensor.device[0]))
     if tensor._path is None or (tensor._path.kind == "leaf" and tensor._path.previous is None):
         realize(tensor)
         array = read(tensor._current())
@@ -184,7 +184,7 @@ class Realisation(Handle):
         if self.dtype is dtypes.bfloat16:
             what = "a memoryview has no bfloat16; use x.bitcast('uint16').data() or x.numpy()"
             raise located(DTypeError(what), (self,))
-        return memoryview(value_of(self))
+        return value_of(self).data
 
     def item(self) -> Any:
         """The only element as a Python number."""

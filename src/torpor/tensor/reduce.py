@@ -87,7 +87,7 @@ class Reduce(Handle):
         """Arithmetic mean of floats."""
         if dtype is None and not self.dtype.is_float:
             raise located(DTypeError("mean needs floats; give dtype= or cast first"), (self,))
-        operand = self if dtype is None else self.cast(dtype)
+        operand: Any = self if dtype is None else self.cast(dtype)
         wide = operand.cast(wide_dtype(operand.dtype))
         total = _divided(wide.sum(dim, keepdim), _count(self, dim))
         return total.cast(operand.dtype)
@@ -200,7 +200,7 @@ class Reduce(Handle):
     @spelled
     def softmax(self, dim: int = -1, dtype: Any = None) -> Tensor:
         """Exponentials divided by their sum along an axis."""
-        operand = self if dtype is None else self.cast(dtype)
+        operand: Any = self if dtype is None else self.cast(dtype)
         operand = operand.cast(float_dtype(operand.dtype))
         if _count(operand, dim) == 0:
             return operand
@@ -210,7 +210,7 @@ class Reduce(Handle):
     @spelled
     def log_softmax(self, dim: int = -1, dtype: Any = None) -> Tensor:
         """Gives log of `softmax`."""
-        operand = self if dtype is None else self.cast(dtype)
+        operand: Any = self if dtype is None else self.cast(dtype)
         operand = operand.cast(float_dtype(operand.dtype))
         if _count(operand, dim) == 0:
             return operand

@@ -56,7 +56,7 @@ class Scan(Handle):
         """Gives log of the running sums of exponentials, without overflow or underflow: in rounds,
         each of which doubles how many elements are joined.
         """
-        made: Any = self.cast(float_dtype(self.dtype))  # type: ignore[attr-defined]
+        made: Any = self.cast(float_dtype(self.dtype))
         if not self.ndim:
             return made.clone()
         axis = one_axis(dim, self.ndim)

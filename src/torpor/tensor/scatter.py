@@ -87,7 +87,7 @@ class Scatter(Handle):
         """out[i][j][k] = self[i][index[i][j][k]][k] (for dim 1)."""
         axis = one_axis(dim, self.ndim)
         _check_index("gather", self, axis, index)
-        source = self.reshape(1) if not self.ndim else self
+        source: Any = self.reshape(1) if not self.ndim else self
         asked: Any = index.reshape(1) if not self.ndim else index
         boxes = [(0, source.shape[a] if a == axis else s) for a, s in enumerate(asked.shape)]
         found = (source.shrink(boxes), placed(asked, source.shape[axis], axis, "gather"))
@@ -185,7 +185,8 @@ class Scatter(Handle):
         if num_classes < 0:
             num_classes = int(self.amax().item()) + 1 if self.numel() else 0
         classes = make(iota(num_classes, self.device), self.device)
-        known: Tensor = derive(build.check, (self, (self >= 0) & (self < num_classes)), NO_CLASS)
+        exists: Any = (self >= 0) & (self < num_classes)
+        known: Tensor = derive(build.check, (self, exists), NO_CLASS)
         return known.unsqueeze(-1).eq(classes).cast(dtypes.int64)
 
     def masked_fill(self, mask: Tensor, value: Any) -> Tensor:
@@ -226,7 +227,7 @@ def _updated(what: str, operand: Any, dim: int, index: Any, src: Any, op: Ops) -
     """`scattered`, of the box of `src` that the index covers; for 0-d tensors too."""
     axis = one_axis(dim, operand.ndim)
     _check_index(what, operand, axis, index)
-    source = src if isinstance(src, Handle) else index.full_like(src, dtype=operand.dtype)
+    source: Any = src if isinstance(src, Handle) else index.full_like(src, dtype=operand.dtype)
     sizes = zip(index.shape, source.shape)
     if source.ndim != index.ndim or any(i > s for i, s in sizes):
         wrong = f"src {render_shape(source.shape)} is short of {render_shape(index.shape)}"

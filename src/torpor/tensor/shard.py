@@ -45,7 +45,7 @@ class Sharding(Handle):
                     f"equal parts for {len(names)} devices {names}"
                 )
         if len(names) == 1:
-            return self.to(names[0]).clone()  # type: ignore[attr-defined, no-any-return]
+            return self.to(names[0]).clone()
         realize(self)
         node = self._operand()
         parts = []
@@ -63,7 +63,7 @@ class Sharding(Handle):
         """Spread this tensor itself over devices, as `shard` does; gives the tensor."""
         requires = self.requires_grad
         with no_grad():
-            moved = self.detach().shard(devices, axis)  # type: ignore[attr-defined]
+            moved = self.detach().shard(devices, axis)
         self._storage, self._path = moved._storage, moved._path
         self._node, self._stamp = moved._node, moved._stamp
-        return self.requires_grad_(requires)  # type: ignore[attr-defined, no-any-return]
+        return self.requires_grad_(requires)

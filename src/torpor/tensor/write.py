@@ -153,7 +153,7 @@ class Write(Handle):
     def copy_(self, source: Any) -> Tensor:
         """Take the value of `source`, broadcast, cast, and copied from its device; itself."""
         if isinstance(source, Handle) and source.device != self.device:
-            source = source.to(self.device)  # type: ignore[attr-defined]
+            source = source.to(self.device)
         write(self, source)
         return self  # type: ignore[return-value]
 
