@@ -3,6 +3,7 @@
 import atexit
 import os
 import shutil
+import signal
 import tempfile
 
 from hypothesis import settings
@@ -15,6 +16,10 @@ os.environ.setdefault("TORPOR_CHECK", "1")
 # PoCL's cache does not stand two processes that fill it at once.
 os.environ["POCL_CACHE_DIR"] = os.path.join(folder, "pocl")
 os.makedirs(os.environ["POCL_CACHE_DIR"])
+
+# What a shell starts in the background ignores Ctrl-C, and so would the programs that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("torpor", deadline=None)
 settings.load_profile("torpor")
