@@ -80,7 +80,7 @@ class Chain:
 
 # --- which kernels may make one -------------------------------------------------------------------
 def candidates(items: Sequence[ScheduleItem]) -> Iterator[list[ScheduleItem]]:
-    """Sets of kernels connected by large values, and whatever lies between them; largest first."""
+    """Sets of kernels connected by large values, with whatever lies between them."""
     large = {b for item in items for b in stored_by(item) if b.arg.nbytes * 2 >= CHAINED_FROM}
     waiting = [item for item in items if large.intersection(item.buffers)]
     while waiting:
