@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-import torpor
 from tests.tensor.layouts import check, layouts, numbers
 from torpor import Tensor
 
@@ -19,33 +18,6 @@ CASES = {
         lambda x: x.unsqueeze(1).expand(-1, 5, -1),
         lambda a: np.broadcast_to(a[:, None], (4, 5, 6)),
     ),
-    "flip": (lambda x: x.flip(0, 1), lambda a: a[::-1, ::-1]),
-    "roll": (lambda x: x.roll((1, -2), (0, 1)), lambda a: np.roll(a, (1, -2), (0, 1))),
-    "roll flat": (lambda x: x.roll(5), lambda a: np.roll(a, 5)),
-    "repeat": (lambda x: x.repeat(2, 1, 3), lambda a: np.tile(a, (2, 1, 3))),
-    "tile": (lambda x: x.tile(2), lambda a: np.tile(a, 2)),
-    "repeat_interleave": (lambda x: x.repeat_interleave(3, dim=1), lambda a: a.repeat(3, 1)),
-    "pad": (lambda x: x.pad((1, 2, 3, 0)), lambda a: np.pad(a, ((3, 0), (1, 2)))),
-    "pad pairs": (
-        lambda x: x.pad((None, (1, 2)), value=7.0),
-        lambda a: np.pad(a, ((0, 0), (1, 2)), constant_values=7),
-    ),
-    "pad negative": (
-        lambda x: x.pad((-1, 2), value=-1.0),
-        lambda a: np.pad(a[:, 1:], ((0, 0), (0, 2)), constant_values=-1),
-    ),
-    "pad reflect": (
-        lambda x: x.pad((2, 1), mode="reflect"),
-        lambda a: np.pad(a, ((0, 0), (2, 1)), mode="reflect"),
-    ),
-    "pad replicate": (
-        lambda x: x.pad((2, 1), mode="replicate"),
-        lambda a: np.pad(a, ((0, 0), (2, 1)), mode="edge"),
-    ),
-    "pad circular": (
-        lambda x: x.pad((2, 1), mode="circular"),
-        lambda a: np.pad(a, ((0, 0), (2, 1)), mode="wrap"),
-    ),
     "shrink": (lambda x: x.shrink(((1, 3), None)), lambda a: a[1:3]),
     "narrow": (lambda x: x.narrow(1, 2, 3), lambda a: a[:, 2:5]),
     "select": (lambda x: x.select(1, -2), lambda a: a[:, -2]),
@@ -55,10 +27,6 @@ CASES = {
         lambda x: x.unfold(1, 3, 2),
         lambda a: np.lib.stride_tricks.sliding_window_view(a, 3, 1)[:, ::2],
     ),
-    "tril": (lambda x: x.tril(), np.tril),
-    "triu": (lambda x: x.triu(-1), lambda a: np.triu(a, -1)),
-    "cat": (lambda x: x.cat(x[:1], x), lambda a: np.concatenate([a, a[:1], a])),
-    "stack": (lambda x: torpor.stack([x, x, x], dim=1), lambda a: np.stack([a, a, a], 1)),
 }  # fmt: skip
 
 
@@ -91,14 +59,6 @@ def test_flatten_and_reshape_in_every_layout():
         check(x.unsqueeze(-1), a[..., None])
 
 
-def test_cat_of_many_and_of_formats():
-    arrays = [numbers((n, 2), seed=n) for n in range(1, 10)]
-    check(torpor.cat([Tensor(a) for a in arrays]), np.concatenate(arrays))
-    mixed = torpor.cat([Tensor([1, 2]), Tensor([0.5])])
-    check(mixed, np.array([1, 2, 0.5], np.float32))
-    check(torpor.cat((Tensor([1]), Tensor([2])), 0), np.array([1, 2]))
-
-
 @pytest.mark.parametrize(
     ("call", "text"),
     [
@@ -109,10 +69,7 @@ def test_cat_of_many_and_of_formats():
         (lambda x: x.permute(0), "once"),
         (lambda x: x.transpose(0, 2), "axis 2 does not exist"),
         (lambda x: x.expand(5, 6), "expand"),
-        (lambda x: x.cat(Tensor.ones(3, 5)), "cat along axis 0"),
-        (lambda x: torpor.stack([x, x[:1]]), "equal shapes"),
         (lambda x: x.unfold(0, 9), "do not fit"),
-        (lambda x: x.pad((1, 2, 3)), "does not fit 2 axes"),
         (lambda x: x.split([1, 1]), "do not add up"),
         (lambda x: x.unsqueeze(4), "axis 4"),
         (lambda x: x.unsqueeze(0).t(), "at most 2"),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Extreme(NamedTuple):
-    """What `max(dim)` and `min(dim)` give."""
+    """What `max(dim)` and `min(dim)` give: both of the shape without `dim`; indices are int64."""
 
     values: Any
     indices: Any
@@ -68,23 +68,32 @@ def _divided(operand: Any, count: Any) -> Tensor:
 
 
 class Reduce(Handle):
-    """Reductions. `dim` is an axis, several, or None for all."""
+    """Reductions. `dim` is an axis, several, or None for all; those axes go, or have length 1 with
+    `keepdim`. Their splits come from the shape alone, so that results are the same on each run.
+    """
 
     __slots__ = ()
 
     @spelled
     def sum(self, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
-        """Sum; of bools and integers as int64, of 16-bit floats taken in float32."""
+        """Sum. Bools and integers give int64; floats keep their format, and 16-bit ones are summed
+        in float32. With `dtype`, x is cast first. The sum of nothing is 0.
+
+        >>> Tensor([[1, 2], [3, 4]]).sum(0).tolist(), Tensor([True, True]).sum().item()
+        ([4, 6], 2)
+        """
         return _reduced(self, Ops.ADD, dim, keepdim, wide_dtype(self.dtype), dtype)
 
     @spelled
     def prod(self, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
-        """Product; of bools and integers as int64."""
+        """Product, in formats as `sum`. The product of nothing is 1."""
         return _reduced(self, Ops.MUL, dim, keepdim, wide_dtype(self.dtype), dtype)
 
     @spelled
     def mean(self, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
-        """Arithmetic mean of floats."""
+        """Arithmetic mean of floats, in their format; of other formats only with a float `dtype`,
+        else a `DTypeError`. The mean of nothing is NaN.
+        """
         if dtype is None and not self.dtype.is_float:
             raise located(DTypeError("mean needs floats; give dtype= or cast first"), (self,))
         operand: Any = self if dtype is None else self.cast(dtype)
@@ -96,7 +105,12 @@ class Reduce(Handle):
     def var(
         self, dim: Any = None, correction: Any = 1, keepdim: bool = False, unbiased: Any = None
     ) -> Tensor:
-        """Variance: squared deviations summed, divided by count - correction."""
+        """Variance of floats: the sum of squared deviations from the mean, divided by the count
+        less `correction` (1: unbiased, 0: of a whole population).
+
+        >>> Tensor([1.0, 2.0, 3.0]).var().item(), Tensor([1.0, 2.0, 3.0]).var(correction=0).item()
+        (1.0, 0.6666666865348816)
+        """
         if unbiased is not None:
             correction = int(unbiased)
         if not self.dtype.is_float:
@@ -111,35 +125,42 @@ class Reduce(Handle):
     def std(
         self, dim: Any = None, correction: Any = 1, keepdim: bool = False, unbiased: Any = None
     ) -> Tensor:
-        """Standard deviation: the root of `var`."""
+        """Standard deviation: the square root of `var`."""
         return self.var(dim, correction, keepdim, unbiased).sqrt()
 
     @spelled
     def var_mean(self, dim: Any = None, correction: Any = 1, keepdim: bool = False) -> Any:
-        """(variance, mean)."""
+        """(`var`, `mean`)."""
         return self.var(dim, correction, keepdim), self.mean(dim, keepdim)
 
     @spelled
     def std_mean(self, dim: Any = None, correction: Any = 1, keepdim: bool = False) -> Any:
-        """(standard deviation, mean)."""
+        """(`std`, `mean`)."""
         return self.std(dim, correction, keepdim), self.mean(dim, keepdim)
 
     # --- extremes ---------------------------------------------------------------------------------
     @spelled
     def amax(self, dim: Any = None, keepdim: bool = False) -> Tensor:
-        """The greatest element; NaN if one is."""
+        """The greatest element, NaN if one is. Of no elements it is a `ShapeError`. Equal greatest
+        ones share the gradient.
+        """
         _needs_elements(self, dim, "the greatest element")
         return _reduced(self, Ops.MAX, dim, keepdim, self.dtype)
 
     @spelled
     def amin(self, dim: Any = None, keepdim: bool = False) -> Tensor:
-        """The least element; NaN if one is."""
+        """The least element, as `amax`."""
         _needs_elements(self, dim, "the least element")
         return _reduced(self, Ops.MIN, dim, keepdim, self.dtype)
 
     @spelled
     def max(self, dim: Any = None, keepdim: bool = False) -> Any:
-        """The greatest element; along one axis (values, indices); of two tensors `maximum`."""
+        """Without `dim` the greatest element; along an axis (values, indices), the first index of
+        equal ones; of two tensors `maximum`.
+
+        >>> Tensor([[1, 5], [7, 2]]).max(1).indices.tolist()
+        [1, 0]
+        """
         if isinstance(dim, Handle):
             return self.maximum(dim)
         if dim is None:
@@ -148,7 +169,7 @@ class Reduce(Handle):
 
     @spelled
     def min(self, dim: Any = None, keepdim: bool = False) -> Any:
-        """The least element; along one axis (values, indices); of two tensors `minimum`."""
+        """The least element, as `max`; of two tensors `minimum`."""
         if isinstance(dim, Handle):
             return self.minimum(dim)
         if dim is None:
@@ -157,39 +178,46 @@ class Reduce(Handle):
 
     @spelled
     def aminmax(self, dim: Any = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-        """(least, greatest)."""
+        """(`amin`, `amax`)."""
         return self.amin(dim, keepdim), self.amax(dim, keepdim)
 
     @spelled
     def argmax(self, dim: int | None = None, keepdim: bool = False) -> Tensor:
-        """Index (int64) of the first greatest element, of the first NaN if there is one."""
+        """Index (int64) of the first greatest element, or of the first NaN; in the flattened tensor
+        without `dim`.
+        """
         return _first_where_extreme(self, dim, keepdim, greatest=True)
 
     @spelled
     def argmin(self, dim: int | None = None, keepdim: bool = False) -> Tensor:
-        """Index (int64) of the first least element, of the first NaN if there is one."""
+        """Index (int64) of the first least element, as `argmax`."""
         return _first_where_extreme(self, dim, keepdim, greatest=False)
 
     # --- logic ------------------------------------------------------------------------------------
     @spelled
     def any(self, dim: Any = None, keepdim: bool = False) -> Tensor:
-        """Whether some element is not zero."""
+        """Whether some element is not 0: bool. False of no elements."""
         return _reduced(self.bool(), Ops.ADD, dim, keepdim, dtypes.bool)
 
     @spelled
     def all(self, dim: Any = None, keepdim: bool = False) -> Tensor:
-        """Whether no element is zero."""
+        """Whether no element is 0: bool. True of no elements."""
         return _reduced(self.bool(), Ops.MUL, dim, keepdim, dtypes.bool)
 
     @spelled
     def count_nonzero(self, dim: Any = None) -> Tensor:
-        """How many elements are not zero."""
+        """How many elements are not 0: int64."""
         return self.bool().sum(dim)
 
     # --- exponentials -----------------------------------------------------------------------------
     @spelled
     def logsumexp(self, dim: Any = None, keepdim: bool = False) -> Tensor:
-        """Gives log of the sum of exponentials, without overflow."""
+        """log of the sum of exponentials, without overflow: the greatest element is taken out
+        first.
+
+        >>> Tensor([1000.0, -1000.0]).logsumexp().item()
+        1000.0
+        """
         if _count(self, dim) == 0:
             return self.exp().sum(dim, keepdim).log()  # -inf; there is no greatest element
         top = self.detach().amax(dim, True)
@@ -199,7 +227,9 @@ class Reduce(Handle):
 
     @spelled
     def softmax(self, dim: int = -1, dtype: Any = None) -> Tensor:
-        """Exponentials divided by their sum along an axis."""
+        """Exponentials divided by their sum along `dim`, without overflow; the shape stays. With
+        `dtype`, x is cast first.
+        """
         operand: Any = self if dtype is None else self.cast(dtype)
         operand = operand.cast(float_dtype(operand.dtype))
         if _count(operand, dim) == 0:
@@ -209,7 +239,7 @@ class Reduce(Handle):
 
     @spelled
     def log_softmax(self, dim: int = -1, dtype: Any = None) -> Tensor:
-        """Gives log of `softmax`."""
+        """log(softmax(x)), without underflow."""
         operand: Any = self if dtype is None else self.cast(dtype)
         operand = operand.cast(float_dtype(operand.dtype))
         if _count(operand, dim) == 0:
@@ -225,7 +255,12 @@ class Reduce(Handle):
     # --- norms ------------------------------------------------------------------------------------
     @spelled
     def norm(self, p: Any = 2, dim: Any = None, keepdim: bool = False) -> Tensor:
-        """The p-norm of all elements or along axes."""
+        """(sum of |x|**p) ** (1/p), of all elements or along axes; p may be 0 (how many are not 0),
+        inf (the greatest magnitude), -inf (the least) or "fro", which is 2.
+
+        >>> Tensor([3.0, 4.0]).norm().item()
+        5.0
+        """
         size = self.abs()
         if p in ("fro", None) or p == 2:
             return self.square().sum(dim, keepdim).sqrt()
@@ -239,12 +274,17 @@ class Reduce(Handle):
 
     @spelled
     def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
-        """Divided by its norm along an axis, or by `eps` where that is greater."""
+        """x divided by its p-norm along an axis, or by `eps` where that is greater."""
         return self / self.norm(p, dim, True).maximum(eps)
 
     @spelled
     def diff(self, n: int = 1, dim: int = -1) -> Tensor:
-        """Differences of neighbours along an axis, taken n times."""
+        """Differences of neighbours along an axis, taken n times: length to length - n. Of bools,
+        whether they differ.
+
+        >>> Tensor([1, 4, 9, 16]).diff(2).tolist()
+        [2, 2]
+        """
         made: Any = self
         for _ in range(n):
             size = made.shape[one_axis(dim, self.ndim)]

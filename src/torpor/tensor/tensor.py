@@ -18,8 +18,10 @@ from torpor.tensor.functions import Functions
 from torpor.tensor.handle import Handle, make
 from torpor.tensor.host import buffer_from, buffer_node
 from torpor.tensor.indexing import Indexing
+from torpor.tensor.joining import Joining
 from torpor.tensor.loss import Loss
 from torpor.tensor.movement import Movement
+from torpor.tensor.padding import Padding
 from torpor.tensor.path import Step, forward
 from torpor.tensor.random import Random
 from torpor.tensor.realisation import Realisation, values_in
@@ -49,6 +51,8 @@ class Tensor(
     Arithmetic,
     Functions,
     Movement,
+    Joining,
+    Padding,
     Indexing,
     Scan,
     Scatter,

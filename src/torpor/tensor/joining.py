@@ -1,0 +1,171 @@
+"""Rearrangements that are no views: tensors joined, repeated, moved along and reversed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torpor.base.dtypes import dtypes
+from torpor.base.errors import ShapeError
+from torpor.base.promotion import promote
+from torpor.graph import build
+from torpor.ir.infer import shape_of
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+from torpor.tensor.handle import Handle, derive, located, make
+from torpor.tensor.spelling import a_shape, one_axis, pair, some_axes, spelled
+
+if TYPE_CHECKING:
+    from torpor.tensor.tensor import Tensor
+
+
+class Joining(Handle):
+    """Rearrangements with a storage of their own: writes to them are not seen elsewhere."""
+
+    __slots__ = ()
+
+    def cat(*tensors: Any, dim: int = 0, axis: int | None = None) -> Tensor:
+        """Tensors, given apart or as one sequence, laid end to end along one axis. Their other axes
+        must agree (`ShapeError`); formats are promoted.
+
+        >>> Tensor.cat(Tensor([[1, 2]]), Tensor([[3, 4]]), dim=1).tolist()
+        [[1, 2, 3, 4]]
+        """
+        parts, where = _parts_and_axis(tensors, dim if axis is None else axis)
+        return joined(parts, one_axis(where, parts[0].ndim))
+
+    concat = concatenate = cat
+
+    def stack(*tensors: Any, dim: int = 0, axis: int | None = None) -> Tensor:
+        """Tensors of one shape, given apart or as one sequence, laid along a new axis at place
+        `dim`.
+
+        >>> Tensor.stack(Tensor([1, 2]), Tensor([3, 4])).tolist()
+        [[1, 2], [3, 4]]
+        """
+        parts, where = _parts_and_axis(tensors, dim if axis is None else axis)
+        if len({part.shape for part in parts}) > 1:
+            shapes = ", ".join(str(part.shape) for part in parts)
+            raise located(ShapeError(f"stack needs equal shapes, got {shapes}"), parts)
+        place = one_axis(where, parts[0].ndim, 1)
+        return joined([part.unsqueeze(place) for part in parts], place)
+
+    @spelled
+    def flip(self, *dims: Any) -> Tensor:
+        """The order of the elements along these axes reversed.
+
+        >>> Tensor([[1, 2], [3, 4]]).flip(0).tolist()
+        [[3, 4], [1, 2]]
+        """
+        named = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
+        return derive(build.flip, (self,), some_axes(tuple(named), self.ndim))
+
+    @spelled
+    def roll(self, shifts: Any, dim: Any = None) -> Tensor:
+        """Elements moved on by `shifts` along each of the axes (None: of the flattened tensor);
+        those that fall off at the end enter at the start.
+
+        >>> Tensor([1, 2, 3, 4]).roll(1).tolist()
+        [4, 1, 2, 3]
+        """
+        if dim is None:
+            return self.reshape(-1).roll(shifts, 0).reshape(self.shape)
+        axes = some_axes(dim, self.ndim)
+        made: Any = self
+        for axis, shift in zip(axes, pair(shifts, len(axes)), strict=True):
+            size = self.shape[axis]
+            cut = (-shift) % size if size else 0
+            if cut:
+                made = made.narrow(axis, cut, size - cut).cat(made.narrow(axis, 0, cut), dim=axis)
+        return made.clone() if made is self else made
+
+    def repeat(self, *repeats: Any) -> Tensor:
+        """The whole laid side by side so many times along each axis; more numbers than axes add
+        axes in front. As PyTorch's, which is NumPy's `tile`.
+
+        >>> Tensor([1, 2]).repeat(2).tolist()
+        [1, 2, 1, 2]
+        """
+        counts = a_shape(repeats)
+        if len(counts) < self.ndim:
+            raise located(ShapeError(f"repeat needs {self.ndim} numbers or more"), (self,))
+        shape = (1,) * (len(counts) - self.ndim) + self.shape
+        apart = [size for s in shape for size in (1, s)]
+        wide = [size for n, s in zip(counts, shape) for size in (n, s)]
+        joined = [n * s for n, s in zip(counts, shape)]
+        return _copied(self.reshape(*apart).expand(*wide).reshape(*joined))
+
+    def tile(self, *dims: Any) -> Tensor:
+        """As `repeat`, where axes that are not named, the first ones, are repeated once."""
+        counts = a_shape(dims)
+        return self.repeat(*(1,) * max(0, self.ndim - len(counts)), *counts)
+
+    @spelled
+    def repeat_interleave(self, repeats: int, dim: int | None = None) -> Tensor:
+        """Each element along an axis (None: of the flattened tensor) so many times in a row.
+
+        >>> Tensor([1, 2]).repeat_interleave(2).tolist()
+        [1, 1, 2, 2]
+        """
+        if dim is None:
+            return self.reshape(-1).repeat_interleave(repeats, 0)
+        axis = one_axis(dim, self.ndim)
+        shape = self.shape
+        spread = self.unsqueeze(axis + 1).expand(*shape[: axis + 1], repeats, *shape[axis + 1 :])
+        joined = spread.reshape(*shape[:axis], shape[axis] * repeats, *shape[axis + 1 :])
+        return _copied(joined)
+
+
+def _copied(made: Tensor) -> Tensor:
+    """The same value with a storage of its own."""
+    return make(made._current(), made.device, made.requires_grad)
+
+
+def _parts_and_axis(tensors: tuple[Any, ...], axis: int) -> tuple[list[Any], int]:
+    """The tensors of `cat` and `stack`, given apart or as one sequence; the axis may come last."""
+    given = list(tensors)
+    if len(given) > 1 and isinstance(given[-1], int):
+        axis = given.pop()
+    if (
+        given
+        and isinstance(given[0], Handle)
+        and len(given) > 1
+        and not isinstance(given[1], Handle)
+    ):
+        given = [given[0], *given[1]]
+    elif len(given) == 1 and not isinstance(given[0], Handle):
+        given = list(given[0])
+    if not given or not all(isinstance(part, Handle) for part in given):
+        raise ShapeError(f"expected tensors to join, got {given!r:.60}")
+    return given, axis
+
+
+def joined(parts: list[Any], axis: int) -> Tensor:
+    """Each part padded to the whole, and chosen where it lies."""
+    shapes = {(*part.shape[:axis], *part.shape[axis + 1 :]) for part in parts}
+    if len(shapes) > 1:
+        sizes = ", ".join(str(part.shape) for part in parts)
+        raise located(ShapeError(f"cat along axis {axis} needs equal other axes: {sizes}"), parts)
+    dtype = parts[0].dtype
+    for part in parts[1:]:
+        dtype = promote(dtype, part.dtype)
+    parts = [part.cast(dtype) for part in parts]
+    if len(parts) == 1:
+        return parts[0].clone()
+    return derive(_cat_nodes, parts, axis)
+
+
+def _cat_nodes(*arguments: Any) -> UOp:
+    """A balanced tree of choices, so that many parts do not make a deep graph."""
+    *nodes, axis = arguments
+    while len(nodes) > 1:
+        pairs = [nodes[i : i + 2] for i in range(0, len(nodes), 2)]
+        nodes = [_cat_two(two[0], two[1], axis) if len(two) == 2 else two[0] for two in pairs]
+    return nodes[0]
+
+
+def _cat_two(left: UOp, right: UOp, axis: int) -> UOp:
+    ours, theirs = shape_of(left), shape_of(right)
+    after = tuple((0, theirs[axis] if place == axis else 0) for place in range(len(ours)))
+    before = tuple((ours[axis] if place == axis else 0, 0) for place in range(len(ours)))
+    inside = build.pad(build.constant(True, dtypes.bool, ours), after)
+    return build.elementwise(Ops.WHERE, inside, build.pad(left, after), build.pad(right, before))

@@ -1,0 +1,46 @@
+import numpy as np
+import pytest
+
+import torpor
+from tests.tensor.layouts import check, numbers
+from torpor import Tensor
+
+CASES = {
+    "flip": (lambda x: x.flip(0, 1), lambda a: a[::-1, ::-1]),
+    "roll": (lambda x: x.roll((1, -2), (0, 1)), lambda a: np.roll(a, (1, -2), (0, 1))),
+    "roll flat": (lambda x: x.roll(5), lambda a: np.roll(a, 5)),
+    "repeat": (lambda x: x.repeat(2, 1, 3), lambda a: np.tile(a, (2, 1, 3))),
+    "tile": (lambda x: x.tile(2), lambda a: np.tile(a, 2)),
+    "repeat_interleave": (lambda x: x.repeat_interleave(3, dim=1), lambda a: a.repeat(3, 1)),
+    "cat": (lambda x: x.cat(x[:1], x), lambda a: np.concatenate([a, a[:1], a])),
+    "stack": (lambda x: torpor.stack([x, x, x], dim=1), lambda a: np.stack([a, a, a], 1)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rearrangements(name):
+    ours, theirs = CASES[name]
+    array = numbers((4, 6))
+    check(ours(Tensor(array)), theirs(array))
+    turned = np.ascontiguousarray(array.T)  # the same elements, in memory the other way round
+    check(ours(Tensor(turned).T), theirs(array))
+
+
+def test_cat_of_many_and_of_formats():
+    arrays = [numbers((n, 2), seed=n) for n in range(1, 10)]
+    check(torpor.cat([Tensor(a) for a in arrays]), np.concatenate(arrays))
+    mixed = torpor.cat([Tensor([1, 2]), Tensor([0.5])])
+    check(mixed, np.array([1, 2, 0.5], np.float32))
+    check(torpor.cat((Tensor([1]), Tensor([2])), 0), np.array([1, 2]))
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda x: x.cat(Tensor.ones(3, 5)), "cat along axis 0"),
+        (lambda x: torpor.stack([x, x[:1]]), "equal shapes"),
+    ],
+)
+def test_wrong_calls_raise_at_once(call, text):
+    with pytest.raises(ValueError, match=text):
+        call(Tensor.ones(4, 6))
