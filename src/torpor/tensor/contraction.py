@@ -54,7 +54,9 @@ def _matmul_nodes(left: UOp, right: UOp) -> UOp:
 
 
 class Contraction(Handle):
-    """Matrix products."""
+    """Products. Formats are promoted; 16-bit floats are summed in float32, integers wrap around.
+    The order of a sum comes from the shape alone.
+    """
 
     __slots__ = ()
 
@@ -63,7 +65,13 @@ class Contraction(Handle):
         return beside(other, self)
 
     def matmul(self, other: Any) -> Tensor:
-        """Matrix product: (..., m, k) by (..., k, n); batch axes broadcast; vectors as usual."""
+        """Matrix product: (..., m, k) by (..., k, n) gives (..., m, n), other axes broadcast; a
+        vector is a row on the left and a column on the right, and its axis goes. `ShapeError` where
+        k differs.
+
+        >>> Tensor([[1, 2], [3, 4]]).matmul(Tensor([1, 10])).tolist()
+        [21, 43]
+        """
         return derive(_matmul_nodes, (self, self._factor(other)))
 
     def __matmul__(self, other: Any) -> Tensor:
@@ -75,20 +83,27 @@ class Contraction(Handle):
     dot = mm = bmm = mv = matmul
 
     def outer(self, other: Tensor) -> Tensor:
-        """All products of the elements of two vectors, shape (n, m)."""
+        """All products of the elements of two vectors, (n,) and (m,): (n, m)."""
         return self.reshape(-1, 1) * other.reshape(1, -1)
 
     def linear(self, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Gives self @ weight.T + bias, weight of shape (out_features, in_features)."""
+        """self @ weight.T + bias: (..., in) with weight (out, in) and bias (out,) gives (...,
+        out).
+        """
         made = self.matmul(weight.transpose(-1, -2) if weight.ndim > 1 else weight)
         return made if bias is None else made + bias
 
     def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-        """Gives beta * self + alpha * (mat1 @ mat2)."""
+        """beta * self + alpha * (mat1 @ mat2), self being broadcast to the product (n, m)."""
         return self * beta + mat1.matmul(mat2) * alpha
 
     def tensordot(self, other: Tensor, dims: Any = 2) -> Tensor:
-        """Sum over pairs of axes: the last and first `dims`, or those that two lists name."""
+        """Sum of products over pairs of axes: the last `dims` of one with the first of the other,
+        or those that two lists name. The other axes follow, this tensor's first.
+
+        >>> Tensor.ones(2, 3, 4).tensordot(Tensor.ones(4, 3, 5), ([2, 1], [0, 1])).shape
+        (2, 5)
+        """
         if isinstance(dims, int):
             pairs = list(range(self.ndim - dims, self.ndim)), list(range(dims))
         else:
@@ -113,10 +128,14 @@ class Contraction(Handle):
         is_causal: bool = False,
         scale: float | None = None,
     ) -> Tensor:
-        """softmax(self @ key.mT * scale + mask) @ value (Vaswani et al. 2017, equation 1).
+        """softmax(self @ key.mT * scale + mask) @ value, with scale 1 / sqrt(width) unless given.
+        Vaswani et al., 2017, arXiv:1706.03762, equation 1.
 
-        self (..., queries, width), key (..., keys, width), value (..., keys, features); a bool mask
-        is True where a query may look, another is added. Rows that may look nowhere are NaN.
+        self (..., queries, width), key (..., keys, width), value (..., keys, features) give (...,
+        queries, features). A mask (broadcast to (..., queries, keys)) of bools is True where a
+        query may look, any other is added; with `is_causal` query i looks at keys up to i. A query
+        that may look nowhere gives NaN. With `dropout_p`, weights are dropped with that probability
+        in training.
         """
         width = known_size(self.shape[-1]) if scale is None else 1
         scores = self.matmul(key.mT) * (float(width) ** -0.5 if scale is None else scale)
@@ -136,7 +155,13 @@ class Contraction(Handle):
 
 
 def einsum(equation: str, *operands: Any) -> Tensor:
-    """Sum of products in Einstein's notation: `einsum("ij,jk->ik", a, b)`; `...` broadcasts."""
+    """Sum of products in Einstein's notation: letters name axes, those that the output lacks are
+    summed over, a letter twice in one operand takes its diagonal, and `...` stands for axes that
+    broadcast.
+
+    >>> torpor.einsum("ij,jk->ik", Tensor([[1, 2]]), Tensor([[3], [4]])).tolist()
+    [[11]]
+    """
     tensors = list(operands[0] if len(operands) == 1 and not isinstance(operands[0], Handle)
                    else operands)  # fmt: skip
     inputs, output = _parse(equation.replace(" ", ""), tensors)

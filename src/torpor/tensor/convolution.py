@@ -112,7 +112,9 @@ def _check_window(image: Any, kernel: Any, paddings: Any, dilation: Any) -> None
 
 
 class Convolution(Handle):
-    """Convolutions and pooling. Layout: (batch, channels, spatial axes)."""
+    """Convolutions and pooling of (batch, channels, spatial axes); without batch for the
+    convolutions. What does not fit is a `ShapeError` at the call.
+    """
 
     __slots__ = ()
 
@@ -125,7 +127,15 @@ class Convolution(Handle):
         dilation: Any = 1,
         groups: int = 1,
     ) -> Tensor:
-        """Cross-correlation with weight (out, in / groups, height, width)."""
+        """Cross-correlation of (batch, in, height, width), giving (batch, out, height', width').
+
+        weight: (out, in / groups, kh, kw). bias: (out,). stride, padding, dilation: one number, or
+        one for each axis; padding also "valid" (none), "same" (stride 1 only), or (before, after)
+        pairs. Each output length is (length + before + after - dilation (k - 1) - 1) // stride + 1.
+
+        >>> Tensor.ones(1, 3, 8, 8).conv2d(Tensor.ones(6, 3, 3, 3), padding=1, stride=2).shape
+        (1, 6, 4, 4)
+        """
         return _convolution(self, weight, bias, stride, padding, dilation, groups, 2)
 
     def conv1d(
@@ -137,7 +147,9 @@ class Convolution(Handle):
         dilation: Any = 1,
         groups: int = 1,
     ) -> Tensor:
-        """Cross-correlation with weight (out, in / groups, length)."""
+        """Cross-correlation of (batch, in, length) with weight (out, in / groups, k), as
+        `conv2d`.
+        """
         return _convolution(self, weight, bias, stride, padding, dilation, groups, 1)
 
     def conv3d(
@@ -149,7 +161,9 @@ class Convolution(Handle):
         dilation: Any = 1,
         groups: int = 1,
     ) -> Tensor:
-        """Cross-correlation with weight (out, in / groups, depth, height, width)."""
+        """Cross-correlation of (batch, in, depth, height, width) with weight (out, in / groups, kd,
+        kh, kw), as `conv2d`.
+        """
         return _convolution(self, weight, bias, stride, padding, dilation, groups, 3)
 
     def conv_transpose2d(
@@ -162,7 +176,14 @@ class Convolution(Handle):
         groups: int = 1,
         dilation: Any = 1,
     ) -> Tensor:
-        """The gradient of `conv2d`, weight (in, out / groups, height, width)."""
+        """The gradient of `conv2d`: (batch, in, height, width) to (batch, out, height', width').
+
+        weight: (in, out / groups, kh, kw). bias: (out,). Each output length is (length - 1) stride
+        - 2 padding + dilation (k - 1) + output_padding + 1.
+
+        >>> Tensor.ones(1, 6, 4, 4).conv_transpose2d(Tensor.ones(6, 3, 2, 2), stride=2).shape
+        (1, 3, 8, 8)
+        """
         return _transposed(self, weight, bias, stride, padding, output_padding, groups, dilation, 2)
 
     def conv_transpose1d(
@@ -175,7 +196,9 @@ class Convolution(Handle):
         groups: int = 1,
         dilation: Any = 1,
     ) -> Tensor:
-        """The gradient of `conv1d`, weight (in, out / groups, length)."""
+        """The gradient of `conv1d`: (batch, in, length) with weight (in, out / groups, k), as
+        `conv_transpose2d`.
+        """
         return _transposed(self, weight, bias, stride, padding, output_padding, groups, dilation, 1)
 
     # --- pooling ----------------------------------------------------------------------------------
@@ -187,7 +210,13 @@ class Convolution(Handle):
         dilation: Any = 1,
         ceil_mode: bool = False,
     ) -> Tensor:
-        """Greatest element of each window; padding never is; NaN if one is."""
+        """The greatest element of each window of the last two axes, which are (height, width);
+        padding is less than anything, NaN greater. `stride` is the window's size unless given; with
+        `ceil_mode` a last window may reach beyond the end.
+
+        >>> Tensor([[[1, 2], [3, 4]]]).max_pool2d(2).tolist()
+        [[[4]]]
+        """
         return _max_pool(self, kernel_size, stride, padding, dilation, ceil_mode, 2)
 
     def max_pool1d(
@@ -198,7 +227,7 @@ class Convolution(Handle):
         dilation: Any = 1,
         ceil_mode: bool = False,
     ) -> Tensor:
-        """Greatest element of each window; padding never is; NaN if one is."""
+        """The greatest element of each window of the last axis, as `max_pool2d`."""
         return _max_pool(self, kernel_size, stride, padding, dilation, ceil_mode, 1)
 
     def avg_pool2d(
@@ -210,7 +239,9 @@ class Convolution(Handle):
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Tensor:
-        """Mean of each window, its padding counted unless told otherwise."""
+        """The mean of each window of the last two axes, windows as in `max_pool2d`. Padding counts
+        as zeros unless `count_include_pad` is off; `divisor_override` divides instead of the count.
+        """
         return _mean_pool(
             self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, 2
         )
@@ -223,12 +254,13 @@ class Convolution(Handle):
         ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> Tensor:
-        """Mean of each window, its padding counted unless told otherwise."""
+        """The mean of each window of the last axis, as `avg_pool2d`."""
         return _mean_pool(self, kernel_size, stride, padding, ceil_mode, count_include_pad, None, 1)
 
     def adaptive_avg_pool2d(self, output_size: Any) -> Tensor:
-        """Means over a grid of `output_size` cells: cell i of n along an axis of length s covers
-        its elements from floor(i*s/n) up to ceil((i+1)*s/n), as in PyTorch.
+        """Means over a grid of `output_size` cells of the last two axes: cell i of n along an axis
+        of length s covers its elements from floor(i s / n) up to ceil((i + 1) s / n), as in
+        PyTorch.
         """
         wanted, sizes = pair(output_size), known_shape(self.shape[-2:])
         if any(n < 0 for n in wanted) or any(s == 0 for s in sizes):

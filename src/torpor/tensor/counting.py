@@ -32,14 +32,18 @@ class Kinds(NamedTuple):
 
 
 class Counting(Handle):
-    """Counts, and selection by bools."""
+    """Counts, and selection by bools. Where a length depends on the values, they are computed at
+    the call.
+    """
 
     __slots__ = ()
 
     def nonzero(self, as_tuple: bool = False) -> Any:
-        """Where elements are not 0, in row-major order: int64 (count, axes), or a vector an axis.
+        """Where elements are not 0, in row-major order: int64 (count, axes), or with `as_tuple` one
+        vector (count,) for each axis. Computed at the call.
 
-        The count depends on the values, so they are computed at once.
+        >>> Tensor([[0, 7], [8, 0]]).nonzero().tolist()
+        [[0, 1], [1, 0]]
         """
         flat = _where_true(self.reshape(-1).bool())
         found, rest = [], flat
@@ -54,11 +58,16 @@ class Counting(Handle):
         return Handle._type.stack(found, 1)
 
     def argwhere(self) -> Tensor:
-        """As `nonzero`."""
+        """As `nonzero`: int64 (count, axes)."""
         return self.nonzero()
 
     def masked_select(self, mask: Tensor) -> Tensor:
-        """The elements for which the mask (broadcast) holds, as a vector. Computed at once."""
+        """The elements for which a mask of bools (broadcast) holds, in row-major order: (count,).
+        Computed at the call.
+
+        >>> Tensor([1, 2, 3]).masked_select(Tensor([True, False, True])).tolist()
+        [1, 3]
+        """
         if mask.dtype.kind != "bool":
             raise located(DTypeError(f"a mask holds bools, not {mask.dtype}"), (self, mask))
         shape = build.broadcast_shapes(self.shape, mask.shape)
@@ -66,15 +75,21 @@ class Counting(Handle):
         return self.expand(shape).reshape(-1).take(places)
 
     def masked_scatter(self, mask: Tensor, source: Tensor) -> Tensor:
-        """The elements of `source`, in order, where the mask holds; else itself."""
+        """A copy in which the mask's true places (broadcast) hold the elements of `source`, in
+        order. Too few of them raise at realisation.
+        """
         held = mask.expand(self.shape)
         number = held.reshape(-1).cumsum(0) - 1
         chosen = source.reshape(-1).take(held.reshape(-1).where(number, 0)).reshape(self.shape)
         return held.where(chosen.cast(self.dtype), self)
 
     def bincount(self, weights: Any = None, minlength: int = 0) -> Tensor:
-        """How often 0, 1, 2, ... occur in a vector, or the sums of their weights. The greatest
-        element is computed at once.
+        """How often 0, 1, 2, … occur in a vector of integers, int64, or the sums of their `weights`
+        (of the vector's length), in the weights' format. The length, greatest element + 1 and at
+        least `minlength`, is computed at the call; a negative element raises at realisation.
+
+        >>> Tensor([0, 2, 2]).bincount().tolist()
+        [1, 0, 2]
         """
         if self.ndim != 1 or not (self.dtype.is_int or self.dtype.kind == "bool"):
             raise located(ShapeError("bincount needs a vector of integers"), (self,))
@@ -90,8 +105,11 @@ class Counting(Handle):
         return derive(build.scatter, (zeros, counted, given), 0, Ops.ADD)
 
     def histc(self, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
-        """How many elements lie in each of `bins` equal parts from min to max (of the elements,
-        where both are equal); others count nowhere.
+        """How many elements lie in each of `bins` equal parts of [min, max], (bins,) in the
+        tensor's format; others count nowhere. With min == max the elements' own extremes are taken.
+
+        >>> Tensor([1.0, 2.0, 2.0, 4.0]).histc(bins=3).tolist()
+        [1.0, 2.0, 1.0]
         """
         flat: Any = self.reshape(-1).detach()
         low, high = (flat.amin(), flat.amax()) if min == max and flat.numel() else (min, max)
@@ -109,8 +127,12 @@ class Counting(Handle):
         return_counts: bool = False,
         dim: int | None = None,
     ) -> Any:
-        """The values that occur, in order; with `return_inverse` also which of them each element
-        is, with `return_counts` how often each occurs. Computed at once.
+        """The values that occur, in order: (count,). With `return_inverse` also which of them each
+        element is (int64, the tensor's shape), with `return_counts` how often each occurs (int64).
+        Computed at the call; `dim` is not there yet (`ShapeError`).
+
+        >>> Tensor([3, 1, 3]).unique(return_counts=True)[1].tolist()
+        [1, 2]
         """
         if dim is not None:
             raise located(ShapeError("unique compares elements; dim is not there yet"), (self,))
@@ -123,7 +145,11 @@ class Counting(Handle):
         return _asked(found, inverse, return_inverse, return_counts)
 
     def unique_consecutive(self, return_inverse: bool = False, return_counts: bool = False) -> Any:
-        """As `unique`, of neighbours only, in their order."""
+        """As `unique`, of neighbours only, in their order.
+
+        >>> Tensor([1, 1, 2, 1]).unique_consecutive().tolist()
+        [1, 2, 1]
+        """
         found = _runs(self.reshape(-1))
         return _asked(found, found.inverse.reshape(self.shape), return_inverse, return_counts)
 

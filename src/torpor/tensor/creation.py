@@ -86,7 +86,10 @@ def _from_tensors(data: Any) -> Tensor | None:
 
 
 class Creation(Handle):
-    """How tensors come to be."""
+    """How tensors come to be. All take `dtype` (a format or its name), `device` (the default one
+    unless given) and `requires_grad`; sizes are given apart or as one sequence, negative ones are a
+    `ShapeError`.
+    """
 
     __slots__ = ()
 
@@ -97,7 +100,14 @@ class Creation(Handle):
         device: str | None = None,
         requires_grad: bool | None = None,
     ):
-        """A tensor of `data` (a number, nested lists, an array, a tensor), copied at the call."""
+        """A tensor of `data`, copied at the call: a number, nested lists, an array, a tensor or
+        tensors. Python integers become int64, floats the default float, bools bool; arrays and
+        tensors keep their format. `ShapeError` for lists of unequal lengths, `DTypeError` for what
+        is no number or does not fit into `dtype`.
+
+        >>> Tensor([[1, 2], [3, 4]]).shape, Tensor([1, 2.5]).dtype
+        ((2, 2), dtypes.float32)
+        """
         made = _made_from(data, None if dtype is None else as_dtype(dtype), device)
         self._storage, self._path = made._storage, made._path
         self._node, self._stamp, self._site = made._node, made._stamp, made._site
@@ -108,7 +118,7 @@ class Creation(Handle):
     # --- memory -----------------------------------------------------------------------------------
     @staticmethod
     def empty(*size: Any, dtype: Any = None, device: str | None = None, **options: Any) -> Tensor:
-        """Memory of this shape with anything in it."""
+        """Memory of this shape, with anything in it."""
         shape = a_shape(size)
         kind = chosen(dtype, default_float())
         buffer = Buffer(Device.canonicalize(device), _capacity(shape), kind)
@@ -116,7 +126,8 @@ class Creation(Handle):
 
     @staticmethod
     def from_numpy(array: Array) -> Tensor:
-        """A tensor that shares the memory of `array` (C-contiguous): each sees the other's writes.
+        """A tensor that shares the memory of `array` (C-contiguous, else `ShapeError`): each sees
+        the other's writes.
 
         A write to the tensor reaches the array at once. What was built from the tensor but not
         realised sees later changes of the array.
@@ -132,14 +143,18 @@ class Creation(Handle):
 
     @staticmethod
     def from_dlpack(other: Any) -> Tensor:
-        """A tensor that shares the memory of another library's (on the host, C-contiguous)."""
+        """A tensor that shares the memory of another library's, on the host and C-contiguous; each
+        sees the other's writes, as with `from_numpy`.
+        """
         if not hasattr(other, "__dlpack__"):
             raise DTypeError(f"from_dlpack takes another library's, not {type(other).__name__}")
         return Creation.from_numpy(np.from_dlpack(other))
 
     @staticmethod
     def from_file(path: str | os.PathLike[str], dtype: Any = dtypes.uint8) -> Tensor:
-        """The file's content, read when it is needed: shape (size,), on device DISK."""
+        """The file's bytes as elements of `dtype`, read when they are needed: (size,), on device
+        DISK. `ShapeError` if the file is no whole number of elements.
+        """
         from torpor.device import disk_buffer
 
         kind = as_dtype(dtype)
@@ -153,8 +168,13 @@ class Creation(Handle):
     # --- constants --------------------------------------------------------------------------------
     @staticmethod
     def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
-        """Vectors laid along an axis each and repeated along the others; with indexing "xy" the
-        first two axes change places.
+        """Vectors of lengths n, m, … each laid along an axis of its own and repeated along the
+        others: as many tensors of shape (n, m, …); with indexing "xy" the first two axes change
+        places: (m, n, …).
+
+        >>> rows, columns = Tensor.meshgrid(Tensor([1, 2]), Tensor([3, 4, 5]))
+        >>> rows.tolist()
+        [[1, 1, 1], [2, 2, 2]]
         """
         if len(tensors) == 1 and isinstance(tensors[0], list | tuple):
             tensors = tuple(tensors[0])
@@ -174,7 +194,9 @@ class Creation(Handle):
     def full(
         size: Any, fill_value: Scalar, dtype: Any = None, device: str | None = None, **options: Any
     ) -> Tensor:
-        """`fill_value` everywhere."""
+        """`fill_value`, a number or a 0-d tensor, everywhere, in its own format unless `dtype` is
+        given.
+        """
         shape = a_shape(size if isinstance(size, Sequence) else (size,))
         _capacity(shape)
         if isinstance(fill_value, Handle):
@@ -187,19 +209,19 @@ class Creation(Handle):
 
     @staticmethod
     def zeros(*size: Any, dtype: Any = None, **options: Any) -> Tensor:
-        """Zeros of this shape, by default of the default float format."""
+        """Zeros, of the default float format unless `dtype` is given."""
         return Creation.full(a_shape(size), 0, chosen(dtype, default_float()), **options)
 
     @staticmethod
     def ones(*size: Any, dtype: Any = None, **options: Any) -> Tensor:
-        """Ones of this shape, by default of the default float format."""
+        """Ones, of the default float format unless `dtype` is given."""
         return Creation.full(a_shape(size), 1, chosen(dtype, default_float()), **options)
 
     @staticmethod
     def eye(
         n: int, m: int | None = None, dtype: Any = None, device: str | None = None, **options: Any
     ) -> Tensor:
-        """Ones on the diagonal of an n × m matrix (m is n by default), zeros elsewhere."""
+        """(n, m) with ones on the diagonal and zeros elsewhere; m is n unless given."""
         if n < 0 or (m is not None and m < 0):
             raise ShapeError(f"eye needs sizes that are not negative, got {n} and {m}")
         rows = Creation.arange(n, device=device).reshape(n, 1)
@@ -216,7 +238,13 @@ class Creation(Handle):
         device: str | None = None,
         **options: Any,
     ) -> Tensor:
-        """start, start + step, … below `end`; integers (int64) if all three are."""
+        """start, start + step, … before `end`: ceil((end - start) / step) numbers. int64 if all
+        three are integers, else the default float; steps are taken in float64 and rounded once.
+        `ShapeError` for a step of 0 or a range without end.
+
+        >>> Tensor.arange(1, 10, 3).tolist()
+        [1, 4, 7]
+        """
         if end is None:
             start, end = 0, start
         where = Device.canonicalize(device)
@@ -245,7 +273,11 @@ class Creation(Handle):
         device: str | None = None,
         **options: Any,
     ) -> Tensor:
-        """`steps` equally spaced numbers from `start` to `end`, both included."""
+        """`steps` equally spaced numbers from `start` to `end`, both included and exact: (steps,).
+
+        >>> Tensor.linspace(0, 1, 5).tolist()
+        [0.0, 0.25, 0.5, 0.75, 1.0]
+        """
         where = Device.canonicalize(device)
         count = int(steps)
         if count < 0:
@@ -258,34 +290,34 @@ class Creation(Handle):
 
     # --- like another -----------------------------------------------------------------------------
     def full_like(self, fill_value: Scalar, dtype: Any = None, **options: Any) -> Tensor:
-        """`fill_value` in this tensor's shape, format and device."""
+        """`fill_value` in this tensor's shape, and its format and device unless given."""
         options.setdefault("device", self.device)
         return Creation.full(self.shape, fill_value, chosen(dtype, self.dtype), **options)
 
     def zeros_like(self, dtype: Any = None, **options: Any) -> Tensor:
-        """Zeros in this tensor's shape, format and device."""
+        """Zeros in this tensor's shape, and its format and device unless given."""
         return self.full_like(0, dtype, **options)
 
     def ones_like(self, dtype: Any = None, **options: Any) -> Tensor:
-        """Ones in this tensor's shape, format and device."""
+        """Ones in this tensor's shape, and its format and device unless given."""
         return self.full_like(1, dtype, **options)
 
     def empty_like(self, dtype: Any = None, **options: Any) -> Tensor:
-        """Memory for this tensor's shape, format and device."""
+        """Memory for this tensor's shape, and its format and device unless given."""
         options.setdefault("device", self.device)
         return Creation.empty(self.shape, dtype=chosen(dtype, self.dtype), **options)
 
     def new_full(self, size: Any, fill_value: Scalar, dtype: Any = None, **options: Any) -> Tensor:
-        """`fill_value` in the given shape, in this tensor's format and device."""
+        """`fill_value` in the shape `size`, and this tensor's format and device unless given."""
         options.setdefault("device", self.device)
         return Creation.full(size, fill_value, chosen(dtype, self.dtype), **options)
 
     def new_zeros(self, *size: Any, **options: Any) -> Tensor:
-        """Zeros in the given shape, in this tensor's format and device."""
+        """Zeros in the shape `size`, and this tensor's format and device unless given."""
         return self.new_full(a_shape(size), 0, **options)
 
     def new_ones(self, *size: Any, **options: Any) -> Tensor:
-        """Ones in the given shape, in this tensor's format and device."""
+        """Ones in the shape `size`, and this tensor's format and device unless given."""
         return self.new_full(a_shape(size), 1, **options)
 
 

@@ -104,12 +104,14 @@ def _gradients(root: Handle, groups: Sequence[list[UOp]], given: Any) -> list[UO
 
 
 class Differentiate(Handle):
-    """Gradients."""
+    """Gradients: graphs like any other, so that gradients of them can be taken."""
 
     __slots__ = ()
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
-        """Make it a leaf that gradients are asked for, or let go of that; itself."""
+        """Make it a leaf that gradients are asked for, or let go of that; itself. `GradientError`
+        for formats other than floats, and for letting go of what is no leaf.
+        """
         if not requires_grad:
             if self._path is not None and self._path.leaf:
                 self._path = Step(self._path, "detach", None, self._current())
@@ -129,13 +131,21 @@ class Differentiate(Handle):
     requires_grad = Handle.requires_grad.setter(_require)  # `x.requires_grad = True`, as in PyTorch
 
     def detach(self) -> Tensor:
-        """A view through which no gradient flows."""
+        """A view through which no gradient flows; writes to it are seen by this tensor."""
         return (
             view(self, "detach", None) if self.requires_grad else view(self, "reshape", self.shape)
         )
 
     def backward(self, gradient: Any = None, retain_graph: bool = True) -> Tensor:
-        """Add the gradient of this tensor to `.grad` of every leaf that it depends on; itself."""
+        """Add the gradient of this tensor to `.grad` of every leaf that it depends on; itself. A
+        0-d tensor starts from 1, another one needs `gradient`, of its shape. `GradientError` if
+        there is no leaf.
+
+        >>> x = Tensor([1.0, 2.0], requires_grad=True)
+        >>> _ = (x * x).sum().backward()
+        >>> x.grad.tolist()
+        [2.0, 4.0]
+        """
         watching = watcher() if active else None
         if watching is not None:
             watching.differentiated(None)
@@ -159,9 +169,13 @@ class Differentiate(Handle):
         return self  # type: ignore[return-value]
 
     def gradient(self, *targets: Any, gradient: Any = None, materialize: bool = True) -> list[Any]:
-        """The gradients for `targets`; zeros (or None) for one that this does not depend on.
+        """The gradients for `targets`, each of its target's shape; zeros (None without
+        `materialize`) for one that this does not depend on. This tensor is 0-d, or `gradient` has
+        its shape.
 
-        They are graphs like any other, so that gradients of them can be taken.
+        >>> x = Tensor(3.0, requires_grad=True)
+        >>> (x * x).gradient(x)[0].item()
+        6.0
         """
         wanted = list(targets[0]) if targets and not isinstance(targets[0], Handle) else targets
         if active and (watching := watcher()) is not None:
@@ -189,8 +203,9 @@ def value_and_grad(
 ) -> Callable[..., Any]:
     """A function that gives (value, gradient) of a function whose result is 0-d.
 
-    `argnums` says for which arguments: one (the gradient has its structure), or several (a tuple).
-    Arguments may be tensors, or lists, tuples and dicts of them.
+    argnums: for which arguments, one (the gradient has its structure) or several (a tuple).
+    Arguments are tensors, or lists, tuples and dicts of them. has_aux: the function gives (result,
+    anything), and so does the value.
     """
 
     @functools.wraps(function)
@@ -213,7 +228,12 @@ def value_and_grad(
 def grad(
     function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """A function that gives the gradient of a function whose result is 0-d."""
+    """A function that gives the gradient of a function whose result is 0-d, with `argnums` as in
+    `value_and_grad`; (gradient, anything) with `has_aux`.
+
+    >>> torpor.grad(Tensor.square)(Tensor(3.0)).item()
+    6.0
+    """
     both = value_and_grad(function, argnums, has_aux)
 
     @functools.wraps(function)

@@ -56,7 +56,12 @@ def _reflected(op: Ops) -> Callable[[Any, Any], Any]:
 
 
 class Arithmetic(Handle):
-    """Operators and the functions that they stand for."""
+    """Operators and the functions that they stand for.
+
+    Shapes are broadcast; a pair that cannot be is a `ShapeError`. Formats are promoted by the array
+    API standard's lattice, and Python numbers take the tensor's side: an int becomes any format, a
+    float the tensor's float or the default one. What has no common format is a `DTypeError`.
+    """
 
     __slots__ = ()
     __hash__ = object.__hash__
@@ -77,19 +82,19 @@ class Arithmetic(Handle):
         return binary(Ops.SUB, self, other, True)
 
     def add(self, other: Any, *, alpha: Any = 1) -> Tensor:
-        """Gives self + alpha * other."""
+        """self + alpha * other."""
         return self + other if alpha == 1 else self + other * alpha
 
     def sub(self, other: Any, *, alpha: Any = 1) -> Tensor:
-        """Gives self - alpha * other."""
+        """self - alpha * other; bools have no difference (`DTypeError`)."""
         return self - other if alpha == 1 else self - other * alpha
 
     def rsub(self, other: Any) -> Tensor:
-        """Gives other - self."""
+        """other - self."""
         return other - self
 
     def mul(self, other: Any) -> Tensor:
-        """Product."""
+        """self * other; integers wrap around."""
         return self * other
 
     def __neg__(self) -> Tensor:
@@ -97,7 +102,7 @@ class Arithmetic(Handle):
         return binary(Ops.MUL, self, minus_one(self))
 
     def neg(self) -> Tensor:
-        """Its negative."""
+        """-self; unsigned integers wrap around, bools have no negative (`DTypeError`)."""
         return -self
 
     def __pos__(self) -> Tensor:
@@ -115,7 +120,13 @@ class Arithmetic(Handle):
         return true_divide(self, other, True)
 
     def div(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
-        """Quotient: exact, toward zero ("trunc"), or downward ("floor")."""
+        """self / other, in the default float if both are whole; or rounded toward zero ("trunc") or
+        down ("floor"), in the common format. A whole number divided by zero, and rounded, raises at
+        realisation.
+
+        >>> Tensor([7, -7]).div(2).tolist(), Tensor([7, -7]).div(2, rounding_mode="trunc").tolist()
+        ([3.5, -3.5], [3, -3])
+        """
         if rounding_mode is None:
             return self / other
         if rounding_mode == "floor":
@@ -135,7 +146,12 @@ class Arithmetic(Handle):
         return floor_divide(*reversed(promoted(self, other)))
 
     def floor_divide(self, other: Any) -> Tensor:
-        """Floor of the quotient; an integer divided by zero raises at realisation."""
+        """The quotient rounded down, in the common format; an integer divided by zero raises at
+        realisation.
+
+        >>> (Tensor([7, -7]) // 2).tolist()
+        [3, -4]
+        """
         return self // other
 
     def __mod__(self, other: Any) -> Tensor:
@@ -145,14 +161,19 @@ class Arithmetic(Handle):
         return binary(Ops.MOD, *numbers(self, other), True)
 
     def remainder(self, other: Any) -> Tensor:
-        """What is left by //: it has the divisor's sign."""
+        """self - other * (self // other): it has the divisor's sign. An integer's by zero raises at
+        realisation; a float's by zero is NaN.
+
+        >>> (Tensor([7, -7]) % 3).tolist(), Tensor([7, -7]).fmod(3).tolist()
+        ([1, 2], [1, -1])
+        """
         return self % other
 
     def __divmod__(self, other: Any) -> tuple[Tensor, Tensor]:
         return self // other, self % other
 
     def fmod(self, other: Any) -> Tensor:
-        """What is left by division toward zero: it has the dividend's sign."""
+        """What is left by division toward zero, as C's `fmod`: it has the dividend's sign."""
         left, right = promoted(self, other)
         if left.dtype.kind == "float":
             rest = left.abs() % right.abs()
@@ -181,15 +202,17 @@ class Arithmetic(Handle):
         return right**left
 
     def pow(self, exponent: Any) -> Tensor:
-        """To the power of `exponent`; an integer to a negative one raises."""
+        """self to the power of `exponent`: 2 ulp for floats. Integers wrap around; an integer to a
+        negative one raises, at the call for a number and at realisation for a tensor.
+        """
         return self**exponent
 
     def square(self) -> Tensor:
-        """Itself times itself."""
+        """self * self."""
         return self * self
 
     def reciprocal(self) -> Tensor:
-        """1 / self."""
+        """1 / self, in the default float for integers."""
         return 1 / self
 
     # --- comparisons ------------------------------------------------------------------------------
@@ -204,12 +227,15 @@ class Arithmetic(Handle):
         return binary(Ops.CMPNE, self, other) if is_comparable(other) else NotImplemented
 
     def __gt__(self, other: Any) -> Tensor:
+        """Whether it is greater: bool. Nothing is greater than NaN."""
         return binary(Ops.CMPLT, self, other, True)
 
     def __le__(self, other: Any) -> Tensor:
+        """Whether it is less or equal: bool."""
         return (self < other) | self.eq(other)
 
     def __ge__(self, other: Any) -> Tensor:
+        """Whether it is greater or equal: bool."""
         return (self > other) | self.eq(other)
 
     gt = greater = __gt__
@@ -218,12 +244,17 @@ class Arithmetic(Handle):
 
     # --- logic and bits ---------------------------------------------------------------------------
     def __and__(self, other: Any) -> Tensor:
+        """Bits that both have; of bools, whether both hold. Floats have none (`DTypeError`)."""
         return binary(Ops.AND, *bits(self, other))
 
     def __or__(self, other: Any) -> Tensor:
+        """Bits that one has; of bools, whether one holds. Floats have none (`DTypeError`)."""
         return binary(Ops.OR, *bits(self, other))
 
     def __xor__(self, other: Any) -> Tensor:
+        """Bits that exactly one has; of bools, whether they differ. Floats have none
+        (`DTypeError`).
+        """
         return binary(Ops.XOR, *bits(self, other))
 
     __rand__ = bitwise_and = __and__
@@ -231,14 +262,19 @@ class Arithmetic(Handle):
     __rxor__ = bitwise_xor = __xor__
 
     def __invert__(self) -> Tensor:
+        """Every bit turned; of bools, whether it does not hold."""
         return self ^ (True if self.dtype is dtypes.bool else all_ones(self))
 
     bitwise_not = __invert__
 
     def __lshift__(self, other: Any) -> Tensor:
+        """Bits moved up by `other` places: the width or more gives 0, a negative count raises."""
         return shift(Ops.SHL, *promoted(self, shift_count(self, other)))
 
     def __rshift__(self, other: Any) -> Tensor:
+        """Bits moved down by `other` places, signed integers keeping their sign: the width or more
+        gives 0, or -1 for a negative integer; a negative count raises.
+        """
         return shift(Ops.SHR, *promoted(self, shift_count(self, other)))
 
     def __rlshift__(self, other: Any) -> Tensor:
@@ -250,28 +286,35 @@ class Arithmetic(Handle):
     bitwise_left_shift, bitwise_right_shift = __lshift__, __rshift__
 
     def logical_not(self) -> Tensor:
-        """Whether it is zero."""
+        """Whether it is 0: bool."""
         return self.bool() ^ True
 
     def logical_and(self, other: Any) -> Tensor:
-        """Whether neither is zero."""
+        """Whether neither is 0: bool."""
         return self.bool() & truth(other)
 
     def logical_or(self, other: Any) -> Tensor:
-        """Whether one is not zero."""
+        """Whether one is not 0: bool."""
         return self.bool() | truth(other)
 
     def logical_xor(self, other: Any) -> Tensor:
-        """Whether exactly one is zero."""
+        """Whether exactly one is 0: bool."""
         return self.bool() ^ truth(other)
 
     # --- choice -----------------------------------------------------------------------------------
     def where(self, input: Any, other: Any) -> Tensor:
-        """`input` where this holds, else `other`."""
+        """`input` where this tensor (of bools) holds, else `other`; all three are broadcast, and
+        the formats of the two are promoted.
+
+        >>> Tensor([True, False]).where(Tensor([1, 2]), 0).tolist()
+        [1, 0]
+        """
         return choose(self, input, other)
 
     def clamp(self, min: Any = None, max: Any = None) -> Tensor:
-        """Raised to `min` and lowered to `max`; NaN stays."""
+        """Raised to `min`, then lowered to `max`, numbers or tensors, one of which may be None; NaN
+        stays.
+        """
         if min is None and max is None:
             raise ValueError("clamp needs min, max or both")
         made: Any = self if min is None else self.maximum(min)
@@ -280,12 +323,18 @@ class Arithmetic(Handle):
     clip = clamp
 
     def lerp(self, end: Any, weight: Any) -> Tensor:
-        """Gives self + weight * (end - self)."""
+        """self + weight * (end - self)."""
         return self + (end - self) * weight
 
     # --- formats ----------------------------------------------------------------------------------
     def cast(self, dtype: Any) -> Tensor:
-        """In another format: floats to integers truncate and saturate, NaN gives 0."""
+        """In another format. Floats become integers by truncation, those beyond the ends become the
+        ends, and NaN becomes 0; integers become narrower ones by dropping high bits; bool says what
+        is not 0.
+
+        >>> Tensor([1.9, -1.9, 300.0, float("nan")]).cast(dtypes.uint8).tolist()
+        [1, 0, 255, 0]
+        """
         kind = as_dtype(dtype)
         node = self._operand()
         if node.dtype is kind:
@@ -294,7 +343,12 @@ class Arithmetic(Handle):
         return make(build.cast(node, kind), self.device, requires)
 
     def bitcast(self, dtype: Any) -> Tensor:
-        """A view of the same bits in a format of the same size."""
+        """A view of the same bits in a format of the same size: writes to one are seen by the
+        other.
+
+        >>> Tensor(1.0).bitcast(dtypes.int32).item() == 127 << 23
+        True
+        """
         return view(self, "bitcast", as_dtype(dtype))
 
     def float(self) -> Tensor:
@@ -322,5 +376,5 @@ class Arithmetic(Handle):
         return self.cast(dtypes.int64)
 
     def bool(self) -> Tensor:
-        """Whether each element is not zero."""
+        """Whether each element is not 0."""
         return self.cast(dtypes.bool)

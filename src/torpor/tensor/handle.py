@@ -85,7 +85,9 @@ class Handle:
 
     @property
     def requires_grad(self) -> bool:
-        """Whether it is, or depends on, a leaf whose gradient is asked for."""
+        """Whether it is, or depends on, a leaf whose gradient is asked for. May be set on
+        leaves.
+        """
         path = self._path
         if path is None or path.requires is None:
             return self._storage.requires
@@ -93,7 +95,7 @@ class Handle:
 
     @property
     def shape(self) -> Shape:
-        """Its axes' lengths; a symbolic one is a node."""
+        """The lengths of its axes: integers, or nodes where they are symbolic."""
         return shape_of(self._current())
 
     @property

@@ -29,20 +29,24 @@ def _reduced(loss: Any, reduction: str) -> Any:
 
 
 class Loss(Handle):
-    """Losses: of this tensor (the prediction) against a target."""
+    """Losses: of this tensor (the prediction) against a target. Reduction "mean" and "sum" give a
+    0-d tensor, "none" one loss an element (or a sample); another one is a `ValueError`.
+    """
 
     __slots__ = ()
 
     def mse_loss(self, target: Any, reduction: str = "mean") -> Tensor:
-        """Squared differences."""
+        """(self - target)²."""
         return _reduced((self - target).square(), reduction)
 
     def l1_loss(self, target: Any, reduction: str = "mean") -> Tensor:
-        """Absolute differences."""
+        """|self - target|."""
         return _reduced((self - target).abs(), reduction)
 
     def smooth_l1_loss(self, target: Any, reduction: str = "mean", beta: float = 1.0) -> Tensor:
-        """Squared below `beta` (and halved by it), absolute above."""
+        """d² / (2 beta) where d = |self - target| is below `beta`, d - beta / 2 elsewhere.
+        Girshick, 2015, arXiv:1504.08083, equation 3.
+        """
         apart = (self - target).abs()
         if beta == 0:
             return _reduced(apart, reduction)
@@ -50,7 +54,9 @@ class Loss(Handle):
         return _reduced(loss, reduction)
 
     def huber_loss(self, target: Any, reduction: str = "mean", delta: float = 1.0) -> Tensor:
-        """`smooth_l1_loss` times delta."""
+        """d² / 2 where d = |self - target| is below `delta`, delta (d - delta / 2) elsewhere.
+        Huber, "Robust estimation of a location parameter", 1964.
+        """
         return self.smooth_l1_loss(target, reduction, delta) * delta
 
     def nll_loss(
@@ -60,7 +66,13 @@ class Loss(Handle):
         ignore_index: int = -100,
         reduction: str = "mean",
     ) -> Tensor:
-        """Minus the log-probability (axis 1, or 0 for one sample) of each target class."""
+        """Minus the log-probability of each target class: log-probabilities (batch, classes, ...)
+        or (classes,), target classes (batch, ...) or () of integers; a class outside raises at
+        realisation.
+
+        weight: (classes,), by which a sample counts; the mean divides by the sum of those that
+        count. ignore_index: a class whose samples do not count.
+        """
         axis = 1 if self.ndim > 1 else 0
         _check_target(self, target, axis)
         kept = target.ne(ignore_index)
@@ -81,8 +93,15 @@ class Loss(Handle):
         reduction: str = "mean",
         label_smoothing: float = 0.0,
     ) -> Tensor:
-        """Cross-entropy of logits (classes on axis 1, or 0 for one sample) with target classes,
-        or with target probabilities of the logits' shape.
+        """`nll_loss` of log_softmax(logits), logits (batch, classes, ...) or (classes,). The target
+        holds classes (integers, without the axis of classes), or probabilities of the logits' shape
+        (floats), for which the mean is over samples.
+
+        label_smoothing: the part of the target that is spread evenly over all classes. Szegedy et
+        al., 2015, arXiv:1512.00567, section 7.
+
+        >>> round(Tensor([[0.0, 0.0]]).cross_entropy(Tensor([1])).item(), 4)  # log 2
+        0.6931
         """
         axis = 1 if self.ndim > 1 else 0
         logs = self.log_softmax(axis)
@@ -115,7 +134,9 @@ class Loss(Handle):
     def sparse_categorical_crossentropy(
         self, target: Tensor, ignore_index: int = -100, label_smoothing: float = 0.0
     ) -> Tensor:
-        """Mean cross-entropy of logits, classes on the last axis, with target classes."""
+        """Mean cross-entropy of logits (..., classes), classes on the last axis, with target
+        classes (...).
+        """
         rows = self.reshape(-1, self.shape[-1])
         return rows.cross_entropy(
             target.reshape(-1), ignore_index=ignore_index, label_smoothing=label_smoothing
@@ -124,7 +145,9 @@ class Loss(Handle):
     def binary_cross_entropy(
         self, target: Any, weight: Tensor | None = None, reduction: str = "mean"
     ) -> Tensor:
-        """Cross-entropy of probabilities; logarithms are no less than -100, as in PyTorch."""
+        """-(target log(p) + (1 - target) log(1 - p)) of probabilities p, this tensor, of any shape;
+        the logarithms are no less than -100, as in PyTorch.
+        """
         yes, no = self.log().maximum(-100.0), (1 - self).log().maximum(-100.0)
         loss = -(target * yes + (1 - target) * no)
         return _reduced(loss if weight is None else loss * weight, reduction)
@@ -136,7 +159,9 @@ class Loss(Handle):
         reduction: str = "mean",
         pos_weight: Tensor | None = None,
     ) -> Tensor:
-        """`binary_cross_entropy` of sigmoid(self), without overflow."""
+        """`binary_cross_entropy` of sigmoid(self), without overflow; `pos_weight` multiplies what
+        positive targets add.
+        """
         if pos_weight is None:
             loss = self * (1 - target) + (-self).softplus(threshold=float("inf"))
         else:
@@ -145,7 +170,11 @@ class Loss(Handle):
         return _reduced(loss if weight is None else loss * weight, reduction)
 
     def kl_div(self, target: Any, reduction: str = "mean", log_target: bool = False) -> Tensor:
-        """Gives target * (log(target) - self), self being log-probabilities."""
+        """target (log(target) - self), this tensor being log-probabilities; 0 where the target is
+        0. With `log_target` the target is given as a logarithm too. Reduction "batchmean" divides
+        the sum by the length of axis 0, which is the divergence of Kullback and Leibler; "mean" by
+        all elements.
+        """
         if log_target:
             loss = target.exp() * (target - self)
         else:
@@ -162,7 +191,10 @@ class Loss(Handle):
         bias: Tensor | None = None,
         eps: float = 1e-5,
     ) -> Tensor:
-        """Moved to mean 0 and variance 1 over the last axes, then scaled and shifted."""
+        """The last axes, of the sizes `normalized_shape`, moved to mean 0 and (biased) variance 1,
+        then multiplied by `weight` and `bias` added, both of those sizes: (x - mean) /
+        sqrt(variance + eps). Ba, Kiros and Hinton, 2016, arXiv:1607.06450.
+        """
         sizes = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
         if tuple(self.shape[-len(sizes) :]) != tuple(sizes):
             raise located(ShapeError(f"the last axes must be {tuple(sizes)}"), (self,))
@@ -180,7 +212,10 @@ class Loss(Handle):
         weight: Tensor | None = None,
         eps: float | None = None,
     ) -> Tensor:
-        """Divided by the root of the mean square over the last axes, then scaled."""
+        """The last axes, of the sizes `normalized_shape`, divided by sqrt(mean(x²) + eps), then
+        multiplied by `weight`; eps is 2**-23 unless given. Zhang and Sennrich, 2019,
+        arXiv:1910.07467.
+        """
         sizes = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
         axes = tuple(range(-len(sizes), 0))
         small = 2.0**-23 if eps is None else eps
@@ -194,7 +229,10 @@ class Loss(Handle):
         bias: Tensor | None = None,
         eps: float = 1e-5,
     ) -> Tensor:
-        """Each group of channels (axis 1) moved to mean 0 and variance 1."""
+        """(batch, channels, ...): each of `num_groups` groups of channels moved to mean 0 and
+        variance 1, then scaled and shifted by `weight` and `bias` (channels,). Wu and He, 2018,
+        arXiv:1803.08494.
+        """
         batch, channels = self.shape[:2]
         if channels % num_groups:
             what = f"{num_groups} groups do not divide {channels} channels"
@@ -205,7 +243,9 @@ class Loss(Handle):
         return made if bias is None else made + _along(bias, self, 1)
 
     def instance_norm(self, eps: float = 1e-5) -> Tensor:
-        """Each channel of each sample moved to mean 0 and variance 1."""
+        """(batch, channels, ...): each channel of each sample moved to mean 0 and variance 1.
+        Ulyanov et al., 2016, arXiv:1607.08022.
+        """
         return self._standardized(tuple(range(2, self.ndim)), None, None, eps)
 
     def batch_norm(
@@ -215,14 +255,18 @@ class Loss(Handle):
         weight: Tensor | None = None,
         bias: Tensor | None = None,
     ) -> Tensor:
-        """(self - mean) * invstd, scaled and shifted; all of them one number a channel (axis 1)."""
+        """(self - mean) * invstd, multiplied by `weight` and `bias` added: (batch, channels, ...)
+        with four vectors (channels,). Ioffe and Szegedy, 2015, arXiv:1502.03167.
+        """
         made = (self - _along(mean, self, 1)) * _along(invstd, self, 1)
         made = made if weight is None else made * _along(weight, self, 1)
         return made if bias is None else made + _along(bias, self, 1)
 
     # --- dropout ----------------------------------------------------------------------------------
     def dropout(self, p: float = 0.5, training_now: bool | None = None, **options: Any) -> Tensor:
-        """Elements made 0 with probability p and the others divided by 1 - p, when training."""
+        """Each element 0 with probability p, else divided by 1 - p: while `Tensor.training` holds,
+        or as `training=` says; else the tensor itself. Srivastava et al., "Dropout", 2014.
+        """
         flag = options.pop("training", training_now)
         if options:
             raise TypeError(f"unexpected option {next(iter(options))!r}")

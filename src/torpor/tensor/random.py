@@ -222,7 +222,16 @@ def _finished(made: Tensor, requires_grad: bool | None) -> Tensor:
 
 
 class Random(Handle):
-    """Random tensors. All take `dtype`, `device`, `requires_grad` and `generator`."""
+    """Random tensors. All take `dtype` (the default float unless given), `device`, `requires_grad`
+    and `generator` (the context's own unless given). Equal seeds and equal order of draws give
+    equal numbers, on every device.
+
+    >>> Tensor.manual_seed(1)
+    >>> first = Tensor.rand(3).tolist()
+    >>> Tensor.manual_seed(1)
+    >>> Tensor.rand(3).tolist() == first
+    True
+    """
 
     __slots__ = ()
 
@@ -233,7 +242,9 @@ class Random(Handle):
         *size: Any, dtype: Any = None, device: str | None = None, requires_grad: bool | None = None,
         generator: Generator | None = None,
     ) -> Tensor:  # fmt: skip
-        """Uniform in [0, 1)."""
+        """Uniform in [0, 1): multiples of 2**-24 (float64: 2**-53, float16: 2**-11, bfloat16:
+        2**-8).
+        """
         made = random_uniform(a_shape(size), device, _float_format(dtype), generator)
         return _finished(made, requires_grad)
 
@@ -242,7 +253,7 @@ class Random(Handle):
         *size: Any, dtype: Any = None, device: str | None = None, requires_grad: bool | None = None,
         generator: Generator | None = None,
     ) -> Tensor:  # fmt: skip
-        """Normal, of mean 0 and variance 1."""
+        """Normal, of mean 0 and variance 1. Box and Muller, 1958."""
         return _finished(_normal(a_shape(size), device, dtype, generator), requires_grad)
 
     @staticmethod
@@ -250,8 +261,12 @@ class Random(Handle):
         *arguments: Any, low: int = 0, high: int | None = None, size: Any = None,
         dtype: Any = dtypes.int64, device: str | None = None, generator: Generator | None = None,
     ) -> Tensor:  # fmt: skip
-        """Integers from low below high: `randint(high, size)` or `randint(low, high, size)`; or
-        sizes as arguments with low= and high=.
+        """Integers from low (0 unless given) below high, int64 unless `dtype` is given:
+        `randint(high, size)` or `randint(low, high, size)`; or sizes as arguments with low= and
+        high=. A bias of at most (high - low) / 2**32. Lemire, 2019, arXiv:1805.10941, section 4.
+
+        >>> Tensor.randint(1, 7, (2, 3)).shape
+        (2, 3)
         """
         if high is None:
             *bounds, size = arguments if size is None else (*arguments, size)
@@ -266,7 +281,7 @@ class Random(Handle):
     def uniform(
         *size: Any, low: float = 0.0, high: float = 1.0, dtype: Any = None, **options: Any
     ) -> Tensor:
-        """Uniform from low below high."""
+        """Uniform in [low, high)."""
         requires = options.pop("requires_grad", None)
         return _finished(Random.rand(*size, dtype=dtype, **options) * (high - low) + low, requires)
 
@@ -280,26 +295,32 @@ class Random(Handle):
 
     @staticmethod
     def scaled_uniform(*size: Any, **options: Any) -> Tensor:
-        """Uniform in (-1, 1) divided by the root of the element count."""
+        """Uniform in [-1, 1) divided by the square root of the element count."""
         count = math.prod(known_shape(a_shape(size)))
         return Random._within(a_shape(size), max(count, 1) ** -0.5, options)
 
     @staticmethod
     def glorot_uniform(*size: Any, **options: Any) -> Tensor:
-        """Uniform within sqrt(6 / (fan in + fan out)) (Glorot and Bengio 2010, equation 16)."""
+        """Uniform in ±sqrt(6 / (fan in + fan out)), of a weight (out, in, …): fan out is its first
+        size, fan in the product of the others. Glorot and Bengio, 2010, equation 16.
+        """
         shape = known_shape(a_shape(size))
         return Random._within(shape, (6 / (shape[0] + math.prod(shape[1:]))) ** 0.5, options)
 
     @staticmethod
     def kaiming_uniform(*size: Any, a: float = 0.01, **options: Any) -> Tensor:
-        """Uniform within sqrt(6 / ((1 + a²) fan in)) (He et al. 2015, equation 15)."""
+        """Uniform in ±sqrt(6 / ((1 + a²) fan in)), of a weight (out, in, …). He et al., 2015,
+        arXiv:1502.01852, equation 15.
+        """
         shape = known_shape(a_shape(size))
         bound = math.sqrt(6 / (1 + a**2) / max(math.prod(shape[1:]), 1))
         return Random._within(shape, bound, options)
 
     @staticmethod
     def kaiming_normal(*size: Any, a: float = 0.01, **options: Any) -> Tensor:
-        """Normal of deviation sqrt(2 / ((1 + a²) fan in)) (He et al. 2015, equation 15)."""
+        """Normal of deviation sqrt(2 / ((1 + a²) fan in)), of a weight (out, in, …). He et al.,
+        2015, arXiv:1502.01852, equation 15.
+        """
         shape = known_shape(a_shape(size))
         std = math.sqrt(2 / (1 + a**2) / max(math.prod(shape[1:]), 1))
         return Random.normal(*shape, mean=0.0, std=std, **options)
@@ -310,28 +331,34 @@ class Random(Handle):
 
     @staticmethod
     def randperm(n: int, device: str | None = None, generator: Generator | None = None) -> Tensor:
-        """The integers below n in random order: the rank of each of n random words."""
+        """The integers below n in random order, int64 (n,): the rank of each of n random words.
+
+        >>> sorted(Tensor.randperm(4).tolist())
+        [0, 1, 2, 3]
+        """
         left, _ = _draw((n,), device, generator)
         order = sorted_numbers(left.reshape(1, n).contiguous())
         rank = placed(make(iota(n, left.device), left.device).reshape(1, n), order)
         return rank.reshape(n)
 
     def rand_like(self, **options: Any) -> Tensor:
-        """Uniform in [0, 1), in this tensor's shape, format and device."""
+        """Uniform in [0, 1), in this tensor's shape, and its format and device unless given."""
         return Random.rand(self.shape, **{"dtype": self.dtype, "device": self.device, **options})
 
     def randn_like(self, **options: Any) -> Tensor:
-        """Normal, in this tensor's shape, format and device."""
+        """Normal, in this tensor's shape, and its format and device unless given."""
         return Random.randn(self.shape, **{"dtype": self.dtype, "device": self.device, **options})
 
     def randint_like(self, low: int, high: int | None = None, **options: Any) -> Tensor:
-        """Integers from low below high, in this tensor's shape, format and device."""
+        """Integers from low below high, in this tensor's shape, and its format and device unless
+        given.
+        """
         low, high = (0, low) if high is None else (low, high)
         options = {"dtype": self.dtype, "device": self.device, **options}
         return Random.randint(low, high, self.shape, **options)
 
     def bernoulli(self, generator: Generator | None = None) -> Tensor:
-        """1 with the probability that each element is, else 0."""
+        """1 with the probability in [0, 1] that each element is, else 0; shape and format stay."""
         drawn = random_uniform(self.shape, self.device, None, generator)
         return (drawn < self.detach()).cast(self.dtype)
 
@@ -339,14 +366,14 @@ class Random(Handle):
     def uniform_(
         self, low: float = 0.0, high: float = 1.0, generator: Generator | None = None
     ) -> Tensor:
-        """Filled with uniform numbers; itself."""
+        """Filled with numbers uniform in [low, high); itself."""
         drawn = random_uniform(self.shape, self.device, self.dtype, generator)
         return self.copy_(drawn * (high - low) + low)
 
     def normal_(
         self, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None
     ) -> Tensor:
-        """Filled with normal numbers; itself."""
+        """Filled with normal numbers of the given mean and standard deviation; itself."""
         drawn = _normal(self.shape, self.device, self.dtype, generator)
         return self.copy_(drawn * std + mean)
 

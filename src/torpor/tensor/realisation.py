@@ -71,7 +71,9 @@ def unwatched_calls() -> Iterator[None]:
 
 
 def realize(*tensors: Handle) -> None:
-    """Compute the tensors. Views of a storage that others share have the whole of it computed."""
+    """Compute this tensor, and `more` together with it; itself. Errors that depend on values,
+    integer division by zero and indices out of bounds, raise here, and nothing is changed then.
+    """
     if active:
         touch(*tensors)
     waiting: list[tuple[Storage, UOp]] = []
@@ -149,7 +151,7 @@ class Realisation(Handle):
         return self  # type: ignore[return-value]
 
     def schedule(self, *more: Tensor) -> list[ScheduleItem]:
-        """The kernels that realising would run, in order. Changes nothing."""
+        """The kernels that realising would run, in order. Runs nothing and changes nothing."""
         tensors = (self, *more)
         nodes = without_known([tensor._current() for tensor in tensors])
         return _pipeline().schedule(
@@ -157,7 +159,7 @@ class Realisation(Handle):
         )
 
     def schedule_with_vars(self, *more: Tensor) -> tuple[list[ScheduleItem], dict[str, int]]:
-        """The schedule, and the values of the graph's bound variables in it."""
+        """The schedule, and the values of the graph's bound variables in it, by name."""
         items = self.schedule(*more)
         bound = [b for item in items for b in item.bindings if not counts_blocks(b.src[0])]
         return items, {node.src[0].arg[0]: node.src[1].arg for node in bound}
@@ -165,7 +167,7 @@ class Realisation(Handle):
     # --- to the host ------------------------------------------------------------------------------
     def numpy(self, copy: bool = True) -> Array:
         """The elements as an array of their own, which may be written to; with copy=False one that
-        may share the tensor's memory.
+        may share the tensor's memory. Computes what is needed.
         """
         return np.array(value_of(self), copy=True, order="C") if copy else value_of(self)
 
@@ -180,14 +182,16 @@ class Realisation(Handle):
         return value_of(self).__dlpack_device__()
 
     def data(self) -> memoryview:
-        """The elements as a memoryview, shared with the tensor where the host sees its memory."""
+        """The elements as a memoryview, shared with the tensor where the host sees its memory;
+        `DTypeError` for bfloat16, which it does not have.
+        """
         if self.dtype is dtypes.bfloat16:
             what = "a memoryview has no bfloat16; use x.bitcast('uint16').data() or x.numpy()"
             raise located(DTypeError(what), (self,))
         return value_of(self).data
 
     def item(self) -> Any:
-        """The only element as a Python number."""
+        """The only element as a Python number; `ShapeError` if there are more or none."""
         array = value_of(self)
         if array.size != 1:
             what = f"item() needs one element; shape {render_shape(self.shape)} has {array.size}"
@@ -196,7 +200,7 @@ class Realisation(Handle):
         return float(number) if self.dtype.is_float else number.item()
 
     def tolist(self) -> Any:
-        """The elements as nested lists, or as a number."""
+        """The elements as Python numbers in nested lists; a number for a 0-d tensor."""
         array = value_of(self)
         return (array.astype(np.float32) if self.dtype.name == "bfloat16" else array).tolist()
 
@@ -268,17 +272,24 @@ class Realisation(Handle):
 
     # --- copies and places ------------------------------------------------------------------------
     def contiguous(self) -> Tensor:
-        """The same value, stored in row-major order of its own: where fusion ends."""
+        """The same value in memory of its own, in row-major order, computed once: fusion ends here.
+        Not a view: writes to it are not seen by this tensor.
+        """
         return derive(build.contiguous, (self,))
 
     def clone(self) -> Tensor:
-        """The same value, which does not change with this one."""
+        """The same value, lazily; writes to either are not seen by the other."""
         if self._storage.external is not None:
             return derive(build.contiguous, (self.realize(),)).realize()
         return derive(_same, (self,))
 
     def to(self, *arguments: Any, **options: Any) -> Tensor:
-        """On another device, or in another format, or both."""
+        """On another device, in another format, or both, or as another tensor has them; itself if
+        nothing changes.
+
+        >>> Tensor([1.5]).to("int32").tolist()
+        [1]
+        """
         made: Any = self
         for value in (*arguments, *options.values()):
             if isinstance(value, Handle):
@@ -305,7 +316,7 @@ class Realisation(Handle):
 
     @property
     def is_leaf(self) -> bool:
-        """Whether it was not made by an operation that a gradient flows through."""
+        """Whether no operation that a gradient flows through made it, as in PyTorch."""
         path: Step | None = self._path
         return not self.requires_grad or (path is not None and path.kind == "leaf")
 
@@ -368,7 +379,11 @@ def _moved(tensor: Any, device: str) -> Tensor:
 
 
 def lower(*tensors: Handle, target: str | None = None, opts: Any = None) -> list[Program]:
-    """Compile without running, for any target, with or without its device."""
+    """The programs that realising would run, compiled for a target and not run, with or without its
+    device: "cpu", "c", "cuda", "cuda:sm_90a", "opencl", "metal" or "wgsl" (None: the tensors' own).
+
+    opts: None lets the compiler choose, [] applies none, a list is applied as given.
+    """
     nodes = without_known([tensor._current() for tensor in tensors])
     roots = [(node, tensor._storage.device) for node, tensor in zip(nodes, tensors, strict=True)]
     return _pipeline().lower(roots, target, opts)

@@ -18,43 +18,49 @@ if TYPE_CHECKING:
 
 
 class Running(NamedTuple):
-    """What `cummax` and `cummin` give."""
+    """What `cummax` and `cummin` give, both of the tensor's shape; indices are int64."""
 
     values: Any
     indices: Any
 
 
 class Scan(Handle):
-    """Running reductions. Along an axis, from its start up to each element."""
+    """Running reductions: each element becomes the one of all from the axis' start up to it. The
+    shape stays.
+    """
 
     __slots__ = ()
 
     @spelled
     def cumsum(self, dim: int, dtype: Any = None) -> Tensor:
-        """Sums; of bools and integers as int64, of 16-bit floats taken in float32."""
+        """Running sums, in formats as `sum`; with `dtype`, x is cast first.
+
+        >>> Tensor([1, 2, 3]).cumsum(0).tolist()
+        [1, 3, 6]
+        """
         return _running(self, dim, dtype, Ops.ADD)
 
     @spelled
     def cumprod(self, dim: int, dtype: Any = None) -> Tensor:
-        """Products; of bools and integers as int64, of 16-bit floats taken in float32."""
+        """Running products, in formats as `prod`; with `dtype`, x is cast first."""
         return _running(self, dim, dtype, Ops.MUL)
 
     @spelled
     def cummax(self, dim: int) -> Running:
-        """The greatest elements, NaN from the first NaN on, and where they stand: of equal ones the
-        latest.
+        """(values, indices): the greatest elements so far, NaN from the first NaN on, and where
+        they stand: of equal ones the latest.
         """
         return _extremes(self, dim, Ops.MAX)
 
     @spelled
     def cummin(self, dim: int) -> Running:
-        """The least elements, as `cummax`."""
+        """(values, indices) of the least elements so far, as `cummax`."""
         return _extremes(self, dim, Ops.MIN)
 
     @spelled
     def logcumsumexp(self, dim: int) -> Tensor:
-        """Gives log of the running sums of exponentials, without overflow or underflow: in rounds,
-        each of which doubles how many elements are joined.
+        """log of the running sums of exponentials, without overflow or underflow: in rounds, each
+        of which doubles how many elements are joined.
         """
         made: Any = self.cast(float_dtype(self.dtype))
         if not self.ndim:

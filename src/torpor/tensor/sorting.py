@@ -22,7 +22,7 @@ BLOCKS: Final = 4  # blocks that a row is cut into, for each element that is sel
 
 
 class Sorted(NamedTuple):
-    """What `sort` and `topk` give, and `kthvalue` and `median` of an axis."""
+    """What `sort` and `topk` give, and `kthvalue` and `median` of an axis; indices are int64."""
 
     values: Any
     indices: Any
@@ -35,13 +35,17 @@ class Sorting(Handle):
 
     @spelled
     def sort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Sorted:
-        """(values, indices) in order along an axis."""
+        """(values, indices) in order along an axis, ascending unless told otherwise.
+
+        >>> Tensor([3, 1, 2]).sort().values.tolist()
+        [1, 2, 3]
+        """
         found = self.argsort(dim, descending, stable)
         return Sorted(_picked(self, dim, found), found)
 
     @spelled
     def argsort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-        """Indices (int64) that put an axis in order."""
+        """Indices (int64) that put an axis in order; of equal elements the first stays first."""
         axis = one_axis(dim, self.ndim)
         if not self.ndim or not self.numel():
             return make(build.constant(0, dtypes.int64, self.shape), self.device)
@@ -49,12 +53,17 @@ class Sorting(Handle):
         return _unrowed(sorted_numbers(keys.contiguous()), self.shape, axis)
 
     def msort(self) -> Tensor:
-        """Values in order along the first axis."""
+        """Values in ascending order along the first axis."""
         return self.sort(0).values
 
     @spelled
     def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Sorted:
-        """The k greatest (or least) along an axis, in order, of equal ones the first."""
+        """(values, indices) of the k greatest along an axis (least, with largest=False), in order,
+        of equal ones the first. `OutOfBoundsError` for a k beyond the axis.
+
+        >>> Tensor([3, 9, 4]).topk(2).values.tolist()
+        [9, 4]
+        """
         axis = one_axis(dim, self.ndim)
         length = self.shape[axis] if self.ndim else 1
         if not isinstance(length, int) or not 0 <= k <= length:
@@ -70,7 +79,9 @@ class Sorting(Handle):
 
     @spelled
     def kthvalue(self, k: int, dim: int = -1, keepdim: bool = False) -> Sorted:
-        """The k-th least along an axis, counted from 1, and where it stands."""
+        """(value, index) of the k-th least along an axis, counted from 1; the axis goes unless
+        `keepdim`. `OutOfBoundsError` for a k beyond the axis.
+        """
         axis = one_axis(dim, self.ndim)
         length = self.shape[axis] if self.ndim else 1
         if not isinstance(length, int) or not 1 <= k <= length:
@@ -82,7 +93,12 @@ class Sorting(Handle):
 
     @spelled
     def median(self, dim: int | None = None, keepdim: bool = False) -> Any:
-        """The middle element, of two the lesser; NaN if one is. Along an axis (values, indices)."""
+        """The middle element in order, of two the lesser; NaN if one is. Along an axis (values,
+        indices).
+
+        >>> Tensor([4, 1, 3, 2]).median().item()
+        2
+        """
         if dim is None:
             return self.reshape(-1).median(0).values
         if not self.ndim:
@@ -102,10 +118,13 @@ class Sorting(Handle):
     def searchsorted(
         sorted_sequence: Any, input: Any, right: bool = False, side: str | None = None
     ) -> Tensor:
-        """How many elements of a sorted row stand before each of `input`: those that are less, with
-        `right` (or side "right") those that are not greater.
+        """How many elements (int64) of a sorted row stand before each of `input`: those that are
+        less; with `right`, or side "right", those that are not greater.
 
         sorted_sequence: (length,), or (..., length) for input (..., count).
+
+        >>> Tensor.searchsorted(Tensor([1, 3, 5]), Tensor([3, 4])).tolist()
+        [1, 2]
         """
         rows = as_tensor(sorted_sequence)
         asked = beside(input, rows)
@@ -115,7 +134,7 @@ class Sorting(Handle):
         return _searched(rows, asked, right or side == "right")
 
     def bucketize(self, boundaries: Any, right: bool = False) -> Tensor:
-        """`searchsorted` of this tensor in one row of boundaries."""
+        """`searchsorted` of this tensor, of any shape, in one sorted row of boundaries (count,)."""
         return Sorting.searchsorted(boundaries, self, right)
 
 

@@ -137,7 +137,9 @@ class Write(Handle):
     __slots__ = ()
 
     def assign(self, value: Any) -> Tensor:
-        """Take the value of a tensor of the same shape and format; itself."""
+        """Take the value of a tensor of the same shape (`ShapeError`) and format (`DTypeError`);
+        itself.
+        """
         given = as_tensor(value, self.dtype if not isinstance(value, Handle) else None, self.device
                           if not isinstance(value, Handle) else None)  # fmt: skip
         if given.shape != self.shape or given.dtype is not self.dtype:
@@ -151,14 +153,16 @@ class Write(Handle):
         return self  # type: ignore[return-value]
 
     def copy_(self, source: Any) -> Tensor:
-        """Take the value of `source`, broadcast, cast, and copied from its device; itself."""
+        """Take the value of `source`, broadcast to this shape, cast, and copied from its device;
+        itself.
+        """
         if isinstance(source, Handle) and source.device != self.device:
             source = source.to(self.device)
         write(self, source)
         return self  # type: ignore[return-value]
 
     def fill_(self, value: Any) -> Tensor:
-        """Every element becomes `value`; itself."""
+        """Every element becomes `value`, a number or a 0-d tensor; itself."""
         write(self, value)
         return self  # type: ignore[return-value]
 
