@@ -258,3 +258,41 @@ def test_functions_count_as_what_they_take():
         items = kernels(value)
     assert len(items) == 100, "eleven sines of 16 steps each, and the one that is stored"
     assert len({item.ast.key for item in items}) == 1
+
+
+def reductions_beside_products(items):
+    """How many kernels have a product and, in the same output loops, another reduction."""
+    found = 0
+    for item in items:
+        ranges = [n.src[1:] for n in item.ast.toposort() if n.op is Ops.REDUCE]
+        sizes = [[int(r.src[0].arg) for r in one] for one in ranges]
+        found += len(sizes) > 1 and any(max(one) >= 32 for one in sizes)
+    return found
+
+
+def test_a_short_sum_beside_a_product_is_stored():
+    generator = np.random.default_rng(0)
+    x, w = (Tensor(generator.random((32, 32)).astype(np.float32)).realize() for _ in range(2))
+    counted = Tensor(generator.random((32, 32, 3)).astype(np.float32)).realize()
+    result = (x @ w) / counted.sum(2)
+    items = result.schedule()
+    assert not reductions_beside_products(items)
+    assert "beside a product" in {item.reason for item in items}
+    expected = x.numpy().astype(float) @ w.numpy() / counted.numpy().astype(float).sum(2)
+    np.testing.assert_allclose(result.numpy(), expected, rtol=1e-5)
+
+
+def test_two_products_in_one_result_are_two_kernels():
+    generator = np.random.default_rng(1)
+    x, h, v, w = (Tensor(generator.random((32, 32)).astype(np.float32)).realize() for _ in range(4))
+    result = (x @ v + h @ w).tanh()
+    assert not reductions_beside_products(result.schedule())
+    total = x.numpy().astype(float) @ v.numpy() + h.numpy().astype(float) @ w.numpy()
+    np.testing.assert_allclose(result.numpy(), np.tanh(total), rtol=1e-5)
+
+
+def test_two_products_of_one_operand_do_not_join():
+    x, v, w = (Tensor(np.ones((32, 32), np.float32)).realize() for _ in range(3))
+    items = (x @ v).schedule(x @ w)
+    assert len(items) == 2
+    assert not reductions_beside_products(items)

@@ -58,6 +58,8 @@ class Company:
             region = use.region
             if not self.has_room(region, node) or not self.in_time(node, region):
                 continue
+            if self.fuser.disturbs_product(node, region):
+                continue
             first = next(iter(region.outputs))
             plain = shape_of(first) == shape_of(node) and use.indices == region.outputs[first]
             here = [one for one in self.fuser.uses[node] if one.region is region]
@@ -138,7 +140,10 @@ class Company:
         """For work on reductions: where one over the same elements is, or beside other work on one
         that has this shape.
         """
-        for own in reductions_near(node):
+        near = reductions_near(node)
+        if any(self.fuser.weights.is_product(one) for one in near):
+            return  # a product's tiles take a kernel of their own
+        for own in near:
             for read in self.reads_of(own.src[0]):
                 key = order_of(own), read
                 for _, use in self.reducing.get(key, ()):

@@ -98,8 +98,12 @@ class Weights:
         """
         if node.op is not Ops.REDUCE_AXIS or node.arg[0] is not Ops.ADD or self.reads[node.src[0]]:
             return False
-        terms = count_of(node.src[0]) // max(count_of(node), 1)
-        return terms >= LONG and self.steps[node.src[0]] > 0
+        return terms_of(node) >= LONG and self.steps[node.src[0]] > 0
+
+
+def terms_of(reduction: UOp) -> int:
+    """How many elements make one element of the result."""
+    return count_of(reduction.src[0]) // max(count_of(reduction), 1)
 
 
 def count_of(node: UOp) -> int:

@@ -130,8 +130,8 @@ class Fuser:
         if evaluations > size:
             return "recompute"
         if around == outputs:
-            return None
-        if self.is_of_product(region):
+            return "beside a product" if self.disturbs_product(node, region) else None
+        if self.products_of(region):
             return "beside a product"
         if any(not (around <= other or other <= around) for other in region.hoisted):
             return "loops do not nest"
@@ -146,13 +146,18 @@ class Fuser:
             region.hoisted.append(around)
         return None
 
-    def is_of_product(self, region: Region) -> bool:
-        """Whether a kernel is for the tiles of a product: it should have no other loops."""
+    def disturbs_product(self, node: UOp, region: Region) -> bool:
+        """Whether a kernel for the tiles of a product would have another reduction beside it."""
+        products = self.products_of(region) if node.op is Ops.REDUCE_AXIS else []
+        return bool(products) and node is not max(products, key=terms_summed)
+
+    def products_of(self, region: Region) -> list[UOp]:
+        """The products whose tiles a kernel is for: it should have no other loops."""
         first = next(iter(region.outputs))
         near = reductions_near(first)
         level, whole = self.weights.level, count(shape_of(first))
-        last = [r for r in near if level[r] == level[first] and count(shape_of(r)) == whole]
-        return any(self.weights.is_product(r) for r in last)
+        last = [r for r in near if level[r] == level[first] and count(shape_of(r)) >= whole]
+        return [r for r in last if self.weights.is_product(sum_below(r))]
 
     def nested_refusal(self, node: UOp, loops: frozenset[UOp], again: float) -> str | None:
         """A reduction inside another's loop: only small ones, or sums that merge into the outer
@@ -343,3 +348,19 @@ class Fuser:
             if one.op is Ops.RANGE:
                 region.inside[one] = around
         return tuple(fresh[a] if a in axes else index for a, index in enumerate(indices))
+
+
+def terms_summed(reduction: UOp) -> int:
+    """How many terms the innermost of sums that add up each other has."""
+    return cost.terms_of(sum_below(reduction))
+
+
+def sum_below(reduction: UOp) -> UOp:
+    """The innermost of sums that add up each other, with nothing but movement between them."""
+    while True:
+        below = reduction.src[0]
+        while below.op in MOVEMENT:
+            below = below.src[0]
+        if below.op is not Ops.REDUCE_AXIS or below.arg[0] is not Ops.ADD:
+            return reduction
+        reduction = below
