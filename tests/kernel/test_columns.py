@@ -4,15 +4,11 @@ import numpy as np
 import pytest
 
 import torpor
+from tests.kernel.products import agree
 from torpor import Tensor
 from torpor.kernel import OptOps
 
 SHAPES = [(512, 1024), (1000, 999), (4096, 100), (77, 640), (30, 8, 700), (3, 64, 513)]
-
-
-def agree(result, expected):
-    error = np.linalg.norm(result.astype(np.float64) - expected)
-    assert error <= 1e-6 * np.linalg.norm(expected)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

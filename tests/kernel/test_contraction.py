@@ -5,6 +5,7 @@ import pytest
 
 import torpor
 from tests.kernel.kernels import cases, check_kernel
+from tests.kernel.products import FORMS, agree, operands, opts_of
 from torpor import Tensor
 from torpor.base.errors import OptError
 from torpor.base.target import get_target
@@ -24,29 +25,11 @@ SIZES = [
 ]
 
 
-def opts_of(tensor):
-    (program,) = [p for p in torpor.lower(tensor, target="cpu") if p.name.startswith("r")]
-    return [opt.op for opt in program.opts]
-
-
-def agree(result, expected):
-    error = np.linalg.norm(result.astype(np.float64) - expected)
-    assert error <= 1e-6 * np.linalg.norm(expected)
-
-
 @pytest.mark.parametrize("size", SIZES, ids=lambda s: "x".join(map(str, s)))
-@pytest.mark.parametrize("form", ["plain", "left transposed", "right transposed"])
+@pytest.mark.parametrize("form", FORMS)
 def test_products_of_any_size(size, form):
-    rows, inner, columns = size
-    random = np.random.default_rng(1)
-    a = random.standard_normal((rows, inner), np.float32)
-    b = random.standard_normal((inner, columns), np.float32)
-    x, y = Tensor(a), Tensor(b)
-    if form == "left transposed":
-        x = Tensor(np.ascontiguousarray(a.T)).T
-    if form == "right transposed":
-        y = Tensor(np.ascontiguousarray(b.T)).T
-    agree((x @ y).numpy(), a.astype(np.float64) @ b.astype(np.float64))
+    (x, y), (a, b) = operands(*size, form)
+    agree((x @ y).numpy(), a @ b)
 
 
 def test_batches_with_a_prologue_and_an_epilogue():

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-import torpor
 from tests.kernel.kernels import cases, check_kernel
+from tests.kernel.products import FORMS, agree, operands, opts_of
 from torpor import Tensor
 from torpor.base.target import get_target
 from torpor.ir.ops import AxisType
@@ -14,31 +14,14 @@ from torpor.kernel.depth import depth_of
 IMAGES = next(one for one in cases() if one.name == "over images")
 
 
-def agree(result, expected):
-    error = np.linalg.norm(result.astype(np.float64) - expected)
-    assert error <= 1e-6 * np.linalg.norm(expected)
-
-
-def opts_of(tensor):
-    (program,) = [p for p in torpor.lower(tensor, target="cpu") if p.name.startswith("r")]
-    return [opt.op for opt in program.opts]
-
-
 @pytest.mark.parametrize("size", [(20, 24, 16400), (37, 40, 6000), (64, 16, 10010)])
-@pytest.mark.parametrize("form", ["plain", "left transposed", "right transposed"])
+@pytest.mark.parametrize("form", FORMS)
 def test_long_sums(size, form):
     rows, columns, inner = size
-    random = np.random.default_rng(1)
-    a = random.standard_normal((rows, inner), np.float32)
-    b = random.standard_normal((inner, columns), np.float32)
-    x, y = Tensor(a), Tensor(b)
-    if form == "left transposed":
-        x = Tensor(np.ascontiguousarray(a.T)).T
-    if form == "right transposed":
-        y = Tensor(np.ascontiguousarray(b.T)).T
+    (x, y), (a, b) = operands(rows, inner, columns, form)
     result = x @ y + 1
     assert OptOps.TILE in opts_of(result)
-    agree(result.numpy(), a.astype(np.float64) @ b.astype(np.float64) + 1)
+    agree(result.numpy(), a @ b + 1)
 
 
 def weight_gradient(x, w, seed, stride, padding):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from itertools import chain
+from typing import Any, Final, NamedTuple
 
 from torpor.base.dtypes import DType
 from torpor.capture.commit import Fixed, Leaf, Value
-from torpor.capture.guards import guards_of
+from torpor.capture.guards import Guards, guards_of
 from torpor.capture.number import Number, plain
 from torpor.capture.output import severed
-from torpor.capture.plan import Word, plan_of
+from torpor.capture.plan import Plan, Word, plan_of
 from torpor.capture.reach import ABSENT, Place
 from torpor.capture.trace import Trace, is_whole
 from torpor.capture.tracer import Input, Passed, Tracer, is_severed, states_after
@@ -218,6 +219,27 @@ def _cut_loose(handle: Handle) -> None:
         handle._storage, handle._path, handle._stamp = storage, None, 0
 
 
+class _Changes(NamedTuple):
+    """What a run leaves behind besides its result: places bound anew, other `.grad`s, lists that
+    grew, containers that hold something else.
+    """
+
+    effects: list[tuple[Place, Any]]
+    grads: list[tuple[Handle, Any]]
+    additions: list[tuple[Any, list[Any]]]
+    rewrites: list[Passed]
+
+    def values(self) -> list[Any]:
+        """All that is put somewhere."""
+        bound = (*self.effects, *self.grads, *self.additions)
+        parts = [_parts(passed.container) for passed in self.rewrites]
+        return [now for _, now in bound if now is not ABSENT] + list(chain.from_iterable(parts))
+
+
+def _parts(container: Any) -> Iterable[Any]:
+    return container.values() if isinstance(container, dict) else container
+
+
 def finish(
     tracer: Tracer, arguments: Sequence[Handle], given: Sequence[Handle], result: Any, held: Any
 ) -> Trace | None:
@@ -226,22 +248,13 @@ def finish(
     Everything that the function leaves behind is computed here, as part of the run.
     """
     work = _Finish(tracer, arguments, given)
-    effects, grads, additions = work.effects(), work.grads(), work.additions()
-    rewrites = work.rewrites()
-    left = [now for _, now in (*effects, *grads, *additions) if now is not ABSENT]
-    left += [part for passed in rewrites for part in _parts(passed.container)]
+    changes = _Changes(work.effects(), work.grads(), work.additions(), work.rewrites())
     with tracer.recording():
-        for tree in (result, *left):
+        for tree in (result, *changes.values()):
             work.collect(tree)
         work.compute()
     _check_gradients(tracer, given, work.outputs.values())
-    if tracer.reasons:
-        return None
-    return _assemble(work, effects, grads, additions, rewrites, result, held)
-
-
-def _parts(container: Any) -> Iterable[Any]:
-    return container.values() if isinstance(container, dict) else container
+    return None if tracer.reasons else _assemble(work, changes, result, held)
 
 
 def _check_gradients(tracer: Tracer, given: Sequence[Handle], outputs: Iterable[Handle]) -> None:
@@ -252,53 +265,26 @@ def _check_gradients(tracer: Tracer, given: Sequence[Handle], outputs: Iterable[
         tracer.refuse("gives back tensors through which gradients flow to its arguments")
 
 
-def _assemble(
-    work: _Finish, effects: Any, grads: Any, additions: Any, rewrites: Sequence[Passed],
-    result: Any, held: Any,
-) -> Trace:  # fmt: skip
+def _assemble(work: _Finish, changes: _Changes, result: Any, held: Any) -> Trace:
     tracer = work.tracer
     sources = work.sources()
-    specs = [(place, Fixed(now) if now is ABSENT else work.spec(now)) for place, now in effects]
-    grad_specs = [(work.owner(handle), work.spec(now)) for handle, now in grads]
-    addition_specs = [(owner, list(map(work.spec, added))) for owner, added in additions]
-    rewrite_specs = tuple(map(work.rewrite_of, rewrites))
-    result_spec = work.spec(result)
-    entries = list(tracer.inputs.values())
-    storages = {id(h._storage): h._storage for h in work.outputs.values()}
-    changed = work.changed()
-    left = [*(storages[key] for key in work.storages), *(entry.storage for entry in changed)]
-    nodes = [work.node_of(storage) for storage in left]
-    buffers = [buffer for entry in entries for buffer in buffers_of(entry.node)]
-    wanted = [buffer for node in nodes for buffer in buffers_of(node)]
-    names = [*tracer.words, *tracer.tape.words.values()]
-    words = {name: Word(place) for place, name in enumerate(names)}
-    plan, slots = plan_of(tracer.recorded, buffers, wanted, words)
-    values = [_value(node, storage, slots) for node, storage in zip(nodes, left, strict=True)]
+    specs = _specs(work, changes, result)  # they number what the run makes
+    made, changed = _made(work), work.changed()
+    left = [*made, *(entry.storage for entry in changed)]
+    plan, values = _planned(work, left)
     numbers = [work.order[id(entry.storage)] for entry in changed]
+    entries = list(tracer.inputs.values())
     fixed = [e for e, s in zip(entries, sources, strict=True) if isinstance(s, Storage)]
     advances, seeded = states_after(tracer)
-    known = {id(h._storage) for h, *_ in tracer.reach.tensors.values()}
-    guards = guards_of(tracer, work.given)
-    for entry, source in zip(entries, sources, strict=True):
-        if isinstance(source, int) and id(entry.storage) in known:
-            test = f"a[{source}]._storage is {guards.bind(entry.storage)}"
-            guards.add(test, "what the arguments share")
-    guards.compile()
-    made = len(work.storages)
     trace = Trace(
         plan=plan,
-        guards=guards,
+        guards=_guards(work, sources),
         sources=tuple(sources),
         kinds=tuple(map(_kind, entries)),
-        shared=_shared(buffers),
-        values=tuple(values[:made]),
-        changes=tuple(zip(numbers, values[made:], strict=True)),
-        effects=tuple(specs),
-        grads=tuple(grad_specs),
-        additions=tuple(addition_specs),
-        rewrites=rewrite_specs,
+        shared=_shared(_buffers(entries)),
+        values=tuple(values[: len(made)]),
+        changes=tuple(zip(numbers, values[len(made) :], strict=True)),
         passed=tuple(work.places),
-        result=result_spec,
         numbers=tracer.tape.compiled(work.numbers),
         used=tuple(tracer.tape.used),
         taken=tuple(tracer.tape.taken),
@@ -309,9 +295,60 @@ def _assemble(
         held=held,
         fixed=frozenset(id(entry.storage) for entry in fixed),
         changed=frozenset(id(e.storage) for e in fixed if e.storage.base is not e.base),
+        **specs,
     )
     _sever(left, work)
     return trace
+
+
+def _specs(work: _Finish, changes: _Changes, result: Any) -> dict[str, Any]:
+    """How everything is given again, by the names of a trace's fields."""
+    spec = work.spec
+    effects = [
+        (place, Fixed(now) if now is ABSENT else spec(now)) for place, now in changes.effects
+    ]
+    return {
+        "effects": tuple(effects),
+        "grads": tuple((work.owner(handle), spec(now)) for handle, now in changes.grads),
+        "additions": tuple((owner, list(map(spec, added))) for owner, added in changes.additions),
+        "rewrites": tuple(map(work.rewrite_of, changes.rewrites)),
+        "result": spec(result),
+    }
+
+
+def _made(work: _Finish) -> list[Storage]:
+    """The storages that the run makes, by their numbers."""
+    storages = {id(handle._storage): handle._storage for handle in work.outputs.values()}
+    return [storages[key] for key in work.storages]
+
+
+def _planned(work: _Finish, left: Sequence[Storage]) -> tuple[Plan, list[Value]]:
+    """The kernels of the run, and where they put the values of the storages `left`."""
+    tracer = work.tracer
+    nodes = [work.node_of(storage) for storage in left]
+    wanted = [buffer for node in nodes for buffer in buffers_of(node)]
+    names = [*tracer.words, *tracer.tape.words.values()]
+    words = {name: Word(place) for place, name in enumerate(names)}
+    buffers = _buffers(tracer.inputs.values())
+    plan, slots = plan_of(tracer.recorded, buffers, wanted, words)
+    return plan, [_value(node, s, slots) for node, s in zip(nodes, left, strict=True)]
+
+
+def _guards(work: _Finish, sources: Sequence[Any]) -> Guards:
+    """What must hold for the trace to be replayed, compiled."""
+    tracer = work.tracer
+    guards = guards_of(tracer, work.given)
+    known = {id(handle._storage) for handle, *_ in tracer.reach.tensors.values()}
+    for entry, source in zip(tracer.inputs.values(), sources, strict=True):
+        if isinstance(source, int) and id(entry.storage) in known:
+            test = f"a[{source}]._storage is {guards.bind(entry.storage)}"
+            guards.add(test, "what the arguments share")
+    guards.compile()
+    return guards
+
+
+def _buffers(entries: Iterable[Input]) -> list[Buffer]:
+    return [buffer for entry in entries for buffer in buffers_of(entry.node)]
 
 
 def _value(node: UOp, storage: Storage, slots: dict[int, int]) -> Value:

@@ -9,7 +9,6 @@ note in the slot `origins`.
 from __future__ import annotations
 
 import hashlib
-import math
 import struct
 import weakref
 from collections.abc import Callable, Iterator
@@ -389,8 +388,3 @@ def _bounds_of(node: UOp) -> tuple[Any, Any]:
         if not hasattr(below, "_bounds"):
             below._bounds = _own_bounds(below)
     return node._bounds
-
-
-def is_nan(node: UOp) -> bool:
-    """Whether the node is a constant NaN."""
-    return node.op is Ops.CONST and isinstance(node.arg, float) and math.isnan(node.arg)

@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import Final
 
 from torpor.base.errors import OptError
-from torpor.ir.ops import AxisType, Ops
+from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses
+from torpor.kernel.contraction import OUTPUTS, axes_of_results
 from torpor.kernel.kernel import Kernel
-from torpor.kernel.ranges import closed_by, find_loops, iterations, kind_of, size_of
+from torpor.kernel.ranges import find_loops, iterations, kind_of, size_of
 
 ROWS: Final = 8  # rows read together: as many as a first cache of 8 ways keeps at equal distances
 LANES: Final = 64  # columns from which this pays
@@ -24,7 +25,6 @@ BLOCKS: Final = (
     8  # blocks that threads share, at most; two where there are half of BLOCK columns in all
 )
 FEW_ROWS: Final = 15  # results a column has that may share what is read
-OUTPUTS: Final = (AxisType.GLOBAL, AxisType.THREAD)
 
 
 def tile_columns(kernel: Kernel) -> bool:
@@ -44,13 +44,8 @@ def find_columns(kernel: Kernel) -> tuple[UOp, UOp, bool] | None:
     one reduction that the kernel is.
     """
     loops = find_loops(kernel.ast)
-    reductions = [n for n in loops.order if n.op is Ops.REDUCE]
-    outputs = [r for r in kernel.axes if kind_of(r) in OUTPUTS]
-    if len(reductions) != 1 or len(outputs) + len(kernel.reduce_axes) != len(kernel.axes):
-        return None
-    if any(set(closed_by(s)) != set(outputs) for s in kernel.ast.src):
-        return None
-    if not kernel.reduce_axes or any(size_of(r) is None for r in kernel.axes):
+    outputs = axes_of_results(kernel, loops)
+    if outputs is None or not kernel.reduce_axes:
         return None
     most = max(accesses(loops), key=lambda a: footprint(a) * (not a.is_store))
     lanes = [r for r in outputs if most.stride(r) == 1]

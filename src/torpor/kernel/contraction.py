@@ -16,7 +16,7 @@ from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import strides_of
 from torpor.kernel.kernel import Kernel
-from torpor.kernel.ranges import closed_by, find_loops, iterations, kind_of, size_of
+from torpor.kernel.ranges import Loops, closed_by, find_loops, iterations, kind_of, size_of
 from torpor.kernel.stage import operands
 
 OUTPUTS: Final = (AxisType.GLOBAL, AxisType.THREAD)
@@ -52,19 +52,27 @@ class Contraction:
         return stride(self.other, self.row) == 1
 
 
-def find_contraction(kernel: Kernel, uses: int = 0, most: float = inf) -> Contraction | None:
-    """The contraction that the kernel is: one sum over all its reduce axes, of a product. With
-    `uses`, an operand whose elements each are in so many products may be put in order before. None
-    too where each product would cost `most` times itself and more.
+def axes_of_results(kernel: Kernel, loops: Loops) -> list[UOp] | None:
+    """The axes of what a kernel stores that is one reduction over all its other axes, where every
+    length is known; None if it is anything else.
     """
-    loops = find_loops(kernel.ast)
     reductions = [n for n in loops.order if n.op is Ops.REDUCE]
     outputs = [r for r in kernel.axes if kind_of(r) in OUTPUTS]
     if len(reductions) != 1 or len(outputs) + len(kernel.reduce_axes) != len(kernel.axes):
         return None
     if any(set(closed_by(s)) != set(outputs) for s in kernel.ast.src):
         return None
-    if any(size_of(r) is None for r in kernel.axes):
+    return None if any(size_of(r) is None for r in kernel.axes) else outputs
+
+
+def find_contraction(kernel: Kernel, uses: int = 0, most: float = inf) -> Contraction | None:
+    """The contraction that the kernel is: one sum over all its reduce axes, of a product. With
+    `uses`, an operand whose elements each are in so many products may be put in order before. None
+    too where each product would cost `most` times itself and more.
+    """
+    loops = find_loops(kernel.ast)
+    outputs = axes_of_results(kernel, loops)
+    if outputs is None:
         return None
     summed = frozenset(kernel.reduce_axes)
     values = [v for v in operands(kernel.ast) if summed <= loops.free[v]]

@@ -26,10 +26,15 @@ class _Convolution(Module):
     """What convolutions share: sizes by axis, and a weight of `layout` with its bias."""
 
     axes: ClassVar[int]
-    stride: tuple[int, ...]
 
-    def _fill(self, channels: tuple[int, int], kernel: Sizes, groups: int, turned: bool) -> None:
-        """Make a weight (out, in / groups, *kernel), or (in, out / groups, *kernel) if turned."""
+    def _fill(
+        self, channels: tuple[int, int], kernel: Sizes, stride: Sizes, dilation: Sizes, groups: int,
+        bias: bool, turned: bool,
+    ) -> None:  # fmt: skip
+        """Make a weight (out, in / groups, *kernel), or (in, out / groups, *kernel) if turned, and
+        a bias (out,).
+        """
+        self.stride, self.dilation = each(stride, self.axes), each(dilation, self.axes)
         inside, outside = channels
         if groups < 1 or inside % groups or outside % groups:
             raise ShapeError(f"{groups} groups do not divide {inside} and {outside}")
@@ -37,8 +42,9 @@ class _Convolution(Module):
         self.kernel_size = each(kernel, self.axes)
         first, second = (inside, outside) if turned else (outside, inside)
         shape = (first, second // groups, *self.kernel_size)
-        self.fan_in = math.prod(shape[1:])  # of a turned one too, as in PyTorch
-        self.weight = init.default_weight(shape, self.fan_in)
+        fan_in = math.prod(shape[1:])  # of a turned one too, as in PyTorch
+        self.weight = init.default_weight(shape, fan_in)
+        self.bias = init.default_weight((outside,), fan_in) if bias else None
 
     def __repr__(self) -> str:
         sizes = f"kernel_size={self.kernel_size}, stride={self.stride}"
@@ -57,10 +63,9 @@ class _Direct(_Convolution):
         groups: int = 1,
         bias: bool = True,
     ):
-        self.stride, self.dilation = each(stride, self.axes), each(dilation, self.axes)
         self.padding = padding if isinstance(padding, str) else each(padding, self.axes)
-        self._fill((in_channels, out_channels), kernel_size, groups, turned=False)
-        self.bias = init.default_weight((out_channels,), self.fan_in) if bias else None
+        channels = in_channels, out_channels
+        self._fill(channels, kernel_size, stride, dilation, groups, bias, turned=False)
 
     def forward(self, x: Tensor) -> Tensor:
         convolve = (x.conv1d, x.conv2d, x.conv3d)[self.axes - 1]
@@ -100,11 +105,10 @@ class _Transposed(_Convolution):
         bias: bool = True,
         dilation: Sizes = 1,
     ):
-        self.stride, self.dilation = each(stride, self.axes), each(dilation, self.axes)
         self.padding = each(padding, self.axes)
         self.output_padding = each(output_padding, self.axes)
-        self._fill((in_channels, out_channels), kernel_size, groups, turned=True)
-        self.bias = init.default_weight((out_channels,), self.fan_in) if bias else None
+        channels = in_channels, out_channels
+        self._fill(channels, kernel_size, stride, dilation, groups, bias, turned=True)
 
     def forward(self, x: Tensor) -> Tensor:
         convolve = (x.conv_transpose1d, x.conv_transpose2d)[self.axes - 1]

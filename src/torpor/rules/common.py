@@ -34,17 +34,19 @@ def keeps_checks(before: UOp, after: UOp) -> bool:
     return not checks or checks <= checks_below(after)
 
 
+def _without_loss(before: UOp, after: UOp | None) -> UOp | None:
+    """What a rule made of `before`, if that is another node which can raise the same errors."""
+    changed = after is not None and after is not before and keeps_checks(before, after)
+    return after if changed else None
+
+
 def index_rule(function: NodeRule) -> NodeRule:
     """A rule on scalar index arithmetic, or on a comparison of it, that never loses a CHECK."""
 
     @wraps(function)
     def guarded(node: UOp) -> UOp | None:
-        if node.src[-1].dtype is not dtypes.index:
-            return None
-        made = function(node)
-        if made is None or made is node or not keeps_checks(node, made):
-            return None
-        return made
+        applies = node.src[-1].dtype is dtypes.index
+        return _without_loss(node, function(node)) if applies else None
 
     return guarded
 
@@ -54,11 +56,7 @@ def bool_rule(function: NodeRule) -> NodeRule:
 
     @wraps(function)
     def guarded(node: UOp) -> UOp | None:
-        if node.dtype is not dtypes.bool:
-            return None
-        made = function(node)
-        if made is None or made is node or not keeps_checks(node, made):
-            return None
-        return made
+        applies = node.dtype is dtypes.bool
+        return _without_loss(node, function(node)) if applies else None
 
     return guarded

@@ -21,6 +21,7 @@ from torpor.ir.uop import UOp
 from torpor.schedule.chain import counts_blocks
 from torpor.tensor.handle import Handle, Size, derive, located, make, render_shape, touch
 from torpor.tensor.host import Array, known_shape, read
+from torpor.tensor.layout import is_row_major
 from torpor.tensor.path import Step
 from torpor.tensor.storage import Storage, is_buffer, recall, remember, without_known
 from torpor.tensor.watch import active, watcher
@@ -307,8 +308,8 @@ class Realisation(Handle):
     type = to
 
     def is_contiguous(self) -> bool:
-        """Always: where elements lie is the compiler's business."""
-        return True
+        """Whether its elements stand in row-major order, without gaps, in what it is a view of."""
+        return is_row_major(self)
 
     def is_floating_point(self) -> bool:
         """Whether its format is a float's."""

@@ -141,10 +141,3 @@ def fast_two_sum(a: UOp, b: UOp) -> tuple[UOp, UOp]:
     """
     total = a + b
     return total, b - (total - a)
-
-
-def two_sum(a: UOp, b: UOp) -> tuple[UOp, UOp]:
-    """(s, e) with s = a + b rounded and s + e = a + b exactly (D. E. Knuth, TAOCP 2, 4.2.2)."""
-    total = a + b
-    part = total - a
-    return total, (a - (total - part)) + (b - part)
