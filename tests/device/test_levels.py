@@ -1,8 +1,10 @@
 """Code for lesser processors than this one runs and gives the same."""
 
+import numpy as np
 import pytest
 
 from tests.device.workloads import workloads
+from torpor import Tensor, dtypes, lower
 from torpor.base.settings import Context
 from torpor.device.machine import facts, machine
 
@@ -24,3 +26,26 @@ def test_every_level_gives_what_numpy_gives(level, workload):
 def test_the_levels_differ():
     widths = [facts(machine(level)).vector_bytes for level in ("sse", "avx2", "avx512")]
     assert widths == [16, 32, 64]
+
+
+@pytest.mark.parametrize("level", ["native", "native,-f16c"])
+def test_float16_with_and_without_the_instruction(level):
+    """Every float16 and its neighbours' middles, there and back, to the bit."""
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    wide = halves[np.isfinite(halves)].astype(np.float32)
+    wide = np.concatenate([wide, (np.sort(wide)[1:] + np.sort(wide)[:-1]) / 2, [65520, 7e8, -1e-9]])
+    with Context(TARGET=level):
+        up = Tensor(halves).cast(dtypes.float32).numpy()
+        down = Tensor(wide.astype(np.float32)).cast(dtypes.float16).numpy()
+    np.testing.assert_array_equal(up, halves.astype(np.float32))
+    with np.errstate(over="ignore"):
+        want = wide.astype(np.float32).astype(np.float16)
+    np.testing.assert_array_equal(down, want)
+    np.testing.assert_array_equal(np.signbit(down), np.signbit(want))
+
+
+@pytest.mark.parametrize(("level", "native"), [("avx2", True), ("sse", False), ("aarch64", True)])
+def test_float16_is_converted_by_an_instruction(level, native):
+    with Context(TARGET=level):
+        (program,) = lower(Tensor.empty(64, dtype=dtypes.float16).cast(dtypes.float32))
+    assert ("fpext" in program.source) is native

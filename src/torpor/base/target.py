@@ -24,6 +24,7 @@ class Target:
     parameters:    most parameters of a kernel: memory, variables, the error word; None: no limit.
     threads:       the outermost axis may be cut among native threads.
     missing:       dtype names that the target cannot compute with (decomposed before rendering).
+    converts:      of those, the ones that it converts to and from float32 all the same.
     cache_bytes:   size of the cache nearest to one core that is not the first level, bytes.
     stage_bytes:   most memory that a kernel may copy tiles to, for each thread, bytes.
     """
@@ -40,6 +41,7 @@ class Target:
     parameters: int | None = None
     threads: bool = False
     missing: frozenset[str] = frozenset()
+    converts: frozenset[str] = frozenset()
     cache_bytes: int = 512 * 1024
     stage_bytes: int = 384 * 1024
 

@@ -74,7 +74,8 @@ def _level_machine(level: str) -> Machine:
     else:
         triple = process_triple()
         runs = all(_host_features().get(need, False) for need in LEVEL_NEEDS[level])
-    names = {"sse": (), "avx2": ("avx2", "avx"), "avx512": ("avx512f", "avx2", "avx")}[level]
+    wide = ("avx2", "avx", "f16c")
+    names = {"sse": (), "avx2": wide, "avx512": ("avx512f", *wide)}[level]
     return Machine(triple, LEVELS[level], ",".join(f"+{name}" for name in names), runs)
 
 
@@ -133,6 +134,7 @@ def facts(found: Machine) -> Target:
         arch=arch,
         vector_bytes=width,
         registers=registers,
+        converts=frozenset({"float16"} if found.is_arm or found.has("f16c") else ()),
         cache_bytes=cache_bytes() if found.runs_here else DEFAULT_CACHE_BYTES,
     )
 

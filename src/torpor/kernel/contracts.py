@@ -266,7 +266,10 @@ def decomposed(target: Target) -> Contract:
     small = [d for d in (dtypes.float16, dtypes.bfloat16) if d.name in target.missing]
     clauses: list[Clause] = [(UPat(TRANSCENDENTAL), never)]
     if small:
-        clauses.append((UPat(ALU - {Ops.BITCAST}, small), never))
+        clauses.append((UPat(ALU - {Ops.BITCAST, Ops.CAST}, small), never))
+    soft = [d for d in small if d.name not in target.converts]
+    if soft:
+        clauses.append((UPat(Ops.CAST, soft), never))
     return sized(target).and_also("decomposed", *clauses)
 
 
@@ -291,8 +294,9 @@ def narrowed(target: Target) -> Contract:
     missing = [d for d in SCALARS if d.name in target.missing and d is not dtypes.float64]
     if not missing:
         return LINEAR
+    soft = [d for d in missing if d.name not in target.converts]
     return LINEAR.and_also(
         "narrowed",
         (UPat(ALU - {Ops.BITCAST, Ops.CAST}, missing), never),
-        (UPat(Ops.CAST, missing), packs_integer),
+        *([(UPat(Ops.CAST, soft), packs_integer)] if soft else []),
     )

@@ -40,7 +40,10 @@ def rules_for(target: Target) -> PatternMatcher:
     """Everything that has to be rewritten for `target`; made once a target."""
     missing = target.missing
     small = _missing_small(target)
-    rules = _storage_rules(small) + arithmetic_rules(small) if small else PatternMatcher([])
+    native = tuple(d for d in small if d.name in target.converts)
+    rules = PatternMatcher([])
+    if small:
+        rules = _storage_rules(small) + arithmetic_rules(small, native)
     rules = rules + FUNCTION_RULES + SHIFT_RULES + BOOL_RULES
     rules += NARROW_INTEGER_RULES if "uint64" in missing else WIDE_INTEGER_RULES
     if "float64" not in missing:

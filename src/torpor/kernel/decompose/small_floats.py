@@ -162,7 +162,8 @@ def _storage(small: tuple[DType, ...]) -> list[Rule]:
     ]
 
 
-def _arithmetic(small: tuple[DType, ...]) -> list[Rule]:
+def _arithmetic(small: tuple[DType, ...], native: tuple[DType, ...]) -> list[Rule]:
+    soft = tuple(d for d in small if d not in native) or (dtypes.void,)
     value = UPat.var("x", small)
     wide = UPat.var("x", dtypes.float64)
     other = UPat.var("x", [d for d in SMALL if d not in small] or [dtypes.void])
@@ -171,8 +172,13 @@ def _arithmetic(small: tuple[DType, ...]) -> list[Rule]:
     )
     computed = (ALU - COMPARE - {Ops.CAST, Ops.BITCAST}) | {Ops.CHECK, Ops.REDUCE, Ops.SCAN}
 
-    def use(op: Ops, made_by: Ops | tuple[Ops, ...], format: DType | None = None) -> UPat:
-        return UPat(op, format, (UPat(made_by, small, name="x"),), name="node")
+    def use(
+        op: Ops,
+        made_by: Ops | tuple[Ops, ...],
+        format: DType | None = None,
+        of: tuple[DType, ...] = small,
+    ) -> UPat:
+        return UPat(op, format, (UPat(made_by, of, name="x"),), name="node")
 
     single, half = dtypes.float32, dtypes.uint16
     uses = (Ops.CAST, Ops.BITCAST)
@@ -186,9 +192,9 @@ def _arithmetic(small: tuple[DType, ...]) -> list[Rule]:
         (UPat(Ops.CAST, None, (value,), name="node"), cast_through_single),
         (UPat(Ops.BITCAST, None, (value,), name="node"), bits_of_other_format),
         (UPat(Ops.BITCAST, small, (UPat.var("x"),), name="node"), small_of_other_bits),
-        (use(Ops.CAST, Ops.CAST, single), cast_of_cast),
-        (use(Ops.CAST, Ops.BITCAST, single), cast_of_bits),
-        (use(Ops.BITCAST, Ops.CAST, half), bits_of_cast),
+        (use(Ops.CAST, Ops.CAST, single, soft), cast_of_cast),
+        (use(Ops.CAST, Ops.BITCAST, single, soft), cast_of_bits),
+        (use(Ops.BITCAST, Ops.CAST, half, soft), bits_of_cast),
         (use(Ops.BITCAST, Ops.BITCAST, half), bits_of_bits),
         *((use(op, Ops.CONST, either[op]), use_of_constant) for op in uses),
         *((use(op, (Ops.VECTORIZE, Ops.GEP), either[op]), use_of_lanes) for op in uses),
@@ -202,6 +208,8 @@ def storage_rules(small: tuple[DType, ...]) -> PatternMatcher:
 
 
 @cache
-def arithmetic_rules(small: tuple[DType, ...]) -> PatternMatcher:
-    """Arithmetic on the formats `small` becomes float32 arithmetic with rounding."""
-    return PatternMatcher(_arithmetic(small))
+def arithmetic_rules(small: tuple[DType, ...], native: tuple[DType, ...] = ()) -> PatternMatcher:
+    """Arithmetic on the formats `small` becomes float32 arithmetic with rounding; conversions of
+    the formats `native` stay, since the target has instructions for them.
+    """
+    return PatternMatcher(_arithmetic(small, native))
