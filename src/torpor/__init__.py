@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import sys
-from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,23 +34,28 @@ __version__ = "0.1.0"
 # Functions of a tensor that are also its methods.
 FUNCTIONS: Final = tuple(
     """
-    abs absolute add addmm all amax amin aminmax any argmax argmin argsort argwhere bernoulli
-    binary_cross_entropy binary_cross_entropy_with_logits bincount bitwise_and bitwise_left_shift
-    bitwise_not bitwise_or bitwise_right_shift bitwise_xor bmm broadcast_to bucketize ceil celu
-    chunk clamp clip clone conv1d conv2d conv3d conv_transpose1d conv_transpose2d cos cosh
-    count_nonzero cross_entropy cummax cummin cumprod cumsum diagonal diff div dot dropout elu
-    empty_like eq erf exp exp2 expm1 flatten flip floor floor_divide fmod frac full_like gather ge
-    gelu gt histc index_add index_copy index_fill index_put index_reduce index_select isfinite isinf
-    isnan kthvalue l1_loss layer_norm le leaky_relu lerp linear log log10 log1p log2 log_softmax
-    logcumsumexp logical_and logical_not logical_or logical_xor logsumexp lt masked_fill
-    masked_scatter masked_select matmul max max_pool2d maximum mean median min minimum mm moveaxis
-    movedim mse_loss msort mul mv nan_to_num narrow ne neg nll_loss nonzero norm normalize numel
-    one_hot ones_like outer permute positive pow prod rand_like randint_like randn_like ravel
-    reciprocal relu remainder repeat_interleave reshape roll round rsqrt rsub
-    scaled_dot_product_attention scatter scatter_add scatter_reduce select selu sigmoid sign silu
-    sin sinh softmax softplus sort split sqrt square squeeze std std_mean sub sum swapaxes t take
-    take_along_dim tan tanh tensordot tile topk transpose tril triu trunc unbind unflatten unique
-    unique_consecutive unsqueeze var var_mean zeros_like
+    abs absolute adaptive_avg_pool2d add addmm all amax amin aminmax any argmax argmin argsort
+    argwhere avg_pool1d avg_pool2d batch_norm bernoulli binary_cross_entropy
+    binary_cross_entropy_with_logits bincount bitcast bitwise_and bitwise_left_shift bitwise_not
+    bitwise_or bitwise_right_shift bitwise_xor bmm broadcast_to bucketize cast ceil celu chunk clamp
+    clip clone contiguous conv1d conv2d conv3d conv_transpose1d conv_transpose2d cos cosh
+    count_nonzero cross_entropy cummax cummin cumprod cumsum detach diagonal diff div dot dropout
+    elu empty_like eq erf exp exp2 expand expand_as expm1 flatten flip floor floor_divide fmod frac
+    full_like gather ge gelu greater greater_equal group_norm gt hardsigmoid hardswish hardtanh
+    histc huber_loss index_add index_copy index_fill index_put index_reduce index_select
+    instance_norm is_contiguous is_floating_point isfinite isinf isnan kl_div kthvalue l1_loss
+    layer_norm le leaky_relu lerp less less_equal linear log log10 log1p log2 log_softmax
+    logcumsumexp logical_and logical_not logical_or logical_xor logsigmoid logsumexp lt masked_fill
+    masked_scatter masked_select matmul max max_pool1d max_pool2d maximum mean median min minimum
+    mish mm moveaxis movedim mse_loss msort mul mv nan_to_num narrow ne neg nelement nll_loss
+    nonzero norm normalize not_equal numel one_hot ones_like outer pad permute positive pow prod
+    quick_gelu rand_like randint_like randn_like ravel reciprocal relu relu6 remainder repeat
+    repeat_interleave reshape reshape_as rms_norm roll round rsqrt rsub scaled_dot_product_attention
+    scatter scatter_add scatter_reduce select selu shard shrink sigmoid sign silu sin sinh
+    smooth_l1_loss softmax softmin softplus softsign sort sparse_categorical_crossentropy split sqrt
+    square squeeze std std_mean sub sum swapaxes swapdims swish t take take_along_dim tan tanh
+    tensordot tile topk transpose tril triu trunc unbind unflatten unfold unique unique_consecutive
+    unsqueeze var var_mean view_as zeros_like
     """.split()  # noqa: SIM905 (a table that is read)
 )
 # Functions that make tensors, or take several: they are static methods of `Tensor` too.
@@ -60,7 +63,7 @@ MAKERS: Final = tuple(
     """
     arange cat concat concatenate empty eye from_dlpack from_file from_numpy full glorot_uniform
     kaiming_normal kaiming_uniform linspace meshgrid normal ones rand randint randn randperm
-    searchsorted stack uniform zeros
+    scaled_uniform searchsorted stack uniform zeros
     """.split()  # noqa: SIM905 (a table that is read)
 )
 
@@ -95,29 +98,10 @@ PLACES: Final = {
 DTYPES: Final = tuple(
     """
     bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64
+    half float double int long
     """.split()  # noqa: SIM905 (a table that is read)
 )
 _ROOMS: Final = frozenset({"array_api", "io", "dist", "ir", "view", "kernel", "source", "capture"})
-
-
-def _function(name: str) -> Callable[..., Any]:
-    """`torpor.name`: the method, on a tensor or on anything that one can be made of."""
-    from torpor.tensor import Tensor, as_tensor
-    from torpor.tensor.write import update
-
-    method = getattr(Tensor, name)
-
-    @functools.wraps(method)
-    def function(*arguments: Any, **options: Any) -> Any:
-        if not arguments:
-            named = "input" if "input" in options else "x"
-            arguments = (options.pop(named),)
-        out = options.pop("out", None)
-        made = method(as_tensor(arguments[0]), *arguments[1:], **options)
-        return made if out is None else update(out, made)
-
-    function.__name__ = function.__qualname__ = name
-    return function
 
 
 def where(condition: Tensor, input: Any, other: Any) -> Tensor:
@@ -158,7 +142,7 @@ def __getattr__(name: str) -> Any:
         if attribute is not None:
             value = getattr(value, attribute)
     elif name in FUNCTIONS:
-        value = _function(name)
+        value = importlib.import_module("torpor.tensor.namespace").function_of(name)
     elif name in MAKERS:
         value = getattr(importlib.import_module("torpor.tensor").Tensor, name)
     elif name in DTYPES:

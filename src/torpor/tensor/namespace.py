@@ -1,0 +1,30 @@
+"""Methods as functions: `f(x)` means what `x.f()` means, in every namespace that has both."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from torpor.tensor.creation import as_tensor
+from torpor.tensor.tensor import Tensor
+from torpor.tensor.write import update
+
+
+def function_of(name: str) -> Callable[..., Any]:
+    """The method `name` as a function of a tensor, or of anything that one can be made of, which
+    may be given as `input=` or `x=`; with `out=` the result is written there.
+    """
+    method = getattr(Tensor, name)
+
+    @functools.wraps(method)
+    def function(*arguments: Any, **options: Any) -> Any:
+        if not arguments:
+            named = "input" if "input" in options else "x"
+            arguments = (options.pop(named),)
+        out = options.pop("out", None)
+        made = method(as_tensor(arguments[0]), *arguments[1:], **options)
+        return made if out is None else update(out, made)
+
+    function.__name__ = function.__qualname__ = name
+    return function

@@ -1,0 +1,170 @@
+"""One rule for names: `torpor.f(x)` and `x.f()` mean the same."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import torpor
+from torpor import Tensor
+
+# Methods that are about the handle itself: where it is computed, read, written and differentiated;
+# and names that mean something else at the top, where they are formats and rooms.
+METHODS = {
+    "assign", "backward", "cpu", "data", "dim", "element_size", "gradient", "item", "manual_seed",
+    "new_full", "new_ones", "new_zeros", "numpy", "realize", "schedule", "schedule_with_vars", "to",
+    "tolist", "train", "type", "where",
+    "bool", "bfloat16", "double", "float", "half", "int", "long", "view",
+}  # fmt: skip
+X, Y = np.float32([[0.5, 0.25], [0.75, 1.0]]), np.float32([[0.25, 0.5], [1.0, 0.5]])
+N, B = np.int64([[0, 1], [1, 0]]), np.bool_([[True, False], [True, True]])
+V, W = np.float32([0.5, 1.0]), np.int64([0, 1])
+IMAGE, LINE, CUBE = (np.ones((1, 2, *(4,) * n), np.float32) for n in (2, 1, 3))
+KERNEL = {n: np.ones((2, 2, *(2,) * n), np.float32) for n in (1, 2, 3)}
+BOTH = (
+    "add", "binary_cross_entropy", "binary_cross_entropy_with_logits", "div", "dot", "eq",
+    "expand_as", "floor_divide", "fmod", "ge", "greater", "greater_equal", "gt", "huber_loss",
+    "kl_div", "l1_loss", "le", "less", "less_equal", "logical_and", "logical_or", "logical_xor",
+    "lt", "matmul", "maximum", "minimum", "mm", "mse_loss", "mul", "ne", "not_equal", "pow",
+    "remainder", "reshape_as", "rsub", "smooth_l1_loss", "sub", "tensordot", "view_as",
+)  # fmt: skip
+WHOLE = (
+    "bitwise_and", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor",
+)  # fmt: skip
+ARGUMENTS = {
+    **dict.fromkeys(BOTH, (X, Y)),
+    **dict.fromkeys(WHOLE, (N, N)),
+    "bitwise_not": (N,),
+    "one_hot": (W,),
+    "bincount": (W,),
+    "addmm": (X, X, Y),
+    "adaptive_avg_pool2d": (IMAGE, 2),
+    "avg_pool1d": (LINE, 2),
+    "avg_pool2d": (IMAGE, 2),
+    "max_pool1d": (LINE, 2),
+    "max_pool2d": (IMAGE, 2),
+    "batch_norm": (IMAGE, V, V),
+    "group_norm": (IMAGE, 2),
+    "instance_norm": (IMAGE,),
+    "layer_norm": (X, 2),
+    "rms_norm": (X, 2),
+    "bitcast": (X, torpor.int32),
+    "cast": (X, torpor.int32),
+    "bmm": (X[None], Y[None]),
+    "mv": (X, V),
+    "outer": (V, V),
+    "linear": (X, Y),
+    "broadcast_to": (X, (3, 2, 2)),
+    "expand": (X, (3, 2, 2)),
+    "bucketize": (X, V),
+    "chunk": (X, 2),
+    "clamp": (X, 0.5),
+    "clip": (X, 0.5),
+    **{f"conv{n}d": (x, KERNEL[n]) for n, x in ((1, LINE), (2, IMAGE), (3, CUBE))},
+    **{f"conv_transpose{n}d": (x, KERNEL[n]) for n, x in ((1, LINE), (2, IMAGE), (3, CUBE))},
+    "cross_entropy": (X, W),
+    "nll_loss": (X, W),
+    "sparse_categorical_crossentropy": (X, W),
+    **dict.fromkeys(("cummax", "cummin", "cumprod", "cumsum", "logcumsumexp", "flip"), (X, 0)),
+    **dict.fromkeys(("log_softmax", "softmax", "softmin", "unsqueeze", "repeat"), (X, 0)),
+    "full_like": (X, 7),
+    "gather": (X, 0, N),
+    "take": (X, N),
+    "take_along_dim": (X, N, 0),
+    "scatter": (X, 0, N, Y),
+    "scatter_add": (X, 0, N, Y),
+    "scatter_reduce": (X, 0, N, Y, "amax"),
+    "index_add": (X, 0, W, Y),
+    "index_copy": (X, 0, W, Y),
+    "index_fill": (X, 0, W, 2.0),
+    "index_put": (X, (W,), V),
+    "index_reduce": (X, 0, W, Y, "amax"),
+    "index_select": (X, 0, W),
+    "kthvalue": (X, 1),
+    "lerp": (X, Y, 0.5),
+    "masked_fill": (X, B, 2.0),
+    "masked_scatter": (X, B, Y),
+    "masked_select": (X, B),
+    "moveaxis": (X, 0, 1),
+    "movedim": (X, 0, 1),
+    "narrow": (X, 0, 0, 1),
+    "pad": (X, (1, 1)),
+    "permute": (X, (1, 0)),
+    "randint_like": (X, 5),
+    "repeat": (X, (2, 2)),
+    "repeat_interleave": (X, 2),
+    "reshape": (X, (4,)),
+    "roll": (X, 1),
+    "scaled_dot_product_attention": (X, X, Y),
+    "select": (X, 0, 1),
+    "shard": (X, "CPU"),
+    "shrink": (X, ((0, 1), None)),
+    "split": (X, 1),
+    "swapaxes": (X, 0, 1),
+    "swapdims": (X, 0, 1),
+    "transpose": (X, 0, 1),
+    "tile": (X, (2,)),
+    "topk": (X, 1),
+    "unflatten": (X, 0, (2, 1)),
+    "unfold": (X, 0, 2),
+}
+RANDOM = {"bernoulli", "dropout", "rand_like", "randint_like", "randn_like"}
+
+
+def tensors(arguments):
+    return [Tensor(a) if isinstance(a, np.ndarray) else a for a in arguments]
+
+
+def agree(one, other):
+    """Equal graphs are one node; what was computed at the call is compared by its elements."""
+    if isinstance(one, tuple | list):
+        assert len(one) == len(other)
+        for part, again in zip(one, other):
+            agree(part, again)
+    elif isinstance(one, Tensor):
+        assert one.shape == other.shape
+        if one._current() is not other._current():
+            assert (one.numpy() == other.numpy()).all()
+    else:
+        assert one == other
+
+
+def test_every_method_is_a_function_or_about_the_handle():
+    methods = {
+        name
+        for name, value in inspect.getmembers_static(Tensor)
+        if inspect.isfunction(value) and name.isidentifier() and not name.startswith("_")
+    }
+    functions = {name for name in methods if not name.endswith("_")}
+    assert functions - METHODS <= {*torpor.FUNCTIONS, *torpor.MAKERS}
+    assert set(torpor.FUNCTIONS) <= functions
+    makers = {n for n, v in inspect.getmembers_static(Tensor) if isinstance(v, staticmethod)}
+    assert {n for n in makers if not n.startswith("_")} - METHODS <= set(torpor.MAKERS)
+
+
+@pytest.mark.parametrize("name", sorted(set(torpor.FUNCTIONS) - RANDOM - {"empty_like"}))
+def test_functions_mean_what_methods_mean(name):
+    first, *rest = tensors(ARGUMENTS.get(name, (X,)))
+    agree(getattr(torpor, name)(first, *rest), getattr(first, name)(*rest))
+
+
+@pytest.mark.parametrize("name", sorted(RANDOM))
+def test_random_functions_draw_as_their_methods(name):
+    first, *rest = tensors(ARGUMENTS.get(name, (X,)))
+    torpor.manual_seed(3)
+    one = getattr(torpor, name)(first, *rest).numpy()
+    torpor.manual_seed(3)
+    assert (one == getattr(first, name)(*rest).numpy()).all()
+
+
+def test_anything_that_a_tensor_can_be_made_of_is_an_operand():
+    assert torpor.add([1, 2], 3).tolist() == [4, 5]
+    assert torpor.softmax(input=[[0.0, 0.0]], axis=1).tolist() == [[0.5, 0.5]]
+    out = Tensor.zeros(2).contiguous()
+    assert torpor.square(x=[2.0, 3.0], out=out) is out
+    assert out.tolist() == [4.0, 9.0]
+
+
+def test_formats_have_their_names_at_the_top():
+    for name in torpor.DTYPES:
+        assert getattr(torpor, name) is getattr(torpor.dtypes, name)
