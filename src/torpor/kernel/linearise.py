@@ -6,7 +6,9 @@ computed before it. Within a block, a value comes just before what first needs i
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops, identity
@@ -93,18 +95,13 @@ class _Lineariser:
     def emit(self, block: _Block) -> None:
         """The statements of a block: what they need first, loops where their results are needed."""
         emitted: set[UOp | _Block] = set()
-        grows = frozenset(block.updates)
-        goals: list[UOp | _Block] = [*block.effects, *block.updates, *block.children.values()]
-        for goal in goals:
-            self.visit(goal, block, grows, emitted)
+        for effect in block.effects:
+            self.visit(effect, block, emitted)
+        self.grow(block, emitted)
+        for inner in block.children.values():
+            self.visit(inner, block, emitted)
 
-    def visit(
-        self,
-        goal: UOp | _Block,
-        block: _Block,
-        grows: frozenset[UOp],
-        emitted: set[UOp | _Block],
-    ) -> None:
+    def visit(self, goal: UOp | _Block, block: _Block, emitted: set[UOp | _Block]) -> None:
         stack: list[tuple[UOp | _Block, bool]] = [(goal, False)]
         while stack:
             item, ready = stack.pop()
@@ -112,26 +109,22 @@ class _Lineariser:
                 continue
             if not ready:
                 stack.append((item, True))
-                needs = self.needs_of(item, block, grows)
+                needs = self.needs_of(item, block)
                 stack.extend((n, False) for n in reversed(needs) if n not in emitted)
                 continue
             emitted.add(item)
             if isinstance(item, _Block):
                 self.loop(item, block)
-            elif item in grows:
-                self.update(item)
             else:
                 self.statement(item)
 
-    def needs_of(
-        self, item: UOp | _Block, block: _Block, grows: frozenset[UOp]
-    ) -> list[UOp | _Block]:
+    def needs_of(self, item: UOp | _Block, block: _Block) -> list[UOp | _Block]:
         if isinstance(item, _Block):
             found: list[UOp | _Block] = []
             for node in item.needs:
                 found.extend(self.local(node, block))
             return found
-        if item.op is Ops.REDUCE and item not in grows:
+        if item.op is Ops.REDUCE:
             inner = self.loops.nest_of(self.loops.free[item] | frozenset(closed_by(item)))
             return [self.block(inner[: len(block.nest) + 1])]
         if item.op is Ops.BARRIER:
@@ -177,16 +170,28 @@ class _Lineariser:
             stack.extend(block.children.values())
         return found
 
-    def update(self, reduction: UOp) -> None:
-        """register = register op value, once for each of the reduction's values."""
-        register = self.accumulators[reduction]
-        inner = max(closed_by(reduction), key=nesting)
-        total = UOp(Ops.LOAD, reduction.dtype, (register, self.rebuilt(inner)))
-        self.lines.append(total)
-        for value in reduction.src[: len(reduction.src) - len(closed_by(reduction))]:
-            total = total.alu(reduction.arg, self.rebuilt(value))
-            self.lines.append(total)
-        self.lines.append(UOp(Ops.STORE, dtypes.void, (register, total)))
+    def grow(self, block: _Block, emitted: set[UOp | _Block]) -> None:
+        """register = register op value for each sum that grows here and each of its values: the
+        first values of all sums, then the second ones, so that no addition waits for another.
+        """
+        totals: dict[UOp, UOp] = {}
+        for step in zip_longest(*map(values_of, block.updates)):
+            terms = [(r, v) for r, v in zip(block.updates, step, strict=True) if v is not None]
+            for reduction, value in by_shared_operand(terms):
+                for need in self.local(value, block):
+                    self.visit(need, block, emitted)
+                before = totals.get(reduction) or self.total(reduction)
+                totals[reduction] = before.alu(reduction.arg, self.rebuilt(value))
+                self.lines.append(totals[reduction])
+        for reduction, total in totals.items():
+            self.lines.append(UOp(Ops.STORE, dtypes.void, (self.accumulators[reduction], total)))
+
+    def total(self, reduction: UOp) -> UOp:
+        """What a sum has grown to before a round of its innermost loop."""
+        inner = self.rebuilt(max(closed_by(reduction), key=nesting))
+        found = UOp(Ops.LOAD, reduction.dtype, (self.accumulators[reduction], inner))
+        self.lines.append(found)
+        return found
 
     def advance(self, node: UOp) -> UOp:
         """register = register op value, which is also the value of this step."""
@@ -251,6 +256,23 @@ class _Lineariser:
 def neutral(reduction: UOp) -> UOp:
     """The value that a reduction starts from."""
     return UOp.const(reduction.dtype, identity(reduction.arg, reduction.dtype.scalar()))
+
+
+def values_of(reduction: UOp) -> tuple[UOp, ...]:
+    """What one round of its innermost loop combines, in order."""
+    return reduction.src[: len(reduction.src) - len(closed_by(reduction))]
+
+
+def by_shared_operand(terms: list[tuple[UOp, UOp]]) -> list[tuple[UOp, UOp]]:
+    """The (sum, value) pairs so that values with an operand in common follow each other: of their
+    operands the one in fewer values, so that few others have to be kept in registers meanwhile.
+    """
+    uses = Counter(s for _, value in terms for s in value.src)
+    groups: dict[UOp, list[tuple[UOp, UOp]]] = {}
+    for reduction, value in terms:
+        least = min(value.src, key=uses.__getitem__, default=value)
+        groups.setdefault(least, []).append((reduction, value))
+    return [term for group in groups.values() for term in group]
 
 
 _DECLARED = (Ops.PARAM, Ops.VARIABLE, Ops.DEFINE_LOCAL)

@@ -36,7 +36,7 @@ def tile_shape(lanes: int, width: int, registers: int) -> tuple[int, int]:
     """(vectors, rows) of a register tile for an axis of `lanes` elements: sums in most of the
     registers, a few left for the operands; the widest one that needs little padding.
     """
-    shapes = ((2, 4), (1, 8)) if registers < 32 else ((4, 6), (2, 12), (1, 16))
+    shapes = ((2, 6), (1, 12)) if registers < 32 else ((4, 6), (2, 12), (1, 16))
     padded = [-(-lanes // (vectors * width)) * vectors for vectors, _ in shapes]
     return next(s for s, p in zip(shapes, padded, strict=True) if p <= min(padded) * (1 + WASTE))
 
