@@ -27,6 +27,7 @@ class Target:
     converts:      of those, the ones that it converts to and from float32 all the same.
     cache_bytes:   size of the cache nearest to one core that is not the first level, bytes.
     stage_bytes:   most memory that a kernel may copy tiles to, for each thread, bytes.
+    stream_bytes:  bytes of outputs from which storing past the caches pays; None: it never does.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Target:
     converts: frozenset[str] = frozenset()
     cache_bytes: int = 512 * 1024
     stage_bytes: int = 384 * 1024
+    stream_bytes: int | None = None
 
     def lanes(self, itemsize: int) -> int:
         """How many elements of `itemsize` bytes one vector register holds (at least 1)."""

@@ -395,7 +395,8 @@ ROWS: Final[dict[Ops, Row]] = {
     Ops.STORE: Row(
         None,
         _EFFECT,
-        "put src[1] at INDEX or ACC src[0]; further operands are the RANGEs that it runs over",
+        "put src[1] at INDEX or ACC src[0]; further operands are the RANGEs that it runs over; "
+        "arg is STREAMED where caches need not keep it",
     ),
     Ops.REDUCE: Row(None, _KERNEL, "src[0] combined by arg (ADD|MUL|MAX|MIN) over RANGEs src[1:]"),
     Ops.SCAN: Row(
@@ -430,6 +431,7 @@ GRAPH: Final = having(Trait.GRAPH)
 KERNEL: Final = having(Trait.KERNEL)
 UNARY: Final = frozenset(op for op in ALU if ROWS[op].arity == 1)
 BINARY: Final = frozenset(op for op in ALU if ROWS[op].arity == 2)
+STREAMED: Final = "streamed"  # arg of a STORE
 # Functions that a target may lack and that `kernel/decompose` then writes out.
 TRANSCENDENTAL: Final = frozenset({
     Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2, Ops.SIN, Ops.COS, Ops.TANH, Ops.ERF, Ops.POW,

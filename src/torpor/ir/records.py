@@ -24,6 +24,7 @@ class OptOps(Enum):
     PARTITION = auto()
     STAGE = auto()
     THREAD = auto()
+    STREAM = auto()
     TENSORCORE = auto()
 
     def __repr__(self) -> str:

@@ -11,7 +11,7 @@ from torpor.ir.ops import TRANSCENDENTAL, AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses
-from torpor.kernel.columns import tile_columns
+from torpor.kernel.columns import footprint, tile_columns
 from torpor.kernel.contraction import SPARE
 from torpor.kernel.crossing import tile_crossing
 from torpor.kernel.kernel import REDUCES, Kernel
@@ -100,8 +100,13 @@ def for_processor(kernel: Kernel) -> None:
         return
     if tile_contraction(kernel, DEAR) or tile_columns(kernel) or tile_contraction(kernel):
         return
-    if tile_crossing(kernel):
-        return
+    if not tile_crossing(kernel):
+        along_lanes(kernel)
+    stream_out(kernel)
+
+
+def along_lanes(kernel: Kernel) -> None:
+    """Vectors along the axes that suit memory best, the outermost axis for the threads."""
     thread_outermost(kernel)
     if has_passes(kernel):
         row_lanes(kernel)
@@ -116,6 +121,14 @@ def for_processor(kernel: Kernel) -> None:
     else:
         thread_rest(kernel)
         unroll_short(kernel)
+
+
+def stream_out(kernel: Kernel) -> None:
+    """More output than the caches hold goes past them."""
+    least = kernel.target.stream_bytes
+    stores = [a for a in accesses(find_loops(kernel.ast)) if a.is_store]
+    if least and sum(footprint(a) * a.itemsize for a in stores) >= least:
+        attempt(kernel, Opt(OptOps.STREAM))
 
 
 def has_passes(kernel: Kernel) -> bool:

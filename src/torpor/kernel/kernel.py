@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import OptError
 from torpor.base.target import Target
-from torpor.ir.ops import AxisType, Ops, identity
+from torpor.ir.ops import STREAMED, AxisType, Ops, identity
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.accumulate import accumulate, accumulated, growing, inside
@@ -349,6 +349,17 @@ class Kernel:
         self.ast = merge_axes(self.ast, (AxisType.REDUCE,))  # what was packed lies in a row now
         self._next += len(tile.axes)
 
+    def stream(self, opt: Opt) -> None:
+        """Store past the caches: none of the kernel's loads reads what it stores."""
+        stores = [s for s in self.facts().stores if s.src[0].op is Ops.INDEX]
+        written = {s.src[0].src[0] for s in stores}
+        loaded = {n.src[0].src[0] for n in self.ast.toposort() if n.op is Ops.LOAD}
+        if written & loaded:
+            raise self.refused(opt, "it reads what it stores")
+        if all(s.arg == STREAMED for s in stores):
+            raise self.refused(opt, "its stores are streamed already")
+        self.ast = self.ast.substitute({s: s.replace(arg=STREAMED) for s in stores})
+
 
 _HANDLERS: Final[dict[OptOps, Callable[[Kernel, Opt], None]]] = {
     OptOps.UPCAST: Kernel.upcast,
@@ -363,6 +374,7 @@ _HANDLERS: Final[dict[OptOps, Callable[[Kernel, Opt], None]]] = {
     OptOps.TILE: Kernel.tile,
     OptOps.PARTITION: Kernel.cut,
     OptOps.STAGE: Kernel.stage,
+    OptOps.STREAM: Kernel.stream,
 }
 
 

@@ -150,13 +150,13 @@ class _Vectoriser:
         if self.lane not in closed_by(node):
             source = tuple(self.done[s] for s in place.src)
             scalar = UOp(Ops.INDEX, place.dtype, source)
-            return [UOp(Ops.STORE, dtypes.void, (scalar, self.done[value], *ranges))]
+            return [UOp(Ops.STORE, dtypes.void, (scalar, self.done[value], *ranges), node.arg)]
         if self.stride(place) == 1:
             whole = (self.place(place, None), self.vector(value), *ranges)
-            return [UOp(Ops.STORE, dtypes.void, whole)]
+            return [UOp(Ops.STORE, dtypes.void, whole, node.arg)]
         made = self.vector(value)
         return [
-            UOp(Ops.STORE, dtypes.void, (self.place(place, n), made.gep(n), *ranges))
+            UOp(Ops.STORE, dtypes.void, (self.place(place, n), made.gep(n), *ranges), node.arg)
             for n in range(self.width)
         ]
 

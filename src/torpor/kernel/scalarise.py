@@ -89,7 +89,8 @@ class _Scalariser:
         count = value.dtype.count
         masked = len(place.src) > 2 and place.src[2].dtype.count > 1
         if count in MEMORY_WIDTHS and not masked and value.dtype.bits >= 16:
-            return UOp(Ops.STORE, dtypes.void, (self.done[place], self.done[value], *ranges))
+            whole = self.done[place], self.done[value], *ranges
+            return UOp(Ops.STORE, dtypes.void, whole, node.arg)
         stores = tuple(
             UOp(Ops.STORE, dtypes.void, (self.place(place, n), self.lane(value, n), *ranges))
             for n in range(count)

@@ -15,6 +15,7 @@ from torpor.ir.ops import ALU, AxisType, Ops
 from torpor.ir.uop import UOp
 from torpor.source.linear import Signature, alignment, constant, prepare, signature
 from torpor.source.llvm_alu import alu, select
+from torpor.source.llvm_stream import MARK, MARK_MEANS, either, streamed_bytes, streamed_slots
 from torpor.source.llvm_text import (
     Body,
     constant_text,
@@ -35,18 +36,41 @@ class LLVMRenderer(Renderer):
     """Writes one `define void @name(ptr %data0, ...)` as text for LLVM 20 and later."""
 
     def render(self, name: str, linear: Sequence[UOp]) -> str:
-        nodes = prepare(linear)
-        function = _Function(signature(nodes))
-        for node in nodes:
-            function.add(node)
-        return function.text(identifier(name))
+        nodes, name = prepare(linear), identifier(name)
+        plain = _Function.of(nodes)
+        slots = streamed_slots(nodes)
+        if not slots:
+            return module((plain.text(name),), plain)
+        streaming = _Function.of(nodes, streams=True)
+        ways = f"{name}_streaming", f"{name}_storing"
+        texts = (
+            either(name, plain.arguments, slots, ways),
+            streaming.text(ways[0]),
+            plain.text(ways[1]),
+        )
+        return module(texts, plain, streaming)
+
+
+def module(texts: Sequence[str], *functions: _Function) -> str:
+    """The texts of functions, and what they refer to."""
+    parts = ["\n\n".join(texts)]
+    declared = {text for function in functions for text in function.body.declared.values()}
+    if declared:
+        parts += ["", *sorted(declared)]
+    if functions[0].takes.checks:
+        parts += ["", '!0 = !{!"branch_weights", i32 1048576, i32 1}']
+    if any(function.streams for function in functions):
+        parts += ["", MARK_MEANS]
+    return "\n".join(parts) + "\n"
 
 
 class _Function:
-    """One function under construction; `names` maps nodes to the text of their values."""
+    """One function under construction; `names` maps nodes to the text of their values. `streams`:
+    whether it stores past the caches where that is asked for.
+    """
 
-    def __init__(self, takes: Signature):
-        self.takes = takes
+    def __init__(self, takes: Signature, streams: bool = False):
+        self.takes, self.streams = takes, streams
         self.body = Body()
         self.names: dict[UOp, str] = {}
         self.ends: dict[UOp, tuple[str, ...]] = {}
@@ -67,16 +91,19 @@ class _Function:
                 f"i64 %{self.body.names.exact(name)}" for name in ("thread_begin", "thread_end")
             ]
 
+    @staticmethod
+    def of(nodes: Sequence[UOp], streams: bool = False) -> _Function:
+        """The function of a linear program."""
+        made = _Function(signature(nodes), streams)
+        for node in nodes:
+            made.add(node)
+        return made
+
     def text(self, name: str) -> str:
-        """The whole module."""
+        """The definition."""
         body = self.body
         head = f"define void @{name}({', '.join(self.arguments)}) nounwind {{"
-        parts = [head, "entry:", *body.registers, *body.lines, "  ret void", "}"]
-        if body.declared:
-            parts += ["", *sorted(body.declared.values())]
-        if self.takes.checks:
-            parts += ["", '!0 = !{!"branch_weights", i32 1048576, i32 1}']
-        return "\n".join(parts) + "\n"
+        return "\n".join([head, "entry:", *body.registers, *body.lines, "  ret void", "}"])
 
     def add(self, node: UOp) -> None:
         """Append what the node needs."""
@@ -261,7 +288,10 @@ class _Function:
             self.body.line(f"store {type_of(value.dtype)} {text}, ptr {self.names[place]}")
             return
         text = self.to_memory(value.dtype, text)
-        if len(place.src) == 2:
+        if self.streams and (width := streamed_bytes(node)):
+            kind = memory_type(value.dtype)
+            self.body.line(f"store {kind} {text}, ptr {self.names[place]}, align {width}{MARK}")
+        elif len(place.src) == 2:
             self.plain_store(place, value.dtype, text, self.names[place])
         elif place.src[2].dtype.count == 1:
             after = self.branch(self.names[place.src[2]], "store")
