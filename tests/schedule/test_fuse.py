@@ -296,3 +296,23 @@ def test_two_products_of_one_operand_do_not_join():
     items = (x @ v).schedule(x @ w)
     assert len(items) == 2
     assert not reductions_beside_products(items)
+
+
+def test_a_product_has_few_streams_beside_it():
+    """Gradient descent without momentum meets two values of the gradient's size, with it four."""
+    rng = np.random.default_rng(0)
+    x, y, moment, weight = (
+        Tensor(rng.standard_normal(shape, np.float32)).realize()
+        for shape in ((32, 64), (32, 48), (64, 48), (64, 48))
+    )
+    gradient = x.T @ y
+    plain = weight - gradient * 0.5
+    assert {item.reason for item in plain.schedule()} == {"output"}
+    moved = moment * 0.5 + gradient
+    updated = weight - moved
+    reasons = [item.reason for item in updated.schedule(moved)]
+    assert reasons == ["product beside many streams", "output"]
+    updated.realize(moved)
+    expected = moment.numpy() * 0.5 + x.numpy().astype(np.float64).T @ y.numpy()
+    np.testing.assert_allclose(moved.numpy(), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(updated.numpy(), weight.numpy() - expected, rtol=1e-5, atol=1e-5)

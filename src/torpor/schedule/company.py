@@ -58,7 +58,7 @@ class Company:
             region = use.region
             if not self.has_room(region, node) or not self.in_time(node, region):
                 continue
-            if self.fuser.disturbs_product(node, region):
+            if self.fuser.disturbs_product(node, region) or self.is_crowded(region, node):
                 continue
             first = next(iter(region.outputs))
             plain = shape_of(first) == shape_of(node) and use.indices == region.outputs[first]
@@ -69,6 +69,26 @@ class Company:
             if alone or self.fuser.reason_to_part(node, here, commit=False) is None:
                 return region, use.indices
         return None
+
+    def is_crowded(self, region: Region, node: UOp) -> bool:
+        """Whether a product's tiles would meet more memory in this kernel than they can stream: all
+        that it stores and reads as large as the product, row by row of a tile, a few elements each.
+        """
+        if not self.fuser.weights.is_product(node):
+            return False
+        size = count(shape_of(node))
+        stack = [one for one in region.outputs if count(shape_of(one)) == size]
+        met, seen = set(stack), {node}
+        while stack and len(met) <= cost.STREAMS:
+            one = stack.pop()
+            inside = one in region.outputs or one not in self.fuser.home
+            if not inside or not (one.op in ALU or one.op in MOVEMENT):
+                met.add(one)
+                continue
+            fresh = {s for s in one.src if count(shape_of(s)) == size} - seen
+            seen |= fresh
+            stack.extend(fresh)
+        return len(met) > cost.STREAMS
 
     def has_room(self, region: Region, node: UOp) -> bool:
         """Whether the kernel runs where the value is wanted, and is not too large yet."""

@@ -24,6 +24,7 @@ ROW_LIMIT: Final = 65536  # elements: a row that is read again should still be i
 PARALLEL: Final = 16  # rows that keep every core busy enough
 SMALL: Final = 32768  # elements of a reduction so small that one core may do it all
 LONG: Final = 16  # terms of a product's sums that make its tiles worth a kernel
+STREAMS: Final = 3  # values as large as a product that its kernel may read and store
 SHORT: Final = 64  # elements of a reduction that may run inside another's loop
 PADDING: Final = 4  # how much longer padding may make a sum that merges into another
 CEILING: Final = 1e12

@@ -98,6 +98,8 @@ class Fuser:
             return "used by several kernels"
         if len(uses) > 1:
             return "used at several indices"
+        if self.company.is_crowded(uses[0].region, node):
+            return "product beside many streams"
         return self.refusal(node, uses[0], commit)
 
     def reason_for_epilogue(self, node: UOp, uses: Sequence[Use]) -> str | None:
