@@ -44,6 +44,7 @@ G = register(dtypes.float32, 1)
         (UOp.const(dtypes.bool, True).where(F, G), F),
         (UOp.const(dtypes.bool, False).where(F, G), G),
         ((~B).where(F, G), B.where(G, F)),
+        (B.where(UOp.const(dtypes.bool, True), UOp.const(dtypes.bool, False)), B),
         (B.where(B.where(F, G), N.cast(dtypes.float32)), B.where(F, N.cast(dtypes.float32))),
         (~~B, B),
         (~F.eq(G), F.ne(G)),

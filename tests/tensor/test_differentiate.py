@@ -79,6 +79,9 @@ def test_what_is_detached_gets_nothing():
     x = Tensor([1.0, 2.0], requires_grad=True)
     (x.detach() * x).sum().backward()
     check(x.grad, np.array([1, 2], np.float32))
+    untracked = Tensor([1.0, 2.0])
+    (slope,) = (untracked.detach() * untracked).sum().gradient(untracked)
+    check(slope, np.array([1, 2], np.float32))
     with torpor.no_grad():
         free = x * 2
         view = x[0]

@@ -109,6 +109,11 @@ def where_constant(c: UOp, x: UOp, y: UOp) -> UOp | None:
     return x if value else y
 
 
+def where_bool(c: UOp, x: UOp, y: UOp) -> UOp | None:
+    """`where(c, true, false) -> c`."""
+    return c if constant_of(x) is True and constant_of(y) is False else None
+
+
 def where_same(c: UOp, x: UOp) -> UOp | None:
     """`where(c, x, x) -> x`."""
     return None if checks_below(c) else x
@@ -192,6 +197,7 @@ exact_rules: Final = PatternMatcher([
     (UPat(Ops.MUL, _FLOATS, (UPat(Ops.MUL, _NUMBERS, (_x, _c)), _d)), negate_twice),
     (UPat(Ops.WHERE, None, (UPat.var("c"), _x, _x)), where_same),
     (UPat(Ops.WHERE, None, (UPat.var("c"), _x, _y)), where_constant),
+    (UPat(Ops.WHERE, dtypes.bool, (UPat.var("c"), _x, _y)), where_bool),
     (
         UPat(Ops.WHERE, None, (UPat(Ops.XOR, dtypes.bool, (UPat.var("c"), UPat.var("d"))), _x, _y)),
         where_not,

@@ -132,9 +132,7 @@ class Differentiate(Handle):
 
     def detach(self) -> Tensor:
         """A view through which no gradient flows; writes to it are seen by this tensor."""
-        return (
-            view(self, "detach", None) if self.requires_grad else view(self, "reshape", self.shape)
-        )
+        return view(self, "detach", None)  # also of what `gradient` may be asked about later
 
     def backward(self, gradient: Any = None, retain_graph: bool = True) -> Tensor:
         """Add the gradient of this tensor to `.grad` of every leaf that it depends on; itself. A
