@@ -38,7 +38,8 @@ FUNCTIONS: Final = tuple(
     argwhere avg_pool1d avg_pool2d batch_norm bernoulli binary_cross_entropy
     binary_cross_entropy_with_logits bincount bitcast bitwise_and bitwise_left_shift bitwise_not
     bitwise_or bitwise_right_shift bitwise_xor bmm broadcast_to bucketize cast ceil celu chunk clamp
-    clip clone contiguous conv1d conv2d conv3d conv_transpose1d conv_transpose2d cos cosh
+    clip clone contiguous conv1d conv2d conv3d conv_transpose1d conv_transpose2d
+    conv_transpose3d cos cosh
     count_nonzero cross_entropy cummax cummin cumprod cumsum detach diagonal diff div dot dropout
     elu empty_like eq erf exp exp2 expand expand_as expm1 flatten flip floor floor_divide fmod frac
     full_like gather ge gelu greater greater_equal group_norm gt hardsigmoid hardswish hardtanh

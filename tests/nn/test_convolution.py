@@ -32,10 +32,10 @@ def test_convolutions(kind):
     assert np.allclose(found, convolved(x, weight, bias, 2), atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", [nn.ConvTranspose1d, nn.ConvTranspose2d])
+@pytest.mark.parametrize("kind", [nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d])
 def test_transposed_convolutions(kind):
     layer = kind(2, 4, 3, stride=2, output_padding=1)
-    x = RNG.standard_normal((2, 2, *(3, 2)[: kind.axes]))
+    x = RNG.standard_normal((2, 2, *(3, 2, 2)[: kind.axes]))
     weight, bias = (t.numpy().astype(np.float64) for t in (layer.weight, layer.bias))
     assert weight.shape == (2, 4, *(3,) * kind.axes)
     out = np.zeros((2, 4, *((s - 1) * 2 + 3 + 1 for s in x.shape[2:])))
@@ -44,6 +44,7 @@ def test_transposed_convolutions(kind):
         out[(..., *at)] += x[(..., *place)] @ weight[(..., *k)]
     out += bias.reshape(-1, *(1,) * kind.axes)
     assert np.allclose(layer(Tensor(x.astype("f4"))).numpy(), out, atol=1e-5)
+    assert np.allclose(layer(Tensor(x[0].astype("f4"))).numpy(), out[0], atol=1e-5)
 
 
 def test_defaults_are_uniform_within_the_root_of_what_comes_in():

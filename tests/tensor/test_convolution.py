@@ -152,3 +152,39 @@ def test_adaptive_means_cover_all_that_a_cell_touches(cells):
         wide = slice(j * 10 // columns, math.ceil((j + 1) * 10 / columns))
         expected[:, :, i, j] = array[:, :, high, wide].mean((2, 3), dtype=np.float64)
     check(Tensor(array).adaptive_avg_pool2d(cells), expected.astype(np.float32))
+
+
+def brute_force_maxima(array, size, stride, padding):
+    """(greatest of each window, its place in the plane), of equal ones the first."""
+    rows, columns = array.shape
+    values, places = [], []
+    for top in range(-padding, rows + padding - size + 1, stride):
+        for left in range(-padding, columns + padding - size + 1, stride):
+            inside = [
+                (row, column)
+                for row in range(max(top, 0), min(top + size, rows))
+                for column in range(max(left, 0), min(left + size, columns))
+            ]
+            row, column = max(inside, key=lambda at: array[at])
+            values.append(array[row, column])
+            places.append(row * columns + column)
+    return values, places
+
+
+@pytest.mark.parametrize(("size", "stride", "padding"), [(2, 2, 0), (3, 1, 1), (3, 2, 1)])
+def test_places_of_maxima(size, stride, padding):
+    array = np.random.default_rng(5).integers(0, 4, (7, 6)).astype(np.float32)  # with equal ones
+    array[:3, :3] = -np.inf
+    found = Tensor(array[None, None]).max_pool2d(size, stride, padding, return_indices=True)
+    values, places = brute_force_maxima(array, size, stride, padding)
+    assert found.values.reshape(-1).tolist() == values
+    assert found.indices.reshape(-1).tolist() == places
+    assert found.indices.dtype.name == "int64"
+
+
+def test_places_of_maxima_along_one_axis_and_of_nan():
+    found = Tensor([[1.0, 3.0, 2.0, float("nan"), 5.0, 4.0]]).max_pool1d(3, return_indices=True)
+    assert found.indices.tolist() == [[1, 3]]
+    x = Tensor([[1.0, 3.0, 2.0, 0.0]], requires_grad=True)
+    x.max_pool1d(2, return_indices=True).values.sum().backward()
+    assert x.grad.tolist() == [[0.0, 1.0, 1.0, 0.0]]

@@ -1,6 +1,6 @@
 """Floor 8: layers, optimisers, losses, state and data."""
 
-from torpor.nn import init, losses, optim, state
+from torpor.nn import functional, init, losses, optim, state
 from torpor.nn.activations import (
     ELU,
     GELU,
@@ -14,7 +14,14 @@ from torpor.nn.activations import (
     Tanh,
 )
 from torpor.nn.attention import MultiheadAttention
-from torpor.nn.convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d
+from torpor.nn.convolution import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+)
 from torpor.nn.layers import (
     BatchNorm1d,
     BatchNorm2d,
@@ -27,6 +34,7 @@ from torpor.nn.layers import (
 )
 from torpor.nn.module import Module, ModuleList, ParameterList, Sequential
 from torpor.nn.norms import GroupNorm, LayerNorm, RMSNorm
+from torpor.nn.recurrent import GRU, LSTM, RNN
 
 __all__ = [
     "BatchNorm1d",
@@ -37,13 +45,16 @@ __all__ = [
     "Conv3d",
     "ConvTranspose1d",
     "ConvTranspose2d",
+    "ConvTranspose3d",
     "Dropout",
     "ELU",
     "Embedding",
     "Flatten",
     "GELU",
+    "GRU",
     "GroupNorm",
     "Identity",
+    "LSTM",
     "LayerNorm",
     "LeakyReLU",
     "Linear",
@@ -53,6 +64,7 @@ __all__ = [
     "MultiheadAttention",
     "ParameterList",
     "RMSNorm",
+    "RNN",
     "ReLU",
     "Sequential",
     "SiLU",
@@ -60,6 +72,7 @@ __all__ = [
     "Softmax",
     "Softplus",
     "Tanh",
+    "functional",
     "init",
     "losses",
     "optim",

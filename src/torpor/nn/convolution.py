@@ -111,7 +111,7 @@ class _Transposed(_Convolution):
         self._fill(channels, kernel_size, stride, dilation, groups, bias, turned=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        convolve = (x.conv_transpose1d, x.conv_transpose2d)[self.axes - 1]
+        convolve = (x.conv_transpose1d, x.conv_transpose2d, x.conv_transpose3d)[self.axes - 1]
         sizes = self.stride, self.padding, self.output_padding
         return convolve(self.weight, self.bias, *sizes, self.groups, self.dilation)
 
@@ -126,3 +126,11 @@ class ConvTranspose2d(_Transposed):
     """The gradient of `Conv2d`: x[batch, in, height, width] with weight[in, out/groups, kh, kw]."""
 
     axes = 2
+
+
+class ConvTranspose3d(_Transposed):
+    """The gradient of `Conv3d`: x[batch, in, depth, height, width] with weight[in, out/groups, kd,
+    kh, kw].
+    """
+
+    axes = 3

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import ShapeError, ValueRangeError
-from torpor.nn import init
+from torpor.nn import functional, init
 from torpor.nn.module import Module
 from torpor.tensor import Tensor, no_grad
 
@@ -56,31 +56,13 @@ class _BatchNorm(Module):
         if x.ndim not in self.ranks or x.shape[1] != self.num_features:
             wanted = f"(batch, {self.num_features}, ...) of {self.ranks} axes"
             raise ShapeError(f"{type(self).__name__} expected {wanted}, got {x.shape}")
-        others = (0, *range(2, x.ndim))
-        if self.training or self.running_mean is None:
-            mean = x.mean(others)
-            variance = x.var(others, correction=0)
-            self.follow(mean.detach(), variance.detach(), x.numel() // x.shape[1])
-        else:
-            assert self.running_var is not None, "mean and variance are kept together"
-            mean, variance = self.running_mean, self.running_var
-        shape = (1, -1, *(1,) * (x.ndim - 2))
-        y: Tensor = (x - mean.reshape(shape)) * (variance + self.eps).rsqrt().reshape(shape)
-        if self.weight is not None and self.bias is not None:
-            y = y * self.weight.reshape(shape) + self.bias.reshape(shape)
-        return y
-
-    def follow(self, mean: Tensor, variance: Tensor, count: int) -> None:
-        """Let the running statistics follow those of a batch of `count` values a channel."""
-        if self.running_mean is None or self.running_var is None or not self.training:
-            return
-        assert self.num_batches_tracked is not None, "the statistics are kept together"
-        unbiased = variance * (count / max(count - 1, 1))
-        with no_grad():
-            keep = 1 - self.momentum
-            self.running_mean.assign(self.running_mean * keep + mean * self.momentum)
-            self.running_var.assign(self.running_var * keep + unbiased * self.momentum)
-            self.num_batches_tracked.assign(self.num_batches_tracked + 1)
+        if self.training and self.num_batches_tracked is not None:
+            with no_grad():
+                self.num_batches_tracked.assign(self.num_batches_tracked + 1)
+        return functional.batch_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, self.training,
+            self.momentum, self.eps,
+        )  # fmt: skip
 
 
 class BatchNorm1d(_BatchNorm):
@@ -117,11 +99,7 @@ class Embedding(Module):
         self.weight = weight.requires_grad_()
 
     def forward(self, x: Tensor) -> Tensor:
-        rows = self.weight[x]
-        if self.padding_idx is None:
-            return rows
-        found: Tensor = x.eq(self.padding_idx).unsqueeze(-1).where(rows.detach(), rows)
-        return found
+        return functional.embedding(x, self.weight, self.padding_idx)
 
     def __repr__(self) -> str:
         return f"Embedding({self.num_embeddings}, {self.embedding_dim})"
@@ -140,13 +118,25 @@ class Dropout(Module):
 
 
 class MaxPool2d(Module):
-    """The maximum of each window of x[batch, channel, height, width]."""
+    """The maximum of each window of x[batch, channel, height, width]; with `return_indices` also
+    where in height * width it stands.
+    """
 
-    def __init__(self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0):
+    def __init__(
+        self,
+        kernel_size: Pair,
+        stride: Pair | None = None,
+        padding: Pair = 0,
+        dilation: Pair = 1,
+        return_indices: bool = False,
+        ceil_mode: bool = False,
+    ):
         self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
+        self.dilation, self.return_indices, self.ceil_mode = dilation, return_indices, ceil_mode
 
-    def forward(self, x: Tensor) -> Tensor:
-        return x.max_pool2d(self.kernel_size, self.stride, self.padding)
+    def forward(self, x: Tensor) -> Any:
+        windows = self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode
+        return x.max_pool2d(*windows, self.return_indices)
 
 
 class Flatten(Module):

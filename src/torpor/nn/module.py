@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from torpor.base.errors import DTypeError
 from torpor.nn import state
 from torpor.tensor import Tensor
+from torpor.tensor.shard import become
 
 
 class Module:
@@ -74,14 +76,39 @@ class Module:
         """Training behaviour off; gives the module."""
         return self.train(False)
 
-    def to(self, device: str) -> Module:
-        """Move every tensor to a device, in place; gives the module."""
-        for module in self.modules():
-            for name, value in list(vars(module).items()):
-                if isinstance(value, Tensor):
-                    moved = value.detach().to(device)
-                    setattr(module, name, moved.requires_grad_(value.requires_grad))
+    def to(self, *arguments: Any, **options: Any) -> Module:
+        """Move every tensor to a device, or every float to another float format, or both, as
+        `Tensor.to` understands the arguments, in place: whoever holds a parameter keeps it. Gives
+        the module.
+        """
+        unique = {id(tensor): tensor for tensor in state.get_state_dict(self).values()}
+        for tensor in unique.values():
+            before = tensor.detach()
+            moved = before.to(*arguments, **options)
+            if tensor.dtype.is_float and not moved.dtype.is_float:
+                raise DTypeError(f"parameters stay floats; {moved.dtype} is none")
+            if not tensor.dtype.is_float:
+                moved = before.to(moved.device)
+            if tensor.grad is not None:
+                tensor.grad = tensor.grad.to(moved.device, moved.dtype)
+            become(tensor, moved if moved is not before else moved.clone())
         return self
+
+    def float(self) -> Module:
+        """Floats as float32; gives the module."""
+        return self.to("float32")
+
+    def double(self) -> Module:
+        """Floats as float64; gives the module."""
+        return self.to("float64")
+
+    def half(self) -> Module:
+        """Floats as float16; gives the module."""
+        return self.to("float16")
+
+    def bfloat16(self) -> Module:
+        """Floats as bfloat16; gives the module."""
+        return self.to("bfloat16")
 
     def apply(self, function: Callable[[Module], None]) -> Module:
         """Call `function` with every module, inner ones first; gives the module."""

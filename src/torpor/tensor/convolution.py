@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,8 +15,9 @@ from torpor.ir.infer import Shape, shape_of
 from torpor.ir.uop import UOp
 from torpor.tensor.contraction import contract
 from torpor.tensor.creation import as_tensor
-from torpor.tensor.handle import Handle, derive, float_dtype, located, render_shape
+from torpor.tensor.handle import Handle, derive, float_dtype, located, make, render_shape
 from torpor.tensor.host import known_shape
+from torpor.tensor.iota import iota
 from torpor.tensor.spelling import pair
 
 if TYPE_CHECKING:
@@ -111,6 +113,13 @@ def _check_window(image: Any, kernel: Any, paddings: Any, dilation: Any) -> None
             raise located(ShapeError(f"{what} + {before} + {after}"), (image,))
 
 
+class Pooled(NamedTuple):
+    """What `max_pool1d` and `max_pool2d` give with `return_indices`."""
+
+    values: Any
+    indices: Any
+
+
 class Convolution(Handle):
     """Convolutions and pooling of (batch, channels, spatial axes); without batch for the
     convolutions. What does not fit is a `ShapeError` at the call.
@@ -201,6 +210,21 @@ class Convolution(Handle):
         """
         return _transposed(self, weight, bias, stride, padding, output_padding, groups, dilation, 1)
 
+    def conv_transpose3d(
+        self,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        dilation: Any = 1,
+    ) -> Tensor:
+        """The gradient of `conv3d`: (batch, in, depth, height, width) with weight (in, out /
+        groups, kd, kh, kw), as `conv_transpose2d`.
+        """
+        return _transposed(self, weight, bias, stride, padding, output_padding, groups, dilation, 3)
+
     # --- pooling ----------------------------------------------------------------------------------
     def max_pool2d(
         self,
@@ -209,7 +233,8 @@ class Convolution(Handle):
         padding: Any = 0,
         dilation: Any = 1,
         ceil_mode: bool = False,
-    ) -> Tensor:
+        return_indices: bool = False,
+    ) -> Any:
         """The greatest element of each window of the last two axes, which are (height, width);
         padding is less than anything, NaN greater. `stride` is the window's size unless given; with
         `ceil_mode` a last window may reach beyond the end.
@@ -217,7 +242,8 @@ class Convolution(Handle):
         >>> Tensor([[[1, 2], [3, 4]]]).max_pool2d(2).tolist()
         [[[4]]]
         """
-        return _max_pool(self, kernel_size, stride, padding, dilation, ceil_mode, 2)
+        windows = kernel_size, stride, padding, dilation, ceil_mode
+        return _max_pool(self, *windows, 2, return_indices)
 
     def max_pool1d(
         self,
@@ -226,9 +252,11 @@ class Convolution(Handle):
         padding: Any = 0,
         dilation: Any = 1,
         ceil_mode: bool = False,
-    ) -> Tensor:
+        return_indices: bool = False,
+    ) -> Any:
         """The greatest element of each window of the last axis, as `max_pool2d`."""
-        return _max_pool(self, kernel_size, stride, padding, dilation, ceil_mode, 1)
+        windows = kernel_size, stride, padding, dilation, ceil_mode
+        return _max_pool(self, *windows, 1, return_indices)
 
     def avg_pool2d(
         self,
@@ -294,6 +322,11 @@ def _transposed(
     groups: int, dilation: Any, dims: int,
 ) -> Tensor:  # fmt: skip
     """Zeros put between the elements, then a convolution with the flipped weight."""
+    if image.ndim == dims + 1:
+        one = image.unsqueeze(0)
+        return _transposed(
+            one, weight, bias, stride, padding, output_padding, groups, dilation, dims
+        ).squeeze(0)
     _check(image, weight, groups, dims, True)
     steps, around = pair(stride, dims), pair(padding, dims)
     spread, beyond = pair(dilation, dims), pair(output_padding, dims)
@@ -349,17 +382,34 @@ def _pooled(operand: Any, sizes: Any, steps: Any, spread: Any) -> Any:
 
 
 def _max_pool(
-    operand: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool, dims: int
-) -> Tensor:
+    operand: Any,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil: bool,
+    dims: int,
+    indices: bool,
+) -> Any:
     plan = _pool_plan(operand, kernel, stride, padding, dilation, ceil, dims)
     sizes, steps, spread, paddings, more = plan
     pairs = [(b, a + m) for (b, a), m in zip(paddings, more, strict=True)]
     _check_window(operand, sizes, pairs, spread)
-    least = operand.dtype.min
+    padded = any(b or a for b, a in pairs)
     grown: list[Any] = [None] * (operand.ndim - dims) + pairs
-    made = operand.pad(grown, value=least) if any(b or a for b, a in pairs) else operand
+    made = operand.pad(grown, value=operand.dtype.min) if padded else operand
     windows, axes = _pooled(made, sizes, steps, spread)
-    return windows.amax(axes)
+    values = windows.amax(axes)
+    if not indices:
+        return values
+    shape = known_shape(operand.shape[-dims:])
+    count = math.prod(shape)
+    places: Any = make(iota(count, operand.device), operand.device).reshape(*shape)
+    around, _ = _pooled(places.pad(pairs, value=count), sizes, steps, spread)
+    found = windows.detach().eq(values.detach().reshape(*values.shape, *(1,) * dims))
+    if operand.dtype.is_float:
+        found = found | windows.isnan()
+    return Pooled(values, found.where(around, count).amin(axes))
 
 
 def _mean_pool(

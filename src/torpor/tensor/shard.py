@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torpor.base.errors import ShapeError
 from torpor.device import Device
@@ -61,9 +61,16 @@ class Sharding(Handle):
 
     def shard_(self, devices: str | Sequence[str], axis: int | None = None) -> Tensor:
         """Spread this tensor itself over devices, as `shard` does; gives the tensor."""
-        requires = self.requires_grad
         with no_grad():
-            moved = self.detach().shard(devices, axis)
-        self._storage, self._path = moved._storage, moved._path
-        self._node, self._stamp = moved._node, moved._stamp
-        return self.requires_grad_(requires)
+            return become(self, self.detach().shard(devices, axis))
+
+
+def become(handle: Any, value: Handle) -> Tensor:
+    """Let `handle` stand for another value, on any device and in any format; gives the handle.
+    Whoever holds it sees the new value; views of the old one stay what they are.
+    """
+    requires = handle.requires_grad
+    handle._storage, handle._path = value._storage, value._path
+    handle._node, handle._stamp = value._node, value._stamp
+    made: Tensor = handle.requires_grad_(requires)
+    return made

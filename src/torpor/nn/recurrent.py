@@ -1,0 +1,175 @@
+"""Recurrent layers, with PyTorch's names, constructor arguments, distributions and state names."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from torpor.base.errors import ShapeError, ValueRangeError
+from torpor.nn import init
+from torpor.nn.module import Module
+from torpor.tensor import Tensor
+
+State = tuple[Tensor, ...]
+
+
+class _Recurrent(Module):
+    """Layers over layers of steps along a sequence, forwards and, if `bidirectional`, backwards.
+
+    x[length, batch, input_size], with `batch_first` x[batch, length, input_size], or without batch
+    x[length, input_size], gives the last layer's h[length, batch, directions * hidden_size] in the
+    same order, and the last states[layers * directions, batch, hidden_size]. In training `dropout`
+    drops between layers. Weights begin uniform in ±1/sqrt(hidden_size).
+    """
+
+    gates: ClassVar[int]  # what a step computes of its input and of the hidden state
+    kept: ClassVar[int] = 1  # tensors that a step hands to the next, the hidden state first
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+    ):
+        if min(input_size, hidden_size, num_layers) < 1:
+            raise ShapeError(f"sizes are positive, not {(input_size, hidden_size, num_layers)}")
+        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.bias, self.batch_first, self.dropout = bias, batch_first, dropout
+        self.bidirectional = bidirectional
+        rows = self.gates * hidden_size
+        for number, suffix in enumerate(self._suffixes()):
+            first = number < len(self._directions())
+            inputs = input_size if first else hidden_size * len(self._directions())
+            shapes: dict[str, tuple[int, ...]] = {
+                "weight_ih": (rows, inputs), "weight_hh": (rows, hidden_size)
+            }  # fmt: skip
+            shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)} if bias else {}
+            for name, shape in shapes.items():
+                setattr(self, f"{name}{suffix}", init.default_weight(shape, hidden_size))
+
+    def _directions(self) -> tuple[str, ...]:
+        return ("", "_reverse") if self.bidirectional else ("",)
+
+    def _suffixes(self) -> list[str]:
+        """What the names of the weights end in: one layer after the other, each way."""
+        layers = range(self.num_layers)
+        return [f"_l{layer}{way}" for layer in layers for way in self._directions()]
+
+    def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """(h of every step, last state). The state begins as zeros unless it is given."""
+        if x.ndim not in (2, 3) or x.shape[-1] != self.input_size or 0 in x.shape:
+            wanted = f"(length, batch, {self.input_size}) or without batch"
+            raise ShapeError(f"{type(self).__name__} expected {wanted}, got {x.shape}")
+        turned = self.batch_first and x.ndim == 3
+        sequence = x.transpose(0, 1) if turned else x
+        given = state if state is None or isinstance(state, tuple) else (state,)
+        last: list[State] = []
+        for layer in range(self.num_layers):
+            if layer and self.dropout and self.training:
+                sequence = sequence.dropout(self.dropout, training=True)
+            made = []
+            for way in self._directions():
+                start = self._start(sequence, given, len(last))
+                outputs, end = self._run(sequence, f"_l{layer}{way}", start)
+                made.append(outputs)
+                last.append(end)
+            sequence = made[0] if len(made) == 1 else Tensor.cat(*made, dim=-1)
+        ends = tuple(Tensor.stack(*parts) for parts in zip(*last, strict=True))
+        output = sequence.transpose(0, 1) if turned else sequence
+        return output, ends if self.kept > 1 else ends[0]
+
+    def _start(self, sequence: Tensor, given: Any, number: int) -> State:
+        """The state that one layer starts from in one direction, each part [batch, hidden_size]."""
+        shape = (*sequence.shape[1:-1], self.hidden_size)
+        if given is None:
+            return (sequence.new_zeros(*shape),) * self.kept
+        start: State = tuple(part[number] for part in given)
+        if len(start) != self.kept or any(part.shape != shape for part in start):
+            count = len(self._suffixes())
+            raise ShapeError(f"the state is {self.kept} of shape {(count, *shape)}")
+        return start
+
+    def _run(self, sequence: Tensor, suffix: str, state: State) -> tuple[Tensor, State]:
+        """(h of every step, last state) of one layer in one direction."""
+        enter, again = (self._weights(part + suffix) for part in ("ih", "hh"))
+        steps = sequence.linear(*enter).unbind(0)
+        backwards = suffix.endswith("_reverse")
+        outputs = []
+        for step in reversed(steps) if backwards else steps:
+            state = self.step(step, state[0].linear(*again), state)
+            outputs.append(state[0])
+        return Tensor.stack(*(outputs[::-1] if backwards else outputs)), state
+
+    def _weights(self, name: str) -> tuple[Tensor, Tensor | None]:
+        return getattr(self, f"weight_{name}"), getattr(self, f"bias_{name}", None)
+
+    def step(self, inputs: Tensor, hidden: Tensor, state: State) -> State:
+        """The next state, of what comes of the input and of the hidden state: both
+        [batch, gates * hidden_size].
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say what a step is")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.input_size}, {self.hidden_size}, {self.num_layers})"
+
+
+class RNN(_Recurrent):
+    """h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu of it. Elman, "Finding structure in time",
+    1990.
+    """
+
+    gates = 1
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+    ):
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueRangeError(f"nonlinearity is 'tanh' or 'relu', not {nonlinearity!r}")
+        self.nonlinearity = nonlinearity
+        super().__init__(
+            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional
+        )
+
+    def step(self, inputs: Tensor, hidden: Tensor, state: State) -> State:
+        total = inputs + hidden
+        return (total.tanh() if self.nonlinearity == "tanh" else total.relu(),)
+
+
+class LSTM(_Recurrent):
+    """c' = sigmoid(f) c + sigmoid(i) tanh(g) and h' = sigmoid(o) tanh(c'), where i, f, g and o are
+    the parts of W_ih x + b_ih + W_hh h + b_hh. The state is (h, c). Hochreiter and Schmidhuber,
+    1997; Gers, Schmidhuber and Cummins, 2000.
+    """
+
+    gates, kept = 4, 2
+
+    def step(self, inputs: Tensor, hidden: Tensor, state: State) -> State:
+        enter, keep, value, leave = (inputs + hidden).chunk(4, -1)
+        cell = keep.sigmoid() * state[1] + enter.sigmoid() * value.tanh()
+        return leave.sigmoid() * cell.tanh(), cell
+
+
+class GRU(_Recurrent):
+    """h' = (1 - z) n + z h with r = sigmoid(x_r + h_r), z = sigmoid(x_z + h_z) and n = tanh(x_n +
+    r h_n), where x_* and h_* are the parts of W_ih x + b_ih and of W_hh h + b_hh. Cho et al., 2014,
+    arXiv:1406.1078, with the reset after the product, as PyTorch has it.
+    """
+
+    gates = 3
+
+    def step(self, inputs: Tensor, hidden: Tensor, state: State) -> State:
+        ours, theirs = inputs.chunk(3, -1), hidden.chunk(3, -1)
+        reset, keep = (ours[gate].add(theirs[gate]).sigmoid() for gate in (0, 1))
+        value = (ours[2] + reset * theirs[2]).tanh()
+        return ((1 - keep) * value + keep * state[0],)

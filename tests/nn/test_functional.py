@@ -1,0 +1,76 @@
+"""Functions by PyTorch's names: methods, or what layers do, against NumPy."""
+
+import numpy as np
+
+from torpor import Tensor, nn
+from torpor.nn import functional as F
+from torpor.nn import losses
+
+RNG = np.random.default_rng(6)
+
+
+def test_functions_are_the_methods_of_their_names():
+    names = [n for n, f in vars(F).items() if callable(f) and hasattr(f, "__wrapped__")]
+    assert len(names) > 40
+    for name in names + [n for n in vars(losses) if n.endswith(("loss", "entropy"))]:
+        assert getattr(F, name).__wrapped__ is getattr(Tensor, name)
+
+
+def test_functions_take_pytorchs_arguments():
+    x = Tensor([[0.5, -1.0], [2.0, 0.0]])
+    assert F.softmax(x, dim=1)._current() is x.softmax(1)._current()
+    assert F.relu(input=x)._current() is x.relu()._current()
+    loss = F.cross_entropy(x, Tensor([0, 1]), reduction="sum")
+    assert loss._current() is x.cross_entropy(Tensor([0, 1]), reduction="sum")._current() or (
+        loss.item() == x.cross_entropy(Tensor([0, 1]), reduction="sum").item()
+    )
+
+
+def test_dropout_drops_in_training_only():
+    x = Tensor.ones(1000)
+    assert F.dropout(x, 0.5, training=False) is x
+    found = F.dropout(x, 0.75).numpy()
+    assert set(found.tolist()) == {0.0, 4.0}
+    assert 150 < np.count_nonzero(found) < 350
+
+
+def test_cosine_similarity():
+    x, y = RNG.standard_normal((2, 3, 5))
+    x[0] = 0
+    found = F.cosine_similarity(Tensor(x.astype("f4")), Tensor(y.astype("f4"))).numpy()
+    lengths = np.maximum(np.linalg.norm(x, axis=1), 1e-8) * np.linalg.norm(y, axis=1)
+    assert np.allclose(found, (x * y).sum(1) / lengths, atol=1e-6)
+
+
+def test_embedding_rows_and_gradients():
+    weight = Tensor.arange(6).reshape(3, 2).float().requires_grad_()
+    rows = F.embedding(Tensor([[0, 2], [2, 1]]), weight, padding_idx=-1)
+    assert rows.tolist() == [[[0, 1], [4, 5]], [[4, 5], [2, 3]]]
+    rows.sum().backward()
+    assert weight.grad.tolist() == [[1, 1], [1, 1], [0, 0]]
+
+
+def test_batch_norm_in_training_and_after():
+    x = RNG.standard_normal((4, 3, 5)) * 2 + 1
+    mean, variance = x.mean((0, 2)), x.var((0, 2))
+    weight, bias = RNG.standard_normal((2, 3))
+    running = Tensor.zeros(3).contiguous(), Tensor.ones(3).contiguous()
+    scaled = [Tensor(v.astype("f4")) for v in (weight, bias)]
+    found = F.batch_norm(Tensor(x.astype("f4")), *running, *scaled, training=True, momentum=0.25)
+    along = (slice(None), None)
+    exact = (x - mean[along]) / np.sqrt(variance[along] + 1e-5) * weight[along] + bias[along]
+    assert np.allclose(found.numpy(), exact, atol=1e-5)
+    assert np.allclose(running[0].numpy(), 0.25 * mean, atol=1e-5)
+    assert np.allclose(running[1].numpy(), 0.75 + 0.25 * variance * 20 / 19, atol=1e-5)
+    means, variances = (t.numpy()[along] for t in running)
+    after = F.batch_norm(Tensor(x.astype("f4")), *running).numpy()
+    assert np.allclose(after, (x - means) / np.sqrt(variances + 1e-5), atol=1e-5)
+    assert np.allclose(F.batch_norm(Tensor(x), None, None).numpy().mean((0, 2)), 0)
+
+
+def test_layers_count_the_batches_that_they_follow():
+    layer = nn.BatchNorm1d(3)
+    layer(Tensor(RNG.standard_normal((4, 3)).astype("f4")))
+    assert layer.num_batches_tracked.item() == 1
+    layer.eval()(Tensor.ones(4, 3))
+    assert layer.num_batches_tracked.item() == 1

@@ -1,0 +1,111 @@
+"""Modules: their tensors and the modules inside, moved and converted in place."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+from torpor import Tensor, nn
+from torpor.base.errors import DTypeError
+
+
+class Net(nn.Module):
+    def __init__(self):
+        self.body = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.BatchNorm1d(3))
+        self.heads = nn.ModuleList([nn.Linear(3, 1)])
+        self.scales = nn.ParameterList([Tensor.ones(1, requires_grad=True)])
+        self.parts = {"last": nn.Linear(1, 1, bias=False)}
+
+    def forward(self, x):
+        return self.parts["last"](self.heads[0](self.body(x)) * self.scales[0])
+
+
+PARAMETERS = [
+    "body.0.weight", "body.0.bias", "body.2.weight", "body.2.bias", "heads.0.weight",
+    "heads.0.bias", "scales.0", "parts.last.weight",
+]  # fmt: skip
+
+
+def test_names_of_parameters_and_state():
+    net = Net()
+    assert [name for name, _ in net.named_parameters()] == PARAMETERS
+    buffers = ["body.2.running_mean", "body.2.running_var", "body.2.num_batches_tracked"]
+    assert set(net.state_dict()) == {*PARAMETERS, *buffers}
+    assert len(list(net.parameters())) == len(nn.state.get_parameters(net)) == len(PARAMETERS)
+
+
+def test_tied_parameters_are_one():
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    net[1].weight = net[0].weight
+    assert len(list(net.parameters())) == 3
+    assert len(net.state_dict()) == 4
+    again = copy.deepcopy(net)
+    assert again[0].weight is again[1].weight
+    assert again[0].weight is not net[0].weight
+
+
+def test_training_is_set_everywhere():
+    net = Net()
+    assert not any(module.training for module in net.eval().modules())
+    assert all(module.training for module in net.train().modules())
+
+
+def test_apply_goes_from_the_inside_out():
+    seen = []
+    net = Net()
+    net.apply(lambda module: seen.append(type(module).__name__))
+    assert seen[-1] == "Net"
+    assert sorted(seen) == sorted(type(module).__name__ for module in net.modules())
+
+
+def test_state_goes_from_one_module_to_another():
+    one, other = Net().eval(), Net().eval()
+    x = Tensor([[1.0, -2.0], [0.5, 3.0]])
+    other.load_state_dict(one.state_dict())
+    assert (one(x).numpy() == other(x).numpy()).all()
+    with pytest.raises(KeyError, match="missing"):
+        one.load_state_dict({})
+    one.load_state_dict({}, strict=False)
+    again = pickle.loads(pickle.dumps(one))
+    assert (again(x).numpy() == one(x).numpy()).all()
+
+
+def test_formats_change_in_place_and_integers_stay():
+    net = Net()
+    weight = net.body[0].weight
+    optimiser = nn.optim.SGD(net.parameters(), lr=0.1)
+    values = weight.numpy()
+    assert net.double() is net
+    assert net.body[0].weight is weight
+    assert weight.dtype.name == "float64"
+    assert weight.requires_grad
+    assert net.scales[0].dtype.name == "float64"  # inside a list
+    assert net.body[2].num_batches_tracked.dtype.name == "int64"
+    assert (weight.numpy() == values).all()
+    net(Tensor(np.ones((2, 2)))).sum().backward()
+    optimiser.step()
+    assert weight.dtype.name == "float64"
+    assert net.half().body[2].running_mean.dtype.name == "float16"
+    assert net.bfloat16().float().heads[0].weight.dtype.name == "float32"
+    with pytest.raises(DTypeError, match="stay floats"):
+        net.to("int32")
+
+
+def test_devices_change_in_place_and_gradients_follow():
+    layer = nn.Linear(2, 1)
+    weight = layer.weight
+    layer(Tensor.ones(1, 2)).sum().backward()
+    layer.to("PYTHON", "float64")
+    assert layer.weight is weight
+    assert (weight.device, weight.grad.device, weight.grad.dtype.name) == (
+        "PYTHON", "PYTHON", "float64",
+    )  # fmt: skip
+    assert layer(Tensor.ones(1, 2, dtype="float64", device="PYTHON")).device == "PYTHON"
+    layer.zero_grad()
+    assert weight.grad is None
+
+
+def test_a_module_that_says_nothing_says_so():
+    with pytest.raises(NotImplementedError, match="Silent"):
+        type("Silent", (nn.Module,), {})()(1)
