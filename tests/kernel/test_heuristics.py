@@ -26,3 +26,20 @@ def test_each_pass_over_a_row_has_vectors(function) -> None:
     vectors = [opt for opt in choose(kernel) if opt.op is OptOps.UNROLL]
     assert len(vectors) == 2
     assert all(opt.arg % Device["CPU"].target.lanes(4) == 0 for opt in vectors)
+
+
+def kernel_of(x: Tensor) -> Kernel:
+    (item,) = x.schedule()
+    return Kernel(item.ast, Device["CPU"].target)
+
+
+@pytest.mark.parametrize("width", [7, 100, 384])
+def test_looked_up_rows_are_copied_by_a_loop_of_their_own(width: int) -> None:
+    rows = Tensor.empty(50, width)[Tensor([3, 1, 4]).realize()]
+    assert [opt.op for opt in choose(kernel_of(rows))] == [OptOps.THREAD]
+    assert OptOps.UPCAST in [opt.op for opt in choose(kernel_of(Tensor.empty(50, 384) + 1))]
+
+
+def test_looked_up_rows_that_are_computed_with_have_vectors() -> None:
+    rows = Tensor.empty(50, 384)[Tensor([3, 1, 4]).realize()] * 2
+    assert OptOps.UPCAST in [opt.op for opt in choose(kernel_of(rows))]

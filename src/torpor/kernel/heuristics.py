@@ -112,6 +112,8 @@ def along_lanes(kernel: Kernel) -> None:
         row_lanes(kernel)
         return
     facts = Facts.of(kernel)
+    if copies_rows(facts):
+        return
     lane = best_lane(facts)
     if lane is not None:
         if kind_of(lane) in REDUCES:
@@ -125,10 +127,32 @@ def along_lanes(kernel: Kernel) -> None:
 
 def stream_out(kernel: Kernel) -> None:
     """More output than the caches hold goes past them."""
-    least = kernel.target.stream_bytes
-    stores = [a for a in accesses(find_loops(kernel.ast)) if a.is_store]
-    if least and sum(footprint(a) * a.itemsize for a in stores) >= least:
+    if outgrows(kernel, accesses(find_loops(kernel.ast))):
         attempt(kernel, Opt(OptOps.STREAM))
+
+
+def outgrows(kernel: Kernel, found: list[Access]) -> bool:
+    """Whether the output is more than the caches hold."""
+    least = kernel.target.stream_bytes
+    if not least:
+        return False
+    return sum(footprint(a) * a.itemsize for a in found if a.is_store) >= least
+
+
+def copies_rows(facts: Facts) -> bool:
+    """Whether the kernel does nothing but copy rows that it looks up: compilers make their loop a
+    block copy, whatever its length, while vectors of a fixed width leave a rest. Vectors can be
+    stored past the caches, though.
+    """
+    stores, axes = facts.kernel.ast.src, facts.kernel.axes
+    if len(axes) < 2 or len(stores) > 1 or stores[0].src[1].op is not Ops.LOAD:
+        return False
+    if outgrows(facts.kernel, facts.accesses):
+        return False
+    place = stores[0].src[1].src[0]
+    touching = [a for a in facts.accesses if a.stride(axes[-1]) != 0]
+    looked_up = any(n.op is Ops.LOAD for n in place.src[1].toposort())
+    return looked_up and len(touching) == 2 and all(a.stride(axes[-1]) == 1 for a in touching)
 
 
 def has_passes(kernel: Kernel) -> bool:
