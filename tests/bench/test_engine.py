@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from itertools import pairwise
 from typing import Any
 
@@ -206,3 +207,19 @@ def test_the_error_is_relative_l2(output, expected, error):
 
 def test_an_output_too_few_is_an_error():
     assert relative_error([], [np.ones(2)]) == np.inf
+
+
+def test_a_result_is_gone_before_the_next_call(clock):
+    """A lazy library finds a value that is still there again, and computes nothing."""
+    results: list[weakref.ref[np.ndarray]] = []
+
+    def alone(x):
+        assert [made() for made in results] == [None] * len(results)
+        output = 2 * x
+        results.append(weakref.ref(output))
+        return output
+
+    peer = FakePeer("ours", clock, 0.001)
+    (result,) = run(doubling(ours=alone), [peer], clock)
+    assert (result.status, result.detail) == ("ok", "")
+    assert len(results) == 4 + ROUNDS * (1 + 10)

@@ -26,6 +26,14 @@ def operands(size=SIZE):
     return Buffer("CPU", size, dtypes.float32).allocate(), source, values * 2 + 3
 
 
+def cpu_cores():
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+
+
+def worker_threads(pool):
+    return [thread.native_id for thread in pool._workers]
+
+
 @pytest.fixture(params=[True, False], ids=["futex", "portable"])
 def pool(request, monkeypatch):
     made = Pool(futex=request.param)
@@ -128,3 +136,28 @@ def test_a_process_forks_and_ends_cleanly(way):
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.split("\n")[-2] == "done"
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads cannot be kept off cores")
+@pytest.mark.skipif(cpu_cores() < 2, reason="there is one core")
+def test_workers_keep_off_the_core_of_the_thread_that_has_the_work(pool):
+    run = programs.load(programs.scale(SIZE))
+    allowed = os.sched_getaffinity(0)
+    result, source, expected = operands()
+    try:
+        for core in sorted(allowed)[:2]:
+            os.sched_setaffinity(0, {core})  # the owner moves there, and may go elsewhere again
+            os.sched_setaffinity(0, allowed)
+            with Context(THREADS=2):
+                for _ in range(4):  # by turns with one thread and with two, at first
+                    run([result, source], [3])
+            (there,) = (os.sched_getaffinity(i) for i in worker_threads(pool))
+            assert len(allowed - there) == 1 and there < allowed
+        os.sched_setaffinity(0, {core})
+        with Context(THREADS=2):
+            for _ in range(4):  # no other core to go to: the worker stays where it was
+                run([result, source], [3])
+        assert [os.sched_getaffinity(i) for i in worker_threads(pool)] == [there]
+    finally:
+        os.sched_setaffinity(0, allowed)
+    np.testing.assert_array_equal(result.numpy(), expected)

@@ -13,6 +13,8 @@ import os
 import platform
 import sys
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
 
@@ -22,7 +24,7 @@ from torpor.base import settings
 from torpor.device import llvm, worker
 from torpor.device.machine import Machine, cores, machine
 
-CHUNKS_PER_THREAD: Final = 4
+CHUNKS_PER_THREAD: Final = 16  # so that one which is held up costs the others little
 WORKER_SPINS: Final = 1000  # looks of an idle worker before it sleeps, about 20-40 microseconds
 EXIT_SECONDS: Final = 1.0
 STACK_BYTES: Final = 4 << 20  # kernels keep packed tiles there, up to 384 KiB
@@ -34,6 +36,7 @@ _ADDRESS: Final = ctypes.c_void_p
 _RUN: Final = ctypes.CFUNCTYPE(None, _ADDRESS, _ADDRESS, ctypes.c_char_p, _WORDS, _WORDS, _WORDS)
 _LOOP: Final = ctypes.CFUNCTYPE(_WORDS, _ADDRESS, _WORDS)
 _PLAIN: Final = ctypes.CFUNCTYPE(None, _ADDRESS)
+_CORE: Final = ctypes.PYFUNCTYPE(ctypes.c_int)
 
 
 _cores: Final = cores()
@@ -59,6 +62,16 @@ def _system_functions() -> tuple[int, int, int]:
     has_futex = sys.platform == "linux" and number and sys.maxsize > 1 << 32
     syscall = _address_of(library, "syscall") if has_futex else 0
     return syscall, _address_of(library, "sched_yield"), number
+
+
+def _core_reader() -> Callable[[], int] | None:
+    """What tells the number of the core that the calling thread is on, where the system has it and
+    threads can be kept off it.
+    """
+    if sys.platform != "linux" or not hasattr(os, "sched_setaffinity"):
+        return None
+    address = _address_of(ctypes.CDLL(None), "sched_getcpu")
+    return _CORE(address) if address else None
 
 
 @lru_cache(maxsize=1)
@@ -88,6 +101,7 @@ class Pool:
         self._state: np.ndarray[Any, np.dtype[np.int64]] | None = None
         self._place = 0
         self._ended = False
+        self._avoided = -1  # the core that workers keep off, the owner's; -1: none yet
 
     @property
     def workers(self) -> int:
@@ -171,6 +185,7 @@ class Pool:
         self._run, self._publish = _RUN(native["run"]), _RUN(native["publish"])
         self._finish, self._wake = _PLAIN(native["finish"]), _PLAIN(native["wake"])
         self._loop = _LOOP(native["worker"])
+        self._core = _core_reader()
 
     def _start(self, wanted: int) -> int:
         """Have `wanted` workers if the system gives them; how many of them there are."""
@@ -178,6 +193,7 @@ class Pool:
             self._prepare()
         while len(self._workers) < wanted and not self._ended:
             index = len(self._workers)
+            self._avoided = -1
             thread = threading.Thread(
                 target=self._serve, args=(index,), name=f"torpor-{index}", daemon=True
             )
@@ -189,7 +205,23 @@ class Pool:
             finally:
                 threading.stack_size(usual)
             self._workers.append(thread)
+        self._keep_off_this_core()
         return min(wanted, len(self._workers))
+
+    def _keep_off_this_core(self) -> None:
+        """Have no worker on the core of the calling thread.
+
+        Linux tends to wake a thread on the core of who wakes it. There a worker waits until the
+        owner has done all the work, and since it sleeps again at once, no balancing moves it.
+        """
+        if self._core is None or (core := self._core()) == self._avoided:
+            return
+        self._avoided = core
+        if others := os.sched_getaffinity(0) - {core}:
+            for thread in self._workers:
+                assert thread.native_id is not None, "workers have been started"
+                with suppress(OSError):  # the system does not let it be moved
+                    os.sched_setaffinity(thread.native_id, others)
 
     def _serve(self, index: int) -> None:
         """What a worker thread runs. The native loop returns at the end, or in order to sleep."""
