@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from torpor.base.target import Target
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.ranges import Loops, iterations
+from torpor.kernel.ranges import Loops, find_loops, iterations
 
 
 @dataclass(frozen=True)
@@ -85,3 +86,15 @@ def accesses(loops: Loops) -> list[Access]:
             count = iterations(loops.nest(node))
             found.append(Access(node, node.dtype.itemsize, node in stored, count, strides))
     return found
+
+
+def footprint(access: Access) -> int:
+    """How many elements an access touches."""
+    return iterations([r for r, stride in access.strides.items() if stride != 0])
+
+
+def passes_caches(root: UOp, target: Target) -> bool:
+    """Whether a kernel stores so much that it pays to store it past the caches."""
+    stores = [a for a in accesses(find_loops(root)) if a.is_store]
+    least = target.stream_bytes
+    return least is not None and sum(footprint(a) * a.itemsize for a in stores) >= least

@@ -12,7 +12,7 @@ from torpor.base.errors import OptError
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
-from torpor.kernel.access import Access, accesses
+from torpor.kernel.access import accesses, footprint
 from torpor.kernel.contraction import OUTPUTS, axes_of_results
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.ranges import find_loops, iterations, kind_of, size_of
@@ -57,11 +57,6 @@ def find_columns(kernel: Kernel) -> tuple[UOp, UOp, bool] | None:
     if iterations(others) > FEW_ROWS or footprint(most) * most.itemsize < BYTES:
         return None
     return lanes[0], down, len(outputs) > len(others) + 1
-
-
-def footprint(access: Access) -> int:
-    """How many elements an access reads."""
-    return iterations([r for r, stride in access.strides.items() if stride != 0])
 
 
 def apply_tiles(kernel: Kernel, lane: UOp, down: UOp, several: bool) -> bool:

@@ -11,13 +11,14 @@ from torpor.base.errors import OptError
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
-from torpor.kernel.access import Access, accesses
+from torpor.kernel.access import Access, accesses, passes_caches
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.ranges import closed_by, find_loops, kind_of, number_of, size_of
 
 LINE: Final = 64  # bytes of a cache line
 LANES: Final = 8  # elements of a vector that is put together from several lines
 SHORT: Final = 4  # axes shorter than this are not crossed
+PAGE: Final = 4096  # bytes; lines this far apart share a set of the first cache
 
 
 def tile_crossing(kernel: Kernel) -> bool:
@@ -25,10 +26,14 @@ def tile_crossing(kernel: Kernel) -> bool:
     found = find_crossing(kernel)
     if found is None:
         return False
-    written, read, itemsize = found
-    numbers = number_of(written), number_of(read)
-    write_out(kernel, numbers[0], LANES)
-    write_out(kernel, numbers[1], max(SHORT, LINE // itemsize))
+    written, read, apart, itemsize = found
+    line = max(SHORT, LINE // itemsize)
+    if line <= 2 * LANES and passes_caches(kernel.ast, kernel.target):
+        lines = line if apart * itemsize % PAGE else 2 * line
+        write_lines(kernel, number_of(written), number_of(read), lines)
+    else:
+        write_out(kernel, number_of(written), LANES)
+        write_out(kernel, number_of(read), line)
     for position in range(len(kernel.axes)):
         try:
             kernel.apply_opt(Opt(OptOps.THREAD, position, 0))
@@ -38,8 +43,24 @@ def tile_crossing(kernel: Kernel) -> bool:
     return True
 
 
-def find_crossing(kernel: Kernel) -> tuple[UOp, UOp, int] | None:
-    """(axis along which it writes, axis along which it reads, bytes of an element read)."""
+def write_lines(kernel: Kernel, written: int, read: int, line: int) -> None:
+    """Whole lines written one after the other, along the axis that is read: what goes past the
+    caches goes line by line, and memory is read as so many rows from end to end.
+    """
+    write_out(kernel, read, LANES)
+    write_out(kernel, written, line)
+    places = [
+        next((n for n, r in enumerate(kernel.axes) if r.arg == (number, AxisType.GLOBAL)), None)
+        for number in (read, written)
+    ]
+    if None not in places and places[0] < places[1]:  # type: ignore[operator]
+        kernel.apply_opt(Opt(OptOps.SWAP, places[0], places[1]))
+
+
+def find_crossing(kernel: Kernel) -> tuple[UOp, UOp, int, int] | None:
+    """(axis along which it writes, axis along which it reads, how many elements lie between what it
+    reads for two neighbours that it writes, bytes of an element read).
+    """
     if kernel.has_reduce or any(kind_of(r) is not AxisType.GLOBAL for r in kernel.axes):
         return None
     if any(set(closed_by(s)) != set(kernel.axes) for s in kernel.ast.src):
@@ -52,7 +73,7 @@ def find_crossing(kernel: Kernel) -> tuple[UOp, UOp, int] | None:
     for access in found:
         for one in kernel.axes:
             if crosses(access, one, written[0]) and (size_of(one) or 0) >= SHORT:
-                return written[0], one, access.itemsize
+                return written[0], one, abs(access.stride(written[0]) or 0), access.itemsize
     return None
 
 

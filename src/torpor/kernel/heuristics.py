@@ -10,8 +10,8 @@ from torpor.base.errors import OptError
 from torpor.ir.ops import TRANSCENDENTAL, AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
-from torpor.kernel.access import Access, accesses
-from torpor.kernel.columns import footprint, tile_columns
+from torpor.kernel.access import Access, accesses, passes_caches
+from torpor.kernel.columns import tile_columns
 from torpor.kernel.contraction import SPARE
 from torpor.kernel.crossing import tile_crossing
 from torpor.kernel.kernel import REDUCES, Kernel
@@ -127,16 +127,8 @@ def along_lanes(kernel: Kernel) -> None:
 
 def stream_out(kernel: Kernel) -> None:
     """More output than the caches hold goes past them."""
-    if outgrows(kernel, accesses(find_loops(kernel.ast))):
+    if passes_caches(kernel.ast, kernel.target):
         attempt(kernel, Opt(OptOps.STREAM))
-
-
-def outgrows(kernel: Kernel, found: list[Access]) -> bool:
-    """Whether the output is more than the caches hold."""
-    least = kernel.target.stream_bytes
-    if not least:
-        return False
-    return sum(footprint(a) * a.itemsize for a in found if a.is_store) >= least
 
 
 def copies_rows(facts: Facts) -> bool:
@@ -147,7 +139,7 @@ def copies_rows(facts: Facts) -> bool:
     stores, axes = facts.kernel.ast.src, facts.kernel.axes
     if len(axes) < 2 or len(stores) > 1 or stores[0].src[1].op is not Ops.LOAD:
         return False
-    if outgrows(facts.kernel, facts.accesses):
+    if passes_caches(facts.kernel.ast, facts.kernel.target):
         return False
     place = stores[0].src[1].src[0]
     touching = [a for a in facts.accesses if a.stride(axes[-1]) != 0]

@@ -46,6 +46,7 @@ from torpor.kernel.ranges import (
     size_of,
 )
 from torpor.kernel.scalarise import scalarise
+from torpor.kernel.turn import turn_blocks
 from torpor.kernel.unroll import unroll
 from torpor.kernel.width import lower_index
 
@@ -95,6 +96,8 @@ def write_out(state: Lowering) -> None:
     state.root = fold_conditions(state.root)
     for lane in lanes:
         state.root = to_lanes(state.root, lane, size_of(lane) or 1)
+    if state.target.vector_alu and not state.target.groups:
+        state.root = turn_blocks(state.root, state.target)
 
 
 def share(state: Lowering) -> None:
