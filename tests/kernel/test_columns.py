@@ -8,7 +8,7 @@ from tests.kernel.products import agree
 from torpor import Tensor
 from torpor.kernel import OptOps
 
-SHAPES = [(512, 1024), (1000, 999), (4096, 100), (77, 640), (30, 8, 700), (3, 64, 513)]
+SHAPES = [(512, 1024), (1031, 640), (1000, 999), (4096, 100), (77, 640), (30, 8, 700), (3, 64, 513)]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

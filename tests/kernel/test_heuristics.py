@@ -43,3 +43,13 @@ def test_looked_up_rows_are_copied_by_a_loop_of_their_own(width: int) -> None:
 def test_looked_up_rows_that_are_computed_with_have_vectors() -> None:
     rows = Tensor.empty(50, 384)[Tensor([3, 1, 4]).realize()] * 2
     assert OptOps.UPCAST in [opt.op for opt in choose(kernel_of(rows))]
+
+
+@pytest.mark.parametrize(("rows", "together"), [(64, 4), (6, 3), (67, None)])
+def test_sums_of_rows_read_several_rows_at_once(rows: int, together: int | None) -> None:
+    chosen = choose(kernel_of(Tensor.empty(rows, 4096).sum(1)))
+    assert [opt.arg for opt in chosen if opt.op is OptOps.UPCAST] == (
+        [together] if together else []
+    )
+    lanes = Device["CPU"].target.lanes(4)
+    assert Opt(OptOps.UNROLL, 0, lanes if together else 4 * lanes) in chosen

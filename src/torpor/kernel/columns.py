@@ -63,8 +63,11 @@ def apply_tiles(kernel: Kernel, lane: UOp, down: UOp, several: bool) -> bool:
     """Blocks of columns for the threads, blocks of rows, then the vectors."""
     rows = next((n for n in range(ROWS, 3, -1) if (size_of(down) or 1) % n == 0), 0)
     lanes, vectors = size_of(lane) or 1, 2 * kernel.target.lanes(4)
-    if not rows or lanes < LANES or size_of(down) == rows:
+    if lanes < LANES or (size_of(down) or 1) <= max(rows, ROWS):
         return False
+    if not rows:
+        rows = ROWS
+        kernel.apply_opt(Opt(OptOps.PADTO, kernel.axes.index(down), rows))
     outputs = [r for r in kernel.axes if kind_of(r) in OUTPUTS]
     position = outputs.index(lane)
     block = -(-lanes // vectors) * vectors if several else columns_of(lanes, vectors)

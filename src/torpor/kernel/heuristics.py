@@ -349,6 +349,18 @@ def reuse_axes(facts: Facts, lane: UOp) -> list[UOp]:
     return [one for _, _, one in found[:2]]
 
 
+def row_axes(facts: Facts, lane: UOp) -> list[UOp]:
+    """The innermost output axis, if what is read along the lane is read in rows along that axis, of
+    which a few can be taken together.
+    """
+    outputs = [r for r in facts.kernel.axes if kind_of(r) in (*OUTPUTS, AxisType.THREAD)]
+    loads = [a for a in facts.accesses if not a.is_store and a.stride(lane) != 0]
+    if not outputs or not all(a.stride(outputs[-1]) for a in loads):
+        return []
+    size = size_of(outputs[-1]) or 1
+    return outputs[-1:] if any(size % n == 0 for n in (4, 3, 2)) else []
+
+
 def tile_axis(kernel: Kernel, one: UOp, most: int) -> int:
     """As many copies of an output axis as divide it and fit the registers (at most six); gives how
     many.
@@ -365,10 +377,12 @@ def tile_axis(kernel: Kernel, one: UOp, most: int) -> int:
 
 
 def reduce_lanes(facts: Facts, lane: UOp) -> None:
-    """Vectors along a reduce axis; several, so that additions do not wait for each other."""
+    """Vectors along a reduce axis; several, so that additions do not wait for each other: of
+    several rows where there are, since memory read in several places comes faster.
+    """
     kernel = facts.kernel
     lane = pad_lane(facts, lane)
-    outputs = reuse_axes(facts, lane)
+    outputs = reuse_axes(facts, lane) or row_axes(facts, lane)
     amount = vector_amount(facts, lane, 1 if outputs else 4)
     if attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(lane), amount)):
         room = kernel.target.registers - 4

@@ -307,16 +307,29 @@ class _Function:
         self.body.line(f"store {kind} {value}, ptr {address}, align {self.align(place)}")
 
     def masked_store(self, place: UOp, dtype: DType, value: str) -> None:
-        mask = (f"<{dtype.count} x i1>", self.mask(place, dtype.count))
+        """A plain store where every lane is wanted, as all are but the last of a row: some
+        processors take many times as long for a masked one.
+        """
+        kind, mask = f"<{dtype.count} x i1>", self.mask(place, dtype.count)
+        address = self.address(place, self.names[place.src[1]])
+        name = f"llvm.vector.reduce.and.v{dtype.count}i1"
+        every = self.body.value("alu", self.body.call(name, "i1", (kind, mask)))
+        label = self.body.names.numbered("whole")
+        self.body.line(f"br i1 {every}, label %{label}, label %part_{label}")
+        self.body.label(label)
+        self.plain_store(place, dtype, value, address)
+        self.body.line(f"br label %after_{label}")
+        self.body.label(f"part_{label}")
         call = self.body.call(
             f"llvm.masked.store.{mangled(dtype, memory=True)}.p0",
             "void",
             (memory_type(dtype), value),
-            ("ptr", self.address(place, self.names[place.src[1]])),
+            ("ptr", address),
             ("i32", str(self.align(place))),
-            mask,
+            (kind, mask),
         )
         self.body.line(call)
+        self.join(f"after_{label}")
 
     # --- vectors ----------------------------------------------------------------------------------
     def broadcast(self, dtype: DType, value: str, count: int) -> str:
