@@ -4,7 +4,7 @@ import pytest
 
 from torpor import Tensor
 from torpor.device import Device
-from torpor.ir.records import OptOps
+from torpor.ir.records import Opt, OptOps
 from torpor.kernel import Kernel
 from torpor.kernel.heuristics import choose
 
