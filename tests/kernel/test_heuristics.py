@@ -1,9 +1,11 @@
 """What the heuristics choose for rows."""
 
+import numpy as np
 import pytest
 
-from torpor import Tensor
+from torpor import Tensor, cat, lower
 from torpor.device import Device
+from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel import Kernel
 from torpor.kernel.heuristics import choose
@@ -53,3 +55,14 @@ def test_sums_of_rows_read_several_rows_at_once(rows: int, together: int | None)
     )
     lanes = Device["CPU"].target.lanes(4)
     assert Opt(OptOps.UNROLL, 0, lanes if together else 4 * lanes) in chosen
+
+
+@pytest.mark.parametrize("widths", [(64, 64), (100, 37, 300), (20, 999)], ids=str)
+def test_concatenations_have_a_loop_for_each_part(widths: tuple[int, ...]) -> None:
+    arrays = [np.random.default_rng(n).random((9, n), np.float32) for n in widths]
+    joined = cat([Tensor(array).realize() for array in arrays], 1)
+    chosen = [opt.op for opt in choose(kernel_of(joined))]
+    assert chosen.count(OptOps.PARTITION) == len(widths) - 1
+    (program,) = lower(joined)
+    assert not any(n.op is Ops.WHERE for n in program.linear)
+    np.testing.assert_array_equal(joined.numpy(), np.concatenate(arrays, 1))

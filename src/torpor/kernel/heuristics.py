@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Final
 
 from torpor.base.errors import OptError
@@ -32,6 +32,7 @@ MASKABLE: Final = (4, 8)  # bytes of elements that vector instructions can mask
 OUTPUTS: Final = (AxisType.GLOBAL, AxisType.LOOP)
 DEAR: Final = 1.0  # time for packing, of that for products, beyond which it is a last resort
 OPERANDS: Final = 6  # registers that sums leave to operands and masks
+MOST_PARTS: Final = 4  # parts of an axis that have code of their own
 STEP_VECTORS: Final = 8  # most vectors side by side in a loop whose steps run in order
 
 
@@ -118,7 +119,7 @@ def along_lanes(kernel: Kernel) -> None:
     if lane is not None:
         if kind_of(lane) in REDUCES:
             reduce_lanes(facts, lane)
-        else:
+        elif not part_lanes(facts, lane):
             output_lanes(facts, lane)
     else:
         thread_rest(kernel)
@@ -323,6 +324,38 @@ def output_lanes(facts: Facts, lane: UOp) -> None:
         room //= tile_axis(kernel, one, room)
     thread_rest(kernel)
     unroll_short(kernel)
+
+
+def part_lanes(facts: Facts, lane: UOp) -> bool:
+    """Vectors along each part of an output axis, cut where conditions change, so that no vector
+    has to ask (concatenation). Not of the first axis, which threads share as a whole.
+    """
+    ends = [0, *boundaries(facts.kernel.ast, lane), size_of(lane) or 0]
+    parts = [b - a for a, b in pairwise(ends)]
+    position = facts.kernel.axes.index(lane)
+    if facts.kernel.has_reduce or not position or not 1 < len(parts) <= MOST_PARTS:
+        return False
+    if min(parts) < 2 * facts.lanes:
+        return False
+    trial = facts.kernel.copy()
+    whole = {number_of(r) for r in trial.axes if r is not lane}
+    if not all(attempt(trial, Opt(OptOps.PARTITION, position, end)) for end in ends[-2:0:-1]):
+        return False
+    for number in [n for n in map(number_of, trial.axes) if n not in whole]:
+        one = pad_lane(Facts.of(trial), next(r for r in trial.axes if number_of(r) == number))
+        amount = vector_amount(facts, one, 2)
+        attempt(trial, Opt(OptOps.UPCAST, trial.axes.index(one), amount))
+    facts.kernel.__dict__.update(trial.__dict__)
+    return True
+
+
+def boundaries(root: UOp, one: UOp) -> list[int]:
+    """Where comparisons of the axis with numbers change, in order."""
+    found = set()
+    for node in root.toposort():
+        if node.op is Ops.CMPLT and node.src[0] is one and node.src[1].op is Ops.CONST:
+            found.add(int(node.src[1].arg))
+    return sorted(n for n in found if 0 < n < (size_of(one) or 0))
 
 
 def reuse_axes(facts: Facts, lane: UOp) -> list[UOp]:
