@@ -140,7 +140,7 @@ class Fuser:
         rows = max(evaluations, 1)
         reduction = self.weights.work_on[node]
         work = count(shape_of(reduction.src[0]))
-        if work > cost.SMALL and self.weights.is_product(reduction):
+        if work > cost.SMALL and self.weights.is_product(self.sum_below(reduction)):
             return "product in an outer loop"  # where its tiles would have other loops beside them
         if work > cost.SMALL and (rows < cost.PARALLEL or work // rows > cost.ROW_LIMIT):
             return "too few rows to keep the cores busy"
@@ -151,7 +151,7 @@ class Fuser:
     def disturbs_product(self, node: UOp, region: Region) -> bool:
         """Whether a kernel for the tiles of a product would have another reduction beside it."""
         products = self.products_of(region) if node.op is Ops.REDUCE_AXIS else []
-        return bool(products) and node is not max(products, key=terms_summed)
+        return bool(products) and node is not max(products, key=self.terms_summed)
 
     def products_of(self, region: Region) -> list[UOp]:
         """The products whose tiles a kernel is for: it should have no other loops."""
@@ -159,7 +159,23 @@ class Fuser:
         near = reductions_near(first)
         level, whole = self.weights.level, count(shape_of(first))
         last = [r for r in near if level[r] == level[first] and count(shape_of(r)) >= whole]
-        return [r for r in last if self.weights.is_product(sum_below(r))]
+        return [r for r in last if self.weights.is_product(self.sum_below(r))]
+
+    def terms_summed(self, reduction: UOp) -> int:
+        """How many terms the innermost of sums that merge into one has."""
+        return cost.terms_of(self.sum_below(reduction))
+
+    def sum_below(self, reduction: UOp) -> UOp:
+        """The innermost of sums that merge into one: each only feeds the next."""
+        while True:
+            below = reduction.src[0]
+            while below.op in MOVEMENT:
+                below = below.src[0]
+            if below.op is not Ops.REDUCE_AXIS or below.arg[0] is not Ops.ADD:
+                return reduction
+            if not self.only_feeds_sum(below):
+                return reduction
+            reduction = below
 
     def nested_refusal(self, node: UOp, loops: frozenset[UOp], again: float) -> str | None:
         """A reduction inside another's loop: only small ones, or sums that merge into the outer
@@ -350,19 +366,3 @@ class Fuser:
             if one.op is Ops.RANGE:
                 region.inside[one] = around
         return tuple(fresh[a] if a in axes else index for a, index in enumerate(indices))
-
-
-def terms_summed(reduction: UOp) -> int:
-    """How many terms the innermost of sums that add up each other has."""
-    return cost.terms_of(sum_below(reduction))
-
-
-def sum_below(reduction: UOp) -> UOp:
-    """The innermost of sums that add up each other, with nothing but movement between them."""
-    while True:
-        below = reduction.src[0]
-        while below.op in MOVEMENT:
-            below = below.src[0]
-        if below.op is not Ops.REDUCE_AXIS or below.arg[0] is not Ops.ADD:
-            return reduction
-        reduction = below
