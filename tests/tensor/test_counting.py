@@ -94,3 +94,31 @@ def test_places_in_a_tensor_of_a_bound_length():
     np.testing.assert_array_equal(
         bound.transpose(0, 1).nonzero().numpy(), np.argwhere(values[:3].T)
     )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "length"), [("int64", 3000), ("uint8", 100), ("bool", 1), ("f4", 3000), ("f2", 100)]
+)
+def test_kinds_of_every_format(dtype, length):
+    x = (RANDOM.standard_normal(length) * 300).astype(dtype)
+    wanted = np.unique(x, return_inverse=True, return_counts=True)
+    check(Tensor(x).unique(), wanted[0])
+    for one, other in zip(Tensor(x).unique(True, True, True), wanted, strict=True):
+        check(one, other)
+
+
+def test_kinds_far_apart():
+    x = RANDOM.choice(RANDOM.integers(-(1 << 62), 1 << 62, 30), 700)
+    x[:2] = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+    wanted = np.unique(x, return_inverse=True, return_counts=True)
+    check(Tensor(x).unique(), wanted[0])
+    for one, other in zip(Tensor(x).unique(True, True, True), wanted, strict=True):
+        check(one, other)
+
+
+def test_zeros_are_one_kind_and_each_nan_is_its_own():
+    x = np.array([0.0, -0.0, np.nan, 1.0, np.nan, np.inf, -np.inf] * 30, "f4")
+    found = Tensor(x).unique().numpy()
+    assert np.array_equal(found[:4], [-np.inf, 0, 1, np.inf])
+    assert np.isnan(found[4:]).all()
+    assert len(found) == 4 + 60

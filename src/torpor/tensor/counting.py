@@ -4,26 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from torpor.base.dtypes import dtypes
+from torpor.base.dtypes import DType, dtypes
 from torpor.base.errors import DTypeError, ShapeError
 from torpor.graph import build
+from torpor.ir.infer import largest
 from torpor.ir.ops import Ops
 from torpor.ir.records import Requirement
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, located, make
 from torpor.tensor.host import known_shape
 from torpor.tensor.iota import iota
-from torpor.tensor.radix import placed
+from torpor.tensor.radix import keys_of, placed, sorted_keys, sorted_numbers, values_of
+from torpor.tensor.scatter import as_number
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
+
+SMALL: Final = 1 << 12  # entries of a table that costs next to nothing
+TABLE: Final = 2  # most entries of a table of kinds, for each element
+BYTE: Final = 8
+KEPT: Final = 4  # a result keeps memory that is at most this many times as large
 
 NEGATIVE: Final = Requirement("index", "bincount counts no negative numbers")
 
 
 class Kinds(NamedTuple):
     """What `unique` found: the values that occur, for each element which of them it is, and how
-    often each occurs.
+    often each occurs (each None where nobody asks).
     """
 
     values: Any
@@ -45,7 +52,7 @@ class Counting(Handle):
         >>> Tensor([[0, 7], [8, 0]]).nonzero().tolist()
         [[0, 1], [1, 0]]
         """
-        flat = _where_true(self.reshape(-1).bool())
+        flat = _where(self.reshape(-1).bool())
         found, rest = [], flat
         for size in reversed(known_shape(self.shape)):
             found.append(rest % max(size, 1))
@@ -71,7 +78,7 @@ class Counting(Handle):
         if mask.dtype.kind != "bool":
             raise located(DTypeError(f"a mask holds bools, not {mask.dtype}"), (self, mask))
         shape = build.broadcast_shapes(self.shape, mask.shape)
-        places = _where_true(mask.expand(shape).reshape(-1))
+        places = _where(mask.expand(shape).reshape(-1))
         return self.expand(shape).reshape(-1).take(places)
 
     def masked_scatter(self, mask: Tensor, source: Tensor) -> Tensor:
@@ -136,13 +143,8 @@ class Counting(Handle):
         """
         if dim is not None:
             raise located(ShapeError("unique compares elements; dim is not there yet"), (self,))
-        flat: Any = self.reshape(-1)
-        order = flat.argsort(0).contiguous()
-        values = flat.take(order).contiguous()
-        values.realize(order)  # once, for all that follows
-        found = _runs(values)
-        inverse = placed(found.inverse.reshape(1, -1), order.reshape(1, -1)).reshape(self.shape)
-        return _asked(found, inverse, return_inverse, return_counts)
+        found = _kinds(self.reshape(-1).detach(), return_inverse, return_counts)
+        return _asked(found, self.shape, return_inverse, return_counts)
 
     def unique_consecutive(self, return_inverse: bool = False, return_counts: bool = False) -> Any:
         """As `unique`, of neighbours only, in their order.
@@ -150,37 +152,124 @@ class Counting(Handle):
         >>> Tensor([1, 1, 2, 1]).unique_consecutive().tolist()
         [1, 2, 1]
         """
-        found = _runs(self.reshape(-1))
-        return _asked(found, found.inverse.reshape(self.shape), return_inverse, return_counts)
+        flat: Any = self.reshape(-1)
+        first = _differs(flat)
+        (starts,) = _chosen(first, _numbers(flat))
+        found = Kinds(flat.take(starts), _which(first), _lengths(starts, flat.shape[0]))
+        return _asked(found, self.shape, return_inverse, return_counts)
 
 
-def _asked(found: Kinds, inverse: Any, return_inverse: bool, return_counts: bool) -> Any:
+def _asked(found: Kinds, shape: Any, return_inverse: bool, return_counts: bool) -> Any:
     parts = [found.values]
-    parts += [inverse] if return_inverse else []
+    parts += [found.inverse.reshape(shape)] if return_inverse else []
     parts += [found.counts] if return_counts else []
     return tuple(parts) if len(parts) > 1 else parts[0]
 
 
-def _runs(flat: Any) -> Kinds:
-    """Equal neighbours of a vector as one."""
-    length = flat.shape[0]
-    first = flat.ones_like(dtype=dtypes.bool)
-    if length > 1:
-        first = (flat[1:].ne(flat[:-1])).pad([(1, 0)], value=True)
-    inverse = (first.cumsum(0) - 1).contiguous()
-    starts = _where_true(first)
-    ends = starts[1:].cat(first.full_like(length, dtype=dtypes.int64)[:1])
-    return Kinds(flat.take(starts), inverse, ends - starts)
+def _kinds(flat: Any, inverse: bool, counts: bool) -> Kinds:
+    """What `unique` gives, of what is asked for. Integers that lie close together need no order:
+    a table says which there are.
+    """
+    if not flat.shape[0]:
+        nothing = flat.cast(dtypes.int64)
+        return Kinds(flat, nothing, nothing)
+    keys = keys_of(flat).contiguous()
+    low, high = keys.amin(), keys.amax()
+    keys.realize(low, high)
+    span = int(high.item()) - int(low.item())
+    if not flat.dtype.is_float and span < max(SMALL, TABLE * flat.shape[0]):
+        return _from_table(keys - low, low, span, flat.dtype, counts)
+    bits = min(
+        -(-max(span.bit_length(), 1) // BYTE) * BYTE, keys.dtype.bits
+    )  # few kinds of kernels
+    if inverse:
+        order = sorted_numbers((keys - low).reshape(1, -1), bits).reshape(-1).contiguous()
+        ordered = keys.take(order)
+    else:
+        order = None
+        ordered = sorted_keys((keys - low).reshape(1, -1), bits).reshape(-1) + low
+    return _from_sorted(ordered.contiguous(), order, flat.dtype, counts)
 
 
-def _where_true(flags: Any) -> Any:
-    """The numbers of the elements of a vector that hold, int64. The count is computed at once."""
-    length, where = flags.shape[0], flags.device
+def _from_table(keys: Any, low: Any, span: int, dtype: DType, counts: bool) -> Kinds:
+    """Kinds of keys from 0 to `span`, which were `low` less."""
+    place = keys.cast(dtypes.int64)
+    size = 1 << max(span.bit_length(), SMALL.bit_length() - 1)
+    entry = dtypes.int64 if counts else dtypes.bool
+    empty = make(build.constant(0, entry, (size,)), keys.device)
+    often = derive(build.scatter, (empty, place, keys.ones_like(dtype=entry)), 0,
+                   Ops.ADD if counts else Ops.STORE)  # fmt: skip
+    occurs = often.bool()
+    values, *rest = _chosen(
+        occurs, values_of(_numbers(occurs).cast(low.dtype) + low, dtype), *([often] * counts)
+    )
+    return Kinds(values, _which(occurs).take(place), rest[0] if counts else None)
+
+
+def _from_sorted(keys: Any, order: Any, dtype: DType, counts: bool) -> Kinds:
+    """Kinds of keys in order. NaN, the greatest, is of no kind with another."""
+    first = _differs(keys)
+    if dtype.is_float:
+        first = first | keys.eq(keys.dtype.max)
+    values, *rest = _chosen(first, values_of(keys, dtype), *([_numbers(keys)] * counts))
+    often = _lengths(rest[0], keys.shape[0]) if counts else None
+    if order is None:
+        return Kinds(values, None, often)
+    inverse = placed(_which(first).reshape(1, -1), order.reshape(1, -1)).reshape(-1)
+    return Kinds(values, inverse, often)
+
+
+def _where(flags: Any) -> Any:
+    """The numbers of the elements of a vector that hold, int64."""
+    (places,) = _chosen(flags, _numbers(flags))
+    return places
+
+
+def _numbers(flat: Any) -> Any:
+    return make(iota(flat.shape[0], flat.device), flat.device)
+
+
+def _differs(flat: Any) -> Any:
+    """Which elements of a vector differ from the one before; the first does."""
+    if flat.shape[0] < 2:
+        return flat.ones_like(dtype=dtypes.bool)
+    return flat[1:].ne(flat[:-1]).pad([(1, 0)], value=True)
+
+
+def _which(first: Any) -> Any:
+    """For each element the number of its kind, where `first` holds for the first of each."""
+    return first.cumsum(0) - 1
+
+
+def _lengths(starts: Any, length: int) -> Any:
+    """How long runs are that begin at `starts`, the last at the end of the vector."""
+    if not starts.shape[0]:
+        return starts
+    return starts[1:].cat(starts.full_like(length)[:1]) - starts
+
+
+def _chosen(flags: Any, *vectors: Any) -> list[Any]:
+    """Of each vector the elements for which a flag holds. Computed at once, whatever their count by
+    the same kernels: the others are put behind them.
+    """
+    length = flags.shape[0]
     if not length:
-        return make(build.constant(0, dtypes.int64, (0,)), where)
-    ahead = flags.cumsum(0).realize()
+        return [vector[:0] for vector in vectors]
+    kind = dtypes.int32 if largest(length) <= dtypes.int32.max else dtypes.int64
+    ahead = flags.cumsum(0, dtype=kind).contiguous()
+    number = make(iota(length, flags.device, kind), flags.device)
+    last = as_number(length, flags.device) - 1
+    place = flags.where(ahead - 1, last - (number - ahead)).cast(dtypes.int64)
+    found = []
+    for vector in vectors:
+        nothing = make(build.constant(0, vector.dtype, (largest(length),)), flags.device)
+        found.append(derive(build.scatter, (nothing, place, vector), 0, Ops.STORE, True))
+    ahead.realize(*found)
     count = int(ahead[-1].item())
-    places = flags.where(ahead - 1, count)  # those that do not hold go to one place, cut away
-    zeros = make(build.constant(0, dtypes.int64, (count + 1,)), where)
-    number = make(iota(length, where), where)
-    return derive(build.scatter, (zeros, places, number), 0)[:count].contiguous()
+    return [_beginning(vector, count) for vector in found]
+
+
+def _beginning(vector: Any, count: int) -> Any:
+    """The first elements of a vector; a copy where it is much longer, which then need not stay."""
+    short = vector[:count]
+    return short if count * KEPT >= vector.shape[0] else short.contiguous()

@@ -42,6 +42,16 @@ def keys_of(x: Any) -> Any:
     return x.isnan().where(2 * sign - 1, ordered)
 
 
+def values_of(keys: Any, dtype: DType) -> Any:
+    """The elements that have these keys: 0.0 for -0.0 too, and one NaN for all."""
+    if dtype.kind == "bool":
+        return keys.cast(dtype)
+    sign = 1 << (dtype.bits - 1)
+    if dtype.kind == "int":
+        return (keys ^ sign).bitcast(dtype)
+    return (keys >= sign).where(keys ^ sign, ~keys).bitcast(dtype) if dtype.is_float else keys
+
+
 def ranks(keys: Any) -> Any:
     """How many elements of its row (the last axis of two) each stands behind, int64. Signed numbers
     of at most 32 bits are what vectors compare best.
@@ -54,36 +64,49 @@ def ranks(keys: Any) -> Any:
     return ((other < here) | tie).sum(2, dtype=dtypes.int32).contiguous().cast(dtypes.int64)
 
 
-def sorted_numbers(keys: Any) -> Any:
+def sorted_keys(keys: Any, bits: int) -> Any:
+    """The elements of each row of unsigned integers below 2**bits in ascending order."""
+    if keys.shape[1] <= PAIRS:
+        return placed(keys, ranks(keys))
+    word = dtypes.uint32 if bits <= WORD else dtypes.uint64
+    return _by_digits(keys.cast(word), 0, bits).cast(keys.dtype)
+
+
+def sorted_numbers(keys: Any, bits: int = 0) -> Any:
     """For each row of unsigned integers, shape (rows, length), the numbers of its elements in
-    ascending order, equal ones in theirs: int64 of the same shape.
+    ascending order, equal ones in theirs: int64 of the same shape. With `bits` the keys are below
+    2**bits.
     """
     rows, length = keys.shape
     number = make(iota(length, keys.device), keys.device).expand(rows, length)
     if length <= PAIRS:
         return placed(number, ranks(keys))
-    bits = keys.dtype.bits
+    bits = bits or keys.dtype.bits
     if bits <= WORD:
         return _by_word(keys.cast(dtypes.uint64), number, bits)
     low = _by_word(keys & ((1 << WORD) - 1), number, WORD)
     high = derive(build.gather, (keys, low), 1) >> WORD
-    return _by_word(high, low, WORD)
+    return _by_word(high, low, bits - WORD)
 
 
 def _by_word(keys: Any, numbers: Any, bits: int) -> Any:
     """`numbers` in the order of keys that have up to 32 `bits`."""
-    length = keys.shape[1]
-    words = (keys << WORD) | numbers.cast(dtypes.uint64)
+    words = _by_digits((keys << WORD) | numbers.cast(dtypes.uint64), WORD, bits)
+    return (words & ((1 << WORD) - 1)).cast(dtypes.int64)
+
+
+def _by_digits(words: Any, low: int, bits: int) -> Any:
+    """Rows of words in the order of `bits` of them from `low` on, equal ones as they are."""
+    shape, length = words.shape, words.shape[1]
     parts = PARTS if length >= LONG else 1
     extra = -length % parts
     if extra:
-        words = words.pad([None, (0, extra)], value=(1 << 64) - 1)  # these stay behind all others
+        words = words.pad([None, (0, extra)], value=words.dtype.max)  # these stay behind all others
     passes = -(-bits // (WIDE if length >= LONG else NARROW))
     width = -(-bits // passes)
     for start in range(0, bits, width):
-        words = _pass(words, WORD + start, min(width, bits - start), parts)
-    kept = words.shrink([(0, size) for size in keys.shape])
-    return (kept & ((1 << WORD) - 1)).cast(dtypes.int64)
+        words = _pass(words, low + start, min(width, bits - start), parts)
+    return words.shrink([(0, size) for size in shape])
 
 
 def _pass(words: Any, start: int, bits: int, parts: int) -> Any:
