@@ -76,8 +76,8 @@ def floor_divide(left: Tensor, right: Tensor) -> Tensor:
     rest = left % right
     whole = unary(Ops.RINT, (left - rest) / right)
     whole = rest.isinf().where(-1, whole)  # b infinite, a of the other sign
-    beyond = rest.isnan() & left.isfinite()  # a quotient that `%` is not computed for is whole
-    return (right.eq(0) | beyond).where(left / right, whole)
+    whole = whole.isinf().where((left / right).floor(), whole)  # a - a % b may overflow
+    return right.eq(0).where(left / right, whole)
 
 
 def repeated(base: Tensor, exponent: int) -> Tensor:

@@ -1,8 +1,7 @@
 """The remainder of floats with the sign of the divisor, as Python's and NumPy's `%`.
 
-Long division with quotient digits of k bits: r becomes r - rint(r/d)*d for d = b * 2**(k*i), from
-the largest i down. Digits have so few bits that each product and each difference is exact; hence
-the result is the exact remainder, rounded at most once (where the divisor is added at the end).
+By long division in a wider format where there is one, else by the remainder of integers: either way
+exact, and rounded at most once, where the divisor is added at the end.
 """
 
 from __future__ import annotations
@@ -13,10 +12,14 @@ from typing import Final
 from torpor.base.dtypes import dtypes
 from torpor.ir import Ops, UOp
 from torpor.kernel.decompose.words import (
-    cut,
+    Format,
     format_of,
     magnitude,
+    nearest_integer,
+    scale,
     sign_bit,
+    signed_bits,
+    small_integer_to_float,
     unsigned_bits,
     vector_of,
     with_sign,
@@ -26,9 +29,9 @@ from torpor.kernel.decompose.words import (
 # a quotient of float32 numbers has.
 WIDE_DIGIT: Final = 28
 WIDE_STEPS: Final = 10
-# In one format the divisor is cut in halves; |a/b| from 2**(digit * steps) on gives NaN.
-DIGIT: Final = {32: 10, 64: 25}
-STEPS: Final = {32: 12, 64: 5}
+# Bits of an exponent for which a power of two is squared; what is above them counts at most 33
+# (float64) or 18 (float32), so that the first power is a number below every significand.
+SQUARINGS: Final = {32: 4, 64: 6}
 
 
 def _nearest(r: UOp, d: UOp) -> UOp:
@@ -45,31 +48,66 @@ def _remainder_wide(a: UOp, b: UOp) -> UOp:
     return rest.cast(a.dtype)
 
 
+def _parts(x: UOp) -> tuple[UOp, UOp]:
+    """(significand, exponent) with x = significand * 2**exponent, x > 0: unsigned with its highest
+    bit set, and signed. Denormal numbers are made normal before.
+    """
+    form = format_of(x)
+    small, shift = x < 2.0 ** (1 - form.bias), form.fraction + 1
+    normal = small.where(x * 2.0**shift, x)
+    exponent = signed_bits(normal) >> form.fraction
+    exponent = small.where(exponent - shift, exponent) - (form.bias + form.fraction)
+    implicit = 1 << form.fraction
+    return unsigned_bits(normal) & (implicit - 1) | implicit, exponent
+
+
+class _Residues:
+    """Arithmetic modulo a significand m, on integers x as wide as the float, |x| <= m and a little.
+
+    The quotient of a product is off by a few tens as floats give it; the product less the quotient
+    times m, modulo the width, is exact all the same, since it is small: below 64*m.
+    """
+
+    def __init__(self, modulus: UOp, form: Format):
+        self.modulus, self.form = modulus, form
+        self.inverse = 1.0 / modulus.cast(vector_of(form.real, modulus))
+
+    def part(self, x: UOp, dropped: int) -> UOp:
+        """About x / 2**dropped as a float: without its lowest bits it fits beside `magic`."""
+        signed = x.bitcast(vector_of(self.form.signed, x))
+        return small_integer_to_float(signed >> dropped, self.form)
+
+    def product(self, x: UOp, y: UOp) -> UOp:
+        """`x*y` modulo m, at most m/2 and a little away from 0."""
+        _, fourth = nearest_integer(self.part(x, 3) * self.part(y, 3) * (self.inverse * 16.0))
+        rest = x * y - (fourth.bitcast(x.dtype) << 2) * self.modulus
+        _, whole = nearest_integer(self.part(rest, 8) * (self.inverse * 256.0))
+        return rest - whole.bitcast(x.dtype) * self.modulus
+
+
 def _remainder_narrow(a: UOp, b: UOp) -> UOp:
-    """As `_remainder_wide` in the format itself, exact for a/b < 2**(DIGIT * STEPS), else NaN."""
+    """As `_remainder_wide` in the format itself, but only below |b|: for a = s * 2**i and
+    b = m * 2**j, (s * 2**(i-j) mod m) * 2**j, the power by squaring. NaN for b = 0 and infinite a.
+    """
     form = format_of(a)
-    bits = form.real.bits
-    digit, steps = DIGIT[bits], STEPS[bits]
-    # Numbers near the largest are scaled down, so that no scaled divisor overflows; what the
-    # dividend loses by it is below the divisor, which is the caller's case a < b.
-    large = b > 2.0 ** (form.bias - digit * steps)
-    factor = 2.0 ** -(digit * steps)
-    rest, divisor = large.where(a * factor, a), large.where(b * factor, b)
-    beyond = rest > divisor * 2.0 ** (digit * steps)
-    for step in reversed(range(steps)):
-        scaled = divisor * 2.0 ** (digit * step)
-        quotient = _nearest(rest, scaled)
-        top = cut(scaled)
-        rest = (rest - quotient * top) - quotient * (scaled - top)
-    rest = beyond.where(rest.const_like(math.nan), rest)
-    return large.where(rest * (1.0 / factor), rest)
+    (significand, above), (modulus, exponent) = _parts(a), _parts(b)
+    apart = above - exponent
+    apart = (apart < 0).where(apart.const_like(0), apart)  # where a < b: the caller's case
+    residues, count = _Residues(modulus, form), SQUARINGS[form.real.bits]
+    power = modulus.const_like(1) << (apart >> count).bitcast(modulus.dtype)
+    for place in reversed(range(count)):
+        twice = ((apart >> place) & 1).bitcast(modulus.dtype)
+        power = residues.product(power, power) << twice
+    rest = residues.product(power, significand).bitcast(exponent.dtype).cast(a.dtype)
+    valid = (b > 0.0) & (a < math.inf)
+    return valid.where(scale(rest, exponent), rest.const_like(math.nan))
 
 
 def remainder(a: UOp, b: UOp, wide: bool) -> UOp:
     """`a - floor(a/b)*b` exactly, then rounded; a zero has the sign of b.
 
-    float32 where the target has float64 (`wide`): every argument. Otherwise NaN from a quotient of
-    2**120 (float32) or 2**125 (float64) on. b = 0, infinite a and NaN give NaN.
+    `wide`: whether the target has a format for the long division. b = 0, infinite a and NaN give
+    NaN.
     """
     size, divisor = magnitude(a), magnitude(b)
     exact = _remainder_wide(size, divisor) if wide else _remainder_narrow(size, divisor)

@@ -1,0 +1,55 @@
+"""Quotients and remainders of numbers of every magnitude, against NumPy."""
+
+import numpy as np
+import pytest
+
+from torpor import Tensor
+from torpor.base.errors import DivisionByZeroError, ValueRangeError
+
+EDGES = [0.0, 1.0, 3.0, 0.1, 1e300, 1.7976931348623157e308, 5e-324, 2.2250738585072014e-308]
+
+
+def any_numbers(dtype, count, seed):
+    """Every exponent and sign, infinities and NaN among them."""
+    words = np.uint64 if dtype == np.float64 else np.uint32
+    bits = np.random.default_rng(seed).integers(0, np.iinfo(words).max, count, words)
+    return bits.view(dtype)
+
+
+def pairs(dtype):
+    with np.errstate(over="ignore"):
+        edges = np.array([*EDGES, *(-e for e in EDGES), np.inf, np.nan]).astype(dtype)
+    left, right = (v.ravel() for v in np.meshgrid(edges, edges))
+    numbers = [any_numbers(dtype, 2000, seed) for seed in (1, 2)]
+    return np.concatenate([left, numbers[0]]), np.concatenate([right, numbers[1]])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("device", ["CPU", "PYTHON"])
+def test_remainders_are_exact_for_every_quotient(dtype, device):
+    left, right = pairs(dtype) if device == "CPU" else (v[:400] for v in pairs(dtype))
+    x, y = Tensor(left, device=device), Tensor(right, device=device)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(x.fmod(y).numpy(), np.fmod(left, right))
+        np.testing.assert_array_equal((x % y).numpy(), np.remainder(left, right))
+        expected = np.floor_divide(left, right)  # rounded, where it is no number of the format
+    np.testing.assert_allclose((x // y).numpy(), expected, rtol=np.finfo(dtype).eps)
+
+
+def test_remainders_of_integers():
+    left, right = np.int32([7, -7, 7, -7, 0]), np.int32([3, 3, -3, -3, 5])
+    x, y = Tensor(left), Tensor(right)
+    assert (x.fmod(y).numpy() == np.fmod(left, right)).all()
+    assert (x.remainder(y).numpy() == np.remainder(left, right)).all()
+    assert (x.div(y, rounding_mode="trunc").numpy() == np.trunc(left / right)).all()
+    with pytest.raises(DivisionByZeroError):
+        (x % Tensor([0, 1, 1, 1, 1])).numpy()
+
+
+def test_powers_and_shifts_refuse_negative_counts():
+    assert (Tensor([-8, 8]) >> 70).tolist() == [-1, 0]
+    assert (Tensor([3]) ** Tensor([4])).tolist() == [81]
+    with pytest.raises(ValueRangeError, match="negative"):
+        Tensor([1]) << -1
+    with pytest.raises(ValueRangeError, match="negative"):
+        (Tensor([2]) ** Tensor([-1])).numpy()
