@@ -31,6 +31,7 @@ from torpor.schedule.chain import (
     counts_blocks,
     parameter_of,
 )
+from torpor.schedule.skip import PARTS, Launches, Round, masked_rows, without_needless
 
 MakeBuffer = Callable[[str, int, DType], UOp]
 BLOCK: Final = 8 << 20  # bytes of a block: what stays in the last cache
@@ -60,7 +61,10 @@ def in_blocks(
         body, counts = by_blocks(found, make_buffer)
         if counts:
             before, after = around(items, found.items)
-            return [*before, *repeated(body, counts), *in_blocks(after, outside, make_buffer)]
+            made = {b for item in body for b in item.buffers}
+            own = made.difference(*(item.buffers for item in found.items))
+            launches = without_needless(body, own, counts)
+            return [*before, *repeated(launches, counts), *in_blocks(after, outside, make_buffer)]
     return list(items)
 
 
@@ -98,7 +102,10 @@ def rows_in_block(chain: Chain) -> int | None:
     size = chain.row_bytes
     if size * chain.count <= BLOCK:
         return None
-    fitting = [n for n in range(1, chain.count) if chain.count % n == 0 and n * size <= BLOCK]
+    masked = masked_rows(chain.items, chain.cut)
+    most = max(chain.count // PARTS, 1) if masked else chain.count - 1
+    numbers = (n for n in range(1, most + 1) if chain.count % n == 0)
+    fitting = [n for n in numbers if n * size <= BLOCK]
     rows = max(fitting, default=1)
     again = chain.shared * (chain.count // rows - 1)
     pays = rows * size * SMALLEST >= BLOCK and again <= chain.handed * CACHED
@@ -162,35 +169,48 @@ def later_too(value: UOp, number: UOp) -> dict[UOp, UOp]:
     }
 
 
-def repeated(body: Sequence[ScheduleItem], counts: tuple[int, ...]) -> Iterator[ScheduleItem]:
+def repeated(body: Sequence[Launches], counts: tuple[int, ...]) -> Iterator[ScheduleItem]:
     """The kernels of one block, for each block."""
-    templates = [numbered(item, len(counts)) for item in body]
+    templates = [(*numbered(one.item), one.rounds) for one in body]
     for numbers in product(*map(range, counts)):
-        for item, used in templates:
-            names = [
-                (f"v{place}", numbers[level])
-                for place, level in enumerate(used, len(item.variables))
-            ]
-            bindings = [binding(level, counts[level], numbers[level]) for level in used]
-            yield replace(
-                item,
-                variables=(*item.variables, *names),
-                bindings=(*item.bindings, *bindings),
-            )
+        levels = {BLOCK_NUMBER.format(level): number for level, number in enumerate(numbers)}
+        for item, used, rounds in templates:
+            for more in rounds(numbers):
+                yield launched(item, used, {**levels, **more})
 
 
-def binding(level: int, count: int, number: int) -> UOp:
-    """The number of a block as a bound variable."""
-    variable = UOp.variable(BLOCK_NUMBER.format(level), 0, count - 1)
-    return UOp(Ops.BIND, dtypes.index, (variable, UOp.index_const(number)))
+def launched(item: ScheduleItem, used: Sequence[UOp], values: Round) -> ScheduleItem:
+    """The item with the numbers of a block, which are its next VARIABLEs."""
+    numbers = [int(values[node.arg[0]]) for node in used]
+    names = [(f"v{n}", number) for n, number in enumerate(numbers, len(item.variables))]
+    bindings = [
+        UOp(Ops.BIND, dtypes.index, (node, UOp.index_const(number)))
+        for node, number in zip(used, numbers, strict=True)
+    ]
+    return replace(
+        item,
+        variables=(*item.variables, *names),
+        bindings=(*item.bindings, *bindings),
+    )
 
 
-def numbered(item: ScheduleItem, levels: int) -> tuple[ScheduleItem, list[int]]:
-    """The item with its blocks' numbers as the next VARIABLEs, and which levels these are of."""
-    found = {n.arg[0]: n for n in item.ast.toposort() if counts_blocks(n)}
-    used = [level for level in range(levels) if BLOCK_NUMBER.format(level) in found]
-    names = {}
-    for place, level in enumerate(used, len(item.variables)):
-        node = found[BLOCK_NUMBER.format(level)]
-        names[node] = node.replace(arg=(f"v{place}", *node.arg[1:]))
-    return replace(item, ast=item.ast.substitute(names).simplify()), used
+def numbered(item: ScheduleItem) -> tuple[ScheduleItem, list[UOp]]:
+    """The item with its blocks' numbers as the next VARIABLEs, and which VARIABLEs these were."""
+    ast = simpler(item.ast)
+    used = sorted((n for n in ast.toposort() if counts_blocks(n)), key=name_of)
+    names = {
+        node: node.replace(arg=(f"v{place}", *node.arg[1:]))
+        for place, node in enumerate(used, len(item.variables))
+    }
+    return replace(item, ast=simpler(ast.substitute(names))), used
+
+
+def simpler(ast: UOp) -> UOp:
+    """The kernel simplified, if that leaves each of its parameters some use."""
+    simple = ast.simplify()
+    before, after = ({n for n in x.toposort() if n.op is Ops.PARAM} for x in (ast, simple))
+    return simple if before == after else ast
+
+
+def name_of(variable: UOp) -> str:
+    return str(variable.arg[0])

@@ -1,0 +1,246 @@
+"""Tiles of columns that an index condition makes constant are neither computed nor read.
+
+before  for each block of rows: s = where(column <= row, q @ k.T, -inf); p = exp(s - m); o = p @ v
+after   for each block of rows, and each tile of its columns that has some column <= row: the same
+
+A kernel whose results run over the columns, or that is one sum over them, runs once for each tile;
+one with several passes over a row has loops over as many tiles as there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from torpor.base import settings
+from torpor.ir.ops import AxisType, Ops, identity
+from torpor.ir.records import ScheduleItem
+from torpor.ir.uop import UOp
+from torpor.schedule.chain import BLOCK_NUMBER, aligned, can_grow, counts_blocks
+from torpor.schedule.columns import COLUMN, FALSE, Columns, columns_of, conditions, needless
+
+PARTS: Final = 4  # tiles of a row, and blocks of the rows: more save more, and each does less
+NARROWEST: Final = 32  # columns of a tile
+
+Round = dict[str, int]
+Rounds = Callable[[tuple[int, ...]], Sequence[Round]]
+
+TILE, FIRST, LAST, START, COUNT = (
+    BLOCK_NUMBER.format(name) for name in ("tile", "first", "last", "start", "count")
+)
+
+
+class Launches(NamedTuple):
+    """A kernel of a block of rows, and with which numbers it runs in the block of these numbers."""
+
+    item: ScheduleItem
+    rounds: Rounds
+
+
+def once(numbers: tuple[int, ...]) -> Sequence[Round]:
+    """One round without numbers of its own."""
+    return ({},)
+
+
+def without_needless(
+    body: Sequence[ScheduleItem], inside: Container[UOp], counts: tuple[int, ...]
+) -> list[Launches]:
+    """The kernels of one block of rows, without tiles of columns that nobody needs."""
+    whole = [Launches(item, once) for item in body]
+    chain, misfit = aligned(list(body))
+    if settings.number("STRICT_FLOAT") or misfit is not None:
+        return whole
+    chain.inside = [b for b in chain.rows if b in inside]
+    columns = columns_of(chain)
+    width = columns and tile_width(columns.width)
+    if not columns or not width:
+        return whole
+    found = [c for c in conditions(columns) if needless(columns, c)]
+    tiles = Tiles(columns, width, found, counts)
+    if not found or not tiles.cover():
+        return whole
+    cut = [tiled(item, own, tiles) for item, (_, own) in zip(body, columns.ranges, strict=True)]
+    return [one for one in cut if one is not None] if None not in cut else whole
+
+
+def tile_width(columns: int) -> int | None:
+    """How many columns a tile has: a divisor of all."""
+    width = max((n for n in range(1, columns // PARTS + 1) if columns % n == 0), default=0)
+    return width if width >= NARROWEST else None
+
+
+def masked_rows(items: Sequence[ScheduleItem], cut: Sequence[frozenset[UOp]]) -> bool:
+    """Whether some item chooses by a condition on its row and another of its axes."""
+    for item, rows in zip(items, cut, strict=True):
+        for node in item.ast.toposort():
+            if node.op is Ops.WHERE:
+                ranges = {n for n in node.src[0].toposort() if n.op is Ops.RANGE}
+                if len(ranges) > 1 and ranges & rows:
+                    return True
+    return False
+
+
+# --- which tiles some element is needed of --------------------------------------------------------
+@dataclass
+class Tiles:
+    """Tiles of `width` columns; of each at least one of the `conditions` fails where it is dead."""
+
+    columns: Columns
+    width: int
+    conditions: list[UOp]
+    counts: tuple[int, ...]
+    known: dict[tuple[tuple[UOp, ...], int], bool] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        return self.columns.width // self.width
+
+    def alive(self, numbers: tuple[int, ...]) -> range:
+        """The tiles from the first to the last one needed, one at least: what is NaN for a whole
+        row then is where it is summed.
+        """
+        found = [tile for tile in range(self.total) if self.needed(numbers, tile)]
+        return range(found[0], found[-1] + 1) if found else range(1)
+
+    def needed(self, numbers: tuple[int, ...], tile: int) -> bool:
+        """Whether all conditions may hold somewhere in a tile of this block of rows."""
+        levels = {BLOCK_NUMBER.format(n): UOp.index_const(k) for n, k in enumerate(numbers)}
+        here = []
+        for one in self.conditions:
+            used = {n: levels[n.arg[0]] for n in one.toposort() if n.op is Ops.VARIABLE}
+            here.append(one.substitute(used))
+        key = tuple(here), tile
+        if key not in self.known:
+            self.known[key] = all(possible(one, tile, self.width) for one in here)
+        return self.known[key]
+
+    def cover(self) -> bool:
+        """Whether something can be left out, and each tile is needed in some block of rows."""
+        outer = (0,) * (len(self.counts) - 1)
+        blocks = [self.alive((*outer, n)) for n in range(self.counts[-1])]
+        every = {tile for block in blocks for tile in block}
+        return len(every) == self.total and any(len(block) < self.total for block in blocks)
+
+    def each(self, numbers: tuple[int, ...]) -> list[Round]:
+        """A round for each tile. A sum over the tiles starts with the first one."""
+        alive = self.alive(numbers)
+        return [{TILE: n, FIRST: n == alive[0], LAST: n == alive[-1]} for n in alive]
+
+    def each_column(self, numbers: tuple[int, ...]) -> list[Round]:
+        """A round for each tile. A sum over the rows starts with the first block that needs it."""
+        found = []
+        for tile in self.alive(numbers):
+            levels = [(*numbers[:-1], n) for n in range(self.counts[-1])]
+            blocks = [n for n, level in enumerate(levels) if tile in self.alive(level)]
+            first, last = (numbers[-1] == blocks[n] for n in (0, -1))
+            found.append({TILE: tile, FIRST: first, LAST: last})
+        return found
+
+    def together(self, numbers: tuple[int, ...]) -> list[Round]:
+        """One round for all tiles."""
+        alive = self.alive(numbers)
+        return [{START: alive[0], COUNT: len(alive)}]
+
+
+def possible(condition: UOp, tile: int, width: int) -> bool:
+    """Whether a condition may hold in a tile."""
+    column = next(n for n in condition.toposort() if n.op is Ops.RANGE and n.arg[0] == COLUMN)
+    inner = UOp.range(width, *column.arg)
+    return condition.substitute({column: inner + tile * width}).simplify() is not FALSE
+
+
+# --- kernels of a tile ----------------------------------------------------------------------------
+def tiled(item: ScheduleItem, own: frozenset[UOp], tiles: Tiles) -> Launches | None:
+    """The item for one tile, or for several in loops; None where neither is possible."""
+    if not own:
+        return Launches(item, once)
+    if len(own) == 1:
+        column = next(iter(own))
+        if column.arg[1] is AxisType.GLOBAL:
+            ast = one_tile(item.ast, column, tiles)
+            grows = any(is_start(n) for n in ast.toposort())
+            return Launches(replace(item, ast=ast), tiles.each_column if grows else tiles.each)
+        if summed(item, column):
+            return Launches(replace(item, ast=one_tile(item.ast, column, tiles)), tiles.each)
+    return Launches(replace(item, ast=several(item.ast, own, tiles)), tiles.together)
+
+
+def summed(item: ScheduleItem, column: UOp) -> bool:
+    """Whether the columns count in one sum alone, which can grow in every result made of it."""
+    sums = [n for n in item.ast.toposort() if n.op is Ops.REDUCE and column in n.src]
+    if len(sums) != 1 or any(column in store.src[2:] for store in item.ast.src):
+        return False
+    made = [store for store in item.ast.src if sums[0] in store.src[1].toposort()]
+    return all(can_grow(store, sums[0], frozenset((column,))) for store in made)
+
+
+def flag(name: str) -> UOp:
+    """Whether the number of this name is 1."""
+    return UOp.variable(name, 0, 1).eq(1)
+
+
+def one_tile(ast: UOp, column: UOp, tiles: Tiles) -> UOp:
+    """The kernel for the columns of one tile, whose number is a VARIABLE."""
+    inner = column.replace(src=(UOp.index_const(tiles.width),))
+    here = UOp.variable(TILE, 0, tiles.total - 1) * tiles.width + inner
+    moved = over(ast, {column: (here, (inner,))})
+    stores = [grown(store, inner) for store in moved.src]
+    return starting(moved.replace(src=tuple(stores)))
+
+
+def grown(store: UOp, inner: UOp) -> UOp:
+    """What a sum over the columns is after this tile; after the last one, what is made of it."""
+    sums = [n for n in store.src[1].toposort() if n.op is Ops.REDUCE and inner in n.src]
+    if not sums:
+        return store
+    total, place = sums[0], store.src[0]
+    so_far = UOp(Ops.LOAD, total.dtype, (place,))
+    neutral = UOp.const(total.dtype, identity(total.arg, total.dtype))
+    grows = flag(FIRST).where(neutral, so_far).alu(total.arg, total)
+    finished = store.src[1].substitute({total: grows})
+    value = grows if finished is grows else flag(LAST).where(finished, grows)
+    return store.replace(src=(place, value, *store.src[2:]))
+
+
+def is_start(node: UOp) -> bool:
+    """Whether a node asks for the first block of rows, or for the first tile that is needed."""
+    return node.op is Ops.CMPEQ and counts_blocks(node.src[0])
+
+
+def starting(ast: UOp) -> UOp:
+    """Sums over blocks of rows start where a tile is first needed, and end where it last is."""
+    changes = {}
+    for node in ast.toposort():
+        if is_start(node) and node.src[0].arg[0] not in (FIRST, LAST):
+            changes[node] = flag(LAST if node.src[1].arg else FIRST)
+    return ast.substitute(changes)
+
+
+def several(ast: UOp, own: frozenset[UOp], tiles: Tiles) -> UOp:
+    """The kernel with loops over the tiles that are needed, a VARIABLE number of them."""
+    start = UOp.variable(START, 0, tiles.total - 1)
+    count = UOp.variable(COUNT, 1, tiles.total)
+    fresh = 1 + max(one.arg[0] for one in ast.ranges())
+    changes: dict[UOp, tuple[UOp, tuple[UOp, ...]]] = {}
+    for column in own:
+        number, kind = column.arg
+        outer = UOp(Ops.RANGE, column.dtype, (count,), (number, kind))
+        inner = UOp.range(tiles.width, fresh + number, kind)
+        changes[column] = (start + outer) * tiles.width + inner, (outer, inner)
+    return over(ast, changes)
+
+
+def over(ast: UOp, changes: dict[UOp, tuple[UOp, tuple[UOp, ...]]]) -> UOp:
+    """The kernel with ranges become values, and what ran over these running over others."""
+    done = {old: value for old, (value, _) in changes.items()}
+    for node in ast.toposort():
+        if node in done:
+            continue
+        source = [done[s] for s in node.src]
+        if node.op in (Ops.REDUCE, Ops.STORE):
+            kept = 1 if node.op is Ops.REDUCE else 2
+            runs = [changes[s][1] if s in changes else (done[s],) for s in node.src[kept:]]
+            source[kept:] = [one for some in runs for one in some]
+        done[node] = node.replace(src=tuple(source))
+    return done[ast]
