@@ -20,6 +20,7 @@ from torpor.kernel.decompose.words import (
     magnitude,
     nearest_integer,
     polynomial,
+    polynomial_by_pairs,
     power_of_two,
     scale,
     sign_bit,
@@ -51,7 +52,8 @@ def _reduced(x: UOp) -> tuple[UOp, UOp, UOp]:
     high, low = table.LOG_2_SINGLE if single else table.LOG_2_DOUBLE
     whole, n = nearest_integer(x * LOG2_E)
     r = (x - whole * high) - whole * low
-    return r, (r * r) * polynomial(r, table.EXP32 if single else table.EXP64), n
+    square = r * r
+    return r, square * polynomial_by_pairs(r, square, table.EXP32 if single else table.EXP64), n
 
 
 def reduced_exp(x: UOp) -> tuple[UOp, UOp]:

@@ -74,6 +74,18 @@ def polynomial(x: UOp, coefficients: Sequence[float]) -> UOp:
     return total
 
 
+def polynomial_by_pairs(x: UOp, square: UOp, coefficients: Sequence[float]) -> UOp:
+    """The same as (c[0] + c[1]*x) + x**2*((c[2] + c[3]*x) + ...): half as many steps wait for each
+    other, for one multiplication more.
+    """
+    odd = len(coefficients) % 2
+    pairs = [x * b + a for a, b in zip(coefficients[::2], coefficients[1::2], strict=False)]
+    total = x.const_like(coefficients[-1]) if odd else pairs.pop()
+    for pair in reversed(pairs):
+        total = total * square + pair
+    return total
+
+
 def nearest_integer(x: UOp) -> tuple[UOp, UOp]:
     """(rint(x) as a float, the same as a signed integer); |x| < 2**(fraction - 1).
 
@@ -98,10 +110,15 @@ def power_of_two(n: UOp, form: Format) -> UOp:
 
 
 def scale(x: UOp, n: UOp) -> UOp:
-    """`x * 2**n` in two factors, so that 2**n itself may overflow or be denormal."""
+    """`x * 2**n` in two factors, so that 2**n itself may overflow or be denormal.
+
+    Their exponents, as they stand in the bits, add up to n and twice the bias.
+    """
     form = format_of(x)
-    first = n >> 1
-    return x * power_of_two(first, form) * power_of_two(n - first, form)
+    both = n + 2 * form.bias
+    first = both >> 1
+    factors = [(part << form.fraction).bitcast(x.dtype) for part in (first, both - first)]
+    return x * factors[0] * factors[1]
 
 
 def clamp(x: UOp, low: float, high: float) -> UOp:
