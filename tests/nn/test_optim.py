@@ -1,8 +1,10 @@
-"""What a step computes besides the update."""
+"""Updates against their formulas in float64, and what a step computes besides."""
 
 import numpy as np
+import pytest
 
 from torpor import Tensor, nn
+from torpor.base.errors import GradientError, ShapeError
 from torpor.tensor.differentiate import differentiated
 
 
@@ -27,3 +29,84 @@ def test_losses_that_nobody_holds_are_not_computed():
     (found,) = differentiated()
     assert found is kept
     assert not differentiated()
+
+
+def gradients(count, size):
+    return np.random.default_rng(7).standard_normal((count, size))
+
+
+def run(optimiser, parameter, steps):
+    """The parameter after each step with a given gradient."""
+    found = []
+    for gradient in steps:
+        parameter.grad = Tensor(gradient.astype(np.float32))
+        optimiser.step()
+        found.append(parameter.numpy())
+    return np.array(found)
+
+
+def sgd(value, steps, lr, momentum, decay, nesterov):
+    """v = momentum*v + g, p -= lr * (g + momentum*v if nesterov else v), as in PyTorch."""
+    velocity, found = 0.0, []
+    for gradient in steps:
+        gradient = gradient + decay * value
+        velocity = momentum * velocity + gradient
+        value = value - lr * (gradient + momentum * velocity if nesterov else velocity)
+        found.append(value)
+    return np.array(found)
+
+
+def adam(value, steps, lr, betas, decay, decoupled):
+    """Kingma and Ba, 2015, algorithm 1; Loshchilov and Hutter, 2019, algorithm 2."""
+    first = second = 0.0
+    found = []
+    for count, gradient in enumerate(steps, 1):
+        gradient = gradient if decoupled else gradient + decay * value
+        first = betas[0] * first + (1 - betas[0]) * gradient
+        second = betas[1] * second + (1 - betas[1]) * gradient**2
+        change = first / (1 - betas[0] ** count)
+        change = change / (np.sqrt(second / (1 - betas[1] ** count)) + 1e-8)
+        value = value - lr * (change + (decay * value if decoupled else 0))
+        found.append(value)
+    return np.array(found)
+
+
+START = np.array([1.0, -2.0, 0.5])
+
+
+@pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.9, False), (0.9, True)])
+def test_sgd(momentum, nesterov):
+    parameter, steps = Tensor(START.astype("f4"), requires_grad=True), gradients(4, 3)
+    optimiser = nn.optim.SGD([parameter], 0.1, momentum, weight_decay=0.01, nesterov=nesterov)
+    expected = sgd(START, steps, 0.1, momentum, 0.01, nesterov)
+    np.testing.assert_allclose(run(optimiser, parameter, steps), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [nn.optim.Adam, nn.optim.AdamW])
+def test_adam(kind):
+    parameter, steps = Tensor(START.astype("f4"), requires_grad=True), gradients(5, 3)
+    optimiser = kind([parameter], 0.05, (0.8, 0.95), weight_decay=0.1)
+    expected = adam(START, steps, 0.05, (0.8, 0.95), 0.1, kind is nn.optim.AdamW)
+    np.testing.assert_allclose(run(optimiser, parameter, steps), expected, rtol=1e-4)
+
+
+def test_defaults_are_pytorchs():
+    parameter = Tensor.ones(1, requires_grad=True)
+    plain, decoupled = nn.optim.Adam([parameter]), nn.optim.AdamW([parameter])
+    assert (plain.lr, plain.betas, plain.eps, plain.weight_decay) == (1e-3, (0.9, 0.999), 1e-8, 0)
+    assert decoupled.weight_decay == 0.01
+
+
+def test_the_learning_rate_changes_and_shared_parameters_move_once():
+    parameter = Tensor([1.0], requires_grad=True)
+    optimiser = nn.optim.SGD([parameter, parameter], lr=0.5)
+    steps = np.ones((1, 1))
+    assert run(optimiser, parameter, steps).tolist() == [[0.5]]
+    optimiser.lr = 0.25
+    assert run(optimiser, parameter, steps).tolist() == [[0.25]]
+    optimiser.zero_grad()
+    with pytest.raises(GradientError, match="backward"):
+        optimiser.step()
+    for wrong in (lambda: nn.optim.SGD([]), lambda: nn.optim.SGD([parameter], lr=-1.0)):
+        with pytest.raises(ShapeError):
+            wrong()

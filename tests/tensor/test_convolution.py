@@ -188,3 +188,12 @@ def test_places_of_maxima_along_one_axis_and_of_nan():
     x = Tensor([[1.0, 3.0, 2.0, 0.0]], requires_grad=True)
     x.max_pool1d(2, return_indices=True).values.sum().backward()
     assert x.grad.tolist() == [[0.0, 1.0, 1.0, 0.0]]
+
+
+def test_windows_of_one_axis():
+    line = np.arange(14.0, dtype=np.float32).reshape(2, 7) * np.float32([[1], [-1]])
+    windows = np.lib.stride_tricks.sliding_window_view(line, 3, 1)[:, ::2]
+    assert (Tensor(line).max_pool1d(3, 2).numpy() == windows.max(-1)).all()
+    assert np.allclose(Tensor(line).avg_pool1d(3, 2).numpy(), windows.mean(-1))
+    padded = Tensor(line).avg_pool1d(3, 3, padding=1, count_include_pad=False).numpy()
+    assert np.allclose(padded[:, 0], line[:, :2].mean(-1))

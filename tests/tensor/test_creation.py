@@ -180,3 +180,12 @@ def test_what_shares_no_memory_is_refused(tmp_path):
     path.write_bytes(bytes(10))
     with pytest.raises(ShapeError, match="2 bytes more than 2 elements"):
         Tensor.from_file(path, dtypes.float32)
+
+
+def test_new_tensors_have_the_old_ones_format_and_device():
+    x = Tensor.ones(2, dtype="float64", device="PYTHON")
+    made = x.new_zeros(3, 1), x.new_ones((2,)), x.new_full((1,), 7, dtype="int8")
+    assert [t.tolist() for t in made] == [[[0.0]] * 3, [1.0, 1.0], [7]]
+    assert [t.dtype.name for t in made] == ["float64", "float64", "int8"]
+    assert {t.device for t in made} == {"PYTHON"}
+    assert (x.element_size(), x.itemsize, x.nbytes) == (8, 8, 16)

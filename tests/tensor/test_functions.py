@@ -45,6 +45,10 @@ FUNCTIONS = {
     "relu6": (lambda a: np.clip(a, 0, 6), -3, 9), "hardtanh": (lambda a: np.clip(a, -1, 1), -3, 3),
     "hardswish": (lambda a: a * np.clip(a + 3, 0, 6) / 6, -5, 5),
     "softsign": (lambda a: a / (1 + np.abs(a)), -5, 5),
+    "hardsigmoid": (lambda a: np.clip(a / 6 + 0.5, 0, 1), -5, 5),
+    "quick_gelu": (lambda a: a * sigmoid(1.702 * a), -5, 5),
+    "swish": (lambda a: a * sigmoid(a), -5, 5),
+    "frac": (lambda a: a - np.trunc(a), -5, 5),
 }  # fmt: skip
 
 

@@ -108,3 +108,27 @@ def test_dropout():
 def test_probabilities_have_the_shape_of_the_logits():
     with pytest.raises(ValueError, match="probabilities"):
         Tensor.zeros(3, 3).cross_entropy(Tensor([0.0, 1.0, 2.0]))
+
+
+def test_divergence_of_distributions():
+    p, q = (np.exp(LOGS), np.exp(np.roll(LOGS, 1, 0)))
+    q[0] = [0, 1, 0, 0]  # what never happens adds nothing
+    with np.errstate(divide="ignore", invalid="ignore"):
+        each = np.where(q > 0, q * (np.log(q) - np.log(p)), 0)
+    check(Tensor(LOGS).kl_div(Tensor(q), "none"), each)
+    check(Tensor(LOGS).kl_div(Tensor(q), "batchmean"), each.sum() / 6)
+    logs = np.roll(LOGS, 1, 0)
+    found = Tensor(LOGS).kl_div(Tensor(logs), "sum", log_target=True)
+    check(found, (np.exp(logs) * (logs - LOGS)).sum())
+
+
+def test_classes_on_the_last_axis():
+    expected = -LOGS[np.arange(6), TARGETS].mean()
+    logits, targets = Tensor(LOGITS.reshape(2, 3, 4)), Tensor(TARGETS.reshape(2, 3))
+    check(logits.sparse_categorical_crossentropy(targets), expected)
+
+
+def test_each_channel_of_each_sample_is_normalised():
+    images = numbers((2, 3, 4, 5), "float64")
+    mean, variance = (f(images, axis=(2, 3), keepdims=True) for f in (np.mean, np.var))
+    check(Tensor(images).instance_norm(), (images - mean) / np.sqrt(variance + 1e-5))

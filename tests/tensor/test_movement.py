@@ -53,6 +53,15 @@ def test_splits():
             check(part, expected)
 
 
+def test_shapes_of_others_and_names_of_old():
+    x, other = Tensor(numbers((2, 6))), Tensor.zeros(3, 4)
+    assert x.reshape_as(other).shape == x.view_as(other).shape == (3, 4)
+    assert x.unsqueeze(0).expand_as(Tensor.zeros(5, 2, 6)).shape == (5, 2, 6)
+    check(x.swapdims(0, 1), x.numpy().T)
+    assert x.nelement() == x.numel() == 12
+    assert x.view("int32").dtype.name == "int32"
+
+
 def test_flatten_and_reshape_in_every_layout():
     for _, x, a in layouts(numbers((4, 6))):
         check(x.reshape(-1) if a.size else x.flatten(), a.reshape(-1))

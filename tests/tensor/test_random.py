@@ -135,3 +135,13 @@ def test_permutations_and_initialisers():
 def test_equal_draws_are_one_kernel():
     keys = {item.ast.key for _ in range(3) for item in Tensor.rand(16).schedule()}
     assert len(keys) == 1
+
+
+def test_filling_in_place():
+    x = Tensor.zeros(1000).contiguous()
+    view = x[:10]
+    assert x.uniform_(2.0, 3.0) is x
+    assert 2 <= view.numpy().min() <= x.numpy().max() < 3
+    values = x.normal_(5.0, 0.5).numpy()
+    assert abs(values.mean() - 5) < 0.1
+    assert abs(values.std() - 0.5) < 0.1

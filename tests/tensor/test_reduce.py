@@ -128,3 +128,9 @@ def test_exponentials_of_no_elements():
     assert empty.softmax(0).shape == empty.log_softmax(0).shape == (0, 3)
     assert empty.logsumexp(0).tolist() == [-math.inf] * 3
     assert empty.logsumexp(0, keepdim=True).shape == (1, 3)
+
+
+def test_softmin_is_the_softmax_of_negatives():
+    a = numbers((3, 4), "float64")
+    expected = np.exp(-a) / np.exp(-a).sum(0)
+    np.testing.assert_allclose(Tensor(a).softmin(0).numpy(), expected, rtol=1e-12)

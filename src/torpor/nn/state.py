@@ -99,7 +99,7 @@ def safe_save(values: Mapping[str, Tensor], path: str | Path, metadata: Any = No
     arrays = []
     offset = 0
     for name, tensor in values.items():
-        array = np.ascontiguousarray(tensor.numpy())
+        array = tensor.numpy()
         end = offset + array.nbytes
         header[name] = {
             "dtype": _FORMAT_OF[tensor.dtype],
@@ -131,6 +131,8 @@ def safe_load(path: str | Path) -> dict[str, Tensor]:
         header = json.loads(data[8 : 8 + length])
     except ValueError as error:
         raise ParseError(f"{path} has a damaged header: {error}") from None
+    if not isinstance(header, dict):
+        raise ParseError(f"{path} has a damaged header: {header!r:.60}")
     body = memoryview(data)[8 + length :]
     return {
         name: _tensor_of(name, entry, body)
@@ -140,11 +142,16 @@ def safe_load(path: str | Path) -> dict[str, Tensor]:
 
 
 def _tensor_of(name: str, entry: dict[str, Any], body: memoryview) -> Tensor:
-    dtype = _FORMATS.get(entry["dtype"])
+    try:
+        text, shape, (start, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
+        whole = all(isinstance(n, int) and n >= 0 for n in (*shape, start, end))
+    except (KeyError, TypeError, ValueError):
+        whole = False
+    if not whole:
+        raise ParseError(f"{name!r} has a damaged entry: {entry!r:.80}")
+    dtype = _FORMATS.get(text)
     if dtype is None:
-        raise ParseError(f"{name!r} has format {entry['dtype']}, which torpor does not have")
-    start, end = entry["data_offsets"]
-    shape = tuple(entry["shape"])
+        raise ParseError(f"{name!r} has format {text}, which torpor does not have")
     count = int(np.prod(shape, dtype=np.int64))
     if not 0 <= start <= end <= len(body) or end - start != count * dtype.itemsize:
         raise ParseError(f"{name!r} lies at bytes {start} to {end}, which does not fit its shape")
