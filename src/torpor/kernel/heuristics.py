@@ -25,12 +25,14 @@ from torpor.kernel.ranges import (
     size_of,
 )
 from torpor.kernel.stage import operands, tile_of, twins
+from torpor.kernel.unpacking import dear_operands, shares_loads
 
 SMALL_LOOP: Final = 8  # iterations of a reduce loop that is always written out
 CODE_LIMIT: Final = 160  # copies of the loop body past which compiling costs more than it gains
 MASKABLE: Final = (4, 8)  # bytes of elements that vector instructions can mask
 OUTPUTS: Final = (AxisType.GLOBAL, AxisType.LOOP)
 DEAR: Final = 1.0  # time for packing, of that for products, beyond which it is a last resort
+UNPACKED: Final = 8  # results that share a value that is dear to compute
 OPERANDS: Final = 6  # registers that sums leave to operands and masks
 MOST_PARTS: Final = 4  # parts of an axis that have code of their own
 STEP_VECTORS: Final = 8  # most vectors side by side in a loop whose steps run in order
@@ -394,15 +396,15 @@ def row_axes(facts: Facts, lane: UOp) -> list[UOp]:
     return outputs[-1:] if any(size % n == 0 for n in (4, 3, 2)) else []
 
 
-def tile_axis(kernel: Kernel, one: UOp, most: int) -> int:
-    """As many copies of an output axis as divide it and fit the registers (at most six); gives how
-    many.
+def tile_axis(kernel: Kernel, one: UOp, most: int, limit: int = 6) -> int:
+    """As many copies of an output axis as divide it and fit the registers (at most `limit`); gives
+    how many.
     """
     axes = [r for r in kernel.axes if r is one or r.arg == one.arg]
     if not axes:
         return 1
     size = size_of(axes[0]) or 1
-    for copies in range(min(most, 6, size), 1, -1):
+    for copies in range(min(most, limit, size), 1, -1):
         if size % copies == 0:
             applied = attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(axes[0]), copies))
             return copies if applied else 1
@@ -419,13 +421,30 @@ def reduce_lanes(facts: Facts, lane: UOp) -> None:
     amount = vector_amount(facts, lane, 1 if outputs else 4)
     if attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(lane), amount)):
         room = kernel.target.registers - 4
+        dear = dear_operands(kernel)
         for one in outputs:
-            room //= tile_axis(kernel, one, min(room, 4))
+            shared = any(all(r.arg != one.arg for r in value.ranges()) for value in dear)
+            most = UNPACKED if shared else 4
+            room //= tile_axis(kernel, one, min(room, most), most)
+        if shares_loads(kernel):
+            unroll_whole(kernel)
     thread_rest(kernel)
 
 
 def unroll_short(kernel: Kernel) -> None:
-    """Short reduce loops written out, innermost first, as long as the body stays small."""
+    """Short reduce loops written out, and some rounds of a long one."""
+    body = unroll_whole(kernel)
+    longest = [r for r in kernel.reduce_axes if kind_of(r) is AxisType.REDUCE]
+    if longest and body <= CODE_LIMIT // 8 and len(longest) == 1:
+        size = size_of(longest[0])
+        if size is not None and size % 4 == 0:
+            attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(longest[0]), 4))
+
+
+def unroll_whole(kernel: Kernel) -> int:
+    """Short reduce loops written out, innermost first, as long as the body stays small; gives its
+    size in copies.
+    """
     copies = iterations(
         tuple(r for r in kernel.axes if kind_of(r) in (AxisType.UPCAST, AxisType.UNROLL))
     )
@@ -437,11 +456,7 @@ def unroll_short(kernel: Kernel) -> None:
         if size <= SMALL_LOOP and body * size <= CODE_LIMIT:
             attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(one), 0))
             body *= size
-    longest = [r for r in kernel.reduce_axes if kind_of(r) is AxisType.REDUCE]
-    if longest and body <= CODE_LIMIT // 8 and len(longest) == 1:
-        size = size_of(longest[0])
-        if size is not None and size % 4 == 0:
-            attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(longest[0]), 4))
+    return body
 
 
 # --- targets with groups --------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from torpor.ir.pattern import PatternMatcher, UPat
 from torpor.ir.rewrite import graph_rewrite
 from torpor.ir.trace import listener
 from torpor.ir.uop import UOp
+from torpor.kernel.digits import cut_axes
 from torpor.kernel.ranges import (
     Loops,
     closed_by,
@@ -113,7 +114,7 @@ def _kept(ast: UOp, strict: int) -> UOp:
 def normal_form(ast: UOp) -> UOp:
     """What `normalise` does."""
     ast = drop_single(joined(ast))
-    ast = order_outputs(ast)
+    ast = cut_axes(order_outputs(ast))
     ast = merge_axes(ast)
     return renumber(ast)
 

@@ -40,7 +40,8 @@ class Tile:
 
 def operands(root: UOp) -> list[UOp]:
     """The values that a kernel's reductions read and that could be staged, in graph order: loads,
-    with as much of what is computed from them as depends on the same axes.
+    with as much of what is computed from them as depends on the same axes; or whole factors of a
+    product that is summed, where several loads make one.
     """
     loops = find_loops(root)
     users: dict[UOp, list[UOp]] = {}
@@ -48,11 +49,37 @@ def operands(root: UOp) -> list[UOp]:
         for source in node.src:
             users.setdefault(source, []).append(node)
     reduced = {s for n in loops.order if n.op is Ops.REDUCE for s in below(n)}
+    whole = {load: f for n in loops.order for f in factors(n, loops) for load in loads_of(f)}
     found: dict[UOp, None] = {}
     for node in loops.order:
         if node.op is Ops.LOAD and node in reduced and is_direct(node):
-            found[widest(node, loops, users)] = None
+            found[whole[node] if node in whole else widest(node, loops, users)] = None
     return list(found)
+
+
+def loads_of(value: UOp) -> list[UOp]:
+    """What a value is computed from."""
+    return [n for n in value.toposort() if n.op is Ops.LOAD]
+
+
+def factors(reduction: UOp, loops: Loops) -> list[UOp]:
+    """The factors of a product that is summed that are each computed from several direct loads, if
+    neither factor runs over all axes of the product.
+    """
+    if reduction.op is not Ops.REDUCE or reduction.src[0].op is not Ops.MUL:
+        return []
+    product = reduction.src[0]
+    if any(loops.free[f] == loops.free[product] for f in product.src):
+        return []
+    return [f for f in product.src if is_computed(f)]
+
+
+def is_computed(value: UOp) -> bool:
+    """Whether several loads make the value, all direct, and no reduction."""
+    below = value.toposort()
+    loads = [n for n in below if n.op is Ops.LOAD]
+    plain = all(n.op is not Ops.REDUCE for n in below)
+    return plain and len(loads) > 1 and all(is_direct(load) for load in loads)
 
 
 def below(reduction: UOp) -> list[UOp]:

@@ -34,6 +34,7 @@ from torpor.nn.layers import (
 )
 from torpor.nn.module import Module, ModuleList, ParameterList, Sequential
 from torpor.nn.norms import GroupNorm, LayerNorm, RMSNorm
+from torpor.nn.quantised import Quantised, QuantisedLinear, quantise
 from torpor.nn.recurrent import GRU, LSTM, RNN
 
 __all__ = [
@@ -63,6 +64,8 @@ __all__ = [
     "ModuleList",
     "MultiheadAttention",
     "ParameterList",
+    "Quantised",
+    "QuantisedLinear",
     "RMSNorm",
     "RNN",
     "ReLU",
@@ -76,5 +79,6 @@ __all__ = [
     "init",
     "losses",
     "optim",
+    "quantise",
     "state",
 ]

@@ -27,6 +27,8 @@ LONG: Final = 16  # terms of a product's sums that make its tiles worth a kernel
 STREAMS: Final = 3  # values as large as a product that its kernel may read and store
 SHORT: Final = 64  # elements of a reduction that may run inside another's loop
 PADDING: Final = 4  # how much longer padding may make a sum that merges into another
+NARROW: Final = 3  # how much smaller than its result what a value is computed from must be
+UNPACKING: Final = 24  # steps that a tile's packing has time for, while memory is read
 CEILING: Final = 1e12
 _ELEMENTWISE: Final = ALU | {Ops.CHECK}
 _STEPWISE: Final = frozenset({Ops.REDUCE_AXIS, Ops.SCATTER, Ops.SCAN_AXIS, Ops.PRIOR})
@@ -45,6 +47,7 @@ class Weights:
     """Steps and memory reads that computing one element of a node takes, down to what is stored.
 
     `reads` counts operands that are as large as the node itself: small ones stay in the cache.
+    `bytes` is how much memory that takes for each element, all operands counted by their size.
     `takes`: whether computing it, from what is stored in any case, takes a reduction.
     `level` counts the reductions, one after another, on the longest way down: of two nodes of one
     level neither depends on a reduction of that level that the other has. `work_on` is a reduction
@@ -54,12 +57,29 @@ class Weights:
     def __init__(self, order: list[UOp]):
         self.steps: dict[UOp, float] = {}
         self.reads: dict[UOp, float] = {}
+        self.bytes: dict[UOp, float] = {}
         self.carries: dict[UOp, bool] = {}
         self.takes: dict[UOp, bool] = {}
         self.level: dict[UOp, int] = {}
         self.work_on: dict[UOp, UOp] = {}
         for node in order:
             self._visit(node)
+            self.bytes[node] = self._bytes(node)
+
+    def _bytes(self, node: UOp) -> float:
+        if node.op in _ELEMENTWISE:
+            return min(sum(self.bytes[s] for s in node.src), CEILING)
+        if node.op in MOVEMENT:
+            share = count_of(node.src[0]) / max(count_of(node), 1)
+            return self.bytes[node.src[0]] * min(share, 1)
+        return 0 if node.op in (Ops.CONST, Ops.BIND, Ops.VARIABLE) else node.dtype.itemsize
+
+    def unpacks(self, node: UOp) -> bool:
+        """Whether this is computed in a few steps from much less memory than it would take itself:
+        numbers in a narrow format, with what scales them.
+        """
+        narrow = self.bytes[node] * NARROW <= node.dtype.itemsize
+        return narrow and self.steps[node] <= UNPACKING
 
     def _visit(self, node: UOp) -> None:
         if node.op in _ELEMENTWISE or node.op in MOVEMENT:

@@ -198,6 +198,17 @@ class Fuser:
             len(readers) == 1 and readers[0].op is Ops.REDUCE_AXIS and readers[0].arg[0] is Ops.ADD
         )
 
+    def is_unpacked(self, node: UOp) -> bool:
+        """Whether this is a narrow value made wide, or only scales such ones."""
+        readers = self.children.get(node, [])
+        if any(reader.op is Ops.REDUCE_AXIS for reader in readers):
+            return False  # what is summed, which shares nothing
+        if node.op in ALU and self.weights.unpacks(node):
+            return True
+        if self.weights.steps[node] > cost.UNPACKING or node.op not in ALU | MOVEMENT:
+            return False
+        return bool(readers) and all(self.is_unpacked(reader) for reader in readers)
+
     def reason_for_elementwise(self, node: UOp, uses: Sequence[Use]) -> str | None:
         steps, reads = self.weights.steps[node], self.weights.reads[node]
         size = max(count(shape_of(node)), 1)
@@ -210,7 +221,7 @@ class Fuser:
         again = evaluations / size
         if len(uses) > 8 and steps > 4:
             return "used at many indices"
-        if reduced and again > cost.TILE_REUSE and reads:
+        if reduced and again > cost.TILE_REUSE and reads and not self.is_unpacked(node):
             if steps * again / cost.TILE_REUSE > steps + cost.MOVE * reads:
                 return "recompute"
         if again > 4 and steps >= cost.FUNCTION and size > 64:

@@ -79,3 +79,15 @@ def test_conversion_to_bool_compares_with_zero(dtype):
 def test_nan_is_true():
     root = graph_rewrite(variable(dtypes.float32).cast(dtypes.bool), rules_for(get_target("cpu")))
     assert evaluate(root, x=np.array([np.nan, -0.0], np.float32)).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("narrow", [dtypes.uint8, dtypes.uint16])
+def test_bits_become_floats_through_int32(narrow):
+    x = variable(narrow)
+    root = ((((x >> 3) ^ 5) | (x & 6)) & 0x7F).cast(dtypes.float32)
+    made = graph_rewrite(root, rules_for(get_target("cpu")))
+    bits = (Ops.AND, Ops.OR, Ops.XOR, Ops.SHR)
+    assert {n.dtype for n in made.toposort() if n.op in bits} == {dtypes.int32}
+    values = np.arange(int(narrow.max) + 1, dtype=narrow.numpy)
+    expected = (((values >> 3) ^ 5) | (values & 6)) & 0x7F
+    assert evaluate(made, x=values).tolist() == expected.tolist()

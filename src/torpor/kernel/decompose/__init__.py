@@ -10,7 +10,12 @@ from functools import cache
 from torpor.base.dtypes import DType
 from torpor.base.target import Target
 from torpor.ir import PatternMatcher
-from torpor.kernel.decompose.conversions import BOOL_RULES, SATURATION_RULES, SHIFT_RULES
+from torpor.kernel.decompose.conversions import (
+    BITS_RULES,
+    BOOL_RULES,
+    SATURATION_RULES,
+    SHIFT_RULES,
+)
 from torpor.kernel.decompose.functions import (
     FUNCTION_RULES,
     NARROW_INTEGER_RULES,
@@ -49,6 +54,8 @@ def rules_for(target: Target) -> PatternMatcher:
     if "float64" not in missing:
         rules += WIDE_REMAINDER_RULES
     rules += REMAINDER_RULES
+    if target.threads and target.vector_alu:
+        rules += BITS_RULES
     if target.name not in _SATURATING:
         rules += SATURATION_RULES
     return rules

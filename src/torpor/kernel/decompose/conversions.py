@@ -83,12 +83,38 @@ SHIFT_RULES: Final = PatternMatcher([
     (_binary(Ops.SHR), shift_right),
 ])  # fmt: skip
 
+
+def float_of_bits(node: UOp, x: UOp) -> UOp:
+    """float(x & y) = float(int32(x) & int32(y)) for unsigned x of 8 or 16 bits; likewise | ^ >>
+
+    A byte that becomes a float passes through 32 bits in any case: once, if several floats are cut
+    from the same bytes, as from two codes of 4 bits.
+    """
+    return widened(x).cast(node.dtype)
+
+
+def widened(x: UOp) -> UOp:
+    """The same number as int32."""
+    wide = dtypes.int32.vec(x.dtype.count)
+    if x.op in (Ops.AND, Ops.OR, Ops.XOR):
+        return UOp(x.op, wide, tuple(widened(s) for s in x.src))
+    if x.op is Ops.SHR and _in_range(x.src[1], x.dtype.bits):
+        count, value = x.src[1], widened(x.src[0])
+        same = count.vmin == count.vmax  # an immediate operand, wherever the constant stands
+        return value >> (value.const_like(count.vmin) if same else count.cast(wide))
+    return x.cast(wide)
+
+
 _NUMBERS: Final = (*_INTEGERS, *_WIDE_FLOATS)
 BOOL_RULES: Final = PatternMatcher([
     (UPat(Ops.CAST, dtypes.bool, (UPat.var("x", _NUMBERS),), name="node"), cast_to_bool),
+])  # fmt: skip
+_BITS: Final = UPat((Ops.AND, Ops.OR, Ops.XOR, Ops.SHR), (dtypes.uint8, dtypes.uint16), name="x")
+BITS_RULES: Final = PatternMatcher([
+    (UPat(Ops.CAST, (dtypes.float32, dtypes.float64), (_BITS,), name="node"), float_of_bits),
 ])  # fmt: skip
 SATURATION_RULES: Final = PatternMatcher([
     (UPat(Ops.CAST, _INTEGERS, (UPat.var("x", _WIDE_FLOATS),), name="node"), saturate),
 ])  # fmt: skip
 
-__all__ = ["BOOL_RULES", "SATURATION_RULES", "SHIFT_RULES"]
+__all__ = ["BITS_RULES", "BOOL_RULES", "SATURATION_RULES", "SHIFT_RULES"]

@@ -1,0 +1,75 @@
+"""Axes of sums cut where positions divide them: blocks, and places within blocks, get loops.
+
+before  sum(k, x[k] * scale[k // 32])
+after   sum(b, i, x[b*32 + i] * scale[b])
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Final
+
+from torpor.ir.ops import AxisType, Ops
+from torpor.ir.uop import UOp
+from torpor.kernel.ranges import closed_by, kind_of, number_of, replace_ranges, size_of
+
+MOST: Final = 4  # digits of an axis: more loops than that are no blocks
+
+
+def cut_axes(ast: UOp) -> UOp:
+    """The same kernel with every axis of a summed product cut into the digits that its positions
+    take apart. Their numbers leave room: they are not yet renumbered.
+    """
+    found = {one: units_of(ast, one) for one in summed_products(ast)}
+    if not any(found.values()):
+        return ast
+    changes: dict[UOp, tuple[UOp, tuple[UOp, ...]]] = {}
+    for one in ast.ranges():
+        made = digits_of(one, found.get(one, ()))
+        position: UOp = made[-1]
+        unit = 1
+        for digit, below in zip(made[-2::-1], made[:0:-1], strict=True):
+            unit *= size_of(below) or 1
+            position = digit * unit + position
+        changes[one] = position, made
+    return replace_ranges(ast, changes).simplify()
+
+
+def summed_products(ast: UOp) -> list[UOp]:
+    """The reduce axes of sums of products."""
+    sums = [n for n in ast.toposort() if n.op is Ops.REDUCE and n.src[0].op is Ops.MUL]
+    return [r for n in sums for r in closed_by(n) if kind_of(r) is AxisType.REDUCE]
+
+
+def digits_of(one: UOp, units: tuple[int, ...]) -> tuple[UOp, ...]:
+    """Ranges for the digits of an axis, outermost first; only itself without units."""
+    size = size_of(one)
+    first = number_of(one) * (MOST + 1)
+    if size is None or not units:
+        return (UOp.range(one.src[0], first, kind_of(one)),)
+    bounds = (1, *units, size)
+    sizes = [high // low for low, high in itertools.pairwise(bounds)]
+    return tuple(UOp.range(n, first + place, kind_of(one)) for place, n in enumerate(sizes[::-1]))
+
+
+def units_of(ast: UOp, one: UOp) -> tuple[int, ...]:
+    """What positions divide the axis by, smallest first; none unless each divides the next."""
+    size = size_of(one)
+    if size is None:
+        return ()
+    found = {unit for node in ast.toposort() for unit in divisors(node, one) if unit < size}
+    units = (*sorted(found), size)
+    even = all(high % low == 0 for low, high in itertools.pairwise(units))
+    return units[:-1] if even and len(units) <= MOST else ()
+
+
+def divisors(node: UOp, one: UOp) -> tuple[int, ...]:
+    """The numbers by which r // c, r % c and (r // c) % d take an axis r apart."""
+    if node.op not in (Ops.IDIV, Ops.MOD) or node.src[1].op is not Ops.CONST:
+        return ()
+    inner, by = node.src[0], int(node.src[1].arg)
+    if inner is one:
+        return (by,)
+    if inner.op is Ops.IDIV and inner.src[0] is one and inner.src[1].op is Ops.CONST:
+        return (int(inner.src[1].arg) * by,)
+    return ()
