@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import repeat
+from itertools import chain, repeat
 
 import numpy as np
 import pytest
@@ -12,7 +12,10 @@ from tests.device import programs
 from torpor.base.dtypes import dtypes
 from torpor.base.settings import Context
 from torpor.device import Buffer, cpu, share
-from torpor.device.share import AGAIN_AFTER, LONG, RUNS, Trial
+from torpor.device.share import AGAIN_AFTER, AGAIN_FIRST, LONG, RUNS, Trial
+
+
+LOOKS = ["alone"] * RUNS + ["shared"] * RUNS
 
 
 class Clock:
@@ -37,7 +40,7 @@ def ways(monkeypatch: pytest.MonkeyPatch, alone: Iterator[int], shared: Iterator
     """How a kernel is run that takes such times one way and the other."""
     clock, trial = Clock(alone, shared), Trial()
     monkeypatch.setattr(share, "perf_counter_ns", lambda: clock.now)
-    for _ in range(AGAIN_AFTER + 4 * RUNS):
+    for _ in range(2 * AGAIN_AFTER):
         trial.run(clock.alone, clock.shared)
     return clock.ways
 
@@ -45,17 +48,27 @@ def ways(monkeypatch: pytest.MonkeyPatch, alone: Iterator[int], shared: Iterator
 def test_the_quicker_way_is_taken_and_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
     for alone, shared, wanted in ((50, 20, "shared"), (20, 50, "alone"), (20, 19, "alone")):
         taken = ways(monkeypatch, repeat(alone), repeat(shared))
-        assert taken[: 2 * RUNS] == ["alone", "shared"] * RUNS
-        assert set(taken[2 * RUNS : 2 * RUNS + AGAIN_AFTER]) == {wanted}
-        assert taken[2 * RUNS + AGAIN_AFTER :] == ["alone", "shared"] * RUNS
+        assert taken[: 2 * RUNS] == LOOKS
+        between, place = AGAIN_FIRST, 0
+        while place + 2 * RUNS <= len(taken):  # soon at first, then more and more seldom
+            assert taken[place : place + 2 * RUNS] == LOOKS
+            place += 2 * RUNS + between
+            assert set(taken[place - between : place]) == {wanted}
+            between = min(4 * between, AGAIN_AFTER)
+        assert between == AGAIN_AFTER
 
 
 def test_the_first_run_and_one_that_is_disturbed_do_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    shared = iter([LONG * 100, 20, LONG * 9, 20, *repeat(20, AGAIN_AFTER + RUNS)])
-    alone = iter([LONG, 50, 50, 50, *repeat(50, RUNS)])
+    shared = iter([LONG * 100, 20, LONG * 9, 20, *repeat(20, 3 * AGAIN_AFTER)])
+    alone = iter([LONG, 50, 50, 50, *repeat(50, 3 * AGAIN_AFTER)])
     assert ways(monkeypatch, alone, shared)[2 * RUNS] == "shared"
+
+
+def test_a_thread_that_shared_the_last_run_is_still_awake(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = chain([80], repeat(20))  # only the first run of several has to wake it
+    assert ways(monkeypatch, repeat(50), shared)[2 * RUNS] == "shared"
 
 
 def test_long_kernels_are_shared_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from torpor.pipeline.reuse import Fresh, Result, Reused
 from torpor.tensor.differentiate import SEVERED
 from torpor.tensor.host import buffer_node
 
-MOST_BYTES: Final = 1 << 16  # making the buffer of a larger one costs little beside its kernel
+MOST_BYTES: Final = 1 << 20  # making the buffer of a larger one costs little beside its kernel
 
 
 class Output(NamedTuple):

@@ -17,7 +17,7 @@ from torpor.capture.output import Output, table_of
 from torpor.device import Buffer, Device, copy_buffer
 from torpor.device.base import Executable
 from torpor.device.executor import Executor, Given, Step, copying
-from torpor.device.share import AGAIN_AFTER
+from torpor.device.share import AGAIN_FIRST, longer
 from torpor.ir.ops import Ops
 from torpor.ir.records import Program, ScheduleItem
 from torpor.ir.uop import UOp
@@ -69,6 +69,7 @@ class Plan:
         self.kept, self._inputs, self._words = tuple(kept), inputs, words
         self._executor: Executor | None = None
         self._left = 0  # runs before the next look at what is quickest
+        self._again = AGAIN_FIRST
 
     def run(
         self, inputs: Sequence[Buffer], places: Sequence[int], results: Sequence[Result],
@@ -113,7 +114,7 @@ class Plan:
         steps = self._steps()
         given = self._inputs + len(self.outputs) + self._words
         self._executor = None if steps is None else Executor(steps, given)
-        self._left = AGAIN_AFTER
+        self._left, self._again = self._again, longer(self._again)
 
     def _one_by_one(self, table: list[Buffer], words: Sequence[int]) -> tuple[int, int]:
         """Run each command by a call of its own, timed where that is asked for."""

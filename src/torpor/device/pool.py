@@ -25,7 +25,7 @@ from torpor.device import llvm, worker
 from torpor.device.machine import Machine, cores, machine
 
 CHUNKS_PER_THREAD: Final = 16  # so that one which is held up costs the others little
-WORKER_SPINS: Final = 1000  # looks of an idle worker before it sleeps, about 20-40 microseconds
+WORKER_SPINS: Final = 3000  # looks of an idle worker before it sleeps, about 100 microseconds
 EXIT_SECONDS: Final = 1.0
 STACK_BYTES: Final = 4 << 20  # kernels keep packed tiles there, up to 384 KiB
 # System call numbers, from Linux's asm/unistd.h of each architecture.
