@@ -31,7 +31,7 @@ from torpor.schedule.chain import (
     counts_blocks,
     parameter_of,
 )
-from torpor.schedule.skip import PARTS, Launches, Round, masked_rows, without_needless
+from torpor.schedule.skip import PARTS, WIDEST, Launches, Round, masked_rows, without_needless
 
 MakeBuffer = Callable[[str, int, DType], UOp]
 BLOCK: Final = 8 << 20  # bytes of a block: what stays in the last cache
@@ -103,9 +103,10 @@ def rows_in_block(chain: Chain) -> int | None:
     if size * chain.count <= BLOCK:
         return None
     masked = masked_rows(chain.items, chain.cut)
-    most = max(chain.count // PARTS, 1) if masked else chain.count - 1
+    most = min(max(chain.count // PARTS, 1), WIDEST) if masked else chain.count - 1
+    room = BLOCK * 2 if masked else BLOCK  # of which about half is used
     numbers = (n for n in range(1, most + 1) if chain.count % n == 0)
-    fitting = [n for n in numbers if n * size <= BLOCK]
+    fitting = [n for n in numbers if n * size <= room]
     rows = max(fitting, default=1)
     again = chain.shared * (chain.count // rows - 1)
     pays = rows * size * SMALLEST >= BLOCK and again <= chain.handed * CACHED

@@ -9,8 +9,10 @@ one with several passes over a row has loops over as many tiles as there are.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, NamedTuple
 
 from torpor.base import settings
@@ -20,8 +22,11 @@ from torpor.ir.uop import UOp
 from torpor.schedule.chain import BLOCK_NUMBER, aligned, can_grow, counts_blocks
 from torpor.schedule.columns import COLUMN, FALSE, Columns, columns_of, conditions, needless
 
-PARTS: Final = 4  # tiles of a row, and blocks of the rows: more save more, and each does less
+PARTS: Final = 8  # tiles of a row, and blocks of the rows: more save more, and each does less
+WIDEST: Final = 256  # columns of a tile, and rows of a block, from which more parts do enough each
+FEWEST: Final = 4  # tiles of a row
 NARROWEST: Final = 32  # columns of a tile
+VECTOR: Final = 8  # columns of which most machines make whole vectors
 
 Round = dict[str, int]
 Rounds = Callable[[tuple[int, ...]], Sequence[Round]]
@@ -65,9 +70,17 @@ def without_needless(
 
 
 def tile_width(columns: int) -> int | None:
-    """How many columns a tile has: a divisor of all."""
-    width = max((n for n in range(1, columns // PARTS + 1) if columns % n == 0), default=0)
-    return width if width >= NARROWEST else None
+    """How many columns a tile has: a divisor of all, whole vectors where there are such."""
+    wanted = min(columns // PARTS, WIDEST)
+    most = min(columns // FEWEST, WIDEST)
+    even = [n for n in range(NARROWEST, most + 1) if columns % n == 0]
+    whole = [n for n in even if n % VECTOR == 0]
+    return min(whole or even, key=partial(apart, wanted), default=None)
+
+
+def apart(wanted: int, width: int) -> float:
+    """How far a width is from the one that is wanted."""
+    return abs(math.log(width / wanted))
 
 
 def masked_rows(items: Sequence[ScheduleItem], cut: Sequence[frozenset[UOp]]) -> bool:
