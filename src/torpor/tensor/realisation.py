@@ -23,7 +23,14 @@ from torpor.tensor.handle import Handle, Size, derive, located, make, render_sha
 from torpor.tensor.host import Array, known_shape, read
 from torpor.tensor.layout import is_row_major
 from torpor.tensor.path import Step
-from torpor.tensor.storage import Storage, is_buffer, recall, remember, without_known
+from torpor.tensor.storage import (
+    Storage,
+    is_buffer,
+    is_settled,
+    recall,
+    remember,
+    without_known,
+)
 from torpor.tensor.watch import active, watcher
 
 if TYPE_CHECKING:
@@ -148,7 +155,8 @@ class Realisation(Handle):
 
     def realize(self, *more: Tensor) -> Tensor:
         """Compute this tensor (and `more`, together); itself."""
-        realize(self, *more)
+        if more or active or self._path is not None or not is_settled(self._storage):
+            realize(self, *more)
         return self  # type: ignore[return-value]
 
     def schedule(self, *more: Tensor) -> list[ScheduleItem]:

@@ -130,6 +130,13 @@ def recall(node: UOp) -> UOp | None:
     return entry.value
 
 
+def is_settled(storage: Storage) -> bool:
+    """Whether its value lies in memory, and no other stands for it: nothing is left to compute."""
+    base = storage.base
+    below = base.src[0] if base.op is Ops.RESHAPE else base
+    return below.op is Ops.BUFFER and id(base) not in _known
+
+
 def without_known(roots: Iterable[UOp]) -> list[UOp]:
     """The graphs with everything that was computed before replaced by its value."""
     nodes = list(roots)
