@@ -5,6 +5,7 @@ import torpor
 from tests.tensor.layouts import check, layouts, numbers
 from torpor import Tensor, dtypes
 from torpor.base.errors import ShapeError
+from torpor.tensor.sorting import _block
 
 RANDOM = np.random.default_rng(3)
 FORMATS = ["?", "u1", "i1", "u2", "i4", "u8", "i8", "f2", "f4", "f8"]
@@ -146,3 +147,14 @@ def test_narrow_formats_and_dtype_of_indices():
     np.testing.assert_array_equal(
         found.values.cast(dtypes.float32).numpy(), np.sort(x.cast(dtypes.float32).numpy())
     )
+
+
+@pytest.mark.parametrize("length", [1, 100, 1000, 1 << 20])
+@pytest.mark.parametrize("k", [1, 5, 32, 1000])
+def test_rows_are_cut_into_more_blocks_than_are_wanted(length, k):
+    for rows in (1, 1000):
+        cost, size = _block(length, k, rows)
+        assert cost > 0
+        assert not size or -(-length // size) > k
+    assert _block(1 << 20, 5, 1)[1] > 1
+    assert _block(100, 100, 1000)[1] == 0

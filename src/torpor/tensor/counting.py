@@ -53,6 +53,8 @@ class Counting(Handle):
         [[0, 1], [1, 0]]
         """
         flat = _where(self.reshape(-1).bool())
+        if self.ndim == 1:
+            return (flat,) if as_tuple else flat.reshape(-1, 1)
         found, rest = [], flat
         for size in reversed(known_shape(self.shape)):
             found.append(rest % max(size, 1))

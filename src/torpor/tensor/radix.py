@@ -54,10 +54,11 @@ def values_of(keys: Any, dtype: DType) -> Any:
 
 def ranks(keys: Any) -> Any:
     """How many elements of its row (the last axis of two) each stands behind, int64. Signed numbers
-    of at most 32 bits are what vectors compare best.
+    of 32 or 64 bits are what vectors compare best.
     """
-    if keys.dtype.bits <= WORD:
-        keys = (keys.cast(dtypes.uint32) ^ (1 << (WORD - 1))).bitcast(dtypes.int32).contiguous()
+    bits = WORD if keys.dtype.bits <= WORD else 2 * WORD
+    wide = keys.cast(from_name(f"uint{bits}")) ^ (1 << (bits - 1))
+    keys = wide.bitcast(from_name(f"int{bits}")).contiguous()
     order = make(iota(keys.shape[1], keys.device, dtypes.int32), keys.device)
     here, other = keys.unsqueeze(2), keys.unsqueeze(1)
     tie = other.eq(here) & (order.unsqueeze(0) < order.unsqueeze(1))

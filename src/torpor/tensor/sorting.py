@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from torpor.base.dtypes import dtypes
@@ -18,7 +18,13 @@ if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
 
 LANES: Final = 16  # elements of the widest vectors
-BLOCKS: Final = 4  # blocks that a row is cut into, for each element that is selected, at least
+# Measured, as numbers of comparisons of pairs that take as long:
+LOOKUP: Final = 70.0  # looking up an element of a block
+RADIX: Final = 220.0  # an element's share of a sort by digits
+ALONE: Final = 10.0  # an element's share of finding the least of a row and where it stands
+LEAST_OF: Final = 4.0  # an element's share of the least of its block
+LEVEL: Final = 400_000.0  # starting the kernels that cut rows into blocks once
+FEWEST: Final = 8  # blocks of a row
 
 
 class Sorted(NamedTuple):
@@ -186,6 +192,30 @@ def _one(operand: Any, axis: int, place: Any, keepdim: bool) -> Sorted:
     return Sorted(values.squeeze(axis), place.squeeze(axis))
 
 
+@lru_cache(maxsize=4096)
+def _block(length: int, k: int, rows: int) -> tuple[float, int]:
+    """What finding the first k of each row costs, in comparisons of two elements for each row, and
+    how long blocks are to be; 0 where all is sorted. A block's length is a power of two.
+    """
+    best = (ALONE * length if k == 1 else _sorting(length), 0)
+    for power in range(1, length.bit_length()):
+        size = 1 << power
+        count = -(-length // size)
+        if count <= k or count < FEWEST:
+            break
+        inside = _sorting(k * size) + LOOKUP * k * size
+        cost = _block(count, k, rows)[0] + inside + LEAST_OF * length + LEVEL / rows
+        best = min(best, (cost, size))
+    return best
+
+
+def _sorting(length: int) -> float:
+    """Comparisons in whose time a row is sorted; by pairs they are vectors if they divide it."""
+    if length > PAIRS:
+        return RADIX * length
+    return float(length * length * (2 if length % (LANES // 2) else 1))
+
+
 def _least(values: Any, k: int, descending: bool) -> Any:
     """Numbers of the first k of each row in the order asked for, (rows, k).
 
@@ -193,12 +223,11 @@ def _least(values: Any, k: int, descending: bool) -> Any:
     then only their elements are sorted.
     """
     rows, length = values.shape
-    unit = LANES // math.gcd(k, LANES)  # so that the candidates fill vectors
-    size = max(unit, math.isqrt(length // k) // unit * unit)
-    count = -(-length // size)
     keys = _ordered(values, descending)
-    if length <= PAIRS or count < BLOCKS * k:
-        return sorted_numbers(keys.contiguous()).narrow(1, 0, k)
+    size = _block(length, k, rows)[1]
+    if not size:
+        return keys.argmin(1, True) if k == 1 else sorted_numbers(keys.contiguous()).narrow(1, 0, k)
+    count = -(-length // size)
     if count <= PAIRS:
         count = -(-count // LANES) * LANES
     behind = keys.dtype.max
