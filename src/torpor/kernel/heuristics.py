@@ -24,13 +24,13 @@ from torpor.kernel.ranges import (
     number_of,
     size_of,
 )
+from torpor.kernel.reuse import COPIES, OUTPUTS, reuse_axes, row_axes
 from torpor.kernel.stage import operands, tile_of, twins
-from torpor.kernel.unpacking import dear_operands, shares_loads
+from torpor.kernel.unpacking import dear_operands
 
 SMALL_LOOP: Final = 8  # iterations of a reduce loop that is always written out
 CODE_LIMIT: Final = 160  # copies of the loop body past which compiling costs more than it gains
 MASKABLE: Final = (4, 8)  # bytes of elements that vector instructions can mask
-OUTPUTS: Final = (AxisType.GLOBAL, AxisType.LOOP)
 DEAR: Final = 1.0  # time for packing, of that for products, beyond which it is a last resort
 UNPACKED: Final = 8  # results that share a value that is dear to compute
 OPERANDS: Final = 6  # registers that sums leave to operands and masks
@@ -124,8 +124,18 @@ def along_lanes(kernel: Kernel) -> None:
         elif not part_lanes(facts, lane):
             output_lanes(facts, lane)
     else:
-        thread_rest(kernel)
-        unroll_short(kernel)
+        single_lanes(facts)
+
+
+def single_lanes(facts: Facts) -> None:
+    """No vectors: a tile of accumulators for long sums (LLVM finds vectors where there is none)."""
+    kernel = facts.kernel
+    room = kernel.target.registers - OPERANDS
+    if any((size_of(r) or SMALL_LOOP + 1) > SMALL_LOOP for r in kernel.reduce_axes):
+        for one in reuse_axes(kernel, facts.accesses, None):
+            room //= tile_axis(kernel, one, room)
+    thread_rest(kernel)
+    unroll_short(kernel)
 
 
 def stream_out(kernel: Kernel) -> None:
@@ -317,7 +327,7 @@ def output_lanes(facts: Facts, lane: UOp) -> None:
     lane = pad_lane(facts, lane)
     tiled = kernel.has_reduce
     registers = kernel.target.registers - OPERANDS
-    reused = reuse_axes(facts, lane) if tiled else []
+    reused = reuse_axes(kernel, facts.accesses, lane) if tiled else []
     vectors = 1 if tiled and not reused else 2
     amount = vector_amount(facts, lane, vectors)
     attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(lane), amount))
@@ -360,43 +370,7 @@ def boundaries(root: UOp, one: UOp) -> list[int]:
     return sorted(n for n in found if 0 < n < (size_of(one) or 0))
 
 
-def reuse_axes(facts: Facts, lane: UOp) -> list[UOp]:
-    """The output axes that some loads do not depend on, though the reduction does: copies along
-    them share what they load. Those that share most come first; masked loads cost double.
-    """
-    loads = [a for a in facts.accesses if not a.is_store]
-    most = max((a.count for a in loads), default=1)
-    found = []
-    for one in facts.kernel.axes:
-        size = size_of(one)
-        if one is lane or size is None or size < 2:
-            continue
-        if kind_of(one) not in (*OUTPUTS, AxisType.THREAD):
-            continue
-        shared = sum(
-            (1 + (len(a.node.src) > 2)) * a.count / most
-            for a in loads
-            if a.stride(one) == 0 and a.strides
-        )
-        if shared:
-            found.append((shared, size, one))
-    found.sort(key=lambda f: f[:2], reverse=True)
-    return [one for _, _, one in found[:2]]
-
-
-def row_axes(facts: Facts, lane: UOp) -> list[UOp]:
-    """The innermost output axis, if what is read along the lane is read in rows along that axis, of
-    which a few can be taken together.
-    """
-    outputs = [r for r in facts.kernel.axes if kind_of(r) in (*OUTPUTS, AxisType.THREAD)]
-    loads = [a for a in facts.accesses if not a.is_store and a.stride(lane) != 0]
-    if not outputs or not all(a.stride(outputs[-1]) for a in loads):
-        return []
-    size = size_of(outputs[-1]) or 1
-    return outputs[-1:] if any(size % n == 0 for n in (4, 3, 2)) else []
-
-
-def tile_axis(kernel: Kernel, one: UOp, most: int, limit: int = 6) -> int:
+def tile_axis(kernel: Kernel, one: UOp, most: int, limit: int = COPIES) -> int:
     """As many copies of an output axis as divide it and fit the registers (at most `limit`); gives
     how many.
     """
@@ -417,7 +391,7 @@ def reduce_lanes(facts: Facts, lane: UOp) -> None:
     """
     kernel = facts.kernel
     lane = pad_lane(facts, lane)
-    outputs = reuse_axes(facts, lane) or row_axes(facts, lane)
+    outputs = reuse_axes(kernel, facts.accesses, lane) or row_axes(kernel, facts.accesses, lane)
     amount = vector_amount(facts, lane, 1 if outputs else 4)
     if attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(lane), amount)):
         room = kernel.target.registers - 4
@@ -426,9 +400,8 @@ def reduce_lanes(facts: Facts, lane: UOp) -> None:
             shared = any(all(r.arg != one.arg for r in value.ranges()) for value in dear)
             most = UNPACKED if shared else 4
             room //= tile_axis(kernel, one, min(room, most), most)
-        if shares_loads(kernel):
-            unroll_whole(kernel)
     thread_rest(kernel)
+    unroll_whole(kernel)
 
 
 def unroll_short(kernel: Kernel) -> None:
@@ -453,9 +426,10 @@ def unroll_whole(kernel: Kernel) -> int:
         size = size_of(one)
         if kind_of(one) is not AxisType.REDUCE or size is None:
             continue
-        if size <= SMALL_LOOP and body * size <= CODE_LIMIT:
-            attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(one), 0))
-            body *= size
+        if size > SMALL_LOOP or body * size > CODE_LIMIT:
+            break  # copies of what is around a loop share nothing
+        attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(one), 0))
+        body *= size
     return body
 
 
