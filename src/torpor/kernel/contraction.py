@@ -47,6 +47,11 @@ class Contraction:
     masked: bool
 
     @property
+    def packs(self) -> bool:
+        """Whether the other operand is packed too: else it is read, and computed, where it is."""
+        return self.scattered or self.masked or self.other.op is not Ops.LOAD
+
+    @property
     def abreast(self) -> bool:
         """Whether the rows lie side by side, so that the other operand is read across them."""
         return stride(self.other, self.row) == 1

@@ -63,7 +63,7 @@ def blocks_of(kernel: Kernel, plan: Plan) -> Blocks | None:
     others, around = plan.found.shared // height, iterations(kernel.axes[: plan.around])
     vector = plan.panel * plan.found.packed.dtype.itemsize
     room = kernel.target.stage_bytes // 3
-    stream = COPIED if plan.found.masked or plan.found.scattered else STREAM
+    stream = COPIED if plan.found.packs else STREAM
     best: tuple[float, int, int] | None = None
     for panels in range(1, min(-(-lanes // plan.panel), room // (prod(depth) * vector)) + 1):
         fit = room * 3 // 2 // (panels * vector * others)
@@ -78,7 +78,7 @@ def blocks_of(kernel: Kernel, plan: Plan) -> Blocks | None:
     if best is None:
         return None
     together = rows = best[2]
-    if plan.found.scattered or plan.found.masked:
+    if plan.found.packs:
         together = rows_together(rows, 2 * ROWS_PACKED)
         together = together if rows % together == 0 else rows
     return Blocks(best[1] * plan.panel, rows, together, depth)

@@ -41,7 +41,7 @@ def tile_contraction(kernel: Kernel, most: float = inf) -> bool:
     room = kernel.target.stage_bytes * 2 // 3
     reach = room // (found.length * found.packed.dtype.itemsize * plan.panel)
     lanes = size_of(found.lane) or 1
-    wanted = min(lanes, TOGETHER if found.scattered or found.masked else plan.panel)
+    wanted = min(lanes, TOGETHER if found.packs else plan.panel)
     nowhere = plan.around == 0 and lanes <= plan.panel
     if reach * plan.panel < wanted or nowhere:
         trial = ordered.copy()
@@ -88,7 +88,7 @@ def tile_panels(kernel: Kernel, plan: Plan, reach: int) -> bool:
     kernel.apply_opt(Opt(OptOps.UPCAST, lane, plan.panel))
     if not pack(kernel):
         return False
-    if (found.scattered or found.masked) and height >= ROWS_PACKED:
+    if found.packs and height >= ROWS_PACKED:
         row = block_rows(kernel, row, together(kernel, plan))
     tile_rows(kernel, plan, row)
     return True

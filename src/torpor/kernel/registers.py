@@ -82,7 +82,7 @@ def tile_rows(kernel: Kernel, plan: Plan, row: int) -> None:
     """Register tiles of the rows at `row`; they are packed in the loop around it, unless they can
     be read where they are. What lies side by side stays so in the tiles.
     """
-    packs = plan.found.scattered or plan.found.masked
+    packs = plan.found.packs
     most = kernel.target.stage_bytes // 3
     if packs and not plan.found.abreast:
         stage_over(kernel, row - 1, kernel.axes[row], most)
