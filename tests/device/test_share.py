@@ -14,7 +14,6 @@ from torpor.base.settings import Context
 from torpor.device import Buffer, cpu, share
 from torpor.device.share import AGAIN_AFTER, AGAIN_FIRST, LONG, RUNS, Trial
 
-
 LOOKS = ["alone"] * RUNS + ["shared"] * RUNS
 
 
