@@ -100,9 +100,9 @@ def rows_in_block(chain: Chain) -> int | None:
     does not pay: the blocks are too small, or much else is read anew for each.
     """
     size = chain.row_bytes
-    if size * chain.count <= BLOCK:
+    masked = masked_rows(chain.items, chain.cut)  # where blocks of any size leave something out
+    if size * chain.count <= BLOCK and not masked:
         return None
-    masked = masked_rows(chain.items, chain.cut)
     most = min(max(chain.count // PARTS, 1), WIDEST) if masked else chain.count - 1
     room = BLOCK * 2 if masked else BLOCK  # of which about half is used
     numbers = (n for n in range(1, most + 1) if chain.count % n == 0)

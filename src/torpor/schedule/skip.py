@@ -103,7 +103,8 @@ class Tiles:
     width: int
     conditions: list[UOp]
     counts: tuple[int, ...]
-    known: dict[tuple[tuple[UOp, ...], int], bool] = field(default_factory=dict)
+    known: dict[tuple[tuple[str, int], ...], range] = field(default_factory=dict)
+    used: list[tuple[str, int]] | None = None
 
     @property
     def total(self) -> int:
@@ -113,20 +114,29 @@ class Tiles:
         """The tiles from the first to the last one needed, one at least: what is NaN for a whole
         row then is where it is summed.
         """
-        found = [tile for tile in range(self.total) if self.needed(numbers, tile)]
-        return range(found[0], found[-1] + 1) if found else range(1)
+        here = tuple((name, numbers[level]) for name, level in self.levels())
+        if here not in self.known:
+            found = [tile for tile in range(self.total) if self.needed(dict(here), tile)]
+            self.known[here] = range(found[0], found[-1] + 1) if found else range(1)
+        return self.known[here]
 
-    def needed(self, numbers: tuple[int, ...], tile: int) -> bool:
-        """Whether all conditions may hold somewhere in a tile of this block of rows."""
-        levels = {BLOCK_NUMBER.format(n): UOp.index_const(k) for n, k in enumerate(numbers)}
-        here = []
+    def levels(self) -> list[tuple[str, int]]:
+        """The numbers of blocks that the conditions are about: name and level."""
+        if self.used is None:
+            names = {n.arg[0] for c in self.conditions for n in c.toposort() if counts_blocks(n)}
+            every = ((BLOCK_NUMBER.format(level), level) for level in range(len(self.counts)))
+            self.used = [(name, level) for name, level in every if name in names]
+        return self.used
+
+    def needed(self, numbers: dict[str, int], tile: int) -> bool:
+        """Whether all conditions may hold somewhere in a tile of the block of these numbers."""
         for one in self.conditions:
-            used = {n: levels[n.arg[0]] for n in one.toposort() if n.op is Ops.VARIABLE}
-            here.append(one.substitute(used))
-        key = tuple(here), tile
-        if key not in self.known:
-            self.known[key] = all(possible(one, tile, self.width) for one in here)
-        return self.known[key]
+            known = {
+                n: UOp.index_const(numbers[n.arg[0]]) for n in one.toposort() if counts_blocks(n)
+            }
+            if not possible(one.substitute(known), tile, self.width):
+                return False
+        return True
 
     def cover(self) -> bool:
         """Whether something can be left out, and each tile is needed in some block of rows."""
