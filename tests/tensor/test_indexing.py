@@ -156,3 +156,19 @@ def test_gradients_pass_checked_indices():
 
 def test_an_empty_list_selects_nothing():
     assert Tensor.arange(6).reshape(2, 3)[[]].shape == (0, 3)
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_one_bool_adds_an_axis(flag):
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for key in (flag, np.bool_(flag), np.array(flag), Tensor(flag)):
+        found = Tensor(array)[key]
+        assert found.shape == array[flag].shape
+        assert (found.numpy() == array[flag]).all()
+        x, expected = Tensor(array).contiguous(), array.copy()
+        kept = x[flag]
+        x[key] = Tensor([[7.0], [8.0]])
+        expected[flag] = [[7], [8]]
+        assert (x.numpy() == expected).all()
+        assert (kept.numpy() == array[flag]).all()  # a copy
+    assert Tensor(5.0)[flag].tolist() == [5.0] * flag

@@ -35,6 +35,19 @@ class _Plan(NamedTuple):
     tensors: list[tuple[int, Any, int]]
 
 
+def _flag(key: Any) -> bool | None:
+    """Whether a key that is one bool, a mask without axes, holds; None for any other key."""
+    if isinstance(key, bool | np.bool_):
+        return bool(key)
+    if isinstance(key, Handle | np.ndarray) and not key.ndim and _is_mask(key):
+        return bool(key)
+    return None
+
+
+def _is_mask(part: Any) -> bool:
+    return isinstance(part, Handle | np.ndarray) and str(part.dtype).endswith("bool")
+
+
 def _is_advanced(part: Any) -> bool:
     return isinstance(part, Handle | np.ndarray | list) or (
         isinstance(part, tuple) and not hasattr(part, "op")
@@ -58,9 +71,7 @@ def _full_key(key: Any, operand: Any) -> list[Any]:
 
 def _axes_of(part: Any) -> int:
     """How many axes a part of a key takes: a mask takes as many as it has."""
-    if isinstance(part, Handle | np.ndarray) and str(part.dtype).endswith("bool"):
-        return part.ndim
-    return 1
+    return part.ndim if _is_mask(part) else 1
 
 
 def _plan(operand: Any, key: Any) -> _Plan:
@@ -92,7 +103,7 @@ def _without_masks(parts: list[Any], operand: Any) -> list[Any]:
             part = np.asarray(part)
         elif isinstance(part, list | tuple) and not part:
             part = np.zeros(0, np.int64)
-        if not isinstance(part, Handle | np.ndarray) or not str(part.dtype).endswith("bool"):
+        if not _is_mask(part):
             found.append(part)
             continue
         mask: Any = beside(part, operand)
@@ -246,7 +257,16 @@ class Indexing(Handle):
     __slots__ = ()
 
     def __getitem__(self, key: Any) -> Tensor:
-        """Integers, slices, None and Ellipsis give a view; integer tensors (and lists) a copy."""
+        """Integers, slices, None and Ellipsis give a view; tensors (and lists) of integers, and
+        masks of bools, a copy. A key of one bool adds an axis, of length 1 or 0.
+
+        >>> x = Tensor([[1, 2], [3, 4]])
+        >>> x[:, 1].tolist(), x[[1, 0], 0].tolist(), x[x > 2].tolist()
+        ([2, 4], [3, 1], [3, 4])
+        """
+        flag = _flag(key)
+        if flag is not None:
+            return self.unsqueeze(0).narrow(0, 0, int(flag)).clone()
         plan = _plan(self, key)
         made = _basic(self, plan)
         if not plan.tensors:
@@ -257,6 +277,10 @@ class Indexing(Handle):
 
     def _written_at(self, key: Any, value: Any, op: Ops = Ops.STORE) -> None:
         """`x[key] = value`; or another operation for each element of the value in order."""
+        flag = _flag(key)
+        if flag is not None:
+            write(self.unsqueeze(0).narrow(0, 0, int(flag)), value)
+            return
         plan = _plan(self, key)
         target = _basic(self, plan)
         if not plan.tensors:

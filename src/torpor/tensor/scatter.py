@@ -78,13 +78,21 @@ def scattered(base: Any, axis: int, index: Any, values: Any, op: Ops = Ops.STORE
 
 
 class Scatter(Handle):
-    """Gathering, scattering and selection along an axis."""
+    """Gathering, scattering and selection along an axis. Indices are integers, negative ones count
+    from the end; one that is outside raises at realisation. A copy has this tensor's shape and
+    format.
+    """
 
     __slots__ = ()
 
     @spelled
     def gather(self, dim: int, index: Tensor) -> Tensor:
-        """out[i][j][k] = self[i][index[i][j][k]][k] (for dim 1)."""
+        """out[i, j, k] = self[i, index[i, j, k], k] (for dim 1): the index's shape, which along
+        other axes is no longer than this tensor's.
+
+        >>> Tensor([[1, 2], [3, 4]]).gather(1, Tensor([[0, 0], [1, 0]])).tolist()
+        [[1, 1], [4, 3]]
+        """
         axis = one_axis(dim, self.ndim)
         _check_index("gather", self, axis, index)
         source: Any = self.reshape(1) if not self.ndim else self
@@ -95,7 +103,9 @@ class Scatter(Handle):
 
     @spelled
     def take_along_dim(self, index: Tensor, dim: int | None = None) -> Tensor:
-        """As `gather`, the index broadcast with the tensor; of the flattened ones without dim."""
+        """As `gather`, index and tensor broadcast along the other axes; of both flattened without
+        `dim`.
+        """
         if dim is None:
             return self.reshape(-1).gather(0, index.reshape(-1))
         axis = one_axis(dim, self.ndim)
@@ -108,16 +118,25 @@ class Scatter(Handle):
 
     @spelled
     def scatter(self, dim: int, index: Tensor, src: Any, reduce: str | None = None) -> Tensor:
-        """A copy with self[i][index[i][j][k]][k] = src[i][j][k] (for dim 1); the last one wins.
+        """A copy with self[i, index[i, j, k], k] = src[i, j, k] (for dim 1), src a tensor no
+        shorter than the index or a number; of several for one place the last one counts.
 
         reduce: "add" or "multiply" to combine with what is there instead.
+
+        >>> Tensor.zeros(3).scatter(0, Tensor([2, 0]), Tensor([5.0, 6.0])).tolist()
+        [6.0, 0.0, 5.0]
         """
         op = Ops.STORE if reduce is None else _operation(reduce)
         return _updated("scatter", self, dim, index, src, op)
 
     @spelled
     def scatter_add(self, dim: int, index: Tensor, src: Any) -> Tensor:
-        """A copy with self[i][index[i][j][k]][k] += src[i][j][k] (for dim 1)."""
+        """A copy with self[i, index[i, j, k], k] += src[i, j, k] (for dim 1), added in the index's
+        order.
+
+        >>> Tensor.zeros(3).scatter_add(0, Tensor([2, 2]), Tensor([5.0, 6.0])).tolist()
+        [0.0, 0.0, 11.0]
+        """
         return _updated("scatter_add", self, dim, index, src, Ops.ADD)
 
     @spelled
@@ -131,18 +150,20 @@ class Scatter(Handle):
 
     @spelled
     def index_add(self, dim: int, index: Tensor, source: Any, alpha: Any = 1) -> Tensor:
-        """A copy with the slices of `source` (times alpha) added to those that the vector names."""
+        """A copy with the slices of `source` (times alpha) added to those that the vector (count,)
+        names.
+        """
         values = source if isinstance(alpha, int) and alpha == 1 else source * alpha
         return _sliced("index_add", self, dim, index, values, Ops.ADD)
 
     @spelled
     def index_copy(self, dim: int, index: Tensor, source: Any) -> Tensor:
-        """A copy with the slices of `source` in place of those that the vector names."""
+        """A copy with the slices of `source` in place of those that the vector (count,) names."""
         return _sliced("index_copy", self, dim, index, source, Ops.STORE)
 
     @spelled
     def index_fill(self, dim: int, index: Tensor, value: Any) -> Tensor:
-        """A copy with a number in the slices that the vector names."""
+        """A copy with a number in the slices that the vector (count,) names."""
         return _sliced("index_fill", self, dim, index, value, Ops.STORE)
 
     @spelled
@@ -156,7 +177,9 @@ class Scatter(Handle):
         return _reduced("index_reduce", self, axis, asked, values, reduce, include_self)
 
     def index_put(self, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
-        """A copy with copy[indices] = values; with `accumulate` added, one after the other."""
+        """A copy with copy[indices] = values, a tuple of index tensors; with `accumulate` added,
+        one after the other.
+        """
         made = self.clone()
         return made.index_put_(indices, values, accumulate)
 
@@ -173,7 +196,11 @@ class Scatter(Handle):
 
     @spelled
     def index_select(self, dim: int, index: Tensor) -> Tensor:
-        """The elements of one axis that a vector of indices names."""
+        """The slices of one axis that a vector (count,) names: that axis becomes `count` long.
+
+        >>> Tensor([[1, 2], [3, 4]]).index_select(1, Tensor([1])).tolist()
+        [[2], [4]]
+        """
         axis = one_axis(dim, self.ndim)
         asked = _slices("index_select", self, axis, index)
         return derive(
@@ -181,7 +208,13 @@ class Scatter(Handle):
         )
 
     def one_hot(self, num_classes: int = -1) -> Tensor:
-        """int64 with a new last axis: 1 at the class that an element names, else 0."""
+        """int64 (..., num_classes): 1 at the class that an element names, else 0. Without
+        num_classes there are as many as the greatest element says, computed at the call; a class
+        outside raises at realisation.
+
+        >>> Tensor([0, 2]).one_hot(3).tolist()
+        [[1, 0, 0], [0, 0, 1]]
+        """
         if num_classes < 0:
             num_classes = int(self.amax().item()) + 1 if self.numel() else 0
         classes = make(iota(num_classes, self.device), self.device)
@@ -190,7 +223,9 @@ class Scatter(Handle):
         return known.unsqueeze(-1).eq(classes).cast(dtypes.int64)
 
     def masked_fill(self, mask: Tensor, value: Any) -> Tensor:
-        """`value` where the mask holds (broadcast), else itself."""
+        """`value`, a number or a 0-d tensor, where the mask of bools (broadcast) holds, else
+        itself.
+        """
         if isinstance(value, Handle):
             return mask.where(value.cast(self.dtype), self)
         return mask.where(self.dtype.cast_scalar(value), self)
