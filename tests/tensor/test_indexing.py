@@ -60,7 +60,7 @@ def test_every_layout_can_be_indexed():
         ((Ellipsis, Ellipsis), IndexError, "one ellipsis"),
         ("a", TypeError, "integer tensor"),
         (1.5, TypeError, "integer"),
-        (True, TypeError, "integer"),
+        ((True, 0), TypeError, "integer"),
     ],
 )
 def test_wrong_keys_raise_at_the_call(key, error, text):
