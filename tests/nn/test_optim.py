@@ -1,11 +1,13 @@
 """Updates against their formulas in float64, and what a step computes besides."""
 
+import gc
+
 import numpy as np
 import pytest
 
 from torpor import Tensor, nn
 from torpor.base.errors import GradientError, ShapeError
-from torpor.tensor.differentiate import differentiated
+from torpor.tensor.differentiate import changed_forward, differentiated
 
 
 def test_a_step_computes_the_loss_along_with_the_update():
@@ -110,3 +112,30 @@ def test_the_learning_rate_changes_and_shared_parameters_move_once():
     for wrong in (lambda: nn.optim.SGD([]), lambda: nn.optim.SGD([parameter], lr=-1.0)):
         with pytest.raises(ShapeError):
             wrong()
+
+
+def test_a_step_computes_running_statistics_along_with_the_update():
+    model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten())
+    optimiser = nn.optim.SGD(model.parameters(), lr=0.1)
+    x = Tensor.randn(3, 2, 6, 6).realize()
+    norm = model[1]
+    before = model[0](x).numpy()
+    loss = model(x).square().mean()
+    loss.backward()
+    optimiser.step()
+    assert not norm.running_mean.schedule(norm.running_var), "their values are there already"
+    mean = before.mean((0, 2, 3)) * 0.1
+    variance = 0.9 + before.var((0, 2, 3), ddof=1) * 0.1
+    np.testing.assert_allclose(norm.running_mean.numpy(), mean, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(norm.running_var.numpy(), variance, rtol=1e-4)
+
+
+def test_statistics_that_nobody_holds_are_not_computed():
+    changed_forward()
+    nn.BatchNorm2d(4)(Tensor.ones(3, 4, 2, 2))
+    kept = nn.BatchNorm2d(4)
+    kept(Tensor.ones(3, 4, 2, 2))
+    gc.collect()
+    found = {id(one) for one in changed_forward()}
+    assert found == {id(kept.running_mean), id(kept.running_var)}
+    assert not changed_forward()

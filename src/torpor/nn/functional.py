@@ -5,6 +5,7 @@ are explained; those that a layer keeps state for take that state here.
 from __future__ import annotations
 
 from torpor.tensor import Tensor, no_grad
+from torpor.tensor.differentiate import note_changed
 from torpor.tensor.namespace import function_of
 
 # --- activations ----------------------------------------------------------------------------------
@@ -114,6 +115,7 @@ def batch_norm(
                 keep = 1 - momentum
                 running_mean.assign(running_mean * keep + mean.detach() * momentum)
                 running_var.assign(running_var * keep + unbiased * momentum)
+            note_changed(running_mean, running_var)
     shape = (1, -1, *(1,) * (x.ndim - 2))
     y: Tensor = (x - mean.reshape(shape)) * (variance + eps).rsqrt().reshape(shape)
     y = y if weight is None else y * weight.reshape(shape)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from torpor.base.errors import GradientError, ShapeError
 from torpor.tensor import Tensor, no_grad
-from torpor.tensor.differentiate import differentiated
+from torpor.tensor.differentiate import changed_forward, differentiated
 
 
 class Optimizer:
@@ -48,13 +48,16 @@ class Optimizer:
 
     def step(self) -> None:
         """Update the parameters by their gradients and realise them, and with them the losses that
-        `backward` was called on, if they are still held: so nothing is computed twice.
+        `backward` was called on, if they are still held, and running statistics of layers: so
+        nothing is computed twice.
         """
         changed = self.schedule_step()
         changed[0].realize(*changed[1:], *differentiated())
 
     def schedule_step(self) -> list[Tensor]:
-        """Build the update without running it; gives everything that it changes."""
+        """Build the update without running it; gives everything that it changes, and the running
+        statistics that layers have changed on the way.
+        """
         if all(p.grad is None for p in self.params):
             raise GradientError("no parameter has a gradient; call backward() before step()")
         with no_grad():
@@ -62,7 +65,7 @@ class Optimizer:
             for number, parameter in enumerate(self.params):
                 if parameter.grad is not None:
                     self.update(number, parameter, parameter.grad)
-        return [*self.params, *self.state()]
+        return [*self.params, *self.state(), *changed_forward()]
 
     def prepare(self) -> None:
         """What happens once a step, before the parameters."""

@@ -26,10 +26,13 @@ _leaves: Final[weakref.WeakValueDictionary[int, Handle]] = weakref.WeakValueDict
 
 
 class _Roots(threading.local):
-    """What `backward` has been called on in this thread."""
+    """What `backward` has been called on in this thread, and statistics that forward passes have
+    changed.
+    """
 
     def __init__(self) -> None:
         self.seen: list[weakref.ref[Any]] = []
+        self.changed: dict[int, weakref.ref[Any]] = {}
 
 
 _roots: Final = _Roots()
@@ -43,6 +46,19 @@ def differentiated() -> list[Tensor]:
     """
     seen, _roots.seen = _roots.seen, []
     return [root for reference in seen if (root := reference()) is not None]
+
+
+def note_changed(*statistics: Handle) -> None:
+    """Have what a forward pass has changed computed along with the next update: both need the same
+    values, and what waits for ever keeps every batch that it has met.
+    """
+    _roots.changed.update((id(one), weakref.ref(one)) for one in statistics)
+
+
+def changed_forward() -> list[Tensor]:
+    """The statistics that this thread's forward passes have changed since it last asked."""
+    noted, _roots.changed = _roots.changed, {}
+    return [one for reference in noted.values() if (one := reference()) is not None]
 
 
 def make_leaf(tensor: Handle) -> None:
