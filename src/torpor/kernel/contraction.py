@@ -117,6 +117,9 @@ def cost(kernel: Kernel, found: Contraction, neighbours: bool, movable: bool) ->
     lanes = size_of(found.lane) or 1
     width = kernel.target.lanes(max(found.packed.dtype.itemsize, 4))
     alone = iterations(tuple(closed_by(kernel.ast.src[0]))) == found.shared * lanes
+    along = [run(v, kernel.reduce_axes) >= LINE for v in (found.packed, found.other)]
+    if lanes <= width and all(along) and found.length >= SHORT:
+        return None  # sums along the rows of both read each element of the longer one once
     if lanes < width * (1 - SPARE) or (alone and lanes <= 2 * width and found.length < SHORT):
         return None
     packing = (COPIED if stride(found.packed, found.lane) == 1 else TURNED) / found.shared

@@ -26,6 +26,7 @@ from torpor.kernel.ranges import (
 )
 from torpor.kernel.reuse import COPIES, OUTPUTS, reuse_axes, row_axes
 from torpor.kernel.stage import operands, tile_of, twins
+from torpor.kernel.streams import stream_once
 from torpor.kernel.unpacking import dear_operands
 
 SMALL_LOOP: Final = 8  # iterations of a reduce loop that is always written out
@@ -35,6 +36,7 @@ DEAR: Final = 1.0  # time for packing, of that for products, beyond which it is 
 UNPACKED: Final = 8  # results that share a value that is dear to compute
 OPERANDS: Final = 6  # registers that sums leave to operands and masks
 MOST_PARTS: Final = 4  # parts of an axis that have code of their own
+ROWS: Final = 4  # of an operand, that are summed along and share what else is read
 STEP_VECTORS: Final = 8  # most vectors side by side in a loop whose steps run in order
 
 
@@ -110,6 +112,7 @@ def for_processor(kernel: Kernel) -> None:
 
 def along_lanes(kernel: Kernel) -> None:
     """Vectors along the axes that suit memory best, the outermost axis for the threads."""
+    stream_once(kernel)
     thread_outermost(kernel)
     if has_passes(kernel):
         row_lanes(kernel)
@@ -377,12 +380,15 @@ def tile_axis(kernel: Kernel, one: UOp, most: int, limit: int = COPIES) -> int:
     axes = [r for r in kernel.axes if r is one or r.arg == one.arg]
     if not axes:
         return 1
-    size = size_of(axes[0]) or 1
-    for copies in range(min(most, limit, size), 1, -1):
-        if size % copies == 0:
-            applied = attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(axes[0]), copies))
-            return copies if applied else 1
-    return 1
+    copies = copies_of(axes[0], min(most, limit))
+    opt = Opt(OptOps.UPCAST, kernel.axes.index(axes[0]), copies)
+    return copies if copies > 1 and attempt(kernel, opt) else 1
+
+
+def copies_of(one: UOp, most: int) -> int:
+    """The most copies of an axis that divide it."""
+    size = size_of(one) or 1
+    return max(n for n in range(1, max(most, 1) + 1) if size % n == 0)
 
 
 def reduce_lanes(facts: Facts, lane: UOp) -> None:
@@ -391,14 +397,15 @@ def reduce_lanes(facts: Facts, lane: UOp) -> None:
     """
     kernel = facts.kernel
     lane = pad_lane(facts, lane)
-    outputs = reuse_axes(kernel, facts.accesses, lane) or row_axes(kernel, facts.accesses, lane)
+    dear = dear_operands(kernel)
+    rows = reuse_axes(kernel, facts.accesses, lane) or row_axes(kernel, facts.accesses, lane)
+    outputs = [r for r in rows if copies_of(r, UNPACKED if dear else ROWS) > 1]
     amount = vector_amount(facts, lane, 1 if outputs else 4)
     if attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(lane), amount)):
         room = kernel.target.registers - 4
-        dear = dear_operands(kernel)
         for one in outputs:
             shared = any(all(r.arg != one.arg for r in value.ranges()) for value in dear)
-            most = UNPACKED if shared else 4
+            most = UNPACKED if shared else ROWS
             room //= tile_axis(kernel, one, min(room, most), most)
     thread_rest(kernel)
     unroll_whole(kernel)
