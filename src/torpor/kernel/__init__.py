@@ -1,9 +1,9 @@
 """Floor 4: loops, the optimisation primitives, and the way to a linear program."""
 
 from torpor.ir.records import Opt, OptOps
-from torpor.kernel.arrange import arranged
+from torpor.kernel.arrange import Arranged, arranged
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.lower import Lowered, lower
 from torpor.kernel.phases import in_phases
 
-__all__ = ["Kernel", "Lowered", "Opt", "OptOps", "arranged", "in_phases", "lower"]
+__all__ = ["Arranged", "Kernel", "Lowered", "Opt", "OptOps", "arranged", "in_phases", "lower"]

@@ -15,6 +15,7 @@ from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.nn.layers import Linear
 from torpor.nn.module import Module
 from torpor.tensor import Tensor
+from torpor.tensor.host import known_shape
 
 MIDDLE: Final = 8  # the code of 0 among those of 4 bits without a minimum
 NIBBLE: Final = 4  # bits
@@ -43,7 +44,7 @@ class Quantised(Module):
     @property
     def shape(self) -> tuple[int, int]:
         """(out, in)"""
-        rows, blocks, width = (int(size) for size in self.codes.shape)
+        rows, blocks, width = known_shape(self.codes.shape)
         return rows, blocks * width * 8 // self.bits
 
     def dequantise(self) -> Tensor:
@@ -56,7 +57,8 @@ class Quantised(Module):
             values = values + self.minimum.cast(dtypes.float32).unsqueeze(-1)
         elif self.bits == NIBBLE:
             values = values + scale * -MIDDLE
-        return values.reshape(*self.shape)
+        dense: Tensor = values.reshape(*self.shape)
+        return dense
 
     def forward(self, x: Tensor) -> Tensor:
         """x[.., in] to sum over in of x[.., in] * weight[out, in], shape (.., out)."""
@@ -95,7 +97,7 @@ def quantise(weight: Tensor, bits: int = 4, block: int = 32, minimum: bool = Fal
     to the greatest one. `in` must be a multiple of `block`, which is even.
     """
     check_bits(bits)
-    if weight.ndim != 2 or block < 2 or block % 2 or int(weight.shape[1]) % block:
+    if weight.ndim != 2 or block < 2 or block % 2 or known_shape(weight.shape)[1] % block:
         what = f"a matrix whose rows are whole blocks of {block} (an even number)"
         raise ShapeError(f"quantise expected {what}, got {weight.shape}")
     values = weight.cast(dtypes.float32).reshape(weight.shape[0], -1, block)
@@ -133,7 +135,7 @@ def inverse(step: Tensor) -> Tensor:
 
 def packed(codes: Tensor) -> Tensor:
     """Codes of 4 bits (.., block), two to a byte: the first half of a block in the low nibbles."""
-    half = int(codes.shape[-1]) // 2
+    half = known_shape(codes.shape)[-1] // 2
     return codes[..., :half] | (codes[..., half:] << NIBBLE)
 
 

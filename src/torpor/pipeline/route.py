@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 
 from torpor.base.dtypes import DType
 from torpor.base.target import Target
@@ -15,7 +16,7 @@ from torpor.ir.infer import JOINT, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, Program, ScheduleItem, Stored
 from torpor.ir.uop import UOp
-from torpor.kernel import arranged, in_phases
+from torpor.kernel import Arranged, arranged, in_phases
 from torpor.pipeline.canonical import canonical
 from torpor.pipeline.compile import is_copy, programs_of, target_named
 from torpor.pipeline.recipe import Failed, Result, follow, keep, recipe_for, recipe_of
@@ -68,31 +69,33 @@ def planned(
         RESOLVED.expect(sink)
         groups = [spread(node, device) for node, (_, device) in zip(sink.src, roots, strict=True)]
         made = plan([pair for group in groups for pair in group], make_buffer, limit_of)
-        items = [
-            part
-            for item in made.items
-            for one in phases_of(item)
-            for part in in_order(one, target_of)
-        ]
-        made = Plan(tuple(items), made.results)
+        made = Plan(tuple(refined(made.items, target_of)), made.results)
     return made, groups, list(sink.src)
 
 
-def phases_of(item: ScheduleItem) -> list[ScheduleItem]:
-    """The item, or one for each phase of what it computes: they write parts of its output."""
-    if item.checks or is_copy(item):
-        return [item]
-    return [replace(item, ast=ast) for ast in in_phases(item.ast)]
+def refined(
+    items: Sequence[ScheduleItem], target_of: Callable[[str], Target]
+) -> Iterator[ScheduleItem]:
+    """The items, their asts cut into phases and their operands put in order where that pays.
+
+    Thousands of items may share one ast, blocks of a chain for example: each is looked at once.
+    """
+    phases, order = cache(in_phases), cache(arranged)
+    for item in items:
+        if item.checks or is_copy(item):
+            yield item
+            continue
+        target = target_of(item.buffers[0].arg.device)
+        for ast in phases(item.ast):  # they write parts of its output
+            yield from in_order(replace(item, ast=ast), order(ast, target))
 
 
-def in_order(item: ScheduleItem, target_of: Callable[[str], Target]) -> list[ScheduleItem]:
+def in_order(item: ScheduleItem, found: Arranged | None) -> list[ScheduleItem]:
     """The item, or a copy of an operand in the order in which it is read, and the item on it."""
-    device = item.buffers[0].arg.device
-    found = None if item.checks or is_copy(item) else arranged(item.ast, target_of(device))
     if found is None:
         return [item]
     origin = item.buffers[found.slot]
-    copied = make_buffer(device, found.size, origin.dtype)
+    copied = make_buffer(item.buffers[0].arg.device, found.size, origin.dtype)
     buffers = tuple(copied if n == found.slot else b for n, b in enumerate(item.buffers))
     copy = ScheduleItem(found.copy, (copied, origin), reason="order of use", origins=item.origins)
     return [copy, replace(item, ast=found.rest, buffers=buffers)]
