@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -164,9 +166,9 @@ def test_the_gradient_of_an_embedding_is_one_kernel():
 def test_rows_are_copied_as_blocks_and_added_by_vectors():
     weight, index = Tensor.zeros(50, 64), Tensor(np.arange(30))
     (program,) = torpor.lower(weight.contiguous().realize()[index])
-    assert "memcpy" in str(
-        Device["CPU"].compiler.assembly(program)
-    )  # what LLVM makes of a plain loop over a row
+    # What LLVM makes of a plain loop over a row: a call, or copies by vector registers.
+    assembly = str(Device["CPU"].compiler.assembly(program))
+    assert re.search(r"memcpy|[yz]mm\d|\bld[pr]\s+q\d", assembly)
     (program,) = torpor.lower(
         weight.index_add(0, index, Tensor.ones(30, 64).contiguous().realize())
     )
