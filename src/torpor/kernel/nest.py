@@ -1,0 +1,165 @@
+"""Opts for a kernel with one nest of loops: vectors along the axis that suits memory best."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Final
+
+from torpor.ir.ops import AxisType, Ops
+from torpor.ir.records import Opt, OptOps
+from torpor.ir.uop import UOp
+from torpor.kernel.access import passes_caches
+from torpor.kernel.kernel import REDUCES, Kernel
+from torpor.kernel.ranges import kind_of, number_of, size_of
+from torpor.kernel.reuse import OUTPUTS, reuse_axes, row_axes
+from torpor.kernel.unpacking import dear_operands
+from torpor.kernel.vectors import (
+    SMALL_LOOP,
+    Facts,
+    attempt,
+    copies_of,
+    pad_lane,
+    paddable,
+    reducible,
+    thread_rest,
+    tile_axis,
+    unroll_short,
+    unroll_whole,
+    vector_amount,
+)
+
+UNPACKED: Final = 8  # results that share a value that is dear to compute
+OPERANDS: Final = 6  # registers that sums leave to operands and masks
+MOST_PARTS: Final = 4  # parts of an axis that have code of their own
+ROWS: Final = 4  # of an operand, that are summed along and share what else is read
+
+
+def nest_lanes(kernel: Kernel) -> None:
+    """Vectors along the axis that suits memory best, where one does."""
+    facts = Facts.of(kernel)
+    if copies_rows(facts):
+        return
+    lane = best_lane(facts)
+    if lane is not None:
+        if kind_of(lane) in REDUCES:
+            reduce_lanes(facts, lane)
+        elif not part_lanes(facts, lane):
+            output_lanes(facts, lane)
+    else:
+        single_lanes(facts)
+
+
+def single_lanes(facts: Facts) -> None:
+    """No vectors: a tile of accumulators for long sums (LLVM finds vectors where there is none)."""
+    kernel = facts.kernel
+    room = kernel.target.registers - OPERANDS
+    if any((size_of(r) or SMALL_LOOP + 1) > SMALL_LOOP for r in kernel.reduce_axes):
+        for one in reuse_axes(kernel, facts.accesses, None):
+            room //= tile_axis(kernel, one, room)
+    thread_rest(kernel)
+    unroll_short(kernel)
+
+
+def copies_rows(facts: Facts) -> bool:
+    """Whether the kernel does nothing but copy rows that it looks up: compilers make their loop a
+    block copy, whatever its length, while vectors of a fixed width leave a rest. Vectors can be
+    stored past the caches, though.
+    """
+    stores, axes = facts.kernel.ast.src, facts.kernel.axes
+    if len(axes) < 2 or len(stores) > 1 or stores[0].src[1].op is not Ops.LOAD:
+        return False
+    if passes_caches(facts.kernel.ast, facts.kernel.target):
+        return False
+    place = stores[0].src[1].src[0]
+    touching = [a for a in facts.accesses if a.stride(axes[-1]) != 0]
+    looked_up = any(n.op is Ops.LOAD for n in place.src[1].toposort())
+    return looked_up and len(touching) == 2 and all(a.stride(axes[-1]) == 1 for a in touching)
+
+
+def best_lane(facts: Facts) -> UOp | None:
+    """The axis along which vectors suit memory best, if any does."""
+    candidates = []
+    for one in facts.kernel.axes:
+        size = size_of(one)
+        if size is None or size < 4 or kind_of(one) is AxisType.THREAD:
+            continue
+        if kind_of(one) in REDUCES and not reducible(facts.kernel, one):
+            continue
+        fits = size % facts.lanes == 0
+        divides = fits or size % 4 == 0
+        if not divides and not paddable(facts, one):
+            continue
+        score = facts.score(one)
+        if score > 0:
+            is_output = kind_of(one) in OUTPUTS
+            candidates.append((score * 2 + (2 * fits) + is_output, is_output, size, one))
+    return max(candidates, key=lambda c: c[:3])[3] if candidates else None
+
+
+def output_lanes(facts: Facts, lane: UOp) -> None:
+    """Vectors along an output axis; where a reduction reuses data, a tile of accumulators."""
+    kernel = facts.kernel
+    lane = pad_lane(facts, lane)
+    tiled = kernel.has_reduce
+    registers = kernel.target.registers - OPERANDS
+    reused = reuse_axes(kernel, facts.accesses, lane) if tiled else []
+    vectors = 1 if tiled and not reused else 2
+    amount = vector_amount(facts, lane, vectors)
+    attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(lane), amount))
+    room = max(1, registers // max(1, amount // facts.lanes))
+    for one in reused:
+        room //= tile_axis(kernel, one, room)
+    thread_rest(kernel)
+    unroll_short(kernel)
+
+
+def part_lanes(facts: Facts, lane: UOp) -> bool:
+    """Vectors along each part of an output axis, cut where conditions change, so that no vector
+    has to ask (concatenation). Not of the first axis, which threads share as a whole.
+    """
+    ends = [0, *boundaries(facts.kernel.ast, lane), size_of(lane) or 0]
+    parts = [b - a for a, b in pairwise(ends)]
+    position = facts.kernel.axes.index(lane)
+    if facts.kernel.has_reduce or not position or not 1 < len(parts) <= MOST_PARTS:
+        return False
+    if min(parts) < 2 * facts.lanes:
+        return False
+    trial = facts.kernel.copy()
+    whole = {number_of(r) for r in trial.axes if r is not lane}
+    if not all(attempt(trial, Opt(OptOps.PARTITION, position, end)) for end in ends[-2:0:-1]):
+        return False
+    for number in [n for n in map(number_of, trial.axes) if n not in whole]:
+        one = pad_lane(Facts.of(trial), next(r for r in trial.axes if number_of(r) == number))
+        amount = vector_amount(facts, one, 2)
+        attempt(trial, Opt(OptOps.UPCAST, trial.axes.index(one), amount))
+    facts.kernel.__dict__.update(trial.__dict__)
+    return True
+
+
+def boundaries(root: UOp, one: UOp) -> list[int]:
+    """Where comparisons of the axis with numbers change, in order."""
+    found = set()
+    for node in root.toposort():
+        if node.op is Ops.CMPLT and node.src[0] is one and node.src[1].op is Ops.CONST:
+            found.add(int(node.src[1].arg))
+    return sorted(n for n in found if 0 < n < (size_of(one) or 0))
+
+
+def reduce_lanes(facts: Facts, lane: UOp) -> None:
+    """Vectors along a reduce axis; several, so that additions do not wait for each other: of
+    several rows where there are, since memory read in several places comes faster.
+    """
+    kernel = facts.kernel
+    lane = pad_lane(facts, lane)
+    dear = dear_operands(kernel)
+    rows = reuse_axes(kernel, facts.accesses, lane) or row_axes(kernel, facts.accesses, lane)
+    outputs = [r for r in rows if copies_of(r, UNPACKED if dear else ROWS) > 1]
+    amount = vector_amount(facts, lane, 1 if outputs else 4)
+    if attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(lane), amount)):
+        room = kernel.target.registers - 4
+        for one in outputs:
+            shared = any(all(r.arg != one.arg for r in value.ranges()) for value in dear)
+            most = UNPACKED if shared else ROWS
+            room //= tile_axis(kernel, one, min(room, most), most)
+    thread_rest(kernel)
+    unroll_whole(kernel)

@@ -1,0 +1,62 @@
+"""What the heuristics choose where loops are inside of each other."""
+
+import numpy as np
+import pytest
+
+from torpor import Tensor, cat, lower
+from torpor.device import Device
+from torpor.ir.ops import Ops
+from torpor.ir.records import Opt, OptOps
+from torpor.kernel import Kernel
+from torpor.kernel.heuristics import choose
+
+
+def kernel_of(x: Tensor) -> Kernel:
+    (item,) = x.schedule()
+    return Kernel(item.ast, Device["CPU"].target)
+
+
+@pytest.mark.parametrize("width", [7, 100, 384])
+def test_looked_up_rows_are_copied_by_a_loop_of_their_own(width: int) -> None:
+    rows = Tensor.empty(50, width)[Tensor([3, 1, 4]).realize()]
+    assert [opt.op for opt in choose(kernel_of(rows))] == [OptOps.THREAD]
+    assert OptOps.UPCAST in [opt.op for opt in choose(kernel_of(Tensor.empty(50, 384) + 1))]
+
+
+def test_looked_up_rows_that_are_computed_with_have_vectors() -> None:
+    rows = Tensor.empty(50, 384)[Tensor([3, 1, 4]).realize()] * 2
+    assert OptOps.UPCAST in [opt.op for opt in choose(kernel_of(rows))]
+
+
+@pytest.mark.parametrize(("rows", "together"), [(64, 4), (6, 3), (67, None)])
+def test_sums_of_rows_read_several_rows_at_once(rows: int, together: int | None) -> None:
+    chosen = choose(kernel_of(Tensor.empty(rows, 4096).sum(1)))
+    assert [opt.arg for opt in chosen if opt.op is OptOps.UPCAST] == (
+        [together] if together else []
+    )
+    lanes = Device["CPU"].target.lanes(4)
+    assert Opt(OptOps.UNROLL, 0, lanes if together else 4 * lanes) in chosen
+
+
+@pytest.mark.parametrize("widths", [(64, 64), (100, 37, 300), (20, 999)], ids=str)
+def test_concatenations_have_a_loop_for_each_part(widths: tuple[int, ...]) -> None:
+    arrays = [np.random.default_rng(n).random((9, n), np.float32) for n in widths]
+    joined = cat([Tensor(array).realize() for array in arrays], 1)
+    chosen = [opt.op for opt in choose(kernel_of(joined))]
+    assert chosen.count(OptOps.PARTITION) == len(widths) - 1
+    (program,) = lower(joined)
+    assert not any(n.op is Ops.WHERE for n in program.linear)
+    np.testing.assert_array_equal(joined.numpy(), np.concatenate(arrays, 1))
+
+
+def rows_by_row(rows: int, depth: int = 512) -> Kernel:
+    """Of [1, depth] by the transpose of [rows, depth]."""
+    return kernel_of(Tensor.empty(1, depth) @ Tensor.empty(rows, depth).T)
+
+
+def test_rows_whose_number_no_tile_divides_are_summed_by_several_vectors() -> None:
+    lanes = Device["CPU"].target.lanes(4)
+    found = [opt for opt in choose(rows_by_row(4099)) if opt.op is OptOps.UNROLL]
+    assert found == [Opt(OptOps.UNROLL, 0, 4 * lanes)]
+    found = [opt for opt in choose(rows_by_row(4096)) if opt.op is OptOps.UNROLL]
+    assert found == [Opt(OptOps.UNROLL, 0, lanes)]
