@@ -140,8 +140,8 @@ def add(entries: Iterable[Entry], file: Path | None = None) -> None:
     """Append entries, each whole or not at all; a disk that cannot be written to is an `OSError`.
 
     Several processes may do so at once: each line is one write to the end of the file. One that a
-    crash cut short is ended here, so that it spoils no other; one that is just being written may look
-    so, and then an empty line is left.
+    crash cut short is ended here, so that it spoils no other; one that is just being written may
+    look so, and then an empty line is left.
     """
     file = path() if file is None else file
     file.parent.mkdir(parents=True, exist_ok=True)
