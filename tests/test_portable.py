@@ -195,4 +195,4 @@ def test_the_processor_has_a_name_anywhere(monkeypatch):
 
     monkeypatch.setattr(Path, "read_text", missing)
     assert machine.processor_name()
-    assert machine._linux_cache() == 0
+    assert machine._linux_cache("2") == 0

@@ -1,7 +1,8 @@
 """Machine code for Windows gives what NumPy gives, called by its convention from this system.
 
 Its object files are loaded here as they would be there; a few functions in between turn one way to
-call into the other. What they need of Windows is one function that touches the stack's pages.
+call into the other. What they need of Windows is a function that touches the stack's pages, and one
+that copies memory.
 """
 
 import ctypes
@@ -25,10 +26,28 @@ LEVEL = "avx2" if machine("avx2").runs_here else "sse"
 WINDOWS = Machine(
     "x86_64-pc-windows-msvc-elf", LEVELS[LEVEL], machine(LEVEL).features, runs_here=True
 )
-# `ret`: pages of the stack come by themselves here. It must keep every register.
-CHECK_STACK = """
+# `ret`: pages of the stack come by themselves here. It must keep every register. What copies memory
+# is called by Windows's convention too.
+SYSTEM = """
 define void @__chkstk() nounwind prologue i8 195 {
   ret void
+}
+define win64cc ptr @memcpy(ptr %to, ptr %from, i64 %count) nounwind "no-builtins" {
+start:
+  br label %look
+look:
+  %n = phi i64 [0, %start], [%next, %copy]
+  %more = icmp ult i64 %n, %count
+  br i1 %more, label %copy, label %done
+copy:
+  %from.n = getelementptr i8, ptr %from, i64 %n
+  %to.n = getelementptr i8, ptr %to, i64 %n
+  %byte = load volatile i8, ptr %from.n
+  store i8 %byte, ptr %to.n
+  %next = add i64 %n, 1
+  br label %look
+done:
+  ret ptr %to
 }
 """
 THUNK = """
@@ -43,7 +62,7 @@ define void @call_{0}(ptr %table, i64 %begin, i64 %end) {{
 @cache
 def engine():
     """A loader of its own, since one engine finds a symbol once."""
-    made = llvm.create_mcjit_compiler(llvm.parse_assembly(CHECK_STACK), host())
+    made = llvm.create_mcjit_compiler(llvm.parse_assembly(SYSTEM), host())
     made.finalize_object()
     return made
 

@@ -152,3 +152,16 @@ def test_constants_are_read_from_the_kernels_own_object():
         [sys.executable, "-c", OBJECTS], env={**os.environ, **names}, capture_output=True, text=True
     )
     assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4), (3, 8), (2, 5, 16), (4, 4, 2)])
+def test_sums_of_which_a_condition_leaves_constants(shape):
+    """A copy of which the condition leaves only a constant still sums it in all lanes."""
+    values = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    x = Tensor(values).clone()
+    x[..., 1:, :].fill_(3)
+    values[..., 1:, :] = 3
+    with Context(CHECK=1):
+        assert x.sum().item() == values.sum()
+        np.testing.assert_array_equal(x.sum(-1).numpy(), values.sum(-1))
+        assert x.prod().item() == values.prod()

@@ -69,7 +69,8 @@ def test_attention_and_its_gradients(queries: int, causal: bool) -> None:
     tensors = [Tensor(a, requires_grad=True) for a in arrays]
     result = tensors[0].scaled_dot_product_attention(*tensors[1:], is_causal=causal)
     assert len(result.schedule()) > 6
-    np.testing.assert_allclose(result.numpy(), attention(*arrays, mask), rtol=1e-12)
+    # Results are averages of numbers of magnitude 1, whatever is left of them where they cancel.
+    np.testing.assert_allclose(result.numpy(), attention(*arrays, mask), rtol=1e-12, atol=1e-15)
     given = numbers(2, queries, 8, seed=9)
     result = tensors[0].scaled_dot_product_attention(*tensors[1:], is_causal=causal)
     result.backward(Tensor(given))

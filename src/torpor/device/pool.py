@@ -13,7 +13,7 @@ import os
 import platform
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
@@ -68,10 +68,21 @@ def _core_reader() -> Callable[[], int] | None:
     """What tells the number of the core that the calling thread is on, where the system has it and
     threads can be kept off it.
     """
-    if sys.platform != "linux" or not hasattr(os, "sched_setaffinity"):
+    if sys.platform != "linux":
         return None
     address = _address_of(ctypes.CDLL(None), "sched_getcpu")
     return _CORE(address) if address else None
+
+
+def keep_off(core: int, threads: Sequence[threading.Thread]) -> None:
+    """Have started threads on any other core that the calling thread may use, if there is one."""
+    if not hasattr(os, "sched_getaffinity") or not hasattr(os, "sched_setaffinity"):
+        return
+    if others := os.sched_getaffinity(0) - {core}:
+        for thread in threads:
+            assert thread.native_id is not None, "the thread has been started"
+            with suppress(OSError):  # the system does not let it be moved
+                os.sched_setaffinity(thread.native_id, others)
 
 
 @lru_cache(maxsize=1)
@@ -217,11 +228,7 @@ class Pool:
         if self._core is None or (core := self._core()) == self._avoided:
             return
         self._avoided = core
-        if others := os.sched_getaffinity(0) - {core}:
-            for thread in self._workers:
-                assert thread.native_id is not None, "workers have been started"
-                with suppress(OSError):  # the system does not let it be moved
-                    os.sched_setaffinity(thread.native_id, others)
+        keep_off(core, self._workers)
 
     def _serve(self, index: int) -> None:
         """What a worker thread runs. The native loop returns at the end, or in order to sleep."""

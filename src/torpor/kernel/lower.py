@@ -239,9 +239,15 @@ def fold_reduction(node: UOp) -> UOp:
     if node.arg in (Ops.MAX, Ops.MIN) and len(left) == 1 and left[0].op is Ops.CONST:
         return left[0]
     ranges = closed_by(node)
-    if all(value.op is Ops.CONST for value in left):  # a loop of its own, outside of all others
-        ranges = tuple(r.replace(arg=(number_of(r) + OWN_LOOP, kind_of(r))) for r in ranges)
+    if all(value.op is Ops.CONST for value in left):
+        ranges = tuple(map(own_loop, ranges))
     return node.replace(src=(*left, *ranges))
+
+
+def own_loop(one: UOp) -> UOp:
+    """The loop under a number of its own, outside of all others; lanes, which are none, stay."""
+    kind = kind_of(one)
+    return one if kind in WRITTEN else one.replace(arg=(number_of(one) + OWN_LOOP, kind))
 
 
 def choose_lanes(root: UOp, target: Target) -> tuple[UOp, list[UOp]]:

@@ -328,6 +328,10 @@ def where_negated(p: UOp, x: UOp, y: UOp) -> Claim:
     return (~p).where(x, y), p.where(y, x), TRUE
 
 
+def where_itself(p: UOp) -> Claim:
+    return p.where(TRUE, FALSE), p, TRUE
+
+
 def where_again(p: UOp, x: UOp, y: UOp, z: UOp) -> Claim:
     return p.where(p.where(x, y), z), p.where(x, z), TRUE
 
@@ -413,6 +417,7 @@ LAWS: Final[tuple[Law, ...]] = (
     Law(exact.constant_last, bits_commute, machine=True),
     Law(exact.where_constant, where_known, machine=True),
     Law(exact.where_same, where_either, machine=True),
+    Law(exact.where_bool, where_itself, machine=True),
     Law(exact.where_not, where_negated, machine=True),
     Law(exact.where_where, where_again, machine=True),
     Law(exact.extremum_same, maximum_of_same, machine=True),
