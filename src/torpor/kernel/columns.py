@@ -8,22 +8,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from torpor.base.errors import OptError
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import accesses, footprint
-from torpor.kernel.contraction import OUTPUTS, axes_of_results
+from torpor.kernel.contraction import RESULTS, axes_of_results
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.ranges import find_loops, iterations, kind_of, size_of
+from torpor.kernel.vectors import attempt
 
 ROWS: Final = 8  # rows read together: as many as a first cache of 8 ways keeps at equal distances
 LANES: Final = 64  # columns from which this pays
 BYTES: Final = 64 * 1024  # of memory read: less stays in the first caches anyhow
 BLOCK: Final = 2048  # columns of a thread's block: shorter rows start too often
-BLOCKS: Final = (
-    8  # blocks that threads share, at most; two where there are half of BLOCK columns in all
-)
+BLOCKS: Final = 8  # most blocks that threads share; two from half of `BLOCK` columns in all
 FEW_ROWS: Final = 15  # results a column has that may share what is read
 
 
@@ -35,7 +33,7 @@ def tile_columns(kernel: Kernel) -> bool:
     trial = kernel.copy()
     if not apply_tiles(trial, *found):
         return False
-    kernel.__dict__.update(trial.__dict__)
+    kernel.become(trial)
     return True
 
 
@@ -68,7 +66,7 @@ def apply_tiles(kernel: Kernel, lane: UOp, down: UOp, several: bool) -> bool:
     if not rows:
         rows = ROWS
         kernel.apply_opt(Opt(OptOps.PADTO, kernel.axes.index(down), rows))
-    outputs = [r for r in kernel.axes if kind_of(r) in OUTPUTS]
+    outputs = [r for r in kernel.axes if kind_of(r) in RESULTS]
     position = outputs.index(lane)
     block = -(-lanes // vectors) * vectors if several else columns_of(lanes, vectors)
     if lanes % block:
@@ -78,10 +76,8 @@ def apply_tiles(kernel: Kernel, lane: UOp, down: UOp, several: bool) -> bool:
         position += 1
     if several or lanes > block:
         kernel.apply_opt(Opt(OptOps.THREAD, 0, 0))
-    try:
-        kernel.apply_opt(Opt(OptOps.TILE, len(kernel.axes) - 1, rows))
-    except OptError:  # more columns than memory for their sums
-        return False
+    if not attempt(kernel, Opt(OptOps.TILE, len(kernel.axes) - 1, rows)):
+        return False  # more columns than memory for their sums
     write_tiles(kernel, position, vectors)
     return True
 

@@ -19,7 +19,7 @@ from torpor.kernel.kernel import Kernel
 from torpor.kernel.ranges import Loops, closed_by, find_loops, iterations, kind_of, size_of
 from torpor.kernel.stage import operands
 
-OUTPUTS: Final = (AxisType.GLOBAL, AxisType.THREAD)
+RESULTS: Final = (AxisType.GLOBAL, AxisType.THREAD)  # axes of what is stored
 BLOCK: Final = 64  # elements along the vectors that share what is packed of the rows
 STREAMED: Final = 2.0  # products that take as long as reading an element in order of its use
 COPIED: Final = 10.0  # products that take as long as packing an element of several in a row
@@ -62,7 +62,7 @@ def axes_of_results(kernel: Kernel, loops: Loops) -> list[UOp] | None:
     length is known; None if it is anything else.
     """
     reductions = [n for n in loops.order if n.op is Ops.REDUCE]
-    outputs = [r for r in kernel.axes if kind_of(r) in OUTPUTS]
+    outputs = [r for r in kernel.axes if kind_of(r) in RESULTS]
     if len(reductions) != 1 or len(outputs) + len(kernel.reduce_axes) != len(kernel.axes):
         return None
     if any(set(closed_by(s)) != set(outputs) for s in kernel.ast.src):
@@ -158,7 +158,7 @@ def order_axes(kernel: Kernel, found: Contraction) -> tuple[int, int]:
     packed, the rows, the vectors. Gives how many the first are, and the place of the rows.
     """
     free = find_loops(kernel.ast).free[found.packed]
-    outputs = [r for r in kernel.axes if kind_of(r) in OUTPUTS]
+    outputs = [r for r in kernel.axes if kind_of(r) in RESULTS]
     last = (found.row, found.lane)
     wanted = sorted(outputs, key=lambda r: (last.index(r) + 1 if r in last else 0, r not in free))
     for place, one in enumerate(wanted):

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from torpor.base.errors import OptError
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses, passes_caches
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.ranges import closed_by, find_loops, kind_of, number_of, size_of
+from torpor.kernel.vectors import attempt, copies_of
 
 LINE: Final = 64  # bytes of a cache line
 LANES: Final = 8  # elements of a vector that is put together from several lines
@@ -34,12 +34,9 @@ def tile_crossing(kernel: Kernel) -> bool:
     else:
         write_out(kernel, number_of(written), LANES)
         write_out(kernel, number_of(read), line)
-    for position in range(len(kernel.axes)):
-        try:
-            kernel.apply_opt(Opt(OptOps.THREAD, position, 0))
-        except OptError:  # some part of the kernel does not run over it
-            continue
-        break
+    for position in range(len(kernel.axes)):  # not one that some part does not run over
+        if attempt(kernel, Opt(OptOps.THREAD, position, 0)):
+            break
     return True
 
 
@@ -88,7 +85,7 @@ def write_out(kernel: Kernel, number: int, most: int) -> None:
     """As many copies of the axis as divide it, up to `most`; the rest of an odd axis apart."""
     position = next(n for n, r in enumerate(kernel.axes) if number_of(r) == number)
     size = size_of(kernel.axes[position]) or 1
-    amount = next(n for n in range(min(most, size), 0, -1) if size % n == 0)
+    amount = copies_of(kernel.axes[position], most)
     if amount * 2 <= min(most, size):
         amount = most
         before = {number_of(r) for r in kernel.axes}

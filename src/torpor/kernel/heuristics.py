@@ -9,13 +9,12 @@ from torpor.ir.records import Opt, OptOps
 from torpor.kernel.access import passes_caches
 from torpor.kernel.columns import tile_columns
 from torpor.kernel.crossing import tile_crossing
-from torpor.kernel.kernel import Kernel
+from torpor.kernel.kernel import OUTPUTS, Kernel
 from torpor.kernel.nest import nest_lanes
+from torpor.kernel.once import read_once
 from torpor.kernel.products import tile_contraction
 from torpor.kernel.ranges import iterations, kind_of, size_of
-from torpor.kernel.reuse import OUTPUTS
 from torpor.kernel.rows import beside_steps, has_passes, row_lanes
-from torpor.kernel.streams import stream_once
 from torpor.kernel.vectors import Facts, attempt, unroll_short
 
 DEAR: Final = 1.0  # time for packing, of that for products, beyond which it is a last resort
@@ -48,7 +47,7 @@ def for_processor(kernel: Kernel) -> None:
 
 def along_lanes(kernel: Kernel) -> None:
     """Vectors along the axes that suit memory best, the outermost axis for the threads."""
-    stream_once(kernel)
+    read_once(kernel)
     thread_outermost(kernel)
     if has_passes(kernel):
         row_lanes(kernel)

@@ -64,6 +64,10 @@ class Kernel:
         other.opts = list(self.opts)
         return other
 
+    def become(self, other: Kernel) -> None:
+        """Take over the state of a copy on which opts were tried."""
+        self.__dict__.update(other.copy().__dict__)
+
     def facts(self) -> AxisFacts:
         """The axes of the ast as it is now (looked for again only when it has changed)."""
         if self._facts is None or self._facts.ast is not self.ast:

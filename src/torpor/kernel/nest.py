@@ -9,9 +9,9 @@ from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import passes_caches
-from torpor.kernel.kernel import REDUCES, Kernel
+from torpor.kernel.kernel import OUTPUTS, REDUCES, Kernel
 from torpor.kernel.ranges import kind_of, number_of, size_of
-from torpor.kernel.reuse import OUTPUTS, reuse_axes, row_axes
+from torpor.kernel.reuse import reuse_axes, row_axes
 from torpor.kernel.unpacking import dear_operands
 from torpor.kernel.vectors import (
     SMALL_LOOP,
@@ -132,7 +132,7 @@ def part_lanes(facts: Facts, lane: UOp) -> bool:
         one = pad_lane(Facts.of(trial), next(r for r in trial.axes if number_of(r) == number))
         amount = vector_amount(facts, one, 2)
         attempt(trial, Opt(OptOps.UPCAST, trial.axes.index(one), amount))
-    facts.kernel.__dict__.update(trial.__dict__)
+    facts.kernel.become(trial)
     return True
 
 

@@ -46,11 +46,11 @@ def tile_contraction(kernel: Kernel, most: float = inf) -> bool:
     if reach * plan.panel < wanted or nowhere:
         trial = ordered.copy()
         if fits(tile_depth, trial, plan):
-            kernel.__dict__.update(trial.__dict__)
+            kernel.become(trial)
             return True
     if nowhere or not reach or not fits(tile_panels, ordered, plan, reach):
         return False
-    kernel.__dict__.update(ordered.__dict__)
+    kernel.become(ordered)
     return True
 
 

@@ -8,7 +8,7 @@ from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import accesses
-from torpor.kernel.contraction import OUTPUTS, Contraction
+from torpor.kernel.contraction import RESULTS, Contraction
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.ranges import closed_by, find_loops, kind_of, nesting, number_of, size_of
 from torpor.kernel.stage import operands, tile_of
@@ -121,7 +121,7 @@ def is_innermost(kernel: Kernel, one: UOp) -> bool:
 def pack(kernel: Kernel) -> bool:
     """The operand along the vectors, packed at the innermost loop around all that share it."""
     loops = find_loops(kernel.ast)
-    outer = [r for r in kernel.axes if kind_of(r) in OUTPUTS]
+    outer = [r for r in kernel.axes if kind_of(r) in RESULTS]
     for value in operands(kernel.ast):
         free = loops.free[value]
         shared = [n for n, r in enumerate(outer) if r not in free]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from torpor.ir.ops import AxisType
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access
-from torpor.kernel.kernel import Kernel
+from torpor.kernel.kernel import OUTPUTS, Kernel
 from torpor.kernel.ranges import kind_of, size_of
 
 COPIES: Final = 7  # most copies of an output axis that share what they load
-OUTPUTS: Final = (AxisType.GLOBAL, AxisType.LOOP)
 
 
 def reuse_axes(kernel: Kernel, found: list[Access], lane: UOp | None) -> list[UOp]:
@@ -25,7 +23,7 @@ def reuse_axes(kernel: Kernel, found: list[Access], lane: UOp | None) -> list[UO
         size = size_of(one)
         if one is lane or size is None or size < 2:
             continue
-        if kind_of(one) not in (*OUTPUTS, AxisType.THREAD):
+        if kind_of(one) not in OUTPUTS:
             continue
         shared = sum(shared_part(kernel, a, one) * a.count / most for a in loads if a.strides)
         if shared:
@@ -55,7 +53,7 @@ def row_axes(kernel: Kernel, found: list[Access], lane: UOp) -> list[UOp]:
     """The innermost output axis, if what is read along the lane is read in rows along that axis, of
     which a few can be taken together.
     """
-    outputs = [r for r in kernel.axes if kind_of(r) in (*OUTPUTS, AxisType.THREAD)]
+    outputs = [r for r in kernel.axes if kind_of(r) in OUTPUTS]
     loads = [a for a in found if not a.is_store and a.stride(lane) != 0]
     if not outputs or not all(a.stride(outputs[-1]) for a in loads):
         return []

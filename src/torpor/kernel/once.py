@@ -9,7 +9,7 @@ from torpor.kernel.kernel import Kernel
 from torpor.kernel.ranges import find_loops, kind_of
 
 
-def stream_once(kernel: Kernel) -> None:
+def read_once(kernel: Kernel) -> None:
     """Where sums go along the rows of an operand that no cache holds: its own axes before the
     others, so that it comes from memory once. What the others alone are read from must be small.
     """

@@ -1,4 +1,4 @@
-"""What the heuristics choose for products of few rows."""
+"""The order of axes in products of few rows."""
 
 import numpy as np
 import pytest
