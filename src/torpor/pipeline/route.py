@@ -98,7 +98,18 @@ def in_order(item: ScheduleItem, found: Arranged | None) -> list[ScheduleItem]:
     copied = make_buffer(item.buffers[0].arg.device, found.size, origin.dtype)
     buffers = tuple(copied if n == found.slot else b for n, b in enumerate(item.buffers))
     copy = ScheduleItem(found.copy, (copied, origin), reason="order of use", origins=item.origins)
-    return [copy, replace(item, ast=found.rest, buffers=buffers)]
+    return [with_variables_of(item, copy), replace(item, ast=found.rest, buffers=buffers)]
+
+
+def with_variables_of(item: ScheduleItem, part: ScheduleItem) -> ScheduleItem:
+    """The part with the values that the item gives its variables: the number of a block, say."""
+    names = {node.arg[0] for node in part.ast.toposort() if node.op is Ops.VARIABLE}
+    kept = [number for number, (name, _) in enumerate(item.variables) if name in names]
+    return replace(
+        part,
+        variables=tuple(item.variables[number] for number in kept),
+        bindings=tuple(item.bindings[number] for number in kept if item.bindings),
+    )
 
 
 def schedule(roots: Roots) -> list[ScheduleItem]:

@@ -1,0 +1,33 @@
+"""Between the schedule and the programs: phases, and operands copied in the order of their use."""
+
+import numpy as np
+
+from torpor import Tensor, dtypes
+from torpor.ir.ops import Ops
+from torpor.ir.records import ScheduleItem
+from torpor.ir.uop import UOp
+from torpor.pipeline.route import with_variables_of
+
+
+def test_a_part_has_the_values_of_its_own_variables():
+    one, other = (UOp(Ops.VARIABLE, dtypes.index, (), (name, 0, 9)) for name in ("v0", "v1"))
+    bound = tuple(UOp(Ops.BIND, dtypes.index, (v, UOp.index_const(3))) for v in (one, other))
+    whole = ScheduleItem(UOp.sink(one + other), (), (("v0", 3), ("v1", 5)), bindings=bound)
+    part = with_variables_of(whole, ScheduleItem(UOp.sink(other * 2), (), reason="order of use"))
+    assert part.variables == (("v1", 5),) and part.bindings == bound[1:]
+    assert part.reason == "order of use"
+    nothing = with_variables_of(whole, ScheduleItem(UOp.sink(UOp.index_const(1)), ()))
+    assert nothing.variables == () == nothing.bindings
+
+
+def test_operands_are_put_in_order_for_each_block_of_a_chain():
+    """20 heads of 1000 queries and 512 keys, with a band as mask: its chain copies an operand."""
+    random = np.random.default_rng(0)
+    q, k, v = (random.standard_normal((20, n, 8), np.float32) for n in (1000, 512, 512))
+    mask = abs(np.subtract.outer(np.arange(1000), np.arange(512))) < 700
+    found = Tensor(q).scaled_dot_product_attention(Tensor(k), Tensor(v), attn_mask=Tensor(mask))
+    scores = np.where(mask, q.astype(np.float64) @ k.swapaxes(1, 2) / np.sqrt(8), -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    expected = weights @ v / weights.sum(-1, keepdims=True)
+    error = np.linalg.norm(found.numpy() - expected)
+    assert error < 1e-6 * np.linalg.norm(expected)
