@@ -122,3 +122,11 @@ def test_zeros_are_one_kind_and_each_nan_is_its_own():
     assert np.array_equal(found[:4], [-np.inf, 0, 1, np.inf])
     assert np.isnan(found[4:]).all()
     assert len(found) == 4 + 60
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_nan_is_found_and_counted_once_for_each(dtype):
+    x = np.array([1.0, np.nan, 2.0, -np.nan, 0.0, -0.0, 1.0, np.inf], dtype)
+    wanted = np.unique(x, return_inverse=True, return_counts=True, equal_nan=False)
+    for one, other in zip(Tensor(x).unique(True, True, True), wanted, strict=True):
+        check(one, other)

@@ -138,7 +138,7 @@ class Counting(Handle):
     ) -> Any:
         """The values that occur, in order: (count,). With `return_inverse` also which of them each
         element is (int64, the tensor's shape), with `return_counts` how often each occurs (int64).
-        Computed at the call; `dim` is not there yet (`ShapeError`).
+        Each NaN is a value of its own. Computed at the call; `dim` is not there yet (`ShapeError`).
 
         >>> Tensor([3, 1, 3]).unique(return_counts=True)[1].tolist()
         [1, 2]
@@ -181,9 +181,8 @@ def _kinds(flat: Any, inverse: bool, counts: bool) -> Kinds:
     span = int(high.item()) - int(low.item())
     if not flat.dtype.is_float and span < max(SMALL, TABLE * flat.shape[0]):
         return _from_table(keys - low, low, span, flat.dtype, counts)
-    bits = min(
-        -(-max(span.bit_length(), 1) // BYTE) * BYTE, keys.dtype.bits
-    )  # few kinds of kernels
+    whole = -(-max(span.bit_length(), 1) // BYTE) * BYTE  # few kinds of kernels
+    bits = min(whole, keys.dtype.bits)
     if inverse:
         order = sorted_numbers((keys - low).reshape(1, -1), bits).reshape(-1).contiguous()
         ordered = keys.take(order)

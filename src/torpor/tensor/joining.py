@@ -91,8 +91,8 @@ class Joining(Handle):
         shape = (1,) * (len(counts) - self.ndim) + self.shape
         apart = [size for s in shape for size in (1, s)]
         wide = [size for n, s in zip(counts, shape) for size in (n, s)]
-        joined = [n * s for n, s in zip(counts, shape)]
-        return _copied(self.reshape(*apart).expand(*wide).reshape(*joined))
+        long = [n * s for n, s in zip(counts, shape)]
+        return _copied(self.reshape(*apart).expand(*wide).reshape(*long))
 
     def tile(self, *dims: Any) -> Tensor:
         """As `repeat`, where axes that are not named, the first ones, are repeated once."""
@@ -111,8 +111,8 @@ class Joining(Handle):
         axis = one_axis(dim, self.ndim)
         shape = self.shape
         spread = self.unsqueeze(axis + 1).expand(*shape[: axis + 1], repeats, *shape[axis + 1 :])
-        joined = spread.reshape(*shape[:axis], shape[axis] * repeats, *shape[axis + 1 :])
-        return _copied(joined)
+        long = spread.reshape(*shape[:axis], shape[axis] * repeats, *shape[axis + 1 :])
+        return _copied(long)
 
 
 def _copied(made: Tensor) -> Tensor:
