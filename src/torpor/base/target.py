@@ -25,6 +25,7 @@ class Target:
     threads:       the outermost axis may be cut among native threads.
     missing:       dtype names that the target cannot compute with (decomposed before rendering).
     converts:      of those, the ones that it converts to and from float32 all the same.
+    pairs:         one instruction multiplies the 16-bit halves of two words and adds the products.
     cache_bytes:   size of the cache nearest to one core that is not the first level, bytes.
     stage_bytes:   most memory that a kernel may copy tiles to, for each thread, bytes.
     stream_bytes:  bytes of outputs from which storing past the caches pays; None: it never does.
@@ -43,6 +44,7 @@ class Target:
     threads: bool = False
     missing: frozenset[str] = frozenset()
     converts: frozenset[str] = frozenset()
+    pairs: bool = False
     cache_bytes: int = 512 * 1024
     stage_bytes: int = 384 * 1024
     stream_bytes: int | None = None

@@ -136,6 +136,7 @@ def facts(found: Machine) -> Target:
         vector_bytes=width,
         registers=registers,
         converts=frozenset({"float16"} if found.is_arm or found.has("f16c") else ()),
+        pairs=not found.is_arm,  # pmaddwd, which SSE2 has
         cache_bytes=cache_bytes() if found.runs_here else DEFAULT_CACHE_BYTES,
         stream_bytes=None if found.is_arm else stream_bytes() if found.runs_here else DEFAULT_LAST,
     )

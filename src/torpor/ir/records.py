@@ -25,6 +25,7 @@ class OptOps(Enum):
     STAGE = auto()
     THREAD = auto()
     STREAM = auto()
+    PAIR = auto()
     TENSORCORE = auto()
 
     def __repr__(self) -> str:

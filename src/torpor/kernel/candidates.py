@@ -35,7 +35,7 @@ AMOUNTS: Final = {
     OptOps.GROUP: ITEMS,
     OptOps.GROUPTOP: ITEMS,
 }
-OF_REDUCTIONS: Final = (OptOps.UNROLL, OptOps.GROUP, OptOps.GROUPTOP)
+OF_REDUCTIONS: Final = (OptOps.UNROLL, OptOps.GROUP, OptOps.GROUPTOP, OptOps.PAIR)
 
 
 def after(kernel: Kernel, opts: Opts) -> Kernel | OptError:

@@ -38,11 +38,28 @@ def for_processor(kernel: Kernel) -> None:
     if any(kind_of(r) is AxisType.SERIAL for r in kernel.axes):
         beside_steps(kernel)
         return
-    if tile_contraction(kernel, DEAR) or tile_columns(kernel) or tile_contraction(kernel):
+    if (
+        tile_pairs(kernel)
+        or tile_contraction(kernel, DEAR)
+        or tile_columns(kernel)
+        or tile_contraction(kernel)
+    ):
         return
     if not tile_crossing(kernel):
         along_lanes(kernel)
     stream_out(kernel)
+
+
+def tile_pairs(kernel: Kernel) -> bool:
+    """A contraction of small integers two terms at a time, along the first reduce axis that suits:
+    worth it where both operands are packed, so that many products share a word.
+    """
+    for position in range(len(kernel.reduce_axes)) if kernel.target.pairs else ():
+        trial = kernel.copy()
+        if attempt(trial, Opt(OptOps.PAIR, position)) and tile_contraction(trial, DEAR):
+            kernel.__dict__.update(trial.__dict__)
+            return True
+    return False
 
 
 def along_lanes(kernel: Kernel) -> None:

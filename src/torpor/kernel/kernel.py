@@ -13,6 +13,7 @@ from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.accumulate import accumulate, accumulated, growing, inside
 from torpor.kernel.normalise import drop_single, merge_axes, normalise, renumber
+from torpor.kernel.pairs import find_products, sum_in_pairs
 from torpor.kernel.partition import partition
 from torpor.kernel.ranges import (
     closed_by,
@@ -364,6 +365,16 @@ class Kernel:
             raise self.refused(opt, "its stores are streamed already")
         self.ast = self.ast.substitute({s: s.replace(arg=STREAMED) for s in stores})
 
+    def pair(self, opt: Opt) -> None:
+        """Multiply and add two terms of a sum of small integers at a time."""
+        one = self.axis(opt, self.reduce_axes)
+        found = find_products(self.ast)
+        if not self.target.pairs or found is None:
+            raise self.refused(opt, "there is no instruction for two terms of this sum")
+        if kind_of(one) is not AxisType.REDUCE or (size_of(one) or 1) % 2:
+            raise self.refused(opt, "it needs a reduce axis of an even number of terms")
+        self.ast = sum_in_pairs(self.ast, found, one).simplify()
+
 
 _HANDLERS: Final[dict[OptOps, Callable[[Kernel, Opt], None]]] = {
     OptOps.UPCAST: Kernel.upcast,
@@ -379,6 +390,7 @@ _HANDLERS: Final[dict[OptOps, Callable[[Kernel, Opt], None]]] = {
     OptOps.PARTITION: Kernel.cut,
     OptOps.STAGE: Kernel.stage,
     OptOps.STREAM: Kernel.stream,
+    OptOps.PAIR: Kernel.pair,
 }
 
 

@@ -65,7 +65,8 @@ def fits(tile: Callable[..., bool], *arguments: object) -> bool:
 def plan_of(kernel: Kernel, found: Contraction) -> Plan:
     """The contraction with its axes put in order, and its register tile."""
     width = kernel.target.lanes(max(found.packed.dtype.itemsize, 4))
-    vectors, rows = tile_shape(size_of(found.lane) or 1, width, kernel.target.registers)
+    lanes, fused = size_of(found.lane) or 1, found.packed.dtype.is_float
+    vectors, rows = tile_shape(lanes, width, kernel.target.registers, fused)
     return Plan(found, *order_axes(kernel, found), vectors * width, rows)
 
 

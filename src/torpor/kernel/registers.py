@@ -32,11 +32,13 @@ class Plan(NamedTuple):
     rows: int
 
 
-def tile_shape(lanes: int, width: int, registers: int) -> tuple[int, int]:
+def tile_shape(lanes: int, width: int, registers: int, fused: bool = True) -> tuple[int, int]:
     """(vectors, rows) of a register tile for an axis of `lanes` elements: sums in most of the
-    registers, a few left for the operands; the widest one that needs little padding.
+    registers, a few left for the operands; the widest one that needs little padding. Products
+    that are not `fused` with their addition take registers too.
     """
-    shapes = ((2, 6), (1, 12)) if registers < 32 else ((4, 6), (2, 12), (1, 16))
+    few = ((2, 6), (1, 12)) if fused else ((2, 5), (1, 10))
+    shapes = few if registers < 32 else ((4, 6), (2, 12), (1, 16))
     padded = [-(-lanes // (vectors * width)) * vectors for vectors, _ in shapes]
     return next(s for s, p in zip(shapes, padded, strict=True) if p <= min(padded) * (1 + WASTE))
 

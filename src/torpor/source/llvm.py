@@ -15,6 +15,7 @@ from torpor.ir.ops import ALU, AxisType, Ops
 from torpor.ir.uop import UOp
 from torpor.source.linear import Signature, alignment, constant, prepare, signature
 from torpor.source.llvm_alu import alu, select
+from torpor.source.llvm_pairs import multiply_add, needless, pairs_of
 from torpor.source.llvm_stream import MARK, MARK_MEANS, either, streamed_bytes, streamed_slots
 from torpor.source.llvm_text import (
     Body,
@@ -74,6 +75,7 @@ class _Function:
         self.body = Body()
         self.names: dict[UOp, str] = {}
         self.ends: dict[UOp, tuple[str, ...]] = {}
+        self.pairs: dict[UOp, tuple[UOp, UOp]] = {}
         # What a kernel stores lies in no other parameter: outputs take memory of their own.
         self.arguments = [
             f"ptr noalias %{self.body.names.exact(f'data{n}')}" for n, _ in takes.parameters
@@ -95,8 +97,11 @@ class _Function:
     def of(nodes: Sequence[UOp], streams: bool = False) -> _Function:
         """The function of a linear program."""
         made = _Function(signature(nodes), streams)
+        made.pairs = pairs_of(nodes)
+        unwritten = needless(nodes, made.pairs)
         for node in nodes:
-            made.add(node)
+            if node not in unwritten:
+                made.add(node)
         return made
 
     def text(self, name: str) -> str:
@@ -112,12 +117,20 @@ class _Function:
         text = constant_text(node)
         if text is not None:
             self.names[node] = text
+        elif node in self.pairs:
+            words = tuple(self.whole(word, node.dtype.count) for word in self.pairs[node])
+            self.names[node] = multiply_add(self.body, (words[0], words[1]), node.dtype.count)
         elif node.op in ALU:
             self.names[node] = alu(self.body, node, tuple(self.names[s] for s in node.src))
         elif node.op in _STATEMENTS:
             _STATEMENTS[node.op](self, node)
         else:
             raise ContractError(f"LLVM IR has no {node.op}")
+
+    def whole(self, value: UOp, count: int) -> str:
+        """A value as a vector: a scalar in all lanes."""
+        name = self.names[value]
+        return name if value.dtype.count == count else self.broadcast(value.dtype, name, count)
 
     # --- loops and conditions ---------------------------------------------------------------------
     def open_loop(self, node: UOp) -> None:
