@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import torpor
 from torpor import Context, Tensor, dtypes
 from torpor.capture.kind import kind_key
-from torpor.capture.match import matcher
+from torpor.capture.match import Match, matcher, pattern_of
 from torpor.capture.tree import flatten
 
 
@@ -21,6 +21,11 @@ def general(arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
     numbers: list[Any] = []
     structure = flatten((arguments, options), tensors, numbers, [])
     return kind_key(structure, tensors), tensors, numbers
+
+
+def match_of(key: tuple[Any, ...], call: Any) -> Match | None:
+    pattern = pattern_of(key, *call)
+    return None if pattern is None else matcher(pattern)
 
 
 def computed(*shape: int, dtype: Any = None) -> Tensor:
@@ -52,7 +57,7 @@ calls = st.tuples(st.lists(trees, max_size=3).map(tuple), st.dictionaries(st.jus
 @given(calls, calls)
 def test_a_match_is_the_same_kind(one: Any, other: Any) -> None:
     key = general(*one)[0]
-    match = matcher(key, *one)
+    match = match_of(key, one)
     for call in (one, other):
         found = match(*call) if match is not None else None
         if found is not None:
@@ -65,7 +70,7 @@ def test_a_match_is_the_same_kind(one: Any, other: Any) -> None:
 @pytest.mark.parametrize("leaf", [computed(2, 3), (computed(2), 1.5, ["a", {"b": None}])])
 def test_plain_calls_match(leaf: Any) -> None:
     call = (leaf, computed(1)), {"flag": True}
-    match = matcher(general(*call)[0], *call)
+    match = match_of(general(*call)[0], call)
     assert match is not None
     assert match(*call) is not None
     assert match((leaf, computed(1)), {"flag": False}) is None
@@ -73,7 +78,7 @@ def test_plain_calls_match(leaf: Any) -> None:
 
 def test_settings_and_modes_are_looked_at() -> None:
     call = (computed(2),), {}
-    match = matcher(general(*call)[0], *call)
+    match = match_of(general(*call)[0], call)
     assert match is not None
     for other in (Context(NOOPT=1), Context(JIT=0), torpor.no_grad(), torpor.Tensor.train()):
         with other:

@@ -64,13 +64,19 @@ def chain(x: Tensor, index: Tensor, factor: float) -> Tensor:
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A list that grows with each run of a native program."""
     found: list[int] = []
-    run = Executor.run
+    made = Executor.__init__
 
-    def counted(self: Executor, words: Any) -> Any:
-        found.append(len(words))
-        return run(self, words)
+    def counting(self: Executor, steps: Any, words: int) -> None:
+        made(self, steps, words)
+        call = self.call
 
-    monkeypatch.setattr(Executor, "run", counted)
+        def counted(packed: bytes) -> int:
+            found.append(len(packed))
+            return int(call(packed))
+
+        self.call = counted
+
+    monkeypatch.setattr(Executor, "__init__", counting)
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from torpor.capture.output import Shown, node_over, severed, table_of
 from torpor.capture.tree import refill
@@ -56,12 +56,13 @@ class Fixed(NamedTuple):
     value: Any
 
 
-def whole_of(storage: Storage) -> Handle:
-    """A handle on all of a storage; as `make`, but without looking where in the program it is."""
-    made = object.__new__(Handle._type)
-    made._storage, made._path, made._node = storage, None, storage.base
-    made._stamp, made._site, made.grad = storage.stamp, None, None
-    return made  # type: ignore[no-any-return]
+def _whole(writer: Writer, storage: str) -> str:
+    """The name of a handle on all of a storage; made without looking where in the program it is."""
+    made = f"h{len(writer.lines)}"
+    writer.lines += [f"{made} = new(Tensor)", f"{made}._storage = {storage}"]
+    writer.lines += [f"{made}._node, {made}._stamp = {storage}.base, {storage}.stamp"]
+    writer.lines += [f"{made}._path = {made}._site = {made}.grad = None"]
+    return made
 
 
 def node_of(value: Value, table: Sequence[Buffer]) -> UOp:
@@ -103,7 +104,7 @@ def below_leaf(base: UOp) -> UOp:
     return base.src[0] if base.op is Ops.LEAF and base.arg == SEVERED else base
 
 
-class _Writer:
+class Writer:
     """Lines of a function, and the constants in them."""
 
     def __init__(self, **scope: Any):
@@ -127,20 +128,39 @@ def gather_for(trace: Trace) -> Gather:
 
     It gives None where an input is a view, is not computed, or is found in another way.
     """
-    writer = _Writer(below_leaf=below_leaf, RESHAPE=Ops.RESHAPE, BUFFER=Ops.BUFFER,
-                     address_of=address_of)  # fmt: skip
-    lines = writer.lines
+    writer = Writer(MISS=None)
     if not all(isinstance(source, int | Storage) for source in trace.sources):
-        lines.append("return None")
+        writer.lines.append("return MISS")
+    write_gather(writer, trace)
+    places = range(len(trace.sources))
+    storages, buffers = (", ".join(f"{x}{number}" for number in places) for x in "sb")
+    found = ", ".join(map(PLACE.format, places)) if trace.on_host else ""
+    writer.lines.append(f"return [{storages}], [{buffers}], [{found}]")
+    gather: Gather = writer.made("t")
+    return gather
+
+
+PLACE: Final = "b{0}.place or address_of(b{0})"  # the address of an input, of which there is one
+
+
+def write_gather(writer: Writer, trace: Trace, plain: bool = False) -> None:
+    """The lines that find storages and buffers, `s0` and `b0` and so on, of the tensors `t`; they
+    leave by `return MISS`. `plain`: it is known that no tensor has a path.
+    """
+    writer.scope |= {"below_leaf": below_leaf, "RESHAPE": Ops.RESHAPE, "BUFFER": Ops.BUFFER,
+                     "address_of": address_of, "id": id}  # fmt: skip
+    lines = writer.lines
     for number, source in enumerate(trace.sources):
         if isinstance(source, int):
             lines.append(f"t{number} = t[{source}]")
-            lines.append(f"p{number} = t{number}._path")
-            leaf = f"p{number}.kind == 'leaf' and p{number}.previous is None"
-            lines.append(f"if p{number} is not None and not ({leaf}): return None")
+            if not plain:
+                path = f"p{number}"
+                leaf = f"{path}.kind == 'leaf' and {path}.previous is None"
+                lines.append(f"{path} = t{number}._path")
+                lines.append(f"if {path} is not None and not ({leaf}): return MISS")
             lines.append(f"s{number} = t{number}._storage")
             if trace.fixed:
-                lines.append(f"if id(s{number}) in {writer.bind(trace.fixed)}: return None")
+                lines.append(f"if id(s{number}) in {writer.bind(trace.fixed)}: return MISS")
         elif isinstance(source, Storage):
             lines.append(f"s{number} = {writer.bind(source)}")
         base = f"n{number}"
@@ -148,33 +168,44 @@ def gather_for(trace: Trace) -> Gather:
         lines.append(f"if {base}.op is not BUFFER:")
         lines.append(f" if {base}.op is not RESHAPE: {base} = below_leaf({base})")
         lines.append(f" if {base}.op is RESHAPE: {base} = {base}.src[0]")
-        lines.append(f" if {base}.op is not BUFFER: return None")
+        lines.append(f" if {base}.op is not BUFFER: return MISS")
         lines.append(f"b{number} = {base}.arg")
     for left, right in trace.shared:
-        lines.append(f"if b{left} is not b{right}: return None")
-    places = range(len(trace.sources))
-    storages, buffers = (", ".join(f"{x}{number}" for number in places) for x in "sb")
-    found = ", ".join(f"b{number}.place or address_of(b{number})" for number in places)
-    on_host = all(kind[2].partition(":")[0] == "CPU" for kind in trace.kinds)
-    lines.append(f"return [{storages}], [{buffers}], [{found if on_host else ''}]")
-    writer.scope["id"] = id
-    gather: Gather = writer.made("t")
-    return gather
+        lines.append(f"if b{left} is not b{right}: return MISS")
 
 
 def commit_for(trace: Trace) -> Commit:
     """A function that makes what a run leaves behind the current values, and gives its result."""
-    writer = _Writer(Storage=Storage, node=node_of, whole=whole_of, view=view_of, owner=owner_of,
-                     refill=refill)  # fmt: skip
+    writer = Writer()
+    for list_of, count in (("s", len(trace.sources)), ("r", len(trace.plan.outputs))):
+        names = "".join(f"{list_of}{number}, " for number in range(count))
+        writer.lines += [f"{names}= {list_of}"] if count else []
+    write_commit(writer, trace)
+    found: Commit = writer.made("t, s, i, r, n, c")
+    return found
+
+
+def write_commit(writer: Writer, trace: Trace) -> None:
+    """The lines that leave behind what a run does, and return its result.
+
+    They name tensors `t`, storages and results (`s0` and `r0` and so on), numbers `n`, what the
+    function is called with `c`; and where they name `table`, also all inputs `i` and results `r`.
+    """
+    writer.scope |= {"Storage": Storage, "new": object.__new__, "Tensor": Handle._type,
+                     "node": node_of, "view": view_of, "owner": owner_of,
+                     "refill": refill}  # fmt: skip
     for number, path in enumerate(trace.passed):
         writer.lines.append(f"c{number} = c{''.join(f'[{writer.bind(key)}]' for key in path)}")
     nodes = _Nodes(writer, trace)
     for number, value in enumerate(trace.values):
         node = nodes.text(value)
-        writer.lines.append(f"m{number} = Storage({node}, {value.device!r}, {value.requires})")
+        name = f"m{number}"
+        writer.lines += [f"{name} = new(Storage)", f"{name}.base = {node}", f"{name}.stamp = 0"]
+        writer.lines += [f"{name}.device, {name}.requires = {value.device!r}, {value.requires}"]
+        writer.lines += [f"{name}.external = None"]
     for number, value in trace.changes:
-        writer.lines.append(f"s[{number}].requires = {value.requires}")
-        writer.lines.append(f"s[{number}].replace({nodes.text(value)})")
+        writer.lines.append(f"s{number}.requires = {value.requires}")
+        writer.lines += [f"s{number}.base = {nodes.text(value)}", f"s{number}.stamp += 1"]
     for place, tree in trace.effects:
         writer.lines.append(f"{writer.bind(place)}.put({_tree(writer, tree)})")
     for owner, tree in trace.grads:
@@ -185,14 +216,12 @@ def commit_for(trace: Trace) -> Commit:
     for number, parts in made:
         writer.lines.append(f"refill(c{number}, {parts})")
     writer.lines.append(f"return {_tree(writer, trace.result)}")
-    found: Commit = writer.made("t, s, i, r, n, c")
-    return found
 
 
 class _Nodes:
     """The expressions for the nodes of values: a result has its own, others are made."""
 
-    def __init__(self, writer: _Writer, trace: Trace):
+    def __init__(self, writer: Writer, trace: Trace):
         self._writer, self._shown, self._kept = writer, trace.shown, trace.plan.kept
         self._first = len(trace.shown) - len(trace.plan.outputs)
         self._has_table = False
@@ -201,7 +230,7 @@ class _Nodes:
         slot, shape = value.parts[0]
         if value.joint is None and slot >= self._first:
             if self._shown[slot] == Shown(shape, value.requires):
-                return f"r[{slot - self._first}].node"
+                return f"r{slot - self._first}.node"
         if not self._has_table:
             self._has_table = True
             self._writer.scope["table"] = table_of
@@ -209,7 +238,7 @@ class _Nodes:
         return f"node({self._writer.bind(value)}, b)"
 
 
-def _tree(writer: _Writer, tree: Any) -> str:
+def _tree(writer: Writer, tree: Any) -> str:
     """The expression that makes a tree of `Leaf` and `Fixed` again; one object is made once."""
     if type(tree) is Fixed:
         return writer.bind(tree.value)
@@ -221,7 +250,7 @@ def _tree(writer: _Writer, tree: Any) -> str:
     return known
 
 
-def _container(writer: _Writer, tree: Any) -> str:
+def _container(writer: Writer, tree: Any) -> str:
     if isinstance(tree, list | tuple):
         parts = "".join(f"{_tree(writer, part)}, " for part in tree)
         if type(tree) is list:
@@ -234,12 +263,12 @@ def _container(writer: _Writer, tree: Any) -> str:
     return f"{{{', '.join(pairs)}}}"
 
 
-def _leaf(writer: _Writer, leaf: Leaf) -> str:
+def _leaf(writer: Writer, leaf: Leaf) -> str:
     if leaf.kind == "argument":
         return f"t[{leaf.number}]"
     if leaf.kind == "number":
         return f"n[{leaf.number}]"
     if leaf.kind == "passed":
         return f"c{leaf.number}"
-    storage = f"m{leaf.number}" if leaf.kind == "new" else f"s[{leaf.number}]"
-    return f"view({storage}, {writer.bind(leaf.steps)})" if leaf.steps else f"whole({storage})"
+    storage = f"m{leaf.number}" if leaf.kind == "new" else f"s{leaf.number}"
+    return f"view({storage}, {writer.bind(leaf.steps)})" if leaf.steps else _whole(writer, storage)

@@ -60,7 +60,7 @@ class Guards:
         """A name for a constant of the generated function."""
         name = self._bound.get(id(value))
         if name is None:
-            name = self._bound[id(value)] = f"k{len(self._bound)}"
+            name = self._bound[id(value)] = f"g{len(self._bound)}"
             self.names[name] = value
         return name
 
@@ -68,9 +68,13 @@ class Guards:
         """One more test; `a` in it are the tensors that the function is called with."""
         self.tests.append((expression, path))
 
+    def expression(self) -> str:
+        """All tests as one expression about `a`, which may raise `LookupError` or `ValueError`."""
+        return "\n  and ".join(text for text, _ in self.tests) or "True"
+
     def compile(self) -> None:
         """Make `check` of the tests."""
-        body = "\n  and ".join(text for text, _ in self.tests) or "True"
+        body = self.expression()
         source = (
             f"def check(a):\n try:\n  return ({body})\n"
             " except (LookupError, ValueError):\n  return False\n"

@@ -14,7 +14,8 @@ from torpor.base.errors import CaptureError
 from torpor.capture.attempt import Attempt, Call, attempt
 from torpor.capture.commit import Given
 from torpor.capture.kind import difference, kind_key, nearest
-from torpor.capture.match import Match, matcher
+from torpor.capture.match import Match, Pattern, matcher, pattern_of
+from torpor.capture.straight import Straight, straight_for
 from torpor.capture.trace import MISS, Trace, is_whole
 from torpor.capture.tracer import is_severed
 from torpor.capture.tree import flatten
@@ -40,7 +41,7 @@ class _Kind:
     plain: str | None = None
     unstable: int = 0
     traced: int = 0
-    hits: int = 0
+    straight: Straight | None = None  # the quickest way to replay the first trace
     views_observed: bool = False
     used: int = 0
 
@@ -64,6 +65,7 @@ class Jitted:
         self.__wrapped__ = function
         self._kinds: dict[tuple[Any, ...], _Kind] = {}
         self._matches: tuple[tuple[Match, _Kind], ...] = ()
+        self._straights: tuple[tuple[Straight, _Kind], ...] = ()
         self._lock = threading.RLock()
         self._misses: list[str] = []
         self._by_value: str | None = None  # why numbers are guarded by value
@@ -89,6 +91,11 @@ class Jitted:
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         if active and watcher() is not None:
             return self.__wrapped__(*arguments, **options)
+        for straight, kind in self._straights:
+            if (result := straight(arguments, options)) is not MISS:
+                kind.used = next(_calls)
+                self._streak = 0
+                return result
         for match, kind in self._matches:
             if (found := match(arguments, options)) is not None:
                 result = self._replayed(kind, *found, (arguments, options))
@@ -122,9 +129,11 @@ class Jitted:
                     return result  # another thread has just traced it
                 kind = self._kind_of(key, call)
                 if kind.plain is None:
-                    match = matcher(key, arguments, options)  # the run may change lists in them
+                    pattern = pattern_of(
+                        key, arguments, options
+                    )  # the run may change lists in them
                     result = self._run(kind, call)
-                    self._learn(kind, match)
+                    self._learn(kind, pattern)
                     return result
             finally:
                 self._lock.release()
@@ -139,7 +148,6 @@ class Jitted:
             run = self._alone if trace.leaves else Trace.__call__
             result = run(trace, tensors, numbers, given)
             if result is not MISS:
-                kind.hits += 1
                 kind.used = next(_calls)
                 self._streak = 0
                 return result
@@ -214,10 +222,19 @@ class Jitted:
             self._refused[kind.plain] = None
         self._let_go()
 
-    def _learn(self, kind: _Kind, match: Match | None) -> None:
-        """Have a quick way to see that a call is of this kind, if it can be replayed."""
-        if match and kind.traces and all(known is not kind for _, known in self._matches):
-            self._matches = ((match, kind), *self._matches[: MAXIMUM_MATCHES - 1])
+    def _learn(self, kind: _Kind, pattern: Pattern | None) -> None:
+        """Have quick ways to see that a call is of this kind, and to replay its first trace."""
+        kind.straight = None
+        if pattern and kind.traces:
+            kind.straight = straight_for(pattern, kind.traces[0], self._lock)
+            if all(known is not kind for _, known in self._matches):
+                self._matches = ((matcher(pattern), kind), *self._matches[: MAXIMUM_MATCHES - 1])
+        self._line_up()
+
+    def _line_up(self) -> None:
+        """Have the quickest ways of all kinds that are looked for in the quick way."""
+        kinds = [kind for _, kind in self._matches if kind.traces]
+        self._straights = tuple((kind.straight, kind) for kind in kinds if kind.straight)
 
     def _let_go(self) -> None:
         """Forget what is above the limits, the oldest first."""
@@ -231,6 +248,8 @@ class Jitted:
                 kept = max(len(kind.traces) - extra, 0)
                 extra -= len(kind.traces) - kept
                 kind.traces = kind.traces[:kept]
+                kind.straight = kind.straight if kept else None
+        self._line_up()
 
     def _note_miss(self, why: str) -> None:
         self._misses.append(why)

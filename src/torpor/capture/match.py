@@ -7,7 +7,7 @@ no where the general way says yes, and never the other way round.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from torpor.base import settings
 from torpor.base.dtypes import DType
@@ -19,6 +19,21 @@ from torpor.tensor.mode import default_float, grad_enabled, training
 
 Found = tuple[tuple[Any, ...], tuple[Any, ...]]
 Match = Callable[[tuple[Any, ...], dict[str, Any]], Found | None]
+
+
+class Pattern(NamedTuple):
+    """Lines that leave by `return MISS` where a call, `a` and `o`, is not of a kind.
+
+    tensors, numbers: tuples of what they found, as text. `scope`: what the lines name.
+    `seen` are the settings; `snapshot` in the scope is what they were when this was made.
+    """
+
+    lines: list[str]
+    tensors: str
+    numbers: str
+    scope: dict[str, Any]
+
+
 _SAME: Final = frozenset({bool, type(None), type(Ellipsis), DType})
 _EQUAL: Final = frozenset({str, bytes})
 _MOST_LEAVES: Final = 64
@@ -38,12 +53,12 @@ class _Writer:
         self.scope: dict[str, Any] = {"type": type, "len": len}
 
     def bind(self, value: Any) -> str:
-        name = f"k{len(self.scope)}"
+        name = f"q{len(self.scope)}"
         self.scope[name] = value
         return name
 
     def need(self, condition: str) -> None:
-        self.lines.append(f"if not ({condition}): return None")
+        self.lines.append(f"if not ({condition}): return MISS")
 
     def tree(self, tree: Any, text: str) -> None:
         """The lines that check that what `text` gives is like `tree`."""
@@ -62,9 +77,10 @@ class _Writer:
             self.need(f"type({text}) is {self.bind(kind)} and len({text}) == {len(tree)}")
             self.parts(tree, [f"{text}[{number}]" for number in range(len(tree))])
         elif kind is dict and all(type(key) is str for key in tree):
-            keys = self.bind([*tree])
-            self.need(f"type({text}) is {self.bind(dict)} and [*{text}] == {keys}")
-            self.need(f"[*map(type, {text})] == {self.bind([str] * len(tree))}")
+            self.need(f"type({text}) is {self.bind(dict)}")
+            self.need(f"[*{text}] == {self.bind([*tree])}" if tree else f"not {text}")
+            if tree:
+                self.need(f"[*map(type, {text})] == {self.bind([str] * len(tree))}")
             values = list(tree.values())
             self.parts(values, [f"{text}[{self.bind(key)}]" for key in tree])
         else:
@@ -98,7 +114,7 @@ class _Writer:
             f"{self.bind(key.dtype)} and {storage}.device == {key.device!r}"
         )
 
-    def finish(self) -> None:
+    def finish(self) -> Pattern:
         stores = [f"s{number}" for number in range(len(self.tensors))]
         if 2 <= len(stores) <= 3:
             pairs = [(a, b) for place, a in enumerate(stores) for b in stores[:place]]
@@ -107,31 +123,35 @@ class _Writer:
             self.need(f"len({{{', '.join(map('id({})'.format, stores))}}}) == {len(stores)}")
         given = "".join(f"{text}, " for text in self.tensors)
         numbers = "".join(f"{text}, " for text in self.numbers)
-        self.lines.append(f"return ({given}), ({numbers})")
+        return Pattern(self.lines, f"({given})", f"({numbers})", self.scope)
 
 
-def matcher(key: tuple[Any, ...], arguments: tuple[Any, ...], options: Any) -> Match | None:
-    """The function for the kind with this key, of which this is a call; None if it needs more."""
+def pattern_of(key: tuple[Any, ...], arguments: tuple[Any, ...], options: Any) -> Pattern | None:
+    """What tells calls of the kind with this key, of which this is one; None if it needs more."""
     _, known, grad, train, floats, *keys = key
     writer = _Writer(keys)
     writer.scope |= {"now": settings.snapshot, "settings": settings_key, "grad": grad_enabled,
                      "train": training, "floats": default_float, "id": id, "map": map,
                      "AttributeError": AttributeError}  # fmt: skip
-    same_settings = f"now() is {writer.bind(settings.snapshot())}"
-    writer.need(f"{same_settings} or settings() == {writer.bind(known)}")
+    writer.scope["snapshot"] = settings.snapshot()
+    writer.lines.append("seen = now()")
+    writer.need(f"seen is snapshot or settings() == {writer.bind(known)}")
     writer.need(f"grad() is {writer.bind(grad)}")
     writer.need(f"train() is {writer.bind(train)} and floats() is {writer.bind(floats)}")
     try:
         writer.tree(arguments, "a")
         writer.tree(dict(options), "o")
-        writer.finish()
+        pattern = writer.finish()
     except _Unfit:
         return None
-    if len(writer.scope) > 8 * _MOST_LEAVES:
-        return None
-    body = "\n  ".join(writer.lines)
+    return None if len(writer.scope) > 8 * _MOST_LEAVES else pattern
+
+
+def matcher(pattern: Pattern) -> Match:
+    """The function that says whether a call is of the pattern's kind."""
+    scope = pattern.scope | {"MISS": None}
+    body = "\n  ".join([*pattern.lines, f"return {pattern.tensors}, {pattern.numbers}"])
     # A node that has not been asked for its shape yet has none to read.
-    source = f"def match(a, o):\n try:\n  {body}\n except AttributeError:\n  return None\n"
-    exec(source, writer.scope)
-    found: Match = writer.scope["match"]
+    exec(f"def match(a, o):\n try:\n  {body}\n except AttributeError:\n  return None\n", scope)
+    found: Match = scope["match"]
     return found

@@ -67,8 +67,8 @@ class Plan:
     ):
         self.commands, self.outputs = tuple(commands), tuple(outputs)
         self.kept, self._inputs, self._words = tuple(kept), inputs, words
-        self._executor: Executor | None = None
-        self._left = 0  # runs before the next look at what is quickest
+        self.executor: Executor | None = None
+        self.left = 0  # runs before the next look at what is quickest
         self._again = AGAIN_FIRST
 
     def run(
@@ -80,17 +80,21 @@ class Plan:
 
         Raises what a kernel raises; nothing but the results has changed then.
         """
-        if self._left <= 0:
+        if self.left <= 0:
             self._prepare()
-        self._left -= 1
-        if self._executor is None or timing():
+        self.left -= 1
+        if self.executor is None or timing():
             failed, error = self._one_by_one(table_of(inputs, self.kept, results), words)
         else:
             fresh = [result.address for result in results]
-            failed, error = self._executor.run([*places, *fresh, *words])
+            failed, error = self.executor.run([*places, *fresh, *words])
         if error:
-            known = self.commands[failed].errors[error - 1]
-            raise type(known)(*known.args)
+            self.fail(failed, error)
+
+    def fail(self, failed: int, error: int) -> None:
+        """Raise what the error word of the command `failed` means."""
+        known = self.commands[failed].errors[error - 1]
+        raise type(known)(*known.args)
 
     @property
     def first_output(self) -> int:
@@ -104,8 +108,8 @@ class Plan:
         for buffer in self.kept:
             if not buffer.is_allocated():
                 buffer.allocate()
-        if self._executor is not None:
-            self._executor = None
+        if self.executor is not None:
+            self.executor = None
             for command in self.commands:
                 if command.executable is not None:
                     command.executable.look_again()
@@ -113,8 +117,8 @@ class Plan:
             return
         steps = self._steps()
         given = self._inputs + len(self.outputs) + self._words
-        self._executor = None if steps is None else Executor(steps, given)
-        self._left, self._again = self._again, longer(self._again)
+        self.executor = None if steps is None else Executor(steps, given)
+        self.left, self._again = self._again, longer(self._again)
 
     def _one_by_one(self, table: list[Buffer], words: Sequence[int]) -> tuple[int, int]:
         """Run each command by a call of its own, timed where that is asked for."""

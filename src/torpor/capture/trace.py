@@ -82,6 +82,7 @@ class Trace:
         self.shown = shown_of(values, first + len(outputs))
         pairs = zip(outputs, self.shown[first:], strict=True)
         self.takes = [results_of(output, shown) for output, shown in pairs]
+        self.on_host = all(kind[2].partition(":")[0] == "CPU" for kind in self.kinds)
         self.gather, self.commit = gather_for(self), commit_for(self)
         left = (self.changes, self.effects, self.grads, self.additions, self.rewrites,
                 self.streams, self.seeded)  # fmt: skip

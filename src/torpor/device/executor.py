@@ -10,8 +10,8 @@ from __future__ import annotations
 import ctypes
 import struct
 import threading
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -205,7 +205,8 @@ class Executor:
         self._big = any(step.big for step in steps)
         self._here = here
         self._pack = struct.Struct(f"={_CALL + words}q").pack
-        self._call = _native()[0]
+        self.call: Callable[[bytes], int] = _native()[0]
+        self.packed = None if self._big else partial(self._pack, here, 0, 0, 1, 0)
         self.lock = threading.Lock()
 
     def run(self, words: Sequence[int]) -> tuple[int, int]:
@@ -213,12 +214,23 @@ class Executor:
 
         The error word is 0 if none failed. The caller holds `lock`.
         """
+        failed = self.launch(words)
+        return split(failed) if failed else (0, 0)
+
+    def launch(self, words: Sequence[int]) -> int:
+        """Run all commands; 0 if no check failed, else what `split` takes apart.
+
+        `call(packed(*words))` is the quick way where no command is worth several threads.
+        """
         lent = pool.lend() if self._big else None
         if lent is None:
-            failed = self._call(self._pack(self._here, 0, 0, 1, 0, *words))
-        else:
-            try:
-                failed = self._call(self._pack(self._here, *lent, *words))
-            finally:
-                pool.take_back()
-        return ((failed >> 32) - 1, failed & 0xFFFFFFFF) if failed else (0, 0)
+            return self.call(self._pack(self._here, 0, 0, 1, 0, *words))
+        try:
+            return self.call(self._pack(self._here, *lent, *words))
+        finally:
+            pool.take_back()
+
+
+def split(failed: int) -> tuple[int, int]:
+    """The number of the command whose check failed, and its error word."""
+    return (failed >> 32) - 1, failed & 0xFFFFFFFF

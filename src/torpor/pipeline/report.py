@@ -44,6 +44,9 @@ class Measurement:
 _measurement: Final[ContextVar[Measurement | None]] = ContextVar("torpor_measure", default=None)
 
 
+where_noted: Final = _measurement.get  # where launches are noted here and now, if anywhere
+
+
 @contextmanager
 def measuring() -> Iterator[Measurement]:
     """Collect every kernel launch and compilation inside the block."""
@@ -58,7 +61,7 @@ def measuring() -> Iterator[Measurement]:
 def timing() -> bool:
     """Whether launches are timed here and now."""
     now = settings.snapshot()
-    return _measurement.get() is not None or now["DEBUG"] not in (0, 1) or now["VIZ"] != 0
+    return where_noted() is not None or now["DEBUG"] not in (0, 1) or now["VIZ"] != 0
 
 
 def watched() -> bool:
