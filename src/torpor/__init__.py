@@ -38,12 +38,11 @@ FUNCTIONS: Final = tuple(
     argwhere avg_pool1d avg_pool2d batch_norm bernoulli binary_cross_entropy
     binary_cross_entropy_with_logits bincount bitcast bitwise_and bitwise_left_shift bitwise_not
     bitwise_or bitwise_right_shift bitwise_xor bmm broadcast_to bucketize cast ceil celu chunk clamp
-    clip clone contiguous conv1d conv2d conv3d conv_transpose1d conv_transpose2d
-    conv_transpose3d cos cosh
-    count_nonzero cross_entropy cummax cummin cumprod cumsum detach diagonal diff div dot dropout
-    elu empty_like eq erf exp exp2 expand expand_as expm1 flatten flip floor floor_divide fmod frac
-    full_like gather ge gelu greater greater_equal group_norm gt hardsigmoid hardswish hardtanh
-    histc huber_loss index_add index_copy index_fill index_put index_reduce index_select
+    clip clone contiguous conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
+    cos cosh count_nonzero cross_entropy cummax cummin cumprod cumsum detach diagonal diff div dot
+    dropout elu empty_like eq erf exp exp2 expand expand_as expm1 flatten flip floor floor_divide
+    fmod frac full_like gather ge gelu greater greater_equal group_norm gt hardsigmoid hardswish
+    hardtanh histc huber_loss index_add index_copy index_fill index_put index_reduce index_select
     instance_norm is_contiguous is_floating_point isfinite isinf isnan kl_div kthvalue l1_loss
     layer_norm le leaky_relu lerp less less_equal linear log log10 log1p log2 log_softmax
     logcumsumexp logical_and logical_not logical_or logical_xor logsigmoid logsumexp lt masked_fill

@@ -102,6 +102,7 @@ class _Lineariser:
             self.visit(inner, block, emitted)
 
     def visit(self, goal: UOp | _Block, block: _Block, emitted: set[UOp | _Block]) -> None:
+        """The statements that a value, store or loop of a block takes, but those already there."""
         stack: list[tuple[UOp | _Block, bool]] = [(goal, False)]
         while stack:
             item, ready = stack.pop()

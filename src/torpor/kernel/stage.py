@@ -58,7 +58,7 @@ def operands(root: UOp) -> list[UOp]:
 
 
 def loads_of(value: UOp) -> list[UOp]:
-    """What a value is computed from."""
+    """The loads that a value is computed from."""
     return [n for n in value.toposort() if n.op is Ops.LOAD]
 
 
@@ -76,9 +76,8 @@ def factors(reduction: UOp, loops: Loops) -> list[UOp]:
 
 def is_computed(value: UOp) -> bool:
     """Whether several loads make the value, all direct, and no reduction."""
-    below = value.toposort()
-    loads = [n for n in below if n.op is Ops.LOAD]
-    plain = all(n.op is not Ops.REDUCE for n in below)
+    loads = loads_of(value)
+    plain = all(n.op is not Ops.REDUCE for n in value.toposort())
     return plain and len(loads) > 1 and all(is_direct(load) for load in loads)
 
 

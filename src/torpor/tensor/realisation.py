@@ -79,9 +79,7 @@ def unwatched_calls() -> Iterator[None]:
 
 
 def realize(*tensors: Handle) -> None:
-    """Compute this tensor, and `more` together with it; itself. Errors that depend on values,
-    integer division by zero and indices out of bounds, raise here, and nothing is changed then.
-    """
+    """Compute these tensors together. Errors that depend on values raise before any is changed."""
     if active:
         touch(*tensors)
     waiting: list[tuple[Storage, UOp]] = []
@@ -154,7 +152,9 @@ class Realisation(Handle):
     __array_ufunc__ = None  # so that `array + tensor` asks the tensor
 
     def realize(self, *more: Tensor) -> Tensor:
-        """Compute this tensor (and `more`, together); itself."""
+        """Compute this tensor, and `more` together with it; itself. Errors that depend on values,
+        integer division by zero and indices out of bounds, raise here, and nothing is changed then.
+        """
         if more or active or self._path is not None or not is_settled(self._storage):
             realize(self, *more)
         return self  # type: ignore[return-value]
