@@ -8,6 +8,7 @@ from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel.access import passes_caches
 from torpor.kernel.columns import tile_columns
+from torpor.kernel.contraction import find_contraction
 from torpor.kernel.crossing import tile_crossing
 from torpor.kernel.kernel import OUTPUTS, Kernel
 from torpor.kernel.nest import nest_lanes
@@ -18,6 +19,8 @@ from torpor.kernel.rows import beside_steps, has_passes, row_lanes
 from torpor.kernel.vectors import Facts, attempt, unroll_short
 
 DEAR: Final = 1.0  # time for packing, of that for products, beyond which it is a last resort
+PAIRED: Final = 0.7  # the same for words of two terms, beyond which they are no gain
+WORDS: Final = 48  # products that must share a word before putting it together pays
 
 
 def choose(kernel: Kernel) -> list[Opt]:
@@ -56,7 +59,12 @@ def tile_pairs(kernel: Kernel) -> bool:
     """
     for position in range(len(kernel.reduce_axes)) if kernel.target.pairs else ():
         trial = kernel.copy()
-        if attempt(trial, Opt(OptOps.PAIR, position)) and tile_contraction(trial, DEAR):
+        if not attempt(trial, Opt(OptOps.PAIR, position)):
+            continue
+        found = find_contraction(trial, most=PAIRED)
+        if found is None or min(found.shared, size_of(found.lane) or 1) < WORDS:
+            continue
+        if tile_contraction(trial, PAIRED):
             kernel.__dict__.update(trial.__dict__)
             return True
     return False
