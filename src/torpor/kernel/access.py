@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
 
 from torpor.base.target import Target
-from torpor.ir.ops import Ops
+from torpor.ir.ops import ALU, Ops
 from torpor.ir.uop import UOp
 from torpor.kernel.ranges import Loops, find_loops, iterations
+
+NEAR: Final = 2  # elements from one lane to the next that a shuffle of two vectors reaches
+BLOCK: Final = 8  # iterations that are looked at as the lanes of a vector
+KEPT: Final = 64  # answers about positions that are kept: much is asked of one kernel
 
 
 @dataclass(frozen=True)
@@ -25,6 +32,41 @@ class Access:
     def stride(self, one: UOp) -> int | None:
         """Elements between neighbours along a range; 0: it does not matter; None: irregular."""
         return self.strides.get(one, 0)
+
+    def is_near(self, one: UOp) -> bool:
+        """Whether neighbours along a range are read from so few elements, all of them in memory,
+        that two vectors hold those of one (`neighbours.py`).
+        """
+        if self.is_store or len(self.node.src) > 2 or self.node.src[0].op is not Ops.PARAM:
+            return False
+        stride = self.stride(one)
+        return is_short_step(self.node.src[1], one) if stride is None else 0 < abs(stride) <= NEAR
+
+
+@lru_cache(maxsize=KEPT)
+def is_short_step(position: UOp, one: UOp) -> bool:
+    """Whether a position that is not linear in a range moves alike in its blocks, and in each of
+    them within twice as many elements: `one//2`, `one%2`.
+    """
+    terms = [term for term in terms_of(position) if one in term.ranges()]
+    if not all(depends_only(term, one) for term in terms):
+        return False
+    moved = [distances(terms, one, first) for first in (0, BLOCK)]
+    return moved[0] == moved[1] and max(moved[0]) - min(moved[0]) < NEAR * BLOCK
+
+
+def depends_only(term: UOp, one: UOp) -> bool:
+    """Whether a range is all that an expression is computed from."""
+    return all(n is one or n.op in ALU or n.op is Ops.CONST for n in term.toposort())
+
+
+def distances(terms: Sequence[UOp], one: UOp, first: int) -> list[int]:
+    """How far each iteration of a block, from `first` on, is from its first one."""
+    total = UOp.index_const(0)
+    for term in terms:
+        total = total + term
+    at = [total.substitute({one: UOp.index_const(first + n)}).simplify() for n in range(BLOCK)]
+    return [int(place.arg) - int(at[0].arg) for place in at]
 
 
 def terms_of(expression: UOp) -> list[UOp]:

@@ -11,7 +11,7 @@ from torpor.kernel.columns import tile_columns
 from torpor.kernel.contraction import find_contraction
 from torpor.kernel.crossing import tile_crossing
 from torpor.kernel.kernel import OUTPUTS, Kernel
-from torpor.kernel.nest import nest_lanes
+from torpor.kernel.nest import nest_lanes, window_lanes
 from torpor.kernel.once import read_once
 from torpor.kernel.products import tile_contraction
 from torpor.kernel.ranges import iterations, kind_of, size_of
@@ -74,10 +74,10 @@ def along_lanes(kernel: Kernel) -> None:
     """Vectors along the axes that suit memory best, the outermost axis for the threads."""
     read_once(kernel)
     thread_outermost(kernel)
-    if has_passes(kernel):
-        row_lanes(kernel)
-    else:
+    if not has_passes(kernel):
         nest_lanes(kernel)
+    elif not window_lanes(kernel):
+        row_lanes(kernel)
 
 
 def stream_out(kernel: Kernel) -> None:

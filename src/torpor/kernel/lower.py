@@ -35,6 +35,7 @@ from torpor.kernel.heuristics import choose
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.lanes import split_lane, to_lanes
 from torpor.kernel.linearise import linearise
+from torpor.kernel.neighbours import pick_neighbours
 from torpor.kernel.ranges import (
     Loops,
     closed_by,
@@ -97,7 +98,7 @@ def write_out(state: Lowering) -> None:
     for lane in lanes:
         state.root = to_lanes(state.root, lane, size_of(lane) or 1)
     if state.target.vector_alu and not state.target.groups:
-        state.root = turn_blocks(state.root, state.target)
+        state.root = pick_neighbours(turn_blocks(state.root, state.target))
 
 
 def share(state: Lowering) -> None:
@@ -285,8 +286,9 @@ def lane_rank(one: UOp, found: list[Access], most: int) -> tuple[int, int] | Non
     """How well an axis suits vectors, and the width that divides it; None if it does not."""
     size = size_of(one) or 1
     width = next((n for n in (16, 8, 4, 2) if n <= most and size % n == 0), 1)
-    rows = sum(a.count for a in found if a.stride(one) == 1)
-    gathers = sum(a.count for a in found if a.stride(one) not in (0, 1))
+    rows = sum(a.count for a in found if a.stride(one) == 1 or a.is_near(one))
+    moved = sum(a.count for a in found if a.stride(one) != 0)
+    gathers = moved - rows
     stored = any(a.is_store and a.stride(one) == 1 for a in found)
     if width < 2 or rows == 0 or gathers > rows:
         return None

@@ -49,6 +49,23 @@ def nest_lanes(kernel: Kernel) -> None:
         single_lanes(facts)
 
 
+def window_lanes(kernel: Kernel) -> bool:
+    """Vectors of results where all passes are over windows: short loops, that are written out."""
+    if any(kind_of(r) is AxisType.LOOP for r in kernel.axes):
+        return False
+    if any((size_of(r) or SMALL_LOOP + 1) > SMALL_LOOP for r in kernel.reduce_axes):
+        return False
+    facts = Facts.of(kernel)
+    lane = best_lane(facts)
+    if lane is None or kind_of(lane) in REDUCES:
+        return False
+    lane = pad_lane(facts, lane)
+    attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(lane), vector_amount(facts, lane, 1)))
+    thread_rest(kernel)
+    unroll_short(kernel)
+    return True
+
+
 def single_lanes(facts: Facts) -> None:
     """No vectors: a tile of accumulators for long sums (LLVM finds vectors where there is none)."""
     kernel = facts.kernel

@@ -52,6 +52,8 @@ class Facts:
                 points = 2
             elif stride == 0:
                 points = 0 if access.is_store else 1
+            elif access.is_near(one):
+                points = 1
             else:
                 points = -4 if access.is_store else -3
             total += points * access.count / most
