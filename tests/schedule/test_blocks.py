@@ -6,6 +6,7 @@ The sizes from which it pays are made small here, so that small tensors are cut 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -19,17 +20,23 @@ from torpor.pipeline import recipe
 from torpor.schedule import blocks, chain
 
 
-@pytest.fixture(autouse=True, scope="module")
-def small_sizes() -> Iterator[None]:
-    """Chains from 1 KiB on, by blocks of 512 bytes."""
+@contextmanager
+def chained(block: int) -> Iterator[pytest.MonkeyPatch]:
+    """Chains from 1 KiB on, by blocks of so many bytes."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (blocks, chain):
             patch.setattr(module, "CHAINED_FROM", 1024)
-        patch.setattr(blocks, "BLOCK", 512)
+        patch.setattr(blocks, "BLOCK", block)
         patch.setattr(blocks, "CACHED", 1e9)
         recipe.forget()  # what was planned with other sizes
-        yield
+        yield patch
         recipe.forget()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_sizes() -> Iterator[None]:
+    with chained(512):
+        yield
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:

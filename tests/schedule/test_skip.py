@@ -12,26 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.schedule.test_blocks import attention, attention_gradients, numbers
+from tests.schedule.test_blocks import attention, attention_gradients, chained, numbers
 from torpor import Tensor
 from torpor.base.settings import Context
 from torpor.ir.ops import Ops
-from torpor.pipeline import recipe
-from torpor.schedule import blocks, chain, skip
+from torpor.schedule import skip
 
 
 @pytest.fixture(autouse=True, scope="module")
 def small_sizes() -> Iterator[None]:
-    """Chains from 1 KiB on, by blocks of 8 KiB, tiles from 4 columns on."""
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (blocks, chain):
-            patch.setattr(module, "CHAINED_FROM", 1024)
-        patch.setattr(blocks, "BLOCK", 8192)
-        patch.setattr(blocks, "CACHED", 1e9)
+    """Tiles from 4 columns on."""
+    with chained(8192) as patch:
         patch.setattr(skip, "NARROWEST", 4)
-        recipe.forget()  # what was planned with other sizes
         yield
-        recipe.forget()
 
 
 def launches_of(items) -> dict[str, int]:

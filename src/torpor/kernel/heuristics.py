@@ -65,7 +65,7 @@ def tile_pairs(kernel: Kernel) -> bool:
         if found is None or min(found.shared, size_of(found.lane) or 1) < WORDS:
             continue
         if tile_contraction(trial, PAIRED):
-            kernel.__dict__.update(trial.__dict__)
+            kernel.become(trial)
             return True
     return False
 
