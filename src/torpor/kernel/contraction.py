@@ -18,13 +18,13 @@ from torpor.kernel.access import strides_of
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.ranges import Loops, closed_by, find_loops, iterations, kind_of, size_of
 from torpor.kernel.stage import operands
+from torpor.kernel.strips import ALONE
 
 RESULTS: Final = (AxisType.GLOBAL, AxisType.THREAD)  # axes of what is stored
 BLOCK: Final = 64  # elements along the vectors that share what is packed of the rows
 STREAMED: Final = 2.0  # products that take as long as reading an element in order of its use
 COPIED: Final = 10.0  # products that take as long as packing an element of several in a row
 TURNED: Final = 36.0  # products that take as long as moving an element between other places
-ALONE: Final = 1.25  # time of tiles one vector wide, which are bound by loads, of that of others
 SHORT: Final = 192  # steps of a sum that is not cut into blocks
 LINE: Final = 16  # elements of a cache line of 64 bytes
 SPARE: Final = 0.25  # share of a vector that may be padding where the axis is shorter than one

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Final
 
@@ -12,15 +12,17 @@ from torpor.ir.records import Opt, OptOps
 from torpor.kernel.contraction import Contraction, find_contraction, order_axes
 from torpor.kernel.depth import tile_depth
 from torpor.kernel.kernel import Kernel
-from torpor.kernel.ranges import iterations, kind_of, size_of
+from torpor.kernel.ranges import iterations, kind_of, number_of, size_of
 from torpor.kernel.registers import (
     ROWS_PACKED,
     Plan,
     block_rows,
     pack,
+    stage_over,
     tile_rows,
-    tile_shape,
+    write_rows,
 )
+from torpor.kernel.strips import Shapes, Strip, cut_lanes, shapes_of, strip_of, strips_of
 
 STREAM: Final = 6.0  # elements of a block that are computed while a row's element is read again
 FEW: Final = 2.0  # blocks that a thread may wait for at the end
@@ -48,6 +50,10 @@ def tile_contraction(kernel: Kernel, most: float = inf) -> bool:
         if fits(tile_depth, trial, plan):
             kernel.become(trial)
             return True
+    trial = ordered.copy()
+    if fits(tile_strips, trial, plan):
+        kernel.__dict__.update(trial.__dict__)
+        return True
     if nowhere or not reach or not fits(tile_panels, ordered, plan, reach):
         return False
     kernel.become(ordered)
@@ -65,9 +71,51 @@ def fits(tile: Callable[..., bool], *arguments: object) -> bool:
 def plan_of(kernel: Kernel, found: Contraction) -> Plan:
     """The contraction with its axes put in order, and its register tile."""
     width = kernel.target.lanes(max(found.packed.dtype.itemsize, 4))
-    lanes, fused = size_of(found.lane) or 1, found.packed.dtype.is_float
-    vectors, rows = tile_shape(lanes, width, kernel.target.registers, fused)
-    return Plan(found, *order_axes(kernel, found), vectors * width, rows)
+    around, row = order_axes(kernel, found)
+    lanes = size_of(found.lane) or 1
+    most = inf if around else max(lanes - 1, 2 * width)  # a loop over panels, to pack them in
+    tiles = strip_of(lanes, width, shapes_for(kernel, found), most)
+    return Plan(found, around, row, tiles.panel, tiles.rows)
+
+
+def shapes_for(kernel: Kernel, found: Contraction) -> Shapes:
+    """The register tiles that suit the target and the format of the products."""
+    return shapes_of(kernel.target.registers, found.packed.dtype.is_float)
+
+
+def tile_strips(kernel: Kernel, plan: Plan) -> bool:
+    """Two kinds of register tiles side by side, where the whole axis along the vectors is packed at
+    once inside of some loop, and the rows are read where they are.
+    """
+    found = plan.found
+    width = kernel.target.lanes(max(found.packed.dtype.itemsize, 4))
+    strips = strips_of(size_of(found.lane) or 1, width, shapes_for(kernel, found))
+    beside = 0 < plan.around == plan.row and not found.packs
+    if len(strips) == 1 or not beside or not strips_pay(kernel, plan, strips):
+        return False
+    rows = cut_lanes(kernel, plan.row, strips)
+    if kind_of(kernel.axes[0]) is AxisType.GLOBAL:
+        kernel.apply_opt(Opt(OptOps.THREAD, 0, 0))
+    written = [number_of(r) for r in kernel.axes if kind_of(r) is AxisType.UPCAST]
+    for number in written:
+        one = next(r for r in kernel.axes if number_of(r) == number)
+        if not stage_over(kernel, plan.around - 1, one, kernel.target.stage_bytes):
+            return False
+    for place, strip in reversed(list(zip(rows, strips, strict=True))):
+        write_rows(kernel, place, strip.rows)
+    return True
+
+
+def strips_pay(kernel: Kernel, plan: Plan, strips: Sequence[Strip]) -> bool:
+    """Whether packed strips have room together, and save more padding than threads may wait longer
+    at the end, since there are half as many blocks.
+    """
+    padded = sum(strip.padded for strip in strips)
+    packed = padded * plan.found.length * plan.found.packed.dtype.itemsize
+    around = iterations(kernel.axes[: plan.row])
+    waiting = (1 + FEW / around) / (1 + FEW / (around * len(strips)))
+    saved = -(-(size_of(plan.found.lane) or 1) // plan.panel) * plan.panel / padded
+    return packed <= kernel.target.stage_bytes * 2 // 3 and saved >= waiting
 
 
 def tile_panels(kernel: Kernel, plan: Plan, reach: int) -> bool:

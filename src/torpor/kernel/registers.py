@@ -16,7 +16,6 @@ from torpor.kernel.stage import operands, tile_of
 ROWS_PACKED: Final = 16  # elements of a cache line of 64 bytes
 COPY_SHORT: Final = 16  # rounds of a copying loop without whole vectors that are written out
 UNROLLED: Final = 2  # steps of the sum written out: more of them only crowd the registers
-WASTE: Final = 0.2  # share of padding that a wider register tile may cost
 
 
 class Plan(NamedTuple):
@@ -30,17 +29,6 @@ class Plan(NamedTuple):
     row: int
     panel: int
     rows: int
-
-
-def tile_shape(lanes: int, width: int, registers: int, fused: bool = True) -> tuple[int, int]:
-    """(vectors, rows) of a register tile for an axis of `lanes` elements: sums in most of the
-    registers, a few left for the operands; the widest one that needs little padding. Products
-    that are not `fused` with their addition take registers too.
-    """
-    few = ((2, 6), (1, 12)) if fused else ((2, 5), (1, 10))
-    shapes = few if registers < 32 else ((4, 6), (2, 12), (1, 16))
-    padded = [-(-lanes // (vectors * width)) * vectors for vectors, _ in shapes]
-    return next(s for s, p in zip(shapes, padded, strict=True) if p <= min(padded) * (1 + WASTE))
 
 
 def block_rows(kernel: Kernel, row: int, most: int) -> int:
