@@ -203,6 +203,12 @@ def test_gather():
     check(lambda x: build.gather(build.elementwise(Ops.MUL, x, x), index), OTHER.reshape(6))
 
 
+def test_gather_of_one_element_along_an_axis():
+    index = tensor(np.array([[1], [0]]))
+    values = np.array([[1.0, 2.0, 3.0], [0.5, -1.0, 4.0]])
+    check(lambda x: build.gather(build.elementwise(Ops.MUL, x, x), index, 1), values)
+
+
 def test_gather_keeps_a_nan_where_it_belongs():
     x, index = tensor(np.ones(5)), tensor(np.array([1, 1, 3]))
     (found,) = gradient(build.gather(x, index), [x], tensor([np.nan, 1.0, 2.0]))

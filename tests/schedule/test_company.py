@@ -226,8 +226,9 @@ def cross_entropy(x):
         # What is summed over rows, and what over columns, for the weight and the bias at once.
         ("layer normalisation", layer_normalised, [(32, 48), (48,), (48,)], 2),
         ("batch normalisation", batch_normalised, [(8, 4, 12)], 1),
-        # Rows; the mean over those that count; the gradient, which is divided by their number.
-        ("cross entropy", cross_entropy, [(32, 4)], 3),
+        # Rows; what each loses; the mean over those that count; the gradient, which is divided by
+        # their number.
+        ("cross entropy", cross_entropy, [(32, 4)], 4),
     ],
 )
 def test_forward_and_backward(name, function, shapes, most):

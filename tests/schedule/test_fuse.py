@@ -338,3 +338,9 @@ def summed_lengths(item):
 
 def output_axes(item):
     return [r for r in item.ast.ranges() if r.arg[1] is AxisType.GLOBAL]
+
+
+def test_a_number_that_all_rows_share_stays_out_of_a_kernel_for_all_cores():
+    many, few = Tensor.empty(256, 256), Tensor.empty(4096)
+    assert len((many.softmax(1) * few.sum()).schedule()) == 2
+    assert len((few[:256].softmax(0) * few.sum()).schedule()) == 1

@@ -5,6 +5,7 @@ import pytest
 
 from tests.tensor.layouts import check, numbers
 from torpor import Tensor
+from torpor.base.errors import OutOfBoundsError
 
 LOGITS = numbers((6, 4), "float64")
 TARGETS = np.array([0, 3, 1, 1, 2, 0])
@@ -132,3 +133,19 @@ def test_each_channel_of_each_sample_is_normalised():
     images = numbers((2, 3, 4, 5), "float64")
     mean, variance = (f(images, axis=(2, 3), keepdims=True) for f in (np.mean, np.var))
     check(Tensor(images).instance_norm(), (images - mean) / np.sqrt(variance + 1e-5))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_gradient_of_cross_entropy_is_softmax_less_the_target(reduction):
+    logits = Tensor(LOGITS, requires_grad=True)
+    loss = logits.cross_entropy(Tensor(TARGETS), ignore_index=3, reduction=reduction)
+    kept = (TARGETS != 3)[:, None]
+    expected = np.where(kept, np.exp(LOGS) - np.eye(4)[TARGETS], 0)
+    check(loss.gradient(logits)[0], expected / (kept.sum() if reduction == "mean" else 1))
+
+
+def test_gradient_alone_tells_of_a_class_that_there_is_not():
+    logits = Tensor(LOGITS, requires_grad=True)
+    (found,) = logits.cross_entropy(Tensor([0, 3, 1, 4, 2, 0])).gradient(logits)
+    with pytest.raises(OutOfBoundsError, match="target classes: an index is out of bounds"):
+        found.tolist()

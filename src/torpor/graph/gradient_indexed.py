@@ -11,13 +11,14 @@ from typing import Final
 
 from torpor.base.dtypes import DType, dtypes
 from torpor.base.errors import GradientError
-from torpor.graph.elementwise import cast, constant, elementwise
+from torpor.graph.elementwise import cast, check, constant, elementwise
 from torpor.graph.gradient_elementwise import Gradients, like
 from torpor.graph.indexed import gather, scatter
 from torpor.graph.movement import expand, pad, reshape, shrink
 from torpor.graph.sizes import describe
 from torpor.ir.infer import Shape, shape_of
 from torpor.ir.ops import Ops
+from torpor.ir.records import Requirement
 from torpor.ir.uop import UOp
 
 
@@ -33,12 +34,12 @@ def positions(length: int, dtype: DType) -> UOp:
     return shrink(reshape(total, (1 << bits,)), ((0, length),))
 
 
-def numbered(shape: Shape, axis: int) -> UOp:
-    """int64 of a shape, each element its own place along the axis."""
+def numbered(shape: Shape, axis: int, dtype: DType = dtypes.int64) -> UOp:
+    """Integers of a shape, each element its own place along the axis."""
     length = shape[axis]
     assert isinstance(length, int), "places are counted along axes of known length"
     alone = [length if a == axis else 1 for a in range(len(shape))]
-    return expand(reshape(positions(length, dtypes.int64), alone), shape)
+    return expand(reshape(positions(length, dtype), alone), shape)
 
 
 def summed_at(shape: Shape, index: UOp, values: UOp, axis: int) -> UOp:
@@ -48,10 +49,33 @@ def summed_at(shape: Shape, index: UOp, values: UOp, axis: int) -> UOp:
     return cast(scatter(zeros, index, cast(values, wide), axis, Ops.ADD), values.dtype)
 
 
+def within(index: UOp, length: int, axis: int) -> UOp:
+    """The index, which raises outside of the axis, in the words of the index if it has some."""
+    text = f"an index is out of bounds for axis {axis} of length {length}"
+    words = index.arg if index.op is Ops.CHECK else Requirement("index", text)
+    low = elementwise(Ops.CMPLT, like(index, -1), index)
+    high = elementwise(Ops.CMPLT, index, like(index, length))
+    return check(index, elementwise(Ops.AND, low, high), words)
+
+
+def chosen_at(shape: Shape, index: UOp, g: UOp, axis: int) -> UOp:
+    """g where the one place that the index names is, 0 elsewhere: it fuses with what it adds to."""
+    length = shape[axis]
+    assert isinstance(length, int), "places are counted along axes of known length"
+    narrow = dtypes.int32 if length < 1 << 31 else dtypes.int64
+    chosen = expand(cast(within(index, length, axis), narrow), shape)
+    here = elementwise(Ops.CMPEQ, numbered(shape, axis, narrow), chosen)
+    g = expand(g, shape)
+    return elementwise(Ops.WHERE, here, g, like(g, 0))
+
+
 def gather_gradient(node: UOp, g: UOp) -> Gradients:
     """d x[index] at j: the sum of g over the places whose index is j; none for the index."""
     x, index = node.src
-    return summed_at(shape_of(x), index, g, node.arg), None
+    shape = shape_of(x)
+    if shape_of(index)[node.arg] == 1 and isinstance(shape[node.arg], int):
+        return chosen_at(shape, index, g, node.arg), None
+    return summed_at(shape, index, g, node.arg), None
 
 
 def scatter_gradient(node: UOp, g: UOp) -> Gradients:

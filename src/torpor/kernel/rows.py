@@ -99,6 +99,8 @@ def keep_row(kernel: Kernel) -> None:
 def write_row(facts: Facts, one: UOp) -> None:
     """Vectors along one axis of a row kernel; several at once where a reduction would wait."""
     kernel = facts.kernel
+    along = [a.itemsize for a in facts.accesses if a.stride(one) != 0]
+    facts = replace(facts, lanes=kernel.target.lanes(max(along)))
     if (size_of(one) or 1) % facts.lanes and not paddable(facts, one):
         return
     one = pad_lane(facts, one)

@@ -142,7 +142,10 @@ class Fuser:
         work = count(shape_of(reduction.src[0]))
         if work > cost.SMALL and self.weights.is_product(self.sum_below(reduction)):
             return "product in an outer loop"  # where its tiles would have other loops beside them
-        if work > cost.SMALL and (rows < cost.PARALLEL or work // rows > cost.ROW_LIMIT):
+        shared = max(work, count(shape_of(next(iter(region.outputs)))))
+        if rows < cost.PARALLEL and shared > cost.SMALL:  # all of the kernel would run on one core
+            return "too few rows to keep the cores busy"
+        if work > cost.SMALL and work // rows > cost.ROW_LIMIT:
             return "too few rows to keep the cores busy"
         if commit:
             region.hoisted.append(around)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError, ShapeError
 from torpor.graph import build
-from torpor.tensor.handle import Handle, derive, located, make
+from torpor.tensor.handle import Handle, derive, float_dtype, located, make
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import training
 from torpor.tensor.random import random_uniform
-from torpor.tensor.scatter import required
+from torpor.tensor.scatter import placed, required
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -77,13 +77,7 @@ class Loss(Handle):
         _check_target(self, target, axis)
         kept = target.ne(ignore_index)
         picked = _picked(self, kept.where(target, 0), axis)
-        scale = kept.cast(self.dtype)
-        if weight is not None:
-            scale = scale * weight[kept.where(target, 0)]
-        loss = kept.where(-picked, 0) * scale if weight is not None else kept.where(-picked, 0)
-        if reduction == "mean":
-            return loss.sum() / scale.sum()
-        return _reduced(loss, reduction)
+        return _counted(-picked, kept, target, weight, reduction)
 
     def cross_entropy(
         self,
@@ -104,9 +98,9 @@ class Loss(Handle):
         0.6931
         """
         axis = 1 if self.ndim > 1 else 0
-        logs = self.log_softmax(axis)
         classes = self.shape[axis]
         if target.dtype.is_float:
+            logs = self.log_softmax(axis)
             if target.shape != self.shape:
                 what = f"target probabilities must have the logits' shape {self.shape}"
                 raise located(ShapeError(what), (self, target))
@@ -116,10 +110,13 @@ class Loss(Handle):
             if reduction == "mean":
                 return loss.sum() / max(1, int(loss.numel()))
             return _reduced(loss, reduction)
-        exact = logs.nll_loss(target, weight, ignore_index, reduction)
+        _check_target(self, target, axis)
+        kept = target.ne(ignore_index)
+        surprise = _surprise(self, kept.where(target, 0), axis)
+        exact = _counted(surprise, kept, target, weight, reduction)
         if not label_smoothing:
             return exact
-        kept = target.ne(ignore_index)
+        logs = self.log_softmax(axis)
         scaled = logs if weight is None else logs * _along(weight, logs, axis)
         spread = kept.where(-scaled.sum(axis), 0)
         if reduction == "mean":
@@ -285,6 +282,30 @@ def _along(values: Any, operand: Any, axis: int) -> Any:
     if values.ndim != 1:
         return values
     return values.reshape(-1, *(1,) * (operand.ndim - 1 - axis))
+
+
+def _counted(loss: Any, kept: Any, target: Any, weight: Any, reduction: str) -> Any:
+    """The losses of samples that are kept, by the weights of their classes."""
+    scale = kept.cast(loss.dtype)
+    if weight is not None:
+        scale = scale * weight[kept.where(target, 0)]
+    loss = kept.where(loss, 0) * scale if weight is not None else kept.where(loss, 0)
+    if reduction == "mean":
+        return loss.sum() / scale.sum()
+    return _reduced(loss, reduction)
+
+
+def _surprise(logits: Any, target: Any, axis: int) -> Any:
+    """-log(softmax(x)[c]) = (m - x[c]) + log(sum of exp(x - m)), where m is the greatest x: only
+    x[c] is read once more, not the row.
+    """
+    logits = logits.cast(float_dtype(logits.dtype))
+    top = logits.detach().amax(axis, True)
+    place = target.cast(dtypes.int64).unsqueeze(axis)
+    place = placed(place, logits.shape[axis], axis, "target classes")
+    found = derive(build.gather, (logits, place), axis)
+    apart = (top - found).squeeze(axis)
+    return apart + (logits - top).exp().sum(axis).log()
 
 
 def _picked(logs: Any, target: Any, axis: int) -> Any:
