@@ -13,7 +13,7 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Final
 
-RUNS: Final = 4  # each way; the first is not counted, of the others the middle one is
+RUNS: Final = 4  # each way; the first is not counted, of the others the least one is
 LONG: Final = 500_000  # nanoseconds by one thread from which several are quicker in any case
 GAIN: Final = 0.9  # of the time by one thread; for less the other cores are left in peace
 AGAIN_FIRST: Final = 64  # runs until it is looked at again: soon, since programs compile at first
@@ -64,9 +64,5 @@ class Trial:
         if taken > LONG and not by_several:
             self.shares = True
         elif len(self._shared) >= RUNS:
-            self.shares = middle(self._shared[1:]) < GAIN * middle(self._alone[1:])
-
-
-def middle(times: list[int]) -> int:
-    """The middle one of some times."""
-    return sorted(times)[len(times) // 2]
+            # Whatever disturbs a run only makes it longer.
+            self.shares = min(self._shared[1:]) < GAIN * min(self._alone[1:])

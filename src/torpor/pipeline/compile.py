@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, partial
 from typing import Final
 
 from torpor.base import settings
@@ -170,7 +171,8 @@ def programs_of(
     """
     kernels = [item for item in items if not is_copy(item)]
     if opts is not None or not settings.number("BEAM"):
-        return [program_for(item.ast, target, opts) for item in kernels]
+        program = cache(partial(program_for, target=target, opts=opts))  # blocks share their asts
+        return [program(item.ast) for item in kernels]
     devices = (item.buffers[0].arg.device for item in kernels)
     return [
         program_for(item.ast, target, opts_known(item.ast, device, target))
