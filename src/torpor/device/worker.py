@@ -8,7 +8,8 @@ that are at work, never for one that is still waking up, and writes the next job
 reads the last.
 
 A worker that finds no job looks at `generation` for a while, then sleeps: on Linux in a futex on
-that word; elsewhere it returns to Python, which waits on a condition.
+that word; elsewhere it returns to Python, which waits on a condition. While others are still at the
+job that it has shared it stays awake: the next one often follows at once.
 """
 
 from __future__ import annotations
@@ -111,7 +112,13 @@ wait:
   br i1 %enough, label %tired, label %again
 again:
   {pause}
-  %more = add i64 %count, 1
+  %still.open = load atomic i64, ptr %open.p seq_cst, align 8
+  %still.allowed = load i64, ptr %allowed.p
+  %is.still.open = icmp ne i64 %still.open, 0
+  %is.still.mine = icmp slt i64 %index, %still.allowed
+  %others.work = and i1 %is.still.open, %is.still.mine
+  %step = select i1 %others.work, i64 0, i64 1
+  %more = add i64 %count, %step
   br label %spin
 tired:
   %can.sleep = icmp ne ptr %syscall, null
