@@ -16,8 +16,10 @@ from bench.workload import Arrays, Workload
 
 MOST_CALLS: Final = 2000  # in one sample
 QUIET_SHARE: Final = 0.2  # of a core that this process may use and still count as idle
-QUIET_SLICE: Final = 0.001  # seconds between two looks
-QUIET_LIMIT: Final = 0.06  # seconds; OpenBLAS's threads spin for about 30 ms after a call
+# Seconds between two looks: Linux adds up what a thread used that has a core for itself only at its
+# clock's ticks, every 4 ms (10 ms where HZ is 100).
+QUIET_SLICE: Final = 0.012
+QUIET_LIMIT: Final = 0.25  # seconds; OpenBLAS's threads were seen to spin for 30 to 115 ms
 
 
 @dataclass(frozen=True)
