@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,8 @@ import pytest
 from tests.device import programs
 from torpor.base.dtypes import dtypes
 from torpor.base.settings import Context
-from torpor.device import Buffer, executor
-from torpor.device.executor import Executor, Given, Step, copying
+from torpor.device import Buffer, Executable, executor
+from torpor.device.executor import Executor, Given, Own, Step, copying
 from torpor.device.pool import Pool
 
 SIZE = 10_000
@@ -22,8 +24,16 @@ def filled(values: Any) -> Buffer:
     return Buffer("CPU", len(values), dtypes.float32).allocate().copyin(values)
 
 
-def scaling(target: int | Given, source: int | Given, number: int | Given) -> Step:
-    entry = programs.load(programs.scale(SIZE)).native([None])
+Word = int | Given | Own
+
+
+@cache
+def scale() -> Executable:
+    return programs.load(programs.scale(SIZE))
+
+
+def scaling(target: Word, source: Word, number: Word) -> Step:
+    entry = scale().native([None])
     assert entry is not None
     assert entry.total == SIZE
     return Step(entry.address, (target, source, number), entry.total, entry.big, entry.checked)
@@ -105,3 +115,94 @@ def test_two_executors_at_once_share_one_pool() -> None:
         for thread in threads:
             thread.join()
     assert not wrong
+
+
+# --- groups that may run at the same time ---------------------------------------------------------
+GROUPS = 24
+
+
+def scratch_of(count: int) -> Buffer:
+    return Buffer("CPU", count * SIZE, dtypes.float32).allocate()
+
+
+def grouped(results: list[Buffer]) -> Executor:
+    """A section of a group for each result, between two commands that all need; the first word is
+    the source, the second one a result made of the last group's.
+    """
+    common = filled(np.zeros(SIZE, np.float32))
+    steps = [scaling(common.address, Given(0), 1)]
+    bounds = [1]
+    for number, result in enumerate(results):
+        steps += [
+            scaling(Own(0), common.address, number),
+            scaling(Own(4 * SIZE), Own(0), Given(2)),
+            scaling(Own(0), Own(4 * SIZE), number),
+            copying(result.address, Own(0), 4 * SIZE),
+        ]
+        bounds.append(len(steps))
+    steps.append(scaling(Given(1), results[-1].address, 0))
+    made = Executor(steps, 3, [tuple(bounds)], scratch_of(2))
+    made.common = common  # type: ignore[attr-defined] # kept alive
+    return made
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+def test_groups_have_scratch_memory_of_their_own(pool: Pool, threads: int) -> None:
+    values = np.random.default_rng(0).random(SIZE, np.float32)
+    source, last = filled(values), filled(values)
+    results = [filled(values * 0) for _ in range(GROUPS)]
+    made = grouped(results)
+    with Context(THREADS=threads):
+        for more in range(8):
+            for buffer in results:
+                buffer.copyin(values * 0)
+            assert made.run([source.address, last.address, more]) == (0, 0)
+            for number, buffer in enumerate(results):
+                expected = (((values * 2 + 1) * 2 + number) * 2 + more) * 2 + number
+                np.testing.assert_array_equal(buffer.numpy(), expected)
+            np.testing.assert_array_equal(last.numpy(), expected * 2)
+    slots = sorted(made._table.slots.tolist())
+    assert len(slots) == threads
+    assert all(after - before >= 8 * SIZE for before, after in itertools.pairwise(slots))
+
+
+def test_too_few_groups_run_one_after_the_other(pool: Pool, monkeypatch: Any) -> None:
+    """Three threads would wait for one of four groups: the commands are shared instead."""
+    values = np.ones(SIZE, np.float32)
+    source, last = filled(values), filled(values)
+    results = [filled(values * 0) for _ in range(4)]
+    made = grouped(results)
+    for threads, shares in ((3, False), (2, True), (4, True), (3, False)):
+        before = [word for _, word in made._table._own.tolist()]
+        made._table._sections[:, 0] = -1
+        with Context(THREADS=threads):
+            made.run([source.address, last.address, 1])
+        assert (made._table._sections[0, 0] != -1) == shares
+        for number, buffer in enumerate(results):
+            assert (buffer.numpy() == ((3 * 2 + number) * 2 + 1) * 2 + number).all()
+        assert before == [word for _, word in made._table._own.tolist()]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_the_first_of_the_groups_that_fail_is_told(pool: Pool, threads: int) -> None:
+    entry = programs.load(programs.fail()).native([None, None])
+    assert entry is not None
+    wrong = {7: 3, 8: 1, 20: 2}
+    values = np.zeros(SIZE, np.float32)
+    done = [filled(values) for _ in range(GROUPS)]
+    steps, bounds = [], [0]
+    for number in range(GROUPS):
+        arguments = (Own(0), wrong.get(number, 0), Given(0))
+        steps.append(Step(entry.address, arguments, 0, False, True))
+        steps.append(scaling(done[number].address, done[number].address, 7))
+        bounds.append(len(steps))
+    made = Executor(steps, 1, [tuple(bounds)], scratch_of(1))
+    with Context(THREADS=threads):
+        for _ in range(20):
+            for buffer in done:
+                buffer.copyin(values)
+            assert made.run([1]) == (14, 3)
+            ran = [bool(buffer.numpy().any()) for buffer in done]
+            assert ran[:8] == [True] * 7 + [False]
+            assert not ran[8]
+            assert not ran[20]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import groupby
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 import torpor
 from torpor import Tensor
-from torpor.base.errors import OutOfBoundsError
+from torpor.base.errors import DivisionByZeroError, OutOfBoundsError
 from torpor.pipeline import recipe
 from torpor.schedule import blocks, chain
 
@@ -94,6 +95,53 @@ def test_memory_of_attention_is_linear_in_its_length() -> None:
         made.append(bytes_made(query.scaled_dot_product_attention(query, query).schedule()))
     assert made[2] < 2.2 * made[1] < 4.84 * made[0]
     assert made[2] < 2 * 256 * 256 * 4 / 4  # not the scores
+
+
+def groups_of(items) -> list[int]:
+    """By section, how many groups there are; each is one run of items."""
+    found = []
+    for section, members in groupby(items, key=lambda i: i.group and i.group[0]):
+        if section is not None:
+            runs = [number for number, _ in groupby(members, key=lambda i: i.group[1])]
+            assert runs == sorted(set(runs))
+            found.append(len(runs))
+    return found
+
+
+def test_blocks_that_need_none_of_each_other_are_groups() -> None:
+    query, up = (Tensor.empty(3, 64, 8, requires_grad=True) for _ in range(2))
+    result = query.scaled_dot_product_attention(query, query)
+    forward = result.schedule()
+    assert groups_of(forward) == [len(forward) // 3]  # each block of rows
+    keys = Tensor.empty(3, 64, 8, requires_grad=True)
+    result = query.scaled_dot_product_attention(keys, keys)
+    both = result.schedule(*(result * up).sum().gradient(query, keys))
+    assert groups_of(both) == [3]  # keys' gradients grow over the blocks of a head
+    weight = Tensor.empty(8, 16, requires_grad=True)
+    (Tensor.empty(64, 8) @ weight).relu().square().sum().backward()
+    assert groups_of(weight.grad.schedule()) in ([], [1])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_any_number_of_threads_gives_the_same_bits(causal: bool) -> None:
+    arrays = [numbers(3, 48, 8, seed=n).astype("float32") for n in range(4)]
+    mask = np.tril(np.ones((48, 48), bool)) if causal else None
+
+    def both(query: Tensor, key: Tensor, value: Tensor, given: Tensor) -> tuple[Tensor, ...]:
+        result = query.scaled_dot_product_attention(key, value, is_causal=causal)
+        return result, *result.gradient(query, key, value, gradient=given)
+
+    found = []
+    for threads in (1, 2, 4):
+        jitted = torpor.jit(both)
+        with torpor.Context(THREADS=threads):
+            for _ in range(3):
+                found.append([one.numpy() for one in jitted(*map(Tensor, arrays))])
+    wide = [a.astype("float64") for a in arrays]
+    expected = [attention(*wide[:3], mask), *attention_gradients(*wide, mask)]
+    for number, wanted in enumerate(expected):
+        np.testing.assert_allclose(found[0][number], wanted, rtol=1e-4, atol=1e-5)
+        assert len({one[number].tobytes() for one in found}) == 1
 
 
 def test_gradients_of_weights_grow_from_block_to_block() -> None:
@@ -204,6 +252,30 @@ def test_symbolic_numbers_beside_those_of_blocks() -> None:
         result = ((taken @ weight).contiguous() + 1).contiguous().sum(1)
         expected = (x[:, :count] @ numbers(8, 4)[:count] + 1).sum(1)
         np.testing.assert_allclose(result.numpy(), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_a_bad_index_in_a_group_under_the_jit(threads: int) -> None:
+    """Of several that are wrong, and of any number of threads, the error is the same one."""
+
+    @torpor.jit
+    def rows(table: Tensor, index: Tensor, divisor: Tensor) -> Tensor:
+        first = (table[index] // divisor).contiguous()
+        return ((first + 1).contiguous() * 2).sum(1)
+
+    table = Tensor(np.arange(80).reshape(5, 16))
+    good = np.arange(64) % 5
+    ones = np.ones((64, 1), np.int64)
+    with torpor.Context(THREADS=threads):
+        for row, zero, error in ((60, 63, OutOfBoundsError), (40, 20, DivisionByZeroError)):
+            for _ in range(3):
+                expected = ((np.arange(80).reshape(5, 16)[good] + 1) * 2).sum(1)
+                got = rows(table, Tensor(good), Tensor(ones)).numpy()
+                np.testing.assert_array_equal(got, expected)
+                index, divisor = good.copy(), ones.copy()
+                index[row], divisor[zero] = 7, 0
+                with pytest.raises(error):
+                    rows(table, Tensor(index), Tensor(divisor))
 
 
 STEPS = {

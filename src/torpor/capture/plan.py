@@ -8,15 +8,15 @@ again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from torpor.base.dtypes import dtypes
+from torpor.capture.arena import arena, sections_of
 from torpor.capture.output import Output, table_of
 from torpor.device import Buffer, Device, copy_buffer
 from torpor.device.base import Executable
-from torpor.device.executor import Executor, Given, Step, copying
+from torpor.device.executor import Bounds, Executor, Given, Own, Step, copying
 from torpor.device.share import AGAIN_FIRST, longer
 from torpor.ir.ops import Ops
 from torpor.ir.records import Program, ScheduleItem
@@ -53,8 +53,10 @@ class Command:
 class Plan:
     """The commands in order. Not to be run twice at the same time: intermediates are shared.
 
-    kept:    constants and intermediates, whose memory stays.
-    outputs: buffers that are made anew at each run.
+    kept:     constants and intermediates, whose memory stays.
+    outputs:  buffers that are made anew at each run.
+    sections: groups of commands that may run at the same time; `scratch` is the memory, among what
+              is kept, that each thread needs for itself then.
     """
 
     def __init__(
@@ -64,8 +66,11 @@ class Plan:
         kept: Sequence[Buffer],
         outputs: Sequence[Output],
         words: int,
+        sections: Sequence[Bounds] = (),
+        scratch: Buffer | None = None,
     ):
         self.commands, self.outputs = tuple(commands), tuple(outputs)
+        self._sections, self._scratch = tuple(sections), scratch
         self.kept, self._inputs, self._words = tuple(kept), inputs, words
         self.executor: Executor | None = None
         self.left = 0  # runs before the next look at what is quickest
@@ -117,7 +122,8 @@ class Plan:
             return
         steps = self._steps()
         given = self._inputs + len(self.outputs) + self._words
-        self.executor = None if steps is None else Executor(steps, given)
+        if steps is not None:
+            self.executor = Executor(steps, given, self._sections, self._scratch)
         self.left, self._again = self._again, longer(self._again)
 
     def _one_by_one(self, table: list[Buffer], words: Sequence[int]) -> tuple[int, int]:
@@ -162,11 +168,14 @@ class Plan:
         to, origin = map(self._address, command.slots)
         return copying(to, origin, source.nbytes)
 
-    def _address(self, slot: int) -> int | Given:
+    def _address(self, slot: int) -> int | Given | Own:
         if slot < self._inputs:
             return Given(slot)
         if slot < self._inputs + len(self.kept):
-            return self.kept[slot - self._inputs].address
+            buffer = self.kept[slot - self._inputs]
+            if self._scratch is not None and buffer.base is self._scratch:
+                return Own(buffer.offset)
+            return buffer.address
         return Given(slot - len(self.kept))
 
     def _value(self, value: int | Word) -> int | Given:
@@ -212,12 +221,16 @@ def plan_of(
     everything = {**used, **{id(b): b for b in wanted}}
     constants = [b for i, b in everything.items() if i not in made and i not in slots]
     between = [b for i, b in made.items() if i not in results]
-    kept = [*constants, *arena(recorded, between)]
+    items = [prepared.item for prepared in recorded]
+    sections = sections_of(items)
+    found = arena(items, between, sections)
+    kept = [*constants, *found.placed]
     outputs = tuple(Output(b.device, b.size, b.dtype) for b in results.values())
     for number, buffer in enumerate([*constants, *between, *results.values()], len(inputs)):
         slots.setdefault(id(buffer), number)
     commands = tuple(command_of(r, slots, words) for r in recorded)
-    return Plan(commands, len(inputs), kept, outputs, len(words)), slots
+    plan = Plan(commands, len(inputs), kept, outputs, len(words), sections, found.scratch)
+    return plan, slots
 
 
 def command_of(prepared: Prepared, slots: dict[int, int], words: dict[str, Word]) -> Command:
@@ -232,7 +245,8 @@ def command_of(prepared: Prepared, slots: dict[int, int], words: dict[str, Word]
     places = tuple(slots[id(node.arg)] for node in item.buffers)
     plain = all(isinstance(value, int) for value in values)
     errors = tuple(error_of(site) for site in item.checks)
-    stripped = replace(item, buffers=tuple(map(like, item.buffers)), checks=(), bindings=())
+    buffers = tuple(map(like, item.buffers))
+    stripped = replace(item, buffers=buffers, checks=(), bindings=(), group=None)
     return Command(prepared.executable, places, values, plain, errors, stripped, program)
 
 
@@ -240,45 +254,3 @@ def like(node: UOp) -> UOp:
     """A BUFFER of the same kind without memory, so that a record keeps none alive."""
     buffer = node.arg
     return UOp(Ops.BUFFER, node.dtype, (), Buffer(buffer.device, buffer.size, buffer.dtype))
-
-
-def arena(recorded: Sequence[Prepared], between: Sequence[Buffer]) -> list[Buffer]:
-    """For each intermediate a buffer that may share its memory with others of another time.
-
-    First fit by birth: memory whose last reader has run is given to the next that it can hold.
-    """
-    wanted = {id(buffer) for buffer in between}
-    birth: dict[int, int] = {}
-    death: dict[int, int] = {}
-    for number, prepared in enumerate(recorded):
-        for node in prepared.item.buffers:
-            if id(node.arg) in wanted:
-                birth.setdefault(id(node.arg), number)
-                death[id(node.arg)] = number
-    memory: list[tuple[Buffer, int]] = []  # and the number of the last command that uses it
-    placed: dict[int, Buffer] = {}
-    for buffer in sorted(between, key=_birth_in(birth)):
-        place = _place_for(buffer, birth[id(buffer)], memory)
-        memory[place] = memory[place][0], death[id(buffer)]
-        placed[id(buffer)] = memory[place][0].view(0, buffer.size, buffer.dtype)
-    return [placed[id(buffer)] for buffer in between]
-
-
-def _birth_in(birth: dict[int, int]) -> Callable[[Buffer], int]:
-    def of(buffer: Buffer) -> int:
-        return birth[id(buffer)]
-
-    return of
-
-
-def _place_for(buffer: Buffer, born: int, memory: list[tuple[Buffer, int]]) -> int:
-    """The smallest free piece of memory that holds the buffer; a new one if there is none."""
-    fitting = [
-        (piece.nbytes, number)
-        for number, (piece, last) in enumerate(memory)
-        if last < born and piece.device == buffer.device and piece.nbytes >= buffer.nbytes
-    ]
-    if fitting:
-        return min(fitting)[1]
-    memory.append((Buffer(buffer.device, buffer.nbytes, dtypes.uint8), -1))
-    return len(memory) - 1

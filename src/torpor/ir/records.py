@@ -91,6 +91,16 @@ class CheckSite:
     size: int | UOp | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Section:
+    """Consecutive items in groups (`ScheduleItem.group`, in order), of which none needs another:
+    they may run at the same time. Of the BUFFER nodes `own` each may have a copy for itself: it
+    writes them before it reads them, and nobody reads them after it.
+    """
+
+    own: frozenset[UOp]
+
+
 @dataclass(frozen=True)
 class ScheduleItem:
     """One kernel to run.
@@ -104,6 +114,7 @@ class ScheduleItem:
     outputs:   which parameters it writes.
     origins:   places in the user's program that its operations come from.
     bindings:  the BIND node that each of `variables` comes from.
+    group:     the section that it is in, if any, and the number of its group there.
     """
 
     ast: UOp
@@ -114,6 +125,7 @@ class ScheduleItem:
     outputs: tuple[int, ...] = (0,)
     origins: tuple[Any, ...] = field(default=(), compare=False)
     bindings: tuple[UOp, ...] = field(default=(), compare=False)
+    group: tuple[Section, int] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,9 @@ def in_order(item: ScheduleItem, found: Arranged | None) -> list[ScheduleItem]:
     origin = item.buffers[found.slot]
     copied = make_buffer(item.buffers[0].arg.device, found.size, origin.dtype)
     buffers = tuple(copied if n == found.slot else b for n, b in enumerate(item.buffers))
-    copy = ScheduleItem(found.copy, (copied, origin), reason="order of use", origins=item.origins)
+    copy = ScheduleItem(
+        found.copy, (copied, origin), reason="order of use", origins=item.origins, group=item.group
+    )
     return [with_variables_of(item, copy), replace(item, ast=found.rest, buffers=buffers)]
 
 

@@ -11,6 +11,7 @@ its sequence.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
@@ -18,7 +19,7 @@ from typing import Final, NamedTuple
 
 from torpor.base.dtypes import DType, dtypes
 from torpor.ir.ops import Ops, identity
-from torpor.ir.records import ParamArg, ScheduleItem
+from torpor.ir.records import ParamArg, ScheduleItem, Section
 from torpor.ir.uop import UOp
 from torpor.schedule.chain import (
     BLOCK_NUMBER,
@@ -62,9 +63,10 @@ def in_blocks(
         if counts:
             before, after = around(items, found.items)
             made = {b for item in body for b in item.buffers}
-            own = made.difference(*(item.buffers for item in found.items))
+            own = frozenset(made.difference(*(item.buffers for item in found.items)))
             launches = without_needless(body, own, counts)
-            return [*before, *repeated(launches, counts), *in_blocks(after, outside, make_buffer)]
+            blocks = repeated(launches, counts, apart(body, own, len(counts)), Section(own))
+            return [*before, *blocks, *in_blocks(after, outside, make_buffer)]
     return list(items)
 
 
@@ -170,17 +172,34 @@ def later_too(value: UOp, number: UOp) -> dict[UOp, UOp]:
     }
 
 
-def repeated(body: Sequence[Launches], counts: tuple[int, ...]) -> Iterator[ScheduleItem]:
-    """The kernels of one block, for each block."""
+def apart(body: Sequence[ScheduleItem], own: Container[UOp], levels: int) -> list[bool]:
+    """By level, whether its blocks need none of each other: all that they write, but for what is
+    their own, lies at places that depend on the number of the block. A sum grows at one place.
+    """
+    results = [s for i in body for s in i.ast.src if i.buffers[parameter_of(s.src[0])] not in own]
+    used = [set(map(name_of, filter(counts_blocks, s.src[0].toposort()))) for s in results]
+    return [all(BLOCK_NUMBER.format(level) in names for names in used) for level in range(levels)]
+
+
+def repeated(
+    body: Sequence[Launches], counts: tuple[int, ...], apart: Sequence[bool], section: Section
+) -> Iterator[ScheduleItem]:
+    """The kernels of one block, for each block; a group for all blocks that need each other."""
     templates = [(*numbered(one.item), one.rounds) for one in body]
-    for numbers in product(*map(range, counts)):
-        levels = {BLOCK_NUMBER.format(level): number for level, number in enumerate(numbers)}
-        for item, used, rounds in templates:
-            for more in rounds(numbers):
-                yield launched(item, used, {**levels, **more})
+    first = [count if alone else 1 for count, alone in zip(counts, apart, strict=True)]
+    then = [1 if alone else count for count, alone in zip(counts, apart, strict=True)]
+    for group, outer in enumerate(product(*map(range, first))):
+        for inner in product(*map(range, then)):
+            numbers = tuple(map(operator.add, outer, inner))
+            levels = {BLOCK_NUMBER.format(level): number for level, number in enumerate(numbers)}
+            for item, used, rounds in templates:
+                for more in rounds(numbers):
+                    yield launched(item, used, {**levels, **more}, (section, group))
 
 
-def launched(item: ScheduleItem, used: Sequence[UOp], values: Round) -> ScheduleItem:
+def launched(
+    item: ScheduleItem, used: Sequence[UOp], values: Round, group: tuple[Section, int]
+) -> ScheduleItem:
     """The item with the numbers of a block, which are its next VARIABLEs."""
     numbers = [int(values[node.arg[0]]) for node in used]
     names = [(f"v{n}", number) for n, number in enumerate(numbers, len(item.variables))]
@@ -192,6 +211,7 @@ def launched(item: ScheduleItem, used: Sequence[UOp], values: Round) -> Schedule
         item,
         variables=(*item.variables, *names),
         bindings=(*item.bindings, *bindings),
+        group=group,
     )
 
 

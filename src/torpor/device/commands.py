@@ -1,0 +1,260 @@
+"""LLVM IR of the executor: what runs a table of commands, and what a thread does with groups.
+
+All is made of words of 64 bits. A program is (error word, patches, where they are, commands, where
+they are); a patch says to which address of its tables which of the words goes that a call is given.
+A call is (program, the pool's state, its `run`, threads, helpers) and these words.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+HEAD: Final = 5  # words of a program
+CALL: Final = 5  # words of a call before those that it is given
+RECORD: Final = 6  # words of a command: entry, its table, total, whether it is big, where its error
+# word is (0: none), where the section that it begins is (0: none)
+SECTION: Final = 7  # words: next group, first failure, groups, where they are, where the commands
+# are, the command past the last group, where the addresses of the threads' scratch memory are
+GROUP: Final = 5  # words of a group: first command, the one past the last, patches, where they are,
+# error word
+FAIR_OF: Final = 4  # threads share groups if that many times the groups are at least so many
+FAIR_PARTS: Final = 3  # times the rounds of all threads: else some would be idle for too long
+
+_TEXT: Final = """
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+
+define void @torpor_execute_copy(ptr %table, i64 %begin, i64 %end) {{
+  %from.p = getelementptr i64, ptr %table, i64 1
+  %to.start = load ptr, ptr %table
+  %from.start = load ptr, ptr %from.p
+  %to = getelementptr i8, ptr %to.start, i64 %begin
+  %from = getelementptr i8, ptr %from.start, i64 %begin
+  %count = sub i64 %end, %begin
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %count, i1 false)
+  ret void
+}}
+
+define i64 @torpor_execute_alone(ptr %commands, i64 %first, i64 %end) {{
+start:
+  br label %look
+look:
+  %c = phi i64 [%first, %start], [%c.next, %following]
+  %c.more = icmp slt i64 %c, %end
+  br i1 %c.more, label %run, label %done
+run:
+  %c.place = mul i64 %c, {RECORD}
+  %entry.p = getelementptr i64, ptr %commands, i64 %c.place
+  %table.p = getelementptr i64, ptr %entry.p, i64 1
+  %total.p = getelementptr i64, ptr %entry.p, i64 2
+  %error.p.p = getelementptr i64, ptr %entry.p, i64 4
+  %entry = load ptr, ptr %entry.p
+  %table = load ptr, ptr %table.p
+  %total = load i64, ptr %total.p
+  %error.p = load ptr, ptr %error.p.p
+  call void %entry(ptr %table, i64 0, i64 %total)
+  %c.next = add i64 %c, 1
+  %has.checks = icmp ne ptr %error.p, null
+  br i1 %has.checks, label %check, label %following
+check:
+  %error = load i64, ptr %error.p
+  %failed = icmp ne i64 %error, 0
+  br i1 %failed, label %fail, label %following
+following:
+  br label %look
+fail:
+  store i64 0, ptr %error.p
+  %high = shl i64 %c.next, 32
+  %both = or i64 %high, %error
+  ret i64 %both
+done:
+  ret i64 0
+}}
+
+define void @torpor_execute_groups(ptr %section, i64 %slot, i64 %past) {{
+start:
+  %failure.p = getelementptr i64, ptr %section, i64 1
+  %groups.p = getelementptr i64, ptr %section, i64 2
+  %group.p.p = getelementptr i64, ptr %section, i64 3
+  %commands.p = getelementptr i64, ptr %section, i64 4
+  %slots.p = getelementptr i64, ptr %section, i64 6
+  %groups = load i64, ptr %groups.p
+  %group.p = load ptr, ptr %group.p.p
+  %commands = load ptr, ptr %commands.p
+  %slots = load ptr, ptr %slots.p
+  %base.p = getelementptr i64, ptr %slots, i64 %slot
+  %base = load i64, ptr %base.p
+  br label %claim
+claim:
+  %g = atomicrmw add ptr %section, i64 1 seq_cst
+  %some = icmp slt i64 %g, %groups
+  br i1 %some, label %begin, label %done
+begin:
+  %g.place = mul i64 %g, {GROUP}
+  %first.p = getelementptr i64, ptr %group.p, i64 %g.place
+  %end.p = getelementptr i64, ptr %first.p, i64 1
+  %patches.p = getelementptr i64, ptr %first.p, i64 2
+  %patch.p = getelementptr i64, ptr %first.p, i64 3
+  %first = load i64, ptr %first.p
+  %end = load i64, ptr %end.p
+  %patches = load i64, ptr %patches.p
+  %patch = load ptr, ptr %patch.p
+  br label %filling
+filling:
+  %p = phi i64 [0, %begin], [%p.next, %fill]
+  %p.more = icmp slt i64 %p, %patches
+  br i1 %p.more, label %fill, label %run
+fill:
+  %p.twice = shl i64 %p, 1
+  %to.p = getelementptr i64, ptr %patch, i64 %p.twice
+  %offset.p = getelementptr i64, ptr %to.p, i64 1
+  %to = load ptr, ptr %to.p
+  %offset = load i64, ptr %offset.p
+  %address = add i64 %base, %offset
+  store i64 %address, ptr %to
+  %p.next = add i64 %p, 1
+  br label %filling
+run:
+  %failure = call i64 @torpor_execute_alone(ptr %commands, i64 %first, i64 %end)
+  %failed = icmp ne i64 %failure, 0
+  br i1 %failed, label %fail, label %claim
+fail:
+  %other = atomicrmw umin ptr %failure.p, i64 %failure seq_cst
+  store atomic i64 %groups, ptr %section seq_cst, align 8
+  br label %done
+done:
+  ret void
+}}
+
+define i1 @torpor_execute_fair(i64 %groups, i64 %threads) {{
+  %short = sub i64 %threads, 1
+  %rounded = add i64 %groups, %short
+  %rounds = udiv i64 %rounded, %threads
+  %room = mul i64 %rounds, %threads
+  %room.part = mul i64 %room, {FAIR_PARTS}
+  %groups.part = mul i64 %groups, {FAIR_OF}
+  %fair = icmp sge i64 %groups.part, %room.part
+  ret i1 %fair
+}}
+
+define i64 @torpor_execute(ptr %call) {{
+start:
+  %pool.p = getelementptr i64, ptr %call, i64 1
+  %run.p = getelementptr i64, ptr %call, i64 2
+  %threads.p = getelementptr i64, ptr %call, i64 3
+  %helpers.p = getelementptr i64, ptr %call, i64 4
+  %given = getelementptr i64, ptr %call, i64 5
+  %program = load ptr, ptr %call
+  %pool = load ptr, ptr %pool.p
+  %run = load ptr, ptr %run.p
+  %threads = load i64, ptr %threads.p
+  %helpers = load i64, ptr %helpers.p
+  %patches.p = getelementptr i64, ptr %program, i64 1
+  %patch.p = getelementptr i64, ptr %program, i64 2
+  %commands.p = getelementptr i64, ptr %program, i64 3
+  %command.p = getelementptr i64, ptr %program, i64 4
+  %patches = load i64, ptr %patches.p
+  %patch = load ptr, ptr %patch.p
+  %commands = load i64, ptr %commands.p
+  %command = load ptr, ptr %command.p
+  br label %filling
+filling:
+  %p = phi i64 [0, %start], [%p.next, %fill]
+  %p.more = icmp slt i64 %p, %patches
+  br i1 %p.more, label %fill, label %running
+fill:
+  %p.twice = shl i64 %p, 1
+  %to.p = getelementptr i64, ptr %patch, i64 %p.twice
+  %which.p = getelementptr i64, ptr %to.p, i64 1
+  %to = load ptr, ptr %to.p
+  %which = load i64, ptr %which.p
+  %value.p = getelementptr i64, ptr %given, i64 %which
+  %value = load i64, ptr %value.p
+  store i64 %value, ptr %to
+  %p.next = add i64 %p, 1
+  br label %filling
+running:
+  %c = phi i64 [0, %filling], [%c.next, %following], [%past, %following.section]
+  %c.more = icmp slt i64 %c, %commands
+  br i1 %c.more, label %look, label %done
+look:
+  %c.next = add i64 %c, 1
+  %c.place = mul i64 %c, {RECORD}
+  %entry.p = getelementptr i64, ptr %command, i64 %c.place
+  %big.p = getelementptr i64, ptr %entry.p, i64 3
+  %section.p = getelementptr i64, ptr %entry.p, i64 5
+  %big = load i64, ptr %big.p
+  %section = load ptr, ptr %section.p
+  %several = icmp sgt i64 %threads, 1
+  %begins = icmp ne ptr %section, null
+  %may.group = and i1 %several, %begins
+  br i1 %may.group, label %weigh, label %single
+weigh:
+  %groups.p = getelementptr i64, ptr %section, i64 2
+  %groups = load i64, ptr %groups.p
+  %fair = call i1 @torpor_execute_fair(i64 %groups, i64 %threads)
+  br i1 %fair, label %group, label %single
+group:
+  %failure.p = getelementptr i64, ptr %section, i64 1
+  %past.p = getelementptr i64, ptr %section, i64 5
+  %past = load i64, ptr %past.p
+  store i64 0, ptr %section
+  store i64 -1, ptr %failure.p
+  call void %run(ptr %pool, ptr @torpor_execute_groups, ptr %section, i64 %threads, i64 1,
+                 i64 %helpers)
+  %failure = load i64, ptr %failure.p
+  %fine = icmp eq i64 %failure, -1
+  br i1 %fine, label %following.section, label %fail
+following.section:
+  br label %running
+single:
+  %is.big = icmp ne i64 %big, 0
+  %shared = and i1 %several, %is.big
+  br i1 %shared, label %count, label %alone
+count:
+  %table.p = getelementptr i64, ptr %entry.p, i64 1
+  %total.p = getelementptr i64, ptr %entry.p, i64 2
+  %error.p.p = getelementptr i64, ptr %entry.p, i64 4
+  %entry = load ptr, ptr %entry.p
+  %table = load ptr, ptr %table.p
+  %total = load i64, ptr %total.p
+  %error.p = load ptr, ptr %error.p.p
+  %fewer = icmp slt i64 %total, %threads
+  %used = select i1 %fewer, i64 %total, i64 %threads
+  %enough = icmp sgt i64 %used, 1
+  br i1 %enough, label %share, label %alone
+share:
+  %pieces = mul i64 %used, {CHUNKS_PER_THREAD}
+  %rounding = sub i64 %pieces, 1
+  %rounded = add i64 %total, %rounding
+  %chunk = udiv i64 %rounded, %pieces
+  call void %run(ptr %pool, ptr %entry, ptr %table, i64 %total, i64 %chunk, i64 %helpers)
+  %has.checks = icmp ne ptr %error.p, null
+  br i1 %has.checks, label %check, label %following
+check:
+  %error = load i64, ptr %error.p
+  %failed = icmp ne i64 %error, 0
+  br i1 %failed, label %fail.shared, label %following
+fail.shared:
+  store i64 0, ptr %error.p
+  %high = shl i64 %c.next, 32
+  %both = or i64 %high, %error
+  br label %fail
+alone:
+  %ran = call i64 @torpor_execute_alone(ptr %command, i64 %c, i64 %c.next)
+  %ran.fine = icmp eq i64 %ran, 0
+  br i1 %ran.fine, label %following, label %fail
+following:
+  br label %running
+fail:
+  %found = phi i64 [%failure, %group], [%both, %fail.shared], [%ran, %alone]
+  ret i64 %found
+done:
+  ret i64 0
+}}
+"""
+
+
+def executor_text(chunks_per_thread: int) -> str:
+    """The executor's IR; a command that threads share is cut into so many pieces for each."""
+    places = {name: value for name, value in globals().items() if isinstance(value, int)}
+    return _TEXT.format(CHUNKS_PER_THREAD=chunks_per_thread, **places)
