@@ -16,11 +16,21 @@ def kernel_of(x: Tensor) -> Kernel:
     return Kernel(item.ast, Device["CPU"].target)
 
 
-@pytest.mark.parametrize("width", [7, 100, 384])
-def test_looked_up_rows_are_copied_by_a_loop_of_their_own(width: int) -> None:
-    rows = Tensor.empty(50, width)[Tensor([3, 1, 4]).realize()]
-    assert [opt.op for opt in choose(kernel_of(rows))] == [OptOps.THREAD]
-    assert OptOps.UPCAST in [opt.op for opt in choose(kernel_of(Tensor.empty(50, 384) + 1))]
+@pytest.mark.parametrize(
+    ("picked", "width", "together"), [(8, 384, 4), (9, 384, 3), (7, 384, None), (8, 100, None)]
+)
+def test_looked_up_rows_are_copied_several_at_once(
+    picked: int, width: int, together: int | None
+) -> None:
+    table = Tensor(np.random.default_rng(0).random((50, width), np.float32))
+    places = [n * 13 % 50 - 25 for n in range(picked)]
+    rows = table[Tensor(places).realize()]
+    chosen = choose(kernel_of(rows))
+    assert chosen[0].op is OptOps.THREAD
+    copies = [opt.arg for opt in chosen if opt.op is OptOps.UPCAST]
+    # Rows that are no whole vectors, or cannot be grouped, are left to a loop of their own.
+    assert copies == ([Device["CPU"].target.lanes(4), together] if together else [])
+    np.testing.assert_array_equal(rows.numpy(), table.numpy()[places])
 
 
 def test_looked_up_rows_that_are_computed_with_have_vectors() -> None:

@@ -38,6 +38,7 @@ def nest_lanes(kernel: Kernel) -> None:
     """Vectors along the axis that suits memory best, where one does."""
     facts = Facts.of(kernel)
     if copies_rows(facts):
+        copy_rows(facts)
         return
     lane = best_lane(facts)
     if lane is not None:
@@ -77,11 +78,21 @@ def single_lanes(facts: Facts) -> None:
     unroll_short(kernel)
 
 
-def copies_rows(facts: Facts) -> bool:
-    """Whether the kernel does nothing but copy rows that it looks up: compilers make their loop a
-    block copy, whatever its length, while vectors of a fixed width leave a rest. Vectors can be
-    stored past the caches, though.
+def copy_rows(facts: Facts) -> None:
+    """Vectors of several rows at once, since memory read in several places comes faster. Rows that
+    are no whole vectors are left to compilers, which make their loop a block copy.
     """
+    kernel = facts.kernel
+    row, lane = kernel.axes[-2:]
+    rows = copies_of(row, ROWS)
+    lanes = kernel.target.lanes(max(a.itemsize for a in facts.accesses if a.stride(lane) == 1))
+    if rows > 1 and (size_of(lane) or 1) % lanes == 0:
+        attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(lane), lanes))
+        attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(row), rows))
+
+
+def copies_rows(facts: Facts) -> bool:
+    """Whether the kernel does nothing but copy rows that it looks up, and not past the caches."""
     stores, axes = facts.kernel.ast.src, facts.kernel.axes
     if len(axes) < 2 or len(stores) > 1 or stores[0].src[1].op is not Ops.LOAD:
         return False
