@@ -55,6 +55,18 @@ def test_weights_transposed_that_many_images_share(rows):
     agree(result.numpy(), a.astype(np.float64).T @ b.astype(np.float64))
 
 
+@pytest.mark.parametrize("sizes", [(512, 96, 64), (300, 40, 33), (128, 200, 100), (70, 64, 24)])
+def test_rows_that_are_packed_are_packed_once_where_few_vectors_share_them(sizes):
+    rows, inner, columns = sizes
+    tensors, arrays = operands(rows, inner, columns, "left transposed")
+    product = tensors[0] @ tensors[1]
+    (program,) = [p for p in torpor.lower(product, target="cpu") if p.name.startswith("r")]
+    cut = [opt for opt in program.opts if opt.op is OptOps.TILE]
+    if rows >= 128 and columns > 16:
+        assert cut[0].axis == 0  # rows, not what lies along the vectors
+    agree(product.numpy(), arrays[0] @ arrays[1])
+
+
 def test_what_is_computed_from_weights_is_packed_not_computed_again():
     """int8 weights with a scale for each column become floats once a block, not once a row."""
     random = np.random.default_rng(3)

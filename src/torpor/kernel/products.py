@@ -28,6 +28,7 @@ STREAM: Final = 6.0  # elements of a block that are computed while a row's eleme
 FEW: Final = 2.0  # blocks that a thread may wait for at the end
 PANELS: Final = 8  # most panels of a block: what stays in the second cache with the other operand
 TOGETHER: Final = 64  # elements along the vectors that should share rows which are packed
+APART: Final = 64  # rows that pay for packing all panels anew
 REUSE: Final = 16  # rows that must share a packed tile before packing it pays
 
 
@@ -53,6 +54,10 @@ def tile_contraction(kernel: Kernel, most: float = inf) -> bool:
     trial = ordered.copy()
     if fits(tile_strips, trial, plan):
         kernel.__dict__.update(trial.__dict__)
+        return True
+    trial = ordered.copy()
+    if lanes <= min(reach, PANELS) * plan.panel and fits(tile_narrow, trial, plan):
+        kernel.become(trial)
         return True
     if nowhere or not reach or not fits(tile_panels, ordered, plan, reach):
         return False
@@ -116,6 +121,26 @@ def strips_pay(kernel: Kernel, plan: Plan, strips: Sequence[Strip]) -> bool:
     waiting = (1 + FEW / around) / (1 + FEW / (around * len(strips)))
     saved = -(-(size_of(plan.found.lane) or 1) // plan.panel) * plan.panel / padded
     return packed <= kernel.target.stage_bytes * 2 // 3 and saved >= waiting
+
+
+def tile_narrow(kernel: Kernel, plan: Plan) -> bool:
+    """All panels at once, where these are few: rows in blocks, so that there is a loop to pack them
+    in. Else rows that are packed too would be so for each few panels.
+    """
+    height, lanes = size_of(plan.found.row) or 1, size_of(plan.found.lane) or 1
+    block = min(n for n in range(1, height + 1) if height % n == 0 and n >= min(APART, height))
+    if plan.row or not plan.found.packs or block == height:
+        return False
+    if lanes % plan.panel:
+        kernel.apply_opt(Opt(OptOps.PADTO, 1, plan.panel))
+    kernel.apply_opt(Opt(OptOps.TILE, 0, block))
+    if kind_of(kernel.axes[0]) is AxisType.GLOBAL:
+        kernel.apply_opt(Opt(OptOps.THREAD, 0, 0))
+    kernel.apply_opt(Opt(OptOps.UPCAST, 2, plan.panel))
+    if not stage_over(kernel, 0, kernel.axes[-1], kernel.target.stage_bytes):
+        return False
+    tile_rows(kernel, plan, block_rows(kernel, 1, together(kernel, plan)))
+    return True
 
 
 def tile_panels(kernel: Kernel, plan: Plan, reach: int) -> bool:
