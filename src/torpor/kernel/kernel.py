@@ -12,7 +12,7 @@ from torpor.ir.ops import STREAMED, AxisType, Ops, identity
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.accumulate import accumulate, accumulated, growing, inside
-from torpor.kernel.normalise import drop_single, merge_axes, normalise, renumber
+from torpor.kernel.normalise import drop_single, is_gated, merge_axes, normalise, renumber
 from torpor.kernel.pairs import find_products, sum_in_pairs
 from torpor.kernel.partition import partition
 from torpor.kernel.ranges import (
@@ -394,6 +394,11 @@ _HANDLERS: Final[dict[OptOps, Callable[[Kernel, Opt], None]]] = {
 }
 
 
+def gated_product(value: UOp, condition: UOp) -> bool:
+    """Whether a value is a product of two that are both 0 where the condition does not hold."""
+    return value.op is Ops.MUL and all(is_gated(s, condition) for s in value.src)
+
+
 def mask_beyond(root: UOp, one: UOp, size: int) -> UOp:
     """Loads, stores and checks that run over `one` do nothing from `size` on; reductions take
     their identity there.
@@ -409,6 +414,7 @@ def mask_beyond(root: UOp, one: UOp, size: int) -> UOp:
             source = (source[0], ~inside | source[1])
         elif node.op is Ops.REDUCE and one in closed_by(node):
             neutral = UOp.const(node.dtype, identity(node.arg, node.dtype))
-            source = (inside.where(source[0], neutral), *source[1:])
+            if node.arg is not Ops.ADD or not gated_product(source[0], inside):
+                source = (inside.where(source[0], neutral), *source[1:])
         done[node] = node if source == node.src else node.replace(src=source)
     return done[root]

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Final
 
+from torpor.base import settings
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
@@ -116,6 +117,7 @@ class _Unroller:
             self.at(node.src[0], {**values, **dict(zip(written, point, strict=True))})
             for point in itertools.product(*(range(self.sizes[r]) for r in written))
         ]
+        copies = [copy for copy in copies if not vanishes(node, copy)] or copies[:1]
         if not kept:
             return combine(node.arg, copies)
         outputs = 1
@@ -127,6 +129,22 @@ class _Unroller:
         groups = [copies[start::own] for start in range(own)]
         sums = [UOp(Ops.REDUCE, node.dtype, (*group, *kept), node.arg) for group in groups]
         return combine(node.arg, sums)
+
+
+def vanishes(reduction: UOp, copy: UOp) -> bool:
+    """Whether a sum needs no such term: a product with padding, which is 0. A licence (off under
+    STRICT_FLOAT): infinity times padding adds no NaN.
+    """
+    if reduction.arg is not Ops.ADD or copy.op is not Ops.MUL:
+        return False
+    return not (copy.dtype.is_float and settings.number("STRICT_FLOAT")) and any(
+        s.op is Ops.LOAD and len(s.src[0].src) > 2 and is_never(s.src[0].src[2]) for s in copy.src
+    )
+
+
+def is_never(condition: UOp) -> bool:
+    """Whether a condition has become the constant False."""
+    return condition.op is Ops.CONST and not condition.arg
 
 
 def shifted(base: UOp, shift: int) -> UOp:
