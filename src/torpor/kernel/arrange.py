@@ -4,7 +4,8 @@ before  out[c, p] = sum(o, k, w[o, c, k] * x[o, p, k])
 after   v[c, o, k] = w[o, c, k];  out[c, p] = sum(o, k, v[c, o, k] * x[o, p, k])
 
 An operand of few elements that are read many times each, such as the weights of a convolution in
-its gradient by the images, is else packed again and again.
+its gradient by the images, is else packed again and again; so is an image that is read by windows
+(`windows.py`).
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
-from torpor.kernel.contraction import find_contraction, is_movable
+from torpor.kernel.contraction import find_contraction, is_movable, time_of
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.ranges import find_loops, iterations, nesting
 from torpor.kernel.stage import place
+from torpor.kernel.windows import Copied, copied_windows, in_order
 
 WORTH: Final = 1 << 22  # products from which another kernel pays
 USES: Final = 256  # products that each element of the operand is a factor of
+MOVED: Final = 40.0  # products that take as long as copying an element of an image
+GAIN: Final = 1.05  # times faster that a product has to be on the copy of an image
 
 
 class Arranged(NamedTuple):
@@ -41,27 +45,45 @@ def arranged(ast: UOp, target: Target) -> Arranged | None:
     if not target.threads or iterations(tuple(ast.ranges())) < WORTH:
         return None
     kernel = Kernel(ast, target)
+    windows = copied_windows(kernel)
+    made = None if windows is None else on_copy(kernel, windows)
+    if made is not None and pays(kernel, made):
+        return made
     found = find_contraction(kernel, USES)
     if found is None or not found.scattered or not is_movable(kernel, found.other, USES):
         return None
-    load = found.other
+    axes = tuple(sorted(find_loops(kernel.ast).free[found.other], key=nesting))
+    return on_copy(kernel, Copied(found.other, axes, found.other, axes, tuple(kernel.reduce_axes)))
+
+
+def pays(kernel: Kernel, made: Arranged) -> bool:
+    """Whether the product is so much faster on the copy that copying is worth it."""
+    products = iterations(tuple(kernel.axes))
+    after = time_of(Kernel(made.rest, kernel.target)) + MOVED * made.size / products
+    return after * GAIN < time_of(kernel, USES)
+
+
+def on_copy(kernel: Kernel, copied: Copied) -> Arranged | None:
+    """The kernel that copies, and the other one on the copy; None where that reads the parameter
+    elsewhere too.
+    """
+    load = copied.load
     parameter = load.src[0].src[0]
-    axes = sorted(find_loops(kernel.ast).free[load], key=nesting)
-    users = [n for n in kernel.ast.toposort() if parameter in n.src]
-    size = iterations(tuple(axes))
-    if users != [load.src[0]]:
+    if [n for n in kernel.ast.toposort() if parameter in n.src] != [load.src[0]]:
         return None
+    size = iterations(copied.axes)
     fresh = parameter.replace(arg=ParamArg(parameter.arg.slot, size))
-    read = UOp(Ops.LOAD, load.dtype, (place(fresh, axes),))
-    rest = kernel.ast.substitute({load: read})
-    return Arranged(copy_of(load, axes, size), rest, parameter.arg.slot, size)
+    read = UOp(Ops.LOAD, load.dtype, (place(fresh, copied.axes, copied.places),))
+    rest = in_order(kernel.ast.substitute({load: read}), copied.order)
+    return Arranged(copy_of(copied, size), rest, parameter.arg.slot, size)
 
 
-def copy_of(load: UOp, axes: list[UOp], size: int) -> UOp:
-    """The kernel that stores what is loaded row by row in the order of the axes."""
-    own = [UOp.range(r.src[0].arg, number, AxisType.GLOBAL) for number, r in enumerate(axes)]
-    origin = load.src[0].src[0]
+def copy_of(copied: Copied, size: int) -> UOp:
+    """The kernel that stores what is copied row by row in the order of its axes."""
+    own = [UOp.range(r.src[0].arg, number, AxisType.GLOBAL) for number, r in enumerate(copied.axes)]
+    origin = copied.load.src[0].src[0]
     source = origin.replace(arg=ParamArg(1, origin.arg.size))
-    moved = load.substitute({**dict(zip(axes, own, strict=True)), origin: source}).simplify()
-    memory = UOp(Ops.PARAM, load.dtype, (), ParamArg(0, size))
+    changes = {**dict(zip(copied.axes, own, strict=True)), origin: source}
+    moved = copied.value.substitute(changes).simplify()
+    memory = UOp(Ops.PARAM, moved.dtype, (), ParamArg(0, size))
     return UOp.sink(UOp(Ops.STORE, dtypes.void, (place(memory, own), moved, *own)))

@@ -14,7 +14,7 @@ from typing import Final
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
-from torpor.kernel.access import strides_of
+from torpor.kernel.access import NEAR, strides_of
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.ranges import Loops, closed_by, find_loops, iterations, kind_of, size_of
 from torpor.kernel.stage import operands
@@ -75,6 +75,20 @@ def find_contraction(kernel: Kernel, uses: int = 0, most: float = inf) -> Contra
     `uses`, an operand whose elements each are in so many products may be put in order before. None
     too where each product would cost `most` times itself and more.
     """
+    best = weigh(kernel, uses)
+    return best[1] if best and best[0] <= 1 + most else None
+
+
+def time_of(kernel: Kernel, uses: int = 0) -> float:
+    """Time for each product of a contraction, in units of one product alone; infinite if it is
+    none. `uses`: as for `find_contraction`.
+    """
+    best = weigh(kernel, uses)
+    return best[0] if best else inf
+
+
+def weigh(kernel: Kernel, uses: int) -> tuple[float, Contraction] | None:
+    """The cheapest way to see the kernel as a contraction, and its cost."""
     loops = find_loops(kernel.ast)
     outputs = axes_of_results(kernel, loops)
     if outputs is None:
@@ -99,7 +113,7 @@ def find_contraction(kernel: Kernel, uses: int = 0, most: float = inf) -> Contra
             weighed = cost(kernel, found, stored.get(lane) == 1, movable)
             if weighed is not None and (best is None or weighed < best[0]):
                 best = weighed, found
-    return best[1] if best and best[0] <= 1 + most else None
+    return best
 
 
 def is_movable(kernel: Kernel, value: UOp, uses: int) -> bool:
@@ -122,14 +136,25 @@ def cost(kernel: Kernel, found: Contraction, neighbours: bool, movable: bool) ->
         return None  # sums along the rows of both read each element of the longer one once
     if lanes < width * (1 - SPARE) or (alone and lanes <= 2 * width and found.length < SHORT):
         return None
-    packing = (COPIED if stride(found.packed, found.lane) == 1 else TURNED) / found.shared
+    step = abs(stride(found.packed, found.lane) or 0)
+    moving = COPIED * step * share_of_first(found.packed) if 0 < step <= NEAR else TURNED
+    packing = moving / found.shared
     reading = STREAMED
     if (found.masked or found.scattered) and not movable:
-        easy = not found.scattered or (found.abreast and not found.masked)
+        easy = not found.masked and (not found.scattered or found.abreast)
         reading = COPIED if easy else TURNED
     storing = 0.0 if neighbours else TURNED / found.length
     padding = -(-lanes // width) * width / lanes * (ALONE if lanes <= width else 1)
     return padding * (1 + packing + reading / min(lanes, BLOCK) + storing)
+
+
+def share_of_first(value: UOp) -> float:
+    """What part of the elements that a value reads is read for the first time. Where windows
+    overlap, the others are in the first cache by then, and take no time to speak of.
+    """
+    sizes = [n.arg.size for n in value.toposort() if n.op is Ops.PARAM]
+    read = iterations(tuple(find_loops(value).free[value]))
+    return min(1.0, sum(sizes) / read) if None not in sizes else 1.0
 
 
 def run(value: UOp, axes: Sequence[UOp]) -> int:

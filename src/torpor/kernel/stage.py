@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -170,9 +171,11 @@ def copy_kind(one: UOp, last: bool) -> AxisType:
     return AxisType.UPCAST if short or kind_of(one) is AxisType.UPCAST else AxisType.LOOP
 
 
-def place(memory: UOp, axes: tuple[UOp, ...] | list[UOp]) -> UOp:
-    """Where packed memory holds an element: row by row in the order of the axes."""
+def place(memory: UOp, axes: Sequence[UOp], at: Sequence[UOp] = ()) -> UOp:
+    """Where packed memory holds an element: row by row in the order of the axes, at these places
+    along them, or in their rounds.
+    """
     position: UOp = UOp.index_const(0)
-    for one in axes:
-        position = position * (size_of(one) or 1) + one
+    for one, where in zip(axes, at or axes, strict=True):
+        position = position * (size_of(one) or 1) + where
     return UOp(Ops.INDEX, memory.dtype, (memory, position.simplify()))

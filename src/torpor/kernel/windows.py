@@ -1,0 +1,126 @@
+"""Windows of an image that a product sums, as places of an image with its borders, channels last.
+
+before  sum(c, j, i, w[o, c, j, i] * image[n, c, y + j - 1, x + i - 1])
+after   sum(j, i, c, w[o, c, j, i] * v[n, y + j, x + i, c]);  v[n, y, x, c] = image[n, c, y-1, x-1]
+
+The copy is of the image's size, whatever that of the windows, their step and their dilation. No
+condition is left, vectors run over `o`, and rows of any width are rows of register tiles.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import NamedTuple
+
+from torpor.ir.uop import UOp
+from torpor.kernel.access import strides_of
+from torpor.kernel.contraction import axes_of_results
+from torpor.kernel.kernel import Kernel
+from torpor.kernel.ranges import find_loops, iterations, kind_of, number_of, size_of
+from torpor.kernel.stage import loads_of, operands
+
+
+class Copied(NamedTuple):
+    """What a load is copied to: the axes of the copy and its value, the places along these axes
+    that the load reads, and the order of the kernel's sum in which it reads them in a row.
+    """
+
+    load: UOp
+    axes: tuple[UOp, ...]
+    value: UOp
+    places: tuple[UOp, ...]
+    order: tuple[UOp, ...]
+
+
+class Window(NamedTuple):
+    """A value that depends on an output axis and the axis `summed` only by their place in a row:
+    the axis of the row, that place, and the value by the row.
+    """
+
+    summed: UOp
+    row: UOp
+    place: UOp
+    value: UOp
+
+
+def copied_windows(kernel: Kernel) -> Copied | None:
+    """The copy of the operand of a summed product that is read by windows; None without one."""
+    loops = find_loops(kernel.ast)
+    outputs = axes_of_results(kernel, loops)
+    summed = frozenset(kernel.reduce_axes)
+    values = [v for v in operands(kernel.ast) if summed <= loops.free[v]]
+    if outputs is None or len(values) != 2:
+        return None
+    for value, other in (values, values[::-1]):
+        axes = [r for r in outputs if r in loops.free[value]]
+        loads = loads_of(value)
+        if len(loads) == 1 and not any(r in loops.free[other] for r in axes):
+            found = slid(kernel, loads[0], axes)
+            if found is not None:
+                return found
+    return None
+
+
+def slid(kernel: Kernel, load: UOp, outputs: list[UOp]) -> Copied | None:
+    """The copy of what a load reads: in the middle the rows along which there are windows, last
+    what else there is more of, the sum's axes or the results'.
+    """
+    results: list[UOp] = []
+    windows: list[Window] = []
+    rest, number = list(kernel.reduce_axes), 1 + max(number_of(r) for r in kernel.axes)
+    for one in outputs:
+        value = windows[-1].value if windows else load
+        found = next((w for r in rest if (w := window_of(value, one, r, number))), None)
+        if found is None:
+            results.append(one)
+        else:
+            windows.append(found)
+            rest.remove(found.summed)
+            number += 1
+    if not windows or not (rest or results):
+        return None
+    first, last, order = results, rest, (*(w.summed for w in windows), *rest)
+    if iterations(results) > iterations(rest):
+        first, last, order = rest, results, tuple(kernel.reduce_axes)
+    axes = (*first, *(w.row for w in windows), *last)
+    places = (*first, *(w.place for w in windows), *last)
+    return Copied(load, axes, windows[-1].value, places, order)
+
+
+def window_of(value: UOp, one: UOp, summed: UOp, number: int) -> Window | None:
+    """The window of a value along an output axis, if `summed` runs over it. Windows overlap, so
+    that each place of the row is in one. The row is axis `number`.
+    """
+    strides = strides_of(value.src[0].src[1], find_loops(value))
+    apart, along = strides.get(one), strides.get(summed)
+    if not apart or not along:
+        return None
+    unit = gcd(apart, along) * (1 if apart > 0 else -1)
+    step, reach = apart // unit, along // unit
+    length, width = size_of(one) or 1, size_of(summed) or 1
+    before = max(0, -reach) * (width - 1)
+    end = step * (length - 1) + abs(reach) * (width - 1) + 1
+    row = UOp.range(end, number, kind_of(one))
+    place = one * step + summed * reach + before
+    if abs(reach) == 1 and step < width:
+        moved, gone = value.substitute({summed: (row - before - one * step) * reach}), one
+    elif step == 1 and abs(reach) < length:
+        moved, gone = value.substitute({one: row - before - summed * reach}), summed
+    else:
+        return None
+    moved = moved.simplify()
+    return None if gone in moved.toposort() else Window(summed, row, place, moved)
+
+
+def in_order(ast: UOp, order: tuple[UOp, ...]) -> UOp:
+    """The kernel with the axes of its sum nested in another order, outermost first."""
+    numbers = sorted(number_of(r) for r in order)
+    away = {r: numbered(r, -1 - n) for r, n in zip(order, numbers, strict=True)}
+    return ast.substitute(away).substitute(
+        {r: numbered(r, -1 - number_of(r)) for r in away.values()}
+    )
+
+
+def numbered(one: UOp, number: int) -> UOp:
+    """The same axis under another number."""
+    return one.replace(arg=(number, kind_of(one)))
