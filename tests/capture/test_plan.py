@@ -109,6 +109,7 @@ def test_which_kernels_threads_share_is_found_out_again(
     monkeypatch: pytest.MonkeyPatch, calls: list[int]
 ) -> None:
     monkeypatch.setattr("torpor.capture.plan.AGAIN_FIRST", 3)
+    monkeypatch.setattr("torpor.capture.jitted.NATIVE_AFTER", 0)  # never: such runs are not seen
     x = np.random.default_rng(0).random((100, 200), np.float32)
     f = torpor.jit(lambda x: (x * 2 + 1).exp().sum(1))
     with Context(THREADS=2):

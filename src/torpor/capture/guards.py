@@ -11,10 +11,12 @@ from typing import Any, Final
 import numpy as np
 
 from torpor.capture.code import is_opaque
+from torpor.capture.program import Known, Slot, Step, step
 from torpor.capture.reach import ABSENT, Place, Variable, snapshot_of
 from torpor.capture.tracer import Tracer
 from torpor.capture.tree import is_plain, same
 from torpor.tensor.handle import Handle
+from torpor.tensor.storage import Storage
 
 Check = Callable[[Sequence[Handle]], bool]
 
@@ -51,6 +53,10 @@ class Guards:
 
     def __init__(self) -> None:
         self.tests: list[tuple[str, str]] = []  # expression, path
+        self.steps: list[Step] = []  # native ones: of the tests that they say all of,
+        self.quick: list[Step] = []  # and of those where it is enough if they hold
+        self.asked: list[str] = []  # expressions of the latter
+        self.slow: list[str] = []  # and of tests without steps
         self.names: dict[str, Any] = {"same": same, "same_array": same_array,
                                       "same_parts": same_parts}  # fmt: skip
         self._bound: dict[int, str] = {}
@@ -64,9 +70,32 @@ class Guards:
             self.names[name] = value
         return name
 
-    def add(self, expression: str, path: str) -> None:
-        """One more test; `a` in it are the tensors that the function is called with."""
+    def add(self, expression: str, path: str, *steps: Step, exact: bool = True) -> None:
+        """One more test; `a` in it are the tensors that the function is called with.
+
+        Where the native `steps` hold it holds; where they are `exact`, only there.
+        """
         self.tests.append((expression, path))
+        (self.steps if exact else self.quick).extend(steps)
+        if not exact or not steps:
+            (self.asked if steps else self.slow).append(expression)
+
+    def native(self, tensors: int) -> list[Step]:
+        """Steps that miss where a test does not hold, for the replayer; the tensors that the
+        function is called with are in the first registers.
+        """
+        steps = [*self.steps]
+        if self.asked:
+            otherwise = (self._holds(self.asked, tensors),)
+            steps += [known._replace(either=otherwise) for known in self.quick]
+        if self.slow:
+            steps.append(self._holds(self.slow, tensors))
+        return steps
+
+    def _holds(self, expressions: Sequence[str], tensors: int) -> Step:
+        """The step that asks for these by a call into Python."""
+        check = self._function("*a", "\n  and ".join(expressions))
+        return step("holds", Known(check), 0, tensors)
 
     def expression(self) -> str:
         """All tests as one expression about `a`, which may raise `LookupError` or `ValueError`."""
@@ -74,14 +103,17 @@ class Guards:
 
     def compile(self) -> None:
         """Make `check` of the tests."""
-        body = self.expression()
+        self.check = self._function("a", self.expression())
+
+    def _function(self, head: str, body: str) -> Check:
         source = (
-            f"def check(a):\n try:\n  return ({body})\n"
+            f"def check({head}):\n try:\n  return bool({body})\n"
             " except (LookupError, ValueError):\n  return False\n"
         )
-        scope = dict(self.names)
+        scope = {**self.names, "bool": bool}
         exec(source, scope)
-        self.check = scope["check"]
+        check: Check = scope["check"]
+        return check
 
     def paths(self) -> list[str]:
         """What is guarded, without repetition, save for what every trace guards."""
@@ -121,7 +153,12 @@ def guards_of(tracer: Tracer, arguments: Sequence[Handle]) -> Guards:
             name, storage = guards.bind(handle), guards.bind(handle._storage)
             test = f"{name}._path is {guards.bind(steps)} and {name}._storage is {storage}"
             test = f"{test} and {storage}.requires is {entry.requires}"
-            guards.add(test, f"{path} (whether it needs a gradient)")
+            native = [
+                *_slot_is(handle, "_path", steps),
+                *_slot_is(handle, "_storage", handle._storage),
+                *_slot_is(handle._storage, "requires", entry.requires),
+            ]
+            guards.add(test, f"{path} (whether it needs a gradient)", *native)
         elif "requires_grad" in reach.loaded:
             guards.add(
                 f"{guards.bind(handle)}.requires_grad is {requires}", f"{path}.requires_grad"
@@ -131,6 +168,13 @@ def guards_of(tracer: Tracer, arguments: Sequence[Handle]) -> Guards:
     _guard_grads(guards, tracer, arguments)
     guards.compile()
     return guards
+
+
+def _slot_is(owner: Handle | Storage, name: str, value: Any) -> tuple[Step, Step, Step]:
+    """The steps that ask whether a slot of an object holds a value."""
+    known = step("constant", "owner", Known(owner))
+    slot = Slot(Handle if isinstance(owner, Handle) else Storage, name)
+    return known, step("slot", "held", "owner", slot), step("is", "held", Known(value))
 
 
 _mro_of: Final = operator.attrgetter("__mro__")
@@ -143,7 +187,11 @@ def _guard_objects(guards: Guards, objects: Sequence[Any]) -> None:
     things = [value for value in objects if not isinstance(value, type)]
     if things:
         kinds = guards.bind([*map(type, things)])
-        guards.add(f"[*map(type, {guards.bind(things)})] == {kinds}", _CLASSES)
+        steps = []
+        for thing in things:
+            steps.append(step("constant", "thing", Known(thing)))
+            steps.append(step("type", "thing", Known(type(thing))))
+        guards.add(f"[*map(type, {guards.bind(things)})] == {kinds}", _CLASSES, *steps)
     kinds_of_all = {value if isinstance(value, type) else type(value) for value in objects}
     classes = [kind for kind in kinds_of_all if not is_opaque(kind.__module__)]
     if classes:
@@ -159,7 +207,8 @@ def _guard_functions(guards: Guards, functions: Sequence[types.FunctionType]) ->
         for function in functions:
             for part in _CODE_PARTS:
                 known = guards.bind(getattr(function, part))
-                guards.add(f"{guards.bind(function)}.{part} is {known}", _FUNCTIONS)
+                test = f"{guards.bind(function)}.{part} is {known}"
+                guards.add(test, _FUNCTIONS, _part_is(function, part))
         return
     bound = guards.bind(list(functions))
     for part in _CODE_PARTS:
@@ -170,10 +219,19 @@ def _guard_functions(guards: Guards, functions: Sequence[types.FunctionType]) ->
         guards.bind(parts)  # keeps them alive, and so their identities
         ids = guards.bind([*map(id, parts)])
         test = f"[*map(id, map({guards.bind(getter)}, {bound}))] == {ids}"
-        guards.add(test, _FUNCTIONS)
+        guards.add(test, _FUNCTIONS, *[_part_is(function, part) for function in functions])
+
+
+def _part_is(function: types.FunctionType, part: str) -> Step:
+    """The step that asks whether a part of a function is what it is now."""
+    known: Any = getattr(function, part)
+    operand = 0 if known is None else Known(known)  # which Python keeps as no object
+    return step(part.strip("_"), Known(function), operand)
 
 
 def _guard_place(guards: Guards, place: Place) -> None:
+    steps: list[Step] = []
+    plain_dict = type(place.owner) is dict and type(place.name) is str
     if (
         place.slot is not None
         or isinstance(place, Variable)
@@ -182,16 +240,25 @@ def _guard_place(guards: Guards, place: Place) -> None:
         found = f"{guards.bind(place)}.now()"
     elif isinstance(place.owner, _CELL):
         found = f"{guards.bind(place.owner)}.cell_contents"
+        steps = [step("cell", "value", Known(place.owner))]
     elif place.value is ABSENT:
-        guards.add(f"{place.name!r} not in {guards.bind(place.owner)}", place.path)
+        if plain_dict:
+            steps = [step("constant", "owner", Known(place.owner))]
+            steps.append(step("lacks", "owner", Known(place.name)))
+        guards.add(f"{place.name!r} not in {guards.bind(place.owner)}", place.path, *steps)
         return
     else:
         found = f"{guards.bind(place.owner)}[{place.name!r}]"
+        if plain_dict:
+            steps = [step("constant", "owner", Known(place.owner))]
+            steps.append(step("dict_item", "value", "owner", Known(place.name)))
+    steps += [step("is", "value", Known(place.value))] if steps else []
     value = guards.bind(place.value)
     test = f"{found} is {value}"
-    if is_plain(place.value) and type(place.value) not in (bool, type(None)):
+    equal = is_plain(place.value) and type(place.value) not in (bool, type(None))
+    if equal:
         test = f"({test} or same({found}, {value}))"
-    guards.add(test, place.path)
+    guards.add(test, place.path, *steps, exact=not equal)
 
 
 def _guard_contents(guards: Guards, container: Any, kept: Any, path: str) -> None:
@@ -212,9 +279,31 @@ def _guard_contents(guards: Guards, container: Any, kept: Any, path: str) -> Non
         test = f"same_parts({name}, {snapshot})"
     else:
         test = f"{quick} == {guards.bind([*map(id, parts)])}"
-    if not isinstance(kept, frozenset) and any(map(is_plain, parts)):
+    equal = not isinstance(kept, frozenset) and any(map(is_plain, parts))
+    if equal:
         test = f"({test} or same_parts({name}, {snapshot}))"
-    guards.add(f"({test})", f"what {path} holds")
+    steps = _contents_are(container, kept)
+    guards.add(f"({test})", f"what {path} holds", *steps, exact=not equal)
+
+
+def _contents_are(container: Any, kept: Any) -> list[Step]:
+    """The steps that ask whether a dict, a list or a tuple holds just these; none for others."""
+    kind = type(container)
+    if kind not in (dict, list, tuple) or type(kept) is not kind:
+        return []
+    steps = [step("constant", "owner", Known(container))]
+    steps.append(step(f"{kind.__name__}_length", "owner", len(kept)))
+    if kind is not dict:
+        for number, part in enumerate(kept):
+            steps.append(step(f"{kind.__name__}_item", "part", "owner", number))
+            steps.append(step("is", "part", Known(part)))
+    elif all(type(key) is str for key in kept):
+        steps.append(step("dict_start"))
+        pairs = kept.items()
+        steps += [step("dict_pair", "owner", Known(key), Known(part)) for key, part in pairs]
+    else:
+        return []
+    return steps
 
 
 def _guard_grads(guards: Guards, tracer: Tracer, arguments: Sequence[Handle]) -> None:
@@ -225,4 +314,13 @@ def _guard_grads(guards: Guards, tracer: Tracer, arguments: Sequence[Handle]) ->
         if asked or id(handle) in tracer.accumulated:
             name = places.get(id(handle)) or guards.bind(handle)
             test = f"{name}.grad is {'' if entry is None else 'not '}None"
-            guards.add(test, "whether a leaf has a gradient already")
+            steps = _gradient_is(places, handle, entry)
+            guards.add(test, "whether a leaf has a gradient already", *steps)
+
+
+def _gradient_is(places: dict[int, str], handle: Handle, known: Any) -> list[Step]:
+    """The steps that ask whether a tensor has a gradient, if it is not among the arguments."""
+    if id(handle) in places:
+        return []
+    owner, held, asked = _slot_is(handle, "grad", None)
+    return [owner, held, asked if known is None else asked._replace(operation="not")]

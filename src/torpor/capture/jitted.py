@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,8 @@ from torpor.capture.attempt import Attempt, Call, attempt
 from torpor.capture.commit import Given
 from torpor.capture.kind import difference, kind_key, nearest
 from torpor.capture.match import Match, Pattern, matcher, pattern_of
+from torpor.capture.native import Native, native_for
+from torpor.capture.program import clock, make_native
 from torpor.capture.straight import Straight, straight_for
 from torpor.capture.trace import MISS, Trace, is_whole
 from torpor.capture.tracer import is_severed
@@ -29,7 +30,7 @@ MAXIMUM_REASONS: Final = 32  # that are kept for `explain`
 UNSTABLE_AFTER: Final = 3  # runs whose guards did not even hold when the function returned
 GIVE_UP_AFTER: Final = 4 * MAXIMUM_TRACES  # traces in a row without a replay
 PATIENCE: Final = 5.0  # seconds that a thread waits for another one's run of the function
-_calls: Final = itertools.count(1)
+NATIVE_AFTER: Final = 2  # replays by Python, so that what is called once or twice compiles nothing
 
 
 @dataclass
@@ -41,13 +42,17 @@ class _Kind:
     plain: str | None = None
     unstable: int = 0
     traced: int = 0
-    straight: Straight | None = None  # the quickest way to replay the first trace
+    straight: Straight | None = None  # the quickest way to replay the first trace from Python,
+    pattern: Pattern | None = None  # and what it was made of
+    native: Native | None = None  # the same without Python
+    waited: int = 0  # replays before that is tried
     views_observed: bool = False
     used: int = 0
 
 
 def _last_use(entry: tuple[Any, _Kind]) -> int:
-    return entry[1].used
+    kind = entry[1]
+    return max(kind.used, kind.native.used) if kind.native else kind.used
 
 
 @final
@@ -59,6 +64,8 @@ class Jitted:
     """
 
     __qualname__: str  # the function's
+    __slots__ = ("_programs", "__dict__", "__weakref__")
+    _programs: tuple[Any, ...]  # native replays: addresses, each with what keeps it alive
 
     def __init__(self, function: Callable[..., Any]):
         functools.update_wrapper(self, function, updated=())
@@ -66,6 +73,7 @@ class Jitted:
         self._kinds: dict[tuple[Any, ...], _Kind] = {}
         self._matches: tuple[tuple[Match, _Kind], ...] = ()
         self._straights: tuple[tuple[Straight, _Kind], ...] = ()
+        self._programs = ()
         self._lock = threading.RLock()
         self._misses: list[str] = []
         self._by_value: str | None = None  # why numbers are guarded by value
@@ -91,10 +99,11 @@ class Jitted:
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         if active and watcher() is not None:
             return self.__wrapped__(*arguments, **options)
+        self._settle()
         for straight, kind in self._straights:
             if (result := straight(arguments, options)) is not MISS:
-                kind.used = next(_calls)
-                self._streak = 0
+                self._replays(kind)
+                self._go_native(kind)
                 return result
         for match, kind in self._matches:
             if (found := match(arguments, options)) is not None:
@@ -148,10 +157,30 @@ class Jitted:
             run = self._alone if trace.leaves else Trace.__call__
             result = run(trace, tensors, numbers, given)
             if result is not MISS:
-                kind.used = next(_calls)
-                self._streak = 0
+                self._replays(kind)
                 return result
         return MISS
+
+    def _replays(self, kind: _Kind) -> None:
+        clock[0] += 1
+        kind.used = int(clock[0])
+        self._streak = 0
+
+    def _settle(self) -> None:
+        """Take note of what has been replayed without Python."""
+        for native in self._programs[1::2]:
+            if native.settle():
+                self._streak = 0
+
+    def _go_native(self, kind: _Kind) -> None:
+        """Have the next calls like one that Python has just replayed done without Python."""
+        if kind.native is not None:
+            kind.native.renew()
+            return
+        kind.waited += 1
+        if kind.waited == NATIVE_AFTER and kind.pattern and make_native(Jitted, _general):
+            kind.native = native_for(kind.pattern, kind.traces[0], self._lock)
+            self._line_up()
 
     def _alone(
         self, trace: Trace, tensors: Sequence[Any], numbers: Sequence[Any], given: Given
@@ -182,7 +211,8 @@ class Jitted:
             if self._kinds:
                 self._note_miss(difference(key, nearest(key, self._kinds)))
             kind = self._kinds[key] = _Kind(call.objects, plain=_obstacle(call.tensors))
-            kind.used = next(_calls)
+            clock[0] += 1
+            kind.used = int(clock[0])
             self._let_go()
         elif kind.traces:
             self._note_miss(kind.traces[0].failing(call.tensors))
@@ -224,7 +254,8 @@ class Jitted:
 
     def _learn(self, kind: _Kind, pattern: Pattern | None) -> None:
         """Have quick ways to see that a call is of this kind, and to replay its first trace."""
-        kind.straight = None
+        kind.straight = kind.native = None
+        kind.pattern, kind.waited = pattern, 0
         if pattern and kind.traces:
             kind.straight = straight_for(pattern, kind.traces[0], self._lock)
             if all(known is not kind for _, known in self._matches):
@@ -235,9 +266,12 @@ class Jitted:
         """Have the quickest ways of all kinds that are looked for in the quick way."""
         kinds = [kind for _, kind in self._matches if kind.traces]
         self._straights = tuple((kind.straight, kind) for kind in kinds if kind.straight)
+        natives = [kind.native for kind in kinds if kind.straight and kind.native]
+        self._programs = tuple(x for native in natives for x in (native.address, native))
 
     def _let_go(self) -> None:
         """Forget what is above the limits, the oldest first."""
+        self._settle()
         oldest = sorted(self._kinds.items(), key=_last_use)
         for key, _ in oldest[: max(len(oldest) - 4 * MAXIMUM_TRACES, 0)]:
             gone = self._kinds.pop(key)
@@ -258,6 +292,7 @@ class Jitted:
     # --- explaining -------------------------------------------------------------------------------
     def explain(self) -> str:
         """What became of the function: traces, kernels, guards, misses, what is baked in."""
+        self._settle()
         lines = [repr(self)]
         number = 0
         for kind in list(self._kinds.values()):
@@ -273,6 +308,9 @@ class Jitted:
         lines += [f"  baked in: {what}" for what in list(self._baked)]
         lines += [f"  runs as it is, since it {what}" for what in list(self._refused)]
         return "\n".join(lines)
+
+
+_general: Final = Jitted.__call__  # for calls that no native replay fits
 
 
 def jit(function: Callable[..., Any]) -> Jitted:

@@ -6,16 +6,20 @@ no where the general way says yes, and never the other way round.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from torpor.base import settings
 from torpor.base.dtypes import DType
 from torpor.capture.kind import TensorKey, settings_key
+from torpor.capture.program import Known, Slot, Step, step
 from torpor.capture.tree import NUMBERS
 from torpor.ir.infer import JOINT
+from torpor.ir.uop import UOp
 from torpor.tensor.handle import Handle
 from torpor.tensor.mode import default_float, grad_enabled, training
+from torpor.tensor.storage import Storage
 
 Found = tuple[tuple[Any, ...], tuple[Any, ...]]
 Match = Callable[[tuple[Any, ...], dict[str, Any]], Found | None]
@@ -26,12 +30,16 @@ class Pattern(NamedTuple):
 
     tensors, numbers: tuples of what they found, as text. `scope`: what the lines name.
     `seen` are the settings; `snapshot` in the scope is what they were when this was made.
+    `places`: names of the tensors; `s0` and so on are their storages. `steps` do what the lines do
+    for the native replayer, and may miss where those do not; None: there are none.
     """
 
     lines: list[str]
     tensors: str
     numbers: str
     scope: dict[str, Any]
+    places: tuple[str, ...]
+    steps: tuple[Step, ...] | None
 
 
 _SAME: Final = frozenset({bool, type(None), type(Ellipsis), DType})
@@ -51,51 +59,69 @@ class _Writer:
         self.tensors: list[str] = []
         self.numbers: list[str] = []
         self.scope: dict[str, Any] = {"type": type, "len": len}
+        self.steps: list[Step] = []
+        self.native = True  # whether the steps do what the lines do
 
     def bind(self, value: Any) -> str:
         name = f"q{len(self.scope)}"
         self.scope[name] = value
         return name
 
-    def need(self, condition: str) -> None:
+    def need(self, condition: str, *steps: Step) -> None:
+        """Go on only if the condition holds, which the steps ask for too."""
         self.lines.append(f"if not ({condition}): return MISS")
+        self.steps += steps
+        self.native &= bool(steps)
 
     def tree(self, tree: Any, text: str) -> None:
         """The lines that check that what `text` gives is like `tree`."""
         kind = type(tree)
+        is_of = step("type", text, Known(kind))
         if isinstance(tree, Handle):
-            self.need(f"type({text}) is {self.bind(kind)}")
+            self.need(f"type({text}) is {self.bind(kind)}", is_of)
             self.tensor(text)
         elif kind in NUMBERS:
             self.need(f"type({text}) is {self.bind(kind)}")
             self.numbers.append(text)
         elif kind in _SAME:
-            self.need(f"{text} is {self.bind(tree)}")
+            self.need(f"{text} is {self.bind(tree)}", step("is", text, Known(tree)))
         elif kind in _EQUAL:
-            self.need(f"type({text}) is {self.bind(kind)} and {text} == {self.bind(tree)}")
+            equal = step("equal", text, Known(tree))
+            test = f"type({text}) is {self.bind(kind)} and {text} == {self.bind(tree)}"
+            self.need(test, is_of, equal)
         elif kind in (tuple, list):
-            self.need(f"type({text}) is {self.bind(kind)} and len({text}) == {len(tree)}")
-            self.parts(tree, [f"{text}[{number}]" for number in range(len(tree))])
+            long = step(f"{kind.__name__}_length", text, len(tree))
+            test = f"type({text}) is {self.bind(kind)} and len({text}) == {len(tree)}"
+            self.need(test, is_of, long)
+            self.parts(tree, text)
         elif kind is dict and all(type(key) is str for key in tree):
             self.need(f"type({text}) is {self.bind(dict)}")
             self.need(f"[*{text}] == {self.bind([*tree])}" if tree else f"not {text}")
             if tree:
                 self.need(f"[*map(type, {text})] == {self.bind([str] * len(tree))}")
-            values = list(tree.values())
-            self.parts(values, [f"{text}[{self.bind(key)}]" for key in tree])
+            for key, value in tree.items():
+                self.tree(value, self.place(f"{text}[{self.bind(key)}]"))
         else:
-            self.need(f"{text} is {self.bind(self._object(tree))}")
+            known = self._object(tree)
+            self.need(f"{text} is {self.bind(known)}", step("is", text, Known(known)))
 
     def _object(self, tree: Any) -> Any:
         if isinstance(tree, list | tuple | dict | slice) or hasattr(tree, "tobytes"):
             raise _Unfit
         return tree
 
-    def parts(self, trees: Sequence[Any], texts: Sequence[str]) -> None:
-        for tree, text in zip(trees, texts, strict=True):
-            place = f"x{len(self.lines)}"
-            self.lines.append(f"{place} = {text}")
-            self.tree(tree, place)
+    def place(self, text: str) -> str:
+        """A name for what the text gives."""
+        name = f"x{len(self.lines)}"
+        self.lines.append(f"{name} = {text}")
+        return name
+
+    def parts(self, tree: Sequence[Any], text: str) -> None:
+        """The lines for what is in a tuple or a list."""
+        for number, part in enumerate(tree):
+            name = self.place(f"{text}[{number}]")
+            self.steps.append(step(f"{type(tree).__name__}_item", name, text, number))
+            self.tree(part, name)
 
     def tensor(self, text: str) -> None:
         """A whole tensor on one device, without gradient, whose memory no other one shares."""
@@ -105,25 +131,70 @@ class _Writer:
         if not ordinary or key.requires or key.graph or key.shared != number:
             raise _Unfit
         self.tensors.append(text)
-        storage = f"s{number}"
+        storage, base = f"s{number}", f"s{number}.base"
         self.lines.append(f"{storage} = {text}._storage")
-        self.need(f"{text}._path is None and {storage}.requires is False")
-        base = f"{storage}.base"
+        self.steps.append(step("slot", storage, text, Slot(Handle, "_storage")))
+        self.need(
+            f"{text}._path is None and {storage}.requires is False",
+            step("slot", "path", text, Slot(Handle, "_path")),
+            step("is", "path", Known(None)),
+            step("slot", "requires", storage, Slot(Storage, "requires")),
+            step("is", "requires", Known(False)),
+        )
+        self.steps.append(step("slot", "base", storage, Slot(Storage, "base")))
         self.need(
             f"{base}._shape == {self.bind(key.shape)} and {base}.dtype is "
-            f"{self.bind(key.dtype)} and {storage}.device == {key.device!r}"
+            f"{self.bind(key.dtype)} and {storage}.device == {key.device!r}",
+            step("slot", "shape", "base", Slot(UOp, "_shape")),
+            step("equal", "shape", Known(key.shape)),
+            step("slot", "dtype", "base", Slot(UOp, "dtype")),
+            step("is", "dtype", Known(key.dtype)),
+            step("slot", "device", storage, Slot(Storage, "device")),
+            step("equal", "device", Known(key.device)),
         )
 
     def finish(self) -> Pattern:
         stores = [f"s{number}" for number in range(len(self.tensors))]
+        distinct = step("distinct", "s0", len(stores))
         if 2 <= len(stores) <= 3:
             pairs = [(a, b) for place, a in enumerate(stores) for b in stores[:place]]
-            self.need(" and ".join(f"{a} is not {b}" for a, b in pairs))
+            self.need(" and ".join(f"{a} is not {b}" for a, b in pairs), distinct)
         elif stores:
-            self.need(f"len({{{', '.join(map('id({})'.format, stores))}}}) == {len(stores)}")
+            every = ", ".join(map("id({})".format, stores))
+            self.need(f"len({{{every}}}) == {len(stores)}", distinct)
         given = "".join(f"{text}, " for text in self.tensors)
         numbers = "".join(f"{text}, " for text in self.numbers)
-        return Pattern(self.lines, f"({given})", f"({numbers})", self.scope)
+        steps = tuple(self.steps) if self.native else None
+        places = tuple(self.tensors)
+        return Pattern(self.lines, f"({given})", f"({numbers})", self.scope, places, steps)
+
+    def call(self, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+        """The lines for what a function is called with. The replayer takes no options, and asks
+        itself how many arguments there are.
+        """
+        self.tree(arguments, "a")
+        self.steps = [known for known in map(_of_arguments, self.steps) if known is not None]
+        native = self.native and not options
+        self.tree(dict(options), "o")
+        self.native = native
+
+
+def _of_arguments(known: Step) -> Step | None:
+    """A step that names the arguments as the replayer has them; None for what it asks itself."""
+    operation, operands, _ = known
+    if operation == "tuple_item" and operands[1] == "a":
+        return step("argument", operands[0], operands[2])
+    return None if operands[0] == "a" else known
+
+
+def look(name: str, getter: Any, known: Any) -> tuple[Step, Step]:
+    """The steps that ask whether a context-local variable holds `known`. `getter` is its `get`,
+    or that with a default.
+    """
+    default: Any = 0
+    if isinstance(getter, functools.partial):
+        (default,), getter = map(Known, getter.args), getter.func
+    return step("context", name, Known(getter.__self__), default), step("is", name, Known(known))
 
 
 def pattern_of(key: tuple[Any, ...], arguments: tuple[Any, ...], options: Any) -> Pattern | None:
@@ -133,14 +204,16 @@ def pattern_of(key: tuple[Any, ...], arguments: tuple[Any, ...], options: Any) -
     writer.scope |= {"now": settings.snapshot, "settings": settings_key, "grad": grad_enabled,
                      "train": training, "floats": default_float, "id": id, "map": map,
                      "AttributeError": AttributeError}  # fmt: skip
-    writer.scope["snapshot"] = settings.snapshot()
+    snapshot = writer.scope["snapshot"] = settings.snapshot()
     writer.lines.append("seen = now()")
-    writer.need(f"seen is snapshot or settings() == {writer.bind(known)}")
-    writer.need(f"grad() is {writer.bind(grad)}")
-    writer.need(f"train() is {writer.bind(train)} and floats() is {writer.bind(floats)}")
+    test = f"seen is snapshot or settings() == {writer.bind(known)}"
+    writer.need(test, *look("seen", settings.snapshot, snapshot))
+    writer.need(f"grad() is {writer.bind(grad)}", *look("grad", grad_enabled, grad))
+    test = f"train() is {writer.bind(train)} and floats() is {writer.bind(floats)}"
+    modes = *look("train", training, train), *look("floats", default_float, floats)
+    writer.need(test, *modes)
     try:
-        writer.tree(arguments, "a")
-        writer.tree(dict(options), "o")
+        writer.call(arguments, options)
         pattern = writer.finish()
     except _Unfit:
         return None

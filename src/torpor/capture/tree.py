@@ -18,7 +18,6 @@ from torpor.tensor.handle import Handle
 SCALARS: Final = frozenset({int, bool, str, bytes, complex, type(None), type(Ellipsis), DType})
 NUMBERS: Final = frozenset({int, float})
 _BY_VALUE: Final = SCALARS - NUMBERS
-_TENSOR: Final = "tensor"
 Path = tuple[Any, ...]  # keys, from the outside in
 
 
@@ -33,7 +32,7 @@ def flatten(tree: Any, tensors: list[Any], numbers: list[Any], objects: list[Any
         return kind
     if isinstance(tree, Handle):
         tensors.append(tree)
-        return _TENSOR
+        return kind
     if kind in _BY_VALUE:
         return kind, tree
     if isinstance(tree, list | tuple):

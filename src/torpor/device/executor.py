@@ -87,7 +87,7 @@ class Executor:
 
     `words` is how many words each call is given. Of each of the `sections` any groups may run at
     the same time; `scratch` is the memory that their steps call their own, for one thread: more
-    like it is made when more threads run them.
+    like it is made when more threads run them. `place` is the first word of a call.
     """
 
     def __init__(
@@ -99,11 +99,13 @@ class Executor:
     ):
         self._table = _Table(steps, sections)
         self._scratch = [] if scratch is None else [scratch]
-        self._have_scratch_for(1)
-        self._here = self._table.head.ctypes.data
+        self.have_scratch_for(1)
+        self._here = self.place = self._table.head.ctypes.data
         self._lends = bool(sections) or any(step.big for step in steps)
         self._pack = struct.Struct(f"={CALL + words}q").pack
-        self.call: Callable[[bytes], int] = _native()[0]
+        call = _native()[0]
+        self.call: Callable[[bytes], int] = call
+        self.entry = ctypes.cast(call, ctypes.c_void_p).value or 0  # for native callers
         self.packed = None if self._lends else partial(self._pack, self._here, 0, 0, 1, 0)
         self.lock = threading.Lock()
 
@@ -124,12 +126,12 @@ class Executor:
         if lent is None:
             return self.call(self._pack(self._here, 0, 0, 1, 0, *words))
         try:
-            self._have_scratch_for(lent[2])
+            self.have_scratch_for(lent[2])
             return self.call(self._pack(self._here, *lent, *words))
         finally:
             pool.take_back()
 
-    def _have_scratch_for(self, threads: int) -> None:
+    def have_scratch_for(self, threads: int) -> None:
         """Have scratch memory for so many threads."""
         if not self._scratch or len(self._table.slots) >= threads:
             return

@@ -31,6 +31,12 @@ STACK_BYTES: Final = 4 << 20  # kernels keep packed tiles there, up to 384 KiB
 # System call numbers, from Linux's asm/unistd.h of each architecture.
 _FUTEX_NUMBERS: Final = {"x86_64": 202, "amd64": 202, "aarch64": 98, "arm64": 98}
 
+# What native callers may read while they hold Python's lock, to do what `lend` and `take_back` do
+# as long as nothing has to be started or moved: threads that the last call might use (0: none, so
+# call `lend`), what it gave, the core that workers keep off and what tells the caller's (0:
+# nothing), and the methods of the lock.
+LENT: Final = ("threads", "state", "run", "helpers", "core", "core_of", "acquire", "release")
+
 _WORDS: Final = ctypes.c_int64
 _ADDRESS: Final = ctypes.c_void_p
 _RUN: Final = ctypes.CFUNCTYPE(None, _ADDRESS, _ADDRESS, ctypes.c_char_p, _WORDS, _WORDS, _WORDS)
@@ -100,6 +106,7 @@ class Pool:
 
     def __init__(self, futex: bool = True):
         self._futex = futex
+        self.lent = np.zeros(len(LENT), np.int64)
         self._reset()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._reset)
@@ -113,6 +120,8 @@ class Pool:
         self._place = 0
         self._ended = False
         self._avoided = -1  # the core that workers keep off, the owner's; -1: none yet
+        self._methods = self._lock.acquire, self._lock.release
+        self.lent[:] = 0
 
     @property
     def workers(self) -> int:
@@ -153,10 +162,19 @@ class Pool:
             helpers = self._start(threads - 1)
             if self._waiting:  # asleep the portable way, from which native code wakes nobody
                 self._wake_sleepers()
-            return self._place, _native()["run"], threads, helpers
+            lent = self._place, _native()["run"], threads, helpers
+            if self._sleeps_in_kernel and helpers == threads - 1:
+                self._tell(*lent)
+            return lent
         except BaseException:
             self._lock.release()
             raise
+
+    def _tell(self, state: int, run: int, threads: int, helpers: int) -> None:
+        """Have native callers know what `lend` has just given."""
+        core_of = 0 if self._core is None else _address_of(ctypes.CDLL(None), "sched_getcpu")
+        methods = [*map(id, self._methods)]
+        self.lent[:] = threads, state, run, helpers, self._avoided, core_of, *methods
 
     def take_back(self) -> None:
         """End what `lend` began."""
@@ -165,6 +183,7 @@ class Pool:
     def stop(self) -> None:
         """Tell the workers to leave; wait at most `EXIT_SECONDS` for each. None starts after."""
         self._ended = True
+        self.lent[:] = 0
         if self._state is None:
             return
         self._state[self._offset + worker.STOP] = 1

@@ -41,6 +41,8 @@ def parts_of(result: Result) -> list[Any]:
 class Fresh:
     """Gives another result for each run."""
 
+    __slots__ = ("_make", "_node_over")
+
     def __init__(self, make: BufferMaker, node_over: Callable[[Buffer], UOp] | None):
         self._make, self._node_over = make, node_over
 
@@ -65,17 +67,19 @@ class Reused(Fresh):
     holds a result, or anything in it, keeps it from being given again.
     """
 
+    __slots__ = ("known", "alone")
+
     def __init__(self, make: BufferMaker, node_over: Callable[[Buffer], UOp] | None):
         super().__init__(make, node_over)
-        self._known: list[list[Any]] = []  # the parts of results
-        self._alone: list[int] = []  # how often each is held where nobody else does
+        self.known: list[list[Any]] = []  # the parts of results
+        self.alone: list[int] = []  # how often each is held where nobody else does
 
     def take(self) -> Result:
-        for parts in self._known:
-            if [*map(getrefcount, parts)] == self._alone:
+        for parts in self.known:
+            if [*map(getrefcount, parts)] == self.alone:
                 return parts[0]  # type: ignore[no-any-return]
         parts = parts_of(super().take())
-        if not self._alone:
-            self._alone = [*map(getrefcount, parts)]
-        self._known = [parts, *self._known[: MOST_KEPT - 1]]
+        if not self.alone:
+            self.alone = [*map(getrefcount, parts)]
+        self.known = [parts, *self.known[: MOST_KEPT - 1]]
         return parts[0]  # type: ignore[no-any-return]

@@ -1,0 +1,181 @@
+"""Operations of the native replayer that look at objects, and miss where they are not as expected.
+
+For each its name and its text: `%x` to `%z` are the operands, `%at.x` to `%at.z` the registers of
+these numbers. It goes on to `next` or `missed`, or to `raised` where Python has raised an error.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+LOOKING: Final = {
+    "argument": """
+  %o.p = getelementptr ptr, ptr %arguments, i64 %y
+  %o = load ptr, ptr %o.p
+  store ptr %o, ptr %at.x
+  br label %next""",
+    "constant": """
+  %o = inttoptr i64 %y to ptr
+  store ptr %o, ptr %at.x
+  br label %next""",
+    "type": """
+  %o = load ptr, ptr %at.x
+  %kind.p = getelementptr i8, ptr %o, i64 8
+  %kind = load i64, ptr %kind.p
+  %ok = icmp eq i64 %kind, %y
+  br i1 %ok, label %next, label %missed""",
+    "is": """
+  %o = load i64, ptr %at.x
+  %ok = icmp eq i64 %o, %y
+  br i1 %ok, label %next, label %missed""",
+    "not": """
+  %o = load i64, ptr %at.x
+  %ok = icmp ne i64 %o, %y
+  br i1 %ok, label %next, label %missed""",
+    # Registers x to x + y - 1 hold different objects.
+    "distinct": """
+  br label %distinct.one
+distinct.one:
+  %i = phi i64 [0, %do.distinct], [%i.next, %distinct.all]
+  %i.more = icmp slt i64 %i, %y
+  br i1 %i.more, label %distinct.start, label %next
+distinct.start:
+  %i.next = add i64 %i, 1
+  %one.p = getelementptr ptr, ptr %at.x, i64 %i
+  %one = load ptr, ptr %one.p
+  br label %distinct.other
+distinct.other:
+  %j = phi i64 [%i.next, %distinct.start], [%j.next, %distinct.look]
+  %j.more = icmp slt i64 %j, %y
+  br i1 %j.more, label %distinct.look, label %distinct.all
+distinct.look:
+  %j.next = add i64 %j, 1
+  %two.p = getelementptr ptr, ptr %at.x, i64 %j
+  %two = load ptr, ptr %two.p
+  %alike = icmp eq ptr %one, %two
+  br i1 %alike, label %missed, label %distinct.other
+distinct.all:
+  br label %distinct.one""",
+    "agree": """
+  %o = load ptr, ptr %at.x
+  %other = load ptr, ptr %at.y
+  %ok = icmp eq ptr %o, %other
+  br i1 %ok, label %next, label %missed""",
+    "equal": """
+  %o = load ptr, ptr %at.x
+  %other = inttoptr i64 %y to ptr
+  %equal = call i32 @PyObject_RichCompareBool(ptr %o, ptr %other, i32 2)
+  %ok = icmp eq i32 %equal, 1
+  br i1 %ok, label %next, label %missed""",
+    "slot": """
+  %o = load ptr, ptr %at.y
+  %slot = getelementptr i8, ptr %o, i64 %z
+  %value = load ptr, ptr %slot
+  store ptr %value, ptr %at.x
+  %ok = icmp ne ptr %value, null
+  br i1 %ok, label %next, label %missed""",
+    "tuple_length": """
+  %o = load ptr, ptr %at.x
+  %length = call i64 @PyTuple_Size(ptr %o)
+  %ok = icmp eq i64 %length, %y
+  br i1 %ok, label %next, label %missed""",
+    "list_length": """
+  %o = load ptr, ptr %at.x
+  %length = call i64 @PyList_Size(ptr %o)
+  %ok = icmp eq i64 %length, %y
+  br i1 %ok, label %next, label %missed""",
+    "dict_length": """
+  %o = load ptr, ptr %at.x
+  %length = call i64 @PyDict_Size(ptr %o)
+  %ok = icmp eq i64 %length, %y
+  br i1 %ok, label %next, label %missed""",
+    "tuple_item": """
+  %o = load ptr, ptr %at.y
+  %item = call ptr @PyTuple_GetItem(ptr %o, i64 %z)
+  store ptr %item, ptr %at.x
+  %ok = icmp ne ptr %item, null
+  br i1 %ok, label %next, label %missed""",
+    "list_item": """
+  %o = load ptr, ptr %at.y
+  %item = call ptr @PyList_GetItem(ptr %o, i64 %z)
+  store ptr %item, ptr %at.x
+  %ok = icmp ne ptr %item, null
+  br i1 %ok, label %next, label %missed""",
+    "dict_item": """
+  %o = load ptr, ptr %at.y
+  %key = inttoptr i64 %z to ptr
+  %item = call ptr @PyDict_GetItemWithError(ptr %o, ptr %key)
+  store ptr %item, ptr %at.x
+  %ok = icmp ne ptr %item, null
+  br i1 %ok, label %next, label %missed""",
+    "lacks": """
+  %o = load ptr, ptr %at.x
+  %key = inttoptr i64 %y to ptr
+  %item = call ptr @PyDict_GetItemWithError(ptr %o, ptr %key)
+  %absent = icmp eq ptr %item, null
+  %error = call ptr @PyErr_Occurred()
+  %fine = icmp eq ptr %error, null
+  %ok = and i1 %absent, %fine
+  br i1 %ok, label %next, label %missed""",
+    "dict_pair": """
+  %o = load ptr, ptr %at.x
+  %more = call i32 @PyDict_Next(ptr %o, ptr %cursor, ptr %key.p, ptr %item.p)
+  %key = load i64, ptr %key.p
+  %item = load i64, ptr %item.p
+  %same.key = icmp eq i64 %key, %y
+  %same.item = icmp eq i64 %item, %z
+  %same = and i1 %same.key, %same.item
+  %has = icmp ne i32 %more, 0
+  %ok = and i1 %has, %same
+  br i1 %ok, label %next, label %missed""",
+    "dict_start": """
+  store i64 0, ptr %cursor
+  br label %next""",
+    "context": """
+  %variable = inttoptr i64 %y to ptr
+  %default = inttoptr i64 %z to ptr
+  store ptr null, ptr %item.p
+  %failed = call i32 @PyContextVar_Get(ptr %variable, ptr %default, ptr %item.p)
+  %item = load ptr, ptr %item.p
+  store ptr %item, ptr %at.x
+  call void @Py_DecRef(ptr %item)
+  %ok = icmp ne ptr %item, null
+  br i1 %ok, label %next, label %missed""",
+    "cell": """
+  %cell = inttoptr i64 %y to ptr
+  %item = call ptr @PyCell_Get(ptr %cell)
+  store ptr %item, ptr %at.x
+  call void @Py_DecRef(ptr %item)
+  %ok = icmp ne ptr %item, null
+  br i1 %ok, label %next, label %missed""",
+    "code": """
+  %function = inttoptr i64 %x to ptr
+  %item = call ptr @PyFunction_GetCode(ptr %function)
+  %item.n = ptrtoint ptr %item to i64
+  %ok = icmp eq i64 %item.n, %y
+  br i1 %ok, label %next, label %missed""",
+    "defaults": """
+  %function = inttoptr i64 %x to ptr
+  %item = call ptr @PyFunction_GetDefaults(ptr %function)
+  %item.n = ptrtoint ptr %item to i64
+  %ok = icmp eq i64 %item.n, %y
+  br i1 %ok, label %next, label %missed""",
+    "kwdefaults": """
+  %function = inttoptr i64 %x to ptr
+  %item = call ptr @PyFunction_GetKwDefaults(ptr %function)
+  %item.n = ptrtoint ptr %item to i64
+  %ok = icmp eq i64 %item.n, %y
+  br i1 %ok, label %next, label %missed""",
+    "holds": """
+  %function = inttoptr i64 %x to ptr
+  %first = getelementptr ptr, ptr %registers, i64 %y
+  %found = call ptr @PyObject_Vectorcall(ptr %function, ptr %first, i64 %z, ptr null)
+  %broken = icmp eq ptr %found, null
+  br i1 %broken, label %raised, label %holds.found
+holds.found:
+  call void @Py_DecRef(ptr %found)
+  %ok = icmp eq ptr %found, inttoptr (i64 {true} to ptr)
+  br i1 %ok, label %next, label %missed""",
+    "jump": """
+  br label %missed""",
+}

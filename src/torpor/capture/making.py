@@ -1,0 +1,289 @@
+"""Operations of the native replayer that take, run, make and change something.
+
+For each its name and its text, as in `looking.py`. Those of `OWNING` have made `%found`, or taken
+it over, and go on to `owning`, which has it let go in the end.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MAKING: Final = {
+    "own": """
+  %o = load ptr, ptr %at.x
+  call void @Py_IncRef(ptr %o)
+  call void @own(ptr %owned, ptr %owned.count, ptr %o)
+  br label %next""",
+    "lock": """
+  %acquire = inttoptr i64 %x to ptr
+  store ptr inttoptr (i64 {false} to ptr), ptr %item.p
+  %found = call ptr @PyObject_Vectorcall(ptr %acquire, ptr %item.p, i64 1, ptr null)
+  %broken = icmp eq ptr %found, null
+  br i1 %broken, label %raised, label %lock.found
+lock.found:
+  call void @Py_DecRef(ptr %found)
+  %ok = icmp eq ptr %found, inttoptr (i64 {true} to ptr)
+  store i1 %ok, ptr %locked
+  br i1 %ok, label %next, label %missed""",
+    "buffer": """
+  %top = load ptr, ptr %at.y
+  br label %buffer.look
+buffer.look:
+  %node = phi ptr [%top, %do.buffer], [%below, %buffer.below]
+  %op.p = getelementptr i8, ptr %node, i64 {op}
+  %arg.p = getelementptr i8, ptr %node, i64 {arg}
+  %op = load i64, ptr %op.p
+  %arg = load ptr, ptr %arg.p
+  store ptr %arg, ptr %at.x
+  %arg.n = ptrtoint ptr %arg to i64
+  %ok = icmp eq i64 %op, {buffer_op}
+  br i1 %ok, label %next, label %buffer.over
+buffer.over:
+  %shaped = icmp eq i64 %op, {reshape_op}
+  %leaf = icmp eq i64 %op, {leaf_op}
+  %cut = icmp eq i64 %arg.n, {severed}
+  %severed = and i1 %leaf, %cut
+  %passes = or i1 %shaped, %severed
+  br i1 %passes, label %buffer.below, label %missed
+buffer.below:
+  %src.p = getelementptr i8, ptr %node, i64 {src}
+  %src = load ptr, ptr %src.p
+  %below = call ptr @PyTuple_GetItem(ptr %src, i64 0)
+  %there = icmp ne ptr %below, null
+  br i1 %there, label %buffer.look, label %missed""",
+    "word": """
+  %word.p = getelementptr i64, ptr %words, i64 %x
+  store i64 %y, ptr %word.p
+  br label %next""",
+    "address": """
+  %o = load ptr, ptr %at.y
+  %slot = getelementptr i8, ptr %o, i64 %z
+  %value = load ptr, ptr %slot
+  %address = call i64 @PyLong_AsLongLong(ptr %value)
+  %word.p = getelementptr i64, ptr %words, i64 %x
+  store i64 %address, ptr %word.p
+  %wrong = add i64 %address, 1
+  %ok = icmp ugt i64 %wrong, 1
+  br i1 %ok, label %next, label %missed""",
+    # Register x: one of the results in the list of register y that nobody else holds.
+    "take": """
+  %known = load ptr, ptr %at.y
+  %alone = load ptr, ptr %at.z
+  %candidates = call i64 @PyList_Size(ptr %known)
+  br label %take.one
+take.one:
+  %candidate = phi i64 [0, %do.take], [%candidate.next, %take.other]
+  %take.more = icmp slt i64 %candidate, %candidates
+  br i1 %take.more, label %take.look, label %missed
+take.look:
+  %parts = call ptr @PyList_GetItem(ptr %known, i64 %candidate)
+  %count = call i64 @PyList_Size(ptr %parts)
+  %usual = call i64 @PyList_Size(ptr %alone)
+  %candidate.next = add i64 %candidate, 1
+  %comparable = icmp eq i64 %count, %usual
+  br i1 %comparable, label %take.part, label %take.other
+take.part:
+  %part = phi i64 [0, %take.look], [%part.next, %take.held]
+  %part.more = icmp slt i64 %part, %count
+  br i1 %part.more, label %take.held, label %take.found
+take.held:
+  %thing = call ptr @PyList_GetItem(ptr %parts, i64 %part)
+  %holders = load i32, ptr %thing
+  %expected.o = call ptr @PyList_GetItem(ptr %alone, i64 %part)
+  %expected = call i64 @PyLong_AsLongLong(ptr %expected.o)
+  %holders.n = zext i32 %holders to i64
+  %holders.asked = add i64 %holders.n, 1
+  %part.next = add i64 %part, 1
+  %is.alone = icmp eq i64 %holders.asked, %expected
+  br i1 %is.alone, label %take.part, label %take.other
+take.other:
+  br label %take.one
+take.found:
+  %result = call ptr @PyList_GetItem(ptr %parts, i64 0)
+  store ptr %result, ptr %at.x
+  call void @Py_IncRef(ptr %result)
+  call void @own(ptr %owned, ptr %owned.count, ptr %result)
+  br label %next""",
+    "make": """
+  %function = inttoptr i64 %y to ptr
+  %found = call ptr @PyObject_CallNoArgs(ptr %function)
+  store ptr %found, ptr %at.x
+  %broken = icmp eq ptr %found, null
+  br i1 %broken, label %raised, label %owning""",
+    "run": """
+  %count.p = getelementptr i64, ptr %program, i64 {HEAD_count}
+  %run.count = load i64, ptr %count.p
+  %run.counted = add i64 %run.count, 1
+  store i64 %run.counted, ptr %count.p
+  %executor.p = getelementptr i64, ptr %program, i64 {HEAD_executor}
+  %executor = load i64, ptr %executor.p
+  store i64 %executor, ptr %words
+  %pool.p = getelementptr i64, ptr %words, i64 1
+  %pool.run.p = getelementptr i64, ptr %words, i64 2
+  %threads.p = getelementptr i64, ptr %words, i64 3
+  %helpers.p = getelementptr i64, ptr %words, i64 4
+  store i64 0, ptr %pool.p
+  store i64 0, ptr %pool.run.p
+  store i64 1, ptr %threads.p
+  store i64 0, ptr %helpers.p
+  %lend.p = getelementptr i64, ptr %program, i64 {HEAD_lend}
+  %lend = load ptr, ptr %lend.p
+  %never = icmp eq ptr %lend, null
+  br i1 %never, label %run.ready, label %run.quick
+run.quick:
+  %known.p = getelementptr i64, ptr %program, i64 {HEAD_lent}
+  %known = load ptr, ptr %known.p
+  %wanted.p = getelementptr i64, ptr %program, i64 {HEAD_threads}
+  %wanted = load i64, ptr %wanted.p
+  %lent.threads = call i64 @at(ptr %known, i64 {LENT_threads})
+  %alike = icmp eq i64 %wanted, %lent.threads
+  br i1 %alike, label %run.where, label %run.lend
+run.where:
+  %core.of = call i64 @at(ptr %known, i64 {LENT_core_of})
+  %core.f = inttoptr i64 %core.of to ptr
+  %anywhere = icmp eq i64 %core.of, 0
+  br i1 %anywhere, label %run.acquire, label %run.core
+run.core:
+  %core = call i32 %core.f()
+  %core.n = sext i32 %core to i64
+  %avoided = call i64 @at(ptr %known, i64 {LENT_core})
+  %stays = icmp eq i64 %core.n, %avoided
+  br i1 %stays, label %run.acquire, label %run.lend
+run.acquire:
+  %acquire.n = call i64 @at(ptr %known, i64 {LENT_acquire})
+  %acquire = inttoptr i64 %acquire.n to ptr
+  %return.n = call i64 @at(ptr %known, i64 {LENT_release})
+  %return = inttoptr i64 %return.n to ptr
+  store ptr inttoptr (i64 {false} to ptr), ptr %item.p
+  %free = call ptr @PyObject_Vectorcall(ptr %acquire, ptr %item.p, i64 1, ptr null)
+  %acquire.broken = icmp eq ptr %free, null
+  br i1 %acquire.broken, label %raised, label %run.acquired
+run.acquired:
+  call void @Py_DecRef(ptr %free)
+  %is.free = icmp eq ptr %free, inttoptr (i64 {true} to ptr)
+  br i1 %is.free, label %run.take, label %run.ready
+run.take:
+  %lent.state = call i64 @at(ptr %known, i64 {LENT_state})
+  %lent.run = call i64 @at(ptr %known, i64 {LENT_run})
+  %lent.helpers = call i64 @at(ptr %known, i64 {LENT_helpers})
+  store i64 %lent.state, ptr %pool.p
+  store i64 %lent.run, ptr %pool.run.p
+  store i64 %lent.threads, ptr %threads.p
+  store i64 %lent.helpers, ptr %helpers.p
+  br label %run.ready
+run.lend:
+  %lent = call ptr @PyObject_CallNoArgs(ptr %lend)
+  %lend.broken = icmp eq ptr %lent, null
+  br i1 %lend.broken, label %raised, label %run.lent
+run.lent:
+  call void @own(ptr %owned, ptr %owned.count, ptr %lent)
+  %nothing = icmp eq ptr %lent, inttoptr (i64 {none} to ptr)
+  br i1 %nothing, label %run.ready, label %run.pool
+run.pool:
+  call void @word(ptr %pool.p, ptr %lent, i64 0)
+  call void @word(ptr %pool.run.p, ptr %lent, i64 1)
+  call void @word(ptr %threads.p, ptr %lent, i64 2)
+  call void @word(ptr %helpers.p, ptr %lent, i64 3)
+  %back.p = getelementptr i64, ptr %program, i64 {HEAD_take_back}
+  %back = load ptr, ptr %back.p
+  br label %run.ready
+run.ready:
+  %give.back = phi ptr [null, %do.run], [null, %run.acquired], [%return, %run.take],
+    [null, %run.lent], [%back, %run.pool]
+  %taken = icmp ne ptr %give.back, null
+  %execute.p = getelementptr i64, ptr %program, i64 {HEAD_execute}
+  %execute = load ptr, ptr %execute.p
+  %long.p = getelementptr i64, ptr %program, i64 {HEAD_long}
+  %long = load i64, ptr %long.p
+  %is.long = icmp ne i64 %long, 0
+  br i1 %is.long, label %run.free, label %run.held
+run.held:
+  %held.failed = call i64 %execute(ptr %words)
+  br label %run.done
+run.free:
+  %thread = call ptr @PyEval_SaveThread()
+  %free.failed = call i64 %execute(ptr %words)
+  call void @PyEval_RestoreThread(ptr %thread)
+  br label %run.done
+run.done:
+  %run.failed = phi i64 [%held.failed, %run.held], [%free.failed, %run.free]
+  br i1 %taken, label %run.give, label %run.check
+run.give:
+  %given = call ptr @PyObject_CallNoArgs(ptr %give.back)
+  %give.broken = icmp eq ptr %given, null
+  br i1 %give.broken, label %raised, label %run.gave
+run.gave:
+  call void @Py_DecRef(ptr %given)
+  br label %run.check
+run.check:
+  %run.fine = icmp eq i64 %run.failed, 0
+  br i1 %run.fine, label %next, label %run.fail
+run.fail:
+  %fail.p = getelementptr i64, ptr %program, i64 {HEAD_fail}
+  %fail = load ptr, ptr %fail.p
+  %error.word = call ptr @PyLong_FromLongLong(i64 %run.failed)
+  store ptr %error.word, ptr %item.p
+  %no.word = icmp eq ptr %error.word, null
+  br i1 %no.word, label %raised, label %run.raise
+run.raise:
+  %raising = call ptr @PyObject_Vectorcall(ptr %fail, ptr %item.p, i64 1, ptr null)
+  call void @Py_DecRef(ptr %error.word)
+  %has.raised = icmp eq ptr %raising, null
+  br i1 %has.raised, label %raised, label %run.odd
+run.odd:
+  call void @Py_DecRef(ptr %raising)
+  br label %missed""",
+    "new": """
+  %kind = inttoptr i64 %y to ptr
+  %found = call ptr @PyType_GenericAlloc(ptr %kind, i64 0)
+  store ptr %found, ptr %at.x
+  %broken = icmp eq ptr %found, null
+  br i1 %broken, label %raised, label %owning""",
+    "following": """
+  %o = load ptr, ptr %at.y
+  %number = call i64 @PyLong_AsLongLong(ptr %o)
+  %number.next = add i64 %number, 1
+  %found = call ptr @PyLong_FromLongLong(i64 %number.next)
+  store ptr %found, ptr %at.x
+  %broken = icmp eq ptr %found, null
+  br i1 %broken, label %raised, label %owning""",
+    "tuple": """
+  %found = call ptr @PyTuple_New(i64 %z)
+  store ptr %found, ptr %at.x
+  %broken = icmp eq ptr %found, null
+  br i1 %broken, label %raised, label %owning""",
+    "list": """
+  %found = call ptr @PyList_New(i64 %z)
+  store ptr %found, ptr %at.x
+  %broken = icmp eq ptr %found, null
+  br i1 %broken, label %raised, label %owning""",
+    "tuple_put": """
+  %o = load ptr, ptr %at.x
+  %item = load ptr, ptr %at.z
+  call void @Py_IncRef(ptr %item)
+  %failed = call i32 @PyTuple_SetItem(ptr %o, i64 %y, ptr %item)
+  %ok = icmp eq i32 %failed, 0
+  br i1 %ok, label %next, label %raised""",
+    "list_put": """
+  %o = load ptr, ptr %at.x
+  %item = load ptr, ptr %at.z
+  call void @Py_IncRef(ptr %item)
+  %failed = call i32 @PyList_SetItem(ptr %o, i64 %y, ptr %item)
+  %ok = icmp eq i32 %failed, 0
+  br i1 %ok, label %next, label %raised""",
+    # The slot of register x at offset y holds register z; what it held is let go later.
+    "put": """
+  %o = load ptr, ptr %at.x
+  %slot = getelementptr i8, ptr %o, i64 %y
+  %item = load ptr, ptr %at.z
+  call void @Py_IncRef(ptr %item)
+  %found = load ptr, ptr %slot
+  store ptr %item, ptr %slot
+  %empty = icmp eq ptr %found, null
+  br i1 %empty, label %next, label %owning""",
+    "return": """
+  %o = load ptr, ptr %at.x
+  call void @Py_IncRef(ptr %o)
+  br label %leaving""",
+}
+OWNING: Final = ("put", "make", "new", "following", "tuple", "list")

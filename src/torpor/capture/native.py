@@ -1,0 +1,305 @@
+"""A replay as steps of the native replayer: what `straight.py` writes as Python, less its rarities.
+
+What is not here (options, numbers among the arguments, views, devices other than the host, effects)
+is replayed by that function, which is also what a miss of the steps falls back to.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from torpor.capture.commit import Fixed, Leaf, Value
+from torpor.capture.match import Pattern, look
+from torpor.capture.output import Shown
+from torpor.capture.plan import Plan
+from torpor.capture.program import Known, Program, Slot, Step, Steps, step
+from torpor.capture.python import Unknown
+from torpor.capture.trace import Trace
+from torpor.device import Buffer
+from torpor.device.commands import CALL
+from torpor.device.executor import split
+from torpor.device.pool import pool, thread_count
+from torpor.pipeline.report import timing, where_noted
+from torpor.pipeline.reuse import Fresh, Result, Reused
+from torpor.tensor.handle import Handle
+from torpor.tensor.storage import Storage
+
+_LEND: Final = pool.lend  # one object each, whose address native code has
+_TAKE_BACK: Final = pool.take_back
+LONG: Final = 10e-6  # seconds; for kernels that take less Python's lock is kept
+_BYTES_PER_SECOND: Final = 10e9  # of one thread, roughly
+_OPS_PER_SECOND: Final = 2e9
+
+
+class Unfit(Exception):
+    """The replay needs something that there is no step for."""
+
+
+class Native:
+    """A trace's program, and how far it has been used."""
+
+    def __init__(self, pattern: Pattern, trace: Trace, lock: Any):
+        """`Unfit` if there is no such program."""
+        self._trace = trace
+        own = lock if trace.leaves else trace.lock
+        writer = _Writer(pattern, trace)
+        steps = writer.steps(own)
+        places = [*pattern.places, *[f"s{number}" for number in range(len(pattern.places))]]
+        words = writer.words
+        self.program = Program(steps, places, writer.arguments, words, own.release, self._fail)
+        self._seen = 0  # runs that the trace knows of
+        self.renew()
+
+    @property
+    def used(self) -> int:
+        """When it was last run, by the clock of all jitted functions."""
+        return self.program.get("used")
+
+    def settle(self) -> int:
+        """Have the trace know of the runs since it was last told; how many these are."""
+        runs = self.program.get("count") - self._seen
+        self._seen += runs
+        self._trace.hits += runs
+        self._trace.plan.left -= runs
+        return runs
+
+    def renew(self) -> None:
+        """Have it run the plan's executor, as often as that may be run unseen."""
+        self.settle()
+        program, plan = self.program, self._trace.plan
+        executor = plan.executor
+        if executor is None or plan.left <= 0:
+            program.set(limit=self._seen)
+            return
+        several, threads = executor.packed is None, thread_count()
+        if several:
+            executor.have_scratch_for(threads)
+        program.set(
+            executor=executor.place,
+            execute=executor.entry,
+            lend=id(_LEND) if several else 0,
+            take_back=id(_TAKE_BACK),
+            lent=pool.lent.ctypes.data,
+            threads=threads,
+            long=several or seconds_of(plan) >= LONG,
+            limit=self._seen + plan.left,
+        )
+
+    @property
+    def address(self) -> int:
+        """Where the program is."""
+        return self.program.address
+
+    def _fail(self, failed: int) -> None:
+        self._trace.plan.fail(*split(failed))
+
+
+def native_for(pattern: Pattern, trace: Trace, lock: Any) -> Native | None:
+    """The native replay of a trace for calls like `pattern`; None if it needs Python.
+
+    `lock` is what keeps other threads from changing what the trace changes.
+    """
+    try:
+        return Native(pattern, trace, lock)
+    except (Unfit, Unknown):
+        return None
+
+
+def seconds_of(plan: Plan) -> float:
+    """How long a run takes by one thread, roughly; infinite where that depends on the call."""
+    total = 0.0
+    for command in plan.commands:
+        program = command.program
+        moved: Any = 2 * command.item.buffers[0].arg.nbytes if program is None else program.bytes
+        operations: Any = 0 if program is None else program.ops
+        if not isinstance(moved, int) or not isinstance(operations, int):
+            return math.inf
+        total += moved / _BYTES_PER_SECOND + operations / _OPS_PER_SECOND
+    return total
+
+
+class _Writer:
+    """Writes the steps of a replay. `words`: how many the executor is given."""
+
+    def __init__(self, pattern: Pattern, trace: Trace):
+        special = (trace.streams, trace.draws, trace.seeded, trace.rewrites, trace.additions,
+                   trace.effects, trace.grads)  # fmt: skip
+        plain = all(isinstance(source, int | Storage) for source in trace.sources)
+        numbers = trace.numbers(()) if pattern.numbers == "()" else None
+        timed = timing() or pattern.steps is None or not trace.on_host
+        if any(special) or not plain or numbers is None or timed:
+            raise Unfit
+        self._pattern, self._trace = pattern, trace
+        self._numbers = numbers
+        self._steps: list[Step] = [*(pattern.steps or ())]
+        self._made: dict[int, str] = {}  # registers of what has been made, by id of its spec
+        self.words = len(trace.sources) + len(trace.plan.outputs) + len(numbers[0])
+        self.arguments = sum(known.operation == "argument" for known in self._steps)
+
+    def steps(self, own: Any) -> Steps:
+        """All steps. `own` is the lock for what a replay uses and changes."""
+        self._steps += look("noted", where_noted, None)
+        places = self._pattern.places
+        passed = [*map(self._passed, range(len(self._trace.passed)))]
+        for name in (*places, *passed, *[f"s{number}" for number in range(len(places))]):
+            self._add("own", name)
+        self._add("lock", Known(own.acquire))
+        self._steps += self._trace.guards.native(len(places))
+        self._gather()
+        self._take()
+        for number, word in enumerate(self._numbers[0], self.words - len(self._numbers[0])):
+            self._add("word", CALL + number, word)
+        self._add("run")
+        self._commit()
+        return self._steps
+
+    def _add(self, operation: str, *operands: Any) -> None:
+        self._steps.append(step(operation, *operands))
+
+    # --- what it takes ----------------------------------------------------------------------------
+    def _gather(self) -> None:
+        """Storages, buffers and addresses of the inputs: registers `g0`, `b0` and so on."""
+        trace = self._trace
+        for number, source in enumerate(trace.sources):
+            storage, buffer = f"g{number}", f"b{number}"
+            if isinstance(source, int):
+                self._add("slot", storage, self._pattern.places[source], Slot(Handle, "_storage"))
+                for fixed in trace.fixed:
+                    self._add("not", storage, fixed)
+            else:
+                self._add("constant", storage, Known(source))
+            self._add("own", storage)
+            self._add("slot", "node", storage, Slot(Storage, "base"))
+            self._add("buffer", buffer, "node")
+            self._add("own", buffer)
+        for left, right in trace.shared:
+            self._add("agree", f"b{left}", f"b{right}")
+        for number in range(len(trace.sources)):
+            self._add("address", CALL + number, f"b{number}", Slot(Buffer, "place"))
+
+    def _take(self) -> None:
+        """The results for this run: registers `r0` and so on."""
+        for number, take in enumerate(self._trace.takes):
+            result, giver = f"r{number}", take.__self__  # type: ignore[attr-defined]
+            if not isinstance(giver, Fresh):
+                raise Unfit
+            make = step("make", result, Known(take))
+            if isinstance(giver, Reused):
+                either = (make,)
+                found = (
+                    step("constant", "giver", Known(giver)),
+                    step("slot", "known", "giver", Slot(Reused, "known")),
+                    step("slot", "alone", "giver", Slot(Reused, "alone")),
+                    step("take", result, "known", "alone"),
+                )
+                self._steps += [one._replace(either=either) for one in found]
+            else:
+                self._steps.append(make)
+            place = CALL + len(self._trace.sources) + number
+            self._add("address", place, result, Slot(Result, "address"))
+
+    # --- what it leaves behind --------------------------------------------------------------------
+    def _commit(self) -> None:
+        """Everything is made before anything is changed, so that a failure changes nothing."""
+        trace = self._trace
+        for number, value in enumerate(trace.values):
+            made = f"m{number}"
+            self._add("new", made, Known(Storage))
+            self._node(value, f"{made}.base")
+            self._add("constant", f"{made}.stamp", Known(0))
+            fixed = {"device": value.device, "requires": value.requires, "external": None}
+            self._fill(made, Storage, fixed, ("base", "stamp"))
+        changes: list[Step] = []
+        for number, value in trace.changes:
+            storage = f"g{number}"
+            self._node(value, f"{storage}.base")
+            self._add("slot", f"{storage}.stamp", storage, Slot(Storage, "stamp"))
+            self._add("following", f"{storage}.stamp", f"{storage}.stamp")
+            self._add("constant", f"{storage}.requires", Known(value.requires))
+            changes += [
+                step("put", storage, Slot(Storage, name), f"{storage}.{name}")
+                for name in ("requires", "base", "stamp")
+            ]
+        self._changed = {f"g{number}" for number, _ in trace.changes}
+        result = self._tree(trace.result)
+        self._steps += changes
+        self._add("return", result)
+
+    def _fill(self, made: str, kind: type, fixed: dict[str, Any], names: tuple[str, ...]) -> None:
+        """Fill the slots of a fresh object: with fixed things, and with registers named like it."""
+        for name, value in fixed.items():
+            self._add("constant", "fixed", Known(value))
+            self._add("put", made, Slot(kind, name), "fixed")
+        for name in names:
+            self._add("put", made, Slot(kind, name), f"{made}.{name}")
+
+    def _node(self, value: Value, name: str) -> None:
+        """A register for the node of a value, which has to be one of a result."""
+        trace, (slot, shape) = self._trace, value.parts[0]
+        number = slot - trace.plan.first_output
+        own = value.joint is None and number >= 0
+        if not own or trace.shown[slot] != Shown(shape, value.requires):
+            raise Unfit
+        self._add("slot", name, f"r{number}", Slot(Result, "node"))
+
+    def _tree(self, tree: Any) -> str:
+        """The register with a tree of `Leaf` and `Fixed` made again; one object is made once."""
+        known = self._made.get(id(tree))
+        if known is None:
+            known = f"x{len(self._steps)}.made" if type(tree) in (Leaf, Fixed) else ""
+            if type(tree) is Fixed:
+                self._add("constant", known, Known(tree.value))
+            elif type(tree) is Leaf:
+                known = self._leaf(tree, known)
+            elif type(tree) in (tuple, list):
+                kind = type(tree).__name__
+                parts = [*map(self._tree, tree)]
+                known = f"x{len(self._steps)}.made"
+                self._add(kind, known, 0, len(parts))
+                for number, part in enumerate(parts):
+                    self._add(f"{kind}_put", known, number, part)
+            else:
+                raise Unfit
+            self._made[id(tree)] = known
+        return known
+
+    def _leaf(self, leaf: Leaf, name: str) -> str:
+        if leaf.steps:
+            raise Unfit
+        if leaf.kind == "argument":
+            return self._pattern.places[leaf.number]
+        if leaf.kind == "passed":
+            return self._passed(leaf.number)
+        if leaf.kind == "number":
+            self._add("constant", name, Known(self._numbers[1][leaf.number]))
+            return name
+        storage = f"{'m' if leaf.kind == 'new' else 'g'}{leaf.number}"
+        self._add("new", name, Known(Handle._type))
+        if leaf.kind != "new" and storage not in self._changed:
+            self._add("slot", f"{storage}.base", storage, Slot(Storage, "base"))
+            self._add("slot", f"{storage}.stamp", storage, Slot(Storage, "stamp"))
+        for slot, register in (("_storage", storage), ("_node", f"{storage}.base"),
+                               ("_stamp", f"{storage}.stamp")):  # fmt: skip
+            self._add("put", name, Slot(Handle, slot), register)
+        self._fill(name, Handle, {"_path": None, "_site": None, "grad": None}, ())
+        return name
+
+    def _passed(self, number: int) -> str:
+        """The register of a container among the arguments, or of one in it."""
+        first, *keys = self._trace.passed[number]
+        if first != 0 or not keys:
+            raise Unfit
+        operands = ("argument", keys[0])
+        for key in keys[1:]:
+            operands = (self._place(operands), key)
+        return self._place(operands)
+
+    def _place(self, looked: tuple[Any, Any]) -> str:
+        """The register with what the pattern took out of a container, or of the arguments."""
+        for known in self._pattern.steps or ():
+            if known.operation == "argument" and ("argument", known.operands[1]) == looked:
+                return str(known.operands[0])
+            if known.operation in ("tuple_item", "list_item") and known.operands[1:] == looked:
+                return str(known.operands[0])
+        raise Unfit

@@ -1,0 +1,161 @@
+"""`Program`: steps for the native replayer, put into memory, and what they refer to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from torpor.capture.making import OWNING
+from torpor.capture.python import is_known, method_of, offset_of
+from torpor.capture.replayer import HEAD, RECORD, Facts, number_of, replayer_text
+from torpor.device import llvm
+from torpor.device.commands import CALL
+from torpor.device.machine import machine
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+from torpor.tensor.differentiate import SEVERED
+from torpor.tensor.watch import active
+
+clock: Final = np.zeros(1, np.int64)  # calls of jitted functions so far
+
+
+class Known(NamedTuple):
+    """An object among the operands of a step."""
+
+    value: Any
+
+
+class Slot(NamedTuple):
+    """The offset of a slot of a class among the operands of a step."""
+
+    kind: type
+    name: str
+
+
+class Step(NamedTuple):
+    """One step: an operation of `replayer.py` and its operands: names of registers, numbers,
+    objects and slots. `either`: what to try instead if it fails, for a run of steps with the same.
+    """
+
+    operation: str
+    operands: tuple[Any, ...]
+    either: tuple[Step, ...] | None = None
+
+
+def step(operation: str, *operands: Any) -> Step:
+    """A step that nothing is tried instead of."""
+    return Step(operation, operands)
+
+
+Steps = Sequence[Step]
+
+
+class _Assembler:
+    """Puts steps into records, and the registers that they name into numbers."""
+
+    def __init__(self, first: Iterable[str]):
+        self.registers = {name: number for number, name in enumerate(first)}
+        self.records: list[list[int]] = []
+        self.held: list[Any] = []
+
+    def put(self, steps: Steps) -> None:
+        place = 0
+        while place < len(steps):
+            either = steps[place].either
+            end = place + 1
+            while either is not None and end < len(steps) and steps[end].either is either:
+                end += 1
+            records = [self._record(*steps[number]) for number in range(place, end)]
+            self.records += records
+            place = end
+            if either is not None:
+                jump = self._record("jump", ())
+                self.records.append(jump)
+                for record in records:
+                    record[-1] = len(self.records)
+                self.put(either)
+                jump[-1] = len(self.records)
+
+    def _record(self, operation: str, operands: Sequence[Any], *_: Any) -> list[int]:
+        words = [*map(self._word, operands)]
+        return [number_of(operation), *words, *[0] * (RECORD - 1 - len(words))]
+
+    def _word(self, operand: Any) -> int:
+        if isinstance(operand, str):
+            return self.registers.setdefault(operand, len(self.registers))
+        if isinstance(operand, Slot):
+            return offset_of(*operand)
+        if isinstance(operand, Known):
+            self.held.append(operand.value)
+            return id(operand.value)
+        return int(operand)
+
+
+class Program:
+    """Steps in memory, and the head that says what else native code needs for them.
+
+    `count`: how often they have been run. `limit`: how often they may be.
+    """
+
+    def __init__(
+        self, steps: Steps, first: Iterable[str], arguments: int, words: int, release: Any,
+        fail: Callable[[int], Any],
+    ):  # fmt: skip
+        assembler = _Assembler(first)
+        assembler.put(steps)
+        self._held = [*assembler.held, release, fail]
+        self._memory = np.zeros(len(HEAD) + RECORD * len(assembler.records), np.int64)
+        self.address = self._memory.ctypes.data
+        owning = ("own", "take", "run", *OWNING)
+        numbers = {*map(number_of, owning)}
+        self.set(
+            clock=clock.ctypes.data,
+            release=id(release),
+            fail=id(fail),
+            arguments=arguments,
+            registers=len(assembler.registers),
+            owned=sum(record[0] in numbers for record in assembler.records),
+            words=CALL + words,
+        )
+        for number, record in enumerate(assembler.records):
+            if record[-1]:
+                record[-1] = self.address + 8 * (len(HEAD) + RECORD * record[-1])
+            place = len(HEAD) + RECORD * number
+            self._memory[place : place + RECORD] = record
+
+    def get(self, name: str) -> int:
+        """A word of the head."""
+        return int(self._memory[HEAD.index(name)])
+
+    def set(self, **words: int) -> None:
+        """Words of the head."""
+        for name, value in words.items():
+            self._memory[HEAD.index(name)] = value
+
+    def hold(self, thing: Any) -> int:
+        """The address of an object, which is kept alive."""
+        self._held.append(thing)
+        return id(thing)
+
+
+@lru_cache(maxsize=1)
+def make_native(kind: type, general: Any) -> bool:
+    """Have calls of the class's instances look for programs first: those of its slot `_programs`, a
+    tuple of addresses, each with what keeps it alive behind it. `general` is called where none
+    fits. False: this Python is not known well enough, and nothing was changed.
+    """
+    if not is_known():
+        return False
+    facts = Facts(
+        id(None), id(True), id(False), id(active), id(general),
+        offset_of(kind, "_programs"),
+        offset_of(UOp, "op"), offset_of(UOp, "src"), offset_of(UOp, "arg"),
+        id(Ops.BUFFER), id(Ops.RESHAPE), id(Ops.LEAF), id(SEVERED),
+    )  # fmt: skip
+    compiled = llvm.compile_text(replayer_text(facts), "the replayer", machine(""))
+    called = "__call__"
+    setattr(kind, called, method_of(kind, called, llvm.load(compiled, "torpor_replayer")))
+    return True

@@ -1,0 +1,328 @@
+"""The native replayer as LLVM IR: an interpreter of steps over Python's objects, by its C API.
+
+A program (see `program.py`) is a head and a list of records of `RECORD` words: the number of an
+operation, four operands and where to go on if it fails (0: nowhere, the call is a miss). Registers
+hold objects. Those that must outlive a call into Python are owned, and let go at the very end:
+letting go may run any code, so nothing is looked at after it, and the lock is back by then.
+Up to the first `put` nothing has been changed, so a step may fail; from there on none can.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from torpor.capture.looking import LOOKING
+from torpor.capture.making import MAKING, OWNING
+from torpor.device.pool import LENT
+
+RECORD: Final = 6
+HEAD: Final = (
+    "count", "limit", "used", "clock", "executor", "execute", "long", "lend", "take_back", "fail",
+    "lent", "threads", "release", "arguments", "registers", "owned", "words",
+)  # fmt: skip
+
+# name: result and arguments of each function of the C API
+API: Final = {
+    "PyCell_Get": "ptr (ptr)",
+    "PyContextVar_Get": "i32 (ptr, ptr, ptr)",
+    "PyDict_GetItemWithError": "ptr (ptr, ptr)",
+    "PyDict_Next": "i32 (ptr, ptr, ptr, ptr)",
+    "PyDict_Size": "i64 (ptr)",
+    "PyErr_Clear": "void ()",
+    "PyErr_Fetch": "void (ptr, ptr, ptr)",
+    "PyErr_Occurred": "ptr ()",
+    "PyErr_Restore": "void (ptr, ptr, ptr)",
+    "PyEval_RestoreThread": "void (ptr)",
+    "PyEval_SaveThread": "ptr ()",
+    "PyFunction_GetCode": "ptr (ptr)",
+    "PyFunction_GetDefaults": "ptr (ptr)",
+    "PyFunction_GetKwDefaults": "ptr (ptr)",
+    "PyList_GetItem": "ptr (ptr, i64)",
+    "PyList_New": "ptr (i64)",
+    "PyList_SetItem": "i32 (ptr, i64, ptr)",
+    "PyList_Size": "i64 (ptr)",
+    "PyLong_AsLongLong": "i64 (ptr)",
+    "PyLong_FromLongLong": "ptr (i64)",
+    "PyObject_CallNoArgs": "ptr (ptr)",
+    "PyObject_RichCompareBool": "i32 (ptr, ptr, i32)",
+    "PyObject_Vectorcall": "ptr (ptr, ptr, i64, ptr)",
+    "PyTuple_GetItem": "ptr (ptr, i64)",
+    "PyTuple_New": "ptr (i64)",
+    "PyTuple_SetItem": "i32 (ptr, i64, ptr)",
+    "PyTuple_Size": "i64 (ptr)",
+    "PyType_GenericAlloc": "ptr (ptr, i64)",
+    "Py_DecRef": "void (ptr)",
+    "Py_IncRef": "void (ptr)",
+}
+
+
+class Facts(NamedTuple):
+    """What the text names: addresses of objects, and offsets of slots, in bytes."""
+
+    none: int
+    true: int
+    false: int
+    active: int  # the dictionary of who watches, by thread
+    general: int  # the Python function for calls that are not replayed here
+    programs: int  # offset of a jitted function's tuple of programs
+    op: int  # offsets of a node's slots
+    src: int
+    arg: int
+    buffer_op: int
+    reshape_op: int
+    leaf_op: int
+    severed: int  # the arg of a leaf whose graph is gone
+
+
+OPERATIONS: Final = {**LOOKING, **MAKING}
+
+_HELPERS: Final = """
+define internal void @own(ptr %owned, ptr %count.p, ptr %o) {{
+  %count = load i64, ptr %count.p
+  %place = getelementptr ptr, ptr %owned, i64 %count
+  store ptr %o, ptr %place
+  %more = add i64 %count, 1
+  store i64 %more, ptr %count.p
+  ret void
+}}
+
+define internal i64 @at(ptr %words, i64 %place) {{
+  %p = getelementptr i64, ptr %words, i64 %place
+  %word = load i64, ptr %p
+  ret i64 %word
+}}
+
+define internal void @word(ptr %to, ptr %tuple, i64 %place) {{
+  %item = call ptr @PyTuple_GetItem(ptr %tuple, i64 %place)
+  %value = call i64 @PyLong_AsLongLong(ptr %item)
+  store i64 %value, ptr %to
+  ret void
+}}
+"""
+
+_REPLAY: Final = """
+define internal ptr @replay(ptr %program, ptr %arguments) {{
+start:
+  %cursor = alloca i64
+  %key.p = alloca ptr
+  %item.p = alloca ptr
+  %locked = alloca i1
+  %owned.count = alloca i64
+  %error.kind = alloca ptr
+  %error.value = alloca ptr
+  %error.trace = alloca ptr
+  %registers.p = getelementptr i64, ptr %program, i64 {HEAD_registers}
+  %registers.n = load i64, ptr %registers.p
+  %registers = alloca ptr, i64 %registers.n
+  %owned.p = getelementptr i64, ptr %program, i64 {HEAD_owned}
+  %owned.n = load i64, ptr %owned.p
+  %owned = alloca ptr, i64 %owned.n
+  %words.p = getelementptr i64, ptr %program, i64 {HEAD_words}
+  %words.n = load i64, ptr %words.p
+  %words = alloca i64, i64 %words.n
+  store i1 0, ptr %locked
+  store i64 0, ptr %owned.count
+  %first = getelementptr i64, ptr %program, i64 {HEAD_code}
+  br label %step
+step:
+  %here = phi ptr [%first, %start], [%after, %next], [%other, %elsewhere]
+  %x.p = getelementptr i64, ptr %here, i64 1
+  %y.p = getelementptr i64, ptr %here, i64 2
+  %z.p = getelementptr i64, ptr %here, i64 3
+  %w.p = getelementptr i64, ptr %here, i64 4
+  %number = load i64, ptr %here
+  %x = load i64, ptr %x.p
+  %y = load i64, ptr %y.p
+  %z = load i64, ptr %z.p
+  %at.x = getelementptr ptr, ptr %registers, i64 %x
+  %at.y = getelementptr ptr, ptr %registers, i64 %y
+  %at.z = getelementptr ptr, ptr %registers, i64 %z
+  switch i64 %number, label %missed [
+{table}
+  ]
+{blocks}
+owning:
+  %fresh = phi ptr {owning}
+  call void @own(ptr %owned, ptr %owned.count, ptr %fresh)
+  br label %next
+next:
+  %after = getelementptr i64, ptr %here, i64 {RECORD}
+  br label %step
+missed:
+  call void @PyErr_Clear()
+  %other.p = getelementptr i64, ptr %here, i64 5
+  %other = load ptr, ptr %other.p
+  %nowhere = icmp eq ptr %other, null
+  br i1 %nowhere, label %leaving, label %elsewhere
+elsewhere:
+  br label %step
+raised:
+  call void @PyErr_Fetch(ptr %error.kind, ptr %error.value, ptr %error.trace)
+  br label %leaving
+leaving:
+  %gives = phi ptr [%do.return.o, %do.return], [inttoptr (i64 1 to ptr), %missed], [null, %raised]
+  %is.locked = load i1, ptr %locked
+  br i1 %is.locked, label %unlock, label %letting
+unlock:
+  %release.p = getelementptr i64, ptr %program, i64 {HEAD_release}
+  %release = load ptr, ptr %release.p
+  %unlocked = call ptr @PyObject_CallNoArgs(ptr %release)
+  %is.odd = icmp eq ptr %unlocked, null
+  br i1 %is.odd, label %odd, label %freed
+odd:
+  call void @PyErr_Clear()
+  br label %letting
+freed:
+  call void @Py_DecRef(ptr %unlocked)
+  br label %letting
+letting:
+  %left = load i64, ptr %owned.count
+  %any = icmp ne i64 %left, 0
+  br i1 %any, label %let, label %left.all
+let:
+  %left.less = sub i64 %left, 1
+  store i64 %left.less, ptr %owned.count
+  %gone.p = getelementptr ptr, ptr %owned, i64 %left.less
+  %gone = load ptr, ptr %gone.p
+  call void @Py_DecRef(ptr %gone)
+  br label %letting
+left.all:
+  %has.error = icmp eq ptr %gives, null
+  br i1 %has.error, label %again, label %over
+again:
+  %kind.again = load ptr, ptr %error.kind
+  %value.again = load ptr, ptr %error.value
+  %trace.again = load ptr, ptr %error.trace
+  call void @PyErr_Restore(ptr %kind.again, ptr %value.again, ptr %trace.again)
+  br label %over
+over:
+  ret ptr %gives
+}}
+"""
+
+_ENTRY: Final = """
+define ptr @torpor_replayer(ptr %self, ptr %arguments, i64 %count, ptr %names) {{
+start:
+  %positional = icmp eq ptr %names, null
+  br i1 %positional, label %unwatched, label %general
+unwatched:
+  %watchers = call i64 @PyDict_Size(ptr inttoptr (i64 {active} to ptr))
+  %quiet = icmp eq i64 %watchers, 0
+  %programs.p = getelementptr i8, ptr %self, i64 {programs}
+  %programs = load ptr, ptr %programs.p
+  %known = icmp ne ptr %programs, null
+  %able = and i1 %quiet, %known
+  br i1 %able, label %choose, label %general
+choose:
+  call void @Py_IncRef(ptr %programs)
+  %programs.n = call i64 @PyTuple_Size(ptr %programs)
+  br label %each
+each:
+  %i = phi i64 [0, %choose], [%i.next, %unfit]
+  %more = icmp slt i64 %i, %programs.n
+  br i1 %more, label %ask, label %none
+ask:
+  %address.o = call ptr @PyTuple_GetItem(ptr %programs, i64 %i)
+  %address = call i64 @PyLong_AsLongLong(ptr %address.o)
+  %program = inttoptr i64 %address to ptr
+  %count.p = getelementptr i64, ptr %program, i64 {HEAD_count}
+  %limit.p = getelementptr i64, ptr %program, i64 {HEAD_limit}
+  %taken.p = getelementptr i64, ptr %program, i64 {HEAD_arguments}
+  %runs = load i64, ptr %count.p
+  %limit = load i64, ptr %limit.p
+  %taken = load i64, ptr %taken.p
+  %allowed = icmp slt i64 %runs, %limit
+  %fits = icmp eq i64 %taken, %count
+  %try = and i1 %allowed, %fits
+  br i1 %try, label %attempt, label %unfit
+attempt:
+  %found = call ptr @replay(ptr %program, ptr %arguments)
+  %missed = icmp eq ptr %found, inttoptr (i64 1 to ptr)
+  br i1 %missed, label %unfit, label %done
+unfit:
+  %i.next = add i64 %i, 2
+  br label %each
+done:
+  %clock.p = getelementptr i64, ptr %program, i64 {HEAD_clock}
+  %clock = load ptr, ptr %clock.p
+  %used.p = getelementptr i64, ptr %program, i64 {HEAD_used}
+  %time = load i64, ptr %clock
+  %time.next = add i64 %time, 1
+  store i64 %time.next, ptr %clock
+  store i64 %time.next, ptr %used.p
+  call void @Py_DecRef(ptr %programs)
+  ret ptr %found
+none:
+  call void @Py_DecRef(ptr %programs)
+  br label %general
+general:
+  %named = icmp eq ptr %names, null
+  br i1 %named, label %unnamed, label %names.count
+names.count:
+  %names.n = call i64 @PyTuple_Size(ptr %names)
+  br label %unnamed
+unnamed:
+  %options = phi i64 [0, %general], [%names.n, %names.count]
+  %given = add i64 %count, %options
+  %all = add i64 %given, 1
+  %passed = alloca ptr, i64 %all
+  store ptr %self, ptr %passed
+  br label %copying
+copying:
+  %c = phi i64 [0, %unnamed], [%c.next, %copy]
+  %c.next = add i64 %c, 1
+  %c.more = icmp slt i64 %c, %given
+  br i1 %c.more, label %copy, label %calling
+copy:
+  %from.p = getelementptr ptr, ptr %arguments, i64 %c
+  %from = load ptr, ptr %from.p
+  %to.p = getelementptr ptr, ptr %passed, i64 %c.next
+  store ptr %from, ptr %to.p
+  br label %copying
+calling:
+  %with.self = add i64 %count, 1
+  %answer = call ptr @PyObject_Vectorcall(
+    ptr inttoptr (i64 {general} to ptr), ptr %passed, i64 %with.self, ptr %names)
+  ret ptr %answer
+}}
+"""
+
+_SHARED: Final = frozenset({
+    "arguments", "cursor", "item.p", "key.p", "locked", "missed", "next", "owned", "owned.count",
+    "owning", "leaving", "program", "raised", "registers", "words", "x", "y", "z",
+})  # fmt: skip
+_NAME: Final = re.compile(r"%([a-z][a-z.]*)|^([a-z.]+):", re.MULTILINE)
+
+
+def _block(name: str, text: str) -> str:
+    """The text of an operation with names that only it has."""
+
+    def own(match: re.Match[str]) -> str:
+        local = match[1] or match[2]
+        if local not in _SHARED and not local.startswith(("at.", "do.")):
+            local = f"do.{name}.{local}"
+        return f"%{local}" if match[1] else f"{local}:"
+
+    return f"do.{name}:" + _NAME.sub(own, text)
+
+
+def number_of(operation: str) -> int:
+    """What stands for an operation in a record."""
+    return [*OPERATIONS].index(operation)
+
+
+def replayer_text(facts: Facts) -> str:
+    """IR of `torpor_replayer`, a method with the convention of METH_FASTCALL and METH_KEYWORDS."""
+    places = {f"HEAD_{name}": number for number, name in enumerate(HEAD)}
+    places |= {f"LENT_{name}": number for number, name in enumerate(LENT)}
+    named = {**facts._asdict(), **places, "RECORD": RECORD, "HEAD_code": len(HEAD)}
+    declared = []
+    for name, kind in API.items():
+        result, _, taken = kind.partition(" ")
+        declared.append(f"declare {result} @{name}{taken}")
+    table = "\n".join(f"    i64 {n}, label %do.{name}" for n, name in enumerate(OPERATIONS))
+    blocks = "\n".join(_block(name, text.format(**named)) for name, text in OPERATIONS.items())
+    owning = ", ".join(f"[%do.{name}.found, %do.{name}]" for name in OWNING)
+    replay = _REPLAY.format(**named, table=table, blocks=blocks, owning=owning)
+    return "\n".join([*declared, _HELPERS.format(), replay, _ENTRY.format(**named)])
