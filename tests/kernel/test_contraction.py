@@ -44,6 +44,17 @@ def test_batches_with_a_prologue_and_an_epilogue():
     agree(result.numpy(), np.maximum(wide + bias, 0))
 
 
+@pytest.mark.parametrize("batches", [3, 12])
+def test_threads_share_the_longer_of_batches_and_blocks(batches):
+    (x, _), (a, _) = operands(batches * 128, 64, 128, "plain")
+    x, a = x.reshape(batches, 128, 64).realize(), a.reshape(batches, 128, 64)
+    keys = Tensor(np.ascontiguousarray(a[:, ::-1], np.float32))
+    product = x @ keys.transpose(1, 2)
+    (program,) = torpor.lower(product, target="cpu")
+    assert int(program.thread_range) >= batches
+    agree(product.numpy(), a @ a[:, ::-1].transpose(0, 2, 1))
+
+
 @pytest.mark.parametrize("rows", [16, 24, 31, 33, 40, 56])
 def test_weights_transposed_that_many_images_share(rows):
     """Rows without neighbours along the sum are packed in blocks; what fills no block is apart."""

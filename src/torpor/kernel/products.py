@@ -157,6 +157,8 @@ def tile_panels(kernel: Kernel, plan: Plan, reach: int) -> bool:
     if -(-lanes // block) > 1:
         kernel.apply_opt(Opt(OptOps.TILE, lane, block))
         lane, row = lane + 1, row + 1
+        if plan.around and iterations(kernel.axes[:1]) < iterations(kernel.axes[1:2]):
+            kernel.apply_opt(Opt(OptOps.SWAP, 0, 1))  # more for the threads to share
     if kind_of(kernel.axes[0]) is AxisType.GLOBAL and row > 0 and lane > 0:
         kernel.apply_opt(Opt(OptOps.THREAD, 0, 0))
     kernel.apply_opt(Opt(OptOps.UPCAST, lane, plan.panel))
