@@ -26,8 +26,8 @@ def _far(size: UOp) -> UOp:
     end = END[size.dtype.bits]
     coefficients = table.ERF_FAR32 if format_of(size) is SINGLE else table.ERF_FAR64
     inside = (size > end).where(end, size)
-    p, n = reduced_exp(polynomial(inside - SPLIT, coefficients))
-    return (power_of_two(n, format_of(size)) * (p + 1.0)) * -1.0 + 1.0
+    p, exponent = reduced_exp(polynomial(inside - SPLIT, coefficients))
+    return (power_of_two(exponent, format_of(size)) * (p + 1.0)) * -1.0 + 1.0
 
 
 def erf(x: UOp) -> UOp:

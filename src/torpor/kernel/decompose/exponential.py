@@ -17,6 +17,7 @@ from torpor.kernel.decompose.words import (
     cut,
     fast_two_sum,
     format_of,
+    halves_of_power,
     magnitude,
     nearest_integer,
     polynomial,
@@ -24,6 +25,7 @@ from torpor.kernel.decompose.words import (
     power_of_two,
     scale,
     sign_bit,
+    unsigned_bits,
     with_sign,
 )
 
@@ -46,28 +48,35 @@ TANH_SMALL: Final = 0.55  # from here on 1 - 2/(e**(2*x) + 1) is the better form
 TANH_END: Final = {32: 9.5, 64: 19.5}  # from here on tanh x rounds to 1
 
 
-def _reduced(x: UOp) -> tuple[UOp, UOp, UOp]:
-    """(r, t, n) with e**x = 2**n * (1 + r + t), |r| <= log(2)/2, for x within `EXP_RANGE`."""
-    single = format_of(x) is SINGLE
-    high, low = table.LOG_2_SINGLE if single else table.LOG_2_DOUBLE
-    whole, n = nearest_integer(x * LOG2_E)
-    r = (x - whole * high) - whole * low
+def reduced_exp(x: UOp, biases: int = 1) -> tuple[UOp, UOp]:
+    """(p, b) with e**x = 2**n * (1 + p), |p| < 0.42, for x within `EXP_RANGE`: the bits of b that
+    `power_of_two` reads are n + biases*bias.
+
+    p is rounded to a quarter of what 1 + p can be rounded to, or finer.
+    """
+    form = format_of(x)
+    high, low = table.LOG_2_SINGLE if form is SINGLE else table.LOG_2_DOUBLE
+    magic = form.magic + biases * form.bias
+    shifted = x * LOG2_E + magic
+    whole = shifted - magic
+    near, tail = x - whole * high, whole * low  # the difference is exact
+    r = near - tail
     square = r * r
-    return r, square * polynomial_by_pairs(r, square, table.EXP32 if single else table.EXP64), n
-
-
-def reduced_exp(x: UOp) -> tuple[UOp, UOp]:
-    """(p, n) with e**x = 2**n * (1 + p), |p| < 0.42, for x within `EXP_RANGE`."""
-    r, rest, n = _reduced(x)
-    return r + rest, n
+    coefficients = table.EXP32 if form is SINGLE else table.EXP64
+    rest = square * polynomial_by_pairs(r, square, coefficients)
+    return near + (rest - tail), unsigned_bits(shifted)
 
 
 def exp(x: UOp) -> UOp:
-    """e**x = 2**n * (1 + r + t), with the error of 1 + r: 1 ulp (float64: 2)."""
+    """e**x = 2**n * (1 + p): 1 ulp (float64: 2).
+
+    2**n is two factors, since it may overflow or be denormal. The product of p with the first one
+    is exact.
+    """
     limits = EXP_RANGE[x.dtype.bits]
-    r, rest, n = _reduced(clamp(x, limits.low, limits.high))
-    total, error = fast_two_sum(x.const_like(1.0), r)
-    return scale(total + (error + rest), n)
+    p, both = reduced_exp(clamp(x, limits.low, limits.high), 2)
+    first, second = halves_of_power(both, format_of(x))
+    return (p * first + first) * second
 
 
 def exp2_reduced(r: UOp) -> UOp:
@@ -91,8 +100,8 @@ def _tanh_large(t: UOp) -> UOp:
     d = e**(2*t) + 1 is kept as a sum dh + dl, and 2/d as q + (2 - q*d)/dh where q has half the
     bits, so that each product in the remainder is exact.
     """
-    p, n = reduced_exp(t + t)
-    power = power_of_two(n, format_of(t))
+    p, exponent = reduced_exp(t + t)
+    power = power_of_two(exponent, format_of(t))
     dh, dl = fast_two_sum(power + 1.0, power * p)
     inverse = t.const_like(1.0) / dh
     q = cut(inverse + inverse)

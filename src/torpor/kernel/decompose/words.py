@@ -104,21 +104,24 @@ def small_integer_to_float(n: UOp, form: Format) -> UOp:
     return (n + form.magic_bits).bitcast(vector_of(form.real, n)) - form.magic
 
 
-def power_of_two(n: UOp, form: Format) -> UOp:
-    """2**n for a signed integer n of the format's width, a normal number's exponent."""
-    return ((n + form.bias) << form.fraction).bitcast(vector_of(form.real, n))
+def power_of_two(exponent: UOp, form: Format) -> UOp:
+    """2**n for n + bias, a normal number's, in the lowest bits of an integer of the format's width:
+    as many as sign and exponent have; what stands above them is shifted out.
+    """
+    return (exponent << form.fraction).bitcast(vector_of(form.real, exponent))
+
+
+def halves_of_power(both: UOp, form: Format) -> tuple[UOp, UOp]:
+    """Two factors of 2**n for n + 2*bias in the lowest bits (see `power_of_two`) of an integer."""
+    first = both >> 1
+    return power_of_two(first, form), power_of_two(both - first, form)
 
 
 def scale(x: UOp, n: UOp) -> UOp:
-    """`x * 2**n` in two factors, so that 2**n itself may overflow or be denormal.
-
-    Their exponents, as they stand in the bits, add up to n and twice the bias.
-    """
+    """`x * 2**n` in two factors, so that 2**n itself may overflow or be denormal."""
     form = format_of(x)
-    both = n + 2 * form.bias
-    first = both >> 1
-    factors = [(part << form.fraction).bitcast(x.dtype) for part in (first, both - first)]
-    return x * factors[0] * factors[1]
+    first, second = halves_of_power(n + 2 * form.bias, form)
+    return x * first * second
 
 
 def clamp(x: UOp, low: float, high: float) -> UOp:
