@@ -30,6 +30,7 @@ class _Vectoriser:
         self.loops = find_loops(root)
         self.lane, self.width = lane, width
         self.done: dict[UOp, UOp] = {}
+        self.wholes: dict[UOp, tuple[Ops, UOp]] = {}  # of reductions over the lanes: their vectors
         self.stores: dict[UOp, list[UOp]] = {}
 
     def run(self, root: UOp) -> UOp:
@@ -58,7 +59,10 @@ class _Vectoriser:
         if node.op is Ops.BARRIER:
             return node.replace(src=tuple(s for store in node.src for s in self.stores[store]))
         if node.op is Ops.REDUCE and self.lane in closed_by(node):
-            return self.horizontal(node)
+            return self.over_lanes(node, node.arg, self.over_loops(node))
+        joined = [self.wholes[s][1] for s in node.src if self.wholes.get(s, (None,))[0] is node.op]
+        if joined and len(joined) == len(node.src):  # one vector of them, then its lanes
+            return self.over_lanes(node, node.op, joined[0].alu(node.op, *joined[1:]))
         if not self.varies(node):
             source = tuple(self.done[s] for s in node.src)
             return node if source == node.src else node.replace(src=source)
@@ -79,23 +83,27 @@ class _Vectoriser:
     def wide(self, dtype: DType) -> DType:
         return dtype.vec(self.width)
 
-    def horizontal(self, node: UOp) -> UOp:
-        """A reduction over the lanes too: vectors over the loops, then halves with halves."""
+    def over_loops(self, node: UOp) -> UOp:
+        """The vector in which a reduction over the lanes too keeps what the loops give."""
         ranges = closed_by(node)
         values = tuple(self.vector(s) for s in node.src[: len(node.src) - len(ranges)])
         kept = tuple(self.done[r] for r in ranges if r is not self.lane)
-        made = values[0]
         if kept:
-            made = UOp(Ops.REDUCE, self.wide(node.dtype), (*values, *kept), node.arg)
-        else:
-            for value in values[1:]:
-                made = made.alu(node.arg, value)
+            return UOp(Ops.REDUCE, self.wide(node.dtype), (*values, *kept), node.arg)
+        made = values[0]
+        for value in values[1:]:
+            made = made.alu(node.arg, value)
+        return made
+
+    def over_lanes(self, node: UOp, op: Ops, whole: UOp) -> UOp:
+        """A reduction of a vector's lanes, which is what `node` becomes: halves with halves."""
+        self.wholes[node] = op, whole
         width = self.width
         while width > 1:
             half = width // 2
-            made = made.gep(*range(half)).alu(node.arg, made.gep(*range(half, width)))
+            whole = whole.gep(*range(half)).alu(op, whole.gep(*range(half, width)))
             width = half
-        return made
+        return whole
 
     # --- memory -----------------------------------------------------------------------------------
     def stride(self, place: UOp) -> int | None:
