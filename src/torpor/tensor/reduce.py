@@ -235,7 +235,7 @@ class Reduce(Handle):
         if _count(operand, dim) == 0:
             return operand
         grown = (operand - operand.detach().amax(dim, True)).exp()
-        return grown * grown.sum(dim, True).reciprocal()
+        return grown * grown.sum(dim, True).reciprocal()  # one division a row, not an element
 
     @spelled
     def log_softmax(self, dim: int = -1, dtype: Any = None) -> Tensor:
