@@ -16,6 +16,7 @@ import torpor
 from torpor import Tensor
 from torpor.base.errors import OutOfBoundsError
 from torpor.capture.python import is_known
+from torpor.device.pool import LENT, pool
 from torpor.pipeline.report import measuring
 
 RUNS = 12  # more than it takes until a call is replayed without Python
@@ -334,3 +335,54 @@ def test_methods_and_options() -> None:
     assert model.run(x).item() == 15
     other = Model()
     assert other.run(x).item() == 6
+
+
+class Net:
+    def __init__(self) -> None:
+        self.weight, self.bias = computed(1, 2), computed(1, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x * self.weight + self.bias).relu()
+
+
+def test_a_training_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Net()
+    parameters = [net.weight.requires_grad_(), net.bias.requires_grad_()]
+    optimiser = torpor.nn.optim.SGD(parameters, lr=0.125)
+
+    def function(x: Tensor) -> Tensor:
+        with Tensor.train():
+            optimiser.zero_grad()
+            loss = net.forward(x).sum()
+            loss.backward()
+            optimiser.step()
+            return loss
+
+    x = computed(1, 2)
+    step = warm(function, x)
+    with torpor.no_grad():
+        net.weight.assign(computed(8, 8)).realize()
+        net.bias.assign(computed(1, 1)).realize()
+    for number in range(4):
+        assert step(x).item() == (1 + 2) * 8 + 2 - number * (1 + 4 + 2) / 8
+        assert net.weight.grad is not None and net.weight.grad.tolist() == [1, 2]
+    assert is_native(step, x)
+    monkeypatch.setattr(Net, "forward", lambda self, x: x * self.weight * 0 + 5)
+    assert step(x).item() == 10
+
+
+def test_a_pool_that_is_lent() -> None:
+    x = Tensor(np.ones((2048, 2048), np.float32)).realize()
+    with torpor.Context(THREADS=2):
+        f = warm(lambda x: (x * 2).sum(), x)
+        (native,) = f._programs[1::2]
+        assert native.program.get("lend") and pool.lent[LENT.index("threads")] == 2
+        assert is_native(f, x) and f(x).item() == 2 * 2048 * 2048
+        assert pool._lock.acquire(blocking=False)  # it was given back
+        try:
+            assert is_native(f, x) and f(x).item() == 2 * 2048 * 2048  # by one thread
+        finally:
+            pool._lock.release()
+        pool.lent[:] = 0
+        assert is_native(f, x) and pool.lent[0] == 2
+        assert not pool._lock.locked()

@@ -198,7 +198,12 @@ def _guard_objects(guards: Guards, objects: Sequence[Any]) -> None:
         orders = guards.bind([*map(_mro_of, classes)])
         test = f"[*map(mro_of, {guards.bind(classes)})] == {orders}"
         guards.names["mro_of"] = _mro_of
-        guards.add(test, _BASES)
+        steps = []
+        for kind in classes:
+            steps.append(step("constant", "kind", Known(kind)))
+            steps.append(step("attribute", "order", "kind", Known("__mro__")))
+            steps.append(step("is", "order", Known(_mro_of(kind))))
+        guards.add(test, _BASES, *steps, exact=False)
 
 
 def _guard_functions(guards: Guards, functions: Sequence[types.FunctionType]) -> None:
@@ -229,9 +234,16 @@ def _part_is(function: types.FunctionType, part: str) -> Step:
     return step(part.strip("_"), Known(function), operand)
 
 
+# Operations that find an entry, and that there is none.
+_WAYS: Final[dict[type, tuple[str, str]]] = {
+    dict: ("dict_item", "lacks"),
+    types.MappingProxyType: ("wrapped_item", "wrapped_lacks"),
+}
+
+
 def _guard_place(guards: Guards, place: Place) -> None:
     steps: list[Step] = []
-    plain_dict = type(place.owner) is dict and type(place.name) is str
+    ways = _WAYS.get(type(place.owner)) if type(place.name) is str else None
     if (
         place.slot is not None
         or isinstance(place, Variable)
@@ -242,16 +254,16 @@ def _guard_place(guards: Guards, place: Place) -> None:
         found = f"{guards.bind(place.owner)}.cell_contents"
         steps = [step("cell", "value", Known(place.owner))]
     elif place.value is ABSENT:
-        if plain_dict:
+        if ways is not None:
             steps = [step("constant", "owner", Known(place.owner))]
-            steps.append(step("lacks", "owner", Known(place.name)))
+            steps.append(step(ways[1], "owner", Known(place.name)))
         guards.add(f"{place.name!r} not in {guards.bind(place.owner)}", place.path, *steps)
         return
     else:
         found = f"{guards.bind(place.owner)}[{place.name!r}]"
-        if plain_dict:
+        if ways is not None:
             steps = [step("constant", "owner", Known(place.owner))]
-            steps.append(step("dict_item", "value", "owner", Known(place.name)))
+            steps.append(step(ways[0], "value", "owner", Known(place.name)))
     steps += [step("is", "value", Known(place.value))] if steps else []
     value = guards.bind(place.value)
     test = f"{found} is {value}"

@@ -117,6 +117,29 @@ distinct.all:
   %fine = icmp eq ptr %error, null
   %ok = and i1 %absent, %fine
   br i1 %ok, label %next, label %missed""",
+    "attribute": """
+  %o = load ptr, ptr %at.y
+  %name = inttoptr i64 %z to ptr
+  %item = call ptr @PyObject_GetAttr(ptr %o, ptr %name)
+  store ptr %item, ptr %at.x
+  call void @Py_DecRef(ptr %item)
+  %ok = icmp ne ptr %item, null
+  br i1 %ok, label %next, label %missed""",
+    # Of what wraps a dictionary, as a class shows its own.
+    "wrapped_item": """
+  %o = load ptr, ptr %at.y
+  %key = inttoptr i64 %z to ptr
+  %item = call ptr @PyObject_GetItem(ptr %o, ptr %key)
+  store ptr %item, ptr %at.x
+  call void @Py_DecRef(ptr %item)
+  %ok = icmp ne ptr %item, null
+  br i1 %ok, label %next, label %missed""",
+    "wrapped_lacks": """
+  %o = load ptr, ptr %at.x
+  %key = inttoptr i64 %y to ptr
+  %has = call i32 @PySequence_Contains(ptr %o, ptr %key)
+  %ok = icmp eq i32 %has, 0
+  br i1 %ok, label %next, label %missed""",
     "dict_pair": """
   %o = load ptr, ptr %at.x
   %more = call i32 @PyDict_Next(ptr %o, ptr %cursor, ptr %key.p, ptr %item.p)

@@ -124,7 +124,7 @@ class _Writer:
 
     def __init__(self, pattern: Pattern, trace: Trace):
         special = (trace.streams, trace.draws, trace.seeded, trace.rewrites, trace.additions,
-                   trace.effects, trace.grads)  # fmt: skip
+                   trace.effects)  # fmt: skip
         plain = all(isinstance(source, int | Storage) for source in trace.sources)
         numbers = trace.numbers(()) if pattern.numbers == "()" else None
         timed = timing() or pattern.steps is None or not trace.on_host
@@ -222,6 +222,8 @@ class _Writer:
                 for name in ("requires", "base", "stamp")
             ]
         self._changed = {f"g{number}" for number, _ in trace.changes}
+        for owner, tree in trace.grads:
+            changes.append(step("put", self._owner(owner), Slot(Handle, "grad"), self._tree(tree)))
         result = self._tree(trace.result)
         self._steps += changes
         self._add("return", result)
@@ -283,6 +285,14 @@ class _Writer:
                                ("_stamp", f"{storage}.stamp")):  # fmt: skip
             self._add("put", name, Slot(Handle, slot), register)
         self._fill(name, Handle, {"_path": None, "_site": None, "grad": None}, ())
+        return name
+
+    def _owner(self, owner: Any) -> str:
+        """The register of a tensor whose gradient is set."""
+        if isinstance(owner, int):
+            return self._pattern.places[owner]
+        name = f"o{len(self._steps)}"
+        self._add("constant", name, Known(owner))
         return name
 
     def _passed(self, number: int) -> str:
