@@ -35,7 +35,7 @@ def test_rows_hold_what_they_should_and_nothing_outside(shifts, width):
     memory = UOp(Ops.PARAM, dtypes.float32, (), ParamArg(0, 1000))
     place = UOp(Ops.INDEX, dtypes.float32, (memory, UOp.index_const(0)))
     load = UOp(Ops.LOAD, dtypes.float32, (place,))
-    found = in_runs((memory, UOp.index_const(0)), dict.fromkeys(shifts, load), width)
+    found = in_runs((memory, UOp.index_const(0), ()), dict.fromkeys(shifts, load), width)
     runs = runs_of(shifts)
     assert sorted(found) == sorted(shifts)
     for shift, (row, lane) in found.items():

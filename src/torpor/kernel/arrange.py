@@ -25,7 +25,7 @@ from torpor.kernel.windows import Copied, copied_windows, in_order
 
 WORTH: Final = 1 << 22  # products from which another kernel pays
 USES: Final = 256  # products that each element of the operand is a factor of
-MOVED: Final = 40.0  # products that take as long as copying an element of an image
+MOVED: Final = 20.0  # products that take as long as copying an element of an image
 GAIN: Final = 1.05  # times faster that a product has to be on the copy of an image
 
 

@@ -5,6 +5,7 @@ A block of both is written out, so that every cache line that is read or written
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final
 
 from torpor.ir.ops import AxisType
@@ -12,8 +13,10 @@ from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses, passes_caches
 from torpor.kernel.kernel import Kernel
+from torpor.kernel.nest import boundaries
 from torpor.kernel.ranges import closed_by, find_loops, kind_of, number_of, size_of
-from torpor.kernel.vectors import attempt, copies_of
+from torpor.kernel.registers import cut_apart
+from torpor.kernel.vectors import attempt
 
 LINE: Final = 64  # bytes of a cache line
 LANES: Final = 8  # elements of a vector that is put together from several lines
@@ -28,12 +31,14 @@ def tile_crossing(kernel: Kernel) -> bool:
         return False
     written, read, apart, itemsize = found
     line = max(SHORT, LINE // itemsize)
-    if line <= 2 * LANES and passes_caches(kernel.ast, kernel.target):
+    ends = ends_of(kernel, read)
+    if not ends and line <= 2 * LANES and passes_caches(kernel.ast, kernel.target):
         lines = line if apart * itemsize % PAGE else 2 * line
         write_lines(kernel, number_of(written), number_of(read), lines)
     else:
         write_out(kernel, number_of(written), LANES)
-        write_out(kernel, number_of(read), line)
+        for number in cut_at(kernel, number_of(read), ends):
+            write_out(kernel, number, line)
     for position in range(len(kernel.axes)):  # not one that some part does not run over
         if attempt(kernel, Opt(OptOps.THREAD, position, 0)):
             break
@@ -81,16 +86,38 @@ def crosses(access: Access, one: UOp, written: UOp) -> bool:
     return not access.is_store and one is not written and access.stride(one) == 1 and far
 
 
+def ends_of(kernel: Kernel, one: UOp) -> list[int]:
+    """Where conditions on an axis change, if it has a vector between two such places."""
+    ends = boundaries(kernel.ast, one)
+    parts = (high - low for low, high in pairwise((0, *ends, size_of(one) or 0)))
+    return ends if ends and max(parts) >= LANES else []
+
+
+def cut_at(kernel: Kernel, number: int, ends: list[int]) -> list[int]:
+    """An axis cut where conditions change: a block on one side of them is read as a whole. Gives
+    the numbers of its parts that are left.
+    """
+    numbers = [number]
+    for end in reversed(ends):
+        rest = cut_apart(kernel, place_of(kernel, number), end)
+        if rest is not None:
+            numbers.append(number_of(kernel.axes[rest]))
+    left = {number_of(r) for r in kernel.axes}
+    return [n for n in numbers if n in left]
+
+
+def place_of(kernel: Kernel, number: int) -> int:
+    """The place of an axis that is known by its number."""
+    return next(n for n, r in enumerate(kernel.axes) if number_of(r) == number)
+
+
 def write_out(kernel: Kernel, number: int, most: int) -> None:
-    """As many copies of the axis as divide it, up to `most`; the rest of an odd axis apart."""
-    position = next(n for n, r in enumerate(kernel.axes) if number_of(r) == number)
+    """Copies of the axis in whole vectors, up to `most`; the rest of an odd axis apart."""
+    position = place_of(kernel, number)
     size = size_of(kernel.axes[position]) or 1
-    amount = copies_of(kernel.axes[position], most)
-    if amount * 2 <= min(most, size):
-        amount = most
-        before = {number_of(r) for r in kernel.axes}
-        kernel.apply_opt(Opt(OptOps.PARTITION, position, size - size % most))
-        if size % most > 1:
-            fresh = (n for n, r in enumerate(kernel.axes) if number_of(r) not in before)
-            kernel.apply_opt(Opt(OptOps.UPCAST, next(fresh), 0))
+    whole = size - size % LANES if size > LANES else size
+    rest = cut_apart(kernel, position, whole) if whole < size else None
+    if rest is not None:
+        kernel.apply_opt(Opt(OptOps.UPCAST, rest, 0))
+    amount = next(n for n in (most, LANES, whole) if whole % n == 0)
     kernel.apply_opt(Opt(OptOps.UPCAST, position, amount))

@@ -3,7 +3,7 @@
 A vector of every second element, of pairs of equal ones or of a row backwards takes a read for each
 lane. The one or two vectors from its first element in memory to its last hold them all, and a
 shuffle picks them. Nothing outside is touched: what lies between two elements of a memory that are
-read without conditions is in that memory, and the last of the rows ends at the last element.
+read under the same condition is in that memory, and the last of the rows ends at the last element.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def runs_of(shifts: Iterable[int]) -> list[list[int]]:
 
 def row_at(spot: Spot, shift: int, like: UOp, count: int) -> UOp:
     """A read of `count` elements at a spot, of the format of the load `like`."""
-    memory, rest = spot
-    place = UOp(Ops.INDEX, like.src[0].dtype, (memory, (rest + shift).simplify()))
+    memory, rest, condition = spot
+    place = UOp(Ops.INDEX, like.src[0].dtype, (memory, (rest + shift).simplify(), *condition))
     if count == 1:
         return UOp(Ops.LOAD, like.dtype, (place,))
     return UOp(Ops.LOAD, like.dtype.vec(count), (place,))

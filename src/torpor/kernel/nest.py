@@ -170,6 +170,8 @@ def boundaries(root: UOp, one: UOp) -> list[int]:
     for node in root.toposort():
         if node.op is Ops.CMPLT and node.src[0] is one and node.src[1].op is Ops.CONST:
             found.add(int(node.src[1].arg))
+        if node.op is Ops.CMPLT and node.src[1] is one and node.src[0].op is Ops.CONST:
+            found.add(int(node.src[0].arg) + 1)
     return sorted(n for n in found if 0 < n < (size_of(one) or 0))
 
 

@@ -83,18 +83,17 @@ def tile_rows(kernel: Kernel, plan: Plan, row: int) -> None:
 
 
 def write_rows(kernel: Kernel, row: int, rows: int) -> list[UOp]:
-    """A register tile has `rows` rows of a panel; the rows that are left over get a smaller one.
-    Gives the rows of the tiles.
+    """Register tiles of at most `rows` rows of a panel, some perhaps a row less than others: a tile
+    of one or two rows would wait for its sums. Gives the rows of the tiles.
     """
     height, made = size_of(kernel.axes[row]) or 1, []
-    if height > rows and height % rows:
-        rest = cut_apart(kernel, row, height - height % rows)
-        if rest is not None:
-            kernel.apply_opt(Opt(OptOps.UPCAST, rest, 0))
+    count = -(-height // rows)
+    rows = -(-height // count)
+    rest = cut_apart(kernel, row, (height % count) * rows) if height % count else None
+    for place, most in ((rest, rows - 1), (row, rows)):
+        if place is not None and most > 1:
+            kernel.apply_opt(Opt(OptOps.UPCAST, place, most))
             made.append(kernel.axes[-1])
-    if height > 1:
-        kernel.apply_opt(Opt(OptOps.UPCAST, row, min(rows, height)))
-        made.append(kernel.axes[-1])
     for number, one in reversed(list(enumerate(kernel.reduce_axes))):
         if (size_of(one) or 1) % UNROLLED == 0 and is_innermost(kernel, one):
             kernel.apply_opt(Opt(OptOps.UNROLL, number, UNROLLED))

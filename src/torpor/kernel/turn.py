@@ -17,7 +17,8 @@ from torpor.ir.uop import UOp
 INNER: Final = 16  # bytes of the parts of a register within which shuffles are cheapest
 ITEMSIZES: Final = (4, 8)  # bytes of elements of which registers are shuffled one by one
 
-Spot = tuple[UOp, UOp]  # memory and the part of a position that is no constant
+Spot = tuple[UOp, UOp, tuple[UOp, ...]]  # memory, the part of a position that is no constant, and
+# under which condition it is read
 
 
 def turn_blocks(root: UOp, target: Target) -> UOp:
@@ -43,27 +44,27 @@ def turn_blocks(root: UOp, target: Target) -> UOp:
 
 
 def is_scattered(node: UOp) -> bool:
-    """A vector of elements that are read one by one, always, from one parameter."""
+    """A vector of elements of parameters that are read one by one, under no condition of lanes."""
     if node.op is not Ops.VECTORIZE or node.dtype.scalar().itemsize not in ITEMSIZES:
         return False
     return all(
         s.op is Ops.LOAD
         and len(s.src) == 1
         and s.src[0].op is Ops.INDEX
-        and len(s.src[0].src) == 2
         and s.src[0].src[0].op is Ops.PARAM
+        and all(condition.dtype.count == 1 for condition in s.src[0].src[2:])
         for s in node.src
     )
 
 
 def spot_of(load: UOp) -> tuple[Spot, int]:
     """Where an element is read, as what varies and a constant."""
-    memory, position = load.src[0].src
+    memory, position, *condition = load.src[0].src
     if position.op is Ops.ADD and position.src[1].op is Ops.CONST:
-        return (memory, position.src[0]), int(position.src[1].arg)
+        return (memory, position.src[0], tuple(condition)), int(position.src[1].arg)
     if position.op is Ops.CONST:
-        return (memory, UOp.index_const(0)), int(position.arg)
-    return (memory, position), 0
+        return (memory, UOp.index_const(0), tuple(condition)), int(position.arg)
+    return (memory, position, tuple(condition)), 0
 
 
 def in_rows(loads: dict[int, UOp], width: int) -> dict[UOp, tuple[UOp, int]]:
