@@ -123,3 +123,12 @@ def test_groups_of_other_devices_are_commands_like_others() -> None:
     items = [item([own], (section, n)) for n in range(4)]
     assert sections_of(items) == []
     assert arena(items, [own], []).scratch is None
+
+
+def test_a_result_takes_over_what_its_command_reads_last() -> None:
+    first, second, third = (Buffer("CPU", 100, dtypes.float32) for _ in range(3))
+    items = [item([first]), item([second, first]), item([third, second, first])]
+    inherits = {id(second): id(first), id(third): id(second)}
+    placed = arena(items, [first, second, third], [], inherits).placed
+    assert not together(placed[0], placed[1])  # it is needed once more
+    assert region(placed[2]) == region(placed[1])

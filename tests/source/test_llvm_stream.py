@@ -74,3 +74,17 @@ def test_only_what_the_caches_cannot_hold(size, streams):
     (item,) = (Tensor.ones(size).contiguous().realize() + 1).schedule()
     target = replace(Device["CPU"].target, stream_bytes=1 << 16)
     assert (STREAM in choose(Kernel(item.ast, target))) is streams
+
+
+def test_what_is_computed_in_place_is_stored():
+    values = np.arange(4096, dtype=np.float32)
+    x = Tensor(values.copy()).realize()
+    item, program = program_of(x * 2 + 1, [Opt(OptOps.UPCAST, 0, 8), STREAM])
+    assert program.shared == ((0, 1),)
+    assert "noalias" not in program.source
+    assert "icmp eq ptr %data0, %data1" in program.source
+    device = Device["CPU"]
+    executable = device.executable(program, device.compiler.compile(program))
+    buffer = item.buffers[1].arg
+    executable([buffer, buffer])
+    np.testing.assert_array_equal(buffer.numpy(), values * 2 + 1)

@@ -8,9 +8,10 @@ itself lies in scratch memory, of which every thread that runs groups has a copy
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, groupby
 from operator import attrgetter, itemgetter
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from torpor.base.dtypes import dtypes
@@ -38,18 +39,21 @@ class Wanted(NamedTuple):
 
 
 def arena(
-    items: Sequence[ScheduleItem], between: Sequence[Buffer], sections: Sequence[Bounds]
-) -> Arena:
-    """Memory for each intermediate, which may be that of others of another time."""
+    items: Sequence[ScheduleItem], between: Sequence[Buffer], sections: Sequence[Bounds],
+    inherits: Mapping[int, int] = MappingProxyType({}),
+) -> Arena:  # fmt: skip
+    """Memory for each intermediate, which may be that of others of another time. By `inherits` (of
+    `id`s) it may also be that of one that the command reads which makes it.
+    """
     wanted = lives(items, between, sections)
     memory = {}
     private = [one for one in wanted if one.private]
     shared = [one for one in wanted if not one.private]
-    places, sizes = first_fit(shared)
+    places, sizes = first_fit(shared, inherits)
     pieces = [Buffer(device, nbytes, dtypes.uint8) for device, nbytes in sizes]
     for one, place in zip(shared, places, strict=True):
         memory[id(one.buffer)] = pieces[place], 0
-    places, sizes = first_fit(private)
+    places, sizes = first_fit(private, inherits)
     starts = [*accumulate((rounded(nbytes) for _, nbytes in sizes), initial=0)]
     scratch = Buffer(sizes[0][0], starts[-1], dtypes.uint8) if sizes else None
     for one, place in zip(private, places, strict=True):
@@ -129,14 +133,23 @@ def group_at(command: int, sections: Sequence[Bounds]) -> Place | None:
     return Place(sections[near], bisect_right(sections[near], command))
 
 
-def first_fit(wanted: Sequence[Wanted]) -> tuple[list[int], list[tuple[str, int]]]:
-    """Pieces of memory, by birth: one whose last reader has run is given to the next that it can
-    hold. The number of each one's piece; the pieces' devices and bytes.
+def first_fit(
+    wanted: Sequence[Wanted], inherits: Mapping[int, int]
+) -> tuple[list[int], list[tuple[str, int]]]:
+    """Pieces of memory, by birth: one whose last reader has run, or is making what may take it
+    over, is given to the next that it can hold. The number of each one's piece; the pieces' devices
+    and bytes.
     """
+    number_of = {id(one.buffer): number for number, one in enumerate(wanted)}
     pieces: list[tuple[str, int]] = []
     busy: list[int] = []  # by piece: the last command that uses it
     places = []
     for buffer, birth, death, _ in wanted:
+        heir_of = number_of.get(inherits.get(id(buffer), 0))
+        if heir_of is not None and heir_of < len(places) and wanted[heir_of].death == birth:
+            places.append(places[heir_of])
+            busy[places[heir_of]] = death
+            continue
         fitting = [
             (nbytes, number)
             for number, (device, nbytes) in enumerate(pieces)

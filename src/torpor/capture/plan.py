@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple
 
 from torpor.capture.arena import arena, sections_of
@@ -21,6 +22,7 @@ from torpor.device.share import AGAIN_FIRST, longer
 from torpor.ir.ops import Ops
 from torpor.ir.records import Program, ScheduleItem
 from torpor.ir.uop import UOp
+from torpor.pipeline.inplace import heirs
 from torpor.pipeline.report import note_run, timing
 from torpor.pipeline.reuse import Result
 from torpor.pipeline.run import Prepared, error_of
@@ -223,7 +225,9 @@ def plan_of(
     between = [b for i, b in made.items() if i not in results]
     items = [prepared.item for prepared in recorded]
     sections = sections_of(items)
-    found = arena(items, between, sections)
+    kernels = [(r.program, [id(node.arg) for node in r.item.buffers]) for r in recorded]
+    inherits = dict(chain.from_iterable(heirs(kernels, set(map(id, between))).values()))
+    found = arena(items, between, sections, inherits)
     kept = [*constants, *found.placed]
     outputs = tuple(Output(b.device, b.size, b.dtype) for b in results.values())
     for number, buffer in enumerate([*constants, *between, *results.values()], len(inputs)):

@@ -90,6 +90,18 @@ class Buffer:
         self.place = self._memory.address or 0
         return self
 
+    def share(self, other: Buffer) -> None:
+        """Lie, from its first byte on, in the memory of another buffer, no smaller than this one.
+
+        Both hold it from then on. A buffer that has memory is a `MemoryStateError`.
+        """
+        if self.base is not None or self.is_allocated():
+            raise MemoryStateError(f"{self!r} is allocated already")
+        memory = other.memory
+        if other.base is not None or memory.nbytes < self.nbytes:
+            raise MemoryStateError(f"{self!r} does not fit into the memory of {other!r}")
+        self._memory, self.place = memory, other.place
+
     def deallocate(self) -> None:
         """Let go of the memory; arrays that look into it keep it. A view's stays its base's."""
         if self.base is not None:

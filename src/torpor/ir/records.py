@@ -141,6 +141,8 @@ class Program:
     ops, bytes:  estimated arithmetic operations and memory traffic.
     checks:      how many error numbers the program may raise: it then takes a pointer to an error
                  word (int64) after the variables.
+    shared:      (output, input) pairs of parameters that may be given the same memory, each of them
+                 in one pair only; what the input held is then gone.
     """
 
     name: str
@@ -157,4 +159,5 @@ class Program:
     checks: int = 0
     written: tuple[int, ...] = (0,)
     linear: tuple[UOp, ...] = field(default=(), repr=False, compare=False)
+    shared: tuple[tuple[int, int], ...] = ()
     assembly: str | None = None

@@ -2,8 +2,19 @@
 
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel.arrange import Arranged, arranged
+from torpor.kernel.inplace import shareable
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.lower import Lowered, lower
 from torpor.kernel.phases import in_phases
 
-__all__ = ["Arranged", "Kernel", "Lowered", "Opt", "OptOps", "arranged", "in_phases", "lower"]
+__all__ = [
+    "Arranged",
+    "Kernel",
+    "Lowered",
+    "Opt",
+    "OptOps",
+    "arranged",
+    "in_phases",
+    "lower",
+    "shareable",
+]

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import Final
 
@@ -17,7 +18,7 @@ from torpor.device.base import DeviceBase, Executable
 from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, Program, ScheduleItem
 from torpor.ir.uop import UOp
-from torpor.kernel import Lowered
+from torpor.kernel import Lowered, shareable
 from torpor.kernel import lower as lower_kernel
 from torpor.pipeline import disk
 from torpor.pipeline.found import Opts
@@ -45,11 +46,12 @@ def program_for(ast: UOp, target: Target, opts: Sequence[Opt] | None = None) -> 
     with narrating():
         lowered = lower_kernel(ast, target, opts)
     name = lowered.name
+    shared = shareable(ast, lowered.linear) if target.name == "cpu" else ()
     if target.name in RENDERERS:
-        source = RENDERERS[target.name](target).render(name, lowered.linear)
+        source = RENDERERS[target.name](target).render(name, lowered.linear, shared)
     else:
         source = "\n".join(str(n.op) for n in lowered.linear)
-    return program_of(name, source, target, lowered, ast)
+    return replace(program_of(name, source, target, lowered, ast), shared=shared)
 
 
 def program_of(name: str, source: str, target: Target, lowered: Lowered, ast: UOp) -> Program:

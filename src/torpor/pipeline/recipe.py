@@ -22,6 +22,7 @@ from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.pipeline import reuse
 from torpor.pipeline.canonical import Canonical
+from torpor.pipeline.inplace import heirs
 from torpor.pipeline.run import Prepared, last_uses
 
 MOST_BYTES: Final = 1 << 12  # of a result whose memory is kept: there may be many recipes
@@ -64,12 +65,14 @@ class Launch(NamedTuple):
     bound:  its integer parameters: which of the graph's bound variables, or after them of the
             recipe's own numbers.
     last:   large memory that nobody reads later.
+    heirs:  (large memory that it makes, that which it takes over).
     """
 
     executable: Executable | None
     memory: tuple[int, ...]
     bound: tuple[int, ...]
     last: tuple[int, ...]
+    heirs: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,8 @@ def recipe_of(
     bound = {node: number for number, node in enumerate(form.bound)}
     kept = frozenset(buffer for result in results for buffer, _ in result.parts)
     last = last_uses([one.item for one in ready], kept)
+    large = {buffer for buffers in last.values() for buffer in buffers if not is_small(buffer.arg)}
+    inherited = heirs([(one.program, one.item.buffers) for one in ready], large)
     launches = []
     fixed: list[int] = []
     for number, one in enumerate(ready):
@@ -145,7 +150,8 @@ def recipe_of(
                 one.executable,
                 tuple(numbers[node.arg] for node in one.item.buffers),
                 tuple(place_of(by_name[name], bound, fixed) for name in names),
-                tuple(numbers[n.arg] for n in last.get(number, ()) if not is_small(n.arg)),
+                tuple(numbers[n.arg] for n in last.get(number, ()) if n in large),
+                tuple((numbers[n.arg], numbers[o.arg]) for n, o in inherited.get(number, ())),
             )
         )
     values = []
@@ -201,7 +207,9 @@ def follow(recipe: Recipe, form: Canonical, roots: Sequence[tuple[UOp, str]]) ->
         made = [take() for take in recipe.takes]
     memory = [*form.buffers, *[result.buffer for result in made]]
     values = [*[node.src[1].arg for node in form.bound], *recipe.numbers]
-    for number, (executable, places, bound, last) in enumerate(recipe.launches):
+    for number, (executable, places, bound, last, inherited) in enumerate(recipe.launches):
+        for new, old in inherited:
+            memory[new].share(memory[old])
         buffers = [memory[n] for n in places]
         for buffer in buffers:
             if not buffer.place and not buffer.is_allocated():

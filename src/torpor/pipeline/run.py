@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from threading import get_ident
 from typing import Final
 
@@ -18,6 +19,7 @@ from torpor.ir.records import CheckSite, Program, Requirement, ScheduleItem
 from torpor.ir.trace import listener
 from torpor.ir.uop import UOp
 from torpor.pipeline.compile import executable_for, is_copy, make_ready
+from torpor.pipeline.inplace import heirs
 from torpor.pipeline.report import note_run, show_schedule, timing, watched
 
 
@@ -58,7 +60,10 @@ def run(items: Sequence[ScheduleItem], keep: Iterable[UOp] = ()) -> list[Prepare
     make_ready((item.ast, item.buffers[0].arg.device) for item in items if not is_copy(item))
     ready = [prepare(item) for item in items]
     last = last_uses(items, frozenset(keep))
+    inherited = heirs([(r.program, r.item.buffers) for r in ready], set(chain(*last.values())))
     for number, prepared in enumerate(ready):
+        for new, old in inherited.get(number, ()):
+            new.arg.share(old.arg)
         launch(prepared)
         for buffer in last.get(number, ()):
             buffer.arg.deallocate()

@@ -8,7 +8,7 @@ state, `_Function`, and the language's methods that need helper functions record
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import ClassVar, Final
 
 import numpy as np
@@ -41,7 +41,9 @@ class CStyleRenderer(Renderer):
     barrier_text: ClassVar[str] = ""
     groups: ClassVar[dict[str, str]] = {}  # gidx0 -> the language's expression
 
-    def render(self, name: str, linear: Sequence[UOp]) -> str:
+    def render(
+        self, name: str, linear: Sequence[UOp], shared: Collection[tuple[int, int]] = ()
+    ) -> str:
         fresh = type(self)(self.target)  # helpers belong to one program
         return fresh.write(identifier(name), prepare(linear))
 

@@ -6,7 +6,8 @@ arithmetic carries what is known of its bounds, and each value stands where it i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from itertools import chain
 from typing import Final
 
 from torpor.base.dtypes import DType
@@ -33,19 +34,22 @@ from torpor.source.renderer import Renderer
 LOCAL_ALIGNMENT: Final = 64  # bytes: a cache line, and the widest vector register
 
 
+Pairs = Collection[tuple[int, int]]
+
+
 class LLVMRenderer(Renderer):
     """Writes one `define void @name(ptr %data0, ...)` as text for LLVM 20 and later."""
 
-    def render(self, name: str, linear: Sequence[UOp]) -> str:
+    def render(self, name: str, linear: Sequence[UOp], shared: Pairs = ()) -> str:
         nodes, name = prepare(linear), identifier(name)
-        plain = _Function.of(nodes)
+        plain = _Function.of(nodes, shared)
         slots = streamed_slots(nodes)
         if not slots:
             return module((plain.text(name),), plain)
-        streaming = _Function.of(nodes, streams=True)
+        streaming = _Function.of(nodes, shared, streams=True)
         ways = f"{name}_streaming", f"{name}_storing"
         texts = (
-            either(name, plain.arguments, slots, ways),
+            either(name, plain.arguments, slots, shared, ways),
             streaming.text(ways[0]),
             plain.text(ways[1]),
         )
@@ -66,19 +70,22 @@ def module(texts: Sequence[str], *functions: _Function) -> str:
 
 
 class _Function:
-    """One function under construction; `names` maps nodes to the text of their values. `streams`:
-    whether it stores past the caches where that is asked for.
+    """One function under construction; `names` maps nodes to the text of their values. `shared`:
+    pairs of parameters that may be the same memory; `streams`: whether it stores past the caches
+    where that is asked for.
     """
 
-    def __init__(self, takes: Signature, streams: bool = False):
+    def __init__(self, takes: Signature, shared: Pairs, streams: bool):
         self.takes, self.streams = takes, streams
         self.body = Body()
         self.names: dict[UOp, str] = {}
         self.ends: dict[UOp, tuple[str, ...]] = {}
         self.pairs: dict[UOp, tuple[UOp, UOp]] = {}
-        # What a kernel stores lies in no other parameter: outputs take memory of their own.
+        # What a kernel stores lies in no other parameter, unless it may take the place of one.
+        together = set(chain.from_iterable(shared))
         self.arguments = [
-            f"ptr noalias %{self.body.names.exact(f'data{n}')}" for n, _ in takes.parameters
+            f"ptr{'' if n in together else ' noalias'} %{self.body.names.exact(f'data{n}')}"
+            for n, _ in takes.parameters
         ]
         for slot, parameter in takes.parameters:
             if parameter is not None:
@@ -94,9 +101,9 @@ class _Function:
             ]
 
     @staticmethod
-    def of(nodes: Sequence[UOp], streams: bool = False) -> _Function:
+    def of(nodes: Sequence[UOp], shared: Pairs, streams: bool = False) -> _Function:
         """The function of a linear program."""
-        made = _Function(signature(nodes), streams)
+        made = _Function(signature(nodes), shared, streams)
         made.pairs = pairs_of(nodes)
         unwritten = needless(nodes, made.pairs)
         for node in nodes:

@@ -43,9 +43,14 @@ def streamed_slots(nodes: Iterable[UOp]) -> dict[int, int]:
     return found
 
 
-def either(name: str, arguments: Sequence[str], slots: dict[int, int], ways: Sequence[str]) -> str:
-    """The function `name`, which calls the first of two functions where all addresses are aligned,
-    else the second. What the first one stores is there for other threads when it returns.
+def either(
+    name: str, arguments: Sequence[str], slots: dict[int, int], shared: Iterable[tuple[int, int]],
+    ways: Sequence[str],
+) -> str:  # fmt: skip
+    """The function `name`, which calls the first of two functions where all addresses are aligned
+    and nothing is stored in the place of what is read (of the pairs `shared`), since that is in the
+    caches anyway; else the second. What the first one stores is there for other threads when it
+    returns.
     """
     passed = ", ".join(argument.replace(" noalias", "") for argument in arguments)
     lines, last = [], "0"
@@ -56,6 +61,14 @@ def either(name: str, arguments: Sequence[str], slots: dict[int, int], ways: Seq
             f"%any{slot} = or i64 {last}, %low{slot}",
         ]
         last = f"%any{slot}"
+    for slot, other in shared:
+        both = f"{slot}.{other}"
+        lines += [
+            f"%same{both} = icmp eq ptr %data{slot}, %data{other}",
+            f"%same.bit{both} = zext i1 %same{both} to i64",
+            f"%any{both} = or i64 {last}, %same.bit{both}",
+        ]
+        last = f"%any{both}"
     body = [
         *lines,
         f"%aligned = icmp eq i64 {last}, 0",
