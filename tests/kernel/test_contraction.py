@@ -129,6 +129,19 @@ def test_convolutions(sizes):
     agree(result.numpy(), expected.reshape(result.shape))
 
 
+def test_threads_share_images_and_blocks_of_their_pixels():
+    """All pairs of the two, so that 7 blocks do not leave a thread waiting."""
+    random = np.random.default_rng(8)
+    x = random.standard_normal((5, 48, 28, 28), np.float32)
+    w = random.standard_normal((33, 48, 1, 1), np.float32)
+    result = Tensor(x).conv2d(Tensor(w))
+    (program,) = torpor.lower(result, target="cpu")
+    (tile,) = [opt.arg for opt in program.opts if opt.op is OptOps.TILE]
+    assert program.thread_range == 5 * 784 // tile
+    wide = np.einsum("oc,bcyx->boyx", w[:, :, 0, 0].astype(np.float64), x.astype(np.float64))
+    agree(result.numpy(), wide)
+
+
 def test_an_axis_that_fills_most_of_a_vector_is_padded():
     x, w = Tensor.empty(2, 24, 7, 7), Tensor.empty(24, 1, 3, 3)
     result = x.conv2d(w, padding=1, groups=24)

@@ -150,17 +150,17 @@ def tile_panels(kernel: Kernel, plan: Plan, reach: int) -> bool:
     stream = STREAM * (4 if found.scattered else 1)
     around = iterations(kernel.axes[:row])
     panels = -(-lanes // plan.panel)
-    most = min(reach, PANELS, panels if plan.around else panels - 1)  # packed inside some loop
+    near = max(PANELS, reach // 2)  # more of them only where the sum is short
+    most = min(reach, near, panels if plan.around else panels - 1)  # packed inside some loop
     block = plan.panel * panels_of(panels, most, plan.panel, around, stream)
     if lanes % block:
         kernel.apply_opt(Opt(OptOps.PADTO, lane, block))
-    if -(-lanes // block) > 1:
+    tiled = lanes > block
+    if tiled:
         kernel.apply_opt(Opt(OptOps.TILE, lane, block))
         lane, row = lane + 1, row + 1
-        if plan.around and iterations(kernel.axes[:1]) < iterations(kernel.axes[1:2]):
-            kernel.apply_opt(Opt(OptOps.SWAP, 0, 1))  # more for the threads to share
-    if kind_of(kernel.axes[0]) is AxisType.GLOBAL and row > 0 and lane > 0:
-        kernel.apply_opt(Opt(OptOps.THREAD, 0, 0))
+    joined = thread_blocks(kernel, min(plan.around, 1) if found.packs else plan.around, tiled)
+    lane, row = lane - joined, row - joined
     kernel.apply_opt(Opt(OptOps.UPCAST, lane, plan.panel))
     if not pack(kernel):
         return False
@@ -168,6 +168,19 @@ def tile_panels(kernel: Kernel, plan: Plan, reach: int) -> bool:
         row = block_rows(kernel, row, together(kernel, plan))
     tile_rows(kernel, plan, row)
     return True
+
+
+def thread_blocks(kernel: Kernel, around: int, tiled: bool) -> int:
+    """The first `around` axes for the threads, and then the blocks, if the vectors' axis is `tiled`
+    in them: what a thread does one after the other lies side by side. Gives how many axes joined
+    others.
+    """
+    if kind_of(kernel.axes[0]) is not AxisType.GLOBAL:
+        return 0
+    places = [tiled + (number > 0) for number in range(around)] + [min(around, 1)] * tiled
+    for place in places:
+        kernel.apply_opt(Opt(OptOps.THREAD, place, 0))
+    return max(len(places) - 1, 0)
 
 
 def together(kernel: Kernel, plan: Plan) -> int:
