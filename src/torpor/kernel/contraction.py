@@ -144,8 +144,10 @@ def cost(kernel: Kernel, found: Contraction, neighbours: bool, movable: bool) ->
         easy = not found.masked and (not found.scattered or found.abreast)
         reading = COPIED if easy else TURNED
     storing = 0.0 if neighbours else TURNED / found.length
-    padding = -(-lanes // width) * width / lanes * (ALONE if lanes <= width else 1)
-    return padding * (1 + packing + reading / min(lanes, BLOCK) + storing)
+    if lanes <= width:
+        return width / lanes * ALONE * (1 + packing + reading / lanes + storing)
+    blocks = range(width, min(lanes, BLOCK) + width, width)
+    return min(-(-lanes // n) * n / lanes * (1 + packing + reading / n + storing) for n in blocks)
 
 
 def share_of_first(value: UOp) -> float:

@@ -52,7 +52,7 @@ def tile_contraction(kernel: Kernel, most: float = inf) -> bool:
             kernel.become(trial)
             return True
     trial = ordered.copy()
-    if fits(tile_strips, trial, plan):
+    if fits(tile_strips, trial, plan, reach):
         kernel.__dict__.update(trial.__dict__)
         return True
     trial = ordered.copy()
@@ -88,7 +88,7 @@ def shapes_for(kernel: Kernel, found: Contraction) -> Shapes:
     return shapes_of(kernel.target.registers, found.packed.dtype.is_float)
 
 
-def tile_strips(kernel: Kernel, plan: Plan) -> bool:
+def tile_strips(kernel: Kernel, plan: Plan, reach: int) -> bool:
     """Two kinds of register tiles side by side, where the whole axis along the vectors is packed at
     once inside of some loop, and the rows are read where they are.
     """
@@ -96,7 +96,7 @@ def tile_strips(kernel: Kernel, plan: Plan) -> bool:
     width = kernel.target.lanes(max(found.packed.dtype.itemsize, 4))
     strips = strips_of(size_of(found.lane) or 1, width, shapes_for(kernel, found))
     beside = 0 < plan.around == plan.row and not found.packs
-    if len(strips) == 1 or not beside or not strips_pay(kernel, plan, strips):
+    if len(strips) == 1 or not (beside and reach) or not strips_pay(kernel, plan, strips, reach):
         return False
     rows = cut_lanes(kernel, plan.row, strips)
     if kind_of(kernel.axes[0]) is AxisType.GLOBAL:
@@ -111,15 +111,17 @@ def tile_strips(kernel: Kernel, plan: Plan) -> bool:
     return True
 
 
-def strips_pay(kernel: Kernel, plan: Plan, strips: Sequence[Strip]) -> bool:
+def strips_pay(kernel: Kernel, plan: Plan, strips: Sequence[Strip], reach: int) -> bool:
     """Whether packed strips have room together, and save more padding than threads may wait longer
     at the end, since there are half as many blocks.
     """
     padded = sum(strip.padded for strip in strips)
     packed = padded * plan.found.length * plan.found.packed.dtype.itemsize
     around = iterations(kernel.axes[: plan.row])
-    waiting = (1 + FEW / around) / (1 + FEW / (around * len(strips)))
-    saved = -(-(size_of(plan.found.lane) or 1) // plan.panel) * plan.panel / padded
+    block, lanes = block_of(kernel, plan, reach), size_of(plan.found.lane) or 1
+    blocks = -(-lanes // block)
+    waiting = (1 + FEW / around) / (1 + FEW / (around * blocks))
+    saved = blocks * block / padded
     return packed <= kernel.target.stage_bytes * 2 // 3 and saved >= waiting
 
 
@@ -147,19 +149,14 @@ def tile_panels(kernel: Kernel, plan: Plan, reach: int) -> bool:
     """Panels as long as the sum, `reach` of which have room."""
     found, lane, row = plan.found, plan.row + 1, plan.row
     lanes, height = size_of(found.lane) or 1, size_of(found.row) or 1
-    stream = STREAM * (4 if found.scattered else 1)
-    around = iterations(kernel.axes[:row])
-    panels = -(-lanes // plan.panel)
-    near = max(PANELS, reach // 2)  # more of them only where the sum is short
-    most = min(reach, near, panels if plan.around else panels - 1)  # packed inside some loop
-    block = plan.panel * panels_of(panels, most, plan.panel, around, stream)
+    block = block_of(kernel, plan, reach)
     if lanes % block:
         kernel.apply_opt(Opt(OptOps.PADTO, lane, block))
     tiled = lanes > block
     if tiled:
         kernel.apply_opt(Opt(OptOps.TILE, lane, block))
         lane, row = lane + 1, row + 1
-    joined = thread_blocks(kernel, min(plan.around, 1) if found.packs else plan.around, tiled)
+    joined = thread_blocks(kernel, threaded(plan), tiled)
     lane, row = lane - joined, row - joined
     kernel.apply_opt(Opt(OptOps.UPCAST, lane, plan.panel))
     if not pack(kernel):
@@ -168,6 +165,24 @@ def tile_panels(kernel: Kernel, plan: Plan, reach: int) -> bool:
         row = block_rows(kernel, row, together(kernel, plan))
     tile_rows(kernel, plan, row)
     return True
+
+
+def block_of(kernel: Kernel, plan: Plan, reach: int) -> int:
+    """How many elements of the vectors' axis share the rows that are read, a whole number of
+    panels.
+    """
+    lanes = size_of(plan.found.lane) or 1
+    panels = -(-lanes // plan.panel)
+    near = max(PANELS, reach // 2)  # more of them only where the sum is short
+    most = min(reach, near, panels if plan.around else panels - 1)  # packed inside some loop
+    stream = STREAM * (4 if plan.found.scattered else 1)
+    around = iterations(kernel.axes[: threaded(plan)])
+    return plan.panel * panels_of(panels, most, plan.panel, around, stream)
+
+
+def threaded(plan: Plan) -> int:
+    """How many axes threads share besides blocks: not those that share rows which are packed."""
+    return min(plan.around, 1) if plan.found.packs else plan.around
 
 
 def thread_blocks(kernel: Kernel, around: int, tiled: bool) -> int:
