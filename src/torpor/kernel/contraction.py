@@ -146,8 +146,11 @@ def cost(kernel: Kernel, found: Contraction, neighbours: bool, movable: bool) ->
     storing = 0.0 if neighbours else TURNED / found.length
     if lanes <= width:
         return width / lanes * ALONE * (1 + packing + reading / lanes + storing)
-    blocks = range(width, min(lanes, BLOCK) + width, width)
-    return min(-(-lanes // n) * n / lanes * (1 + packing + reading / n + storing) for n in blocks)
+    fit = kernel.target.stage_bytes * 2 // 3 // (found.length * found.packed.dtype.itemsize)
+    return min(
+        -(-lanes // n) * n / lanes * (1 + packing + reading / min(n, BLOCK) + storing)
+        for n in range(width, min(lanes, max(fit, BLOCK)) + width, width)
+    )
 
 
 def share_of_first(value: UOp) -> float:

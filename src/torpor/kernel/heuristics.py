@@ -19,7 +19,7 @@ from torpor.kernel.rows import beside_steps, has_passes, row_lanes
 from torpor.kernel.vectors import Facts, attempt, unroll_short
 
 DEAR: Final = 1.0  # time for packing, of that for products, beyond which it is a last resort
-PAIRED: Final = 0.7  # the same for words of two terms, beyond which they are no gain
+PAIRED: Final = 0.8  # the same and padding for words of two terms, beyond which they are no gain
 WORDS: Final = 48  # products that must share a word before putting it together pays
 
 
