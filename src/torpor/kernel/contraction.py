@@ -149,7 +149,7 @@ def cost(kernel: Kernel, found: Contraction, neighbours: bool, movable: bool) ->
     fit = kernel.target.stage_bytes * 2 // 3 // (found.length * found.packed.dtype.itemsize)
     return min(
         -(-lanes // n) * n / lanes * (1 + packing + reading / min(n, BLOCK) + storing)
-        for n in range(width, min(lanes, max(fit, BLOCK)) + width, width)
+        for n in range(width, min(lanes, max(fit, BLOCK), 4 * BLOCK) + width, width)
     )
 
 
