@@ -386,3 +386,25 @@ def test_a_pool_that_is_lent() -> None:
         pool.lent[:] = 0
         assert is_native(f, x) and pool.lent[0] == 2
         assert not pool._lock.locked()
+
+
+def test_numbers_among_the_arguments() -> None:
+    f = warm(lambda x, k, n: (x * k + n, k * 2, x[:2]), computed(1, 2, 3), 2.0, 3)
+    x = computed(1, 2, 3)
+    for k, n in ((0.5, -1), (-0.0, 2**31), (float("inf"), 0), (1e-300, -(2**40))):
+        before = runs_of(f)
+        total, double, part = f(x, k, n)
+        expected = np.float32([1, 2, 3]) * np.float32(k) + np.float32(n)
+        np.testing.assert_array_equal(total.numpy(), expected)
+        assert double == 2 * k and part.tolist() == [1, 2]
+    assert runs_of(f) == before + 1
+    assert f(x, 2, 3)[0].tolist() == [5, 7, 9]  # integers are another case
+    with pytest.raises(OverflowError):
+        warm(lambda x, n: x * n, computed(1), 3)(computed(1), 10**400)
+
+
+def test_a_number_that_is_guarded() -> None:
+    f = warm(lambda x, n: x + 1 if n > 2 else x - 1, computed(1), 3)
+    assert f(computed(1), 5).item() == 2
+    assert f(computed(1), 1).item() == 0
+    assert f(computed(1), 7).item() == 2

@@ -59,7 +59,7 @@ buffer.below:
   %o = load ptr, ptr %at.y
   %slot = getelementptr i8, ptr %o, i64 %z
   %value = load ptr, ptr %slot
-  %address = call i64 @PyLong_AsLongLong(ptr %value)
+  %address = call i64 @PyLong_AsSsize_t(ptr %value)
   %word.p = getelementptr i64, ptr %words, i64 %x
   store i64 %address, ptr %word.p
   %wrong = add i64 %address, 1
@@ -90,7 +90,7 @@ take.held:
   %thing = call ptr @PyList_GetItem(ptr %parts, i64 %part)
   %holders = load i32, ptr %thing
   %expected.o = call ptr @PyList_GetItem(ptr %alone, i64 %part)
-  %expected = call i64 @PyLong_AsLongLong(ptr %expected.o)
+  %expected = call i64 @PyLong_AsSsize_t(ptr %expected.o)
   %holders.n = zext i32 %holders to i64
   %holders.asked = add i64 %holders.n, 1
   %part.next = add i64 %part, 1
@@ -233,6 +233,31 @@ run.raise:
 run.odd:
   call void @Py_DecRef(ptr %raising)
   br label %missed""",
+    "call": """
+  %function = inttoptr i64 %y to ptr
+  %found = call ptr @PyObject_Vectorcall(ptr %function, ptr %at.z, i64 1, ptr null)
+  store ptr %found, ptr %at.x
+  %broken = icmp eq ptr %found, null
+  br i1 %broken, label %raised, label %owning""",
+    "apply": """
+  %function = inttoptr i64 %y to ptr
+  %given = load ptr, ptr %at.z
+  %found = call ptr @PyObject_Call(ptr %function, ptr %given, ptr null)
+  store ptr %found, ptr %at.x
+  %broken = icmp eq ptr %found, null
+  br i1 %broken, label %raised, label %owning""",
+    "number": """
+  %o = load ptr, ptr %at.y
+  %item = call ptr @PyTuple_GetItem(ptr %o, i64 %z)
+  %value = call i64 @PyLong_AsSsize_t(ptr %item)
+  %word.p = getelementptr i64, ptr %words, i64 %x
+  store i64 %value, ptr %word.p
+  %odd = icmp eq i64 %value, -1
+  br i1 %odd, label %number.look, label %next
+number.look:
+  %error = call ptr @PyErr_Occurred()
+  %ok = icmp eq ptr %error, null
+  br i1 %ok, label %next, label %missed""",
     "new": """
   %kind = inttoptr i64 %y to ptr
   %found = call ptr @PyType_GenericAlloc(ptr %kind, i64 0)
@@ -241,7 +266,7 @@ run.odd:
   br i1 %broken, label %raised, label %owning""",
     "following": """
   %o = load ptr, ptr %at.y
-  %number = call i64 @PyLong_AsLongLong(ptr %o)
+  %number = call i64 @PyLong_AsSsize_t(ptr %o)
   %number.next = add i64 %number, 1
   %found = call ptr @PyLong_FromLongLong(i64 %number.next)
   store ptr %found, ptr %at.x
@@ -286,4 +311,4 @@ run.odd:
   call void @Py_IncRef(ptr %o)
   br label %leaving""",
 }
-OWNING: Final = ("put", "make", "new", "following", "tuple", "list")
+OWNING: Final = ("put", "make", "call", "apply", "new", "following", "tuple", "list")

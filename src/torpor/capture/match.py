@@ -30,7 +30,8 @@ class Pattern(NamedTuple):
 
     tensors, numbers: tuples of what they found, as text. `scope`: what the lines name.
     `seen` are the settings; `snapshot` in the scope is what they were when this was made.
-    `places`: names of the tensors; `s0` and so on are their storages. `steps` do what the lines do
+    `places`: names of the tensors; `s0` and so on are their storages. `amounts`: names of the
+    numbers. `steps` do what the lines do
     for the native replayer, and may miss where those do not; None: there are none.
     """
 
@@ -39,6 +40,7 @@ class Pattern(NamedTuple):
     numbers: str
     scope: dict[str, Any]
     places: tuple[str, ...]
+    amounts: tuple[str, ...]
     steps: tuple[Step, ...] | None
 
 
@@ -81,7 +83,7 @@ class _Writer:
             self.need(f"type({text}) is {self.bind(kind)}", is_of)
             self.tensor(text)
         elif kind in NUMBERS:
-            self.need(f"type({text}) is {self.bind(kind)}")
+            self.need(f"type({text}) is {self.bind(kind)}", is_of)
             self.numbers.append(text)
         elif kind in _SAME:
             self.need(f"{text} is {self.bind(tree)}", step("is", text, Known(tree)))
@@ -165,8 +167,8 @@ class _Writer:
         given = "".join(f"{text}, " for text in self.tensors)
         numbers = "".join(f"{text}, " for text in self.numbers)
         steps = tuple(self.steps) if self.native else None
-        places = tuple(self.tensors)
-        return Pattern(self.lines, f"({given})", f"({numbers})", self.scope, places, steps)
+        names = tuple(self.tensors), tuple(self.numbers)
+        return Pattern(self.lines, f"({given})", f"({numbers})", self.scope, *names, steps)
 
     def call(self, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
         """The lines for what a function is called with. The replayer takes no options, and asks

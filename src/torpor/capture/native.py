@@ -1,7 +1,7 @@
 """A replay as steps of the native replayer: what `straight.py` writes as Python, less its rarities.
 
-What is not here (options, numbers among the arguments, views, devices other than the host, effects)
-is replayed by that function, which is also what a miss of the steps falls back to.
+What is not here (options, views, devices other than the host, random streams, names bound anew) is
+replayed by that function, which is also what a miss of the steps falls back to.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from torpor.pipeline.report import timing, where_noted
 from torpor.pipeline.reuse import Fresh, Result, Reused
 from torpor.tensor.handle import Handle
 from torpor.tensor.storage import Storage
+from torpor.tensor.tensor import view_of
 
 _LEND: Final = pool.lend  # one object each, whose address native code has
 _TAKE_BACK: Final = pool.take_back
@@ -126,15 +127,13 @@ class _Writer:
         special = (trace.streams, trace.draws, trace.seeded, trace.rewrites, trace.additions,
                    trace.effects)  # fmt: skip
         plain = all(isinstance(source, int | Storage) for source in trace.sources)
-        numbers = trace.numbers(()) if pattern.numbers == "()" else None
         timed = timing() or pattern.steps is None or not trace.on_host
-        if any(special) or not plain or numbers is None or timed:
+        if any(special) or not plain or timed:
             raise Unfit
         self._pattern, self._trace = pattern, trace
-        self._numbers = numbers
         self._steps: list[Step] = [*(pattern.steps or ())]
         self._made: dict[int, str] = {}  # registers of what has been made, by id of its spec
-        self.words = len(trace.sources) + len(trace.plan.outputs) + len(numbers[0])
+        self.words = len(trace.sources) + len(trace.plan.outputs) + trace.plan.words
         self.arguments = sum(known.operation == "argument" for known in self._steps)
 
     def steps(self, own: Any) -> Steps:
@@ -146,16 +145,37 @@ class _Writer:
             self._add("own", name)
         self._add("lock", Known(own.acquire))
         self._steps += self._trace.guards.native(len(places))
+        self._compute()
         self._gather()
         self._take()
-        for number, word in enumerate(self._numbers[0], self.words - len(self._numbers[0])):
-            self._add("word", CALL + number, word)
         self._add("run")
         self._commit()
         return self._steps
 
     def _add(self, operation: str, *operands: Any) -> None:
         self._steps.append(step(operation, *operands))
+
+    def _compute(self) -> None:
+        """What follows from the numbers among the arguments: words, and the numbers `n`."""
+        trace, amounts = self._trace, self._pattern.amounts
+        first = CALL + self.words - trace.plan.words
+        if not amounts:  # it is the same each time
+            found = trace.numbers(())
+            if found is None:
+                raise Unfit
+            for place, word in enumerate(found[0], first):
+                self._add("word", place, word)
+            self._add("constant", "n", Known(found[1]))
+            return
+        self._add("tuple", "amounts", 0, len(amounts))
+        for number, name in enumerate(amounts):
+            self._add("tuple_put", "amounts", number, name)
+        self._add("call", "found", Known(trace.numbers), "amounts")
+        self._add("not", "found", Known(None))
+        self._add("tuple_item", "w", "found", 0)
+        self._add("tuple_item", "n", "found", 1)
+        for number in range(trace.plan.words):
+            self._add("number", first + number, "w", number)
 
     # --- what it takes ----------------------------------------------------------------------------
     def _gather(self) -> None:
@@ -267,16 +287,16 @@ class _Writer:
         return known
 
     def _leaf(self, leaf: Leaf, name: str) -> str:
-        if leaf.steps:
-            raise Unfit
         if leaf.kind == "argument":
             return self._pattern.places[leaf.number]
         if leaf.kind == "passed":
             return self._passed(leaf.number)
         if leaf.kind == "number":
-            self._add("constant", name, Known(self._numbers[1][leaf.number]))
+            self._add("tuple_item", name, "n", leaf.number)
             return name
         storage = f"{'m' if leaf.kind == 'new' else 'g'}{leaf.number}"
+        if leaf.steps:
+            return self._view(leaf, storage, name)
         self._add("new", name, Known(Handle._type))
         if leaf.kind != "new" and storage not in self._changed:
             self._add("slot", f"{storage}.base", storage, Slot(Storage, "base"))
@@ -285,6 +305,17 @@ class _Writer:
                                ("_stamp", f"{storage}.stamp")):  # fmt: skip
             self._add("put", name, Slot(Handle, slot), register)
         self._fill(name, Handle, {"_path": None, "_site": None, "grad": None}, ())
+        return name
+
+    def _view(self, leaf: Leaf, storage: str, name: str) -> str:
+        """The register of a view, which Python makes of what the storage holds at that time."""
+        if storage in self._changed:
+            raise Unfit
+        self._add("constant", "steps", Known(leaf.steps))
+        self._add("tuple", "of", 0, 2)
+        self._add("tuple_put", "of", 0, storage)
+        self._add("tuple_put", "of", 1, "steps")
+        self._add("apply", name, Known(view_of), "of")
         return name
 
     def _owner(self, owner: Any) -> str:

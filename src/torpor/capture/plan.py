@@ -73,7 +73,7 @@ class Plan:
     ):
         self.commands, self.outputs = tuple(commands), tuple(outputs)
         self._sections, self._scratch = tuple(sections), scratch
-        self.kept, self._inputs, self._words = tuple(kept), inputs, words
+        self.kept, self._inputs, self.words = tuple(kept), inputs, words
         self.executor: Executor | None = None
         self.left = 0  # runs before the next look at what is quickest
         self._again = AGAIN_FIRST
@@ -123,7 +123,7 @@ class Plan:
         if any(map(_is_doubtful, self.commands)):
             return
         steps = self._steps()
-        given = self._inputs + len(self.outputs) + self._words
+        given = self._inputs + len(self.outputs) + self.words
         if steps is not None:
             self.executor = Executor(steps, given, self._sections, self._scratch)
         self.left, self._again = self._again, longer(self._again)

@@ -42,8 +42,9 @@ API: Final = {
     "PyList_New": "ptr (i64)",
     "PyList_SetItem": "i32 (ptr, i64, ptr)",
     "PyList_Size": "i64 (ptr)",
-    "PyLong_AsLongLong": "i64 (ptr)",
+    "PyLong_AsSsize_t": "i64 (ptr)",
     "PyLong_FromLongLong": "ptr (i64)",
+    "PyObject_Call": "ptr (ptr, ptr, ptr)",
     "PyObject_CallNoArgs": "ptr (ptr)",
     "PyObject_GetAttr": "ptr (ptr, ptr)",
     "PyObject_GetItem": "ptr (ptr, ptr)",
@@ -98,7 +99,7 @@ define internal i64 @at(ptr %words, i64 %place) {{
 
 define internal void @word(ptr %to, ptr %tuple, i64 %place) {{
   %item = call ptr @PyTuple_GetItem(ptr %tuple, i64 %place)
-  %value = call i64 @PyLong_AsLongLong(ptr %item)
+  %value = call i64 @PyLong_AsSsize_t(ptr %item)
   store i64 %value, ptr %to
   ret void
 }}
@@ -227,7 +228,7 @@ each:
   br i1 %more, label %ask, label %none
 ask:
   %address.o = call ptr @PyTuple_GetItem(ptr %programs, i64 %i)
-  %address = call i64 @PyLong_AsLongLong(ptr %address.o)
+  %address = call i64 @PyLong_AsSsize_t(ptr %address.o)
   %program = inttoptr i64 %address to ptr
   %count.p = getelementptr i64, ptr %program, i64 {HEAD_count}
   %limit.p = getelementptr i64, ptr %program, i64 {HEAD_limit}

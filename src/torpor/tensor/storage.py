@@ -130,11 +130,14 @@ def recall(node: UOp) -> UOp | None:
     return entry.value
 
 
+_RESHAPE, _BUFFER = Ops.RESHAPE, Ops.BUFFER  # an enumeration is slow to ask for its members
+
+
 def is_settled(storage: Storage) -> bool:
     """Whether its value lies in memory, and no other stands for it: nothing is left to compute."""
     base = storage.base
-    below = base.src[0] if base.op is Ops.RESHAPE else base
-    return below.op is Ops.BUFFER and id(base) not in _known
+    below = base.src[0] if base.op is _RESHAPE else base
+    return below.op is _BUFFER and id(base) not in _known
 
 
 def without_known(roots: Iterable[UOp]) -> list[UOp]:
