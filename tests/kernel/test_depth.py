@@ -10,6 +10,7 @@ from torpor.base.target import get_target
 from torpor.ir.ops import AxisType
 from torpor.kernel import Kernel, Opt, OptOps
 from torpor.kernel.depth import depth_of
+from torpor.kernel.stage import operands as values_of
 
 IMAGES = next(one for one in cases() if one.name == "over images")
 
@@ -59,9 +60,17 @@ def test_the_blocks_of_a_sum_divide_its_axes():
     product = (a.reshape(4, 1, 3, 40, 36) * b.reshape(4, 5, 1, 40, 36)).sum((0, 3, 4))
     kernel = Kernel(product.schedule()[-1].ast, get_target("cpu"))
     sizes = [int(r.src[0].arg) for r in kernel.reduce_axes]
-    amounts = depth_of(kernel)
-    assert all(size % amount == 0 for size, amount in zip(sizes, amounts, strict=True))
-    assert np.prod(amounts) <= 512
+    for packed in values_of(kernel.ast):
+        amounts = depth_of(kernel, packed)
+        assert all(size % amount == 0 for size, amount in zip(sizes, amounts, strict=True))
+        assert np.prod(amounts) <= 512
+
+
+def test_blocks_of_a_sum_take_neighbours_of_what_is_packed_first():
+    result = Tensor.empty(8, 512, 7, 7).conv2d(Tensor.empty(512, 512, 3, 3), padding=1)
+    kernel = Kernel(result.schedule()[-1].ast, get_target("cpu"))
+    depths = {depth_of(kernel, packed) for packed in values_of(kernel.ast)}
+    assert depths == {(1, 1, 512), (3, 3, 32)}  # of the image, channels last; of the weights
 
 
 GROWING = [

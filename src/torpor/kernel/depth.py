@@ -10,6 +10,8 @@ from math import prod
 from typing import Final, NamedTuple
 
 from torpor.ir.records import Opt, OptOps
+from torpor.ir.uop import UOp
+from torpor.kernel.contraction import stride
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.ranges import iterations, size_of
 from torpor.kernel.registers import ROWS_PACKED, Plan, rows_together, stage_over, tile_rows
@@ -56,7 +58,7 @@ def blocks_of(kernel: Kernel, plan: Plan) -> Blocks | None:
     """The sizes that cost least, of those for which packed panels and partial results have room;
     None where there are none.
     """
-    depth = depth_of(kernel)
+    depth = depth_of(kernel, plan.found.packed)
     if not SHALLOW <= prod(depth) < plan.found.length:
         return None
     height, lanes = size_of(plan.found.row) or 1, size_of(plan.found.lane) or 1
@@ -84,18 +86,20 @@ def blocks_of(kernel: Kernel, plan: Plan) -> Blocks | None:
     return Blocks(best[1] * plan.panel, rows, together, depth)
 
 
-def depth_of(kernel: Kernel) -> tuple[int, ...]:
-    """Rounds of each reduce axis in a block: divisors, innermost axes first, up to `DEPTH` steps
-    in all, and half of the sum.
+def depth_of(kernel: Kernel, packed: UOp) -> tuple[int, ...]:
+    """Rounds of each reduce axis in a block: divisors, up to `DEPTH` steps in all, and half of the
+    sum. Axes go first along which neighbours of what is packed are nearest, and inner ones: lines
+    are then read for one block only.
     """
     left = min(DEPTH, iterations(kernel.reduce_axes) // 2)
-    amounts = []
-    for one in reversed(kernel.reduce_axes):
+    amounts: dict[UOp, int] = {}
+    inner = {one: -place for place, one in enumerate(kernel.reduce_axes)}
+    for one in sorted(inner, key=lambda r: (abs(stride(packed, r) or 0), inner[r])):
         size = size_of(one) or 1
         amount = max(n for n in range(1, min(left, size) + 1) if size % n == 0)
         left = left // amount if amount == size else 1
-        amounts.append(amount)
-    return tuple(reversed(amounts))
+        amounts[one] = amount
+    return tuple(amounts[one] for one in kernel.reduce_axes)
 
 
 def cut_results(kernel: Kernel, plan: Plan, blocks: Blocks) -> int:
