@@ -45,22 +45,21 @@ def arranged(ast: UOp, target: Target) -> Arranged | None:
     if not target.threads or iterations(tuple(ast.ranges())) < WORTH:
         return None
     kernel = Kernel(ast, target)
-    windows = copied_windows(kernel)
-    made = None if windows is None else on_copy(kernel, windows)
-    if made is not None and pays(kernel, made):
-        return made
+    copies = [on_copy(kernel, copied) for copied in copied_windows(kernel)]
+    times = {made: time_with(kernel, made) for made in copies if made is not None}
+    if times and min(times.values()) * GAIN < time_of(kernel, USES):
+        return min(times, key=lambda made: times[made])
     found = find_contraction(kernel, USES)
     if found is None or not found.scattered or not is_movable(kernel, found.other, USES):
         return None
     axes = tuple(sorted(find_loops(kernel.ast).free[found.other], key=nesting))
-    return on_copy(kernel, Copied(found.other, axes, found.other, axes, tuple(kernel.reduce_axes)))
+    return on_copy(kernel, Copied(found.other, axes, axes, found.other, tuple(kernel.reduce_axes)))
 
 
-def pays(kernel: Kernel, made: Arranged) -> bool:
-    """Whether the product is so much faster on the copy that copying is worth it."""
-    products = iterations(tuple(kernel.axes))
-    after = time_of(Kernel(made.rest, kernel.target)) + MOVED * made.size / products
-    return after * GAIN < time_of(kernel, USES)
+def time_with(kernel: Kernel, made: Arranged) -> float:
+    """Time for each product on the copy, with the time that copying takes."""
+    copying = MOVED * made.size / iterations(tuple(kernel.axes))
+    return time_of(Kernel(made.rest, kernel.target)) + copying
 
 
 def on_copy(kernel: Kernel, copied: Copied) -> Arranged | None:

@@ -16,19 +16,19 @@ from torpor.ir.uop import UOp
 from torpor.kernel.access import strides_of
 from torpor.kernel.contraction import axes_of_results
 from torpor.kernel.kernel import Kernel
-from torpor.kernel.ranges import find_loops, iterations, kind_of, number_of, size_of
+from torpor.kernel.ranges import find_loops, kind_of, number_of, size_of
 from torpor.kernel.stage import loads_of, operands
 
 
 class Copied(NamedTuple):
-    """What a load is copied to: the axes of the copy and its value, the places along these axes
-    that the load reads, and the order of the kernel's sum in which it reads them in a row.
+    """What a load is copied to: the axes of the copy, the places along them that the load reads,
+    the value of the copy, and the order of the kernel's sum in which it reads them in a row.
     """
 
     load: UOp
     axes: tuple[UOp, ...]
-    value: UOp
     places: tuple[UOp, ...]
+    value: UOp
     order: tuple[UOp, ...]
 
 
@@ -43,27 +43,27 @@ class Window(NamedTuple):
     value: UOp
 
 
-def copied_windows(kernel: Kernel) -> Copied | None:
-    """The copy of the operand of a summed product that is read by windows; None without one."""
+def copied_windows(kernel: Kernel) -> list[Copied]:
+    """Copies of the operand of a summed product that is read by windows, if one is."""
     loops = find_loops(kernel.ast)
     outputs = axes_of_results(kernel, loops)
     summed = frozenset(kernel.reduce_axes)
     values = [v for v in operands(kernel.ast) if summed <= loops.free[v]]
     if outputs is None or len(values) != 2:
-        return None
+        return []
     for value, other in (values, values[::-1]):
         axes = [r for r in outputs if r in loops.free[value]]
         loads = loads_of(value)
         if len(loads) == 1 and not any(r in loops.free[other] for r in axes):
             found = slid(kernel, loads[0], axes)
-            if found is not None:
+            if found:
                 return found
-    return None
+    return []
 
 
-def slid(kernel: Kernel, load: UOp, outputs: list[UOp]) -> Copied | None:
-    """The copy of what a load reads: in the middle the rows along which there are windows, last
-    what else there is more of, the sum's axes or the results'.
+def slid(kernel: Kernel, load: UOp, outputs: list[UOp]) -> list[Copied]:
+    """Copies of what a load reads: in the middle the rows along which there are windows, last what
+    else is summed, or what else has results.
     """
     results: list[UOp] = []
     windows: list[Window] = []
@@ -77,14 +77,24 @@ def slid(kernel: Kernel, load: UOp, outputs: list[UOp]) -> Copied | None:
             windows.append(found)
             rest.remove(found.summed)
             number += 1
-    if not windows or not (rest or results):
-        return None
-    first, last, order = results, rest, (*(w.summed for w in windows), *rest)
-    if iterations(results) > iterations(rest):
-        first, last, order = rest, results, tuple(kernel.reduce_axes)
+    if not windows:
+        return []
+    value, order = windows[-1].value, tuple(kernel.reduce_axes)
+    copies = []
+    if rest:
+        summed = (*(w.summed for w in windows), *rest)
+        copies.append(Copied(load, *around(results, windows, rest), value, summed))
+    if results:
+        copies.append(Copied(load, *around(rest, windows, results), value, order))
+    return copies
+
+
+def around(
+    first: list[UOp], windows: list[Window], last: list[UOp]
+) -> tuple[tuple[UOp, ...], tuple[UOp, ...]]:
+    """The axes of a copy, those of the windows in the middle, and what of it a window reads."""
     axes = (*first, *(w.row for w in windows), *last)
-    places = (*first, *(w.place for w in windows), *last)
-    return Copied(load, axes, windows[-1].value, places, order)
+    return axes, (*first, *(w.place for w in windows), *last)
 
 
 def window_of(value: UOp, one: UOp, summed: UOp, number: int) -> Window | None:
