@@ -143,7 +143,7 @@ def first_fit(
     number_of = {id(one.buffer): number for number, one in enumerate(wanted)}
     pieces: list[tuple[str, int]] = []
     busy: list[int] = []  # by piece: the last command that uses it
-    places = []
+    places: list[int] = []
     for buffer, birth, death, _ in wanted:
         heir_of = number_of.get(inherits.get(id(buffer), 0))
         if heir_of is not None and heir_of < len(places) and wanted[heir_of].death == birth:

@@ -128,7 +128,7 @@ class _Writer:
                    trace.effects)  # fmt: skip
         plain = all(isinstance(source, int | Storage) for source in trace.sources)
         timed = timing() or pattern.steps is None or not trace.on_host
-        if any(special) or not plain or timed:
+        if any(special) or any(trace.successors) or not plain or timed:
             raise Unfit
         self._pattern, self._trace = pattern, trace
         self._steps: list[Step] = [*(pattern.steps or ())]

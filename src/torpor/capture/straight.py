@@ -72,6 +72,9 @@ def straight_for(pattern: Pattern, trace: Trace, lock: Any) -> Straight | None:
         return None
     numbers, writer.lines = writer.lines, []
     taken = [f"r{place} = {writer.bind(take)}()" for place, take in enumerate(trace.takes)]
+    for place, over in enumerate(trace.successors):
+        if over is not None:
+            taken[place] = f"r{place} = {writer.bind(over[1].take)}(s{over[0]}.base, 1)"
     places = map(PLACE.format, range(len(trace.sources)))
     fresh = [f"r{place}.address" for place in range(len(taken))]
     own = lock if trace.leaves else trace.lock

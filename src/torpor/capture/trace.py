@@ -22,6 +22,7 @@ from torpor.capture.number import Replay
 from torpor.capture.output import results_of
 from torpor.capture.plan import Plan
 from torpor.capture.reach import Place
+from torpor.capture.successor import successors
 from torpor.capture.tracer import Draw, Stream, cut_of, draw_word, stored
 from torpor.capture.tree import Path, holds_twice
 from torpor.device import Device
@@ -82,6 +83,9 @@ class Trace:
         self.shown = shown_of(values, first + len(outputs))
         pairs = zip(outputs, self.shown[first:], strict=True)
         self.takes = [results_of(output, shown) for output, shown in pairs]
+        one_buffer_each = not self.shared and all(kind[3] is None for kind in self.kinds)
+        changes = self.changes if one_buffer_each else ()
+        self.successors = successors(self.plan, changes, self.shown)
         self.on_host = all(kind[2].partition(":")[0] == "CPU" for kind in self.kinds)
         self.gather, self.commit = gather_for(self), commit_for(self)
         left = (self.changes, self.effects, self.grads, self.additions, self.rewrites,
@@ -109,7 +113,10 @@ class Trace:
             states = [take_draws(stream.generator, advance or 0) for stream, advance in steps]
             words = [*(draw_word(draw, states) for draw in self.draws), *words]
         with self.lock:
-            results = [take() for take in self.takes]
+            results = [
+                take() if over is None else over[1].take(storages[over[0]].base, 0)
+                for take, over in zip(self.takes, self.successors, strict=True)
+            ]
             self.plan.run(inputs, places, results, words)
         self.hits += 1
         for generator, seed, draw in self.seeded:

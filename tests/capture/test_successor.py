@@ -1,0 +1,171 @@
+"""Updates in place: only while nobody else holds a value, with the results of fresh memory."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from torpor import Tensor, jit
+from torpor.base.errors import OutOfBoundsError
+from torpor.capture import successor
+from torpor.tensor.storage import buffers_of
+
+SIZE = 4096
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(successor, "LEAST", 1)
+
+
+@pytest.fixture
+def alone() -> None:
+    """Skips what needs that no other thread runs."""
+    if successor.others_run():
+        pytest.skip("something else has left a thread running")
+
+
+def weights(seed: int = 0, shape: tuple[int, ...] = (64, 64)) -> Tensor:
+    return Tensor(np.random.default_rng(seed).random(shape, dtype=np.float32)).realize()
+
+
+def place(tensor: Tensor) -> int:
+    base = tensor._storage.base
+    while base.src:
+        base = base.src[0]
+    return base.arg.address  # type: ignore[no-any-return]
+
+
+def moves(step: Any, weight: Tensor, *others: Any, times: int = 4) -> list[bool]:
+    """Whether the value lay elsewhere after each of the last runs of ten."""
+    found = []
+    for _ in range(10):
+        before = place(weight)
+        step(weight, *others)
+        found.append(place(weight) != before)
+    return found[-times:]
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("shape", [(SIZE,), (64, 64)])
+def test_a_weight_stays_where_it_is(shape: tuple[int, ...]) -> None:
+    weight, slope = weights(0, shape), weights(1, shape)
+    start, by = weight.numpy(), slope.numpy()
+
+    @jit
+    def step(weight: Tensor, slope: Tensor) -> None:
+        weight.assign(weight - slope * 0.5)
+
+    assert moves(step, weight, slope) == [False] * 4
+    for _ in range(10):
+        start = start - by * np.float32(0.5)
+    np.testing.assert_allclose(weight.numpy(), start, rtol=1e-6)
+
+
+@pytest.mark.usefixtures("alone")
+def test_adam_keeps_every_value_in_its_place() -> None:
+    parts = [weights(seed) for seed in range(4)]
+    expected = [part.numpy().astype(np.float64) for part in parts]
+
+    @jit
+    def step(p: Tensor, m: Tensor, v: Tensor, g: Tensor) -> None:
+        m.assign(m * 0.9 + g * 0.1)
+        v.assign(v * 0.99 + g * g * 0.01)
+        p.assign(p - m / (v.sqrt() + 1e-3))
+
+    assert moves(step, *parts) == [False] * 4
+    p, m, v, g = expected
+    for _ in range(10):
+        m, v = m * 0.9 + g * 0.1, v * 0.99 + g * g * 0.01
+        p = p - m / (np.sqrt(v) + 1e-3)
+    for part, value in zip(parts, (p, m, v, g), strict=True):
+        np.testing.assert_allclose(part.numpy(), value, rtol=1e-5, atol=1e-5)
+
+
+def doubled(weight: Tensor) -> None:
+    weight.assign(weight * 2 + 1)
+
+
+def lazy(weight: Tensor) -> Any:
+    return weight + 0.0
+
+
+def memory(weight: Tensor) -> Any:
+    return memoryview(weight.data())
+
+
+def buffer(weight: Tensor) -> Any:
+    return buffers_of(weight._storage.base)[0]
+
+
+def shared_array(weight: Tensor) -> Any:
+    return np.from_dlpack(weight)
+
+
+@pytest.mark.parametrize("hold", [lazy, memory, buffer, shared_array])
+def test_what_somebody_holds_is_kept(hold: Any) -> None:
+    """Values that were asked for before a step are those before it, whatever they are held by."""
+    weight, step = weights(), jit(doubled)
+    for _ in range(6):
+        before = weight.numpy()
+        kept = hold(weight)
+        step(weight)
+        np.testing.assert_array_equal(weight.numpy(), before * 2 + 1)
+        now = kept.numpy() if hasattr(kept, "numpy") else np.asarray(kept)
+        if hold is memory:
+            now = np.frombuffer(kept, np.float32)
+        np.testing.assert_array_equal(now.reshape(before.shape), before)
+        step(weight)
+
+
+def test_a_value_that_went_elsewhere_is_kept() -> None:
+    weight, other, step = weights(), weights(1), jit(doubled)
+    for _ in range(6):
+        step(weight)
+        before = weight.numpy()
+        other.assign(weight)
+        step(weight)
+        np.testing.assert_array_equal(other.numpy(), before)
+        np.testing.assert_array_equal(weight.numpy(), before * 2 + 1)
+
+
+def test_two_weights_of_one_function() -> None:
+    first, second, step = weights(0), weights(1), jit(doubled)
+    expected = [first.numpy(), second.numpy()]
+    for number in range(12):
+        weight = (first, second)[number % 2]
+        step(weight)
+        expected[number % 2] = expected[number % 2] * 2 + 1
+        for tensor, value in zip((first, second), expected, strict=True):
+            np.testing.assert_array_equal(tensor.numpy(), value)
+
+
+def test_nothing_has_changed_where_a_check_fails() -> None:
+    weight = weights()
+
+    @jit
+    def step(weight: Tensor, index: Tensor) -> Tensor:
+        weight.assign(weight * 2)
+        return weight.reshape(-1)[index]
+
+    good, bad = Tensor(np.array([1, 2])), Tensor(np.array([1, SIZE]))
+    for _ in range(6):
+        step(weight, good)
+    before = weight.numpy()
+    with pytest.raises(OutOfBoundsError):
+        step(weight, bad)
+    np.testing.assert_array_equal(weight.numpy(), before)
+
+
+def test_with_other_threads_values_get_memory_of_their_own() -> None:
+    weight, step, done = weights(), jit(doubled), threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    try:
+        assert all(moves(step, weight))
+    finally:
+        done.set()
+        thread.join()
