@@ -44,18 +44,25 @@ def test_a_row_in_registers_is_read_before_any_of_it_is_stored():
     x, y = tensors(2, 16, 16)
     row = [Opt(OptOps.UNROLL, 0, 0), Opt(OptOps.UPCAST, 1, 0)]
     assert pairs(x.sum(1, keepdim=True) + y, opts=row) == {(0, 1), (0, 2)}
-    assert len(pairs(x.sum(1, keepdim=True) + y, opts=[])) == 1
+    assert pairs(x.sum(1, keepdim=True) + y, opts=[Opt(OptOps.UPCAST, 1, 8)]) == {(0, 2)}
 
 
-@pytest.mark.parametrize("opts", [[], [(OptOps.UPCAST, 0, 4)], [(OptOps.UPCAST, 0, 0)], None])
+@pytest.mark.parametrize("opts", [[(OptOps.UPCAST, 0, 4)], [(OptOps.UPCAST, 0, 0)], None])
 def test_it_holds_after_opts(opts):
     x, y = tensors(2, 96)
     assert pairs(x + y, opts=opts and [Opt(*opt) for opt in opts]) == {(0, 1), (0, 2)}
 
 
+def test_single_elements_are_left_to_llvm():
+    """It makes vectors of them where it knows that what is stored is not read."""
+    x, y = tensors(2, 96)
+    assert not pairs(x + y, opts=[])
+
+
 def test_parts_of_an_axis_keep_it():
     x, y = tensors(2, 40)
-    assert pairs(x + y, opts=[Opt(OptOps.PARTITION, 0, 24)]) == {(0, 1), (0, 2)}
+    opts = [Opt(OptOps.PARTITION, 0, 24), Opt(OptOps.UPCAST, 0, 8)]
+    assert pairs(x + y, opts=opts) == {(0, 1), (0, 2)}
 
 
 REFUSED = {

@@ -46,6 +46,8 @@ def shareable(ast: UOp, linear: Sequence[UOp]) -> Pairs:
     pairs = []
     for output in sorted(whole & stores.keys() - loads.keys()):
         ends = stores[output]
+        if max(one.width for one in ends) == 1:  # LLVM makes vectors of these if all lies apart
+            continue
         if sum(one.width * iterations(one.loops) for one in ends) != whole_size(ends):
             continue
         for slot in sorted(loads.keys() - stores.keys()):
