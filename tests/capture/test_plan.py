@@ -115,4 +115,4 @@ def test_which_kernels_threads_share_is_found_out_again(
     with Context(THREADS=2):
         for _ in range(40):
             np.testing.assert_allclose(f(Tensor(x)).numpy(), np.exp(x * 2 + 1).sum(1), rtol=1e-5)
-    assert 8 <= len(calls) <= 24  # three, then twelve, after each eight that are looked at
+    assert 8 <= len(calls) <= 24  # three, then twelve, after those looked at

@@ -155,7 +155,7 @@ def make_native(kind: type, general: Any) -> bool:
         offset_of(UOp, "op"), offset_of(UOp, "src"), offset_of(UOp, "arg"),
         id(Ops.BUFFER), id(Ops.RESHAPE), id(Ops.LEAF), id(SEVERED),
     )  # fmt: skip
-    compiled = llvm.compile_text(replayer_text(facts), "the replayer", machine(""))
+    compiled = llvm.compile_text(replayer_text(facts), "the replayer", machine(""), quick=True)
     called = "__call__"
     setattr(kind, called, method_of(kind, called, llvm.load(compiled, "torpor_replayer")))
     return True

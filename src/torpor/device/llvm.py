@@ -141,8 +141,12 @@ def _refusal(text: str, error: Exception, name: str) -> CompileError:
     return CompileError(f"LLVM refused {name}: {message}\n{excerpt}")
 
 
-def _prepared(text: str, name: str, where: Machine, kept: str = "torpor_") -> Any:
-    """The module, optimised; functions whose names do not begin with `kept` are its own affair."""
+def _prepared(
+    text: str, name: str, where: Machine, kept: str = "torpor_", quick: bool = False
+) -> Any:
+    """The module, optimised (little, if `quick`); functions whose names do not begin with `kept`
+    are its own affair.
+    """
     _target_machine(where)
     try:
         module = _parse(text)
@@ -153,14 +157,17 @@ def _prepared(text: str, name: str, where: Machine, kept: str = "torpor_") -> An
     for function in module.functions:
         if not function.is_declaration and not function.name.startswith(kept):
             function.linkage = "internal"  # kernels of one name in several objects never meet
-    _optimise(module, where, VECTOR_TYPE.search(text) is not None)
+    _optimise(module, where, quick or VECTOR_TYPE.search(text) is not None)
     return module
 
 
-def compile_text(text: str, name: str, where: Machine) -> bytes:
-    """The sealed object file of IR `text`; functions named `torpor_...` can be found in it."""
+def compile_text(text: str, name: str, where: Machine, quick: bool = False) -> bytes:
+    """The sealed object file of IR `text`; functions named `torpor_...` can be found in it.
+
+    `quick`: for text that gains little from what LLVM can do.
+    """
     with lock:
-        made: bytes = _target_machine(where).emit_object(_prepared(text, name, where))
+        made: bytes = _target_machine(where).emit_object(_prepared(text, name, where, quick=quick))
     return SEAL + hashlib.sha256(made).digest() + made
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Final
 
-RUNS: Final = 4  # each way; the first is not counted, of the others the least one is
+RUNS: Final = 8  # each way; the first is not counted, of the others the least one is
 LONG: Final = 500_000  # nanoseconds by one thread from which several are quicker in any case
 GAIN: Final = 0.9  # of the time by one thread; for less the other cores are left in peace
 AGAIN_FIRST: Final = 64  # runs until it is looked at again: soon, since programs compile at first
