@@ -11,7 +11,7 @@ from torpor.base.target import get_target
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
-from torpor.kernel import arrange
+from torpor.kernel import arrange, phases
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.windows import copied_windows, in_order, window_of
 
@@ -55,6 +55,7 @@ CASES = [  # image, weights, stride, padding, dilation
     ((2, 6, 6, 7, 8), (12, 6, 3, 3, 3), 1, 1, 1),
     ((1, 8, 9, 9), (16, 8, 3, 3), 1, 1, 1),
     ((2, 8, 9, 9), (16, 8, 2, 2), 3, 0, 1),
+    ((4, 8, 18, 18), (40, 8, 3, 3), 1, 1, 1),
 ]
 
 
@@ -99,6 +100,22 @@ def test_the_copy_has_borders_and_channels_last():
     assert made.size == 2 * 9 * 9 * 8
     loads = [n for n in made.rest.toposort() if n.op is Ops.INDEX]
     assert all(len(n.src) == 2 for n in loads)  # no condition is left
+
+
+def test_phases_read_one_copy(eager, monkeypatch):
+    """Each phase looks at one border of the image; the copy has both."""
+    monkeypatch.setattr(phases, "WORTH", 0)
+    x = RANDOM.standard_normal((2, 8, 9, 11), np.float32)
+    w = RANDOM.standard_normal((8, 6, 4, 4), np.float32)
+    result = Tensor(x).conv_transpose2d(Tensor(w), stride=2, padding=1)
+    items = result.schedule()
+    assert len(items) == 5
+    assert len({item.buffers[0] for item in items}) == 2
+    wide = np.zeros((2, 6, 20, 24))
+    for j, i in itertools.product(range(4), range(4)):
+        part = np.einsum("ncyx,co->noyx", x.astype(np.float64), w[:, :, j, i])
+        wide[:, :, j : j + 18 : 2, i : i + 22 : 2] += part
+    agree(result.numpy(), wide[:, :, 1:-1, 1:-1])
 
 
 @pytest.mark.parametrize(("size", "dilation", "row"), [(15, 1, 31), (15, 2, 17)])

@@ -29,6 +29,7 @@ FEW: Final = 2.0  # blocks that a thread may wait for at the end
 PANELS: Final = 8  # most panels of a block: what stays in the second cache with the other operand
 TOGETHER: Final = 64  # elements along the vectors that should share rows which are packed
 APART: Final = 64  # rows that pay for packing all panels anew
+SHARED: Final = 256  # rows that share panels for which these may be packed again
 REUSE: Final = 16  # rows that must share a packed tile before packing it pays
 
 
@@ -55,8 +56,13 @@ def tile_contraction(kernel: Kernel, most: float = inf) -> bool:
     if fits(tile_strips, trial, plan, reach):
         kernel.__dict__.update(trial.__dict__)
         return True
+    narrow = lanes <= min(reach, PANELS) * plan.panel
     trial = ordered.copy()
-    if lanes <= min(reach, PANELS) * plan.panel and fits(tile_narrow, trial, plan):
+    if narrow and fits(tile_rounds, trial, plan):
+        kernel.become(trial)
+        return True
+    trial = ordered.copy()
+    if narrow and fits(tile_narrow, trial, plan):
         kernel.become(trial)
         return True
     if nowhere or not reach or not fits(tile_panels, ordered, plan, reach):
@@ -123,6 +129,25 @@ def strips_pay(kernel: Kernel, plan: Plan, strips: Sequence[Strip], reach: int) 
     waiting = (1 + FEW / around) / (1 + FEW / (around * blocks))
     saved = blocks * block / padded
     return packed <= kernel.target.stage_bytes * 2 // 3 and saved >= waiting
+
+
+def tile_rounds(kernel: Kernel, plan: Plan) -> bool:
+    """All panels at once in each round of the first loop, which threads share, where they are the
+    same in all of them, and enough rows in each: so rows are read once, not for each few panels.
+    """
+    rounds, panels = size_of(kernel.axes[0]) or 1, -(-(size_of(plan.found.lane) or 1) // plan.panel)
+    enough = rounds >= panels and plan.found.shared // rounds >= SHARED
+    if plan.around or not plan.row or plan.found.packs or not enough:
+        return False
+    if (size_of(plan.found.lane) or 1) % plan.panel:
+        kernel.apply_opt(Opt(OptOps.PADTO, plan.row + 1, plan.panel))
+    if kind_of(kernel.axes[0]) is AxisType.GLOBAL:
+        kernel.apply_opt(Opt(OptOps.THREAD, 0, 0))
+    kernel.apply_opt(Opt(OptOps.UPCAST, plan.row + 1, plan.panel))
+    if not stage_over(kernel, 0, kernel.axes[-1], kernel.target.stage_bytes):
+        return False
+    tile_rows(kernel, plan, plan.row)
+    return True
 
 
 def tile_narrow(kernel: Kernel, plan: Plan) -> bool:

@@ -86,17 +86,26 @@ def refined(
             yield item
             continue
         target = target_of(item.buffers[0].arg.device)
+        copies: dict[tuple[UOp, int], UOp] = {}
         for ast in phases(item.ast):  # they write parts of its output
-            yield from in_order(replace(item, ast=ast), order(ast, target))
+            yield from in_order(replace(item, ast=ast), order(ast, target), copies)
 
 
-def in_order(item: ScheduleItem, found: Arranged | None) -> list[ScheduleItem]:
-    """The item, or a copy of an operand in the order in which it is read, and the item on it."""
+def in_order(
+    item: ScheduleItem, found: Arranged | None, copies: dict[tuple[UOp, int], UOp]
+) -> list[ScheduleItem]:
+    """The item, or a copy of an operand in the order in which it is read, and the item on it. What
+    another phase has copied is not copied again: `copies` has the buffers of these.
+    """
     if found is None:
         return [item]
     origin = item.buffers[found.slot]
-    copied = make_buffer(item.buffers[0].arg.device, found.size, origin.dtype)
+    known = copies.get((found.copy, found.slot))
+    copied = known or make_buffer(item.buffers[0].arg.device, found.size, origin.dtype)
+    copies[found.copy, found.slot] = copied
     buffers = tuple(copied if n == found.slot else b for n, b in enumerate(item.buffers))
+    if known is not None:
+        return [replace(item, ast=found.rest, buffers=buffers)]
     copy = ScheduleItem(
         found.copy, (copied, origin), reason="order of use", origins=item.origins, group=item.group
     )
