@@ -1,11 +1,15 @@
 """Transposes of any size move every element to its place, block by block."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import torpor
 from torpor import Tensor
-from torpor.kernel import OptOps
+from torpor.device import Device
+from torpor.kernel import Kernel, OptOps
+from torpor.kernel.heuristics import choose
 
 SHAPES = [(64, 48), (8, 16), (7, 300), (97, 109), (5, 1000), (33, 4), (100, 99)]
 
@@ -27,6 +31,27 @@ def test_permutations_with_arithmetic(order):
 def test_sums_with_the_transpose():
     x = np.random.default_rng(3).standard_normal((50, 50)).astype(np.float32)
     assert (Tensor(x) + Tensor(x).T).numpy().tolist() == (x + x.T).tolist()
+
+
+@pytest.mark.parametrize(
+    ("shape", "lines"),
+    [((4096, 4096), 2), ((4096, 4000), 4), ((4000, 4096), 1), ((4000, 4160), 1)],
+    ids=["both apart", "written apart", "read apart", "neither"],
+)
+def test_lines_go_past_the_caches_in_groups_where_they_are_pages_apart(shape, lines):
+    """A row that is written has as many elements as there are rows that are read."""
+    (item,) = Tensor.empty(*shape).T.contiguous().schedule()
+    target = replace(Device["CPU"].target, stream_bytes=1 << 16)
+    chosen = choose(Kernel(item.ast, target))
+    assert max(o.arg for o in chosen if o.op is OptOps.UPCAST) == 16 * lines
+
+
+def test_a_short_axis_that_is_written_is_written_out():
+    x = np.random.default_rng(4).standard_normal((3, 40, 33)).astype(np.float32)
+    turned = Tensor(x).permute(2, 1, 0).contiguous()
+    (program,) = torpor.lower(turned, target="cpu")
+    assert [o.op for o in program.opts[:1]] == [OptOps.UPCAST]
+    assert (turned.numpy() == x.transpose(2, 1, 0)).all()
 
 
 def test_both_axes_are_written_out():

@@ -6,7 +6,7 @@ A block of both is written out, so that every cache line that is read or written
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
@@ -20,8 +20,21 @@ from torpor.kernel.vectors import attempt
 
 LINE: Final = 64  # bytes of a cache line
 LANES: Final = 8  # elements of a vector that is put together from several lines
-SHORT: Final = 4  # axes shorter than this are not crossed
-PAGE: Final = 4096  # bytes; lines this far apart share a set of the first cache
+SHORT: Final = 4  # axes that are shorter are written out whole
+READS: Final = 4096  # bytes; lines this far apart share a set of the first cache
+WRITES: Final = 1024  # bytes; lines this far apart are slow past the caches, unless in groups
+
+
+class Crossing(NamedTuple):
+    """An axis along which a kernel writes and one along which it reads: bytes between what it reads
+    for two neighbours that it writes, and the other way round; bytes of an element read.
+    """
+
+    written: UOp
+    read: UOp
+    reads: int
+    writes: int
+    itemsize: int
 
 
 def tile_crossing(kernel: Kernel) -> bool:
@@ -29,20 +42,32 @@ def tile_crossing(kernel: Kernel) -> bool:
     found = find_crossing(kernel)
     if found is None:
         return False
-    written, read, apart, itemsize = found
-    line = max(SHORT, LINE // itemsize)
-    ends = ends_of(kernel, read)
-    if not ends and line <= 2 * LANES and passes_caches(kernel.ast, kernel.target):
-        lines = line if apart * itemsize % PAGE else 2 * line
-        write_lines(kernel, number_of(written), number_of(read), lines)
+    written, read = number_of(found.written), number_of(found.read)
+    line = max(SHORT, LINE // found.itemsize)
+    ends = ends_of(kernel, found.read)
+    short = (size_of(found.written) or 0) < SHORT
+    past = line <= 2 * LANES and passes_caches(kernel.ast, kernel.target)
+    if past and not ends and not short:
+        write_lines(kernel, written, read, lines_together(found, line))
     else:
-        write_out(kernel, number_of(written), LANES)
-        for number in cut_at(kernel, number_of(read), ends):
-            write_out(kernel, number, line)
+        write_out(kernel, written, LANES)
+        for number in cut_at(kernel, read, ends):
+            write_out(kernel, number, LANES if short else line)
     for position in range(len(kernel.axes)):  # not one that some part does not run over
         if attempt(kernel, Opt(OptOps.THREAD, position, 0)):
             break
     return True
+
+
+def lines_together(found: Crossing, line: int) -> int:
+    """How many elements, in whole lines, are written in a row: more where memory is slow to take
+    single lines; but not so many rows are read at once that they push each other out of a cache.
+    """
+    size, most = size_of(found.written) or 1, 1
+    if found.writes % WRITES == 0:
+        most = 4 if found.reads % READS else 2
+    whole = size - size % LANES
+    return line * next(n for n in (4, 2, 1) if n <= most and (whole % (n * line) == 0 or n == 1))
 
 
 def write_lines(kernel: Kernel, written: int, read: int, line: int) -> None:
@@ -59,10 +84,8 @@ def write_lines(kernel: Kernel, written: int, read: int, line: int) -> None:
         kernel.apply_opt(Opt(OptOps.SWAP, places[0], places[1]))
 
 
-def find_crossing(kernel: Kernel) -> tuple[UOp, UOp, int, int] | None:
-    """(axis along which it writes, axis along which it reads, how many elements lie between what it
-    reads for two neighbours that it writes, bytes of an element read).
-    """
+def find_crossing(kernel: Kernel) -> Crossing | None:
+    """The axes of a kernel that reads across what it writes; None for any other."""
     if kernel.has_reduce or any(kind_of(r) is not AxisType.GLOBAL for r in kernel.axes):
         return None
     if any(set(closed_by(s)) != set(kernel.axes) for s in kernel.ast.src):
@@ -70,12 +93,16 @@ def find_crossing(kernel: Kernel) -> tuple[UOp, UOp, int, int] | None:
     found = accesses(find_loops(kernel.ast))
     stores = [a for a in found if a.is_store]
     written = [r for r in kernel.axes if all(a.stride(r) == 1 for a in stores)]
-    if not written or (size_of(written[0]) or 0) < SHORT:
+    if not written:
         return None
+    short = (size_of(written[0]) or 0) < SHORT
     for access in found:
         for one in kernel.axes:
             if crosses(access, one, written[0]) and (size_of(one) or 0) >= SHORT:
-                return written[0], one, abs(access.stride(written[0]) or 0), access.itemsize
+                reads = abs(access.stride(written[0]) or 0) * access.itemsize
+                writes = max(abs(a.stride(one) or 0) * a.itemsize for a in stores)
+                if writes >= LINE or not short:
+                    return Crossing(written[0], one, reads, writes, access.itemsize)
     return None
 
 

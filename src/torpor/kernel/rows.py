@@ -25,6 +25,9 @@ from torpor.kernel.vectors import (
 )
 
 STEP_VECTORS: Final = 8  # most vectors side by side in a loop whose steps run in order
+SUMS: Final = 8  # vectors of sums side by side: an addition takes 3 to 4 cycles, two run at once
+STORES: Final = 4  # vectors stored in a round of a loop
+DEAR: Final = 2  # times as few of both where functions crowd the registers
 
 
 def has_passes(kernel: Kernel) -> bool:
@@ -104,10 +107,11 @@ def write_row(facts: Facts, one: UOp) -> None:
     if (size_of(one) or 1) % facts.lanes and not paddable(facts, one):
         return
     one = pad_lane(facts, one)
+    part = DEAR if any(n.op in TRANSCENDENTAL for n in kernel.ast.toposort()) else 1
     if kind_of(one) is AxisType.REDUCE:
         if reducible(kernel, one):
-            amount = vector_amount(facts, one, 4)
+            amount = vector_amount(facts, one, SUMS // part)
             attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(one), amount))
     else:
-        amount = vector_amount(facts, one, 2)
+        amount = vector_amount(facts, one, STORES // part)
         attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(one), amount))
