@@ -8,9 +8,10 @@ from functools import lru_cache
 from typing import Final
 
 from torpor.base.target import Target
-from torpor.ir.ops import ALU, Ops
+from torpor.ir.ops import ALU, AxisType, Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.ranges import Loops, find_loops, iterations
+from torpor.kernel.ranges import Loops, find_loops, iterations, kind_of, size_of
+from torpor.rules import conjuncts
 
 NEAR: Final = 2  # elements from one lane to the next that a shuffle of two vectors reaches
 BLOCK: Final = 8  # iterations that are looked at as the lanes of a vector
@@ -37,10 +38,29 @@ class Access:
         """Whether neighbours along a range are read from so few elements, all of them in memory,
         that two vectors hold those of one (`neighbours.py`).
         """
-        if self.is_store or len(self.node.src) > 2 or self.node.src[0].op is not Ops.PARAM:
+        if self.is_store or self.node.src[0].op is not Ops.PARAM:
+            return False
+        if not all(known_along(condition, one) for condition in self.node.src[2:]):
             return False
         stride = self.stride(one)
         return is_short_step(self.node.src[1], one) if stride is None else 0 < abs(stride) <= NEAR
+
+
+def known_along(condition: UOp, one: UOp) -> bool:
+    """Whether each part of a condition that depends on a range is known once that range and the
+    short or written-out ones of a window are numbers.
+    """
+    return all(
+        one not in part.ranges() or all(r is one or is_window(r) for r in part.ranges())
+        for part in conjuncts(condition)
+    )
+
+
+def is_window(one: UOp) -> bool:
+    """Whether a range is written out, or a short one of a reduction, which is going to be."""
+    if kind_of(one) in (AxisType.UPCAST, AxisType.UNROLL):
+        return True
+    return kind_of(one) is AxisType.REDUCE and (size_of(one) or BLOCK + 1) <= BLOCK
 
 
 @lru_cache(maxsize=KEPT)

@@ -21,6 +21,7 @@ from torpor.kernel.ranges import (
     replace_range,
     size_of,
 )
+from torpor.kernel.unroll import shifted
 
 MASKED_BYTES: Final = 64  # width of vectors that come with cheap stores under masks
 
@@ -136,6 +137,20 @@ class _Vectoriser:
             condition = self.done[node.src[2]]
         return UOp(Ops.INDEX, node.dtype, (memory, position, condition))
 
+    def places(self, place: UOp, stride: int | None) -> list[UOp]:
+        """The INDEX of each lane; where lanes are `stride` apart, from that of the first."""
+        if stride is None:
+            return [self.place(place, n) for n in range(self.width)]
+        memory, first = self.done[place.src[0]], self.at_lane(place.src[1], 0)
+        found = []
+        for number in range(self.width):
+            condition = tuple(
+                self.at_lane(c, number) if self.varies(c) else self.done[c] for c in place.src[2:]
+            )
+            position = shifted(first, number * stride)
+            found.append(UOp(Ops.INDEX, place.dtype, (memory, position, *condition)))
+        return found
+
     def load(self, node: UOp) -> UOp:
         place = node.src[0]
         rest = tuple(self.done[s] for s in node.src[1:])
@@ -152,9 +167,8 @@ class _Vectoriser:
             found = UOp(Ops.INDEX, place.dtype, (memory, position, any_lane(condition)))
             whole = UOp(Ops.LOAD, node.dtype, (found, *rest)).broadcast(self.width)
             return condition.where(whole, UOp.const(whole.dtype, 0))
-        lanes = tuple(
-            UOp(Ops.LOAD, node.dtype, (self.place(place, n), *rest)) for n in range(self.width)
-        )
+        places = self.places(place, stride)
+        lanes = tuple(UOp(Ops.LOAD, node.dtype, (one, *rest)) for one in places)
         return UOp(Ops.VECTORIZE, self.wide(node.dtype), lanes)
 
     def store(self, node: UOp) -> list[UOp]:

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.kernel.turn import Spot, is_scattered, spot_of
+from torpor.kernel.unroll import is_never
 
 GAP: Final = 2  # elements from one to the next, up to which both are in one row
 SOURCES: Final = 2  # vectors that one shuffle picks from
@@ -26,22 +28,54 @@ def pick_neighbours(root: UOp) -> UOp:
     vectors = [n for n in root.toposort() if is_scattered(n)]
     wanted: dict[tuple[Spot, int], dict[int, UOp]] = {}
     for node in vectors:
-        for load in node.src:
+        for load in loads_of(node):
             spot, shift = spot_of(load)
             wanted.setdefault((spot, node.dtype.count), {})[shift] = load
     places = {key: in_runs(key[0], loads, key[1]) for key, loads in wanted.items()}
     picked = {}
     for node in vectors:
-        lanes = []
-        for load in node.src:
+        found = {}
+        for load in loads_of(node):
             spot, shift = spot_of(load)
-            lanes.append(places[spot, node.dtype.count][shift])
-        rows = {row for row, _ in lanes}
-        alike = len({row.dtype for row in rows}) == 1
-        if alike and len(rows) <= SOURCES and len(rows) < len(set(node.src)):
-            source = tuple(row.gep(lane) for row, lane in lanes)
-            picked[node] = UOp(Ops.VECTORIZE, node.dtype, source)
+            found[load] = places[spot, node.dtype.count][shift]
+        made = from_rows(node, found) or from_rows(node, own_rows(node))
+        if made is not None:
+            picked[node] = made
     return root.substitute(picked) if picked else root
+
+
+def loads_of(node: UOp) -> list[UOp]:
+    """The elements of a vector, but those that are never read, which are 0."""
+    return [load for load in node.src if not is_never(*load.src[0].src[2:])]
+
+
+def own_rows(node: UOp) -> dict[UOp, tuple[UOp, int]]:
+    """For each element of a vector a row that holds it, of rows read for this vector alone."""
+    spots: dict[Spot, dict[int, UOp]] = {}
+    for load in loads_of(node):
+        spot, shift = spot_of(load)
+        spots.setdefault(spot, {})[shift] = load
+    found = {}
+    for spot, loads in spots.items():
+        places = in_runs(spot, loads, node.dtype.count)
+        found.update({load: places[shift] for shift, load in loads.items()})
+    return found
+
+
+def from_rows(node: UOp, found: dict[UOp, tuple[UOp, int]]) -> UOp | None:
+    """The vector picked from the rows that hold its elements; None where that takes too many."""
+    rows = {row for row, _ in found.values()}
+    alike = len({row.dtype for row in rows}) == 1
+    if not alike or len(rows) > SOURCES or len(rows) >= len(set(node.src)):
+        return None
+    spare = next(iter(found.values()))
+    places = [found.get(load, spare) for load in node.src]
+    whole = UOp(Ops.VECTORIZE, node.dtype, tuple(row.gep(lane) for row, lane in places))
+    if all(load in found for load in node.src):
+        return whole
+    read = tuple(UOp.const(dtypes.bool, load in found) for load in node.src)
+    mask = UOp(Ops.VECTORIZE, dtypes.bool.vec(node.dtype.count), read)
+    return mask.where(whole, UOp.const(node.dtype, 0))
 
 
 def in_runs(spot: Spot, loads: dict[int, UOp], width: int) -> Places:

@@ -10,6 +10,7 @@ from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import passes_caches
 from torpor.kernel.kernel import OUTPUTS, REDUCES, Kernel
+from torpor.kernel.planes import sum_rows, tile_rows
 from torpor.kernel.ranges import kind_of, number_of, size_of
 from torpor.kernel.reuse import reuse_axes, row_axes
 from torpor.kernel.unpacking import dear_operands
@@ -127,8 +128,10 @@ def best_lane(facts: Facts) -> UOp | None:
 def output_lanes(facts: Facts, lane: UOp) -> None:
     """Vectors along an output axis; where a reduction reuses data, a tile of accumulators."""
     kernel = facts.kernel
-    lane = pad_lane(facts, lane)
     tiled = kernel.has_reduce
+    if tiled and tile_rows(facts, lane, reuse_axes(kernel, facts.accesses, lane)):
+        return
+    lane = pad_lane(facts, lane)
     registers = kernel.target.registers - OPERANDS
     reused = reuse_axes(kernel, facts.accesses, lane) if tiled else []
     vectors = 1 if tiled and not reused else 2
@@ -193,3 +196,4 @@ def reduce_lanes(facts: Facts, lane: UOp) -> None:
             room //= tile_axis(kernel, one, min(room, most), most)
     thread_rest(kernel)
     unroll_whole(kernel)
+    sum_rows(kernel, facts.lanes)

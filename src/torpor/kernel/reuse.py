@@ -49,6 +49,11 @@ def shared_part(kernel: Kernel, access: Access, one: UOp) -> float:
     return max(shares)
 
 
+def overlap(kernel: Kernel, access: Access, one: UOp) -> float:
+    """What part of its loads copies along an output axis share since their windows overlap."""
+    return 0.0 if access.is_store or not access.stride(one) else shared_part(kernel, access, one)
+
+
 def row_axes(kernel: Kernel, found: list[Access], lane: UOp) -> list[UOp]:
     """The innermost output axis, if what is read along the lane is read in rows along that axis, of
     which a few can be taken together.

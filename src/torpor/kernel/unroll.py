@@ -72,11 +72,17 @@ class _Unroller:
             copies = tuple(c for s in node.src for c in self.copies_at(s, values))
             return node.replace(src=copies)
         source = tuple(self.at(s, values) for s in node.src)
-        return node if source == node.src else node.replace(src=source)
+        if source == node.src:
+            return node
+        if node.dtype is dtypes.bool and node.src[0].dtype is dtypes.index:
+            return node.replace(src=source).simplify()  # once, and not in each AND with others
+        if node.op is Ops.AND and node.dtype is dtypes.bool:
+            return both(*source)
+        return node.replace(src=source)
 
     def index(self, node: UOp, values: dict[UOp, int]) -> UOp:
         """An access at these values: where the position is linear in them, base + constant."""
-        rest = tuple(self.at(s, values).simplify() for s in node.src[2:])
+        rest = tuple(self.at(s, values) for s in node.src[2:])
         memory = self.at(node.src[0], values)
         if node.src[1] not in self.parts:
             self.parts[node.src[1]] = self.split_position(node.src[1])
@@ -138,13 +144,21 @@ def vanishes(reduction: UOp, copy: UOp) -> bool:
     if reduction.arg is not Ops.ADD or copy.op is not Ops.MUL:
         return False
     return not (copy.dtype.is_float and settings.number("STRICT_FLOAT")) and any(
-        s.op is Ops.LOAD and len(s.src[0].src) > 2 and is_never(s.src[0].src[2]) for s in copy.src
+        s.op is Ops.LOAD and is_never(*s.src[0].src[2:]) for s in copy.src
     )
 
 
-def is_never(condition: UOp) -> bool:
-    """Whether a condition has become the constant False."""
-    return condition.op is Ops.CONST and not condition.arg
+def both(left: UOp, right: UOp) -> UOp:
+    """Whether both of two conditions hold, simplified, as they are already."""
+    for one, other in ((left, right), (right, left)):
+        if one.op is Ops.CONST:
+            return other if one.arg else one
+    return (left & right).simplify()
+
+
+def is_never(condition: UOp | None = None) -> bool:
+    """Whether there is a condition, and it has become the constant False."""
+    return condition is not None and condition.op is Ops.CONST and not condition.arg
 
 
 def shifted(base: UOp, shift: int) -> UOp:
