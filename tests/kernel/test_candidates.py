@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 
+import numpy as np
 import pytest
 
 from tests.kernel.kernels import cases, matmul, sample
 from tests.schedule.graphs import kernels
+from torpor import Tensor
 from torpor.base.errors import OptError
 from torpor.base.target import get_target
 from torpor.kernel import Kernel, Opt, OptOps
@@ -79,3 +82,24 @@ def test_the_length_of_code_is_that_of_its_longest_part():
 
 def test_sources_take_turns():
     assert list(in_turn([iter("abc"), iter(""), iter("d")])) == ["a", "d", "b", "c"]
+
+
+def offered(result, op, **facts):
+    """Whether an opt of a kind is among those that a kernel might begin with."""
+    (item,) = result.schedule()
+    kernel = Kernel(item.ast, replace(get_target("cpu"), **facts))
+    return any(opts[0].op is op for opts in neighbours(kernel, ()))
+
+
+def test_stores_past_the_caches_are_tried_where_much_is_stored():
+    for rows, much in ((64, False), (4096, True)):
+        x = Tensor(np.zeros((rows, 1024), np.float32))
+        assert offered(x * 2, OptOps.STREAM, stream_bytes=1 << 25) is much
+        assert not offered(x * 2, OptOps.STREAM, stream_bytes=None)
+
+
+def test_two_terms_at_a_time_are_tried_where_there_is_an_instruction():
+    a, b = (Tensor(np.ones((16, 16), np.int8)) for _ in range(2))
+    assert offered(a.int() @ b.int(), OptOps.PAIR, pairs=True)
+    assert not offered(a.int() @ b.int(), OptOps.PAIR, pairs=False)
+    assert not offered(a.float() @ b.float() * 0.1, OptOps.PAIR, pairs=False)

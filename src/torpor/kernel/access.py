@@ -157,6 +157,11 @@ def footprint(access: Access) -> int:
 
 def passes_caches(root: UOp, target: Target) -> bool:
     """Whether a kernel stores so much that it pays to store it past the caches."""
-    stores = [a for a in accesses(find_loops(root)) if a.is_store]
     least = target.stream_bytes
-    return least is not None and sum(footprint(a) * a.itemsize for a in stores) >= least
+    return least is not None and stored_bytes(root) >= least
+
+
+def stored_bytes(root: UOp) -> int:
+    """How much memory a kernel stores to."""
+    stores = [a for a in accesses(find_loops(root)) if a.is_store]
+    return sum(footprint(a) * a.itemsize for a in stores)

@@ -13,7 +13,9 @@ from torpor.base.errors import OptError
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
+from torpor.kernel.access import stored_bytes
 from torpor.kernel.kernel import Kernel
+from torpor.kernel.pairs import find_products
 from torpor.kernel.ranges import find_loops, iterations, kind_of, size_of
 from torpor.kernel.stage import operands
 
@@ -35,6 +37,7 @@ AMOUNTS: Final = {
     OptOps.GROUP: ITEMS,
     OptOps.GROUPTOP: ITEMS,
 }
+UNUSUAL: Final = 8  # times less than usual is stored past the caches where it is only a trial
 OF_REDUCTIONS: Final = (OptOps.UNROLL, OptOps.GROUP, OptOps.GROUPTOP, OptOps.PAIR)
 
 
@@ -149,6 +152,10 @@ def further(kernel: Kernel) -> Iterator[Opt]:
         parts(kernel),
         (Opt(OptOps.PADTO, n, m) for m in paddings(kernel) for n in range(len(kernel.axes))),
     ]
+    if stores_much(kernel):
+        kinds.append(iter([Opt(OptOps.STREAM)]))
+    if kernel.target.pairs and find_products(kernel.ast):
+        kinds.append(Opt(OptOps.PAIR, n) for n in range(len(kernel.reduce_axes)))
     if kernel.target.threads:
         kinds.append(Opt(OptOps.THREAD, n, 0) for n in range(min(2, len(kernel.axes))))
     if groups:
@@ -156,6 +163,14 @@ def further(kernel: Kernel) -> Iterator[Opt]:
         kinds.append(amounts(OptOps.GROUPTOP, kernel.reduce_axes, (AxisType.REDUCE,)))
         kinds.append(amounts(OptOps.GROUP, kernel.reduce_axes, (AxisType.REDUCE,)))
     return in_turn(kinds)
+
+
+def stores_much(kernel: Kernel) -> bool:
+    """Whether a kernel stores enough for stores past the caches to be worth trying: much less than
+    where they are chosen without a trial.
+    """
+    usual = kernel.target.stream_bytes
+    return usual is not None and stored_bytes(kernel.ast) * UNUSUAL >= usual
 
 
 def amounts(
