@@ -122,6 +122,17 @@ def test_blocks_that_need_none_of_each_other_are_groups() -> None:
     assert groups_of(weight.grad.schedule()) in ([], [1])
 
 
+def test_memory_of_a_block_is_used_again_within_it() -> None:
+    """Scores, weights, and their slopes in the place of the scores."""
+    tensors = [Tensor.empty(3, 64, 8, requires_grad=True) for _ in range(4)]
+    result = tensors[0].scaled_dot_product_attention(*tensors[1:3])
+    items = result.schedule(*(result * tensors[3]).sum().gradient(*tensors[:3]))
+    own = {b for item in items if item.group for b in item.group[0].own}
+    most = max(b.arg.size for b in own)
+    assert sum(b.arg.size == most for b in own) == 2
+    assert own == {b for item in items for b in item.buffers} & own
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_any_number_of_threads_gives_the_same_bits(causal: bool) -> None:
     arrays = [numbers(3, 48, 8, seed=n).astype("float32") for n in range(4)]

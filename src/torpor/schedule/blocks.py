@@ -64,8 +64,9 @@ def in_blocks(
             before, after = around(items, found.items)
             made = {b for item in body for b in item.buffers}
             own = frozenset(made.difference(*(item.buffers for item in found.items)))
-            launches = without_needless(body, own, counts)
-            blocks = repeated(launches, counts, apart(body, own, len(counts)), Section(own))
+            launches = used_again(without_needless(body, own, counts), own)
+            section = Section(own & {b for one in launches for b in one.item.buffers})
+            blocks = repeated(launches, counts, apart(body, own, len(counts)), section)
             return [*before, *blocks, *in_blocks(after, outside, make_buffer)]
     return list(items)
 
@@ -179,6 +180,23 @@ def apart(body: Sequence[ScheduleItem], own: Container[UOp], levels: int) -> lis
     results = [s for i in body for s in i.ast.src if i.buffers[parameter_of(s.src[0])] not in own]
     used = [set(map(name_of, filter(counts_blocks, s.src[0].toposort()))) for s in results]
     return [all(BLOCK_NUMBER.format(level) in names for names in used) for level in range(levels)]
+
+
+def used_again(body: Sequence[Launches], own: Container[UOp]) -> list[Launches]:
+    """The kernels of a block, its memory given to the next that fits after its last reader."""
+    last = {b: number for number, one in enumerate(body) for b in one.item.buffers}
+    place: dict[UOp, UOp] = {}
+    free: list[UOp] = []
+    made = []
+    for number, (item, rounds) in enumerate(body):
+        for buffer in (b for b in item.buffers if b in own and b not in place):
+            like = [b for b in free if (b.arg.nbytes, b.dtype) == (buffer.arg.nbytes, buffer.dtype)]
+            place[buffer] = like[0] if like else buffer
+            free = [b for b in free if b is not place[buffer]]
+        buffers = tuple(place.get(b, b) for b in item.buffers)
+        made.append(Launches(replace(item, buffers=buffers), rounds))
+        free += [place[b] for b in dict.fromkeys(item.buffers) if b in place and last[b] == number]
+    return made
 
 
 def repeated(
