@@ -15,6 +15,8 @@ from bench.libraries import Contender, as_tuple
 from bench.workload import Arrays, Workload
 
 MOST_CALLS: Final = 2000  # in one sample
+CAPTURING: Final = 3  # least calls before the first sample: libraries compile and capture in them
+WARMING: Final = 20  # most of them
 QUIET_SHARE: Final = 0.2  # of a core that this process may use and still count as idle
 # Seconds between two looks: Linux adds up what a thread used that has a core for itself only at its
 # clock's ticks, every 4 ms (10 ms where HZ is 100).
@@ -133,15 +135,17 @@ class Lane:
 
     def warm(self, effort: Effort, clock: Callable[[], float]) -> None:
         """Choose how many calls a sample has, so that it lasts as long as it should."""
-        once = 0.0
-        for _ in range(3):  # tinygrad captures in its second call
+        taken: list[float] = []
+        while len(taken) < CAPTURING or (
+            len(taken) < WARMING and len(taken) * min(taken) < effort.sample
+        ):
             started = clock()
             self.call(*self.sets[-1])
-            once = max(clock() - started, 1e-7)
-            if once >= effort.slow:
-                self.result.samples = [once]
+            taken.append(max(clock() - started, 1e-7))
+            if taken[-1] >= effort.slow:
+                self.result.samples = [taken[-1]]
                 return
-        self.calls = max(1, min(MOST_CALLS, round(effort.sample / once)))
+        self.calls = max(1, min(MOST_CALLS, round(effort.sample / min(taken))))
 
     def sample(self, number: int, clock: Callable[[], float]) -> None:
         """Time one sample with the inputs whose turn it is."""

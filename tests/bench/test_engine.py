@@ -95,11 +95,21 @@ def test_times_are_a_calls_and_cold_is_the_first_call_with_its_preparation(clock
 
 
 def test_a_short_call_is_repeated_until_a_sample_is_long_enough(clock):
-    quick, slow = FakePeer("ours", clock, 0.001), FakePeer("theirs", clock, 0.5)
+    quick, slow = FakePeer("ours", clock, 0.0024), FakePeer("theirs", clock, 0.5)
     run(doubling("ours", "theirs"), [quick, slow], clock)
-    # The check, three to find out how long it takes, then one unmeasured and the sample itself.
-    assert len(quick.seen) == 4 + ROUNDS * (1 + 10)
-    assert len(slow.seen) == 4 + ROUNDS * (1 + 1)
+    # The check, some to find out how long it takes, then one unmeasured and the sample itself.
+    assert len(quick.seen) == 1 + 5 + ROUNDS * (1 + 4)
+    assert len(slow.seen) == 1 + 3 + ROUNDS * (1 + 1)
+
+
+def test_a_call_that_compiles_does_not_make_samples_short(clock):
+    def compiling(x):
+        clock.now += 0.4 * (len(peer.seen) in (2, 4))
+        return 2 * x
+
+    peer = FakePeer("ours", clock, 0.0001)
+    run(doubling(ours=compiling), [peer], clock)
+    assert len(peer.seen) > ROUNDS * 100
 
 
 def test_contenders_take_turns_and_another_one_begins_each_round(clock):
@@ -219,7 +229,7 @@ def test_a_result_is_gone_before_the_next_call(clock):
         results.append(weakref.ref(output))
         return output
 
-    peer = FakePeer("ours", clock, 0.001)
+    peer = FakePeer("ours", clock, 0.0024)
     (result,) = run(doubling(ours=alone), [peer], clock)
     assert (result.status, result.detail) == ("ok", "")
-    assert len(results) == 4 + ROUNDS * (1 + 10)
+    assert len(results) == 1 + 5 + ROUNDS * (1 + 4)
