@@ -172,3 +172,14 @@ def test_one_bool_adds_an_axis(flag):
         assert (x.numpy() == expected).all()
         assert (kept.numpy() == array[flag]).all()  # a copy
     assert Tensor(5.0)[flag].tolist() == [5.0] * flag
+
+
+@pytest.mark.parametrize("cut", [slice(0, 0), slice(0, -1, -2), slice(1, 3, -1), slice(9, None)])
+def test_nothing_is_read_for_no_elements(cut):
+    """Else memory beside the tensor is read, before a loop that never runs."""
+    x = Tensor(np.random.default_rng(0).random((7, 4), np.float32))
+    part = x.sort(0).values.amax(1)[cut]
+    (item,) = part.schedule()
+    assert len(item.buffers) == 1
+    assert not item.checks
+    assert part.numpy().shape == (0,)

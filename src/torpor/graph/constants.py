@@ -114,9 +114,9 @@ def move_constant(node: UOp, x: UOp) -> UOp | None:
 
 
 def compute_nothing(node: UOp) -> UOp | None:
-    """f(...) of no elements = a constant of no elements."""
+    """f(...) of no elements = a constant of no elements: nothing is read for it."""
     shape = shape_of(node)
-    return constant(0, node.dtype, shape) if 0 in shape else None
+    return constant(0, node.dtype, shape) if 0 in shape and uniform(node) is None else None
 
 
 def reduce_nothing(node: UOp, x: UOp) -> UOp | None:
@@ -171,6 +171,6 @@ constant_rules: Final = PatternMatcher([
     (UPat(MOVEMENT, src=(_x,), name="node"), move_constant),
     (UPat(Ops.REDUCE_AXIS, src=(_x,), name="node"), reduce_nothing),
     (UPat(Ops.REDUCE_AXIS, src=(_x,), name="node"), reduce_constant),
-    (UPat((*ALU, Ops.REDUCE_AXIS), name="node"), compute_nothing),
+    (UPat((*ALU, *MOVEMENT, Ops.REDUCE_AXIS), name="node"), compute_nothing),
     (UPat(ALU, name="node"), fold_elementwise),
 ])  # fmt: skip
