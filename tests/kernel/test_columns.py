@@ -6,7 +6,9 @@ import pytest
 import torpor
 from tests.kernel.products import agree
 from torpor import Tensor
+from torpor.ir.uop import UOp
 from torpor.kernel import OptOps
+from torpor.kernel.columns import register_tile
 
 SHAPES = [(512, 1024), (1031, 640), (1000, 999), (4096, 100), (77, 640), (30, 8, 700), (3, 64, 513)]
 
@@ -40,3 +42,28 @@ def test_a_long_sum_is_done_by_blocks_of_rows():
 def test_other_formats(dtype):
     x = np.random.default_rng(3).integers(0, 3, (800, 96))
     assert (Tensor(x).cast(dtype).sum(0).cast("int64").numpy() == x.sum(0)).all()
+
+
+@pytest.mark.parametrize("rows", [2, 3, 7, 8, 13, 32])
+def test_register_tiles_leave_registers_for_what_they_read(rows):
+    for registers in (16, 32):
+        height, vectors = register_tile([UOp.range(rows, 0)], registers)
+        assert height <= rows
+        assert height * vectors < registers
+        assert min(height, rows) * vectors >= min(rows * 2, 8)
+
+
+def test_rows_that_no_tile_divides_get_two_tiles():
+    opts = torpor.lower(Tensor.empty(13, 512) @ Tensor.empty(512, 512), target="cpu")[0].opts
+    copies = [opt.arg for opt in opts if opt.op is OptOps.UPCAST]
+    assert OptOps.PARTITION in [opt.op for opt in opts]
+    assert 0 in copies  # the rest, whole
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 300, 96), (2, 24, 4096, 70)], ids=str)
+def test_several_matrices_with_few_rows(shape):
+    many, rows, inner, columns = shape
+    random = np.random.default_rng(4)
+    x = random.standard_normal((many, rows, inner), np.float32)
+    w = random.standard_normal((many, inner, columns), np.float32)
+    agree((Tensor(x) @ Tensor(w)).numpy(), x.astype(np.float64) @ w.astype(np.float64))

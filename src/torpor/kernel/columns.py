@@ -6,15 +6,18 @@ One column at a time would jump a whole row for each element: every read another
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, NamedTuple
 
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
-from torpor.kernel.access import accesses, footprint
-from torpor.kernel.contraction import RESULTS, axes_of_results
+from torpor.kernel.access import Access, accesses, footprint
+from torpor.kernel.contraction import RESULTS, axes_of_results, put_in_order
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.ranges import find_loops, iterations, kind_of, size_of
+from torpor.kernel.registers import write_rows
 from torpor.kernel.vectors import attempt
 
 ROWS: Final = 8  # rows read together: as many as a first cache of 8 ways keeps at equal distances
@@ -22,7 +25,20 @@ LANES: Final = 64  # columns from which this pays
 BYTES: Final = 64 * 1024  # of memory read: less stays in the first caches anyhow
 BLOCK: Final = 2048  # columns of a thread's block: shorter rows start too often
 BLOCKS: Final = 8  # most blocks that threads share; two from half of `BLOCK` columns in all
-FEW_ROWS: Final = 15  # results a column has that may share what is read
+FEW_ROWS: Final = 32  # results a column has that may share what is read
+LATENCY: Final = 8  # products in registers that are begun while one of them is added
+
+
+class Columns(NamedTuple):
+    """Sums down the columns of `matrix`: the axis of the columns, the axis of the sum, axes along
+    which there are several matrices, axes of the results that a column has.
+    """
+
+    matrix: Access
+    lane: UOp
+    down: UOp
+    several: tuple[UOp, ...]
+    results: tuple[UOp, ...]
 
 
 def tile_columns(kernel: Kernel) -> bool:
@@ -31,16 +47,14 @@ def tile_columns(kernel: Kernel) -> bool:
     if found is None:
         return False
     trial = kernel.copy()
-    if not apply_tiles(trial, *found):
+    if not apply_tiles(trial, found):
         return False
     kernel.become(trial)
     return True
 
 
-def find_columns(kernel: Kernel) -> tuple[UOp, UOp, bool] | None:
-    """(axis of the columns, axis of the sum, whether there are several matrices of columns) of the
-    one reduction that the kernel is.
-    """
+def find_columns(kernel: Kernel) -> Columns | None:
+    """The sums down columns that the kernel is, if its one reduction is that."""
     loops = find_loops(kernel.ast)
     outputs = axes_of_results(kernel, loops)
     if outputs is None or not kernel.reduce_axes:
@@ -51,57 +65,99 @@ def find_columns(kernel: Kernel) -> tuple[UOp, UOp, bool] | None:
     apart = most.stride(down)
     if not lanes or len(most.node.src) > 2 or apart is None or apart * most.itemsize < LANES * 4:
         return None
-    others = [r for r in outputs if most.stride(r) == 0]
-    if iterations(others) > FEW_ROWS or footprint(most) * most.itemsize < BYTES:
+    results = tuple(r for r in outputs if most.stride(r) == 0)
+    if iterations(results) > FEW_ROWS or footprint(most) * most.itemsize < BYTES:
         return None
-    return lanes[0], down, len(outputs) > len(others) + 1
+    several = tuple(r for r in outputs if r not in results and r is not lanes[0])
+    return Columns(most, lanes[0], down, several, results)
 
 
-def apply_tiles(kernel: Kernel, lane: UOp, down: UOp, several: bool) -> bool:
+def apply_tiles(kernel: Kernel, found: Columns) -> bool:
     """Blocks of columns for the threads, blocks of rows, then the vectors."""
-    rows = next((n for n in range(ROWS, 3, -1) if (size_of(down) or 1) % n == 0), 0)
-    lanes, vectors = size_of(lane) or 1, 2 * kernel.target.lanes(4)
-    if lanes < LANES or (size_of(down) or 1) <= max(rows, ROWS):
+    lanes, down = size_of(found.lane) or 1, size_of(found.down) or 1
+    rows = next((n for n in range(ROWS, 3, -1) if down % n == 0), 0)
+    if lanes < LANES or down <= max(rows, ROWS):
         return False
     if not rows:
         rows = ROWS
-        kernel.apply_opt(Opt(OptOps.PADTO, kernel.axes.index(down), rows))
-    outputs = [r for r in kernel.axes if kind_of(r) in RESULTS]
-    position = outputs.index(lane)
-    block = -(-lanes // vectors) * vectors if several else columns_of(lanes, vectors)
-    if lanes % block:
-        kernel.apply_opt(Opt(OptOps.PADTO, position, block))
-    if lanes > block:
-        kernel.apply_opt(Opt(OptOps.TILE, position, block))
-        position += 1
-    if several or lanes > block:
-        kernel.apply_opt(Opt(OptOps.THREAD, 0, 0))
+        kernel.apply_opt(Opt(OptOps.PADTO, kernel.axes.index(found.down), rows))
+    wide = kernel.target.lanes(4)
+    copies, vectors = register_tile(found.results, kernel.target.registers)
+    panel = vectors * wide
+    cut_columns(kernel, found, panel)
     if not attempt(kernel, Opt(OptOps.TILE, len(kernel.axes) - 1, rows)):
         return False  # more columns than memory for their sums
-    write_tiles(kernel, position, vectors)
+    write_tiles(kernel, found, panel, copies)
     return True
 
 
-def columns_of(lanes: int, vectors: int) -> int:
-    """How many columns a block has: equal shares of at least `BLOCK`, in whole vectors."""
+def register_tile(results: Sequence[UOp], registers: int) -> tuple[int, int]:
+    """(results of a column, vectors of columns) computed at once, those that take least time."""
+    if not results:
+        return 1, 2
+    height = size_of(results[-1]) or 1
+    shapes = [(rows, vectors) for vectors in (2, 4) for rows in range(1, height + 1)]
+    return min((s for s in shapes if fits(*s, registers)), key=partial(tile_time, height))
+
+
+def fits(rows: int, vectors: int, registers: int) -> bool:
+    """Whether a tile's sums, and what its products read, have registers."""
+    return rows * vectors + min(rows, vectors) < registers
+
+
+def tile_time(height: int, shape: tuple[int, int]) -> float:
+    """Time for a vector of columns with tiles of a shape and a rest, in products of one vector:
+    additions to the same sum wait for each other.
+    """
+    rows, vectors = shape
+    whole, rest = divmod(height, rows)
+    tiles = whole * max(rows * vectors, LATENCY) + max(rest * vectors, LATENCY * (rest > 0))
+    return tiles / vectors
+
+
+def cut_columns(kernel: Kernel, found: Columns, panel: int) -> None:
+    """The axes in order: matrices and blocks of columns, which threads share, panels of columns,
+    results, columns.
+    """
+    outputs = [r for r in kernel.axes if kind_of(r) in RESULTS]
+    put_in_order(kernel, outputs, [*found.several, *found.results, found.lane])
+    outer, place = len(found.several), len(outputs) - 1
+    block = block_of(kernel, found, panel)
+    if (size_of(found.lane) or 1) % block:
+        kernel.apply_opt(Opt(OptOps.PADTO, place, block))
+    if (size_of(kernel.axes[place]) or 1) > block:
+        kernel.apply_opt(Opt(OptOps.TILE, place, block))
+        outer, place = outer + 1, place + 1
+    if found.results and block > panel:
+        kernel.apply_opt(Opt(OptOps.TILE, place, panel))
+        for position in range(outer):
+            kernel.apply_opt(Opt(OptOps.SWAP, position, position + 1))
+    for count in range(outer):  # the first one becomes the threads' axis, the others join it
+        kernel.apply_opt(Opt(OptOps.THREAD, min(count, 1), 0))
+
+
+def block_of(kernel: Kernel, found: Columns, panel: int) -> int:
+    """How many columns a block has: whole panels; all of them where there are several matrices,
+    else equal shares of at least `BLOCK`, as long as memory has room for their sums.
+    """
+    lanes = size_of(found.lane) or 1
     blocks = max(min(2, lanes // (BLOCK // 4)), min(BLOCKS, lanes // BLOCK), 1)
-    return -(-lanes // (blocks * vectors)) * vectors
+    room = kernel.target.stage_bytes * 2 // 3 // (iterations(found.results) * 4)
+    least = -(-lanes // max(room, panel))
+    blocks = max(1 if found.several else blocks, least)
+    return -(-lanes // (blocks * panel)) * panel
 
 
-def write_tiles(kernel: Kernel, lane: int, vectors: int) -> None:
+def write_tiles(kernel: Kernel, found: Columns, panel: int, copies: int) -> None:
     """Vectors along the columns, where sums grow and where they are stored; a few of the results of
     a column together; the rows of a block written out.
     """
-    outputs = [n for n, r in enumerate(kernel.axes) if kind_of(r) is AxisType.GLOBAL]
     growing = [n for n, r in enumerate(kernel.axes) if kind_of(r) is AxisType.LOOP][1:]
-    place = outputs.index(lane)
-    for number in reversed(range(len(growing))):
-        size = size_of(kernel.axes[growing[number]]) or 1
-        amount = next(n for n in (4, 5, 3, 2, 7, 1) if size % n == 0)
-        if number == place:
-            amount = vectors
-        if amount > 1:
-            kernel.apply_opt(Opt(OptOps.UPCAST, growing[number], amount))
-    kernel.apply_opt(Opt(OptOps.UPCAST, lane, vectors))
-    last = max(n for n, r in enumerate(kernel.reduce_axes) if kind_of(r) is AxisType.REDUCE)
-    kernel.apply_opt(Opt(OptOps.UNROLL, last, 0))
+    kernel.apply_opt(Opt(OptOps.UPCAST, growing[-1], panel))
+    stored = max(n for n, r in enumerate(kernel.axes) if kind_of(r) is AxisType.GLOBAL)
+    if found.results:
+        write_rows(kernel, growing[-2], copies)
+    kernel.apply_opt(Opt(OptOps.UPCAST, stored, panel))
+    if not found.results:
+        last = max(n for n, r in enumerate(kernel.reduce_axes) if kind_of(r) is AxisType.REDUCE)
+        kernel.apply_opt(Opt(OptOps.UNROLL, last, 0))

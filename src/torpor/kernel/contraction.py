@@ -191,10 +191,14 @@ def order_axes(kernel: Kernel, found: Contraction) -> tuple[int, int]:
     outputs = [r for r in kernel.axes if kind_of(r) in RESULTS]
     last = (found.row, found.lane)
     wanted = sorted(outputs, key=lambda r: (last.index(r) + 1 if r in last else 0, r not in free))
-    for place, one in enumerate(wanted):
-        current = outputs.index(one)
-        while current > place:
-            kernel.apply_opt(Opt(OptOps.SWAP, current - 1, current))
-            outputs[current - 1 : current + 1] = outputs[current], outputs[current - 1]
-            current -= 1
+    put_in_order(kernel, outputs, wanted)
     return sum(r in free for r in wanted) - 1, wanted.index(found.row)
+
+
+def put_in_order(kernel: Kernel, axes: Sequence[UOp], wanted: Sequence[UOp]) -> None:
+    """The first axes of the kernel, none of them split yet, in another order."""
+    current = list(axes)
+    for place, one in enumerate(wanted):
+        for position in range(current.index(one), place, -1):
+            kernel.apply_opt(Opt(OptOps.SWAP, position - 1, position))
+            current[position - 1 : position + 1] = current[position], current[position - 1]

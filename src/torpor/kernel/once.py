@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from torpor.ir.ops import AxisType
-from torpor.ir.records import Opt, OptOps
 from torpor.kernel.access import accesses, footprint
+from torpor.kernel.contraction import put_in_order
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.ranges import find_loops, kind_of
 
@@ -25,7 +25,4 @@ def read_once(kernel: Kernel) -> None:
     outputs = [r for r in kernel.axes if kind_of(r) is AxisType.GLOBAL]
     if outputs != kernel.axes[: len(outputs)]:
         return
-    for place, one in enumerate(sorted(outputs, key=lambda r: big.stride(r) == 0)):
-        for position in range(outputs.index(one), place, -1):
-            kernel.apply_opt(Opt(OptOps.SWAP, position - 1, position))
-            outputs[position - 1 : position + 1] = outputs[position], outputs[position - 1]
+    put_in_order(kernel, outputs, sorted(outputs, key=lambda r: big.stride(r) == 0))

@@ -9,6 +9,7 @@ from typing import Final
 from torpor.base.errors import OptError
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
+from torpor.kernel.columns import find_columns
 from torpor.kernel.contraction import Contraction, find_contraction, order_axes
 from torpor.kernel.depth import tile_depth
 from torpor.kernel.kernel import Kernel
@@ -48,6 +49,8 @@ def tile_contraction(kernel: Kernel, most: float = inf) -> bool:
     wanted = min(lanes, TOGETHER if found.packs else plan.panel)
     nowhere = plan.around == 0 and lanes <= plan.panel
     if reach * plan.panel < wanted or nowhere:
+        if find_columns(kernel):  # few rows: packing costs more than sums that grow in memory
+            return False
         trial = ordered.copy()
         if fits(tile_depth, trial, plan):
             kernel.become(trial)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
+from operator import add
 from typing import Final
 
 from torpor.base import settings
@@ -15,6 +17,7 @@ from torpor.kernel.ranges import closed_by, find_loops, size_of
 
 Values = tuple[int, ...]
 INDEPENDENT: Final = 8  # accumulators that hide the latency of an addition on current CPUs
+CHAIN: Final = 8  # most products that are added one after the other: each waits for the one before
 
 
 class _Unroller:
@@ -125,7 +128,7 @@ class _Unroller:
         ]
         copies = [copy for copy in copies if not vanishes(node, copy)] or copies[:1]
         if not kept:
-            return combine(node.arg, copies)
+            return combine(node.arg, in_chains(node.arg, copies))
         outputs = 1
         for one in self.depends[node]:
             outputs *= self.sizes[one]
@@ -170,6 +173,16 @@ def shifted(base: UOp, shift: int) -> UOp:
     if base.op is Ops.ADD and base.src[1].op is Ops.CONST:
         return shifted(base.src[0], int(base.src[1].arg) + shift)
     return base + shift
+
+
+def in_chains(op: Ops, values: Sequence[UOp]) -> Sequence[UOp]:
+    """Products to be added, each chain of them added one after the other: then one instruction
+    multiplies and adds, which pairs of products would need for every second one only.
+    """
+    if op is not Ops.ADD or any(value.op is not Ops.MUL for value in values):
+        return values
+    chains = -(-len(values) // CHAIN)
+    return [functools.reduce(add, values[start::chains]) for start in range(chains)]
 
 
 def combine(op: Ops, values: Sequence[UOp]) -> UOp:
