@@ -32,7 +32,7 @@ def test_few_rows_times_a_matrix(rows, size):
 
 
 def test_a_long_sum_is_done_by_blocks_of_rows():
-    (program,) = torpor.lower(Tensor.empty(1, 4096) @ Tensor.empty(4096, 4096), target="cpu")
+    (program,) = torpor.lower(Tensor.empty(1, 1024) @ Tensor.empty(1024, 1024), target="cpu")
     kinds = [opt.op for opt in program.opts]
     assert kinds.count(OptOps.TILE) == 2
     assert OptOps.THREAD in kinds
@@ -57,7 +57,7 @@ def test_rows_that_no_tile_divides_get_two_tiles():
     opts = torpor.lower(Tensor.empty(13, 512) @ Tensor.empty(512, 512), target="cpu")[0].opts
     copies = [opt.arg for opt in opts if opt.op is OptOps.UPCAST]
     assert OptOps.PARTITION in [opt.op for opt in opts]
-    assert 0 in copies  # the rest, whole
+    assert set(copies) == {4, 5, 16}  # 4 + 4 + 5 rows of 16 columns
 
 
 @pytest.mark.parametrize("shape", [(3, 4, 300, 96), (2, 24, 4096, 70)], ids=str)

@@ -5,6 +5,7 @@ from torpor.kernel.arrange import Arranged, arranged
 from torpor.kernel.inplace import shareable
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.lower import Lowered, lower
+from torpor.kernel.parts import Parted, in_parts
 from torpor.kernel.phases import in_phases
 
 __all__ = [
@@ -13,7 +14,9 @@ __all__ = [
     "Lowered",
     "Opt",
     "OptOps",
+    "Parted",
     "arranged",
+    "in_parts",
     "in_phases",
     "lower",
     "shareable",

@@ -16,7 +16,7 @@ from torpor.ir.infer import JOINT, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, Program, ScheduleItem, Stored
 from torpor.ir.uop import UOp
-from torpor.kernel import Arranged, arranged, in_phases
+from torpor.kernel import Arranged, Parted, arranged, in_parts, in_phases
 from torpor.pipeline.canonical import canonical
 from torpor.pipeline.compile import is_copy, programs_of, target_named
 from torpor.pipeline.recipe import Failed, Result, follow, keep, recipe_for, recipe_of
@@ -80,7 +80,7 @@ def refined(
 
     Thousands of items may share one ast, blocks of a chain for example: each is looked at once.
     """
-    phases, order = cache(in_phases), cache(arranged)
+    phases, order, parts = cache(in_phases), cache(arranged), cache(in_parts)
     for item in items:
         if item.checks or is_copy(item):
             yield item
@@ -88,7 +88,21 @@ def refined(
         target = target_of(item.buffers[0].arg.device)
         copies: dict[tuple[UOp, int], UOp] = {}
         for ast in phases(item.ast):  # they write parts of its output
-            yield from in_order(replace(item, ast=ast), order(ast, target), copies)
+            part = replace(item, ast=ast)
+            if item.group is None and (found := parts(ast, target)) is not None:
+                yield from by_parts(part, found)
+            else:
+                yield from in_order(part, order(ast, target), copies)
+
+
+def by_parts(item: ScheduleItem, found: Parted) -> list[ScheduleItem]:
+    """The item whose sum is done in parts, and the item that adds them."""
+    memory = make_buffer(item.buffers[0].arg.device, found.size, found.dtype)
+    read = (memory, *(item.buffers[n] for n in found.read))
+    kept = (*(item.buffers[n] for n in found.kept), memory)
+    sums = ScheduleItem(found.sums, read, reason="parts of a sum", origins=item.origins)
+    rest = replace(item, ast=found.rest, buffers=kept)
+    return [with_variables_of(item, sums), with_variables_of(item, rest)]
 
 
 def in_order(
