@@ -14,8 +14,8 @@ from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import stored_bytes
+from torpor.kernel.halves import find_products
 from torpor.kernel.kernel import Kernel
-from torpor.kernel.pairs import find_products
 from torpor.kernel.ranges import find_loops, iterations, kind_of, size_of
 from torpor.kernel.stage import operands
 

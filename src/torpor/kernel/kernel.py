@@ -12,8 +12,8 @@ from torpor.ir.ops import STREAMED, AxisType, Ops, identity
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.accumulate import accumulate, accumulated, growing, inside
+from torpor.kernel.halves import find_products, sum_in_pairs
 from torpor.kernel.normalise import drop_single, is_gated, merge_axes, normalise, renumber
-from torpor.kernel.pairs import find_products, sum_in_pairs
 from torpor.kernel.partition import partition
 from torpor.kernel.ranges import (
     closed_by,

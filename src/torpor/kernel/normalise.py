@@ -13,7 +13,7 @@ from torpor.ir.rewrite import graph_rewrite
 from torpor.ir.trace import listener
 from torpor.ir.uop import UOp
 from torpor.kernel.digits import cut_axes
-from torpor.kernel.exact import SUM_IN_SINGLE
+from torpor.kernel.integer_sums import SUM_IN_SINGLE
 from torpor.kernel.ranges import (
     Loops,
     closed_by,

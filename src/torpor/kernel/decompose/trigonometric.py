@@ -6,7 +6,7 @@ import math
 
 from torpor.ir import UOp
 from torpor.kernel.decompose import coefficients as table
-from torpor.kernel.decompose.turns import reduce_angle
+from torpor.kernel.decompose.angles import reduce_angle
 from torpor.kernel.decompose.words import (
     SINGLE,
     format_of,
