@@ -12,7 +12,17 @@ from tests.device import programs
 from torpor.base.dtypes import dtypes
 from torpor.base.settings import Context
 from torpor.device import Buffer, cpu, share
-from torpor.device.share import AGAIN_AFTER, AGAIN_FIRST, LONG, RUNS, Trial
+from torpor.device.share import (
+    AGAIN_AFTER,
+    AGAIN_FIRST,
+    FEWEST,
+    LONG,
+    MOST,
+    PIECE,
+    RUNS,
+    Trial,
+    pieces_for,
+)
 
 LOOKS = ["alone"] * RUNS + ["shared"] * RUNS
 
@@ -21,7 +31,7 @@ class Clock:
     """Time passes only in runs."""
 
     def __init__(self, alone: Iterator[int], shared: Iterator[int]):
-        self.now, self.ways = 0, list[str]()
+        self.now, self.ways, self.pieces = 0, list[str](), list[int]()
         self._times = {"alone": alone, "shared": shared}
 
     def run(self, way: str) -> None:
@@ -31,13 +41,14 @@ class Clock:
     def alone(self) -> None:
         self.run("alone")
 
-    def shared(self) -> None:
+    def shared(self, pieces: int) -> None:
+        self.pieces.append(pieces)
         self.run("shared")
 
 
 def ways(monkeypatch: pytest.MonkeyPatch, alone: Iterator[int], shared: Iterator[int]) -> list[str]:
     """How a kernel is run that takes such times one way and the other."""
-    clock, trial = Clock(alone, shared), Trial()
+    clock, trial = Clock(alone, shared), Trial(2)
     monkeypatch.setattr(share, "perf_counter_ns", lambda: clock.now)
     for _ in range(2 * AGAIN_AFTER):
         trial.run(clock.alone, clock.shared)
@@ -71,7 +82,37 @@ def test_a_thread_that_shared_the_last_run_is_still_awake(monkeypatch: pytest.Mo
 
 
 def test_long_kernels_are_shared_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ways(monkeypatch, repeat(LONG + 1), repeat(LONG))[:4] == ["alone", *["shared"] * 3]
+    assert ways(monkeypatch, repeat(LONG + 1), repeat(LONG))[:5] == [
+        "alone",
+        "alone",
+        *["shared"] * 3,
+    ]
+
+
+def test_one_long_run_alone_does_not_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = chain([50, LONG + 1], repeat(50))  # held up once
+    assert ways(monkeypatch, alone, repeat(60))[2 * RUNS] == "alone"
+
+
+# --- pieces ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize("threads", [2, 4, 64])
+def test_short_kernels_are_cut_into_few_pieces(threads: int) -> None:
+    found = [pieces_for(alone, threads) for alone in range(1, 100 * threads * PIECE, PIECE)]
+    assert (found[0], found[-1]) == (FEWEST, MOST)
+    assert found == sorted(found)
+    for alone, pieces in zip(range(1, 100 * threads * PIECE, PIECE), found, strict=True):
+        assert pieces == FEWEST or alone / (pieces * threads) >= PIECE
+
+
+def test_threads_share_the_pieces_that_the_runs_alone_call_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, trial = Clock(repeat(2 * 3 * PIECE), repeat(3 * PIECE)), Trial(2)
+    monkeypatch.setattr(share, "perf_counter_ns", lambda: clock.now)
+    for _ in range(3 * RUNS):
+        trial.run(clock.alone, clock.shared)
+    assert clock.pieces == [3] * 2 * RUNS
+    assert trial.pieces == 3
 
 
 # --- kernels --------------------------------------------------------------------------------------

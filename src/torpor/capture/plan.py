@@ -161,7 +161,9 @@ class Plan:
         if entry is None:
             return None
         arguments = [*map(self._address, command.slots), *map(self._value, command.values)]
-        return Step(entry.address, tuple(arguments), entry.total, entry.big, entry.checked)
+        return Step(
+            entry.address, tuple(arguments), entry.total, entry.big, entry.checked, entry.pieces
+        )
 
     def _copy(self, command: Command) -> Step | None:
         target, source = (node.arg for node in command.item.buffers)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
 
 from torpor.base.errors import DeviceError
 from torpor.base.target import Target
+from torpor.device.share import MOST
 from torpor.ir.records import BufferSpec, Program
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class NativeEntry(NamedTuple):
     big:      whether it is worth several threads, which share [0, total).
     checked:  whether its table ends with the address of an error word.
     doubtful: whether a few more runs will tell better if it is `big`.
+    pieces:   into how many pieces for each thread it is cut then.
     """
 
     address: int
@@ -105,6 +107,7 @@ class NativeEntry(NamedTuple):
     big: bool
     checked: bool
     doubtful: bool = False
+    pieces: int = MOST
 
 
 class Executable(ABC):

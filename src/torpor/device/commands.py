@@ -11,8 +11,9 @@ from typing import Final
 
 HEAD: Final = 5  # words of a program
 CALL: Final = 5  # words of a call before those that it is given
-RECORD: Final = 6  # words of a command: entry, its table, total, whether it is big, where its error
-# word is (0: none), where the section that it begins is (0: none)
+RECORD: Final = 6  # words of a command: entry, its table, total, into how many pieces for each of
+# several threads it is cut (0: for one only), where its error word is (0: none), where the section
+# that it begins is (0: none)
 SECTION: Final = 7  # words: next group, first failure, groups, where they are, where the commands
 # are, the command past the last group, where the addresses of the threads' scratch memory are
 GROUP: Final = 5  # words of a group: first command, the one past the last, patches, where they are,
@@ -223,7 +224,7 @@ count:
   %enough = icmp sgt i64 %used, 1
   br i1 %enough, label %share, label %alone
 share:
-  %pieces = mul i64 %used, {CHUNKS_PER_THREAD}
+  %pieces = mul i64 %used, %big
   %rounding = sub i64 %pieces, 1
   %rounded = add i64 %total, %rounding
   %chunk = udiv i64 %rounded, %pieces
@@ -254,7 +255,7 @@ done:
 """
 
 
-def executor_text(chunks_per_thread: int) -> str:
-    """The executor's IR; a command that threads share is cut into so many pieces for each."""
+def executor_text() -> str:
+    """The executor's IR."""
     places = {name: value for name, value in globals().items() if isinstance(value, int)}
-    return _TEXT.format(CHUNKS_PER_THREAD=chunks_per_thread, **places)
+    return _TEXT.format(**places)

@@ -20,7 +20,7 @@ from torpor.device.llvm import LlvmCompiler
 from torpor.device.machine import Machine, facts, machine
 from torpor.device.memory import HostAllocator
 from torpor.device.pool import pool, thread_count
-from torpor.device.share import Trial
+from torpor.device.share import MOST, Trial
 from torpor.ir.records import Program
 from torpor.ir.uop import UOp
 
@@ -66,7 +66,8 @@ class CpuExecutable(Executable):
         trial = self._trial() if big else None
         big = big and (trial is None or trial.shares is not False)
         doubtful = trial is not None and trial.shares is None
-        return NativeEntry(self.entry, total, big, self.program.checks > 0, doubtful)
+        pieces = MOST if trial is None else trial.pieces
+        return NativeEntry(self.entry, total, big, self.program.checks > 0, doubtful, pieces)
 
     def look_again(self) -> None:
         for trial in list(self._trials.values()):
@@ -94,7 +95,7 @@ class CpuExecutable(Executable):
         if threads <= 1 or not self._fixed or self._surely_big():
             return None
         known = self._trials.get(threads)
-        return self._trials.setdefault(threads, Trial()) if known is None else known
+        return self._trials.setdefault(threads, Trial(threads)) if known is None else known
 
     def _surely_big(self) -> bool:
         program = self.program

@@ -26,7 +26,8 @@ from torpor.device import llvm
 from torpor.device.buffer import Buffer
 from torpor.device.commands import CALL, GROUP, HEAD, RECORD, SECTION, executor_text
 from torpor.device.machine import machine
-from torpor.device.pool import CHUNKS_PER_THREAD, pool
+from torpor.device.pool import pool
+from torpor.device.share import MOST
 
 COPY_THREADS_FROM: Final = 1 << 20  # bytes
 
@@ -39,6 +40,7 @@ class Step(NamedTuple):
     total:     how many iterations its outermost loop has; `big`: whether several threads may share
                them.
     checked:   whether the table ends with the address of an error word.
+    pieces:    into how many pieces for each thread it is cut if several share it.
     """
 
     entry: int
@@ -46,6 +48,7 @@ class Step(NamedTuple):
     total: int
     big: bool
     checked: bool
+    pieces: int = MOST
 
 
 class Given(NamedTuple):
@@ -68,7 +71,7 @@ Bounds = tuple[int, ...]  # of consecutive groups: the first command of each, an
 @lru_cache(maxsize=1)
 def _native() -> tuple[Any, int]:
     """The function that runs a program, and the address of the entry that copies."""
-    compiled = llvm.compile_text(executor_text(CHUNKS_PER_THREAD), "the executor", machine(""))
+    compiled = llvm.compile_text(executor_text(), "the executor", machine(""))
     run = llvm.load(compiled, "torpor_execute")
     return Call(run), llvm.load(compiled, "torpor_execute_copy")
 
@@ -175,7 +178,7 @@ class _Table:
         self._records[:, 0] = [step.entry for step in steps]
         self._records[:, 1] = self.tables.ctypes.data + 8 * starts[:-1]
         self._records[:, 2] = [step.total for step in steps]
-        self._records[:, 3] = [step.big for step in steps]
+        self._records[:, 3] = [step.pieces * step.big for step in steps]
         self._records[:, 4] = errors * checked
         given, records = self._given.ctypes.data, self._records.ctypes.data
         self.head[1:] = len(self._given), given, len(steps), records

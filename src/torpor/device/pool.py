@@ -23,8 +23,8 @@ import numpy as np
 from torpor.base import settings
 from torpor.device import llvm, worker
 from torpor.device.machine import Machine, cores, machine
+from torpor.device.share import MOST
 
-CHUNKS_PER_THREAD: Final = 16  # so that one which is held up costs the others little
 WORKER_SPINS: Final = 3000  # looks of an idle worker before it sleeps, about 100 microseconds
 EXIT_SECONDS: Final = 1.0
 STACK_BYTES: Final = 4 << 20  # kernels keep packed tiles there, up to 384 KiB
@@ -128,15 +128,17 @@ class Pool:
         """How many worker threads have been started."""
         return len(self._workers)
 
-    def run(self, entry: int, table: bytes, total: int) -> None:
-        """Call native `entry(table, begin, end)` for chunks that cover [0, total); wait for all."""
+    def run(self, entry: int, table: bytes, total: int, pieces: int = MOST) -> None:
+        """Call native `entry(table, begin, end)` for chunks that cover [0, total), `pieces` for
+        each thread; wait for all.
+        """
         threads = min(thread_count(), total)
         if threads <= 1 or not self._lock.acquire(blocking=False):
             llvm.Entry(entry)(table, 0, total)
             return
         try:
             helpers = self._start(threads - 1)
-            chunk = -(-total // (threads * CHUNKS_PER_THREAD))
+            chunk = -(-total // (threads * pieces))
             if self._sleeps_in_kernel:
                 self._run(self._place, entry, table, total, chunk, helpers)
             else:
