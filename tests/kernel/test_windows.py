@@ -85,6 +85,23 @@ def test_convolutions_and_gradients(eager, image, weights, stride, padding, dila
     agree(of_w.numpy(), by_w)
 
 
+def test_rows_with_holes_keep_them(eager):
+    """Every seventh column of the image is a zero, which no bound of the row says."""
+    x = RANDOM.standard_normal((2, 8, 7, 14), np.float32)
+    w = RANDOM.standard_normal((16, 8, 3, 3), np.float32)
+    parts = Tensor(x).reshape(2, 8, 7, 2, 7)[..., :6].pad((0, 1))
+    result = parts.reshape(2, 8, 7, 14).conv2d(Tensor(w), padding=1)
+    assert len(result.schedule()) == 2
+    wide = np.pad(
+        np.where(np.arange(14) % 7 < 6, x, 0).astype(np.float64), [(0, 0)] * 2 + [(1, 1)] * 2
+    )
+    expected = sum(
+        np.einsum("ncyx,oc->noyx", wide[:, :, j : j + 7, i : i + 14], w[:, :, j, i])
+        for j, i in itertools.product(range(3), range(3))
+    )
+    agree(result.numpy(), expected)
+
+
 def kernel_of(image, weights, **options):
     (*_, item) = Tensor.empty(*image).conv2d(Tensor.empty(*weights), **options).schedule()
     return Kernel(item.ast, CPU)

@@ -14,6 +14,7 @@ from math import gcd
 from operator import and_
 from typing import Final, NamedTuple
 
+from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.kernel.access import strides_of
 from torpor.kernel.contraction import axes_of_results
@@ -110,7 +111,7 @@ def evened(windows: list[Window]) -> list[Window]:
     value, rows = windows[-1].value, {w.row for w in windows}
     place = value.src[0]
     conditions = [c for s in place.src[2:] for c in conjuncts(s)]
-    if any(len(set(c.ranges())) != 1 or not rows >= set(c.ranges()) for c in conditions):
+    if not all(is_border(c, rows) for c in conditions):
         return windows
     changes: dict[UOp, UOp] = {}
     valid: list[UOp] = []
@@ -136,15 +137,23 @@ def evened(windows: list[Window]) -> list[Window]:
     return moved
 
 
+def is_border(condition: UOp, rows: set[UOp]) -> bool:
+    """Whether a condition bounds one of the rows by a number: others may hold here and there."""
+    if condition.op is not Ops.CMPLT:
+        return False
+    low, high = condition.src
+    return (low in rows and high.op is Ops.CONST) or (high in rows and low.op is Ops.CONST)
+
+
 def inside(row: UOp, conditions: list[UOp]) -> tuple[int, int]:
-    """The first place of a row where all conditions on it hold, and the place after the last."""
+    """The first place of a row within all its bounds, and the place after the last."""
     size = size_of(row) or 1
     low = next((n for n in range(size) if hold(conditions, row, n)), 0)
     return low, next((n for n in range(size, low, -1) if hold(conditions, row, n - 1)), size)
 
 
 def hold(conditions: list[UOp], row: UOp, number: int) -> bool:
-    """Whether conditions on a row alone hold at a place."""
+    """Whether conditions on a row hold at a place."""
     at = {row: UOp.index_const(number)}
     return all(c.substitute(at).simplify().arg for c in conditions)
 
