@@ -8,19 +8,16 @@ from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel.access import passes_caches
 from torpor.kernel.columns import tile_columns
-from torpor.kernel.contraction import find_contraction
 from torpor.kernel.crossing import tile_crossing
 from torpor.kernel.kernel import OUTPUTS, Kernel
 from torpor.kernel.nest import nest_lanes, window_lanes
 from torpor.kernel.once import read_once
-from torpor.kernel.products import tile_contraction
+from torpor.kernel.products import tile_contraction, tile_pairs
 from torpor.kernel.ranges import iterations, kind_of, size_of
 from torpor.kernel.rows import beside_steps, has_passes, row_lanes
 from torpor.kernel.vectors import Facts, attempt, unroll_short
 
 DEAR: Final = 1.0  # time for packing, of that for products, beyond which it is a last resort
-PAIRED: Final = 0.8  # the same and padding for words of two terms, beyond which they are no gain
-WORDS: Final = 48  # products that must share a word before putting it together pays
 
 
 def choose(kernel: Kernel) -> list[Opt]:
@@ -51,23 +48,6 @@ def for_processor(kernel: Kernel) -> None:
     if not tile_crossing(kernel):
         along_lanes(kernel)
     stream_out(kernel)
-
-
-def tile_pairs(kernel: Kernel) -> bool:
-    """A contraction of small integers two terms at a time, along the first reduce axis that suits:
-    worth it where both operands are packed, so that many products share a word.
-    """
-    for position in range(len(kernel.reduce_axes)) if kernel.target.pairs else ():
-        trial = kernel.copy()
-        if not attempt(trial, Opt(OptOps.PAIR, position)):
-            continue
-        found = find_contraction(trial, most=PAIRED)
-        if found is None or min(found.shared, size_of(found.lane) or 1) < WORDS:
-            continue
-        if tile_contraction(trial, PAIRED):
-            kernel.become(trial)
-            return True
-    return False
 
 
 def along_lanes(kernel: Kernel) -> None:

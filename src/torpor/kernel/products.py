@@ -24,6 +24,7 @@ from torpor.kernel.registers import (
     write_rows,
 )
 from torpor.kernel.strips import Shapes, Strip, cut_lanes, shapes_of, strip_of, strips_of
+from torpor.kernel.vectors import attempt
 
 STREAM: Final = 6.0  # elements of a block that are computed while a row's element is read again
 FEW: Final = 2.0  # blocks that a thread may wait for at the end
@@ -32,6 +33,8 @@ TOGETHER: Final = 64  # elements along the vectors that should share rows which 
 APART: Final = 64  # rows that pay for packing all panels anew
 SHARED: Final = 256  # rows that share panels for which these may be packed again
 REUSE: Final = 16  # rows that must share a packed tile before packing it pays
+PAIRED: Final = 0.8  # the same and padding for words of two terms, beyond which they are no gain
+WORDS: Final = 48  # products that must share a word before putting it together pays
 
 
 def tile_contraction(kernel: Kernel, most: float = inf) -> bool:
@@ -57,7 +60,7 @@ def tile_contraction(kernel: Kernel, most: float = inf) -> bool:
             return True
     trial = ordered.copy()
     if fits(tile_strips, trial, plan, reach):
-        kernel.__dict__.update(trial.__dict__)
+        kernel.become(trial)
         return True
     narrow = lanes <= min(reach, PANELS) * plan.panel
     trial = ordered.copy()
@@ -72,6 +75,23 @@ def tile_contraction(kernel: Kernel, most: float = inf) -> bool:
         return False
     kernel.become(ordered)
     return True
+
+
+def tile_pairs(kernel: Kernel) -> bool:
+    """A contraction of small integers two terms at a time, along the first reduce axis that suits:
+    worth it where both operands are packed, so that many products share a word.
+    """
+    for position in range(len(kernel.reduce_axes)) if kernel.target.pairs else ():
+        trial = kernel.copy()
+        if not attempt(trial, Opt(OptOps.PAIR, position)):
+            continue
+        found = find_contraction(trial, most=PAIRED)
+        if found is None or min(found.shared, size_of(found.lane) or 1) < WORDS:
+            continue
+        if tile_contraction(trial, PAIRED):
+            kernel.become(trial)
+            return True
+    return False
 
 
 def fits(tile: Callable[..., bool], *arguments: object) -> bool:
