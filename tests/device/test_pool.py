@@ -1,5 +1,6 @@
 """The thread pool: the same results with any number of threads, forks, and a clean end."""
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 from tests.device import programs
 from torpor.base.dtypes import dtypes
 from torpor.base.settings import Context
-from torpor.device import Buffer, cpu
+from torpor.device import Buffer, cpu, worker
 from torpor.device.pool import Pool
 
 SIZE = 10_000
@@ -55,6 +56,54 @@ def test_results_do_not_depend_on_threads(pool, threads, size):
             if turn == 10:
                 time.sleep(0.01)  # so that the workers fall asleep
     assert pool.workers == min(threads, size) - 1
+
+
+def claims(pool, threads, total, pieces, together):
+    """Who ran what: (thread, begin, end) in order. `together`: nobody goes on before all are at
+    work.
+    """
+    found, barrier, met = [], threading.Barrier(threads), set()
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    def entry(_, begin, end):
+        me = threading.get_ident()
+        found.append((me, begin, end))
+        if together and me not in met:
+            met.add(me)
+            barrier.wait(20)
+
+    with Context(THREADS=threads):
+        pool.run(ctypes.cast(entry, ctypes.c_void_p).value, b"", total, pieces)
+    return found
+
+
+@pytest.mark.parametrize(("threads", "total", "pieces"), [(2, 64, 3), (2, 2, 2), (3, 100, 16)])
+def test_each_thread_begins_with_a_part_of_its_own(pool, threads, total, pieces):
+    for _ in range(3):
+        found = claims(pool, threads, total, pieces, together=True)
+        bounds = sorted(span[1:] for span in found)
+        assert [0, *[end for _, end in bounds]] == [*[begin for begin, _ in bounds], total]
+        chunk = -(-total // (threads * pieces))
+        parts = [part * len(bounds) // threads * chunk for part in range(threads)]
+        first = {thread: begin for thread, begin, _ in reversed(found)}
+        assert sorted(first.values()) == parts
+        assert first[threading.get_ident()] == 0
+
+
+def test_the_owner_does_the_parts_of_workers_that_do_not_come(pool):
+    total = 1000
+    for _ in range(20):
+        found = claims(pool, 3, total, 2, together=False)
+        assert sorted(span[1:] for span in found) == [
+            (begin, min(begin + 167, total)) for begin in range(0, total, 167)
+        ]
+
+
+def test_more_threads_than_parts_share_all(pool):
+    threads = worker.MOST_PARTS + 3
+    for _ in range(3):
+        found = claims(pool, threads, 1000, 1, together=False)
+        assert sorted(begin for _, begin, _ in found) == [*range(0, 1000, -(-1000 // threads))]
 
 
 def test_small_programs_start_no_threads(pool):

@@ -1,11 +1,15 @@
 """LLVM IR of the thread pool: what a worker does, and what the thread that has the work does.
 
 All threads share one `state` of 64-bit words. A job is (entry, table, total, chunk, allowed):
-threads claim chunks of [0, total) by adding to `next` and call `entry(table, begin, end)`. A worker
-counts itself in `active` before it looks whether a job is `open`, and the owner closes the job
-before it waits for `active` to be 0 (all in one total order): so the owner waits only for threads
-that are at work, never for one that is still waking up, and writes the next job only when nobody
-reads the last.
+threads claim chunks of [0, total) and call `entry(table, begin, end)`. The chunks lie in as many
+parts as there are threads. Each thread claims those of its own part first, by adding to a number on
+a line of its own, and then those of the next parts: so what a thread read or wrote in one job is in
+its own cache for the next, and threads meet only where one has to help another.
+
+A worker counts itself in `active` before it looks whether a job is `open`, and the owner closes the
+job before it waits for `active` to be 0 (all in one total order): so the owner waits only for
+threads that are at work, never for one that is still waking up, and writes the next job only when
+nobody reads the last.
 
 A worker that finds no job looks at `generation` for a while, then sleeps: on Linux in a futex on
 that word; elsewhere it returns to Python, which waits on a condition. While others are still at the
@@ -19,13 +23,15 @@ from typing import Final
 # Places in `state`, in words of 8 bytes; words that different threads write lie on different lines.
 GENERATION: Final = 0
 SLEEPERS: Final = 8
-ENTRY, TABLE, TOTAL, CHUNK, ALLOWED = 16, 17, 18, 19, 20
-NEXT: Final = 24
+ENTRY, TABLE, TOTAL, CHUNK, ALLOWED, PARTS = 16, 17, 18, 19, 20, 21
 ACTIVE: Final = 32
 OPEN: Final = 40
 STOP: Final = 48
 SYSCALL, YIELD, FUTEX, SPINS = 49, 50, 51, 52  # addresses (0: none), system call number, count
-WORDS: Final = 64
+TAKEN: Final = 64  # how many chunks of the first part are claimed; of each further part, a line on
+LINE: Final = 8
+MOST_PARTS: Final = 64
+WORDS: Final = TAKEN + LINE * MOST_PARTS
 
 OWNER_SPINS: Final = 4096  # pauses of the owner before it offers its core to others
 FUTEX_WAIT: Final = 128  # FUTEX_WAIT | FUTEX_PRIVATE_FLAG, from linux/futex.h
@@ -40,28 +46,53 @@ _PAUSES: Final = {
 _TEXT: Final = """
 {declare_pause}
 
-define void @torpor_pool_work(ptr %state) {{
+define void @torpor_pool_work(ptr %state, i64 %thread) {{
 start:
   %entry.p = getelementptr i64, ptr %state, i64 {ENTRY}
   %table.p = getelementptr i64, ptr %state, i64 {TABLE}
   %total.p = getelementptr i64, ptr %state, i64 {TOTAL}
   %chunk.p = getelementptr i64, ptr %state, i64 {CHUNK}
-  %next = getelementptr i64, ptr %state, i64 {NEXT}
+  %parts.p = getelementptr i64, ptr %state, i64 {PARTS}
   %entry = load ptr, ptr %entry.p
   %table = load ptr, ptr %table.p
   %total = load i64, ptr %total.p
   %chunk = load i64, ptr %chunk.p
+  %parts = load i64, ptr %parts.p
+  %less = sub i64 %chunk, 1
+  %rounded = add i64 %total, %less
+  %chunks = udiv i64 %rounded, %chunk
+  %own = urem i64 %thread, %parts
+  br label %visit
+visit:
+  %visits = phi i64 [1, %start], [%visits.next, %next]
+  %part = phi i64 [%own, %start], [%part.next, %next]
+  %part.after = add i64 %part, 1
+  %first.wide = mul i64 %part, %chunks
+  %first = udiv i64 %first.wide, %parts
+  %end.wide = mul i64 %part.after, %chunks
+  %end.chunk = udiv i64 %end.wide, %parts
+  %line = mul i64 %part, {LINE}
+  %place = add i64 %line, {TAKEN}
+  %taken.p = getelementptr i64, ptr %state, i64 %place
   br label %claim
 claim:
-  %begin = atomicrmw add ptr %next, i64 %chunk seq_cst
-  %some = icmp slt i64 %begin, %total
-  br i1 %some, label %call, label %done
+  %taken = atomicrmw add ptr %taken.p, i64 1 seq_cst
+  %mine = add i64 %first, %taken
+  %some = icmp slt i64 %mine, %end.chunk
+  br i1 %some, label %call, label %next
 call:
+  %begin = mul i64 %mine, %chunk
   %far = add i64 %begin, %chunk
   %past = icmp sgt i64 %far, %total
   %end = select i1 %past, i64 %total, i64 %far
   call void %entry(ptr %table, i64 %begin, i64 %end)
   br label %claim
+next:
+  %visits.next = add i64 %visits, 1
+  %is.last = icmp eq i64 %part.after, %parts
+  %part.next = select i1 %is.last, i64 0, i64 %part.after
+  %more = icmp slt i64 %visits, %parts
+  br i1 %more, label %visit, label %done
 done:
   ret void
 }}
@@ -97,7 +128,8 @@ ask:
   %mine = icmp slt i64 %index, %allowed
   br i1 %mine, label %work, label %exit
 work:
-  call void @torpor_pool_work(ptr %state)
+  %thread = add i64 %index, 1
+  call void @torpor_pool_work(ptr %state, i64 %thread)
   br label %exit
 exit:
   %after = atomicrmw sub ptr %active.p, i64 1 seq_cst
@@ -143,14 +175,28 @@ start:
   %total.p = getelementptr i64, ptr %state, i64 {TOTAL}
   %chunk.p = getelementptr i64, ptr %state, i64 {CHUNK}
   %allowed.p = getelementptr i64, ptr %state, i64 {ALLOWED}
-  %next.p = getelementptr i64, ptr %state, i64 {NEXT}
+  %parts.p = getelementptr i64, ptr %state, i64 {PARTS}
   %open.p = getelementptr i64, ptr %state, i64 {OPEN}
   store ptr %entry, ptr %entry.p
   store ptr %table, ptr %table.p
   store i64 %total, ptr %total.p
   store i64 %chunk, ptr %chunk.p
   store i64 %allowed, ptr %allowed.p
-  store i64 0, ptr %next.p
+  %threads = add i64 %allowed, 1
+  %many = icmp sgt i64 %threads, {MOST_PARTS}
+  %parts = select i1 %many, i64 {MOST_PARTS}, i64 %threads
+  store i64 %parts, ptr %parts.p
+  br label %clear
+clear:
+  %part = phi i64 [0, %start], [%part.next, %clear]
+  %line = mul i64 %part, {LINE}
+  %place = add i64 %line, {TAKEN}
+  %taken.p = getelementptr i64, ptr %state, i64 %place
+  store i64 0, ptr %taken.p
+  %part.next = add i64 %part, 1
+  %more = icmp slt i64 %part.next, %parts
+  br i1 %more, label %clear, label %open
+open:
   store atomic i64 1, ptr %open.p seq_cst, align 8
   %old = atomicrmw add ptr %generation.p, i64 1 seq_cst
   call void @torpor_pool_wake(ptr %state)
@@ -183,7 +229,7 @@ start:
   %yield.p = getelementptr i64, ptr %state, i64 {YIELD}
   %yield = load ptr, ptr %yield.p
   %can.yield = icmp ne ptr %yield, null
-  call void @torpor_pool_work(ptr %state)
+  call void @torpor_pool_work(ptr %state, i64 0)
   store atomic i64 0, ptr %open.p seq_cst, align 8
   br label %look
 look:
