@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from torpor.ir import UOp
+from torpor.ir import Ops, UOp
 from torpor.kernel.decompose import coefficients as table
 from torpor.kernel.decompose.words import (
     SINGLE,
@@ -56,9 +56,9 @@ def reduced_exp(x: UOp, biases: int = 1) -> tuple[UOp, UOp]:
     """
     form = format_of(x)
     high, low = table.LOG_2_SINGLE if form is SINGLE else table.LOG_2_DOUBLE
-    magic = form.magic + biases * form.bias
-    shifted = x * LOG2_E + magic
-    whole = shifted - magic
+    # Not as a sum with `magic` less `magic`: compilers of shaders take the product itself for it.
+    whole = UOp(Ops.RINT, x.dtype, (x * LOG2_E,))
+    shifted = whole + (form.magic + biases * form.bias)
     near, tail = x - whole * high, whole * low  # the difference is exact
     r = near - tail
     square = r * r
