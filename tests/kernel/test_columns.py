@@ -67,3 +67,18 @@ def test_several_matrices_with_few_rows(shape):
     x = random.standard_normal((many, rows, inner), np.float32)
     w = random.standard_normal((many, inner, columns), np.float32)
     agree((Tensor(x) @ Tensor(w)).numpy(), x.astype(np.float64) @ w.astype(np.float64))
+
+
+def test_results_whose_axes_lie_in_another_order_are_left_to_others():
+    """Attention with few features: the sums of keys' gradients are stored column after column."""
+    random = np.random.default_rng(4)
+    query, key, value = (
+        Tensor(random.standard_normal((1, 1024, 8)).astype(np.float32), requires_grad=True)
+        for _ in range(3)
+    )
+    out = query.scaled_dot_product_attention(key, value)
+    found = out.sum().gradient(value)[0].numpy()
+    scores = query.numpy().astype(np.float64)[0] @ key.numpy().astype(np.float64)[0].T / 8**0.5
+    weights = np.exp(scores - scores.max(1, keepdims=True))
+    weights /= weights.sum(1, keepdims=True)
+    agree(found[0], np.repeat(weights.sum(0)[:, None], 8, 1))

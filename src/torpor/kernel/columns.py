@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+from torpor.base.errors import OptError
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
@@ -47,7 +48,10 @@ def tile_columns(kernel: Kernel) -> bool:
     if found is None:
         return False
     trial = kernel.copy()
-    if not apply_tiles(trial, found):
+    try:
+        if not apply_tiles(trial, found):
+            return False
+    except OptError:  # results whose axes lie in another order
         return False
     kernel.become(trial)
     return True
