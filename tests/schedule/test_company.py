@@ -238,4 +238,6 @@ def test_forward_and_backward(name, function, shapes, most):
 def test_attention_stores_scores_and_probabilities_only():
     query, key, value = (Tensor.empty(2, 32, 16) for _ in range(3))
     assert len(attention(query, key, value).schedule()) == 3
-    assert trained(attention, *[(2, 32, 16)] * 3) <= 7
+    # Scores, two kernels for gradients of the probabilities (which share the reciprocals of sums of
+    # rows, so as not to divide each element), gradients of the scores, and four results.
+    assert trained(attention, *[(2, 32, 16)] * 3) <= 8
