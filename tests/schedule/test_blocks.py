@@ -48,7 +48,8 @@ def attention(query, key, value, mask=None):
     scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1])
     if mask is not None:
         scores = np.where(mask, scores, -np.inf)
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    with np.errstate(invalid="ignore"):  # rows of -inf are NaN
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
     return weights / weights.sum(-1, keepdims=True) @ value
 
 
