@@ -7,6 +7,7 @@ written in its order. Rows beside each other share the rows of the window in whi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from torpor.ir.ops import AxisType
@@ -67,17 +68,16 @@ def sum_rows(kernel: Kernel, lanes: int) -> None:
     """
     loops = [r for r in kernel.reduce_axes if kind_of(r) is AxisType.REDUCE]
     places = [r for r in kernel.axes if kind_of(r) is AxisType.UPCAST]
-    found = accesses(find_loops(kernel.ast))
-    if not any(
-        a.stride(r) == a.stride(one) != 0 for a in found for one in places for r in loops[-1:]
-    ):
+    if not loops or not slides(kernel, loops[-1], places):
         return
-    products = (
-        iterations(
-            tuple(r for r in kernel.axes if kind_of(r) in (AxisType.UPCAST, AxisType.UNROLL))
-        )
-        // lanes
-    )
+    written = [r for r in kernel.axes if kind_of(r) in (AxisType.UPCAST, AxisType.UNROLL)]
+    products = iterations(tuple(written)) // lanes
     copies = copies_of(loops[-1], min(COPIES, WRITTEN // 2 // max(1, products)))
     if copies >= ROWS:
         attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(loops[-1]), copies))
+
+
+def slides(kernel: Kernel, row: UOp, places: Sequence[UOp]) -> bool:
+    """Whether a step along a row and one to the next place of a window are the same in memory."""
+    found = accesses(find_loops(kernel.ast))
+    return any(a.stride(row) == a.stride(one) != 0 for a in found for one in places)
