@@ -4,6 +4,7 @@ are explained; those that a layer keeps state for take that state here.
 
 from __future__ import annotations
 
+from torpor.nn.losses import *  # noqa: F403  (listed there, once)
 from torpor.tensor import Tensor, no_grad
 from torpor.tensor.differentiate import note_changed
 from torpor.tensor.namespace import function_of
@@ -47,20 +48,11 @@ one_hot = function_of("one_hot")
 pad = function_of("pad")
 scaled_dot_product_attention = function_of("scaled_dot_product_attention")
 
-# --- norms and losses -----------------------------------------------------------------------------
-binary_cross_entropy = function_of("binary_cross_entropy")
-binary_cross_entropy_with_logits = function_of("binary_cross_entropy_with_logits")
-cross_entropy = function_of("cross_entropy")
+# --- norms ----------------------------------------------------------------------------------------
 group_norm = function_of("group_norm")
-huber_loss = function_of("huber_loss")
-kl_div = function_of("kl_div")
-l1_loss = function_of("l1_loss")
 layer_norm = function_of("layer_norm")
-mse_loss = function_of("mse_loss")
-nll_loss = function_of("nll_loss")
 normalize = function_of("normalize")
 rms_norm = function_of("rms_norm")
-smooth_l1_loss = function_of("smooth_l1_loss")
 
 
 def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
