@@ -1,0 +1,31 @@
+"""Opts of products: how wide blocks are, and that which products are tiled depends on reuse."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kernel.products import agree, operands, opts_of
+from torpor.ir.records import OptOps
+from torpor.kernel.products import STREAM, panels_of
+
+
+@given(st.integers(1, 200), st.integers(1, 64), st.integers(1, 50))
+def test_blocks_pad_no_more_than_needed(panels, most, around):
+    count = panels_of(panels, most, 16, around, STREAM)
+    assert 1 <= count <= min(panels, most)
+    blocks = -(-panels // count)
+    assert (blocks - 1) * count < panels  # no block is padding alone
+
+
+def test_an_axis_that_fits_is_one_block_where_other_loops_are_many():
+    assert panels_of(8, 8, 16, 10_000, STREAM) == 8
+    assert panels_of(9, 8, 16, 10_000, 0.0) in (1, 3)  # divisors: nothing is padded
+
+
+@pytest.mark.parametrize(("rows", "tiled"), [(2, False), (64, True)])
+def test_products_with_reuse_are_packed(rows, tiled):
+    tensors, arrays = operands(rows, 96, 80, "plain")
+    result = tensors[0] @ tensors[1]
+    assert (OptOps.STAGE in opts_of(result)) is tiled
+    agree(result.numpy(), np.matmul(*arrays))
