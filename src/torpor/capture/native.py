@@ -18,7 +18,7 @@ from torpor.capture.python import Unknown
 from torpor.capture.trace import Trace
 from torpor.device import Buffer
 from torpor.device.commands import CALL
-from torpor.device.executor import split
+from torpor.device.executor import Executor, split
 from torpor.device.pool import pool, thread_count
 from torpor.pipeline.report import timing, where_noted
 from torpor.pipeline.reuse import Fresh, Result, Reused
@@ -43,7 +43,8 @@ class Native:
     def __init__(self, pattern: Pattern, trace: Trace, lock: Any):
         """`Unfit` if there is no such program."""
         self._trace = trace
-        own = lock if trace.leaves else trace.lock
+        self._lock = own = lock if trace.leaves else trace.lock
+        self._executor: Executor | None = None  # which native code has, even if the plan has not
         writer = _Writer(pattern, trace)
         steps = writer.steps(own)
         places = [*pattern.places, *[f"s{number}" for number in range(len(pattern.places))]]
@@ -66,7 +67,17 @@ class Native:
         return runs
 
     def renew(self) -> None:
-        """Have it run the plan's executor, as often as that may be run unseen."""
+        """Have it run the plan's executor, as often as that may be run unseen, unless another
+        thread runs it now.
+        """
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            self._renew()
+        finally:
+            self._lock.release()
+
+    def _renew(self) -> None:
         self.settle()
         program, plan = self.program, self._trace.plan
         executor = plan.executor
@@ -76,6 +87,7 @@ class Native:
         several, threads = executor.packed is None, thread_count()
         if several:
             executor.have_scratch_for(threads)
+        self._executor = executor
         program.set(
             executor=executor.place,
             execute=executor.entry,
