@@ -45,6 +45,10 @@ LAYERS = {
     "not padded": (4, (18, 18), (3, 3), 1, 0, 1, 1),
     "two for each": (4, (14, 14), (3, 3), 1, 1, 1, 2),
     "stride": (4, (28, 28), (3, 3), 2, 1, 1, 1),
+    "stride, rows of 14": (3, (27, 28), (5, 5), 2, 2, 1, 1),
+    "stride, rows of 7": (4, (14, 14), (5, 5), 2, 2, 1, 1),
+    "stride, odd rows": (3, (15, 26), (3, 3), 2, 1, 1, 1),
+    "stride of three": (3, (22, 22), (3, 3), 3, 1, 1, 1),
     "long rows": (2, (8, 600), (3, 3), 1, 1, 1, 1),
     "one row": (8, (1, 40), (1, 5), 1, 0, 1, 1),
 }
@@ -68,9 +72,9 @@ def test_depthwise_convolutions_and_their_gradients(layer):
     np.testing.assert_allclose((of_w.numpy() * other.astype(float)).sum(), along_w, rtol=1e-4)
 
 
-def opts_of(channels, size, window, padding):
+def opts_of(channels, size, window, padding, stride=1):
     image, weight = tensors(channels, size, window)
-    made = Tensor(image).conv2d(Tensor(weight), padding=padding, groups=channels)
+    made = Tensor(image).conv2d(Tensor(weight), None, stride, padding, groups=channels)
     (program,) = lower(made, target=TARGET)
     return program
 
@@ -80,6 +84,12 @@ def test_a_whole_row_and_some_beside_it_are_written_out():
     assert Opt(OptOps.UPCAST, 3, 0) in program.opts
     assert Opt(OptOps.UPCAST, 2, 7) in program.opts
     assert "masked.store" not in program.source
+
+
+def test_rows_that_are_read_with_a_stride_are_whole_vectors_too():
+    program = opts_of(4, (28, 28), (5, 5), 2, stride=2)
+    assert Opt(OptOps.PADTO, 3, 8) in program.opts
+    assert Opt(OptOps.UPCAST, 3, 0) in program.opts
 
 
 def test_long_rows_are_not():

@@ -10,7 +10,7 @@ from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import passes_caches
 from torpor.kernel.kernel import OUTPUTS, REDUCES, Kernel
-from torpor.kernel.planes import sum_rows, tile_rows
+from torpor.kernel.planes import short_rows, sum_rows, tile_rows
 from torpor.kernel.ranges import kind_of, number_of, size_of
 from torpor.kernel.reuse import reuse_axes, row_axes
 from torpor.kernel.unpacking import dear_operands
@@ -42,6 +42,8 @@ def nest_lanes(kernel: Kernel) -> None:
         copy_rows(facts)
         return
     lane = best_lane(facts)
+    if (lane is None or kind_of(lane) in REDUCES) and short_rows(facts):
+        return
     if lane is not None:
         if kind_of(lane) in REDUCES:
             reduce_lanes(facts, lane)

@@ -14,9 +14,9 @@ from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import accesses
-from torpor.kernel.kernel import Kernel
+from torpor.kernel.kernel import OUTPUTS, Kernel
 from torpor.kernel.ranges import find_loops, iterations, kind_of, size_of
-from torpor.kernel.reuse import COPIES, overlap
+from torpor.kernel.reuse import COPIES, overlap, reuse_axes
 from torpor.kernel.vectors import (
     SMALL_LOOP,
     Facts,
@@ -25,11 +25,24 @@ from torpor.kernel.vectors import (
     pad_lane,
     thread_rest,
     tile_axis,
+    writable,
 )
 
 WRITTEN: Final = 256  # products of vectors that are written out, at most
 SHARED: Final = 0.4  # of what rows load, from which loading it once pays for reading less in order
 ROWS: Final = 4  # of a sum over images: fewer than that written out together gain nothing
+
+
+def short_rows(facts: Facts) -> bool:
+    """Whole rows along the last output axis that suits, where vectors along it would have to ask
+    which of their lanes there are; says whether there is one.
+    """
+    kernel = facts.kernel
+    lanes = [r for r in kernel.axes if kind_of(r) in OUTPUTS and writable(facts, r)]
+    lane = next((r for r in reversed(lanes) if kind_of(r) is not AxisType.THREAD), None)
+    if lane is None or not kernel.has_reduce:
+        return False
+    return tile_rows(facts, lane, reuse_axes(kernel, facts.accesses, lane))
 
 
 def tile_rows(facts: Facts, lane: UOp, reused: list[UOp]) -> bool:
@@ -48,7 +61,7 @@ def tile_rows(facts: Facts, lane: UOp, reused: list[UOp]) -> bool:
     if products > WRITTEN:
         return False
     rows = WRITTEN // products if shared >= SHARED else 1
-    write_out(kernel, pad_lane(facts, lane), reused[0], rows)
+    write_out(kernel, pad_lane(facts, lane, whole_rows=True), reused[0], rows)
     return True
 
 

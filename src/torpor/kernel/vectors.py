@@ -86,6 +86,20 @@ def paddable(facts: Facts, one: UOp) -> bool:
     return all(a.itemsize in MASKABLE and a.stride(one) == 1 for a in touching)
 
 
+def writable(facts: Facts, one: UOp) -> bool:
+    """Whether masks may cover the rest of an output axis that is written out as a whole: which
+    lanes are none is then known, so that what is close by is still read in rows.
+    """
+    if (size_of(one) or 0) < facts.lanes * (1 - SPARE):
+        return False
+    touching = [a for a in facts.accesses if a.stride(one) != 0]
+    return all(
+        a.itemsize in MASKABLE
+        and (a.stride(one) == 1 or a.is_near(one) or (a.is_store and a.stride(one) is not None))
+        for a in touching
+    )
+
+
 def vector_amount(facts: Facts, one: UOp, most: int) -> int:
     """A multiple of the lanes, up to `most` vectors, that divides the axis."""
     size = size_of(one) or 1
@@ -95,12 +109,15 @@ def vector_amount(facts: Facts, one: UOp, most: int) -> int:
     return next((n for n in (8, 4, 2) if n <= facts.lanes and size % n == 0), 1)
 
 
-def pad_lane(facts: Facts, lane: UOp) -> UOp:
-    """The axis, padded to whole vectors if that wastes fewer lanes than shorter vectors would."""
+def pad_lane(facts: Facts, lane: UOp, whole_rows: bool = False) -> UOp:
+    """The axis, padded to whole vectors if that wastes fewer lanes than shorter vectors would. With
+    `whole_rows` it is going to be written out as a whole.
+    """
     kernel = facts.kernel
     size = size_of(lane) or 1
     whole = -(-size // facts.lanes) * facts.lanes
-    if size == whole or not paddable(facts, lane):
+    fits = writable if whole_rows else paddable
+    if size == whole or not fits(facts, lane):
         return lane
     shorter = next((n for n in (8, 4) if n < facts.lanes and size % n == 0), 1)
     if shorter * whole >= size * facts.lanes:
