@@ -113,6 +113,6 @@ def test_which_kernels_threads_share_is_found_out_again(
     x = np.random.default_rng(0).random((100, 200), np.float32)
     f = torpor.jit(lambda x: (x * 2 + 1).exp().sum(1))
     with Context(THREADS=2):
-        for _ in range(40):
+        for _ in range(60):
             np.testing.assert_allclose(f(Tensor(x)).numpy(), np.exp(x * 2 + 1).sum(1), rtol=1e-5)
-    assert 8 <= len(calls) <= 24  # three, then twelve, after those looked at
+    assert 8 <= len(calls) <= 36  # three, then twelve, after those looked at

@@ -20,11 +20,13 @@ from torpor.device.share import (
     MOST,
     PIECE,
     RUNS,
+    RUNS_MOST,
     Trial,
     pieces_for,
 )
 
 LOOKS = ["alone"] * RUNS + ["shared"] * RUNS
+LONGER = ["alone"] * RUNS + ["shared"] * RUNS_MOST  # where several threads do not gain at first
 
 
 class Clock:
@@ -58,11 +60,11 @@ def ways(monkeypatch: pytest.MonkeyPatch, alone: Iterator[int], shared: Iterator
 def test_the_quicker_way_is_taken_and_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
     for alone, shared, wanted in ((50, 20, "shared"), (20, 50, "alone"), (20, 19, "alone")):
         taken = ways(monkeypatch, repeat(alone), repeat(shared))
-        assert taken[: 2 * RUNS] == LOOKS
+        looks = LOOKS if wanted == "shared" else LONGER
         between, place = AGAIN_FIRST, 0
-        while place + 2 * RUNS <= len(taken):  # soon at first, then more and more seldom
-            assert taken[place : place + 2 * RUNS] == LOOKS
-            place += 2 * RUNS + between
+        while place + len(looks) <= len(taken):  # soon at first, then more and more seldom
+            assert taken[place : place + len(looks)] == looks
+            place += len(looks) + between
             assert set(taken[place - between : place]) == {wanted}
             between = min(4 * between, AGAIN_AFTER)
         assert between == AGAIN_AFTER
@@ -73,12 +75,17 @@ def test_the_first_run_and_one_that_is_disturbed_do_not_count(
 ) -> None:
     shared = iter([LONG * 100, 20, LONG * 9, 20, *repeat(20, 3 * AGAIN_AFTER)])
     alone = iter([LONG, 50, 50, 50, *repeat(50, 3 * AGAIN_AFTER)])
-    assert ways(monkeypatch, alone, shared)[2 * RUNS] == "shared"
+    assert ways(monkeypatch, alone, shared)[len(LOOKS)] == "shared"
 
 
 def test_a_thread_that_shared_the_last_run_is_still_awake(monkeypatch: pytest.MonkeyPatch) -> None:
     shared = chain([80], repeat(20))  # only the first run of several has to wake it
-    assert ways(monkeypatch, repeat(50), shared)[2 * RUNS] == "shared"
+    assert ways(monkeypatch, repeat(50), shared)[len(LOOKS)] == "shared"
+
+
+def test_threads_have_time_to_fill_their_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = chain([80], repeat(50, RUNS_MOST - 2), repeat(20))
+    assert ways(monkeypatch, repeat(50), shared)[len(LONGER)] == "shared"
 
 
 def test_long_kernels_are_shared_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +98,7 @@ def test_long_kernels_are_shared_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_one_long_run_alone_does_not_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     alone = chain([50, LONG + 1], repeat(50))  # held up once
-    assert ways(monkeypatch, alone, repeat(60))[2 * RUNS] == "alone"
+    assert ways(monkeypatch, alone, repeat(60))[len(LONGER)] == "alone"
 
 
 # --- pieces ---------------------------------------------------------------------------------------
@@ -109,7 +116,7 @@ def test_threads_share_the_pieces_that_the_runs_alone_call_for(
 ) -> None:
     clock, trial = Clock(repeat(2 * 3 * PIECE), repeat(3 * PIECE)), Trial(2)
     monkeypatch.setattr(share, "perf_counter_ns", lambda: clock.now)
-    for _ in range(3 * RUNS):
+    for _ in range(len(LOOKS) + RUNS):
         trial.run(clock.alone, clock.shared)
     assert clock.pieces == [3] * 2 * RUNS
     assert trial.pieces == 3
@@ -129,10 +136,10 @@ def test_a_kernel_is_tried_before_it_is_known(monkeypatch: pytest.MonkeyPatch) -
     size = 1000
     executable = programs.load(programs.scale(size, ops=cpu.THREADS_FROM_OPS))
     with Context(THREADS=2):
-        for _ in range(2 * RUNS):
+        for turn in range(len(LONGER)):
             entry = executable.native([None])
             assert entry is not None
-            assert (entry.big, entry.doubtful) == (True, True)
+            assert turn >= len(LOOKS) or (entry.big, entry.doubtful) == (True, True)
             run(executable, size)
         entry = executable.native([None])
         assert entry is not None
