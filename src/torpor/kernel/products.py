@@ -54,27 +54,15 @@ def tile_contraction(kernel: Kernel, most: float = inf) -> bool:
     if reach * plan.panel < wanted or nowhere:
         if find_columns(kernel):  # few rows: packing costs more than sums that grow in memory
             return False
-        trial = ordered.copy()
-        if fits(tile_depth, trial, plan):
-            kernel.become(trial)
+        if tried(kernel, ordered, tile_depth, plan):
             return True
-    trial = ordered.copy()
-    if fits(tile_strips, trial, plan, reach):
-        kernel.become(trial)
-        return True
     narrow = lanes <= min(reach, PANELS) * plan.panel
-    trial = ordered.copy()
-    if narrow and fits(tile_rounds, trial, plan):
-        kernel.become(trial)
-        return True
-    trial = ordered.copy()
-    if narrow and fits(tile_narrow, trial, plan):
-        kernel.become(trial)
-        return True
-    if nowhere or not reach or not fits(tile_panels, ordered, plan, reach):
-        return False
-    kernel.become(ordered)
-    return True
+    return (
+        tried(kernel, ordered, tile_strips, plan, reach)
+        or (narrow and tried(kernel, ordered, tile_rounds, plan))
+        or (narrow and tried(kernel, ordered, tile_narrow, plan))
+        or (not nowhere and reach > 0 and tried(kernel, ordered, tile_panels, plan, reach))
+    )
 
 
 def tile_pairs(kernel: Kernel) -> bool:
@@ -94,12 +82,18 @@ def tile_pairs(kernel: Kernel) -> bool:
     return False
 
 
-def fits(tile: Callable[..., bool], *arguments: object) -> bool:
-    """Whether the opts could be applied: packed memory may be too small."""
+def tried(kernel: Kernel, ordered: Kernel, tile: Callable[..., bool], *arguments: object) -> bool:
+    """Whether a copy of the kernel, its axes in order, took the opts, which may find packed memory
+    too small: then it is what the kernel becomes.
+    """
+    trial = ordered.copy()
     try:
-        return tile(*arguments)
+        done = tile(trial, *arguments)
     except OptError:
         return False
+    if done:
+        kernel.become(trial)
+    return done
 
 
 def plan_of(kernel: Kernel, found: Contraction) -> Plan:
