@@ -28,11 +28,13 @@ Match = Callable[[tuple[Any, ...], dict[str, Any]], Found | None]
 class Pattern(NamedTuple):
     """Lines that leave by `return MISS` where a call, `a` and `o`, is not of a kind.
 
-    tensors, numbers: tuples of what they found, as text. `scope`: what the lines name.
-    `seen` are the settings; `snapshot` in the scope is what they were when this was made.
-    `places`: names of the tensors; `s0` and so on are their storages. `amounts`: names of the
-    numbers. `steps` do what the lines do
-    for the native replayer, and may miss where those do not; None: there are none.
+    tensors, numbers: tuples of what they found, as text.
+    scope:   what the lines name. `seen` are the settings; `snapshot` is what they were when this
+             was made.
+    places:  names of the tensors; `s0` and so on are their storages.
+    amounts: names of the numbers.
+    steps:   do what the lines do for the native replayer, and may miss where those do not; None:
+             there are none.
     """
 
     lines: list[str]

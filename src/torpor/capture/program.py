@@ -135,11 +135,6 @@ class Program:
         for name, value in words.items():
             self._memory[HEAD.index(name)] = value
 
-    def hold(self, thing: Any) -> int:
-        """The address of an object, which is kept alive."""
-        self._held.append(thing)
-        return id(thing)
-
 
 @lru_cache(maxsize=1)
 def make_native(kind: type, general: Any) -> bool:
