@@ -19,7 +19,7 @@ from torpor.capture.python import is_known
 from torpor.device.pool import LENT, pool
 from torpor.pipeline.report import measuring
 
-RUNS = 24  # more than it takes until a call is replayed without Python
+RUNS = 32  # more than it takes until a call is replayed without Python: trials take up to 24
 
 pytestmark = pytest.mark.skipif(not is_known(), reason="a Python that native code does not know")
 
