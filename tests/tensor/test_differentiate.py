@@ -179,3 +179,14 @@ def test_requires_grad_may_be_set():
     assert not x.requires_grad
     with pytest.raises(GradientError, match="only floats"):
         Tensor([1, 2]).requires_grad = True
+
+
+def test_what_was_computed_and_required_no_gradient_leads_back_to_nothing():
+    x = Tensor([1.0, 2.0])
+    y = x * x
+    assert y.sum().gradient(x)[0].tolist() == [2.0, 4.0]
+    y.realize()
+    with pytest.raises(GradientError, match="nothing leads back"):
+        y.gradient(x, gradient=y)
+    assert y.gradient(x, gradient=y, materialize=False) == [None]
+    assert y.gradient(y, gradient=y)[0].tolist() == [1.0, 4.0]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from torpor.base.errors import GradientError, ShapeError
 from torpor.graph import build
 from torpor.graph.gradient import gradient as graph_gradient
-from torpor.ir.ops import Ops
+from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.creation import as_tensor, beside, next_leaf
 from torpor.tensor.handle import Handle, located, make, view
@@ -88,6 +88,13 @@ def _leaf_nodes(root: UOp) -> dict[int, list[UOp]]:
                 raise GradientError(what)
             found.setdefault(node.arg, []).append(node)
     return found
+
+
+def _is_computed(node: UOp) -> bool:
+    """Whether a value is a view of memory, of which nobody knows any more how it came about."""
+    while node.op in MOVEMENT:
+        node = node.src[0]
+    return node.op is Ops.BUFFER
 
 
 def _seed(root: Handle, given: Any) -> UOp:
@@ -185,7 +192,8 @@ class Differentiate(Handle):
     def gradient(self, *targets: Any, gradient: Any = None, materialize: bool = True) -> list[Any]:
         """The gradients for `targets`, each of its target's shape; zeros (None without
         `materialize`) for one that this does not depend on. This tensor is 0-d, or `gradient` has
-        its shape.
+        its shape. Through tensors that do not require a gradient it sees what has not been computed
+        yet: `GradientError` where this tensor itself has, and nothing leads back from it.
 
         >>> x = Tensor(3.0, requires_grad=True)
         >>> (x * x).gradient(x)[0].item()
@@ -200,6 +208,9 @@ class Differentiate(Handle):
             number = leaf_number(target)
             groups.append(leaves.get(number, []) if number is not None else [target._current()])
         found = _gradients(self, groups, gradient)
+        if materialize and not any(found) and _is_computed(self._current()):
+            what = "gradient: the tensor is computed, and nothing leads back from it; ask for targets"
+            raise located(GradientError(f"{what} with requires_grad=True before"), (self,))
         requires = self.requires_grad and grad_enabled()
         return [
             make(node, target.device, requires)
