@@ -209,8 +209,10 @@ class Differentiate(Handle):
             groups.append(leaves.get(number, []) if number is not None else [target._current()])
         found = _gradients(self, groups, gradient)
         if materialize and not any(found) and _is_computed(self._current()):
-            what = "gradient: the tensor is computed, and nothing leads back from it; ask for targets"
-            raise located(GradientError(f"{what} with requires_grad=True before"), (self,))
+            what = (
+                "gradient: nothing leads back from a computed tensor to targets that did not have"
+            )
+            raise located(GradientError(f"{what} requires_grad=True before"), (self,))
         requires = self.requires_grad and grad_enabled()
         return [
             make(node, target.device, requires)
