@@ -6,6 +6,7 @@ from io import StringIO
 from typing import Any
 
 import numpy as np
+import pytest
 
 import torpor
 from torpor import Tensor
@@ -140,3 +141,21 @@ def test_results_that_are_arguments_and_views_of_them() -> None:
         x += 10
         assert first.item() == i + 10
         assert tree["a"][0].tolist() == [[i + 10, i + 11]]
+
+
+@pytest.mark.parametrize("shape", [(6,), (2, 3)])
+def test_what_was_built_before_a_write_to_an_array_keeps_the_old_value(
+    shape: tuple[int, ...],
+) -> None:
+    array = np.arange(6, dtype=np.float32).reshape(shape)
+    before = array.copy()
+
+    @torpor.jit
+    def f(x: Tensor) -> Tensor:
+        old = x * 3
+        x.assign(x * 2)
+        x.assign(old + x)
+        return old
+
+    assert np.array_equal(f(torpor.from_numpy(array)).numpy(), before * 3)
+    assert np.array_equal(array, before * 5)

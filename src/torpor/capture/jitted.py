@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, final
 
 from torpor.base import settings
 from torpor.base.errors import CaptureError
+from torpor.base.locks import recursive_lock
 from torpor.capture.attempt import Attempt, Call, attempt
 from torpor.capture.commit import Given
 from torpor.capture.kind import difference, kind_key, nearest
@@ -74,7 +74,7 @@ class Jitted:
         self._matches: tuple[tuple[Match, _Kind], ...] = ()
         self._straights: tuple[tuple[Straight, _Kind], ...] = ()
         self._programs = ()
-        self._lock = threading.RLock()
+        self._lock = recursive_lock()
         self._misses: list[str] = []
         self._by_value: str | None = None  # why numbers are guarded by value
         self._streak = 0  # traces since the last replay

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from torpor.base.dtypes import DType
+from torpor.base.locks import recursive_lock
 from torpor.capture.commit import (
     Gathered,
     Given,
@@ -75,7 +75,7 @@ class Trace:
     fixed: frozenset[int] = frozenset()
     changed: frozenset[int] = frozenset()
     hits: int = 0
-    lock: threading.RLock = field(default_factory=threading.RLock)  # finalisers may call it
+    lock: Any = field(default_factory=recursive_lock)  # finalisers may call it
 
     def __post_init__(self) -> None:
         first, outputs = self.plan.first_output, self.plan.outputs

@@ -371,7 +371,8 @@ class Tracer(Watcher):
         self.grads.setdefault(id(handle), (handle, handle.grad))
 
     def stands_for(self, node: UOp, value: UOp) -> bool:
-        if id(node) in self.bases:
+        # Memory is no input of its own: what an array held before a write to it stands for it.
+        if node.op is Ops.BUFFER or id(node) in self.bases:
             return True
         return is_buffer(value) and all(id(b) in self.produced for b in buffers_of(value))
 

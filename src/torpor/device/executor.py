@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from torpor.base.locks import free_after_fork
 from torpor.device import llvm
 from torpor.device.buffer import Buffer
 from torpor.device.commands import CALL, GROUP, HEAD, RECORD, SECTION, executor_text
@@ -110,7 +111,7 @@ class Executor:
         self.call: Callable[[bytes], int] = call
         self.entry = ctypes.cast(call, ctypes.c_void_p).value or 0  # for native callers
         self.packed = None if self._lends else partial(self._pack, self._here, 0, 0, 1, 0)
-        self.lock = threading.Lock()
+        self.lock = free_after_fork(threading.Lock())
 
     def run(self, words: Sequence[int]) -> tuple[int, int]:
         """Run all commands; the number of the one whose check failed, and its error word.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -12,6 +11,7 @@ from typing import Final
 
 from torpor.base import settings
 from torpor.base.errors import DeviceError
+from torpor.base.locks import recursive_lock
 from torpor.device.base import DeviceBase
 from torpor.ir.infer import JOINT
 
@@ -52,7 +52,7 @@ class Devices:
     """Every device that there is: `Device["CPU:1"]` opens it, once, when it is first asked for."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = recursive_lock()
         self._open: dict[str, DeviceBase] = {}
         self._names: dict[str, str] = {}  # as they were spelt, to canonical
         self._factories: dict[str, Factory] = {k: _own_factory(p) for k, p in _OWN.items()}

@@ -8,12 +8,12 @@ that of small results that nobody holds any more.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from torpor.base.locks import recursive_lock
 from torpor.device import Buffer, copy_buffer
 from torpor.device.base import Executable
 from torpor.device.buffer import BufferMaker
@@ -87,7 +87,7 @@ class Recipe:
     launches: tuple[Launch, ...]
     results: tuple[tuple[tuple[tuple[int, Shape | None], ...], Any], ...]
     numbers: tuple[int, ...] = ()
-    lock: threading.RLock = field(default_factory=threading.RLock)  # of `takes`
+    lock: Any = field(default_factory=recursive_lock)  # of `takes`
 
 
 class Failed(Exception):
@@ -99,7 +99,7 @@ class Failed(Exception):
 
 
 _recipes: Final[dict[tuple[Any, ...], Recipe]] = {}
-_lock: Final = threading.RLock()  # a finaliser may compute something while it is held
+_lock: Final = recursive_lock()  # a finaliser may compute something while it is held
 _words = 0
 
 

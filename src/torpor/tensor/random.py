@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import threading
 from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from torpor.base import settings
 from torpor.base.dtypes import DType, as_dtype, dtypes
 from torpor.base.errors import DTypeError, ShapeError
+from torpor.base.locks import recursive_lock
 from torpor.device import Device
 from torpor.graph import build
 from torpor.ir.infer import Size, largest, product, shape_of
@@ -39,7 +39,7 @@ _WORD: Final = (1 << 32) - 1
 _ROTATIONS: Final = ((13, 15, 26, 6), (17, 29, 16, 24))  # the paper's table 2, for 2 x 32 bits
 _PARITY: Final = 0x1BD11BDA  # the paper's section 3.2: keys of all zeros must not stay so
 _names: Final = itertools.count()
-_taking: Final = threading.RLock()  # a finaliser may draw while it is held
+_taking: Final = recursive_lock()  # a finaliser may draw while it is held
 
 
 class _State(NamedTuple):

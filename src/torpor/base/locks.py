@@ -1,0 +1,35 @@
+"""Locks that are free in a forked child, where the threads that held them are not."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from typing import Any, Final, TypeVar
+
+Lock = TypeVar("Lock")
+
+_locks: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
+
+
+def free_after_fork(lock: Lock) -> Lock:
+    """The lock, which a forked child finds free unless the forking thread itself holds it."""
+    _locks.add(lock)
+    return lock
+
+
+def recursive_lock() -> Any:
+    """A `threading.RLock` that is free after a fork."""
+    return free_after_fork(threading.RLock())
+
+
+def _after_fork() -> None:
+    for lock in _locks:
+        owned = getattr(lock, "_is_owned", None)
+        renew = getattr(lock, "_at_fork_reinit", None)  # the standard library's way with its own
+        if renew is not None and (owned is None or not owned()):
+            renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
