@@ -17,6 +17,7 @@ from bench.workload import Arrays, Workload
 MOST_CALLS: Final = 2000  # in one sample
 CAPTURING: Final = 3  # least calls before the first sample: libraries compile and capture in them
 WARMING: Final = 20  # most of them
+WARM_SAMPLES: Final = 5  # samples that they should last: fresh memory for results costs its faults
 QUIET_SHARE: Final = 0.2  # of a core that this process may use and still count as idle
 # Seconds between two looks: Linux adds up what a thread used that has a core for itself only at its
 # clock's ticks, every 4 ms (10 ms where HZ is 100).
@@ -137,11 +138,15 @@ class Lane:
         """Choose how many calls a sample has, so that it lasts as long as it should."""
         taken: list[float] = []
         while len(taken) < CAPTURING or (
-            len(taken) < WARMING and len(taken) * min(taken) < effort.sample
+            len(taken) < WARMING and len(taken) * min(taken) < WARM_SAMPLES * effort.sample
         ):
+            inputs = self.sets[len(taken) % len(self.sets)]
             started = clock()
-            self.call(*self.sets[-1])
+            output = self.call(*inputs)
             taken.append(max(clock() - started, 1e-7))
+            if len(taken) == 1:
+                self.contender.element(output)  # as after each sample
+            output = None
             if taken[-1] >= effort.slow:
                 self.result.samples = [taken[-1]]
                 return

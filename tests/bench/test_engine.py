@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.engine import Effort, race, relative_error
+from bench.engine import WARMING, Effort, race, relative_error
 from bench.libraries import Contender
 from bench.workload import Workload
 
@@ -98,7 +98,7 @@ def test_a_short_call_is_repeated_until_a_sample_is_long_enough(clock):
     quick, slow = FakePeer("ours", clock, 0.0024), FakePeer("theirs", clock, 0.5)
     run(doubling("ours", "theirs"), [quick, slow], clock)
     # The check, some to find out how long it takes, then one unmeasured and the sample itself.
-    assert len(quick.seen) == 1 + 5 + ROUNDS * (1 + 4)
+    assert len(quick.seen) == 1 + WARMING + ROUNDS * (1 + 4)
     assert len(slow.seen) == 1 + 3 + ROUNDS * (1 + 1)
 
 
@@ -133,7 +133,7 @@ def test_inputs_change_from_round_to_round_and_an_element_is_read_after_each(clo
     run(doubling("ours"), [peer], clock)
     by_round = peer.seen[4::2]
     assert all(a is not b for a, b in pairwise(by_round))
-    assert peer.read_elements == ROUNDS
+    assert peer.read_elements == 1 + ROUNDS
 
 
 def test_a_wrong_answer_has_no_time(clock):
@@ -232,4 +232,4 @@ def test_a_result_is_gone_before_the_next_call(clock):
     peer = FakePeer("ours", clock, 0.0024)
     (result,) = run(doubling(ours=alone), [peer], clock)
     assert (result.status, result.detail) == ("ok", "")
-    assert len(results) == 1 + 5 + ROUNDS * (1 + 4)
+    assert len(results) == 1 + WARMING + ROUNDS * (1 + 4)
