@@ -121,6 +121,42 @@ def test_what_somebody_holds_is_kept(hold: Any) -> None:
         step(weight)
 
 
+def replaced(weight: Tensor, source: Tensor) -> None:
+    weight.assign(source * 2 + 1)
+
+
+@pytest.mark.usefixtures("alone")
+def test_what_is_only_replaced_stays_where_it_is() -> None:
+    weight, source = weights(0), weights(1)
+    assert moves(jit(replaced), weight, source) == [False] * 4
+    np.testing.assert_array_equal(weight.numpy(), source.numpy() * 2 + 1)
+
+
+@pytest.mark.parametrize("hold", [lazy, memory, buffer, shared_array])
+def test_what_is_only_replaced_is_kept_while_somebody_holds_it(hold: Any) -> None:
+    weight, sources, step = weights(), [weights(1), weights(2)], jit(replaced)
+    for number in range(12):
+        step(weight, sources[number % 2])
+        before = weight.numpy()
+        kept = hold(weight)
+        step(weight, sources[1 - number % 2])
+        now = np.frombuffer(kept, np.float32) if hold is memory else kept
+        now = now.numpy() if hasattr(now, "numpy") else np.asarray(now)
+        np.testing.assert_array_equal(now.reshape(before.shape), before)
+
+
+def test_a_source_that_is_the_value_itself_is_read_first() -> None:
+    weight, source, step = weights(0), weights(1), jit(replaced)
+    for _ in range(6):
+        step(weight, source)
+    before = weight.numpy()
+    step(weight, weight)
+    np.testing.assert_array_equal(weight.numpy(), before * 2 + 1)
+    turned = weight.numpy().T
+    step(weight, weight.T)
+    np.testing.assert_array_equal(weight.numpy(), turned * 2 + 1)
+
+
 def test_a_value_that_went_elsewhere_is_kept() -> None:
     weight, other, step = weights(), weights(1), jit(doubled)
     for _ in range(6):

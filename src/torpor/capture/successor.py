@@ -35,8 +35,8 @@ def successors(
     """For each output, if so, the input whose next value it is and may lie in its memory, and what
     gives it. The slot of an input is its number.
 
-    No later command reads the input, and none from then on has a check, so that nothing has changed
-    where one fails.
+    No other command reads the input, which may also be only replaced; and none from then on has a
+    check, so that nothing has changed where one fails.
     """
     found: list[tuple[int, Successor] | None] = [None] * len(plan.outputs)
     for old, value in changes:
@@ -59,12 +59,14 @@ def _may_take_over(plan: Plan, new: int, old: int) -> bool:
     """Whether the result in slot `new` may lie where the input in slot `old` does."""
     makers = [n for n, command in enumerate(plan.commands) if new in command.slots]
     readers = [n for n, command in enumerate(plan.commands) if old in command.slots]
-    if not makers or not readers or makers[0] != readers[-1]:
+    if not makers or (readers and makers[0] != readers[-1]):
         return False
     commands = plan.commands[makers[0] :]
     slots, program = commands[0].slots, commands[0].program
     if program is None or any(c.program is None or c.program.checks for c in commands):
         return False
+    if not readers:  # the old value is only replaced
+        return True
     alone = slots.count(new) == slots.count(old) == 1
     return alone and (slots.index(new), slots.index(old)) in program.shared
 
