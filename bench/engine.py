@@ -7,11 +7,12 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
 
-from bench.libraries import Contender, as_tuple
+from bench.libraries import OURS, Contender, as_tuple
 from bench.workload import Arrays, Workload
 
 MOST_CALLS: Final = 2000  # in one sample
@@ -22,13 +23,16 @@ QUIET_SHARE: Final = 0.2  # of a core that this process may use and still count 
 # Seconds between two looks: Linux adds up what a thread used that has a core for itself only at its
 # clock's ticks, every 4 ms (10 ms where HZ is 100).
 QUIET_SLICE: Final = 0.012
+NOISY: Final = 0.08  # of the median between the quartiles: more rounds are needed
 QUIET_LIMIT: Final = 0.25  # seconds; OpenBLAS's threads were seen to spin for 30 to 115 ms
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure: `rounds` at most, each with a sample of every contender that lasts at
-    least `sample` seconds; no new round after `budget` seconds of one workload, but two at least.
+    """How long to measure: `rounds`, each with a sample of every contender that lasts at least
+    `sample` seconds; no new round after `budget` seconds of one workload, but two at least.
+    Where samples then lie far apart (`is_noisy`) there are as many rounds again and again, `most`
+    in all, and none that begins after `extra` seconds more.
     What takes `slow` seconds a call is called once more after the first and that is its sample.
     """
 
@@ -36,6 +40,8 @@ class Effort:
     sample: float = 0.01
     budget: float = 10.0
     slow: float = 4.0
+    most: int = 45
+    extra: float = 2.5
 
 
 @dataclass
@@ -188,26 +194,58 @@ def race(
     clock: Callable[[], float] = time.perf_counter,
     settle: Callable[[], None] = wait_until_quiet,
 ) -> list[Result]:
-    """Time the contenders at the workload. In every round each gives one sample; the order shifts
-    from round to round, and so do the inputs.
-    """
+    """Time the contenders at the workload: in every round each gives one sample."""
     generator = np.random.default_rng(0)
     sets = [workload.inputs(generator) for _ in range(2)]
     expected = expected_of(workload, sets[0])
-    started = clock()
     lanes = [Lane(contender, workload) for contender in contenders]
     running = [lane for lane in lanes if lane.start(sets, expected, clock)]
     running = [lane for lane in running if attempt(lane, lane.warm, effort, clock)]
     running = [lane for lane in running if not lane.result.samples]  # slow ones are done
-    prepared = clock() - started
-    for number in range(effort.rounds):
-        if number >= 2 and clock() - started - prepared > effort.budget:
-            break
-        for lane in turns(running, number):
-            settle()
-            if not attempt(lane, lane.sample, number, clock):
-                running.remove(lane)
+    measure(workload, running, effort, clock, settle)
     return [lane.result for lane in lanes]
+
+
+def measure(
+    workload: Workload,
+    running: list[Lane],
+    effort: Effort,
+    clock: Callable[[], float],
+    settle: Callable[[], None],
+) -> None:
+    """Take rounds of samples; a lane that fails leaves `running`."""
+    started = clock()
+    taken = 0
+    while taken < effort.rounds and (taken < 2 or clock() - started <= effort.budget):
+        one_round(running, taken, clock, settle)
+        taken += 1
+    first, ends = taken, clock() + effort.extra
+    while taken < effort.most and clock() < ends:
+        if taken % first == 0 and not is_noisy(workload, running):
+            return
+        one_round(running, taken, clock, settle)
+        taken += 1
+
+
+def one_round(
+    running: list[Lane], number: int, clock: Callable[[], float], settle: Callable[[], None]
+) -> None:
+    """One sample of every lane; the first one, and the inputs, are others than last time."""
+    for lane in turns(running, number):
+        settle()
+        if not attempt(lane, lane.sample, number, clock):
+            running.remove(lane)
+
+
+def is_noisy(workload: Workload, lanes: Sequence[Lane]) -> bool:
+    """Whether the samples of torpor, or of the fastest peer that counts, lie further apart than
+    `NOISY`. Which of the two is faster plays no part.
+    """
+    results = [lane.result for lane in lanes]
+    judged = [x for x in results if x.contender == OURS]
+    peers = [x for x in results if x.contender in workload.against]
+    judged += sorted(peers, key=attrgetter("median"))[:1]
+    return any(result.spread > NOISY for result in judged)
 
 
 def turns(lanes: Sequence[Lane], number: int) -> Iterator[Lane]:

@@ -342,7 +342,7 @@ class Tinygrad(Contender):
         return array
 
 
-OURS = "torpor"
+OURS, PLAIN = Torpor.name, TorporPlain.name
 CONTENDERS: tuple[Contender, ...] = (
     Torpor(), TorporPlain(), Torch(), TorchOut(), TorchChannelsLast(), TorchCompiled(), Jax(),
     Numpy(), Onnx(), Tinygrad(),

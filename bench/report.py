@@ -10,27 +10,36 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.libraries import OURS
+from bench.floors import FLOORS
+from bench.libraries import OURS, PLAIN
 from bench.workload import Workload
 from bench.workloads import ALL
 
+FAMILY_COLUMNS = (
+    "family", "workloads", "geometric mean", "its floor", "floor of each", "below it", "worst",
+    "where",
+)  # fmt: skip
 BY_NAME = {workload.name: workload for workload in ALL}
 BUSY = 0.5  # load a core from which figures of several threads are not worth much
 TROUBLE = ("wrong", "failed")
+COLUMNS = (
+    "workload", "torpor", "spread", "cold", "of peak", "plain",
+    "best peer", "its time", "spread", "cold", "ratio", "rounds",
+)  # fmt: skip
 
 
-def median(result: dict[str, Any]) -> float:
+def median(result: dict[str, Any] | None) -> float:
     """Seconds of the middle sample; NaN where nothing was timed."""
-    if result["status"] != "ok" or not result["samples"]:
+    if result is None or result["status"] != "ok" or not result["samples"]:
         return math.nan
     return statistics.median(result["samples"])
 
 
 def spread(result: dict[str, Any]) -> float:
-    """Distance of the quartiles as a share of the median."""
+    """Distance of the quartiles as a share of the median; NaN for a single sample."""
     samples = result["samples"]
     if len(samples) < 2:
-        return 0.0
+        return math.nan
     low, _, high = statistics.quantiles(samples, n=4, method="inclusive")
     return (high - low) / statistics.median(samples)
 
@@ -54,7 +63,7 @@ def best_peer(workload: Workload, results: list[dict[str, Any]]) -> tuple[str, f
 def ratio(workload: Workload, results: list[dict[str, Any]]) -> float:
     """The best peer's time over ours: more is better; NaN without either."""
     ours = of(results, OURS)
-    return best_peer(workload, results)[1] / median(ours) if ours else math.nan
+    return best_peer(workload, results)[1] / median(ours)
 
 
 def share_of_peak(workload: Workload, seconds: float, peaks: dict[str, float]) -> float:
@@ -108,11 +117,11 @@ def show_run(run: dict[str, Any], console: Console) -> None:
     kinds = ", ".join(f"{name} {peaks[name] / 1e9:.1f} GB/s" for name in peaks if name != "flops")
     title = f"threads: {run['threads']}; peak {peaks['flops'] / 1e9:.0f} GFLOP/s, {kinds}"
     table = Table(title=title)
-    for name in ("workload", "torpor", "± %", "of peak", "cold", "best peer", "its time", "ratio"):
-        table.add_column(name, justify="left" if name in ("workload", "best peer") else "right")
-    table.add_column("others", overflow="fold")
+    for name in (*COLUMNS, "others"):
+        left = name in ("workload", "best peer", "others")
+        table.add_column(name, justify="left" if left else "right", overflow="fold")
     for workload, results in rows(run):
-        table.add_row(*cells(workload, results, peaks))
+        table.add_row(*cells(workload, results, peaks), others(workload, results))
     console.print(table)
     show_families(run, console)
     for line in remarks(run):
@@ -120,28 +129,39 @@ def show_run(run: dict[str, Any], console: Console) -> None:
 
 
 def cells(workload: Workload, results: list[dict[str, Any]], peaks: dict[str, float]) -> list[str]:
-    """One line of the table."""
-    ours = of(results, OURS)
+    """One line of the table, as `COLUMNS` has it."""
     name, theirs = best_peer(workload, results)
-    others = [
-        f"{x['contender']} {duration(median(x))}"
-        for x in results
-        if x["contender"] not in (OURS, name) and not math.isnan(median(x))
-    ]
-    tail = [name or "-", duration(theirs)]
-    if ours is None or math.isnan(median(ours)):
-        status = "died" if ours is None else ours["status"]
-        return [workload.name, status, "", "", "", *tail, "-", ", ".join(others)]
+    ours, peer = of(results, OURS), of(results, name)
+    value = ratio(workload, results)
     return [
         workload.name,
-        duration(median(ours)),
-        f"{spread(ours) * 100:.0f}",
-        f"{share_of_peak(workload, median(ours), peaks) * 100:.0f} %",
-        duration(ours["cold"]),
-        *tail,
-        "-" if math.isnan(theirs) else f"{ratio(workload, results):.2f}",
-        ", ".join(others),
+        *figures(ours, "died" if ours is None else ours["status"]),
+        percent(share_of_peak(workload, median(ours), peaks)),
+        duration(median(of(results, PLAIN))),
+        name or "-",
+        *figures(peer, "-"),
+        "-" if math.isnan(value) else f"{value:.2f}",
+        str(max((len(x["samples"]) for x in results), default=0)),
     ]
+
+
+def figures(result: dict[str, Any] | None, otherwise: str) -> list[str]:
+    """A contender's time, its spread, and its first call."""
+    if result is None or math.isnan(median(result)):
+        return [otherwise, "-", "-"]
+    return [duration(median(result)), percent(spread(result)), duration(result["cold"])]
+
+
+def percent(share: float) -> str:
+    """A share in full percents."""
+    return "-" if math.isnan(share) else f"{share * 100:.0f} %"
+
+
+def others(workload: Workload, results: list[dict[str, Any]]) -> str:
+    """Who else was timed."""
+    named = (OURS, PLAIN, best_peer(workload, results)[0])
+    rest = [x for x in results if x["contender"] not in named and not math.isnan(median(x))]
+    return ", ".join(f"{x['contender']} {duration(median(x))}" for x in rest)
 
 
 def ratios(run: dict[str, Any]) -> dict[str, dict[str, float]]:
@@ -157,14 +177,26 @@ def ratios(run: dict[str, Any]) -> dict[str, dict[str, float]]:
 def show_families(run: dict[str, Any], console: Console) -> None:
     """Geometric mean and worst ratio of each family."""
     table = Table(title="best peer's time / torpor's: more is better")
-    for name in ("family", "workloads", "geometric mean", "worst", "where"):
+    for name in FAMILY_COLUMNS:
         table.add_column(name)
-    for family, found in ratios(run).items():
-        where, worst = min(found.items(), key=lambda item: item[1])
-        mean = statistics.geometric_mean(found.values())
-        table.add_row(family, str(len(found)), f"{mean:.2f}", f"{worst:.2f}", where)
+    for line in family_lines(run):
+        table.add_row(*line)
     if table.rows:
         console.print(table)
+
+
+def family_lines(run: dict[str, Any]) -> list[list[str]]:
+    """One line a family, as `FAMILY_COLUMNS` has them."""
+    lines = []
+    for family, found in ratios(run).items():
+        where, worst = min(found.items(), key=lambda item: item[1])
+        mean, floor = statistics.geometric_mean(found.values()), FLOORS[family]
+        below = sum(value < floor.each for value in found.values())
+        lines.append(
+            [family, str(len(found)), f"{mean:.2f}", f"{floor.mean:.1f}", f"{floor.each:.1f}",
+             str(below), f"{worst:.2f}", where.removeprefix(f"{family}/")]
+        )  # fmt: skip
+    return lines
 
 
 def remarks(run: dict[str, Any]) -> list[str]:

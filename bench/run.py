@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,8 @@ from torpor.device.machine import cores
 
 ROOT = Path(__file__).resolve().parent.parent
 INTERRUPTED = 130
-QUICK = Effort(rounds=5, sample=0.003, budget=0.8, slow=0.8)
+QUICK = Effort(rounds=5, sample=0.003, budget=0.8, slow=0.8, most=25, extra=0.5)
+MOST_TIMES = 5  # as many rounds as were asked for, where samples lie far apart
 PATIENCE = 300.0  # seconds for one workload, before its process is taken to hang
 SLOW_TO_COMPILE = "torch compiled"  # left out of a quick run: seconds for each workload
 
@@ -50,8 +53,9 @@ def parser() -> argparse.ArgumentParser:
     add("--peers", help="contenders besides torpor, as in 'torch,torch out=,jax'; or none")
     add("--counted", action="store_true", help="of each workload, only peers that its ratio counts")
     add("--rounds", type=int, help=f"samples of each ({Effort.rounds}; quick: {QUICK.rounds})")
+    add("--most", type=int, help=f"of them where they lie far apart ({MOST_TIMES} times as many)")
     add("--json", metavar="FILE", help="write what was measured")
-    add("--plots", metavar="FOLDER", help="write ratios.png and roofline.png (needs matplotlib)")
+    add("--plots", metavar="FOLDER", help="write ratios.svg and roofline.svg (needs matplotlib)")
     add("--list", action="store_true", help="name the workloads and stop")
     return made
 
@@ -68,14 +72,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ValueError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
-    record: dict[str, Any] = {"machine": machine.facts(), "runs": []}
+    record: dict[str, Any] = {**described(argv), "machine": machine.facts(), "runs": []}
     names = [x.name for x in workloads]
     stopped = False
     try:
         for threads in chosen_threads(options):
-            run = {"threads": threads, "peaks": {}, "results": []}
+            effort = effort_of(options)
+            run = {"threads": threads, "effort": asdict(effort), "peaks": {}, "results": []}
             record["runs"].append(run)
-            for _ in measure(run, names, contenders, effort_of(options), options.counted):
+            for _ in measure(run, names, contenders, effort, options.counted):
                 keep(record, options)
     except KeyboardInterrupt:
         stopped = True
@@ -87,6 +92,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0 if report.all_right(record) else 1
 
 
+def described(argv: Sequence[str] | None) -> dict[str, str]:
+    """How and when the run was started, without the files that it writes."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    for name in ("--json", "--plots"):
+        if name in given:
+            del given[given.index(name) : given.index(name) + 2]
+    return {
+        "command": shlex.join(["python", "-m", "bench", *given]),
+        "date": date.today().isoformat(),
+    }
+
+
 def show(record: dict[str, Any], options: argparse.Namespace) -> None:
     """The tables, and the files that were asked for."""
     console = Console(width=None if sys.stdout.isatty() else 160)
@@ -95,7 +112,7 @@ def show(record: dict[str, Any], options: argparse.Namespace) -> None:
     if options.plots:
         from bench import plots
 
-        for path in plots.write(record, Path(options.plots)):
+        for path in plots.write(record["runs"], Path(options.plots)):
             console.print(f"wrote {path}", highlight=False)
 
 
@@ -109,7 +126,10 @@ def keep(record: dict[str, Any], options: argparse.Namespace) -> None:
 def effort_of(options: argparse.Namespace) -> Effort:
     """How long to measure."""
     effort = QUICK if options.quick else Effort()
-    return effort if options.rounds is None else Effort(options.rounds, effort.sample)
+    if options.rounds is not None:
+        most = MOST_TIMES * options.rounds
+        effort = replace(effort, rounds=options.rounds, most=most, budget=Effort.budget)
+    return effort if options.most is None else replace(effort, most=options.most)
 
 
 def chosen_threads(options: argparse.Namespace) -> list[int]:

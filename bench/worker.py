@@ -11,12 +11,13 @@ import json
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from bench.engine import Effort, race
-from bench.libraries import CONTENDERS, OURS
+from bench.libraries import CONTENDERS, OURS, PLAIN
 from bench.workloads import ALL
 
 THREAD_VARIABLES = (
@@ -60,9 +61,12 @@ def work(request: Mapping[str, Any], say: Any) -> None:
         workload = by_name[name]
         wanted = contenders
         if request["counted"]:
-            wanted = [x for x in contenders if x.name in (OURS, *workload.against)]
-        results = race(workload, wanted, effort)
-        say({"workload": name, "results": [asdict(result) for result in results]})
+            wanted = [x for x in contenders if x.name in (OURS, PLAIN, *workload.against)]
+        started = time.perf_counter()
+        results = [asdict(result) for result in race(workload, wanted, effort)]
+        rounds = max((len(result["samples"]) for result in results), default=0)
+        seconds = round(time.perf_counter() - started, 2)
+        say({"workload": name, "rounds": rounds, "seconds": seconds, "results": results})
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -20,7 +20,21 @@ def forward_functions(causal: bool) -> dict[str, Any]:
     def torch(torch: Any, q: Any, k: Any, v: Any) -> Any:
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
-    return {"torpor": ours, "torch": torch, "jax": jax_attention(causal), "tinygrad": ours}
+    shared = {"torpor": ours, "torch": torch, "jax": jax_attention(causal), "tinygrad": ours}
+    return shared if causal else {**shared, "onnx": onnx_attention}
+
+
+def onnx_attention(helper: Any) -> Any:
+    """As exporters write it; a causal mask would be one more input."""
+    node = helper.make_node
+    return [
+        node("Transpose", ["x1"], ["turned"], perm=[0, 1, 3, 2]),
+        node("MatMul", ["x0", "turned"], ["scores"]),
+        node("Constant", [], ["scale"], value_float=WIDTH**-0.5),
+        node("Mul", ["scores", "scale"], ["scaled"]),
+        node("Softmax", ["scaled"], ["chances"], axis=-1),
+        node("MatMul", ["chances", "x2"], ["y0"]),
+    ]
 
 
 def jax_attention(causal: bool) -> Any:

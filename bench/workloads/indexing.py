@@ -144,13 +144,47 @@ def indexing(
     )
 
 
+# --- the same as nodes of ONNX --------------------------------------------------------------------
+def gather_onnx(helper: Any) -> Any:
+    return [helper.make_node("GatherElements", ["x0", "x1"], ["y0"], axis=1)]
+
+
+def embedding_onnx(helper: Any) -> Any:
+    return [helper.make_node("Gather", ["x0", "x1"], ["y0"])]
+
+
+def scatter_add_onnx(helper: Any) -> Any:
+    inputs = ["x0", "x1", "x2"]
+    return [helper.make_node("ScatterElements", inputs, ["y0"], axis=1, reduction="add")]
+
+
+def cumsum_onnx(helper: Any) -> Any:
+    axis = helper.make_node("Constant", [], ["axis"], value_int=-1)
+    return [axis, helper.make_node("CumSum", ["x0", "axis"], ["y0"])]
+
+
+def topk_onnx(helper: Any) -> Any:
+    amount = helper.make_node("Constant", [], ["amount"], value_ints=[TOP])
+    return [amount, helper.make_node("TopK", ["x0", "amount"], ["y0", "places"])]
+
+
+def unique_onnx(helper: Any) -> Any:
+    return [helper.make_node("Unique", ["x0"], ["y0"])]
+
+
 CELLS = count(MATRIX)
 ROW_BYTES = 4.0 * WIDTH
 WORKLOADS = (
     indexing(
         "gather",
         gather_inputs,
-        {"torpor": gather, "torch": gather, "torch out=": gather_into, "jax": gather_jax},
+        {
+            "torpor": gather,
+            "torch": gather,
+            "torch out=": gather_into,
+            "jax": gather_jax,
+            "onnx": gather_onnx,
+        },
         lambda x, indices: np.take_along_axis(x, indices, 1),
         16.0 * CELLS,
     ),
@@ -162,6 +196,7 @@ WORKLOADS = (
             "torch": embedding_torch,
             "torch out=": embedding_into,
             "jax": embedding,
+            "onnx": embedding_onnx,
         },
         lambda table, indices: table[indices],
         2 * PICKED * ROW_BYTES,
@@ -180,14 +215,19 @@ WORKLOADS = (
     indexing(
         "scatter-add",
         scatter_inputs,
-        {"torpor": scatter_add, "torch": scatter_add, "jax": scatter_add_jax},
+        {
+            "torpor": scatter_add,
+            "torch": scatter_add,
+            "jax": scatter_add_jax,
+            "onnx": scatter_add_onnx,
+        },
         scatter_add_numpy,
         20.0 * CELLS,
     ),
     indexing(
         "cumsum",
         matrix,
-        {"torpor": cumsum, "torch": cumsum, "jax": cumsum},
+        {"torpor": cumsum, "torch": cumsum, "jax": cumsum, "onnx": cumsum_onnx},
         lambda x: np.cumsum(x, -1),
         8.0 * CELLS,
     ),
@@ -201,9 +241,15 @@ WORKLOADS = (
     indexing(
         "topk",
         matrix,
-        {"torpor": topk, "torch": topk, "jax": topk_jax},
+        {"torpor": topk, "torch": topk, "jax": topk_jax, "onnx": topk_onnx},
         topk_numpy,
         4.0 * CELLS,
     ),
-    indexing("unique", many_alike, {"torpor": unique, "torch": unique}, np.unique, 8.0 * (1 << 20)),
+    indexing(
+        "unique",
+        many_alike,
+        {"torpor": unique, "torch": unique, "onnx": unique_onnx},
+        np.unique,
+        8.0 * (1 << 20),
+    ),
 )

@@ -56,9 +56,21 @@ def chain_numpy(numpy: Any, x: Any, out: Any = None) -> Any:
     return numpy.exp(out, out=out)
 
 
+def chain_onnx(helper: Any) -> Any:
+    node = helper.make_node
+    return [
+        node("Constant", [], ["two"], value_float=2.0),
+        node("Constant", [], ["one"], value_float=1.0),
+        node("Mul", ["x0", "two"], ["double"]),
+        node("Add", ["double", "one"], ["more"]),
+        node("Relu", ["more"], ["positive"]),
+        node("Exp", ["positive"], ["y0"]),
+    ]
+
+
 CHAIN = {
     "torpor": chain, "torch": chain, "tinygrad": chain, "jax": chain_jax,
-    "torch out=": chain_torch_into, "numpy": chain_numpy,
+    "torch out=": chain_torch_into, "numpy": chain_numpy, "onnx": chain_onnx,
 }  # fmt: skip
 
 
@@ -72,8 +84,13 @@ def broadcast_into(library: Any, x: Any, row: Any, column: Any, out: Any) -> Any
     return library.add(out, column, out=out)
 
 
+def broadcast_onnx(helper: Any) -> Any:
+    node = helper.make_node
+    return [node("Mul", ["x0", "x1"], ["scaled"]), node("Add", ["scaled", "x2"], ["y0"])]
+
+
 BROADCAST = dict.fromkeys(("torpor", "torch", "jax", "tinygrad"), broadcast) | {
-    "torch out=": broadcast_into, "numpy": broadcast_into,
+    "torch out=": broadcast_into, "numpy": broadcast_into, "onnx": broadcast_onnx,
 }  # fmt: skip
 
 
@@ -206,9 +223,19 @@ def sum_numpy(axis: int | None) -> Any:
     return into
 
 
+def sum_onnx(axis: int | None) -> Any:
+    def nodes(helper: Any) -> Any:
+        if axis is None:
+            return [helper.make_node("ReduceSum", ["x0"], ["y0"], keepdims=0)]
+        axes = helper.make_node("Constant", [], ["axes"], value_ints=[axis])
+        return [axes, helper.make_node("ReduceSum", ["x0", "axes"], ["y0"], keepdims=0)]
+
+    return nodes
+
+
 def sums(function: Any, axis: int | None) -> dict[str, Any]:
     shared = dict.fromkeys(("torpor", "torch", "jax", "tinygrad"), function)
-    return shared | {"numpy": sum_numpy(axis)}
+    return shared | {"numpy": sum_numpy(axis), "onnx": sum_onnx(axis)}
 
 
 # --- moves ----------------------------------------------------------------------------------------
@@ -231,9 +258,13 @@ def transpose_numpy(numpy: Any, x: Any, out: Any = None) -> Any:
     return out
 
 
+def transpose_onnx(helper: Any) -> Any:
+    return [helper.make_node("Transpose", ["x0"], ["y0"])]
+
+
 TRANSPOSE = {
     "torpor": transpose, "torch": transpose, "tinygrad": transpose, "jax": transpose_jax,
-    "torch out=": transpose_torch_into, "numpy": transpose_numpy,
+    "torch out=": transpose_torch_into, "numpy": transpose_numpy, "onnx": transpose_onnx,
 }  # fmt: skip
 
 
@@ -257,9 +288,14 @@ def concatenate_tinygrad(tinygrad: Any, x: Any, y: Any) -> Any:
     return x.cat(y, dim=1).contiguous()
 
 
+def concatenate_onnx(helper: Any) -> Any:
+    return [helper.make_node("Concat", ["x0", "x1"], ["y0"], axis=1)]
+
+
 CONCATENATE = {
     "torpor": concatenate, "torch": concatenate, "torch out=": concatenate_into,
     "numpy": concatenate_numpy, "jax": concatenate_jax, "tinygrad": concatenate_tinygrad,
+    "onnx": concatenate_onnx,
 }  # fmt: skip
 
 

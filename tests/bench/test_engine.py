@@ -193,6 +193,64 @@ def test_no_round_begins_after_the_budget_but_there_are_two(clock):
     assert len(result.samples) == 5
 
 
+def wavering(clock, name, seconds, share):
+    """A peer whose samples take turns between two times, `share` of the middle apart."""
+    peer = FakePeer(name, clock, seconds)
+
+    def call(x):
+        clock.now += seconds * share * (peer.read_elements % 2)
+        return 2 * x
+
+    return peer, call
+
+
+@pytest.mark.parametrize(
+    ("who", "share", "rounds"),
+    [
+        ("torpor", 0.5, 12),  # ours wavers
+        ("theirs", 0.5, 12),  # so does the best peer
+        ("theirs", 0.05, ROUNDS),  # by little
+        ("slower", 0.5, ROUNDS),  # a peer that counts but is not the best
+        ("nobody", 0.5, ROUNDS),  # one that does not count
+    ],
+)
+def test_where_samples_lie_far_apart_everybody_gets_more_rounds(clock, who, share, rounds):
+    times = {"torpor": 0.5, "theirs": 0.6, "slower": 0.9, "nobody": 0.1}
+    peers, functions = zip(*(wavering(clock, n, t, share * (n == who)) for n, t in times.items()))
+    workload = doubling(**dict(zip(times, functions, strict=True)))
+    workload = dataclasses.replace(workload, against=("theirs", "slower"))
+    results = run(workload, peers, clock, most=12, extra=1e9)
+    assert [len(result.samples) for result in results] == [rounds] * 4
+
+
+def test_whether_there_are_more_rounds_is_no_matter_of_who_is_faster(clock):
+    def rounds(ours, theirs):
+        pairs = [wavering(clock, n, t, 0.5) for n, t in (("torpor", ours), ("theirs", theirs))]
+        workload = doubling(torpor=pairs[0][1], theirs=pairs[1][1])
+        found = run(workload, [peer for peer, _ in pairs], clock, most=9, extra=1e9)
+        return [len(result.samples) for result in found]
+
+    assert rounds(0.5, 0.7) == rounds(0.7, 0.5) == [9, 9]
+
+
+def test_further_rounds_end_with_their_time(clock):
+    peer, call = wavering(clock, "torpor", 0.5, 0.5)
+    (result,) = run(doubling(torpor=call), [peer], clock, most=100, extra=3.0)
+    assert ROUNDS < len(result.samples) <= ROUNDS + 4
+
+
+def test_quiet_samples_end_further_rounds(clock):
+    """The first four waver; once the quartiles are near each other there are no more."""
+    peer = FakePeer("torpor", clock, 0.5)
+
+    def call(x):
+        clock.now += 0.5 * (peer.read_elements in (1, 2))
+        return 2 * x
+
+    (result,) = run(doubling(torpor=call), [peer], clock, most=100, extra=1e9)
+    assert len(result.samples) == 2 * ROUNDS + ROUNDS
+
+
 def test_what_is_slow_is_called_twice_and_not_again(clock):
     slow, quick = FakePeer("ours", clock, 70.0), FakePeer("theirs", clock, 0.5)
     ours, theirs = run(doubling("ours", "theirs"), [slow, quick], clock)

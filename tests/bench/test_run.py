@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from bench import run, worker
+from bench.engine import Effort
 from torpor.cli import peak
 
 
@@ -49,7 +50,10 @@ def test_one_workload_from_start_to_json(tmp_path, capsys):
     arguments = ["--quick", "--threads", "1", "--only", "memory/sum-4KB", "--peers", "numpy"]
     assert run.main([*arguments, "--json", str(path)]) == 0
     record = json.loads(path.read_text())
+    chosen = "--quick --threads 1 --only memory/sum-4KB --peers numpy"
+    assert record["command"] == f"python -m bench {chosen}"
     (only,) = record["runs"]
+    assert only["effort"]["rounds"] == run.QUICK.rounds <= only["results"][0]["rounds"]
     assert only["threads"] == 1
     assert only["peaks"]["flops"] > only["peaks"]["copy"] > 0
     (entry,) = only["results"]
@@ -58,10 +62,24 @@ def test_one_workload_from_start_to_json(tmp_path, capsys):
     for result in by_name.values():
         assert result["status"] == "ok"
         assert result["error"] < 1e-5
-        assert len(result["samples"]) >= 2
+        assert len(result["samples"]) == entry["rounds"] >= 2
         assert all(0 < seconds < 1 for seconds in result["samples"])
         assert result["cold"] > 0
     assert "memory/sum-4KB" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rounds", "most"),
+    [
+        ([], Effort.rounds, Effort.most),
+        (["--quick"], run.QUICK.rounds, run.QUICK.most),
+        (["--rounds", "3"], 3, 15),
+        (["--quick", "--rounds", "4", "--most", "6"], 4, 6),
+    ],
+)
+def test_how_many_rounds(arguments, rounds, most):
+    effort = run.effort_of(run.parser().parse_args(arguments))
+    assert (effort.rounds, effort.most) == (rounds, most)
 
 
 def test_a_process_that_dies_costs_only_the_workload_it_was_at(monkeypatch):
@@ -117,7 +135,7 @@ def test_only_peers_that_count(monkeypatch):
     request["contenders"] = ["torpor", "torpor plain", "torch", "torch compiled", "jax"]
     for counted in (False, True):
         worker.work({**request, "counted": counted}, lambda line: None)
-    assert raced == [request["contenders"], ["torpor", "torch"]]
+    assert raced == [request["contenders"], ["torpor", "torpor plain", "torch"]]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for another process there")
