@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from torpor.base.errors import OptError
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
@@ -19,7 +18,7 @@ from torpor.kernel.contraction import RESULTS, axes_of_results, put_in_order
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.ranges import find_loops, iterations, kind_of, size_of
 from torpor.kernel.registers import write_rows
-from torpor.kernel.vectors import attempt
+from torpor.kernel.vectors import attempt, attempt_all
 
 ROWS: Final = 8  # rows read together: as many as a first cache of 8 ways keeps at equal distances
 LANES: Final = 64  # columns from which this pays
@@ -45,16 +44,7 @@ class Columns(NamedTuple):
 def tile_columns(kernel: Kernel) -> bool:
     """Choose opts for a kernel that sums down columns; says whether it was one."""
     found = find_columns(kernel)
-    if found is None:
-        return False
-    trial = kernel.copy()
-    try:
-        if not apply_tiles(trial, found):
-            return False
-    except OptError:  # results whose axes lie in another order
-        return False
-    kernel.become(trial)
-    return True
+    return found is not None and attempt_all(kernel, kernel, apply_tiles, found)
 
 
 def find_columns(kernel: Kernel) -> Columns | None:
@@ -126,7 +116,7 @@ def cut_columns(kernel: Kernel, found: Columns, panel: int) -> None:
     outputs = [r for r in kernel.axes if kind_of(r) in RESULTS]
     put_in_order(kernel, outputs, [*found.several, *found.results, found.lane])
     outer, place = len(found.several), len(outputs) - 1
-    block = block_of(kernel, found, panel)
+    block = columns_of_block(kernel, found, panel)
     if (size_of(found.lane) or 1) % block:
         kernel.apply_opt(Opt(OptOps.PADTO, place, block))
     if (size_of(kernel.axes[place]) or 1) > block:
@@ -140,7 +130,7 @@ def cut_columns(kernel: Kernel, found: Columns, panel: int) -> None:
         kernel.apply_opt(Opt(OptOps.THREAD, min(count, 1), 0))
 
 
-def block_of(kernel: Kernel, found: Columns, panel: int) -> int:
+def columns_of_block(kernel: Kernel, found: Columns, panel: int) -> int:
     """How many columns a block has: whole panels; all of them where there are several matrices,
     else equal shares of at least `BLOCK`, as long as memory has room for their sums.
     """

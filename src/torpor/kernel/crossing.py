@@ -50,9 +50,9 @@ def tile_crossing(kernel: Kernel) -> bool:
     if past and not ends and not short:
         write_lines(kernel, written, read, lines_together(found, line))
     else:
-        write_out(kernel, written, LANES)
+        write_lanes(kernel, written, LANES)
         for number in cut_at(kernel, read, ends):
-            write_out(kernel, number, LANES if short else line)
+            write_lanes(kernel, number, LANES if short else line)
     for position in range(len(kernel.axes)):  # not one that some part does not run over
         if attempt(kernel, Opt(OptOps.THREAD, position, 0)):
             break
@@ -74,8 +74,8 @@ def write_lines(kernel: Kernel, written: int, read: int, line: int) -> None:
     """Whole lines written one after the other, along the axis that is read: what goes past the
     caches goes line by line, and memory is read as so many rows from end to end.
     """
-    write_out(kernel, read, LANES)
-    write_out(kernel, written, line)
+    write_lanes(kernel, read, LANES)
+    write_lanes(kernel, written, line)
     places = [
         next((n for n, r in enumerate(kernel.axes) if r.arg == (number, AxisType.GLOBAL)), None)
         for number in (read, written)
@@ -138,7 +138,7 @@ def place_of(kernel: Kernel, number: int) -> int:
     return next(n for n, r in enumerate(kernel.axes) if number_of(r) == number)
 
 
-def write_out(kernel: Kernel, number: int, most: int) -> None:
+def write_lanes(kernel: Kernel, number: int, most: int) -> None:
     """Copies of the axis in whole vectors, up to `most`; the rest of an odd axis apart."""
     position = place_of(kernel, number)
     size = size_of(kernel.axes[position]) or 1

@@ -10,7 +10,7 @@ from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import passes_caches
 from torpor.kernel.kernel import OUTPUTS, REDUCES, Kernel
-from torpor.kernel.planes import short_rows, sum_rows, tile_rows
+from torpor.kernel.planes import short_rows, sum_rows, tile_windows
 from torpor.kernel.ranges import kind_of, number_of, size_of
 from torpor.kernel.reuse import reuse_axes, row_axes
 from torpor.kernel.unpacking import dear_operands
@@ -131,7 +131,7 @@ def output_lanes(facts: Facts, lane: UOp) -> None:
     """Vectors along an output axis; where a reduction reuses data, a tile of accumulators."""
     kernel = facts.kernel
     tiled = kernel.has_reduce
-    if tiled and tile_rows(facts, lane, reuse_axes(kernel, facts.accesses, lane)):
+    if tiled and tile_windows(facts, lane, reuse_axes(kernel, facts.accesses, lane)):
         return
     lane = pad_lane(facts, lane)
     registers = kernel.target.registers - OPERANDS

@@ -42,10 +42,10 @@ def short_rows(facts: Facts) -> bool:
     lane = next((r for r in reversed(lanes) if kind_of(r) is not AxisType.THREAD), None)
     if lane is None or not kernel.has_reduce:
         return False
-    return tile_rows(facts, lane, reuse_axes(kernel, facts.accesses, lane))
+    return tile_windows(facts, lane, reuse_axes(kernel, facts.accesses, lane))
 
 
-def tile_rows(facts: Facts, lane: UOp, reused: list[UOp]) -> bool:
+def tile_windows(facts: Facts, lane: UOp, reused: list[UOp]) -> bool:
     """Whole rows along `lane`, a few at a time, and their sums written out; says whether that suits
     the kernel: the first of the `reused` axes is one along which windows overlap, and the products
     of a row are few.
@@ -61,11 +61,11 @@ def tile_rows(facts: Facts, lane: UOp, reused: list[UOp]) -> bool:
     if products > WRITTEN:
         return False
     rows = WRITTEN // products if shared >= SHARED else 1
-    write_out(kernel, pad_lane(facts, lane, whole_rows=True), reused[0], rows)
+    write_sums(kernel, pad_lane(facts, lane, whole_rows=True), reused[0], rows)
     return True
 
 
-def write_out(kernel: Kernel, lane: UOp, row: UOp, most: int) -> None:
+def write_sums(kernel: Kernel, lane: UOp, row: UOp, most: int) -> None:
     """The axis along vectors, at most so many rows, and all sums written out."""
     attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(lane), 0))
     tile_axis(kernel, row, most)

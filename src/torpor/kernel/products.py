@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import inf
 from typing import Final
 
-from torpor.base.errors import OptError
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel.columns import find_columns
@@ -24,7 +23,7 @@ from torpor.kernel.registers import (
     write_rows,
 )
 from torpor.kernel.strips import Shapes, Strip, cut_lanes, shapes_of, strip_of, strips_of
-from torpor.kernel.vectors import attempt
+from torpor.kernel.vectors import attempt, attempt_all
 
 STREAM: Final = 6.0  # elements of a block that are computed while a row's element is read again
 FEW: Final = 2.0  # blocks that a thread may wait for at the end
@@ -54,14 +53,14 @@ def tile_contraction(kernel: Kernel, most: float = inf) -> bool:
     if reach * plan.panel < wanted or nowhere:
         if find_columns(kernel):  # few rows: packing costs more than sums that grow in memory
             return False
-        if tried(kernel, ordered, tile_depth, plan):
+        if attempt_all(kernel, ordered, tile_depth, plan):
             return True
     narrow = lanes <= min(reach, PANELS) * plan.panel
     return (
-        tried(kernel, ordered, tile_strips, plan, reach)
-        or (narrow and tried(kernel, ordered, tile_rounds, plan))
-        or (narrow and tried(kernel, ordered, tile_narrow, plan))
-        or (not nowhere and reach > 0 and tried(kernel, ordered, tile_panels, plan, reach))
+        attempt_all(kernel, ordered, tile_strips, plan, reach)
+        or (narrow and attempt_all(kernel, ordered, tile_rounds, plan))
+        or (narrow and attempt_all(kernel, ordered, tile_narrow, plan))
+        or (not nowhere and reach > 0 and attempt_all(kernel, ordered, tile_panels, plan, reach))
     )
 
 
@@ -80,20 +79,6 @@ def tile_pairs(kernel: Kernel) -> bool:
             kernel.become(trial)
             return True
     return False
-
-
-def tried(kernel: Kernel, ordered: Kernel, tile: Callable[..., bool], *arguments: object) -> bool:
-    """Whether a copy of the kernel, its axes in order, took the opts, which may find packed memory
-    too small: then it is what the kernel becomes.
-    """
-    trial = ordered.copy()
-    try:
-        done = tile(trial, *arguments)
-    except OptError:
-        return False
-    if done:
-        kernel.become(trial)
-    return done
 
 
 def plan_of(kernel: Kernel, found: Contraction) -> Plan:
@@ -141,7 +126,7 @@ def strips_pay(kernel: Kernel, plan: Plan, strips: Sequence[Strip], reach: int) 
     padded = sum(strip.padded for strip in strips)
     packed = padded * plan.found.length * plan.found.packed.dtype.itemsize
     around = iterations(kernel.axes[: plan.row])
-    block, lanes = block_of(kernel, plan, reach), size_of(plan.found.lane) or 1
+    block, lanes = lanes_of_block(kernel, plan, reach), size_of(plan.found.lane) or 1
     blocks = -(-lanes // block)
     waiting = (1 + FEW / around) / (1 + FEW / (around * blocks))
     saved = blocks * block / padded
@@ -191,7 +176,7 @@ def tile_panels(kernel: Kernel, plan: Plan, reach: int) -> bool:
     """Panels as long as the sum, `reach` of which have room."""
     found, lane, row = plan.found, plan.row + 1, plan.row
     lanes, height = size_of(found.lane) or 1, size_of(found.row) or 1
-    block = block_of(kernel, plan, reach)
+    block = lanes_of_block(kernel, plan, reach)
     if lanes % block:
         kernel.apply_opt(Opt(OptOps.PADTO, lane, block))
     tiled = lanes > block
@@ -209,7 +194,7 @@ def tile_panels(kernel: Kernel, plan: Plan, reach: int) -> bool:
     return True
 
 
-def block_of(kernel: Kernel, plan: Plan, reach: int) -> int:
+def lanes_of_block(kernel: Kernel, plan: Plan, reach: int) -> int:
     """How many elements of the vectors' axis share the rows that are read, a whole number of
     panels.
     """

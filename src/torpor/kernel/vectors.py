@@ -4,6 +4,7 @@ short loops written out, the first axis for the threads.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -67,6 +68,22 @@ def attempt(kernel: Kernel, opt: Opt) -> bool:
     except OptError:
         return False
     return True
+
+
+def attempt_all(
+    kernel: Kernel, trial: Kernel, choose: Callable[..., bool], *arguments: object
+) -> bool:
+    """Have the kernel become a copy that `choose` applies opts to, if it says that they suit and
+    all of them fit: packed memory may turn out too small, or axes may lie in another order.
+    """
+    trial = trial.copy()
+    try:
+        done = choose(trial, *arguments)
+    except OptError:
+        return False
+    if done:
+        kernel.become(trial)
+    return done
 
 
 def reducible(kernel: Kernel, one: UOp) -> bool:
