@@ -99,9 +99,10 @@ class Torpor(Contender):
         def into(outputs: Any, *inputs: Any) -> Any:
             for output, value in zip(outputs, as_tuple(function(*inputs)), strict=True):
                 output.assign(value)
+            outputs[0].realize(*outputs[1:])
             return outputs
 
-        return computed(functools.partial(torpor.jit(into), outputs))
+        return functools.partial(torpor.jit(into), outputs)
 
     def read(self, output: Any) -> np.ndarray:
         array: np.ndarray = output.detach().numpy()
