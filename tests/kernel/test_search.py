@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import groupby
+from operator import itemgetter
 
 from tests.kernel.kernels import add, matmul, sample
 from tests.schedule.graphs import kernels
@@ -11,7 +13,7 @@ from torpor.ir.ops import AxisType
 from torpor.kernel import Kernel, Opt, OptOps
 from torpor.kernel.candidates import after
 from torpor.kernel.ranges import kind_of, size_of
-from torpor.kernel.search import SLOW, Search
+from torpor.kernel.search import BATCH, SLOW, Search
 
 TARGET = get_target("cpu")
 
@@ -126,14 +128,42 @@ def test_endless_code_is_not_even_compiled():
     notes = []
     search = Search(kernel(), taken, lambda: False, 1, notes.append)
     long = (Opt(OptOps.UPCAST, 0, 32), Opt(OptOps.UPCAST, 0, 64), Opt(OptOps.UNROLL, 0, 8))
-    assert search.attempt(())
-    assert not search.attempt(long)
+    assert search.attempt([()]) == 1
+    assert search.attempt([long]) == 0
     assert "2048 vectors long" in notes[-1]
 
 
 def test_refusals_say_why():
     notes = []
     search = Search(kernel(), taken, lambda: False, 1, notes.append)
-    assert not search.attempt((Opt(OptOps.UPCAST, 0, 7),))
+    assert search.attempt([(Opt(OptOps.UPCAST, 0, 7),)]) == 0
     assert "UPCAST of axis 0 by 7" in notes[0]
     assert "7 does not divide 32" in notes[0]
+
+
+def test_lists_are_prepared_some_at_a_time_before_the_first_of_them_is_timed():
+    events = []
+
+    def timer(opts, limit):
+        events.append(("timed", opts))
+        return taken(opts)
+
+    def prepare(opts):
+        events.append(("prepared", opts))
+
+    search = Search(kernel(), timer, lambda: len(search.tried) > 40, 2, str, prepare)
+    search.run([()])
+    blocks = [(kind, [opts for _, opts in each]) for kind, each in groupby(events, itemgetter(0))]
+    assert [kind for kind, _ in blocks[:4]] == ["prepared", "timed", "prepared", "timed"]
+    for (_, before), (_, after_them) in zip(blocks[::2], blocks[1::2], strict=False):
+        assert before[: len(after_them)] == after_them
+        assert len(before) <= BATCH
+    assert max(len(lists) for _, lists in blocks) == BATCH
+
+
+def test_two_lists_of_a_batch_that_make_the_same_kernel_are_one():
+    steps = Steps(400)
+    search = Search(kernel(), steps.timer, steps.over, 2, str)
+    both = (Opt(OptOps.UPCAST, 0, 4), Opt(OptOps.UPCAST, 1, 4))
+    assert search.attempt([both[:1], both[:1], (Opt(OptOps.UPCAST, 0, 4),)]) == 1
+    assert len(steps.timed) == 1

@@ -215,6 +215,114 @@ def test_ctrl_c_keeps_what_there_is_and_the_next_search_goes_on():
     assert set(kept.tried) <= set(entry.tried)
 
 
+def test_a_process_that_is_killed_loses_seconds_only():
+    class Killed(BaseException):
+        """Nothing is left to do after it, as after SIGKILL."""
+
+    class Dying(Fake):
+        def ask(self, patience, name, *arguments):
+            if len(self.asked) == 30:
+                raise Killed
+            return super().ask(patience, name, *arguments)
+
+    judge = Dying(Clock(), shorter)
+    with pytest.raises(Killed):
+        search.settle(task(), judge, Watch(), judge.clock)
+    (kept,) = found.read().values()
+    assert not kept.suffices(2, 10)
+    lost = (hunt.SAVING + judge.each) / judge.each
+    assert len(judge.measured()) - 2 - lost <= len(kept.tried)
+    entry, later, _ = settled(shorter)
+    again = set(judge.measured()) & set(later.measured())
+    assert len(again) <= len(kept.beam) + 1 + lost
+    assert entry.gain > 1
+
+
+class Compiling:
+    """In the place of `Builders`: each list takes a tenth of a second, one after the other."""
+
+    def __init__(self, clock, fault=None):
+        self.clock, self.fault, self.open, self.handed, self.dropped = clock, fault, [], [], 0
+
+    def submit(self, ast, device, opts, seconds):
+        self.open.append(opts)
+        self.handed.append(opts)
+        assert 0 < seconds <= 10 + hunt.GRACE
+
+    def take(self, opts):
+        self.clock.now += 0.1 * len(self.open)
+        self.open.clear()
+        return self.fault if self.fault and len(opts) % 2 else f"object of {opts}".encode()
+
+    def drop(self):
+        self.dropped += 1
+        self.open.clear()
+
+
+def test_what_was_compiled_meanwhile_is_what_is_measured():
+    clock = Clock()
+    judge, compiling = Fake(clock, shorter), Compiling(clock)
+    entry = search.settle(task(), judge, Watch(), clock, compiling)
+    assert entry.gain == 2.0
+    asked = [request[1:] for request in judge.asked if request[0] == "measure"]
+    assert len(asked) > 10
+    assert all(made == f"object of {opts}".encode() for opts, _, made in asked[2:])
+    assert {opts for opts, *_ in asked[2:]} <= set(compiling.handed)
+    assert clock.now <= 11
+
+
+def test_nothing_is_compiled_while_the_last_two_are_compared():
+    clock = Clock()
+    compiling = Compiling(clock)
+
+    class Watching(Fake):
+        def ask(self, patience, name, *arguments):
+            assert not compiling.open, f"{name} is disturbed"
+            return super().ask(patience, name, *arguments)
+
+    entry = search.settle(task(), Watching(clock, shorter), Watch(), clock, compiling)
+    assert entry.gain == 2.0
+
+
+def test_what_cannot_be_compiled_is_out_and_not_measured():
+    clock = Clock()
+    judge, compiling = Fake(clock, shorter), Compiling(clock, "CompileError: no")
+    search.settle(task(), judge, Watch(), clock, compiling)
+    assert all(len(opts) % 2 == 0 for opts in judge.measured()[2:])
+    assert len(set(compiling.handed)) > len(set(judge.measured()))
+
+
+def test_no_kernel_of_many_gets_more_than_what_is_left_of_all_time(monkeypatch):
+    """A program may hand in hundreds of kernels at once."""
+    given = []
+
+    def settle(task, judge, watch, builders):
+        given.append(task.seconds)
+        search._spent["seconds"] += task.seconds
+        return task.entry
+
+    monkeypatch.setattr(search, "settle", settle)
+    monkeypatch.setattr(search, "Judge", Nobody)
+    monkeypatch.setattr(search, "Builders", Nobody)
+    kernels = [(product(size), DEVICE) for size in (16, 24, 32, 40, 48)]
+    with Context(BEAM_TOTAL=25):
+        assert search.opts_for(kernels) == [None] * 5
+    assert given == [10, 10, 5]
+
+
+class Nobody:
+    """Neither measures nor compiles."""
+
+    def __init__(self, settings):
+        pass
+
+    def start(self, patience):
+        pass
+
+    def close(self):
+        pass
+
+
 # --- what is kept ---------------------------------------------------------------------------------
 def test_what_was_found_is_used_without_another_search():
     entry, _, _ = settled(shorter, each=0.5)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from torpor import Tensor, dtypes
 from torpor.base.errors import OptError
+from torpor.device.bulk import send
 from torpor.kernel import Opt, OptOps
 from torpor.pipeline.trial import Trial, answer
 
@@ -131,3 +135,16 @@ def test_devices_run_it_as_often_as_asked(device):
 def test_kernels_that_check_their_indices_run():
     made = trial_of(Tensor.empty(50, 3)[Tensor.empty(20, dtype=dtypes.int64)])
     assert made.measure((), float("inf")) > 0
+
+
+def test_the_process_ends_when_nobody_asks_any_more():
+    """Whoever asked may have been killed while a candidate runs that takes minutes."""
+    asked = "import sys, time; from torpor.pipeline import trial; trial.answer = "
+    sleeping = asked + "lambda trials, request: time.sleep(60); trial.serve()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", sleeping], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with process:
+        send(process.stdin, ({}, ("measure",)))
+        process.stdin.close()
+        assert process.wait(timeout=30) == 0

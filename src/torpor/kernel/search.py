@@ -6,8 +6,9 @@ are its whole state, so that a search which was cut short goes on where it stood
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from torpor.base.errors import OptError
@@ -20,7 +21,12 @@ Note = Callable[[str], None]
 
 SLOW: Final = 2.0  # a list that takes so many times the best one's time is not worth exact timing
 ROUND: Final = 12  # lists that are tried for each member of the beam before the beam is chosen anew
+BATCH: Final = 8  # lists that are prepared together: some for each of a few compiling processes
 DIGEST: Final = 12  # hexadecimal digits that tell one kernel from another within a search
+
+
+def unprepared(opts: Opts) -> None:
+    """Nothing has to be done before a list is timed."""
 
 
 @dataclass
@@ -29,6 +35,7 @@ class Search:
 
     timer:   seconds that a list takes, given the seconds past which nobody wants to know exactly;
              or, as a text, why it is out.
+    prepare: told of each list that `timer` will soon be asked about, a few at a time.
     over:    whether time is up.
     width:   members of the beam.
     best:    (seconds, list) of the beam, fastest first.
@@ -41,6 +48,7 @@ class Search:
     over: Callable[[], bool]
     width: int
     note: Note
+    prepare: Callable[[Opts], None] = unprepared
     best: list[tuple[float, Opts]] = field(default_factory=list)
     tried: set[str] = field(default_factory=set)
     done: bool = False
@@ -50,10 +58,7 @@ class Search:
         """Try the lists in `starts`, then their neighbours, until the beam has no new ones or time
         is up; one list is tried even then.
         """
-        for start in starts:
-            if self.best and self.over():
-                return
-            self.attempt(tuple(start))
+        self.attempt(starts)
         while not self.over() and not self.done:
             self.done = not self.round()
 
@@ -65,37 +70,58 @@ class Search:
         beam = in_turn(
             neighbours(self.kernel, opts) for seconds, opts in self.best if seconds <= far
         )
-        count = 0
-        for opts in beam:
-            if self.over() or count == ROUND * self.width:
-                return True
-            count += self.attempt(opts)
-        return count > 0
+        return self.attempt(beam, ROUND * self.width) > 0 or self.over()
 
-    def attempt(self, opts: Opts) -> bool:
-        """Time one list, and keep it if it is among the best; whether it was a new one."""
+    def attempt(self, lists: Iterable[Sequence[Opt]], most: int | None = None) -> int:
+        """Time those lists that are new, but no more than `most`, and keep the best ones; how many
+        there were. Some are prepared together, before the first of them is timed.
+        """
+        new, count = self.new(lists), 0
+        while batch := list(islice(new, BATCH if most is None else min(BATCH, most - count))):
+            for opts, name in batch:
+                if self.best and self.over():
+                    return count
+                self.measure(opts, name)
+                count += 1
+        return count
+
+    def new(self, lists: Iterable[Sequence[Opt]]) -> Iterator[tuple[Opts, str]]:
+        """Lists that fit and make a kernel that has not been tried, with its digest."""
+        coming = set()
+        for opts in map(tuple, lists):
+            if self.best and self.over():
+                return
+            name = self.digest_of(opts)
+            if name is not None and name not in coming:
+                coming.add(name)
+                self.prepare(opts)
+                yield opts, name
+
+    def digest_of(self, opts: Opts) -> str | None:
+        """Of the kernel that a list makes; None where it need not be timed."""
         if opts in self._seen:
-            return False
+            return None
         self._seen.add(opts)
         made = after(self.kernel, opts)
         if isinstance(made, OptError):
             self.note(f"refused: {made}")
-            return False
+            return None
         length = code_length(made)
         if self.best and length > WRITTEN_MOST:
             self.note(f"refused: {list(opts)}: its code would be some {length:.0f} vectors long")
-            return False
-        if digest(made) in self.tried:
-            return False
+            return None
+        return None if digest(made) in self.tried else digest(made)
+
+    def measure(self, opts: Opts, name: str) -> None:
+        """Time one list, and keep it if it is among the best."""
         limit = self.best[0][0] * SLOW if self.best else float("inf")
         taken = self.timer(opts, limit)
-        self.tried.add(digest(made))  # not before: what is interrupted has not been tried
+        self.tried.add(name)  # not before: what is interrupted has not been tried
         if isinstance(taken, str):
             self.note(f"out: {taken}: {list(opts)}")
         else:
             self.note(f"{taken * 1e6:.1f} us: {list(opts)}")
             self.keep(taken, opts)
-        return True
 
     def admit(self, seconds: float, opts: Opts) -> None:
         """Take a list whose time is known, and which fits."""

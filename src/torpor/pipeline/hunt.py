@@ -14,6 +14,7 @@ from torpor.kernel import Kernel
 from torpor.kernel.heuristics import choose
 from torpor.kernel.search import Search
 from torpor.pipeline import disk
+from torpor.pipeline.builders import PATIENCE
 from torpor.pipeline.found import Entry, Opts
 from torpor.pipeline.judge import Lost, Refused
 from torpor.pipeline.report import say
@@ -27,9 +28,19 @@ DEVIATIONS: Final = 3.0  # of a fair coin, which it has to win oftener than by l
 FINALISTS: Final = 2  # candidates that are compared with it at the end
 RESERVE: Final = 0.1  # share of the time that is kept for the comparison
 STARTING: Final = 20.0  # seconds in which the other process must be there
-PATIENCE: Final = 3.0  # seconds that a candidate may take to compile,
-RUNS: Final = 30.0  # and how many runs of the best one it may take to run,
+RUNS: Final = 30.0  # of the best one, which a candidate may take to run besides `PATIENCE`,
 GRACE: Final = 1.0  # but no more seconds than this after time is up
+SAVING: Final = 2.0  # seconds after which the state is kept anew: what a killed process loses
+
+
+class Compiling(Protocol):
+    """What compiles candidates meanwhile: `Builders`, or what a test puts in their place."""
+
+    def submit(self, ast: UOp, device: str, opts: Opts, seconds: float) -> None: ...
+
+    def take(self, opts: Opts) -> Any: ...
+
+    def drop(self) -> None: ...
 
 
 class Asked(Protocol):
@@ -51,6 +62,10 @@ class Task:
     entry: Entry  # what is known so far
 
 
+def unsaved(entry: Entry) -> None:
+    """The state is kept at the end only."""
+
+
 def code() -> str:
     """What tells this compiler from another: times of one say little about the other's."""
     return disk.code_version()[:16]
@@ -64,8 +79,17 @@ def note(text: str) -> None:
 class Hunt:
     """The search for one kernel while it goes on."""
 
-    def __init__(self, task: Task, judge: Asked, watch: Watch, clock: Clock):
+    def __init__(
+        self,
+        task: Task,
+        judge: Asked,
+        watch: Watch,
+        clock: Clock,
+        builders: Compiling | None = None,
+        save: Callable[[Entry], None] = unsaved,
+    ):
         self.task, self.judge, self.watch, self.clock = task, judge, watch, clock
+        self.builders, self.save = builders, save
         self.kernel = Kernel(task.ast, task.target)
         self.heuristic: Opts = tuple(choose(self.kernel))
         known = task.entry
@@ -74,14 +98,16 @@ class Hunt:
         self.begin()
         self.own = 0.0  # seconds that the heuristics' choice takes
         self.lost = True  # whether the other process has no kernel
-        self.search = Search(self.kernel, self.time, self.is_over, task.width, self.note)
+        self.search = Search(
+            self.kernel, self.time, self.is_over, task.width, self.note, self.prepare
+        )
         if self.same_code:
             self.search.tried |= set(known.tried)
 
     def begin(self) -> None:
         """From now on time is counted."""
         left = max(self.task.seconds - self.before, RESERVE * self.task.seconds)
-        self.started = self.clock()
+        self.started = self.saved = self.clock()
         self.end = self.started + left * (1 - RESERVE)
 
     def is_over(self) -> bool:
@@ -90,21 +116,45 @@ class Hunt:
     def note(self, text: str) -> None:
         note(f"beam: {text}")
 
+    def left(self) -> float:
+        """Seconds that a candidate may take at most."""
+        return max(self.end - self.clock(), 0.0) + GRACE
+
+    def prepare(self, opts: Opts) -> None:
+        """Have a list compiled that will soon be timed."""
+        if self.builders is not None:
+            self.builders.submit(self.task.ast, self.task.device, opts, self.left())
+
     def time(self, opts: Opts, limit: float) -> float | str:
         """Seconds that a list takes, or why it is out."""
+        made = None if self.builders is None else self.builders.take(opts)
+        taken = made if isinstance(made, str) else self.measured(opts, limit, made)
+        self.watch.tried(len(self.search.tried), self.search.best, self.end - self.clock())
+        if self.clock() - self.saved > SAVING:
+            self.saved = self.clock()
+            self.save(self.state())
+        return taken
+
+    def measured(self, opts: Opts, limit: float, made: Any) -> float | str:
+        """Seconds that a list takes, or why it is out; `made` has been compiled from it, if it is
+        not None.
+        """
         if self.lost:
             self.open()
-        left = max(self.end - self.clock(), 0.0) + GRACE
-        patience = min(PATIENCE + RUNS * self.search.best[0][0], left)
+        patience = min(PATIENCE + RUNS * self.search.best[0][0], self.left())
         try:
-            taken: float | str = self.judge.ask(patience, "measure", opts, limit)
+            taken: float | str = self.judge.ask(patience, "measure", opts, limit, made)
         except Refused as refusal:
             return str(refusal)
         except Lost as lost:
             self.lost = True
             return str(lost)
-        self.watch.tried(len(self.search.tried), self.search.best, self.end - self.clock())
         return taken
+
+    def drop(self) -> None:
+        """Let nothing be compiled any more that was prepared and is not wanted."""
+        if self.builders is not None:
+            self.builders.drop()
 
     def open(self) -> None:
         """Give the other process the kernel; the heuristics' choice says what results are right."""
@@ -120,6 +170,7 @@ class Hunt:
 
     def run(self) -> Entry:
         """The entry that the search ends with."""
+        self.drop()
         self.open()
         self.begin()  # the kernel need not answer for a process that takes long to start
         self.watch.begun(self.task.entry.name, self.end - self.clock())
@@ -132,6 +183,7 @@ class Hunt:
 
     def decided(self) -> Entry:
         """The state, with the fastest list that beats the heuristics' choice, if one does."""
+        self.drop()
         rivals = [(s, o) for s, o in self.search.best if o != self.heuristic and s < self.own]
         each = RESERVE * self.task.seconds / FINALISTS
         made = replace(self.state(), opts=None, gain=1.0, seconds=self.own)

@@ -37,6 +37,11 @@ class Judge:
         """The answer to a request (a name, arguments), or as `Refused` why there is none; `Lost`
         if there is none within `patience` seconds.
         """
+        self.tell(*request)
+        return self.hear(patience)
+
+    def tell(self, *request: Any) -> None:
+        """Send a request; `hear` gives the answer."""
         process = self._started()
         assert process.stdin is not None
         try:
@@ -44,6 +49,9 @@ class Judge:
         except OSError as error:
             self.close()
             raise Lost(f"the process that times candidates is gone ({error})") from None
+
+    def hear(self, patience: float) -> Any:
+        """The answer to what was sent, as `ask` gives it."""
         reply = self._next(patience)
         if reply is None:
             self.close()
@@ -66,7 +74,8 @@ class Judge:
     def _status(self) -> int | None:
         """How the process, which has closed its output, ended."""
         process = self._process
-        assert process is not None
+        if process is None:  # another thread has closed it
+            return None
         try:
             return process.wait(POLL)
         except subprocess.TimeoutExpired:

@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Final
 
@@ -26,8 +27,9 @@ from torpor.ir.uop import UOp
 from torpor.kernel import Kernel
 from torpor.kernel.candidates import after
 from torpor.pipeline import found
+from torpor.pipeline.builders import Builders
 from torpor.pipeline.found import Entry, Opts
-from torpor.pipeline.hunt import Asked, Clock, Hunt, Task, code, note
+from torpor.pipeline.hunt import STARTING, Asked, Clock, Compiling, Hunt, Task, code, note
 from torpor.pipeline.judge import Judge, Lost, Refused
 from torpor.pipeline.report import say
 from torpor.pipeline.watch import Watch, watching
@@ -56,15 +58,18 @@ def opts_for(kernels: Sequence[tuple[UOp, str]]) -> list[Opts | None]:
         tasks = [task_for(ast, device) for ast, device in kernels]
         wanted = [n for n, task in enumerate(tasks) if task is not None and not is_settled(task)]
         if wanted:
-            judge = Judge(settings_for_candidates())
-            try:
+            given = settings_for_candidates()
+            with closing(Judge(given)) as judge, closing(Builders(given)) as builders:
+                with suppress(Lost, Refused):  # then candidates are compiled where they are timed
+                    builders.start(STARTING)
                 with watching(len(wanted)) as watch:
                     for n in wanted:
                         task = tasks[n]
                         assert task is not None
-                        tasks[n] = replace(task, entry=settle(task, judge, watch))
-            finally:
-                judge.close()
+                        if time_left() > 0:
+                            task = replace(task, seconds=min(task.seconds, time_left()))
+                            entry = settle(task, judge, watch, builders=builders)
+                            tasks[n] = replace(task, entry=entry)
         return [None if task is None else usable(task) for task in tasks]
 
 
@@ -123,10 +128,14 @@ def why_not(ast: UOp, target: Target) -> str:
 
 def is_settled(task: Task) -> bool:
     """Whether what is known is enough, or there is no time to learn more."""
-    entry, total = task.entry, settings.number("BEAM_TOTAL")
-    if entry.code == code() and entry.suffices(task.width, task.seconds):
-        return True
-    return _spent["seconds"] >= total
+    entry = task.entry
+    enough = entry.code == code() and entry.suffices(task.width, task.seconds)
+    return enough or time_left() <= 0
+
+
+def time_left() -> float:
+    """Seconds that this process's searches may still take."""
+    return float(settings.number("BEAM_TOTAL") - _spent["seconds"])
 
 
 def usable(task: Task) -> Opts | None:
@@ -139,10 +148,16 @@ def usable(task: Task) -> Opts | None:
 
 
 # --- one kernel -----------------------------------------------------------------------------------
-def settle(task: Task, judge: Asked, watch: Watch, clock: Clock = time.monotonic) -> Entry:
+def settle(
+    task: Task,
+    judge: Asked,
+    watch: Watch,
+    clock: Clock = time.monotonic,
+    builders: Compiling | None = None,
+) -> Entry:
     """Search, or go on with it, and keep the result; Ctrl-C keeps what there is, and is raised."""
     started = clock()
-    hunt = Hunt(task, judge, watch, clock)
+    hunt = Hunt(task, judge, watch, clock, builders, keep)
     entry = task.entry
     try:
         entry = hunt.run()

@@ -7,13 +7,16 @@ is ended, and the user's goes on. It has buffers of its own, so it never touches
 from __future__ import annotations
 
 import os
+import pickle
+import queue
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,13 +28,14 @@ from torpor.device.base import Executable
 from torpor.device.bulk import receive, send
 from torpor.device.executor import Executor, Step
 from torpor.ir.ops import Ops
-from torpor.ir.records import Opt
+from torpor.ir.records import Opt, Program
 from torpor.ir.uop import UOp
 from torpor.pipeline.compare import allowed, distance, longest_sum, same
 from torpor.pipeline.compile import program_for
 from torpor.pipeline.samples import limits_of, numbers_for, poison_for
 
 Clock = Callable[[], float]
+Built = tuple[Program, bytes]
 
 RUNS: Final = 20  # times that a candidate is measured at most,
 SPENT: Final = 0.03  # and seconds after which it is measured no more; three times in any case
@@ -74,13 +78,11 @@ class Trial:
             if node in written:
                 self.outputs.append((buffer, start))
 
-    def load(self, opts: tuple[Opt, ...]) -> Repeated:
-        """What runs the kernel with these opts, compiled and loaded."""
+    def load(self, opts: tuple[Opt, ...], built: Built | None = None) -> Repeated:
+        """What runs the kernel with these opts, loaded; compiled here if nobody has `built` it."""
         if opts not in self.loaded:
-            device = Device[self.device]
-            program = program_for(self.ast, device.target, opts)
-            compiled = device.compiler.compile(program)
-            self.loaded[opts] = Repeated(device.executable(program, compiled), self.buffers)
+            made = Device[self.device].executable(*(built or build(self.ast, self.device, opts)))
+            self.loaded[opts] = Repeated(made, self.buffers)
         return self.loaded[opts]
 
     def once(self, opts: tuple[Opt, ...], times: int = 1) -> float:
@@ -91,11 +93,13 @@ class Trial:
         run(times)
         return (self.clock() - started) / times
 
-    def measure(self, opts: tuple[Opt, ...], limit: float) -> float | str:
+    def measure(
+        self, opts: tuple[Opt, ...], limit: float, built: Built | None = None
+    ) -> float | str:
         """The least seconds that a run takes; why it is out, where its results are not those of
         the first candidate. One that takes more than `limit` is not measured exactly.
         """
-        self.load(opts)
+        self.load(opts, built)
         for buffer, start in self.outputs:
             buffer.copyin(start)
         cold = self.once(opts)
@@ -149,6 +153,13 @@ class Trial:
         return pairs
 
 
+def build(ast: UOp, device_name: str, opts: tuple[Opt, ...]) -> Built:
+    """The kernel's program with these opts, and what the device's compiler makes of it."""
+    device = Device[device_name]
+    program = replace(program_for(ast, device.target, opts), linear=())
+    return program, device.compiler.compile(program)
+
+
 def often(each: float, seconds: float) -> int:
     """How many runs of `each` seconds take `seconds`; one at least."""
     return max(1, int(seconds / max(each, 1e-9)))
@@ -186,10 +197,14 @@ class Repeated:
 def answer(trials: dict[str, Trial], request: tuple[Any, ...]) -> Any:
     """What a request (its name, its arguments) asks for."""
     name, *arguments = request
+    if name == "hello":
+        return None
     if name == "open":
         trials.clear()
         trials["now"] = Trial(*arguments)
         return None
+    if name == "build":
+        return build(*arguments)
     return getattr(trials["now"], name)(*arguments)
 
 
@@ -198,15 +213,26 @@ def serve() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who asks
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a driver prints is no answer
+    requests: queue.SimpleQueue[tuple[dict[str, Value], tuple[Any, ...]]] = queue.SimpleQueue()
+    reader = threading.Thread(target=read_requests, args=(sys.stdin.buffer, requests), daemon=True)
+    reader.start()
     trials: dict[str, Trial] = {}
     while True:
+        settings, request = requests.get()
         try:
-            request: tuple[dict[str, Value], tuple[Any, ...]] = receive(sys.stdin.buffer)
-        except EOFError:
-            return
-        try:
-            with Context(**request[0]):
-                reply: tuple[bool, Any] = True, answer(trials, request[1])
+            with Context(**settings):
+                reply: tuple[bool, Any] = True, answer(trials, request)
         except (TorporError, MemoryError, ValueError, ArithmeticError) as error:
             reply = False, f"{type(error).__name__}: {error}"
         send(answers, reply)
+
+
+def read_requests(stream: IO[bytes], requests: queue.SimpleQueue[Any]) -> None:
+    """Hand on every request. When there are no more, whoever asked is gone, perhaps killed: then
+    this process ends at once, whatever candidate is running.
+    """
+    while True:
+        try:
+            requests.put(receive(stream))
+        except (OSError, EOFError, pickle.UnpicklingError):
+            os._exit(0)
