@@ -26,6 +26,8 @@ class Target:
     missing:       dtype names that the target cannot compute with (decomposed before rendering).
     converts:      of those, the ones that it converts to and from float32 all the same.
     pairs:         one instruction multiplies the 16-bit halves of two words and adds the products.
+    quads:         of which two 8-bit formats, in alphabetical order, one instruction multiplies the
+                   four bytes of two words and adds the products to a third word.
     cache_bytes:   size of the cache nearest to one core that is not the first level, bytes.
     stage_bytes:   most memory that a kernel may copy tiles to, for each thread, bytes.
     stream_bytes:  bytes of outputs from which storing past the caches pays; None: it never does.
@@ -45,6 +47,7 @@ class Target:
     missing: frozenset[str] = frozenset()
     converts: frozenset[str] = frozenset()
     pairs: bool = False
+    quads: frozenset[tuple[str, str]] = frozenset()
     cache_bytes: int = 512 * 1024
     stage_bytes: int = 384 * 1024
     stream_bytes: int | None = None

@@ -137,9 +137,24 @@ def facts(found: Machine) -> Target:
         registers=registers,
         converts=frozenset({"float16"} if found.is_arm or found.has("f16c") else ()),
         pairs=not found.is_arm,  # pmaddwd, which SSE2 has
+        quads=quads_of(found, width),
         cache_bytes=cache_bytes() if found.runs_here else DEFAULT_CACHE_BYTES,
         stream_bytes=None if found.is_arm else stream_bytes() if found.runs_here else DEFAULT_LAST,
     )
+
+
+def quads_of(found: Machine, width: int) -> frozenset[tuple[str, str]]:
+    """The 8-bit formats of which the processor multiplies four bytes of words at a time, in vectors
+    of `width` bytes: sdot, udot and usdot; vpdpbusd, vpdpbssd and vpdpbuud.
+    """
+    alike, mixed = {("int8", "int8"), ("uint8", "uint8")}, {("int8", "uint8")}
+    if found.is_arm:
+        both = found.has("dotprod"), found.has("i8mm")
+    else:
+        narrow = found.has("avxvnni") or (found.has("avx512vnni") and found.has("avx512vl"))
+        wide = found.has("avx512vnni") and found.has("avx512f")
+        both = found.has("avxvnniint8") and width == 32, wide if width == 64 else narrow
+    return frozenset((alike if both[0] else set()) | (mixed if both[1] else set()))
 
 
 def processor_name() -> str:

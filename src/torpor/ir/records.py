@@ -26,6 +26,7 @@ class OptOps(Enum):
     THREAD = auto()
     STREAM = auto()
     PAIR = auto()
+    QUAD = auto()
     TENSORCORE = auto()
 
     def __repr__(self) -> str:

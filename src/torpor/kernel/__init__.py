@@ -5,6 +5,7 @@ from torpor.kernel.arrange import Arranged, arranged
 from torpor.kernel.inplace import shareable
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.lower import Lowered, lower
+from torpor.kernel.offsets import in_offsets
 from torpor.kernel.parts import Parted, in_parts
 from torpor.kernel.phases import in_phases
 
@@ -16,6 +17,7 @@ __all__ = [
     "OptOps",
     "Parted",
     "arranged",
+    "in_offsets",
     "in_parts",
     "in_phases",
     "lower",

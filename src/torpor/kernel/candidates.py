@@ -38,7 +38,7 @@ AMOUNTS: Final = {
     OptOps.GROUPTOP: ITEMS,
 }
 UNUSUAL: Final = 8  # times less than usual is stored past the caches where it is only a trial
-OF_REDUCTIONS: Final = (OptOps.UNROLL, OptOps.GROUP, OptOps.GROUPTOP, OptOps.PAIR)
+OF_REDUCTIONS: Final = (OptOps.UNROLL, OptOps.GROUP, OptOps.GROUPTOP, OptOps.PAIR, OptOps.QUAD)
 
 
 def after(kernel: Kernel, opts: Opts) -> Kernel | OptError:
@@ -154,8 +154,9 @@ def further(kernel: Kernel) -> Iterator[Opt]:
     ]
     if stores_much(kernel):
         kinds.append(iter([Opt(OptOps.STREAM)]))
-    if kernel.target.pairs and find_products(kernel.ast):
-        kinds.append(Opt(OptOps.PAIR, n) for n in range(len(kernel.reduce_axes)))
+    if find_products(kernel.ast):
+        for op, known in ((OptOps.PAIR, kernel.target.pairs), (OptOps.QUAD, kernel.target.quads)):
+            kinds.append(iter([Opt(op, n) for n in range(len(kernel.reduce_axes)) if known]))
     if kernel.target.threads:
         kinds.append(Opt(OptOps.THREAD, n, 0) for n in range(min(2, len(kernel.axes))))
     if groups:

@@ -12,7 +12,7 @@ from torpor.kernel.crossing import tile_crossing
 from torpor.kernel.kernel import OUTPUTS, Kernel
 from torpor.kernel.nest import nest_lanes, window_lanes
 from torpor.kernel.once import read_once
-from torpor.kernel.products import tile_contraction, tile_pairs
+from torpor.kernel.products import tile_contraction, tile_words
 from torpor.kernel.ranges import iterations, kind_of, size_of
 from torpor.kernel.rows import beside_steps, has_passes, row_lanes
 from torpor.kernel.vectors import Facts, attempt, unroll_short
@@ -39,7 +39,7 @@ def for_processor(kernel: Kernel) -> None:
         beside_steps(kernel)
         return
     if (
-        tile_pairs(kernel)
+        tile_words(kernel)
         or tile_contraction(kernel, DEAR)
         or tile_columns(kernel)
         or tile_contraction(kernel)

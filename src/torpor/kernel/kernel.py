@@ -15,6 +15,7 @@ from torpor.kernel.accumulate import accumulate, accumulated, growing, inside
 from torpor.kernel.halves import find_products, sum_in_pairs
 from torpor.kernel.normalise import drop_single, is_gated, merge_axes, normalise, renumber
 from torpor.kernel.partition import partition
+from torpor.kernel.quarters import QUARTERS, has_quads, sum_in_quads
 from torpor.kernel.ranges import (
     closed_by,
     find_loops,
@@ -375,6 +376,16 @@ class Kernel:
             raise self.refused(opt, "it needs a reduce axis of an even number of terms")
         self.ast = sum_in_pairs(self.ast, found, one).simplify()
 
+    def quad(self, opt: Opt) -> None:
+        """Multiply and add four terms of a sum of small integers at a time."""
+        one = self.axis(opt, self.reduce_axes)
+        found = find_products(self.ast)
+        if found is None or not has_quads(self.target, found):
+            raise self.refused(opt, "there is no instruction for four terms of this sum")
+        if kind_of(one) is not AxisType.REDUCE or (size_of(one) or 1) % QUARTERS:
+            raise self.refused(opt, "it needs a reduce axis of whole fours of terms")
+        self.ast = sum_in_quads(self.ast, found, one).simplify()
+
 
 _HANDLERS: Final[dict[OptOps, Callable[[Kernel, Opt], None]]] = {
     OptOps.UPCAST: Kernel.upcast,
@@ -391,6 +402,7 @@ _HANDLERS: Final[dict[OptOps, Callable[[Kernel, Opt], None]]] = {
     OptOps.STAGE: Kernel.stage,
     OptOps.STREAM: Kernel.stream,
     OptOps.PAIR: Kernel.pair,
+    OptOps.QUAD: Kernel.quad,
 }
 
 

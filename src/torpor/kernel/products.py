@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from math import inf
 from typing import Final
 
@@ -64,13 +65,14 @@ def tile_contraction(kernel: Kernel, most: float = inf) -> bool:
     )
 
 
-def tile_pairs(kernel: Kernel) -> bool:
-    """A contraction of small integers two terms at a time, along the first reduce axis that suits:
-    worth it where both operands are packed, so that many products share a word.
+def tile_words(kernel: Kernel) -> bool:
+    """A contraction of small integers several terms at a time, along the first reduce axis that
+    suits: worth it where both operands are packed, so that many products share a word.
     """
-    for position in range(len(kernel.reduce_axes)) if kernel.target.pairs else ():
+    ways = [OptOps.QUAD] * bool(kernel.target.quads) + [OptOps.PAIR] * kernel.target.pairs
+    for op, position in product(ways, range(len(kernel.reduce_axes))):
         trial = kernel.copy()
-        if not attempt(trial, Opt(OptOps.PAIR, position)):
+        if not attempt(trial, Opt(op, position)):
             continue
         found = find_contraction(trial, most=PAIRED)
         if found is None or min(found.shared, size_of(found.lane) or 1) < WORDS:
@@ -93,7 +95,8 @@ def plan_of(kernel: Kernel, found: Contraction) -> Plan:
 
 def shapes_for(kernel: Kernel, found: Contraction) -> Shapes:
     """The register tiles that suit the target and the format of the products."""
-    return shapes_of(kernel.target.registers, found.packed.dtype.is_float)
+    fused = found.packed.dtype.is_float or any(opt.op is OptOps.QUAD for opt in kernel.opts)
+    return shapes_of(kernel.target.registers, fused)
 
 
 def tile_strips(kernel: Kernel, plan: Plan, reach: int) -> bool:

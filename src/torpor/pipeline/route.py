@@ -16,7 +16,7 @@ from torpor.ir.infer import JOINT, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, Program, ScheduleItem, Stored
 from torpor.ir.uop import UOp
-from torpor.kernel import Arranged, Parted, arranged, in_parts, in_phases
+from torpor.kernel import Arranged, Parted, arranged, in_offsets, in_parts, in_phases
 from torpor.pipeline.canonical import canonical
 from torpor.pipeline.compile import is_copy, programs_of, target_named
 from torpor.pipeline.recipe import Failed, Result, follow, keep, recipe_for, recipe_of
@@ -80,7 +80,7 @@ def refined(
 
     Thousands of items may share one ast, blocks of a chain for example: each is looked at once.
     """
-    phases, order, parts = cache(in_phases), cache(arranged), cache(in_parts)
+    phases, order, parts = cache(in_phases), cache(arranged), cache(in_two)
     for item in items:
         if item.checks or is_copy(item):
             yield item
@@ -95,8 +95,15 @@ def refined(
                 yield from in_order(part, order(ast, target), copies)
 
 
+def in_two(ast: UOp, target: Target) -> Parted | None:
+    """A kernel as two: a long sum in parts, or a product of signed bytes as one of unsigned ones
+    and what makes up for that.
+    """
+    return in_parts(ast, target) or in_offsets(ast, target)
+
+
 def by_parts(item: ScheduleItem, found: Parted) -> list[ScheduleItem]:
-    """The item whose sum is done in parts, and the item that adds them."""
+    """The item that computes what is added first, and the item that adds it."""
     memory = make_buffer(item.buffers[0].arg.device, found.size, found.dtype)
     read = (memory, *(item.buffers[n] for n in found.read))
     kept = (*(item.buffers[n] for n in found.kept), memory)

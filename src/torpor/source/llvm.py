@@ -12,11 +12,13 @@ from typing import Final
 
 from torpor.base.dtypes import DType
 from torpor.base.errors import ContractError
+from torpor.base.target import Target
 from torpor.ir.ops import ALU, AxisType, Ops
 from torpor.ir.uop import UOp
 from torpor.source.linear import Signature, alignment, constant, prepare, signature
 from torpor.source.llvm_alu import alu, select
 from torpor.source.llvm_pairs import multiply_add, needless, pairs_of
+from torpor.source.llvm_quads import Quad, multiply_bytes, quads_of
 from torpor.source.llvm_stream import MARK, MARK_MEANS, either, streamed_bytes, streamed_slots
 from torpor.source.llvm_text import (
     Body,
@@ -42,11 +44,11 @@ class LLVMRenderer(Renderer):
 
     def render(self, name: str, linear: Sequence[UOp], shared: Pairs = ()) -> str:
         nodes, name = prepare(linear), identifier(name)
-        plain = _Function.of(nodes, shared)
+        plain = _Function.of(nodes, self.target, shared)
         slots = streamed_slots(nodes)
         if not slots:
             return module((plain.text(name),), plain)
-        streaming = _Function.of(nodes, shared, streams=True)
+        streaming = _Function.of(nodes, self.target, shared, streams=True)
         ways = f"{name}_streaming", f"{name}_storing"
         texts = (
             either(name, plain.arguments, slots, shared, ways),
@@ -75,12 +77,13 @@ class _Function:
     where that is asked for.
     """
 
-    def __init__(self, takes: Signature, shared: Pairs, streams: bool):
-        self.takes, self.streams = takes, streams
+    def __init__(self, takes: Signature, target: Target, shared: Pairs, streams: bool):
+        self.takes, self.target, self.streams = takes, target, streams
         self.body = Body()
         self.names: dict[UOp, str] = {}
         self.ends: dict[UOp, tuple[str, ...]] = {}
         self.pairs: dict[UOp, tuple[UOp, UOp]] = {}
+        self.quads: dict[UOp, Quad] = {}
         # What a kernel stores lies in no other parameter, unless it may take the place of one.
         together = set(chain.from_iterable(shared))
         self.arguments = [
@@ -101,11 +104,12 @@ class _Function:
             ]
 
     @staticmethod
-    def of(nodes: Sequence[UOp], shared: Pairs, streams: bool = False) -> _Function:
+    def of(nodes: Sequence[UOp], target: Target, shared: Pairs, streams: bool = False) -> _Function:
         """The function of a linear program."""
-        made = _Function(signature(nodes), shared, streams)
-        made.pairs = pairs_of(nodes)
-        unwritten = needless(nodes, made.pairs)
+        made = _Function(signature(nodes), target, shared, streams)
+        made.pairs, made.quads = pairs_of(nodes), quads_of(nodes, target)
+        operands = {node: quad.operands for node, quad in made.quads.items()}
+        unwritten = needless(nodes, {**made.pairs, **operands})
         for node in nodes:
             if node not in unwritten:
                 made.add(node)
@@ -127,12 +131,21 @@ class _Function:
         elif node in self.pairs:
             words = tuple(self.whole(word, node.dtype.count) for word in self.pairs[node])
             self.names[node] = multiply_add(self.body, (words[0], words[1]), node.dtype.count)
+        elif node in self.quads:
+            self.quad(node, self.quads[node])
         elif node.op in ALU:
             self.names[node] = alu(self.body, node, tuple(self.names[s] for s in node.src))
         elif node.op in _STATEMENTS:
             _STATEMENTS[node.op](self, node)
         else:
             raise ContractError(f"LLVM IR has no {node.op}")
+
+    def quad(self, node: UOp, found: Quad) -> None:
+        """The products of four bytes in each lane, added to a word."""
+        count = node.dtype.count
+        x, y = (self.whole(word, count) for word in found.words)
+        total = "zeroinitializer" if found.total is None else self.names[found.total]
+        self.names[node] = multiply_bytes(self.body, found, (x, y), total, count, self.target)
 
     def whole(self, value: UOp, count: int) -> str:
         """A value as a vector: a scalar in all lanes."""

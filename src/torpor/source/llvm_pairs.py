@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from torpor.base.dtypes import dtypes
@@ -11,7 +11,8 @@ from torpor.ir.uop import UOp
 from torpor.source.llvm_text import Body, vector
 
 HALF: Final = 16  # bits
-PARTS: Final = (Ops.MUL, Ops.SHL, Ops.SHR, Ops.VECTORIZE)  # what an instruction takes the place of
+# What an instruction takes the place of.
+PARTS: Final = (Ops.ADD, Ops.MUL, Ops.SHL, Ops.SHR, Ops.AND, Ops.VECTORIZE)
 
 
 class Half(NamedTuple):
@@ -64,15 +65,17 @@ def pairs_of(nodes: Sequence[UOp]) -> dict[UOp, tuple[UOp, UOp]]:
     return {node: words for node, words in found.items() if words is not None}
 
 
-def needless(nodes: Sequence[UOp], pairs: dict[UOp, tuple[UOp, UOp]]) -> set[UOp]:
-    """The halves and products that only such sums use: they are not written."""
-    used: set[UOp] = {word for words in pairs.values() for word in words}
+def needless(nodes: Sequence[UOp], sums: Mapping[UOp, tuple[UOp, ...]]) -> set[UOp]:
+    """The parts of words and products that only sums of them use, each of which reads some words:
+    they are not written.
+    """
+    used: set[UOp] = set()
     gone: set[UOp] = set()
-    for node in reversed(nodes) if pairs else ():
+    for node in reversed(nodes) if sums else ():
         if node.op in PARTS and node not in used:
             gone.add(node)
-        elif node not in pairs:
-            used.update(node.src)
+        else:
+            used.update(sums.get(node, node.src))
     return gone
 
 
