@@ -66,15 +66,22 @@ def test_weights_transposed_that_many_images_share(rows):
     agree(result.numpy(), a.astype(np.float64).T @ b.astype(np.float64))
 
 
-@pytest.mark.parametrize("sizes", [(512, 96, 64), (300, 40, 33), (128, 200, 100), (70, 64, 24)])
+@pytest.mark.parametrize("sizes", [(2048, 96, 64), (1300, 40, 33), (1024, 100, 100)])
 def test_rows_that_are_packed_are_packed_once_where_few_vectors_share_them(sizes):
     rows, inner, columns = sizes
     tensors, arrays = operands(rows, inner, columns, "left transposed")
     product = tensors[0] @ tensors[1]
     (program,) = [p for p in torpor.lower(product, target="cpu") if p.name.startswith("r")]
     cut = [opt for opt in program.opts if opt.op is OptOps.TILE]
-    if rows >= 128 and columns > 16:
-        assert cut[0].axis == 0  # rows, not what lies along the vectors
+    assert cut[0].axis == 0  # rows, not what lies along the vectors
+    agree(product.numpy(), arrays[0] @ arrays[1])
+
+
+@pytest.mark.parametrize(("rows", "packed"), [(300, False), (1023, False), (1024, True)])
+def test_rows_side_by_side_are_read_where_they_are_unless_each_step_is_another_page(rows, packed):
+    tensors, arrays = operands(rows, 40, 33, "left transposed")
+    product = tensors[0] @ tensors[1]
+    assert (opts_of(product).count(OptOps.STAGE) > 1) is packed
     agree(product.numpy(), arrays[0] @ arrays[1])
 
 

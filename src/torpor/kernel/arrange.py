@@ -25,6 +25,7 @@ from torpor.kernel.windows import Copied, copied_windows, in_order
 
 WORTH: Final = 1 << 22  # products from which another kernel pays
 USES: Final = 256  # products that each element of the operand is a factor of
+TURNED: Final = 128  # the same where neighbours are used one after the other: a transpose
 MOVED: Final = 20.0  # products that take as long as copying an element of an image
 GAIN: Final = 1.05  # times faster that a product has to be on the copy of an image
 
@@ -50,7 +51,9 @@ def arranged(ast: UOp, target: Target) -> Arranged | None:
     if times and min(times.values()) * GAIN < time_of(kernel, USES):
         return min(times, key=lambda made: times[made])
     found = find_contraction(kernel, USES)
-    if found is None or not found.scattered or not is_movable(kernel, found.other, USES):
+    if found is None or not found.scattered:
+        return None
+    if not is_movable(kernel, found, TURNED if found.abreast else USES):
         return None
     axes = tuple(sorted(find_loops(kernel.ast).free[found.other], key=nesting))
     return on_copy(kernel, Copied(found.other, axes, axes, found.other, tuple(kernel.reduce_axes)))

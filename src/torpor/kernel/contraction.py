@@ -25,6 +25,7 @@ BLOCK: Final = 64  # elements along the vectors that share what is packed of the
 STREAMED: Final = 2.0  # products that take as long as reading an element in order of its use
 COPIED: Final = 10.0  # products that take as long as packing an element of several in a row
 TURNED: Final = 36.0  # products that take as long as moving an element between other places
+PAGE: Final = 4096  # bytes between steps of a sum from which memory is slow to follow
 SHORT: Final = 192  # steps of a sum that is not cut into blocks
 LINE: Final = 16  # elements of a cache line of 64 bytes
 SPARE: Final = 0.25  # share of a vector that may be padding where the axis is shorter than one
@@ -34,7 +35,8 @@ SPARE: Final = 0.25  # share of a vector that may be padding where the axis is s
 class Contraction:
     """What is tiled: the axis of the vectors, the axis of the rows, the operand along the vectors
     and the other one, how long the sum is, how many rows share what is packed, whether the other
-    operand has no neighbours along the sum, and whether it is masked.
+    operand has no neighbours along the sum, whether steps along the sum stay in a page of it, and
+    whether it is masked.
     """
 
     lane: UOp
@@ -44,12 +46,14 @@ class Contraction:
     length: int
     shared: int
     scattered: bool
+    near: bool
     masked: bool
 
     @property
     def packs(self) -> bool:
         """Whether the other operand is packed too: else it is read, and computed, where it is."""
-        return self.scattered or self.masked or self.other.op is not Ops.LOAD
+        far = self.scattered and not (self.near and self.abreast)
+        return far or self.masked or self.other.op is not Ops.LOAD
 
     @property
     def abreast(self) -> bool:
@@ -105,22 +109,24 @@ def weigh(kernel: Kernel, uses: int) -> tuple[float, Contraction] | None:
         for lane in lanes if rows else ():
             row = max(rows, key=lambda r: (size_of(r) or 0) * (1 + (stride(other, r) == 1)))
             direct = run(other, kernel.reduce_axes) >= LINE
+            step = abs(stride(other, kernel.reduce_axes[-1]) or PAGE) * other.dtype.itemsize
             found = Contraction(
                 lane, row, packed, other, iterations(kernel.reduce_axes), iterations(rows),
-                not direct, is_masked(other),
+                not direct, step < PAGE, is_masked(other),
             )  # fmt: skip
-            movable = uses > 0 and is_movable(kernel, other, uses)
-            weighed = cost(kernel, found, stored.get(lane) == 1, movable)
+            weighed = cost(kernel, found, stored.get(lane) == 1, is_movable(kernel, found, uses))
             if weighed is not None and (best is None or weighed < best[0]):
                 best = weighed, found
     return best
 
 
-def is_movable(kernel: Kernel, value: UOp, uses: int) -> bool:
-    """Whether a value is a load without condition of elements that are in `uses` products each."""
-    size = iterations(tuple(find_loops(kernel.ast).free[value]))
-    often = size * uses <= iterations(tuple(kernel.ast.ranges()))
-    return often and value.op is Ops.LOAD and not is_masked(value)
+def is_movable(kernel: Kernel, found: Contraction, uses: int) -> bool:
+    """Whether the other operand is a load without condition of elements that are in `uses` products
+    each; never where `uses` is 0.
+    """
+    size = iterations(tuple(find_loops(kernel.ast).free[found.other]))
+    plain = found.other.op is Ops.LOAD and not found.masked
+    return plain and 0 < size * uses <= iterations(tuple(kernel.ast.ranges()))
 
 
 def cost(kernel: Kernel, found: Contraction, neighbours: bool, movable: bool) -> float | None:
