@@ -22,6 +22,20 @@ define void @torpor_test_clear(ptr %p, i64 %n) {
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 """
 
+COUNT = """
+@count = internal global i64 0
+define i64 @torpor_test_tell() {
+  %n = load i64, ptr @count
+  ret i64 %n
+}
+define i64 @torpor_test_add() {
+  %n = call i64 @torpor_test_tell()
+  %more = add i64 %n, 1
+  store i64 %more, ptr @count
+  ret i64 %more
+}
+"""
+
 
 def test_equal_text_gives_equal_bytes():
     compiler = Device["CPU"].compiler
@@ -54,6 +68,14 @@ def test_c_functions_that_llvm_calls_are_found():
     memory = (ctypes.c_ubyte * 1000)()
     ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(address)(ctypes.addressof(memory), 999)
     assert bytes(memory) == b"\7" * 999 + b"\0"
+
+
+def test_an_object_is_loaded_once():
+    """Its functions see the same memory, however they are asked for."""
+    compiled = llvm.compile_text(COUNT, "count", machine(""))
+    count = ctypes.CFUNCTYPE(ctypes.c_int64)
+    add, tell = (count(llvm.load(compiled, f"torpor_test_{name}")) for name in ("add", "tell"))
+    assert [add(), add(), tell()] == [1, 2, 2]
 
 
 @pytest.mark.parametrize(

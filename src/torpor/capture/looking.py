@@ -197,7 +197,7 @@ distinct.all:
   br i1 %broken, label %raised, label %holds.found
 holds.found:
   call void @Py_DecRef(ptr %found)
-  %ok = icmp eq ptr %found, inttoptr (i64 {true} to ptr)
+  %ok = icmp eq ptr %found, {true}
   br i1 %ok, label %next, label %missed""",
     "jump": """
   br label %missed""",

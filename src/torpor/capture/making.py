@@ -16,13 +16,13 @@ MAKING: Final = {
   br label %next""",
     "lock": """
   %acquire = inttoptr i64 %x to ptr
-  store ptr inttoptr (i64 {false} to ptr), ptr %item.p
+  store ptr {false}, ptr %item.p
   %found = call ptr @PyObject_Vectorcall(ptr %acquire, ptr %item.p, i64 1, ptr null)
   %broken = icmp eq ptr %found, null
   br i1 %broken, label %raised, label %lock.found
 lock.found:
   call void @Py_DecRef(ptr %found)
-  %ok = icmp eq ptr %found, inttoptr (i64 {true} to ptr)
+  %ok = icmp eq ptr %found, {true}
   store i1 %ok, ptr %locked
   br i1 %ok, label %next, label %missed""",
     "buffer": """
@@ -36,12 +36,16 @@ buffer.look:
   %arg = load ptr, ptr %arg.p
   store ptr %arg, ptr %at.x
   %arg.n = ptrtoint ptr %arg to i64
-  %ok = icmp eq i64 %op, {buffer_op}
+  %buffer.op = load i64, ptr {buffer_op}
+  %ok = icmp eq i64 %op, %buffer.op
   br i1 %ok, label %next, label %buffer.over
 buffer.over:
-  %shaped = icmp eq i64 %op, {reshape_op}
-  %leaf = icmp eq i64 %op, {leaf_op}
-  %cut = icmp eq i64 %arg.n, {severed}
+  %reshape.op = load i64, ptr {reshape_op}
+  %leaf.op = load i64, ptr {leaf_op}
+  %none.left = load i64, ptr {severed}
+  %shaped = icmp eq i64 %op, %reshape.op
+  %leaf = icmp eq i64 %op, %leaf.op
+  %cut = icmp eq i64 %arg.n, %none.left
   %severed = and i1 %leaf, %cut
   %passes = or i1 %shaped, %severed
   br i1 %passes, label %buffer.below, label %missed
@@ -154,13 +158,13 @@ run.acquire:
   %acquire = inttoptr i64 %acquire.n to ptr
   %return.n = call i64 @at(ptr %known, i64 {LENT_release})
   %return = inttoptr i64 %return.n to ptr
-  store ptr inttoptr (i64 {false} to ptr), ptr %item.p
+  store ptr {false}, ptr %item.p
   %free = call ptr @PyObject_Vectorcall(ptr %acquire, ptr %item.p, i64 1, ptr null)
   %acquire.broken = icmp eq ptr %free, null
   br i1 %acquire.broken, label %raised, label %run.acquired
 run.acquired:
   call void @Py_DecRef(ptr %free)
-  %is.free = icmp eq ptr %free, inttoptr (i64 {true} to ptr)
+  %is.free = icmp eq ptr %free, {true}
   br i1 %is.free, label %run.take, label %run.ready
 run.take:
   %lent.state = call i64 @at(ptr %known, i64 {LENT_state})
@@ -177,7 +181,7 @@ run.lend:
   br i1 %lend.broken, label %raised, label %run.lent
 run.lent:
   call void @own(ptr %owned, ptr %owned.count, ptr %lent)
-  %nothing = icmp eq ptr %lent, inttoptr (i64 {none} to ptr)
+  %nothing = icmp eq ptr %lent, {none}
   br i1 %nothing, label %run.ready, label %run.pool
 run.pool:
   call void @word(ptr %pool.p, ptr %lent, i64 0)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from torpor.base import settings
-from torpor.base.dtypes import DType
 from torpor.capture.kind import TensorKey, settings_key
 from torpor.capture.program import Known, Slot, Step, step
 from torpor.capture.tree import NUMBERS
@@ -46,9 +45,20 @@ class Pattern(NamedTuple):
     steps: tuple[Step, ...] | None
 
 
-_SAME: Final = frozenset({bool, type(None), type(Ellipsis), DType})
 _EQUAL: Final = frozenset({str, bytes})
-_MOST_LEAVES: Final = 64
+_MOST_LINES: Final = 2000
+
+# What a step of the native replayer does, as a line of Python over its operands.
+_LINES: Final = {
+    "type": "if type({0}) is not {1}: return MISS",
+    "is": "if {0} is not {1}: return MISS",
+    "equal": "if not {0} == {1}: return MISS",
+    "slot": "{0} = {1}.{2}",
+    "tuple_length": "if len({0}) != {1}: return MISS",
+    "list_length": "if len({0}) != {1}: return MISS",
+    "tuple_item": "{0} = {1}[{2}]",
+    "list_item": "{0} = {1}[{2}]",
+}
 
 
 class _Unfit(Exception):
@@ -56,20 +66,32 @@ class _Unfit(Exception):
 
 
 class _Writer:
-    """Writes the function's lines for arguments like these."""
+    """Writes the function's lines, and the steps, for arguments like these."""
 
     def __init__(self, keys: Sequence[TensorKey]):
         self.keys, self.lines = keys, list[str]()
         self.tensors: list[str] = []
         self.numbers: list[str] = []
         self.scope: dict[str, Any] = {"type": type, "len": len}
+        self._names: dict[int, str] = {}  # of what the scope holds, by id
         self.steps: list[Step] = []
         self.native = True  # whether the steps do what the lines do
 
     def bind(self, value: Any) -> str:
-        name = f"q{len(self.scope)}"
+        name = self._names.setdefault(id(value), f"q{len(self.scope)}")
         self.scope[name] = value
         return name
+
+    def ask(self, operation: str, *operands: Any) -> str:
+        """One step, as such and as a line; gives the name of its first operand."""
+        self.steps.append(step(operation, *operands))
+        self.lines.append(_LINES[operation].format(*map(self._text, operands)))
+        return str(operands[0])
+
+    def _text(self, operand: Any) -> str:
+        if isinstance(operand, Known):
+            return self.bind(operand.value)
+        return operand.name if isinstance(operand, Slot) else str(operand)
 
     def need(self, condition: str, *steps: Step) -> None:
         """Go on only if the condition holds, which the steps ask for too."""
@@ -77,55 +99,48 @@ class _Writer:
         self.steps += steps
         self.native &= bool(steps)
 
+    def look(self, name: str, getter: Any, known: Any) -> None:
+        """Go on only if a context-local variable holds `known` (see `look`)."""
+        self.lines.append(f"{name} = {self.bind(getter)}()")
+        asked, compared = look(name, getter, known)
+        self.steps.append(asked)
+        self.ask(compared.operation, *compared.operands)
+
     def tree(self, tree: Any, text: str) -> None:
-        """The lines that check that what `text` gives is like `tree`."""
+        """What checks that what `text` gives is like `tree`."""
         kind = type(tree)
-        is_of = step("type", text, Known(kind))
         if isinstance(tree, Handle):
-            self.need(f"type({text}) is {self.bind(kind)}", is_of)
+            self.ask("type", text, Known(kind))
             self.tensor(text)
         elif kind in NUMBERS:
-            self.need(f"type({text}) is {self.bind(kind)}", is_of)
+            self.ask("type", text, Known(kind))
             self.numbers.append(text)
-        elif kind in _SAME:
-            self.need(f"{text} is {self.bind(tree)}", step("is", text, Known(tree)))
         elif kind in _EQUAL:
-            equal = step("equal", text, Known(tree))
-            test = f"type({text}) is {self.bind(kind)} and {text} == {self.bind(tree)}"
-            self.need(test, is_of, equal)
+            self.ask("type", text, Known(kind))
+            self.ask("equal", text, Known(tree))
         elif kind in (tuple, list):
-            long = step(f"{kind.__name__}_length", text, len(tree))
-            test = f"type({text}) is {self.bind(kind)} and len({text}) == {len(tree)}"
-            self.need(test, is_of, long)
-            self.parts(tree, text)
+            self.ask("type", text, Known(kind))
+            self.ask(f"{kind.__name__}_length", text, len(tree))
+            for number, part in enumerate(tree):
+                name = f"x{len(self.lines)}"
+                self.tree(part, self.ask(f"{kind.__name__}_item", name, text, number))
         elif kind is dict and all(type(key) is str for key in tree):
-            self.need(f"type({text}) is {self.bind(dict)}")
-            self.need(f"[*{text}] == {self.bind([*tree])}" if tree else f"not {text}")
-            if tree:
-                self.need(f"[*map(type, {text})] == {self.bind([str] * len(tree))}")
-            for key, value in tree.items():
-                self.tree(value, self.place(f"{text}[{self.bind(key)}]"))
-        else:
-            known = self._object(tree)
-            self.need(f"{text} is {self.bind(known)}", step("is", text, Known(known)))
-
-    def _object(self, tree: Any) -> Any:
-        if isinstance(tree, list | tuple | dict | slice) or hasattr(tree, "tobytes"):
+            self.dictionary(tree, text)
+        elif isinstance(tree, list | tuple | dict | slice) or hasattr(tree, "tobytes"):
             raise _Unfit
-        return tree
+        else:
+            self.ask("is", text, Known(tree))
 
-    def place(self, text: str) -> str:
-        """A name for what the text gives."""
-        name = f"x{len(self.lines)}"
-        self.lines.append(f"{name} = {text}")
-        return name
-
-    def parts(self, tree: Sequence[Any], text: str) -> None:
-        """The lines for what is in a tuple or a list."""
-        for number, part in enumerate(tree):
-            name = self.place(f"{text}[{number}]")
-            self.steps.append(step(f"{type(tree).__name__}_item", name, text, number))
-            self.tree(part, name)
+    def dictionary(self, tree: dict[str, Any], text: str) -> None:
+        """The lines that check a dictionary; there are no steps for it."""
+        self.need(f"type({text}) is {self.bind(dict)}")
+        self.need(f"[*{text}] == {self.bind([*tree])}" if tree else f"not {text}")
+        if tree:
+            self.need(f"[*map(type, {text})] == {self.bind([str] * len(tree))}")
+        for key, value in tree.items():
+            name = f"x{len(self.lines)}"
+            self.lines.append(f"{name} = {text}[{self.bind(key)}]")
+            self.tree(value, name)
 
     def tensor(self, text: str) -> None:
         """A whole tensor on one device, without gradient, whose memory no other one shares."""
@@ -135,27 +150,14 @@ class _Writer:
         if not ordinary or key.requires or key.graph or key.shared != number:
             raise _Unfit
         self.tensors.append(text)
-        storage, base = f"s{number}", f"s{number}.base"
-        self.lines.append(f"{storage} = {text}._storage")
-        self.steps.append(step("slot", storage, text, Slot(Handle, "_storage")))
-        self.need(
-            f"{text}._path is None and {storage}.requires is False",
-            step("slot", "path", text, Slot(Handle, "_path")),
-            step("is", "path", Known(None)),
-            step("slot", "requires", storage, Slot(Storage, "requires")),
-            step("is", "requires", Known(False)),
-        )
-        self.steps.append(step("slot", "base", storage, Slot(Storage, "base")))
-        self.need(
-            f"{base}._shape == {self.bind(key.shape)} and {base}.dtype is "
-            f"{self.bind(key.dtype)} and {storage}.device == {key.device!r}",
-            step("slot", "shape", "base", Slot(UOp, "_shape")),
-            step("equal", "shape", Known(key.shape)),
-            step("slot", "dtype", "base", Slot(UOp, "dtype")),
-            step("is", "dtype", Known(key.dtype)),
-            step("slot", "device", storage, Slot(Storage, "device")),
-            step("equal", "device", Known(key.device)),
-        )
+        ask = self.ask
+        storage = ask("slot", f"s{number}", text, Slot(Handle, "_storage"))
+        ask("is", ask("slot", "path", text, Slot(Handle, "_path")), Known(None))
+        ask("is", ask("slot", "requires", storage, Slot(Storage, "requires")), Known(False))
+        base = ask("slot", "base", storage, Slot(Storage, "base"))
+        ask("equal", ask("slot", "shape", base, Slot(UOp, "_shape")), Known(key.shape))
+        ask("is", ask("slot", "dtype", base, Slot(UOp, "dtype")), Known(key.dtype))
+        ask("equal", ask("slot", "device", storage, Slot(Storage, "device")), Known(key.device))
 
     def finish(self) -> Pattern:
         stores = [f"s{number}" for number in range(len(self.tensors))]
@@ -173,7 +175,7 @@ class _Writer:
         return Pattern(self.lines, f"({given})", f"({numbers})", self.scope, *names, steps)
 
     def call(self, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
-        """The lines for what a function is called with. The replayer takes no options, and asks
+        """What checks what a function is called with. The replayer takes no options, and asks
         itself how many arguments there are.
         """
         self.tree(arguments, "a")
@@ -205,23 +207,21 @@ def pattern_of(key: tuple[Any, ...], arguments: tuple[Any, ...], options: Any) -
     """What tells calls of the kind with this key, of which this is one; None if it needs more."""
     _, known, grad, train, floats, *keys = key
     writer = _Writer(keys)
-    writer.scope |= {"now": settings.snapshot, "settings": settings_key, "grad": grad_enabled,
-                     "train": training, "floats": default_float, "id": id, "map": map,
+    writer.scope |= {"now": settings.snapshot, "settings": settings_key, "id": id, "map": map,
                      "AttributeError": AttributeError}  # fmt: skip
     snapshot = writer.scope["snapshot"] = settings.snapshot()
     writer.lines.append("seen = now()")
     test = f"seen is snapshot or settings() == {writer.bind(known)}"
     writer.need(test, *look("seen", settings.snapshot, snapshot))
-    writer.need(f"grad() is {writer.bind(grad)}", *look("grad", grad_enabled, grad))
-    test = f"train() is {writer.bind(train)} and floats() is {writer.bind(floats)}"
-    modes = *look("train", training, train), *look("floats", default_float, floats)
-    writer.need(test, *modes)
+    writer.look("grad", grad_enabled, grad)
+    writer.look("train", training, train)
+    writer.look("floats", default_float, floats)
     try:
         writer.call(arguments, options)
         pattern = writer.finish()
     except _Unfit:
         return None
-    return None if len(writer.scope) > 8 * _MOST_LEAVES else pattern
+    return None if len(pattern.lines) > _MOST_LINES else pattern
 
 
 def matcher(pattern: Pattern) -> Match:

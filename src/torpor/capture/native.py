@@ -140,7 +140,7 @@ class _Writer:
                    trace.effects)  # fmt: skip
         plain = all(isinstance(source, int | Storage) for source in trace.sources)
         timed = timing() or pattern.steps is None or not trace.on_host
-        if any(special) or any(trace.successors) or not plain or timed:
+        if any(special) or not plain or timed:
             raise Unfit
         self._pattern, self._trace = pattern, trace
         self._steps: list[Step] = [*(pattern.steps or ())]
@@ -214,10 +214,13 @@ class _Writer:
         """The results for this run: registers `r0` and so on."""
         for number, take in enumerate(self._trace.takes):
             result, giver = f"r{number}", take.__self__  # type: ignore[attr-defined]
-            if not isinstance(giver, Fresh):
+            make, over = step("make", result, Known(take)), self._trace.successors[number]
+            if over is not None:
+                self._add("slot", "node", f"g{over[0]}", Slot(Storage, "base"))
+                self._add("call", result, Known(over[1].take), "node")
+            elif not isinstance(giver, Fresh):
                 raise Unfit
-            make = step("make", result, Known(take))
-            if isinstance(giver, Reused):
+            elif isinstance(giver, Reused):
                 either = (make,)
                 found = (
                     step("constant", "giver", Known(giver)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -10,15 +11,15 @@ import numpy as np
 
 from torpor.capture.making import OWNING
 from torpor.capture.python import is_known, method_of, offset_of
-from torpor.capture.replayer import HEAD, RECORD, Facts, number_of, replayer_text
-from torpor.device import llvm
+from torpor.capture.replayer import HEAD, RECORD, Objects, Offsets, number_of, replayer_text
 from torpor.device.commands import CALL
-from torpor.device.machine import machine
+from torpor.device.resident import addresses
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.differentiate import SEVERED
 from torpor.tensor.watch import active
 
+_TELL: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 clock: Final = np.zeros(1, np.int64)  # calls of jitted functions so far
 
 
@@ -144,13 +145,12 @@ def make_native(kind: type, general: Any) -> bool:
     """
     if not is_known():
         return False
-    facts = Facts(
-        id(None), id(True), id(False), id(active), id(general),
-        offset_of(kind, "_programs"),
-        offset_of(UOp, "op"), offset_of(UOp, "src"), offset_of(UOp, "arg"),
-        id(Ops.BUFFER), id(Ops.RESHAPE), id(Ops.LEAF), id(SEVERED),
-    )  # fmt: skip
-    compiled = llvm.compile_text(replayer_text(facts), "the replayer", machine(""), quick=True)
-    called = "__call__"
-    setattr(kind, called, method_of(kind, called, llvm.load(compiled, "torpor_replayer")))
+    offsets = Offsets(
+        offset_of(kind, "_programs"), *(offset_of(UOp, x) for x in ("op", "src", "arg"))
+    )
+    symbols = ("torpor_replayer", "torpor_replayer_tell")
+    entry, tell = addresses(replayer_text(offsets), "the replayer", symbols)
+    known = Objects(active, general, Ops.BUFFER, Ops.RESHAPE, Ops.LEAF, SEVERED)
+    _TELL(tell)((ctypes.c_int64 * len(known))(*map(id, known)))
+    setattr(kind, "__call__", method_of(kind, "__call__", entry))  # noqa: B010
     return True

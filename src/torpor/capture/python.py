@@ -13,7 +13,7 @@ import types
 from functools import lru_cache
 from typing import Any, Final
 
-from torpor.capture.replayer import API
+from torpor.capture.replayer import API, STATIC
 
 VERSIONS: Final = ((3, 11), (3, 12), (3, 13), (3, 14))  # whose objects are known to look like this
 _KIND: Final = 8  # bytes from an object's start to its type; its count of references is at 0
@@ -48,7 +48,7 @@ def is_known() -> bool:
         return False
     if struct.calcsize("P") != 8 or object.__basicsize__ != 16 or hasattr(sys, "getobjects"):
         return False
-    if not all(hasattr(ctypes.pythonapi, name) for name in (*API, "PyDescr_NewMethod")):
+    if not all(hasattr(ctypes.pythonapi, x) for x in (*API, *STATIC.values(), "PyDescr_NewMethod")):
         return False
     thing = _Probe()
     held = [thing] * 3

@@ -10,7 +10,7 @@ Up to the first `put` nothing has been changed, so a step may fail; from there o
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from torpor.capture.looking import LOOKING
 from torpor.capture.making import MAKING, OWNING
@@ -61,22 +61,27 @@ API: Final = {
 }
 
 
-class Facts(NamedTuple):
-    """What the text names: addresses of objects, and offsets of slots, in bytes."""
+STATIC: Final = {"none": "_Py_NoneStruct", "true": "_Py_TrueStruct", "false": "_Py_FalseStruct"}
 
-    none: int
-    true: int
-    false: int
-    active: int  # the dictionary of who watches, by thread
-    general: int  # the Python function for calls that are not replayed here
-    programs: int  # offset of a jitted function's tuple of programs
-    op: int  # offsets of a node's slots
+
+class Offsets(NamedTuple):
+    """Offsets of slots that the text names, in bytes."""
+
+    programs: int  # of a jitted function's tuple of programs
+    op: int  # of a node's slots
     src: int
     arg: int
-    buffer_op: int
-    reshape_op: int
-    leaf_op: int
-    severed: int  # the arg of a leaf whose graph is gone
+
+
+class Objects(NamedTuple):
+    """Objects that the text finds in a table, since they lie elsewhere in each process."""
+
+    active: Any  # the dictionary of who watches, by thread
+    general: Any  # the Python function for calls that are not replayed here
+    buffer_op: Any
+    reshape_op: Any
+    leaf_op: Any
+    severed: Any  # the arg of a leaf whose graph is gone
 
 
 OPERATIONS: Final = {**LOOKING, **MAKING}
@@ -206,12 +211,19 @@ over:
 """
 
 _ENTRY: Final = """
+define void @torpor_replayer_tell(ptr %objects) {{
+  %all = load [{objects} x ptr], ptr %objects
+  store [{objects} x ptr] %all, ptr @objects
+  ret void
+}}
+
 define ptr @torpor_replayer(ptr %self, ptr %arguments, i64 %count, ptr %names) {{
 start:
   %positional = icmp eq ptr %names, null
   br i1 %positional, label %unwatched, label %general
 unwatched:
-  %watchers = call i64 @PyDict_Size(ptr inttoptr (i64 {active} to ptr))
+  %active = load ptr, ptr {active}
+  %watchers = call i64 @PyDict_Size(ptr %active)
   %quiet = icmp eq i64 %watchers, 0
   %programs.p = getelementptr i8, ptr %self, i64 {programs}
   %programs = load ptr, ptr %programs.p
@@ -286,8 +298,9 @@ copy:
   br label %copying
 calling:
   %with.self = add i64 %count, 1
+  %function = load ptr, ptr {general}
   %answer = call ptr @PyObject_Vectorcall(
-    ptr inttoptr (i64 {general} to ptr), ptr %passed, i64 %with.self, ptr %names)
+    ptr %function, ptr %passed, i64 %with.self, ptr %names)
   ret ptr %answer
 }}
 """
@@ -316,12 +329,17 @@ def number_of(operation: str) -> int:
     return [*OPERATIONS].index(operation)
 
 
-def replayer_text(facts: Facts) -> str:
+def replayer_text(offsets: Offsets) -> str:
     """IR of `torpor_replayer`, a method with the convention of METH_FASTCALL and METH_KEYWORDS."""
     places = {f"HEAD_{name}": number for number, name in enumerate(HEAD)}
     places |= {f"LENT_{name}": number for number, name in enumerate(LENT)}
-    named = {**facts._asdict(), **places, "RECORD": RECORD, "HEAD_code": len(HEAD)}
-    declared = []
+    named = {**offsets._asdict(), **places, "RECORD": RECORD, "HEAD_code": len(HEAD)}
+    for number, name in enumerate(Objects._fields):
+        named[name] = f"getelementptr (ptr, ptr @objects, i64 {number})"
+    named |= {name: f"@{symbol}" for name, symbol in STATIC.items()}
+    named["objects"] = len(Objects._fields)
+    declared = [f"@objects = internal global [{len(Objects._fields)} x ptr] zeroinitializer"]
+    declared += [f"@{symbol} = external global i8" for symbol in STATIC.values()]
     for name, kind in API.items():
         result, _, taken = kind.partition(" ")
         declared.append(f"declare {result} @{name}{taken}")

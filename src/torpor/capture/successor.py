@@ -81,7 +81,7 @@ class Successor:
         self._last: weakref.ref[Buffer] | None = None  # the last that was given
         self._alone: list[int] = []  # how often its parts are held by a storage and no one else
 
-    def take(self, base: UOp, named: int) -> Result:
+    def take(self, base: UOp, named: int = 0) -> Result:
         """The result for the next run; `base` is the value now. Who calls it holds the buffer once
         and the node that names it `named` times.
         """

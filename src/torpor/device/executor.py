@@ -23,10 +23,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from torpor.base.locks import free_after_fork
-from torpor.device import llvm
+from torpor.device import resident
 from torpor.device.buffer import Buffer
 from torpor.device.commands import CALL, GROUP, HEAD, RECORD, SECTION, executor_text
-from torpor.device.machine import machine
 from torpor.device.pool import pool
 from torpor.device.share import MOST
 
@@ -72,9 +71,9 @@ Bounds = tuple[int, ...]  # of consecutive groups: the first command of each, an
 @lru_cache(maxsize=1)
 def _native() -> tuple[Any, int]:
     """The function that runs a program, and the address of the entry that copies."""
-    compiled = llvm.compile_text(executor_text(), "the executor", machine(""))
-    run = llvm.load(compiled, "torpor_execute")
-    return Call(run), llvm.load(compiled, "torpor_execute_copy")
+    names = ("torpor_execute", "torpor_execute_copy")
+    run, copy = resident.addresses(executor_text(), "the executor", names)
+    return Call(run), copy
 
 
 Call: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p)

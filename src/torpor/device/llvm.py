@@ -31,6 +31,7 @@ PASSES_VERSION: Final = "2"  # part of cache keys; raise it when `_optimise` cha
 EXCERPT_LINES: Final = 2  # of the text, around what LLVM complains about
 
 SEAL: Final = b"torpor object 1\n"
+_SEALED: Final = len(SEAL) + hashlib.sha256().digest_size  # bytes in front of an object file
 
 lock: Final = threading.RLock()
 if hasattr(os, "register_at_fork"):
@@ -176,9 +177,8 @@ def unsealed(compiled: bytes) -> bytes:
 
     LLVM does not survive a damaged object file, so none may reach it.
     """
-    start = len(SEAL) + hashlib.sha256().digest_size
-    made = compiled[start:]
-    if compiled[:start] != SEAL + hashlib.sha256(made).digest():
+    made = compiled[_SEALED:]
+    if compiled[:_SEALED] != SEAL + hashlib.sha256(made).digest():
         raise DeviceError("an object file is damaged; it has to be compiled again")
     return made
 
@@ -220,6 +220,7 @@ class Engine:
             )
             self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
             self._addresses: dict[str, int] = {}
+            self._loaded: set[bytes] = set()  # digests of object files
 
     def load(self, compiled: bytes, symbol: str) -> int:
         """The address of `symbol`, which `compiled` has; a `DeviceError` for damaged bytes."""
@@ -228,8 +229,10 @@ class Engine:
             if known is not None:
                 return known
             try:
-                self._engine.add_object_file(llvm.ObjectFileRef.from_data(unsealed(compiled)))
-                self._engine.finalize_object()
+                if (seal := compiled[:_SEALED]) not in self._loaded:
+                    self._engine.add_object_file(llvm.ObjectFileRef.from_data(unsealed(compiled)))
+                    self._engine.finalize_object()
+                    self._loaded.add(seal)
                 address = int(self._engine.get_function_address(symbol))
             except (RuntimeError, OSError) as error:
                 raise DeviceError(f"an object file cannot be loaded: {error}") from None

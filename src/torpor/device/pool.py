@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from torpor.base import settings
-from torpor.device import llvm, worker
+from torpor.device import llvm, resident, worker
 from torpor.device.machine import Machine, cores, machine
 from torpor.device.share import MOST
 
@@ -96,9 +96,10 @@ def _native() -> dict[str, int]:
     """The addresses of the pool's native functions, compiled when first asked for."""
     host: Machine = machine("")
     architecture = "arm" if host.is_arm else "x86" if host.triple.startswith("x86") else ""
-    compiled = llvm.compile_text(worker.worker_text(architecture), "the pool", host)
     names = ("run", "publish", "finish", "worker", "wake")
-    return {name: llvm.load(compiled, f"torpor_pool_{name}") for name in names}
+    symbols = [f"torpor_pool_{name}" for name in names]
+    places = resident.addresses(worker.worker_text(architecture), "the pool", symbols)
+    return dict(zip(names, places, strict=True))
 
 
 class Pool:

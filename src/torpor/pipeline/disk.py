@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import pickle
-import tempfile
 from dataclasses import replace
 from functools import cache
 from importlib import metadata
@@ -13,7 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from torpor.base import settings
+from torpor.base.files import write_whole
 from torpor.base.target import Target
+from torpor.device import resident
 from torpor.ir.records import Program
 
 _DIGEST: Final = 32  # bytes of SHA-256 in front of every entry
@@ -69,17 +69,7 @@ def write(name: str, program: Program, compiled: bytes) -> None:
     if not all(isinstance(size, int) for size in program.global_size):
         return
     body = pickle.dumps((fields, compiled))
-    try:
-        folder().mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=folder())
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(body).digest() + body)
-            Path(temporary).replace(folder() / name)
-        except OSError:  # full; or, on Windows, another process reads the entry
-            Path(temporary).unlink(missing_ok=True)
-    except OSError:
-        return
+    write_whole(folder() / name, hashlib.sha256(body).digest() + body)
 
 
 def entries() -> list[Path]:
@@ -88,7 +78,8 @@ def entries() -> list[Path]:
 
 
 def clear() -> int:
-    """Remove every entry; gives how many there were."""
+    """Remove every entry, and torpor's own native code; gives how many entries there were."""
+    resident.clear()
     found = entries()
     for path in found:
         path.unlink(missing_ok=True)

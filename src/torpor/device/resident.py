@@ -1,0 +1,53 @@
+"""Torpor's own native code, which runs and replays programs: compiled once, then kept on disk.
+
+Its text is the same in every process of one version, so that only the first one compiles it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from torpor.base import settings
+from torpor.base.errors import DeviceError
+from torpor.base.files import write_whole
+from torpor.device import llvm
+from torpor.device.machine import machine
+
+
+def addresses(text: str, name: str, symbols: Sequence[str]) -> list[int]:
+    """Where the functions `symbols` of IR `text` lie, which is compiled for this processor if no
+    process has done so before.
+    """
+    compiled = _compiled(text, name)
+    return [llvm.load(compiled, symbol) for symbol in symbols]
+
+
+def _compiled(text: str, name: str) -> bytes:
+    """The sealed object file of IR `text`. What LLVM could do for it, at three times the price, is
+    2 ns for a command of the executor, and less than what can be measured for the pool.
+    """
+    host = machine("")
+    if not settings.number("CACHE"):
+        return llvm.compile_text(text, name, host, quick=True)
+    key = hashlib.sha256("\0".join((text, repr(host), llvm.version())).encode())
+    path = folder() / key.hexdigest()
+    try:
+        kept = path.read_bytes()
+        llvm.unsealed(kept)
+    except (OSError, DeviceError):  # missing, or damaged
+        kept = llvm.compile_text(text, name, host, quick=True)
+        write_whole(path, kept)
+    return kept
+
+
+def folder() -> Path:
+    """Where object files are kept."""
+    return settings.cache_dir() / "native"
+
+
+def clear() -> None:
+    """Remove all that are kept."""
+    for path in folder().iterdir() if folder().is_dir() else ():
+        path.unlink(missing_ok=True)

@@ -1,0 +1,24 @@
+"""Files are written whole, replaced whole, or left alone."""
+
+import os
+
+import pytest
+
+from torpor.base.files import write_whole
+
+
+def test_a_file_and_its_folder_are_made_and_replaced(tmp_path):
+    path = tmp_path / "some" / "folder" / "file"
+    for data in (b"one", b"", bytes(100_000)):
+        write_whole(path, data)
+        assert path.read_bytes() == data
+        assert os.listdir(path.parent) == ["file"]
+
+
+@pytest.mark.parametrize("place", ["file/in/a/file", "folder"])
+def test_where_nothing_can_be_written_nothing_is(tmp_path, place):
+    (tmp_path / "file").write_bytes(b"kept")
+    (tmp_path / "folder").mkdir()
+    write_whole(tmp_path / place, b"new")
+    assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
+    assert (tmp_path / "file").read_bytes() == b"kept"
