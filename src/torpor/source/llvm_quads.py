@@ -116,7 +116,8 @@ def quads_of(nodes: Sequence[UOp], target: Target) -> dict[UOp, Quad]:
     uses = Counter(s for node in nodes for s in node.src)
     for node in nodes:
         for total, added in (node.src, node.src[::-1]) if node.op is Ops.ADD else ():
-            if added in quads and uses[added] == 1 and node not in quads:
+            quad = quads.get(added)
+            if quad and quad.total is None and uses[added] == 1 and node not in quads:
                 quads[node] = quads.pop(added)._replace(total=total)
     return quads
 
