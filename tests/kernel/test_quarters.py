@@ -137,7 +137,7 @@ def test_an_offset_and_what_follows_the_sum():
 
 
 def test_what_is_added_to_a_sum_that_is_written_out():
-    """An instruction adds to one word: sums of two instructions and a bias take an addition more."""
+    """An instruction adds to one word: two of them and a bias take an addition more."""
     a, b, bias = random("uint8", (162, 8)), random("int8", (8, 96)), random("int32", (162, 96))
     got, count = emulate(Tensor(bias).realize() + product(a, b), ALL)
     np.testing.assert_array_equal(got, exact(a, b) + bias)
