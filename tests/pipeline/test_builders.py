@@ -38,9 +38,9 @@ def two(monkeypatch):
     made.close()
 
 
-def asked(made, *lists, seconds=20.0):
+def asked(made, *lists, patience=20.0, seconds=20.0):
     for opts in lists:
-        made.submit(None, "CPU", opts, seconds)
+        made.submit(None, "CPU", opts, patience, seconds)
     return [made.take(opts) for opts in lists]
 
 
@@ -54,14 +54,13 @@ def test_each_candidate_gets_what_was_made_of_it(two):
 def test_nothing_is_compiled_any_more_when_one_is_taken(two):
     """Whoever takes one is about to measure."""
     for n in range(9):
-        two.submit(None, "CPU", f"list {n}", 20.0)
+        two.submit(None, "CPU", f"list {n}", 20.0, 20.0)
     assert two.take("list 0") == "list 0 by 5"
     assert set(two._done) == {f"list {n}" for n in range(1, 9)}
 
 
-def test_what_crashes_or_hangs_costs_only_itself(two, monkeypatch):
-    monkeypatch.setattr(building, "PATIENCE", 0.5)
-    crashed, fine, hung, refused = asked(two, "crash", "fine", "hang", "refuse")
+def test_what_crashes_or_hangs_costs_only_itself(two):
+    crashed, fine, hung, refused = asked(two, "crash", "fine", "hang", "refuse", patience=2.0)
     assert "ended its process" in crashed
     assert fine == "fine by 5"
     assert "too long" in hung
@@ -76,7 +75,7 @@ def test_what_nobody_has_time_for_is_not_compiled(two):
 
 def test_what_is_not_wanted_any_more_is_dropped(two):
     for n in range(20):
-        two.submit(None, "CPU", f"list {n}", 20.0)
+        two.submit(None, "CPU", f"list {n}", 20.0, 20.0)
     two.drop()
     assert not two._open
     assert two.take("list 19") is None
@@ -85,7 +84,7 @@ def test_what_is_not_wanted_any_more_is_dropped(two):
 
 def test_closing_ends_what_hangs(two):
     before = threading.active_count()
-    two.submit(None, "CPU", "hang", 60.0)
+    two.submit(None, "CPU", "hang", 60.0, 60.0)
     two.close()
     assert threading.active_count() < before
 
@@ -104,8 +103,8 @@ def test_what_another_process_has_built_runs_here(monkeypatch):
     upcast = (Opt(OptOps.UPCAST, 0, 4),)
     made = Builders({"BEAM": 0})
     try:
-        made.submit(item.ast, "CPU", upcast, 20.0)
-        made.submit(item.ast, "CPU", (Opt(OptOps.UPCAST, 0, 7),), 20.0)
+        made.submit(item.ast, "CPU", upcast, 20.0, 20.0)
+        made.submit(item.ast, "CPU", (Opt(OptOps.UPCAST, 0, 7),), 20.0, 20.0)
         built = made.take(upcast)
         assert "7 does not divide 64" in made.take((Opt(OptOps.UPCAST, 0, 7),))
     finally:

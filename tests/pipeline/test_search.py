@@ -244,10 +244,11 @@ class Compiling:
     def __init__(self, clock, fault=None):
         self.clock, self.fault, self.open, self.handed, self.dropped = clock, fault, [], [], 0
 
-    def submit(self, ast, device, opts, seconds):
+    def submit(self, ast, device, opts, patience, seconds):
         self.open.append(opts)
         self.handed.append(opts)
         assert 0 < seconds <= 10 + hunt.GRACE
+        assert patience == max(hunt.ALLOWED, hunt.DEARER * 0.25)  # of what the first one took
 
     def take(self, opts):
         self.clock.now += 0.1 * len(self.open)

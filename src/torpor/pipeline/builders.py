@@ -19,7 +19,6 @@ from torpor.pipeline.found import Opts
 from torpor.pipeline.judge import POLL, Judge, Lost, Refused
 
 MOST: Final = 8  # processes: each takes memory, and no more candidates than that wait for them
-PATIENCE: Final = 3.0  # seconds that a candidate may take to compile
 
 Built = Any  # a program and its object, as `trial.build` gives them
 
@@ -31,7 +30,7 @@ class Builders:
         count = min(cores(), MOST)
         self.processes = [Judge(settings) for _ in range(count if count > 1 else 0)]
         self._changed = threading.Condition()
-        self._waiting: deque[tuple[UOp, str, Opts, float]] = deque()
+        self._waiting: deque[tuple[UOp, str, Opts, float, float]] = deque()
         self._done: dict[Opts, Built | str] = {}
         self._open = 0  # candidates that were handed in and are not there yet
         self._ends = False
@@ -49,11 +48,14 @@ class Builders:
         for process in self.processes:
             process.hear(patience)
 
-    def submit(self, ast: UOp, device: str, opts: Opts, seconds: float) -> None:
-        """Hand in a candidate, which nobody wants any more when so much time has passed."""
+    def submit(self, ast: UOp, device: str, opts: Opts, patience: float, seconds: float) -> None:
+        """Hand in a candidate that may take `patience` seconds, and that nobody wants any more
+        when `seconds` have passed.
+        """
         if self.processes:
+            until = time.monotonic() + seconds
             with self._changed:
-                self._waiting.append((ast, device, opts, time.monotonic() + seconds))
+                self._waiting.append((ast, device, opts, patience, until))
                 self._open += 1
                 self._changed.notify_all()
 
@@ -94,20 +96,22 @@ class Builders:
                 if self._ends:
                     process.close()
                     return
-                ast, device, opts, until = self._waiting.popleft()
-            made = built(process, ast, device, opts, until - time.monotonic())
+                ast, device, opts, patience, until = self._waiting.popleft()
+            made = built(process, (ast, device, opts), patience, until - time.monotonic())
             with self._changed:
                 self._done[opts] = made
                 self._open -= 1
                 self._changed.notify_all()
 
 
-def built(process: Judge, ast: UOp, device: str, opts: Opts, seconds: float) -> Built | str:
-    """What a process makes of a candidate, in so much time at most; or why it is out."""
+def built(
+    process: Judge, wanted: tuple[UOp, str, Opts], patience: float, seconds: float
+) -> Built | str:
+    """What a process makes of a candidate; or why it is out."""
     if seconds <= 0:
         return "there was no time left to compile it"
     try:
         process.ask(seconds, "hello")  # it may have to start again, which is not the candidate's
-        return process.ask(min(PATIENCE, seconds), "build", ast, device, opts)
+        return process.ask(min(patience, seconds), "build", *wanted)
     except (Lost, Refused) as fault:
         return str(fault)

@@ -14,7 +14,6 @@ from torpor.kernel import Kernel
 from torpor.kernel.heuristics import choose
 from torpor.kernel.search import Search
 from torpor.pipeline import disk
-from torpor.pipeline.builders import PATIENCE
 from torpor.pipeline.found import Entry, Opts
 from torpor.pipeline.judge import Lost, Refused
 from torpor.pipeline.report import say
@@ -28,7 +27,10 @@ DEVIATIONS: Final = 3.0  # of a fair coin, which it has to win oftener than by l
 FINALISTS: Final = 2  # candidates that are compared with it at the end
 RESERVE: Final = 0.1  # share of the time that is kept for the comparison
 STARTING: Final = 20.0  # seconds in which the other process must be there
-RUNS: Final = 30.0  # of the best one, which a candidate may take to run besides `PATIENCE`,
+PATIENCE: Final = 3.0  # seconds that a candidate may take to compile,
+DEARER: Final = 4.0  # but no more than so many times what the heuristics' choice takes,
+ALLOWED: Final = 0.75  # or so many seconds: others of its batch wait for it
+RUNS: Final = 30.0  # how many runs of the best one it may take to run,
 GRACE: Final = 1.0  # but no more seconds than this after time is up
 SAVING: Final = 2.0  # seconds after which the state is kept anew: what a killed process loses
 
@@ -36,7 +38,9 @@ SAVING: Final = 2.0  # seconds after which the state is kept anew: what a killed
 class Compiling(Protocol):
     """What compiles candidates meanwhile: `Builders`, or what a test puts in their place."""
 
-    def submit(self, ast: UOp, device: str, opts: Opts, seconds: float) -> None: ...
+    def submit(
+        self, ast: UOp, device: str, opts: Opts, patience: float, seconds: float
+    ) -> None: ...
 
     def take(self, opts: Opts) -> Any: ...
 
@@ -96,7 +100,8 @@ class Hunt:
         self.same_code = known.code == code()
         self.before = known.spent if self.same_code and not known.done else 0.0
         self.begin()
-        self.own = 0.0  # seconds that the heuristics' choice takes
+        self.own = 0.0  # seconds that the heuristics' choice takes,
+        self.first = 0.0  # and with being compiled
         self.lost = True  # whether the other process has no kernel
         self.search = Search(
             self.kernel, self.time, self.is_over, task.width, self.note, self.prepare
@@ -123,7 +128,8 @@ class Hunt:
     def prepare(self, opts: Opts) -> None:
         """Have a list compiled that will soon be timed."""
         if self.builders is not None:
-            self.builders.submit(self.task.ast, self.task.device, opts, self.left())
+            patience = min(PATIENCE, max(ALLOWED, DEARER * self.first))
+            self.builders.submit(self.task.ast, self.task.device, opts, patience, self.left())
 
     def time(self, opts: Opts, limit: float) -> float | str:
         """Seconds that a list takes, or why it is out."""
@@ -160,12 +166,12 @@ class Hunt:
         """Give the other process the kernel; the heuristics' choice says what results are right."""
         task = self.task
         self.judge.ask(STARTING, "open", task.ast, task.device, task.splits)
-        patience = STARTING + task.seconds
-        times = [
-            self.judge.ask(patience, "measure", self.heuristic, float("inf"))
-            for _ in range(2)  # threads that start during the first measurement spoil it
-        ]
-        self.own = min(map(float, times))
+        patience, started = STARTING + task.seconds, self.clock()
+        cold = self.judge.ask(patience, "measure", self.heuristic, float("inf"))
+        self.first = self.clock() - started
+        # Threads that start during the first measurement spoil it.
+        warm = self.judge.ask(patience, "measure", self.heuristic, float("inf"))
+        self.own = float(min(cold, warm))
         self.lost = False
 
     def run(self) -> Entry:
