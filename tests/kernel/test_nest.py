@@ -38,6 +38,13 @@ def test_looked_up_rows_that_are_computed_with_have_vectors() -> None:
     assert OptOps.UPCAST in [opt.op for opt in choose(kernel_of(rows))]
 
 
+def test_elements_that_are_looked_up_are_copied_one_by_one() -> None:
+    x, index = Tensor.empty(16, 64), Tensor.empty(16, 64, dtype="int64")
+    for found in (x.gather(1, index), x.gather(0, index), x[:, index[0]], x.reshape(-1)[index]):
+        assert OptOps.UPCAST not in [opt.op for opt in choose(kernel_of(found))]
+    assert OptOps.UPCAST in [opt.op for opt in choose(kernel_of(x.gather(1, index) * 2))]
+
+
 @pytest.mark.parametrize(("rows", "together"), [(64, 4), (6, 3), (67, None)])
 def test_sums_of_rows_read_several_rows_at_once(rows: int, together: int | None) -> None:
     chosen = choose(kernel_of(Tensor.empty(rows, 4096).sum(1)))

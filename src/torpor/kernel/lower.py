@@ -32,6 +32,7 @@ from torpor.kernel.decompose import in_words, rules_for
 from torpor.kernel.estimate import estimate
 from torpor.kernel.groups import part_reductions, share_reductions, to_items
 from torpor.kernel.heuristics import choose
+from torpor.kernel.inside import unclamp
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.lanes import split_lane, to_lanes
 from torpor.kernel.linearise import linearise
@@ -122,8 +123,10 @@ def split_vectors(state: Lowering) -> None:
 
 
 def choose_index_width(state: Lowering) -> None:
-    """Index arithmetic becomes int32 or int64; after everything that uses its rules."""
-    state.root = lower_index(state.root, state.target)
+    """Index arithmetic becomes int32 or int64; after everything that uses its rules, which know by
+    their clamps where indices that are read lie.
+    """
+    state.root = unclamp(lower_index(state.root, state.target), state.target)
 
 
 def decompose(state: Lowering) -> None:

@@ -41,6 +41,9 @@ def nest_lanes(kernel: Kernel) -> None:
     if copies_rows(facts):
         copy_rows(facts)
         return
+    if copies_elements(facts):
+        single_lanes(facts)
+        return
     lane = best_lane(facts)
     if (lane is None or kind_of(lane) in REDUCES) and short_rows(facts):
         return
@@ -105,6 +108,19 @@ def copies_rows(facts: Facts) -> bool:
     touching = [a for a in facts.accesses if a.stride(axes[-1]) != 0]
     looked_up = any(n.op is Ops.LOAD for n in place.src[1].toposort())
     return looked_up and len(touching) == 2 and all(a.stride(axes[-1]) == 1 for a in touching)
+
+
+def copies_elements(facts: Facts) -> bool:
+    """Whether the kernel does nothing but copy elements that it looks up one by one: vectors of
+    places would only be taken apart again.
+    """
+    stores, axes = facts.kernel.ast.src, facts.kernel.axes
+    if not axes or len(stores) > 1 or stores[0].src[1].op is not Ops.LOAD:
+        return False
+    place = stores[0].src[1].src[0]
+    looked_up = any(n.op is Ops.LOAD for n in place.src[1].toposort())
+    irregular = any(a.node is place and a.stride(axes[-1]) is None for a in facts.accesses)
+    return looked_up and irregular and not facts.kernel.target.groups
 
 
 def best_lane(facts: Facts) -> UOp | None:

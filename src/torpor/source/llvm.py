@@ -84,6 +84,7 @@ class _Function:
         self.ends: dict[UOp, tuple[str, ...]] = {}
         self.pairs: dict[UOp, tuple[UOp, UOp]] = {}
         self.quads: dict[UOp, Quad] = {}
+        self.held: dict[UOp, UOp] = {}  # by CHECK: the WHERE that gives its value where it holds
         # What a kernel stores lies in no other parameter, unless it may take the place of one.
         together = set(chain.from_iterable(shared))
         self.arguments = [
@@ -108,6 +109,7 @@ class _Function:
         """The function of a linear program."""
         made = _Function(signature(nodes), target, shared, streams)
         made.pairs, made.quads = pairs_of(nodes), quads_of(nodes, target)
+        made.held = {node.src[1]: node for node in nodes if is_held(node)}
         operands = {node: quad.operands for node, quad in made.quads.items()}
         unwritten = needless(nodes, {**made.pairs, **operands})
         for node in nodes:
@@ -411,7 +413,9 @@ class _Function:
 
     # --- checks -----------------------------------------------------------------------------------
     def check(self, node: UOp) -> None:
-        """Set the error word to number + 1 if it is still 0 and a lane fails; a cold block."""
+        """Set the error word to number + 1 if it is still 0 and a lane fails; a cold block, which
+        chooses what a WHERE on the same condition gives.
+        """
         value, condition = node.src
         self.names[node] = self.names[value]
         holds = self.names[condition]
@@ -419,7 +423,7 @@ class _Function:
             name = f"llvm.vector.reduce.and.{mangled(condition.dtype)}"
             kind = type_of(condition.dtype)
             holds = self.body.value("alu", self.body.call(name, "i1", (kind, holds)))
-        body, label = self.body, self.body.names.numbered("fail")
+        body, label, before = self.body, self.body.names.numbered("fail"), self.body.block
         body.line(f"br i1 {holds}, label %after_{label}, label %{label}, !prof !0")
         body.label(label)
         old = body.value("val", "load i64, ptr %error")
@@ -427,9 +431,21 @@ class _Function:
         new = body.value("alu", f"select i1 {free}, i64 {int(node.arg) + 1}, i64 {old}")
         body.line(f"store i64 {new}, ptr %error")
         self.join(f"after_{label}")
+        if (where := self.held.get(node)) is not None:
+            kind, otherwise = type_of(where.dtype), constant_text(where.src[2])
+            ways = f"[ {self.names[value]}, %{before} ], [ {otherwise}, %{label} ]"
+            self.names[where] = body.value("val", f"phi {kind} {ways}")
 
     def nothing(self, node: UOp) -> None:
         """One work item waits for nobody."""
+
+
+def is_held(node: UOp) -> bool:
+    """Whether the node is where(condition, CHECK(x, condition), constant) of one lane."""
+    if node.op is not Ops.WHERE or node.src[1].op is not Ops.CHECK:
+        return False
+    same = node.src[0] is node.src[1].src[1]
+    return same and node.dtype.count == 1 and node.src[2].op is Ops.CONST
 
 
 def fits(place: UOp, count: int) -> bool:
