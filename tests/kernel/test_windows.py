@@ -13,7 +13,8 @@ from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
 from torpor.kernel import arrange, phases
 from torpor.kernel.kernel import Kernel
-from torpor.kernel.windows import copied_windows, in_order, window_of
+from torpor.kernel.sliding import window_of
+from torpor.kernel.windows import copied_windows, in_order
 
 RANDOM = np.random.default_rng(3)
 CPU = get_target("cpu")

@@ -13,6 +13,7 @@ class OptOps(Enum):
     """The optimisation primitives on axes. TENSORCORE comes later."""
 
     UPCAST = auto()
+    OVERLAP = auto()
     UNROLL = auto()
     LOCAL = auto()
     GROUP = auto()
@@ -23,6 +24,7 @@ class OptOps(Enum):
     TILE = auto()
     PARTITION = auto()
     STAGE = auto()
+    WINDOW = auto()
     THREAD = auto()
     STREAM = auto()
     PAIR = auto()

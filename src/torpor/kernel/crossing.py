@@ -13,7 +13,7 @@ from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses, passes_caches
 from torpor.kernel.kernel import Kernel
-from torpor.kernel.nest import boundaries
+from torpor.kernel.partition import boundaries
 from torpor.kernel.ranges import closed_by, find_loops, kind_of, number_of, size_of
 from torpor.kernel.registers import cut_apart
 from torpor.kernel.vectors import attempt

@@ -27,7 +27,8 @@ from torpor.kernel.ranges import (
     replace_ranges,
     size_of,
 )
-from torpor.kernel.stage import operands, stage, tile_of
+from torpor.kernel.sliding import rows_of, slide
+from torpor.kernel.stage import direct_loads, operands, stage, tile_of
 
 REDUCES: Final = (AxisType.GROUP, AxisType.REDUCE, AxisType.UNROLL)
 OUTPUTS: Final = (AxisType.THREAD, AxisType.GLOBAL, AxisType.LOCAL, AxisType.LOOP)
@@ -171,6 +172,24 @@ class Kernel:
             raise self.refused(opt, f"more than {UNROLL_LIMIT} copies")
         self.check_stages(opt, one)
         self.split(one, amount, AxisType.UPCAST)
+
+    def overlap(self, opt: Opt) -> None:
+        """Write out tiles of an axis that they do not divide: they overlap, as evenly as they can,
+        and compute some results twice.
+        """
+        one, amount = self.axis(opt, self.axes), opt.arg or 0
+        size = size_of(one)
+        if kind_of(one) not in OUTPUTS or size is None or not 0 < amount < size:
+            raise self.refused(opt, "it needs an output axis of fixed size, longer than a tile")
+        if amount > UNROLL_LIMIT or self.reads_stored():
+            raise self.refused(opt, "there are too many copies, or it reads what it stores")
+        self.check_stages(opt, one)
+        tiles = -(-size // amount)
+        fresh = UOp.range(amount, self._next, AxisType.UPCAST)
+        outer = UOp.range(tiles, *one.arg)
+        self._next += 1
+        start = outer * (size - amount) // (tiles - 1)
+        self.ast = replace_range(self.ast, one, start + fresh, [outer, fresh]).simplify()
 
     def unroll(self, opt: Opt) -> None:
         one = self.axis(opt, self.reduce_axes)
@@ -355,13 +374,30 @@ class Kernel:
         self.ast = merge_axes(self.ast, (AxisType.REDUCE,))  # what was packed lies in a row now
         self._next += len(tile.axes)
 
+    def window(self, opt: Opt) -> None:
+        level, loads = self.axis(opt, self.axes), direct_loads(self.ast)
+        if opt.arg is None or not 0 <= opt.arg < len(loads):
+            raise self.refused(opt, f"there are {len(loads)} loads of what is stored elsewhere")
+        if kind_of(level) not in (AxisType.GLOBAL, AxisType.THREAD, AxisType.LOOP):
+            raise self.refused(opt, f"it is a {kind_of(level).name.lower()} axis")
+        load = loads[opt.arg]
+        rows = rows_of(self.ast, load, level, self._next, self.target.lanes(load.dtype.itemsize))
+        if rows is None:
+            raise self.refused(opt, "no windows slide over what it reads inside that loop")
+        self.check_memory(opt, rows.bytes)
+        self.ast = slide(self.ast, rows, len(self.staged())).simplify()
+        self._next = 1 + max(number_of(r) for r in self.ast.ranges())
+
+    def reads_stored(self) -> bool:
+        """Whether the kernel reads memory that it stores to."""
+        written = {s.src[0].src[0] for s in self.facts().stores}
+        return any(n.op is Ops.LOAD and n.src[0].src[0] in written for n in self.ast.toposort())
+
     def stream(self, opt: Opt) -> None:
         """Store past the caches: none of the kernel's loads reads what it stores."""
-        stores = [s for s in self.facts().stores if s.src[0].op is Ops.INDEX]
-        written = {s.src[0].src[0] for s in stores}
-        loaded = {n.src[0].src[0] for n in self.ast.toposort() if n.op is Ops.LOAD}
-        if written & loaded:
+        if self.reads_stored():
             raise self.refused(opt, "it reads what it stores")
+        stores = self.facts().stores
         if all(s.arg == STREAMED for s in stores):
             raise self.refused(opt, "its stores are streamed already")
         self.ast = self.ast.substitute({s: s.replace(arg=STREAMED) for s in stores})
@@ -389,6 +425,7 @@ class Kernel:
 
 _HANDLERS: Final[dict[OptOps, Callable[[Kernel, Opt], None]]] = {
     OptOps.UPCAST: Kernel.upcast,
+    OptOps.OVERLAP: Kernel.overlap,
     OptOps.UNROLL: Kernel.unroll,
     OptOps.LOCAL: Kernel.local,
     OptOps.GROUP: Kernel.group,
@@ -400,6 +437,7 @@ _HANDLERS: Final[dict[OptOps, Callable[[Kernel, Opt], None]]] = {
     OptOps.TILE: Kernel.tile,
     OptOps.PARTITION: Kernel.cut,
     OptOps.STAGE: Kernel.stage,
+    OptOps.WINDOW: Kernel.window,
     OptOps.STREAM: Kernel.stream,
     OptOps.PAIR: Kernel.pair,
     OptOps.QUAD: Kernel.quad,
@@ -411,16 +449,29 @@ def gated_product(value: UOp, condition: UOp) -> bool:
     return value.op is Ops.MUL and all(is_gated(s, condition) for s in value.src)
 
 
+def has_room(place: UOp, one: UOp) -> bool:
+    """Whether packed memory has elements for all rounds of a padded output axis: what is read of
+    them is stored nowhere, and need not be asked for.
+    """
+    memory, position = place.src[:2]
+    packed = memory.op is Ops.DEFINE_LOCAL and kind_of(one) is not AxisType.REDUCE
+    return packed and position.vmin >= 0 and position.vmax < memory.arg.size
+
+
 def mask_beyond(root: UOp, one: UOp, size: int) -> UOp:
     """Loads, stores and checks that run over `one` do nothing from `size` on; reductions take
     their identity there.
     """
     inside = one < UOp.const(dtypes.index, size)
     loops = find_loops(root)
+    stored = {n.src[0] for n in loops.order if n.op is Ops.STORE}
     done: dict[UOp, UOp] = {}
     for node in loops.order:
         source = tuple(done[s] for s in node.src)
         if node.op is Ops.INDEX and one in loops.free[node]:
+            if node not in stored and has_room(node, one):
+                done[node] = node if source == node.src else node.replace(src=source)
+                continue
             source = (*source[:2], source[2] & inside if len(source) > 2 else inside)
         elif node.op is Ops.CHECK and one in loops.free[node]:
             source = (source[0], ~inside | source[1])

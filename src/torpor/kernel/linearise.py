@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import zip_longest
 
 from torpor.base.dtypes import dtypes
-from torpor.ir.ops import Ops, identity
+from torpor.ir.ops import AxisType, Ops, identity
 from torpor.ir.uop import UOp
-from torpor.kernel.ranges import Loops, closed_by, find_loops, nesting
+from torpor.kernel.ranges import Loops, closed_by, find_loops, kind_of, nesting
+from torpor.kernel.stagger import staggered
 
 Nest = tuple[UOp, ...]
 
@@ -27,6 +29,7 @@ class _Block:
     children: dict[UOp, _Block] = field(default_factory=dict)
     updates: list[UOp] = field(default_factory=list)  # reductions whose sums grow here
     scans: list[UOp] = field(default_factory=list)  # running values that grow here
+    sums: list[UOp] = field(default_factory=list)  # additions that are done here
     needs: dict[UOp, None] = field(default_factory=dict)  # nodes of outer blocks used inside
 
 
@@ -34,6 +37,7 @@ class _Lineariser:
     def __init__(self, root: UOp):
         self.root = root
         self.loops: Loops = find_loops(root)
+        self.apart = self.stores_apart()
         self.top = _Block(())
         self.home: dict[UOp, _Block] = {}
         self.accumulators: dict[UOp, UOp] = {}
@@ -50,6 +54,17 @@ class _Lineariser:
             block = block.children[one]
         return block
 
+    def stores_apart(self) -> bool:
+        """Whether stores may change places: none is in a loop whose steps run in order, and nothing
+        reads what they store.
+        """
+        written = {s.src[0].src[0] for s in self.root.src}
+        return not any(
+            (n.op is Ops.RANGE and kind_of(n) is AxisType.SERIAL)
+            or (n.op is Ops.LOAD and n.src[0].src[0] in written)
+            for n in self.loops.order
+        )
+
     def run(self) -> list[UOp]:
         stored = frozenset(self.root.src)
         for node in self.loops.order:
@@ -59,6 +74,8 @@ class _Lineariser:
             if node.op is Ops.STORE:
                 free = free | frozenset(closed_by(node))
             self.home[node] = block = self.block(self.loops.nest_of(free))
+            if node.op is Ops.ADD:
+                block.sums.append(node)
             if (node.op is Ops.STORE and closed_by(node)) or node in stored:
                 block.effects.append(node)
             if node.op is Ops.REDUCE:
@@ -95,11 +112,28 @@ class _Lineariser:
     def emit(self, block: _Block) -> None:
         """The statements of a block: what they need first, loops where their results are needed."""
         emitted: set[UOp | _Block] = set()
+        self.emit_sums(block, emitted)
         for effect in block.effects:
             self.visit(effect, block, emitted)
         self.grow(block, emitted)
         for inner in block.children.values():
             self.visit(inner, block, emitted)
+
+    def emit_sums(self, block: _Block, emitted: set[UOp | _Block]) -> None:
+        """Long sums that share what they read, in turns, and what is stored of them."""
+        found = staggered(block.sums, partial(self.is_in, block))
+        sums = {one for batch in found for one in batch.sums}
+        needs = {e: sums & e.src[1].toposort(lambda n: n not in sums).keys() for e in block.effects}
+        for batch in found:
+            for step in batch.steps:
+                self.visit(step, block, emitted)
+            for effect, wanted in needs.items():
+                if self.apart and wanted and wanted <= emitted:
+                    self.visit(effect, block, emitted)
+
+    def is_in(self, block: _Block, node: UOp) -> bool:
+        """Whether a block computes a node."""
+        return self.home[node] is block
 
     def visit(self, goal: UOp | _Block, block: _Block, emitted: set[UOp | _Block]) -> None:
         """The statements that a value, store or loop of a block takes, but those already there."""

@@ -10,9 +10,11 @@ from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import passes_caches
 from torpor.kernel.kernel import OUTPUTS, REDUCES, Kernel
+from torpor.kernel.partition import boundaries
 from torpor.kernel.planes import short_rows, sum_rows, tile_windows
 from torpor.kernel.ranges import kind_of, number_of, size_of
 from torpor.kernel.reuse import reuse_axes, row_axes
+from torpor.kernel.slides import slide_rows
 from torpor.kernel.unpacking import dear_operands
 from torpor.kernel.vectors import (
     SMALL_LOOP,
@@ -37,6 +39,8 @@ ROWS: Final = 4  # of an operand, that are summed along and share what else is r
 
 def nest_lanes(kernel: Kernel) -> None:
     """Vectors along the axis that suits memory best, where one does."""
+    if slide_rows(kernel):
+        return
     facts = Facts.of(kernel)
     if copies_rows(facts):
         copy_rows(facts)
@@ -183,17 +187,6 @@ def part_lanes(facts: Facts, lane: UOp) -> bool:
         attempt(trial, Opt(OptOps.UPCAST, trial.axes.index(one), amount))
     facts.kernel.become(trial)
     return True
-
-
-def boundaries(root: UOp, one: UOp) -> list[int]:
-    """Where comparisons of the axis with numbers change, in order."""
-    found = set()
-    for node in root.toposort():
-        if node.op is Ops.CMPLT and node.src[0] is one and node.src[1].op is Ops.CONST:
-            found.add(int(node.src[1].arg))
-        if node.op is Ops.CMPLT and node.src[1] is one and node.src[0].op is Ops.CONST:
-            found.add(int(node.src[0].arg) + 1)
-    return sorted(n for n in found if 0 < n < (size_of(one) or 0))
 
 
 def reduce_lanes(facts: Facts, lane: UOp) -> None:

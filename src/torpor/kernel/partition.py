@@ -51,6 +51,17 @@ def partition(root: UOp, one: UOp, first: int, fresh: int) -> UOp:
     return done[root]
 
 
+def boundaries(root: UOp, one: UOp) -> list[int]:
+    """Where comparisons of the axis with numbers change, in order."""
+    found = set()
+    for node in root.toposort():
+        if node.op is Ops.CMPLT and node.src[0] is one and node.src[1].op is Ops.CONST:
+            found.add(int(node.src[1].arg))
+        if node.op is Ops.CMPLT and node.src[1] is one and node.src[0].op is Ops.CONST:
+            found.add(int(node.src[0].arg) + 1)
+    return sorted(n for n in found if 0 < n < (size_of(one) or 0))
+
+
 def renamed(ranges: Iterable[UOp], fresh: int) -> dict[UOp, tuple[UOp, tuple[UOp, ...]]]:
     """The same loops under numbers of their own."""
     changes: dict[UOp, tuple[UOp, tuple[UOp, ...]]] = {}

@@ -58,6 +58,11 @@ def operands(root: UOp) -> list[UOp]:
     return list(found)
 
 
+def direct_loads(root: UOp) -> list[UOp]:
+    """The loads of parameters at places that no other load decides, in graph order."""
+    return [n for n in root.toposort() if n.op is Ops.LOAD and is_direct(n)]
+
+
 def loads_of(value: UOp) -> list[UOp]:
     """The loads that a value is computed from."""
     return [n for n in value.toposort() if n.op is Ops.LOAD]

@@ -127,11 +127,11 @@ class _Unroller:
             for point in itertools.product(*(range(self.sizes[r]) for r in written))
         ]
         copies = [copy for copy in copies if not vanishes(node, copy)] or copies[:1]
-        if not kept:
-            return combine(node.arg, in_chains(node.arg, copies))
         outputs = 1
         for one in self.depends[node]:
             outputs *= self.sizes[one]
+        if not kept:
+            return combine(node.arg, in_chains(node.arg, copies, outputs))
         if len(copies) == 1 or outputs >= INDEPENDENT:
             return UOp(Ops.REDUCE, node.dtype, (*copies, *kept), node.arg)
         own = max(1, min(len(copies), INDEPENDENT // outputs))
@@ -175,13 +175,14 @@ def shifted(base: UOp, shift: int) -> UOp:
     return base + shift
 
 
-def in_chains(op: Ops, values: Sequence[UOp]) -> Sequence[UOp]:
+def in_chains(op: Ops, values: Sequence[UOp], beside: int = 1) -> Sequence[UOp]:
     """Products to be added, each chain of them added one after the other: then one instruction
-    multiplies and adds, which pairs of products would need for every second one only.
+    multiplies and adds, which pairs of products would need for every second one only. With enough
+    sums beside this one, all in one chain.
     """
     if op is not Ops.ADD or any(value.op is not Ops.MUL for value in values):
         return values
-    chains = -(-len(values) // CHAIN)
+    chains = 1 if beside >= INDEPENDENT else -(-len(values) // CHAIN)
     return [functools.reduce(add, values[start::chains]) for start in range(chains)]
 
 

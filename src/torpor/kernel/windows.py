@@ -10,16 +10,15 @@ condition is left, vectors run over `o`, and rows of any width are rows of regis
 from __future__ import annotations
 
 from functools import reduce
-from math import gcd
 from operator import and_
 from typing import Final, NamedTuple
 
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.access import strides_of
 from torpor.kernel.contraction import axes_of_results
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.ranges import find_loops, kind_of, number_of, size_of
+from torpor.kernel.sliding import Window, windows_along
 from torpor.kernel.stage import loads_of, operands
 from torpor.rules import conjuncts
 
@@ -36,17 +35,6 @@ class Copied(NamedTuple):
     places: tuple[UOp, ...]
     value: UOp
     order: tuple[UOp, ...]
-
-
-class Window(NamedTuple):
-    """A value that depends on an output axis and the axis `summed` only by their place in a row:
-    the axis of the row, that place, and the value by the row.
-    """
-
-    summed: UOp
-    row: UOp
-    place: UOp
-    value: UOp
 
 
 def copied_windows(kernel: Kernel) -> list[Copied]:
@@ -71,18 +59,8 @@ def slid(kernel: Kernel, load: UOp, outputs: list[UOp]) -> list[Copied]:
     """Copies of what a load reads: in the middle the rows along which there are windows, last what
     else is summed, or what else has results.
     """
-    results: list[UOp] = []
-    windows: list[Window] = []
-    rest, number = list(kernel.reduce_axes), 1 + max(number_of(r) for r in kernel.axes)
-    for one in outputs:
-        value = windows[-1].value if windows else load
-        found = next((w for r in rest if (w := window_of(value, one, r, number))), None)
-        if found is None:
-            results.append(one)
-        else:
-            windows.append(found)
-            rest.remove(found.summed)
-            number += 1
+    fresh = 1 + max(number_of(r) for r in kernel.axes)
+    windows, results, rest = windows_along(load, outputs, kernel.reduce_axes, fresh)
     if not windows:
         return []
     windows = evened(windows)
@@ -127,7 +105,7 @@ def evened(windows: list[Window]) -> list[Window]:
         if border:
             valid.append(UOp.index_const(border - 1) < wider)
             valid.append(wider < UOp.index_const(border + high - low))
-        moved.append(Window(window.summed, wider, window.place + (border - low), window.value))
+        moved.append(window._replace(row=wider, place=window.place + (border - low)))
     if not valid:
         return windows
     source = place.src[0], place.src[1].substitute(changes), reduce(and_, valid)
@@ -156,31 +134,6 @@ def hold(conditions: list[UOp], row: UOp, number: int) -> bool:
     """Whether conditions on a row hold at a place."""
     at = {row: UOp.index_const(number)}
     return all(c.substitute(at).simplify().arg for c in conditions)
-
-
-def window_of(value: UOp, one: UOp, summed: UOp, number: int) -> Window | None:
-    """The window of a value along an output axis, if `summed` runs over it. Windows overlap, so
-    that each place of the row is in one. The row is axis `number`.
-    """
-    strides = strides_of(value.src[0].src[1], find_loops(value))
-    apart, along = strides.get(one), strides.get(summed)
-    if not apart or not along:
-        return None
-    unit = gcd(apart, along) * (1 if apart > 0 else -1)
-    step, reach = apart // unit, along // unit
-    length, width = size_of(one) or 1, size_of(summed) or 1
-    before = max(0, -reach) * (width - 1)
-    end = step * (length - 1) + abs(reach) * (width - 1) + 1
-    row = UOp.range(end, number, kind_of(one))
-    place = one * step + summed * reach + before
-    if abs(reach) == 1 and step < width:
-        moved, gone = value.substitute({summed: (row - before - one * step) * reach}), one
-    elif step == 1 and abs(reach) < length:
-        moved, gone = value.substitute({one: row - before - summed * reach}), summed
-    else:
-        return None
-    moved = moved.simplify()
-    return None if gone in moved.toposort() else Window(summed, row, place, moved)
 
 
 def in_order(ast: UOp, order: tuple[UOp, ...]) -> UOp:

@@ -1,0 +1,194 @@
+"""Opts for sums over short windows whose rows are copied first (WINDOW): register tiles of some
+rows by some vectors of results, with all their products written out and no condition in them.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import product
+from typing import Final, NamedTuple
+
+from torpor.base.errors import OptError
+from torpor.ir.ops import AxisType
+from torpor.ir.records import Opt, OptOps
+from torpor.ir.uop import UOp
+from torpor.kernel.access import accesses, strides_of
+from torpor.kernel.contraction import axes_of_results
+from torpor.kernel.kernel import Kernel
+from torpor.kernel.partition import boundaries
+from torpor.kernel.ranges import find_loops, iterations, kind_of, number_of, size_of
+from torpor.kernel.registers import cut_apart
+from torpor.kernel.sliding import Window, rows_of, windows_along
+from torpor.kernel.stage import direct_loads, reach
+from torpor.kernel.vectors import thread_rest
+
+WRITTEN: Final = 256  # products of vectors that are written out, at most
+TAPS: Final = 12  # places of a window from which copying what it slides over pays
+COPIED: Final = 16  # vectors of a row that is copied by code for the whole of it
+FIRST: Final = 24 * 1024  # bytes of rows that stay in the first cache
+CROSSING: Final = 1.44  # lines that a vector lies in, on average, which may begin anywhere
+SHAPES: Final = tuple(product(range(1, 9), range(1, 5)))  # rows by vectors of a register tile
+
+
+class Slide(NamedTuple):
+    """A sum over windows: value number `number` is copied in the loop at `level`; the axis of the
+    vectors, that of the rows, if any, and how far rows and places of a window are apart in rows.
+    """
+
+    number: int
+    level: int
+    lane: UOp
+    row: UOp | None
+    steps: tuple[int, int]
+    high: int
+    taps: int
+
+
+def slide_rows(kernel: Kernel) -> bool:
+    """Choose opts for a sum over windows; says whether the kernel is one."""
+    found = find_slide(kernel)
+    if found is None:
+        return False
+    trial = kernel.copy()
+    try:
+        apply_tiles(trial, found)
+    except OptError:  # more than packed memory has room for
+        return False
+    kernel.become(trial)
+    return True
+
+
+def find_slide(kernel: Kernel) -> Slide | None:
+    """The sum over windows that the kernel is, if it is one and copying pays."""
+    loops = find_loops(kernel.ast)
+    outputs = axes_of_results(kernel, loops)
+    taps = iterations(kernel.reduce_axes)
+    if outputs is None or not kernel.target.threads or not TAPS <= taps <= WRITTEN:
+        return None
+    fresh = 1 + max(number_of(r) for r in kernel.axes)
+    for number, value in enumerate(direct_loads(kernel.ast)):
+        along = [r for r in outputs if r in loops.free[value]]
+        windows = windows_along(value, along, kernel.reduce_axes, fresh)[0]
+        windows.sort(key=partial(span, value))
+        level = min((kernel.axes.index(w.one) for w in windows), default=0) - 1
+        if level >= 0 and suits(kernel, windows[-1].one):
+            row = windows[-2] if len(windows) > 1 else None
+            return Slide(
+                number, level, windows[-1].one, row.one if row else None,
+                row_steps(row) if row else (1, 1), size_of(row.summed) or 1 if row else 1, taps,
+            )  # fmt: skip
+    return None
+
+
+def span(value: UOp, window: Window) -> int:
+    """Sort key of windows: those along rows that lie far apart first."""
+    return -reach(value, window.one)
+
+
+def row_steps(window: Window) -> tuple[int, int]:
+    """How many rows windows are apart, and how many the places of a window."""
+    strides = strides_of(window.place, find_loops(window.place))
+    return strides.get(window.one) or 1, abs(strides.get(window.summed) or 1)
+
+
+def suits(kernel: Kernel, lane: UOp) -> bool:
+    """Whether results lie in a row along the axis, and all loads but one are the same there."""
+    found = accesses(find_loops(kernel.ast))
+    stored = all(a.stride(lane) == 1 for a in found if a.is_store)
+    read = [a for a in found if not a.is_store and a.stride(lane) != 0]
+    return stored and len(read) == 1
+
+
+def apply_tiles(kernel: Kernel, found: Slide) -> None:
+    """Rows copied, in blocks that stay in the first cache; then the register tiles."""
+    row = kernel.axes.index(found.row) if found.row is not None else None
+    level, lane = found.level, kernel.axes.index(found.lane)
+    if row is not None and (block := block_of(kernel, found)) < (size_of(kernel.axes[row]) or 1):
+        kernel.apply_opt(Opt(OptOps.TILE, row, block))
+        first = 1 if kind_of(kernel.axes[0]) is AxisType.THREAD else 0
+        for position in range(first, level + 1):
+            kernel.apply_opt(Opt(OptOps.SWAP, position, position + 1))
+        level, row, lane = level + 1, row + 1, lane + 1
+    before = {number_of(r) for r in kernel.axes}
+    kernel.apply_opt(Opt(OptOps.WINDOW, level, found.number))
+    write_copy(kernel, before)
+    lanes = kernel.target.lanes(4)
+    width = size_of(kernel.axes[lane]) or 1
+    height = size_of(kernel.axes[row]) or 1 if row is not None else 1
+    rows, vectors = shape_of_tile(kernel, found, height, -(-width // lanes))
+    write_tiles(kernel, lane, vectors * lanes)
+    for number in reversed(range(len(kernel.reduce_axes))):
+        kernel.apply_opt(Opt(OptOps.UNROLL, number, 0))
+    if row is not None:
+        write_tiles(kernel, row, rows)
+    thread_rest(kernel)
+
+
+def block_of(kernel: Kernel, found: Slide) -> int:
+    """How many rows of results are computed from rows that stay in the first cache."""
+    axes = kernel.axes
+    lanes, fresh = kernel.target.lanes(4), 1 + max(number_of(r) for r in axes)
+    value = direct_loads(kernel.ast)[found.number]
+    rows = rows_of(kernel.ast, value, axes[found.level], fresh, lanes)
+    assert rows is not None and found.row is not None
+    height, (step, apart) = size_of(found.row) or 1, found.steps
+    read = step * (height - 1) + apart * (found.high - 1) + 1
+    most = (FIRST * read // rows.bytes - apart * (found.high - 1) - 1) // step + 1
+    return max(n for n in range(1, height + 1) if height % n == 0 and (n <= most or n == 1))
+
+
+def shape_of_tile(kernel: Kernel, found: Slide, height: int, width: int) -> tuple[int, int]:
+    """(rows, vectors) of the register tiles that take least time."""
+    room = kernel.target.registers
+    shapes = [
+        (rows, vectors)
+        for rows, vectors in SHAPES
+        if rows <= height and vectors <= width and rows * vectors + vectors < room
+        and (rows * vectors == 1 or rows * vectors * found.taps <= WRITTEN)
+    ]  # fmt: skip
+    return min(shapes, key=partial(time_of, found, height, width))
+
+
+def time_of(found: Slide, height: int, width: int, shape: tuple[int, int]) -> float:
+    """Cycles for all tiles of a shape: those of its products or of its reads, two a cycle."""
+    (rows, vectors), (step, apart) = shape, found.steps
+    read = {n * step + k * apart for n in range(rows) for k in range(found.high)}
+    loads = len(read) * found.taps // found.high * vectors * CROSSING + found.taps * rows
+    tile = max(loads, rows * vectors * found.taps) / 2 + rows * vectors
+    return tile * -(-height // rows) * -(-width // vectors)
+
+
+def write_tiles(kernel: Kernel, axis: int, amount: int) -> None:
+    """An axis in tiles of so much, which are written out; the last ones may overlap."""
+    size = size_of(kernel.axes[axis]) or 1
+    if size < amount:
+        kernel.apply_opt(Opt(OptOps.PADTO, axis, amount))
+    if amount > 1:
+        overlaps = size > amount and size % amount
+        kernel.apply_opt(Opt(OptOps.OVERLAP if overlaps else OptOps.UPCAST, axis, amount))
+
+
+def write_copy(kernel: Kernel, before: set[int]) -> None:
+    """The loops of the copy: rows beyond the image apart, whole rows of vectors written out, or
+    where they are long all but their ends in a loop.
+    """
+    loops = [r for r in kernel.axes if number_of(r) not in before]
+    lanes, last = kernel.target.lanes(4), loops[-1]
+    if (size_of(last) or 1) <= COPIED * lanes:
+        kernel.apply_opt(Opt(OptOps.UPCAST, kernel.axes.index(last), 0))
+    else:
+        write_ends(kernel, kernel.axes.index(last), lanes)
+    for one in loops[:-1]:
+        position = kernel.axes.index(one)
+        for end in reversed(boundaries(kernel.ast, one)):
+            kernel.apply_opt(Opt(OptOps.PARTITION, position, end))
+
+
+def write_ends(kernel: Kernel, position: int, lanes: int) -> None:
+    """The first vector and the last two of a long row apart: the others need not ask anything."""
+    size = size_of(kernel.axes[position]) or 1
+    for end, amount in ((size - 2 * lanes, 0), (lanes, lanes)):
+        part = cut_apart(kernel, position, end)
+        assert part is not None
+        kernel.apply_opt(Opt(OptOps.UPCAST, part, amount))
+    kernel.apply_opt(Opt(OptOps.UPCAST, position, 0))
