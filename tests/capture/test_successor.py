@@ -205,3 +205,37 @@ def test_with_other_threads_values_get_memory_of_their_own() -> None:
     finally:
         done.set()
         thread.join()
+
+
+@pytest.mark.parametrize("passed", [True, False])
+def test_an_old_value_that_is_given_back_is_not_written_over(passed: bool) -> None:
+    """`weight * 1` is the value itself: no kernel makes it, and none may change it."""
+    weight, one = weights(), Tensor(np.ones((64, 64), np.float32)).realize()
+    start, held = weight.numpy(), []
+
+    def body(weight: Tensor, by: Tensor) -> Tensor:
+        old = weight * 1
+        weight.assign(weight + by)
+        return old
+
+    step = jit(body) if passed else jit(lambda _, by: body(weight, by))
+    for _ in range(10):
+        held.append(step(weight, one))
+    expected = [start[0, 0] + n for n in range(10)]
+    np.testing.assert_allclose([old.numpy()[0, 0] for old in held], expected, rtol=1e-6)
+
+
+def test_an_old_value_that_another_tensor_takes_is_not_written_over() -> None:
+    first, second, by = weights(0), weights(1), weights(2)
+    left, right, add = first.numpy(), second.numpy(), by.numpy()
+
+    @jit
+    def step(by: Tensor) -> None:
+        first.assign(second * 1)
+        second.assign(second + by)
+
+    for _ in range(10):
+        step(by)
+        left, right = right, right + add
+    np.testing.assert_allclose(first.numpy(), left, rtol=1e-6)
+    np.testing.assert_allclose(second.numpy(), right, rtol=1e-6)

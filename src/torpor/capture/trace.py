@@ -84,7 +84,8 @@ class Trace:
         pairs = zip(outputs, self.shown[first:], strict=True)
         self.takes = [results_of(output, shown) for output, shown in pairs]
         one_buffer_each = not self.shared and all(kind[3] is None for kind in self.kinds)
-        changes = self.changes if one_buffer_each else ()
+        still = {slot for value in values for slot, _ in value.parts}  # old values are among them
+        changes = [c for c in self.changes if one_buffer_each and c[0] not in still]
         self.successors = successors(self.plan, changes, self.shown)
         self.on_host = all(kind[2].partition(":")[0] == "CPU" for kind in self.kinds)
         self.gather, self.commit = gather_for(self), commit_for(self)
