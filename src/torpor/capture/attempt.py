@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from torpor.base.errors import DivisionByZeroError, OutOfBoundsError, ValueRangeError
 from torpor.capture.code import asks_for_types
 from torpor.capture.finish import finish
 from torpor.capture.number import Number, Tape
@@ -83,7 +84,7 @@ class _Run:
         try:
             with tracer.watching():
                 result = self.function(*arguments, **options)
-            trace = finish(tracer, call.tensors, self.given, result, call.objects)
+            trace = self._finished(result)
         except Again:
             undo(tracer)
             raise
@@ -97,6 +98,16 @@ class _Run:
             self._take_back((arguments, options))
         result = self.exchange.take_back(result, self._plain)
         return Attempt(result, trace, tracer, self.given, self.by_value)
+
+    def _finished(self, result: Any) -> Trace | None:
+        """The trace of the run, unless a check fails: then nothing has changed, as in a replay."""
+        call, tracer = self.call, self.tracer
+        try:
+            return finish(tracer, call.tensors, self.given, result, call.objects)
+        except (DivisionByZeroError, OutOfBoundsError, ValueRangeError):
+            if can_undo(tracer):
+                undo(tracer)
+            raise
 
     def _admit(self) -> None:
         for handle, tensor in zip(self.given, self.call.tensors, strict=True):

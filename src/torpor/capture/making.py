@@ -243,13 +243,6 @@ run.odd:
   store ptr %found, ptr %at.x
   %broken = icmp eq ptr %found, null
   br i1 %broken, label %raised, label %owning""",
-    "apply": """
-  %function = inttoptr i64 %y to ptr
-  %given = load ptr, ptr %at.z
-  %found = call ptr @PyObject_Call(ptr %function, ptr %given, ptr null)
-  store ptr %found, ptr %at.x
-  %broken = icmp eq ptr %found, null
-  br i1 %broken, label %raised, label %owning""",
     "number": """
   %o = load ptr, ptr %at.y
   %item = call ptr @PyTuple_GetItem(ptr %o, i64 %z)
@@ -315,4 +308,4 @@ number.look:
   call void @Py_IncRef(ptr %o)
   br label %leaving""",
 }
-OWNING: Final = ("put", "make", "call", "apply", "new", "following", "tuple", "list")
+OWNING: Final = ("put", "make", "call", "new", "following", "tuple", "list")

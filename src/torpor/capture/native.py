@@ -20,6 +20,7 @@ from torpor.device import Buffer
 from torpor.device.commands import CALL
 from torpor.device.executor import Executor, split
 from torpor.device.pool import pool, thread_count
+from torpor.pipeline.recipe import value_in
 from torpor.pipeline.report import timing, where_noted
 from torpor.pipeline.reuse import Fresh, Result, Reused
 from torpor.tensor.handle import Handle
@@ -323,15 +324,29 @@ class _Writer:
         return name
 
     def _view(self, leaf: Leaf, storage: str, name: str) -> str:
-        """The register of a view, which Python makes of what the storage holds at that time."""
-        if storage in self._changed:
+        """The register of a view, which derives its node when it is first looked at: its stamp is
+        none that a storage has.
+        """
+        like = view_of(self._like(leaf), leaf.steps)
+        if like._path is not None and like._path.leaf:  # has an identity of its own
             raise Unfit
-        self._add("constant", "steps", Known(leaf.steps))
-        self._add("tuple", "of", 0, 2)
-        self._add("tuple_put", "of", 0, storage)
-        self._add("tuple_put", "of", 1, "steps")
-        self._add("apply", name, Known(view_of), "of")
+        self._add("new", name, Known(Handle._type))
+        self._add("put", name, Slot(Handle, "_storage"), storage)
+        fixed = {"_path": like._path, "_node": like._node, "_stamp": -1, "_site": None}
+        self._fill(name, Handle, {**fixed, "grad": None}, ())
         return name
+
+    def _like(self, leaf: Leaf) -> Storage:
+        """A storage without memory like the one that a leaf is a view of."""
+        trace = self._trace
+        if leaf.kind == "new":
+            slot, shape = trace.values[leaf.number].parts[0]
+            dtype = trace.plan.outputs[slot - trace.plan.first_output].dtype
+        else:
+            shape, dtype, *_ = trace.kinds[leaf.number]
+        if not all(type(size) is int for size in shape):
+            raise Unfit
+        return Storage(value_in(Buffer("CPU", math.prod(shape), dtype), shape), "CPU")
 
     def _owner(self, owner: Any) -> str:
         """The register of a tensor whose gradient is set."""

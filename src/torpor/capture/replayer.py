@@ -44,7 +44,6 @@ API: Final = {
     "PyList_Size": "i64 (ptr)",
     "PyLong_AsSsize_t": "i64 (ptr)",
     "PyLong_FromLongLong": "ptr (i64)",
-    "PyObject_Call": "ptr (ptr, ptr, ptr)",
     "PyObject_CallNoArgs": "ptr (ptr)",
     "PyObject_GetAttr": "ptr (ptr, ptr)",
     "PyObject_GetItem": "ptr (ptr, ptr)",

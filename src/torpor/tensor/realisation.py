@@ -36,8 +36,17 @@ from torpor.tensor.watch import active, watcher
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
 
-# A storage is held by its handle, by `sys.getrefcount`'s argument, and by our own name for it.
-_ALONE: Final = 3
+
+def _count_of_one_holder() -> int:
+    """What `sys.getrefcount` says of a thing that one other thing and a name here hold: whether its
+    own argument counts depends on the Python.
+    """
+    holder = [object()]
+    thing = holder[0]
+    return sys.getrefcount(thing)
+
+
+_ALONE: Final = _count_of_one_holder()  # of a storage that only its handle holds
 
 
 @cache
