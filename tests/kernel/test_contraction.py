@@ -57,11 +57,13 @@ def test_threads_share_the_longer_of_batches_and_blocks(batches):
 
 @pytest.mark.parametrize("rows", [16, 24, 31, 33, 40, 56])
 def test_weights_transposed_that_many_images_share(rows):
-    """Rows without neighbours along the sum are packed in blocks; what fills no block is apart."""
+    """Rows whose steps along the sum are pages apart are packed in blocks; what fills no block is
+    apart.
+    """
     random = np.random.default_rng(5)
-    a = random.standard_normal((20, rows), np.float32)
-    b = random.standard_normal((3, 20, 130), np.float32)
-    result = Tensor(a).T @ Tensor(b)
+    wide = random.standard_normal((20, 1024), np.float32)
+    a, b = wide[:, :rows], random.standard_normal((3, 20, 130), np.float32)
+    result = Tensor(wide).realize()[:, :rows].T @ Tensor(b)
     assert OptOps.STAGE in opts_of(result)
     agree(result.numpy(), a.astype(np.float64).T @ b.astype(np.float64))
 
@@ -131,8 +133,8 @@ def test_convolutions(sizes):
     windows = windows.reshape(images, groups, channels // groups, *windows.shape[2:])
     weights = w.astype(np.float64).reshape(groups, results // groups, *w.shape[1:])
     expected = np.einsum("bgchwij,gocij->bgohw", windows, weights)
-    if channels > 3 and groups == 1:
-        assert OptOps.STAGE in opts_of(result)
+    if channels > 3 and groups == 1:  # of one pixel's windows nothing is packed: a cache holds them
+        assert (OptOps.STAGE in opts_of(result)) is (kernel > 1)
     agree(result.numpy(), expected.reshape(result.shape))
 
 

@@ -25,7 +25,25 @@ def test_an_axis_that_fits_is_one_block_where_other_loops_are_many():
 
 @pytest.mark.parametrize(("rows", "tiled"), [(2, False), (64, True)])
 def test_products_with_reuse_are_packed(rows, tiled):
-    tensors, arrays = operands(rows, 96, 80, "plain")
+    tensors, arrays = operands(rows, 160, 80, "plain")
     result = tensors[0] @ tensors[1]
     assert (OptOps.STAGE in opts_of(result)) is tiled
     agree(result.numpy(), np.matmul(*arrays))
+
+
+@pytest.mark.parametrize("form", ["plain", "left transposed"])
+@pytest.mark.parametrize("sizes", [(96, 96, 96), (2000, 16, 16), (500, 64, 24), (60, 40, 40)])
+def test_what_a_first_cache_holds_is_read_where_it_is(sizes, form):
+    tensors, arrays = operands(*sizes, form)
+    result = tensors[0] @ tensors[1]
+    assert OptOps.STAGE not in opts_of(result)
+    assert OptOps.THREAD in opts_of(result)
+    agree(result.numpy(), np.matmul(*arrays))
+
+
+def test_small_products_in_a_batch_are_not_packed():
+    (x, _), (a, _) = operands(20 * 32, 32, 1, "plain")
+    x, a = x.reshape(20, 32, 32), a.reshape(20, 32, 32)
+    result = x @ (x.flip(0) + 1).contiguous()
+    assert OptOps.STAGE not in opts_of(result)
+    agree(result.numpy(), a @ (a[::-1] + 1))

@@ -25,6 +25,7 @@ BLOCK: Final = 64  # elements along the vectors that share what is packed of the
 STREAMED: Final = 2.0  # products that take as long as reading an element in order of its use
 COPIED: Final = 10.0  # products that take as long as packing an element of several in a row
 TURNED: Final = 36.0  # products that take as long as moving an element between other places
+CLOSE: Final = 48 * 1024  # bytes that are as quick to read in their own order as packed
 PAGE: Final = 4096  # bytes between steps of a sum from which memory is slow to follow
 SHORT: Final = 192  # steps of a sum that is not cut into blocks
 LINE: Final = 16  # elements of a cache line of 64 bytes
@@ -35,8 +36,8 @@ SPARE: Final = 0.25  # share of a vector that may be padding where the axis is s
 class Contraction:
     """What is tiled: the axis of the vectors, the axis of the rows, the operand along the vectors
     and the other one, how long the sum is, how many rows share what is packed, whether the other
-    operand has no neighbours along the sum, whether steps along the sum stay in a page of it, and
-    whether it is masked.
+    operand has no neighbours along the sum, whether steps along the sum stay in a page of it,
+    whether it is masked, and whether the operand along the vectors lies in a row in a first cache.
     """
 
     lane: UOp
@@ -48,6 +49,12 @@ class Contraction:
     scattered: bool
     near: bool
     masked: bool
+    close: bool
+
+    @property
+    def in_place(self) -> bool:
+        """Whether both operands are read where they are."""
+        return self.close and not self.packs
 
     @property
     def packs(self) -> bool:
@@ -112,7 +119,7 @@ def weigh(kernel: Kernel, uses: int) -> tuple[float, Contraction] | None:
             step = abs(stride(other, kernel.reduce_axes[-1]) or PAGE) * other.dtype.itemsize
             found = Contraction(
                 lane, row, packed, other, iterations(kernel.reduce_axes), iterations(rows),
-                not direct, step < PAGE, is_masked(other),
+                not direct, step < PAGE, is_masked(other), lies_close(packed, lane, kernel),
             )  # fmt: skip
             weighed = cost(kernel, found, stored.get(lane) == 1, is_movable(kernel, found, uses))
             if weighed is not None and (best is None or weighed < best[0]):
@@ -140,11 +147,12 @@ def cost(kernel: Kernel, found: Contraction, neighbours: bool, movable: bool) ->
     along = [run(v, kernel.reduce_axes) >= LINE for v in (found.packed, found.other)]
     if lanes <= width and all(along) and found.length >= SHORT:
         return None  # sums along the rows of both read each element of the longer one once
-    if lanes < width * (1 - SPARE) or (alone and lanes <= 2 * width and found.length < SHORT):
+    nowhere = alone and lanes <= 2 * width and found.length < SHORT and not found.in_place
+    if lanes < width * (1 - SPARE) or nowhere:
         return None
     step = abs(stride(found.packed, found.lane) or 0)
     moving = COPIED * step * share_of_first(found.packed) if 0 < step <= NEAR else TURNED
-    packing = moving / found.shared
+    packing = 0.0 if found.in_place else moving / found.shared
     reading = STREAMED
     if (found.masked or found.scattered) and not movable:
         easy = not found.masked and (not found.scattered or found.abreast)
@@ -174,6 +182,16 @@ def run(value: UOp, axes: Sequence[UOp]) -> int:
     for step, size in sorted((abs(stride(value, r) or 0), size_of(r) or 1) for r in axes):
         count *= size if step == count else 1
     return count
+
+
+def lies_close(value: UOp, lane: UOp, kernel: Kernel) -> bool:
+    """Whether a value is a load of neighbours along the vectors, which for a whole sum lie in a row
+    that a first cache holds.
+    """
+    axes = [lane, *kernel.reduce_axes]
+    size = iterations(axes)
+    small = size * value.dtype.itemsize <= CLOSE and value.op is Ops.LOAD
+    return small and stride(value, lane) == 1 and not is_masked(value) and run(value, axes) == size
 
 
 def is_masked(value: UOp) -> bool:

@@ -10,7 +10,7 @@ from typing import Final
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel.columns import find_columns
-from torpor.kernel.contraction import Contraction, find_contraction, order_axes
+from torpor.kernel.contraction import LINE, Contraction, find_contraction, order_axes
 from torpor.kernel.depth import tile_depth
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.ranges import iterations, kind_of, number_of, size_of
@@ -32,6 +32,8 @@ PANELS: Final = 8  # most panels of a block: what stays in the second cache with
 TOGETHER: Final = 64  # elements along the vectors that should share rows which are packed
 APART: Final = 64  # rows that pay for packing all panels anew
 SHARED: Final = 256  # rows that share panels for which these may be packed again
+ROWS: Final = 48  # rows of a thread's block where nothing is packed
+PIECES: Final = 4  # loops that threads can share, below which rows are cut into so many blocks
 REUSE: Final = 16  # rows that must share a packed tile before packing it pays
 PAIRED: Final = 0.8  # the same and padding for words of two terms, beyond which they are no gain
 WORDS: Final = 48  # products that must share a word before putting it together pays
@@ -46,6 +48,8 @@ def tile_contraction(kernel: Kernel, most: float = inf) -> bool:
         return False
     ordered = kernel.copy()
     plan = plan_of(ordered, found)
+    if found.in_place and attempt_all(kernel, ordered, tile_in_place, plan):
+        return True
     room = kernel.target.stage_bytes * 2 // 3
     reach = room // (found.length * found.packed.dtype.itemsize * plan.panel)
     lanes = size_of(found.lane) or 1
@@ -97,6 +101,29 @@ def shapes_for(kernel: Kernel, found: Contraction) -> Shapes:
     """The register tiles that suit the target and the format of the products."""
     fused = found.packed.dtype.is_float or any(opt.op is OptOps.QUAD for opt in kernel.opts)
     return shapes_of(kernel.target.registers, fused)
+
+
+def tile_in_place(kernel: Kernel, plan: Plan) -> bool:
+    """Nothing packed: panels are read where they are, all of them for each register tile's rows.
+    Threads share blocks of the rows, where there are no other loops enough.
+    """
+    row, lanes, height = plan.row, size_of(plan.found.lane) or 1, size_of(plan.found.row) or 1
+    width = kernel.target.lanes(max(plan.found.packed.dtype.itemsize, 4))
+    if plan.around and lanes % LINE and plan.found.shared > APART:
+        return False  # vectors that cross lines in each of many rows
+    strips = strips_of(lanes, width, shapes_for(kernel, plan.found))
+    others = iterations(kernel.axes[:row])
+    most = height if others >= PIECES else min(ROWS, height // PIECES)
+    block = max((n for n in range(1, most + 1) if height % n == 0), default=1)
+    if block < min(strips[0].rows, height) // 2:
+        return False
+    if block < height:
+        kernel.apply_opt(Opt(OptOps.TILE, row, block))
+    row += (block < height) - thread_blocks(kernel, row, block < height)
+    rows = cut_lanes(kernel, row, strips)
+    for place, strip in reversed(list(zip(rows, strips, strict=True))):
+        write_rows(kernel, place, strip.rows)
+    return True
 
 
 def tile_strips(kernel: Kernel, plan: Plan, reach: int) -> bool:

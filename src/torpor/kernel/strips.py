@@ -74,9 +74,15 @@ def strip_of(lanes: int, width: int, shapes: Shapes, most: float = inf) -> Strip
 
 
 def cut_lanes(kernel: Kernel, row: int, strips: Sequence[Strip]) -> list[int]:
-    """The vectors' axis, which is next to the rows at `row`, cut in two, each with rows of its own
-    around it and padded to whole tiles, which are written out. Gives the places of the rows.
+    """The vectors' axis, which is next to the rows at `row`, padded to whole tiles, which are
+    written out; or cut in two such, each with rows of its own around it. Gives the places of the
+    rows.
     """
+    if len(strips) == 1:
+        if strips[0].lanes < strips[0].padded:
+            kernel.apply_opt(Opt(OptOps.PADTO, row + 1, strips[0].panel))
+        kernel.apply_opt(Opt(OptOps.UPCAST, row + 1, strips[0].panel))
+        return [row]
     kernel.apply_opt(Opt(OptOps.SWAP, row, row + 1))
     kernel.apply_opt(Opt(OptOps.PARTITION, row, strips[0].lanes))
     places = [row, row + 2]
