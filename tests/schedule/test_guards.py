@@ -47,3 +47,14 @@ def test_a_condition_outside_still_guards():
     inside, read = both_uses(table, index, Tensor([True, False]))
     wanted = Tensor([True, False, True])
     assert wanted.where(inside + read, -1.0).tolist() == [2.0, -1.0, 8.0]
+
+
+@pytest.mark.parametrize("index", [[3], [0, -4], [0, 0, 1 << 32]])
+@pytest.mark.parametrize("length", [1, 3])
+def test_an_index_that_makes_no_difference_is_checked_too(index, length):
+    """An axis of one element, or of equal ones: the index is dropped, but not its check."""
+    table = Tensor(np.arange(4.0)).reshape(1, 4).expand(length, 4)
+    asked = Tensor(index)
+    for found in (table[asked], table[:, :1].gather(0, asked.reshape(-1, 1)).sum(0)):
+        with pytest.raises(OutOfBoundsError):
+            found.realize()

@@ -149,3 +149,13 @@ def test_gradient_alone_tells_of_a_class_that_there_is_not():
     (found,) = logits.cross_entropy(Tensor([0, 3, 1, 4, 2, 0])).gradient(logits)
     with pytest.raises(OutOfBoundsError, match="target classes: an index is out of bounds"):
         found.tolist()
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int32"])
+def test_classes_of_any_integer_format(dtype):
+    """The class that does not count, -100, need not fit into it."""
+    expected = Tensor(LOGITS).cross_entropy(Tensor(TARGETS)).item()
+    classes = Tensor(TARGETS.astype(dtype))
+    assert Tensor(LOGITS).cross_entropy(classes).item() == expected
+    found = Tensor(LOGITS).log_softmax(1).nll_loss(classes).item()
+    np.testing.assert_allclose(found, expected, rtol=1e-6)

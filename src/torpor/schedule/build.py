@@ -219,9 +219,11 @@ class Builder:
             where = where if here is TRUE else where & here
             source = source.src[0]
         value: UOp = yield source, place, where
-        if value.op is Ops.CONST:  # every element is the same, but the index may still be bad
-            return self.check(node, value, inside, shape_of(node.src[0])[node.arg])
-        return value
+        number = self.check_numbers[node]
+        if any(n.op is Ops.CHECK and n.arg == number for n in value.toposort()):
+            return value
+        # All along the axis is the same element, but the index may still be bad.
+        return self.check(node, value, inside)
 
     def checked_position(self, node: UOp, asked: UOp, axis: int) -> tuple[UOp, UOp]:
         """A number from a tensor of indices as a place along an axis, which it is not beyond, and

@@ -75,7 +75,7 @@ class Loss(Handle):
         """
         axis = 1 if self.ndim > 1 else 0
         _check_target(self, target, axis)
-        kept = target.ne(ignore_index)
+        kept = target.cast(dtypes.int64).ne(ignore_index)  # which unsigned formats do not hold
         picked = _picked(self, kept.where(target, 0), axis)
         return _counted(-picked, kept, target, weight, reduction)
 
@@ -111,7 +111,7 @@ class Loss(Handle):
                 return loss.sum() / max(1, int(loss.numel()))
             return _reduced(loss, reduction)
         _check_target(self, target, axis)
-        kept = target.ne(ignore_index)
+        kept = target.cast(dtypes.int64).ne(ignore_index)  # which unsigned formats do not hold
         surprise = _surprise(self, kept.where(target, 0), axis)
         exact = _counted(surprise, kept, target, weight, reduction)
         if not label_smoothing:
