@@ -369,3 +369,14 @@ def test_the_environment_is_baked_in_and_said_to_be() -> None:
 
     assert f(numbers(1)).item() == 2
     assert "a call of os.__getitem__" in torpor.explain(f)
+
+
+def test_a_profiler_in_c_sees_a_first_call() -> None:
+    """Also where the compiler runs, whose calls only the trace itself is spared."""
+    f = torpor.jit(lambda x: x * 7 + 3)
+    profile = cProfile.Profile()
+    profile.enable()
+    value = f(numbers(1))
+    profile.disable()
+    assert value.tolist() == [10]
+    assert any(getattr(e.code, "co_name", "") == "realize" for e in profile.getstats())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+from torpor.base.locks import recursive_lock
 from torpor.capture.commit import Fixed, Leaf, Value
 from torpor.capture.match import Pattern, look
 from torpor.capture.output import Shown
@@ -51,7 +52,7 @@ class Native:
         places = [*pattern.places, *[f"s{number}" for number in range(len(pattern.places))]]
         words = writer.words
         self.program = Program(steps, places, writer.arguments, words, own.release, self._fail)
-        self._seen = 0  # runs that the trace knows of
+        self._seen, self._settling = 0, recursive_lock()  # runs that the trace knows of
         self.renew()
 
     @property
@@ -61,10 +62,11 @@ class Native:
 
     def settle(self) -> int:
         """Have the trace know of the runs since it was last told; how many these are."""
-        runs = self.program.get("count") - self._seen
-        self._seen += runs
-        self._trace.hits += runs
-        self._trace.plan.left -= runs
+        with self._settling:
+            runs = self.program.get("count") - self._seen
+            self._seen += runs
+            self._trace.hits += runs
+            self._trace.plan.left -= runs
         return runs
 
     def renew(self) -> None:
@@ -154,8 +156,9 @@ class _Writer:
         self._steps += look("noted", where_noted, None)
         places = self._pattern.places
         passed = [*map(self._passed, range(len(self._trace.passed)))]
-        for name in (*places, *passed, *[f"s{number}" for number in range(len(places))]):
-            self._add("own", name)
+        storages = [f"s{number}" for number in range(len(places))]
+        for name in (*places, *passed, *storages, *self._pattern.amounts):
+            self._add("own", name)  # lists among the arguments may change while a guard is asked
         self._add("lock", Known(own.acquire))
         self._steps += self._trace.guards.native(len(places))
         self._compute()

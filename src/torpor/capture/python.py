@@ -44,9 +44,12 @@ def is_known() -> bool:
     """Whether objects of this Python look as native code takes them to."""
     if sys.implementation.name != "cpython" or sys.version_info[:2] not in VERSIONS:
         return False
-    if sysconfig.get_config_var("Py_GIL_DISABLED") or sys.byteorder != "little":
+    may_lack_lock = hasattr(sys, "_is_gil_enabled")  # asking older ones takes milliseconds
+    if may_lack_lock and sysconfig.get_config_var("Py_GIL_DISABLED"):
         return False
-    if struct.calcsize("P") != 8 or object.__basicsize__ != 16 or hasattr(sys, "getobjects"):
+    if struct.calcsize("P") != 8 or sys.byteorder != "little":
+        return False
+    if object.__basicsize__ != 16 or hasattr(sys, "getobjects"):
         return False
     if not all(hasattr(ctypes.pythonapi, x) for x in (*API, *STATIC.values(), "PyDescr_NewMethod")):
         return False

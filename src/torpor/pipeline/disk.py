@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
-from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from torpor.base import settings
 from torpor.base.files import write_whole
 from torpor.base.target import Target
-from torpor.device import resident
+from torpor.device import llvm, resident
 from torpor.ir.records import Program
 
 _DIGEST: Final = 32  # bytes of SHA-256 in front of every entry
@@ -23,12 +25,19 @@ _ROOMS: Final = ("base", "ir", "rules", "view", "kernel", "source", "device")
 @cache
 def code_version() -> str:
     """A digest of the compiler's own text: entries made by other code are never used."""
-    digest = hashlib.sha256(metadata.version("llvmlite").encode())
+    digest = hashlib.sha256(llvm.version().encode())
     root = Path(__file__).resolve().parent.parent
-    for room in _ROOMS:
-        for path in sorted((root / room).rglob("*.py")):
-            digest.update(path.read_bytes())
+    for path in sorted(chain.from_iterable(sources(root / room) for room in _ROOMS)):
+        digest.update(path.removeprefix(str(root)).encode())
+        with open(path, "rb", 0) as file:
+            digest.update(file.read())
     return digest.hexdigest()
+
+
+def sources(folder: Path) -> Iterator[str]:
+    """The Python files in a folder and below, quicker than pathlib's way: each process asks."""
+    for path, _, names in os.walk(folder):
+        yield from (os.path.join(path, name) for name in names if name.endswith(".py"))
 
 
 def usable(target: Target) -> bool:

@@ -76,9 +76,10 @@ def compute(roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
 @contextmanager
 def unwatched_calls() -> Iterator[None]:
     """While a trace watches this thread, spare it the compiler's own calls: they are many."""
-    profiler = sys.getprofile() if active and watcher() is not None else None
-    if profiler is None:
-        yield
+    watching = watcher() if active else None
+    profiler = sys.getprofile()
+    if watching is None or getattr(profiler, "__self__", None) is not watching:
+        yield  # nobody profiles, or the user does
         return
     sys.setprofile(None)
     try:
