@@ -17,6 +17,7 @@ from tests.documents import (
 )
 from torpor.base.settings import DEFAULTS
 from torpor.cli.main import parser
+from torpor.ir.records import OptOps
 
 PAGES = (*DOCUMENTS, "CONTRIBUTING.md")
 LABELS = {"python", "text", "text linux", "toml"}
@@ -124,3 +125,8 @@ def test_only_times_and_document_lines_are_let_off():
     assert stable(line) == "*** CPU  r_2 # us # GFLOP/s # GB/s  output  docs/walk.md:#: x @ w"
     assert stable("Buffer(#12, CPU) 0x7f 13 ms") == "Buffer(#12, CPU) 0x7f # ms"
     assert stable("Buffer(#12, CPU) 1.5") != stable("Buffer(#13, CPU) 1.5")
+
+
+def test_every_opt_is_explained():
+    page = text_of("docs/opts.md")
+    assert [o.name for o in OptOps if o.name not in page and o is not OptOps.TENSORCORE] == []

@@ -19,7 +19,7 @@ def output_of(name, *arguments):
 
 
 def test_every_example_is_known_and_documented():
-    known = {"own_network.py", "custom_rule.py", "kernel_stages.py"}
+    known = {"own_network.py", "custom_rule.py", "kernel_stages.py", "product_by_opts.py"}
     assert {path.name for path in EXAMPLES.iterdir() if path.suffix} == known
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     assert all(f"examples/{name}" in index for name in known)
@@ -58,3 +58,11 @@ def test_kernel_stages_shows_every_stage():
     assert "define void @" in text
     *_, last = re.findall(r"now (\S+)", text)
     assert f"@{last}(" in text, "the last name is that of the kernel"
+
+
+def test_a_product_gets_faster_opt_by_opt():
+    text = output_of("product_by_opts.py", "96")
+    assert "GFLOP/s" in text.splitlines()[0]
+    rates = [float(line.split()[-1]) for line in text.splitlines()[1:]]
+    assert len(rates) > 3
+    assert max(rates) > 4 * rates[0]  # vectors alone give that
