@@ -10,6 +10,7 @@ import sys
 import time
 
 from torpor import Context, Device, Tensor
+from torpor.device import Executable
 from torpor.kernel import OptOps
 from torpor.pipeline import program_for
 
@@ -24,7 +25,7 @@ output, *inputs = (node.arg for node in item.buffers)
 buffers = [output.allocate(), *inputs]
 
 
-def best_time(executable) -> float:
+def best_time(executable: Executable) -> float:
     """Seconds of the quickest run."""
     best, ends = float("inf"), time.perf_counter() + SECONDS
     while time.perf_counter() < ends:
