@@ -17,7 +17,7 @@ from torpor.ir.uop import UOp
 from torpor.kernel.access import NEAR, strides_of
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.ranges import Loops, closed_by, find_loops, iterations, kind_of, size_of
-from torpor.kernel.stage import operands
+from torpor.kernel.stage import loads_of, operands
 from torpor.kernel.strips import ALONE
 
 RESULTS: Final = (AxisType.GLOBAL, AxisType.THREAD)  # axes of what is stored
@@ -153,7 +153,7 @@ def cost(kernel: Kernel, found: Contraction, neighbours: bool, movable: bool) ->
     step = abs(stride(found.packed, found.lane) or 0)
     moving = COPIED * step * share_of_first(found.packed) if 0 < step <= NEAR else TURNED
     packing = 0.0 if found.in_place else moving / found.shared
-    reading = STREAMED
+    reading = STREAMED if found.other.dtype.is_float or found.other.op is Ops.LOAD else COPIED
     if (found.masked or found.scattered) and not movable:
         easy = not found.masked and (not found.scattered or found.abreast)
         reading = COPIED if easy else TURNED
@@ -178,7 +178,7 @@ def share_of_first(value: UOp) -> float:
 
 def run(value: UOp, axes: Sequence[UOp]) -> int:
     """How many elements that follow each other along some of the axes lie in a row in memory."""
-    count = 1
+    count = together(value)
     for step, size in sorted((abs(stride(value, r) or 0), size_of(r) or 1) for r in axes):
         count *= size if step == count else 1
     return count
@@ -192,6 +192,20 @@ def lies_close(value: UOp, lane: UOp, kernel: Kernel) -> bool:
     size = iterations(axes)
     small = size * value.dtype.itemsize <= CLOSE and value.op is Ops.LOAD
     return small and stride(value, lane) == 1 and not is_masked(value) and run(value, axes) == size
+
+
+def together(value: UOp) -> int:
+    """How many neighbours in memory each element is made of: the parts of a word."""
+    loads = loads_of(value)
+    places = {load.src[0].src[1] for load in loads}
+    first = min(places, key=size_of_expression)
+    row = {first, *((first + n).simplify() for n in range(1, len(places)))}
+    return len(places) if places == row and len({n.src[0].src[0] for n in loads}) == 1 else 1
+
+
+def size_of_expression(position: UOp) -> int:
+    """How many nodes a position is computed from: the first of neighbours is the simplest."""
+    return len(position.toposort())
 
 
 def is_masked(value: UOp) -> bool:

@@ -13,6 +13,7 @@ from torpor.ir.uop import UOp
 from torpor.kernel.ranges import closed_by, size_of
 
 HALF: Final = 16  # bits
+PAIR: Final = 2  # halves of a word
 MASK: Final = (1 << HALF) - 1
 SMALL: Final = (dtypes.int8, dtypes.uint8)  # formats that a signed half holds
 
@@ -61,15 +62,33 @@ def small_factor(factor: UOp) -> UOp | None:
 
 def sum_in_pairs(root: UOp, found: Products, one: UOp) -> UOp:
     """sum(a[k]*b[k], k) = sum(low(x[i])*low(y[i]) + high(x[i])*high(y[i]), i), where x[i] is the
-    word of a[2i] and a[2i+1], y[i] that of b: modulo 2**32, as int32 sums are. The axis `one` is k,
-    of even length.
+    word of a[2i] and a[2i+1], y[i] that of b: modulo 2**32, as int32 sums are. The axis `one` is k.
     """
-    pair = UOp.range((size_of(one) or 0) // 2, *one.arg)
+    pair = UOp.range((size_of(one) or 0) // PAIR, *one.arg)
     x, y = (word(factor, one, pair) for factor in found.factors)
     product = low(x) * low(y) + high(x) * high(y)
-    ranges = tuple(pair if r is one else r for r in closed_by(found.total))
+    return with_sum(root, found, one, product, pair, PAIR)
+
+
+def with_sum(root: UOp, found: Products, one: UOp, product: UOp, words: UOp, terms: int) -> UOp:
+    """The kernel with the sum of the products of words of so many terms, along the axis `words`
+    instead of `one`, and with the terms added one by one that fill no word.
+    """
+    ranges = tuple(words if r is one else r for r in closed_by(found.total))
     total = UOp(Ops.REDUCE, dtypes.int32, (product, *ranges), Ops.ADD)
+    size = size_of(one) or 0
+    a, b = (factor.cast(dtypes.int32) for factor in found.factors)
+    for place in range(size - size % terms, size):
+        total = total + (a * b).substitute({one: UOp.index_const(place)})
     return root.substitute({found.whole: converted(total, found.whole.dtype)})
+
+
+def suits(found: Products, one: UOp, terms: int) -> bool:
+    """Whether an axis has whole words of so many terms; and nothing but these, if there are other
+    axes of the sum.
+    """
+    size = size_of(one) or 0
+    return size >= terms and (size % terms == 0 or len(closed_by(found.total)) == 1)
 
 
 def converted(value: UOp, dtype: DType) -> UOp:

@@ -12,7 +12,7 @@ from torpor.ir.ops import STREAMED, AxisType, Ops, identity
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.accumulate import accumulate, accumulated, growing, inside
-from torpor.kernel.halves import find_products, sum_in_pairs
+from torpor.kernel.halves import PAIR, find_products, suits, sum_in_pairs
 from torpor.kernel.normalise import drop_single, is_gated, merge_axes, normalise, renumber
 from torpor.kernel.partition import partition
 from torpor.kernel.quarters import QUARTERS, has_quads, sum_in_quads
@@ -408,8 +408,8 @@ class Kernel:
         found = find_products(self.ast)
         if not self.target.pairs or found is None:
             raise self.refused(opt, "there is no instruction for two terms of this sum")
-        if kind_of(one) is not AxisType.REDUCE or (size_of(one) or 1) % 2:
-            raise self.refused(opt, "it needs a reduce axis of an even number of terms")
+        if kind_of(one) is not AxisType.REDUCE or not suits(found, one, PAIR):
+            raise self.refused(opt, "it needs a reduce axis of whole pairs of terms")
         self.ast = sum_in_pairs(self.ast, found, one).simplify()
 
     def quad(self, opt: Opt) -> None:
@@ -418,7 +418,7 @@ class Kernel:
         found = find_products(self.ast)
         if found is None or not has_quads(self.target, found):
             raise self.refused(opt, "there is no instruction for four terms of this sum")
-        if kind_of(one) is not AxisType.REDUCE or (size_of(one) or 1) % QUARTERS:
+        if kind_of(one) is not AxisType.REDUCE or not suits(found, one, QUARTERS):
             raise self.refused(opt, "it needs a reduce axis of whole fours of terms")
         self.ast = sum_in_quads(self.ast, found, one).simplify()
 

@@ -19,13 +19,14 @@ from torpor.kernel.unroll import is_never
 
 GAP: Final = 2  # elements from one to the next, up to which both are in one row
 SOURCES: Final = 2  # vectors that one shuffle picks from
+PICKED: Final = (1, 4, 8)  # bytes of elements of which vectors are shuffled
 
 Places = dict[int, tuple[UOp, int]]  # for each shift the row that holds the element, and its lane
 
 
 def pick_neighbours(root: UOp) -> UOp:
     """The kernel with reads of rows wherever vectors are put together of elements close by."""
-    vectors = [n for n in root.toposort() if is_scattered(n)]
+    vectors = [n for n in root.toposort() if is_scattered(n, PICKED)]
     wanted: dict[tuple[Spot, int], dict[int, UOp]] = {}
     for node in vectors:
         for load in loads_of(node):

@@ -36,6 +36,7 @@ ROWS: Final = 48  # rows of a thread's block where nothing is packed
 PIECES: Final = 4  # loops that threads can share, below which rows are cut into so many blocks
 REUSE: Final = 16  # rows that must share a packed tile before packing it pays
 PAIRED: Final = 0.8  # the same and padding for words of two terms, beyond which they are no gain
+IN_WORDS: Final = (OptOps.PAIR, OptOps.QUAD)  # few of these products wait to be added
 WORDS: Final = 48  # products that must share a word before putting it together pays
 
 
@@ -99,7 +100,7 @@ def plan_of(kernel: Kernel, found: Contraction) -> Plan:
 
 def shapes_for(kernel: Kernel, found: Contraction) -> Shapes:
     """The register tiles that suit the target and the format of the products."""
-    fused = found.packed.dtype.is_float or any(opt.op is OptOps.QUAD for opt in kernel.opts)
+    fused = found.packed.dtype.is_float or any(opt.op in IN_WORDS for opt in kernel.opts)
     return shapes_of(kernel.target.registers, fused)
 
 
@@ -232,7 +233,7 @@ def lanes_of_block(kernel: Kernel, plan: Plan, reach: int) -> int:
     panels = -(-lanes // plan.panel)
     near = max(PANELS, reach // 2)  # more of them only where the sum is short
     most = min(reach, near, panels if plan.around else panels - 1)  # packed inside some loop
-    stream = STREAM * (4 if plan.found.scattered else 1)
+    stream = STREAM * (4 if plan.found.scattered else 2 if plan.found.packs else 1)
     around = iterations(kernel.axes[: threaded(plan)])
     return plan.panel * panels_of(panels, most, plan.panel, around, stream)
 

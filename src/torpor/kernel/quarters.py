@@ -11,10 +11,9 @@ from typing import Final
 
 from torpor.base.dtypes import DType, dtypes
 from torpor.base.target import Target
-from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.halves import Products, converted
-from torpor.kernel.ranges import closed_by, size_of
+from torpor.kernel.halves import Products, with_sum
+from torpor.kernel.ranges import size_of
 
 BYTE: Final = 8  # bits
 QUARTERS: Final = 4  # of a word
@@ -29,15 +28,13 @@ def has_quads(target: Target, found: Products) -> bool:
 def sum_in_quads(root: UOp, found: Products, one: UOp) -> UOp:
     """sum(a[k]*b[k], k) = sum(sum(byte(x[i], n)*byte(y[i], n), n < 4), i), where the bytes of the
     word x[i] are a[4i] to a[4i+3], those of y[i] are of b: modulo 2**32, as int32 sums are. The
-    axis `one` is k, whose length is a multiple of 4.
+    axis `one` is k.
     """
     quad = UOp.range((size_of(one) or 0) // QUARTERS, *one.arg)
     words = [(word(factor, one, quad), factor.dtype) for factor in found.factors]
     (x, left), (y, right) = words
     product = reduce(add, (byte(x, n, left) * byte(y, n, right) for n in range(QUARTERS)))
-    ranges = tuple(quad if r is one else r for r in closed_by(found.total))
-    total = UOp(Ops.REDUCE, dtypes.int32, (product, *ranges), Ops.ADD)
-    return root.substitute({found.whole: converted(total, found.whole.dtype)})
+    return with_sum(root, found, one, product, quad, QUARTERS)
 
 
 def word(value: UOp, one: UOp, quad: UOp) -> UOp:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
-from torpor.kernel.access import accesses
+from torpor.kernel.access import Access, accesses
 from torpor.kernel.contraction import RESULTS, Contraction
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.ranges import closed_by, find_loops, kind_of, nesting, number_of, size_of
@@ -15,6 +15,7 @@ from torpor.kernel.stage import operands, tile_of
 
 ROWS_PACKED: Final = 16  # elements of a cache line of 64 bytes
 COPY_SHORT: Final = 16  # rounds of a copying loop without whole vectors that are written out
+PAIR: Final = 2  # bytes whose products are added in one instruction
 UNROLLED: Final = 2  # steps of the sum written out: more of them only crowd the registers
 
 
@@ -136,18 +137,26 @@ def stage_over(kernel: Kernel, level: int, one: UOp, most: int) -> bool:
     return False
 
 
+def is_paired(access: Access, one: UOp) -> bool:
+    """Whether neighbours along an axis are every second byte, as of pairs that words are of."""
+    return access.itemsize == 1 and access.stride(one) == PAIR and access.is_near(one)
+
+
 def write_copy(kernel: Kernel, before: set[int]) -> None:
     """The loop of a copy along which it reads neighbours, written out as vectors. `before`: the
     numbers of all other axes.
     """
     fresh = [r for r in kernel.axes if number_of(r) not in before and kind_of(r) is AxisType.LOOP]
     found = [a for a in accesses(find_loops(kernel.ast)) if not a.is_store]
-    rows = [
-        r for r in fresh if any(a.stride(r) == 1 and a.node.src[0].op is Ops.PARAM for a in found)
-    ]
+    near = [a for a in found if a.node.src[0].op is Ops.PARAM]
+    rows = [r for r in fresh if any(a.stride(r) == 1 or is_paired(a, r) for a in near)]
     if rows:
         size, width = size_of(rows[-1]) or 1, kernel.target.lanes(4)
         even = next(n for n in (width, 4, 2, 1) if size % n == 0)
         amount = size if even < 4 and size <= COPY_SHORT else even
+        place = kernel.axes.index(rows[-1])
+        if amount < 4 and size > width:  # whole vectors, and the rest one by one
+            kernel.apply_opt(Opt(OptOps.PARTITION, place, size - size % width))
+            amount = width
         if amount > 1:
-            kernel.apply_opt(Opt(OptOps.UPCAST, kernel.axes.index(rows[-1]), amount))
+            kernel.apply_opt(Opt(OptOps.UPCAST, place, amount))

@@ -7,7 +7,7 @@ make columns of them: log2(width) for each instead of `width` reads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from torpor.base.target import Target
@@ -43,9 +43,9 @@ def turn_blocks(root: UOp, target: Target) -> UOp:
     return root.substitute(turned) if turned else root
 
 
-def is_scattered(node: UOp) -> bool:
+def is_scattered(node: UOp, itemsizes: Collection[int] = ITEMSIZES) -> bool:
     """A vector of elements of parameters that are read one by one, under no condition of lanes."""
-    if node.op is not Ops.VECTORIZE or node.dtype.scalar().itemsize not in ITEMSIZES:
+    if node.op is not Ops.VECTORIZE or node.dtype.scalar().itemsize not in itemsizes:
         return False
     return all(
         s.op is Ops.LOAD
