@@ -80,6 +80,20 @@ def test_a_recurring_graph_in_phases_is_computed_alike():
         assert (step(Tensor(np.ones((2, 16, 24, 24), np.float32))).numpy() == results[0]).all()
 
 
+def test_windows_no_longer_than_their_step_sum_one_place_in_each_phase():
+    """The rounds that count are then told apart by bounds, without a remainder."""
+    x, w = Tensor.empty(2, 32, 24, 24), Tensor.empty(32, 16, 2, 2)
+    programs = torpor.lower(x.conv_transpose2d(w, stride=2), target="cpu")
+    assert sum(p.ops for p in programs) < 1.1 * 2 * 2 * 32 * 16 * 48**2
+
+
+def test_long_steps_have_phases_along_one_axis_only():
+    x, w = Tensor.empty(2, 32, 128), Tensor.empty(32, 16, 16)
+    assert len(sums(x.conv_transpose1d(w, stride=8, padding=4))) == 8
+    x, w = Tensor.empty(1, 32, 12, 12), Tensor.empty(32, 4, 8, 8)
+    assert len(sums(x.conv_transpose2d(w, stride=8))) == 8
+
+
 def test_phases_have_no_remainders():
     x, w = Tensor.empty(2, 16, 24, 24), Tensor.empty(16, 16, 3, 3)
     for item in x.conv_transpose2d(w, stride=2).schedule():
@@ -87,7 +101,8 @@ def test_phases_have_no_remainders():
 
 
 @pytest.mark.parametrize(
-    "sizes", [(3, 2, 5), (3, 1, 3), (4, 1, 5), (2, 3, 3), (2, 2, 3), (3, 1, 1)]
+    "sizes",
+    [(3, 2, 5), (3, 1, 3), (4, 1, 5), (2, 3, 3), (2, 2, 3), (3, 1, 1), (2, 1, 2), (4, 1, 4)],
 )
 def test_any_stride_dilation_and_window(sizes, monkeypatch):
     """Stride and dilation without a common factor have phases; with one, what there is."""

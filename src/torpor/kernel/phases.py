@@ -30,7 +30,8 @@ from torpor.kernel.ranges import (
 from torpor.rules import conjuncts
 
 WORTH: Final = 1 << 20  # products from which more kernels, each to be compiled, pay
-MOST: Final = 4  # phases of one axis, at most
+MOST: Final = 16  # phases, at most
+ROUNDS: Final = 64  # rounds of a sum that are looked at one by one, at most
 
 
 def in_phases(ast: UOp) -> tuple[UOp, ...]:
@@ -41,32 +42,34 @@ def in_phases(ast: UOp) -> tuple[UOp, ...]:
         return (ast,)
     if not any(n.op is Ops.MOD for n in ast.toposort()):
         return (ast,)
-    pending, done = [joined(ast)], []
+    pending, done = [(joined(ast), MOST)], []
     while pending:
-        one = pending.pop()
-        parts = apart(one)
-        pending.extend(reversed(parts))
+        one, most = pending.pop()
+        parts = apart(one, most)
+        pending.extend((part, most // len(parts)) for part in reversed(parts))
         if not parts:
             done.append(map_nodes(one, ungated))
     return tuple(done) if len(done) > 1 else (ast,)
 
 
-def apart(ast: UOp) -> list[UOp]:
-    """The kernel with its sum over fewer rounds, or its phases along an output axis; none where
-    neither is to be had.
+def apart(ast: UOp, most: int) -> list[UOp]:
+    """The kernel with its sum over fewer rounds, or its phases along an output axis, if they are at
+    most so many; none where neither is to be had.
     """
     loops = find_loops(ast)
     reductions = [n for n in loops.order if n.op is Ops.REDUCE]
     if len(reductions) != 1 or reductions[0].arg is not Ops.ADD:
         return []
     found: list[UOp] = []
-    for condition, step in steps(reductions[0]):
+    for condition in conditions(reductions[0]):
         axes = loops.free[condition]
         summed = axes & set(closed_by(reductions[0]))
-        outputs = [r for r in axes - summed if kind_of(r) is AxisType.GLOBAL and size_of(r)]
         if summed == axes and len(axes) == 1:
-            return [fewer_rounds(ast, reductions[0], condition, step)]
-        if summed and outputs and not found:
+            fewer = fewer_rounds(ast, reductions[0], condition)
+            if fewer is not None:
+                return [fewer]
+        outputs = [r for r in axes - summed if kind_of(r) is AxisType.GLOBAL and size_of(r)]
+        if summed and outputs and not found and 1 < (step := step_of(condition)) <= most:
             found = split(ast, min(outputs, key=number_of), step)
     return found
 
@@ -77,16 +80,21 @@ def ungated(node: UOp) -> UOp:
     return node.replace(src=node.src[:2]) if always and node.src[2].arg else node
 
 
-def steps(reduction: UOp) -> Iterator[tuple[UOp, int]]:
-    """Conditions x % s < 1 without which what is summed is 0, and their s."""
+def conditions(reduction: UOp) -> Iterator[UOp]:
+    """Comparisons without which what is summed is 0."""
     value = reduction.src[0]
     for node in value.toposort():
-        if node.op is not Ops.CMPLT or node.src[0].op is not Ops.MOD:
-            continue
-        divisor, below = node.src[0].src[1], node.src[1]
-        regular = divisor.op is Ops.CONST and 1 < int(divisor.arg) <= MOST
-        if regular and below.op is Ops.CONST and below.arg == 1 and vanishes(value, node):
-            yield node, int(divisor.arg)
+        if node.op is Ops.CMPLT and vanishes(value, node):
+            yield node
+
+
+def step_of(condition: UOp) -> int:
+    """The s of a condition x % s < 1; 1 for any other."""
+    low, high = condition.src
+    if low.op is not Ops.MOD or low.src[1].op is not Ops.CONST:
+        return 1
+    regular = high.op is Ops.CONST and high.arg == 1
+    return int(low.src[1].arg) if regular else 1
 
 
 def vanishes(value: UOp, condition: UOp) -> bool:
@@ -113,14 +121,19 @@ def split(ast: UOp, one: UOp, step: int) -> list[UOp]:
     return made
 
 
-def fewer_rounds(ast: UOp, reduction: UOp, condition: UOp, step: int) -> UOp:
-    """The kernel with a sum that goes only over the rounds for which the condition holds."""
+def fewer_rounds(ast: UOp, reduction: UOp, condition: UOp) -> UOp | None:
+    """The kernel with a sum that goes only over the rounds for which the condition holds; None
+    where these are not evenly apart, or all there are.
+    """
     (one,) = (r for r in closed_by(reduction) if r in condition.toposort())
-    size = size_of(one) or 1
-    holds = [n for n in range(min(step, size)) if is_true(condition, one, n)]
-    if not holds:
+    size = size_of(one) or 0
+    holds = [n for n in range(min(size, ROUNDS)) if is_true(condition, one, n)]
+    if not holds and size:
         return ast.substitute({reduction: UOp.const(reduction.dtype, 0)}).simplify()
-    part = UOp.range(-(-(size - holds[0]) // step), *one.arg)
+    step = holds[1] - holds[0] if len(holds) > 1 else 1
+    if size > ROUNDS or len(holds) == size or holds != [*range(holds[0], holds[-1] + 1, step)]:
+        return None
+    part = UOp.range(len(holds), *one.arg)
     place = part * step + UOp.const(dtypes.index, holds[0])
     return replace_range(ast, one, place, [part]).simplify()
 
