@@ -154,6 +154,9 @@ def test_groups_have_scratch_memory_of_their_own(pool: Pool, threads: int) -> No
     made = grouped(results)
     with Context(THREADS=threads):
         for more in range(8):
+            if more % 2:
+                made.drop_scratch()
+                assert not any(one.is_allocated() for one in made._scratch)
             for buffer in results:
                 buffer.copyin(values * 0)
             assert made.run([source.address, last.address, more]) == (0, 0)

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
-from torpor.capture.arena import arena, sections_of
 from torpor.capture.output import Output, table_of
 from torpor.device import Buffer, Device, copy_buffer
 from torpor.device.base import Executable
@@ -22,6 +21,7 @@ from torpor.device.share import AGAIN_FIRST, longer
 from torpor.ir.ops import Ops
 from torpor.ir.records import Program, ScheduleItem
 from torpor.ir.uop import UOp
+from torpor.pipeline.arena import arena, sections_of
 from torpor.pipeline.inplace import heirs
 from torpor.pipeline.report import note_run, timing
 from torpor.pipeline.reuse import Result

@@ -127,6 +127,7 @@ class Executor:
         """
         lent = pool.lend() if self._lends else None
         if lent is None:
+            self.have_scratch_for(1)
             return self.call(self._pack(self._here, 0, 0, 1, 0, *words))
         try:
             self.have_scratch_for(lent[2])
@@ -139,9 +140,19 @@ class Executor:
         if not self._scratch or len(self._table.slots) >= threads:
             return
         like = self._scratch[0]
-        for _ in range(len(self._scratch), threads):
-            self._scratch.append(Buffer(like.device, like.size, like.dtype).allocate())
+        missing = range(len(self._scratch), threads)
+        self._scratch += [Buffer(like.device, like.size, like.dtype) for _ in missing]
+        for one in self._scratch:
+            if not one.is_allocated():
+                one.allocate()
         self._table.lend([one.address for one in self._scratch])
+
+    def drop_scratch(self) -> None:
+        """Let scratch memory go until the next run."""
+        for one in self._scratch:
+            if one.is_allocated():
+                one.deallocate()
+        self._table.slots = np.zeros(0, np.int64)
 
 
 class _Table:
@@ -186,8 +197,8 @@ class _Table:
     def lend(self, scratch: Sequence[int]) -> None:
         """Let threads use scratch memory at these addresses; at first all groups use the first."""
         if not len(self.slots):
-            for to, offset in self._own.tolist():
-                ctypes.c_int64.from_address(to).value = scratch[0] + offset
+            places = (self._own[:, 0] - self.tables.ctypes.data) // 8
+            self.tables[places] = scratch[0] + self._own[:, 1]
         self.slots = np.array(scratch, np.int64)
         self._sections[:, 6] = self.slots.ctypes.data
 

@@ -8,7 +8,7 @@ that of small results that nobody holds any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -17,6 +17,7 @@ from torpor.base.locks import recursive_lock
 from torpor.device import Buffer, copy_buffer
 from torpor.device.base import Executable
 from torpor.device.buffer import BufferMaker
+from torpor.device.executor import Given
 from torpor.ir.infer import Shape, shape_of, shaped
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
@@ -24,6 +25,7 @@ from torpor.pipeline import reuse
 from torpor.pipeline.canonical import Canonical
 from torpor.pipeline.inplace import heirs
 from torpor.pipeline.run import Prepared, last_uses
+from torpor.pipeline.together import Together, Wiring, together
 
 MOST_BYTES: Final = 1 << 12  # of a result whose memory is kept: there may be many recipes
 MOST_WORDS: Final = 1_000_000  # words in the keys and launches that are kept: tens of megabytes
@@ -81,12 +83,14 @@ class Recipe:
     launches: in order.
     results:  for each root, its parts (memory and shape; None for the root's own) and joint.
     numbers:  integer parameters that are always the same.
+    together: launches that threads may share in groups, by the number of the first.
     """
 
     takes: tuple[Callable[[], reuse.Result], ...]
     launches: tuple[Launch, ...]
     results: tuple[tuple[tuple[tuple[int, Shape | None], ...], Any], ...]
     numbers: tuple[int, ...] = ()
+    together: Mapping[int, Together] = field(default_factory=dict)
     lock: Any = field(default_factory=recursive_lock)  # of `takes`
 
 
@@ -164,7 +168,14 @@ def recipe_of(
         values.append((parts, result.joint))
         shapes |= {numbers[b.arg]: shape for b, shape in result.parts if single}
     takes = tuple(taking(b, shapes.get(n)) for n, b in enumerate(fresh, len(form.buffers)))
-    return Recipe(takes, tuple(launches), tuple(values), tuple(fixed))
+    words = [*map(Given, range(len(bound))), *fixed]
+    wiring = Wiring(
+        [launch.memory for launch in launches],
+        [[words[n] for n in launch.bound] for launch in launches],
+        [buffer for buffer in fresh if buffer not in {node.arg for node in kept}],
+    )
+    shared = together(ready, wiring, len(bound))
+    return Recipe(takes, tuple(launches), tuple(values), tuple(fixed), shared)
 
 
 def place_of(binding: UOp, bound: dict[UOp, int], fixed: list[int]) -> int:
@@ -207,13 +218,16 @@ def follow(recipe: Recipe, form: Canonical, roots: Sequence[tuple[UOp, str]]) ->
         made = [take() for take in recipe.takes]
     memory = [*form.buffers, *[result.buffer for result in made]]
     values = [*[node.src[1].arg for node in form.bound], *recipe.numbers]
+    done = 0  # launches
     for number, (executable, places, bound, last, inherited) in enumerate(recipe.launches):
+        if number in recipe.together:
+            done = _by_groups(recipe, number, memory, values) or done
+        if number < done:
+            continue
         for new, old in inherited:
             memory[new].share(memory[old])
         buffers = [memory[n] for n in places]
-        for buffer in buffers:
-            if not buffer.place and not buffer.is_allocated():
-                buffer.allocate()
+        _have(buffers)
         if executable is None:
             copy_buffer(buffers[0], buffers[1])
         else:
@@ -235,3 +249,33 @@ def follow(recipe: Recipe, form: Canonical, roots: Sequence[tuple[UOp, str]]) ->
             joining = [value_in(memory[n], shape_of(root) if s is None else s) for n, s in parts]
             found.append(joined(joining, joint))
     return found
+
+
+def _have(buffers: Iterable[Buffer]) -> None:
+    """See to it that there is memory."""
+    for buffer in buffers:
+        if not buffer.place and not buffer.is_allocated():
+            buffer.allocate()
+
+
+def _by_groups(
+    recipe: Recipe, number: int, memory: Sequence[Buffer], values: Sequence[int]
+) -> int | None:
+    """Run the launches from `number` on that threads share in groups, if that pays: the number of
+    the launch after them.
+    """
+    shared = recipe.together[number]
+    if not shared.pays():
+        return None
+    _have(memory[n] for n in shared.needs)
+    outcome = shared.run(memory, values[: len(values) - len(recipe.numbers)])
+    if outcome is None:
+        return None
+    failed, error = outcome
+    if error:
+        raise Failed(failed, error)
+    for launch in recipe.launches[shared.first : shared.end]:
+        for n in launch.last:
+            if memory[n].is_allocated():
+                memory[n].deallocate()
+    return shared.end

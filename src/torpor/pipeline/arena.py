@@ -53,17 +53,27 @@ def arena(
     pieces = [Buffer(device, nbytes, dtypes.uint8) for device, nbytes in sizes]
     for one, place in zip(shared, places, strict=True):
         memory[id(one.buffer)] = pieces[place], 0
-    places, sizes = first_fit(private, inherits)
-    starts = [*accumulate((rounded(nbytes) for _, nbytes in sizes), initial=0)]
-    scratch = Buffer(sizes[0][0], starts[-1], dtypes.uint8) if sizes else None
-    for one, place in zip(private, places, strict=True):
-        assert scratch is not None, "there is something private"
-        memory[id(one.buffer)] = scratch, starts[place]
+    scratch, starts = scratch_for(private, inherits)
+    if scratch is not None:
+        memory |= {key: (scratch, start) for key, start in starts.items()}
     placed = []
     for buffer in between:
         piece, start = memory[id(buffer)]
         placed.append(piece.view(start, buffer.size, buffer.dtype))
     return Arena(placed, scratch)
+
+
+def scratch_for(
+    private: Sequence[Wanted], inherits: Mapping[int, int] = MappingProxyType({})
+) -> tuple[Buffer | None, dict[int, int]]:
+    """Memory that one thread needs for what groups keep to themselves, if there is such; and where
+    in it each lies, by `id`.
+    """
+    places, sizes = first_fit(private, inherits)
+    starts = [*accumulate((rounded(nbytes) for _, nbytes in sizes), initial=0)]
+    scratch = Buffer(sizes[0][0], starts[-1], dtypes.uint8) if sizes else None
+    pairs = zip(private, places, strict=True)
+    return scratch, {id(one.buffer): starts[place] for one, place in pairs}
 
 
 def rounded(nbytes: int) -> int:

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torpor.base.dtypes import dtypes
-from torpor.capture.arena import arena, sections_of
 from torpor.device import Buffer
 from torpor.ir.ops import Ops
 from torpor.ir.records import Section
 from torpor.ir.uop import UOp
+from torpor.pipeline.arena import arena, sections_of
 
 
 def node(buffer: Buffer) -> UOp:
