@@ -168,7 +168,7 @@ def recipe_of(
         values.append((parts, result.joint))
         shapes |= {numbers[b.arg]: shape for b, shape in result.parts if single}
     takes = tuple(taking(b, shapes.get(n)) for n, b in enumerate(fresh, len(form.buffers)))
-    words = [*map(Given, range(len(bound))), *fixed]
+    words: list[int | Given] = [*map(Given, range(len(bound))), *fixed]
     wiring = Wiring(
         [launch.memory for launch in launches],
         [[words[n] for n in launch.bound] for launch in launches],
