@@ -16,6 +16,7 @@ from torpor.base.target import Target
 from torpor.ir.ops import ALU, AxisType, Ops
 from torpor.ir.uop import UOp
 from torpor.source.linear import Signature, alignment, constant, prepare, signature
+from torpor.source.llvm_ahead import fetch, fetches
 from torpor.source.llvm_alu import alu, select
 from torpor.source.llvm_pairs import multiply_add, needless, pairs_of
 from torpor.source.llvm_quads import Quad, multiply_bytes, quads_of
@@ -84,6 +85,7 @@ class _Function:
         self.ends: dict[UOp, tuple[str, ...]] = {}
         self.pairs: dict[UOp, tuple[UOp, UOp]] = {}
         self.quads: dict[UOp, Quad] = {}
+        self.ahead: dict[UOp, int] = {}
         self.held: dict[UOp, UOp] = {}  # by CHECK: the WHERE that gives its value where it holds
         # What a kernel stores lies in no other parameter, unless it may take the place of one.
         together = set(chain.from_iterable(shared))
@@ -109,6 +111,7 @@ class _Function:
         """The function of a linear program."""
         made = _Function(signature(nodes), target, shared, streams)
         made.pairs, made.quads = pairs_of(nodes), quads_of(nodes, target)
+        made.ahead = fetches(nodes) if streams else {}
         made.held = {node.src[1]: node for node in nodes if is_held(node)}
         operands = {node: quad.operands for node, quad in made.quads.items()}
         unwritten = needless(nodes, {**made.pairs, **operands})
@@ -259,6 +262,8 @@ class _Function:
             self.names[node] = self.body.value("val", f"load {kind}, ptr {self.names[place]}")
         elif len(place.src) == 2:
             self.names[node] = self.plain_load(dtype, self.names[place], self.align(place))
+            if node in self.ahead:
+                fetch(self.body, self.names[place], self.ahead[node])
         elif place.src[2].dtype.count == 1 and fits(place, dtype.count):
             self.names[node] = self.guarded_load(node)
         else:
