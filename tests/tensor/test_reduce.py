@@ -134,3 +134,22 @@ def test_softmin_is_the_softmax_of_negatives():
     a = numbers((3, 4), "float64")
     expected = np.exp(-a) / np.exp(-a).sum(0)
     np.testing.assert_allclose(Tensor(a).softmin(0).numpy(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_sums_within_functions_of_narrow_floats_do_not_overflow(dtype):
+    """70,000 ones are more than float16 holds, and 300 squared is."""
+    flat, high = Tensor.zeros(70_000, dtype=dtype), Tensor.full((64,), 300.0, dtype=dtype)
+    found = {
+        flat.logsumexp().item(): np.log(70_000), flat.softmax(0)[0].item(): 1 / 70_000,
+        -flat.log_softmax(0)[0].item(): np.log(70_000), high.norm().item(): 2400,
+        high.rms_norm(64)[0].item(): 1, high.normalize(dim=0)[0].item(): 1 / 8,
+        flat.cross_entropy(Tensor(3)).item(): np.log(70_000),
+        high.reshape(1, 1, 8, 8).avg_pool2d(8).item(): 300,
+        high.reshape(8, 8).nll_loss(Tensor.zeros(8, dtype="int64"), reduction="sum").item(): -2400,
+    }  # fmt: skip
+    for one, expected in found.items():
+        np.testing.assert_allclose(one, expected, rtol=0.02)
+    spread = Tensor([300.0, -300.0] * 32, dtype=dtype)
+    assert spread.layer_norm(64).tolist() == [1, -1] * 32
+    assert spread.layer_norm(64).dtype == flat.softmax(0).dtype == flat.dtype

@@ -18,6 +18,7 @@ from torpor.tensor.creation import as_tensor
 from torpor.tensor.handle import Handle, derive, float_dtype, located, make, render_shape
 from torpor.tensor.host import known_shape
 from torpor.tensor.iota import iota
+from torpor.tensor.reduce import is_narrow
 from torpor.tensor.spelling import pair
 
 if TYPE_CHECKING:
@@ -416,6 +417,9 @@ def _mean_pool(
     operand: Any, kernel: Any, stride: Any, padding: Any, ceil: bool, counted: bool,
     divisor: int | None, dims: int,
 ) -> Tensor:  # fmt: skip
+    if is_narrow(operand.dtype):
+        options = kernel, stride, padding, ceil, counted, divisor, dims
+        return _mean_pool(operand.float(), *options).cast(operand.dtype)
     sizes, steps, spread, paddings, more = _pool_plan(
         operand, kernel, stride, padding, 1, ceil, dims
     )

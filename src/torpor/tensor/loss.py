@@ -12,6 +12,7 @@ from torpor.tensor.handle import Handle, derive, float_dtype, located, make
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import training
 from torpor.tensor.random import random_uniform
+from torpor.tensor.reduce import is_narrow, wide_dtype
 from torpor.tensor.scatter import placed, required
 
 if TYPE_CHECKING:
@@ -73,6 +74,9 @@ class Loss(Handle):
         weight: (classes,), by which a sample counts; the mean divides by the sum of those that
         count. ignore_index: a class whose samples do not count.
         """
+        if is_narrow(self.dtype):
+            wide = self.float().nll_loss(target, weight, ignore_index, reduction)
+            return wide.cast(self.dtype)
         axis = 1 if self.ndim > 1 else 0
         _check_target(self, target, axis)
         kept = target.cast(dtypes.int64).ne(ignore_index)  # which unsigned formats do not hold
@@ -97,6 +101,9 @@ class Loss(Handle):
         >>> round(Tensor([[0.0, 0.0]]).cross_entropy(Tensor([1])).item(), 4)  # log 2
         0.6931
         """
+        if is_narrow(self.dtype):
+            options = weight, ignore_index, reduction, label_smoothing
+            return self.float().cross_entropy(target, *options).cast(self.dtype)
         axis = 1 if self.ndim > 1 else 0
         classes = self.shape[axis]
         if target.dtype.is_float:
@@ -198,8 +205,10 @@ class Loss(Handle):
         return self._standardized(tuple(range(-len(sizes), 0)), weight, bias, eps)
 
     def _standardized(self, axes: Any, weight: Any, bias: Any, eps: float) -> Tensor:
-        centered = self - self.mean(axes, True)
+        wide = self.cast(wide_dtype(self.dtype))
+        centered = wide - wide.mean(axes, True)
         made = centered * (centered.square().mean(axes, True) + eps).rsqrt()
+        made = made.cast(float_dtype(self.dtype))
         made = made if weight is None else made * weight
         return made if bias is None else made + bias
 
@@ -216,7 +225,9 @@ class Loss(Handle):
         sizes = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
         axes = tuple(range(-len(sizes), 0))
         small = 2.0**-23 if eps is None else eps
-        made = self * (self.square().mean(axes, True) + small).rsqrt()
+        dtype = float_dtype(self.dtype)
+        wide = self.cast(wide_dtype(dtype))
+        made = (wide * (wide.square().mean(axes, True) + small).rsqrt()).cast(dtype)
         return made if weight is None else made * weight
 
     def group_norm(

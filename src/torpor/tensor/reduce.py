@@ -40,6 +40,11 @@ def wide_dtype(dtype: DType) -> DType:
     return dtypes.int64
 
 
+def is_narrow(dtype: DType) -> bool:
+    """Whether it is a float format that sums are not taken in."""
+    return dtype.is_float and wide_dtype(dtype) is not dtype
+
+
 def _reduced(
     operand: Any, op: Ops, dim: Any, keepdim: bool, wide: DType, dtype: Any = None
 ) -> Tensor:
@@ -220,9 +225,11 @@ class Reduce(Handle):
         """
         if _count(self, dim) == 0:
             return self.exp().sum(dim, keepdim).log()  # -inf; there is no greatest element
-        top = self.detach().amax(dim, True)
+        dtype = float_dtype(self.dtype)
+        wide: Any = self.cast(wide_dtype(dtype))
+        top = wide.detach().amax(dim, True)
         top = top.isfinite().where(top, 0)  # all -inf gives -inf, an inf gives inf
-        total = (self - top).exp().sum(dim, True).log() + top
+        total = ((wide - top).exp().sum(dim, True).log() + top).cast(dtype)
         return total if keepdim else total.squeeze(some_axes(dim, self.ndim))
 
     @spelled
@@ -234,8 +241,10 @@ class Reduce(Handle):
         operand = operand.cast(float_dtype(operand.dtype))
         if _count(operand, dim) == 0:
             return operand
-        grown = (operand - operand.detach().amax(dim, True)).exp()
-        return grown * grown.sum(dim, True).reciprocal()  # one division a row, not an element
+        wide = operand.cast(wide_dtype(operand.dtype))
+        grown = (wide - wide.detach().amax(dim, True)).exp()
+        shares = grown * grown.sum(dim, True).reciprocal()  # one division a row, not an element
+        return shares.cast(operand.dtype)
 
     @spelled
     def log_softmax(self, dim: int = -1, dtype: Any = None) -> Tensor:
@@ -244,8 +253,9 @@ class Reduce(Handle):
         operand = operand.cast(float_dtype(operand.dtype))
         if _count(operand, dim) == 0:
             return operand
-        moved = operand - operand.detach().amax(dim, True)
-        return moved - moved.exp().sum(dim, True).log()
+        wide = operand.cast(wide_dtype(operand.dtype))
+        moved = wide - wide.detach().amax(dim, True)
+        return (moved - moved.exp().sum(dim, True).log()).cast(operand.dtype)
 
     @spelled
     def softmin(self, dim: int = -1) -> Tensor:
@@ -261,6 +271,8 @@ class Reduce(Handle):
         >>> Tensor([3.0, 4.0]).norm().item()
         5.0
         """
+        if is_narrow(self.dtype):
+            return self.float().norm(p, dim, keepdim).cast(self.dtype)
         size = self.abs()
         if p in ("fro", None) or p == 2:
             return self.square().sum(dim, keepdim).sqrt()
