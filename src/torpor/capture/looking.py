@@ -8,6 +8,33 @@ from __future__ import annotations
 
 from typing import Final
 
+# Texts of several operations, which differ in the function that they call.
+_LENGTH: Final = """
+  %o = load ptr, ptr %at.x
+  %length = call i64 @SIZE(ptr %o)
+  %ok = icmp eq i64 %length, %y
+  br i1 %ok, label %next, label %missed"""
+_ITEM: Final = """
+  %o = load ptr, ptr %at.y
+  %item = call ptr @GET(ptr %o, i64 %z)
+  store ptr %item, ptr %at.x
+  %ok = icmp ne ptr %item, null
+  br i1 %ok, label %next, label %missed"""
+_NAMED: Final = """
+  %o = load ptr, ptr %at.y
+  %name = inttoptr i64 %z to ptr
+  %item = call ptr @GET(ptr %o, ptr %name)
+  store ptr %item, ptr %at.x
+  call void @Py_DecRef(ptr %item)
+  %ok = icmp ne ptr %item, null
+  br i1 %ok, label %next, label %missed"""
+_PART: Final = """
+  %function = inttoptr i64 %x to ptr
+  %item = call ptr @GET(ptr %function)
+  %item.n = ptrtoint ptr %item to i64
+  %ok = icmp eq i64 %item.n, %y
+  br i1 %ok, label %next, label %missed"""
+
 LOOKING: Final = {
     "argument": """
   %o.p = getelementptr ptr, ptr %arguments, i64 %y
@@ -74,33 +101,11 @@ distinct.all:
   store ptr %value, ptr %at.x
   %ok = icmp ne ptr %value, null
   br i1 %ok, label %next, label %missed""",
-    "tuple_length": """
-  %o = load ptr, ptr %at.x
-  %length = call i64 @PyTuple_Size(ptr %o)
-  %ok = icmp eq i64 %length, %y
-  br i1 %ok, label %next, label %missed""",
-    "list_length": """
-  %o = load ptr, ptr %at.x
-  %length = call i64 @PyList_Size(ptr %o)
-  %ok = icmp eq i64 %length, %y
-  br i1 %ok, label %next, label %missed""",
-    "dict_length": """
-  %o = load ptr, ptr %at.x
-  %length = call i64 @PyDict_Size(ptr %o)
-  %ok = icmp eq i64 %length, %y
-  br i1 %ok, label %next, label %missed""",
-    "tuple_item": """
-  %o = load ptr, ptr %at.y
-  %item = call ptr @PyTuple_GetItem(ptr %o, i64 %z)
-  store ptr %item, ptr %at.x
-  %ok = icmp ne ptr %item, null
-  br i1 %ok, label %next, label %missed""",
-    "list_item": """
-  %o = load ptr, ptr %at.y
-  %item = call ptr @PyList_GetItem(ptr %o, i64 %z)
-  store ptr %item, ptr %at.x
-  %ok = icmp ne ptr %item, null
-  br i1 %ok, label %next, label %missed""",
+    "tuple_length": _LENGTH.replace("SIZE", "PyTuple_Size"),
+    "list_length": _LENGTH.replace("SIZE", "PyList_Size"),
+    "dict_length": _LENGTH.replace("SIZE", "PyDict_Size"),
+    "tuple_item": _ITEM.replace("GET", "PyTuple_GetItem"),
+    "list_item": _ITEM.replace("GET", "PyList_GetItem"),
     "dict_item": """
   %o = load ptr, ptr %at.y
   %key = inttoptr i64 %z to ptr
@@ -117,23 +122,9 @@ distinct.all:
   %fine = icmp eq ptr %error, null
   %ok = and i1 %absent, %fine
   br i1 %ok, label %next, label %missed""",
-    "attribute": """
-  %o = load ptr, ptr %at.y
-  %name = inttoptr i64 %z to ptr
-  %item = call ptr @PyObject_GetAttr(ptr %o, ptr %name)
-  store ptr %item, ptr %at.x
-  call void @Py_DecRef(ptr %item)
-  %ok = icmp ne ptr %item, null
-  br i1 %ok, label %next, label %missed""",
+    "attribute": _NAMED.replace("GET", "PyObject_GetAttr"),
     # Of what wraps a dictionary, as a class shows its own.
-    "wrapped_item": """
-  %o = load ptr, ptr %at.y
-  %key = inttoptr i64 %z to ptr
-  %item = call ptr @PyObject_GetItem(ptr %o, ptr %key)
-  store ptr %item, ptr %at.x
-  call void @Py_DecRef(ptr %item)
-  %ok = icmp ne ptr %item, null
-  br i1 %ok, label %next, label %missed""",
+    "wrapped_item": _NAMED.replace("GET", "PyObject_GetItem"),
     "wrapped_lacks": """
   %o = load ptr, ptr %at.x
   %key = inttoptr i64 %y to ptr
@@ -171,24 +162,9 @@ distinct.all:
   call void @Py_DecRef(ptr %item)
   %ok = icmp ne ptr %item, null
   br i1 %ok, label %next, label %missed""",
-    "code": """
-  %function = inttoptr i64 %x to ptr
-  %item = call ptr @PyFunction_GetCode(ptr %function)
-  %item.n = ptrtoint ptr %item to i64
-  %ok = icmp eq i64 %item.n, %y
-  br i1 %ok, label %next, label %missed""",
-    "defaults": """
-  %function = inttoptr i64 %x to ptr
-  %item = call ptr @PyFunction_GetDefaults(ptr %function)
-  %item.n = ptrtoint ptr %item to i64
-  %ok = icmp eq i64 %item.n, %y
-  br i1 %ok, label %next, label %missed""",
-    "kwdefaults": """
-  %function = inttoptr i64 %x to ptr
-  %item = call ptr @PyFunction_GetKwDefaults(ptr %function)
-  %item.n = ptrtoint ptr %item to i64
-  %ok = icmp eq i64 %item.n, %y
-  br i1 %ok, label %next, label %missed""",
+    "code": _PART.replace("GET", "PyFunction_GetCode"),
+    "defaults": _PART.replace("GET", "PyFunction_GetDefaults"),
+    "kwdefaults": _PART.replace("GET", "PyFunction_GetKwDefaults"),
     "holds": """
   %function = inttoptr i64 %x to ptr
   %first = getelementptr ptr, ptr %registers, i64 %y

@@ -8,6 +8,152 @@ from __future__ import annotations
 
 from typing import Final
 
+# Texts of several operations, which differ in the function that they call.
+_EMPTY: Final = """
+  %found = call ptr @NEW(i64 %z)
+  store ptr %found, ptr %at.x
+  %broken = icmp eq ptr %found, null
+  br i1 %broken, label %raised, label %owning"""
+_FILL: Final = """
+  %o = load ptr, ptr %at.x
+  %item = load ptr, ptr %at.z
+  call void @Py_IncRef(ptr %item)
+  %failed = call i32 @SET(ptr %o, i64 %y, ptr %item)
+  %ok = icmp eq i32 %failed, 0
+  br i1 %ok, label %next, label %raised"""
+
+# The run, counted: the pool is lent where several threads may be used, by its own words if these
+# say how (see `pool.LENT`), else by its method.
+_LEND: Final = """
+  %count.p = getelementptr i64, ptr %program, i64 {HEAD_count}
+  %run.count = load i64, ptr %count.p
+  %run.counted = add i64 %run.count, 1
+  store i64 %run.counted, ptr %count.p
+  %executor.p = getelementptr i64, ptr %program, i64 {HEAD_executor}
+  %executor = load i64, ptr %executor.p
+  store i64 %executor, ptr %words
+  %pool.p = getelementptr i64, ptr %words, i64 1
+  %pool.run.p = getelementptr i64, ptr %words, i64 2
+  %threads.p = getelementptr i64, ptr %words, i64 3
+  %helpers.p = getelementptr i64, ptr %words, i64 4
+  store i64 0, ptr %pool.p
+  store i64 0, ptr %pool.run.p
+  store i64 1, ptr %threads.p
+  store i64 0, ptr %helpers.p
+  %lend.p = getelementptr i64, ptr %program, i64 {HEAD_lend}
+  %lend = load ptr, ptr %lend.p
+  %never = icmp eq ptr %lend, null
+  br i1 %never, label %run.ready, label %run.quick
+run.quick:
+  %known.p = getelementptr i64, ptr %program, i64 {HEAD_lent}
+  %known = load ptr, ptr %known.p
+  %wanted.p = getelementptr i64, ptr %program, i64 {HEAD_threads}
+  %wanted = load i64, ptr %wanted.p
+  %lent.threads = call i64 @at(ptr %known, i64 {LENT_threads})
+  %alike = icmp eq i64 %wanted, %lent.threads
+  br i1 %alike, label %run.where, label %run.lend
+run.where:
+  %core.of = call i64 @at(ptr %known, i64 {LENT_core_of})
+  %core.f = inttoptr i64 %core.of to ptr
+  %anywhere = icmp eq i64 %core.of, 0
+  br i1 %anywhere, label %run.acquire, label %run.core
+run.core:
+  %core = call i32 %core.f()
+  %core.n = sext i32 %core to i64
+  %avoided = call i64 @at(ptr %known, i64 {LENT_core})
+  %stays = icmp eq i64 %core.n, %avoided
+  br i1 %stays, label %run.acquire, label %run.lend
+run.acquire:
+  %acquire.n = call i64 @at(ptr %known, i64 {LENT_acquire})
+  %acquire = inttoptr i64 %acquire.n to ptr
+  %return.n = call i64 @at(ptr %known, i64 {LENT_release})
+  %return = inttoptr i64 %return.n to ptr
+  store ptr {false}, ptr %item.p
+  %free = call ptr @PyObject_Vectorcall(ptr %acquire, ptr %item.p, i64 1, ptr null)
+  %acquire.broken = icmp eq ptr %free, null
+  br i1 %acquire.broken, label %raised, label %run.acquired
+run.acquired:
+  call void @Py_DecRef(ptr %free)
+  %is.free = icmp eq ptr %free, {true}
+  br i1 %is.free, label %run.take, label %run.ready
+run.take:
+  %lent.state = call i64 @at(ptr %known, i64 {LENT_state})
+  %lent.run = call i64 @at(ptr %known, i64 {LENT_run})
+  %lent.helpers = call i64 @at(ptr %known, i64 {LENT_helpers})
+  store i64 %lent.state, ptr %pool.p
+  store i64 %lent.run, ptr %pool.run.p
+  store i64 %lent.threads, ptr %threads.p
+  store i64 %lent.helpers, ptr %helpers.p
+  br label %run.ready
+run.lend:
+  %lent = call ptr @PyObject_CallNoArgs(ptr %lend)
+  %lend.broken = icmp eq ptr %lent, null
+  br i1 %lend.broken, label %raised, label %run.lent
+run.lent:
+  call void @own(ptr %owned, ptr %owned.count, ptr %lent)
+  %nothing = icmp eq ptr %lent, {none}
+  br i1 %nothing, label %run.ready, label %run.pool
+run.pool:
+  call void @word(ptr %pool.p, ptr %lent, i64 0)
+  call void @word(ptr %pool.run.p, ptr %lent, i64 1)
+  call void @word(ptr %threads.p, ptr %lent, i64 2)
+  call void @word(ptr %helpers.p, ptr %lent, i64 3)
+  %back.p = getelementptr i64, ptr %program, i64 {HEAD_take_back}
+  %back = load ptr, ptr %back.p
+  br label %run.ready"""
+
+# The executor, without Python's lock if it takes long; the pool is given back.
+_LAUNCH: Final = """
+run.ready:
+  %give.back = phi ptr [null, %do.run], [null, %run.acquired], [%return, %run.take],
+    [null, %run.lent], [%back, %run.pool]
+  %taken = icmp ne ptr %give.back, null
+  %execute.p = getelementptr i64, ptr %program, i64 {HEAD_execute}
+  %execute = load ptr, ptr %execute.p
+  %long.p = getelementptr i64, ptr %program, i64 {HEAD_long}
+  %long = load i64, ptr %long.p
+  %is.long = icmp ne i64 %long, 0
+  br i1 %is.long, label %run.free, label %run.held
+run.held:
+  %held.failed = call i64 %execute(ptr %words)
+  br label %run.done
+run.free:
+  %thread = call ptr @PyEval_SaveThread()
+  %free.failed = call i64 %execute(ptr %words)
+  call void @PyEval_RestoreThread(ptr %thread)
+  br label %run.done
+run.done:
+  %run.failed = phi i64 [%held.failed, %run.held], [%free.failed, %run.free]
+  br i1 %taken, label %run.give, label %run.check
+run.give:
+  %given = call ptr @PyObject_CallNoArgs(ptr %give.back)
+  %give.broken = icmp eq ptr %given, null
+  br i1 %give.broken, label %raised, label %run.gave
+run.gave:
+  call void @Py_DecRef(ptr %given)
+  br label %run.check"""
+
+# What a failed check means is raised by Python.
+_TELL: Final = """
+run.check:
+  %run.fine = icmp eq i64 %run.failed, 0
+  br i1 %run.fine, label %next, label %run.fail
+run.fail:
+  %fail.p = getelementptr i64, ptr %program, i64 {HEAD_fail}
+  %fail = load ptr, ptr %fail.p
+  %error.word = call ptr @PyLong_FromLongLong(i64 %run.failed)
+  store ptr %error.word, ptr %item.p
+  %no.word = icmp eq ptr %error.word, null
+  br i1 %no.word, label %raised, label %run.raise
+run.raise:
+  %raising = call ptr @PyObject_Vectorcall(ptr %fail, ptr %item.p, i64 1, ptr null)
+  call void @Py_DecRef(ptr %error.word)
+  %has.raised = icmp eq ptr %raising, null
+  br i1 %has.raised, label %raised, label %run.odd
+run.odd:
+  call void @Py_DecRef(ptr %raising)
+  br label %missed"""
+
 MAKING: Final = {
     "own": """
   %o = load ptr, ptr %at.x
@@ -114,129 +260,7 @@ take.found:
   store ptr %found, ptr %at.x
   %broken = icmp eq ptr %found, null
   br i1 %broken, label %raised, label %owning""",
-    "run": """
-  %count.p = getelementptr i64, ptr %program, i64 {HEAD_count}
-  %run.count = load i64, ptr %count.p
-  %run.counted = add i64 %run.count, 1
-  store i64 %run.counted, ptr %count.p
-  %executor.p = getelementptr i64, ptr %program, i64 {HEAD_executor}
-  %executor = load i64, ptr %executor.p
-  store i64 %executor, ptr %words
-  %pool.p = getelementptr i64, ptr %words, i64 1
-  %pool.run.p = getelementptr i64, ptr %words, i64 2
-  %threads.p = getelementptr i64, ptr %words, i64 3
-  %helpers.p = getelementptr i64, ptr %words, i64 4
-  store i64 0, ptr %pool.p
-  store i64 0, ptr %pool.run.p
-  store i64 1, ptr %threads.p
-  store i64 0, ptr %helpers.p
-  %lend.p = getelementptr i64, ptr %program, i64 {HEAD_lend}
-  %lend = load ptr, ptr %lend.p
-  %never = icmp eq ptr %lend, null
-  br i1 %never, label %run.ready, label %run.quick
-run.quick:
-  %known.p = getelementptr i64, ptr %program, i64 {HEAD_lent}
-  %known = load ptr, ptr %known.p
-  %wanted.p = getelementptr i64, ptr %program, i64 {HEAD_threads}
-  %wanted = load i64, ptr %wanted.p
-  %lent.threads = call i64 @at(ptr %known, i64 {LENT_threads})
-  %alike = icmp eq i64 %wanted, %lent.threads
-  br i1 %alike, label %run.where, label %run.lend
-run.where:
-  %core.of = call i64 @at(ptr %known, i64 {LENT_core_of})
-  %core.f = inttoptr i64 %core.of to ptr
-  %anywhere = icmp eq i64 %core.of, 0
-  br i1 %anywhere, label %run.acquire, label %run.core
-run.core:
-  %core = call i32 %core.f()
-  %core.n = sext i32 %core to i64
-  %avoided = call i64 @at(ptr %known, i64 {LENT_core})
-  %stays = icmp eq i64 %core.n, %avoided
-  br i1 %stays, label %run.acquire, label %run.lend
-run.acquire:
-  %acquire.n = call i64 @at(ptr %known, i64 {LENT_acquire})
-  %acquire = inttoptr i64 %acquire.n to ptr
-  %return.n = call i64 @at(ptr %known, i64 {LENT_release})
-  %return = inttoptr i64 %return.n to ptr
-  store ptr {false}, ptr %item.p
-  %free = call ptr @PyObject_Vectorcall(ptr %acquire, ptr %item.p, i64 1, ptr null)
-  %acquire.broken = icmp eq ptr %free, null
-  br i1 %acquire.broken, label %raised, label %run.acquired
-run.acquired:
-  call void @Py_DecRef(ptr %free)
-  %is.free = icmp eq ptr %free, {true}
-  br i1 %is.free, label %run.take, label %run.ready
-run.take:
-  %lent.state = call i64 @at(ptr %known, i64 {LENT_state})
-  %lent.run = call i64 @at(ptr %known, i64 {LENT_run})
-  %lent.helpers = call i64 @at(ptr %known, i64 {LENT_helpers})
-  store i64 %lent.state, ptr %pool.p
-  store i64 %lent.run, ptr %pool.run.p
-  store i64 %lent.threads, ptr %threads.p
-  store i64 %lent.helpers, ptr %helpers.p
-  br label %run.ready
-run.lend:
-  %lent = call ptr @PyObject_CallNoArgs(ptr %lend)
-  %lend.broken = icmp eq ptr %lent, null
-  br i1 %lend.broken, label %raised, label %run.lent
-run.lent:
-  call void @own(ptr %owned, ptr %owned.count, ptr %lent)
-  %nothing = icmp eq ptr %lent, {none}
-  br i1 %nothing, label %run.ready, label %run.pool
-run.pool:
-  call void @word(ptr %pool.p, ptr %lent, i64 0)
-  call void @word(ptr %pool.run.p, ptr %lent, i64 1)
-  call void @word(ptr %threads.p, ptr %lent, i64 2)
-  call void @word(ptr %helpers.p, ptr %lent, i64 3)
-  %back.p = getelementptr i64, ptr %program, i64 {HEAD_take_back}
-  %back = load ptr, ptr %back.p
-  br label %run.ready
-run.ready:
-  %give.back = phi ptr [null, %do.run], [null, %run.acquired], [%return, %run.take],
-    [null, %run.lent], [%back, %run.pool]
-  %taken = icmp ne ptr %give.back, null
-  %execute.p = getelementptr i64, ptr %program, i64 {HEAD_execute}
-  %execute = load ptr, ptr %execute.p
-  %long.p = getelementptr i64, ptr %program, i64 {HEAD_long}
-  %long = load i64, ptr %long.p
-  %is.long = icmp ne i64 %long, 0
-  br i1 %is.long, label %run.free, label %run.held
-run.held:
-  %held.failed = call i64 %execute(ptr %words)
-  br label %run.done
-run.free:
-  %thread = call ptr @PyEval_SaveThread()
-  %free.failed = call i64 %execute(ptr %words)
-  call void @PyEval_RestoreThread(ptr %thread)
-  br label %run.done
-run.done:
-  %run.failed = phi i64 [%held.failed, %run.held], [%free.failed, %run.free]
-  br i1 %taken, label %run.give, label %run.check
-run.give:
-  %given = call ptr @PyObject_CallNoArgs(ptr %give.back)
-  %give.broken = icmp eq ptr %given, null
-  br i1 %give.broken, label %raised, label %run.gave
-run.gave:
-  call void @Py_DecRef(ptr %given)
-  br label %run.check
-run.check:
-  %run.fine = icmp eq i64 %run.failed, 0
-  br i1 %run.fine, label %next, label %run.fail
-run.fail:
-  %fail.p = getelementptr i64, ptr %program, i64 {HEAD_fail}
-  %fail = load ptr, ptr %fail.p
-  %error.word = call ptr @PyLong_FromLongLong(i64 %run.failed)
-  store ptr %error.word, ptr %item.p
-  %no.word = icmp eq ptr %error.word, null
-  br i1 %no.word, label %raised, label %run.raise
-run.raise:
-  %raising = call ptr @PyObject_Vectorcall(ptr %fail, ptr %item.p, i64 1, ptr null)
-  call void @Py_DecRef(ptr %error.word)
-  %has.raised = icmp eq ptr %raising, null
-  br i1 %has.raised, label %raised, label %run.odd
-run.odd:
-  call void @Py_DecRef(ptr %raising)
-  br label %missed""",
+    "run": _LEND + _LAUNCH + _TELL,
     "call": """
   %function = inttoptr i64 %y to ptr
   %found = call ptr @PyObject_Vectorcall(ptr %function, ptr %at.z, i64 1, ptr null)
@@ -269,30 +293,10 @@ number.look:
   store ptr %found, ptr %at.x
   %broken = icmp eq ptr %found, null
   br i1 %broken, label %raised, label %owning""",
-    "tuple": """
-  %found = call ptr @PyTuple_New(i64 %z)
-  store ptr %found, ptr %at.x
-  %broken = icmp eq ptr %found, null
-  br i1 %broken, label %raised, label %owning""",
-    "list": """
-  %found = call ptr @PyList_New(i64 %z)
-  store ptr %found, ptr %at.x
-  %broken = icmp eq ptr %found, null
-  br i1 %broken, label %raised, label %owning""",
-    "tuple_put": """
-  %o = load ptr, ptr %at.x
-  %item = load ptr, ptr %at.z
-  call void @Py_IncRef(ptr %item)
-  %failed = call i32 @PyTuple_SetItem(ptr %o, i64 %y, ptr %item)
-  %ok = icmp eq i32 %failed, 0
-  br i1 %ok, label %next, label %raised""",
-    "list_put": """
-  %o = load ptr, ptr %at.x
-  %item = load ptr, ptr %at.z
-  call void @Py_IncRef(ptr %item)
-  %failed = call i32 @PyList_SetItem(ptr %o, i64 %y, ptr %item)
-  %ok = icmp eq i32 %failed, 0
-  br i1 %ok, label %next, label %raised""",
+    "tuple": _EMPTY.replace("NEW", "PyTuple_New"),
+    "list": _EMPTY.replace("NEW", "PyList_New"),
+    "tuple_put": _FILL.replace("SET", "PyTuple_SetItem"),
+    "list_put": _FILL.replace("SET", "PyList_SetItem"),
     # The slot of register x at offset y holds register z; what it held is let go later.
     "put": """
   %o = load ptr, ptr %at.x

@@ -155,6 +155,9 @@ class Executor:
         self._table.slots = np.zeros(0, np.int64)
 
 
+_Words = np.ndarray[Any, np.dtype[np.int64]]
+
+
 class _Table:
     """A program in words (see `commands`), in arrays whose addresses it holds."""
 
@@ -162,28 +165,44 @@ class _Table:
         tables = [[*step.arguments, *([0] if step.checked else [])] for step in steps]
         starts = np.cumsum([0, *map(len, tables)])
         words = [word for table in tables for word in table]
+        self.head = np.zeros(HEAD, np.int64)
         self.tables = np.array([0 if type(w) in (Given, Own) else w for w in words], np.int64)
         self.slots = np.zeros(0, np.int64)
-        places = self.tables.ctypes.data + 8 * np.arange(len(words))
-        pairs = list(zip(places.tolist(), words, strict=True))
+        places = (self.tables.ctypes.data + 8 * np.arange(len(words))).tolist()
+        pairs = list(zip(places, words, strict=True))
         self._given = _words([(to, word.place) for to, word in pairs if type(word) is Given])
         self._own = _words([(to, word.offset) for to, word in pairs if type(word) is Own])
         own_before = np.cumsum([0, *[type(word) is Own for word in words]])[starts]
-        self.head = np.zeros(HEAD, np.int64)
         self._records = np.zeros((len(steps), RECORD), np.int64)
         self._sections = np.zeros((len(sections), SECTION), np.int64)
-        self._groups = []
+        self._groups = [np.zeros((len(bounds) - 1, GROUP), np.int64) for bounds in sections]
         errors = np.full(len(steps), self.head.ctypes.data, np.int64)
         for number, bounds in enumerate(sections):
-            self._groups.append(made := np.zeros((len(bounds) - 1, GROUP), np.int64))
-            made[:, 0], made[:, 1] = bounds[:-1], bounds[1:]
-            own = own_before[list(bounds)]
-            made[:, 2], made[:, 3] = np.diff(own), self._own.ctypes.data + 16 * own[:-1]
-            own_errors = made.ctypes.data + 8 * (GROUP * np.arange(len(made)) + GROUP - 1)
-            errors[bounds[0] : bounds[-1]] = np.repeat(own_errors, np.diff(bounds))
-            section = self._sections[number]
-            section[2:6] = len(made), made.ctypes.data, self._records.ctypes.data, bounds[-1]
-            self._records[bounds[0], 5] = section.ctypes.data
+            self._write_section(number, bounds, own_before[list(bounds)])
+            errors[bounds[0] : bounds[-1]] = self._error_words(number, bounds)
+        self._write_records(steps, starts, errors)
+        given, records = self._given.ctypes.data, self._records.ctypes.data
+        self.head[1:] = len(self._given), given, len(steps), records
+
+    def _write_section(self, number: int, bounds: Bounds, own: _Words) -> None:
+        """A section and its groups. `own`: how many addresses in scratch memory come before each of
+        the commands `bounds`.
+        """
+        groups, records = self._groups[number], self._records.ctypes.data
+        groups[:, 0], groups[:, 1] = bounds[:-1], bounds[1:]
+        groups[:, 2], groups[:, 3] = np.diff(own), self._own.ctypes.data + 16 * own[:-1]
+        section = self._sections[number]
+        section[2:6] = len(groups), groups.ctypes.data, records, bounds[-1]
+        self._records[bounds[0], 5] = section.ctypes.data
+
+    def _error_words(self, number: int, bounds: Bounds) -> _Words:
+        """For each command of a section the address of its group's error word."""
+        groups = self._groups[number]
+        last = groups.ctypes.data + 8 * (GROUP * np.arange(len(groups)) + GROUP - 1)
+        return np.repeat(last, np.diff(bounds))
+
+    def _write_records(self, steps: Sequence[Step], starts: _Words, errors: _Words) -> None:
+        """The commands. `starts`: where each one's table begins; `errors`: its error word."""
         checked = np.array([step.checked for step in steps], bool)
         self.tables[starts[1:][checked] - 1] = errors[checked]
         self._records[:, 0] = [step.entry for step in steps]
@@ -191,8 +210,6 @@ class _Table:
         self._records[:, 2] = [step.total for step in steps]
         self._records[:, 3] = [step.pieces * step.big for step in steps]
         self._records[:, 4] = errors * checked
-        given, records = self._given.ctypes.data, self._records.ctypes.data
-        self.head[1:] = len(self._given), given, len(steps), records
 
     def lend(self, scratch: Sequence[int]) -> None:
         """Let threads use scratch memory at these addresses; at first all groups use the first."""
@@ -203,7 +220,7 @@ class _Table:
         self._sections[:, 6] = self.slots.ctypes.data
 
 
-def _words(pairs: Sequence[tuple[int, int]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _words(pairs: Sequence[tuple[int, int]]) -> _Words:
     """Pairs of words, each an address and what goes there."""
     return np.array(pairs, np.int64).reshape(-1, 2)
 
