@@ -7,6 +7,7 @@ A call is (program, the pool's state, its `run`, threads, helpers) and these wor
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 HEAD: Final = 5  # words of a program
@@ -20,6 +21,9 @@ GROUP: Final = 5  # words of a group: first command, the one past the last, patc
 # error word
 FAIR_OF: Final = 4  # threads share groups if that many times the groups are at least so many
 FAIR_PARTS: Final = 3  # times the rounds of all threads: else some would be idle for too long
+
+# `%name = kind %base[place]` in the text below: a word of memory, loaded.
+_WORD: Final = re.compile(r"^  %([\w.]+) = (i64|ptr) %([\w.]+)\[(%?[\w.]+)\]$", re.MULTILINE)
 
 _TEXT: Final = """
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
@@ -45,13 +49,10 @@ look:
 run:
   %c.place = mul i64 %c, {RECORD}
   %entry.p = getelementptr i64, ptr %commands, i64 %c.place
-  %table.p = getelementptr i64, ptr %entry.p, i64 1
-  %total.p = getelementptr i64, ptr %entry.p, i64 2
-  %error.p.p = getelementptr i64, ptr %entry.p, i64 4
   %entry = load ptr, ptr %entry.p
-  %table = load ptr, ptr %table.p
-  %total = load i64, ptr %total.p
-  %error.p = load ptr, ptr %error.p.p
+  %table = ptr %entry.p[1]
+  %total = i64 %entry.p[2]
+  %error.p = ptr %entry.p[4]
   call void %entry(ptr %table, i64 0, i64 %total)
   %c.next = add i64 %c, 1
   %has.checks = icmp ne ptr %error.p, null
@@ -74,16 +75,11 @@ done:
 define void @torpor_execute_groups(ptr %section, i64 %slot, i64 %past) {{
 start:
   %failure.p = getelementptr i64, ptr %section, i64 1
-  %groups.p = getelementptr i64, ptr %section, i64 2
-  %group.p.p = getelementptr i64, ptr %section, i64 3
-  %commands.p = getelementptr i64, ptr %section, i64 4
-  %slots.p = getelementptr i64, ptr %section, i64 6
-  %groups = load i64, ptr %groups.p
-  %group.p = load ptr, ptr %group.p.p
-  %commands = load ptr, ptr %commands.p
-  %slots = load ptr, ptr %slots.p
-  %base.p = getelementptr i64, ptr %slots, i64 %slot
-  %base = load i64, ptr %base.p
+  %groups = i64 %section[2]
+  %group.p = ptr %section[3]
+  %commands = ptr %section[4]
+  %slots = ptr %section[6]
+  %base = i64 %slots[%slot]
   br label %claim
 claim:
   %g = atomicrmw add ptr %section, i64 1 seq_cst
@@ -92,13 +88,10 @@ claim:
 begin:
   %g.place = mul i64 %g, {GROUP}
   %first.p = getelementptr i64, ptr %group.p, i64 %g.place
-  %end.p = getelementptr i64, ptr %first.p, i64 1
-  %patches.p = getelementptr i64, ptr %first.p, i64 2
-  %patch.p = getelementptr i64, ptr %first.p, i64 3
   %first = load i64, ptr %first.p
-  %end = load i64, ptr %end.p
-  %patches = load i64, ptr %patches.p
-  %patch = load ptr, ptr %patch.p
+  %end = i64 %first.p[1]
+  %patches = i64 %first.p[2]
+  %patch = ptr %first.p[3]
   br label %filling
 filling:
   %p = phi i64 [0, %begin], [%p.next, %fill]
@@ -107,9 +100,8 @@ filling:
 fill:
   %p.twice = shl i64 %p, 1
   %to.p = getelementptr i64, ptr %patch, i64 %p.twice
-  %offset.p = getelementptr i64, ptr %to.p, i64 1
   %to = load ptr, ptr %to.p
-  %offset = load i64, ptr %offset.p
+  %offset = i64 %to.p[1]
   %address = add i64 %base, %offset
   store i64 %address, ptr %to
   %p.next = add i64 %p, 1
@@ -139,24 +131,16 @@ define i1 @torpor_execute_fair(i64 %groups, i64 %threads) {{
 
 define i64 @torpor_execute(ptr %call) {{
 start:
-  %pool.p = getelementptr i64, ptr %call, i64 1
-  %run.p = getelementptr i64, ptr %call, i64 2
-  %threads.p = getelementptr i64, ptr %call, i64 3
-  %helpers.p = getelementptr i64, ptr %call, i64 4
   %given = getelementptr i64, ptr %call, i64 5
   %program = load ptr, ptr %call
-  %pool = load ptr, ptr %pool.p
-  %run = load ptr, ptr %run.p
-  %threads = load i64, ptr %threads.p
-  %helpers = load i64, ptr %helpers.p
-  %patches.p = getelementptr i64, ptr %program, i64 1
-  %patch.p = getelementptr i64, ptr %program, i64 2
-  %commands.p = getelementptr i64, ptr %program, i64 3
-  %command.p = getelementptr i64, ptr %program, i64 4
-  %patches = load i64, ptr %patches.p
-  %patch = load ptr, ptr %patch.p
-  %commands = load i64, ptr %commands.p
-  %command = load ptr, ptr %command.p
+  %pool = ptr %call[1]
+  %run = ptr %call[2]
+  %threads = i64 %call[3]
+  %helpers = i64 %call[4]
+  %patches = i64 %program[1]
+  %patch = ptr %program[2]
+  %commands = i64 %program[3]
+  %command = ptr %program[4]
   br label %filling
 filling:
   %p = phi i64 [0, %start], [%p.next, %fill]
@@ -165,11 +149,9 @@ filling:
 fill:
   %p.twice = shl i64 %p, 1
   %to.p = getelementptr i64, ptr %patch, i64 %p.twice
-  %which.p = getelementptr i64, ptr %to.p, i64 1
   %to = load ptr, ptr %to.p
-  %which = load i64, ptr %which.p
-  %value.p = getelementptr i64, ptr %given, i64 %which
-  %value = load i64, ptr %value.p
+  %which = i64 %to.p[1]
+  %value = i64 %given[%which]
   store i64 %value, ptr %to
   %p.next = add i64 %p, 1
   br label %filling
@@ -181,23 +163,19 @@ look:
   %c.next = add i64 %c, 1
   %c.place = mul i64 %c, {RECORD}
   %entry.p = getelementptr i64, ptr %command, i64 %c.place
-  %big.p = getelementptr i64, ptr %entry.p, i64 3
-  %section.p = getelementptr i64, ptr %entry.p, i64 5
-  %big = load i64, ptr %big.p
-  %section = load ptr, ptr %section.p
+  %big = i64 %entry.p[3]
+  %section = ptr %entry.p[5]
   %several = icmp sgt i64 %threads, 1
   %begins = icmp ne ptr %section, null
   %may.group = and i1 %several, %begins
   br i1 %may.group, label %weigh, label %single
 weigh:
-  %groups.p = getelementptr i64, ptr %section, i64 2
-  %groups = load i64, ptr %groups.p
+  %groups = i64 %section[2]
   %fair = call i1 @torpor_execute_fair(i64 %groups, i64 %threads)
   br i1 %fair, label %group, label %single
 group:
   %failure.p = getelementptr i64, ptr %section, i64 1
-  %past.p = getelementptr i64, ptr %section, i64 5
-  %past = load i64, ptr %past.p
+  %past = i64 %section[5]
   store i64 0, ptr %section
   store i64 -1, ptr %failure.p
   call void %run(ptr %pool, ptr @torpor_execute_groups, ptr %section, i64 %threads, i64 1,
@@ -212,13 +190,10 @@ single:
   %shared = and i1 %several, %is.big
   br i1 %shared, label %count, label %alone
 count:
-  %table.p = getelementptr i64, ptr %entry.p, i64 1
-  %total.p = getelementptr i64, ptr %entry.p, i64 2
-  %error.p.p = getelementptr i64, ptr %entry.p, i64 4
   %entry = load ptr, ptr %entry.p
-  %table = load ptr, ptr %table.p
-  %total = load i64, ptr %total.p
-  %error.p = load ptr, ptr %error.p.p
+  %table = ptr %entry.p[1]
+  %total = i64 %entry.p[2]
+  %error.p = ptr %entry.p[4]
   %fewer = icmp slt i64 %total, %threads
   %used = select i1 %fewer, i64 %total, i64 %threads
   %enough = icmp sgt i64 %used, 1
@@ -258,4 +233,5 @@ done:
 def executor_text() -> str:
     """The executor's IR."""
     places = {name: value for name, value in globals().items() if isinstance(value, int)}
-    return _TEXT.format(**places)
+    address = r"  %\1.p = getelementptr i64, ptr %\3, i64 \4"
+    return _WORD.sub(address + r"\n  %\1 = load \2, ptr %\1.p", _TEXT.format(**places))
