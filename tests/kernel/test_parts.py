@@ -1,4 +1,4 @@
-"""Sums down the columns of a matrix that no cache holds are done in parts, by sizes alone."""
+"""Sums down the columns of a large matrix are done in parts, by sizes alone."""
 
 import numpy as np
 import pytest

@@ -47,3 +47,12 @@ def test_small_products_in_a_batch_are_not_packed():
     result = x @ (x.flip(0) + 1).contiguous()
     assert OptOps.STAGE not in opts_of(result)
     agree(result.numpy(), a @ (a[::-1] + 1))
+
+
+@pytest.mark.parametrize(("inner", "tiled"), [(1000, False), (2048, True)])
+def test_sums_too_long_for_panels_of_two_matrices_go_by_blocks(inner, tiled):
+    """A block's partial results grow in memory, which one more TILE makes."""
+    tensors, arrays = operands(64, inner, 256, "plain")
+    result = tensors[0] @ tensors[1]
+    assert (opts_of(result).count(OptOps.TILE) == 2) is tiled
+    agree(result.numpy(), np.matmul(*arrays))

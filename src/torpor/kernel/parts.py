@@ -3,8 +3,11 @@
 before  out[n] = f(sum(k, x[k] * w[k, n]))
 after   v[p, n] = sum(j, x[p*length + j] * w[p*length + j, n]);  out[n] = f(sum(p, v[p, n]))
 
-A matrix that no cache holds is read at the speed of memory only in long runs: threads that share
-its columns would each jump from row to row. How many parts there are follows from the sizes alone.
+A large matrix is read at the speed of memory only in long runs: threads that share its columns
+would each jump from row to row. How many parts there are follows from the sizes alone.
+
+The constants are from products of 1, 4, 8 and 13 rows with matrices of 4 to 64 MB in turns with
+other sizes of parts, one and two threads of Zen 3 (512 KB next to a core, 32 MB shared).
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from torpor.kernel.ranges import (
 )
 from torpor.kernel.stage import place
 
-CACHES: Final = 16  # times the cache next to a core that a matrix is larger: no cache holds it
+PART: Final = 1 << 21  # bytes of a part, at least
 PARTS: Final = 16  # most parts
 SHARE: Final = 32  # rows that a part has for each result of a column, at least
 WORTH: Final = 1 << 20  # products from which another kernel pays
@@ -85,10 +88,12 @@ def sums_of(reduction: UOp, down: UOp, memory: UOp, axes: list[UOp]) -> UOp:
 
 def parts_of(found: Columns, target: Target) -> int:
     """How many parts: whole blocks of rows in each, and few results for what is read."""
-    if footprint(found.matrix) * found.matrix.itemsize < CACHES * target.cache_bytes:
-        return 1
     down = size_of(found.down) or 1
-    most = min(PARTS // iterations(found.several), down // (SHARE * iterations(found.results)))
+    most = min(
+        PARTS // iterations(found.several),
+        down // (SHARE * iterations(found.results)),
+        footprint(found.matrix) * found.matrix.itemsize // PART,
+    )
     return max((n for n in range(1, most + 1) if down % (n * ROWS) == 0), default=1)
 
 

@@ -30,6 +30,7 @@ STREAM: Final = 6.0  # elements of a block that are computed while a row's eleme
 FEW: Final = 2.0  # blocks that a thread may wait for at the end
 PANELS: Final = 8  # most panels of a block: what stays in the second cache with the other operand
 TOGETHER: Final = 64  # elements along the vectors that should share rows which are packed
+BESIDE: Final = 3  # panels of a matrix for which rows are read, below which sums go by blocks
 APART: Final = 64  # rows that pay for packing all panels anew
 SHARED: Final = 256  # rows that share panels for which these may be packed again
 ROWS: Final = 48  # rows of a thread's block where nothing is packed
@@ -56,9 +57,10 @@ def tile_contraction(kernel: Kernel, most: float = inf) -> bool:
     lanes = size_of(found.lane) or 1
     wanted = min(lanes, TOGETHER if found.packs else plan.panel)
     nowhere = plan.around == 0 and lanes <= plan.panel
-    if reach * plan.panel < wanted or nowhere:
-        if find_columns(kernel):  # few rows: packing costs more than sums that grow in memory
-            return False
+    scarce = reach * plan.panel < wanted or nowhere
+    if scarce and find_columns(kernel):
+        return False  # few rows: packing costs more than sums that grow in memory
+    if scarce or (reach < BESIDE and is_plain(kernel, plan)):
         if attempt_all(kernel, ordered, tile_depth, plan):
             return True
     narrow = lanes <= min(reach, PANELS) * plan.panel
@@ -68,6 +70,12 @@ def tile_contraction(kernel: Kernel, most: float = inf) -> bool:
         or (narrow and attempt_all(kernel, ordered, tile_narrow, plan))
         or (not nowhere and reach > 0 and attempt_all(kernel, ordered, tile_panels, plan, reach))
     )
+
+
+def is_plain(kernel: Kernel, plan: Plan) -> bool:
+    """Whether the contraction is a product of two matrices, of many columns."""
+    lanes = size_of(plan.found.lane) or 1
+    return plan.row == 0 and len(kernel.reduce_axes) == 1 and lanes > PANELS * plan.panel
 
 
 def tile_words(kernel: Kernel) -> bool:
