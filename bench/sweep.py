@@ -31,11 +31,12 @@ from bench.workloads import ALL
 
 TURNS: Final = 2  # processes of each value
 ROUNDS: Final = 9  # samples of a process
+WARMING: Final = 5  # calls before them
 SAMPLE: Final = 0.02  # seconds that a sample takes at least
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print a line of Markdown for each workload: the median with each value."""
+    """Print a line of Markdown for each workload: median and least time with each value."""
     parser = argparse.ArgumentParser(prog="python -m bench.sweep", description=__doc__)
     parser.add_argument("constant", help="as in schedule.blocks.BLOCK")
     parser.add_argument("values", help="with commas between them")
@@ -49,8 +50,8 @@ def main(arguments: Sequence[str]) -> int:
         for turn in range(TURNS):
             for value in values[:: 1 - 2 * (turn % 2)]:
                 samples[value] += asked(options.constant, value, workload, options.threads)
-        medians = (duration(statistics.median(samples[value])) for value in values)
-        print(f"| {workload} | {' | '.join(medians)} |", flush=True)
+        cells = (f"{duration(statistics.median(x))} ({duration(min(x))})" for x in samples.values())
+        print(f"| {workload} | {' | '.join(cells)} |", flush=True)
     return 0
 
 
@@ -73,7 +74,7 @@ def child(constant: str, value: str, name: str) -> list[float]:
     ours = Torpor()
     inputs = ours.arrays(workload.inputs(np.random.default_rng(0)))
     call = ours.prepare(workload, inputs)
-    taken = [timed(call, inputs, 1) for _ in range(20)]
+    taken = [timed(call, inputs, 1) for _ in range(WARMING)]
     calls = max(1, round(SAMPLE / min(taken)))
     return [timed(call, inputs, calls) for _ in range(ROUNDS)]
 

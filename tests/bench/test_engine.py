@@ -251,11 +251,21 @@ def test_quiet_samples_end_further_rounds(clock):
     assert len(result.samples) == 2 * ROUNDS + ROUNDS
 
 
-def test_what_is_slow_is_called_twice_and_not_again(clock):
+def test_what_is_slow_is_called_three_times_and_not_again(clock):
     slow, quick = FakePeer("ours", clock, 70.0), FakePeer("theirs", clock, 0.5)
     ours, theirs = run(doubling("ours", "theirs"), [slow, quick], clock)
-    assert (ours.samples, len(slow.seen)) == ([pytest.approx(70.0)], 2)
+    assert (ours.samples, len(slow.seen)) == ([pytest.approx(70.0)], 3)
     assert len(theirs.samples) == ROUNDS
+
+
+def test_a_call_that_was_held_up_is_not_slow(clock):
+    def stalling(x):
+        clock.now += 100.0 * (len(peer.seen) == 2)
+        return 2 * x
+
+    peer = FakePeer("ours", clock, 0.5)
+    (result,) = run(doubling(ours=stalling), [peer], clock)
+    assert len(result.samples) == ROUNDS
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_each_value_has_a_column(monkeypatch, capsys):
     assert sweep.main(["a.B", "1,2,4", "memory/sum-4KB"]) == 0
     assert asked == ["1", "2", "4", "4", "2", "1"]
     assert capsys.readouterr().out == "| a.B | 1,2,4 |\n".replace(",", " | ") + (
-        "| memory/sum-4KB | 1 s  | 2 s  | 4 s  |\n"
+        "| memory/sum-4KB | 1 s  (1 s ) | 2 s  (2 s ) | 4 s  (4 s ) |\n"
     )
 
 

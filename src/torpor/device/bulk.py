@@ -18,8 +18,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import IO, Any, Final
 
-BULK_FROM: Final = 4  # waiting kernels from which a process of its own pays for its start
-POLL_SECONDS: Final = 0.005
+# Waiting kernels from which a process of its own pays for its start: that takes 0.4 s, a kernel
+# mostly 0.07 to 0.15 (the column `cold` of bench/results/full.md).
+BULK_FROM: Final = 4
+POLL_SECONDS: Final = 0.005  # little beside what a kernel takes
 _LENGTH: Final = struct.Struct("<Q")
 _COMMAND: Final = "from torpor.device.bulk import serve; serve()"
 

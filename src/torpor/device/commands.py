@@ -20,7 +20,9 @@ SECTION: Final = 7  # words: next group, first failure, groups, where they are, 
 GROUP: Final = 5  # words of a group: first command, the one past the last, patches, where they are,
 # error word
 FAIR_OF: Final = 4  # threads share groups if that many times the groups are at least so many
-FAIR_PARTS: Final = 3  # times the rounds of all threads: else some would be idle for too long
+# times the rounds of all threads: else some would be idle for too long. So a quarter of their time
+# is lost at most, by choice: 2 threads share 3 groups, 3 threads do not share 4.
+FAIR_PARTS: Final = 3
 
 # `%name = kind %base[place]` in the text below: a word of memory, loaded.
 _WORD: Final = re.compile(r"^  %([\w.]+) = (i64|ptr) %([\w.]+)\[(%?[\w.]+)\]$", re.MULTILINE)

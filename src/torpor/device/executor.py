@@ -29,7 +29,7 @@ from torpor.device.commands import CALL, GROUP, HEAD, RECORD, SECTION, executor_
 from torpor.device.pool import pool
 from torpor.device.share import MOST
 
-COPY_THREADS_FROM: Final = 1 << 20  # bytes
+COPY_THREADS_FROM: Final = 1 << 20  # bytes that two threads copy in 21 us, one in 31 (`share.py`)
 
 
 class Step(NamedTuple):

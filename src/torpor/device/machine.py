@@ -30,6 +30,7 @@ LEVEL_NEEDS: Final = {
     "avx512": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
 }
 ARM: Final = ("aarch64", "arm64")
+# Where the machine does not say: what AMD's Zen 2 to 4 have for each core or group of cores.
 DEFAULT_CACHE_BYTES: Final = 512 * 1024
 DEFAULT_LAST: Final = 32 << 20  # bytes of the cache that cores share
 

@@ -23,12 +23,15 @@ from torpor.device.base import Allocator
 from torpor.ir.records import BufferSpec
 
 PADDING: Final = 64  # bytes past the end that may be read: one full vector register
-BATCH: Final = 1 << 13  # bytes that are asked for at once where blocks are small
-BATCHED: Final = 1 << 9  # bytes of the largest such blocks
-PAGES_FROM: Final = 1 << 18  # bytes from which a block has pages of its own
+BATCH: Final = 1 << 13  # bytes that are asked for at once where blocks are small: two pages,
+BATCHED: Final = 1 << 9  # bytes of the largest such blocks: 16 of them. Both are choices
+PAGES_FROM: Final = 1 << 18  # bytes from which a block has pages of its own, to be given back
 HUGE_PAGE: Final = 1 << 21
-HUGE_FROM: Final = 1 << 22  # bytes from which huge pages are asked for
-KEEP_AT_LEAST: Final = 1 << 28
+# Bytes from which huge pages are asked for. Memory that is new was filled at 2 MiB in 0.12 ms with
+# them and 1.17 without, at 4 MiB in 0.22 and 2.5, at 64 MiB in 7.4 and 49, below without difference
+# (bench/results/constants.md). Below 4 MiB too much of a block's last huge page would be unused.
+HUGE_FROM: Final = 1 << 22
+KEEP_AT_LEAST: Final = 1 << 28  # bytes, by choice, however little memory there is
 KEEP_UNKNOWN: Final = 1 << 31  # where the machine does not say how much memory it has
 
 

@@ -19,7 +19,9 @@ RUNS: Final = 8  # each way; the first is not counted, of the others the least o
 RUNS_MOST: Final = 16
 LONG: Final = 500_000  # nanoseconds by one thread from which several are quicker in any case
 SURE: Final = 2  # runs that all have to be long: one may just have been held up
-GAIN: Final = 0.9  # of the time by one thread; for less the other cores are left in peace
+# Of the time by one thread; for less the other cores are left in peace. A choice, beyond the spread
+# of short runs (bench/results/jit.md, "Waking threads", which also tells of the numbers of runs).
+GAIN: Final = 0.9
 AGAIN_FIRST: Final = 64  # runs until it is looked at again: soon, since programs compile at first
 AGAIN_AFTER: Final = 4096  # and later
 # Nanoseconds that a piece takes at least: threads meet at each claim, and a kernel sets up once a

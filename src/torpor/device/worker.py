@@ -33,7 +33,9 @@ LINE: Final = 8
 MOST_PARTS: Final = 64
 WORDS: Final = TAKEN + LINE * MOST_PARTS
 
-OWNER_SPINS: Final = 4096  # pauses of the owner before it offers its core to others
+# Pauses of the owner before it offers its core to others: about as long as an idle worker looks
+# (`pool.WORKER_SPINS`), by choice.
+OWNER_SPINS: Final = 4096
 FUTEX_WAIT: Final = 128  # FUTEX_WAIT | FUTEX_PRIVATE_FLAG, from linux/futex.h
 FUTEX_WAKE: Final = 129
 

@@ -35,8 +35,10 @@ from torpor.schedule.chain import (
 from torpor.schedule.skip import PARTS, WIDEST, Launches, Round, masked_rows, without_needless
 
 MakeBuffer = Callable[[str, int, DType], UOp]
-BLOCK: Final = 8 << 20  # bytes of a block: what stays in the last cache
-SMALLEST: Final = 16  # smaller blocks than such a part of it do not pay for their launches
+# Bytes of a block: what stays in the last cache. From 2 to 16 MiB there is little difference
+# (bench/results/constants.md, bench/results/attention.md).
+BLOCK: Final = 8 << 20
+SMALLEST: Final = 16  # smaller blocks than such a part of it do not pay for their launches: 512 KiB
 CACHED: Final = 4  # bytes that come from a cache in the time that one takes to memory and back
 
 

@@ -17,7 +17,9 @@ from torpor.ir.records import ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.rules.linear import bounds, linear
 
-CHAINED_FROM: Final = 32 << 20  # bytes handed on: more than the last cache holds beside the rest
+# Bytes handed on: more than a last cache holds beside the rest. Without chains attention of 1024
+# takes a quarter longer with its gradients, and as long without (bench/results/constants.md).
+CHAINED_FROM: Final = 32 << 20
 BLOCK_NUMBER: Final = "block{}"  # name of a VARIABLE, by level: the blocks of blocks are level 1
 
 

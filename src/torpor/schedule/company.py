@@ -27,9 +27,10 @@ from torpor.view.movement import map_indices
 if TYPE_CHECKING:
     from torpor.schedule.fuse import Fuser
 
+# Choices, of which only the order of magnitude matters (bench/results/constants.md).
 MOST_OUTPUTS: Final = 8  # that join a kernel uncalled for; targets limit parameters
 SHORT_ROW: Final = 64  # elements between steps of a loop that may still store on its way
-NEAR: Final = 64  # operations of a value that are looked at for what it reads
+NEAR: Final = 64  # operations of a value that are looked at for what it reads: bounds time only
 
 Place = tuple[Region, Indices]  # where a further output is stored: by which kernel, at what indices
 Read = tuple[UOp, Indices]  # what is read, and where: at indices in terms of `probe`

@@ -14,17 +14,21 @@ from torpor.ir.infer import largest, shape_of
 from torpor.ir.ops import ALU, MOVEMENT, TRANSCENDENTAL, Ops
 from torpor.ir.uop import UOp
 
-MOVE: Final = 4  # moving one element from or to memory
+# Where nothing else is said they are choices, of which the order of magnitude matters: what other
+# values do to some workloads is in bench/results/constants.md.
+MOVE: Final = 4  # moving one element from or to memory, see above
 FUNCTION: Final = 16  # one exp, log, ...: a polynomial of about this many steps
-DIVISION: Final = 4
+DIVISION: Final = 4  # the order of a vector division's cycles for one of a multiplication
 TILE_REUSE: Final = (
     8  # registers let a matrix-like kernel compute an operand once for this many uses
 )
-ROW_LIMIT: Final = 65536  # elements: a row that is read again should still be in the cache
+ROW_LIMIT: Final = 65536  # elements, 256 KiB: a row that is read again should still be in the cache
 PARALLEL: Final = 16  # rows that keep every core busy enough
 SMALL: Final = 32768  # elements of a reduction so small that one core may do it all
 LONG: Final = 16  # terms of a product's sums that make its tiles worth a kernel
-STREAMS: Final = 3  # values as large as a product that its kernel may read and store
+# Values as large as a product that its kernel may read and store; twice as many cost a step of Adam
+# half its time more (bench/results/constants.md).
+STREAMS: Final = 3
 SHORT: Final = 64  # elements of a reduction that may run inside another's loop
 PADDING: Final = 4  # how much longer padding may make a sum that merges into another
 NARROW: Final = 3  # how much smaller than its result what a value is computed from must be

@@ -13,7 +13,8 @@ from torpor.ir.records import Stored
 from torpor.ir.uop import UOp
 
 # A reduction to few elements is cut so that the parts run in parallel. The cut depends on the shape
-# alone, so results are the same for any number of threads.
+# alone, so results are the same for any number of threads. The numbers are choices; one thread does
+# not gain from them (bench/results/constants.md).
 SPLIT_FROM: Final = 65536  # elements a result from which a reduction is split
 SPLIT_RESULTS: Final = 64  # results below which it is
 SPLIT_PARTS: Final = 256  # most parts

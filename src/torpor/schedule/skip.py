@@ -22,10 +22,11 @@ from torpor.ir.uop import UOp
 from torpor.schedule.chain import BLOCK_NUMBER, aligned, can_grow, counts_blocks
 from torpor.schedule.columns import COLUMN, FALSE, Columns, columns_of, conditions, needless
 
+# Measured with causal attention, see bench/results/constants.md.
 PARTS: Final = 8  # tiles of a row, and blocks of the rows: more save more, and each does less
-WIDEST: Final = 256  # columns of a tile, and rows of a block, from which more parts do enough each
-FEWEST: Final = 4  # tiles of a row
-NARROWEST: Final = 32  # columns of a tile
+WIDEST: Final = 128  # columns of a tile, and rows of a block, from which more parts do enough each
+FEWEST: Final = 4  # tiles of a row: with fewer a mask leaves out less than a quarter
+NARROWEST: Final = 32  # columns of a tile: four vectors, by choice
 VECTOR: Final = 8  # columns of which most machines make whole vectors
 
 Round = dict[str, int]
