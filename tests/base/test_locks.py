@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import threading
 from typing import Any
 
 import pytest
 
-from torpor.base.locks import free_after_fork, recursive_lock
+from torpor.base.locks import free_after_fork, recursive_lock, taken
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
@@ -51,3 +53,44 @@ def test_a_lock_of_the_forking_thread_is_still_its_own_in_a_child() -> None:
 
     with lock:
         assert in_child(released)
+
+
+class Interrupted:
+    """A lock that Ctrl-C meets while it is taken."""
+
+    acquire = ctypes.pythonapi.PyErr_SetInterrupt
+
+    def __init__(self) -> None:
+        self.acquire.restype = ctypes.c_int
+
+
+def test_ctrl_c_does_not_come_before_the_try() -> None:
+    """What takes the lock is C, after which Python would look for signals."""
+    lock, reached = Interrupted(), []
+
+    def plainly() -> None:
+        lock.acquire(False, -1)
+        reached.append("plainly")
+
+    def rightly() -> None:
+        taken(lock)
+        reached.append("rightly")
+
+    old = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        for way in (plainly, rightly):
+            with pytest.raises(KeyboardInterrupt):
+                way()
+        assert reached == ["rightly"]
+    finally:
+        signal.signal(signal.SIGINT, old)
+
+
+def test_a_lock_is_taken_once() -> None:
+    lock, found = threading.Lock(), []
+    assert taken(lock) and not taken(lock) and not taken(lock, 0.01)
+    waiting = threading.Thread(target=lambda: found.append(taken(lock, 10)))
+    waiting.start()
+    lock.release()
+    waiting.join()
+    assert found == [True] and lock.locked()

@@ -1,4 +1,6 @@
-"""Locks that are free in a forked child, where the threads that held them are not."""
+"""Locks that are free in a forked child, where the threads that held them are not; and how to take
+one without waiting long so that Ctrl-C cannot leave it locked.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +23,19 @@ def free_after_fork(lock: Lock) -> Lock:
 def recursive_lock() -> Any:
     """A `threading.RLock` that is free after a fork."""
     return free_after_fork(threading.RLock())
+
+
+def taken(lock: Any, patience: float = 0.0) -> bool:
+    """Whether the lock could be taken within so many seconds, without waiting by default.
+
+    To be asked right before the `try` that gives it back. `lock.acquire(...)` would not do: Python
+    looks for signals after each call, so that Ctrl-C may raise when it has just been taken. It does
+    not look while it goes over an iterator, nor when a function returns.
+    """
+    waits = patience > 0
+    for found in map(lock.acquire, (waits,), (patience if waits else -1,)):
+        return found
+    return False
 
 
 def _after_fork() -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final, final
 
 from torpor.base import settings
 from torpor.base.errors import CaptureError
-from torpor.base.locks import recursive_lock
+from torpor.base.locks import recursive_lock, taken
 from torpor.capture.attempt import Attempt, Call, attempt
 from torpor.capture.commit import Given
 from torpor.capture.kind import difference, kind_key, nearest
@@ -130,7 +130,7 @@ class Jitted:
             return result
         if (kind is None or kind.plain is None) and self._streak < GIVE_UP_AFTER:
             call = Call(arguments, options, tensors, numbers, objects)
-            if not self._lock.acquire(timeout=PATIENCE):  # may wait for a lock that is held here
+            if not taken(self._lock, PATIENCE):  # may wait for a lock that is held here
                 return self._as_it_is("is being traced by another thread", arguments, options)
             try:
                 kind = self._kinds.get(key)
@@ -188,8 +188,7 @@ class Jitted:
         """What a trace that changes something gives, while no other thread changes it by a call of
         this function; `MISS` also where another thread does not come back.
         """
-        # Asking without patience first costs half as much.
-        if not (self._lock.acquire(blocking=False) or self._lock.acquire(timeout=PATIENCE)):
+        if not taken(self._lock, PATIENCE):
             return MISS
         try:
             return trace(tensors, numbers, given)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from torpor.base.locks import recursive_lock
+from torpor.base.locks import recursive_lock, taken
 from torpor.capture.commit import Fixed, Leaf, Value
 from torpor.capture.match import Pattern, look
 from torpor.capture.output import Shown
@@ -73,7 +73,7 @@ class Native:
         """Have it run the plan's executor, as often as that may be run unseen, unless another
         thread runs it now.
         """
-        if not self._lock.acquire(blocking=False):
+        if not taken(self._lock):
             return
         try:
             self._renew()

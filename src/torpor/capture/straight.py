@@ -26,7 +26,9 @@ def straight(a, o):
   {match}
  except AttributeError:
   return MISS
- if not acquire(False):
+ for locked in map(acquire, at_once):  # as `taken` does
+  break
+ if not locked:
   return MISS
  try:
   c = a, o
@@ -79,7 +81,8 @@ def straight_for(pattern: Pattern, trace: Trace, lock: Any) -> Straight | None:
     fresh = [f"r{place}.address" for place in range(len(taken))]
     own = lock if trace.leaves else trace.lock
     untimed = None if timing() else pattern.scope["snapshot"]
-    writer.scope |= {"acquire": own.acquire, "release": own.release, "untimed": untimed}
+    writer.scope |= {"acquire": own.acquire, "release": own.release, "untimed": untimed,
+                     "map": map, "at_once": (False,)}  # fmt: skip
     source = _TEXT.format(
         match="\n  ".join(pattern.lines),
         tensors=pattern.tensors,

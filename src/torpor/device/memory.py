@@ -19,6 +19,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from torpor.base.errors import DeviceError
+from torpor.base.locks import taken
 from torpor.device.base import Allocator
 from torpor.ir.records import BufferSpec
 
@@ -103,7 +104,7 @@ class HostAllocator(Allocator):
     def __init__(self) -> None:
         self.keep_limit = _keep_limit()
         self.kept = 0  # bytes
-        self._lock = threading.Lock()
+        self._lock, self._taken = threading.Lock(), taken  # a name that outlives this module
         self._returned: deque[Block] = deque()
         self._free: OrderedDict[int, deque[Block]] = OrderedDict()  # last used class last
         if hasattr(os, "register_at_fork"):
@@ -132,7 +133,7 @@ class HostAllocator(Allocator):
         if not block.pooled:
             return
         self._returned.append(block)
-        if self._lock.acquire(blocking=False):  # held here or elsewhere: the next one settles
+        if self._taken(self._lock):  # held here or elsewhere: the next one settles
             try:
                 self._settle()
             finally:

@@ -21,6 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from torpor.base import settings
+from torpor.base.locks import taken
 from torpor.device import llvm, resident, worker
 from torpor.device.machine import Machine, cores, machine
 from torpor.device.share import MOST
@@ -136,7 +137,7 @@ class Pool:
         each thread; wait for all.
         """
         threads = min(thread_count(), total)
-        if threads <= 1 or not self._lock.acquire(blocking=False):
+        if threads <= 1 or not taken(self._lock):
             llvm.Entry(entry)(table, 0, total)
             return
         try:
@@ -161,7 +162,7 @@ class Pool:
         taken.
         """
         threads = thread_count()
-        if threads <= 1 or not self._lock.acquire(blocking=False):
+        if threads <= 1 or not taken(self._lock):
             return None
         try:
             helpers = self._start(threads - 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from torpor.base.locks import taken
 from torpor.device import Buffer
 from torpor.device.commands import FAIR_OF, FAIR_PARTS
 from torpor.device.executor import Bounds, Executor, Given, Own, Step
@@ -49,7 +50,7 @@ class Together:
         thread is running them.
         """
         executor = self._executor
-        if not executor.lock.acquire(blocking=False):
+        if not taken(executor.lock):
             return None
         try:
             failed, error = executor.run([*[memory[n].address for n in self.needs], *bound])
