@@ -32,10 +32,10 @@ def taken(lock: Any, patience: float = 0.0) -> bool:
     looks for signals after each call, so that Ctrl-C may raise when it has just been taken. It does
     not look while it goes over an iterator, nor when a function returns.
     """
-    waits = patience > 0
+    waits, found = patience > 0, False
     for found in map(lock.acquire, (waits,), (patience if waits else -1,)):
-        return found
-    return False
+        break
+    return found
 
 
 def _after_fork() -> None:
