@@ -32,10 +32,11 @@ def taken(lock: Any, patience: float = 0.0) -> bool:
     looks for signals after each call, so that Ctrl-C may raise when it has just been taken. It does
     not look while it goes over an iterator, nor when a function returns.
     """
-    waits, found = patience > 0, False
+    waits, result = patience > 0, False
     for found in map(lock.acquire, (waits,), (patience if waits else -1,)):
+        result = found
         break
-    return found
+    return result
 
 
 def _after_fork() -> None:
