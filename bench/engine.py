@@ -41,7 +41,7 @@ class Effort:
     budget: float = 10.0
     slow: float = 4.0
     most: int = 45
-    extra: float = 2.5
+    extra: float = 1.5
 
 
 @dataclass

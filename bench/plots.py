@@ -187,7 +187,7 @@ def draw_roofline(field: Any, run: Run) -> None:
     field.set_ylabel("GFLOP/s")
     field.set_title(f"threads: {run['threads']}; points: torpor, other ends of lines: best peer")
     field.grid(color="#dddddd", linewidth=0.5)
-    field.legend(fontsize=FONT + 1, loc="upper left")
+    field.legend(fontsize=FONT + 1, loc="lower right")
 
 
 def points_of(run: Run, family: str) -> tuple[list[tuple[float, float]], list[float]]:
