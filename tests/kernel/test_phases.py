@@ -5,8 +5,11 @@ import pytest
 
 import torpor
 from torpor import Context, Tensor
+from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
-from torpor.kernel.phases import WORTH
+from torpor.ir.records import ParamArg
+from torpor.ir.uop import UOp
+from torpor.kernel.phases import WORTH, fewer_rounds
 
 
 def sums(tensor):
@@ -116,3 +119,34 @@ def test_any_stride_dilation_and_window(sizes, monkeypatch):
     expected = image_gradient(b, seed.astype(np.float64), stride, 0, side, apart)
     error = np.linalg.norm(result.numpy().astype(np.float64) - expected)
     assert error <= 1e-6 * np.linalg.norm(expected)
+
+
+def test_a_border_longer_than_what_is_looked_at():
+    """No round of the first ones counts, but later ones do."""
+    random = np.random.default_rng(4)
+    w = random.standard_normal((32, 16, 300), np.float32)
+    x = Tensor(np.zeros((8, 16, 2), np.float32)).requires_grad_()
+    y = x.conv1d(Tensor(w), stride=2, padding=200)
+    seed = random.standard_normal(tuple(y.shape), np.float32)
+    (y * Tensor(seed)).sum().backward()
+    wide = np.zeros((8, 16, 402))
+    for k in range(300):
+        part = np.einsum("nol,oc->ncl", seed.astype(np.float64), w[:, :, k].astype(np.float64))
+        wide[:, :, k : k + 2 * seed.shape[2] - 1 : 2] += part
+    expected = wide[:, :, 200:202]
+    error = np.linalg.norm(x.grad.numpy() - expected)
+    assert error <= 1e-6 * np.linalg.norm(expected)
+
+
+def test_a_border_of_many_channels_leaves_phases():
+    x, w = Tensor.empty(2, 30, 24, 24), Tensor.empty(100, 16, 3, 3)
+    padded = x.pad((0, 0, 0, 0, 70, 0))
+    assert len(sums(padded.conv_transpose2d(w, stride=2))) == 4
+
+
+def test_what_is_read_does_not_tell_which_rounds_count():
+    one, memory = UOp.range(8, 1), UOp(Ops.PARAM, dtypes.int64, (), ParamArg(1, 8))
+    read = UOp(Ops.LOAD, dtypes.int64, (UOp(Ops.INDEX, dtypes.int64, (memory, one)),))
+    value = (read < 1).where(read, 0)
+    total = UOp(Ops.REDUCE, dtypes.int64, (value, one), Ops.ADD)
+    assert fewer_rounds(UOp.sink(total), total, read < 1) is None

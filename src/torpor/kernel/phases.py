@@ -123,22 +123,27 @@ def split(ast: UOp, one: UOp, step: int) -> list[UOp]:
 
 def fewer_rounds(ast: UOp, reduction: UOp, condition: UOp) -> UOp | None:
     """The kernel with a sum that goes only over the rounds for which the condition holds; None
-    where these are not evenly apart, or all there are.
+    where these are not evenly apart, all there are, or not known before it runs.
     """
     (one,) = (r for r in closed_by(reduction) if r in condition.toposort())
     size = size_of(one) or 0
-    holds = [n for n in range(min(size, ROUNDS)) if is_true(condition, one, n)]
-    if not holds and size:
+    if not 0 < size <= ROUNDS:
+        return None
+    known = [is_true(condition, one, n) for n in range(size)]
+    if None in known:
+        return None
+    holds = [n for n, found in enumerate(known) if found]
+    if not holds:
         return ast.substitute({reduction: UOp.const(reduction.dtype, 0)}).simplify()
     step = holds[1] - holds[0] if len(holds) > 1 else 1
-    if size > ROUNDS or len(holds) == size or holds != [*range(holds[0], holds[-1] + 1, step)]:
+    if len(holds) == size or holds != [*range(holds[0], holds[-1] + 1, step)]:
         return None
     part = UOp.range(len(holds), *one.arg)
     place = part * step + UOp.const(dtypes.index, holds[0])
     return replace_range(ast, one, place, [part]).simplify()
 
 
-def is_true(condition: UOp, one: UOp, number: int) -> bool:
-    """Whether a condition on the axis `one` alone holds in a round."""
+def is_true(condition: UOp, one: UOp, number: int) -> bool | None:
+    """Whether a condition on the axis `one` alone holds in a round; None where what is read tells."""
     found = condition.substitute({one: UOp.index_const(number)}).simplify()
-    return bool(found.arg)
+    return bool(found.arg) if found.op is Ops.CONST else None
