@@ -144,6 +144,6 @@ def fewer_rounds(ast: UOp, reduction: UOp, condition: UOp) -> UOp | None:
 
 
 def is_true(condition: UOp, one: UOp, number: int) -> bool | None:
-    """Whether a condition on the axis `one` alone holds in a round; None where what is read tells."""
+    """Whether a condition on the axis `one` alone holds in a round; None where data tells."""
     found = condition.substitute({one: UOp.index_const(number)}).simplify()
     return bool(found.arg) if found.op is Ops.CONST else None
