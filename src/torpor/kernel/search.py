@@ -19,6 +19,8 @@ from torpor.kernel.kernel import Kernel
 Timer = Callable[[Opts, float], "float | str"]
 Note = Callable[[str], None]
 
+# Choices of how a search spends its time: they decide what it finds, never whether that is right.
+# What it finds with them is in bench/results/search.md.
 SLOW: Final = 2.0  # a list that takes so many times the best one's time is not worth exact timing
 ROUND: Final = 12  # lists that are tried for each member of the beam before the beam is chosen anew
 BATCH: Final = 8  # lists that are prepared together: some for each of a few compiling processes

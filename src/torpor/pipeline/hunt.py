@@ -21,6 +21,8 @@ from torpor.pipeline.watch import Watch
 
 Clock = Callable[[], float]
 
+# The first three are checked against simulated noise in tests/pipeline/test_hunt.py; the others are
+# choices of how the time is spent.
 MARGIN: Final = 1.03  # a winner's gain over the heuristics' choice, at least
 ROUNDS: Final = 40  # comparisons of a candidate with it, in turns
 DEVIATIONS: Final = 3.0  # of a fair coin, which it has to win oftener than by luck
