@@ -75,7 +75,7 @@ def apply_tiles(kernel: Kernel, found: Columns) -> bool:
     if not rows:
         rows = ROWS
         kernel.apply_opt(Opt(OptOps.PADTO, kernel.axes.index(found.down), rows))
-    wide = kernel.target.lanes(4)
+    wide = kernel.target.lanes(max(4, found.matrix.itemsize))
     copies, vectors = register_tile(found.results, kernel.target.registers)
     panel = vectors * wide
     cut_columns(kernel, found, panel)
@@ -134,9 +134,9 @@ def columns_of_block(kernel: Kernel, found: Columns, panel: int) -> int:
     """How many columns a block has: whole panels; all of them where there are several matrices,
     else equal shares of at least `BLOCK`, as long as memory has room for their sums.
     """
-    lanes = size_of(found.lane) or 1
+    lanes, itemsize = size_of(found.lane) or 1, max(4, found.matrix.itemsize)
     blocks = max(min(2, lanes // (BLOCK // 4)), min(BLOCKS, lanes // BLOCK), 1)
-    room = kernel.target.stage_bytes * 2 // 3 // (iterations(found.results) * 4)
+    room = kernel.target.stage_bytes * 2 // 3 // (iterations(found.results) * itemsize)
     least = -(-lanes // max(room, panel))
     blocks = max(1 if found.several else blocks, least)
     return -(-lanes // (blocks * panel)) * panel
