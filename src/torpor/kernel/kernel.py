@@ -28,7 +28,7 @@ from torpor.kernel.ranges import (
     size_of,
 )
 from torpor.kernel.sliding import rows_of, slide
-from torpor.kernel.stage import direct_loads, operands, stage, tile_of
+from torpor.kernel.stage import coefficients, direct_loads, operands, stage, tile_of
 
 REDUCES: Final = (AxisType.GROUP, AxisType.REDUCE, AxisType.UNROLL)
 OUTPUTS: Final = (AxisType.THREAD, AxisType.GLOBAL, AxisType.LOCAL, AxisType.LOOP)
@@ -361,12 +361,13 @@ class Kernel:
 
     def stage(self, opt: Opt) -> None:
         level = self.axis(opt, self.axes)
-        values = operands(self.ast)
+        whole = operands(self.ast)
+        values = [*whole, *coefficients(self.ast)]
         if opt.arg is None or not 0 <= opt.arg < len(values):
             raise self.refused(opt, f"reductions read {len(values)} values")
         if kind_of(level) not in (AxisType.GLOBAL, AxisType.THREAD, AxisType.LOOP):
             raise self.refused(opt, f"it is a {kind_of(level).name.lower()} axis")
-        tile = tile_of(self.ast, values[opt.arg], level)
+        tile = tile_of(self.ast, values[opt.arg], level, single=opt.arg >= len(whole))
         if tile.size < 1:
             raise self.refused(opt, "inside that loop the value does not change")
         self.check_memory(opt, tile.bytes)

@@ -12,9 +12,9 @@ from functools import partial
 from itertools import zip_longest
 
 from torpor.base.dtypes import dtypes
-from torpor.ir.ops import AxisType, Ops, identity
+from torpor.ir.ops import ALU, AxisType, Ops, identity
 from torpor.ir.uop import UOp
-from torpor.kernel.ranges import Loops, closed_by, find_loops, kind_of, nesting
+from torpor.kernel.ranges import Loops, closed_by, find_loops, is_no_load, kind_of, nesting
 from torpor.kernel.stagger import staggered
 
 Nest = tuple[UOp, ...]
@@ -206,18 +206,14 @@ class _Lineariser:
         return found
 
     def grow(self, block: _Block, emitted: set[UOp | _Block]) -> None:
-        """register = register op value for each sum that grows here and each of its values: the
-        first values of all sums, then the second ones, so that no addition waits for another.
-        """
+        """register = register op value for each sum that grows here and each of its values."""
         totals: dict[UOp, UOp] = {}
-        for step in zip_longest(*map(values_of, block.updates)):
-            terms = [(r, v) for r, v in zip(block.updates, step, strict=True) if v is not None]
-            for reduction, value in by_shared_operand(terms):
-                for need in self.local(value, block):
-                    self.visit(need, block, emitted)
-                before = totals.get(reduction) or self.total(reduction)
-                totals[reduction] = before.alu(reduction.arg, self.rebuilt(value))
-                self.lines.append(totals[reduction])
+        for reduction, value in in_order(block.updates):
+            for need in self.local(value, block):
+                self.visit(need, block, emitted)
+            before = totals.get(reduction) or self.total(reduction)
+            totals[reduction] = before.alu(reduction.arg, self.rebuilt(value))
+            self.lines.append(totals[reduction])
         for reduction, total in totals.items():
             self.lines.append(UOp(Ops.STORE, dtypes.void, (self.accumulators[reduction], total)))
 
@@ -298,6 +294,40 @@ def values_of(reduction: UOp) -> tuple[UOp, ...]:
     return reduction.src[: len(reduction.src) - len(closed_by(reduction))]
 
 
+def in_order(reductions: list[UOp]) -> list[tuple[UOp, UOp]]:
+    """The (sum, value) pairs of sums that grow side by side: the first values of all sums, then the
+    second ones, so that no addition waits for another; or sum by sum, where values of one share
+    what would have to be kept in registers meanwhile.
+    """
+    if work_apart(reductions):
+        return [(r, value) for r in reductions for value in values_of(r)]
+    found: list[tuple[UOp, UOp]] = []
+    for step in zip_longest(*map(values_of, reductions)):
+        terms = [(r, v) for r, v in zip(reductions, step, strict=True) if v is not None]
+        found += by_shared_operand(terms)
+    return found
+
+
+def work_apart(reductions: list[UOp]) -> bool:
+    """Whether values of one of several sums share something computed that no other sum needs."""
+    users: Counter[UOp] = Counter()  # sums
+    shared: set[UOp] = set()
+    for reduction in reductions if len(reductions) > 1 else ():
+        seen: set[UOp] = set()
+        for value in values_of(reduction):
+            below = value.toposort(partial(is_new, seen))
+            made = {n for n in below if n.op in ALU and n.dtype.scalar() is not dtypes.index}
+            shared |= made & seen
+            seen |= made
+        users.update(seen)
+    return any(users[node] == 1 for node in shared)
+
+
+def is_new(seen: set[UOp], node: UOp) -> bool:
+    """Whether a value is computed, and not one of those seen before."""
+    return is_no_load(node) and node not in seen
+
+
 def by_shared_operand(terms: list[tuple[UOp, UOp]]) -> list[tuple[UOp, UOp]]:
     """The (sum, value) pairs so that values with an operand in common follow each other: of their
     operands the one in fewer values, so that few others have to be kept in registers meanwhile.
@@ -315,12 +345,7 @@ def operands_of(value: UOp) -> tuple[UOp, ...]:
     """What a value is computed from: the words whose parts are multiplied, if it adds products."""
     if value.op is not Ops.ADD or not value.dtype.is_int:
         return value.src
-    return tuple(n for n in value.toposort(is_computed) if n.op is Ops.LOAD)
-
-
-def is_computed(node: UOp) -> bool:
-    """Whether a value is no load."""
-    return node.op is not Ops.LOAD
+    return tuple(n for n in value.toposort(is_no_load) if n.op is Ops.LOAD)
 
 
 _DECLARED = (Ops.PARAM, Ops.VARIABLE, Ops.DEFINE_LOCAL)

@@ -15,7 +15,7 @@ from torpor.kernel.planes import short_rows, sum_rows, tile_windows
 from torpor.kernel.ranges import kind_of, number_of, size_of
 from torpor.kernel.reuse import reuse_axes, row_axes
 from torpor.kernel.slides import slide_rows
-from torpor.kernel.unpacking import dear_operands
+from torpor.kernel.unpacking import dear_operands, stage_coefficients
 from torpor.kernel.vectors import (
     SMALL_LOOP,
     Facts,
@@ -208,3 +208,4 @@ def reduce_lanes(facts: Facts, lane: UOp) -> None:
     thread_rest(kernel)
     unroll_whole(kernel)
     sum_rows(kernel, facts.lanes)
+    stage_coefficients(kernel)

@@ -32,6 +32,11 @@ def nesting(one: UOp) -> tuple[int, int]:
     return kind_of(one).value, number_of(one)
 
 
+def is_no_load(node: UOp) -> bool:
+    """Whether a value is computed, and not read."""
+    return node.op is not Ops.LOAD
+
+
 def size_of(one: UOp) -> int | None:
     """The number of iterations, None where it is symbolic."""
     bound = one.src[0].simplify()

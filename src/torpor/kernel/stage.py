@@ -11,7 +11,15 @@ from torpor.ir.ops import ALU, AxisType, Ops
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
 from torpor.kernel.access import strides_of
-from torpor.kernel.ranges import Loops, closed_by, find_loops, kind_of, nesting, size_of
+from torpor.kernel.ranges import (
+    Loops,
+    closed_by,
+    find_loops,
+    is_no_load,
+    kind_of,
+    nesting,
+    size_of,
+)
 
 SHORT: Final = 8  # rounds of a copying loop that are written out
 
@@ -61,6 +69,30 @@ def operands(root: UOp) -> list[UOp]:
 def direct_loads(root: UOp) -> list[UOp]:
     """The loads of parameters at places that no other load decides, in graph order."""
     return [n for n in root.toposort() if n.op is Ops.LOAD and is_direct(n)]
+
+
+def coefficients(root: UOp) -> list[UOp]:
+    """What a factor of a summed product is computed from that takes operations itself and does not
+    run over all of its axes, such as scales of blocks: those made of most operations first.
+    """
+    loops = find_loops(root)
+    found: dict[UOp, int] = {}
+    products = [n.src[0] for n in loops.order if n.op is Ops.REDUCE and n.src[0].op is Ops.MUL]
+    for factor in [f for product in products for f in product.src]:
+        nodes = [n for n in factor.toposort(is_no_load) if n.op in ALU]
+        for user in nodes:
+            for value in user.src:
+                made = value.op in ALU and value.dtype is not dtypes.index
+                fewer = loops.free[value] < loops.free[user]
+                if made and fewer and loops.free[value] and is_from_memory(value):
+                    found[value] = len(value.toposort())
+    return sorted(found, key=found.__getitem__, reverse=True)
+
+
+def is_from_memory(value: UOp) -> bool:
+    """Whether a value is computed from direct loads."""
+    loads = loads_of(value)
+    return bool(loads) and all(is_direct(load) for load in loads)
 
 
 def loads_of(value: UOp) -> list[UOp]:
@@ -119,11 +151,11 @@ def widest(load: UOp, loops: Loops, users: dict[UOp, list[UOp]]) -> UOp:
         value = above[0]
 
 
-def tile_of(root: UOp, value: UOp, level: UOp) -> Tile:
-    """What of `value` one round of the loop `level` reads."""
+def tile_of(root: UOp, value: UOp, level: UOp, single: bool = False) -> Tile:
+    """What of `value` one round of the loop `level` reads; `single`: by scalars in any case."""
     free = find_loops(root).free[value]
     inside = sorted((r for r in free if nesting(r) > nesting(level)), key=nesting)
-    if all(kind_of(r) is not AxisType.UPCAST for r in inside):  # read one by one: copied in rows
+    if single or all(kind_of(r) is not AxisType.UPCAST for r in inside):  # copied in rows
         inside.sort(key=lambda one: reach(value, one) == 1)
     return Tile(value, tuple(inside))
 

@@ -10,13 +10,14 @@ from typing import Final
 
 from torpor.base import settings
 from torpor.base.dtypes import dtypes
-from torpor.ir.ops import Ops
+from torpor.ir.ops import ALU, Ops
 from torpor.ir.uop import UOp
 from torpor.kernel.access import free_of, linear_term, terms_of
-from torpor.kernel.ranges import closed_by, find_loops, size_of
+from torpor.kernel.ranges import closed_by, find_loops, is_no_load, size_of
 
 Values = tuple[int, ...]
 INDEPENDENT: Final = 8  # accumulators that hide the latency of an addition on current CPUs
+LONG: Final = 5  # operations of a value by which half of that latency is hidden
 CHAIN: Final = 8  # most products that are added one after the other: each waits for the one before
 
 
@@ -134,10 +135,17 @@ class _Unroller:
             return combine(node.arg, in_chains(node.arg, copies, outputs))
         if len(copies) == 1 or outputs >= INDEPENDENT:
             return UOp(Ops.REDUCE, node.dtype, (*copies, *kept), node.arg)
-        own = max(1, min(len(copies), INDEPENDENT // outputs))
+        own = max(1, min(len(copies), INDEPENDENT // (outputs * (1 + is_long(copies[0])))))
         groups = [copies[start::own] for start in range(own)]
         sums = [UOp(Ops.REDUCE, node.dtype, (*group, *kept), node.arg) for group in groups]
         return combine(node.arg, sums)
+
+
+def is_long(value: UOp) -> bool:
+    """Whether a value takes so many operations to compute from what is loaded that half as many
+    additions have to be done side by side.
+    """
+    return sum(n.op in ALU for n in value.toposort(is_no_load)) >= LONG
 
 
 def vanishes(reduction: UOp, copy: UOp) -> bool:

@@ -4,7 +4,7 @@ import pytest
 from tests.kernel.decompose.evaluate import evaluate, variable
 from torpor.base.dtypes import dtypes
 from torpor.base.target import get_target
-from torpor.ir import Ops, graph_rewrite
+from torpor.ir import Ops, UOp, graph_rewrite
 from torpor.kernel.decompose import rules_for
 
 INTEGERS = [
@@ -91,3 +91,16 @@ def test_bits_become_floats_through_int32(narrow):
     values = np.arange(int(narrow.max) + 1, dtype=narrow.numpy)
     expected = (((values >> 3) ^ 5) | (values & 6)) & 0x7F
     assert evaluate(made, x=values).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    ("count", "mask", "masked"), [(4, 15, 0), (3, 15, 1), (4, 7, 1), (0, 255, 0)]
+)
+def test_a_mask_that_covers_all_bits_is_no_operation(count, mask, masked):
+    """Of bytes that become floats: x >> 4 has four bits."""
+    x = variable(dtypes.uint8, "x")
+    bits = (x >> UOp.const(dtypes.uint8, count)) & UOp.const(dtypes.uint8, mask)
+    made = graph_rewrite(bits.cast(dtypes.float32), rules_for(get_target("cpu")), name="decompose")
+    assert sum(n.op is Ops.AND for n in made.toposort()) == masked
+    values = np.arange(256, dtype=np.uint8)
+    np.testing.assert_array_equal(evaluate(made, x=values), (values >> count) & mask)

@@ -96,6 +96,8 @@ def float_of_bits(node: UOp, x: UOp) -> UOp:
 def widened(x: UOp) -> UOp:
     """The same number as int32."""
     wide = dtypes.int32.vec(x.dtype.count)
+    if x.op is Ops.AND and covers(x.src[1], x.src[0]):
+        return widened(x.src[0])
     if x.op in (Ops.AND, Ops.OR, Ops.XOR):
         return UOp(x.op, wide, tuple(widened(s) for s in x.src))
     if x.op is Ops.SHR and _in_range(x.src[1], x.dtype.bits):
@@ -103,6 +105,15 @@ def widened(x: UOp) -> UOp:
         same = count.vmin == count.vmax  # an immediate operand, wherever the constant stands
         return value >> (value.const_like(count.vmin) if same else count.cast(wide))
     return x.cast(wide)
+
+
+def covers(mask: UOp, x: UOp) -> bool:
+    """Whether x & mask = x: a constant 2**k - 1 that x is not beyond."""
+    most, greatest = mask.vmax, x.vmax
+    if x.op is Ops.SHR and x.src[1].vmin == x.src[1].vmax:
+        greatest = x.src[0].vmax >> x.src[1].vmin
+    whole = mask.vmin == most and most & (most + 1) == 0
+    return bool(whole and x.vmin >= 0 and greatest <= most)
 
 
 _NUMBERS: Final = (*_INTEGERS, *_WIDE_FLOATS)
