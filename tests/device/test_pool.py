@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import platform as host
 import subprocess
 import sys
 import threading
@@ -104,6 +105,37 @@ def test_more_threads_than_parts_share_all(pool):
     for _ in range(3):
         found = claims(pool, threads, 1000, 1, together=False)
         assert sorted(begin for _, begin, _ in found) == [*range(0, 1000, -(-1000 // threads))]
+
+
+def asleep(pool, wanted=1, limit=20.0):
+    """Wait until the workers sleep."""
+    ends = time.monotonic() + limit
+    while pool._state[pool._offset + worker.SLEEPERS] < wanted:
+        assert time.monotonic() < ends
+        time.sleep(0.001)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads that sleep the portable way are woken")
+@pytest.mark.skipif(host.machine().lower() not in ("x86_64", "amd64"), reason="no clock is known")
+def test_no_thread_is_woken_for_short_work_after_a_pause():
+    pool, total = Pool(), 64
+    try:
+        claims(pool, 2, total, 4, together=True)
+        for _ in range(3):
+            asleep(pool)
+            time.sleep(0.01)
+            found = claims(pool, 2, total, -4, together=False)
+            assert [span[1:] for span in found] == [(0, total)]
+            assert pool._state[pool._offset + worker.SLEEPERS] == 1
+        asleep(pool)
+        pool._state[pool._offset + worker.ENDED] += 1 << 60  # as if the last had ended just now
+        found = claims(pool, 2, total, -4, together=True)
+        assert len({thread for thread, *_ in found}) == 2
+        asleep(pool)
+        found = claims(pool, 2, total, 4, together=True)  # and for what is not short they are
+        assert len({thread for thread, *_ in found}) == 2
+    finally:
+        pool.stop()
 
 
 def test_small_programs_start_no_threads(pool):

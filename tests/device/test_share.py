@@ -20,13 +20,16 @@ from torpor.device.share import (
     MOST,
     PIECE,
     RUNS,
+    RUNS_AFTER,
     RUNS_MOST,
+    SHORT,
     Trial,
     pieces_for,
 )
 
-LOOKS = ["alone"] * RUNS + ["shared"] * RUNS
-LONGER = ["alone"] * RUNS + ["shared"] * RUNS_MOST  # where several threads do not gain at first
+# Where several threads gain at once, and where they never do.
+LOOKS = ["alone"] * RUNS + ["shared"] * RUNS + ["alone"] * RUNS_AFTER
+LONGER = ["alone"] * RUNS + ["shared"] * RUNS_MOST
 
 
 class Clock:
@@ -70,12 +73,32 @@ def test_the_quicker_way_is_taken_and_looked_at_again(monkeypatch: pytest.Monkey
         assert between == AGAIN_AFTER
 
 
-def test_the_first_run_and_one_that_is_disturbed_do_not_count(
+def test_runs_that_are_disturbed_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = iter([LONG * 100, 20, LONG * 9, 20, 1, *repeat(20, 3 * AGAIN_AFTER)])
+    alone = iter([LONG, 50, 50, 5, 90, *repeat(50, 3 * AGAIN_AFTER)])
+    assert ways(monkeypatch, alone, shared)[len(LOOKS)] == "shared"
+
+
+def test_one_lucky_run_does_not_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = chain([60, 20], repeat(60))
+    assert ways(monkeypatch, repeat(50), shared)[len(LONGER)] == "alone"
+
+
+def test_a_machine_that_got_quicker_meanwhile_does_not_decide(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    shared = iter([LONG * 100, 20, LONG * 9, 20, *repeat(20, 3 * AGAIN_AFTER)])
-    alone = iter([LONG, 50, 50, 50, *repeat(50, 3 * AGAIN_AFTER)])
-    assert ways(monkeypatch, alone, shared)[len(LOOKS)] == "shared"
+    alone = chain(repeat(100, RUNS), repeat(50))
+    assert ways(monkeypatch, alone, repeat(60))[len(LOOKS)] == "alone"
+
+
+def test_several_go_on_sharing_while_they_are_no_slower(monkeypatch: pytest.MonkeyPatch) -> None:
+    gaining = RUNS + AGAIN_FIRST
+    for later, wanted in ((49, "shared"), (51, "alone")):
+        shared = chain(repeat(20, gaining), repeat(later))
+        taken = ways(monkeypatch, repeat(50), shared)
+        second = len(LOOKS) + AGAIN_FIRST
+        looks = LOOKS if wanted == "shared" else LONGER
+        assert taken[second : second + len(looks) + 1] == [*looks, wanted]
 
 
 def test_a_thread_that_shared_the_last_run_is_still_awake(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,8 +107,11 @@ def test_a_thread_that_shared_the_last_run_is_still_awake(monkeypatch: pytest.Mo
 
 
 def test_threads_have_time_to_fill_their_caches(monkeypatch: pytest.MonkeyPatch) -> None:
-    shared = chain([80], repeat(50, RUNS_MOST - 2), repeat(20))
-    assert ways(monkeypatch, repeat(50), shared)[len(LONGER)] == "shared"
+    shared = chain([80], repeat(50, RUNS - 1), repeat(20))
+    taken = ways(monkeypatch, repeat(50), shared)
+    runs = taken[RUNS:].index("alone")
+    assert RUNS < runs < RUNS_MOST
+    assert taken[RUNS + runs : RUNS + runs + RUNS_AFTER + 1] == ["alone"] * RUNS_AFTER + ["shared"]
 
 
 def test_long_kernels_are_shared_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,8 +144,19 @@ def test_threads_share_the_pieces_that_the_runs_alone_call_for(
     monkeypatch.setattr(share, "perf_counter_ns", lambda: clock.now)
     for _ in range(len(LOOKS) + RUNS):
         trial.run(clock.alone, clock.shared)
-    assert clock.pieces == [3] * 2 * RUNS
-    assert trial.pieces == 3
+    assert clock.pieces == [-3] * 2 * RUNS
+    assert trial.pieces == -3
+
+
+@pytest.mark.parametrize(("alone", "pieces"), [(SHORT - 1, -MOST), (SHORT, MOST)])
+def test_threads_are_woken_for_what_is_not_short(
+    monkeypatch: pytest.MonkeyPatch, alone: int, pieces: int
+) -> None:
+    clock, trial = Clock(repeat(alone), repeat(SHORT // 2)), Trial(2)
+    monkeypatch.setattr(share, "perf_counter_ns", lambda: clock.now)
+    for _ in range(len(LOOKS)):
+        trial.run(clock.alone, clock.shared)
+    assert (trial.pieces, trial.shares) == (pieces, True)
 
 
 # --- kernels --------------------------------------------------------------------------------------
@@ -136,7 +173,7 @@ def test_a_kernel_is_tried_before_it_is_known(monkeypatch: pytest.MonkeyPatch) -
     size = 1000
     executable = programs.load(programs.scale(size, ops=cpu.THREADS_FROM_OPS))
     with Context(THREADS=2):
-        for turn in range(len(LONGER)):
+        for turn in range(len(LONGER) + RUNS_AFTER):
             entry = executable.native([None])
             assert entry is not None
             assert turn >= len(LOOKS) or (entry.big, entry.doubtful) == (True, True)

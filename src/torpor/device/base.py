@@ -99,7 +99,7 @@ class NativeEntry(NamedTuple):
     big:      whether it is worth several threads, which share [0, total).
     checked:  whether its table ends with the address of an error word.
     doubtful: whether a few more runs will tell better if it is `big`.
-    pieces:   into how many pieces for each thread it is cut then.
+    pieces:   into how many pieces for each thread it is cut then (negative: see `Trial.pieces`).
     """
 
     address: int

@@ -13,8 +13,8 @@ from typing import Final
 HEAD: Final = 5  # words of a program
 CALL: Final = 5  # words of a call before those that it is given
 RECORD: Final = 6  # words of a command: entry, its table, total, into how many pieces for each of
-# several threads it is cut (0: for one only), where its error word is (0: none), where the section
-# that it begins is (0: none)
+# several threads it is cut (0: for one only; negative: see `Trial.pieces`), where its error word is
+# (0: none), where the section that it begins is (0: none)
 SECTION: Final = 7  # words: next group, first failure, groups, where they are, where the commands
 # are, the command past the last group, where the addresses of the threads' scratch memory are
 GROUP: Final = 5  # words of a group: first command, the one past the last, patches, where they are,
@@ -29,6 +29,7 @@ _WORD: Final = re.compile(r"^  %([\w.]+) = (i64|ptr) %([\w.]+)\[(%?[\w.]+)\]$", 
 
 _TEXT: Final = """
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare i64 @llvm.abs.i64(i64, i1)
 
 define void @torpor_execute_copy(ptr %table, i64 %begin, i64 %end) {{
   %from.p = getelementptr i64, ptr %table, i64 1
@@ -201,11 +202,15 @@ count:
   %enough = icmp sgt i64 %used, 1
   br i1 %enough, label %share, label %alone
 share:
-  %pieces = mul i64 %used, %big
+  %each = call i64 @llvm.abs.i64(i64 %big, i1 false)
+  %pieces = mul i64 %used, %each
   %rounding = sub i64 %pieces, 1
   %rounded = add i64 %total, %rounding
   %chunk = udiv i64 %rounded, %pieces
-  call void %run(ptr %pool, ptr %entry, ptr %table, i64 %total, i64 %chunk, i64 %helpers)
+  %is.short = icmp slt i64 %big, 0
+  %negative = sub i64 0, %chunk
+  %signed = select i1 %is.short, i64 %negative, i64 %chunk
+  call void %run(ptr %pool, ptr %entry, ptr %table, i64 %total, i64 %signed, i64 %helpers)
   %has.checks = icmp ne ptr %error.p, null
   br i1 %has.checks, label %check, label %following
 check:

@@ -40,7 +40,8 @@ class Step(NamedTuple):
     total:     how many iterations its outermost loop has; `big`: whether several threads may share
                them.
     checked:   whether the table ends with the address of an error word.
-    pieces:    into how many pieces for each thread it is cut if several share it.
+    pieces:    into how many pieces for each thread it is cut if several share it (negative: see
+               `Trial.pieces`).
     """
 
     entry: int

@@ -73,14 +73,17 @@ def _system_functions() -> tuple[int, int, int]:
     return syscall, _address_of(library, "sched_yield"), number
 
 
-def _core_reader() -> Callable[[], int] | None:
-    """What tells the number of the core that the calling thread is on, where the system has it and
-    threads can be kept off it.
+@lru_cache(maxsize=1)
+def _core_function() -> int:
+    """The address of what tells the number of the core that the calling thread is on, where the
+    system has it and threads can be kept off it; else 0.
     """
-    if sys.platform != "linux":
-        return None
-    address = _address_of(ctypes.CDLL(None), "sched_getcpu")
-    return _CORE(address) if address else None
+    return _address_of(ctypes.CDLL(None), "sched_getcpu") if sys.platform == "linux" else 0
+
+
+def _core_reader() -> Callable[[], int] | None:
+    """What tells that number."""
+    return _CORE(_core_function()) if _core_function() else None
 
 
 def keep_off(core: int, threads: Sequence[threading.Thread]) -> None:
@@ -124,6 +127,7 @@ class Pool:
         self._place = 0
         self._ended = False
         self._avoided = -1  # the core that workers keep off, the owner's; -1: none yet
+        self._seen = -1  # the core on which the owner was last
         self._methods = self._lock.acquire, self._lock.release
         self.lent[:] = 0
 
@@ -134,7 +138,8 @@ class Pool:
 
     def run(self, entry: int, table: bytes, total: int, pieces: int = MOST) -> None:
         """Call native `entry(table, begin, end)` for chunks that cover [0, total), `pieces` for
-        each thread; wait for all.
+        each thread (negative: so many too, but no sleeping thread is woken for them after a pause);
+        wait for all.
         """
         threads = min(thread_count(), total)
         if threads <= 1 or not taken(self._lock):
@@ -142,9 +147,10 @@ class Pool:
             return
         try:
             helpers = self._start(threads - 1)
-            chunk = -(-total // (threads * pieces))
+            chunk = -(-total // (threads * abs(pieces)))
             if self._sleeps_in_kernel:
-                self._run(self._place, entry, table, total, chunk, helpers)
+                signed = -chunk if pieces < 0 else chunk
+                self._run(self._place, entry, table, total, signed, helpers)
             else:
                 self._publish(self._place, entry, table, total, chunk, helpers)
                 if self._waiting:
@@ -178,7 +184,7 @@ class Pool:
 
     def _tell(self, state: int, run: int, threads: int, helpers: int) -> None:
         """Have native callers know what `lend` has just given."""
-        core_of = 0 if self._core is None else _address_of(ctypes.CDLL(None), "sched_getcpu")
+        core_of = 0 if self._core is None else _core_function()
         methods = [*map(id, self._methods)]
         self.lent[:] = threads, state, run, helpers, self._avoided, core_of, *methods
 
@@ -249,11 +255,15 @@ class Pool:
 
         Linux tends to wake a thread on the core of who wakes it. There a worker waits until the
         owner has done all the work, and since it sleeps again at once, no balancing moves it.
+        Moving workers takes longer than a short job, so an owner that goes to another core has to
+        be seen there twice.
         """
         if self._core is None or (core := self._core()) == self._avoided:
             return
-        self._avoided = core
-        keep_off(core, self._workers)
+        seen, self._seen = self._seen, core
+        if core == seen or self._avoided < 0:
+            self._avoided = core
+            keep_off(core, self._workers)
 
     def _serve(self, index: int) -> None:
         """What a worker thread runs. The native loop returns at the end, or in order to sleep."""

@@ -10,18 +10,24 @@ will later: a thread that has just shared a kernel may still wait awake for the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from statistics import median
 from time import perf_counter_ns
 from typing import Final
 
-RUNS: Final = 8  # each way; the first is not counted, of the others the least one is
+RUNS: Final = 8  # each way; the first is not counted
 # By several, where these do not gain: they get quicker until each has its part of the data in its
 # own cache (1 MB copied by two: 34, 31, 28, from the tenth on 21 to 23 us, and 31 by one).
 RUNS_MOST: Final = 16
+RUNS_AFTER: Final = 4  # alone again, where several gain: the machine may have got quicker meanwhile
 LONG: Final = 500_000  # nanoseconds by one thread from which several are quicker in any case
 SURE: Final = 2  # runs that all have to be long: one may just have been held up
 # Of the time by one thread; for less the other cores are left in peace. A choice, beyond the spread
 # of short runs (bench/results/jit.md, "Waking threads", which also tells of the numbers of runs).
 GAIN: Final = 0.9
+KEPT: Final = 1.0  # likewise, where several shared it so far: or it would go to and fro
+# Nanoseconds by one thread up to which it does not pay to wake one: that takes the waker 40 us on a
+# virtual machine, and the sleeper comes later still.
+SHORT: Final = 150_000
 AGAIN_FIRST: Final = 64  # runs until it is looked at again: soon, since programs compile at first
 AGAIN_AFTER: Final = 4096  # and later
 # Nanoseconds that a piece takes at least: threads meet at each claim, and a kernel sets up once a
@@ -45,7 +51,11 @@ class Trial:
     """What the runs of one kernel by one and by several threads took. Threads may meet in it: then
     a run more is looked at, or a time is missing.
 
-    pieces: into how many pieces for each thread the kernel is cut, as far as is known.
+    Of each way the middle run counts, since on a busy machine the best is rare where threads have
+    to meet. Several gain if they do against the runs alone before and after theirs.
+
+    pieces: into how many pieces for each thread the kernel is cut, as far as is known. Negative: so
+            many too, and it is `SHORT`, so that no sleeping thread is woken for it after a pause.
     """
 
     def __init__(self, threads: int) -> None:
@@ -53,13 +63,15 @@ class Trial:
         self.pieces = MOST
         self._alone: list[int] = []  # nanoseconds
         self._shared: list[int] = []
+        self._after: list[int] = []
         self._left = self._again = AGAIN_FIRST
+        self._limit = GAIN
         self.shares: bool | None = None  # None: not known yet
 
     def run(self, alone: Callable[[], None], shared: Callable[[int], None]) -> None:
         """Run the kernel, by the way that is quicker or that has to be looked at.
 
-        `shared` is given the number of pieces for each thread.
+        `shared` is given what `pieces` says.
         """
         if self.shares is None:
             self._look(alone, shared)
@@ -74,25 +86,47 @@ class Trial:
 
     def begin(self) -> None:
         """Find out anew."""
-        self._alone, self._shared = [], []
+        self._alone, self._shared, self._after = [], [], []
         self._left = self._again = longer(self._again)
+        self._limit = KEPT if self.shares else GAIN
         self.shares = None
 
     def _look(self, alone: Callable[[], None], shared: Callable[[int], None]) -> None:
-        by_several = len(self._alone) >= RUNS
+        runs = self._now()
         started = perf_counter_ns()
-        if by_several:
+        if runs is self._shared:
             shared(self.pieces)
         else:
             alone()
-        taken = perf_counter_ns() - started
-        (self._shared if by_several else self._alone).append(taken)
-        if len(self._alone) >= SURE and min(self._alone) > LONG and not by_several:
+        runs.append(perf_counter_ns() - started)
+        if runs is self._alone:
+            self._note_alone()
+        else:
+            self._decide()
+
+    def _now(self) -> list[int]:
+        """The runs whose turn it is."""
+        if len(self._alone) < RUNS:
+            return self._alone
+        if len(self._shared) < RUNS or not self._gains(self._alone):
+            return self._shared
+        return self._after
+
+    def _note_alone(self) -> None:
+        if len(self._alone) >= SURE and min(self._alone) > LONG:
             self.pieces, self.shares = MOST, True
-        elif len(self._alone) == RUNS and not by_several:
-            self.pieces = pieces_for(min(self._alone[1:]), self._threads)
-        elif len(self._shared) >= RUNS:
-            # Whatever disturbs a run only makes it longer.
-            gains = min(self._shared[1:]) < GAIN * min(self._alone[1:])
-            if gains or len(self._shared) >= RUNS_MOST:
-                self.shares = gains
+        elif len(self._alone) == RUNS:
+            usual = int(median(self._alone[1:]))
+            pieces = pieces_for(usual, self._threads)
+            self.pieces = -pieces if usual < SHORT else pieces
+
+    def _decide(self) -> None:
+        gains = len(self._shared) >= RUNS and self._gains(self._alone)
+        if gains and len(self._after) >= RUNS_AFTER:
+            self.shares = self._gains(self._after)
+        elif not gains and len(self._shared) >= RUNS_MOST:
+            self.shares = False
+
+    def _gains(self, alone: list[int]) -> bool:
+        """Whether the last runs by several were quicker than these."""
+        return median(self._shared[1:][-RUNS:]) < self._limit * median(alone[1:])

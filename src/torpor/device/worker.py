@@ -13,7 +13,12 @@ nobody reads the last.
 
 A worker that finds no job looks at `generation` for a while, then sleeps: on Linux in a futex on
 that word; elsewhere it returns to Python, which waits on a condition. While others are still at the
-job that it has shared it stays awake: the next one often follows at once.
+job that it has shared it stays awake: the next one often follows at once. Whoever waits offers its
+core to others now and then, which may be the threads of another process.
+
+Waking a sleeper takes the owner as long as a short job. So after a pause (no job has ended `RECENT`
+ticks ago or later) it does one that is marked as short, by a negative chunk, alone. If another
+follows at once, it wakes the others for that.
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ from typing import Final
 # Places in `state`, in words of 8 bytes; words that different threads write lie on different lines.
 GENERATION: Final = 0
 SLEEPERS: Final = 8
-ENTRY, TABLE, TOTAL, CHUNK, ALLOWED, PARTS = 16, 17, 18, 19, 20, 21
+ENTRY, TABLE, TOTAL, CHUNK, ALLOWED, PARTS, ENDED = 16, 17, 18, 19, 20, 21, 22
 ACTIVE: Final = 32
 OPEN: Final = 40
 STOP: Final = 48
@@ -36,6 +41,7 @@ WORDS: Final = TAKEN + LINE * MOST_PARTS
 # Pauses of the owner before it offers its core to others: about as long as an idle worker looks
 # (`pool.WORKER_SPINS`), by choice.
 OWNER_SPINS: Final = 4096
+RECENT: Final = 1 << 18  # ticks of the processor's clock: about as long as workers stay awake
 FUTEX_WAIT: Final = 128  # FUTEX_WAIT | FUTEX_PRIVATE_FLAG, from linux/futex.h
 FUTEX_WAKE: Final = 129
 
@@ -44,9 +50,16 @@ _PAUSES: Final = {
     "arm": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
     "": ("", ""),
 }
+# What reads the clock that counts ticks; where none is known no time passes, and all is recent.
+_TICKS: Final = {
+    "x86": ("declare i64 @llvm.readcyclecounter()", "call i64 @llvm.readcyclecounter()"),
+    "": ("", "add i64 0, 0"),
+}
 
 _TEXT: Final = """
 {declare_pause}
+{declare_ticks}
+declare i64 @llvm.abs.i64(i64, i1)
 
 define void @torpor_pool_work(ptr %state, i64 %thread) {{
 start:
@@ -256,9 +269,32 @@ done:
 
 define void @torpor_pool_run(ptr %state, ptr %entry, ptr %table, i64 %total, i64 %chunk,
                              i64 %allowed) {{
-  call void @torpor_pool_publish(ptr %state, ptr %entry, ptr %table, i64 %total, i64 %chunk,
+start:
+  %sleepers.p = getelementptr i64, ptr %state, i64 {SLEEPERS}
+  %ended.p = getelementptr i64, ptr %state, i64 {ENDED}
+  %size = call i64 @llvm.abs.i64(i64 %chunk, i1 false)
+  %is.short = icmp slt i64 %chunk, 0
+  %sleepers = load atomic i64, ptr %sleepers.p seq_cst, align 8
+  %some = icmp sgt i64 %sleepers, 0
+  %dear = and i1 %is.short, %some
+  br i1 %dear, label %ask, label %share
+ask:
+  %now = {ticks}
+  %ended = load i64, ptr %ended.p
+  %pause = sub i64 %now, %ended
+  %is.long = icmp sgt i64 %pause, {RECENT}
+  br i1 %is.long, label %alone, label %share
+alone:
+  call void %entry(ptr %table, i64 0, i64 %total)
+  br label %done
+share:
+  call void @torpor_pool_publish(ptr %state, ptr %entry, ptr %table, i64 %total, i64 %size,
                                  i64 %allowed)
   call void @torpor_pool_finish(ptr %state)
+  br label %done
+done:
+  %end = {ticks}
+  store i64 %end, ptr %ended.p
   ret void
 }}
 """
@@ -267,5 +303,7 @@ define void @torpor_pool_run(ptr %state, ptr %entry, ptr %table, i64 %total, i64
 def worker_text(architecture: str) -> str:
     """The pool's IR for "x86", "arm", or any other (which has no pause instruction)."""
     declare, pause = _PAUSES.get(architecture, _PAUSES[""])
+    declare_ticks, ticks = _TICKS.get(architecture, _TICKS[""])
     places = {name: value for name, value in globals().items() if isinstance(value, int)}
-    return _TEXT.format(declare_pause=declare, pause=pause, **places)
+    clock = {"declare_ticks": declare_ticks, "ticks": ticks}
+    return _TEXT.format(declare_pause=declare, pause=pause, **clock, **places)
