@@ -29,7 +29,7 @@ def test_looked_up_rows_are_copied_several_at_once(
     assert chosen[0].op is OptOps.THREAD
     copies = [opt.arg for opt in chosen if opt.op is OptOps.UPCAST]
     # Rows that are no whole vectors, or cannot be grouped, are left to a loop of their own.
-    assert copies == ([Device["CPU"].target.lanes(4), together] if together else [])
+    assert copies == ([2 * Device["CPU"].target.lanes(4), together] if together else [])
     np.testing.assert_array_equal(rows.numpy(), table.numpy()[places])
 
 

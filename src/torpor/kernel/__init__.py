@@ -1,6 +1,7 @@
 """Floor 4: loops, the optimisation primitives, and the way to a linear program."""
 
 from torpor.ir.records import Opt, OptOps
+from torpor.kernel.ahead import checked_ahead
 from torpor.kernel.arrange import Arranged, arranged
 from torpor.kernel.inplace import shareable
 from torpor.kernel.kernel import Kernel
@@ -17,6 +18,7 @@ __all__ = [
     "OptOps",
     "Parted",
     "arranged",
+    "checked_ahead",
     "in_offsets",
     "in_parts",
     "in_phases",

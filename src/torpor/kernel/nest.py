@@ -89,15 +89,18 @@ def single_lanes(facts: Facts) -> None:
 
 
 def copy_rows(facts: Facts) -> None:
-    """Vectors of several rows at once, since memory read in several places comes faster. Rows that
-    are no whole vectors are left to compilers, which make their loop a block copy.
+    """Vectors of several rows at once, two of each, since memory read in several places comes
+    faster. Rows that are no whole vectors are left to compilers, which make their loop a block
+    copy.
     """
     kernel = facts.kernel
     row, lane = kernel.axes[-2:]
     rows = copies_of(row, ROWS)
     lanes = kernel.target.lanes(max(a.itemsize for a in facts.accesses if a.stride(lane) == 1))
-    if rows > 1 and (size_of(lane) or 1) % lanes == 0:
-        attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(lane), lanes))
+    size = size_of(lane) or 1
+    if rows > 1 and size % lanes == 0:
+        together = lanes * (1 + (size % (2 * lanes) == 0))
+        attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(lane), together))
         attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(row), rows))
 
 

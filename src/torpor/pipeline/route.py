@@ -16,7 +16,15 @@ from torpor.ir.infer import JOINT, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, Program, ScheduleItem, Stored
 from torpor.ir.uop import UOp
-from torpor.kernel import Arranged, Parted, arranged, in_offsets, in_parts, in_phases
+from torpor.kernel import (
+    Arranged,
+    Parted,
+    arranged,
+    checked_ahead,
+    in_offsets,
+    in_parts,
+    in_phases,
+)
 from torpor.pipeline.canonical import canonical
 from torpor.pipeline.compile import is_copy, programs_of, target_named
 from torpor.pipeline.recipe import Failed, Result, follow, keep, recipe_for, recipe_of
@@ -81,11 +89,16 @@ def refined(
     Thousands of items may share one ast, blocks of a chain for example: each is looked at once.
     """
     phases, order, parts = cache(in_phases), cache(arranged), cache(in_two)
+    checks = cache(checked_ahead)
     for item in items:
-        if item.checks or is_copy(item):
+        if is_copy(item):
             yield item
             continue
         target = target_of(item.buffers[0].arg.device)
+        if item.checks:
+            ahead = None if item.group is not None else checks(item.ast, target)
+            yield from [item] if ahead is None else by_parts(item, ahead)
+            continue
         copies: dict[tuple[UOp, int], UOp] = {}
         for ast in phases(item.ast):  # they write parts of its output
             part = replace(item, ast=ast)
@@ -103,12 +116,13 @@ def in_two(ast: UOp, target: Target) -> Parted | None:
 
 
 def by_parts(item: ScheduleItem, found: Parted) -> list[ScheduleItem]:
-    """The item that computes what is added first, and the item that adds it."""
+    """The item that computes what is needed first, with the checks, and the item that needs it."""
     memory = make_buffer(item.buffers[0].arg.device, found.size, found.dtype)
     read = (memory, *(item.buffers[n] for n in found.read))
     kept = (*(item.buffers[n] for n in found.kept), memory)
-    sums = ScheduleItem(found.sums, read, reason="parts of a sum", origins=item.origins)
-    rest = replace(item, ast=found.rest, buffers=kept)
+    reason = "checked first" if item.checks else "parts of a sum"
+    sums = ScheduleItem(found.sums, read, reason=reason, checks=item.checks, origins=item.origins)
+    rest = replace(item, ast=found.rest, buffers=kept, checks=())
     return [with_variables_of(item, sums), with_variables_of(item, rest)]
 
 
