@@ -35,8 +35,8 @@ def test_sums_with_the_transpose():
 
 @pytest.mark.parametrize(
     ("shape", "lines"),
-    [((4096, 4096), 2), ((4096, 4000), 4), ((4000, 4096), 1), ((4000, 4160), 1)],
-    ids=["both apart", "written apart", "read apart", "neither"],
+    [((4096, 4096), 2), ((4096, 4000), 4), ((4000, 4096), 1), ((4000, 4160), 1), ((4224, 4160), 2)],
+    ids=["both apart", "written apart", "read apart", "neither", "written half as far apart"],
 )
 def test_lines_go_past_the_caches_in_groups_where_they_are_pages_apart(shape, lines):
     """A row that is written has as many elements as there are rows that are read."""
@@ -44,6 +44,15 @@ def test_lines_go_past_the_caches_in_groups_where_they_are_pages_apart(shape, li
     target = replace(Device["CPU"].target, stream_bytes=1 << 16)
     chosen = choose(Kernel(item.ast, target))
     assert max(o.arg for o in chosen if o.op is OptOps.UPCAST) == 16 * lines
+
+
+@pytest.mark.parametrize(("rows", "together"), [(3000, 120), (3001, 120), (1000, 40), (40, 8)])
+def test_long_rows_that_begin_inside_of_a_line_are_written_in_long_runs(rows, together):
+    """Of 128 elements at most, all alike."""
+    (item,) = Tensor.empty(rows, 5000).T.contiguous().schedule()
+    target = replace(Device["CPU"].target, stream_bytes=1 << 16)
+    chosen = choose(Kernel(item.ast, target))
+    assert max(o.arg for o in chosen if o.op is OptOps.UPCAST) == together
 
 
 def test_a_short_axis_that_is_written_is_written_out():
