@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import torpor
 from tests.guarded import guarded_array, guarded_block
 from torpor import Context, Tensor
+from torpor.capture import successor
 from torpor.device import cpu
 from torpor.device.memory import HostAllocator
 
@@ -48,10 +49,14 @@ class Case(NamedTuple):
 
 @pytest.fixture(autouse=True)
 def guarded_and_shared(monkeypatch):
-    """All memory ends at a page that is not there, and threads share the smallest kernel."""
+    """All memory ends at a page that is not there, threads share the smallest kernel, and the
+    smallest value is written over in place.
+    """
     monkeypatch.setattr(HostAllocator, "allocate", guarded_block)
     for name in ("THREADS_FROM_OPS", "THREADS_FROM_BYTES", "SURELY_FROM_OPS", "SURELY_FROM_BYTES"):
         monkeypatch.setattr(cpu, name, 0)
+    for name in ("LEAST", "LEAST_EACH"):
+        monkeypatch.setattr(successor, name, 0)
 
 
 def results(function, arrays, threads):
@@ -407,3 +412,51 @@ def copies(draw):
 @given(copies())
 def test_copies(case):
     check(case)
+
+
+# --- values that jitted calls change --------------------------------------------------------------
+UPDATES = {
+    "step": lambda old, other, x: old - x * 0.5,
+    "mix": lambda old, other, x: old * 0.5 + other * 0.25 + x,
+    "bounded": lambda old, other, x: x * (old > other) + old * 0.5,
+    "backwards": lambda old, other, x: old[::-1] * 0.5 + x,
+    "from the other": lambda old, other, x: other * 1,
+    "centred": lambda old, other, x: old - x.sum(0) * 0.0625,
+}
+HELD = {
+    "copy": (lambda tensor: tensor.clone(), lambda array: array.copy()),
+    "value to come": (lambda tensor: tensor * 3 + 1, lambda array: array * 3 + 1),
+    "value as it was": (lambda tensor: tensor * 1, lambda array: array.copy()),
+    "array": (lambda tensor: tensor.numpy(), lambda array: array.copy()),
+}
+
+
+@settings(FUZZ, max_examples=6)
+@given(st.data())
+def test_what_jitted_calls_change(data):
+    """Values are written over the last ones only where nobody holds these."""
+    names = data.draw(st.lists(st.sampled_from(sorted(UPDATES)), min_size=2, max_size=2))
+    gives_back, generator = data.draw(st.booleans()), np.random.default_rng(data.draw(SEEDS))
+    arrays = [numbers(generator, (16, 16)) for _ in names]
+    values, held = [Tensor(array).realize() for array in arrays], []
+
+    @torpor.jit
+    def step(x):
+        first = values[0] * 1
+        for n, name in enumerate(names):
+            values[n].assign(UPDATES[name](values[n], values[1 - n], x))
+        return first if gives_back else values[0].sum()
+
+    for _ in range(12):
+        x = numbers(generator, (16, 16))
+        if (kind := data.draw(st.sampled_from(["", *sorted(HELD)]))) != "":
+            of_tensor, of_array = HELD[kind]
+            held += [(of_tensor(v), of_array(a)) for v, a in zip(values, arrays, strict=True)]
+        before, found = arrays[0].copy(), step(Tensor(x))
+        for n, name in enumerate(names):
+            arrays[n] = UPDATES[name](arrays[n], arrays[1 - n], x).astype(np.float32)
+        if gives_back:
+            held.append((found, before))
+    for thing, expected in [*zip(values, arrays, strict=True), *held]:
+        found = thing.numpy() if isinstance(thing, Tensor) else thing
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
