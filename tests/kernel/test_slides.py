@@ -46,6 +46,32 @@ def test_one_plane_alone_has_no_loop_to_be_copied_in():
     assert not copies(convolution(1, (28, 28), (5, 5), images=1))
 
 
+def weights_gradient(channels, size, window, stride):
+    image = Tensor(np.random.default_rng(1).standard_normal((2, channels, *size), np.float32))
+    weight = Tensor(np.ones((channels, 1, *window), np.float32))
+    made = image.conv2d(weight, None, stride, window[0] // 2, groups=channels)
+    back = np.random.default_rng(2).standard_normal(made.shape, np.float32)
+    return made.gradient(weight, gradient=Tensor(back))[0], image.numpy(), back
+
+
+@pytest.mark.parametrize(
+    "layer", [(6, (14, 14), (3, 3), 2), (3, (28, 27), (5, 5), 2), (2, (30, 31), (5, 7), 3)]
+)
+def test_sums_for_each_place_of_a_window_read_copied_rows(layer):
+    _, size, window, stride = layer
+    result, image, back = weights_gradient(*layer)
+    assert copies(result)
+    sides = ((0, 0), (0, 0), *[(window[0] // 2,) * 2] * 2)
+    padded = np.pad(image.astype(float), sides)
+    places = np.lib.stride_tricks.sliding_window_view(padded, window, axis=(2, 3))
+    sums = np.einsum("nchwij,nchw->cij", places[:, :, ::stride, ::stride], back.astype(float))
+    np.testing.assert_allclose(result.numpy()[:, 0], sums, rtol=1e-4, atol=1e-4)
+
+
+def test_sums_that_read_neighbours_are_not_copied():
+    assert not copies(weights_gradient(4, (28, 28), (5, 5), 1)[0])
+
+
 def test_more_rows_than_the_first_cache_holds_are_copied_in_blocks():
     opts = opts_of(convolution(3, (120, 120), (5, 5)))
     blocks = [opt.arg for opt in opts if opt.op is OptOps.TILE]

@@ -14,7 +14,7 @@ from torpor.kernel.partition import boundaries
 from torpor.kernel.planes import short_rows, sum_rows, tile_windows
 from torpor.kernel.ranges import kind_of, number_of, size_of
 from torpor.kernel.reuse import reuse_axes, row_axes
-from torpor.kernel.slides import slide_rows
+from torpor.kernel.slides import slide_rows, slide_sums
 from torpor.kernel.unpacking import dear_operands, stage_coefficients
 from torpor.kernel.vectors import (
     SMALL_LOOP,
@@ -39,7 +39,7 @@ ROWS: Final = 4  # of an operand, that are summed along and share what else is r
 
 def nest_lanes(kernel: Kernel) -> None:
     """Vectors along the axis that suits memory best, where one does."""
-    if slide_rows(kernel):
+    if slide_rows(kernel) or slide_sums(kernel):
         return
     facts = Facts.of(kernel)
     if copies_rows(facts):

@@ -1,5 +1,6 @@
 """Opts for sums over short windows whose rows are copied first (WINDOW): register tiles of some
 rows by some vectors of results, with all their products written out and no condition in them.
+Likewise sums over images for each place of a window, where windows are some places apart.
 """
 
 from __future__ import annotations
@@ -22,12 +23,25 @@ from torpor.kernel.sliding import Window, rows_of, windows_along
 from torpor.kernel.stage import direct_loads, reach
 from torpor.kernel.vectors import thread_rest
 
-WRITTEN: Final = 256  # products of vectors that are written out, at most
+WRITTEN: Final = 400  # products of vectors that are written out, at most
 TAPS: Final = 12  # places of a window from which copying what it slides over pays
 COPIED: Final = 16  # vectors of a row that is copied by code for the whole of it
+PHASES: Final = 4  # rows of places a step apart that are copied together, at most
 FIRST: Final = 24 * 1024  # bytes of rows that stay in the first cache
 CROSSING: Final = 1.44  # lines that a vector lies in, on average, which may begin anywhere
-SHAPES: Final = tuple(product(range(1, 9), range(1, 5)))  # rows by vectors of a register tile
+FACTOR: Final = 0.5  # of a read: a factor of the products of a row, taken from memory by them
+SHAPES: Final = tuple(product(range(1, 8), range(1, 5)))  # rows by vectors of a register tile
+
+
+class Sums(NamedTuple):
+    """Sums over images for each place of a window (gradients by weights): load number `number` is
+    copied in the loop at `level`; the summed axis of the vectors, and the places along it.
+    """
+
+    number: int
+    level: int
+    lane: UOp
+    places: UOp
 
 
 class Slide(NamedTuple):
@@ -68,15 +82,60 @@ def find_slide(kernel: Kernel) -> Slide | None:
     fresh = 1 + max(number_of(r) for r in kernel.axes)
     for number, value in enumerate(direct_loads(kernel.ast)):
         along = [r for r in outputs if r in loops.free[value]]
-        windows = windows_along(value, along, kernel.reduce_axes, fresh)[0]
+        windows, _, others = windows_along(value, along, kernel.reduce_axes, fresh)
         windows.sort(key=partial(span, value))
         level = min((kernel.axes.index(w.one) for w in windows), default=0) - 1
-        if level >= 0 and suits(kernel, windows[-1].one):
+        if level >= 0 and not others and suits(kernel, windows[-1].one):
             row = windows[-2] if len(windows) > 1 else None
             return Slide(
                 number, level, windows[-1].one, row.one if row else None,
                 row_steps(row) if row else (1, 1), size_of(row.summed) or 1 if row else 1, taps,
             )  # fmt: skip
+    return None
+
+
+def slide_sums(kernel: Kernel) -> bool:
+    """Choose opts for sums over images for each place of a window that read every s-th element;
+    says whether the kernel does that.
+    """
+    found = find_sums(kernel)
+    if found is None:
+        return False
+    trial = kernel.copy()
+    try:
+        before = {number_of(r) for r in trial.axes}
+        trial.apply_opt(Opt(OptOps.WINDOW, found.level, found.number))
+        write_copy(trial, before)
+        lane = trial.axes.index(found.lane)
+        if (size_of(found.lane) or 1) % trial.target.lanes(4):
+            trial.apply_opt(Opt(OptOps.PADTO, lane, trial.target.lanes(4)))
+        trial.apply_opt(Opt(OptOps.UNROLL, trial.reduce_axes.index(trial.axes[lane]), 0))
+        trial.apply_opt(Opt(OptOps.UPCAST, trial.axes.index(found.places), 0))
+    except OptError:  # more than packed memory has room for
+        return False
+    kernel.become(trial)
+    return True
+
+
+def find_sums(kernel: Kernel) -> Sums | None:
+    """The sums over images for each place of a window that the kernel is, if copying pays."""
+    loops = find_loops(kernel.ast)
+    outputs = axes_of_results(kernel, loops)
+    if outputs is None or not kernel.target.threads:
+        return None
+    fresh = 1 + max(number_of(r) for r in kernel.axes)
+    for number, value in enumerate(direct_loads(kernel.ast)):
+        along = [r for r in outputs if r in loops.free[value]]
+        windows = windows_along(value, along, kernel.reduce_axes, fresh)[0]
+        windows.sort(key=partial(span, value))
+        level = min((kernel.axes.index(w.one) for w in windows), default=0) - 1
+        if level < 0:
+            continue
+        last = windows[-1]
+        lane, places = size_of(last.summed) or 1, size_of(last.one) or 1
+        vectors = -(-lane // kernel.target.lanes(4))
+        if last.along > 1 and places < lane and vectors * places <= WRITTEN // 4:
+            return Sums(number, level, last.summed, last.one)
     return None
 
 
@@ -153,7 +212,7 @@ def time_of(found: Slide, height: int, width: int, shape: tuple[int, int]) -> fl
     """Cycles for all tiles of a shape: those of its products or of its reads, two a cycle."""
     (rows, vectors), (step, apart) = shape, found.steps
     read = {n * step + k * apart for n in range(rows) for k in range(found.high)}
-    loads = len(read) * found.taps // found.high * vectors * CROSSING + found.taps * rows
+    loads = len(read) * found.taps // found.high * vectors * CROSSING + found.taps * rows * FACTOR
     tile = max(loads, rows * vectors * found.taps) / 2 + rows * vectors
     return tile * -(-height // rows) * -(-width // vectors)
 
@@ -180,6 +239,9 @@ def write_copy(kernel: Kernel, before: set[int]) -> None:
         write_ends(kernel, kernel.axes.index(last), lanes)
     for one in loops[:-1]:
         position = kernel.axes.index(one)
+        if (size_of(one) or 1) <= PHASES:
+            kernel.apply_opt(Opt(OptOps.UPCAST, position, 0))
+            continue
         for end in reversed(boundaries(kernel.ast, one)):
             kernel.apply_opt(Opt(OptOps.PARTITION, position, end))
 

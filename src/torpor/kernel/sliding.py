@@ -29,7 +29,7 @@ LOOPS: Final = (AxisType.GLOBAL, AxisType.LOOP, AxisType.REDUCE)
 class Window(NamedTuple):
     """A value that depends on an output axis and the axis `summed` only by their place in a row:
     the axis of the row, that place, and the value by the row. Windows along the output axis `one`
-    are `step` places apart.
+    are `step` places apart, neighbours along the longer one of the two axes `along`.
     """
 
     one: UOp
@@ -38,6 +38,7 @@ class Window(NamedTuple):
     place: UOp
     value: UOp
     step: int
+    along: int
 
 
 class Rows(NamedTuple):
@@ -83,11 +84,11 @@ def window_of(value: UOp, one: UOp, summed: UOp, number: int) -> Window | None:
     that each place of the row is in one. The row is axis `number`.
     """
     strides = strides_of(value.src[0].src[1], find_loops(value))
-    apart, along = strides.get(one), strides.get(summed)
-    if not apart or not along:
+    apart, within = strides.get(one), strides.get(summed)
+    if not apart or not within:
         return None
-    unit = gcd(apart, along) * (1 if apart > 0 else -1)
-    step, reach = apart // unit, along // unit
+    unit = gcd(apart, within) * (1 if apart > 0 else -1)
+    step, reach = apart // unit, within // unit
     length, width = size_of(one) or 1, size_of(summed) or 1
     before = max(0, -reach) * (width - 1)
     end = step * (length - 1) + abs(reach) * (width - 1) + 1
@@ -100,7 +101,10 @@ def window_of(value: UOp, one: UOp, summed: UOp, number: int) -> Window | None:
     else:
         return None
     moved = moved.simplify()
-    return None if gone in moved.toposort() else Window(one, summed, row, place, moved, step)
+    if gone in moved.toposort():
+        return None
+    along = step if length >= width else abs(reach)
+    return Window(one, summed, row, place, moved, step, along)
 
 
 def rows_of(root: UOp, load: UOp, level: UOp, fresh: int, lanes: int) -> Rows | None:
@@ -122,7 +126,7 @@ def rows_of(root: UOp, load: UOp, level: UOp, fresh: int, lanes: int) -> Rows | 
     own = [loop(size_of(r) or 1, fresh + n) for n, r in enumerate([*rest, *read])]
     value = value.substitute(dict(zip([*rest, *read], own, strict=True)))
     rows = Rows(load, value, tuple(own), (*rest, *(w.place for w in windows)), 0)
-    return in_vectors(rows, windows[-1].step, fresh + len(own), lanes)
+    return in_vectors(rows, windows[-1].along, fresh + len(own), lanes)
 
 
 def is_inside(one: UOp, level: UOp) -> bool:
