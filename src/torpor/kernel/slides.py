@@ -193,7 +193,8 @@ def block_of(kernel: Kernel, found: Slide) -> int:
     height, (step, apart) = size_of(found.row) or 1, found.steps
     read = step * (height - 1) + apart * (found.high - 1) + 1
     most = (FIRST * read // rows.bytes - apart * (found.high - 1) - 1) // step + 1
-    return max(n for n in range(1, height + 1) if height % n == 0 and (n <= most or n == 1))
+    blocks = [n for n in range(found.high, most + 1) if height % n == 0]
+    return max(blocks, default=height)
 
 
 def shape_of_tile(kernel: Kernel, found: Slide, height: int, width: int) -> tuple[int, int]:
