@@ -9,6 +9,7 @@ from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
+from torpor.kernel import OptOps
 from torpor.kernel.phases import WORTH, fewer_rounds
 
 
@@ -95,6 +96,22 @@ def test_long_steps_have_phases_along_one_axis_only():
     assert len(sums(x.conv_transpose1d(w, stride=8, padding=4))) == 8
     x, w = Tensor.empty(1, 32, 12, 12), Tensor.empty(32, 4, 8, 8)
     assert len(sums(x.conv_transpose2d(w, stride=8))) == 8
+
+
+def test_short_sums_keep_rows_whole_and_read_zeros_between():
+    """Phases along rows would store every second element; copied rows have the zeros in them."""
+    x = Tensor(np.random.default_rng(4).standard_normal((4, 16, 28, 28), np.float32))
+    b = np.random.default_rng(5).standard_normal((16, 1, 5, 5), np.float32)
+    y = x.conv2d(Tensor(b), stride=2, padding=2, groups=16)
+    seed = np.random.default_rng(6).standard_normal(y.shape, np.float32)
+    gradient = y.gradient(x, gradient=Tensor(seed))[0]
+    programs = torpor.lower(gradient, target="cpu")
+    assert len(programs) == 2
+    assert all(OptOps.WINDOW in [opt.op for opt in p.opts] for p in programs)
+    parts = [image_gradient(b[[c]], seed[:, [c]], 2, 2, 28) for c in range(16)]
+    expected = np.concatenate(parts, 1)
+    error = np.linalg.norm(gradient.numpy() - expected)
+    assert error <= 1e-6 * np.linalg.norm(expected)
 
 
 def test_phases_have_no_remainders():

@@ -80,7 +80,7 @@ def test_more_rows_than_the_first_cache_holds_are_copied_in_blocks():
 
 
 def test_tiles_that_divide_nothing_overlap():
-    opts = opts_of(convolution(3, (29, 28), (5, 5)))
+    opts = opts_of(convolution(3, (29, 44), (5, 5)))
     assert Opt(OptOps.OVERLAP, 3, 16) in opts
     assert [opt.op for opt in opts].count(OptOps.OVERLAP) == 2
 

@@ -37,6 +37,7 @@ class _Lineariser:
     def __init__(self, root: UOp):
         self.root = root
         self.loops: Loops = find_loops(root)
+        self.stored = frozenset(root.src)
         self.apart = self.stores_apart()
         self.top = _Block(())
         self.home: dict[UOp, _Block] = {}
@@ -66,7 +67,6 @@ class _Lineariser:
         )
 
     def run(self) -> list[UOp]:
-        stored = frozenset(self.root.src)
         for node in self.loops.order:
             if node.op in (Ops.SINK, Ops.RANGE):
                 continue
@@ -76,7 +76,7 @@ class _Lineariser:
             self.home[node] = block = self.block(self.loops.nest_of(free))
             if node.op is Ops.ADD:
                 block.sums.append(node)
-            if (node.op is Ops.STORE and closed_by(node)) or node in stored:
+            if (node.op is Ops.STORE and closed_by(node)) or node in self.stored:
                 block.effects.append(node)
             if node.op is Ops.REDUCE:
                 inner = self.block(self.loops.nest_of(free | frozenset(closed_by(node))))
@@ -121,14 +121,17 @@ class _Lineariser:
 
     def emit_sums(self, block: _Block, emitted: set[UOp | _Block]) -> None:
         """Long sums that share what they read, in turns, and what is stored of them."""
+        if not self.apart:
+            return
         found = staggered(block.sums, partial(self.is_in, block))
         sums = {one for batch in found for one in batch.sums}
-        needs = {e: sums & e.src[1].toposort(lambda n: n not in sums).keys() for e in block.effects}
+        stores = [effect for effect in block.effects if effect in self.stored]
+        needs = {e: sums & e.src[1].toposort(lambda n: n not in sums).keys() for e in stores}
         for batch in found:
             for step in batch.steps:
                 self.visit(step, block, emitted)
             for effect, wanted in needs.items():
-                if self.apart and wanted and wanted <= emitted:
+                if wanted and wanted <= emitted:
                     self.visit(effect, block, emitted)
 
     def is_in(self, block: _Block, node: UOp) -> bool:

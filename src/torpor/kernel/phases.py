@@ -16,6 +16,7 @@ from torpor.base import settings
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
+from torpor.kernel.access import strides_of
 from torpor.kernel.normalise import is_gated, joined
 from torpor.kernel.ranges import (
     closed_by,
@@ -31,6 +32,7 @@ from torpor.rules import conjuncts
 
 WORTH: Final = 1 << 20  # products from which more kernels, each to be compiled, pay
 MOST: Final = 16  # phases, at most
+SHORT: Final = 32  # products in a sum, up to which it takes longer to store what lies apart
 ROUNDS: Final = 64  # rounds of a sum that are looked at one by one, at most
 
 
@@ -69,9 +71,21 @@ def apart(ast: UOp, most: int) -> list[UOp]:
             if fewer is not None:
                 return [fewer]
         outputs = [r for r in axes - summed if kind_of(r) is AxisType.GLOBAL and size_of(r)]
+        if iterations(closed_by(reductions[0])) <= SHORT:
+            outputs = [r for r in outputs if not slides_along(ast, r)]
         if summed and outputs and not found and 1 < (step := step_of(condition)) <= most:
             found = split(ast, min(outputs, key=number_of), step)
     return found
+
+
+def slides_along(ast: UOp, one: UOp) -> bool:
+    """Whether results lie in a row along an axis, and one load alone reads other places there, that
+    each result has for itself: it is copied with the zeros between (`sliding.py`).
+    """
+    loops, store = find_loops(ast), ast.src[0]
+    loads = [loops.free[n] for n in loops.order if n.op is Ops.LOAD and one in loops.free[n]]
+    in_rows = strides_of(store.src[0].src[1], loops).get(one) == 1
+    return in_rows and len(loads) == 1 and loads[0] >= set(closed_by(store))
 
 
 def ungated(node: UOp) -> UOp:

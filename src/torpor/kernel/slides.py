@@ -77,7 +77,7 @@ def find_slide(kernel: Kernel) -> Slide | None:
     loops = find_loops(kernel.ast)
     outputs = axes_of_results(kernel, loops)
     taps = iterations(kernel.reduce_axes)
-    if outputs is None or not kernel.target.threads or not TAPS <= taps <= WRITTEN:
+    if outputs is None or not kernel.target.threads or taps > WRITTEN:
         return None
     fresh = 1 + max(number_of(r) for r in kernel.axes)
     for number, value in enumerate(direct_loads(kernel.ast)):
@@ -85,7 +85,8 @@ def find_slide(kernel: Kernel) -> Slide | None:
         windows, _, others = windows_along(value, along, kernel.reduce_axes, fresh)
         windows.sort(key=partial(span, value))
         level = min((kernel.axes.index(w.one) for w in windows), default=0) - 1
-        if level >= 0 and not others and suits(kernel, windows[-1].one):
+        pays = taps >= TAPS or (windows and is_sparse(value, windows[-1].one))
+        if level >= 0 and not others and pays and suits(kernel, windows[-1].one):
             row = windows[-2] if len(windows) > 1 else None
             return Slide(
                 number, level, windows[-1].one, row.one if row else None,
@@ -137,6 +138,11 @@ def find_sums(kernel: Kernel) -> Sums | None:
         if last.along > 1 and places < lane and vectors * places <= WRITTEN // 4:
             return Sums(number, level, last.summed, last.one)
     return None
+
+
+def is_sparse(value: UOp, one: UOp) -> bool:
+    """Whether what is read along an axis has other places between, so that no vector reads it."""
+    return strides_of(value.src[0].src[1], find_loops(value)).get(one, 0) is None
 
 
 def span(value: UOp, window: Window) -> int:

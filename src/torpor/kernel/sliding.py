@@ -83,28 +83,43 @@ def window_of(value: UOp, one: UOp, summed: UOp, number: int) -> Window | None:
     """The window of a value along an output axis, if `summed` runs over it. Windows overlap, so
     that each place of the row is in one. The row is axis `number`.
     """
+    paces = paces_of(value, one, summed)
+    found = (at_pace(value, one, summed, number, *pace) for pace in paces)
+    return next((window for window in found if window is not None), None)
+
+
+def paces_of(value: UOp, one: UOp, summed: UOp) -> list[tuple[int, int]]:
+    """By how many places of a row a value may move with each of two axes: where elements of a row
+    have others between them, positions do not say.
+    """
     strides = strides_of(value.src[0].src[1], find_loops(value))
-    apart, within = strides.get(one), strides.get(summed)
+    apart, within = strides.get(one, 0), strides.get(summed, 0)
+    if apart is None and within is None:
+        return [(1, 1), (1, -1)]
     if not apart or not within:
-        return None
+        return []
     unit = gcd(apart, within) * (1 if apart > 0 else -1)
-    step, reach = apart // unit, within // unit
+    return [(apart // unit, within // unit)]
+
+
+def at_pace(value: UOp, one: UOp, summed: UOp, number: int, step: int, along: int) -> Window | None:
+    """The window of a value that moves by `step` and `along` places with the two axes."""
     length, width = size_of(one) or 1, size_of(summed) or 1
-    before = max(0, -reach) * (width - 1)
-    end = step * (length - 1) + abs(reach) * (width - 1) + 1
+    before = max(0, -along) * (width - 1)
+    end = step * (length - 1) + abs(along) * (width - 1) + 1
     row = UOp.range(end, number, kind_of(one))
-    place = one * step + summed * reach + before
-    if abs(reach) == 1 and step < width:
-        moved, gone = value.substitute({summed: (row - before - one * step) * reach}), one
-    elif step == 1 and abs(reach) < length:
-        moved, gone = value.substitute({one: row - before - summed * reach}), summed
+    place = one * step + summed * along + before
+    if abs(along) == 1 and step < width:
+        moved, gone = value.substitute({summed: (row - before - one * step) * along}), one
+    elif step == 1 and abs(along) < length:
+        moved, gone = value.substitute({one: row - before - summed * along}), summed
     else:
         return None
     moved = moved.simplify()
     if gone in moved.toposort():
         return None
-    along = step if length >= width else abs(reach)
-    return Window(one, summed, row, place, moved, step, along)
+    pace = step if length >= width else abs(along)
+    return Window(one, summed, row, place, moved, step, pace)
 
 
 def rows_of(root: UOp, load: UOp, level: UOp, fresh: int, lanes: int) -> Rows | None:
