@@ -1,6 +1,6 @@
 """WINDOW: rows that windows slide over are copied once, and hold all that the windows read."""
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 
@@ -100,3 +100,19 @@ def test_what_no_window_slides_over_is_refused():
         kernel.apply_opt(Opt(OptOps.WINDOW, 0, 2))
     with pytest.raises(OptError, match=r"WINDOW.*reduce axis"):
         kernel.apply_opt(Opt(OptOps.WINDOW, 3, 0))
+
+
+def test_rows_of_a_copy_that_no_outer_loop_changes_stay_in_it():
+    """Of the two parts of the copy only the first asks which plane of the volume it reads."""
+    x, w = sample(3, 2, 3, 8), sample(3, 2, 3, 8, step=3)
+    x = build.pad(x, ((0, 0), (2, 2), (2, 2), (1, 1)))
+    for axis, spread in ((1, 2), (2, 2), (3, 1)):
+        x = build.window(x, axis, 3, 1, spread)
+    w = build.expand(build.reshape(w, (3, 2, 3, 8, 1, 1, 1)), shape_of(x))
+    one = case("volume", build.reduce(multiply(x, w), Ops.ADD, (1, 2, 3)))
+    number = next(n for n in range(2) if fits(kernel_of(one), Opt(OptOps.WINDOW, 1, n)))
+    kernel = kernel_of(one).apply([Opt(OptOps.WINDOW, 1, number)])
+    loops = [n for n, r in enumerate(kernel.axes) if kind_of(r) is AxisType.LOOP]
+    for opts in product(loops, range(1, 7)):
+        if fits(kernel.copy(), Opt(OptOps.PARTITION, *opts)):
+            check_kernel(one, "CPU", [*kernel.opts, Opt(OptOps.PARTITION, *opts)])
