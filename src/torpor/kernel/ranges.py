@@ -100,7 +100,7 @@ def find_loops(root: UOp) -> Loops:
             for one in free[node]:
                 outer |= around.get(one, _NONE)
             nest_within(closed, outer, around)
-    for one in sorted(around, key=nesting):  # a loop that STOREs share runs in what any of them needs
+    for one in sorted(around, key=nesting):  # a loop that STOREs share is in all that they are in
         around[one] = around[one].union(*(around.get(outer, _NONE) for outer in around[one]))
     return Loops(order, free, around)
 
