@@ -19,9 +19,10 @@ SECTION: Final = 7  # words: next group, first failure, groups, where they are, 
 # are, the command past the last group, where the addresses of the threads' scratch memory are
 GROUP: Final = 5  # words of a group: first command, the one past the last, patches, where they are,
 # error word
-FAIR_OF: Final = 4  # threads share groups if that many times the groups are at least so many
-# times the rounds of all threads: else some would be idle for too long. So a quarter of their time
-# is lost at most, by choice: 2 threads share 3 groups, 3 threads do not share 4.
+# Threads share groups if `FAIR_OF` times the groups are at least `FAIR_PARTS` times the rounds of
+# all threads. So a quarter of their time is lost at most, by choice: 2 threads share 3 groups,
+# 3 threads do not share 4.
+FAIR_OF: Final = 4
 FAIR_PARTS: Final = 3
 
 # `%name = kind %base[place]` in the text below: a word of memory, loaded.

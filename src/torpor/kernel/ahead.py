@@ -14,10 +14,9 @@ from typing import Final
 from torpor.base.dtypes import dtypes
 from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
-from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
 from torpor.kernel.access import stored_bytes
-from torpor.kernel.parts import MEMORY, Parted, renumbered, slots_of
+from torpor.kernel.parts import Parted, memory_between, parted
 from torpor.kernel.ranges import Ranges, closed_by, find_loops, iterations, nesting, size_of
 from torpor.kernel.stage import place
 
@@ -38,15 +37,11 @@ def checked_ahead(ast: UOp, target: Target) -> Parted | None:
         return None
     axes = sorted(free, key=nesting)
     fresh = [UOp.range(size_of(r) or 1, n, AxisType.GLOBAL) for n, r in enumerate(axes)]
-    memory = UOp(Ops.PARAM, check.dtype, (), ParamArg(MEMORY, iterations(tuple(axes))))
+    memory = memory_between(check.dtype, iterations(tuple(axes)))
     value = check.substitute(dict(zip(axes, fresh, strict=True)))
     checks = UOp.sink(UOp(Ops.STORE, dtypes.void, (place(memory, fresh), value, *fresh)))
     rest = ast.substitute({check: UOp(Ops.LOAD, check.dtype, (place(memory, axes),))})
-    read, kept = slots_of(checks), slots_of(rest)
-    return Parted(
-        renumbered(checks, (MEMORY, *read)), renumbered(rest, (*kept, MEMORY)),
-        iterations(tuple(axes)), check.dtype, read, kept,
-    )  # fmt: skip
+    return parted(checks, rest, memory)
 
 
 def is_written(node: UOp, ast: UOp) -> bool:

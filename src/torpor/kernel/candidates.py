@@ -22,6 +22,7 @@ from torpor.kernel.stage import operands
 Opts = tuple[Opt, ...]
 Item = TypeVar("Item")
 
+# Amounts that a search may try, and how far it looks: choices, which decide what it finds.
 COPIES: Final = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 32, 48, 64)  # of a written-out axis
 BLOCKS: Final = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 1024)  # iterations of a cache block
 ITEMS: Final = (2, 4, 8, 16, 32, 64, 128, 256)  # work items along one axis of a group

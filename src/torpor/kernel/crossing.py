@@ -25,9 +25,7 @@ SHORT: Final = 4  # axes that are shorter are written out whole
 # rows that are written are apart; single lines of them are slow past the caches: 4224 x 4160 takes
 # 11.5 ms, in twos 6.5 (a copy 4.5).
 WRITES: Final = 512  # in twos; in fours where rows are twice as far apart
-READS: Final = (
-    4096  # lines that are read and this far apart share a set of the first cache: in twos
-)
+READS: Final = 4096  # in twos again: lines that are read share a set of the first cache
 # Lines in a row where rows that are written begin inside of a line, so that at each end of a run a
 # part of one is written: 3000 x 5000 takes 23 ms by 8 elements, 10.5 by 40, 7 to 11 by 120.
 LONGEST: Final = 8

@@ -23,7 +23,9 @@ from torpor.kernel.ranges import (
 )
 from torpor.kernel.unroll import shifted
 
-MASKED_BYTES: Final = 64  # width of vectors that come with cheap stores under masks
+# Width of vectors that come with cheap stores under masks: AVX-512's. Those of AVX2 (vmaskmovps)
+# take AMD's processors many cycles (Agner Fog, "Instruction tables").
+MASKED_BYTES: Final = 64
 
 
 class _Vectoriser:

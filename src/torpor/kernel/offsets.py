@@ -13,12 +13,12 @@ from typing import Final
 from torpor.base.dtypes import dtypes
 from torpor.base.target import Target
 from torpor.ir.ops import Ops
-from torpor.ir.records import OptOps, ParamArg
+from torpor.ir.records import OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.halves import Products, converted, find_products
 from torpor.kernel.heuristics import choose
 from torpor.kernel.kernel import Kernel
-from torpor.kernel.parts import MEMORY, Parted, renumbered, slots_of
+from torpor.kernel.parts import Parted, memory_between, parted
 from torpor.kernel.ranges import closed_by, find_loops, iterations, nesting
 from torpor.kernel.stage import place
 
@@ -52,18 +52,14 @@ def with_offset(kernel: Kernel, found: Products) -> Parted | None:
     if not closed <= free[added]:
         return None
     axes = sorted(free[added] - closed, key=nesting)
-    memory = UOp(Ops.PARAM, dtypes.int32, (), ParamArg(MEMORY, iterations(tuple(axes))))
+    memory = memory_between(dtypes.int32, iterations(tuple(axes)))
     sums = UOp.sink(UOp(Ops.STORE, dtypes.void, (place(memory, axes), offset(added, found), *axes)))
     unsigned = left.bitcast(dtypes.uint8) ^ MIDDLE
     product = unsigned.cast(dtypes.int32) * added.cast(dtypes.int32)
     total = UOp(Ops.REDUCE, dtypes.int32, (product, *closed_by(found.total)), Ops.ADD)
     moved = total + UOp(Ops.LOAD, dtypes.int32, (place(memory, axes),))
     rest = kernel.ast.substitute({found.whole: converted(moved, found.whole.dtype)})
-    read, kept = slots_of(sums), slots_of(rest)
-    return Parted(
-        renumbered(sums, (MEMORY, *read)), renumbered(rest, (*kept, MEMORY)),
-        iterations(tuple(axes)), dtypes.int32, read, kept,
-    )  # fmt: skip
+    return parted(sums, rest, memory)
 
 
 def offset(added: UOp, found: Products) -> UOp:

@@ -37,16 +37,16 @@ PART: Final = 1 << 21  # bytes of a part, at least
 PARTS: Final = 16  # most parts
 SHARE: Final = 32  # rows that a part has for each result of a column, at least
 WORTH: Final = 1 << 20  # products from which another kernel pays
-MEMORY: Final = -1  # stands for the parameter that holds the sums of the parts
+MEMORY: Final = -1  # stands for the parameter that the first of two kernels stores
 
 
 class Parted(NamedTuple):
-    """The kernel that stores the sums of the parts (`size` of them, as its parameter 0), and the
-    kernel that adds them (its last parameter); and which of the whole kernel's parameters are the
-    others of each, in order.
+    """Two kernels in the place of one: the first stores `size` elements (its parameter 0), which
+    the rest reads (its last parameter); and which of the whole kernel's parameters are the others
+    of each, in order.
     """
 
-    sums: UOp
+    first: UOp
     rest: UOp
     size: int
     dtype: DType
@@ -60,22 +60,16 @@ def in_parts(ast: UOp, target: Target) -> Parted | None:
         return None
     kernel = Kernel(ast, target)
     found = find_columns(kernel)
-    if found is None or len(kernel.reduce_axes) != 1 or (parts := parts_of(found, target)) < 2:
+    if found is None or len(kernel.reduce_axes) != 1 or (parts := parts_of(found)) < 2:
         return None
     (reduction,) = (n for n in kernel.ast.toposort() if n.op is Ops.REDUCE)
     outputs = sorted(find_loops(kernel.ast).free[reduction], key=nesting)
-    size = parts * iterations(tuple(outputs))
-    memory = UOp(Ops.PARAM, reduction.dtype, (), ParamArg(MEMORY, size))
+    memory = memory_between(reduction.dtype, parts * iterations(tuple(outputs)))
     part = UOp.range(parts, len(kernel.axes), AxisType.REDUCE)
     result = UOp(Ops.LOAD, reduction.dtype, (place(memory, [part, *outputs]),))
     added = UOp(Ops.REDUCE, reduction.dtype, (result, part), reduction.arg)
     sums = sums_of(reduction, found.down, memory, [UOp.range(parts, -1, AxisType.GLOBAL), *outputs])
-    rest = kernel.ast.substitute({reduction: added})
-    read, kept = slots_of(sums), slots_of(rest)
-    return Parted(
-        renumbered(sums, (MEMORY, *read)), renumbered(rest, (*kept, MEMORY)),
-        size, reduction.dtype, read, kept,
-    )  # fmt: skip
+    return parted(sums, kernel.ast.substitute({reduction: added}), memory)
 
 
 def sums_of(reduction: UOp, down: UOp, memory: UOp, axes: list[UOp]) -> UOp:
@@ -86,7 +80,7 @@ def sums_of(reduction: UOp, down: UOp, memory: UOp, axes: list[UOp]) -> UOp:
     return UOp.sink(UOp(Ops.STORE, dtypes.void, (place(memory, axes), value, *axes)))
 
 
-def parts_of(found: Columns, target: Target) -> int:
+def parts_of(found: Columns) -> int:
     """How many parts: whole blocks of rows in each, and few results for what is read."""
     down = size_of(found.down) or 1
     most = min(
@@ -97,8 +91,22 @@ def parts_of(found: Columns, target: Target) -> int:
     return max((n for n in range(1, most + 1) if down % (n * ROWS) == 0), default=1)
 
 
+def memory_between(dtype: DType, size: int) -> UOp:
+    """The parameter by which the first of two kernels hands elements to the other."""
+    return UOp(Ops.PARAM, dtype, (), ParamArg(MEMORY, size))
+
+
+def parted(first: UOp, rest: UOp, memory: UOp) -> Parted:
+    """Two kernels, of which the first stores the memory between them and the other reads it."""
+    read, kept = slots_of(first), slots_of(rest)
+    return Parted(
+        renumbered(first, (MEMORY, *read)), renumbered(rest, (*kept, MEMORY)),
+        memory.arg.size, memory.dtype, read, kept,
+    )  # fmt: skip
+
+
 def slots_of(root: UOp) -> tuple[int, ...]:
-    """The numbers of a kernel's parameters, without the memory for the sums of the parts."""
+    """The numbers of a kernel's parameters, without the memory between it and another."""
     return tuple(sorted({n.arg.slot for n in root.toposort() if n.op is Ops.PARAM} - {MEMORY}))
 
 

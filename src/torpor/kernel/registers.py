@@ -14,7 +14,7 @@ from torpor.kernel.ranges import closed_by, find_loops, kind_of, nesting, number
 from torpor.kernel.stage import operands, tile_of
 
 ROWS_PACKED: Final = 16  # elements of a cache line of 64 bytes
-COPY_SHORT: Final = 16  # rounds of a copying loop without whole vectors that are written out
+COPY_SHORT: Final = 16  # rounds, by choice, of a copy without whole vectors that are written out
 PAIR: Final = 2  # bytes whose products are added in one instruction
 UNROLLED: Final = 2  # steps of the sum written out: more of them only crowd the registers
 

@@ -21,7 +21,7 @@ from torpor.kernel.ranges import (
     size_of,
 )
 
-SHORT: Final = 8  # rounds of a copying loop that are written out
+SHORT: Final = 8  # rounds, by choice, of a copying loop that are written out
 
 
 @dataclass(frozen=True)

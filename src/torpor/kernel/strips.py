@@ -15,11 +15,15 @@ from torpor.kernel.kernel import Kernel
 from torpor.kernel.ranges import number_of
 
 Shapes = Sequence[tuple[int, int]]  # (vectors, rows) of tiles: sums in most registers, a few left
+# By counting: 12 sums of 16 registers, or 24 of 32, leave some for a row of vectors and a factor;
+# 16 where tiles are one vector wide, 10 where products take registers before they are added.
 FEW_REGISTERS: Final = ((2, 6), (3, 4), (1, 12))  # fewer than 32
-UNFUSED: Final = ((2, 5), (1, 10))  # of them, where products take registers before they are added
+UNFUSED: Final = ((2, 5), (1, 10))
 MANY_REGISTERS: Final = ((4, 6), (3, 8), (2, 12), (1, 16))
-ALONE: Final = 1.25  # time of tiles one vector wide, which are bound by loads, of that of others
-CUT: Final = 0.03  # share of the time that another kind of tile has to save
+# Choices, of which the order matters: what tiles one vector wide, which are bound by loads, take of
+# the time of others; and what share of the time another kind of tile has to save.
+ALONE: Final = 1.25
+CUT: Final = 0.03
 
 
 class Strip(NamedTuple):

@@ -121,9 +121,9 @@ def by_parts(item: ScheduleItem, found: Parted) -> list[ScheduleItem]:
     read = (memory, *(item.buffers[n] for n in found.read))
     kept = (*(item.buffers[n] for n in found.kept), memory)
     reason = "checked first" if item.checks else "parts of a sum"
-    sums = ScheduleItem(found.sums, read, reason=reason, checks=item.checks, origins=item.origins)
+    first = ScheduleItem(found.first, read, reason=reason, checks=item.checks, origins=item.origins)
     rest = replace(item, ast=found.rest, buffers=kept, checks=())
-    return [with_variables_of(item, sums), with_variables_of(item, rest)]
+    return [with_variables_of(item, first), with_variables_of(item, rest)]
 
 
 def in_order(
