@@ -82,7 +82,7 @@ def _core_function() -> int:
 
 
 def _core_reader() -> Callable[[], int] | None:
-    """What tells that number."""
+    """The same as a function of Python, where the system has it."""
     return _CORE(_core_function()) if _core_function() else None
 
 

@@ -113,6 +113,9 @@ class Trial:
         return self._after
 
     def _note_alone(self) -> None:
+        """After a run by one thread: a long kernel is shared in any case; else the last of these
+        runs tells into how many pieces it is cut for several.
+        """
         if len(self._alone) >= SURE and min(self._alone) > LONG:
             self.pieces, self.shares = MOST, True
         elif len(self._alone) == RUNS:
@@ -121,6 +124,9 @@ class Trial:
             self.pieces = -pieces if usual < SHORT else pieces
 
     def _decide(self) -> None:
+        """After a run by several, or by one thread again: whether to share it from now on, once
+        there are runs enough.
+        """
         gains = len(self._shared) >= RUNS and self._gains(self._alone)
         if gains and len(self._after) >= RUNS_AFTER:
             self.shares = self._gains(self._after)

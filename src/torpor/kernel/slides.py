@@ -5,11 +5,11 @@ Likewise sums over images for each place of a window, where windows are some pla
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import product
 from typing import Final, NamedTuple
 
-from torpor.base.errors import OptError
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
@@ -21,14 +21,14 @@ from torpor.kernel.ranges import find_loops, iterations, kind_of, number_of, siz
 from torpor.kernel.registers import cut_apart
 from torpor.kernel.sliding import Window, rows_of, windows_along
 from torpor.kernel.stage import direct_loads, reach
-from torpor.kernel.vectors import thread_rest
+from torpor.kernel.vectors import attempt_all, thread_rest
 
 WRITTEN: Final = 400  # products of vectors that are written out, at most
 TAPS: Final = 12  # places of a window from which copying what it slides over pays
 COPIED: Final = 16  # vectors of a row that is copied by code for the whole of it
 PHASES: Final = 4  # rows of places a step apart that are copied together, at most
-FIRST: Final = 24 * 1024  # bytes of rows that stay in the first cache
-CROSSING: Final = 1.44  # lines that a vector lies in, on average, which may begin anywhere
+FIRST: Final = 24 * 1024  # bytes of rows that stay in a first cache of 32 KiB, beside the rest
+CROSSING: Final = 1.44  # lines that a vector of half a line lies in: 7 of 16 places are in two
 FACTOR: Final = 0.5  # of a read: a factor of the products of a row, taken from memory by them
 SHAPES: Final = tuple(product(range(1, 8), range(1, 5)))  # rows by vectors of a register tile
 
@@ -45,8 +45,9 @@ class Sums(NamedTuple):
 
 
 class Slide(NamedTuple):
-    """A sum over windows: value number `number` is copied in the loop at `level`; the axis of the
-    vectors, that of the rows, if any, and how far rows and places of a window are apart in rows.
+    """A sum over windows: load number `number` is copied in the loop at `level`; the axis of the
+    vectors, that of the rows, if any, how far rows and places of a window are apart in rows, how
+    many rows a window has (`high`), and how many places (`taps`).
     """
 
     number: int
@@ -58,38 +59,37 @@ class Slide(NamedTuple):
     taps: int
 
 
+class Windowed(NamedTuple):
+    """Load number `number`: where it can be copied, its windows, those along rows that lie far
+    apart first, and the summed axes that run over no window.
+    """
+
+    number: int
+    value: UOp
+    level: int
+    windows: list[Window]
+    others: list[UOp]
+
+
 def slide_rows(kernel: Kernel) -> bool:
     """Choose opts for a sum over windows; says whether the kernel is one."""
     found = find_slide(kernel)
-    if found is None:
-        return False
-    trial = kernel.copy()
-    try:
-        apply_tiles(trial, found)
-    except OptError:  # more than packed memory has room for
-        return False
-    kernel.become(trial)
-    return True
+    return found is not None and attempt_all(kernel, kernel, apply_tiles, found)
 
 
 def find_slide(kernel: Kernel) -> Slide | None:
     """The sum over windows that the kernel is, if it is one and copying pays."""
-    loops = find_loops(kernel.ast)
-    outputs = axes_of_results(kernel, loops)
+    outputs = axes_of_results(kernel, find_loops(kernel.ast))
     taps = iterations(kernel.reduce_axes)
     if outputs is None or not kernel.target.threads or taps > WRITTEN:
         return None
-    fresh = 1 + max(number_of(r) for r in kernel.axes)
-    for number, value in enumerate(direct_loads(kernel.ast)):
-        along = [r for r in outputs if r in loops.free[value]]
-        windows, _, others = windows_along(value, along, kernel.reduce_axes, fresh)
-        windows.sort(key=partial(span, value))
-        level = min((kernel.axes.index(w.one) for w in windows), default=0) - 1
-        pays = taps >= TAPS or (windows and is_sparse(value, windows[-1].one))
-        if level >= 0 and not others and pays and suits(kernel, windows[-1].one):
-            row = windows[-2] if len(windows) > 1 else None
+    for load in loads_by_windows(kernel, outputs):
+        last = load.windows[-1]
+        pays = taps >= TAPS or is_sparse(load.value, last.one)
+        if not load.others and pays and suits(kernel, last.one):
+            row = load.windows[-2] if len(load.windows) > 1 else None
             return Slide(
-                number, level, windows[-1].one, row.one if row else None,
+                load.number, load.level, last.one, row.one if row else None,
                 row_steps(row) if row else (1, 1), size_of(row.summed) or 1 if row else 1, taps,
             )  # fmt: skip
     return None
@@ -100,44 +100,33 @@ def slide_sums(kernel: Kernel) -> bool:
     says whether the kernel does that.
     """
     found = find_sums(kernel)
-    if found is None:
-        return False
-    trial = kernel.copy()
-    try:
-        before = {number_of(r) for r in trial.axes}
-        trial.apply_opt(Opt(OptOps.WINDOW, found.level, found.number))
-        write_copy(trial, before)
-        lane = trial.axes.index(found.lane)
-        if (size_of(found.lane) or 1) % trial.target.lanes(4):
-            trial.apply_opt(Opt(OptOps.PADTO, lane, trial.target.lanes(4)))
-        trial.apply_opt(Opt(OptOps.UNROLL, trial.reduce_axes.index(trial.axes[lane]), 0))
-        trial.apply_opt(Opt(OptOps.UPCAST, trial.axes.index(found.places), 0))
-    except OptError:  # more than packed memory has room for
-        return False
-    kernel.become(trial)
-    return True
+    return found is not None and attempt_all(kernel, kernel, apply_sums, found)
 
 
 def find_sums(kernel: Kernel) -> Sums | None:
     """The sums over images for each place of a window that the kernel is, if copying pays."""
-    loops = find_loops(kernel.ast)
-    outputs = axes_of_results(kernel, loops)
+    outputs = axes_of_results(kernel, find_loops(kernel.ast))
     if outputs is None or not kernel.target.threads:
         return None
-    fresh = 1 + max(number_of(r) for r in kernel.axes)
-    for number, value in enumerate(direct_loads(kernel.ast)):
-        along = [r for r in outputs if r in loops.free[value]]
-        windows = windows_along(value, along, kernel.reduce_axes, fresh)[0]
-        windows.sort(key=partial(span, value))
-        level = min((kernel.axes.index(w.one) for w in windows), default=0) - 1
-        if level < 0:
-            continue
-        last = windows[-1]
+    for load in loads_by_windows(kernel, outputs):
+        last = load.windows[-1]
         lane, places = size_of(last.summed) or 1, size_of(last.one) or 1
         vectors = -(-lane // kernel.target.lanes(4))
         if last.along > 1 and places < lane and vectors * places <= WRITTEN // 4:
-            return Sums(number, level, last.summed, last.one)
+            return Sums(load.number, load.level, last.summed, last.one)
     return None
+
+
+def loads_by_windows(kernel: Kernel, outputs: Sequence[UOp]) -> Iterator[Windowed]:
+    """The loads that windows slide over inside some loop."""
+    loops, fresh = find_loops(kernel.ast), 1 + max(number_of(r) for r in kernel.axes)
+    for number, value in enumerate(direct_loads(kernel.ast)):
+        along = [r for r in outputs if r in loops.free[value]]
+        windows, _, others = windows_along(value, along, kernel.reduce_axes, fresh)
+        windows.sort(key=partial(span, value))
+        level = min((kernel.axes.index(w.one) for w in windows), default=0) - 1
+        if level >= 0:
+            yield Windowed(number, value, level, windows, others)
 
 
 def is_sparse(value: UOp, one: UOp) -> bool:
@@ -164,8 +153,25 @@ def suits(kernel: Kernel, lane: UOp) -> bool:
     return stored and len(read) == 1
 
 
-def apply_tiles(kernel: Kernel, found: Slide) -> None:
-    """Rows copied, in blocks that stay in the first cache; then the register tiles."""
+def apply_sums(kernel: Kernel, found: Sums) -> bool:
+    """Rows copied; then vectors along them, and all places of a window. Always suits, but may not
+    fit.
+    """
+    before, width = {number_of(r) for r in kernel.axes}, kernel.target.lanes(4)
+    kernel.apply_opt(Opt(OptOps.WINDOW, found.level, found.number))
+    write_copy(kernel, before)
+    lane = kernel.axes.index(found.lane)
+    if (size_of(found.lane) or 1) % width:
+        kernel.apply_opt(Opt(OptOps.PADTO, lane, width))
+    kernel.apply_opt(Opt(OptOps.UNROLL, kernel.reduce_axes.index(kernel.axes[lane]), 0))
+    kernel.apply_opt(Opt(OptOps.UPCAST, kernel.axes.index(found.places), 0))
+    return True
+
+
+def apply_tiles(kernel: Kernel, found: Slide) -> bool:
+    """Rows copied, in blocks that stay in the first cache; then the register tiles. Always suits,
+    but may not fit.
+    """
     row = kernel.axes.index(found.row) if found.row is not None else None
     level, lane = found.level, kernel.axes.index(found.lane)
     if row is not None and (block := block_of(kernel, found)) < (size_of(kernel.axes[row]) or 1):
@@ -187,6 +193,7 @@ def apply_tiles(kernel: Kernel, found: Slide) -> None:
     if row is not None:
         write_tiles(kernel, row, rows)
     thread_rest(kernel)
+    return True
 
 
 def block_of(kernel: Kernel, found: Slide) -> int:
