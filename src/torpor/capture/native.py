@@ -347,9 +347,10 @@ class _Writer:
             dtype = trace.plan.outputs[slot - trace.plan.first_output].dtype
         else:
             shape, dtype, *_ = trace.kinds[leaf.number]
-        if not all(type(size) is int for size in shape):
+        sizes = [size for size in shape if isinstance(size, int)]
+        if len(sizes) != len(shape):
             raise Unfit
-        return Storage(value_in(Buffer("CPU", math.prod(shape), dtype), shape), "CPU")
+        return Storage(value_in(Buffer("CPU", math.prod(sizes), dtype), shape), "CPU")
 
     def _owner(self, owner: Any) -> str:
         """The register of a tensor whose gradient is set."""

@@ -332,7 +332,8 @@ def replayer_text(offsets: Offsets) -> str:
     """IR of `torpor_replayer`, a method with the convention of METH_FASTCALL and METH_KEYWORDS."""
     places = {f"HEAD_{name}": number for number, name in enumerate(HEAD)}
     places |= {f"LENT_{name}": number for number, name in enumerate(LENT)}
-    named = {**offsets._asdict(), **places, "RECORD": RECORD, "HEAD_code": len(HEAD)}
+    named: dict[str, int | str] = {**offsets._asdict(), **places}
+    named |= {"RECORD": RECORD, "HEAD_code": len(HEAD)}
     for number, name in enumerate(Objects._fields):
         named[name] = f"getelementptr (ptr, ptr @objects, i64 {number})"
     named |= {name: f"@{symbol}" for name, symbol in STATIC.items()}
