@@ -2,8 +2,11 @@
 
 import pytest
 
+from torpor import Tensor
 from torpor.base.errors import DeviceError
-from torpor.device.machine import cache_bytes, facts, machine
+from torpor.device.machine import MOST_STAGED, cache_bytes, facts, machine
+from torpor.kernel import Kernel
+from torpor.kernel.heuristics import choose
 
 
 @pytest.mark.parametrize(
@@ -35,3 +38,16 @@ def test_an_unknown_processor_is_refused(setting):
 
 def test_the_cache_is_of_a_plausible_size():
     assert 1 << 16 <= cache_bytes() <= 1 << 28
+
+
+@pytest.mark.parametrize("cache", [256 << 10, 512 << 10, 2 << 20, 12 << 20])
+def test_packed_tiles_take_a_part_of_the_cache_that_the_machine_has(cache, monkeypatch):
+    monkeypatch.setattr("torpor.device.machine.cache_bytes", lambda: cache)
+    target = facts.__wrapped__(machine(""))
+    assert target.cache_bytes == cache
+    assert cache // 4 <= target.stage_bytes <= cache or target.stage_bytes == MOST_STAGED
+    product = Tensor.empty(700, 900) @ Tensor.empty(900, 800)
+    (item,) = product.schedule()
+    tiled = Kernel(item.ast, target).apply(choose(Kernel(item.ast, target)))
+    packed = sum(n.arg.size * n.dtype.itemsize for n in tiled.staged())
+    assert 0 < packed <= target.stage_bytes

@@ -119,7 +119,7 @@ def _round_float(dtype: DType, value: float) -> float:
 
 
 def _saturate(dtype: DType, value: float) -> int:
-    """Float to integer as API.md says: truncate, saturate, NaN gives 0."""
+    """Float to integer as docs/numbers.md says: truncate, saturate, NaN gives 0."""
     if math.isnan(value):
         return 0
     if math.isinf(value) or not dtype.min <= value <= dtype.max:

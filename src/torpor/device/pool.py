@@ -30,7 +30,7 @@ from torpor.device.share import MOST
 # bench/results/jit.md, "Waking threads".
 WORKER_SPINS: Final = 3000
 EXIT_SECONDS: Final = 1.0  # a choice: how long the end of the process waits for its threads
-STACK_BYTES: Final = 4 << 20  # kernels keep packed tiles there, up to 384 KiB
+STACK_BYTES: Final = 4 << 20  # kernels keep packed tiles there, up to 1 MiB
 # System call numbers, from Linux's asm/unistd.h of each architecture.
 _FUTEX_NUMBERS: Final = {"x86_64": 202, "amd64": 202, "aarch64": 98, "arm64": 98}
 

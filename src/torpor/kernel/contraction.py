@@ -39,7 +39,8 @@ class Contraction:
     """What is tiled: the axis of the vectors, the axis of the rows, the operand along the vectors
     and the other one, how long the sum is, how many rows share what is packed, whether the other
     operand has no neighbours along the sum, whether steps along the sum stay in a page of it,
-    whether it is masked, and whether the operand along the vectors lies in a row in a first cache.
+    whether it is masked, and whether the operand along the vectors lies in a row that is read
+    as quickly as packed memory (`CLOSE`).
     """
 
     lane: UOp
@@ -188,7 +189,7 @@ def run(value: UOp, axes: Sequence[UOp]) -> int:
 
 def lies_close(value: UOp, lane: UOp, kernel: Kernel) -> bool:
     """Whether a value is a load of neighbours along the vectors, which for a whole sum lie in a row
-    that a first cache holds.
+    that is read as quickly as packed memory.
     """
     axes = [lane, *kernel.reduce_axes]
     size = iterations(axes)

@@ -26,7 +26,7 @@ Opts = tuple[Opt, ...]
 class Entry:
     """The state of the search for one kernel on one kind of machine.
 
-    hardware: the processor or device, its features, the compiler, the number of cores.
+    hardware: the processor or device, its features, the compiler, the number of threads.
     kernel:   digest of the kernel and of what else decides what may be tried.
     name:     the kernel's, for people.
     code:     digest of the compiler that the times were measured with.
