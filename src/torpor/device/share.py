@@ -9,8 +9,7 @@ will later: a thread that has just shared a kernel may still wait awake for the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from statistics import median
+from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import Final
 
@@ -47,12 +46,18 @@ def pieces_for(alone: int, threads: int) -> int:
     return max(FEWEST, min(alone // (threads * PIECE), MOST))
 
 
+def usual(runs: Sequence[int]) -> int:
+    """What a run takes that nothing disturbs: whatever does only makes it longer, so that it is the
+    second of all; the first may have been lucky.
+    """
+    return sorted(runs)[1]
+
+
 class Trial:
     """What the runs of one kernel by one and by several threads took. Threads may meet in it: then
     a run more is looked at, or a time is missing.
 
-    Of each way the middle run counts, since on a busy machine the best is rare where threads have
-    to meet. Several gain if they do against the runs alone before and after theirs.
+    Several gain if they do against the runs alone before and after theirs.
 
     pieces: into how many pieces for each thread the kernel is cut, as far as is known. Negative: so
             many too, and it is `SHORT`, so that no sleeping thread is woken for it after a pause.
@@ -119,9 +124,9 @@ class Trial:
         if len(self._alone) >= SURE and min(self._alone) > LONG:
             self.pieces, self.shares = MOST, True
         elif len(self._alone) == RUNS:
-            usual = int(median(self._alone[1:]))
-            pieces = pieces_for(usual, self._threads)
-            self.pieces = -pieces if usual < SHORT else pieces
+            taken = usual(self._alone[1:])
+            pieces = pieces_for(taken, self._threads)
+            self.pieces = -pieces if taken < SHORT else pieces
 
     def _decide(self) -> None:
         """After a run by several, or by one thread again: whether to share it from now on, once
@@ -135,4 +140,4 @@ class Trial:
 
     def _gains(self, alone: list[int]) -> bool:
         """Whether the last runs by several were quicker than these."""
-        return median(self._shared[1:][-RUNS:]) < self._limit * median(alone[1:])
+        return usual(self._shared[1:]) < self._limit * usual(alone[1:])
