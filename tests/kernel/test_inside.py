@@ -18,7 +18,7 @@ INDEX = UOp(Ops.VARIABLE, dtypes.int64, (), ("i", -(1 << 63), (1 << 63) - 1))
 
 
 def checked(length: int, condition: UOp | None = None) -> UOp:
-    inside = ~(INDEX < 0) & (INDEX < length)  # noqa: SIM300
+    inside = ~(INDEX < 0) & (INDEX < length)  # noqa: SIM300 (a node, no constant)
     holds = inside if condition is None else condition
     passed = UOp(Ops.CHECK, dtypes.int64, (INDEX, holds), 0)
     return passed.maximum(0).minimum(length - 1)

@@ -152,5 +152,5 @@ def make_native(kind: type, general: Any) -> bool:
     entry, tell = addresses(replayer_text(offsets), "the replayer", symbols)
     known = Objects(active, general, Ops.BUFFER, Ops.RESHAPE, Ops.LEAF, SEVERED)
     _TELL(tell)((ctypes.c_int64 * len(known))(*map(id, known)))
-    setattr(kind, "__call__", method_of(kind, "__call__", entry))  # noqa: B010
+    setattr(kind, "__call__", method_of(kind, "__call__", entry))  # noqa: B010 (for mypy)
     return True
