@@ -8,14 +8,14 @@ import sys
 import pytest
 
 from bench import sweep
-from torpor.schedule import blocks, chain
+from torpor.schedule import blocks, skip
 
 
 def test_a_constant_is_changed_wherever_it_was_imported_to(monkeypatch):
-    monkeypatch.setattr(chain, "CHAINED_FROM", 5)
-    monkeypatch.setattr(blocks, "CHAINED_FROM", 5)
-    sweep.change("schedule.chain.CHAINED_FROM", 7)
-    assert (chain.CHAINED_FROM, blocks.CHAINED_FROM) == (7, 7)
+    monkeypatch.setattr(skip, "PARTS", 5)
+    monkeypatch.setattr(blocks, "PARTS", 5)
+    sweep.change("schedule.skip.PARTS", 7)
+    assert (skip.PARTS, blocks.PARTS) == (7, 7)
     with pytest.raises(AttributeError):
         sweep.change("schedule.chain.NO_SUCH", 7)
 

@@ -4,9 +4,12 @@ import pytest
 
 from torpor import Tensor
 from torpor.base.errors import DeviceError
-from torpor.device.machine import MOST_STAGED, cache_bytes, facts, machine
+from torpor.device.caches import CacheSizes
+from torpor.device.machine import MOST_STAGED, facts, machine
+from torpor.ir.ops import Ops
 from torpor.kernel import Kernel
 from torpor.kernel.heuristics import choose
+from torpor.pipeline.compile import program_for
 
 
 @pytest.mark.parametrize(
@@ -36,18 +39,38 @@ def test_an_unknown_processor_is_refused(setting):
         machine(setting)
 
 
-def test_the_cache_is_of_a_plausible_size():
-    assert 1 << 16 <= cache_bytes() <= 1 << 28
-
-
 @pytest.mark.parametrize("cache", [256 << 10, 512 << 10, 2 << 20, 12 << 20])
 def test_packed_tiles_take_a_part_of_the_cache_that_the_machine_has(cache, monkeypatch):
-    monkeypatch.setattr("torpor.device.machine.cache_bytes", lambda: cache)
+    sizes = CacheSizes(48 << 10, cache, 64 << 20)
+    monkeypatch.setattr("torpor.device.machine.cache_sizes", lambda: sizes)
     target = facts.__wrapped__(machine(""))
-    assert target.cache_bytes == cache
+    assert (target.first_bytes, target.cache_bytes, target.last_bytes) == sizes
     assert cache // 4 <= target.stage_bytes <= cache or target.stage_bytes == MOST_STAGED
     product = Tensor.empty(700, 900) @ Tensor.empty(900, 800)
     (item,) = product.schedule()
     tiled = Kernel(item.ast, target).apply(choose(Kernel(item.ast, target)))
     packed = sum(n.arg.size * n.dtype.itemsize for n in tiled.staged())
     assert 0 < packed <= target.stage_bytes
+
+
+def product_sums(setting: str) -> tuple[int, set[int]]:
+    """Of a product for a processor: how many vectors of sums grow side by side, at most, and how
+    many bytes those of them have that fill a register or more.
+    """
+    target = facts(machine(setting))
+    (item,) = (Tensor.empty(384, 512) @ Tensor.empty(512, 640)).schedule()
+    sums = [n for n in program_for(item.ast, target).linear if n.op is Ops.ACC]
+    wide = [n for n in sums if n.dtype.itemsize >= target.vector_bytes]
+    whole = sum(n.dtype.itemsize // target.vector_bytes for n in wide)
+    return whole, {n.dtype.itemsize for n in wide}
+
+
+@pytest.mark.parametrize(
+    ("setting", "least"), [("sse", 6), ("avx2", 8), ("avx512", 16), ("aarch64", 16)]
+)
+def test_register_tiles_are_as_large_as_the_registers_allow(setting, least):
+    """Whole vectors of the processor, and registers are left for what is multiplied."""
+    target = facts(machine(setting))
+    count, widths = product_sums(setting)
+    assert widths == {target.vector_bytes}
+    assert least <= count <= target.registers - 2

@@ -1,12 +1,17 @@
 """Opts of products: how wide blocks are, and that which products are tiled depends on reuse."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kernel.products import agree, operands, opts_of
+from torpor.base.target import get_target
 from torpor.ir.records import OptOps
+from torpor.kernel import Kernel
+from torpor.kernel.heuristics import choose
 from torpor.kernel.products import STREAM, panels_of
 
 
@@ -39,6 +44,16 @@ def test_what_a_first_cache_holds_is_read_where_it_is(sizes, form):
     assert OptOps.STAGE not in opts_of(result)
     assert OptOps.THREAD in opts_of(result)
     agree(result.numpy(), np.matmul(*arrays))
+
+
+@pytest.mark.parametrize(
+    ("first", "packed"), [(32 << 10, False), (16 << 10, True), (64 << 10, False)]
+)
+def test_how_much_that_is_depends_on_the_processor(first, packed):
+    tensors, _ = operands(96, 96, 96, "plain")
+    (item,) = (tensors[0] @ tensors[1]).schedule()
+    opts = choose(Kernel(item.ast, replace(get_target("cpu"), first_bytes=first)))
+    assert (OptOps.STAGE in [opt.op for opt in opts]) is packed
 
 
 def test_small_products_in_a_batch_are_not_packed():

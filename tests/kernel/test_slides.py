@@ -1,10 +1,14 @@
 """Sums over windows whose rows are copied: which kernels they are, and their register tiles."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from torpor import Tensor, lower
-from torpor.kernel import Opt, OptOps
+from torpor.base.target import get_target
+from torpor.kernel import Kernel, Opt, OptOps
+from torpor.kernel.heuristics import choose
 from torpor.kernel.slides import FIRST, WRITTEN
 
 
@@ -72,11 +76,13 @@ def test_sums_that_read_neighbours_are_not_copied():
     assert not copies(weights_gradient(4, (28, 28), (5, 5), 1)[0])
 
 
-def test_more_rows_than_the_first_cache_holds_are_copied_in_blocks():
-    opts = opts_of(convolution(3, (120, 120), (5, 5)))
-    blocks = [opt.arg for opt in opts if opt.op is OptOps.TILE]
-    assert blocks
-    assert (blocks[0] + 4) * 128 * 4 <= FIRST
+@pytest.mark.parametrize("first", [32 << 10, 48 << 10])
+def test_more_rows_than_the_first_cache_holds_are_copied_in_blocks(first):
+    (item,) = convolution(3, (120, 120), (5, 5)).schedule()
+    target = replace(get_target("cpu"), first_bytes=first)
+    opts = choose(Kernel(item.ast, target))
+    (rows,) = [opt.arg for opt in opts if opt.op is OptOps.TILE]
+    assert first / 2 < (rows + 4) * 128 * 4 <= FIRST * first
 
 
 def test_tiles_that_divide_nothing_overlap():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 import torpor
 from torpor import Tensor
 from torpor.base.errors import DivisionByZeroError, OutOfBoundsError
+from torpor.base.target import get_target
 from torpor.pipeline import recipe
 from torpor.schedule import blocks, chain
 
@@ -25,8 +27,7 @@ from torpor.schedule import blocks, chain
 def chained(block: int) -> Iterator[pytest.MonkeyPatch]:
     """Chains from 1 KiB on, by blocks of so many bytes."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (blocks, chain):
-            patch.setattr(module, "CHAINED_FROM", 1024)
+        patch.setattr(chain, "CHAINED_FROM", 1024)
         patch.setattr(blocks, "BLOCK", block)
         patch.setattr(blocks, "CACHED", 1e9)
         recipe.forget()  # what was planned with other sizes
@@ -327,3 +328,16 @@ def test_chains_at_random(steps: list[str], shape: tuple[int, ...], end: str) ->
         tensor = tensor.sum(0) if end == "rows" else tensor.sum()
         array = array.sum(0) if end == "rows" else array.sum()
     np.testing.assert_allclose(tensor.numpy(), array, rtol=1e-8, atol=1e-10 * scale)
+
+
+@pytest.mark.parametrize(
+    ("last", "sizes"),
+    [(1, (2, 8)), (12, (3, 12)), (32, (8, 32)), (256, (8, 32))],
+)
+def test_blocks_stay_in_the_last_cache(last, sizes, monkeypatch):
+    """Sizes in MiB: of a block, and of what a chain hands on at least."""
+    monkeypatch.setattr(blocks, "BLOCK", 8 << 20)
+    monkeypatch.setattr(chain, "CHAINED_FROM", 32 << 20)
+    target = replace(get_target("cpu"), last_bytes=last << 20)
+    found = blocks.block_bytes(target), chain.chained_from(target)
+    assert found == tuple(size << 20 for size in sizes)

@@ -6,6 +6,7 @@ The sizes from which it pays are made small here, so that small tensors are cut 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,15 +16,16 @@ from hypothesis import strategies as st
 from tests.schedule.test_blocks import attention, attention_gradients, chained, numbers
 from torpor import Tensor
 from torpor.base.settings import Context
+from torpor.base.target import get_target
 from torpor.ir.ops import Ops
 from torpor.schedule import skip
 
 
 @pytest.fixture(autouse=True, scope="module")
 def small_sizes() -> Iterator[None]:
-    """Tiles from 4 columns on."""
+    """Tiles from 4 columns on: vectors of one, as it were."""
     with chained(8192) as patch:
-        patch.setattr(skip, "NARROWEST", 4)
+        patch.setattr(skip, "ITEMSIZE", 64)
         yield
 
 
@@ -158,3 +160,10 @@ def test_no_kernel_divides_by_the_width_of_tiles() -> None:
     query = Tensor.empty(1, 64, 8)
     for item in query.scaled_dot_product_attention(query, query, is_causal=True).schedule():
         assert not any(n.op in (Ops.IDIV, Ops.MOD) for n in item.ast.toposort())
+
+
+@pytest.mark.parametrize(("vector", "width"), [(16, 20), (32, 40), (64, None)])
+def test_tiles_have_vectors_of_the_processor(vector, width):
+    """The widest of the divisors of 200 that leave out enough: of 4, 8 and 16 lanes."""
+    lanes = replace(get_target("cpu"), vector_bytes=vector).lanes(4)
+    assert skip.tile_width(200, lanes) == width

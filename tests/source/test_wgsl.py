@@ -165,7 +165,7 @@ def test_workloads_run(workload):
     """
     target = get_target("wgsl")
     wanted = workload.compute(*workload.tensors())
-    items = planned([(wanted._node, "CPU")], {"CPU": target.parameters}.get)[0].items
+    items = planned([(wanted._node, "CPU")], {"CPU": target}.get)[0].items
     arrays = {}
     for item in items:
         program = program_for(item.ast, target)

@@ -28,7 +28,9 @@ class Target:
     pairs:         one instruction multiplies the 16-bit halves of two words and adds the products.
     quads:         of which two 8-bit formats, in alphabetical order, one instruction multiplies the
                    four bytes of two words and adds the products to a third word.
-    cache_bytes:   size of the cache nearest to one core that is not the first level, bytes.
+    first_bytes:   size of a core's first cache for data, bytes.
+    cache_bytes:   size of the second cache, or of a core's share of it, bytes.
+    last_bytes:    size of the last cache, which cores share, bytes.
     stage_bytes:   most memory that a kernel may copy tiles to, for each thread, bytes.
     stream_bytes:  bytes of outputs from which storing past the caches pays; None: it never does.
     """
@@ -48,7 +50,9 @@ class Target:
     converts: frozenset[str] = frozenset()
     pairs: bool = False
     quads: frozenset[tuple[str, str]] = frozenset()
+    first_bytes: int = 32 * 1024
     cache_bytes: int = 512 * 1024
+    last_bytes: int = 32 * 1024 * 1024
     stage_bytes: int = 384 * 1024
     stream_bytes: int | None = None
 

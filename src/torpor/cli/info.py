@@ -29,6 +29,7 @@ def device_state(kind: str) -> str:
 def facts() -> dict[str, Any]:
     """Everything that `torpor info` shows."""
     target = Device["CPU"].target
+    caches = target.first_bytes, target.cache_bytes, target.last_bytes
     return {
         "torpor": metadata.version("torpor"),
         "python": platform.python_version(),
@@ -40,7 +41,7 @@ def facts() -> dict[str, Any]:
         "llvm target": target.arch,
         "vector width": f"{target.vector_bytes * 8} bits",
         "vector registers": target.registers,
-        "cache near a core": f"{target.cache_bytes // 1024} KiB",
+        "caches": ", ".join(f"{size // 1024} KiB" for size in caches),
         "devices": {kind: device_state(kind) for kind in Device.kinds()},
         "default device": Device.DEFAULT,
         "kernel cache": str(disk.folder()),

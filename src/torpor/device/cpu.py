@@ -118,9 +118,13 @@ class CpuExecutable(Executable):
 
 @lru_cache(maxsize=32)
 def _key(made: Machine) -> str:
-    """Short, and made once: every realisation looks programs up by it."""
-    features = hashlib.sha256(made.features.encode()).hexdigest()[:16]
-    return f"cpu {made.triple} {made.processor} {features} {llvm.version()}"
+    """Short, and made once: every realisation looks programs up by it. Opts depend on the caches,
+    of which one processor has more than another that is called the same.
+    """
+    known = facts(made)  # all else that it says follows from the features
+    text = f"{made.features} {known.first_bytes} {known.cache_bytes} {known.last_bytes}"
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return f"cpu {made.triple} {made.processor} {digest} {llvm.version()}"
 
 
 class CpuDevice(DeviceBase):

@@ -7,8 +7,6 @@ with + or - turn one feature on or off: `native,-avx512f`.
 
 from __future__ import annotations
 
-import ctypes
-import ctypes.util
 import os
 import platform
 import sys
@@ -21,6 +19,7 @@ import llvmlite.binding as llvm
 
 from torpor.base.errors import DeviceError
 from torpor.base.target import Target, get_target
+from torpor.device.caches import USUAL, cache_sizes
 
 LEVELS: Final = {"sse": "x86-64-v2", "avx2": "x86-64-v3", "avx512": "x86-64-v4"}
 # What a host must have to run a level (x86-64 psABI, "Micro-Architecture Levels").
@@ -30,9 +29,6 @@ LEVEL_NEEDS: Final = {
     "avx512": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
 }
 ARM: Final = ("aarch64", "arm64")
-# Where the machine does not say: what AMD's Zen 2 to 4 have for each core or group of cores.
-DEFAULT_CACHE_BYTES: Final = 512 * 1024
-DEFAULT_LAST: Final = 32 << 20  # bytes of the cache that cores share
 STAGED: Final = 0.75  # of the second-level cache for packed tiles: the rest is for what passes by
 # Bytes, since packed tiles lie on the stack of whichever thread runs a kernel. A choice: the pool's
 # threads have 4 MiB, others on Linux 8 MiB as a rule, those of macOS and Windows 0.5 to 1 MiB.
@@ -135,7 +131,7 @@ def facts(found: Machine) -> Target:
         arch, width, registers = "x86-64-avx2", 32, 16
     else:
         arch, width, registers = "x86-64-sse", 16, 16
-    cache = cache_bytes() if found.runs_here else DEFAULT_CACHE_BYTES
+    caches = cache_sizes() if found.runs_here else USUAL
     return replace(
         get_target("cpu"),
         arch=arch,
@@ -144,9 +140,14 @@ def facts(found: Machine) -> Target:
         converts=frozenset({"float16"} if found.is_arm or found.has("f16c") else ()),
         pairs=not found.is_arm,  # pmaddwd, which SSE2 has
         quads=quads_of(found, width),
-        cache_bytes=cache,
-        stage_bytes=min(int(cache * STAGED), MOST_STAGED),
-        stream_bytes=None if found.is_arm else stream_bytes() if found.runs_here else DEFAULT_LAST,
+        first_bytes=caches.first,
+        cache_bytes=caches.second,
+        last_bytes=caches.last,
+        stage_bytes=min(int(caches.second * STAGED), MOST_STAGED),
+        # On x86 alone, where it was measured: stores past the caches save reading what is
+        # overwritten, a third of a copy's traffic, and less than the last cache is still in it
+        # when it is read.
+        stream_bytes=None if found.is_arm else caches.last,
     )
 
 
@@ -175,49 +176,7 @@ def processor_name() -> str:
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """How many cores this process may use: its first thread, whichever thread asks."""
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
+        return len(os.sched_getaffinity(os.getpid()))
     return os.cpu_count() or 1
-
-
-@lru_cache(maxsize=1)
-def cache_bytes() -> int:
-    """The size of this machine's second-level cache in bytes; a usual one where it does not say."""
-    if sys.platform == "darwin":
-        return _darwin_cache() or DEFAULT_CACHE_BYTES
-    return _linux_cache("2") or DEFAULT_CACHE_BYTES
-
-
-@lru_cache(maxsize=1)
-def stream_bytes() -> int:
-    """From how many bytes on outputs are not in the caches anyhow when they are read: the size of
-    the last-level cache. (Measured on x86 alone: stores past the caches save reading what is
-    overwritten, a third of a copy's traffic.)
-    """
-    return (_linux_cache("3") if sys.platform != "darwin" else 0) or DEFAULT_LAST
-
-
-def _linux_cache(wanted: str) -> int:
-    """From sysfs, where `size` is written as `512K`; 0 where there is none of this level."""
-    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        try:
-            level = (folder / "level").read_text(encoding="ascii").strip()
-            size = (folder / "size").read_text(encoding="ascii").strip()
-        except OSError:
-            continue
-        if level == wanted and size.rstrip("KM").isdigit():
-            return int(size.rstrip("KM")) * {"K": 1 << 10, "M": 1 << 20}.get(size[-1], 1)
-    return 0
-
-
-def _darwin_cache() -> int:
-    """From `sysctlbyname("hw.l2cachesize")` (untested: no macOS at hand); 0 where it fails."""
-    library = ctypes.CDLL(ctypes.util.find_library("c"))
-    value, length = ctypes.c_int64(0), ctypes.c_size_t(8)
-    if not hasattr(library, "sysctlbyname"):
-        return 0
-    failed = library.sysctlbyname(
-        b"hw.l2cachesize", ctypes.byref(value), ctypes.byref(length), None, ctypes.c_size_t(0)
-    )
-    return 0 if failed else value.value

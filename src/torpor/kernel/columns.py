@@ -22,7 +22,7 @@ from torpor.kernel.vectors import attempt, attempt_all
 
 ROWS: Final = 8  # rows read together: as many as a first cache of 8 ways keeps at equal distances
 LANES: Final = 64  # columns from which this pays
-BYTES: Final = 64 * 1024  # of memory read: less stays in the first caches anyhow
+FIRST: Final = 2  # times what a first cache holds: less than that is not far away anyhow
 BLOCK: Final = 2048  # columns of a thread's block: shorter rows start too often
 BLOCKS: Final = 8  # most blocks that threads share; two from half of `BLOCK` columns in all
 FEW_ROWS: Final = 32  # results a column has that may share what is read
@@ -60,7 +60,8 @@ def find_columns(kernel: Kernel) -> Columns | None:
     if not lanes or len(most.node.src) > 2 or apart is None or apart * most.itemsize < LANES * 4:
         return None
     results = tuple(r for r in outputs if most.stride(r) == 0)
-    if iterations(results) > FEW_ROWS or footprint(most) * most.itemsize < BYTES:
+    least = FIRST * kernel.target.first_bytes
+    if iterations(results) > FEW_ROWS or footprint(most) * most.itemsize < least:
         return None
     several = tuple(r for r in outputs if r not in results and r is not lanes[0])
     return Columns(most, lanes[0], down, several, results)

@@ -27,7 +27,7 @@ BLOCK: Final = 64  # elements along the vectors that share what is packed of the
 STREAMED: Final = 2.0  # products that take as long as reading an element in order of its use
 COPIED: Final = 10.0  # products that take as long as packing an element of several in a row
 TURNED: Final = 36.0  # products that take as long as moving an element between other places
-CLOSE: Final = 48 * 1024  # bytes that are as quick to read in their own order as packed
+CLOSE: Final = 1.5  # times what a first cache holds: as quick to read in its own order as packed
 PAGE: Final = 4096  # bytes between steps of a sum from which memory is slow to follow
 SHORT: Final = 192  # steps of a sum that is not cut into blocks
 LINE: Final = 16  # elements of a cache line of 64 bytes
@@ -193,7 +193,8 @@ def lies_close(value: UOp, lane: UOp, kernel: Kernel) -> bool:
     """
     axes = [lane, *kernel.reduce_axes]
     size = iterations(axes)
-    small = size * value.dtype.itemsize <= CLOSE and value.op is Ops.LOAD
+    room = CLOSE * kernel.target.first_bytes
+    small = size * value.dtype.itemsize <= room and value.op is Ops.LOAD
     return small and stride(value, lane) == 1 and not is_masked(value) and run(value, axes) == size
 
 

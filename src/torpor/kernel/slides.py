@@ -27,7 +27,7 @@ WRITTEN: Final = 400  # products of vectors that are written out, at most
 TAPS: Final = 12  # places of a window from which copying what it slides over pays
 COPIED: Final = 16  # vectors of a row that is copied by code for the whole of it
 PHASES: Final = 4  # rows of places a step apart that are copied together, at most
-FIRST: Final = 24 * 1024  # bytes of rows that stay in a first cache of 32 KiB, beside the rest
+FIRST: Final = 0.75  # of a first cache for rows that stay there: the rest is for what passes by
 CROSSING: Final = 1.44  # lines that a vector of half a line lies in: 7 of 16 places are in two
 FACTOR: Final = 0.5  # of a read: a factor of the products of a row, taken from memory by them
 SHAPES: Final = tuple(product(range(1, 8), range(1, 5)))  # rows by vectors of a register tile
@@ -205,7 +205,8 @@ def block_of(kernel: Kernel, found: Slide) -> int:
     assert rows is not None and found.row is not None
     height, (step, apart) = size_of(found.row) or 1, found.steps
     read = step * (height - 1) + apart * (found.high - 1) + 1
-    most = (FIRST * read // rows.bytes - apart * (found.high - 1) - 1) // step + 1
+    room = int(FIRST * kernel.target.first_bytes)
+    most = (room * read // rows.bytes - apart * (found.high - 1) - 1) // step + 1
     blocks = [n for n in range(found.high, most + 1) if height % n == 0]
     return max(blocks, default=height)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -30,7 +30,7 @@ from torpor.pipeline.compile import is_copy, programs_of, target_named
 from torpor.pipeline.recipe import Failed, Result, follow, keep, recipe_for, recipe_of
 from torpor.pipeline.report import narrating, note_graph
 from torpor.pipeline.run import error_of, observed, run
-from torpor.schedule import LimitOf, Plan, plan
+from torpor.schedule import Plan, TargetOf, plan
 
 Roots = Sequence[tuple[UOp, str]]
 
@@ -53,20 +53,13 @@ def spread(node: UOp, device: str) -> list[tuple[UOp, str]]:
     ]
 
 
-def parameter_limit(device: str) -> int | None:
-    """The most parameters that a kernel for the device may have."""
-    return Device[device].target.parameters
-
-
 def target_of(device: str) -> Target:
     """What kernels for the device are generated for."""
     return Device[device].target
 
 
 def planned(
-    roots: Roots,
-    limit_of: LimitOf = parameter_limit,
-    target_of: Callable[[str], Target] = target_of,
+    roots: Roots, target_of: TargetOf = target_of
 ) -> tuple[Plan, list[list[tuple[UOp, str]]], list[UOp]]:
     """The plan of the roots; for each what is computed where; and each simplified."""
     graph = UOp.sink(*(node for node, _ in roots))
@@ -76,14 +69,12 @@ def planned(
         sink = resolve(simplify_graph(graph))
         RESOLVED.expect(sink)
         groups = [spread(node, device) for node, (_, device) in zip(sink.src, roots, strict=True)]
-        made = plan([pair for group in groups for pair in group], make_buffer, limit_of)
+        made = plan([pair for group in groups for pair in group], make_buffer, target_of)
         made = Plan(tuple(refined(made.items, target_of)), made.results)
     return made, groups, list(sink.src)
 
 
-def refined(
-    items: Sequence[ScheduleItem], target_of: Callable[[str], Target]
-) -> Iterator[ScheduleItem]:
+def refined(items: Sequence[ScheduleItem], target_of: TargetOf) -> Iterator[ScheduleItem]:
     """The items, their asts cut into phases and their operands put in order where that pays.
 
     Thousands of items may share one ast, blocks of a chain for example: each is looked at once.
@@ -170,7 +161,7 @@ def lower(
     device). Nothing runs, and the target's device need not be there.
     """
     wanted = target_named(target, roots[0][1].split(JOINT)[0])
-    items = planned(roots, lambda _: wanted.parameters, lambda _: wanted)[0].items
+    items = planned(roots, lambda _: wanted)[0].items
     return programs_of(items, wanted, opts)
 
 

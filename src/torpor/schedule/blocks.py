@@ -18,27 +18,29 @@ from itertools import product
 from typing import Final, NamedTuple
 
 from torpor.base.dtypes import DType, dtypes
+from torpor.base.target import Target
 from torpor.ir.ops import Ops, identity
 from torpor.ir.records import ParamArg, ScheduleItem, Section
 from torpor.ir.uop import UOp
 from torpor.schedule.chain import (
     BLOCK_NUMBER,
-    CHAINED_FROM,
     Chain,
     aligned,
     around,
     candidates,
     chain_of,
+    chained_from,
     counts_blocks,
     parameter_of,
 )
 from torpor.schedule.skip import PARTS, WIDEST, Launches, Round, masked_rows, without_needless
 
 MakeBuffer = Callable[[str, int, DType], UOp]
-# Bytes of a block: what stays in the last cache. From 2 to 16 MiB there is little difference
-# (bench/results/constants.md, bench/results/attention.md).
+# Bytes of a block: a quarter of the last cache. From 2 to 16 MiB there is little difference
+# (bench/results/constants.md, bench/results/attention.md), and memory for it counts too.
 BLOCK: Final = 8 << 20
-SMALLEST: Final = 16  # smaller blocks than such a part of it do not pay for their launches: 512 KiB
+LEAST: Final = 2 << 20
+SMALLEST: Final = 16  # blocks of less than such a part of it (512 KiB of 8 MiB) do not pay
 CACHED: Final = 4  # bytes that come from a cache in the time that one takes to memory and back
 
 
@@ -50,36 +52,38 @@ class Block(NamedTuple):
 
 
 def in_blocks(
-    items: Sequence[ScheduleItem], kept: Iterable[UOp], make_buffer: MakeBuffer
+    items: Sequence[ScheduleItem], kept: Iterable[UOp], make_buffer: MakeBuffer, target: Target
 ) -> list[ScheduleItem]:
-    """The schedule with its chains done by blocks; buffers that are `kept` are read later."""
-    outside = frozenset(kept)
+    """The schedule with its chains done by blocks, of sizes for a target; buffers that are `kept`
+    are read later.
+    """
+    outside, least = frozenset(kept), chained_from(target)
     sizes = [item.buffers[n].arg.nbytes for item in items for n in item.outputs]
-    if sum(sizes) < CHAINED_FROM:
+    if sum(sizes) < least:
         return list(items)
-    for members in candidates(items):
-        found = chain_of(items, members, outside)
+    for members in candidates(items, least):
+        found = chain_of(items, members, outside, least)
         if found is None:
             continue
-        body, counts = by_blocks(found, make_buffer)
+        body, counts = by_blocks(found, make_buffer, target)
         if counts:
             before, after = around(items, found.items)
             made = {b for item in body for b in item.buffers}
             own = frozenset(made.difference(*(item.buffers for item in found.items)))
-            launches = used_again(without_needless(body, own, counts), own)
+            launches = used_again(without_needless(body, own, counts, target), own)
             section = Section(own & {b for one in launches for b in one.item.buffers})
             blocks = repeated(launches, counts, apart(body, own, len(counts)), section)
-            return [*before, *blocks, *in_blocks(after, outside, make_buffer)]
+            return [*before, *blocks, *in_blocks(after, outside, make_buffer, target)]
     return list(items)
 
 
 def by_blocks(
-    chain: Chain, make_buffer: MakeBuffer, counts: tuple[int, ...] = ()
+    chain: Chain, make_buffer: MakeBuffer, target: Target, counts: tuple[int, ...] = ()
 ) -> tuple[list[ScheduleItem], tuple[int, ...]]:
     """The chain's kernels for one block, and the counts of blocks, outermost first; without blocks
     where the rows cannot be cut well.
     """
-    rows = rows_in_block(chain)
+    rows = rows_in_block(chain, block_bytes(target))
     if rows is None:
         return chain.items, counts
     number = UOp.variable(BLOCK_NUMBER.format(len(counts)), 0, chain.count // rows - 1)
@@ -97,24 +101,29 @@ def by_blocks(
     if misfit is not None or not inner.rows:
         return body, counts
     inner.inside = [smaller[b] for b in chain.inside if smaller[b] in inner.rows]
-    return by_blocks(inner, make_buffer, counts)
+    return by_blocks(inner, make_buffer, target, counts)
 
 
-def rows_in_block(chain: Chain) -> int | None:
-    """How many rows make a block: as many as fit, of those numbers that divide all. None where it
-    does not pay: the blocks are too small, or much else is read anew for each.
+def block_bytes(target: Target) -> int:
+    """How large a block should be."""
+    return min(max(target.last_bytes // 4, LEAST), BLOCK)
+
+
+def rows_in_block(chain: Chain, block: int) -> int | None:
+    """How many rows make a block of so many bytes: as many as fit, of those numbers that divide
+    all. None where it does not pay: the blocks are too small, or much else is read anew for each.
     """
     size = chain.row_bytes
     masked = masked_rows(chain.items, chain.cut)  # where blocks of any size leave something out
-    if size * chain.count <= BLOCK and not masked:
+    if size * chain.count <= block and not masked:
         return None
     most = min(max(chain.count // PARTS, 1), WIDEST) if masked else chain.count - 1
-    room = BLOCK * 2 if masked else BLOCK  # of which about half is used
+    room = block * 2 if masked else block  # of which about half is used
     numbers = (n for n in range(1, most + 1) if chain.count % n == 0)
     fitting = [n for n in numbers if n * size <= room]
     rows = max(fitting, default=1)
     again = chain.shared * (chain.count // rows - 1)
-    pays = rows * size * SMALLEST >= BLOCK and again <= chain.handed * CACHED
+    pays = rows * size * SMALLEST >= block and again <= chain.handed * CACHED
     return rows if pays else None
 
 

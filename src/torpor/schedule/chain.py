@@ -12,14 +12,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.rules.linear import bounds, linear
 
 # Bytes handed on: more than a last cache holds beside the rest. Without chains attention of 1024
-# takes a quarter longer with its gradients, and as long without (bench/results/constants.md).
+# takes a quarter longer with its gradients, and as long without (bench/results/constants.md). A
+# smaller cache has less room, down to what was tried; for a larger one memory counts.
 CHAINED_FROM: Final = 32 << 20
+CHAINED_LEAST: Final = 8 << 20
 BLOCK_NUMBER: Final = "block{}"  # name of a VARIABLE, by level: the blocks of blocks are level 1
 
 
@@ -81,9 +84,16 @@ class Chain:
 
 
 # --- which kernels may make one -------------------------------------------------------------------
-def candidates(items: Sequence[ScheduleItem]) -> Iterator[list[ScheduleItem]]:
-    """Sets of kernels connected by large values, with whatever lies between them."""
-    large = {b for item in items for b in stored_by(item) if b.arg.nbytes * 2 >= CHAINED_FROM}
+def chained_from(target: Target) -> int:
+    """Bytes that kernels hand on from which they make a chain."""
+    return min(max(target.last_bytes, CHAINED_LEAST), CHAINED_FROM)
+
+
+def candidates(items: Sequence[ScheduleItem], least: int) -> Iterator[list[ScheduleItem]]:
+    """Sets of kernels connected by large values, with whatever lies between them; `least`: bytes of
+    what a chain hands on.
+    """
+    large = {b for item in items for b in stored_by(item) if b.arg.nbytes * 2 >= least}
     waiting = [item for item in items if large.intersection(item.buffers)]
     while waiting:
         joined, grows = {waiting[0].buffers[0]}, True
@@ -140,15 +150,20 @@ def around(
 
 # --- whether they agree ---------------------------------------------------------------------------
 def chain_of(
-    items: Sequence[ScheduleItem], members: list[ScheduleItem], outside: frozenset[UOp]
+    items: Sequence[ScheduleItem],
+    members: list[ScheduleItem],
+    outside: frozenset[UOp],
+    least: int,
 ) -> Chain | None:
-    """The chain that these items are, without those that do not fit and what comes after them."""
+    """The chain that these items are, without those that do not fit and what comes after them;
+    `least`: bytes that it hands on.
+    """
     while len(members) > 1:
         chain, misfit = aligned(members)
         if misfit is None:
             elsewhere = {b for i in items if i not in members for b in read_by(i)} | outside
             chain.inside = [b for b in chain.rows if b not in elsewhere]
-            return chain if chain.handed >= CHAINED_FROM else None
+            return chain if chain.handed >= least else None
         lost = reached(members, [misfit])
         members = [item for item in members if item not in lost]
     return None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torpor.base.dtypes import DType, dtypes
+from torpor.base.target import Target
 from torpor.ir.contract_graph import PREPARED
 from torpor.ir.infer import devices_of, shape_of
 from torpor.ir.ops import Ops
@@ -20,7 +21,7 @@ from torpor.schedule.prepare import prepare_rules
 from torpor.schedule.region import Region, count
 
 MakeBuffer = Callable[[str, int, DType], UOp]
-LimitOf = Callable[[str], int | None]
+TargetOf = Callable[[str], Target]
 Places = dict[UOp, UOp]
 
 
@@ -30,11 +31,6 @@ class Plan:
 
     items: tuple[ScheduleItem, ...]
     results: dict[UOp, UOp]
-
-
-def unlimited(device: str) -> None:
-    """No limit on a kernel's parameters."""
-    return
 
 
 def is_stored(node: UOp, device: str) -> bool:
@@ -59,13 +55,12 @@ def below_reshapes(node: UOp) -> UOp:
     return node
 
 
-def plan(
-    roots: Sequence[tuple[UOp, str]], make_buffer: MakeBuffer, limit_of: LimitOf = unlimited
-) -> Plan:
+def plan(roots: Sequence[tuple[UOp, str]], make_buffer: MakeBuffer, target_of: TargetOf) -> Plan:
     """The kernels that compute `roots`, each a graph node and the device it is wanted on.
 
-    `make_buffer(device, size, dtype)` gives the BUFFER node of a new buffer, `limit_of(device)` the
-    most parameters that a kernel may have there (None: as many as it likes).
+    `make_buffer(device, size, dtype)` gives the BUFFER node of a new buffer, and
+    `target_of(device)` what kernels there are generated for: how many parameters they may have, and
+    how large blocks are (on all devices as on the first root's).
     """
     sink = graph_rewrite(UOp.sink(*(r for r, _ in roots)), prepare_rules, name="prepare")
     PREPARED.expect(sink)
@@ -84,14 +79,14 @@ def plan(
         wanted[root] = (prepared, device)
     if not wanted:
         return Plan((), results)
-    places, made = fused(list(wanted.values()), make_buffer, limit_of)
+    places, made = fused(list(wanted.values()), make_buffer, target_of)
     results.update({root: places[prepared] for root, (prepared, _) in wanted.items()})
-    items = in_blocks(in_order(made), results.values(), make_buffer)
+    items = in_blocks(in_order(made), results.values(), make_buffer, target_of(roots[0][1]))
     return Plan(tuple(items), results)
 
 
 def fused(
-    wanted: Sequence[tuple[UOp, str]], make_buffer: MakeBuffer, limit_of: LimitOf
+    wanted: Sequence[tuple[UOp, str]], make_buffer: MakeBuffer, target_of: TargetOf
 ) -> tuple[Places, dict[Region, ScheduleItem]]:
     """Where stored values lie, and the kernels; anew as long as one has too many parameters."""
     apart: dict[UOp, None] = {}
@@ -106,7 +101,7 @@ def fused(
         more: list[UOp] = []
         for region, item in made.items():
             copies = next(iter(region.outputs)).op is Ops.COPY  # to any device
-            limit = None if copies else limit_of(region.device)
+            limit = None if copies else target_of(region.device).parameters
             if limit is not None and crowd.parameters(item) > limit:
                 more += crowd.apart(fuser, region, item, limit)
         if not set(more) - set(apart):

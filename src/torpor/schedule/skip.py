@@ -16,6 +16,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from torpor.base import settings
+from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops, identity
 from torpor.ir.records import ScheduleItem
 from torpor.ir.uop import UOp
@@ -26,8 +27,8 @@ from torpor.schedule.columns import COLUMN, FALSE, Columns, columns_of, conditio
 PARTS: Final = 8  # tiles of a row, and blocks of the rows: more save more, and each does less
 WIDEST: Final = 128  # columns of a tile, and rows of a block, from which more parts do enough each
 FEWEST: Final = 4  # tiles of a row: with fewer a mask leaves out less than a quarter
-NARROWEST: Final = 32  # columns of a tile: four vectors, by choice
-VECTOR: Final = 8  # columns of which most machines make whole vectors
+NARROWEST: Final = 4  # vectors of columns in a tile, by choice
+ITEMSIZE: Final = 4  # bytes of a column of such vectors, as a rule
 
 Round = dict[str, int]
 Rounds = Callable[[tuple[int, ...]], Sequence[Round]]
@@ -50,7 +51,7 @@ def once(numbers: tuple[int, ...]) -> Sequence[Round]:
 
 
 def without_needless(
-    body: Sequence[ScheduleItem], inside: Container[UOp], counts: tuple[int, ...]
+    body: Sequence[ScheduleItem], inside: Container[UOp], counts: tuple[int, ...], target: Target
 ) -> list[Launches]:
     """The kernels of one block of rows, without tiles of columns that nobody needs."""
     whole = [Launches(item, once) for item in body]
@@ -59,7 +60,7 @@ def without_needless(
         return whole
     chain.inside = [b for b in chain.rows if b in inside]
     columns = columns_of(chain)
-    width = columns and tile_width(columns.width)
+    width = columns and tile_width(columns.width, target.lanes(ITEMSIZE))
     if not columns or not width:
         return whole
     found = [c for c in conditions(columns) if needless(columns, c)]
@@ -70,12 +71,12 @@ def without_needless(
     return [one for one in cut if one is not None] if None not in cut else whole
 
 
-def tile_width(columns: int) -> int | None:
-    """How many columns a tile has: a divisor of all, whole vectors where there are such."""
+def tile_width(columns: int, lanes: int) -> int | None:
+    """How many columns a tile has: a divisor of all, whole vectors of `lanes` where one is."""
     wanted = min(columns // PARTS, WIDEST)
     most = min(columns // FEWEST, WIDEST)
-    even = [n for n in range(NARROWEST, most + 1) if columns % n == 0]
-    whole = [n for n in even if n % VECTOR == 0]
+    even = [n for n in range(NARROWEST * lanes, most + 1) if columns % n == 0]
+    whole = [n for n in even if n % lanes == 0]
     return min(whole or even, key=partial(apart, wanted), default=None)
 
 
