@@ -242,3 +242,28 @@ def test_workers_keep_off_the_core_of_the_thread_that_has_the_work(pool):
     finally:
         os.sched_setaffinity(0, allowed)
     np.testing.assert_array_equal(result.numpy(), expected)
+
+
+@pytest.mark.skipif(cpu_cores() < 2, reason="there is one core")
+def test_a_process_may_limit_itself_after_it_has_imported_torpor():
+    text = """
+import os, threading
+from torpor.device.pool import thread_count
+first = min(os.sched_getaffinity(0))
+def pinned():
+    os.sched_setaffinity(0, {first})
+    print(thread_count(), flush=True)
+
+thread = threading.Thread(target=pinned)
+if os.fork() == 0:
+    thread.start()  # one of its threads on one core says nothing of the others
+    thread.join()
+    os._exit(0)
+os.wait()
+os.sched_setaffinity(0, {first})
+print(thread_count())
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert ended.stdout.split() == [str(cpu_cores()), "1"]

@@ -48,12 +48,21 @@ _PLAIN: Final = ctypes.CFUNCTYPE(None, _ADDRESS)
 _CORE: Final = ctypes.PYFUNCTYPE(ctypes.c_int)
 
 
-_cores: Final = cores()
+@lru_cache(maxsize=1)
+def _cores() -> int:
+    """How many cores there were when a program first ran: until then a process may limit itself.
+    Asking the system anew takes as long as a small kernel.
+    """
+    return cores()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_cores.cache_clear)
 
 
 def thread_count() -> int:
     """How many threads a program may use: the setting THREADS, or one a core."""
-    return settings.number("THREADS") or _cores
+    return settings.number("THREADS") or _cores()
 
 
 def _address_of(library: Any, name: str) -> int:
@@ -223,7 +232,7 @@ class Pool:
         state = self._state[self._offset :]
         state[worker.SYSCALL] = syscall if self._sleeps_in_kernel else 0
         state[worker.YIELD], state[worker.FUTEX] = give_way, number
-        state[worker.SPINS] = WORKER_SPINS if _cores > 1 else 0
+        state[worker.SPINS] = WORKER_SPINS if _cores() > 1 else 0
         self._run, self._publish = _RUN(native["run"]), _RUN(native["publish"])
         self._finish, self._wake = _PLAIN(native["finish"]), _PLAIN(native["wake"])
         self._loop = _LOOP(native["worker"])
