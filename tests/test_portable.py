@@ -13,7 +13,7 @@ import pytest
 
 import torpor
 from torpor.base import settings
-from torpor.device import bulk, machine
+from torpor.device import bulk, caches, machine
 
 SOURCE = Path(torpor.__file__).parent
 # Modules of the standard library that Windows lacks (https://docs.python.org/3/py-modindex.html).
@@ -195,4 +195,4 @@ def test_the_processor_has_a_name_anywhere(monkeypatch):
 
     monkeypatch.setattr(Path, "read_text", missing)
     assert machine.processor_name()
-    assert machine._linux_cache("2") == 0
+    assert list(caches.linux_caches()) == []

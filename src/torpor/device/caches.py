@@ -141,9 +141,11 @@ def windows_caches(records: bytes | None = None) -> Iterator[Cache]:
 
 
 def _windows_records() -> bytes:
-    """What Windows says of all caches; nothing where the call fails."""
+    """What Windows says of all caches; nothing where there is no such call, or it fails."""
     library: Any = ctypes.CDLL("kernel32")
-    call, length = library.GetLogicalProcessorInformationEx, ctypes.c_uint32(0)
+    call, length = getattr(library, "GetLogicalProcessorInformationEx", None), ctypes.c_uint32(0)
+    if call is None:
+        return b""
     call(_RELATION_CACHE, None, ctypes.byref(length))  # fails, and says how much there is
     memory = ctypes.create_string_buffer(length.value)
     return memory.raw if call(_RELATION_CACHE, memory, ctypes.byref(length)) else b""
