@@ -40,9 +40,23 @@ def test_looked_up_rows_that_are_computed_with_have_vectors() -> None:
 
 def test_elements_that_are_looked_up_are_copied_one_by_one() -> None:
     x, index = Tensor.empty(16, 64), Tensor.empty(16, 64, dtype="int64")
-    for found in (x.gather(1, index), x.gather(0, index), x[:, index[0]], x.reshape(-1)[index]):
+    for found in (x.gather(1, index), x.gather(0, index), x.reshape(-1)[index]):
         assert OptOps.UPCAST not in [opt.op for opt in choose(kernel_of(found))]
     assert OptOps.UPCAST in [opt.op for opt in choose(kernel_of(x.gather(1, index) * 2))]
+
+
+@pytest.mark.parametrize(("rows", "together"), [(64, 4), (6, 3), (67, None)])
+def test_columns_that_are_looked_up_are_copied_for_a_few_rows_at_once(
+    rows: int, together: int | None
+) -> None:
+    x = Tensor(np.random.default_rng(0).random((rows, 50), np.float32))
+    places = [n * 13 % 50 - 25 for n in range(21)]
+    columns = x[:, Tensor(places).realize()]
+    copies = [opt.arg for opt in choose(kernel_of(columns)) if opt.op is OptOps.UPCAST]
+    assert copies == ([together] if together else [])
+    np.testing.assert_array_equal(columns.numpy(), x.numpy()[:, places])
+    with pytest.raises(IndexError):
+        x[:, Tensor([3, 50]).realize()].numpy()
 
 
 @pytest.mark.parametrize(("rows", "together"), [(64, 4), (6, 3), (67, None)])

@@ -46,7 +46,7 @@ def nest_lanes(kernel: Kernel) -> None:
         copy_rows(facts)
         return
     if copies_elements(facts):
-        single_lanes(facts)
+        copy_elements(facts)
         return
     lane = best_lane(facts)
     if (lane is None or kind_of(lane) in REDUCES) and short_rows(facts):
@@ -128,6 +128,15 @@ def copies_elements(facts: Facts) -> bool:
     looked_up = any(n.op is Ops.LOAD for n in place.src[1].toposort())
     irregular = any(a.node is place and a.stride(axes[-1]) is None for a in facts.accesses)
     return looked_up and irregular and not facts.kernel.target.groups
+
+
+def copy_elements(facts: Facts) -> None:
+    """Elements one by one, of a few rows at once where these share the places that are looked up
+    (columns chosen by index): each place is loaded and checked once for all of them.
+    """
+    for row in reuse_axes(facts.kernel, facts.accesses, None)[:1]:
+        tile_axis(facts.kernel, row, ROWS, ROWS)
+    single_lanes(facts)
 
 
 def best_lane(facts: Facts) -> UOp | None:
