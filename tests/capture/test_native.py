@@ -310,20 +310,6 @@ def test_many_threads() -> None:
     assert not wrong
 
 
-def test_an_executor_outlives_what_runs_it() -> None:
-    increment = warm(lambda x: x + 1, computed(1, 2))
-    (kind,) = increment._kinds.values()
-    plan, native = kind.traces[0].plan, kind.native
-    executor = weakref.ref(plan.executor)
-    while plan.executor is executor():  # graphs are computed in Python, by the same plan
-        assert increment(computed(3, 4) * 2).tolist() == [7, 9]
-    assert executor() is not None and executor().place == native.program.get("executor")
-    assert is_native(increment, computed(5, 6))
-    native.renew()
-    gc.collect()
-    assert executor() is None and plan.executor.place == native.program.get("executor")
-
-
 def test_large_kernels_give_the_lock_away() -> None:
     x = Tensor(np.ones((512, 1024), np.float32)).realize()
     f = warm(lambda x: (x * 2).sum(), x)

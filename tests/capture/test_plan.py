@@ -103,16 +103,3 @@ def test_results_do_not_depend_on_threads() -> None:
             found += [jitted(Tensor(x)).numpy() for _ in range(3)]
     for got in found[1:]:
         np.testing.assert_array_equal(got, found[0])
-
-
-def test_which_kernels_threads_share_is_found_out_again(
-    monkeypatch: pytest.MonkeyPatch, calls: list[int]
-) -> None:
-    monkeypatch.setattr("torpor.capture.plan.AGAIN_FIRST", 3)
-    monkeypatch.setattr("torpor.capture.jitted.NATIVE_AFTER", 0)  # never: such runs are not seen
-    x = np.random.default_rng(0).random((100, 200), np.float32)
-    f = torpor.jit(lambda x: (x * 2 + 1).exp().sum(1))
-    with Context(THREADS=2):
-        for _ in range(60):
-            np.testing.assert_allclose(f(Tensor(x)).numpy(), np.exp(x * 2 + 1).sum(1), rtol=1e-5)
-    assert 8 <= len(calls) <= 36  # three, then twelve, after those looked at

@@ -40,5 +40,5 @@ def test_what_is_tried_instead() -> None:
     assert names == ["argument", "own", "jump", "argument", "return"]
     assert goes == [3, 3, 4, None, None]
     assert program.get("owned") == 1
-    program.set(limit=np.int64(5))
-    assert program.get("limit") == 5
+    program.set(runs=np.int64(5))
+    assert program.get("runs") == 5

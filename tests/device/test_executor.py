@@ -36,7 +36,7 @@ def scaling(target: Word, source: Word, number: Word) -> Step:
     entry = scale().native([None])
     assert entry is not None
     assert entry.total == SIZE
-    return Step(entry.address, (target, source, number), entry.total, entry.big, entry.checked)
+    return Step(entry.address, (target, source, number), entry.total, entry.trial, entry.checked)
 
 
 @pytest.fixture(params=[True, False], ids=["futex", "portable"])
@@ -76,7 +76,7 @@ def test_the_first_check_that_fails_ends_the_run() -> None:
     assert entry.checked
     values = np.zeros(SIZE, np.float32)
     after, data = filled(values), filled(values)
-    failing = Step(entry.address, (data.address, Given(0), Given(1)), 0, False, True)
+    failing = Step(entry.address, (data.address, Given(0), Given(1)), 0, None, True)
     made = Executor([scaling(data.address, data.address, 0), failing,
                      scaling(after.address, data.address, 7)], words=2)  # fmt: skip
     failed, error = made.run([1, 1])
@@ -196,7 +196,7 @@ def test_the_first_of_the_groups_that_fail_is_told(pool: Pool, threads: int) -> 
     steps, bounds = [], [0]
     for number in range(GROUPS):
         arguments = (Own(0), wrong.get(number, 0), Given(0))
-        steps.append(Step(entry.address, arguments, 0, False, True))
+        steps.append(Step(entry.address, arguments, 0, None, True))
         steps.append(scaling(done[number].address, done[number].address, 7))
         bounds.append(len(steps))
     made = Executor(steps, 1, [tuple(bounds)], scratch_of(1))

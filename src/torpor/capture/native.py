@@ -19,7 +19,7 @@ from torpor.capture.python import Unknown
 from torpor.capture.trace import Trace
 from torpor.device import Buffer
 from torpor.device.commands import CALL
-from torpor.device.executor import Executor, split
+from torpor.device.executor import split
 from torpor.device.pool import pool, thread_count
 from torpor.pipeline.recipe import value_in
 from torpor.pipeline.report import timing, where_noted
@@ -46,7 +46,6 @@ class Native:
         """`Unfit` if there is no such program."""
         self._trace = trace
         self._lock = own = lock if trace.leaves else trace.lock
-        self._executor: Executor | None = None  # which native code has, even if the plan has not
         writer = _Writer(pattern, trace)
         steps = writer.steps(own)
         places = [*pattern.places, *[f"s{number}" for number in range(len(pattern.places))]]
@@ -66,13 +65,10 @@ class Native:
             runs = self.program.get("count") - self._seen
             self._seen += runs
             self._trace.hits += runs
-            self._trace.plan.left -= runs
         return runs
 
     def renew(self) -> None:
-        """Have it run the plan's executor, as often as that may be run unseen, unless another
-        thread runs it now.
-        """
+        """Have it run the plan's executor, if there is one, unless another thread runs it now."""
         if not taken(self._lock):
             return
         try:
@@ -84,13 +80,12 @@ class Native:
         self.settle()
         program, plan = self.program, self._trace.plan
         executor = plan.executor
-        if executor is None or plan.left <= 0:
-            program.set(limit=self._seen)
+        if executor is None:
+            program.set(runs=0)
             return
         several, threads = executor.packed is None, thread_count()
         if several:
             executor.have_scratch_for(threads)
-        self._executor = executor
         program.set(
             executor=executor.place,
             execute=executor.entry,
@@ -99,7 +94,7 @@ class Native:
             lent=pool.lent.ctypes.data,
             threads=threads,
             long=several or seconds_of(plan) >= LONG,
-            limit=self._seen + plan.left,
+            runs=1,
         )
 
     @property

@@ -17,7 +17,6 @@ from torpor.capture.output import Output, table_of
 from torpor.device import Buffer, Device, copy_buffer
 from torpor.device.base import Executable
 from torpor.device.executor import Bounds, Executor, Given, Own, Step, copying
-from torpor.device.share import AGAIN_FIRST, longer
 from torpor.ir.ops import Ops
 from torpor.ir.records import Program, ScheduleItem
 from torpor.ir.uop import UOp
@@ -75,8 +74,7 @@ class Plan:
         self._sections, self._scratch = tuple(sections), scratch
         self.kept, self._inputs, self.words = tuple(kept), inputs, words
         self.executor: Executor | None = None
-        self.left = 0  # runs before the next look at what is quickest
-        self._again = AGAIN_FIRST
+        self._prepared = False
 
     def run(
         self, inputs: Sequence[Buffer], places: Sequence[int], results: Sequence[Result],
@@ -87,9 +85,8 @@ class Plan:
 
         Raises what a kernel raises; nothing but the results has changed then.
         """
-        if self.left <= 0:
+        if not self._prepared:
             self._prepare()
-        self.left -= 1
         if self.executor is None or timing():
             failed, error = self._one_by_one(table_of(inputs, self.kept, results), words)
         else:
@@ -109,24 +106,15 @@ class Plan:
         return self._inputs + len(self.kept)
 
     def _prepare(self) -> None:
-        """Have memory for what is kept, and native code once it is known which of the kernels
-        several threads should share: the runs one by one before that tell.
-        """
+        """Have memory for what is kept, and native code if it can be."""
         for buffer in self.kept:
             if not buffer.is_allocated():
                 buffer.allocate()
-        if self.executor is not None:
-            self.executor = None
-            for command in self.commands:
-                if command.executable is not None:
-                    command.executable.look_again()
-        if any(map(_is_doubtful, self.commands)):
-            return
         steps = self._steps()
-        given = self._inputs + len(self.outputs) + self.words
         if steps is not None:
+            given = self._inputs + len(self.outputs) + self.words
             self.executor = Executor(steps, given, self._sections, self._scratch)
-        self.left, self._again = self._again, longer(self._again)
+        self._prepared = True
 
     def _one_by_one(self, table: list[Buffer], words: Sequence[int]) -> tuple[int, int]:
         """Run each command by a call of its own, timed where that is asked for."""
@@ -161,9 +149,7 @@ class Plan:
         if entry is None:
             return None
         arguments = [*map(self._address, command.slots), *map(self._value, command.values)]
-        return Step(
-            entry.address, tuple(arguments), entry.total, entry.big, entry.checked, entry.pieces
-        )
+        return Step(entry.address, tuple(arguments), entry.total, entry.trial, entry.checked)
 
     def _copy(self, command: Command) -> Step | None:
         target, source = (node.arg for node in command.item.buffers)
@@ -186,14 +172,6 @@ class Plan:
         if isinstance(value, Word):
             return Given(self._inputs + len(self.outputs) + value.place)
         return value
-
-
-def _is_doubtful(command: Command) -> bool:
-    """Whether a few more runs will tell if several threads are worth it."""
-    if command.executable is None or not command.fixed:
-        return False
-    entry = command.executable.native(command.values)  # type: ignore[arg-type]
-    return entry is not None and entry.doubtful
 
 
 def execute(command: Command, table: list[Buffer], words: Sequence[int]) -> int:

@@ -98,7 +98,7 @@ class _Assembler:
 class Program:
     """Steps in memory, and the head that says what else native code needs for them.
 
-    `count`: how often they have been run. `limit`: how often they may be.
+    `count`: how often they have been run. `runs`: whether they may be.
     """
 
     def __init__(

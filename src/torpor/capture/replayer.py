@@ -18,7 +18,7 @@ from torpor.device.pool import LENT
 
 RECORD: Final = 6
 HEAD: Final = (
-    "count", "limit", "used", "clock", "executor", "execute", "long", "lend", "take_back", "fail",
+    "count", "runs", "used", "clock", "executor", "execute", "long", "lend", "take_back", "fail",
     "lent", "threads", "release", "arguments", "registers", "owned", "words",
 )  # fmt: skip
 
@@ -241,13 +241,11 @@ ask:
   %address.o = call ptr @PyTuple_GetItem(ptr %programs, i64 %i)
   %address = call i64 @PyLong_AsSsize_t(ptr %address.o)
   %program = inttoptr i64 %address to ptr
-  %count.p = getelementptr i64, ptr %program, i64 {HEAD_count}
-  %limit.p = getelementptr i64, ptr %program, i64 {HEAD_limit}
+  %runs.p = getelementptr i64, ptr %program, i64 {HEAD_runs}
   %taken.p = getelementptr i64, ptr %program, i64 {HEAD_arguments}
-  %runs = load i64, ptr %count.p
-  %limit = load i64, ptr %limit.p
+  %runs = load i64, ptr %runs.p
   %taken = load i64, ptr %taken.p
-  %allowed = icmp slt i64 %runs, %limit
+  %allowed = icmp ne i64 %runs, 0
   %fits = icmp eq i64 %taken, %count
   %try = and i1 %allowed, %fits
   br i1 %try, label %attempt, label %unfit

@@ -40,10 +40,9 @@ def straight(a, o):
   {numbers}
   {gather}
   e = plan.executor
-  if e is None or plan.left <= 0: return MISS
+  if e is None: return MISS
   if (seen is not untimed or where_noted()) and timing(): return MISS
   {takes}
-  plan.left -= 1
   failed = e.call(e.packed({words})) if e.packed is not None else e.launch(({words}))
   if failed: plan.fail(*split(failed))
   trace.hits += 1

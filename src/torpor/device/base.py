@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
 
 from torpor.base.errors import DeviceError
 from torpor.base.target import Target
-from torpor.device.share import MOST
+from torpor.device.share import Trial
 from torpor.ir.records import BufferSpec, Program
 
 if TYPE_CHECKING:
@@ -96,18 +96,14 @@ class Compiler(ABC):
 class NativeEntry(NamedTuple):
     """A program as native code may call it: `entry(table, 0, total)` (see `llvm.entry_text`).
 
-    big:      whether it is worth several threads, which share [0, total).
-    checked:  whether its table ends with the address of an error word.
-    doubtful: whether a few more runs will tell better if it is `big`.
-    pieces:   into how many pieces for each thread it is cut then (negative: see `Trial.pieces`).
+    trial:   whether several threads share [0, total); None: it is not worth them.
+    checked: whether its table ends with the address of an error word.
     """
 
     address: int
     total: int
-    big: bool
+    trial: Trial | None
     checked: bool
-    doubtful: bool = False
-    pieces: int = MOST
 
 
 class Executable(ABC):
@@ -118,9 +114,6 @@ class Executable(ABC):
         since there is no native code or a size depends on what is not known.
         """
         return None
-
-    def look_again(self) -> None:  # noqa: B027 (most have nothing to find out)
-        """Find out anew whether several threads are worth it."""
 
     @abstractmethod
     def __call__(self, buffers: Sequence[Buffer], variables: Sequence[int] = ()) -> int:

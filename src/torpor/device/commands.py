@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from torpor.device import worker
+
 HEAD: Final = 5  # words of a program
 CALL: Final = 5  # words of a call before those that it is given
-RECORD: Final = 6  # words of a command: entry, its table, total, into how many pieces for each of
-# several threads it is cut (0: for one only; negative: see `Trial.pieces`), where its error word is
-# (0: none), where the section that it begins is (0: none)
+RECORD: Final = 6  # words of a command: entry, its table, total, where the trial of several threads
+# is (0: one thread only), where its error word is (0: none), where the section that it begins is
+# (0: none)
 SECTION: Final = 7  # words: next group, first failure, groups, where they are, where the commands
 # are, the command past the last group, where the addresses of the threads' scratch memory are
 GROUP: Final = 5  # words of a group: first command, the one past the last, patches, where they are,
@@ -30,7 +32,6 @@ _WORD: Final = re.compile(r"^  %([\w.]+) = (i64|ptr) %([\w.]+)\[(%?[\w.]+)\]$", 
 
 _TEXT: Final = """
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-declare i64 @llvm.abs.i64(i64, i1)
 
 define void @torpor_execute_copy(ptr %table, i64 %begin, i64 %end) {{
   %from.p = getelementptr i64, ptr %table, i64 1
@@ -167,7 +168,7 @@ look:
   %c.next = add i64 %c, 1
   %c.place = mul i64 %c, {RECORD}
   %entry.p = getelementptr i64, ptr %command, i64 %c.place
-  %big = i64 %entry.p[3]
+  %trial = ptr %entry.p[3]
   %section = ptr %entry.p[5]
   %several = icmp sgt i64 %threads, 1
   %begins = icmp ne ptr %section, null
@@ -190,28 +191,17 @@ group:
 following.section:
   br label %running
 single:
-  %is.big = icmp ne i64 %big, 0
+  %is.big = icmp ne ptr %trial, null
   %shared = and i1 %several, %is.big
-  br i1 %shared, label %count, label %alone
-count:
+  br i1 %shared, label %share, label %alone
+share:
   %entry = load ptr, ptr %entry.p
   %table = ptr %entry.p[1]
   %total = i64 %entry.p[2]
   %error.p = ptr %entry.p[4]
-  %fewer = icmp slt i64 %total, %threads
-  %used = select i1 %fewer, i64 %total, i64 %threads
-  %enough = icmp sgt i64 %used, 1
-  br i1 %enough, label %share, label %alone
-share:
-  %each = call i64 @llvm.abs.i64(i64 %big, i1 false)
-  %pieces = mul i64 %used, %each
-  %rounding = sub i64 %pieces, 1
-  %rounded = add i64 %total, %rounding
-  %chunk = udiv i64 %rounded, %pieces
-  %is.short = icmp slt i64 %big, 0
-  %negative = sub i64 0, %chunk
-  %signed = select i1 %is.short, i64 %negative, i64 %chunk
-  call void %run(ptr %pool, ptr %entry, ptr %table, i64 %total, i64 %signed, i64 %helpers)
+  %sharing = ptr %pool[{SHARE}]
+  call void %sharing(ptr %pool, ptr %entry, ptr %table, i64 %total, i64 %threads, i64 %helpers,
+                   ptr %trial)
   %has.checks = icmp ne ptr %error.p, null
   br i1 %has.checks, label %check, label %following
 check:
@@ -242,4 +232,5 @@ def executor_text() -> str:
     """The executor's IR."""
     places = {name: value for name, value in globals().items() if isinstance(value, int)}
     address = r"  %\1.p = getelementptr i64, ptr %\3, i64 \4"
-    return _WORD.sub(address + r"\n  %\1 = load \2, ptr %\1.p", _TEXT.format(**places))
+    text = _TEXT.format(SHARE=worker.SHARE, **places)
+    return _WORD.sub(address + r"\n  %\1 = load \2, ptr %\1.p", text)

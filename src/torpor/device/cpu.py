@@ -6,7 +6,7 @@ import ctypes
 import hashlib
 import struct
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import ClassVar, Final
 
 from torpor.base import settings
@@ -19,8 +19,8 @@ from torpor.device.launch import launch_value, named
 from torpor.device.llvm import LlvmCompiler
 from torpor.device.machine import Machine, facts, machine
 from torpor.device.memory import HostAllocator
-from torpor.device.pool import pool, thread_count
-from torpor.device.share import MOST, Trial
+from torpor.device.pool import pool
+from torpor.device.share import SURE, Trial
 from torpor.ir.records import Program
 from torpor.ir.uop import UOp
 
@@ -45,7 +45,7 @@ class CpuExecutable(Executable):
         self._fixed = program.thread_range is None or not any(isinstance(s, UOp) for s in sizes)
         self._fixed_launch = self._launch({}) if self._fixed else (0, False)
         self._parameters, self._variables = len(program.parameters), len(program.variables)
-        self._trials: dict[int, Trial] = {}  # by number of threads
+        self._trial = Trial() if self._fixed and not self._surely_big() else SURE
 
     def __call__(self, buffers: Sequence[Buffer], variables: Sequence[int] = ()) -> int:
         if len(buffers) != self._parameters or len(variables) != self._variables:
@@ -64,15 +64,8 @@ class CpuExecutable(Executable):
         if not self._fixed and len(values) < self._variables:
             return None
         total, big = self._fixed_launch if self._fixed else self._launch(values)
-        trial = self._trial() if big else None
-        big = big and (trial is None or trial.shares is not False)
-        doubtful = trial is not None and trial.shares is None
-        pieces = MOST if trial is None else trial.pieces
-        return NativeEntry(self.entry, total, big, self.program.checks > 0, doubtful, pieces)
-
-    def look_again(self) -> None:
-        for trial in list(self._trials.values()):
-            trial.begin()
+        trial = self._trial if big else None
+        return NativeEntry(self.entry, total, trial, self.program.checks > 0)
 
     def _run(self, table: bytes, variables: Sequence[int]) -> None:
         if self._fixed:
@@ -80,28 +73,15 @@ class CpuExecutable(Executable):
         else:
             values = dict(zip((name for name, _ in self.program.variables), variables, strict=True))
             total, big = self._launch(values)
-        if not big:
-            self._call(table, 0, total)
-        elif (trial := self._trial()) is None:
-            pool.run(self.entry, table, total)
+        if big:
+            pool.run(self.entry, table, total, self._trial)
         else:
-            alone = partial(self._call, table, 0, total)
-            trial.run(alone, partial(pool.run, self.entry, table, total))
-
-    def _trial(self) -> Trial | None:
-        """The trial of whether threads are worth it; None where they are in any case, or cannot be
-        used.
-        """
-        threads = thread_count()
-        if threads <= 1 or not self._fixed or self._surely_big():
-            return None
-        known = self._trials.get(threads)
-        return self._trials.setdefault(threads, Trial(threads)) if known is None else known
+            self._call(table, 0, total)
 
     def _surely_big(self) -> bool:
+        """Whether several threads pay in any case, where the launch is always the same."""
         program = self.program
-        big = program.ops >= SURELY_FROM_OPS or program.bytes >= SURELY_FROM_BYTES
-        return bool(big)  # both are numbers, since the launch is always the same
+        return bool(program.ops >= SURELY_FROM_OPS or program.bytes >= SURELY_FROM_BYTES)
 
     def _launch(self, values: dict[str, int]) -> tuple[int, bool]:
         """How many iterations there are, and whether they are worth several threads."""

@@ -27,7 +27,7 @@ from torpor.device import resident
 from torpor.device.buffer import Buffer
 from torpor.device.commands import CALL, GROUP, HEAD, RECORD, SECTION, executor_text
 from torpor.device.pool import pool
-from torpor.device.share import MOST
+from torpor.device.share import Trial
 
 COPY_THREADS_FROM: Final = 1 << 20  # bytes that two threads copy in 21 us, one in 31 (`share.py`)
 
@@ -37,19 +37,16 @@ class Step(NamedTuple):
 
     arguments: for each place of its pointer table a `Given`, an `Own`, or a number that is always
                the same (an address, a variable).
-    total:     how many iterations its outermost loop has; `big`: whether several threads may share
-               them.
+    total:     how many iterations its outermost loop has.
+    trial:     whether several threads share these; None: one alone runs it.
     checked:   whether the table ends with the address of an error word.
-    pieces:    into how many pieces for each thread it is cut if several share it (negative: see
-               `Trial.pieces`).
     """
 
     entry: int
     arguments: tuple[int | Given | Own, ...]
     total: int
-    big: bool
+    trial: Trial | None
     checked: bool
-    pieces: int = MOST
 
 
 class Given(NamedTuple):
@@ -82,8 +79,8 @@ Call: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p)
 
 def copying(target: int | Given | Own, source: int | Given | Own, nbytes: int) -> Step:
     """The command that copies bytes from one address to another."""
-    big = nbytes >= COPY_THREADS_FROM
-    return Step(_native()[1], (target, source), nbytes, big, False)
+    trial = Trial() if nbytes >= COPY_THREADS_FROM else None
+    return Step(_native()[1], (target, source), nbytes, trial, False)
 
 
 class Executor:
@@ -105,7 +102,7 @@ class Executor:
         self._scratch = [] if scratch is None else [scratch]
         self.have_scratch_for(1)
         self._here = self.place = self._table.head.ctypes.data
-        self._lends = bool(sections) or any(step.big for step in steps)
+        self._lends = bool(sections) or any(step.trial is not None for step in steps)
         self._pack = struct.Struct(f"={CALL + words}q").pack
         call = _native()[0]
         self.call: Callable[[bytes], int] = call
@@ -209,7 +206,8 @@ class _Table:
         self._records[:, 0] = [step.entry for step in steps]
         self._records[:, 1] = self.tables.ctypes.data + 8 * starts[:-1]
         self._records[:, 2] = [step.total for step in steps]
-        self._records[:, 3] = [step.pieces * step.big for step in steps]
+        self._trials = [step.trial for step in steps]  # kept alive
+        self._records[:, 3] = [0 if trial is None else trial.address for trial in self._trials]
         self._records[:, 4] = errors * checked
 
     def lend(self, scratch: Sequence[int]) -> None:

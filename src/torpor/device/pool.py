@@ -13,6 +13,7 @@ import os
 import platform
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -24,7 +25,7 @@ from torpor.base import settings
 from torpor.base.locks import taken
 from torpor.device import llvm, resident, worker
 from torpor.device.machine import Machine, cores, machine
-from torpor.device.share import MOST
+from torpor.device.share import SURE, Trial, share_text
 
 # Looks of an idle worker before it sleeps, about 100 microseconds: what that costs and saves is in
 # bench/results/jit.md, "Waking threads".
@@ -42,7 +43,9 @@ LENT: Final = ("threads", "state", "run", "helpers", "core", "core_of", "acquire
 
 _WORDS: Final = ctypes.c_int64
 _ADDRESS: Final = ctypes.c_void_p
-_RUN: Final = ctypes.CFUNCTYPE(None, _ADDRESS, _ADDRESS, ctypes.c_char_p, _WORDS, _WORDS, _WORDS)
+_SHARE: Final = ctypes.CFUNCTYPE(
+    None, _ADDRESS, _ADDRESS, ctypes.c_char_p, _WORDS, _WORDS, _WORDS, _ADDRESS
+)
 _LOOP: Final = ctypes.CFUNCTYPE(_WORDS, _ADDRESS, _WORDS)
 _PLAIN: Final = ctypes.CFUNCTYPE(None, _ADDRESS)
 _CORE: Final = ctypes.PYFUNCTYPE(ctypes.c_int)
@@ -83,6 +86,18 @@ def _system_functions() -> tuple[int, int, int]:
 
 
 @lru_cache(maxsize=1)
+def _clock() -> tuple[int, int]:
+    """The address of the function that tells the time, and the word that goes with it (see
+    `worker`).
+    """
+    if sys.platform == "win32":
+        kernel, frequency = ctypes.CDLL("kernel32"), ctypes.c_int64()
+        kernel.QueryPerformanceFrequency(ctypes.byref(frequency))
+        return _address_of(kernel, "QueryPerformanceCounter"), 10**9 // frequency.value
+    return _address_of(ctypes.CDLL(None), "clock_gettime"), time.CLOCK_MONOTONIC
+
+
+@lru_cache(maxsize=1)
 def _core_function() -> int:
     """The address of what tells the number of the core that the calling thread is on, where the
     system has it and threads can be kept off it; else 0.
@@ -111,10 +126,11 @@ def _native() -> dict[str, int]:
     """The addresses of the pool's native functions, compiled when first asked for."""
     host: Machine = machine("")
     architecture = "arm" if host.is_arm else "x86" if host.triple.startswith("x86") else ""
-    names = ("run", "publish", "finish", "worker", "wake")
-    symbols = [f"torpor_pool_{name}" for name in names]
-    places = resident.addresses(worker.worker_text(architecture), "the pool", symbols)
-    return dict(zip(names, places, strict=True))
+    names = ("run", "worker", "wake")
+    symbols = [*[f"torpor_pool_{name}" for name in names], "torpor_share"]
+    text = worker.worker_text(architecture, sys.platform == "win32") + share_text()
+    places = resident.addresses(text, "the pool", symbols)
+    return dict(zip((*names, "share"), places, strict=True))
 
 
 class Pool:
@@ -145,29 +161,19 @@ class Pool:
         """How many worker threads have been started."""
         return len(self._workers)
 
-    def run(self, entry: int, table: bytes, total: int, pieces: int = MOST) -> None:
-        """Call native `entry(table, begin, end)` for chunks that cover [0, total), `pieces` for
-        each thread (negative: so many too, but no sleeping thread is woken for them after a pause);
-        wait for all.
+    def run(self, entry: int, table: bytes, total: int, trial: Trial = SURE) -> None:
+        """Call native `entry(table, begin, end)` for chunks that cover [0, total), by the way that
+        the trial says; wait for all.
         """
-        threads = min(thread_count(), total)
-        if threads <= 1 or not taken(self._lock):
+        lent = self.lend()
+        if lent is None:
             llvm.Entry(entry)(table, 0, total)
             return
         try:
-            helpers = self._start(threads - 1)
-            chunk = -(-total // (threads * abs(pieces)))
-            if self._sleeps_in_kernel:
-                signed = -chunk if pieces < 0 else chunk
-                self._run(self._place, entry, table, total, signed, helpers)
-            else:
-                self._publish(self._place, entry, table, total, chunk, helpers)
-                if self._waiting:
-                    with self._condition:
-                        self._condition.notify_all()
-                self._finish(self._place)
+            state, _, threads, helpers = lent
+            self._share(state, entry, table, total, threads, helpers, trial.address)
         finally:
-            self._lock.release()
+            self.take_back()
 
     def lend(self) -> tuple[int, int, int, int] | None:
         """The pool for native code, which runs any number of programs on it until `take_back`.
@@ -233,8 +239,9 @@ class Pool:
         state[worker.SYSCALL] = syscall if self._sleeps_in_kernel else 0
         state[worker.YIELD], state[worker.FUTEX] = give_way, number
         state[worker.SPINS] = WORKER_SPINS if _cores() > 1 else 0
-        self._run, self._publish = _RUN(native["run"]), _RUN(native["publish"])
-        self._finish, self._wake = _PLAIN(native["finish"]), _PLAIN(native["wake"])
+        state[worker.CLOCK], state[worker.CLOCK_WORD] = _clock()
+        state[worker.SHARE] = native["share"]
+        self._share, self._wake = _SHARE(native["share"]), _PLAIN(native["wake"])
         self._loop = _LOOP(native["worker"])
         self._core = _core_reader()
 

@@ -1,143 +1,224 @@
-"""Whether several threads are quicker than one: seen in the first runs of a kernel.
+"""Whether several threads are quicker than one: seen again and again in the runs of a kernel.
 
 What it costs to wake a thread depends on the machine, on what else runs there, and on whether the
 thread still waits awake: on one virtual machine 2 to 35 microseconds were measured, as long as
-many a kernel. So it is not guessed: a kernel for which it may matter is run both ways, and again
-now and then, since the machine may have been busy. The runs of one way follow each other, as they
-will later: a thread that has just shared a kernel may still wait awake for the next.
+many a kernel. At times the two cores of that machine were as quick together as one of them. So it
+is not guessed: a kernel for which it may matter is run both ways, and again now and then. The runs
+of one way follow each other, as they will later: a thread that has just shared a kernel may still
+wait awake for the next, and finds its part of the data in its own cache. All this happens in native
+code, among runs of which none is lost: each computes what it was asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from time import perf_counter_ns
 from typing import Final
 
-RUNS: Final = 8  # each way; the first is not counted
-# By several, where these do not gain: they get quicker until each has its part of the data in its
-# own cache (1 MB copied by two: 34, 31, 28, from the tenth on 21 to 23 us, and 31 by one).
-RUNS_MOST: Final = 16
-RUNS_AFTER: Final = 4  # alone again, where several gain: the machine may have got quicker meanwhile
+import numpy as np
+
+# The runs of one look: by the way that has been taken so far, by the other, and again by the first,
+# since the machine may have got quicker meanwhile. The second-best of each way counts: whatever
+# disturbs a run only makes it longer, and one may have been lucky.
+BEFORE: Final = 4
+# Threads get quicker until each has its part of the data in its own cache: 1 MB copied by two took
+# 34, 31, 28, from the tenth run on 21 to 23 us, and 31 by one.
+OTHER: Final = 12
+AFTER: Final = 4
 LONG: Final = 500_000  # nanoseconds by one thread from which several are quicker in any case
-SURE: Final = 2  # runs that all have to be long: one may just have been held up
-# Of the time by one thread; for less the other cores are left in peace. A choice, beyond the spread
-# of short runs (bench/results/jit.md, "Waking threads", which also tells of the numbers of runs).
-GAIN: Final = 0.9
-KEPT: Final = 1.0  # likewise, where several shared it so far: or it would go to and fro
+# Of the time by one thread, in hundredths; for less the other cores are left in peace. A choice,
+# beyond the spread of short runs (bench/results/jit.md, "Waking threads").
+GAIN: Final = 90
+KEPT: Final = 100  # likewise, where several shared it so far: or it would go to and fro
 # Nanoseconds by one thread up to which it does not pay to wake one: that takes the waker 40 us on a
 # virtual machine, and the sleeper comes later still.
 SHORT: Final = 150_000
-AGAIN_FIRST: Final = 64  # runs until it is looked at again: soon, since programs compile at first
-AGAIN_AFTER: Final = 4096  # and later
+# Runs from one look to the next: soon at first and after a change, since programs compile at first;
+# later four times as many each time, up to the last. So looks cost a hundredth at most.
+FIRST: Final = 32
+LAST: Final = 2048
 # Nanoseconds that a piece takes at least: threads meet at each claim, and a kernel sets up once a
 # piece. Rows of 1 MiB summed by two threads (17 us alone): 8.5 us in 2 pieces, 9.3 in 8, 15 in 32.
 PIECE: Final = 2_500
 FEWEST: Final = 2  # pieces for each thread: one that comes late leaves the rest to the others
 MOST: Final = 16  # so that one which is held up costs the others little
 
+# Places in a trial's words. `PIECES`, for each thread; negative: so many, and it is `SHORT`, so
+# that no sleeping thread is woken for it after a pause. The rest belongs to the look: which of its
+# runs comes next, and the two least times, in nanoseconds, of the way so far and of the other.
+SHARES, LEFT, PERIOD, PIECES, STEP, HERE, HERE_SECOND, THERE, THERE_SECOND = range(9)
+WORDS: Final = 9
+NEVER: Final = (1 << 63) - 1  # longer than any run takes, and than there will be runs
 
-def longer(runs: int) -> int:
-    """After how many runs to look again, having looked after `runs` of them."""
-    return min(4 * runs, AGAIN_AFTER)
+_TEXT: Final = """
+define void @torpor_share_way(ptr %state, ptr %entry, ptr %table, i64 %total, i64 %threads,
+                              i64 %helpers, i64 %pieces, i1 %shares) {{
+start:
+  br i1 %shares, label %share, label %alone
+share:
+  %each = call i64 @llvm.abs.i64(i64 %pieces, i1 false)
+  %all = mul i64 %threads, %each
+  %less = sub i64 %all, 1
+  %rounded = add i64 %total, %less
+  %chunk = udiv i64 %rounded, %all
+  %is.short = icmp slt i64 %pieces, 0
+  %negative = sub i64 0, %chunk
+  %signed = select i1 %is.short, i64 %negative, i64 %chunk
+  call void @torpor_pool_run(ptr %state, ptr %entry, ptr %table, i64 %total, i64 %signed,
+                             i64 %helpers)
+  ret void
+alone:
+  call void %entry(ptr %table, i64 0, i64 %total)
+  ret void
+}}
+
+define i64 @torpor_share_pieces(i64 %alone, i64 %threads) {{
+  %least = mul i64 %threads, {PIECE}
+  %many = udiv i64 %alone, %least
+  %some = call i64 @llvm.smax.i64(i64 %many, i64 {FEWEST})
+  %pieces = call i64 @llvm.smin.i64(i64 %some, i64 {MOST})
+  %negative = sub i64 0, %pieces
+  %is.short = icmp slt i64 %alone, {SHORT}
+  %signed = select i1 %is.short, i64 %negative, i64 %pieces
+  ret i64 %signed
+}}
+
+define void @torpor_share_note(ptr %least.p, i64 %taken) {{
+  %second.p = getelementptr i64, ptr %least.p, i64 1
+  %least = load i64, ptr %least.p
+  %second = load i64, ptr %second.p
+  %new.least = call i64 @llvm.smin.i64(i64 %least, i64 %taken)
+  %later = call i64 @llvm.smax.i64(i64 %least, i64 %taken)
+  %new.second = call i64 @llvm.smin.i64(i64 %second, i64 %later)
+  store i64 %new.least, ptr %least.p
+  store i64 %new.second, ptr %second.p
+  ret void
+}}
+
+define void @torpor_share(ptr %state, ptr %entry, ptr %table, i64 %total, i64 %allowed,
+                          i64 %helpers, ptr %trial) {{
+start:
+  %left.p = getelementptr i64, ptr %trial, i64 {LEFT}
+  %period.p = getelementptr i64, ptr %trial, i64 {PERIOD}
+  %pieces.p = getelementptr i64, ptr %trial, i64 {PIECES}
+  %step.p = getelementptr i64, ptr %trial, i64 {STEP}
+  %here.p = getelementptr i64, ptr %trial, i64 {HERE}
+  %here.second.p = getelementptr i64, ptr %trial, i64 {HERE_SECOND}
+  %there.p = getelementptr i64, ptr %trial, i64 {THERE}
+  %there.second.p = getelementptr i64, ptr %trial, i64 {THERE_SECOND}
+  %shares.word = load i64, ptr %trial
+  %left = load i64, ptr %left.p
+  %pieces = load i64, ptr %pieces.p
+  %shares = icmp ne i64 %shares.word, 0
+  %threads = call i64 @llvm.smin.i64(i64 %total, i64 %allowed)
+  %is.one = icmp sle i64 %threads, 1
+  br i1 %is.one, label %one, label %several
+one:
+  call void %entry(ptr %table, i64 0, i64 %total)
+  ret void
+several:
+  %is.known = icmp sgt i64 %left, 0
+  br i1 %is.known, label %known, label %look
+known:
+  %left.next = sub i64 %left, 1
+  store i64 %left.next, ptr %left.p
+  call void @torpor_share_way(ptr %state, ptr %entry, ptr %table, i64 %total, i64 %threads,
+                              i64 %helpers, i64 %pieces, i1 %shares)
+  ret void
+look:
+  %step = load i64, ptr %step.p
+  %step.next = add i64 %step, 1
+  %is.past = icmp sge i64 %step, {BEFORE}
+  %is.before = icmp slt i64 %step, {BACK}
+  %is.other = and i1 %is.past, %is.before
+  %way = xor i1 %shares, %is.other
+  %started = call i64 @torpor_now(ptr %state)
+  call void @torpor_share_way(ptr %state, ptr %entry, ptr %table, i64 %total, i64 %threads,
+                              i64 %helpers, i64 %pieces, i1 %way)
+  %ended = call i64 @torpor_now(ptr %state)
+  %taken = sub i64 %ended, %started
+  %noted.p = select i1 %is.other, ptr %there.p, ptr %here.p
+  call void @torpor_share_note(ptr %noted.p, i64 %taken)
+  store i64 %step.next, ptr %step.p
+  %here = load i64, ptr %here.p
+  %here.second = load i64, ptr %here.second.p
+  %there.second = load i64, ptr %there.second.p
+  %alone = select i1 %shares, i64 %there.second, i64 %here.second
+  %shared = select i1 %shares, i64 %here.second, i64 %there.second
+  br i1 %shares, label %go.on, label %hasten
+hasten:
+  %is.second = icmp eq i64 %step.next, 2
+  %is.long = icmp sgt i64 %here, {LONG}
+  %surely = and i1 %is.second, %is.long
+  br i1 %surely, label %end, label %cut
+cut:
+  %turns = icmp eq i64 %step.next, {BEFORE}
+  br i1 %turns, label %store.pieces, label %go.on
+store.pieces:
+  %first.pieces = call i64 @torpor_share_pieces(i64 %here.second, i64 %threads)
+  store i64 %first.pieces, ptr %pieces.p
+  br label %go.on
+go.on:
+  %is.last = icmp sge i64 %step.next, {ALL}
+  br i1 %is.last, label %decide, label %done
+decide:
+  %limit = select i1 %shares, i64 {KEPT}, i64 {GAIN}
+  %most = mul i64 %alone, %limit
+  %hundred = mul i64 %shared, 100
+  %gains = icmp slt i64 %hundred, %most
+  br label %end
+end:
+  %now.shares = phi i1 [true, %hasten], [%gains, %decide]
+  %now.shares.word = zext i1 %now.shares to i64
+  %settled = icmp eq i1 %now.shares, %shares
+  %period = load i64, ptr %period.p
+  %period.fourfold = mul i64 %period, 4
+  %period.longer = call i64 @llvm.smin.i64(i64 %period.fourfold, i64 {LAST})
+  %period.next = select i1 %settled, i64 %period.longer, i64 {FIRST}
+  %pieces.next = call i64 @torpor_share_pieces(i64 %alone, i64 %threads)
+  store i64 %now.shares.word, ptr %trial
+  store i64 %period.next, ptr %period.p
+  store i64 %period.next, ptr %left.p
+  store i64 %pieces.next, ptr %pieces.p
+  store i64 0, ptr %step.p
+  store i64 {NEVER}, ptr %here.p
+  store i64 {NEVER}, ptr %here.second.p
+  store i64 {NEVER}, ptr %there.p
+  store i64 {NEVER}, ptr %there.second.p
+  br label %done
+done:
+  ret void
+}}
+"""
 
 
-def pieces_for(alone: int, threads: int) -> int:
-    """Pieces for each of so many threads of a kernel that one does in `alone` nanoseconds."""
-    return max(FEWEST, min(alone // (threads * PIECE), MOST))
-
-
-def usual(runs: Sequence[int]) -> int:
-    """What a run takes that nothing disturbs: whatever does only makes it longer, so that it is the
-    second of all; the first may have been lucky.
+def share_text() -> str:
+    """IR of `torpor_share`, which runs a kernel by the way that is quicker or that has to be looked
+    at; only one thread at a time may do so with one trial. It needs `worker_text`.
     """
-    return sorted(runs)[1]
+    places = {name: value for name, value in globals().items() if isinstance(value, int)}
+    return _TEXT.format(BACK=BEFORE + OTHER, ALL=BEFORE + OTHER + AFTER, **places)
 
 
 class Trial:
-    """What the runs of one kernel by one and by several threads took. Threads may meet in it: then
-    a run more is looked at, or a time is missing.
+    """What is known of a kernel: the words that native code has. `address`: where they are.
 
-    Several gain if they do against the runs alone before and after theirs.
-
-    pieces: into how many pieces for each thread the kernel is cut, as far as is known. Negative: so
-            many too, and it is `SHORT`, so that no sleeping thread is woken for it after a pause.
+    `shares`: several threads always share it, in so many `pieces`, and nothing is tried.
     """
 
-    def __init__(self, threads: int) -> None:
-        self._threads = threads
-        self.pieces = MOST
-        self._alone: list[int] = []  # nanoseconds
-        self._shared: list[int] = []
-        self._after: list[int] = []
-        self._left = self._again = AGAIN_FIRST
-        self._limit = GAIN
-        self.shares: bool | None = None  # None: not known yet
+    def __init__(self, shares: bool = False, pieces: int = MOST):
+        self._words = np.full(WORDS, NEVER, np.int64)
+        left = NEVER if shares else 0
+        self._words[:HERE] = shares, left, FIRST, pieces, 0
+        self.address: int = self._words.ctypes.data
 
-    def run(self, alone: Callable[[], None], shared: Callable[[int], None]) -> None:
-        """Run the kernel, by the way that is quicker or that has to be looked at.
+    @property
+    def shares(self) -> bool:
+        """Whether several threads share it at present."""
+        return bool(self._words[SHARES])
 
-        `shared` is given what `pieces` says.
-        """
-        if self.shares is None:
-            self._look(alone, shared)
-            return
-        if self.shares:
-            shared(self.pieces)
-        else:
-            alone()
-        self._left -= 1
-        if self._left <= 0:
-            self.begin()
+    @property
+    def pieces(self) -> int:
+        """Into how many pieces for each thread it is cut (see `PIECES`)."""
+        return int(self._words[PIECES])
 
-    def begin(self) -> None:
-        """Find out anew."""
-        self._alone, self._shared, self._after = [], [], []
-        self._left = self._again = longer(self._again)
-        self._limit = KEPT if self.shares else GAIN
-        self.shares = None
 
-    def _look(self, alone: Callable[[], None], shared: Callable[[int], None]) -> None:
-        runs = self._now()
-        started = perf_counter_ns()
-        if runs is self._shared:
-            shared(self.pieces)
-        else:
-            alone()
-        runs.append(perf_counter_ns() - started)
-        if runs is self._alone:
-            self._note_alone()
-        else:
-            self._decide()
-
-    def _now(self) -> list[int]:
-        """The runs whose turn it is."""
-        if len(self._alone) < RUNS:
-            return self._alone
-        if len(self._shared) < RUNS or not self._gains(self._alone):
-            return self._shared
-        return self._after
-
-    def _note_alone(self) -> None:
-        """After a run by one thread: a long kernel is shared in any case; else the last of these
-        runs tells into how many pieces it is cut for several.
-        """
-        if len(self._alone) >= SURE and min(self._alone) > LONG:
-            self.pieces, self.shares = MOST, True
-        elif len(self._alone) == RUNS:
-            taken = usual(self._alone[1:])
-            pieces = pieces_for(taken, self._threads)
-            self.pieces = -pieces if taken < SHORT else pieces
-
-    def _decide(self) -> None:
-        """After a run by several, or by one thread again: whether to share it from now on, once
-        there are runs enough.
-        """
-        gains = len(self._shared) >= RUNS and self._gains(self._alone)
-        if gains and len(self._after) >= RUNS_AFTER:
-            self.shares = self._gains(self._after)
-        elif not gains and len(self._shared) >= RUNS_MOST:
-            self.shares = False
-
-    def _gains(self, alone: list[int]) -> bool:
-        """Whether the last runs by several were quicker than these."""
-        return usual(self._shared[1:]) < self._limit * usual(alone[1:])
+SURE: Final = Trial(shares=True)  # for kernels that always pay

@@ -33,6 +33,7 @@ ACTIVE: Final = 32
 OPEN: Final = 40
 STOP: Final = 48
 SYSCALL, YIELD, FUTEX, SPINS = 49, 50, 51, 52  # addresses (0: none), system call number, count
+CLOCK, CLOCK_WORD, SHARE = 53, 54, 55  # an address, what goes with it (see `_NOW`), `torpor_share`
 TAKEN: Final = 64  # how many chunks of the first part are claimed; of each further part, a line on
 LINE: Final = 8
 MOST_PARTS: Final = 64
@@ -58,10 +59,38 @@ _TICKS: Final = {
     "": ("", "add i64 0, 0"),
 }
 
+# The time in nanoseconds: by `clock_gettime`, which is given the number of the clock; on Windows by
+# `QueryPerformanceCounter`, of whose ticks each takes so many nanoseconds.
+_NOW: Final = {
+    False: """
+  %id = trunc i64 %word to i32
+  %ignored = call i32 %clock(i32 %id, ptr %time)
+  %seconds = load i64, ptr %time
+  %rest.p = getelementptr i64, ptr %time, i64 1
+  %rest = load i64, ptr %rest.p
+  %whole = mul i64 %seconds, 1000000000
+  %now = add i64 %whole, %rest""",
+    True: """
+  %ignored = call i32 %clock(ptr %time)
+  %ticks = load i64, ptr %time
+  %now = mul i64 %ticks, %word""",
+}
+
 _TEXT: Final = """
 {declare_pause}
 {declare_ticks}
 declare i64 @llvm.abs.i64(i64, i1)
+declare i64 @llvm.smin.i64(i64, i64)
+declare i64 @llvm.smax.i64(i64, i64)
+
+define i64 @torpor_now(ptr %state) {{
+  %clock.p = getelementptr i64, ptr %state, i64 {CLOCK}
+  %word.p = getelementptr i64, ptr %state, i64 {CLOCK_WORD}
+  %clock = load ptr, ptr %clock.p
+  %word = load i64, ptr %word.p
+  %time = alloca [2 x i64], align 8{now}
+  ret i64 %now
+}}
 
 define void @torpor_pool_work(ptr %state, i64 %thread) {{
 start:
@@ -313,10 +342,10 @@ done:
 """
 
 
-def worker_text(architecture: str) -> str:
+def worker_text(architecture: str, windows: bool = False) -> str:
     """The pool's IR for "x86", "arm", or any other (which has no pause instruction)."""
     declare, pause = _PAUSES.get(architecture, _PAUSES[""])
     declare_ticks, ticks = _TICKS.get(architecture, _TICKS[""])
     places = {name: value for name, value in globals().items() if isinstance(value, int)}
-    clock = {"declare_ticks": declare_ticks, "ticks": ticks}
+    clock = {"declare_ticks": declare_ticks, "ticks": ticks, "now": _NOW[windows]}
     return _TEXT.format(declare_pause=declare, pause=pause, **clock, **places)

@@ -100,4 +100,4 @@ def _step(
         return None
     words = [v if isinstance(v, int) else Given(needs + v.place) for v in values]
     arguments = (*[places[n] for n in wiring.memory[number]], *words)
-    return Step(entry.address, arguments, entry.total, entry.big, entry.checked, entry.pieces)
+    return Step(entry.address, arguments, entry.total, entry.trial, entry.checked)

@@ -176,7 +176,7 @@ class Repeated:
         self.step: Step | None = None
         if entry is not None and not entry.checked:
             places = tuple(buffer.address for buffer in buffers)
-            self.step = Step(entry.address, places, entry.total, entry.big, entry.checked)
+            self.step = Step(entry.address, places, entry.total, entry.trial, entry.checked)
         self.table: tuple[int, Executor | None] = 0, None
 
     def prepare(self, times: int) -> None:
