@@ -169,6 +169,27 @@ def test_groups_have_scratch_memory_of_their_own(pool: Pool, threads: int) -> No
     assert all(after - before >= 8 * SIZE for before, after in itertools.pairwise(slots))
 
 
+def test_no_more_threads_run_groups_than_have_scratch_memory(pool: Pool) -> None:
+    """After a fork there may be more cores than there were when native callers asked."""
+    values = np.random.default_rng(0).random(SIZE, np.float32)
+    source, last = filled(values), filled(values)
+    results = [filled(values * 0) for _ in range(GROUPS)]
+    made = grouped(results)
+    made.have_scratch_for(2)
+    with Context(THREADS=5):
+        lent = pool.lend()
+        assert lent is not None
+        try:
+            words = source.address, last.address, 1
+            assert made.call(made._pack(made.place, *lent, *words)) == 0
+        finally:
+            pool.take_back()
+    assert len(made._table.slots) == 2
+    for number, buffer in enumerate(results):
+        expected = (((values * 2 + 1) * 2 + number) * 2 + 1) * 2 + number
+        np.testing.assert_array_equal(buffer.numpy(), expected)
+
+
 def test_too_few_groups_run_one_after_the_other(pool: Pool, monkeypatch: Any) -> None:
     """Three threads would wait for one of four groups: the commands are shared instead."""
     values = np.ones(SIZE, np.float32)

@@ -17,8 +17,9 @@ CALL: Final = 5  # words of a call before those that it is given
 RECORD: Final = 6  # words of a command: entry, its table, total, where the trial of several threads
 # is (0: one thread only), where its error word is (0: none), where the section that it begins is
 # (0: none)
-SECTION: Final = 7  # words: next group, first failure, groups, where they are, where the commands
-# are, the command past the last group, where the addresses of the threads' scratch memory are
+SECTION: Final = 8  # words: next group, first failure, groups, where they are, where the commands
+# are, the command past the last group, where the addresses of the threads' scratch memory are, how
+# many threads have some
 GROUP: Final = 5  # words of a group: first command, the one past the last, patches, where they are,
 # error word
 # Threads share groups if `FAIR_OF` times the groups are at least `FAIR_PARTS` times the rounds of
@@ -32,6 +33,7 @@ _WORD: Final = re.compile(r"^  %([\w.]+) = (i64|ptr) %([\w.]+)\[(%?[\w.]+)\]$", 
 
 _TEXT: Final = """
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare i64 @llvm.smin.i64(i64, i64)
 
 define void @torpor_execute_copy(ptr %table, i64 %begin, i64 %end) {{
   %from.p = getelementptr i64, ptr %table, i64 1
@@ -183,7 +185,9 @@ group:
   %past = i64 %section[5]
   store i64 0, ptr %section
   store i64 -1, ptr %failure.p
-  call void %run(ptr %pool, ptr @torpor_execute_groups, ptr %section, i64 %threads, i64 1,
+  %slots = i64 %section[7]
+  %able = call i64 @llvm.smin.i64(i64 %threads, i64 %slots)
+  call void %run(ptr %pool, ptr @torpor_execute_groups, ptr %section, i64 %able, i64 1,
                  i64 %helpers)
   %failure = load i64, ptr %failure.p
   %fine = icmp eq i64 %failure, -1

@@ -191,6 +191,7 @@ class _Table:
         groups[:, 2], groups[:, 3] = np.diff(own), self._own.ctypes.data + 16 * own[:-1]
         section = self._sections[number]
         section[2:6] = len(groups), groups.ctypes.data, records, bounds[-1]
+        section[6:] = groups.ctypes.data, groups.size  # any words will do where none are its own
         self._records[bounds[0], 5] = section.ctypes.data
 
     def _error_words(self, number: int, bounds: Bounds) -> _Words:
@@ -216,7 +217,7 @@ class _Table:
             places = (self._own[:, 0] - self.tables.ctypes.data) // 8
             self.tables[places] = scratch[0] + self._own[:, 1]
         self.slots = np.array(scratch, np.int64)
-        self._sections[:, 6] = self.slots.ctypes.data
+        self._sections[:, 6], self._sections[:, 7] = self.slots.ctypes.data, len(scratch)
 
 
 def _words(pairs: Sequence[tuple[int, int]]) -> _Words:
