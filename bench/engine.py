@@ -17,8 +17,10 @@ from bench.workload import Arrays, Workload
 
 MOST_CALLS: Final = 2000  # in one sample
 CAPTURING: Final = 3  # least calls before the first sample: libraries compile and capture in them
-WARMING: Final = 20  # most of them
-WARM_SAMPLES: Final = 5  # samples that they should last: fresh memory for results costs its faults
+WARMING: Final = 5000  # most of them
+# Samples that they last: fresh memory for results costs its faults, and who tries how many threads
+# are best has decided by then (torpor in its first 60 to 400 runs).
+WARM_SAMPLES: Final = 5
 QUIET_SHARE: Final = 0.2  # of a core that this process may use and still count as idle
 # Seconds between two looks: Linux adds up what a thread used that has a core for itself only at its
 # clock's ticks, every 4 ms (10 ms where HZ is 100).

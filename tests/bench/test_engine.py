@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.engine import WARMING, Effort, race, relative_error
+from bench.engine import MOST_CALLS, WARMING, Effort, race, relative_error
 from bench.libraries import Contender
 from bench.workload import Workload
 
 ROUNDS = 4
+WARM = 21  # calls of 2.4 ms that take as long as five samples of 10 ms
 
 
 class FakeClock:
@@ -97,9 +98,28 @@ def test_times_are_a_calls_and_cold_is_the_first_call_with_its_preparation(clock
 def test_a_short_call_is_repeated_until_a_sample_is_long_enough(clock):
     quick, slow = FakePeer("ours", clock, 0.0024), FakePeer("theirs", clock, 0.5)
     run(doubling("ours", "theirs"), [quick, slow], clock)
-    # The check, some to find out how long it takes, then one unmeasured and the sample itself.
-    assert len(quick.seen) == 1 + WARMING + ROUNDS * (1 + 4)
+    # The check, some until it has settled, then one unmeasured and the sample itself.
+    assert len(quick.seen) == 1 + WARM + ROUNDS * (1 + 4)
     assert len(slow.seen) == 1 + 3 + ROUNDS * (1 + 1)
+
+
+@pytest.mark.parametrize("seconds", [0.002, 0.0001, 0.00001])
+def test_everybody_has_settled_before_the_first_sample(clock, seconds):
+    """A library that tries both ways in its first calls has chosen the quick one."""
+
+    def trying(x):
+        clock.now += seconds * (len(peer.seen) % 2 and len(peer.seen) < 0.04 / seconds)
+        return 2 * x
+
+    peer = FakePeer("ours", clock, seconds)
+    (result,) = run(doubling(ours=trying), [peer], clock)
+    assert result.samples == pytest.approx([seconds] * ROUNDS)
+
+
+def test_calls_that_take_no_time_settle_too(clock):
+    peer = FakePeer("ours", clock, 1e-9)
+    run(doubling("ours"), [peer], clock)
+    assert len(peer.seen) <= 1 + WARMING + ROUNDS * (1 + MOST_CALLS)
 
 
 def test_a_call_that_compiles_does_not_make_samples_short(clock):
@@ -300,4 +320,4 @@ def test_a_result_is_gone_before_the_next_call(clock):
     peer = FakePeer("ours", clock, 0.0024)
     (result,) = run(doubling(ours=alone), [peer], clock)
     assert (result.status, result.detail) == ("ok", "")
-    assert len(results) == 1 + WARMING + ROUNDS * (1 + 4)
+    assert len(results) == 1 + WARM + ROUNDS * (1 + 4)
