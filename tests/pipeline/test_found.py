@@ -52,12 +52,15 @@ def edited(**fields):
         "[1]",
         "3",
         "{}",
+        "[" * 100_000,
+        "\x00\ufffd{",
         to_line(ENTRY)[:-20],
         edited(torpor_search=99),
         edited(opts=[["EXPLODE", 0, 4]]),
         edited(opts=[["UPCAST", "0", 4]]),
         edited(opts=3),
         edited(beam=[[1.0]]),
+        edited(beam=[[10**400, []]]),
         edited(spent="long"),
         edited(width=None),
         edited(more=1),
@@ -101,6 +104,35 @@ def test_export_and_import(folder):
         assert found.import_from(shared) == 0, "nothing new"
         assert {e.gain for e in found.read().values()} == {1.5, 3.0}
         assert all(e.opts == OPTS for e in found.read().values())
+
+
+def test_two_files_become_one(folder):
+    """Each machine knows a kernel that the other has not seen, and one of both better."""
+    first, second = folder / "first.jsonl", folder / "second.jsonl"
+    better = replace(ENTRY, width=4, gain=2.0)
+    other = replace(ENTRY, hardware="another cpu", gain=7.0)
+    found.add([ENTRY, replace(ENTRY, kernel="k2")], first)
+    found.add([better, replace(ENTRY, kernel="k3"), other], second)
+    for order in ((first, second), (second, first)):
+        found.clear()
+        assert all(found.import_from(file) > 0 for file in order)
+        known = found.read()
+        assert not any(found.import_from(file) for file in order), "once is enough"
+        assert {key: e.gain for key, e in known.items()} == {
+            ("a cpu", "k1"): 2.0, ("a cpu", "k2"): 1.25, ("a cpu", "k3"): 1.25,
+            ("another cpu", "k1"): 7.0,
+        }  # fmt: skip
+
+
+def test_what_is_whole_of_a_damaged_file_is_taken(folder):
+    shared = folder / "shared.jsonl"
+    found.add([ENTRY, replace(ENTRY, kernel="k2")], shared)
+    damaged = shared.read_bytes()
+    shared.write_bytes(b"\xff\xfe\x00\n" + damaged[:-40] + b"\n" + damaged)
+    assert found.import_from(shared) == 2
+    shared.write_bytes(b"\xff" * 1000 + damaged[:40])
+    with pytest.raises(TorporError, match="nothing that a search"):
+        found.import_from(shared)
 
 
 def test_an_import_never_replaces_more_by_less(folder):

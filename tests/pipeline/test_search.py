@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -306,7 +313,7 @@ def test_no_kernel_of_many_gets_more_than_what_is_left_of_all_time(monkeypatch):
     monkeypatch.setattr(search, "settle", settle)
     monkeypatch.setattr(search, "Judge", Nobody)
     monkeypatch.setattr(search, "Builders", Nobody)
-    kernels = [(product(size), DEVICE) for size in (16, 24, 32, 40, 48)]
+    kernels = [search.Wanted(product(size), DEVICE) for size in (16, 24, 32, 40, 48)]
     with Context(BEAM_TOTAL=25):
         assert search.opts_for(kernels) == [None] * 5
     assert given == [10, 10, 5]
@@ -380,6 +387,16 @@ def test_what_changes_the_candidates_is_part_of_the_key(other):
     assert task(**other).entry.key != task().entry.key
 
 
+def test_what_other_hardware_found_is_not_used():
+    entry, _, _ = settled(shorter)
+    found.clear()
+    found.add([replace(entry, hardware="another processor 2 threads")])
+    assert not search.is_settled(task())
+    assert search.usable(task()) is None
+    found.add([entry])
+    assert search.usable(task()) == entry.opts == ()
+
+
 def test_opts_that_do_not_fit_are_not_used():
     made = task()
     with Context(BEAM_SECONDS=0):
@@ -403,6 +420,41 @@ def test_a_line_says_what_was_found():
 
 
 # --- the whole way --------------------------------------------------------------------------------
+SEARCHING = """
+from torpor import Context, Tensor
+from torpor.pipeline import hunt, judge
+hunt.SAVING = 0.0
+judge.subprocess.DEVNULL = None  # the other processes keep this one's standard error open
+a, b = Tensor.ones(64, 64).contiguous(), Tensor.ones(64, 64).contiguous()
+with Context(BEAM=2, BEAM_SECONDS=300):
+    (a @ b).realize()
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no kill -9")
+def test_after_kill_9_nothing_runs_on_and_the_next_search_goes_on_from_there(tmp_path):
+    environment = {**os.environ, "TORPOR_CACHE_DIR": str(tmp_path), "TORPOR_CHECK": "0"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", SEARCHING], stderr=subprocess.PIPE, env=environment
+    )
+    with process:
+        known = {}
+        while not any(len(entry.tried) > 3 for entry in known.values()):
+            assert process.poll() is None, "it ended by itself"
+            time.sleep(0.02)
+            known = found.read()
+        process.kill()
+        process.communicate(timeout=60)  # until all who could write there are gone
+        assert process.returncode == -signal.SIGKILL
+    (kept,) = (entry for entry in found.read().values() if len(entry.tried) > 3)
+    assert kept.opts is None, "what was not compared is not used"
+    assert not kept.suffices(2, 300)
+    made = replace(task(), entry=replace(kept, code=search.code()))
+    goes_on = hunt.Hunt(made, Nobody({}), Watch(), Clock())
+    assert goes_on.before == kept.spent > 0
+    assert goes_on.search.tried == set(kept.tried)
+
+
 def test_a_true_search_gives_the_same_bits_and_is_used_again(capsys):
     compiling._executables.clear()
     numbers = np.random.default_rng(1).standard_normal((2, 24, 40)).astype(np.float32)

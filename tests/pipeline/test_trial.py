@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from torpor import Tensor, dtypes
+from torpor import Tensor, Variable, dtypes
 from torpor.base.errors import OptError
 from torpor.device.bulk import send
 from torpor.kernel import Opt, OptOps
@@ -65,15 +65,15 @@ def test_sums_of_other_formats_are_compared_too(dtype):
 def test_wrong_results_are_out(splits):
     made = trial_of(rows(), splits=splits)
     made.measure((), float("inf"))
-    made.expected[0] = made.expected[0].copy()
-    made.expected[0][3] += 0.01
+    made.expected[0][0] = made.expected[0][0].copy()
+    made.expected[0][0][3] += 0.01
     assert "its results are" in made.measure(UPCAST, float("inf"))
 
 
 def test_outputs_that_are_not_written_are_seen():
     made = trial_of(Tensor.empty(8, 8) * 2)
     made.measure((), float("inf"))
-    made.loaded[UPCAST] = Recorder([], UPCAST)
+    made.loaded[UPCAST] = [Recorder([], UPCAST)]
     assert made.measure(UPCAST, float("inf")) == "its results are other bits"
 
 
@@ -82,8 +82,8 @@ def test_a_slow_candidate_runs_twice_and_no_more():
     calls = []
     made.measure((), float("inf"))
     assert made.measure(UPCAST, 0.0) < 1
-    made.expected = [start.copy() for _, start in made.outputs]
-    made.loaded[UPCAST] = Recorder(calls, UPCAST)
+    made.expected = {0: [start.copy() for _, start in made.outputs]}
+    made.loaded[UPCAST] = [Recorder(calls, UPCAST)]
     made.measure(UPCAST, 0.0)
     assert len(calls) == 2
 
@@ -107,11 +107,35 @@ def test_a_comparison_takes_turns_and_ends_in_time():
     made = trial_of(rows(), clock=Ticks())
     order = []
     for opts in ((), UPCAST):
-        made.loaded[opts] = Recorder(order, opts)
+        made.loaded[opts] = [Recorder(order, opts)]
     pairs = made.duel((), UPCAST, 10, seconds=1e9)
     assert len(pairs) == 10
     assert order[3:7] == [(), UPCAST, UPCAST, ()]
     assert len(made.duel((), UPCAST, 10, seconds=0.5)) == 3
+
+
+def test_a_kernel_is_checked_in_each_launch_and_timed_in_the_first():
+    n = Variable("n", 1, 8)
+    (item,) = (Tensor.empty(8, 16).shrink(((0, n.bind(3)), None)) * 2).schedule()
+    ((name, value),) = item.variables
+    assert value == 3
+    made = Trial(item.ast, "CPU", False, [{name: 8}, {name: 1}, {name: 4}])
+    assert made.measure((), float("inf")) > 0
+    written = [int((made.expected[launch][0] != made.outputs[0][1]).sum()) for launch in range(3)]
+    assert written == [8 * 16, 16, 4 * 16]
+    assert made.measure((Opt(OptOps.UPCAST, 1, 4),), float("inf")) > 0
+    made.expected[2][0][0] += 1
+    assert "bits" in made.measure((Opt(OptOps.UPCAST, 1, 8),), float("inf"))
+
+
+def test_a_comparison_is_made_in_each_launch():
+    made = trial_of(rows(), launches=[{}, {}, {}], clock=Ticks())
+    order = []
+    for opts in ((), UPCAST):
+        made.loaded[opts] = [Recorder(order, (opts, n)) for n in range(3)]
+    made.duel((), UPCAST, 12, seconds=1e9)
+    launches = [n for _, n in order[3:]]
+    assert launches == [0] * 4 + [1] * 4 + [2] * 4 + [0] * 4 + [1] * 4 + [2] * 4
 
 
 def test_requests_by_name():
@@ -129,7 +153,7 @@ def test_devices_run_it_as_often_as_asked(device):
     (item,) = (Tensor.empty(1000, device=device) * 2).schedule()
     made = Trial(item.ast, device, False)
     assert 0 < made.measure((), float("inf")) < 1
-    assert (made.load(()).table[1] is not None) is (device == "CPU")
+    assert (made.load(())[0].table[1] is not None) is (device == "CPU")
 
 
 def test_kernels_that_check_their_indices_run():

@@ -16,8 +16,9 @@ from torpor.ir.uop import UOp
 from torpor.kernel.access import stored_bytes
 from torpor.kernel.halves import find_products
 from torpor.kernel.kernel import Kernel
-from torpor.kernel.ranges import find_loops, iterations, kind_of, size_of
-from torpor.kernel.stage import operands
+from torpor.kernel.ranges import find_loops, iterations, kind_of, number_of, size_of
+from torpor.kernel.sliding import rows_of
+from torpor.kernel.stage import coefficients, direct_loads, operands
 
 Opts = tuple[Opt, ...]
 Item = TypeVar("Item")
@@ -107,13 +108,20 @@ def instead_of(kernel: Kernel, opt: Opt) -> Iterator[Opt]:
         now = opt.arg or size
         for amount in near(now, divisors(size, AMOUNTS[opt.op])):
             yield Opt(opt.op, axis, amount)
+        if opt.op is OptOps.UPCAST:
+            yield from (Opt(OptOps.OVERLAP, axis, n) for n in near(now, uneven(size)))
+    elif opt.op is OptOps.OVERLAP:
+        size = size_of(kernel.axes[axis]) or 1
+        now = opt.arg or size
+        yield from (Opt(opt.op, axis, n) for n in near(now, uneven(size)))
+        yield from (Opt(OptOps.UPCAST, axis, n) for n in near(now, divisors(size, COPIES)))
     elif opt.op is OptOps.PADTO:
         for multiple in paddings(kernel):
             yield Opt(opt.op, axis, multiple)
     elif opt.op is OptOps.PARTITION:
         yield from (o for o in parts(kernel) if o.axis == axis and o != opt)
-    elif opt.op is OptOps.STAGE:
-        for other in range(len(operands(kernel.ast))):
+    elif opt.op in (OptOps.STAGE, OptOps.WINDOW):
+        for other in range(readable(kernel, opt.op)):
             if other != opt.arg:
                 yield Opt(opt.op, axis, other)
     if opt.op is not OptOps.SWAP:
@@ -134,6 +142,18 @@ def divisors(size: int, amounts: Sequence[int]) -> list[int]:
     return [n for n in amounts if n <= size and size % n == 0]
 
 
+def uneven(size: int) -> list[int]:
+    """Numbers of copies that do not divide the size: their tiles overlap."""
+    return [n for n in COPIES if n < size and size % n]
+
+
+def readable(kernel: Kernel, op: OptOps) -> int:
+    """How many values STAGE, or loads WINDOW, may choose from."""
+    if op is OptOps.WINDOW:
+        return len(direct_loads(kernel.ast))
+    return len(operands(kernel.ast)) + len(coefficients(kernel.ast))
+
+
 def split_later(opts: Opts) -> Iterator[Opts]:
     """Two opts that stand next to each other, the other way round."""
     for n in range(len(opts) - 1):
@@ -148,7 +168,9 @@ def further(kernel: Kernel) -> Iterator[Opt]:
         amounts(OptOps.UPCAST, kernel.axes, OUTER),
         amounts(OptOps.UNROLL, kernel.reduce_axes, (AxisType.REDUCE,), whole=True),
         amounts(OptOps.TILE, kernel.axes, (AxisType.GLOBAL, AxisType.THREAD, AxisType.REDUCE)),
+        overlaps(kernel),
         stages(kernel),
+        windows(kernel),
         swaps(kernel),
         parts(kernel),
         (Opt(OptOps.PADTO, n, m) for m in paddings(kernel) for n in range(len(kernel.axes))),
@@ -190,9 +212,28 @@ def amounts(
                 yield Opt(op, axis, amount)
 
 
+def overlaps(kernel: Kernel) -> Iterator[Opt]:
+    """Each output axis, innermost first, in each number of copies that does not divide it."""
+    for axis in reversed(range(len(kernel.axes))):
+        size = size_of(kernel.axes[axis])
+        if size is not None and kind_of(kernel.axes[axis]) in OUTER:
+            yield from (Opt(OptOps.OVERLAP, axis, amount) for amount in uneven(size))
+
+
+def windows(kernel: Kernel) -> Iterator[Opt]:
+    """Each load that windows slide over inside a loop, innermost first."""
+    fresh = 1 + max(map(number_of, kernel.axes), default=0)
+    for level in reversed(range(len(kernel.axes))):
+        one = kernel.axes[level]
+        for number, load in enumerate(direct_loads(kernel.ast)):
+            lanes = kernel.target.lanes(load.dtype.itemsize)
+            if kind_of(one) in OUTER and rows_of(kernel.ast, load, one, fresh, lanes):
+                yield Opt(OptOps.WINDOW, level, number)
+
+
 def stages(kernel: Kernel) -> Iterator[Opt]:
     """Each value that a reduction reads, packed inside each loop, innermost first."""
-    count = len(operands(kernel.ast))
+    count = readable(kernel, OptOps.STAGE)
     for level in reversed(range(len(kernel.axes))):
         if kind_of(kernel.axes[level]) in OUTER:
             for number in range(count):

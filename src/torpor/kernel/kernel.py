@@ -254,7 +254,7 @@ class Kernel:
     def pad_to(self, opt: Opt) -> None:
         one = self.axis(opt, self.axes)
         size = size_of(one)
-        if size is None or not opt.arg:
+        if size is None or opt.arg is None or opt.arg < 1:
             raise self.refused(opt, "it needs an axis of fixed size and an amount")
         if kind_of(one) not in (AxisType.GLOBAL, AxisType.LOOP, AxisType.REDUCE):
             raise self.refused(opt, f"it is a {kind_of(one).name.lower()} axis")

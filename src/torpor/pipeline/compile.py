@@ -23,7 +23,7 @@ from torpor.kernel import lower as lower_kernel
 from torpor.pipeline import disk
 from torpor.pipeline.found import Opts
 from torpor.pipeline.report import narrating, note_compile, show_program
-from torpor.pipeline.search import opts_for, opts_known
+from torpor.pipeline.search import Wanted, opts_for, opts_known
 from torpor.source import RENDERERS
 
 _Key = tuple[UOp, str, int, int, tuple[int, ...]]
@@ -88,27 +88,34 @@ def key_of(ast: UOp, device_name: str) -> _Key:
     return ast, device.key, number("NOOPT"), number("STRICT_FLOAT"), searched
 
 
-def executable_for(ast: UOp, device_name: str) -> tuple[Program, Executable]:
-    """What runs the kernel on the device: from memory, from disk, or compiled now."""
-    found = _executables.get(key_of(ast, device_name))
-    if found is None:
-        make_ready([(ast, device_name)])
-        found = _executables[key_of(ast, device_name)]
-    return found
+def executable_for(item: ScheduleItem) -> tuple[Program, Executable]:
+    """What runs the item's kernel on its device: from memory, from disk, or compiled now."""
+    key = key_of(item.ast, device_of(item))
+    if key not in _executables:
+        make_ready([item])
+    return _executables[key]
 
 
-def make_ready(kernels: Iterable[tuple[UOp, str]]) -> None:
-    """Have every kernel (ast, device) loaded: those that no cache has are compiled together."""
-    missing = {key_of(*kernel): kernel for kernel in kernels}
-    missing = {key: kernel for key, kernel in missing.items() if key not in _executables}
+def make_ready(items: Iterable[ScheduleItem]) -> None:
+    """Have the kernel of every item loaded: those that no cache has are compiled together."""
+    launches: dict[_Key, list[ScheduleItem]] = {}
+    for item in items:
+        if not is_copy(item):
+            launches.setdefault(key_of(item.ast, device_of(item)), []).append(item)
+    missing = {key: same for key, same in launches.items() if key not in _executables}
     if not missing:
         return
     chosen: _Chosen = dict.fromkeys(missing)
     if settings.number("BEAM") > 0:
-        chosen = dict(zip(missing, opts_for(list(missing.values())), strict=True))
+        wanted = [
+            Wanted(same[0].ast, device_of(same[0]), [dict(item.variables) for item in same])
+            for same in missing.values()
+        ]
+        chosen = dict(zip(missing, opts_for(wanted), strict=True))
     with _lock:
         by_device: dict[str, list[_Key]] = {}
-        for key, (_, device_name) in missing.items():
+        for key, same in missing.items():
+            device_name = device_of(same[0])
             if key not in _executables and not load_kept(key, device_name, chosen[key]):
                 by_device.setdefault(device_name, []).append(key)
         for device_name, keys in by_device.items():
@@ -180,6 +187,12 @@ def programs_of(
         program_for(item.ast, target, opts_known(item.ast, device, target))
         for item, device in zip(kernels, devices, strict=True)
     ]
+
+
+def device_of(item: ScheduleItem) -> str:
+    """The device that the item runs on."""
+    name: str = item.buffers[0].arg.device
+    return name
 
 
 def is_copy(item: ScheduleItem) -> bool:

@@ -81,7 +81,7 @@ def from_line(line: str) -> Entry | None:
         tried = tuple(map(str, fields.pop("tried")))
         chosen = None if opts is None else to_opts(opts)
         return checked(Entry(**fields, opts=chosen, beam=beam, tried=tried))
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
 
 

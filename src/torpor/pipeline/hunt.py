@@ -16,6 +16,7 @@ from torpor.kernel.search import Search
 from torpor.pipeline import disk
 from torpor.pipeline.found import Entry, Opts
 from torpor.pipeline.judge import Lost, Refused
+from torpor.pipeline.launches import Values
 from torpor.pipeline.report import say
 from torpor.pipeline.watch import Watch
 
@@ -66,6 +67,7 @@ class Task:
     seconds: float
     splits: bool
     entry: Entry  # what is known so far
+    launches: Sequence[Values] = ({},)  # as a `Trial` wants them
 
 
 def unsaved(entry: Entry) -> None:
@@ -167,7 +169,7 @@ class Hunt:
     def open(self) -> None:
         """Give the other process the kernel; the heuristics' choice says what results are right."""
         task = self.task
-        self.judge.ask(STARTING, "open", task.ast, task.device, task.splits)
+        self.judge.ask(STARTING, "open", task.ast, task.device, task.splits, task.launches)
         patience, started = STARTING + task.seconds, self.clock()
         cold = self.judge.ask(patience, "measure", self.heuristic, float("inf"))
         self.first = self.clock() - started

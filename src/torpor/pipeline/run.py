@@ -41,7 +41,7 @@ def prepare(item: ScheduleItem) -> Prepared:
     """The item with its program compiled and loaded."""
     if is_copy(item):
         return Prepared(item, None, None, ())
-    program, executable = executable_for(item.ast, item.buffers[0].arg.device)
+    program, executable = executable_for(item)
     known = dict(item.variables)
     return Prepared(item, program, executable, tuple(known[name] for name, _ in program.variables))
 
@@ -57,7 +57,7 @@ def run(items: Sequence[ScheduleItem], keep: Iterable[UOp] = ()) -> list[Prepare
     other results are let go after the last kernel that reads them.
     """
     show_schedule(items)
-    make_ready((item.ast, item.buffers[0].arg.device) for item in items if not is_copy(item))
+    make_ready(items)
     ready = [prepare(item) for item in items]
     last = last_uses(items, frozenset(keep))
     inherited = heirs([(r.program, r.item.buffers) for r in ready], set(chain(*last.values())))

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from torpor.base import settings
 from torpor.base.errors import OptError
@@ -31,6 +31,7 @@ from torpor.pipeline.builders import Builders
 from torpor.pipeline.found import Entry, Opts
 from torpor.pipeline.hunt import STARTING, Asked, Clock, Compiling, Hunt, Task, code, note
 from torpor.pipeline.judge import Judge, Lost, Refused
+from torpor.pipeline.launches import Values, typical
 from torpor.pipeline.report import say
 from torpor.pipeline.watch import Watch, watching
 
@@ -50,12 +51,20 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def opts_for(kernels: Sequence[tuple[UOp, str]]) -> list[Opts | None]:
-    """For each kernel (ast, device) the opts that were found, searching now where nothing is known
-    and the budget allows; None: the heuristics' choice.
+class Wanted(NamedTuple):
+    """A kernel that is about to run on a device, with these values of its VARIABLEs."""
+
+    ast: UOp
+    device: str
+    launches: Sequence[Values] = ({},)
+
+
+def opts_for(kernels: Sequence[Wanted]) -> list[Opts | None]:
+    """For each kernel the opts that were found, searching now where nothing is known and the budget
+    allows; None: the heuristics' choice.
     """
     with _lock:
-        tasks = [task_for(ast, device) for ast, device in kernels]
+        tasks = [task_for(*kernel) for kernel in kernels]
         wanted = [n for n, task in enumerate(tasks) if task is not None and not is_settled(task)]
         if wanted:
             given = settings_for_candidates()
@@ -87,7 +96,7 @@ def settings_for_candidates() -> dict[str, settings.Value]:
     return {**settings.snapshot(), "BEAM": 0, "DEBUG": 0, "CHECK": 0, "THREADS": threads}
 
 
-def task_for(ast: UOp, device_name: str) -> Task | None:
+def task_for(ast: UOp, device_name: str, launches: Sequence[Values] = ({},)) -> Task | None:
     """The search for a kernel, with what is known about it; None where it is none to search."""
     device = Device[device_name]
     target = device.target
@@ -102,7 +111,8 @@ def task_for(ast: UOp, device_name: str) -> Task | None:
     fresh = Entry(hardware, kernel, Kernel(ast, target).name, code())
     entry = found.read().get(fresh.key, fresh)
     width, seconds = settings.number("BEAM"), settings.number("BEAM_SECONDS")
-    return Task(ast, device_name, target, width, seconds, splits, entry)
+    chosen = typical(launches)
+    return Task(ast, device_name, target, width, seconds, splits, entry, chosen)
 
 
 def threads_for(splits: bool) -> int:
@@ -120,8 +130,6 @@ def why_not(ast: UOp, target: Target) -> str:
     if target.name in ("python", "null"):
         return "nothing there is worth timing"
     nodes = ast.toposort()
-    if any(n.op is Ops.VARIABLE for n in nodes):
-        return "its sizes are known at launch only"
     memory = [n.arg.size * n.dtype.itemsize for n in nodes if n.op is Ops.PARAM]
     return "its buffers are too large to have them twice" if sum(memory) > MEMORY else ""
 

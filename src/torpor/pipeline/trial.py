@@ -32,6 +32,7 @@ from torpor.ir.records import Opt, Program
 from torpor.ir.uop import UOp
 from torpor.pipeline.compare import allowed, distance, longest_sum, same
 from torpor.pipeline.compile import program_for
+from torpor.pipeline.launches import Values
 from torpor.pipeline.samples import limits_of, numbers_for, poison_for
 
 Clock = Callable[[], float]
@@ -49,17 +50,22 @@ SEED: Final = 7  # of the numbers that the buffers are filled with
 class Trial:
     """One kernel on one device, with buffers, and the outputs of the candidate that came first.
 
-    splits:  whether candidates may add up in another order than the first one does, and so differ
-             from it by what rounding does.
-    clock:   seconds, as by `time.perf_counter`.
+    splits:   whether candidates may add up in another order than the first one does, and so differ
+              from it by what rounding does.
+    launches: the values of its VARIABLEs in some launches: candidates are timed in the first one,
+              checked in each, and compared with each other in all of them by turns.
+    clock:    seconds, as by `time.perf_counter`.
+    loaded:   of each candidate what runs it, launch by launch.
+    expected: the right outputs of each launch.
     """
 
     ast: UOp
     device: str
     splits: bool
+    launches: Sequence[Values] = ({},)
     clock: Clock = time.perf_counter
-    loaded: dict[tuple[Opt, ...], Repeated] = field(default_factory=dict)
-    expected: list[npt.NDArray[Any]] = field(default_factory=list)
+    loaded: dict[tuple[Opt, ...], list[Repeated]] = field(default_factory=dict)
+    expected: dict[int, list[npt.NDArray[Any]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         nodes = list(self.ast.toposort())
@@ -78,20 +84,30 @@ class Trial:
             if node in written:
                 self.outputs.append((buffer, start))
 
-    def load(self, opts: tuple[Opt, ...], built: Built | None = None) -> Repeated:
-        """What runs the kernel with these opts, loaded; compiled here if nobody has `built` it."""
+    def load(self, opts: tuple[Opt, ...], built: Built | None = None) -> list[Repeated]:
+        """What runs the kernel with these opts, launch by launch; compiled here if nobody has
+        `built` it.
+        """
         if opts not in self.loaded:
-            made = Device[self.device].executable(*(built or build(self.ast, self.device, opts)))
-            self.loaded[opts] = Repeated(made, self.buffers)
+            program, compiled = built or build(self.ast, self.device, opts)
+            made = Device[self.device].executable(program, compiled)
+            values = [tuple(one[name] for name, _ in program.variables) for one in self.launches]
+            self.loaded[opts] = [Repeated(made, self.buffers, one) for one in values]
         return self.loaded[opts]
 
-    def once(self, opts: tuple[Opt, ...], times: int = 1) -> float:
+    def once(self, opts: tuple[Opt, ...], times: int = 1, launch: int = 0) -> float:
         """Seconds that one run takes, on average over several in a row."""
-        run = self.load(opts)
+        run = self.load(opts)[launch]
         run.prepare(times)
         started = self.clock()
         run(times)
         return (self.clock() - started) / times
+
+    def anew(self, opts: tuple[Opt, ...], launch: int = 0) -> float:
+        """Seconds of a run that begins with the outputs as they were at first."""
+        for buffer, start in self.outputs:
+            buffer.copyin(start)
+        return self.once(opts, 1, launch)
 
     def measure(
         self, opts: tuple[Opt, ...], limit: float, built: Built | None = None
@@ -100,14 +116,15 @@ class Trial:
         the first candidate. One that takes more than `limit` is not measured exactly.
         """
         self.load(opts, built)
-        for buffer, start in self.outputs:
-            buffer.copyin(start)
-        cold = self.once(opts)
+        cold = self.anew(opts)
         if cold > max(COLD * limit, LONG):
             return cold
-        fault = self.fault()
-        if fault:
-            return fault
+        for launch in range(len(self.launches)):
+            if launch:
+                self.anew(opts, launch)
+            fault = self.fault(launch)
+            if fault:
+                return fault
         best, spent = cold, 0.0
         for run in range(RUNS):
             times = often(best, SHORT)
@@ -117,13 +134,10 @@ class Trial:
                 break
         return best
 
-    def fault(self) -> str:
+    def fault(self, launch: int = 0) -> str:
         """What is wrong with the outputs as they are now, compared with the first candidate's."""
         found = [buffer.numpy().copy() for buffer, _ in self.outputs]
-        if not self.expected:
-            self.expected = found
-            return ""
-        for got, expected in zip(found, self.expected, strict=True):
+        for got, expected in zip(found, self.expected.setdefault(launch, found), strict=True):
             if same(got, expected):
                 continue
             if not self.splits:
@@ -145,10 +159,11 @@ class Trial:
         for number in range(rounds):
             if number >= 3 and self.clock() - started > seconds:
                 break
+            launch = number // 2 % len(self.launches)
             if number % 2:
-                later, sooner = self.once(second, times), self.once(first, times)
+                later, sooner = self.once(second, times, launch), self.once(first, times, launch)
             else:
-                sooner, later = self.once(first, times), self.once(second, times)
+                sooner, later = self.once(first, times, launch), self.once(second, times, launch)
             pairs.append((sooner, later))
         return pairs
 
@@ -167,16 +182,19 @@ def often(each: float, seconds: float) -> int:
 
 class Repeated:
     """Runs an executable several times in a row, where it can without Python in between: what a
-    call costs besides is the same for all candidates, and would hide what they differ by.
+    call costs besides is the same for all candidates, and would hide what they differ by. `values`
+    are its variables', in the program's order.
     """
 
-    def __init__(self, executable: Executable, buffers: Sequence[Buffer]):
-        self.executable, self.buffers = executable, buffers
-        entry = executable.native(())
+    def __init__(
+        self, executable: Executable, buffers: Sequence[Buffer], values: Sequence[int] = ()
+    ):
+        self.executable, self.buffers, self.values = executable, buffers, values
+        entry = executable.native(values)
         self.step: Step | None = None
         if entry is not None and not entry.checked:
-            places = tuple(buffer.address for buffer in buffers)
-            self.step = Step(entry.address, places, entry.total, entry.trial, entry.checked)
+            words = (*(buffer.address for buffer in buffers), *values)
+            self.step = Step(entry.address, words, entry.total, entry.trial, entry.checked)
         self.table: tuple[int, Executor | None] = 0, None
 
     def prepare(self, times: int) -> None:
@@ -190,7 +208,7 @@ class Repeated:
             made.run(())
             return
         for _ in range(times):
-            self.executable(self.buffers)
+            self.executable(self.buffers, self.values)
 
 
 # --- the process ----------------------------------------------------------------------------------
