@@ -150,6 +150,16 @@ def accesses(loops: Loops) -> list[Access]:
     return found
 
 
+def only_where(node: UOp, condition: UOp) -> UOp:
+    """An INDEX, or the LOAD or STORE at one, under one more condition, which is of one lane."""
+    if node.op is not Ops.INDEX:
+        return node.replace(src=(only_where(node.src[0], condition), *node.src[1:]))
+    memory, position, *own = node.src
+    if own:
+        condition = own[0] & condition.broadcast(own[0].dtype.count)
+    return node.replace(src=(memory, position, condition))
+
+
 def footprint(access: Access) -> int:
     """How many elements an access touches."""
     return iterations([r for r, stride in access.strides.items() if stride != 0])

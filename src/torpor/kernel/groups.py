@@ -11,6 +11,7 @@ from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
+from torpor.kernel.access import only_where
 from torpor.kernel.ranges import (
     closed_by,
     kind_of,
@@ -77,12 +78,7 @@ def gated(store: UOp, groups: list[UOp]) -> UOp:
     first_item = UOp.const(dtypes.bool, True)
     for one in groups:
         first_item = first_item & one.eq(0)
-    place = store.src[0]
-    condition = first_item
-    if len(place.src) > 2:
-        count = place.src[2].dtype.count
-        condition = place.src[2] & (first_item.broadcast(count) if count > 1 else first_item)
-    return store.replace(src=(place.replace(src=(*place.src[:2], condition)), *store.src[1:]))
+    return only_where(store, first_item)
 
 
 def check_memory(root: UOp, target: Target) -> None:
@@ -142,7 +138,7 @@ def to_items(root: UOp, target: Target) -> tuple[UOp, tuple[UOp | int, ...], tup
         global_size, exists = fold_grid(grid, target.grid, changes)
     replaced = replace_ranges(root, changes) if changes else root
     if exists is not None:
-        replaced = only_where(replaced, exists)
+        replaced = stores_only_where(replaced, exists)
     return replaced, global_size, tuple(int(s) for s in local_size)  # type: ignore[arg-type]
 
 
@@ -176,20 +172,13 @@ def grid_of(total: int, most: tuple[int, int, int]) -> tuple[int, int, int]:
     return -(-total // rows), -(-rows // planes), planes
 
 
-def only_where(root: UOp, exists: UOp) -> UOp:
+def stores_only_where(root: UOp, exists: UOp) -> UOp:
     """The kernel with every STORE to a parameter under one more condition."""
 
     def guard(node: UOp) -> UOp:
         if node.op is not Ops.STORE or node.src[0].src[0].op is not Ops.PARAM:
             return node
-        place, *rest = node.src
-        condition = exists
-        if len(place.src) > 2:
-            own = place.src[2]
-            count = own.dtype.count
-            every = exists if count == 1 else UOp(Ops.VECTORIZE, own.dtype, (exists,) * count)
-            condition = own & every
-        return node.replace(src=(place.replace(src=(*place.src[:2], condition)), *rest))
+        return only_where(node, exists)
 
     return map_nodes(root, guard)
 

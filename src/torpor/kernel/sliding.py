@@ -18,7 +18,7 @@ from torpor.base.dtypes import dtypes
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
-from torpor.kernel.access import strides_of
+from torpor.kernel.access import only_where, strides_of
 from torpor.kernel.ranges import find_loops, iterations, kind_of, nesting, size_of
 from torpor.kernel.stage import place, reach
 
@@ -173,13 +173,6 @@ def in_vectors(rows: Rows, step: int, fresh: int, lanes: int) -> Rows:
     count = iterations(axes) + BEYOND * (size_of(row) or 1) * step
     places = [where.simplify() for where in places]
     return Rows(rows.load, value.simplify(), tuple(axes), tuple(places), count)
-
-
-def only_where(load: UOp, condition: UOp) -> UOp:
-    """The load under one more condition."""
-    memory, position, *conditions = load.src[0].src
-    both = conditions[0] & condition if conditions else condition
-    return load.replace(src=(load.src[0].replace(src=(memory, position, both)), *load.src[1:]))
 
 
 def slide(root: UOp, rows: Rows, number: int) -> UOp:
