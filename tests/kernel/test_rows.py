@@ -1,5 +1,6 @@
 """What the heuristics choose for several passes over a row."""
 
+import numpy as np
 import pytest
 
 from torpor import Tensor
@@ -26,3 +27,22 @@ def test_each_pass_over_a_row_has_vectors(function) -> None:
     vectors = [opt for opt in choose(kernel) if opt.op is OptOps.UNROLL]
     assert len(vectors) == 2
     assert all(opt.arg % Device["CPU"].target.lanes(4) == 0 for opt in vectors)
+
+
+@pytest.mark.parametrize("shape", [(40, 64), (33, 63), (3, 20, 17), (300, 10)], ids=str)
+def test_passes_down_columns_have_vectors_of_columns(shape: tuple[int, ...]) -> None:
+    made = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    made[..., 5, 3] = np.nan
+    x = Tensor(made)
+    away = made - made.max(-2, keepdims=True)
+    soft = np.exp(away) / np.exp(away).sum(-2, keepdims=True)
+    for found, expected in (
+        (x.softmax(-2), soft),
+        (x.var(-2), made.var(-2, ddof=1)),
+        (x.argmax(-2), made.argmax(-2)),
+    ):
+        (item,) = found.schedule()
+        opts = choose(Kernel(item.ast, Device["CPU"].target))
+        assert OptOps.UPCAST in [opt.op for opt in opts]
+        assert OptOps.UNROLL not in [opt.op for opt in opts]
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-6)

@@ -10,7 +10,7 @@ from torpor.kernel.access import passes_caches
 from torpor.kernel.columns import tile_columns
 from torpor.kernel.crossing import tile_crossing
 from torpor.kernel.kernel import OUTPUTS, Kernel
-from torpor.kernel.nest import nest_lanes, window_lanes
+from torpor.kernel.nest import down_columns, nest_lanes, window_lanes
 from torpor.kernel.once import read_once
 from torpor.kernel.products import tile_contraction, tile_words
 from torpor.kernel.ranges import iterations, kind_of, size_of
@@ -53,8 +53,11 @@ def for_processor(kernel: Kernel) -> None:
 def along_lanes(kernel: Kernel) -> None:
     """Vectors along the axes that suit memory best, the outermost axis for the threads."""
     read_once(kernel)
+    passes = has_passes(kernel)
+    if passes and down_columns(kernel):
+        return
     thread_outermost(kernel)
-    if not has_passes(kernel):
+    if not passes:
         nest_lanes(kernel)
     elif not window_lanes(kernel):
         row_lanes(kernel)

@@ -34,6 +34,7 @@ from torpor.kernel.vectors import (
 UNPACKED: Final = 8  # results that share a value that is dear to compute
 OPERANDS: Final = 6  # registers that sums leave to operands and masks
 MOST_PARTS: Final = 4  # parts of an axis that have code of their own
+COLUMNS: Final = 8  # vectors of columns that passes go down side by side
 ROWS: Final = 4  # of an operand, that are summed along and share what else is read
 
 
@@ -74,6 +75,24 @@ def window_lanes(kernel: Kernel) -> bool:
     attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(lane), vector_amount(facts, lane, 1)))
     thread_rest(kernel)
     unroll_short(kernel)
+    return True
+
+
+def down_columns(kernel: Kernel) -> bool:
+    """Vectors of columns where long passes run down columns: a few side by side, so that each row
+    is read in pieces of some length, and two shares at least for the threads.
+    """
+    facts = Facts.of(kernel)
+    lane = best_lane(facts)
+    if all((size_of(r) or SMALL_LOOP + 1) <= SMALL_LOOP for r in kernel.reduce_axes):
+        return False
+    if lane is None or kind_of(lane) is not AxisType.GLOBAL:
+        return False
+    lane = pad_lane(facts, lane)
+    most = min(COLUMNS, (size_of(lane) or 1) // (2 * facts.lanes))
+    amount = vector_amount(facts, lane, max(1, most))
+    attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(lane), amount))
+    thread_rest(kernel)
     return True
 
 
