@@ -134,6 +134,17 @@ def test_one_list_passed_twice_and_changed() -> None:
             assert [t.item() for t in other] == ([1, 2, 3] if same else [1, 3])
 
 
+def test_numbers_of_one_list_passed_twice() -> None:
+    """They are inputs, of which two lists have different ones, and no other number is one."""
+    with Context(JIT=1):
+        f = torpor.jit(lambda x, a, b, n: x * a[0] + b["n"][0] * 100 + n)
+        for i in range(4):
+            one, other = [i + 1.0], [i + 5.0]
+            for a, b in ((one, one), (one, other), (other, one)):
+                assert f(numbers(2), a, {"n": b}, 0.5).item() == 2 * a[0] + b[0] * 100 + 0.5
+    assert "a list of numbers twice" in torpor.explain(f)
+
+
 def test_a_run_that_is_done_again_changes_a_list_once() -> None:
     @torpor.jit
     def f(things: list[Any], n: int) -> Any:

@@ -362,6 +362,36 @@ def test_attributes_of_functions_are_read_and_written() -> None:
     assert f.calls == 6
 
 
+def test_what_holds_itself_or_is_deep_or_shared() -> None:
+    inner: dict[str, Any] = {"x": numbers(1)}
+    inner["self"], inner["holder"] = inner, Slotted(0)
+    inner["holder"].factor = inner
+    shared = deep = [inner]
+    for _ in range(40):
+        shared = [shared, shared]  # 2**40 ways lead to what it holds
+    for _ in range(3000):
+        deep = [deep]
+    log: list[Any] = []
+
+    @torpor.jit
+    def f(x: Tensor) -> Any:
+        log.append(log)
+        around = deep
+        while len(around) == 1 and isinstance(around[0], list):
+            around = around[0]
+        given: list[Any] = [x + inner["self"]["holder"].factor["x"] * len(shared) / 2]
+        given.append(given)
+        return given, around
+
+    for i in range(4):
+        inner["x"] = numbers(10 * i)
+        given, around = f(numbers(i))
+        assert given[0].item() == 11 * i
+        assert given[1] is given
+        assert around[0] is inner
+        assert len(log) == i + 1
+
+
 def test_the_environment_is_baked_in_and_said_to_be() -> None:
     @torpor.jit
     def f(x: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import pytest
 import torpor
 from tests.tensor.layouts import check, numbers
 from torpor import Tensor, dtypes
-from torpor.base.errors import ShapeError
+from torpor.base.errors import DTypeError, ShapeError
 
 
 def test_formats_of_data():
@@ -96,6 +96,11 @@ def test_ranges_have_formats_and_steps():
     assert torpor.linspace(0, 0.1, 1001).numpy()[-1] == np.float32(0.1)
     with pytest.raises(ValueError, match="not 0"):
         torpor.arange(1, 2, 0)
+    assert torpor.arange(2**63 - 3, 2**63, 2).tolist() == [2**63 - 3, 2**63 - 1]
+    assert torpor.arange(-(2**63), 2**63, 2**63).tolist() == [-(2**63), 0]
+    for arguments in ((2**64,), (2**63, 2**63 - 2, -1), (-(2**63) - 1, 0), (10**400,)):
+        with pytest.raises(DTypeError, match="does not fit"):
+            torpor.arange(*arguments)
 
 
 def test_default_dtype_is_what_python_floats_become():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from torpor import Generator, Tensor, dtypes, manual_seed
+from torpor.base.errors import DTypeError
 from torpor.graph import build
 from torpor.ir.uop import UOp
 from torpor.tensor.handle import make
@@ -112,8 +113,15 @@ def test_integers():
     wide = Tensor.randint(0, 2**62, (100,)).numpy()
     assert wide.min() >= 0
     assert wide.max() > 2**61
+    assert set(Tensor.randint(0, 256, (4000,), dtype="uint8").tolist()) == set(range(256))
+    ends = Tensor.randint(-(2**63), 2**63, (100,)).numpy()
+    assert ends.min() < -(2**62)
+    assert ends.max() > 2**62
     with pytest.raises(ValueError, match="low < high"):
         Tensor.randint(3, 3, (1,))
+    for low, high, dtype in ((0, 2**63 + 1, "int64"), (-129, 0, "int8"), (0, 257, "uint8")):
+        with pytest.raises(DTypeError, match="does not fit"):
+            Tensor.randint(low, high, (1,), dtype=dtype)
 
 
 def test_permutations_and_initialisers():

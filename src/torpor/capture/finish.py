@@ -47,11 +47,14 @@ class _Finish:
     # --- what comes out ---------------------------------------------------------------------------
     def collect(self, tree: Any) -> None:
         """Note the tensors in a tree; anything that cannot be given again refuses the trace."""
-        for part, _ in containers(tree):
-            passed = self.tracer.passed.get(id(part))
-            if passed and passed.path is None and not isinstance(part, tuple):
-                self.tracer.refuse("gives back a list or dict that it was passed twice")
-        rebuild(tree, self._collect_leaf)
+        try:
+            for part, _ in containers(tree):
+                passed = self.tracer.passed.get(id(part))
+                if passed and passed.path is None and not isinstance(part, tuple):
+                    self.tracer.refuse("gives back a list or dict that it was passed twice")
+            rebuild(tree, self._collect_leaf)
+        except RecursionError:
+            self.tracer.refuse("gives back or keeps a list that holds itself")
 
     def _collect_leaf(self, value: Any) -> Any:
         if isinstance(value, Handle):

@@ -19,7 +19,7 @@ from torpor.capture.program import clock, make_native
 from torpor.capture.straight import Straight, straight_for
 from torpor.capture.trace import MISS, Trace, is_whole
 from torpor.capture.tracer import is_severed
-from torpor.capture.tree import flatten
+from torpor.capture.tree import flatten, holds_twice
 from torpor.tensor.handle import Handle
 from torpor.tensor.mode import grad_enabled
 from torpor.tensor.watch import active, watcher
@@ -130,6 +130,8 @@ class Jitted:
             return result
         if (kind is None or kind.plain is None) and self._streak < GIVE_UP_AFTER:
             call = Call(arguments, options, tensors, numbers, objects)
+            if numbers and holds_twice(given):  # they are inputs, each of its own
+                return self._as_it_is("is passed a list of numbers twice", arguments, options)
             if not taken(self._lock, PATIENCE):  # may wait for a lock that is held here
                 return self._as_it_is("is being traced by another thread", arguments, options)
             try:

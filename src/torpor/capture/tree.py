@@ -142,37 +142,68 @@ class Exchange:
     """
 
     def __init__(self) -> None:
-        self._tuples: dict[int, tuple[Any, Any]] = {}  # made, original
+        self._tuples: dict[int, tuple[Any, Any]] = {}  # by id: made, original
+        self._taken: dict[int, tuple[Any, Any]] = {}  # containers: as found, plain
 
     def put(self, tree: Any, leaf: Callable[[Any], Any]) -> Any:
-        """The tree with `leaf` of each leaf."""
-        return self._exchanged(tree, leaf, self._fresh)
+        """The tree with `leaf` of each leaf; in a list that is in it twice of what it gave, too."""
+        if isinstance(tree, tuple):
+            parts = [self.put(part, leaf) for part in tree]
+            return self._fresh(tree, parts) if _differ(parts, tree) else tree
+        if isinstance(tree, list) or type(tree) is dict:
+            for key, part in _items(tree):
+                new = self.put(part, leaf)
+                if new is not part:
+                    tree[key] = new
+            return tree
+        return leaf(tree)
 
     def take_back(self, tree: Any, leaf: Callable[[Any], Any]) -> Any:
-        """Undo `put`, in whatever has become of the tree; `leaf` gives what a leaf stood for."""
-        return self._exchanged(tree, leaf, self._original)
+        """Undo `put`, in whatever has become of the tree: it may hold itself, or be of any depth.
+        `leaf` gives what a leaf stood for.
+        """
+        waiting: list[Any] = []
+        plain = self._plain(tree, leaf, waiting)
+        while waiting:
+            container = waiting.pop()
+            for key, part in _items(container):
+                new = self._plain(part, leaf, waiting)
+                if new is not part:
+                    container[key] = new
+        return plain
 
     def _fresh(self, tree: Any, parts: list[Any]) -> Any:
         made = _same_tuple(tree, parts)
         self._tuples[id(made)] = made, tree
         return made
 
-    def _original(self, tree: Any, parts: list[Any]) -> Any:
-        known = self._tuples.get(id(tree))
-        return _same_tuple(tree, parts) if known is None else known[1]
-
-    def _exchanged(self, tree: Any, leaf: Any, tuple_of: Any) -> Any:
+    def _plain(self, tree: Any, leaf: Any, waiting: list[Any]) -> Any:
+        """What the tree stood for; lists and dicts, which stay the same, are to be looked into."""
+        if not isinstance(tree, list | tuple) and type(tree) is not dict:
+            return leaf(tree)
+        known = self._taken.get(id(tree))
+        if known is not None:
+            return known[1]
+        plain = tree
         if isinstance(tree, tuple):
-            parts = [self._exchanged(part, leaf, tuple_of) for part in tree]
-            changed = any(new is not old for new, old in zip(parts, tree, strict=True))
-            return tuple_of(tree, parts) if changed else tree
-        if isinstance(tree, list) or type(tree) is dict:
-            for key, part in list(enumerate(tree) if isinstance(tree, list) else tree.items()):
-                new = self._exchanged(part, leaf, tuple_of)
-                if new is not part:
-                    tree[key] = new
-            return tree
-        return leaf(tree)
+            parts = [self._plain(part, leaf, waiting) for part in tree]
+            if _differ(parts, tree):
+                original = self._tuples.get(id(tree))
+                plain = _same_tuple(tree, parts) if original is None else original[1]
+        else:
+            waiting.append(tree)
+        self._taken[id(tree)] = tree, plain
+        return plain
+
+
+def _items(container: Any) -> list[tuple[Any, Any]]:
+    """The keys of a list or dict and what it holds there, all at this moment."""
+    return list(enumerate(container) if isinstance(container, list) else container.items())
+
+
+def _differ(parts: list[Any], tree: tuple[Any, ...]) -> bool:
+    """Whether some part is another object than that of the tuple."""
+    return any(new is not old for new, old in zip(parts, tree, strict=True))
 
 
 def _same_tuple(tree: Any, parts: list[Any]) -> Any:

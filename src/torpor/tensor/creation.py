@@ -240,7 +240,7 @@ class Creation(Handle):
     ) -> Tensor:
         """start, start + step, … before `end`: ceil((end - start) / step) numbers. int64 if all
         three are integers, else the default float; steps are taken in float64 and rounded once.
-        `ShapeError` for a step of 0 or a range without end.
+        `ShapeError` for a step of 0 or a range without end, `DTypeError` for integers beyond int64.
 
         >>> Tensor.arange(1, 10, 3).tolist()
         [1, 4, 7]
@@ -253,12 +253,14 @@ class Creation(Handle):
             return _finish(made if dtype is None else made.cast(as_dtype(dtype)), options)
         if step == 0:
             raise ShapeError("arange needs a step that is not 0")
-        if not all(math.isfinite(v) for v in (start, end, step)):
-            raise ShapeError(f"arange from {start} to {end} by {step} has no end")
         whole = all(isinstance(v, int) for v in (start, end, step))
+        if not whole and not all(math.isfinite(v) for v in (start, end, step)):
+            raise ShapeError(f"arange from {start} to {end} by {step} has no end")
         kind = chosen(dtype, dtypes.int64 if whole else default_float())
         count = max(0, -((start - end) // step) if whole else math.ceil((end - start) / step))
         if whole:
+            for number in (start, start + step * (count - 1))[:count]:
+                check_fits(int(number), dtypes.int64)
             return _finish(_progression(count, int(start), int(step), where).cast(kind), options)
         # as in PyTorch, steps are taken in float64 and rounded once
         made = make(iota(count, where), where).cast(dtypes.float64) * float(step) + float(start)

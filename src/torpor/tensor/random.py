@@ -24,7 +24,7 @@ from torpor.ir.infer import Size, largest, product, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.ir.variable import Variable, bind
-from torpor.tensor.handle import Handle, make
+from torpor.tensor.handle import Handle, check_fits, make
 from torpor.tensor.host import known_shape
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import default_float
@@ -264,6 +264,7 @@ class Random(Handle):
         """Integers from low (0 unless given) below high, int64 unless `dtype` is given:
         `randint(high, size)` or `randint(low, high, size)`; or sizes as arguments with low= and
         high=. A bias of at most (high - low) / 2**32. Lemire, 2019, arXiv:1805.10941, section 4.
+        `DTypeError` where the format cannot hold them all.
 
         >>> Tensor.randint(1, 7, (2, 3)).shape
         (2, 3)
@@ -274,8 +275,11 @@ class Random(Handle):
         shape = a_shape(arguments if size is None else (size,))
         if high <= low:
             raise ShapeError(f"randint needs low < high, not {low} and {high}")
+        kind = as_dtype(dtype)
+        for end in (low, high - 1):
+            check_fits(end, kind if kind.is_int else dtypes.int64)
         words = _draw(shape, device, generator)
-        return _below(words, high - low, low).cast(as_dtype(dtype))
+        return _below(words, high - low, low).cast(kind)
 
     @staticmethod
     def uniform(
