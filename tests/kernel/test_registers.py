@@ -23,9 +23,9 @@ def kernel_of(rows):
     return Kernel(product(rows).item("CPU").ast, CPU)
 
 
-@given(st.integers(1, 300), st.integers(1, 64))
-def test_blocks_of_rows_are_even_or_as_high_as_may_be(height, most):
-    block = rows_together(height, most)
+@given(st.integers(1, 300), st.integers(1, 64), st.sampled_from([8, 16, 64]))
+def test_blocks_of_rows_are_even_or_as_high_as_may_be(height, most, line):
+    block = rows_together(height, most, line)
     assert 1 <= block <= min(height, most)
     assert height % block == 0 or block == min(height, most)
 

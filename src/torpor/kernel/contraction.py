@@ -30,7 +30,7 @@ TURNED: Final = 36.0  # products that take as long as moving an element between 
 CLOSE: Final = 1.5  # times what a first cache holds: as quick to read in its own order as packed
 PAGE: Final = 4096  # bytes between steps of a sum from which memory is slow to follow
 SHORT: Final = 192  # steps of a sum that is not cut into blocks
-LINE: Final = 16  # elements of a cache line of 64 bytes
+LINE: Final = 64  # bytes of a cache line
 SPARE: Final = 0.25  # share of a vector that may be padding where the axis is shorter than one
 
 
@@ -118,8 +118,8 @@ def weigh(kernel: Kernel, uses: int) -> tuple[float, Contraction] | None:
         rows = [r for r in outputs if r in loops.free[other] and r not in loops.free[packed]]
         for lane in lanes if rows else ():
             row = max(rows, key=lambda r: (size_of(r) or 0) * (1 + (stride(other, r) == 1)))
-            direct = run(other, kernel.reduce_axes) >= LINE
-            step = abs(stride(other, kernel.reduce_axes[-1]) or PAGE) * other.dtype.itemsize
+            direct = fills_lines(other, kernel.reduce_axes)
+            step = abs(stride(other, kernel.reduce_axes[-1]) or PAGE) * itemsize_of(other)
             found = Contraction(
                 lane, row, packed, other, iterations(kernel.reduce_axes), iterations(rows),
                 not direct, step < PAGE, is_masked(other), lies_close(packed, lane, kernel),
@@ -147,7 +147,7 @@ def cost(kernel: Kernel, found: Contraction, neighbours: bool, movable: bool) ->
     lanes = size_of(found.lane) or 1
     width = kernel.target.lanes(max(found.packed.dtype.itemsize, 4))
     alone = iterations(tuple(closed_by(kernel.ast.src[0]))) == found.shared * lanes
-    along = [run(v, kernel.reduce_axes) >= LINE for v in (found.packed, found.other)]
+    along = [fills_lines(v, kernel.reduce_axes) for v in (found.packed, found.other)]
     if lanes <= width and all(along) and found.length >= SHORT:
         return None  # sums along the rows of both read each element of the longer one once
     nowhere = alone and lanes <= 2 * width and found.length < SHORT and not found.in_place
@@ -185,6 +185,16 @@ def run(value: UOp, axes: Sequence[UOp]) -> int:
     for step, size in sorted((abs(stride(value, r) or 0), size_of(r) or 1) for r in axes):
         count *= size if step == count else 1
     return count
+
+
+def fills_lines(value: UOp, axes: Sequence[UOp]) -> bool:
+    """Whether elements that follow each other along some of the axes fill a cache line."""
+    return run(value, axes) * itemsize_of(value) >= LINE
+
+
+def itemsize_of(value: UOp) -> int:
+    """Bytes of an element in memory of what a value loads: of the largest, if formats differ."""
+    return max(load.dtype.itemsize for load in loads_of(value))
 
 
 def lies_close(value: UOp, lane: UOp, kernel: Kernel) -> bool:

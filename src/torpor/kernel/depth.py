@@ -16,13 +16,14 @@ from torpor.ir.uop import UOp
 from torpor.kernel.contraction import stride
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.ranges import iterations, size_of
-from torpor.kernel.registers import ROWS_PACKED, Plan, rows_together, stage_over, tile_rows
+from torpor.kernel.registers import Plan, rows_together, stage_over, tile_rows
 
 DEPTH: Final = 512  # steps of the sum in a block, at most: a panel of them fills a first cache
 SHALLOW: Final = 96  # steps that pay for reading and writing the partial results
 PACKED: Final = 32.0  # products that take as long as packing an element of the panels
 COPIED: Final = 10.0  # products that take as long as packing an element of the rows
 STREAM: Final = 6.0  # products that take as long as reading an element of the rows anew
+SHARED: Final = 16  # rows, at least, that share panels
 FEW: Final = 0.5  # blocks that a thread may wait for at the end
 
 
@@ -77,13 +78,13 @@ def blocks_of(kernel: Kernel, plan: Plan) -> Blocks | None:
             reading = 1 + PACKED / (rows * others) + stream / (panels * plan.panel)
             waiting = 1 + FEW / (blocks * around * height // rows)
             cost = padding * reading * waiting
-            if rows * others >= ROWS_PACKED and (best is None or cost < best[0]):
+            if rows * others >= SHARED and (best is None or cost < best[0]):
                 best = cost, panels, rows
     if best is None:
         return None
     together = rows = best[2]
     if plan.found.packs:
-        together = rows_together(rows, 2 * ROWS_PACKED)
+        together = rows_together(rows, 2 * plan.line, plan.line)
         together = together if rows % together == 0 else rows
     return Blocks(best[1] * plan.panel, rows, together, depth)
 

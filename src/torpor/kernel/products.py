@@ -6,10 +6,10 @@ of Zen 3 (16 registers of 32 bytes, caches of 32 and 512 KB): `bench/results/ker
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from itertools import product
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
@@ -18,15 +18,7 @@ from torpor.kernel.contraction import LINE, Contraction, find_contraction, order
 from torpor.kernel.depth import tile_depth
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.ranges import iterations, kind_of, number_of, size_of
-from torpor.kernel.registers import (
-    ROWS_PACKED,
-    Plan,
-    block_rows,
-    pack,
-    stage_over,
-    tile_rows,
-    write_rows,
-)
+from torpor.kernel.registers import Plan, block_rows, pack, stage_over, tile_rows, write_rows
 from torpor.kernel.strips import Shapes, Strip, cut_lanes, shapes_of, strip_of, strips_of
 from torpor.kernel.vectors import attempt, attempt_all
 
@@ -45,6 +37,17 @@ IN_WORDS: Final = (OptOps.PAIR, OptOps.QUAD)  # few of these products wait to be
 WORDS: Final = 48  # products that must share a word before putting it together pays
 
 
+class Strategy(NamedTuple):
+    """A way to tile a contraction whose axes are in order, whether it suits one, and the reason to
+    take it then. `tile` says whether it was done, and is tried on a copy; where it is None, the
+    kernel is no contraction for this file.
+    """
+
+    suits: Callable[[Kernel, Plan], bool]
+    tile: Callable[[Kernel, Plan], bool] | None
+    reason: str
+
+
 def tile_contraction(kernel: Kernel, most: float = inf) -> bool:
     """Choose opts for a kernel that is a large enough contraction, in which packing takes at most
     `most` times as long as the products; says whether it was one.
@@ -54,32 +57,12 @@ def tile_contraction(kernel: Kernel, most: float = inf) -> bool:
         return False
     ordered = kernel.copy()
     plan = plan_of(ordered, found)
-    if found.in_place and attempt_all(kernel, ordered, tile_in_place, plan):
-        return True
-    room = kernel.target.stage_bytes * 2 // 3
-    reach = room // (found.length * found.packed.dtype.itemsize * plan.panel)
-    lanes = size_of(found.lane) or 1
-    wanted = min(lanes, TOGETHER if found.packs else plan.panel)
-    nowhere = plan.around == 0 and lanes <= plan.panel
-    scarce = reach * plan.panel < wanted or nowhere
-    if scarce and find_columns(kernel):
-        return False  # few rows: packing costs more than sums that grow in memory
-    if scarce or (reach < BESIDE and is_plain(kernel, plan)):
-        if attempt_all(kernel, ordered, tile_depth, plan):
+    for strategy in (one for one in STRATEGIES if one.suits(ordered, plan)):
+        if strategy.tile is None:
+            return False
+        if attempt_all(kernel, ordered, strategy.tile, plan):
             return True
-    narrow = lanes <= min(reach, PANELS) * plan.panel
-    return (
-        attempt_all(kernel, ordered, tile_strips, plan, reach)
-        or (narrow and attempt_all(kernel, ordered, tile_rounds, plan))
-        or (narrow and attempt_all(kernel, ordered, tile_narrow, plan))
-        or (not nowhere and reach > 0 and attempt_all(kernel, ordered, tile_panels, plan, reach))
-    )
-
-
-def is_plain(kernel: Kernel, plan: Plan) -> bool:
-    """Whether the contraction is a product of two matrices, of many columns."""
-    lanes = size_of(plan.found.lane) or 1
-    return plan.row == 0 and len(kernel.reduce_axes) == 1 and lanes > PANELS * plan.panel
+    return False
 
 
 def tile_words(kernel: Kernel) -> bool:
@@ -107,7 +90,13 @@ def plan_of(kernel: Kernel, found: Contraction) -> Plan:
     lanes = size_of(found.lane) or 1
     most = inf if around else max(lanes - 1, 2 * width)  # a loop over panels, to pack them in
     tiles = strip_of(lanes, width, shapes_for(kernel, found), most)
-    return Plan(found, around, row, tiles.panel, tiles.rows)
+    reach = panels_room(kernel) // (found.length * found.packed.dtype.itemsize * tiles.panel)
+    return Plan(found, around, row, tiles.panel, tiles.rows, reach)
+
+
+def panels_room(kernel: Kernel) -> int:
+    """Bytes of packed memory that panels may take; the rest is for rows."""
+    return kernel.target.stage_bytes * 2 // 3
 
 
 def shapes_for(kernel: Kernel, found: Contraction) -> Shapes:
@@ -116,15 +105,27 @@ def shapes_for(kernel: Kernel, found: Contraction) -> Shapes:
     return shapes_of(kernel.target.registers, fused)
 
 
+def strips_for(kernel: Kernel, plan: Plan) -> tuple[Strip, ...]:
+    """The register tiles of one or two kinds that cover the vectors' axis."""
+    width = kernel.target.lanes(max(plan.found.packed.dtype.itemsize, 4))
+    return strips_of(plan.lanes, width, shapes_for(kernel, plan.found))
+
+
+# --- nothing packed -------------------------------------------------------------------------------
+def is_in_place(kernel: Kernel, plan: Plan) -> bool:
+    """Whether both operands are read where they are."""
+    return plan.found.in_place
+
+
 def tile_in_place(kernel: Kernel, plan: Plan) -> bool:
     """Nothing packed: panels are read where they are, all of them for each register tile's rows.
     Threads share blocks of the rows, where there are no other loops enough.
     """
-    row, lanes, height = plan.row, size_of(plan.found.lane) or 1, size_of(plan.found.row) or 1
-    width = kernel.target.lanes(max(plan.found.packed.dtype.itemsize, 4))
-    if plan.around and lanes % LINE and plan.found.shared > APART:
+    row, height = plan.row, plan.height
+    crossing = plan.lanes * plan.found.packed.dtype.itemsize % LINE
+    if plan.around and crossing and plan.found.shared > APART:
         return False  # vectors that cross lines in each of many rows
-    strips = strips_of(lanes, width, shapes_for(kernel, plan.found))
+    strips = strips_for(kernel, plan)
     others = iterations(kernel.axes[:row])
     most = height if others >= PIECES else min(ROWS, height // PIECES)
     block = max((n for n in range(1, most + 1) if height % n == 0), default=1)
@@ -139,16 +140,57 @@ def tile_in_place(kernel: Kernel, plan: Plan) -> bool:
     return True
 
 
-def tile_strips(kernel: Kernel, plan: Plan, reach: int) -> bool:
+# --- panels too long for packed memory ------------------------------------------------------------
+def is_scarce(plan: Plan) -> bool:
+    """Whether too few panels have room, or there is no loop to pack the only one in."""
+    wanted = min(plan.lanes, TOGETHER if plan.found.packs else plan.panel)
+    return plan.reach * plan.panel < wanted or has_no_loop(plan)
+
+
+def has_no_loop(plan: Plan) -> bool:
+    """Whether there is no loop that panels could be packed in: a single one, and the same for all
+    results.
+    """
+    return plan.around == 0 and plan.lanes <= plan.panel
+
+
+def sums_columns(kernel: Kernel, plan: Plan) -> bool:
+    """Whether panels have no room, and the kernel sums down columns for few rows."""
+    return is_scarce(plan) and find_columns(kernel) is not None
+
+
+def is_deep(kernel: Kernel, plan: Plan) -> bool:
+    """Whether panels have no room; or, for a product of two matrices with many columns, room for so
+    few that rows are read too often.
+    """
+    plain = plan.row == 0 and len(kernel.reduce_axes) == 1 and plan.lanes > PANELS * plan.panel
+    return is_scarce(plan) or (plan.reach < BESIDE and plain)
+
+
+# --- two kinds of register tiles ------------------------------------------------------------------
+def has_strips(kernel: Kernel, plan: Plan) -> bool:
+    """Whether two kinds of tiles suit the vectors' axis, all of which has room inside of some loop,
+    and save more padding than threads may wait longer at the end, since there are half as many
+    blocks.
+    """
+    strips = strips_for(kernel, plan)
+    beside = 0 < plan.around == plan.row and not plan.found.packs
+    if len(strips) == 1 or not (beside and plan.reach):
+        return False
+    padded = sum(strip.padded for strip in strips)
+    packed = padded * plan.found.length * plan.found.packed.dtype.itemsize
+    around = iterations(kernel.axes[: plan.row])
+    block = lanes_of_block(kernel, plan)
+    blocks = -(-plan.lanes // block)
+    waiting = (1 + FEW / around) / (1 + FEW / (around * blocks))
+    return packed <= panels_room(kernel) and blocks * block / padded >= waiting
+
+
+def tile_strips(kernel: Kernel, plan: Plan) -> bool:
     """Two kinds of register tiles side by side, where the whole axis along the vectors is packed at
     once inside of some loop, and the rows are read where they are.
     """
-    found = plan.found
-    width = kernel.target.lanes(max(found.packed.dtype.itemsize, 4))
-    strips = strips_of(size_of(found.lane) or 1, width, shapes_for(kernel, found))
-    beside = 0 < plan.around == plan.row and not found.packs
-    if len(strips) == 1 or not (beside and reach) or not strips_pay(kernel, plan, strips, reach):
-        return False
+    strips = strips_for(kernel, plan)
     rows = cut_lanes(kernel, plan.row, strips)
     if kind_of(kernel.axes[0]) is AxisType.GLOBAL:
         kernel.apply_opt(Opt(OptOps.THREAD, 0, 0))
@@ -162,29 +204,27 @@ def tile_strips(kernel: Kernel, plan: Plan, reach: int) -> bool:
     return True
 
 
-def strips_pay(kernel: Kernel, plan: Plan, strips: Sequence[Strip], reach: int) -> bool:
-    """Whether packed strips have room together, and save more padding than threads may wait longer
-    at the end, since there are half as many blocks.
+# --- few panels -----------------------------------------------------------------------------------
+def is_narrow(plan: Plan) -> bool:
+    """Whether all panels have room at once."""
+    return plan.lanes <= min(plan.reach, PANELS) * plan.panel
+
+
+def has_rounds(kernel: Kernel, plan: Plan) -> bool:
+    """Whether all panels have room, are the same in all rounds of the first loop, and have enough
+    rows in each.
     """
-    padded = sum(strip.padded for strip in strips)
-    packed = padded * plan.found.length * plan.found.packed.dtype.itemsize
-    around = iterations(kernel.axes[: plan.row])
-    block, lanes = lanes_of_block(kernel, plan, reach), size_of(plan.found.lane) or 1
-    blocks = -(-lanes // block)
-    waiting = (1 + FEW / around) / (1 + FEW / (around * blocks))
-    saved = blocks * block / padded
-    return packed <= kernel.target.stage_bytes * 2 // 3 and saved >= waiting
+    if plan.around or not plan.row or plan.found.packs or not is_narrow(plan):
+        return False
+    rounds, panels = size_of(kernel.axes[0]) or 1, -(-plan.lanes // plan.panel)
+    return rounds >= panels and plan.found.shared // rounds >= SHARED
 
 
 def tile_rounds(kernel: Kernel, plan: Plan) -> bool:
-    """All panels at once in each round of the first loop, which threads share, where they are the
-    same in all of them, and enough rows in each: so rows are read once, not for each few panels.
+    """All panels at once in each round of the first loop, which threads share, so that rows are
+    read once, not for each few panels.
     """
-    rounds, panels = size_of(kernel.axes[0]) or 1, -(-(size_of(plan.found.lane) or 1) // plan.panel)
-    enough = rounds >= panels and plan.found.shared // rounds >= SHARED
-    if plan.around or not plan.row or plan.found.packs or not enough:
-        return False
-    if (size_of(plan.found.lane) or 1) % plan.panel:
+    if plan.lanes % plan.panel:
         kernel.apply_opt(Opt(OptOps.PADTO, plan.row + 1, plan.panel))
     if kind_of(kernel.axes[0]) is AxisType.GLOBAL:
         kernel.apply_opt(Opt(OptOps.THREAD, 0, 0))
@@ -195,34 +235,46 @@ def tile_rounds(kernel: Kernel, plan: Plan) -> bool:
     return True
 
 
+def packs_once(kernel: Kernel, plan: Plan) -> bool:
+    """Whether all panels have room, and rows are packed that make more than a block."""
+    return plan.row == 0 and plan.found.packs and is_narrow(plan) and rows_apart(plan) < plan.height
+
+
+def rows_apart(plan: Plan) -> int:
+    """Rows of a block for which all panels are packed anew."""
+    height = plan.height
+    return min(n for n in range(1, height + 1) if height % n == 0 and n >= min(APART, height))
+
+
 def tile_narrow(kernel: Kernel, plan: Plan) -> bool:
     """All panels at once, where these are few: rows in blocks, so that there is a loop to pack them
-    in. Else rows that are packed too would be so for each few panels.
+    in.
     """
-    height, lanes = size_of(plan.found.row) or 1, size_of(plan.found.lane) or 1
-    block = min(n for n in range(1, height + 1) if height % n == 0 and n >= min(APART, height))
-    if plan.row or not plan.found.packs or block == height:
-        return False
-    if lanes % plan.panel:
+    if plan.lanes % plan.panel:
         kernel.apply_opt(Opt(OptOps.PADTO, 1, plan.panel))
-    kernel.apply_opt(Opt(OptOps.TILE, 0, block))
+    kernel.apply_opt(Opt(OptOps.TILE, 0, rows_apart(plan)))
     if kind_of(kernel.axes[0]) is AxisType.GLOBAL:
         kernel.apply_opt(Opt(OptOps.THREAD, 0, 0))
     kernel.apply_opt(Opt(OptOps.UPCAST, 2, plan.panel))
     if not stage_over(kernel, 0, kernel.axes[-1], kernel.target.stage_bytes):
         return False
-    tile_rows(kernel, plan, block_rows(kernel, 1, together(kernel, plan)))
+    tile_rows(kernel, plan, block_rows(kernel, plan, 1))
     return True
 
 
-def tile_panels(kernel: Kernel, plan: Plan, reach: int) -> bool:
-    """Panels as long as the sum, `reach` of which have room."""
-    found, lane, row = plan.found, plan.row + 1, plan.row
-    lanes, height = size_of(found.lane) or 1, size_of(found.row) or 1
-    block = lanes_of_block(kernel, plan, reach)
-    if lanes % block:
+# --- some panels at a time ------------------------------------------------------------------------
+def has_room(kernel: Kernel, plan: Plan) -> bool:
+    """Whether some panel has room, and there is a loop to pack it in."""
+    return plan.reach > 0 and not has_no_loop(plan)
+
+
+def tile_panels(kernel: Kernel, plan: Plan) -> bool:
+    """Panels as long as the sum, as many at a time as pay."""
+    lane, row = plan.row + 1, plan.row
+    block = lanes_of_block(kernel, plan)
+    if plan.lanes % block:
         kernel.apply_opt(Opt(OptOps.PADTO, lane, block))
-    tiled = lanes > block
+    tiled = plan.lanes > block
     if tiled:
         kernel.apply_opt(Opt(OptOps.TILE, lane, block))
         lane, row = lane + 1, row + 1
@@ -231,20 +283,19 @@ def tile_panels(kernel: Kernel, plan: Plan, reach: int) -> bool:
     kernel.apply_opt(Opt(OptOps.UPCAST, lane, plan.panel))
     if not pack(kernel):
         return False
-    if found.packs and height >= ROWS_PACKED:
-        row = block_rows(kernel, row, together(kernel, plan))
+    if plan.found.packs and plan.height >= plan.line:
+        row = block_rows(kernel, plan, row)
     tile_rows(kernel, plan, row)
     return True
 
 
-def lanes_of_block(kernel: Kernel, plan: Plan, reach: int) -> int:
+def lanes_of_block(kernel: Kernel, plan: Plan) -> int:
     """How many elements of the vectors' axis share the rows that are read, a whole number of
     panels.
     """
-    lanes = size_of(plan.found.lane) or 1
-    panels = -(-lanes // plan.panel)
-    near = max(PANELS, reach // 2)  # more of them only where the sum is short
-    most = min(reach, near, panels if plan.around else panels - 1)  # packed inside some loop
+    panels = -(-plan.lanes // plan.panel)
+    near = max(PANELS, plan.reach // 2)  # more of them only where the sum is short
+    most = min(plan.reach, near, panels if plan.around else panels - 1)  # packed inside some loop
     stream = STREAM * (4 if plan.found.scattered else 2 if plan.found.packs else 1)
     around = iterations(kernel.axes[: threaded(plan)])
     return plan.panel * panels_of(panels, most, plan.panel, around, stream)
@@ -268,13 +319,6 @@ def thread_blocks(kernel: Kernel, around: int, tiled: bool) -> int:
     return max(len(places) - 1, 0)
 
 
-def together(kernel: Kernel, plan: Plan) -> int:
-    """How many rows may be packed together: two cache lines, as long as there is room."""
-    room = kernel.target.stage_bytes // 3
-    fit = room // (plan.found.length * plan.found.other.dtype.itemsize)
-    return min(2 * ROWS_PACKED, fit)
-
-
 def panels_of(panels: int, most: int, panel: int, around: int, stream: float) -> int:
     """How many of an axis' panels a block has, where other loops run `around` times: weighs padding
     against reading the rows again for each block, and against too few blocks for the threads.
@@ -286,3 +330,15 @@ def panels_of(panels: int, most: int, panel: int, around: int, stream: float) ->
         return padding * (1 + stream / (count * panel)) * (1 + FEW / (blocks * around))
 
     return min(range(1, min(most, panels) + 1), key=cost)
+
+
+# In order; the first that suits, and whose opts all fit, is taken.
+STRATEGIES: Final = (
+    Strategy(is_in_place, tile_in_place, "a first cache holds what all rows share as it is"),
+    Strategy(sums_columns, None, "for few rows packing costs more than sums that grow in memory"),
+    Strategy(is_deep, tile_depth, "panels as long as the sum would be too few for packed memory"),
+    Strategy(has_strips, tile_strips, "a vector that wide tiles leave over is not padded"),
+    Strategy(has_rounds, tile_rounds, "rows are read once, and each round packs all panels anew"),
+    Strategy(packs_once, tile_narrow, "rows are packed once, and each block packs all panels anew"),
+    Strategy(has_room, tile_panels, "panels stay in the second cache while rows pass by"),
+)

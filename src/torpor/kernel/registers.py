@@ -8,12 +8,11 @@ from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses
-from torpor.kernel.contraction import RESULTS, Contraction
+from torpor.kernel.contraction import LINE, RESULTS, Contraction
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.ranges import closed_by, find_loops, kind_of, nesting, number_of, size_of
 from torpor.kernel.stage import operands, tile_of
 
-ROWS_PACKED: Final = 16  # elements of a cache line of 64 bytes
 COPY_SHORT: Final = 16  # rounds, by choice, of a copy without whole vectors that are written out
 PAIR: Final = 2  # bytes whose products are added in one instruction
 UNROLLED: Final = 2  # steps of the sum written out: more of them only crowd the registers
@@ -22,7 +21,7 @@ UNROLLED: Final = 2  # steps of the sum written out: more of them only crowd the
 class Plan(NamedTuple):
     """A contraction whose axes are in order: those that do not share what is packed are the first
     `around`, the rows are at `row`, the vectors follow. A register tile is `rows` rows of `panel`
-    elements.
+    elements; packed memory has room for `reach` panels as long as the sum.
     """
 
     found: Contraction
@@ -30,14 +29,31 @@ class Plan(NamedTuple):
     row: int
     panel: int
     rows: int
+    reach: int
+
+    @property
+    def lanes(self) -> int:
+        """How long the axis along the vectors is."""
+        return size_of(self.found.lane) or 1
+
+    @property
+    def height(self) -> int:
+        """How many rows there are."""
+        return size_of(self.found.row) or 1
+
+    @property
+    def line(self) -> int:
+        """How many rows a cache line holds where they lie side by side, packed."""
+        return max(1, LINE // self.found.other.dtype.itemsize)
 
 
-def block_rows(kernel: Kernel, row: int, most: int) -> int:
-    """Rows in blocks of at most `most`, which are packed together; rows that fill no block apart.
-    Gives the place of the axis within a block.
+def block_rows(kernel: Kernel, plan: Plan, row: int) -> int:
+    """The rows, now at `row`, in blocks of at most two cache lines, which are packed together if
+    there is room; rows that fill no block apart. Gives the place of the axis within a block.
     """
     height = size_of(kernel.axes[row]) or 1
-    block = rows_together(height, most)
+    fit = kernel.target.stage_bytes // 3 // (plan.found.length * plan.found.other.dtype.itemsize)
+    block = rows_together(height, min(2 * plan.line, fit), plan.line)
     if height % block:
         rest = cut_apart(kernel, row, height - height % block)
         if rest is not None:
@@ -51,11 +67,11 @@ def block_rows(kernel: Kernel, row: int, most: int) -> int:
     return row + 1
 
 
-def rows_together(height: int, most: int) -> int:
-    """How many rows a block has: as many as divide them evenly, if these are not too few."""
+def rows_together(height: int, most: int, line: int) -> int:
+    """How many rows a block has: as many as divide them evenly, if these fill half a cache line."""
     most = max(1, min(most, height))
     even = max(n for n in range(1, most + 1) if height % n == 0)
-    return even if even * 2 >= min(ROWS_PACKED, most) else most
+    return even if even * 2 >= min(line, most) else most
 
 
 def cut_apart(kernel: Kernel, position: int, first: int) -> int | None:
