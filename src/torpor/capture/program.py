@@ -11,7 +11,15 @@ import numpy as np
 
 from torpor.capture.making import OWNING
 from torpor.capture.python import is_known, method_of, offset_of
-from torpor.capture.replayer import HEAD, RECORD, Objects, Offsets, number_of, replayer_text
+from torpor.capture.replayer import (
+    HEAD,
+    OPERATIONS,
+    RECORD,
+    Objects,
+    Offsets,
+    number_of,
+    replayer_text,
+)
 from torpor.device.commands import CALL
 from torpor.device.resident import addresses
 from torpor.ir.ops import Ops
@@ -126,6 +134,10 @@ class Program:
                 record[-1] = self.address + 8 * (len(HEAD) + RECORD * record[-1])
             place = len(HEAD) + RECORD * number
             self._memory[place : place + RECORD] = record
+
+    def operations(self) -> list[str]:
+        """The operations of the steps, in order."""
+        return [[*OPERATIONS][number] for number in self._memory[len(HEAD) :: RECORD]]
 
     def get(self, name: str) -> int:
         """A word of the head."""
