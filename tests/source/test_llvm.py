@@ -41,13 +41,14 @@ def test_compiles_for(name):
     assert register in texts[-1]
 
 
-def saturated(count: int, result: str) -> None:
+def saturated(count: int, result: str, source: str = "float32") -> None:
     values = [np.nan, np.inf, -np.inf, 1e30, -1e30, -0.5, 3e9, -3e9, 200.9, -200.9, 40000.0, 0.0]
-    a = np.array(values * 4, np.float32)
+    values += [2147483520.0, 2147483648.0, -2147483648.0, 2147483647.5, -2147483648.5, 127.5]
+    a = np.resize(np.array(values, source), programs.SIZE)
     limits = np.iinfo(result)
     whole = [0 if v != v else int(min(max(np.trunc(float(v)), limits.min), limits.max)) for v in a]
     expected = np.array(whole, object).astype(result)
-    name = f"saturate_{result}_{count}"
+    name = f"saturate_{source}_{result}_{count}"
     linear = programs.lanewise(
         name, [a], count, lambda x: [x.cast(dtypes.from_numpy(result).vec(count))]
     )
@@ -55,9 +56,12 @@ def saturated(count: int, result: str) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 8])
-@pytest.mark.parametrize("result", ["int8", "uint8", "int32", "uint32", "int64", "uint64"])
-def test_float_to_integer_saturates(count, result):
-    saturated(count, result)
+@pytest.mark.parametrize("source", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "result", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+)
+def test_float_to_integer_saturates(count, result, source):
+    saturated(count, result, source)
 
 
 def test_empty_share_of_a_thread_does_nothing():

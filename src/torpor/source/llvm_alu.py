@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from torpor.base import settings
-from torpor.base.dtypes import DType
+from torpor.base.dtypes import DType, dtypes
 from torpor.base.errors import ContractError
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
@@ -30,6 +30,7 @@ _INTRINSICS: Final = {
     Ops.EXP2: "exp2", Ops.LOG: "log", Ops.LOG2: "log2", Ops.SIN: "sin", Ops.COS: "cos",
     Ops.TANH: "tanh", Ops.POW: "pow",
 }  # fmt: skip
+LARGEST_SINGLE: Final = 2**31 - 2**7  # the last float32 before 2**31
 _CONTRACTED: Final = frozenset({Ops.ADD, Ops.SUB, Ops.MUL})
 
 
@@ -139,7 +140,7 @@ def _shift(body: Body, node: UOp, operands: Operands) -> str:
 
 # --- division -------------------------------------------------------------------------------------
 def splat(dtype: DType, value: int) -> str:
-    """The integer in every lane."""
+    """The whole number in every lane."""
     text = number_text(dtype, value)
     return text if dtype.count == 1 else f"splat ({type_of(dtype.scalar())} {text})"
 
@@ -205,6 +206,8 @@ def convert(body: Body, value: str, source: DType, result: DType) -> str:
         test = "fcmp une" if source.is_float else "icmp ne"
         return body.value("cast", f"{test} {old} {value}, {zero}")
     if source.is_float and not result.is_float:
+        if result.count > 1 and fits_words(source, result):
+            return saturated(body, value, source, result)
         name = "llvm.fptosi.sat" if result.kind == "int" else "llvm.fptoui.sat"
         call = body.call(f"{name}.{mangled(result)}.{mangled(source)}", new, (old, value))
         return body.value("cast", call)
@@ -216,6 +219,40 @@ def convert(body: Body, value: str, source: DType, result: DType) -> str:
     if not instruction:  # signed and unsigned of one width
         return value
     return body.value("cast", f"{instruction} {old} {value} to {new}")
+
+
+def fits_words(source: DType, result: DType) -> bool:
+    """Whether int32 has all numbers of an integer format, and vectors of the floats are usual."""
+    limits = dtypes.int32
+    inside = limits.min <= result.scalar().min and result.scalar().max <= limits.max
+    return inside and source.scalar() in (dtypes.float32, dtypes.float64)
+
+
+def saturated(body: Body, value: str, source: DType, result: DType) -> str:
+    """trunc(min(max(x, least), most)), 0 at NaN, for vectors of floats and integers that int32 has:
+    LLVM's own conversion takes such vectors apart. (Where float32 has no `most`, what is beyond is
+    chosen after.)
+    """
+    old, least, most = type_of(source), int(result.scalar().min), int(result.scalar().max)
+    tests = type_of(dtypes.bool.vec(source.count))
+    single = source.scalar() is dtypes.float32
+    below = min(most, LARGEST_SINGLE) if single else most
+    ordered = body.value("cast", f"fcmp ord {old} {value}, {value}")
+    x = body.value("cast", f"select {tests} {ordered}, {old} {value}, {old} zeroinitializer")
+    kept = x
+    for test, bound in (("ogt", least), ("olt", below)):
+        number = splat(source, bound)
+        inside = body.value("cast", f"fcmp {test} {old} {kept}, {number}")
+        kept = body.value("cast", f"select {tests} {inside}, {old} {kept}, {old} {number}")
+    wide = dtypes.int32.vec(source.count)
+    made = body.value("cast", f"fptosi {old} {kept} to {type_of(wide)}")
+    if below < most:
+        beyond = body.value("cast", f"fcmp ogt {old} {x}, {splat(source, below)}")
+        full = f"{type_of(wide)} {splat(wide, most)}"
+        made = body.value("cast", f"select {tests} {beyond}, {full}, {type_of(wide)} {made}")
+    if result.bits == wide.bits:
+        return made
+    return body.value("cast", f"trunc {type_of(wide)} {made} to {type_of(result)}")
 
 
 def _conversion(source: DType, result: DType) -> str:
