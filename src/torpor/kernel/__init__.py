@@ -9,6 +9,7 @@ from torpor.kernel.lower import Lowered, lower
 from torpor.kernel.offsets import in_offsets
 from torpor.kernel.parts import Parted, in_parts
 from torpor.kernel.phases import in_phases
+from torpor.kernel.rounds import over_met
 
 __all__ = [
     "Arranged",
@@ -23,5 +24,6 @@ __all__ = [
     "in_parts",
     "in_phases",
     "lower",
+    "over_met",
     "shareable",
 ]

@@ -24,6 +24,7 @@ from torpor.kernel import (
     in_offsets,
     in_parts,
     in_phases,
+    over_met,
 )
 from torpor.pipeline.canonical import canonical
 from torpor.pipeline.compile import is_copy, programs_of, target_named
@@ -80,7 +81,7 @@ def refined(items: Sequence[ScheduleItem], target_of: TargetOf) -> Iterator[Sche
     Thousands of items may share one ast, blocks of a chain for example: each is looked at once.
     """
     phases, order, parts = cache(in_phases), cache(arranged), cache(in_two)
-    checks = cache(checked_ahead)
+    checks, rounds = cache(checked_ahead), cache(over_met)
     for item in items:
         if is_copy(item):
             yield item
@@ -91,7 +92,7 @@ def refined(items: Sequence[ScheduleItem], target_of: TargetOf) -> Iterator[Sche
             yield from [item] if ahead is None else by_parts(item, ahead)
             continue
         copies: dict[tuple[UOp, int], UOp] = {}
-        for ast in phases(item.ast):  # they write parts of its output
+        for ast in phases(rounds(item.ast)):  # they write parts of its output
             part = replace(item, ast=ast)
             if item.group is None and (found := parts(ast, target)) is not None:
                 yield from by_parts(part, found)

@@ -1,0 +1,59 @@
+"""Sums that meet something at every s-th place go over what they meet."""
+
+import numpy as np
+import pytest
+
+import torpor
+from torpor import Context, Tensor
+from torpor.ir.ops import Ops
+from torpor.kernel.ranges import iterations
+
+
+def weight_gradient(x, seed, kernel, stride, padding, groups):
+    """The gradient by the weights of a transposed convolution in one dimension, in float64."""
+    images, channels, length = x.shape
+    inputs, results = channels // groups, seed.shape[1] // groups
+    made = np.zeros((channels, results, kernel))
+    wide = np.pad(seed.astype(np.float64), ((0, 0), (0, 0), (padding, padding + stride)))
+    for place in range(kernel):
+        part = wide[:, :, place : place + stride * length : stride][:, :, :length]
+        for group in range(groups):
+            one = slice(group * inputs, (group + 1) * inputs)
+            other = slice(group * results, (group + 1) * results)
+            made[one, :, place] = np.einsum("nil,nol->io", x[:, one], part[:, other])
+    return made
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding", "length", "groups"),
+    [(16, 8, 4, 40, 1), (3, 2, 1, 14, 2), (5, 3, 0, 9, 1), (2, 4, 0, 6, 1), (4, 2, 3, 5, 1)],
+)
+def test_gradients_by_weights_of_transposed_convolutions(kernel, stride, padding, length, groups):
+    random = np.random.default_rng(3)
+    a = random.standard_normal((2, 4, length), np.float32)
+    x, w = Tensor(a), Tensor.empty(4, 6 // groups, kernel).requires_grad_()
+    y = x.conv_transpose1d(w, stride=stride, padding=padding, groups=groups)
+    seed = random.standard_normal(tuple(y.shape), np.float32)
+    (found,) = y.gradient(w, gradient=Tensor(seed))
+    (item,) = found.schedule()
+    assert not any(n.op is Ops.MOD for n in item.ast.toposort())
+    assert iterations(tuple(item.ast.ranges())) <= 2 * a.size * (6 // groups) * kernel
+    expected = weight_gradient(a, seed, kernel, stride, padding, groups)
+    assert np.abs(found.numpy() - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
+def test_both_axes_of_an_image_take_their_turn():
+    x, w = Tensor.empty(2, 4, 9, 8), Tensor.empty(4, 4, 4, 3).requires_grad_()
+    y = x.conv_transpose2d(w, stride=(2, 3), padding=1)
+    (found,) = y.gradient(w, gradient=Tensor.empty(*y.shape))
+    (program,) = torpor.lower(found)
+    assert program.ops <= 2 * 2 * 2 * (4 * 4) * (4 * 3) * (9 * 8)
+
+
+def test_what_would_hide_an_infinity_stays_where_floats_are_strict():
+    x, w = Tensor.empty(1, 2, 7), Tensor.empty(2, 2, 3).requires_grad_()
+    y = x.conv_transpose1d(w, stride=2)
+    with Context(STRICT_FLOAT=1):
+        (found,) = y.gradient(w, gradient=Tensor.empty(*y.shape))
+        (item,) = found.schedule()
+        assert any(n.op is Ops.MOD for n in item.ast.toposort())
