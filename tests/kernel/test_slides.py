@@ -9,7 +9,7 @@ from torpor import Tensor, lower
 from torpor.base.target import get_target
 from torpor.kernel import Kernel, Opt, OptOps
 from torpor.kernel.heuristics import choose
-from torpor.kernel.slides import FIRST, WRITTEN
+from torpor.kernel.slides import FIRST_SHARE, PRODUCTS_WRITTEN
 
 
 def convolution(channels, size, window, stride=1, images=2):
@@ -35,7 +35,7 @@ def test_wide_windows_are_copied_and_written_out(size, window, stride):
     assert OptOps.WINDOW in [opt.op for opt in opts]
     written = [opt.arg for opt in opts if opt.op in (OptOps.UPCAST, OptOps.OVERLAP)]
     rows = written[-1] if len(written) > 2 else 1
-    assert written[1] // 8 * rows * np.prod(window) <= WRITTEN
+    assert written[1] // 8 * rows * np.prod(window) <= PRODUCTS_WRITTEN
 
 
 def test_small_windows_are_not():
@@ -82,7 +82,7 @@ def test_more_rows_than_the_first_cache_holds_are_copied_in_blocks(first):
     target = replace(get_target("cpu"), first_bytes=first)
     opts = choose(Kernel(item.ast, target))
     (rows,) = [opt.arg for opt in opts if opt.op is OptOps.TILE]
-    assert first / 2 < (rows + 4) * 128 * 4 <= FIRST * first
+    assert first / 2 < (rows + 4) * 128 * 4 <= FIRST_SHARE * first
 
 
 def test_tiles_that_divide_nothing_overlap():

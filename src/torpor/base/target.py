@@ -7,6 +7,8 @@ from typing import Final
 
 from torpor.base.errors import DeviceError
 
+LINE: Final = 64  # bytes of a cache line (128 on Apple's processors: then two of them)
+
 
 @dataclass(frozen=True)
 class Target:

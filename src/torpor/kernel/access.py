@@ -14,8 +14,8 @@ from torpor.kernel.ranges import Loops, find_loops, iterations, kind_of, size_of
 from torpor.rules import conjuncts
 
 NEAR: Final = 2  # elements from one lane to the next that a shuffle of two vectors reaches
-BLOCK: Final = 8  # iterations that are looked at as the lanes of a vector
-KEPT: Final = 64  # answers about positions that are kept: much is asked of one kernel
+LANES_SEEN: Final = 8  # iterations that are looked at as the lanes of a vector
+ANSWERS_KEPT: Final = 64  # answers about positions that are kept: much is asked of one kernel
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,10 @@ def is_window(one: UOp) -> bool:
     """Whether a range is written out, or a short one of a reduction, which is going to be."""
     if kind_of(one) in (AxisType.UPCAST, AxisType.UNROLL):
         return True
-    return kind_of(one) is AxisType.REDUCE and (size_of(one) or BLOCK + 1) <= BLOCK
+    return kind_of(one) is AxisType.REDUCE and (size_of(one) or LANES_SEEN + 1) <= LANES_SEEN
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=ANSWERS_KEPT)
 def is_short_step(position: UOp, one: UOp) -> bool:
     """Whether a position that is not linear in a range moves alike in its blocks, and in each of
     them within twice as many elements: `one//2`, `one%2`.
@@ -71,8 +71,8 @@ def is_short_step(position: UOp, one: UOp) -> bool:
     terms = [term for term in terms_of(position) if one in term.ranges()]
     if not all(depends_only(term, one) for term in terms):
         return False
-    moved = [distances(terms, one, first) for first in (0, BLOCK)]
-    return moved[0] == moved[1] and max(moved[0]) - min(moved[0]) < NEAR * BLOCK
+    moved = [distances(terms, one, first) for first in (0, LANES_SEEN)]
+    return moved[0] == moved[1] and max(moved[0]) - min(moved[0]) < NEAR * LANES_SEEN
 
 
 def depends_only(term: UOp, one: UOp) -> bool:
@@ -85,7 +85,7 @@ def distances(terms: Sequence[UOp], one: UOp, first: int) -> list[int]:
     total = UOp.index_const(0)
     for term in terms:
         total = total + term
-    at = [total.substitute({one: UOp.index_const(first + n)}).simplify() for n in range(BLOCK)]
+    at = [total.substitute({one: UOp.index_const(first + n)}).simplify() for n in range(LANES_SEEN)]
     return [int(place.arg) - int(at[0].arg) for place in at]
 
 

@@ -23,7 +23,7 @@ from torpor.kernel.ranges import find_loops, iterations, nesting
 from torpor.kernel.stage import place
 from torpor.kernel.windows import Copied, copied_windows, in_order
 
-WORTH: Final = 1 << 22  # products from which another kernel pays
+PRODUCTS_WORTH: Final = 1 << 22  # products from which another kernel pays
 USES: Final = 256  # products that each element of the operand is a factor of
 TURNED: Final = 128  # the same where neighbours are used one after the other: a transpose
 MOVED: Final = 20.0  # products that take as long as copying an element of an image
@@ -43,7 +43,7 @@ class Arranged(NamedTuple):
 
 def arranged(ast: UOp, target: Target) -> Arranged | None:
     """An operand's copy and the kernel on it; None where there is little to gain."""
-    if not target.threads or iterations(tuple(ast.ranges())) < WORTH:
+    if not target.threads or iterations(tuple(ast.ranges())) < PRODUCTS_WORTH:
         return None
     kernel = Kernel(ast, target)
     copies = [on_copy(kernel, copied) for copied in copied_windows(kernel)]

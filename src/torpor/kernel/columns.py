@@ -20,11 +20,11 @@ from torpor.kernel.ranges import find_loops, iterations, kind_of, size_of
 from torpor.kernel.registers import write_rows
 from torpor.kernel.vectors import attempt, attempt_all
 
-ROWS: Final = 8  # rows read together: as many as a first cache of 8 ways keeps at equal distances
+ROWS_TOGETHER: Final = 8  # as many as a first cache of 8 ways keeps at equal distances
 LANES: Final = 64  # columns from which this pays
-FIRST: Final = 2  # times what a first cache holds: less than that is not far away anyhow
-BLOCK: Final = 2048  # columns of a thread's block: shorter rows start too often
-BLOCKS: Final = 8  # most blocks that threads share; two from half of `BLOCK` columns in all
+FIRST_TIMES: Final = 2  # times what a first cache holds: less than that is not far away anyhow
+COLUMNS_OF_THREAD: Final = 2048  # columns of a thread's block: shorter rows start too often
+BLOCKS_MOST: Final = 8  # that threads share; two from a quarter of so many columns each
 FEW_ROWS: Final = 32  # results a column has that may share what is read
 LATENCY: Final = 8  # products in registers that are begun while one of them is added
 
@@ -60,7 +60,7 @@ def find_columns(kernel: Kernel) -> Columns | None:
     if not lanes or len(most.node.src) > 2 or apart is None or apart * most.itemsize < LANES * 4:
         return None
     results = tuple(r for r in outputs if most.stride(r) == 0)
-    least = FIRST * kernel.target.first_bytes
+    least = FIRST_TIMES * kernel.target.first_bytes
     if iterations(results) > FEW_ROWS or footprint(most) * most.itemsize < least:
         return None
     several = tuple(r for r in outputs if r not in results and r is not lanes[0])
@@ -70,11 +70,11 @@ def find_columns(kernel: Kernel) -> Columns | None:
 def apply_tiles(kernel: Kernel, found: Columns) -> bool:
     """Blocks of columns for the threads, blocks of rows, then the vectors."""
     lanes, down = size_of(found.lane) or 1, size_of(found.down) or 1
-    rows = next((n for n in range(ROWS, 3, -1) if down % n == 0), 0)
-    if lanes < LANES or down <= max(rows, ROWS):
+    rows = next((n for n in range(ROWS_TOGETHER, 3, -1) if down % n == 0), 0)
+    if lanes < LANES or down <= max(rows, ROWS_TOGETHER):
         return False
     if not rows:
-        rows = ROWS
+        rows = ROWS_TOGETHER
         kernel.apply_opt(Opt(OptOps.PADTO, kernel.axes.index(found.down), rows))
     wide = kernel.target.lanes(max(4, found.matrix.itemsize))
     copies, vectors = register_tile(found.results, kernel.target.registers)
@@ -133,10 +133,11 @@ def cut_columns(kernel: Kernel, found: Columns, panel: int) -> None:
 
 def columns_of_block(kernel: Kernel, found: Columns, panel: int) -> int:
     """How many columns a block has: whole panels; all of them where there are several matrices,
-    else equal shares of at least `BLOCK`, as long as memory has room for their sums.
+    else equal shares of at least `COLUMNS_OF_THREAD`, as long as memory has room for their sums.
     """
     lanes, itemsize = size_of(found.lane) or 1, max(4, found.matrix.itemsize)
-    blocks = max(min(2, lanes // (BLOCK // 4)), min(BLOCKS, lanes // BLOCK), 1)
+    two = min(2, lanes // (COLUMNS_OF_THREAD // 4))
+    blocks = max(two, min(BLOCKS_MOST, lanes // COLUMNS_OF_THREAD), 1)
     room = kernel.target.stage_bytes * 2 // 3 // (iterations(found.results) * itemsize)
     least = -(-lanes // max(room, panel))
     blocks = max(1 if found.several else blocks, least)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
+from torpor.base.target import LINE
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
@@ -23,14 +24,13 @@ from torpor.kernel.stage import loads_of, operands
 from torpor.kernel.strips import ALONE
 
 RESULTS: Final = (AxisType.GLOBAL, AxisType.THREAD)  # axes of what is stored
-BLOCK: Final = 64  # elements along the vectors that share what is packed of the rows
-STREAMED: Final = 2.0  # products that take as long as reading an element in order of its use
-COPIED: Final = 10.0  # products that take as long as packing an element of several in a row
-TURNED: Final = 36.0  # products that take as long as moving an element between other places
+LANES_SHARED: Final = 64  # elements along the vectors that share what is packed of the rows
+TIME_READ: Final = 2.0  # products that take as long as reading an element in order of its use
+TIME_COPIED: Final = 10.0  # products that take as long as packing an element of several in a row
+TIME_TURNED: Final = 36.0  # products that take as long as moving an element between other places
 CLOSE: Final = 1.5  # times what a first cache holds: as quick to read in its own order as packed
 PAGE: Final = 4096  # bytes between steps of a sum from which memory is slow to follow
-SHORT: Final = 192  # steps of a sum that is not cut into blocks
-LINE: Final = 64  # bytes of a cache line
+STEPS_WHOLE: Final = 192  # steps of a sum that is not cut into blocks
 SPARE: Final = 0.25  # share of a vector that may be padding where the axis is shorter than one
 
 
@@ -148,25 +148,25 @@ def cost(kernel: Kernel, found: Contraction, neighbours: bool, movable: bool) ->
     width = kernel.target.lanes(max(found.packed.dtype.itemsize, 4))
     alone = iterations(tuple(closed_by(kernel.ast.src[0]))) == found.shared * lanes
     along = [fills_lines(v, kernel.reduce_axes) for v in (found.packed, found.other)]
-    if lanes <= width and all(along) and found.length >= SHORT:
+    if lanes <= width and all(along) and found.length >= STEPS_WHOLE:
         return None  # sums along the rows of both read each element of the longer one once
-    nowhere = alone and lanes <= 2 * width and found.length < SHORT and not found.in_place
+    nowhere = alone and lanes <= 2 * width and found.length < STEPS_WHOLE and not found.in_place
     if lanes < width * (1 - SPARE) or nowhere:
         return None
     step = abs(stride(found.packed, found.lane) or 0)
-    moving = COPIED * step * share_of_first(found.packed) if 0 < step <= NEAR else TURNED
+    moving = TIME_COPIED * step * share_of_first(found.packed) if 0 < step <= NEAR else TIME_TURNED
     packing = 0.0 if found.in_place else moving / found.shared
-    reading = STREAMED if found.other.dtype.is_float or found.other.op is Ops.LOAD else COPIED
+    reading = TIME_READ if found.other.dtype.is_float or found.other.op is Ops.LOAD else TIME_COPIED
     if (found.masked or found.scattered) and not movable:
         easy = not found.masked and (not found.scattered or found.abreast)
-        reading = COPIED if easy else TURNED
-    storing = 0.0 if neighbours else TURNED / found.length
+        reading = TIME_COPIED if easy else TIME_TURNED
+    storing = 0.0 if neighbours else TIME_TURNED / found.length
     if lanes <= width:
         return width / lanes * ALONE * (1 + packing + reading / lanes + storing)
     fit = kernel.target.stage_bytes * 2 // 3 // (found.length * found.packed.dtype.itemsize)
     return min(
-        -(-lanes // n) * n / lanes * (1 + packing + reading / min(n, BLOCK) + storing)
-        for n in range(width, min(lanes, max(fit, BLOCK), 4 * BLOCK) + width, width)
+        -(-lanes // n) * n / lanes * (1 + packing + reading / min(n, LANES_SHARED) + storing)
+        for n in range(width, min(lanes, max(fit, LANES_SHARED), 4 * LANES_SHARED) + width, width)
     )
 
 

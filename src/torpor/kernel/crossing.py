@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from torpor.base.target import LINE
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
@@ -18,9 +19,8 @@ from torpor.kernel.ranges import closed_by, find_loops, kind_of, number_of, size
 from torpor.kernel.registers import cut_apart
 from torpor.kernel.vectors import attempt
 
-LINE: Final = 64  # bytes of a cache line
 LANES: Final = 8  # elements of a vector that is put together from several lines
-SHORT: Final = 4  # axes that are shorter are written out whole
+AXIS_SHORT: Final = 4  # axes that are shorter are written out whole
 # Measured by one thread of an AMD EPYC of the third generation (Zen 3), float32. Bytes by which
 # rows that are written are apart; single lines of them are slow past the caches: 4224 x 4160 takes
 # 11.5 ms, in twos 6.5 (a copy 4.5).
@@ -49,9 +49,9 @@ def tile_crossing(kernel: Kernel) -> bool:
     if found is None:
         return False
     written, read = number_of(found.written), number_of(found.read)
-    line = max(SHORT, LINE // found.itemsize)
+    line = max(AXIS_SHORT, LINE // found.itemsize)
     ends = ends_of(kernel, found.read)
-    short = (size_of(found.written) or 0) < SHORT
+    short = (size_of(found.written) or 0) < AXIS_SHORT
     past = line <= 2 * LANES and passes_caches(kernel.ast, kernel.target)
     if past and not ends and not short:
         write_lines(kernel, written, read, elements_together(found, line))
@@ -106,10 +106,10 @@ def find_crossing(kernel: Kernel) -> Crossing | None:
     written = [r for r in kernel.axes if all(a.stride(r) == 1 for a in stores)]
     if not written:
         return None
-    short = (size_of(written[0]) or 0) < SHORT
+    short = (size_of(written[0]) or 0) < AXIS_SHORT
     for access in found:
         for one in kernel.axes:
-            if crosses(access, one, written[0]) and (size_of(one) or 0) >= SHORT:
+            if crosses(access, one, written[0]) and (size_of(one) or 0) >= AXIS_SHORT:
                 reads = abs(access.stride(written[0]) or 0) * access.itemsize
                 writes = max(abs(a.stride(one) or 0) * a.itemsize for a in stores)
                 if writes >= LINE or not short:

@@ -20,11 +20,11 @@ from torpor.kernel.registers import Plan, rows_together, stage_over, tile_rows
 
 DEPTH: Final = 512  # steps of the sum in a block, at most: a panel of them fills a first cache
 SHALLOW: Final = 96  # steps that pay for reading and writing the partial results
-PACKED: Final = 32.0  # products that take as long as packing an element of the panels
-COPIED: Final = 10.0  # products that take as long as packing an element of the rows
-STREAM: Final = 6.0  # products that take as long as reading an element of the rows anew
-SHARED: Final = 16  # rows, at least, that share panels
-FEW: Final = 0.5  # blocks that a thread may wait for at the end
+TIME_PACKED: Final = 32.0  # products that take as long as packing an element of the panels
+TIME_COPIED: Final = 10.0  # products that take as long as packing an element of the rows
+TIME_READ: Final = 6.0  # products that take as long as reading an element of the rows anew
+ROWS_SHARED: Final = 16  # rows, at least, that share panels
+BLOCKS_WAITED: Final = 0.5  # blocks that a thread may wait for at the end
 
 
 class Blocks(NamedTuple):
@@ -68,17 +68,17 @@ def blocks_of(kernel: Kernel, plan: Plan) -> Blocks | None:
     others, around = plan.found.shared // height, iterations(kernel.axes[: plan.around])
     vector = plan.panel * plan.found.packed.dtype.itemsize
     room = kernel.target.stage_bytes // 3
-    stream = COPIED if plan.found.packs else STREAM
+    stream = TIME_COPIED if plan.found.packs else TIME_READ
     best: tuple[float, int, int] | None = None
     for panels in range(1, min(-(-lanes // plan.panel), room // (prod(depth) * vector)) + 1):
         fit = room * 3 // 2 // (panels * vector * others)
         for rows in (n for n in range(1, min(fit, height) + 1) if height % n == 0):
             blocks = -(-lanes // (panels * plan.panel))
             padding = blocks * panels * plan.panel / lanes
-            reading = 1 + PACKED / (rows * others) + stream / (panels * plan.panel)
-            waiting = 1 + FEW / (blocks * around * height // rows)
+            reading = 1 + TIME_PACKED / (rows * others) + stream / (panels * plan.panel)
+            waiting = 1 + BLOCKS_WAITED / (blocks * around * height // rows)
             cost = padding * reading * waiting
-            if rows * others >= SHARED and (best is None or cost < best[0]):
+            if rows * others >= ROWS_SHARED and (best is None or cost < best[0]):
                 best = cost, panels, rows
     if best is None:
         return None

@@ -35,7 +35,7 @@ UNPACKED: Final = 8  # results that share a value that is dear to compute
 OPERANDS: Final = 6  # registers that sums leave to operands and masks
 MOST_PARTS: Final = 4  # parts of an axis that have code of their own
 COLUMNS: Final = 8  # vectors of columns that passes go down side by side
-ROWS: Final = 4  # of an operand, that are summed along and share what else is read
+ROWS_ALONG: Final = 4  # of an operand, that are summed along and share what else is read
 
 
 def nest_lanes(kernel: Kernel) -> None:
@@ -114,7 +114,7 @@ def copy_rows(facts: Facts) -> None:
     """
     kernel = facts.kernel
     row, lane = kernel.axes[-2:]
-    rows = copies_of(row, ROWS)
+    rows = copies_of(row, ROWS_ALONG)
     lanes = kernel.target.lanes(max(a.itemsize for a in facts.accesses if a.stride(lane) == 1))
     size = size_of(lane) or 1
     if rows > 1 and size % lanes == 0:
@@ -154,7 +154,7 @@ def copy_elements(facts: Facts) -> None:
     (columns chosen by index): each place is loaded and checked once for all of them.
     """
     for row in reuse_axes(facts.kernel, facts.accesses, None)[:1]:
-        tile_axis(facts.kernel, row, ROWS, ROWS)
+        tile_axis(facts.kernel, row, ROWS_ALONG, ROWS_ALONG)
     single_lanes(facts)
 
 
@@ -228,13 +228,13 @@ def reduce_lanes(facts: Facts, lane: UOp) -> None:
     lane = pad_lane(facts, lane)
     dear = dear_operands(kernel)
     rows = reuse_axes(kernel, facts.accesses, lane) or row_axes(kernel, facts.accesses, lane)
-    outputs = [r for r in rows if copies_of(r, UNPACKED if dear else ROWS) > 1]
+    outputs = [r for r in rows if copies_of(r, UNPACKED if dear else ROWS_ALONG) > 1]
     amount = vector_amount(facts, lane, 1 if outputs else 4)
     if attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(lane), amount)):
         room = kernel.target.registers - 4
         for one in outputs:
             shared = any(all(r.arg != one.arg for r in value.ranges()) for value in dear)
-            most = UNPACKED if shared else ROWS
+            most = UNPACKED if shared else ROWS_ALONG
             room //= tile_axis(kernel, one, min(room, most), most)
     thread_rest(kernel)
     unroll_whole(kernel)

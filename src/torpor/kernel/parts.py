@@ -20,7 +20,7 @@ from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
 from torpor.kernel.access import footprint
-from torpor.kernel.columns import ROWS, Columns, find_columns
+from torpor.kernel.columns import ROWS_TOGETHER, Columns, find_columns
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.normalise import renumber
 from torpor.kernel.ranges import (
@@ -36,7 +36,7 @@ from torpor.kernel.stage import place
 PART: Final = 1 << 21  # bytes of a part, at least
 PARTS: Final = 16  # most parts
 SHARE: Final = 32  # rows that a part has for each result of a column, at least
-WORTH: Final = 1 << 20  # products from which another kernel pays
+PRODUCTS_WORTH: Final = 1 << 20  # products from which another kernel pays
 MEMORY: Final = -1  # stands for the parameter that the first of two kernels stores
 
 
@@ -56,7 +56,7 @@ class Parted(NamedTuple):
 
 def in_parts(ast: UOp, target: Target) -> Parted | None:
     """A kernel's sum in parts, and what is made of them; None where there is nothing to gain."""
-    if not target.threads or len(ast.src) != 1 or iterations(tuple(ast.ranges())) < WORTH:
+    if not target.threads or len(ast.src) != 1 or iterations(tuple(ast.ranges())) < PRODUCTS_WORTH:
         return None
     kernel = Kernel(ast, target)
     found = find_columns(kernel)
@@ -88,7 +88,7 @@ def parts_of(found: Columns) -> int:
         down // (SHARE * iterations(found.results)),
         footprint(found.matrix) * found.matrix.itemsize // PART,
     )
-    return max((n for n in range(1, most + 1) if down % (n * ROWS) == 0), default=1)
+    return max((n for n in range(1, most + 1) if down % (n * ROWS_TOGETHER) == 0), default=1)
 
 
 def memory_between(dtype: DType, size: int) -> UOp:

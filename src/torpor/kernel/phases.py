@@ -30,9 +30,9 @@ from torpor.kernel.ranges import (
 )
 from torpor.rules import conjuncts
 
-WORTH: Final = 1 << 20  # products from which more kernels, each to be compiled, pay
-MOST: Final = 16  # phases, at most
-SHORT: Final = 32  # products in a sum, up to which it takes longer to store what lies apart
+PRODUCTS_WORTH: Final = 1 << 20  # products from which more kernels, each to be compiled, pay
+PHASES_MOST: Final = 16  # phases, at most
+PRODUCTS_FEW: Final = 32  # products in a sum, up to which it takes longer to store what lies apart
 ROUNDS: Final = 64  # rounds of a sum that are looked at one by one, at most
 
 
@@ -40,11 +40,11 @@ def in_phases(ast: UOp) -> tuple[UOp, ...]:
     """The kernels that together do what this one does, each for every s-th place of an output;
     the kernel itself where there are no such sums, or little to gain.
     """
-    if len(ast.src) != 1 or iterations(tuple(ast.ranges())) < WORTH:
+    if len(ast.src) != 1 or iterations(tuple(ast.ranges())) < PRODUCTS_WORTH:
         return (ast,)
     if not any(n.op is Ops.MOD for n in ast.toposort()):
         return (ast,)
-    pending, done = [(joined(ast), MOST)], []
+    pending, done = [(joined(ast), PHASES_MOST)], []
     while pending:
         one, most = pending.pop()
         parts = apart(one, most)
@@ -71,7 +71,7 @@ def apart(ast: UOp, most: int) -> list[UOp]:
             if fewer is not None:
                 return [fewer]
         outputs = [r for r in axes - summed if kind_of(r) is AxisType.GLOBAL and size_of(r)]
-        if iterations(closed_by(reductions[0])) <= SHORT:
+        if iterations(closed_by(reductions[0])) <= PRODUCTS_FEW:
             outputs = [r for r in outputs if not slides_along(ast, r)]
         if summed and outputs and not found and 1 < (step := step_of(condition)) <= most:
             found = split(ast, min(outputs, key=number_of), step)

@@ -28,9 +28,11 @@ from torpor.kernel.vectors import (
     writable,
 )
 
-WRITTEN: Final = 256  # products of vectors that are written out, at most
-SHARED: Final = 0.4  # of what rows load, from which loading it once pays for reading less in order
-ROWS: Final = 4  # of a sum over images: fewer than that written out together gain nothing
+PRODUCTS_WRITTEN: Final = 256  # products of vectors that are written out, at most
+SHARE_LOADED: Final = (
+    0.4  # of what rows load, from which loading it once pays for reading less in order
+)
+ROWS_LEAST: Final = 4  # of a sum over images: fewer than that written out together gain nothing
 
 
 def short_rows(facts: Facts) -> bool:
@@ -56,11 +58,11 @@ def tile_windows(facts: Facts, lane: UOp, reused: list[UOp]) -> bool:
         return False
     if any((size_of(r) or SMALL_LOOP + 1) > SMALL_LOOP for r in kernel.reduce_axes):
         return False
-    vectors = -(-(size_of(lane) or WRITTEN) // facts.lanes)
+    vectors = -(-(size_of(lane) or PRODUCTS_WRITTEN) // facts.lanes)
     products = vectors * iterations(tuple(kernel.reduce_axes))
-    if products > WRITTEN:
+    if products > PRODUCTS_WRITTEN:
         return False
-    rows = WRITTEN // products if shared >= SHARED else 1
+    rows = PRODUCTS_WRITTEN // products if shared >= SHARE_LOADED else 1
     write_sums(kernel, pad_lane(facts, lane, whole_rows=True), reused[0], rows)
     return True
 
@@ -85,8 +87,8 @@ def sum_rows(kernel: Kernel, lanes: int) -> None:
         return
     written = [r for r in kernel.axes if kind_of(r) in (AxisType.UPCAST, AxisType.UNROLL)]
     products = iterations(tuple(written)) // lanes
-    copies = copies_of(loops[-1], min(COPIES, WRITTEN // 2 // max(1, products)))
-    if copies >= ROWS:
+    copies = copies_of(loops[-1], min(COPIES, PRODUCTS_WRITTEN // 2 // max(1, products)))
+    if copies >= ROWS_LEAST:
         attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(loops[-1]), copies))
 
 

@@ -11,10 +11,11 @@ from itertools import product
 from math import inf
 from typing import Final, NamedTuple
 
+from torpor.base.target import LINE
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel.columns import find_columns
-from torpor.kernel.contraction import LINE, Contraction, find_contraction, order_axes
+from torpor.kernel.contraction import Contraction, find_contraction, order_axes
 from torpor.kernel.depth import tile_depth
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.ranges import iterations, kind_of, number_of, size_of
@@ -23,13 +24,13 @@ from torpor.kernel.strips import Shapes, Strip, cut_lanes, shapes_of, strip_of, 
 from torpor.kernel.vectors import attempt, attempt_all
 
 STREAM: Final = 6.0  # elements of a block that are computed while a row's element is read again
-FEW: Final = 2.0  # blocks that a thread may wait for at the end
+BLOCKS_WAITED: Final = 2.0  # blocks that a thread may wait for at the end
 PANELS: Final = 8  # most panels of a block: what stays in the second cache with the other operand
 TOGETHER: Final = 64  # elements along the vectors that should share rows which are packed
 BESIDE: Final = 3  # panels of a matrix for which rows are read, below which sums go by blocks
 APART: Final = 64  # rows that pay for packing all panels anew
-SHARED: Final = 256  # rows that share panels for which these may be packed again
-ROWS: Final = 48  # rows of a thread's block where nothing is packed
+ROWS_SHARED: Final = 256  # rows that share panels for which these may be packed again
+ROWS_OF_THREAD: Final = 48  # rows of a thread's block where nothing is packed
 PIECES: Final = 4  # loops that threads can share, below which rows are cut into so many blocks
 REUSE: Final = 16  # rows that must share a packed tile before packing it pays
 PAIRED: Final = 0.8  # the same and padding for words of two terms, beyond which they are no gain
@@ -127,7 +128,7 @@ def tile_in_place(kernel: Kernel, plan: Plan) -> bool:
         return False  # vectors that cross lines in each of many rows
     strips = strips_for(kernel, plan)
     others = iterations(kernel.axes[:row])
-    most = height if others >= PIECES else min(ROWS, height // PIECES)
+    most = height if others >= PIECES else min(ROWS_OF_THREAD, height // PIECES)
     block = max((n for n in range(1, most + 1) if height % n == 0), default=1)
     if block < min(strips[0].rows, height) // 2:
         return False
@@ -182,7 +183,7 @@ def has_strips(kernel: Kernel, plan: Plan) -> bool:
     around = iterations(kernel.axes[: plan.row])
     block = lanes_of_block(kernel, plan)
     blocks = -(-plan.lanes // block)
-    waiting = (1 + FEW / around) / (1 + FEW / (around * blocks))
+    waiting = (1 + BLOCKS_WAITED / around) / (1 + BLOCKS_WAITED / (around * blocks))
     return packed <= panels_room(kernel) and blocks * block / padded >= waiting
 
 
@@ -217,7 +218,7 @@ def has_rounds(kernel: Kernel, plan: Plan) -> bool:
     if plan.around or not plan.row or plan.found.packs or not is_narrow(plan):
         return False
     rounds, panels = size_of(kernel.axes[0]) or 1, -(-plan.lanes // plan.panel)
-    return rounds >= panels and plan.found.shared // rounds >= SHARED
+    return rounds >= panels and plan.found.shared // rounds >= ROWS_SHARED
 
 
 def tile_rounds(kernel: Kernel, plan: Plan) -> bool:
@@ -327,7 +328,7 @@ def panels_of(panels: int, most: int, panel: int, around: int, stream: float) ->
     def cost(count: int) -> float:
         blocks = -(-panels // count)
         padding = blocks * count / panels
-        return padding * (1 + stream / (count * panel)) * (1 + FEW / (blocks * around))
+        return padding * (1 + stream / (count * panel)) * (1 + BLOCKS_WAITED / (blocks * around))
 
     return min(range(1, min(most, panels) + 1), key=cost)
 

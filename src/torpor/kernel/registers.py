@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from torpor.base.target import LINE
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses
-from torpor.kernel.contraction import LINE, RESULTS, Contraction
+from torpor.kernel.contraction import RESULTS, Contraction
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.ranges import closed_by, find_loops, kind_of, nesting, number_of, size_of
 from torpor.kernel.stage import operands, tile_of

@@ -23,11 +23,13 @@ from torpor.kernel.sliding import Window, rows_of, windows_along
 from torpor.kernel.stage import direct_loads, reach
 from torpor.kernel.vectors import attempt_all, thread_rest
 
-WRITTEN: Final = 400  # products of vectors that are written out, at most
+PRODUCTS_WRITTEN: Final = 400  # products of vectors that are written out, at most
 TAPS: Final = 12  # places of a window from which copying what it slides over pays
-COPIED: Final = 16  # vectors of a row that is copied by code for the whole of it
+VECTORS_COPIED: Final = 16  # vectors of a row that is copied by code for the whole of it
 PHASES: Final = 4  # rows of places a step apart that are copied together, at most
-FIRST: Final = 0.75  # of a first cache for rows that stay there: the rest is for what passes by
+FIRST_SHARE: Final = (
+    0.75  # of a first cache for rows that stay there: the rest is for what passes by
+)
 CROSSING: Final = 1.44  # lines that a vector of half a line lies in: 7 of 16 places are in two
 FACTOR: Final = 0.5  # of a read: a factor of the products of a row, taken from memory by them
 SHAPES: Final = tuple(product(range(1, 8), range(1, 5)))  # rows by vectors of a register tile
@@ -81,7 +83,7 @@ def find_slide(kernel: Kernel) -> Slide | None:
     """The sum over windows that the kernel is, if it is one and copying pays."""
     outputs = axes_of_results(kernel, find_loops(kernel.ast))
     taps = iterations(kernel.reduce_axes)
-    if outputs is None or not kernel.target.threads or taps > WRITTEN:
+    if outputs is None or not kernel.target.threads or taps > PRODUCTS_WRITTEN:
         return None
     for load in loads_by_windows(kernel, outputs):
         last = load.windows[-1]
@@ -112,7 +114,7 @@ def find_sums(kernel: Kernel) -> Sums | None:
         last = load.windows[-1]
         lane, places = size_of(last.summed) or 1, size_of(last.one) or 1
         vectors = -(-lane // kernel.target.lanes(4))
-        if last.along > 1 and places < lane and vectors * places <= WRITTEN // 4:
+        if last.along > 1 and places < lane and vectors * places <= PRODUCTS_WRITTEN // 4:
             return Sums(load.number, load.level, last.summed, last.one)
     return None
 
@@ -205,7 +207,7 @@ def block_of(kernel: Kernel, found: Slide) -> int:
     assert rows is not None and found.row is not None
     height, (step, apart) = size_of(found.row) or 1, found.steps
     read = step * (height - 1) + apart * (found.high - 1) + 1
-    room = int(FIRST * kernel.target.first_bytes)
+    room = int(FIRST_SHARE * kernel.target.first_bytes)
     most = (room * read // rows.bytes - apart * (found.high - 1) - 1) // step + 1
     blocks = [n for n in range(found.high, most + 1) if height % n == 0]
     return max(blocks, default=height)
@@ -218,7 +220,7 @@ def shape_of_tile(kernel: Kernel, found: Slide, height: int, width: int) -> tupl
         (rows, vectors)
         for rows, vectors in SHAPES
         if rows <= height and vectors <= width and rows * vectors + vectors < room
-        and (rows * vectors == 1 or rows * vectors * found.taps <= WRITTEN)
+        and (rows * vectors == 1 or rows * vectors * found.taps <= PRODUCTS_WRITTEN)
     ]  # fmt: skip
     return min(shapes, key=partial(time_of, found, height, width))
 
@@ -248,7 +250,7 @@ def write_copy(kernel: Kernel, before: set[int]) -> None:
     """
     loops = [r for r in kernel.axes if number_of(r) not in before]
     lanes, last = kernel.target.lanes(4), loops[-1]
-    if (size_of(last) or 1) <= COPIED * lanes:
+    if (size_of(last) or 1) <= VECTORS_COPIED * lanes:
         kernel.apply_opt(Opt(OptOps.UPCAST, kernel.axes.index(last), 0))
     else:
         write_ends(kernel, kernel.axes.index(last), lanes)

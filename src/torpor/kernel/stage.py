@@ -21,7 +21,7 @@ from torpor.kernel.ranges import (
     size_of,
 )
 
-SHORT: Final = 8  # rounds, by choice, of a copying loop that are written out
+ROUNDS_WRITTEN: Final = 8  # rounds, by choice, of a copying loop that are written out
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def copy_kind(one: UOp, last: bool) -> AxisType:
     """What a loop over this axis is in the copy: written out where it is in the kernel, and where
     it is the innermost and short.
     """
-    short = last and (size_of(one) or 1) <= SHORT
+    short = last and (size_of(one) or 1) <= ROUNDS_WRITTEN
     return AxisType.UPCAST if short or kind_of(one) is AxisType.UPCAST else AxisType.LOOP
 
 

@@ -14,7 +14,7 @@ from torpor.kernel.registers import write_copy
 from torpor.kernel.stage import coefficients, operands
 from torpor.kernel.vectors import attempt
 
-FEW: Final = 16  # rounds from which a value is worth computing as vectors before them
+ROUNDS_LEAST: Final = 16  # rounds from which a value is worth computing as vectors before them
 DEAR_STEPS: Final = 3  # operations on a loaded value from which it should be computed once
 
 
@@ -33,7 +33,7 @@ def stage_coefficients(kernel: Kernel) -> None:
     """
     outer = [r for r in kernel.axes if kind_of(r) in (AxisType.THREAD, AxisType.GLOBAL)]
     inner = [r for r in kernel.axes if kind_of(r) is AxisType.REDUCE]
-    if len(inner) != 1 or (size_of(inner[0]) or 0) < FEW or not outer:
+    if len(inner) != 1 or (size_of(inner[0]) or 0) < ROUNDS_LEAST or not outer:
         return
     level = kernel.axes.index(outer[-1])
     while any(inner[0] in find_loops(kernel.ast).free[v] for v in coefficients(kernel.ast)):

@@ -22,7 +22,7 @@ from torpor.kernel.sliding import Window, windows_along
 from torpor.kernel.stage import loads_of, operands
 from torpor.rules import conjuncts
 
-FEW: Final = 8  # places of a row for each that may be added to it
+PLACES_ADDED: Final = 8  # places of a row for each that may be added to it
 
 
 class Copied(NamedTuple):
@@ -98,7 +98,7 @@ def evened(windows: list[Window]) -> list[Window]:
         row, size = window.row, size_of(window.row) or 1
         low, high = inside(row, [c for c in conditions if row in c.ranges()])
         border = max(low, size - high)
-        if 2 * border - low - (size - high) > size // FEW:
+        if 2 * border - low - (size - high) > size // PLACES_ADDED:
             return windows
         wider = row.replace(src=(UOp.index_const(high - low + 2 * border),))
         changes[row] = wider + (low - border)

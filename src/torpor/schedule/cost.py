@@ -29,7 +29,7 @@ LONG: Final = 16  # terms of a product's sums that make its tiles worth a kernel
 # Values as large as a product that its kernel may read and store; twice as many cost a step of Adam
 # half its time more (bench/results/constants.md).
 STREAMS: Final = 3
-SHORT: Final = 64  # elements of a reduction that may run inside another's loop
+NESTED_MOST: Final = 64  # elements of a reduction that may run inside another's loop
 PADDING: Final = 4  # how much longer padding may make a sum that merges into another
 NARROW: Final = 3  # how much smaller than its result what a value is computed from must be
 UNPACKING: Final = 24  # steps that a tile's packing has time for, while memory is read

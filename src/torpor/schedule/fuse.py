@@ -189,7 +189,7 @@ class Fuser:
         inner = count(shape_of(node.src[0])) // max(count(shape_of(node)), 1)
         if node.arg[0] is Ops.ADD and again <= cost.PADDING and self.only_feeds_sum(node):
             return None
-        small = inner <= cost.SHORT and len(loops) == 1 and again <= 1
+        small = inner <= cost.NESTED_MOST and len(loops) == 1 and again <= 1
         return None if small else "nested reduction"
 
     def only_feeds_sum(self, node: UOp) -> bool:

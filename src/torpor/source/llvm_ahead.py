@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from torpor.base.target import LINE
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.source.linear import constant
 from torpor.source.llvm_text import Body
 
-LINE: Final = 64  # bytes of a cache line
 # Measured by one thread of an AMD EPYC of the third generation (Zen 3), float32: 4224 x 4160
 # transposed in blocks of 32 rows and 8 columns takes 6.5 ms with it, 7.9 ms without; with 16 rows
 # it gains nothing. Of 1 to 4 lines ahead 2 are the best.
