@@ -49,6 +49,16 @@ def test_a_damaged_file_is_made_again(compiled, damage):
     assert compiled == ["first", "again"] and path.read_bytes() == whole
 
 
+def test_a_file_of_another_text_is_made_again(compiled):
+    value_of(16, "first")
+    (path,) = resident.folder().iterdir()
+    value_of(17, "second")
+    (other,) = set(resident.folder().iterdir()) - {path}
+    other.replace(path)
+    value_of(16, "again")
+    assert compiled == ["first", "second", "again"]
+
+
 def test_without_a_cache_nothing_is_kept(compiled):
     with Context(CACHE=0):
         assert value_of(14, "first") == 14

@@ -51,6 +51,17 @@ def test_a_damaged_entry_is_built_again(folder, damage):
     assert compute() == [True], "and is whole again"
 
 
+def test_an_entry_under_another_name_is_built_again(folder):
+    """Where both kernels take the same buffers, it would run and give wrong results."""
+    compute(11)
+    (path,) = disk.entries()
+    compute(13)
+    (other,) = {*disk.entries()} - {path}
+    other.replace(path)
+    compiling._executables.clear()
+    assert compute(11) == [False]
+
+
 def test_no_temporary_files_are_left(folder):
     compute()
     assert [len(path.name) for path in folder.iterdir()] == [64]

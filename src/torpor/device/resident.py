@@ -31,15 +31,17 @@ def _compiled(text: str, name: str) -> bytes:
     host = machine("")
     if not settings.number("CACHE"):
         return llvm.compile_text(text, name, host, quick=True)
-    key = hashlib.sha256("\0".join((text, repr(host), llvm.version())).encode())
-    path = folder() / key.hexdigest()
+    key = hashlib.sha256("\0".join((text, repr(host), llvm.version())).encode()).digest()
+    path = folder() / key.hex()
     try:
         kept = path.read_bytes()
-        llvm.unsealed(kept)
+        if not kept.startswith(key):
+            raise DeviceError("what is kept under this name belongs to another text")
+        llvm.unsealed(kept.removeprefix(key))
     except (OSError, DeviceError):  # missing, or damaged
-        kept = llvm.compile_text(text, name, host, quick=True)
+        kept = key + llvm.compile_text(text, name, host, quick=True)
         write_whole(path, kept)
-    return kept
+    return kept.removeprefix(key)
 
 
 def folder() -> Path:

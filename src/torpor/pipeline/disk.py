@@ -18,7 +18,7 @@ from torpor.base.target import Target
 from torpor.device import llvm, resident
 from torpor.ir.records import Program
 
-_DIGEST: Final = 32  # bytes of SHA-256 in front of every entry
+_DIGEST: Final = 32  # bytes of SHA-256 in front of every entry: of its name and what follows
 _ROOMS: Final = ("base", "ir", "rules", "view", "kernel", "source", "device")
 
 
@@ -59,13 +59,13 @@ def folder() -> Path:
 
 
 def read(name: str) -> tuple[Program, bytes] | None:
-    """The entry, or None if it is missing or damaged."""
+    """The entry, or None if it is missing, damaged or another one's."""
     try:
         data = (folder() / name).read_bytes()
     except OSError:
         return None
     digest, body = data[:_DIGEST], data[_DIGEST:]
-    if hashlib.sha256(body).digest() != digest:
+    if digest_of(name, body) != digest:
         return None
     fields, compiled = pickle.loads(body)
     return Program(**fields), compiled
@@ -78,7 +78,12 @@ def write(name: str, program: Program, compiled: bytes) -> None:
     if not all(isinstance(size, int) for size in program.global_size):
         return
     body = pickle.dumps((fields, compiled))
-    write_whole(folder() / name, hashlib.sha256(body).digest() + body)
+    write_whole(folder() / name, digest_of(name, body) + body)
+
+
+def digest_of(name: str, body: bytes) -> bytes:
+    """What stands in front of an entry: a file under another name is damaged, too."""
+    return hashlib.sha256(name.encode() + body).digest()
 
 
 def entries() -> list[Path]:
