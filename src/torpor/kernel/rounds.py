@@ -14,11 +14,10 @@ from typing import Final, NamedTuple
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.access import strides_of
+from torpor.kernel.access import only_where, strides_of
 from torpor.kernel.normalise import is_gated, joined
 from torpor.kernel.phases import conditions, step_of, ungated, vanishes
 from torpor.kernel.ranges import closed_by, find_loops, kind_of, map_nodes, replace_range, size_of
-from torpor.kernel.sliding import only_where
 from torpor.rules import conjuncts
 
 SPARE: Final = 2  # times as many rounds as meet something, from which phases are better
