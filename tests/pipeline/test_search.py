@@ -177,6 +177,27 @@ def test_nothing_is_started_again_when_time_is_up():
     assert clock.now < 11
 
 
+def test_a_process_that_does_not_come_back_costs_no_more_than_the_time_there_is():
+    class Ending(Fake):
+        """The process ends with the 20th request, and the next takes for ever to start."""
+
+        def ask(self, patience, name, *arguments):
+            if len(self.asked) > 20:
+                self.clock.now += patience
+                raise Lost("it took too long")
+            if len(self.asked) == 20:
+                self.asked.append(("crash",))
+                raise Lost("it ended its process (-11)")
+            return super().ask(patience, name, *arguments)
+
+    clock = Clock()
+    entry = search.settle(task(), Ending(clock, shorter), Watch(), clock)
+    assert clock.now < 10 + 2 * hunt.GRACE + 1
+    assert entry.opts is None, "what could not be compared is not used"
+    (kept,) = found.read().values()
+    assert kept.beam[0][0] < entry.seconds, "but is known"
+
+
 def test_a_candidate_that_cannot_be_compiled_is_out():
     class Refusing(Fake):
         def ask(self, patience, name, *arguments):

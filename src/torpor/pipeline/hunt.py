@@ -149,8 +149,8 @@ class Hunt:
         """Seconds that a list takes, or why it is out; `made` has been compiled from it, if it is
         not None.
         """
-        if self.lost:
-            self.open()
+        if self.lost and (fault := self.reopened(self.left())):
+            return fault
         patience = min(PATIENCE + RUNS * self.search.best[0][0], self.left())
         try:
             taken: float | str = self.judge.ask(patience, "measure", opts, limit, made)
@@ -166,11 +166,13 @@ class Hunt:
         if self.builders is not None:
             self.builders.drop()
 
-    def open(self) -> None:
-        """Give the other process the kernel; the heuristics' choice says what results are right."""
+    def open(self, starting: float, patience: float) -> None:
+        """Give the other process the kernel within `starting` seconds; the heuristics' choice, which
+        has `patience` seconds, says what results are right.
+        """
         task = self.task
-        self.judge.ask(STARTING, "open", task.ast, task.device, task.splits, task.launches)
-        patience, started = STARTING + task.seconds, self.clock()
+        self.judge.ask(starting, "open", task.ast, task.device, task.splits, task.launches)
+        started = self.clock()
         cold = self.judge.ask(patience, "measure", self.heuristic, float("inf"))
         self.first = self.clock() - started
         # Threads that start during the first measurement spoil it.
@@ -178,10 +180,18 @@ class Hunt:
         self.own = float(min(cold, warm))
         self.lost = False
 
+    def reopened(self, patience: float) -> str:
+        """Why the other process, which was lost, has not got the kernel again; empty if it has."""
+        try:
+            self.open(patience, patience)
+        except Lost as lost:
+            return str(lost)
+        return ""
+
     def run(self) -> Entry:
         """The entry that the search ends with."""
         self.drop()
-        self.open()
+        self.open(STARTING, STARTING + self.task.seconds)
         self.begin()  # the kernel need not answer for a process that takes long to start
         self.watch.begun(self.task.entry.name, self.end - self.clock())
         earlier = [opts for _, opts in self.task.entry.beam if opts != self.heuristic]
@@ -197,8 +207,8 @@ class Hunt:
         rivals = [(s, o) for s, o in self.search.best if o != self.heuristic and s < self.own]
         each = RESERVE * self.task.seconds / FINALISTS
         made = replace(self.state(), opts=None, gain=1.0, seconds=self.own)
-        if rivals and self.lost:
-            self.open()
+        if rivals and self.lost and self.reopened(GRACE + each):
+            return replace(made, spent=self.state().spent)  # another search may compare them
         for seconds, opts in rivals[:FINALISTS]:
             patience = PATIENCE + each + RUNS * self.own
             gain = gain_of(self.judge.ask(patience, "duel", self.heuristic, opts, ROUNDS, each))
