@@ -1,11 +1,20 @@
-"""When a candidate has won."""
+"""When a candidate has won, and what a killed process leaves to the next."""
 
 from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
 
-from torpor.pipeline.hunt import MARGIN, ROUNDS, gain_of
+from torpor import Context, Tensor
+from torpor.pipeline import found, search
+from torpor.pipeline.hunt import MARGIN, ROUNDS, Hunt, gain_of
+from torpor.pipeline.watch import Watch
 
 
 def turns(*ratios):
@@ -48,3 +57,55 @@ def test_what_is_a_third_faster_mostly_wins_in_spite_of_noise():
     noise = (1 + random.exponential(0.2, (1000, ROUNDS, 2))) * (1.33, 1.0)
     gains = [gain_of([tuple(pair) for pair in pairs]) for pairs in noise]
     assert np.mean([gain > MARGIN for gain in gains]) > 0.9
+
+
+# --- what a killed process leaves -----------------------------------------------------------------
+SEARCHING = """
+from torpor import Context, Tensor
+from torpor.pipeline import hunt, judge
+hunt.SAVING = 0.0
+judge.subprocess.DEVNULL = None  # the other processes keep this one's standard error open
+a, b = (Tensor.empty(64, 64) for _ in range(2))
+with Context(BEAM=2, BEAM_SECONDS=300):
+    (a @ b).realize()
+"""
+
+
+class Nobody:
+    """Measures nothing."""
+
+    def ask(self, patience, *request):
+        raise AssertionError(request)
+
+
+def kernel():
+    a, b = (Tensor.empty(64, 64) for _ in range(2))
+    (item,) = (a @ b).schedule()
+    return item.ast
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no kill -9")
+def test_after_kill_9_nothing_runs_on_and_the_next_search_goes_on_from_there(tmp_path):
+    environment = {**os.environ, "TORPOR_CACHE_DIR": str(tmp_path), "TORPOR_CHECK": "0"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", SEARCHING], stderr=subprocess.PIPE, env=environment
+    )
+    with process:
+        known = {}
+        while not any(len(entry.tried) > 3 for entry in known.values()):
+            assert process.poll() is None, "it ended by itself"
+            time.sleep(0.02)
+            with Context(CACHE_DIR=str(tmp_path)):
+                known = found.read()
+        process.kill()
+        process.communicate(timeout=60)  # until all who could write there are gone
+        assert process.returncode == -signal.SIGKILL
+    with Context(CACHE_DIR=str(tmp_path), BEAM=2, BEAM_SECONDS=300):
+        (kept,) = (entry for entry in found.read().values() if len(entry.tried) > 3)
+        made = search.task_for(kernel(), "CPU")
+    assert made.entry == kept, "it is the same kernel"
+    assert kept.opts is None, "what was not compared is not used"
+    assert not search.is_settled(made)
+    goes_on = Hunt(made, Nobody(), Watch(), time.monotonic)
+    assert goes_on.before == kept.spent > 0
+    assert goes_on.search.tried == set(kept.tried)

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -118,6 +113,23 @@ def test_a_win_within_noise_is_none():
     entry, judge, _ = settled(shorter, [1.02] * 40)
     assert (entry.opts, entry.gain) == (None, 1.0)
     assert sum(request[0] == "duel" for request in judge.asked) == hunt.FINALISTS
+
+
+def test_a_machine_that_was_slow_at_first_makes_no_winners():
+    """What seems to be faster is, as the heuristics' choice by then."""
+
+    class Waking(Fake):
+        def ask(self, patience, name, *arguments):
+            taken = super().ask(patience, name, *arguments)
+            slow = name == "measure" and len(self.asked) < 6
+            return 3 * taken if slow else taken
+
+    clock = Clock()
+    judge = Waking(clock, lambda opts: 1.01 + 0.1 * len(opts))
+    entry = search.settle(task(), judge, Watch(), clock)
+    assert entry.seconds == 1e-3
+    assert entry.beam[0] == (1e-3, judge.own), "its neighbours are tried"
+    assert not any(request[0] == "duel" for request in judge.asked)
 
 
 # --- budgets --------------------------------------------------------------------------------------
@@ -235,7 +247,7 @@ def test_ctrl_c_keeps_what_there_is_and_the_next_search_goes_on():
         search.settle(task(), judge, Watch(), clock)
     (kept,) = found.read().values()
     assert kept.opts is None, "nothing was compared yet"
-    assert len(kept.tried) == 28
+    assert len(kept.tried) == len(set(judge.measured())) > 20
     assert not kept.suffices(2, 10)
     entry, later, _ = settled(shorter)
     again = set(judge.measured()) & set(later.measured())
@@ -296,8 +308,9 @@ def test_what_was_compiled_meanwhile_is_what_is_measured():
     assert entry.gain == 2.0
     asked = [request[1:] for request in judge.asked if request[0] == "measure"]
     assert len(asked) > 10
-    assert all(made == f"object of {opts}".encode() for opts, _, made in asked[2:])
-    assert {opts for opts, *_ in asked[2:]} <= set(compiling.handed)
+    others = [request for request in asked if request[0] != judge.own]
+    assert all(made == f"object of {opts}".encode() for opts, _, made in others)
+    assert {opts for opts, *_ in others} <= set(compiling.handed)
     assert clock.now <= 11
 
 
@@ -318,7 +331,7 @@ def test_what_cannot_be_compiled_is_out_and_not_measured():
     clock = Clock()
     judge, compiling = Fake(clock, shorter), Compiling(clock, "CompileError: no")
     search.settle(task(), judge, Watch(), clock, compiling)
-    assert all(len(opts) % 2 == 0 for opts in judge.measured()[2:])
+    assert all(len(opts) % 2 == 0 for opts in judge.measured() if opts != judge.own)
     assert len(set(compiling.handed)) > len(set(judge.measured()))
 
 
@@ -441,41 +454,6 @@ def test_a_line_says_what_was_found():
 
 
 # --- the whole way --------------------------------------------------------------------------------
-SEARCHING = """
-from torpor import Context, Tensor
-from torpor.pipeline import hunt, judge
-hunt.SAVING = 0.0
-judge.subprocess.DEVNULL = None  # the other processes keep this one's standard error open
-a, b = Tensor.ones(64, 64).contiguous(), Tensor.ones(64, 64).contiguous()
-with Context(BEAM=2, BEAM_SECONDS=300):
-    (a @ b).realize()
-"""
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no kill -9")
-def test_after_kill_9_nothing_runs_on_and_the_next_search_goes_on_from_there(tmp_path):
-    environment = {**os.environ, "TORPOR_CACHE_DIR": str(tmp_path), "TORPOR_CHECK": "0"}
-    process = subprocess.Popen(
-        [sys.executable, "-c", SEARCHING], stderr=subprocess.PIPE, env=environment
-    )
-    with process:
-        known = {}
-        while not any(len(entry.tried) > 3 for entry in known.values()):
-            assert process.poll() is None, "it ended by itself"
-            time.sleep(0.02)
-            known = found.read()
-        process.kill()
-        process.communicate(timeout=60)  # until all who could write there are gone
-        assert process.returncode == -signal.SIGKILL
-    (kept,) = (entry for entry in found.read().values() if len(entry.tried) > 3)
-    assert kept.opts is None, "what was not compared is not used"
-    assert not kept.suffices(2, 300)
-    made = replace(task(), entry=replace(kept, code=search.code()))
-    goes_on = hunt.Hunt(made, Nobody({}), Watch(), Clock())
-    assert goes_on.before == kept.spent > 0
-    assert goes_on.search.tried == set(kept.tried)
-
-
 def test_a_true_search_gives_the_same_bits_and_is_used_again(capsys):
     compiling._executables.clear()
     numbers = np.random.default_rng(1).standard_normal((2, 24, 40)).astype(np.float32)
