@@ -46,15 +46,17 @@ def shifted(node: UOp, direction: Ops) -> UOp | None:
 
 
 def words_of(node: UOp) -> tuple[UOp, UOp] | None:
-    """x and y of low(x)*low(y) + high(x)*high(y) on int32 vectors."""
+    """x and y of low(x)*low(y) + high(x)*high(y) on int32 vectors, in the order of the factors, so
+    that the text of a kernel is always the same.
+    """
     if node.op is not Ops.ADD or node.dtype.scalar() is not dtypes.int32 or node.dtype.count < 4:
         return None
     if any(s.op is not Ops.MUL for s in node.src):
         return None
-    low, high = ({half_of(factor) for factor in product.src} for product in node.src)
+    low, high = (dict.fromkeys(map(half_of, product.src)) for product in node.src)
     found = [h for h in low if h is not None and not h.high]
     same = {Half(h.word, True) for h in found}
-    if len(found) != len(low) or same != high:
+    if len(found) != len(low) or same != high.keys():
         return None
     return found[0].word, found[-1].word
 
