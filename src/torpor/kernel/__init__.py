@@ -9,6 +9,7 @@ from torpor.kernel.lower import Lowered, lower
 from torpor.kernel.offsets import in_offsets
 from torpor.kernel.parts import Parted, in_parts
 from torpor.kernel.phases import in_phases
+from torpor.kernel.pieces import Piece, in_pieces
 from torpor.kernel.rounds import over_met
 
 __all__ = [
@@ -18,11 +19,13 @@ __all__ = [
     "Opt",
     "OptOps",
     "Parted",
+    "Piece",
     "arranged",
     "checked_ahead",
     "in_offsets",
     "in_parts",
     "in_phases",
+    "in_pieces",
     "lower",
     "over_met",
     "shareable",

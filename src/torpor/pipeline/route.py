@@ -19,11 +19,13 @@ from torpor.ir.uop import UOp
 from torpor.kernel import (
     Arranged,
     Parted,
+    Piece,
     arranged,
     checked_ahead,
     in_offsets,
     in_parts,
     in_phases,
+    in_pieces,
     over_met,
 )
 from torpor.pipeline.canonical import canonical
@@ -81,7 +83,7 @@ def refined(items: Sequence[ScheduleItem], target_of: TargetOf) -> Iterator[Sche
     Thousands of items may share one ast, blocks of a chain for example: each is looked at once.
     """
     phases, order, parts = cache(in_phases), cache(arranged), cache(in_two)
-    checks, rounds = cache(checked_ahead), cache(over_met)
+    checks, rounds, pieces = cache(checked_ahead), cache(over_met), cache(in_pieces)
     for item in items:
         if is_copy(item):
             yield item
@@ -96,6 +98,8 @@ def refined(items: Sequence[ScheduleItem], target_of: TargetOf) -> Iterator[Sche
             part = replace(item, ast=ast)
             if item.group is None and (found := parts(ast, target)) is not None:
                 yield from by_parts(part, found)
+            elif item.group is None and (cut := pieces(ast, target)):
+                yield from (of_piece(part, piece) for piece in cut)
             else:
                 yield from in_order(part, order(ast, target), copies)
 
@@ -116,6 +120,12 @@ def by_parts(item: ScheduleItem, found: Parted) -> list[ScheduleItem]:
     first = ScheduleItem(found.first, read, reason=reason, checks=item.checks, origins=item.origins)
     rest = replace(item, ast=found.rest, buffers=kept, checks=())
     return [with_variables_of(item, first), with_variables_of(item, rest)]
+
+
+def of_piece(item: ScheduleItem, piece: Piece) -> ScheduleItem:
+    """The item that writes a piece of an item's output."""
+    buffers = tuple(item.buffers[n] for n in piece.slots)
+    return with_variables_of(item, replace(item, ast=piece.ast, buffers=buffers))
 
 
 def in_order(
