@@ -34,7 +34,8 @@ class Builder:
     """Builds the ast of one region. `buffers` are the BUFFER nodes by parameter number."""
 
     def __init__(self, fuser: Fuser, region: Region, places: dict[UOp, UOp]):
-        self.fuser, self.region, self.places = fuser, region, places
+        self.fuser, self.parting = fuser, fuser.parting
+        self.region, self.places = region, places
         self.buffers: list[UOp] = []
         self.numbers: dict[UOp, int] = {}
         self.variables: dict[UOp, UOp] = {}  # BIND -> VARIABLE
@@ -90,7 +91,7 @@ class Builder:
         elements, which is most of the work, then other reductions and the outputs.
         """
         computed = [
-            n for n, *_ in reversed(self.done) if self.fuser.home.get(n) in (None, self.region)
+            n for n, *_ in reversed(self.done) if self.parting.home.get(n) in (None, self.region)
         ]
         reductions = [node for node in computed if node.op is Ops.REDUCE_AXIS]
         reductions.sort(key=_elements_reduced, reverse=True)
@@ -119,7 +120,7 @@ class Builder:
 
     def value(self, request: Request) -> Step:
         node, indices, valid = request
-        home = self.fuser.home.get(node)
+        home = self.parting.home.get(node)
         if home is not None and home is not self.region:
             return self.load(node, indices, valid)
         if node.op in (Ops.CONST, Ops.BIND):
@@ -161,7 +162,7 @@ class Builder:
 
     def movement(self, request: Request) -> Step:
         node, indices, valid = request
-        below, here = self.fuser.map(node, indices)
+        below, here = self.parting.map(node, indices)
         if here is TRUE:
             return (yield node.src[0], below, valid)
         here = simplify_valid(here)
@@ -214,8 +215,8 @@ class Builder:
         position, inside = self.checked_position(node, asked, node.arg)
         source, where = node.src[0], valid
         place: Indices = (*indices[: node.arg], position, *indices[node.arg + 1 :])
-        while source.op in MOVEMENT and source not in self.fuser.home:
-            place, here = self.fuser.map(source, place)
+        while source.op in MOVEMENT and source not in self.parting.home:
+            place, here = self.parting.map(source, place)
             where = where if here is TRUE else where & here
             source = source.src[0]
         value: UOp = yield source, place, where

@@ -13,24 +13,21 @@ depend on each other share a loop (`loops`).
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from torpor.ir.infer import Shape, shape_of
 from torpor.ir.ops import ALU, MOVEMENT, AxisType, Ops
 from torpor.ir.uop import UOp
 from torpor.schedule import cost
+from torpor.schedule.parting import Parting
+from torpor.schedule.reasons import NEAR, Reasons, reductions_near
 from torpor.schedule.region import ALONE, STORED, ZERO, Indices, Region, Use, count, largest_bound
 from torpor.view.movement import map_indices
-
-if TYPE_CHECKING:
-    from torpor.schedule.fuse import Fuser
 
 # Choices, of which only the order of magnitude matters (bench/results/constants.md).
 MOST_OUTPUTS: Final = 8  # that join a kernel uncalled for; targets limit parameters
 SHORT_ROW: Final = 64  # elements between steps of a loop that may still store on its way
-NEAR: Final = 64  # operations of a value that are looked at for what it reads: bounds time only
 
 Place = tuple[Region, Indices]  # where a further output is stored: by which kernel, at what indices
 Read = tuple[UOp, Indices]  # what is read, and where: at indices in terms of `probe`
@@ -38,10 +35,10 @@ Order = tuple[Shape, tuple[int, ...]]  # of a reduction: what it runs over, and 
 
 
 class Company:
-    """Finds company for what the fuser stores and reduces."""
+    """Finds company for what is stored and reduced."""
 
-    def __init__(self, fuser: Fuser):
-        self.fuser: Fuser = weakref.proxy(fuser)  # no cycle: graphs go when nobody needs them
+    def __init__(self, parting: Parting, reasons: Reasons):
+        self.parting, self.reasons = parting, reasons
         self.reads: dict[UOp, frozenset[Read]] = {}
         # For roots that come later, by what they read: elementwise roots, work on reductions, and
         # reductions that have been fused.
@@ -55,53 +52,33 @@ class Company:
         """A kernel that computes every element of `node` once, if it may also store it."""
         if node.op in STORED:
             return None
-        for use in self.fuser.uses[node]:
+        for use in self.parting.uses[node]:
             region = use.region
             if not self.has_room(region, node) or not self.in_time(node, region):
                 continue
-            if self.fuser.disturbs_product(node, region) or self.is_crowded(region, node):
+            if self.reasons.disturbs_product(node, region) or self.reasons.is_crowded(region, node):
                 continue
             first = next(iter(region.outputs))
             plain = shape_of(first) == shape_of(node) and use.indices == region.outputs[first]
-            here = [one for one in self.fuser.uses[node] if one.region is region]
+            here = [one for one in self.parting.uses[node] if one.region is region]
             if not plain and not self.stores_whole(node, use):
                 continue
             alone = plain and len({one.indices for one in here}) == 1
-            if alone or self.fuser.reason_to_part(node, here, commit=False) is None:
+            if alone or self.reasons.to_part(node, here, commit=False) is None:
                 return region, use.indices
         return None
-
-    def is_crowded(self, region: Region, node: UOp) -> bool:
-        """Whether a product's tiles would meet more memory in this kernel than they can stream: all
-        that it stores and reads as large as the product, row by row of a tile, a few elements each.
-        """
-        if not self.fuser.weights.is_product(node):
-            return False
-        size = count(shape_of(node))
-        stack = [one for one in region.outputs if count(shape_of(one)) == size]
-        met, seen = set(stack), {node}
-        while stack and len(met) <= cost.STREAMS:
-            one = stack.pop()
-            inside = one in region.outputs or one not in self.fuser.home
-            if not inside or not (one.op in ALU or one.op in MOVEMENT):
-                met.add(one)
-                continue
-            fresh = {s for s in one.src if count(shape_of(s)) == size} - seen
-            seen |= fresh
-            stack.extend(fresh)
-        return len(met) > cost.STREAMS
 
     def has_room(self, region: Region, node: UOp) -> bool:
         """Whether the kernel runs where the value is wanted, and is not too large yet."""
         first = next(iter(region.outputs))
-        alone = first.op in ALONE or first in self.fuser.apart
-        fits = region.size < self.fuser.limit and not alone
-        return fits and region.device == self.fuser.device(node)
+        alone = first.op in ALONE or first in self.parting.apart
+        fits = region.size < self.parting.limit and not alone
+        return fits and region.device == self.parting.device(node)
 
     def in_time(self, node: UOp, region: Region) -> bool:
         """Whether no kernel that needs the value has to run before this one."""
-        others = self.fuser.readers_of(node) - {region}
-        return not any(self.fuser.runs_before(other, region) for other in others)
+        others = self.parting.readers_of(node) - {region}
+        return not any(self.parting.runs_before(other, region) for other in others)
 
     def stores_whole(self, node: UOp, use: Use) -> bool:
         """Whether the use computes every element once, where a store costs the kernel nothing: on
@@ -113,7 +90,7 @@ class Company:
         if digits is None:
             return False
         if around <= outputs:
-            reduced = self.fuser.weights.carries[node] or node.op is Ops.REDUCE_AXIS
+            reduced = self.parting.weights.carries[node] or node.op is Ops.REDUCE_AXIS
             return around == outputs or (bool(around) and reduced)
         if any(region.inside[r] - around for r in around - outputs):
             return False
@@ -127,12 +104,13 @@ class Company:
         """For a root: a kernel that reads elements that this reads too, in the same order, so that
         one pass over them serves both.
         """
-        if node not in self.fuser.roots or node.op in STORED:
+        if node not in self.parting.roots or node.op in STORED:
             return None
-        places = self.along_reduction(node) if self.fuser.weights.level[node] else self.along(node)
+        level = self.parting.weights.level[node]
+        places = self.along_reduction(node) if level else self.along(node)
         for region, indices in places:
             full = len(region.outputs) >= MOST_OUTPUTS or not self.has_room(region, node)
-            readers = self.fuser.readers_of(node)
+            readers = self.parting.readers_of(node)
             first = next(iter(region.outputs))
             if first.dtype.itemsize != node.dtype.itemsize:
                 continue  # vectors have as many lanes as the widest format leaves
@@ -144,12 +122,12 @@ class Company:
         """For elementwise work: beside elementwise roots of its shape, or in a reduction's loop."""
         for read in self.reads_of(node):
             for other in self.by_read.get(read, ()):
-                region = self.fuser.home[other]
+                region = self.parting.home[other]
                 if shape_of(other) == shape_of(node):
                     yield region, region.outputs[other]
             for axes in self.orders(shape_of(node)):
                 for other, use in self.reducing.get(((shape_of(node), axes), read), ()):
-                    below = self.fuser.reduce_ranges[use.region, other, use.indices]
+                    below = self.parting.reduce_ranges[use.region, other, use.indices]
                     if self.stores_whole(node, Use(use.region, below)):
                         yield use.region, below
 
@@ -162,7 +140,7 @@ class Company:
         that has this shape.
         """
         near = reductions_near(node)
-        if any(self.fuser.weights.is_product(one) for one in near):
+        if any(self.parting.weights.is_product(one) for one in near):
             return  # a product's tiles take a kernel of their own
         for own in near:
             for read in self.reads_of(own.src[0]):
@@ -170,10 +148,10 @@ class Company:
                 for _, use in self.reducing.get(key, ()):
                     indices = spread(use.indices, own, node)
                     fits = indices and self.stores_whole(node, Use(use.region, indices))
-                    if indices and fits and self.fuser.refusal(own, use, commit=False) is None:
+                    if indices and fits and self.reasons.refusal(own, use, commit=False) is None:
                         yield use.region, indices
                 for other in self.working.get(key, ()):
-                    region = self.fuser.home[other]
+                    region = self.parting.home[other]
                     indices = region.outputs[other]
                     # Not inside a loop that reduces: what this needs may only be known after it.
                     outside = region.closure(indices) <= frozenset(region.axes)
@@ -182,7 +160,7 @@ class Company:
 
     def note_root(self, node: UOp) -> None:
         """A root has been stored: others may join it."""
-        if not self.fuser.weights.level[node]:
+        if not self.parting.weights.level[node]:
             for read in self.reads_of(node):
                 self.by_read.setdefault(read, []).append(node)
         for own in reductions_near(node):
@@ -191,7 +169,7 @@ class Company:
 
     def note_reduction(self, node: UOp, use: Use) -> None:
         """A reduction has been fused into a kernel: roots may join it."""
-        if len(self.fuser.roots) > 1:
+        if len(self.parting.roots) > 1:
             for read in self.reads_of(node.src[0]):
                 self.reducing.setdefault((order_of(node), read), []).append((node, use))
 
@@ -209,7 +187,7 @@ class Company:
 
         Not for products like a matrix's, whose accumulators fill the registers.
         """
-        weights = self.fuser.weights
+        weights = self.parting.weights
         key = (use, weights.level[node], order_of(node))
         others = self.running.setdefault(key, [])
         for other, below in others:
@@ -220,7 +198,7 @@ class Company:
 
     def note_loops(self, node: UOp, use: Use, below: Indices) -> None:
         """A reduction has loops of its own."""
-        key = (use, self.fuser.weights.level[node], order_of(node))
+        key = (use, self.parting.weights.level[node], order_of(node))
         self.running[key].append((node, below))
 
 
@@ -294,20 +272,6 @@ def reads_near(node: UOp) -> frozenset[Read]:
         elif one.op is not Ops.CONST:
             found.add((one, indices))
     return frozenset(found)
-
-
-def reductions_near(node: UOp) -> list[UOp]:
-    """The reductions that elementwise work and movements lead down to."""
-    found: dict[UOp, None] = {}
-    stack, looked = [node], 0
-    while stack and looked < NEAR:
-        one = stack.pop()
-        looked += 1
-        if one.op is Ops.REDUCE_AXIS:
-            found[one] = None
-        elif one.op in ALU or one.op in MOVEMENT:
-            stack.extend(one.src)
-    return list(found)
 
 
 def spread(indices: Indices, reduction: UOp, node: UOp) -> Indices | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.records import ScheduleItem
 from torpor.ir.uop import UOp
-from torpor.schedule.fuse import Fuser
+from torpor.schedule.parting import Parting
 from torpor.schedule.region import STORED, Region
 
 Reads = frozenset[UOp]
@@ -22,23 +22,23 @@ def parameters(item: ScheduleItem) -> int:
     return len(item.buffers) + len(item.variables) + bool(item.checks)
 
 
-def apart(fuser: Fuser, region: Region, item: ScheduleItem, limit: int) -> list[UOp]:
+def apart(parting: Parting, region: Region, item: ScheduleItem, limit: int) -> list[UOp]:
     """What must be stored by kernels of its own, so that the region's kernel has at most `limit`
     parameters: first the outputs that merely joined it, then values on the way to its output.
     """
     joined = [node for node in region.outputs if node.op not in STORED]
     if len(joined) > 1:
-        return [node for node in joined if node not in fuser.apart]
+        return [node for node in joined if node not in parting.apart]
     room = limit - (parameters(item) - len(item.buffers)) - len(region.outputs)
-    return cuts(fuser, region, room)
+    return cuts(parting, region, room)
 
 
-def cuts(fuser: Fuser, region: Region, room: int) -> list[UOp]:
+def cuts(parting: Parting, region: Region, room: int) -> list[UOp]:
     """Values to store, so that none in the region is computed from more than `room` others."""
     chosen: dict[UOp, None] = {}
     reads: dict[UOp, Reads] = {}
-    for node in needs(fuser, region):
-        if node.op is Ops.BUFFER or fuser.home.get(node, region) is not region:
+    for node in needs(parting, region):
+        if node.op is Ops.BUFFER or parting.home.get(node, region) is not region:
             reads[node] = frozenset({node})
             continue
         parts = {source: reads[source] for source in node.src}
@@ -53,13 +53,13 @@ def cuts(fuser: Fuser, region: Region, room: int) -> list[UOp]:
     return list(chosen)
 
 
-def needs(fuser: Fuser, region: Region) -> list[UOp]:
+def needs(parting: Parting, region: Region) -> list[UOp]:
     """What the region's kernel computes, and what it reads; operands first."""
     found = set(region.outputs)
-    for node in reversed(fuser.order):
-        if node in found and fuser.home.get(node, region) is region:
+    for node in reversed(parting.order):
+        if node in found and parting.home.get(node, region) is region:
             found.update(node.src)
-    return [node for node in fuser.order if node in found]
+    return [node for node in parting.order if node in found]
 
 
 def below_movements(node: UOp) -> UOp:

@@ -95,15 +95,15 @@ def fused(
         fuser.run()
         places = {
             node: make_buffer(region.device, count(shape_of(node)), node.dtype)
-            for node, region in fuser.home.items()
+            for node, region in fuser.parting.home.items()
         }
-        made = {region: item_of(fuser, region, places) for region in fuser.regions}
+        made = {region: item_of(fuser, region, places) for region in fuser.parting.regions}
         more: list[UOp] = []
         for region, item in made.items():
             copies = next(iter(region.outputs)).op is Ops.COPY  # to any device
             limit = None if copies else target_of(region.device).parameters
             if limit is not None and crowd.parameters(item) > limit:
-                more += crowd.apart(fuser, region, item, limit)
+                more += crowd.apart(fuser.parting, region, item, limit)
         if not set(more) - set(apart):
             return places, made
         apart.update(dict.fromkeys(more))
