@@ -33,7 +33,8 @@ from torpor.kernel.vectors import (
 
 UNPACKED: Final = 8  # results that share a value that is dear to compute
 OPERANDS: Final = 6  # registers that sums leave to operands and masks
-MOST_PARTS: Final = 4  # parts of an axis that have code of their own
+MOST_PARTS: Final = 4  # parts of an axis that have code of their own, one for their rests each
+LOST: Final = 8  # one in so many elements may be in no whole vector
 COLUMNS: Final = 8  # vectors of columns that passes go down side by side
 ROWS_ALONG: Final = 4  # of an operand, that are summed along and share what else is read
 
@@ -169,7 +170,7 @@ def best_lane(facts: Facts) -> UOp | None:
             continue
         fits = size % facts.lanes == 0
         divides = fits or size % 4 == 0
-        if not divides and not paddable(facts, one):
+        if not divides and not paddable(facts, one) and not has_rest(facts, one):
             continue
         score = facts.score(one)
         if score > 0:
@@ -198,15 +199,17 @@ def output_lanes(facts: Facts, lane: UOp) -> None:
 
 
 def part_lanes(facts: Facts, lane: UOp) -> bool:
-    """Vectors along each part of an output axis, cut where conditions change, so that no vector
-    has to ask (concatenation). Not of the first axis, which threads share as a whole.
+    """Vectors along each part of an output axis, cut where conditions change and after the last
+    whole vector, so that no vector has to ask (concatenation, borders, rows of odd lengths). Not of
+    the first axis, which threads share as a whole.
     """
-    ends = [0, *boundaries(facts.kernel.ast, lane), size_of(lane) or 0]
-    parts = [b - a for a, b in pairwise(ends)]
+    conditions, size = boundaries(facts.kernel.ast, lane), size_of(lane) or 0
+    ends = whole_vectors([0, *conditions, size], facts.lanes)
     position = facts.kernel.axes.index(lane)
-    if facts.kernel.has_reduce or not position or not 1 < len(parts) <= MOST_PARTS:
+    if facts.kernel.has_reduce or not position or not len(conditions) < MOST_PARTS:
         return False
-    if min(parts) < 2 * facts.lanes:
+    wide = sum(b - a for a, b in pairwise(ends) if b - a >= 2 * facts.lanes)
+    if len(ends) < 3 or wide * LOST < size * (LOST - 1):
         return False
     trial = facts.kernel.copy()
     whole = {number_of(r) for r in trial.axes if r is not lane}
@@ -218,6 +221,24 @@ def part_lanes(facts: Facts, lane: UOp) -> bool:
         attempt(trial, Opt(OptOps.UPCAST, trial.axes.index(one), amount))
     facts.kernel.become(trial)
     return True
+
+
+def has_rest(facts: Facts, one: UOp) -> bool:
+    """Whether `part_lanes` may cut an output axis after its last whole vector."""
+    kernel = facts.kernel
+    long = (size_of(one) or 0) >= LOST * facts.lanes
+    return long and kind_of(one) in OUTPUTS and one is not kernel.axes[0] and not kernel.has_reduce
+
+
+def whole_vectors(ends: list[int], lanes: int) -> list[int]:
+    """Where parts end, long ones that are no whole vectors cut in two."""
+    made = [0]
+    for start, end in pairwise(ends):
+        rest = (end - start) % lanes
+        if rest and end - start >= LOST * lanes:
+            made.append(end - rest)
+        made.append(end)
+    return made
 
 
 def reduce_lanes(facts: Facts, lane: UOp) -> None:
