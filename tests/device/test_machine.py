@@ -1,14 +1,17 @@
 """Which processor code is generated for."""
 
+import numpy as np
 import pytest
 
 from torpor import Tensor
 from torpor.base.errors import DeviceError
+from torpor.device import Device, cpu
 from torpor.device.caches import CacheSizes
 from torpor.device.machine import MOST_STAGED, facts, machine
 from torpor.ir.ops import Ops
 from torpor.kernel import Kernel
 from torpor.kernel.heuristics import choose
+from torpor.pipeline import recipe
 from torpor.pipeline.compile import program_for
 
 
@@ -74,3 +77,35 @@ def test_register_tiles_are_as_large_as_the_registers_allow(setting, least):
     count, widths = product_sums(setting)
     assert widths == {target.vector_bytes}
     assert least <= count <= target.registers - 2
+
+
+def forget() -> None:
+    """What a process knows of its machine, which never changes but here."""
+    for known in (facts, cpu._key):
+        known.cache_clear()
+    recipe.forget()
+
+
+@pytest.mark.parametrize("sizes", [(16 << 10, 128 << 10, 1 << 20), (128 << 10, 3 << 20, 96 << 20)])
+def test_results_are_the_same_whatever_the_caches_hold(sizes, monkeypatch):
+    """A product, rows that windows slide over, and attention by blocks where the cache is small."""
+    random = np.random.default_rng(3)
+    image, window = random.random((2, 90, 90), np.float32), random.random((5, 5), np.float32)
+    a, b = random.random((200, 333), np.float32), random.random((333, 100), np.float32)
+    q, k, v = random.random((3, 2, 1100, 16), np.float32)
+    own = Device["CPU"].key
+    monkeypatch.setattr("torpor.device.machine.cache_sizes", lambda: CacheSizes(*sizes))
+    forget()
+    try:
+        assert Device["CPU"].target.last_bytes == sizes[-1] and Device["CPU"].key != own
+        weight = Tensor(np.stack([window, window])[:, None])
+        slid = Tensor(image[None]).conv2d(weight, groups=2).numpy()[0]
+        product = (Tensor(a) @ Tensor(b)).numpy()
+        attended = Tensor(q).scaled_dot_product_attention(Tensor(k), Tensor(v)).numpy()
+    finally:
+        forget()
+    places = np.lib.stride_tricks.sliding_window_view(image.astype(float), (5, 5), axis=(1, 2))
+    np.testing.assert_allclose(slid, np.einsum("chwij,ij->chw", places, window), rtol=1e-5)
+    np.testing.assert_allclose(product, a.astype(float) @ b, rtol=1e-5)
+    scores = np.exp(q.astype(float) @ k.swapaxes(1, 2) / 4)
+    np.testing.assert_allclose(attended, scores / scores.sum(-1, keepdims=True) @ v, rtol=1e-5)
