@@ -6,9 +6,13 @@ import pytest
 import torpor
 from tests.kernel.products import agree
 from torpor import Tensor
+from torpor.device.machine import facts, machine
 from torpor.ir.uop import UOp
-from torpor.kernel import OptOps
+from torpor.kernel import Kernel, OptOps
 from torpor.kernel.columns import register_tile
+from torpor.kernel.heuristics import choose
+
+AVX2 = facts(machine("avx2"))
 
 SHAPES = [(512, 1024), (1031, 640), (1000, 999), (4096, 100), (77, 640), (30, 8, 700), (3, 64, 513)]
 
@@ -82,3 +86,16 @@ def test_results_whose_axes_lie_in_another_order_are_left_to_others():
     weights = np.exp(scores - scores.max(1, keepdims=True))
     weights /= weights.sum(1, keepdims=True)
     agree(found[0], np.repeat(weights.sum(0)[:, None], 8, 1))
+
+
+@pytest.mark.parametrize("inner", [1024, 1031])
+@pytest.mark.parametrize("rows", [1, 4, 13])
+def test_rows_of_bytes_are_multiplied_two_at_a_time(rows, inner):
+    random = np.random.default_rng(4)
+    a = random.integers(-128, 128, (rows, inner)).astype(np.int8)
+    b = random.integers(-128, 128, (inner, 1200)).astype(np.int8)
+    result = Tensor(a).int() @ Tensor(b).int()
+    kinds = [opt.op for opt in choose(Kernel(result.schedule()[-1].ast, AVX2))]
+    assert OptOps.PAIR in kinds
+    assert OptOps.STAGE in kinds  # words of the left one
+    assert (result.numpy() == a.astype(np.int64) @ b.astype(np.int64)).all()

@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from torpor.ir.ops import AxisType
+from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses, footprint
 from torpor.kernel.contraction import RESULTS, axes_of_results, put_in_order
 from torpor.kernel.kernel import Kernel
-from torpor.kernel.ranges import find_loops, iterations, kind_of, size_of
-from torpor.kernel.registers import write_rows
+from torpor.kernel.ranges import find_loops, iterations, kind_of, number_of, size_of
+from torpor.kernel.registers import write_copy, write_rows
+from torpor.kernel.stage import operands
 from torpor.kernel.vectors import attempt, attempt_all
 
 ROWS_TOGETHER: Final = 8  # as many as a first cache of 8 ways keeps at equal distances
@@ -25,13 +26,15 @@ LANES: Final = 64  # columns from which this pays
 FIRST_TIMES: Final = 2  # times what a first cache holds: less than that is not far away anyhow
 COLUMNS_OF_THREAD: Final = 2048  # columns of a thread's block: shorter rows start too often
 BLOCKS_MOST: Final = 8  # that threads share; two from a quarter of so many columns each
+MOST_TERMS: Final = 4  # of the sum that a word has
 FEW_ROWS: Final = 32  # results a column has that may share what is read
 LATENCY: Final = 8  # products in registers that are begun while one of them is added
 
 
 class Columns(NamedTuple):
     """Sums down the columns of `matrix`: the axis of the columns, the axis of the sum, axes along
-    which there are several matrices, axes of the results that a column has.
+    which there are several matrices, axes of the results that a column has; and how many rows of
+    memory a step of the sum reads, as many as a word has terms.
     """
 
     matrix: Access
@@ -39,6 +42,12 @@ class Columns(NamedTuple):
     down: UOp
     several: tuple[UOp, ...]
     results: tuple[UOp, ...]
+    terms: int
+
+    @property
+    def memory(self) -> UOp:
+        """The parameter that is the matrix."""
+        return self.matrix.node.src[0]
 
 
 def tile_columns(kernel: Kernel) -> bool:
@@ -53,7 +62,8 @@ def find_columns(kernel: Kernel) -> Columns | None:
     outputs = axes_of_results(kernel, loops)
     if outputs is None or not kernel.reduce_axes:
         return None
-    most = max(accesses(loops), key=lambda a: footprint(a) * (not a.is_store))
+    found = accesses(loops)
+    most = max(found, key=lambda a: footprint(a) * (not a.is_store))
     lanes = [r for r in outputs if most.stride(r) == 1]
     down = kernel.reduce_axes[-1]
     apart = most.stride(down)
@@ -64,17 +74,21 @@ def find_columns(kernel: Kernel) -> Columns | None:
     if iterations(results) > FEW_ROWS or footprint(most) * most.itemsize < least:
         return None
     several = tuple(r for r in outputs if r not in results and r is not lanes[0])
-    return Columns(most, lanes[0], down, several, results)
+    terms = sum(a.node.src[0] is most.node.src[0] and a.stride(down) != 0 for a in found)
+    if terms > MOST_TERMS:
+        return None
+    return Columns(most, lanes[0], down, several, results, terms)
 
 
 def apply_tiles(kernel: Kernel, found: Columns) -> bool:
     """Blocks of columns for the threads, blocks of rows, then the vectors."""
     lanes, down = size_of(found.lane) or 1, size_of(found.down) or 1
-    rows = next((n for n in range(ROWS_TOGETHER, 3, -1) if down % n == 0), 0)
-    if lanes < LANES or down <= max(rows, ROWS_TOGETHER):
+    most = ROWS_TOGETHER // found.terms
+    rows = next((n for n in range(most, max(1, most // 2 - 1), -1) if down % n == 0), 0)
+    if lanes < LANES or down <= max(rows, most):
         return False
     if not rows:
-        rows = ROWS_TOGETHER
+        rows = most
         kernel.apply_opt(Opt(OptOps.PADTO, kernel.axes.index(found.down), rows))
     wide = kernel.target.lanes(max(4, found.matrix.itemsize))
     copies, vectors = register_tile(found.results, kernel.target.registers)
@@ -150,6 +164,7 @@ def write_tiles(kernel: Kernel, found: Columns, panel: int, copies: int) -> None
     """
     growing = [n for n, r in enumerate(kernel.axes) if kind_of(r) is AxisType.LOOP][1:]
     kernel.apply_opt(Opt(OptOps.UPCAST, growing[-1], panel))
+    stage_factors(kernel, found)
     stored = max(n for n, r in enumerate(kernel.axes) if kind_of(r) is AxisType.GLOBAL)
     if found.results:
         write_rows(kernel, growing[-2], copies)
@@ -157,3 +172,16 @@ def write_tiles(kernel: Kernel, found: Columns, panel: int, copies: int) -> None
     if not found.results:
         last = max(n for n, r in enumerate(kernel.reduce_axes) if kind_of(r) is AxisType.REDUCE)
         kernel.apply_opt(Opt(OptOps.UNROLL, last, 0))
+
+
+def stage_factors(kernel: Kernel, found: Columns) -> None:
+    """What columns are multiplied by, where it takes operations to compute, computed once for each
+    thread's block.
+    """
+    if kind_of(kernel.axes[0]) is not AxisType.THREAD:
+        return
+    for number, value in reversed(list(enumerate(operands(kernel.ast)))):
+        if value.op is not Ops.LOAD and found.memory not in value.toposort():
+            before = {number_of(r) for r in kernel.axes}
+            if attempt(kernel, Opt(OptOps.STAGE, 0, number)):
+                write_copy(kernel, before)

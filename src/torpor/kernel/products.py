@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from torpor.base.target import LINE
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
-from torpor.kernel.columns import find_columns
+from torpor.kernel.columns import find_columns, tile_columns
 from torpor.kernel.contraction import Contraction, find_contraction, order_axes
 from torpor.kernel.depth import tile_depth
 from torpor.kernel.kernel import Kernel
@@ -35,7 +35,7 @@ PIECES: Final = 4  # loops that threads can share, below which rows are cut into
 REUSE: Final = 16  # rows that must share a packed tile before packing it pays
 PAIRED: Final = 0.8  # the same and padding for words of two terms, beyond which they are no gain
 IN_WORDS: Final = (OptOps.PAIR, OptOps.QUAD)  # few of these products wait to be added
-WORDS: Final = 48  # products that must share a word before putting it together pays
+WORDS: Final = 8  # products that must share a word before putting it together pays
 
 
 class Strategy(NamedTuple):
@@ -67,21 +67,28 @@ def tile_contraction(kernel: Kernel, most: float = inf) -> bool:
 
 
 def tile_words(kernel: Kernel) -> bool:
-    """A contraction of small integers several terms at a time, along the first reduce axis that
-    suits: worth it where both operands are packed, so that many products share a word.
+    """Sums of products of small integers several terms at a time, along the first reduce axis that
+    suits: worth it where both operands are packed, so that many products share a word; and where a
+    matrix is read down its columns, two of whose rows make words as quickly as they become int32.
     """
     ways = [OptOps.QUAD] * bool(kernel.target.quads) + [OptOps.PAIR] * kernel.target.pairs
     for op, position in product(ways, range(len(kernel.reduce_axes))):
         trial = kernel.copy()
         if not attempt(trial, Opt(op, position)):
             continue
-        found = find_contraction(trial, most=PAIRED)
-        if found is None or min(found.shared, size_of(found.lane) or 1) < WORDS:
-            continue
-        if tile_contraction(trial, PAIRED):
+        if op is OptOps.PAIR and tile_columns(trial):
+            kernel.become(trial)
+            return True
+        if shares_words(trial) and tile_contraction(trial, PAIRED):
             kernel.become(trial)
             return True
     return False
+
+
+def shares_words(kernel: Kernel) -> bool:
+    """Whether so many products share each word that packing both operands pays."""
+    found = find_contraction(kernel, most=PAIRED)
+    return found is not None and min(found.shared, size_of(found.lane) or 1) >= WORDS
 
 
 def plan_of(kernel: Kernel, found: Contraction) -> Plan:
