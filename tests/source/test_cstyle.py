@@ -6,7 +6,7 @@ from torpor.base.dtypes import dtypes
 from torpor.base.errors import ContractError
 from torpor.ir import AxisType, Ops, UOp
 from torpor.source import render
-from torpor.source.cstyle import bare
+from torpor.source.cstyle_language import bare
 
 C_LIKE = ["c", "cuda", "opencl", "metal"]
 

@@ -8,7 +8,8 @@ from typing import Final
 from torpor.base.dtypes import DType, dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.source.cstyle import CStyleRenderer, bare
+from torpor.source.cstyle import CStyleRenderer
+from torpor.source.cstyle_language import bare
 from torpor.source.linear import Signature
 
 _ARITHMETIC: Final = frozenset({

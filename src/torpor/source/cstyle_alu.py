@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from torpor.base.dtypes import DType, dtypes
+from torpor.base.dtypes import dtypes
 from torpor.base.errors import ContractError
 from torpor.ir.ops import COMPARE, Ops
 from torpor.ir.uop import UOp
+from torpor.source.cstyle_language import Language
 from torpor.source.linear import constant, power_of_two, stays_in_range
-
-if TYPE_CHECKING:
-    from torpor.source.cstyle import CStyleRenderer
 
 INFIX: Final = {
     Ops.ADD: "+", Ops.SUB: "-", Ops.MUL: "*", Ops.FDIV: "/", Ops.AND: "&", Ops.OR: "|",
@@ -29,7 +27,7 @@ FUNCTIONS: Final = {
 _WRAPPING: Final = frozenset({Ops.ADD, Ops.SUB, Ops.MUL})
 
 
-def expression(language: CStyleRenderer, node: UOp, operands: tuple[str, ...]) -> str:
+def expression(language: Language, node: UOp, operands: tuple[str, ...]) -> str:
     """The text of an ALU node from its operands' texts; every infix expression in parentheses."""
     op, dtype = node.op, node.dtype
     if op is Ops.WHERE:
@@ -75,7 +73,7 @@ def _on_bools(node: UOp, operands: tuple[str, ...]) -> str:
     return f"({left}{BOOL[node.op]}{right})"
 
 
-def cast(language: CStyleRenderer, node: UOp, operand: str) -> str:
+def cast(language: Language, node: UOp, operand: str) -> str:
     """A conversion; to bool it asks whether the number is other than 0."""
     source, result = node.src[0].dtype, node.dtype
     if result.kind == "bool" and source.kind != "bool":
@@ -83,7 +81,7 @@ def cast(language: CStyleRenderer, node: UOp, operand: str) -> str:
     return operand if source is result else language.convert(source, result, operand)
 
 
-def _divide(language: CStyleRenderer, node: UOp, operands: tuple[str, ...]) -> str:
+def _divide(language: Language, node: UOp, operands: tuple[str, ...]) -> str:
     """Floor division and its remainder; a shift and a mask where the divisor is 2**k."""
     dtype, quotient = node.dtype, node.op is Ops.IDIV
     shift = power_of_two(node.src[1])
@@ -98,7 +96,7 @@ def _divide(language: CStyleRenderer, node: UOp, operands: tuple[str, ...]) -> s
     return language.floor_division(quotient, dtype, operands)
 
 
-def _shift(language: CStyleRenderer, node: UOp, operands: tuple[str, ...]) -> str:
+def _shift(language: Language, node: UOp, operands: tuple[str, ...]) -> str:
     dtype = node.src[0].dtype
     count = language.shift_count(node.src[1].dtype, operands[1])
     if node.op is Ops.SHR:
@@ -106,9 +104,3 @@ def _shift(language: CStyleRenderer, node: UOp, operands: tuple[str, ...]) -> st
     if stays_in_range(node):
         return language.narrowed(dtype, f"({operands[0]}<<{count})")
     return language.wrapping("<<", dtype, (operands[0], count))
-
-
-def unsigned(dtype: DType) -> DType:
-    """The unsigned integer of the same size and count."""
-    scalar = {8: dtypes.uint8, 16: dtypes.uint16, 32: dtypes.uint32, 64: dtypes.uint64}[dtype.bits]
-    return scalar.vec(dtype.count)

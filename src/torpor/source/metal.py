@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from torpor.base.dtypes import DType
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.source.cstyle import CStyleRenderer, bare
+from torpor.source.cstyle import CStyleRenderer
+from torpor.source.cstyle_language import bare
 from torpor.source.linear import Signature, alignment
 
 _ALIGNMENT = 16  # bytes: the widest vector

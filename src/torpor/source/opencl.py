@@ -9,7 +9,8 @@ from torpor.base import settings
 from torpor.base.dtypes import DType
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.source.cstyle import CStyleRenderer, bare
+from torpor.source.cstyle import CStyleRenderer
+from torpor.source.cstyle_language import bare
 from torpor.source.linear import Signature, alignment
 
 _DIGITS: Final = "0123456789abcdef"  # lanes beyond w

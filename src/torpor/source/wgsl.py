@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from torpor.base.dtypes import DType, dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.source.cstyle import CStyleRenderer, bare
+from torpor.source.cstyle import CStyleRenderer
+from torpor.source.cstyle_language import bare
 from torpor.source.linear import Signature, signature
 
 _SPECIAL = {"INFINITY": "0x7f800000u", "NAN": "0x7fc00000u"}
