@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from torpor import Tensor
+from torpor.base.target import get_target
 from torpor.device import Device
 from torpor.ir.ops import Ops
 from torpor.kernel import Opt, OptOps
@@ -15,6 +17,7 @@ from torpor.pipeline import program_for
 from torpor.source.llvm_ahead import AHEAD, LONGEST, fetches
 
 STREAM = Opt(OptOps.STREAM)
+TARGET = get_target("cpu")
 
 
 def program_of(result, opts):
@@ -42,15 +45,16 @@ def norm(x):
 def test_rows_read_side_by_side(rows, fetched):
     """Each row by itself, two lines on."""
     _, program = program_of(Tensor.empty(96, 200).T.contiguous(), transpose(rows))
-    assert list(fetches(program.linear).values()) == [AHEAD] * fetched
+    assert list(fetches(program.linear, TARGET).values()) == [AHEAD] * fetched
 
 
-@pytest.mark.parametrize("columns", [512, 1024, LONGEST // 4, LONGEST // 2])
-def test_the_next_row_while_the_last_pass_goes_over_this_one(columns):
+@pytest.mark.parametrize("cache", [256 << 10, 512 << 10])
+@pytest.mark.parametrize("columns", [512, 1024, 16384, 32768, 65536])
+def test_the_next_row_while_the_last_pass_goes_over_this_one(columns, cache):
     """One fetch for each line of a round, a row on; not of rows that are too short or too long."""
     _, program = program_of(norm(Tensor.empty(4096, columns)), passes(4))
-    found = fetches(program.linear)
-    wanted = [4 * columns] * 2 if 1024 <= columns <= LONGEST // 4 else []
+    found = fetches(program.linear, replace(TARGET, cache_bytes=cache))
+    wanted = [4 * columns] * 2 if 4096 <= 4 * columns <= LONGEST * cache else []
     assert list(found.values()) == wanted
     loops = [n for n in program.linear if n.op is Ops.RANGE]
     assert all(loops[-1] in load.src[0].src[1].toposort() for load in found)
@@ -58,7 +62,7 @@ def test_the_next_row_while_the_last_pass_goes_over_this_one(columns):
 
 def test_what_is_read_once_in_a_row_is_not_fetched():
     _, program = program_of(Tensor.empty(64, 4096) + 1, [Opt(OptOps.UPCAST, 0, 32), STREAM])
-    assert fetches(program.linear) == {}
+    assert fetches(program.linear, TARGET) == {}
 
 
 def test_only_the_function_that_stores_past_the_caches_fetches():

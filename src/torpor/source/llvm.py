@@ -64,7 +64,7 @@ def function_of(
     """The function of a linear program."""
     made = Function(signature(nodes), target, shared, streams)
     made.pairs, made.quads = pairs_of(nodes), quads_of(nodes, target)
-    made.ahead = fetches(nodes) if streams else {}
+    made.ahead = fetches(nodes, target) if streams else {}
     made.held = {node.src[1]: node for node in nodes if llvm_control.is_held(node)}
     operands = {node: quad.operands for node, quad in made.quads.items()}
     unwritten = needless(nodes, {**made.pairs, **operands})

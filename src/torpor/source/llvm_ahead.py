@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from torpor.base.target import LINE
+from torpor.base.target import LINE, Target
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.source.linear import constant
@@ -23,7 +23,7 @@ FOLLOWED: Final = 16  # rows that are followed without help
 AHEAD: Final = 2 * LINE  # bytes
 # There, 4096 x 4096: RMS norm 5.5 ms, 6.0 without; layer norm 6.5 ms, 6.7 without.
 SHORTEST: Final = 4096  # bytes of a row; the row after a shorter one is followed too
-LONGEST: Final = 128 * 1024  # bytes of a row; of a longer one the caches lose the beginning
+LONGEST: Final = 0.25  # of the second cache for a row: of a longer one it loses the beginning
 
 
 Line = tuple[UOp, UOp, int]  # memory, the part of a position that is no constant, the rest in lines
@@ -43,12 +43,13 @@ class Read(NamedTuple):
     outer: int
 
 
-def fetches(nodes: Sequence[UOp]) -> dict[UOp, int]:
+def fetches(nodes: Sequence[UOp], target: Target) -> dict[UOp, int]:
     """How many bytes past their places loads have memory fetched: one for each line."""
     rounds: dict[UOp, dict[Line, Read]] = {}
     for read in reads_of(nodes):
         rounds.setdefault(read.loop, {}).setdefault(read.line, read)
     found: dict[UOp, int] = {}
+    longest = int(LONGEST * target.cache_bytes)
     passes: dict[tuple[UOp, int], dict[UOp, list[UOp]]] = {}  # of memory: loops, loads
     for loop, lines in rounds.items():
         rows = [r for r in lines.values() if 0 < r.step <= LINE]
@@ -57,7 +58,7 @@ def fetches(nodes: Sequence[UOp]) -> dict[UOp, int]:
         for r in lines.values():
             passes.setdefault((r.memory, r.outer), {}).setdefault(loop, []).append(r.load)
     for (_, distance), loops in passes.items():
-        if len(loops) > 1 and SHORTEST <= distance <= LONGEST:
+        if len(loops) > 1 and SHORTEST <= distance <= longest:
             found.update(dict.fromkeys(list(loops.values())[-1], distance))
     return found
 
