@@ -9,8 +9,7 @@ from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
-from torpor.kernel import OptOps
-from torpor.kernel.phases import WORTH, fewer_rounds
+from torpor.kernel.phases import PRODUCTS_WORTH, fewer_rounds
 
 
 def sums(tensor):
@@ -53,7 +52,7 @@ def test_gradients_by_images_of_strided_convolutions(sizes):
     assert len({item.buffers[0] for item in summed}) == 1
     assert len(summed) == stride**2
     products = images * channels * side**2 * results * kernel**2
-    assert products > WORTH
+    assert products > PRODUCTS_WORTH
     counted = sum(p.ops for p in torpor.lower(x.grad, target="cpu")) / 2
     assert counted < 1.4 * products / stride**2
     expected = image_gradient(b, seed, stride, padding, side)
@@ -98,17 +97,18 @@ def test_long_steps_have_phases_along_one_axis_only():
     assert len(sums(x.conv_transpose2d(w, stride=8))) == 8
 
 
-def test_short_sums_keep_rows_whole_and_read_zeros_between():
-    """Phases along rows would store every second element; copied rows have the zeros in them."""
+def test_dilated_short_sums_keep_rows_whole_and_read_zeros_between():
+    """Windows of a phase start at other places than those of another: they are not put abreast,
+    and phases along rows would store every second element.
+    """
     x = Tensor(np.random.default_rng(4).standard_normal((4, 16, 28, 28), np.float32))
     b = np.random.default_rng(5).standard_normal((16, 1, 5, 5), np.float32)
-    y = x.conv2d(Tensor(b), stride=2, padding=2, groups=16)
+    y = x.conv2d(Tensor(b), stride=2, padding=4, dilation=3, groups=16)
     seed = np.random.default_rng(6).standard_normal(y.shape, np.float32)
     gradient = y.gradient(x, gradient=Tensor(seed))[0]
     programs = torpor.lower(gradient, target="cpu")
     assert len(programs) == 2
-    assert all(OptOps.WINDOW in [opt.op for opt in p.opts] for p in programs)
-    parts = [image_gradient(b[[c]], seed[:, [c]], 2, 2, 28) for c in range(16)]
+    parts = [image_gradient(b[[c]], seed[:, [c]], 2, 4, 28, 3) for c in range(16)]
     expected = np.concatenate(parts, 1)
     error = np.linalg.norm(gradient.numpy() - expected)
     assert error <= 1e-6 * np.linalg.norm(expected)
@@ -127,7 +127,7 @@ def test_phases_have_no_remainders():
 def test_any_stride_dilation_and_window(sizes, monkeypatch):
     """Stride and dilation without a common factor have phases; with one, what there is."""
     stride, apart, kernel = sizes
-    monkeypatch.setattr("torpor.kernel.phases.WORTH", 0)
+    monkeypatch.setattr("torpor.kernel.phases.PRODUCTS_WORTH", 0)
     random = np.random.default_rng(3)
     seed = random.standard_normal((1, 3, 6, 6), np.float32)
     b = random.standard_normal((3, 2, kernel, kernel), np.float32)

@@ -45,6 +45,14 @@ class Access:
         stride = self.stride(one)
         return is_short_step(self.node.src[1], one) if stride is None else 0 < abs(stride) <= NEAR
 
+    def is_woven(self, one: UOp) -> bool:
+        """Whether what lies between neighbours along a range is stored by copies written out, so
+        that vectors of theirs are shuffled into rows (`weave.py`).
+        """
+        apart = self.stride(one)
+        beside = (r for r in self.strides if kind_of(r) is AxisType.UPCAST and r is not one)
+        return self.is_store and any(self.stride(r) == 1 and size_of(r) == apart for r in beside)
+
 
 def known_along(condition: UOp, one: UOp) -> bool:
     """Whether each part of a condition that depends on a range is known once that range and the

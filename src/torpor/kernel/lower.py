@@ -50,6 +50,7 @@ from torpor.kernel.ranges import (
 from torpor.kernel.scalarise import scalarise
 from torpor.kernel.turn import turn_blocks
 from torpor.kernel.unroll import unroll
+from torpor.kernel.weave import weave_stores
 from torpor.kernel.width import lower_index
 
 WIDEST: Final = 16  # lanes of the widest vector that is ever formed
@@ -100,6 +101,7 @@ def write_out(state: Lowering) -> None:
         state.root = to_lanes(state.root, lane, size_of(lane) or 1)
     if state.target.vector_alu and not state.target.groups:
         state.root = pick_neighbours(turn_blocks(state.root, state.target))
+        state.root = weave_stores(state.root, state.target)
 
 
 def share(state: Lowering) -> None:
@@ -271,7 +273,7 @@ def choose_lanes(root: UOp, target: Target) -> tuple[UOp, list[UOp]]:
     ranked.sort(key=lambda r: r[0], reverse=True)
     chosen: list[UOp] = []
     lanes: list[UOp] = []
-    for (_, width), one in ranked:
+    for (_, _, width), one in ranked:
         if not any(together(loops, one, other) for other in chosen):
             chosen.append(one)
             lane, root = split_lane(root, one, width)
@@ -285,14 +287,16 @@ def together(loops: Loops, one: UOp, other: UOp) -> bool:
     return any(both <= set(loops.nest_of(free)) for free in set(loops.free.values()))
 
 
-def lane_rank(one: UOp, found: list[Access], most: int) -> tuple[int, int] | None:
-    """How well an axis suits vectors, and the width that divides it; None if it does not."""
+def lane_rank(one: UOp, found: list[Access], most: int) -> tuple[bool, int, int] | None:
+    """How well an axis suits vectors: whether whole ones are stored, by how many accesses, and the
+    width that divides it; None if it does not.
+    """
     size = size_of(one) or 1
     width = next((n for n in (16, 8, 4, 2) if n <= most and size % n == 0), 1)
-    rows = sum(a.count for a in found if a.stride(one) == 1 or a.is_near(one))
+    rows = sum(a.count for a in found if a.stride(one) == 1 or a.is_near(one) or a.is_woven(one))
     moved = sum(a.count for a in found if a.stride(one) != 0)
     gathers = moved - rows
-    stored = any(a.is_store and a.stride(one) == 1 for a in found)
+    stored = any(a.is_store and (a.stride(one) == 1 or a.is_woven(one)) for a in found)
     if width < 2 or rows == 0 or gathers > rows:
         return None
-    return rows * 2 - gathers + stored, width
+    return stored and width == most, rows * 2 - gathers + stored, width

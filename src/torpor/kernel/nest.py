@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
-from torpor.kernel.access import passes_caches
+from torpor.kernel.access import Access, accesses, passes_caches
 from torpor.kernel.kernel import OUTPUTS, REDUCES, Kernel
 from torpor.kernel.partition import boundaries
 from torpor.kernel.planes import short_rows, sum_rows, tile_windows
-from torpor.kernel.ranges import kind_of, number_of, size_of
+from torpor.kernel.ranges import find_loops, kind_of, number_of, size_of
 from torpor.kernel.reuse import reuse_axes, row_axes
 from torpor.kernel.slides import slide_rows, slide_sums
 from torpor.kernel.unpacking import dear_operands, stage_coefficients
@@ -36,6 +37,7 @@ OPERANDS: Final = 6  # registers that sums leave to operands and masks
 MOST_PARTS: Final = 4  # parts of an axis that have code of their own, one for their rests each
 LOST: Final = 8  # one in so many elements may be in no whole vector
 COLUMNS: Final = 8  # vectors of columns that passes go down side by side
+WOVEN: Final = 4  # results side by side, at most, of which each is a lane of another vector
 ROWS_ALONG: Final = 4  # of an operand, that are summed along and share what else is read
 
 
@@ -43,6 +45,7 @@ def nest_lanes(kernel: Kernel) -> None:
     """Vectors along the axis that suits memory best, where one does."""
     if slide_rows(kernel) or slide_sums(kernel):
         return
+    write_between(kernel)
     facts = Facts.of(kernel)
     if copies_rows(facts):
         copy_rows(facts)
@@ -60,6 +63,28 @@ def nest_lanes(kernel: Kernel) -> None:
             output_lanes(facts, lane)
     else:
         single_lanes(facts)
+
+
+def write_between(kernel: Kernel) -> None:
+    """A short axis along which results lie in a row, written out where they lie between others that
+    are computed from neighbours in memory: vectors of these are shuffled into rows (`weave.py`).
+    """
+    found = accesses(find_loops(kernel.ast))
+    outputs = [r for r in kernel.axes if kind_of(r) is AxisType.GLOBAL]
+    for short in outputs:
+        size = size_of(short) or 0
+        stored = all(a.stride(short) == 1 for a in found if a.is_store)
+        if stored and 1 < size <= WOVEN and any(is_between(found, r, size) for r in outputs):
+            attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(short), 0))
+            return
+
+
+def is_between(found: Sequence[Access], one: UOp, apart: int) -> bool:
+    """Whether all that is stored lies so many elements apart along an axis, and all that is loaded
+    side by side, where it matters.
+    """
+    moved = [a for a in found if a.stride(one) != 0]
+    return all(a.stride(one) == (apart if a.is_store else 1) for a in moved) and len(moved) > 1
 
 
 def window_lanes(kernel: Kernel) -> bool:

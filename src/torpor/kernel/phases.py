@@ -16,6 +16,7 @@ from torpor.base import settings
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
+from torpor.kernel.abreast import abreast
 from torpor.kernel.access import strides_of
 from torpor.kernel.normalise import is_gated, joined
 from torpor.kernel.ranges import (
@@ -44,19 +45,21 @@ def in_phases(ast: UOp) -> tuple[UOp, ...]:
         return (ast,)
     if not any(n.op is Ops.MOD for n in ast.toposort()):
         return (ast,)
-    pending, done = [(joined(ast), PHASES_MOST)], []
+    whole = joined(ast)
+    made = 1 + max(map(number_of, whole.ranges()))
+    pending, done = [(whole, PHASES_MOST)], []
     while pending:
         one, most = pending.pop()
-        parts = apart(one, most)
+        parts = apart(one, most, made)
         pending.extend((part, most // len(parts)) for part in reversed(parts))
         if not parts:
             done.append(map_nodes(one, ungated))
-    return tuple(done) if len(done) > 1 else (ast,)
+    return tuple(done) if done != [map_nodes(whole, ungated)] else (ast,)
 
 
-def apart(ast: UOp, most: int) -> list[UOp]:
+def apart(ast: UOp, most: int, made: int) -> list[UOp]:
     """The kernel with its sum over fewer rounds, or its phases along an output axis, if they are at
-    most so many; none where neither is to be had.
+    most so many; none where neither is to be had. Axes of phases are numbered from `made`.
     """
     loops = find_loops(ast)
     reductions = [n for n in loops.order if n.op is Ops.REDUCE]
@@ -71,21 +74,50 @@ def apart(ast: UOp, most: int) -> list[UOp]:
             if fewer is not None:
                 return [fewer]
         outputs = [r for r in axes - summed if kind_of(r) is AxisType.GLOBAL and size_of(r)]
-        if iterations(closed_by(reductions[0])) <= PRODUCTS_FEW:
-            outputs = [r for r in outputs if not slides_along(ast, r)]
         if summed and outputs and not found and 1 < (step := step_of(condition)) <= most:
-            found = split(ast, min(outputs, key=number_of), step)
+            one = min(outputs, key=number_of)
+            if iterations(closed_by(reductions[0])) <= PRODUCTS_FEW and shares_nothing(
+                ast, one, made
+            ):
+                found = together(ast, reductions[0], condition, one, step)
+                if not found and lies_in_rows(ast, one):
+                    continue  # rows are copied with the zeros between (`sliding.py`)
+            found = found or split(ast, one, step)
     return found
 
 
-def slides_along(ast: UOp, one: UOp) -> bool:
-    """Whether results lie in a row along an axis, and one load alone reads other places there, that
-    each result has for itself: it is copied with the zeros between (`sliding.py`).
+def together(ast: UOp, reduction: UOp, condition: UOp, one: UOp, step: int) -> list[UOp]:
+    """The kernel for all phases of an output axis, and one for the places that are left where the
+    phases are not of one length; none where they do not go together.
+    """
+    rest = (size_of(one) or 0) % step
+    if rest:
+        return cut(ast, one, (size_of(one) or 0) - rest)
+    made = abreast(ast, reduction, condition, one, step)
+    return [] if made is None else [made]
+
+
+def cut(ast: UOp, one: UOp, first: int) -> list[UOp]:
+    """The kernel for the first places of an output axis, and the kernel for the others."""
+    size = size_of(one) or 1
+    low, high = UOp.range(first, *one.arg), UOp.range(size - first, *one.arg)
+    places = (low, low), (high + UOp.const(dtypes.index, first), high)
+    return [replace_range(ast, one, place, [part]).simplify() for place, part in places]
+
+
+def shares_nothing(ast: UOp, one: UOp, made: int) -> bool:
+    """Whether one load alone reads other places along an output axis, that each result has for
+    itself, but for phases: no result shares it but with its neighbours.
     """
     loops, store = find_loops(ast), ast.src[0]
     loads = [loops.free[n] for n in loops.order if n.op is Ops.LOAD and one in loops.free[n]]
-    in_rows = strides_of(store.src[0].src[1], loops).get(one) == 1
-    return in_rows and len(loads) == 1 and loads[0] >= set(closed_by(store))
+    results = {r for r in closed_by(store) if number_of(r) < made}
+    return len(loads) == 1 and loads[0] >= results
+
+
+def lies_in_rows(ast: UOp, one: UOp) -> bool:
+    """Whether results lie in a row along an axis."""
+    return strides_of(ast.src[0].src[0].src[1], find_loops(ast)).get(one) == 1
 
 
 def ungated(node: UOp) -> UOp:
