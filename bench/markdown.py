@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +18,20 @@ from typing import Any, Final
 
 from bench import plots
 from bench.floors import BANDWIDTH_BOUND, BANDWIDTH_FLOOR, FLOORS
-from bench.report import COLUMNS, FAMILY_COLUMNS, cells, family_lines, ratio, remarks, rows
+from bench.libraries import CONTENDERS, OURS, PLAIN
+from bench.report import (
+    COLUMNS,
+    FAMILY_COLUMNS,
+    cells,
+    duration,
+    family_lines,
+    median,
+    of,
+    ratio,
+    remarks,
+    rows,
+)
+from bench.workload import Workload
 
 Run = dict[str, Any]
 BEGIN: Final = "<!-- python -m bench.markdown wrote what follows -->"
@@ -81,6 +95,7 @@ def text_of(records: Sequence[Run]) -> list[str]:
     for run in runs:
         lines += ["", f"## Every workload, threads: {run['threads']}", "", *workload_table(run)]
         lines += ["", *bandwidth_lines(run), *(f"- {line}" for line in remarks(run))]
+        lines += everybody(run)
     return lines
 
 
@@ -112,6 +127,32 @@ def workload_table(run: Run) -> list[str]:
             line[COLUMNS.index("ratio")] = f"**{line[COLUMNS.index('ratio')]}**"
         lines.append(line)
     return table(COLUMNS, lines)
+
+
+def everybody(run: Run) -> list[str]:
+    """The times of all contenders, if there are some that the ratio does not count."""
+    found = list(rows(run))
+    wanted = {x["contender"] for _, results in found for x in results if x["status"] != "missing"}
+    counted = {OURS, PLAIN, *(name for workload, _ in found for name in workload.against)}
+    if wanted <= counted:
+        return []
+    names = [x.name for x in CONTENDERS if x.name in wanted]
+    lines = [
+        [workload.name, *(time_of(workload, results, name) for name in names)]
+        for workload, results in found
+    ]
+    told = "All contenders; the ratio counts those in *italics*. `-`: has no such operation."
+    return ["", told, "", *table(("workload", *names), lines)]
+
+
+def time_of(workload: Workload, results: Sequence[Run], name: str) -> str:
+    """A contender's time, or what became of it."""
+    result = of(list(results), name)
+    if result is None or result["status"] == "missing":
+        return "-"
+    if math.isnan(median(result)):
+        return str(result["status"])
+    return f"*{duration(median(result))}*" if name in workload.against else duration(median(result))
 
 
 def bandwidth_lines(run: Run) -> list[str]:

@@ -25,13 +25,14 @@ from typing import Any, Final
 import numpy as np
 
 from bench import worker
+from bench.engine import WARM_SAMPLES
 from bench.libraries import Torpor
 from bench.report import duration
 from bench.workloads import ALL
 
 TURNS: Final = 2  # processes of each value
 ROUNDS: Final = 9  # samples of a process
-WARMING: Final = 5  # calls before them
+WARMING: Final = 5  # calls before them, which tell how many a sample has
 SAMPLE: Final = 0.02  # seconds that a sample takes at least
 
 
@@ -76,7 +77,8 @@ def child(constant: str, value: str, name: str) -> list[float]:
     call = ours.prepare(workload, inputs)
     taken = [timed(call, inputs, 1) for _ in range(WARMING)]
     calls = max(1, round(SAMPLE / min(taken)))
-    return [timed(call, inputs, calls) for _ in range(ROUNDS)]
+    samples = [timed(call, inputs, calls) for _ in range(WARM_SAMPLES + ROUNDS)]
+    return samples[WARM_SAMPLES:]
 
 
 def timed(call: Any, inputs: Sequence[Any], calls: int) -> float:

@@ -69,6 +69,23 @@ def test_what_failed_or_has_no_peer_is_a_dash():
     assert f"| {OTHER} | 1 ms | - | 500 ms | 336 % | - | - | - | - | - | - | 1 |" in text
 
 
+def test_contenders_that_do_not_count_have_a_table_of_their_own():
+    made = run(
+        (NAME, result("torpor", [1e-3]), result("torch", [2e-3]), result("onnxruntime", [3e-3]),
+         result("tinygrad", [], "skipped", "it needs clang here")),
+        (OTHER, result("torpor", [4e-3]), result("torch", [5e-3]),
+         result("onnxruntime", [], "missing", "not written"),
+         result("tinygrad", [], "skipped", "it needs clang here")),
+    )  # fmt: skip
+    text = markdown.text_of([record(made)])
+    assert "| workload | torpor | torch | onnxruntime | tinygrad |" in text
+    assert f"| {NAME} | 1 ms | *2 ms* | 3 ms | skipped |" in text
+    assert f"| {OTHER} | 4 ms | *5 ms* | - | skipped |" in text
+    assert f"- tinygrad: skipped: it needs clang here ({NAME}, {OTHER})" in text
+    text = markdown.text_of([record(run((NAME, result("torpor", [1e-3]), result("jax", [1e-3]))))])
+    assert not any("All contenders" in line for line in text), "they stand in the other table"
+
+
 def test_how_it_was_called_and_how_long_it_took():
     made = run((NAME, result("torpor", [1e-3])))
     made["effort"] = {"rounds": 3, "most": 15}
