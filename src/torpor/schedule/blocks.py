@@ -32,7 +32,9 @@ from torpor.schedule.chain import (
     chained_from,
     counts_blocks,
     parameter_of,
+    stored_by,
 )
+from torpor.schedule.online import rows_of_tiles, tile_by_tile
 from torpor.schedule.skip import PARTS, WIDEST, Launches, Round, masked_rows, without_needless
 
 MakeBuffer = Callable[[str, int, DType], UOp]
@@ -70,7 +72,11 @@ def in_blocks(
             before, after = around(items, found.items)
             made = {b for item in body for b in item.buffers}
             own = frozenset(made.difference(*(item.buffers for item in found.items)))
-            launches = used_again(without_needless(body, own, counts, target), own)
+            tiled = tile_by_tile(body, own, counts, make_buffer, target)
+            if tiled is not None:
+                stored = {b for one in tiled for b in stored_by(one.item)}
+                own |= stored.difference(*(item.buffers for item in found.items))
+            launches = used_again(tiled or without_needless(body, own, counts, target), own)
             section = Section(own & {b for one in launches for b in one.item.buffers})
             blocks = repeated(launches, counts, apart(body, own, len(counts)), section)
             return [*before, *blocks, *in_blocks(after, outside, make_buffer, target)]
@@ -113,6 +119,9 @@ def rows_in_block(chain: Chain, block: int) -> int | None:
     """How many rows make a block of so many bytes: as many as fit, of those numbers that divide
     all. None where it does not pay: the blocks are too small, or much else is read anew for each.
     """
+    rows = rows_of_tiles(chain)
+    if rows is not None:
+        return rows
     size = chain.row_bytes
     masked = masked_rows(chain.items, chain.cut)  # where blocks of any size leave something out
     if size * chain.count <= block and not masked:
@@ -195,35 +204,51 @@ def apart(body: Sequence[ScheduleItem], own: Container[UOp], levels: int) -> lis
 
 def used_again(body: Sequence[Launches], own: Container[UOp]) -> list[Launches]:
     """The kernels of a block, its memory given to the next that fits after its last reader."""
-    last = {b: number for number, one in enumerate(body) for b in one.item.buffers}
+    last = {b: end for one, end in zip(body, ends(body), strict=True) for b in one.item.buffers}
     place: dict[UOp, UOp] = {}
     free: list[UOp] = []
     made = []
-    for number, (item, rounds) in enumerate(body):
+    for number, (item, rounds, phase) in enumerate(body):
         for buffer in (b for b in item.buffers if b in own and b not in place):
             like = [b for b in free if (b.arg.nbytes, b.dtype) == (buffer.arg.nbytes, buffer.dtype)]
             place[buffer] = like[0] if like else buffer
             free = [b for b in free if b is not place[buffer]]
         buffers = tuple(place.get(b, b) for b in item.buffers)
-        made.append(Launches(replace(item, buffers=buffers), rounds))
+        made.append(Launches(replace(item, buffers=buffers), rounds, phase))
         free += [place[b] for b in dict.fromkeys(item.buffers) if b in place and last[b] == number]
     return made
+
+
+def ends(body: Sequence[Launches]) -> list[int]:
+    """Until when each kernel's memory is needed: kernels of one phase come again and again."""
+    last = {one.phase: number for number, one in enumerate(body)}
+    return [n if one.phase is None else last[one.phase] for n, one in enumerate(body)]
 
 
 def repeated(
     body: Sequence[Launches], counts: tuple[int, ...], apart: Sequence[bool], section: Section
 ) -> Iterator[ScheduleItem]:
     """The kernels of one block, for each block; a group for all blocks that need each other."""
-    templates = [(*numbered(one.item), one.rounds) for one in body]
+    templates = [[(*numbered(one.item), one.rounds) for one in turns] for turns in taking(body)]
     first = [count if alone else 1 for count, alone in zip(counts, apart, strict=True)]
     then = [1 if alone else count for count, alone in zip(counts, apart, strict=True)]
     for group, outer in enumerate(product(*map(range, first))):
         for inner in product(*map(range, then)):
             numbers = tuple(map(operator.add, outer, inner))
             levels = {BLOCK_NUMBER.format(level): number for level, number in enumerate(numbers)}
-            for item, used, rounds in templates:
-                for more in rounds(numbers):
-                    yield launched(item, used, {**levels, **more}, (section, group))
+            for turns in templates:
+                for round_of_each in zip(*(rounds(numbers) for _, _, rounds in turns), strict=True):
+                    for (item, used, _), more in zip(turns, round_of_each, strict=True):
+                        yield launched(item, used, {**levels, **more}, (section, group))
+
+
+def taking(body: Sequence[Launches]) -> Iterator[list[Launches]]:
+    """Kernels that take turns, together."""
+    for number, one in enumerate(body):
+        if one.phase is None:
+            yield [one]
+        elif number == 0 or body[number - 1].phase != one.phase:
+            yield [other for other in body if other.phase == one.phase]
 
 
 def launched(

@@ -10,7 +10,7 @@ one with several passes over a row has loops over as many tiles as there are.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, NamedTuple
@@ -43,6 +43,7 @@ class Launches(NamedTuple):
 
     item: ScheduleItem
     rounds: Rounds
+    phase: int | None = None  # kernels of one phase take turns, a round each
 
 
 def once(numbers: tuple[int, ...]) -> Sequence[Round]:
@@ -60,21 +61,27 @@ def without_needless(
         return whole
     chain.inside = [b for b in chain.rows if b in inside]
     columns = columns_of(chain)
-    width = columns and tile_width(columns.width, target.lanes(ITEMSIZE))
-    if not columns or not width:
-        return whole
-    found = [c for c in conditions(columns) if needless(columns, c)]
-    tiles = Tiles(columns, width, found, counts)
-    if not found or not tiles.cover():
+    tiles = columns and tiles_of(columns, counts, target.lanes(ITEMSIZE), WIDEST)
+    if not columns or not tiles or not tiles.conditions:
         return whole
     cut = [tiled(item, own, tiles) for item, (_, own) in zip(body, columns.ranges, strict=True)]
     return [one for one in cut if one is not None] if None not in cut else whole
 
 
-def tile_width(columns: int, lanes: int) -> int | None:
+def tiles_of(columns: Columns, counts: tuple[int, ...], lanes: int, widest: int) -> Tiles | None:
+    """The tiles of a row, with the conditions by which some are left out; None without tiles."""
+    width = tile_width(columns.width, lanes, widest)
+    if not width:
+        return None
+    found = [c for c in conditions(columns) if needless(columns, c)]
+    tiles = Tiles(columns, width, found, counts)
+    return tiles if found and tiles.cover() else Tiles(columns, width, [], counts)
+
+
+def tile_width(columns: int, lanes: int, widest: int) -> int | None:
     """How many columns a tile has: a divisor of all, whole vectors of `lanes` where one is."""
-    wanted = min(columns // PARTS, WIDEST)
-    most = min(columns // FEWEST, WIDEST)
+    wanted = min(columns // PARTS, widest)
+    most = min(columns // FEWEST, widest)
     even = [n for n in range(NARROWEST * lanes, most + 1) if columns % n == 0]
     whole = [n for n in even if n % lanes == 0]
     return min(whole or even, key=partial(apart, wanted), default=None)
@@ -205,16 +212,27 @@ def flag(name: str) -> UOp:
     return UOp.variable(name, 0, 1).eq(1)
 
 
-def one_tile(ast: UOp, column: UOp, tiles: Tiles) -> UOp:
-    """The kernel for the columns of one tile, whose number is a VARIABLE."""
+def one_tile(ast: UOp, column: UOp, tiles: Tiles, scale: UOp | None = None) -> UOp:
+    """The kernel for the columns of one tile, whose number is a VARIABLE. Sums of earlier tiles are
+    multiplied by `scale`, if any.
+    """
+    moved = narrowed(ast, (column,), tiles)
     inner = column.replace(src=(UOp.index_const(tiles.width),))
-    here = UOp.variable(TILE, 0, tiles.total - 1) * tiles.width + inner
-    moved = over(ast, {column: (here, (inner,))})
-    stores = [grown(store, inner) for store in moved.src]
+    stores = [grown(store, inner, scale) for store in moved.src]
     return starting(moved.replace(src=tuple(stores)))
 
 
-def grown(store: UOp, inner: UOp) -> UOp:
+def narrowed(ast: UOp, own: Iterable[UOp], tiles: Tiles) -> UOp:
+    """The kernel with the columns of one tile alone, whose number is a VARIABLE."""
+    changes: dict[UOp, tuple[UOp, tuple[UOp, ...]]] = {}
+    for column in own:
+        inner = column.replace(src=(UOp.index_const(tiles.width),))
+        here = UOp.variable(TILE, 0, tiles.total - 1) * tiles.width + inner
+        changes[column] = here, (inner,)
+    return over(ast, changes)
+
+
+def grown(store: UOp, inner: UOp, scale: UOp | None) -> UOp:
     """What a sum over the columns is after this tile; after the last one, what is made of it."""
     sums = [n for n in store.src[1].toposort() if n.op is Ops.REDUCE and inner in n.src]
     if not sums:
@@ -222,7 +240,8 @@ def grown(store: UOp, inner: UOp) -> UOp:
     total, place = sums[0], store.src[0]
     so_far = UOp(Ops.LOAD, total.dtype, (place,))
     neutral = UOp.const(total.dtype, identity(total.arg, total.dtype))
-    grows = flag(FIRST).where(neutral, so_far).alu(total.arg, total)
+    before = flag(FIRST).where(neutral, so_far)
+    grows = (before if scale is None else before * scale).alu(total.arg, total)
     finished = store.src[1].substitute({total: grows})
     value = grows if finished is grows else flag(LAST).where(finished, grows)
     return store.replace(src=(place, value, *store.src[2:]))
