@@ -3,6 +3,7 @@
 `realize` computes, `schedule` only says what would be computed, `lower` compiles for any target.
 """
 
+from torpor.pipeline.again import learn, recall
 from torpor.pipeline.compile import program_for
 from torpor.pipeline.report import KernelRun, Measurement, measuring
 from torpor.pipeline.route import lower, realize, schedule
@@ -12,11 +13,13 @@ __all__ = [
     "KernelRun",
     "Measurement",
     "Prepared",
+    "learn",
     "lower",
     "measuring",
     "prepare",
     "program_for",
     "realize",
+    "recall",
     "run",
     "schedule",
 ]

@@ -212,8 +212,10 @@ def value_in(buffer: Buffer, shape: Shape) -> UOp:
 
 
 # --- following it ---------------------------------------------------------------------------------
-def follow(recipe: Recipe, form: Canonical, roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
-    """Compute `roots`, whose canonical form is `form`; a `Failed` says which check did not hold."""
+def follow(recipe: Recipe, form: Canonical, shapes: Sequence[Shape]) -> list[UOp]:
+    """Compute roots of these shapes, whose canonical form is `form`; a `Failed` says which check
+    did not hold.
+    """
     with recipe.lock:
         made = [take() for take in recipe.takes]
     memory = [*form.buffers, *[result.buffer for result in made]]
@@ -238,15 +240,15 @@ def follow(recipe: Recipe, form: Canonical, roots: Sequence[tuple[UOp, str]]) ->
             memory[n].deallocate()
     nodes = [*[None] * len(form.buffers), *[result.node for result in made]]
     found: list[UOp] = []
-    for (parts, joint), (root, _) in zip(recipe.results, roots, strict=True):
+    for (parts, joint), shape in zip(recipe.results, shapes, strict=True):
         if joint is None:
             ((n, _),) = parts
-            node, shape = nodes[n], shape_of(root)  # two roots may be one value in two shapes
+            node = nodes[n]  # two roots may be one value in two shapes
             if node is None or shape_of(node) != shape:
                 node = value_in(memory[n], shape)
             found.append(node)
         else:
-            joining = [value_in(memory[n], shape_of(root) if s is None else s) for n, s in parts]
+            joining = [value_in(memory[n], shape if s is None else s) for n, s in parts]
             found.append(joined(joining, joint))
     return found
 

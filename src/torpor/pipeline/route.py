@@ -184,7 +184,7 @@ def realize(roots: Roots) -> list[UOp]:
     recipe = None if form is None else recipe_for(form)
     if form is not None and recipe is not None:
         try:
-            return follow(recipe, form, roots)
+            return follow(recipe, form, [shape_of(node) for node, _ in roots])
         except Failed as failed:  # the lines to name are those of the graph that is here
             item = planned(roots)[0].items[failed.launch]
             error = error_of(item.checks[failed.error - 1])

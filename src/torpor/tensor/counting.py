@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from torpor.base.dtypes import DType, dtypes
@@ -10,6 +11,7 @@ from torpor.graph import build
 from torpor.ir.infer import largest
 from torpor.ir.ops import Ops
 from torpor.ir.records import Requirement
+from torpor.tensor.again import computed
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, located, make
 from torpor.tensor.host import known_shape
@@ -52,7 +54,7 @@ class Counting(Handle):
         >>> Tensor([[0, 7], [8, 0]]).nonzero().tolist()
         [[0, 1], [1, 0]]
         """
-        flat = _where(self.reshape(-1).bool())
+        flat = _where(self.reshape(-1))
         if self.ndim == 1:
             return (flat,) if as_tuple else flat.reshape(-1, 1)
         found, rest = [], flat
@@ -175,14 +177,17 @@ def _kinds(flat: Any, inverse: bool, counts: bool) -> Kinds:
     if not flat.shape[0]:
         nothing = flat.cast(dtypes.int64)
         return Kinds(flat, nothing, nothing)
-    keys = keys_of(flat).contiguous()
-    low, high = keys.amin(), keys.amax()
-    keys.realize(low, high)
+    keys, low, high = computed("extremes", _extremes, flat)
     span = int(high.item()) - int(low.item())
     if not flat.dtype.is_float and span < max(SMALL, TABLE * flat.shape[0]):
-        return _from_table(keys - low, low, span, flat.dtype, counts)
+        size = 1 << max(span.bit_length(), SMALL.bit_length() - 1)
+        return _from_table(keys, low, size, flat.dtype, inverse, counts)
     whole = -(-max(span.bit_length(), 1) // BYTE) * BYTE  # few kinds of kernels
     bits = min(whole, keys.dtype.bits)
+    if not inverse and not counts:
+        gather = partial(_sorted_kinds, bits, flat.dtype)
+        (values,) = _beginnings(computed(("kinds", bits, flat.dtype), gather, keys, low))
+        return Kinds(values, None, None)
     if inverse:
         order = sorted_numbers((keys - low).reshape(1, -1), bits).reshape(-1).contiguous()
         ordered = keys.take(order)
@@ -192,26 +197,54 @@ def _kinds(flat: Any, inverse: bool, counts: bool) -> Kinds:
     return _from_sorted(ordered.contiguous(), order, flat.dtype, counts)
 
 
-def _from_table(keys: Any, low: Any, span: int, dtype: DType, counts: bool) -> Kinds:
-    """Kinds of keys from 0 to `span`, which were `low` less."""
-    place = keys.cast(dtypes.int64)
-    size = 1 << max(span.bit_length(), SMALL.bit_length() - 1)
+def _extremes(flat: Any) -> tuple[Any, Any, Any]:
+    """The keys of a vector, the least and the greatest of them."""
+    keys = keys_of(flat).contiguous()
+    return keys, keys.amin(), keys.amax()
+
+
+def _sorted_kinds(bits: int, dtype: DType, keys: Any, low: Any) -> list[Any]:
+    """`_gathered` of the values that occur; their keys, less the least, are below 2**bits."""
+    ordered = (sorted_keys((keys - low).reshape(1, -1), bits).reshape(-1) + low).contiguous()
+    return _gathered(_first_of_kind(ordered, dtype), values_of(ordered, dtype))
+
+
+def _from_table(keys: Any, low: Any, size: int, dtype: DType, inverse: bool, counts: bool) -> Kinds:
+    """Kinds of keys that are less than `size` more than the least."""
+    if inverse:
+        occurs, vectors = _table(size, dtype, counts, keys, low)
+        values, *rest = _chosen(occurs, *vectors)
+        which = _which(occurs).take((keys - low).cast(dtypes.int64))
+    else:
+        gather = partial(_table_kinds, size, dtype, counts)
+        values, *rest = _beginnings(computed(("table", size, dtype, counts), gather, keys, low))
+        which = None
+    return Kinds(values, which, rest[0] if counts else None)
+
+
+def _table(size: int, dtype: DType, counts: bool, keys: Any, low: Any) -> tuple[Any, list[Any]]:
+    """For each possible key whether it occurs; the values that they stand for and, with `counts`,
+    how often they do.
+    """
+    place = (keys - low).cast(dtypes.int64)
     entry = dtypes.int64 if counts else dtypes.bool
     empty = make(build.constant(0, entry, (size,)), keys.device)
-    often = derive(build.scatter, (empty, place, keys.ones_like(dtype=entry)), 0,
-                   Ops.ADD if counts else Ops.STORE)  # fmt: skip
+    op = Ops.ADD if counts else Ops.STORE
+    often = derive(build.scatter, (empty, place, keys.ones_like(dtype=entry)), 0, op)
     occurs = often.bool()
-    values, *rest = _chosen(
-        occurs, values_of(_numbers(occurs).cast(low.dtype) + low, dtype), *([often] * counts)
-    )
-    return Kinds(values, _which(occurs).take(place), rest[0] if counts else None)
+    values = values_of(_numbers(occurs).cast(low.dtype) + low, dtype)
+    return occurs, [values, *([often] * counts)]
+
+
+def _table_kinds(size: int, dtype: DType, counts: bool, keys: Any, low: Any) -> list[Any]:
+    """`_gathered` of what `_table` gives."""
+    occurs, vectors = _table(size, dtype, counts, keys, low)
+    return _gathered(occurs, *vectors)
 
 
 def _from_sorted(keys: Any, order: Any, dtype: DType, counts: bool) -> Kinds:
     """Kinds of keys in order. NaN, the greatest, is of no kind with another."""
-    first = _differs(keys)
-    if dtype.is_float:
-        first = first | keys.eq(keys.dtype.max)
+    first = _first_of_kind(keys, dtype)
     values, *rest = _chosen(first, values_of(keys, dtype), *([_numbers(keys)] * counts))
     often = _lengths(rest[0], keys.shape[0]) if counts else None
     if order is None:
@@ -220,10 +253,22 @@ def _from_sorted(keys: Any, order: Any, dtype: DType, counts: bool) -> Kinds:
     return Kinds(values, inverse, often)
 
 
-def _where(flags: Any) -> Any:
-    """The numbers of the elements of a vector that hold, int64."""
-    (places,) = _chosen(flags, _numbers(flags))
+def _first_of_kind(keys: Any, dtype: DType) -> Any:
+    """Which of the keys in order are the first of a kind."""
+    first = _differs(keys)
+    return first | keys.eq(keys.dtype.max) if dtype.is_float else first
+
+
+def _where(flat: Any) -> Any:
+    """The numbers of the elements of a vector that are not 0, int64."""
+    if not flat.shape[0]:
+        return _numbers(flat)
+    (places,) = _beginnings(computed("where", _places_of, flat))
     return places
+
+
+def _places_of(flat: Any) -> list[Any]:
+    return _gathered(flat.bool(), _numbers(flat))
 
 
 def _numbers(flat: Any) -> Any:
@@ -253,9 +298,18 @@ def _chosen(flags: Any, *vectors: Any) -> list[Any]:
     """Of each vector the elements for which a flag holds. Computed at once, whatever their count by
     the same kernels: the others are put behind them.
     """
-    length = flags.shape[0]
-    if not length:
+    if not flags.shape[0]:
         return [vector[:0] for vector in vectors]
+    made = _gathered(flags, *vectors)
+    made[0].realize(*made[1:])
+    return _beginnings(made)
+
+
+def _gathered(flags: Any, *vectors: Any) -> list[Any]:
+    """How many flags hold up to each, and the vectors with the elements for which one holds in
+    front of the others.
+    """
+    length = flags.shape[0]
     kind = dtypes.int32 if largest(length) <= dtypes.int32.max else dtypes.int64
     ahead = flags.cumsum(0, dtype=kind).contiguous()
     number = make(iota(length, flags.device, kind), flags.device)
@@ -265,7 +319,12 @@ def _chosen(flags: Any, *vectors: Any) -> list[Any]:
     for vector in vectors:
         nothing = make(build.constant(0, vector.dtype, (largest(length),)), flags.device)
         found.append(derive(build.scatter, (nothing, place, vector), 0, Ops.STORE, True))
-    ahead.realize(*found)
+    return [ahead, *found]
+
+
+def _beginnings(made: list[Any]) -> list[Any]:
+    """The elements for which a flag holds, of what `_gathered` gave."""
+    ahead, *found = made
     count = int(ahead[-1].item())
     return [_beginning(vector, count) for vector in found]
 

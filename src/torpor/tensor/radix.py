@@ -21,8 +21,9 @@ from torpor.tensor.iota import iota
 PAIRS: Final = 128  # length up to which all pairs are compared
 LONG: Final = 1 << 15  # length from which rows are cut into parts
 PARTS: Final = 8
-WIDE: Final = 11  # bits of a pass over a long row: its counters fit the first cache
+WIDE: Final = 11  # bits of a pass over a row of some length: its counters fit the first cache
 NARROW: Final = 8  # bits of a pass over a short row, whose counters are cleared every time
+MIDDLE: Final = 1 << 12  # length from which wide passes pay
 WORD: Final = 32  # bits of a key, and of a number, in a word
 
 
@@ -103,7 +104,7 @@ def _by_digits(words: Any, low: int, bits: int) -> Any:
     extra = -length % parts
     if extra:
         words = words.pad([None, (0, extra)], value=words.dtype.max)  # these stay behind all others
-    passes = -(-bits // (WIDE if length >= LONG else NARROW))
+    passes = -(-bits // (WIDE if length >= MIDDLE else NARROW))
     width = -(-bits // passes)
     for start in range(0, bits, width):
         words = _pass(words, low + start, min(width, bits - start), parts)

@@ -1,0 +1,88 @@
+"""What is computed at the call runs its kernels again on other memory, only where that is so."""
+
+import numpy as np
+import pytest
+
+from torpor import Context, Tensor, jit
+from torpor.tensor.again import computed, memory_of
+
+RANDOM = np.random.default_rng(0)
+
+
+def counted(calls: list[int]):
+    def function(x: Tensor, y: Tensor) -> list[Tensor]:
+        calls.append(1)
+        return [x + y * 2, (x * y).sum()]
+
+    return function
+
+
+def test_a_known_function_is_not_called_again() -> None:
+    calls: list[int] = []
+    function = counted(calls)
+    for n in range(4):
+        x, y = (Tensor(RANDOM.random(50 + n // 3, np.float32)).realize() for _ in range(2))
+        total, dot = computed("a known function", function, x, y)
+        np.testing.assert_allclose(total.numpy(), x.numpy() + y.numpy() * 2, rtol=1e-6)
+        np.testing.assert_allclose(dot.item(), (x.numpy() * y.numpy()).sum(), rtol=1e-5)
+    assert len(calls) == 2  # of two lengths
+
+
+def test_what_is_not_memory_or_twice_the_same_takes_the_usual_way() -> None:
+    calls: list[int] = []
+    function = counted(calls)
+    x = Tensor(np.arange(6.0, dtype=np.float32)).realize()
+    for _ in range(2):
+        assert computed("another function", function, x, x)[0].tolist() == [0, 3, 6, 9, 12, 15]
+        assert computed("another function", function, x + 1, x)[0].tolist()[0] == 1
+    assert len(calls) == 4
+    assert memory_of(x) is not None and memory_of(x.reshape(2, 3)) is not None
+    assert memory_of(x[1:]) is None and memory_of(x + 1) is None
+    assert memory_of(x.reshape(2, 3).T) is None
+
+
+def test_settings_are_part_of_what_is_known() -> None:
+    calls: list[int] = []
+    x, y = (Tensor(RANDOM.random(9, np.float32)).realize() for _ in range(2))
+    function = counted(calls)
+    for strict in (0, 1, 0, 1):
+        with Context(STRICT_FLOAT=strict):
+            computed("a third function", function, x, y)
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8, np.bool_, np.float64])
+def test_counting_of_changing_values(dtype: type) -> None:
+    for seed in range(4):
+        values = np.random.default_rng(seed).integers(0, 2 if dtype is np.bool_ else 9 + 90 * seed,
+                                                      300).astype(dtype)  # fmt: skip
+        if dtype is np.float32:
+            values[seed] = np.nan
+        x = Tensor(values).realize()
+        np.testing.assert_array_equal(x.nonzero().numpy()[:, 0], values.nonzero()[0])
+        chosen = x.masked_select(Tensor(values > 1).realize()).numpy()
+        np.testing.assert_array_equal(chosen, values[values > 1])
+        for source, expected in ((x, values), (x[3:], values[3:]), (x.reshape(3, 100), values)):
+            np.testing.assert_array_equal(source.unique().numpy(), np.unique(expected))
+        kept = x.unique()
+        found = x.unique(return_inverse=True, return_counts=True)
+        np.testing.assert_array_equal(found[0].numpy()[found[1].numpy()], values)
+        np.testing.assert_array_equal(kept.numpy(), found[0].numpy())
+        assert int(found[2].sum().item()) == 300
+
+
+def test_results_outlive_later_calls() -> None:
+    first = Tensor([3.0, 1.0, 3.0]).realize().unique()
+    second = Tensor([5.0, 5.0, 4.0]).realize().unique()
+    third = Tensor([9.0, 8.0, 7.0]).realize().unique()
+    assert (first.tolist(), second.tolist(), third.tolist()) == ([1, 3], [4, 5], [7, 8, 9])
+
+
+def test_a_jitted_function_sees_what_is_computed_in_it() -> None:
+    @jit
+    def doubled(x: Tensor) -> Tensor:
+        return (x.unique() * 2).realize()
+
+    for seed in range(5):
+        values = np.random.default_rng(seed).integers(0, 9, 40)
+        np.testing.assert_array_equal(doubled(Tensor(values)).numpy(), np.unique(values) * 2)
