@@ -6,7 +6,7 @@ import pytest
 from torpor import Tensor
 from torpor.base.target import get_target
 from torpor.ir.ops import Ops
-from torpor.kernel.arrange import WORTH, arranged
+from torpor.kernel.arrange import PRODUCTS_WORTH, arranged
 
 RANDOM = np.random.default_rng(1)
 
@@ -62,7 +62,7 @@ def test_what_is_in_order_or_small_or_read_seldom_stays():
         (item,) = product.schedule()
         assert arranged(item.ast, get_target("cpu")) is None
         assert sums([item])
-    assert WORTH < 256 * 80 * 300
+    assert PRODUCTS_WORTH < 256 * 80 * 300
 
 
 def test_targets_with_groups_are_left_alone():
