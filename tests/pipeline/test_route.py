@@ -31,3 +31,16 @@ def test_operands_are_put_in_order_for_each_block_of_a_chain():
     expected = weights @ v / weights.sum(-1, keepdims=True)
     error = np.linalg.norm(found.numpy() - expected)
     assert error < 1e-6 * np.linalg.norm(expected)
+
+
+def test_phases_in_which_nothing_is_summed_store_zeros():
+    """Windows of one place, four apart: three of four rows are of no window, and read nothing."""
+    random = np.random.default_rng(1)
+    x = random.standard_normal((2, 16, 40, 12), np.float32)
+    w = random.standard_normal((16, 8, 3, 1), np.float32)
+    expected = np.zeros((2, 8, 163, 45))
+    for row in range(3):
+        part = np.einsum("nchw,cd->ndhw", x, w[:, :, row, 0], dtype=np.float64)
+        expected[:, :, 3 * row : 3 * row + 157 : 4, ::4] += part
+    made = Tensor(x).conv_transpose2d(Tensor(w), stride=4, dilation=3)
+    assert np.linalg.norm(made.numpy() - expected) < 1e-6 * np.linalg.norm(expected)

@@ -9,7 +9,7 @@ from torpor.kernel.lower import Lowered, lower
 from torpor.kernel.offsets import in_offsets
 from torpor.kernel.parts import Parted, in_parts
 from torpor.kernel.phases import in_phases
-from torpor.kernel.pieces import Piece, in_pieces
+from torpor.kernel.pieces import Piece, in_pieces, own_parameters
 from torpor.kernel.rounds import over_met
 
 __all__ = [
@@ -28,5 +28,6 @@ __all__ = [
     "in_pieces",
     "lower",
     "over_met",
+    "own_parameters",
     "shareable",
 ]

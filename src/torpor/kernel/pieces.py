@@ -57,6 +57,10 @@ def piece_of(ast: UOp, one: UOp, start: int, end: int) -> Piece:
     """The kernel with an axis run from `start` to `end` only."""
     part = UOp.range(end - start, number_of(one), kind_of(one))
     place = part + UOp.const(dtypes.index, start)
-    made = replace_range(ast, one, place, [part]).simplify()
-    slots = slots_of(made)
-    return Piece(renumbered(made, slots), slots)
+    return own_parameters(replace_range(ast, one, place, [part]).simplify())
+
+
+def own_parameters(ast: UOp) -> Piece:
+    """A part of a kernel without the parameters that only other parts read."""
+    slots = slots_of(ast)
+    return Piece(renumbered(ast, slots), slots)

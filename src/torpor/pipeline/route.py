@@ -27,6 +27,7 @@ from torpor.kernel import (
     in_phases,
     in_pieces,
     over_met,
+    own_parameters,
 )
 from torpor.pipeline.canonical import canonical
 from torpor.pipeline.compile import is_copy, programs_of, target_named
@@ -93,9 +94,10 @@ def refined(items: Sequence[ScheduleItem], target_of: TargetOf) -> Iterator[Sche
             ahead = None if item.group is not None else checks(item.ast, target)
             yield from [item] if ahead is None else by_parts(item, ahead)
             continue
-        copies: dict[tuple[UOp, int], UOp] = {}
+        copies: dict[tuple[UOp, UOp], UOp] = {}
         for ast in phases(rounds(item.ast)):  # they write parts of its output
-            part = replace(item, ast=ast)
+            part = item if ast is item.ast else of_piece(item, own_parameters(ast))
+            ast = part.ast
             if item.group is None and (found := parts(ast, target)) is not None:
                 yield from by_parts(part, found)
             elif item.group is None and (cut := pieces(ast, target)):
@@ -129,7 +131,7 @@ def of_piece(item: ScheduleItem, piece: Piece) -> ScheduleItem:
 
 
 def in_order(
-    item: ScheduleItem, found: Arranged | None, copies: dict[tuple[UOp, int], UOp]
+    item: ScheduleItem, found: Arranged | None, copies: dict[tuple[UOp, UOp], UOp]
 ) -> list[ScheduleItem]:
     """The item, or a copy of an operand in the order in which it is read, and the item on it. What
     another phase has copied is not copied again: `copies` has the buffers of these.
@@ -137,9 +139,9 @@ def in_order(
     if found is None:
         return [item]
     origin = item.buffers[found.slot]
-    known = copies.get((found.copy, found.slot))
+    known = copies.get((found.copy, origin))
     copied = known or make_buffer(item.buffers[0].arg.device, found.size, origin.dtype)
-    copies[found.copy, found.slot] = copied
+    copies[found.copy, origin] = copied
     buffers = tuple(copied if n == found.slot else b for n, b in enumerate(item.buffers))
     if known is not None:
         return [replace(item, ast=found.rest, buffers=buffers)]
