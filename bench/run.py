@@ -33,7 +33,7 @@ from torpor.device.machine import cores
 
 ROOT = Path(__file__).resolve().parent.parent
 INTERRUPTED = 130
-QUICK = Effort(rounds=5, sample=0.003, budget=0.8, slow=0.8, most=25, extra=0.25)
+QUICK = Effort(rounds=5, sample=0.003, budget=0.7, slow=0.4, most=25, extra=0.2)
 MOST_TIMES = 5  # as many rounds as were asked for, where samples lie far apart
 PATIENCE = 300.0  # seconds for one workload, before its process is taken to hang
 SLOW_TO_COMPILE = "torch compiled"  # left out of a quick run: seconds for each workload

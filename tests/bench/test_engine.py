@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.engine import MOST_CALLS, WARMING, Effort, race, relative_error
+from bench.engine import MOST_CALLS, PIECE, WARMING, Effort, race, relative_error
 from bench.libraries import Contender
 from bench.workload import Workload
 
@@ -301,6 +301,18 @@ def test_a_call_that_was_held_up_is_not_slow(clock):
 def test_the_error_is_relative_l2(output, expected, error):
     found = relative_error([np.array(output)], [np.array(expected)])
     assert found == pytest.approx(error)
+
+
+@pytest.mark.parametrize("shape", [(PIECE - 1,), (3, PIECE), (2, PIECE + 1), (5, 7, 301)])
+def test_long_outputs_are_compared_as_a_whole(shape):
+    """In whatever order they lie."""
+    generator = np.random.default_rng(0)
+    wanted = generator.standard_normal(shape)
+    output = np.asfortranarray(wanted + 1e-3 * generator.standard_normal(shape), np.float32)
+    error = np.linalg.norm(output.astype(np.float64) - wanted) / np.linalg.norm(wanted)
+    assert relative_error([output], [wanted]) == pytest.approx(error, rel=1e-9)
+    output.reshape(-1, order="A")[-1] = np.nan
+    assert relative_error([output], [wanted]) == np.inf
 
 
 def test_an_output_too_few_is_an_error():
