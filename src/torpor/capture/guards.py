@@ -121,9 +121,10 @@ class Guards:
 
     def failing(self, tensors: Sequence[Handle]) -> str | None:
         """The path of the first test that does not hold; None if all do."""
+        scope = dict(self.names)
         for expression, path in self.tests:
             try:
-                holds = eval(expression, dict(self.names), {"a": tensors})  # noqa: S307 (as above)
+                holds = eval(expression, scope, {"a": tensors})  # noqa: S307 (as above)
             except (LookupError, ValueError):
                 holds = False
             if not holds:
