@@ -69,6 +69,21 @@ def test_no_phases_where_little_is_summed_or_nan_must_be_kept():
         assert len(sums(x.conv_transpose2d(w, stride=2))) == 1
 
 
+@pytest.mark.parametrize("more", [False, True])
+def test_a_phase_that_meets_nothing_still_reads_what_is_added(more):
+    """Windows further apart than they are long: no window has the places between."""
+    random = np.random.default_rng(3)
+    w = random.standard_normal((32, 32, 3, 3), np.float32)
+    seed = random.standard_normal((1, 32, 14, 14), np.float32)
+    x = Tensor.zeros(1, 32, 55, 55).contiguous().requires_grad_()
+    (found,) = (x.conv2d(Tensor(w), stride=4) * Tensor(seed)).sum().gradient(x)
+    added = random.standard_normal((1, 32, 55, 55), np.float32)
+    if more:
+        found = found + Tensor(added)
+    expected = image_gradient(w, seed, 4, 0, 55) + more * added
+    np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=1e-4)
+
+
 def test_a_recurring_graph_in_phases_is_computed_alike():
     random = np.random.default_rng(2)
     w = Tensor(random.standard_normal((16, 16, 3, 3), np.float32))
