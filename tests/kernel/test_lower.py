@@ -1,6 +1,7 @@
 """Whole lowerings: formats and odd sizes against NumPy, contracts on every target, threads."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from torpor import Context, Tensor, dtypes, lower
 from torpor.base.target import get_target
 from torpor.graph import build
 from torpor.ir.ops import Ops
+from torpor.ir.records import Opt, OptOps
 from torpor.kernel import lower as lower_kernel
 
 TARGETS = ("cpu", "c", "cuda", "opencl", "metal", "python")
@@ -165,3 +167,18 @@ def test_sums_of_which_a_condition_leaves_constants(shape):
         assert x.sum().item() == values.sum()
         np.testing.assert_array_equal(x.sum(-1).numpy(), values.sum(-1))
         assert x.prod().item() == values.prod()
+
+
+def test_wide_vectors_go_before_narrow_ones_that_are_stored_in_a_row():
+    """Of x.T @ y, both of which lie in rows, 16 columns make two vectors of 8; 6 would make 2."""
+    product = Tensor.empty(40, 96).T @ Tensor.empty(40, 72)
+    opts = [
+        Opt(OptOps.SWAP, 0, 1),
+        Opt(OptOps.TILE, 1, 32),
+        Opt(OptOps.UPCAST, 2, 16),
+        Opt(OptOps.STAGE, 0, 0),
+        Opt(OptOps.UPCAST, 1, 6),
+    ]
+    (program,) = lower(product, target="cpu", opts=opts)
+    widths = set(re.findall(r"alloca <(\d+) x float>", program.source))
+    assert widths == {"8"}

@@ -71,3 +71,11 @@ def test_sums_too_long_for_panels_of_two_matrices_go_by_blocks(inner, tiled):
     result = tensors[0] @ tensors[1]
     assert (opts_of(result).count(OptOps.TILE) == 2) is tiled
     agree(result.numpy(), np.matmul(*arrays))
+
+
+@pytest.mark.parametrize("columns", [72, 200])
+def test_rows_side_by_side_go_by_blocks_of_a_long_sum(columns):
+    tensors, arrays = operands(96, 900, columns, "left transposed")
+    result = tensors[0] @ tensors[1]
+    assert opts_of(result).count(OptOps.TILE) == 2
+    agree(result.numpy(), np.matmul(*arrays))

@@ -288,8 +288,9 @@ def together(loops: Loops, one: UOp, other: UOp) -> bool:
 
 
 def lane_rank(one: UOp, found: list[Access], most: int) -> tuple[bool, int, int] | None:
-    """How well an axis suits vectors: whether whole ones are stored, by how many accesses, and the
-    width that divides it; None if it does not.
+    """How well an axis suits vectors: whether whole ones are stored, how many accesses they
+    spare ((n - 1) / n of those to rows by n elements), and the width that divides it; None if it
+    does not.
     """
     size = size_of(one) or 1
     width = next((n for n in (16, 8, 4, 2) if n <= most and size % n == 0), 1)
@@ -299,4 +300,4 @@ def lane_rank(one: UOp, found: list[Access], most: int) -> tuple[bool, int, int]
     stored = any(a.is_store and (a.stride(one) == 1 or a.is_woven(one)) for a in found)
     if width < 2 or rows == 0 or gathers > rows:
         return None
-    return stored and width == most, rows * 2 - gathers + stored, width
+    return stored and width == most, rows * 2 * (width - 1) // width - gathers + stored, width

@@ -28,6 +28,7 @@ BLOCKS_WAITED: Final = 2.0  # blocks that a thread may wait for at the end
 PANELS: Final = 8  # most panels of a block: what stays in the second cache with the other operand
 TOGETHER: Final = 64  # elements along the vectors that should share rows which are packed
 BESIDE: Final = 3  # panels of a matrix for which rows are read, below which sums go by blocks
+FAR: Final = 6  # the same where the elements of a row that is read lie rows of memory apart
 APART: Final = 64  # rows that pay for packing all panels anew
 ROWS_SHARED: Final = 256  # rows that share panels for which these may be packed again
 ROWS_OF_THREAD: Final = 48  # rows of a thread's block where nothing is packed
@@ -168,11 +169,13 @@ def sums_columns(kernel: Kernel, plan: Plan) -> bool:
 
 
 def is_deep(kernel: Kernel, plan: Plan) -> bool:
-    """Whether panels have no room; or, for a product of two matrices with many columns, room for so
-    few that rows are read too often.
+    """Whether panels have no room; or, for a product of two matrices, room for so few that rows are
+    read too often: of many columns, or from rows of memory that lie far apart.
     """
-    plain = plan.row == 0 and len(kernel.reduce_axes) == 1 and plan.lanes > PANELS * plan.panel
-    return is_scarce(plan) or (plan.reach < BESIDE and plain)
+    if is_scarce(plan) or plan.row or len(kernel.reduce_axes) > 1:
+        return is_scarce(plan)
+    many = plan.lanes > PANELS * plan.panel and plan.reach < BESIDE
+    return many or (plan.found.abreast and plan.reach < FAR)
 
 
 # --- two kinds of register tiles ------------------------------------------------------------------
