@@ -31,7 +31,7 @@ NARROW = 8  # columns of a tile
 def small_sizes() -> Iterator[None]:
     """Tiles from 16 columns on."""
     with chained(512) as patch:
-        patch.setattr(online, "LONG", (16, 16))
+        patch.setattr(online, "LONG", 16)
         patch.setattr(online, "ROWS", 8)
         patch.setattr(online, "WIDE", NARROW)
         patch.setattr(skip, "NARROWEST", 1)

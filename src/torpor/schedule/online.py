@@ -38,10 +38,10 @@ from torpor.schedule.skip import (
 )
 
 MakeBuffer = Callable[[str, int, DType], UOp]
-# Columns from which tiles pay, by one pass and by several: blocks of shorter rows stay in the
-# caches, and nothing of them is computed again (bench/results/attention.md).
-LONG: Final = (8192, 16384)
-ROWS: Final = 256  # of a block, at most
+# Columns from which tiles pay: blocks of shorter rows stay in the last cache, and with gradients
+# nothing of them is computed again (bench/results/attention.md).
+LONG: Final = 8192
+ROWS: Final = 512  # of a block, at most
 WIDE: Final = 512  # columns of a tile, at most, unless there are
 MOST: Final = 64  # tiles of a row: each is a launch of every kernel
 
@@ -180,7 +180,7 @@ class Phases:
 def phases_of(chain: Chain) -> Phases | None:
     """The passes over the columns that the kernels of a chain make; None if rows stay whole."""
     columns = None if settings.number("STRICT_FLOAT") else columns_of(chain)
-    if columns is None or columns.width < LONG[0]:
+    if columns is None or columns.width < LONG:
         return None
     phases = Phases(columns)
     for item, (row, own) in zip(chain.items, columns.ranges, strict=True):
@@ -188,15 +188,14 @@ def phases_of(chain: Chain) -> Phases | None:
         if member is None:
             return None
         phases.add(member)
-    some = any(m.passes for m in phases.members)
-    return phases if some and columns.width >= LONG[phases.count > 1] else None
+    return phases if any(m.passes for m in phases.members) else None
 
 
 def rows_of_tiles(chain: Chain) -> int | None:
     """How many rows a block of tiles has; None where rows stay whole."""
     if phases_of(chain) is None:
         return None
-    fitting = (n for n in range(ROWS // 4, ROWS + 1) if chain.count % n == 0)
+    fitting = (n for n in range(ROWS // 8, ROWS + 1) if chain.count % n == 0)
     return max(fitting, default=None)
 
 
