@@ -66,3 +66,21 @@ def test_an_infinite_value_times_padding_stays_nan_where_that_is_asked_for():
     with Context(STRICT_FLOAT=1):
         items = Tensor(x).conv_transpose2d(w, stride=2, groups=64).schedule()
     assert len(items) == 1
+
+
+def test_axes_of_phases_change_places_with_blocks(monkeypatch):
+    """Rows of planes go by blocks, which become the outermost axis but the threads'."""
+    monkeypatch.setattr("torpor.kernel.phases.PRODUCTS_WORTH", 0)
+    random = np.random.default_rng(2)
+    x = random.standard_normal((1, 2, 13, 10, 18), np.float32)
+    w = random.standard_normal((2, 8, 5, 1, 4), np.float32)
+    made = Tensor(x).conv_transpose3d(
+        Tensor(w), stride=(4, 2, 2), dilation=(2, 3, 1), output_padding=(0, 2, 0), groups=2
+    )
+    expected = np.zeros((1, 2, 8, 57, 21, 38))
+    for k, i in np.ndindex(5, 4):
+        part = x.astype(np.float64)[:, :, None] * w[None, :, :, k, 0, i, None, None, None]
+        expected[..., 2 * k : 2 * k + 49 : 4, 0:19:2, i : i + 35 : 2] += part
+    expected = np.maximum(2 * expected.reshape(made.shape) + 1, 0)
+    error = np.linalg.norm((made * 2 + 1).relu().numpy() - expected)
+    assert error <= 1e-6 * np.linalg.norm(expected)

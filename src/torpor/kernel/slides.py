@@ -192,12 +192,15 @@ def apply_tiles(kernel: Kernel, found: Slide) -> bool:
     """
     row = kernel.axes.index(found.row) if found.row is not None else None
     level, lane = found.level, kernel.axes.index(found.lane)
+    places = [kernel.axes.index(one) for one in found.phases]
     if row is not None and (block := block_of(kernel, found)) < (size_of(kernel.axes[row]) or 1):
         kernel.apply_opt(Opt(OptOps.TILE, row, block))
         first = 1 if kind_of(kernel.axes[0]) is AxisType.THREAD else 0
         for position in range(first, level + 1):
             kernel.apply_opt(Opt(OptOps.SWAP, position, position + 1))
+        places = [place + (place > level) for place in places]
         level, row, lane = level + 1, row + 1, lane + 1
+    phases = [kernel.axes[place] for place in places]
     before = {number_of(r) for r in kernel.axes}
     kernel.apply_opt(Opt(OptOps.WINDOW, level, found.number))
     write_copy(kernel, before)
@@ -210,7 +213,7 @@ def apply_tiles(kernel: Kernel, found: Slide) -> bool:
         kernel.apply_opt(Opt(OptOps.UNROLL, number, 0))
     if row is not None:
         write_tiles(kernel, row, rows)
-    for one in found.phases:
+    for one in phases:
         kernel.apply_opt(Opt(OptOps.UPCAST, kernel.axes.index(one), 0))
     thread_rest(kernel)
     return True
