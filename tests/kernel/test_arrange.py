@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+import torpor
 from torpor import Tensor
 from torpor.base.target import get_target
 from torpor.ir.ops import Ops
+from torpor.kernel import OptOps
 from torpor.kernel.arrange import PRODUCTS_WORTH, arranged
 
 RANDOM = np.random.default_rng(1)
@@ -68,3 +70,14 @@ def test_what_is_in_order_or_small_or_read_seldom_stays():
 def test_targets_with_groups_are_left_alone():
     (*_, item) = (Tensor.empty(80, 256).T @ Tensor.empty(80, 300)).schedule()
     assert arranged(item.ast, get_target("cuda")) is None
+
+
+def test_images_for_few_channels_are_copied_and_weights_packed_for_each():
+    """Windows would be packed for 16 results; on the copy all rows of an image share one panel of
+    weights.
+    """
+    x, w = Tensor.empty(8, 64, 28, 28), Tensor.empty(16, 64, 3, 3)
+    copy, product = torpor.lower(x.conv2d(w, padding=1), target="cpu")
+    assert not copy.ops
+    packed = [opt.op for opt in product.opts if opt.op in (OptOps.STAGE, OptOps.TILE)]
+    assert packed == [OptOps.STAGE]

@@ -9,7 +9,7 @@ from torpor import Tensor
 from torpor.device.machine import facts, machine
 from torpor.ir.uop import UOp
 from torpor.kernel import Kernel, OptOps
-from torpor.kernel.columns import register_tile
+from torpor.kernel.columns import find_columns, register_tile
 from torpor.kernel.heuristics import choose
 
 AVX2 = facts(machine("avx2"))
@@ -99,3 +99,11 @@ def test_rows_of_bytes_are_multiplied_two_at_a_time(rows, inner):
     assert OptOps.PAIR in kinds
     assert OptOps.STAGE in kinds  # words of the left one
     assert (result.numpy() == a.astype(np.int64) @ b.astype(np.int64)).all()
+
+
+def test_images_that_windows_read_again_and_again_are_no_matrices():
+    x, w = Tensor.empty(4, 16, 24, 24), Tensor.empty(64, 16, 3, 3).requires_grad_()
+    y = x.conv2d(w, padding=1)
+    (found,) = y.gradient(w, gradient=Tensor.empty(*y.shape))
+    kernels = [Kernel(item.ast, AVX2) for item in found.schedule()]
+    assert not any(find_columns(kernel) for kernel in kernels)

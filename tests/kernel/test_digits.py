@@ -46,3 +46,20 @@ def test_three_digits():
     rows = codes.reshape(4, 16)
     want = np.stack([rows & 15, rows >> 4], 1).reshape(128)
     assert total.item() == (x * want).sum()
+
+
+def test_groups_of_results_share_what_they_read():
+    """The gradient by the images of a convolution in groups: each group's channels read the same
+    results, of which there are 4 groups.
+    """
+    random = np.random.default_rng(1)
+    w = random.standard_normal((8, 3, 3), np.float32)
+    x, seed = Tensor.empty(2, 12, 10), random.standard_normal((2, 8, 8), np.float32)
+    (found,) = x.conv1d(Tensor(w), groups=4).gradient(x, gradient=Tensor(seed))
+    (item,) = found.schedule()
+    outputs = [size_of(r) for r in normalise(item.ast).ranges() if kind_of(r) is AxisType.GLOBAL]
+    assert sorted(outputs) == [2, 3, 4, 10]
+    wide = np.pad(seed, ((0, 0), (0, 0), (2, 2))).reshape(2, 4, 2, 12)
+    taps = np.stack([wide[..., 2 - k : 12 - k] for k in range(3)], -1)
+    expected = np.einsum("ngolk,gock->ngcl", taps, w.reshape(4, 2, 3, 3)).reshape(2, 12, 10)
+    assert np.abs(found.numpy() - expected).max() < 1e-5

@@ -23,7 +23,7 @@ CPU = get_target("cpu")
 @pytest.fixture
 def eager(monkeypatch):
     """Copies of windows however small the product."""
-    monkeypatch.setattr(arrange, "WORTH", 0)
+    monkeypatch.setattr(arrange, "PRODUCTS_WORTH", 0)
     monkeypatch.setattr(arrange, "time_with", lambda *_: 0.0)
 
 
@@ -122,7 +122,7 @@ def test_the_copy_has_borders_and_channels_last():
 
 def test_phases_read_one_copy(eager, monkeypatch):
     """Each phase looks at one border of the image; the copy has both."""
-    monkeypatch.setattr(phases, "WORTH", 0)
+    monkeypatch.setattr(phases, "PRODUCTS_WORTH", 0)
     x = RANDOM.standard_normal((2, 8, 9, 11), np.float32)
     w = RANDOM.standard_normal((8, 6, 4, 4), np.float32)
     result = Tensor(x).conv_transpose2d(Tensor(w), stride=2, padding=1)

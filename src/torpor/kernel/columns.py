@@ -28,6 +28,7 @@ COLUMNS_OF_THREAD: Final = 2048  # columns of a thread's block: shorter rows sta
 BLOCKS_MOST: Final = 8  # that threads share; two from a quarter of so many columns each
 MOST_TERMS: Final = 4  # of the sum that a word has
 FEW_ROWS: Final = 32  # results a column has that may share what is read
+WINDOWS: Final = 2  # times that a matrix is read by windows, from which it is none
 LATENCY: Final = 8  # products in registers that are begun while one of them is added
 
 
@@ -72,6 +73,9 @@ def find_columns(kernel: Kernel) -> Columns | None:
     results = tuple(r for r in outputs if most.stride(r) == 0)
     least = FIRST_TIMES * kernel.target.first_bytes
     if iterations(results) > FEW_ROWS or footprint(most) * most.itemsize < least:
+        return None
+    size = most.node.src[0].arg.size
+    if size is not None and footprint(most) > WINDOWS * size:
         return None
     several = tuple(r for r in outputs if r not in results and r is not lanes[0])
     terms = sum(a.node.src[0] is most.node.src[0] and a.stride(down) != 0 for a in found)

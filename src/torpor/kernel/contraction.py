@@ -27,6 +27,7 @@ RESULTS: Final = (AxisType.GLOBAL, AxisType.THREAD)  # axes of what is stored
 LANES_SHARED: Final = 64  # elements along the vectors that share what is packed of the rows
 TIME_READ: Final = 2.0  # products that take as long as reading an element in order of its use
 TIME_COPIED: Final = 10.0  # products that take as long as packing an element of several in a row
+AGAIN: Final = 0.33  # of that, where windows overlap and an element was read before
 TIME_TURNED: Final = 36.0  # products that take as long as moving an element between other places
 CLOSE: Final = 1.5  # times what a first cache holds: as quick to read in its own order as packed
 PAGE: Final = 4096  # bytes between steps of a sum from which memory is slow to follow
@@ -154,7 +155,9 @@ def cost(kernel: Kernel, found: Contraction, neighbours: bool, movable: bool) ->
     if lanes < width * (1 - SPARE) or nowhere:
         return None
     step = abs(stride(found.packed, found.lane) or 0)
-    moving = TIME_COPIED * step * share_of_first(found.packed) if 0 < step <= NEAR else TIME_TURNED
+    moving = (
+        TIME_COPIED * step * share_of_reading(found.packed) if 0 < step <= NEAR else TIME_TURNED
+    )
     packing = 0.0 if found.in_place else moving / found.shared
     reading = TIME_READ if found.other.dtype.is_float or found.other.op is Ops.LOAD else TIME_COPIED
     if (found.masked or found.scattered) and not movable:
@@ -170,13 +173,14 @@ def cost(kernel: Kernel, found: Contraction, neighbours: bool, movable: bool) ->
     )
 
 
-def share_of_first(value: UOp) -> float:
-    """What part of the elements that a value reads is read for the first time. Where windows
-    overlap, the others are in the first cache by then, and take no time to speak of.
+def share_of_reading(value: UOp) -> float:
+    """What part of the time that reading all elements of a value anew would take it does take:
+    where windows overlap, most are in the first cache by then, but still have to be moved.
     """
     sizes = [n.arg.size for n in value.toposort() if n.op is Ops.PARAM]
     read = iterations(tuple(find_loops(value).free[value]))
-    return min(1.0, sum(sizes) / read) if None not in sizes else 1.0
+    first = min(1.0, sum(sizes) / read) if None not in sizes else 1.0
+    return first + AGAIN * (1 - first)
 
 
 def run(value: UOp, axes: Sequence[UOp]) -> int:

@@ -17,10 +17,11 @@ MOST: Final = 4  # digits of an axis: more loops than that are no blocks
 
 
 def cut_axes(ast: UOp) -> UOp:
-    """The same kernel with every axis of a summed product cut into the digits that its positions
-    take apart. Their numbers leave room: they are not yet renumbered.
+    """The same kernel with every axis of a summed product, and every axis of groups of results, cut
+    into the digits that its positions take apart. Their numbers leave room: they are not yet
+    renumbered.
     """
-    found = {one: units_of(ast, one) for one in summed_products(ast)}
+    found = {one: units_of(ast, one) for one in (*summed_products(ast), *grouped_axes(ast))}
     if not any(found.values()):
         return ast
     changes: dict[UOp, tuple[UOp, tuple[UOp, ...]]] = {}
@@ -39,6 +40,22 @@ def summed_products(ast: UOp) -> list[UOp]:
     """The reduce axes of sums of products."""
     sums = [n for n in ast.toposort() if n.op is Ops.REDUCE and n.src[0].op is Ops.MUL]
     return [r for n in sums for r in closed_by(n) if kind_of(r) is AxisType.REDUCE]
+
+
+def grouped_axes(ast: UOp) -> list[UOp]:
+    """The output axes of which a factor of a summed product knows only the block: so groups of
+    channels share what they read of a convolution's results.
+    """
+    sums = [n.src[0] for n in ast.toposort() if n.op is Ops.REDUCE and n.src[0].op is Ops.MUL]
+    outputs = [r for r in ast.ranges() if kind_of(r) is AxisType.GLOBAL]
+    return [r for r in outputs if any(is_by_blocks(f, r) for value in sums for f in value.src)]
+
+
+def is_by_blocks(value: UOp, one: UOp) -> bool:
+    """Whether a value depends on an axis, and only on what block of it there is."""
+    nodes = value.toposort()
+    users = [n for n in nodes if one in n.src]
+    return bool(users) and all(n.op is Ops.IDIV and divisors(n, one) for n in users)
 
 
 def digits_of(one: UOp, units: tuple[int, ...]) -> tuple[UOp, ...]:

@@ -150,10 +150,11 @@ def tile_in_place(kernel: Kernel, plan: Plan) -> bool:
 
 
 # --- panels too long for packed memory ------------------------------------------------------------
-def is_scarce(plan: Plan) -> bool:
+def is_scarce(kernel: Kernel, plan: Plan) -> bool:
     """Whether too few panels have room, or there is no loop to pack the only one in."""
     wanted = min(plan.lanes, TOGETHER if plan.found.packs else plan.panel)
-    return plan.reach * plan.panel < wanted or has_no_loop(plan)
+    nowhere = has_no_loop(plan) and not has_rounds(kernel, plan)
+    return plan.reach * plan.panel < wanted or nowhere
 
 
 def has_no_loop(plan: Plan) -> bool:
@@ -165,15 +166,15 @@ def has_no_loop(plan: Plan) -> bool:
 
 def sums_columns(kernel: Kernel, plan: Plan) -> bool:
     """Whether panels have no room, and the kernel sums down columns for few rows."""
-    return is_scarce(plan) and find_columns(kernel) is not None
+    return is_scarce(kernel, plan) and find_columns(kernel) is not None
 
 
 def is_deep(kernel: Kernel, plan: Plan) -> bool:
     """Whether panels have no room; or, for a product of two matrices, room for so few that rows are
     read too often: of many columns, or from rows of memory that lie far apart.
     """
-    if is_scarce(plan) or plan.row or len(kernel.reduce_axes) > 1:
-        return is_scarce(plan)
+    if is_scarce(kernel, plan) or plan.row or len(kernel.reduce_axes) > 1:
+        return is_scarce(kernel, plan)
     many = plan.lanes > PANELS * plan.panel and plan.reach < BESIDE
     return many or (plan.found.abreast and plan.reach < FAR)
 

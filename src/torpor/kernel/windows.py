@@ -48,19 +48,20 @@ def copied_windows(kernel: Kernel) -> list[Copied]:
     for value, other in (values, values[::-1]):
         axes = [r for r in outputs if r in loops.free[value]]
         loads = loads_of(value)
-        if len(loads) == 1 and not any(r in loops.free[other] for r in axes):
-            found = slid(kernel, loads[0], axes)
+        if len(loads) == 1:
+            found = slid(kernel, loads[0], axes, [r for r in axes if r in loops.free[other]])
             if found:
                 return found
     return []
 
 
-def slid(kernel: Kernel, load: UOp, outputs: list[UOp]) -> list[Copied]:
+def slid(kernel: Kernel, load: UOp, outputs: list[UOp], groups: list[UOp]) -> list[Copied]:
     """Copies of what a load reads: in the middle the rows along which there are windows, last what
-    else is summed, or what else has results.
+    else is summed, or what else has results. Along `groups` the other operand differs too.
     """
     fresh = 1 + max(number_of(r) for r in kernel.axes)
-    windows, results, rest = windows_along(load, outputs, kernel.reduce_axes, fresh)
+    own = [r for r in outputs if r not in groups]
+    windows, results, rest = windows_along(load, own, kernel.reduce_axes, fresh)
     if not windows:
         return []
     windows = evened(windows)
@@ -68,9 +69,10 @@ def slid(kernel: Kernel, load: UOp, outputs: list[UOp]) -> list[Copied]:
     copies = []
     if rest:
         summed = (*(w.summed for w in windows), *rest)
-        copies.append(Copied(load, *around(results, windows, rest), value, summed))
+        first = [r for r in outputs if r in groups or r in results]
+        copies.append(Copied(load, *around(first, windows, rest), value, summed))
     if results:
-        copies.append(Copied(load, *around(rest, windows, results), value, order))
+        copies.append(Copied(load, *around([*groups, *rest], windows, results), value, order))
     return copies
 
 
