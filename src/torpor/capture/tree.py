@@ -146,7 +146,7 @@ class Exchange:
         self._taken: dict[int, tuple[Any, Any]] = {}  # containers: as found, plain
 
     def put(self, tree: Any, leaf: Callable[[Any], Any]) -> Any:
-        """The tree with `leaf` of each leaf; in a list that is in it twice of what it gave, too."""
+        """The tree with `leaf` of each leaf: where a list is in it twice, of what `leaf` gave."""
         if isinstance(tree, tuple):
             parts = [self.put(part, leaf) for part in tree]
             return self._fresh(tree, parts) if _differ(parts, tree) else tree

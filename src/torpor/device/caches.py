@@ -118,6 +118,7 @@ def _sysctl() -> Callable[[str], int]:
     by_name: Any = getattr(library, "sysctlbyname", None)
 
     def read(name: str) -> int:
+        """The number of this name."""
         value, length = ctypes.c_int64(0), ctypes.c_size_t(8)
         at = ctypes.byref(value), ctypes.byref(length), None, ctypes.c_size_t(0)
         failed = by_name is None or by_name(name.encode(), *at)

@@ -29,9 +29,7 @@ from torpor.kernel.vectors import (
 )
 
 PRODUCTS_WRITTEN: Final = 256  # products of vectors that are written out, at most
-SHARE_LOADED: Final = (
-    0.4  # of what rows load, from which loading it once pays for reading less in order
-)
+SHARE_LOADED: Final = 0.4  # of what rows load, from which it pays to load it once, out of order
 ROWS_LEAST: Final = 4  # of a sum over images: fewer than that written out together gain nothing
 
 

@@ -18,8 +18,9 @@ def typical(launches: Sequence[Values]) -> tuple[Values, ...]:
     middle = {name: statistics.median(one[name] for one in known) for name in known[0]}
     spread = {name: max(abs(one[name] - middle[name]) for one in known) for name in middle}
 
-    def apart(values: Values) -> float:
+    def distance(values: Values) -> float:
+        """From the middle, each number by how far it goes."""
         return sum(abs(values[name] - middle[name]) / (spread[name] or 1) for name in middle)
 
-    chosen = (min(known, key=apart), known[0], known[-1])
+    chosen = (min(known, key=distance), known[0], known[-1])
     return tuple(one for n, one in enumerate(chosen) if one not in chosen[:n])

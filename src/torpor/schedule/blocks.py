@@ -12,12 +12,12 @@ its sequence.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Final, NamedTuple
 
-from torpor.base.dtypes import DType, dtypes
+from torpor.base.dtypes import dtypes
 from torpor.base.target import Target
 from torpor.ir.ops import Ops, identity
 from torpor.ir.records import ParamArg, ScheduleItem, Section
@@ -25,6 +25,7 @@ from torpor.ir.uop import UOp
 from torpor.schedule.chain import (
     BLOCK_NUMBER,
     Chain,
+    MakeBuffer,
     aligned,
     around,
     candidates,
@@ -37,9 +38,8 @@ from torpor.schedule.chain import (
 from torpor.schedule.online import rows_of_tiles, tile_by_tile
 from torpor.schedule.skip import PARTS, WIDEST, Launches, Round, masked_rows, without_needless
 
-MakeBuffer = Callable[[str, int, DType], UOp]
-# Bytes of a block: a quarter of the last cache. From 2 to 16 MiB there is little difference
-# (bench/results/constants.md, bench/results/attention.md), and memory for it counts too.
+# Bytes of a block: a quarter of the last cache, within these two. From 2 to 16 MiB there is little
+# difference (bench/results/constants.md, bench/results/attention.md), and memory counts too.
 BLOCK: Final = 8 << 20
 LEAST: Final = 2 << 20
 SMALLEST: Final = 16  # blocks of less than such a part of it (512 KiB of 8 MiB) do not pay

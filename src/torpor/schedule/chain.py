@@ -8,10 +8,11 @@ next does. What a kernel makes of all rows must be one sum over them, which can 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from torpor.base.dtypes import DType
 from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import ScheduleItem
@@ -24,6 +25,8 @@ from torpor.rules.linear import bounds, linear
 CHAINED_FROM: Final = 32 << 20
 CHAINED_LEAST: Final = 8 << 20
 BLOCK_NUMBER: Final = "block{}"  # name of a VARIABLE, by level: the blocks of blocks are level 1
+
+MakeBuffer = Callable[[str, int, DType], UOp]  # a BUFFER: its device, elements and their format
 
 
 class Rows(NamedTuple):

@@ -11,18 +11,17 @@ kernels of that pass read of a tile is computed again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from torpor.base import settings
-from torpor.base.dtypes import DType
 from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import ParamArg, ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.rules.linear import linear
-from torpor.schedule.chain import Chain, aligned, parameter_of, read_by, stored_by
+from torpor.schedule.chain import Chain, MakeBuffer, aligned, parameter_of, read_by, stored_by
 from torpor.schedule.columns import Columns, columns_of
 from torpor.schedule.passes import Passes, passes_of
 from torpor.schedule.rescale import degree
@@ -37,12 +36,11 @@ from torpor.schedule.skip import (
     tiles_of,
 )
 
-MakeBuffer = Callable[[str, int, DType], UOp]
 # Columns from which tiles pay: blocks of shorter rows stay in the last cache, and with gradients
 # nothing of them is computed again (bench/results/attention.md).
 LONG: Final = 8192
 ROWS: Final = 512  # of a block, at most
-WIDE: Final = 512  # columns of a tile, at most, unless there are
+WIDE: Final = 512  # columns of a tile, at most, but for rows that had more than `MOST` tiles then
 MOST: Final = 64  # tiles of a row: each is a launch of every kernel
 
 
@@ -161,8 +159,8 @@ class Phases:
         }
         relative = {node for node, buffer in loads.items() if buffer in self.powers}
         moving = {node for node, buffer in loads.items() if buffer in late}
-        linear = all(degree(term, relative.__contains__, moving) == 1 for term in member.terms())
-        return power if linear else None
+        grows = (degree(term, relative.__contains__, moving) == 1 for term in member.terms())
+        return power if all(grows) else None
 
     def needed(self, phase: int) -> list[Member]:
         """The kernels with columns that run in a pass, with those that compute tiles for them."""

@@ -9,7 +9,7 @@ reductions, makes p of a tile once m is known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -17,11 +17,10 @@ from torpor.base.dtypes import DType, dtypes
 from torpor.ir.ops import AxisType, Ops, identity
 from torpor.ir.records import ParamArg, ScheduleItem
 from torpor.ir.uop import UOp
-from torpor.schedule.chain import length, parameter_of
+from torpor.schedule.chain import MakeBuffer, length, parameter_of
 from torpor.schedule.rescale import IsPower, degree, factor, known, power_of
 from torpor.schedule.skip import FIRST, Tiles, flag, narrowed, one_tile
 
-MakeBuffer = Callable[[str, int, DType], UOp]
 REFUSED: Final = (Ops.CHECK, Ops.SCAN)
 
 
@@ -138,6 +137,7 @@ def so_far(one: UOp, place: UOp) -> UOp:
 
 
 def load(place: UOp) -> UOp:
+    """What lies at a place."""
     return UOp(Ops.LOAD, place.dtype, (place,))
 
 
@@ -147,6 +147,7 @@ def of_value(old: UOp, changes: Mapping[Any, UOp]) -> UOp:
 
 
 def store(place: UOp, value: UOp, row: UOp) -> UOp:
+    """A STORE of a value of each row."""
     return UOp(Ops.STORE, dtypes.void, (place, value, row))
 
 

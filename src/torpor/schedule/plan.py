@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from torpor.base.dtypes import DType, dtypes
+from torpor.base.dtypes import dtypes
 from torpor.base.target import Target
 from torpor.ir.contract_graph import PREPARED
 from torpor.ir.infer import devices_of, shape_of
@@ -16,11 +16,11 @@ from torpor.ir.uop import UOp
 from torpor.schedule import crowd
 from torpor.schedule.blocks import in_blocks
 from torpor.schedule.build import Builder
+from torpor.schedule.chain import MakeBuffer
 from torpor.schedule.fuse import Fuser
 from torpor.schedule.prepare import prepare_rules
 from torpor.schedule.region import Region, count
 
-MakeBuffer = Callable[[str, int, DType], UOp]
 TargetOf = Callable[[str], Target]
 Places = dict[UOp, UOp]
 

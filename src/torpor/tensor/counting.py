@@ -164,6 +164,7 @@ class Counting(Handle):
 
 
 def _asked(found: Kinds, shape: Any, return_inverse: bool, return_counts: bool) -> Any:
+    """What `unique` gives back: the values alone, or a tuple with what else is asked for."""
     parts = [found.values]
     parts += [found.inverse.reshape(shape)] if return_inverse else []
     parts += [found.counts] if return_counts else []
@@ -268,10 +269,12 @@ def _where(flat: Any) -> Any:
 
 
 def _places_of(flat: Any) -> list[Any]:
+    """`_gathered` of the numbers of what is not 0."""
     return _gathered(flat.bool(), _numbers(flat))
 
 
 def _numbers(flat: Any) -> Any:
+    """0, 1, 2, … for the elements of a vector, int64."""
     return make(iota(flat.shape[0], flat.device), flat.device)
 
 
