@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from torpor.base import settings
-from torpor.base.dtypes import dtypes
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
 from torpor.kernel.abreast import abreast
@@ -101,7 +100,7 @@ def cut(ast: UOp, one: UOp, first: int) -> list[UOp]:
     """The kernel for the first places of an output axis, and the kernel for the others."""
     size = size_of(one) or 1
     low, high = UOp.range(first, *one.arg), UOp.range(size - first, *one.arg)
-    places = (low, low), (high + UOp.const(dtypes.index, first), high)
+    places = (low, low), (high + UOp.index_const(first), high)
     return [replace_range(ast, one, place, [part]).simplify() for place, part in places]
 
 
@@ -162,7 +161,7 @@ def split(ast: UOp, one: UOp, step: int) -> list[UOp]:
     made = []
     for phase in range(min(step, size)):
         part = UOp.range(-(-(size - phase) // step), *one.arg)
-        place = part * step + UOp.const(dtypes.index, phase)
+        place = part * step + UOp.index_const(phase)
         made.append(replace_range(ast, one, place, [part]).simplify())
     return made
 
@@ -185,7 +184,7 @@ def fewer_rounds(ast: UOp, reduction: UOp, condition: UOp) -> UOp | None:
     if len(holds) == size or holds != [*range(holds[0], holds[-1] + 1, step)]:
         return None
     part = UOp.range(len(holds), *one.arg)
-    place = part * step + UOp.const(dtypes.index, holds[0])
+    place = part * step + UOp.index_const(holds[0])
     return replace_range(ast, one, place, [part]).simplify()
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from torpor.base.dtypes import dtypes
 from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
@@ -56,7 +55,7 @@ def is_plain(ast: UOp) -> bool:
 def piece_of(ast: UOp, one: UOp, start: int, end: int) -> Piece:
     """The kernel with an axis run from `start` to `end` only."""
     part = UOp.range(end - start, number_of(one), kind_of(one))
-    place = part + UOp.const(dtypes.index, start)
+    place = part + UOp.index_const(start)
     return own_parameters(replace_range(ast, one, place, [part]).simplify())
 
 

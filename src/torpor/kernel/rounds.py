@@ -157,4 +157,4 @@ def turn_of(condition: UOp, one: UOp, low: int, high: int) -> int:
 
 def is_met(condition: UOp, one: UOp, number: int) -> bool:
     """Whether a condition on an axis alone holds in a round."""
-    return bool(condition.substitute({one: UOp.const(dtypes.index, number)}).simplify().arg)
+    return bool(condition.substitute({one: UOp.index_const(number)}).simplify().arg)

@@ -27,9 +27,7 @@ PRODUCTS_WRITTEN: Final = 400  # products of vectors that are written out, at mo
 TAPS: Final = 12  # places of a window from which copying what it slides over pays
 VECTORS_COPIED: Final = 16  # vectors of a row that is copied by code for the whole of it
 PHASES: Final = 4  # rows of places a step apart that are copied together, at most
-FIRST_SHARE: Final = (
-    0.75  # of a first cache for rows that stay there: the rest is for what passes by
-)
+FIRST_SHARE: Final = 0.75  # of a first cache that rows stay in; the rest is for what passes by
 CROSSING: Final = 1.44  # lines that a vector of half a line lies in: 7 of 16 places are in two
 FACTOR: Final = 0.5  # of a read: a factor of the products of a row, taken from memory by them
 SHAPES: Final = tuple(product(range(1, 8), range(1, 5)))  # rows by vectors of a register tile
