@@ -119,8 +119,17 @@ for name in %r:
         delattr(os, name)
 sys.platform = %r
 usual = ctypes.CDLL
+import time
+ticks = ctypes.POINTER(ctypes.c_int64)
+def clock(to):
+    to[0] = time.monotonic_ns() // 100
+    return 1
+def frequency(to):
+    to._obj.value = 10**7
 class Kernel32:
     SwitchToThread = usual(None).sched_yield
+    QueryPerformanceCounter = ctypes.CFUNCTYPE(ctypes.c_int, ticks)(clock)
+    QueryPerformanceFrequency = staticmethod(frequency)
 def library(name):
     return {"kernel32": Kernel32, "msvcrt": usual(None)}[name] if name else usual(None)
 if sys.platform == "win32":

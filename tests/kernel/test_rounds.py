@@ -57,3 +57,27 @@ def test_what_would_hide_an_infinity_stays_where_floats_are_strict():
         (found,) = y.gradient(w, gradient=Tensor.empty(*y.shape))
         (item,) = found.schedule()
         assert any(n.op is Ops.MOD for n in item.ast.toposort())
+
+
+@pytest.mark.parametrize("stride", [2, 3])
+@pytest.mark.parametrize("kernel", [2, 3, 4, 5])
+@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize("length", [4, 5, 7])
+def test_gradients_by_images(stride, kernel, padding, length):
+    """Also where as many rounds meet something as the axis had, so that it seems the same axis."""
+    if length + 2 * padding < kernel:
+        pytest.skip("the window is longer than the image")
+    random = np.random.default_rng(4)
+    shape, weights = (1, 2, length, length + 1), random.standard_normal((3, 2, kernel, kernel))
+    x = Tensor.empty(*shape, dtype="float64").requires_grad_()
+    y = x.conv2d(Tensor(weights), stride=stride, padding=padding)
+    seed = random.standard_normal(tuple(y.shape))
+    (found,) = y.gradient(x, gradient=Tensor(seed))
+    wide = np.zeros((1, 2, length + 2 * padding, length + 1 + 2 * padding))
+    for row, column in np.ndindex(*seed.shape[2:]):
+        top, left = row * stride, column * stride
+        part = np.tensordot(seed[0, :, row, column], weights, 1)
+        wide[0, :, top : top + kernel, left : left + kernel] += part
+    end = padding + length
+    expected = wide[:, :, padding:end, padding : end + 1]
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)

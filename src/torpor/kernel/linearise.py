@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import zip_longest
+from itertools import takewhile, zip_longest
 
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import ALU, AxisType, Ops, identity
@@ -94,6 +94,8 @@ class _Lineariser:
             if node.op in (Ops.SINK, Ops.RANGE):
                 continue
             self.need(node.src, self.home[node].nest)
+            if node.op is Ops.BARRIER:
+                self.need_before(node)
             if node.op is Ops.REDUCE:
                 inner = self.loops.nest_of(self.loops.free[node] | frozenset(closed_by(node)))
                 self.need(node.src, inner)
@@ -107,6 +109,15 @@ class _Lineariser:
             home = self.home[operand].nest
             for depth in range(len(home) + 1, len(nest) + 1):
                 self.block(nest[:depth]).needs[operand] = None
+
+    def need_before(self, barrier: UOp) -> None:
+        """Effects in loops beside those of the barrier come before these."""
+        nest = self.home[barrier].nest
+        for effect in barrier.src:
+            both = zip(self.home[effect].nest, nest, strict=False)
+            shared = sum(1 for _ in takewhile(lambda p: p[0] is p[1], both))
+            for depth in range(shared + 1, len(nest) + 1):
+                self.block(nest[:depth]).needs[effect] = None
 
     # --- emission ---------------------------------------------------------------------------------
     def emit(self, block: _Block) -> None:
@@ -160,7 +171,8 @@ class _Lineariser:
         if isinstance(item, _Block):
             found: list[UOp | _Block] = []
             for node in item.needs:
-                found.extend(self.local(node, block))
+                store = node.op is Ops.STORE
+                found.extend(self.before(node, block) if store else self.local(node, block))
             return found
         if item.op is Ops.REDUCE:
             inner = self.loops.nest_of(self.loops.free[item] | frozenset(closed_by(item)))
@@ -172,6 +184,8 @@ class _Lineariser:
     def before(self, effect: UOp, block: _Block) -> list[UOp | _Block]:
         """What must have run for the effect to have happened: itself, or the loops around it."""
         nest = self.home[effect].nest
+        if nest[: len(block.nest)] != block.nest:
+            return []  # in loops beside this one, which need it
         return (
             [self.block(nest[: len(block.nest) + 1])] if len(nest) > len(block.nest) else [effect]
         )

@@ -20,6 +20,7 @@ from torpor.kernel.phases import conditions, step_of, ungated, vanishes
 from torpor.kernel.ranges import closed_by, find_loops, kind_of, map_nodes, replace_range, size_of
 from torpor.rules import conjuncts
 
+HELD: Final = -1  # the number of an axis for a while, which no other has
 SPARE: Final = 2  # times as many rounds as meet something, from which phases are better
 
 
@@ -100,8 +101,9 @@ def moved_to(reduction: UOp, met: Met, part: UOp, first: int) -> UOp:
     """The sum over the multiples of the step from the one numbered `first`, without what would be
     outside of the axis.
     """
+    held = part.replace(arg=(HELD, *part.arg[1:]))  # or it could be the axis that is replaced
     rest = met.place - met.one * met.pace
-    where = (((part + first) * met.step - rest) * met.pace).simplify()
+    where = (((held + first) * met.step - rest) * met.pace).simplify()
     inside = (UOp.index_const(-1) < where) & (where < UOp.index_const(size_of(met.one) or 1))
     inside = inside.simplify()
     value = reduction.src[0]
@@ -112,7 +114,8 @@ def moved_to(reduction: UOp, met: Met, part: UOp, first: int) -> UOp:
     if not all(vanishes(value, c) for c in conjuncts(inside)):
         value = inside.where(value, UOp.const(value.dtype, 0))
     reduction = reduction.replace(src=(value, *reduction.src[1:]))
-    return map_nodes(replace_range(reduction, met.one, where, [part]).simplify(), without_both)
+    over = replace_range(reduction, met.one, where, [held]).substitute({held: part})
+    return map_nodes(over.simplify(), without_both)
 
 
 def without_both(node: UOp) -> UOp:
