@@ -83,6 +83,34 @@ def test_attention_and_its_gradients(kind: str, shape: tuple[int, int, int]) -> 
         np.testing.assert_allclose(slope.numpy(), wanted, **close)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("heads", "group"), [(2, 2), (3, 2), (1, 4)])
+@pytest.mark.parametrize("before", [(), (2,)])
+def test_grouped_heads_and_their_gradients(
+    before: tuple[int, ...], heads: int, group: int, causal: bool
+) -> None:
+    """Exponentials that sums over groups read, outside of the chain, are those of whole rows; of
+    one head alone, these sums go on from block to block of all that look at it.
+    """
+    shapes = [(heads * group, 64, 8), (heads, 64, 8), (heads, 64, 8)]
+    arrays = [numbers(*before, *s, seed=k).astype("float32") for k, s in enumerate(shapes)]
+    tensors = [Tensor(a, requires_grad=True) for a in arrays]
+    many = [t.repeat_interleave(group, -3) for t in tensors[1:]]
+    result = tensors[0].scaled_dot_product_attention(*many, is_causal=causal)
+    up = numbers(*before, heads * group, 64, 8, seed=9)
+    slopes = result.gradient(*tensors, gradient=Tensor(up.astype("float32")))
+    Tensor.realize(result, *slopes)
+    query, key, value = (a.astype("float64") for a in arrays)
+    mask = np.tril(np.ones((64, 64), bool)) if causal else None
+    every = query, np.repeat(key, group, -3), np.repeat(value, group, -3)
+    close = {"rtol": 2e-5, "atol": 4e-6}
+    np.testing.assert_allclose(result.numpy(), attention(*every, mask), **close)
+    wanted = attention_gradients(*every, up, mask)
+    sums = (w.reshape(*before, heads, group, 64, 8).sum(-3) for w in wanted[1:])
+    for slope, expected in zip(slopes, (wanted[0], *sums), strict=True):
+        np.testing.assert_allclose(slope.numpy(), expected, **close)
+
+
 def test_scores_are_computed_again_for_gradients_alone() -> None:
     tensors = [Tensor.empty(2, 32, 8, requires_grad=True) for _ in range(4)]
     result = tensors[0].scaled_dot_product_attention(*tensors[1:3])

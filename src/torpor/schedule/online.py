@@ -99,6 +99,10 @@ def member_of(
             return None if reduces else member
         if summed(item, column):
             return member
+    # What it keeps of a tile is of the row so far: others need its columns as they are in the end.
+    whole = (s for s in item.ast.src if not own.isdisjoint(s.src[2:]))
+    if not values.issuperset(item.buffers[parameter_of(s.src[0])] for s in whole):
+        return None
     passes = passes_of(item, row, own)
     return Member(item, row, passes=passes) if passes else None
 

@@ -219,7 +219,7 @@ def one_tile(ast: UOp, column: UOp, tiles: Tiles, scale: UOp | None = None) -> U
     moved = narrowed(ast, (column,), tiles)
     inner = column.replace(src=(UOp.index_const(tiles.width),))
     stores = [grown(store, inner, scale) for store in moved.src]
-    return starting(moved.replace(src=tuple(stores)))
+    return starting(moved.replace(src=tuple(stores)), len(tiles.counts) - 1)
 
 
 def narrowed(ast: UOp, own: Iterable[UOp], tiles: Tiles) -> UOp:
@@ -252,11 +252,13 @@ def is_start(node: UOp) -> bool:
     return node.op is Ops.CMPEQ and counts_blocks(node.src[0])
 
 
-def starting(ast: UOp) -> UOp:
-    """Sums over blocks of rows start where a tile is first needed, and end where it last is."""
+def starting(ast: UOp, level: int) -> UOp:
+    """Sums over blocks of rows start where a tile is first needed, and end where it last is: in the
+    first and last of larger blocks, if they go on over these, whose numbers are of lower levels.
+    """
     changes = {}
     for node in ast.toposort():
-        if is_start(node) and node.src[0].arg[0] not in (FIRST, LAST):
+        if is_start(node) and node.src[0].arg[0] == BLOCK_NUMBER.format(level):
             changes[node] = flag(LAST if node.src[1].arg else FIRST)
     return ast.substitute(changes)
 
