@@ -18,9 +18,9 @@ def test_registers_numbers_and_objects() -> None:
     steps = [step("argument", "x", 0), step("is", "x", Known(known)), step("return", "x")]
     program = Program(steps, ("first",), 1, 2, test_registers_numbers_and_objects, print)
     looked, asked, left = records_of(program)
-    assert looked == [number_of("argument"), 1, 0, 0, 0, 0]
-    assert asked == [number_of("is"), 1, id(known), 0, 0, 0]
-    assert left == [number_of("return"), 1, 0, 0, 0, 0]
+    assert looked == [number_of("argument"), 1, 0, 0, 0]
+    assert asked == [number_of("is"), 1, id(known), 0, 0]
+    assert left == [number_of("return"), 1, 0, 0, 0]
     assert program.get("registers") == 2 and program.get("arguments") == 1
     assert program.get("owned") == 0
 

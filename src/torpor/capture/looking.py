@@ -37,8 +37,7 @@ _PART: Final = """
 
 LOOKING: Final = {
     "argument": """
-  %o.p = getelementptr ptr, ptr %arguments, i64 %y
-  %o = load ptr, ptr %o.p
+  %o = ptr %arguments[%y]
   store ptr %o, ptr %at.x
   br label %next""",
     "constant": """
@@ -68,8 +67,7 @@ distinct.one:
   br i1 %i.more, label %distinct.start, label %next
 distinct.start:
   %i.next = add i64 %i, 1
-  %one.p = getelementptr ptr, ptr %at.x, i64 %i
-  %one = load ptr, ptr %one.p
+  %one = ptr %at.x[%i]
   br label %distinct.other
 distinct.other:
   %j = phi i64 [%i.next, %distinct.start], [%j.next, %distinct.look]
@@ -77,8 +75,7 @@ distinct.other:
   br i1 %j.more, label %distinct.look, label %distinct.all
 distinct.look:
   %j.next = add i64 %j, 1
-  %two.p = getelementptr ptr, ptr %at.x, i64 %j
-  %two = load ptr, ptr %two.p
+  %two = ptr %at.x[%j]
   %alike = icmp eq ptr %one, %two
   br i1 %alike, label %missed, label %distinct.other
 distinct.all:
@@ -167,7 +164,7 @@ distinct.all:
     "kwdefaults": _PART.replace("GET", "PyFunction_GetKwDefaults"),
     "holds": """
   %function = inttoptr i64 %x to ptr
-  %first = getelementptr ptr, ptr %registers, i64 %y
+  %first = at %registers[%y]
   %found = call ptr @PyObject_Vectorcall(ptr %function, ptr %first, i64 %z, ptr null)
   %broken = icmp eq ptr %found, null
   br i1 %broken, label %raised, label %holds.found

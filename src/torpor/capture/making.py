@@ -25,49 +25,37 @@ _FILL: Final = """
 # The run, counted: the pool is lent where several threads may be used, by its own words if these
 # say how (see `pool.LENT`), else by its method.
 _LEND: Final = """
-  %count.p = getelementptr i64, ptr %program, i64 {HEAD_count}
-  %run.count = load i64, ptr %count.p
+  %run.count = i64 %program[{HEAD_count}]
   %run.counted = add i64 %run.count, 1
-  store i64 %run.counted, ptr %count.p
-  %executor.p = getelementptr i64, ptr %program, i64 {HEAD_executor}
-  %executor = load i64, ptr %executor.p
+  %program[{HEAD_count}] = i64 %run.counted
+  %executor = i64 %program[{HEAD_executor}]
   store i64 %executor, ptr %words
-  %pool.p = getelementptr i64, ptr %words, i64 1
-  %pool.run.p = getelementptr i64, ptr %words, i64 2
-  %threads.p = getelementptr i64, ptr %words, i64 3
-  %helpers.p = getelementptr i64, ptr %words, i64 4
-  store i64 0, ptr %pool.p
-  store i64 0, ptr %pool.run.p
-  store i64 1, ptr %threads.p
-  store i64 0, ptr %helpers.p
-  %lend.p = getelementptr i64, ptr %program, i64 {HEAD_lend}
-  %lend = load ptr, ptr %lend.p
+  %words[1] = i64 0
+  %words[2] = i64 0
+  %words[3] = i64 1
+  %words[4] = i64 0
+  %lend = ptr %program[{HEAD_lend}]
   %never = icmp eq ptr %lend, null
   br i1 %never, label %run.ready, label %run.quick
 run.quick:
-  %known.p = getelementptr i64, ptr %program, i64 {HEAD_lent}
-  %known = load ptr, ptr %known.p
-  %wanted.p = getelementptr i64, ptr %program, i64 {HEAD_threads}
-  %wanted = load i64, ptr %wanted.p
-  %lent.threads = call i64 @at(ptr %known, i64 {LENT_threads})
+  %known = ptr %program[{HEAD_lent}]
+  %wanted = i64 %program[{HEAD_threads}]
+  %lent.threads = i64 %known[{LENT_threads}]
   %alike = icmp eq i64 %wanted, %lent.threads
   br i1 %alike, label %run.where, label %run.lend
 run.where:
-  %core.of = call i64 @at(ptr %known, i64 {LENT_core_of})
-  %core.f = inttoptr i64 %core.of to ptr
-  %anywhere = icmp eq i64 %core.of, 0
+  %core.of = ptr %known[{LENT_core_of}]
+  %anywhere = icmp eq ptr %core.of, null
   br i1 %anywhere, label %run.acquire, label %run.core
 run.core:
-  %core = call i32 %core.f()
+  %core = call i32 %core.of()
   %core.n = sext i32 %core to i64
-  %avoided = call i64 @at(ptr %known, i64 {LENT_core})
+  %avoided = i64 %known[{LENT_core}]
   %stays = icmp eq i64 %core.n, %avoided
   br i1 %stays, label %run.acquire, label %run.lend
 run.acquire:
-  %acquire.n = call i64 @at(ptr %known, i64 {LENT_acquire})
-  %acquire = inttoptr i64 %acquire.n to ptr
-  %return.n = call i64 @at(ptr %known, i64 {LENT_release})
-  %return = inttoptr i64 %return.n to ptr
+  %acquire = ptr %known[{LENT_acquire}]
+  %return = ptr %known[{LENT_release}]
   store ptr {false}, ptr %item.p
   %free = call ptr @PyObject_Vectorcall(ptr %acquire, ptr %item.p, i64 1, ptr null)
   %acquire.broken = icmp eq ptr %free, null
@@ -77,13 +65,13 @@ run.acquired:
   %is.free = icmp eq ptr %free, {true}
   br i1 %is.free, label %run.take, label %run.ready
 run.take:
-  %lent.state = call i64 @at(ptr %known, i64 {LENT_state})
-  %lent.run = call i64 @at(ptr %known, i64 {LENT_run})
-  %lent.helpers = call i64 @at(ptr %known, i64 {LENT_helpers})
-  store i64 %lent.state, ptr %pool.p
-  store i64 %lent.run, ptr %pool.run.p
-  store i64 %lent.threads, ptr %threads.p
-  store i64 %lent.helpers, ptr %helpers.p
+  %lent.state = i64 %known[{LENT_state}]
+  %lent.run = i64 %known[{LENT_run}]
+  %lent.helpers = i64 %known[{LENT_helpers}]
+  %words[1] = i64 %lent.state
+  %words[2] = i64 %lent.run
+  %words[3] = i64 %lent.threads
+  %words[4] = i64 %lent.helpers
   br label %run.ready
 run.lend:
   %lent = call ptr @PyObject_CallNoArgs(ptr %lend)
@@ -94,12 +82,11 @@ run.lent:
   %nothing = icmp eq ptr %lent, {none}
   br i1 %nothing, label %run.ready, label %run.pool
 run.pool:
-  call void @word(ptr %pool.p, ptr %lent, i64 0)
-  call void @word(ptr %pool.run.p, ptr %lent, i64 1)
-  call void @word(ptr %threads.p, ptr %lent, i64 2)
-  call void @word(ptr %helpers.p, ptr %lent, i64 3)
-  %back.p = getelementptr i64, ptr %program, i64 {HEAD_take_back}
-  %back = load ptr, ptr %back.p
+  call void @word(ptr %words, i64 1, ptr %lent, i64 0)
+  call void @word(ptr %words, i64 2, ptr %lent, i64 1)
+  call void @word(ptr %words, i64 3, ptr %lent, i64 2)
+  call void @word(ptr %words, i64 4, ptr %lent, i64 3)
+  %back = ptr %program[{HEAD_take_back}]
   br label %run.ready"""
 
 # The executor, without Python's lock if it takes long; the pool is given back.
@@ -108,10 +95,8 @@ run.ready:
   %give.back = phi ptr [null, %do.run], [null, %run.acquired], [%return, %run.take],
     [null, %run.lent], [%back, %run.pool]
   %taken = icmp ne ptr %give.back, null
-  %execute.p = getelementptr i64, ptr %program, i64 {HEAD_execute}
-  %execute = load ptr, ptr %execute.p
-  %long.p = getelementptr i64, ptr %program, i64 {HEAD_long}
-  %long = load i64, ptr %long.p
+  %execute = ptr %program[{HEAD_execute}]
+  %long = i64 %program[{HEAD_long}]
   %is.long = icmp ne i64 %long, 0
   br i1 %is.long, label %run.free, label %run.held
 run.held:
@@ -139,8 +124,7 @@ run.check:
   %run.fine = icmp eq i64 %run.failed, 0
   br i1 %run.fine, label %next, label %run.fail
 run.fail:
-  %fail.p = getelementptr i64, ptr %program, i64 {HEAD_fail}
-  %fail = load ptr, ptr %fail.p
+  %fail = ptr %program[{HEAD_fail}]
   %error.word = call ptr @PyLong_FromLongLong(i64 %run.failed)
   store ptr %error.word, ptr %item.p
   %no.word = icmp eq ptr %error.word, null
@@ -202,16 +186,14 @@ buffer.below:
   %there = icmp ne ptr %below, null
   br i1 %there, label %buffer.look, label %missed""",
     "word": """
-  %word.p = getelementptr i64, ptr %words, i64 %x
-  store i64 %y, ptr %word.p
+  %words[%x] = i64 %y
   br label %next""",
     "address": """
   %o = load ptr, ptr %at.y
   %slot = getelementptr i8, ptr %o, i64 %z
   %value = load ptr, ptr %slot
   %address = call i64 @PyLong_AsSsize_t(ptr %value)
-  %word.p = getelementptr i64, ptr %words, i64 %x
-  store i64 %address, ptr %word.p
+  %words[%x] = i64 %address
   %wrong = add i64 %address, 1
   %ok = icmp ugt i64 %wrong, 1
   br i1 %ok, label %next, label %missed""",
@@ -271,8 +253,7 @@ take.found:
   %o = load ptr, ptr %at.y
   %item = call ptr @PyTuple_GetItem(ptr %o, i64 %z)
   %value = call i64 @PyLong_AsSsize_t(ptr %item)
-  %word.p = getelementptr i64, ptr %words, i64 %x
-  store i64 %value, ptr %word.p
+  %words[%x] = i64 %value
   %odd = icmp eq i64 %value, -1
   br i1 %odd, label %number.look, label %next
 number.look:

@@ -1,7 +1,7 @@
 """The native replayer as LLVM IR: an interpreter of steps over Python's objects, by its C API.
 
 A program (see `program.py`) is a head and a list of records of `RECORD` words: the number of an
-operation, four operands and where to go on if it fails (0: nowhere, the call is a miss). Registers
+operation, three operands and where to go on if it fails (0: nowhere, the call is a miss). Registers
 hold objects. Those that must outlive a call into Python are owned, and let go at the very end:
 letting go may run any code, so nothing is looked at after it, and the lock is back by then.
 Up to the first `put` nothing has been changed, so a step may fail; from there on none can.
@@ -15,8 +15,9 @@ from typing import Any, Final, NamedTuple
 from torpor.capture.looking import LOOKING
 from torpor.capture.making import MAKING, OWNING
 from torpor.device.pool import LENT
+from torpor.device.words import written_out
 
-RECORD: Final = 6
+RECORD: Final = 5
 HEAD: Final = (
     "count", "runs", "used", "clock", "executor", "execute", "long", "lend", "take_back", "fail",
     "lent", "threads", "release", "arguments", "registers", "owned", "words",
@@ -88,23 +89,16 @@ OPERATIONS: Final = {**LOOKING, **MAKING}
 _HELPERS: Final = """
 define internal void @own(ptr %owned, ptr %count.p, ptr %o) {{
   %count = load i64, ptr %count.p
-  %place = getelementptr ptr, ptr %owned, i64 %count
-  store ptr %o, ptr %place
+  %owned[%count] = ptr %o
   %more = add i64 %count, 1
   store i64 %more, ptr %count.p
   ret void
 }}
 
-define internal i64 @at(ptr %words, i64 %place) {{
-  %p = getelementptr i64, ptr %words, i64 %place
-  %word = load i64, ptr %p
-  ret i64 %word
-}}
-
-define internal void @word(ptr %to, ptr %tuple, i64 %place) {{
+define internal void @word(ptr %words, i64 %to, ptr %tuple, i64 %place) {{
   %item = call ptr @PyTuple_GetItem(ptr %tuple, i64 %place)
   %value = call i64 @PyLong_AsSsize_t(ptr %item)
-  store i64 %value, ptr %to
+  %words[%to] = i64 %value
   ret void
 }}
 """
@@ -120,32 +114,25 @@ start:
   %error.kind = alloca ptr
   %error.value = alloca ptr
   %error.trace = alloca ptr
-  %registers.p = getelementptr i64, ptr %program, i64 {HEAD_registers}
-  %registers.n = load i64, ptr %registers.p
+  %registers.n = i64 %program[{HEAD_registers}]
   %registers = alloca ptr, i64 %registers.n
-  %owned.p = getelementptr i64, ptr %program, i64 {HEAD_owned}
-  %owned.n = load i64, ptr %owned.p
+  %owned.n = i64 %program[{HEAD_owned}]
   %owned = alloca ptr, i64 %owned.n
-  %words.p = getelementptr i64, ptr %program, i64 {HEAD_words}
-  %words.n = load i64, ptr %words.p
+  %words.n = i64 %program[{HEAD_words}]
   %words = alloca i64, i64 %words.n
   store i1 0, ptr %locked
   store i64 0, ptr %owned.count
-  %first = getelementptr i64, ptr %program, i64 {HEAD_code}
+  %first = at %program[{HEAD_code}]
   br label %step
 step:
   %here = phi ptr [%first, %start], [%after, %next], [%other, %elsewhere]
-  %x.p = getelementptr i64, ptr %here, i64 1
-  %y.p = getelementptr i64, ptr %here, i64 2
-  %z.p = getelementptr i64, ptr %here, i64 3
-  %w.p = getelementptr i64, ptr %here, i64 4
   %number = load i64, ptr %here
-  %x = load i64, ptr %x.p
-  %y = load i64, ptr %y.p
-  %z = load i64, ptr %z.p
-  %at.x = getelementptr ptr, ptr %registers, i64 %x
-  %at.y = getelementptr ptr, ptr %registers, i64 %y
-  %at.z = getelementptr ptr, ptr %registers, i64 %z
+  %x = i64 %here[1]
+  %y = i64 %here[2]
+  %z = i64 %here[3]
+  %at.x = at %registers[%x]
+  %at.y = at %registers[%y]
+  %at.z = at %registers[%z]
   switch i64 %number, label %missed [
 {table}
   ]
@@ -155,12 +142,11 @@ owning:
   call void @own(ptr %owned, ptr %owned.count, ptr %fresh)
   br label %next
 next:
-  %after = getelementptr i64, ptr %here, i64 {RECORD}
+  %after = at %here[{RECORD}]
   br label %step
 missed:
   call void @PyErr_Clear()
-  %other.p = getelementptr i64, ptr %here, i64 5
-  %other = load ptr, ptr %other.p
+  %other = ptr %here[4]
   %nowhere = icmp eq ptr %other, null
   br i1 %nowhere, label %leaving, label %elsewhere
 elsewhere:
@@ -173,8 +159,7 @@ leaving:
   %is.locked = load i1, ptr %locked
   br i1 %is.locked, label %unlock, label %letting
 unlock:
-  %release.p = getelementptr i64, ptr %program, i64 {HEAD_release}
-  %release = load ptr, ptr %release.p
+  %release = ptr %program[{HEAD_release}]
   %unlocked = call ptr @PyObject_CallNoArgs(ptr %release)
   %is.odd = icmp eq ptr %unlocked, null
   br i1 %is.odd, label %odd, label %freed
@@ -191,8 +176,7 @@ letting:
 let:
   %left.less = sub i64 %left, 1
   store i64 %left.less, ptr %owned.count
-  %gone.p = getelementptr ptr, ptr %owned, i64 %left.less
-  %gone = load ptr, ptr %gone.p
+  %gone = ptr %owned[%left.less]
   call void @Py_DecRef(ptr %gone)
   br label %letting
 left.all:
@@ -241,10 +225,8 @@ ask:
   %address.o = call ptr @PyTuple_GetItem(ptr %programs, i64 %i)
   %address = call i64 @PyLong_AsSsize_t(ptr %address.o)
   %program = inttoptr i64 %address to ptr
-  %runs.p = getelementptr i64, ptr %program, i64 {HEAD_runs}
-  %taken.p = getelementptr i64, ptr %program, i64 {HEAD_arguments}
-  %runs = load i64, ptr %runs.p
-  %taken = load i64, ptr %taken.p
+  %runs = i64 %program[{HEAD_runs}]
+  %taken = i64 %program[{HEAD_arguments}]
   %allowed = icmp ne i64 %runs, 0
   %fits = icmp eq i64 %taken, %count
   %try = and i1 %allowed, %fits
@@ -257,13 +239,11 @@ unfit:
   %i.next = add i64 %i, 2
   br label %each
 done:
-  %clock.p = getelementptr i64, ptr %program, i64 {HEAD_clock}
-  %clock = load ptr, ptr %clock.p
-  %used.p = getelementptr i64, ptr %program, i64 {HEAD_used}
+  %clock = ptr %program[{HEAD_clock}]
   %time = load i64, ptr %clock
   %time.next = add i64 %time, 1
   store i64 %time.next, ptr %clock
-  store i64 %time.next, ptr %used.p
+  %program[{HEAD_used}] = i64 %time.next
   call void @Py_DecRef(ptr %programs)
   ret ptr %found
 none:
@@ -288,10 +268,8 @@ copying:
   %c.more = icmp slt i64 %c, %given
   br i1 %c.more, label %copy, label %calling
 copy:
-  %from.p = getelementptr ptr, ptr %arguments, i64 %c
-  %from = load ptr, ptr %from.p
-  %to.p = getelementptr ptr, ptr %passed, i64 %c.next
-  store ptr %from, ptr %to.p
+  %from = ptr %arguments[%c]
+  %passed[%c.next] = ptr %from
   br label %copying
 calling:
   %with.self = add i64 %count, 1
@@ -345,4 +323,5 @@ def replayer_text(offsets: Offsets) -> str:
     blocks = "\n".join(_block(name, text.format(**named)) for name, text in OPERATIONS.items())
     owning = ", ".join(f"[%do.{name}.found, %do.{name}]" for name in OWNING)
     replay = _REPLAY.format(**named, table=table, blocks=blocks, owning=owning)
-    return "\n".join([*declared, _HELPERS.format(), replay, _ENTRY.format(**named)])
+    texts = [*declared, _HELPERS.format(), replay, _ENTRY.format(**named)]
+    return written_out("\n".join(texts))

@@ -7,10 +7,10 @@ A call is (program, the pool's state, its `run`, threads, helpers) and these wor
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from torpor.device import worker
+from torpor.device.words import written_out
 
 HEAD: Final = 5  # words of a program
 CALL: Final = 5  # words of a call before those that it is given
@@ -28,17 +28,13 @@ GROUP: Final = 5  # words of a group: first command, the one past the last, patc
 FAIR_OF: Final = 4
 FAIR_PARTS: Final = 3
 
-# `%name = kind %base[place]` in the text below: a word of memory, loaded.
-_WORD: Final = re.compile(r"^  %([\w.]+) = (i64|ptr) %([\w.]+)\[(%?[\w.]+)\]$", re.MULTILINE)
-
 _TEXT: Final = """
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare i64 @llvm.smin.i64(i64, i64)
 
 define void @torpor_execute_copy(ptr %table, i64 %begin, i64 %end) {{
-  %from.p = getelementptr i64, ptr %table, i64 1
   %to.start = load ptr, ptr %table
-  %from.start = load ptr, ptr %from.p
+  %from.start = ptr %table[1]
   %to = getelementptr i8, ptr %to.start, i64 %begin
   %from = getelementptr i8, ptr %from.start, i64 %begin
   %count = sub i64 %end, %begin
@@ -55,7 +51,7 @@ look:
   br i1 %c.more, label %run, label %done
 run:
   %c.place = mul i64 %c, {RECORD}
-  %entry.p = getelementptr i64, ptr %commands, i64 %c.place
+  %entry.p = at %commands[%c.place]
   %entry = load ptr, ptr %entry.p
   %table = ptr %entry.p[1]
   %total = i64 %entry.p[2]
@@ -81,7 +77,7 @@ done:
 
 define void @torpor_execute_groups(ptr %section, i64 %slot, i64 %past) {{
 start:
-  %failure.p = getelementptr i64, ptr %section, i64 1
+  %failure.p = at %section[1]
   %groups = i64 %section[2]
   %group.p = ptr %section[3]
   %commands = ptr %section[4]
@@ -94,7 +90,7 @@ claim:
   br i1 %some, label %begin, label %done
 begin:
   %g.place = mul i64 %g, {GROUP}
-  %first.p = getelementptr i64, ptr %group.p, i64 %g.place
+  %first.p = at %group.p[%g.place]
   %first = load i64, ptr %first.p
   %end = i64 %first.p[1]
   %patches = i64 %first.p[2]
@@ -106,7 +102,7 @@ filling:
   br i1 %p.more, label %fill, label %run
 fill:
   %p.twice = shl i64 %p, 1
-  %to.p = getelementptr i64, ptr %patch, i64 %p.twice
+  %to.p = at %patch[%p.twice]
   %to = load ptr, ptr %to.p
   %offset = i64 %to.p[1]
   %address = add i64 %base, %offset
@@ -138,7 +134,7 @@ define i1 @torpor_execute_fair(i64 %groups, i64 %threads) {{
 
 define i64 @torpor_execute(ptr %call) {{
 start:
-  %given = getelementptr i64, ptr %call, i64 5
+  %given = at %call[5]
   %program = load ptr, ptr %call
   %pool = ptr %call[1]
   %run = ptr %call[2]
@@ -155,7 +151,7 @@ filling:
   br i1 %p.more, label %fill, label %running
 fill:
   %p.twice = shl i64 %p, 1
-  %to.p = getelementptr i64, ptr %patch, i64 %p.twice
+  %to.p = at %patch[%p.twice]
   %to = load ptr, ptr %to.p
   %which = i64 %to.p[1]
   %value = i64 %given[%which]
@@ -169,7 +165,7 @@ running:
 look:
   %c.next = add i64 %c, 1
   %c.place = mul i64 %c, {RECORD}
-  %entry.p = getelementptr i64, ptr %command, i64 %c.place
+  %entry.p = at %command[%c.place]
   %trial = ptr %entry.p[3]
   %section = ptr %entry.p[5]
   %several = icmp sgt i64 %threads, 1
@@ -181,7 +177,7 @@ weigh:
   %fair = call i1 @torpor_execute_fair(i64 %groups, i64 %threads)
   br i1 %fair, label %group, label %single
 group:
-  %failure.p = getelementptr i64, ptr %section, i64 1
+  %failure.p = at %section[1]
   %past = i64 %section[5]
   store i64 0, ptr %section
   store i64 -1, ptr %failure.p
@@ -235,6 +231,4 @@ done:
 def executor_text() -> str:
     """The executor's IR."""
     places = {name: value for name, value in globals().items() if isinstance(value, int)}
-    address = r"  %\1.p = getelementptr i64, ptr %\3, i64 \4"
-    text = _TEXT.format(SHARE=worker.SHARE, **places)
-    return _WORD.sub(address + r"\n  %\1 = load \2, ptr %\1.p", text)
+    return written_out(_TEXT.format(SHARE=worker.SHARE, **places))

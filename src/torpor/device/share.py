@@ -15,6 +15,8 @@ from typing import Final
 
 import numpy as np
 
+from torpor.device.words import written_out
+
 # The runs of one look: by the way that has been taken so far, by the other, and again by the first,
 # since the machine may have got quicker meanwhile. The second-best of each way counts: whatever
 # disturbs a run only makes it longer, and one may have been lucky.
@@ -81,33 +83,80 @@ define i64 @torpor_share_pieces(i64 %alone, i64 %threads) {{
   ret i64 %signed
 }}
 
-define void @torpor_share_note(ptr %least.p, i64 %taken) {{
-  %second.p = getelementptr i64, ptr %least.p, i64 1
-  %least = load i64, ptr %least.p
-  %second = load i64, ptr %second.p
+define void @torpor_share_note(ptr %times, i64 %taken) {{
+  %least = i64 %times[0]
+  %second = i64 %times[1]
   %new.least = call i64 @llvm.smin.i64(i64 %least, i64 %taken)
   %later = call i64 @llvm.smax.i64(i64 %least, i64 %taken)
   %new.second = call i64 @llvm.smin.i64(i64 %second, i64 %later)
-  store i64 %new.least, ptr %least.p
-  store i64 %new.second, ptr %second.p
+  %times[0] = i64 %new.least
+  %times[1] = i64 %new.second
+  ret void
+}}
+
+define void @torpor_share_settle(ptr %trial, i1 %shared, i1 %shares, i64 %pieces) {{
+  %period = i64 %trial[{PERIOD}]
+  %fourfold = mul i64 %period, 4
+  %longer = call i64 @llvm.smin.i64(i64 %fourfold, i64 {LAST})
+  %same = icmp eq i1 %shares, %shared
+  %next = select i1 %same, i64 %longer, i64 {FIRST}
+  %shares.word = zext i1 %shares to i64
+  %trial[{SHARES}] = i64 %shares.word
+  %trial[{LEFT}] = i64 %next
+  %trial[{PERIOD}] = i64 %next
+  %trial[{PIECES}] = i64 %pieces
+  %trial[{STEP}] = i64 0
+  %trial[{HERE}] = i64 {NEVER}
+  %trial[{HERE_SECOND}] = i64 {NEVER}
+  %trial[{THERE}] = i64 {NEVER}
+  %trial[{THERE_SECOND}] = i64 {NEVER}
+  ret void
+}}
+
+define void @torpor_share_weigh(ptr %trial, i1 %shares, i64 %steps, i64 %threads) {{
+start:
+  %here = i64 %trial[{HERE}]
+  %here.second = i64 %trial[{HERE_SECOND}]
+  %there.second = i64 %trial[{THERE_SECOND}]
+  %alone = select i1 %shares, i64 %there.second, i64 %here.second
+  %shared = select i1 %shares, i64 %here.second, i64 %there.second
+  %pieces = call i64 @torpor_share_pieces(i64 %alone, i64 %threads)
+  br i1 %shares, label %go.on, label %hasten
+hasten:
+  %is.second = icmp eq i64 %steps, 2
+  %is.long = icmp sgt i64 %here, {LONG}
+  %surely = and i1 %is.second, %is.long
+  br i1 %surely, label %settle, label %cut
+cut:
+  %turns = icmp eq i64 %steps, {BEFORE}
+  br i1 %turns, label %store.pieces, label %go.on
+store.pieces:
+  %trial[{PIECES}] = i64 %pieces
+  br label %go.on
+go.on:
+  %is.last = icmp sge i64 %steps, {ALL}
+  br i1 %is.last, label %decide, label %done
+decide:
+  %limit = select i1 %shares, i64 {KEPT}, i64 {GAIN}
+  %most = mul i64 %alone, %limit
+  %hundred = mul i64 %shared, 100
+  %gains = icmp slt i64 %hundred, %most
+  br label %settle
+settle:
+  %now.shares = phi i1 [true, %hasten], [%gains, %decide]
+  call void @torpor_share_settle(ptr %trial, i1 %shares, i1 %now.shares, i64 %pieces)
+  br label %done
+done:
   ret void
 }}
 
 define void @torpor_share(ptr %state, ptr %entry, ptr %table, i64 %total, i64 %allowed,
                           i64 %helpers, ptr %trial) {{
 start:
-  %left.p = getelementptr i64, ptr %trial, i64 {LEFT}
-  %period.p = getelementptr i64, ptr %trial, i64 {PERIOD}
-  %pieces.p = getelementptr i64, ptr %trial, i64 {PIECES}
-  %step.p = getelementptr i64, ptr %trial, i64 {STEP}
-  %here.p = getelementptr i64, ptr %trial, i64 {HERE}
-  %here.second.p = getelementptr i64, ptr %trial, i64 {HERE_SECOND}
-  %there.p = getelementptr i64, ptr %trial, i64 {THERE}
-  %there.second.p = getelementptr i64, ptr %trial, i64 {THERE_SECOND}
-  %shares.word = load i64, ptr %trial
-  %left = load i64, ptr %left.p
-  %pieces = load i64, ptr %pieces.p
+  %shares.word = i64 %trial[{SHARES}]
   %shares = icmp ne i64 %shares.word, 0
+  %left = i64 %trial[{LEFT}]
+  %pieces = i64 %trial[{PIECES}]
   %threads = call i64 @llvm.smin.i64(i64 %total, i64 %allowed)
   %is.one = icmp sle i64 %threads, 1
   br i1 %is.one, label %one, label %several
@@ -119,13 +168,12 @@ several:
   br i1 %is.known, label %known, label %look
 known:
   %left.next = sub i64 %left, 1
-  store i64 %left.next, ptr %left.p
+  %trial[{LEFT}] = i64 %left.next
   call void @torpor_share_way(ptr %state, ptr %entry, ptr %table, i64 %total, i64 %threads,
                               i64 %helpers, i64 %pieces, i1 %shares)
   ret void
 look:
-  %step = load i64, ptr %step.p
-  %step.next = add i64 %step, 1
+  %step = i64 %trial[{STEP}]
   %is.past = icmp sge i64 %step, {BEFORE}
   %is.before = icmp slt i64 %step, {BACK}
   %is.other = and i1 %is.past, %is.before
@@ -135,56 +183,12 @@ look:
                               i64 %helpers, i64 %pieces, i1 %way)
   %ended = call i64 @torpor_now(ptr %state)
   %taken = sub i64 %ended, %started
-  %noted.p = select i1 %is.other, ptr %there.p, ptr %here.p
-  call void @torpor_share_note(ptr %noted.p, i64 %taken)
-  store i64 %step.next, ptr %step.p
-  %here = load i64, ptr %here.p
-  %here.second = load i64, ptr %here.second.p
-  %there.second = load i64, ptr %there.second.p
-  %alone = select i1 %shares, i64 %there.second, i64 %here.second
-  %shared = select i1 %shares, i64 %here.second, i64 %there.second
-  br i1 %shares, label %go.on, label %hasten
-hasten:
-  %is.second = icmp eq i64 %step.next, 2
-  %is.long = icmp sgt i64 %here, {LONG}
-  %surely = and i1 %is.second, %is.long
-  br i1 %surely, label %end, label %cut
-cut:
-  %turns = icmp eq i64 %step.next, {BEFORE}
-  br i1 %turns, label %store.pieces, label %go.on
-store.pieces:
-  %first.pieces = call i64 @torpor_share_pieces(i64 %here.second, i64 %threads)
-  store i64 %first.pieces, ptr %pieces.p
-  br label %go.on
-go.on:
-  %is.last = icmp sge i64 %step.next, {ALL}
-  br i1 %is.last, label %decide, label %done
-decide:
-  %limit = select i1 %shares, i64 {KEPT}, i64 {GAIN}
-  %most = mul i64 %alone, %limit
-  %hundred = mul i64 %shared, 100
-  %gains = icmp slt i64 %hundred, %most
-  br label %end
-end:
-  %now.shares = phi i1 [true, %hasten], [%gains, %decide]
-  %now.shares.word = zext i1 %now.shares to i64
-  %settled = icmp eq i1 %now.shares, %shares
-  %period = load i64, ptr %period.p
-  %period.fourfold = mul i64 %period, 4
-  %period.longer = call i64 @llvm.smin.i64(i64 %period.fourfold, i64 {LAST})
-  %period.next = select i1 %settled, i64 %period.longer, i64 {FIRST}
-  %pieces.next = call i64 @torpor_share_pieces(i64 %alone, i64 %threads)
-  store i64 %now.shares.word, ptr %trial
-  store i64 %period.next, ptr %period.p
-  store i64 %period.next, ptr %left.p
-  store i64 %pieces.next, ptr %pieces.p
-  store i64 0, ptr %step.p
-  store i64 {NEVER}, ptr %here.p
-  store i64 {NEVER}, ptr %here.second.p
-  store i64 {NEVER}, ptr %there.p
-  store i64 {NEVER}, ptr %there.second.p
-  br label %done
-done:
+  %place = select i1 %is.other, i64 {THERE}, i64 {HERE}
+  %times = at %trial[%place]
+  call void @torpor_share_note(ptr %times, i64 %taken)
+  %step.next = add i64 %step, 1
+  %trial[{STEP}] = i64 %step.next
+  call void @torpor_share_weigh(ptr %trial, i1 %shares, i64 %step.next, i64 %threads)
   ret void
 }}
 """
@@ -195,7 +199,7 @@ def share_text() -> str:
     at; only one thread at a time may do so with one trial. It needs `worker_text`.
     """
     places = {name: value for name, value in globals().items() if isinstance(value, int)}
-    return _TEXT.format(BACK=BEFORE + OTHER, ALL=BEFORE + OTHER + AFTER, **places)
+    return written_out(_TEXT.format(BACK=BEFORE + OTHER, ALL=BEFORE + OTHER + AFTER, **places))
 
 
 class Trial:

@@ -25,6 +25,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from torpor.device.words import written_out
+
 # Places in `state`, in words of 8 bytes; words that different threads write lie on different lines.
 GENERATION: Final = 0
 SLEEPERS: Final = 8
@@ -66,8 +68,7 @@ _NOW: Final = {
   %id = trunc i64 %word to i32
   %ignored = call i32 %clock(i32 %id, ptr %time)
   %seconds = load i64, ptr %time
-  %rest.p = getelementptr i64, ptr %time, i64 1
-  %rest = load i64, ptr %rest.p
+  %rest = i64 %time[1]
   %whole = mul i64 %seconds, 1000000000
   %now = add i64 %whole, %rest""",
     True: """
@@ -84,26 +85,19 @@ declare i64 @llvm.smin.i64(i64, i64)
 declare i64 @llvm.smax.i64(i64, i64)
 
 define i64 @torpor_now(ptr %state) {{
-  %clock.p = getelementptr i64, ptr %state, i64 {CLOCK}
-  %word.p = getelementptr i64, ptr %state, i64 {CLOCK_WORD}
-  %clock = load ptr, ptr %clock.p
-  %word = load i64, ptr %word.p
+  %clock = ptr %state[{CLOCK}]
+  %word = i64 %state[{CLOCK_WORD}]
   %time = alloca [2 x i64], align 8{now}
   ret i64 %now
 }}
 
 define void @torpor_pool_work(ptr %state, i64 %thread) {{
 start:
-  %entry.p = getelementptr i64, ptr %state, i64 {ENTRY}
-  %table.p = getelementptr i64, ptr %state, i64 {TABLE}
-  %total.p = getelementptr i64, ptr %state, i64 {TOTAL}
-  %chunk.p = getelementptr i64, ptr %state, i64 {CHUNK}
-  %parts.p = getelementptr i64, ptr %state, i64 {PARTS}
-  %entry = load ptr, ptr %entry.p
-  %table = load ptr, ptr %table.p
-  %total = load i64, ptr %total.p
-  %chunk = load i64, ptr %chunk.p
-  %parts = load i64, ptr %parts.p
+  %entry = ptr %state[{ENTRY}]
+  %table = ptr %state[{TABLE}]
+  %total = i64 %state[{TOTAL}]
+  %chunk = i64 %state[{CHUNK}]
+  %parts = i64 %state[{PARTS}]
   %less = sub i64 %chunk, 1
   %rounded = add i64 %total, %less
   %chunks = udiv i64 %rounded, %chunk
@@ -119,7 +113,7 @@ visit:
   %end.chunk = udiv i64 %end.wide, %parts
   %line = mul i64 %part, {LINE}
   %place = add i64 %line, {TAKEN}
-  %taken.p = getelementptr i64, ptr %state, i64 %place
+  %taken.p = at %state[%place]
   br label %claim
 claim:
   %taken = atomicrmw add ptr %taken.p, i64 1 seq_cst
@@ -145,21 +139,16 @@ done:
 
 define i64 @torpor_pool_worker(ptr %state, i64 %index) {{
 start:
-  %generation.p = getelementptr i64, ptr %state, i64 {GENERATION}
-  %sleepers.p = getelementptr i64, ptr %state, i64 {SLEEPERS}
-  %allowed.p = getelementptr i64, ptr %state, i64 {ALLOWED}
-  %active.p = getelementptr i64, ptr %state, i64 {ACTIVE}
-  %open.p = getelementptr i64, ptr %state, i64 {OPEN}
-  %stop.p = getelementptr i64, ptr %state, i64 {STOP}
-  %syscall.p = getelementptr i64, ptr %state, i64 {SYSCALL}
-  %futex.p = getelementptr i64, ptr %state, i64 {FUTEX}
-  %spins.p = getelementptr i64, ptr %state, i64 {SPINS}
-  %syscall = load ptr, ptr %syscall.p
-  %futex = load i64, ptr %futex.p
-  %spins = load i64, ptr %spins.p
+  %generation.p = at %state[{GENERATION}]
+  %sleepers.p = at %state[{SLEEPERS}]
+  %active.p = at %state[{ACTIVE}]
+  %open.p = at %state[{OPEN}]
+  %stop.p = at %state[{STOP}]
+  %syscall = ptr %state[{SYSCALL}]
+  %futex = i64 %state[{FUTEX}]
+  %spins = i64 %state[{SPINS}]
   %here = ptrtoint ptr %generation.p to i64
-  %yield.p = getelementptr i64, ptr %state, i64 {YIELD}
-  %yield = load ptr, ptr %yield.p
+  %yield = ptr %state[{YIELD}]
   %can.yield = icmp ne ptr %yield, null
   br label %look
 look:
@@ -173,7 +162,7 @@ enter:
   %is.open = icmp ne i64 %open, 0
   br i1 %is.open, label %ask, label %exit
 ask:
-  %allowed = load i64, ptr %allowed.p
+  %allowed = i64 %state[{ALLOWED}]
   %mine = icmp slt i64 %index, %allowed
   br i1 %mine, label %work, label %exit
 work:
@@ -195,7 +184,7 @@ wait:
 again:
   {pause}
   %still.open = load atomic i64, ptr %open.p seq_cst, align 8
-  %still.allowed = load i64, ptr %allowed.p
+  %still.allowed = i64 %state[{ALLOWED}]
   %is.still.open = icmp ne i64 %still.open, 0
   %is.still.mine = icmp slt i64 %index, %still.allowed
   %others.work = and i1 %is.still.open, %is.still.mine
@@ -226,30 +215,23 @@ leave:
 define void @torpor_pool_publish(ptr %state, ptr %entry, ptr %table, i64 %total, i64 %chunk,
                                  i64 %allowed) {{
 start:
-  %generation.p = getelementptr i64, ptr %state, i64 {GENERATION}
-  %entry.p = getelementptr i64, ptr %state, i64 {ENTRY}
-  %table.p = getelementptr i64, ptr %state, i64 {TABLE}
-  %total.p = getelementptr i64, ptr %state, i64 {TOTAL}
-  %chunk.p = getelementptr i64, ptr %state, i64 {CHUNK}
-  %allowed.p = getelementptr i64, ptr %state, i64 {ALLOWED}
-  %parts.p = getelementptr i64, ptr %state, i64 {PARTS}
-  %open.p = getelementptr i64, ptr %state, i64 {OPEN}
-  store ptr %entry, ptr %entry.p
-  store ptr %table, ptr %table.p
-  store i64 %total, ptr %total.p
-  store i64 %chunk, ptr %chunk.p
-  store i64 %allowed, ptr %allowed.p
+  %generation.p = at %state[{GENERATION}]
+  %open.p = at %state[{OPEN}]
+  %state[{ENTRY}] = ptr %entry
+  %state[{TABLE}] = ptr %table
+  %state[{TOTAL}] = i64 %total
+  %state[{CHUNK}] = i64 %chunk
+  %state[{ALLOWED}] = i64 %allowed
   %threads = add i64 %allowed, 1
   %many = icmp sgt i64 %threads, {MOST_PARTS}
   %parts = select i1 %many, i64 {MOST_PARTS}, i64 %threads
-  store i64 %parts, ptr %parts.p
+  %state[{PARTS}] = i64 %parts
   br label %clear
 clear:
   %part = phi i64 [0, %start], [%part.next, %clear]
   %line = mul i64 %part, {LINE}
   %place = add i64 %line, {TAKEN}
-  %taken.p = getelementptr i64, ptr %state, i64 %place
-  store i64 0, ptr %taken.p
+  %state[%place] = i64 0
   %part.next = add i64 %part, 1
   %more = icmp slt i64 %part.next, %parts
   br i1 %more, label %clear, label %open
@@ -262,16 +244,14 @@ open:
 
 define void @torpor_pool_wake(ptr %state) {{
 start:
-  %sleepers.p = getelementptr i64, ptr %state, i64 {SLEEPERS}
-  %syscall.p = getelementptr i64, ptr %state, i64 {SYSCALL}
-  %futex.p = getelementptr i64, ptr %state, i64 {FUTEX}
+  %sleepers.p = at %state[{SLEEPERS}]
   %here = ptrtoint ptr %state to i64
   %sleepers = load atomic i64, ptr %sleepers.p seq_cst, align 8
   %some = icmp sgt i64 %sleepers, 0
   br i1 %some, label %wake, label %done
 wake:
-  %syscall = load ptr, ptr %syscall.p
-  %futex = load i64, ptr %futex.p
+  %syscall = ptr %state[{SYSCALL}]
+  %futex = i64 %state[{FUTEX}]
   %woken = call i64 (i64, ...) %syscall(i64 %futex, i64 %here, i64 {FUTEX_WAKE}, i64 2147483647,
                                          i64 0, i64 0, i64 0)
   br label %done
@@ -281,10 +261,9 @@ done:
 
 define void @torpor_pool_finish(ptr %state) {{
 start:
-  %active.p = getelementptr i64, ptr %state, i64 {ACTIVE}
-  %open.p = getelementptr i64, ptr %state, i64 {OPEN}
-  %yield.p = getelementptr i64, ptr %state, i64 {YIELD}
-  %yield = load ptr, ptr %yield.p
+  %active.p = at %state[{ACTIVE}]
+  %open.p = at %state[{OPEN}]
+  %yield = ptr %state[{YIELD}]
   %can.yield = icmp ne ptr %yield, null
   call void @torpor_pool_work(ptr %state, i64 0)
   store atomic i64 0, ptr %open.p seq_cst, align 8
@@ -312,8 +291,7 @@ done:
 define void @torpor_pool_run(ptr %state, ptr %entry, ptr %table, i64 %total, i64 %chunk,
                              i64 %allowed) {{
 start:
-  %sleepers.p = getelementptr i64, ptr %state, i64 {SLEEPERS}
-  %ended.p = getelementptr i64, ptr %state, i64 {ENDED}
+  %sleepers.p = at %state[{SLEEPERS}]
   %size = call i64 @llvm.abs.i64(i64 %chunk, i1 false)
   %is.short = icmp slt i64 %chunk, 0
   %sleepers = load atomic i64, ptr %sleepers.p seq_cst, align 8
@@ -322,7 +300,7 @@ start:
   br i1 %dear, label %ask, label %share
 ask:
   %now = {ticks}
-  %ended = load i64, ptr %ended.p
+  %ended = i64 %state[{ENDED}]
   %pause = sub i64 %now, %ended
   %is.long = icmp sgt i64 %pause, {RECENT}
   br i1 %is.long, label %alone, label %share
@@ -336,7 +314,7 @@ share:
   br label %done
 done:
   %end = {ticks}
-  store i64 %end, ptr %ended.p
+  %state[{ENDED}] = i64 %end
   ret void
 }}
 """
@@ -348,4 +326,4 @@ def worker_text(architecture: str, windows: bool = False) -> str:
     declare_ticks, ticks = _TICKS.get(architecture, _TICKS[""])
     places = {name: value for name, value in globals().items() if isinstance(value, int)}
     clock = {"declare_ticks": declare_ticks, "ticks": ticks, "now": _NOW[windows]}
-    return _TEXT.format(declare_pause=declare, pause=pause, **clock, **places)
+    return written_out(_TEXT.format(declare_pause=declare, pause=pause, **clock, **places))
