@@ -9,7 +9,7 @@ from torpor.base.dtypes import DType, dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.source.cstyle import CStyleRenderer
-from torpor.source.cstyle_language import bare
+from torpor.source.cstyle_language import EXTREMA, bare
 from torpor.source.linear import Signature
 
 _ARITHMETIC: Final = frozenset({
@@ -31,15 +31,13 @@ class CRenderer(CStyleRenderer):
     suffixes = {**C_SUFFIXES, "int64": "ll", "uint64": "ull"}
     widths = frozenset({2, 4, 8, 16, 32})
     vector_ops = _ARITHMETIC
+    memory_text = "{}* restrict data{}"
+    error_text = "int64_t* error"
+    local_text = "_Alignas(64) {} {}[{}];"
+    vector_text = "(({}){{{}}})"
 
     def head(self, name: str, takes: Signature, shape: tuple[int, int, int]) -> str:
-        arguments = [
-            f"{self.memory_type(p.dtype) if p else 'void'}* restrict data{n}"
-            for n, p in takes.parameters
-        ]
-        arguments += [f"{self.type(v.dtype)} {v.arg[0]}" for v in takes.variables]
-        if takes.checks:
-            arguments.append("int64_t* error")
+        arguments = self.arguments(takes)
         if takes.thread is not None:
             arguments += ["int64_t thread_begin", "int64_t thread_end"]
         self.features.add("stdint" if takes.checks or takes.thread is not None else "")
@@ -77,9 +75,6 @@ class CRenderer(CStyleRenderer):
         self.features.add(f"typedef {self.type(scalar)} {name} __attribute__(({traits}));")
         return f"{name}*"
 
-    def vector(self, dtype: DType, lanes: tuple[str, ...]) -> str:
-        return f"(({self.type(dtype)}){{{', '.join(lanes)}}})"
-
     def lane(self, dtype: DType, text: str, number: int) -> str:
         return f"{text}[{number}]"
 
@@ -114,15 +109,15 @@ class CRenderer(CStyleRenderer):
         kind = self.type(dtype)
         bits = dtypes.int8 if dtype.bits == 8 else _SIGNED[dtype.bits]
         mask = self.type(bits.vec(dtype.count))
-        sign, word = (">", "maximum") if op is Ops.MAX else ("<", "minimum")
+        sign, word = EXTREMA[op]
         name = f"{word}_{kind}"
         test = f"(a {sign} b) | (a != a)" if dtype.is_float else f"a {sign} b"
-        self.helper(name, (
+        wrapped = tuple(f"(({bare(o)}))" for o in operands)
+        return self.helper(name, wrapped, (
             f"#define {name}(x, y) __extension__ ({{ {kind} a = x, b = y; \\\n"
             f"  {mask} keep = ({mask})({test}); \\\n"
             f"  ({kind})((keep & ({mask})a) | (~keep & ({mask})b)); }})"
         ))  # fmt: skip
-        return f"{name}({', '.join(f'({bare(o)})' for o in operands)})"
 
     def guarded_read(
         self, dtype: DType, place: UOp, memory: str, index: str, condition: str
@@ -131,6 +126,3 @@ class CRenderer(CStyleRenderer):
             return super().guarded_read(dtype, place, memory, index, condition)
         text = f"({self.type(dtype)}){self.read(dtype, place, memory, index)}"
         return self.where(condition, text, self.number(dtype, 0))
-
-    def local_memory(self, dtype: DType, name: str, size: int) -> str:
-        return f"_Alignas(64) {self.memory_type(dtype)} {name}[{size}];"

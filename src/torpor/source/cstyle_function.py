@@ -87,7 +87,7 @@ class Function:
     def special(self, node: UOp) -> None:
         name = self.names[node] = self.free.exact(identifier(node.arg))
         text = self.language.declare(node.dtype, name, self.language.special(node))
-        self.line(f"{text} {self.language.comment.format(self.size(node.src[0]))}")
+        self.line(f"{text} /* {self.size(node.src[0])} */")
 
     def size(self, node: UOp) -> str:
         return str(node.arg) if node.op is Ops.CONST else bare(self.of(node))
@@ -106,7 +106,7 @@ class Function:
         end = self.size(node.src[0])
         if node.arg[1] is AxisType.THREAD:
             text = self.language.loop(node.dtype, name, "thread_begin", "thread_end")
-            self.line(f"{text} {self.language.comment.format(self.size(node.src[0]))}")
+            self.line(f"{text} /* {end} */")
         else:
             self.line(self.language.loop(node.dtype, name, "0", end))
         self.depth += 1

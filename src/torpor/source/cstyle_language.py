@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from torpor.source.lanes import is_masked
 from torpor.source.linear import Signature
 from torpor.source.renderer import Renderer
 
+# (sign, word): the extremum of a and b is a where `a sign b`, or where a is NaN.
+EXTREMA: Final = {Ops.MAX: (">", "maximum"), Ops.MIN: ("<", "minimum")}
+
 
 class Language(Renderer):
     """What languages override. While a program is written, `helpers` has the functions that it
@@ -26,10 +29,15 @@ class Language(Renderer):
     suffixes: ClassVar[dict[str, str]] = {}  # dtype name -> what follows an integer constant
     widths: ClassVar[frozenset[int]] = frozenset({2, 4})
     vector_ops: ClassVar[frozenset[Ops]] = frozenset()  # what is said of whole vectors
-    comment: ClassVar[str] = "/* {} */"
     helper_prefix: ClassVar[str] = "static inline "
-    local_prefix: ClassVar[str] = ""
     barrier_text: ClassVar[str] = ""
+    # With places to fill: a parameter for memory (type, number), for a variable (type, name) and
+    # for the error word; memory of a group (type, name, size); a vector (type, lanes).
+    memory_text: ClassVar[str] = "{}* data{}"
+    variable_text: ClassVar[str] = "{} {}"
+    error_text: ClassVar[str] = ""
+    local_text: ClassVar[str] = ""
+    vector_text: ClassVar[str] = "({})({})"
     groups: ClassVar[dict[str, str]] = {}  # gidx0 -> the language's expression
 
     helpers: dict[str, str]
@@ -38,8 +46,18 @@ class Language(Renderer):
 
     # --- what a language overrides ----------------------------------------------------------------
     def head(self, name: str, takes: Signature, shape: tuple[int, int, int]) -> str:
-        """The function's head, up to its opening brace."""
+        """The function's head, up to its opening brace; `shape`: the work items of a group."""
         raise NotImplementedError
+
+    def arguments(self, takes: Signature) -> list[str]:
+        """The function's parameters: memory, variables, and the error word if it has checks."""
+        memory = ((self.memory_type(p.dtype) if p else "void", n) for n, p in takes.parameters)
+        variables = ((self.type(v.dtype), v.arg[0]) for v in takes.variables)
+        return [
+            *(self.memory_text.format(*filled) for filled in memory),
+            *(self.variable_text.format(*filled) for filled in variables),
+            *([self.error_text] if takes.checks else []),
+        ]
 
     def prelude(self, nodes: Sequence[UOp]) -> list[str]:
         """Lines before everything else; `features` and `formats` say what the program needs."""
@@ -81,6 +99,7 @@ class Language(Renderer):
         return self.type(dtype)
 
     def vector_type(self, dtype: DType) -> str:
+        """The name of the type of vectors."""
         return f"{self.types[dtype.scalar().name]}{dtype.count}"
 
     def number(self, dtype: DType, value: bool | int | float) -> str:
@@ -97,6 +116,7 @@ class Language(Renderer):
         return f"({text})" if value < 0 else text
 
     def float_number(self, dtype: DType, value: float) -> str:
+        """A floating-point constant, exact."""
         if math.isnan(value):
             return self.special_number(dtype, "NAN")
         if math.isinf(value):
@@ -114,30 +134,33 @@ class Language(Renderer):
         return name if dtype.name == "float32" else f"(({self.type(dtype)})({name}))"
 
     def vector(self, dtype: DType, lanes: tuple[str, ...]) -> str:
-        return f"({self.type(dtype)})({', '.join(lanes)})"
+        """A vector of these scalars."""
+        return self.vector_text.format(self.type(dtype), ", ".join(lanes))
 
     def lane(self, dtype: DType, text: str, number: int) -> str:
+        """One scalar of a vector."""
         return f"{text}.{'xyzw'[number]}"
 
     def convert(self, source: DType, result: DType, text: str) -> str:
+        """The same number in another format."""
         return f"(({self.type(result)})({bare(text)}))"
 
     def bitcast(self, source: DType, result: DType, text: str) -> str:
-        """Through a union: as C allows and compilers see through."""
+        """The same bits as another format: through a union, which compilers see through."""
         name = f"bits_{_word(self.type(source))}_to_{_word(self.type(result))}"
-        self.helper(name, (
+        return self.helper(name, (text,), (
             f"{self.helper_prefix}{self.type(result)} {name}({self.type(source)} from) {{\n"
             f"  union {{ {self.type(source)} from; {self.type(result)} to; }} bits;\n"
             "  bits.from = from;\n  return bits.to;\n}"
         ))  # fmt: skip
-        return f"{name}({bare(text)})"
 
     def where(self, condition: str, yes: str, no: str) -> str:
+        """One of two values, by a bool."""
         return f"({condition}?{yes}:{no})"
 
     def function(self, name: str, dtype: DType, operands: tuple[str, ...]) -> str:
         """A function of the language's mathematics library."""
-        return f"{name}({', '.join(bare(o) for o in operands)})"
+        return call(name, operands)
 
     def narrowed(self, dtype: DType, text: str) -> str:
         """The result of arithmetic that C does in int, back in its format."""
@@ -154,19 +177,18 @@ class Language(Renderer):
         return f"(({self.type(dtype)})({left}{infix}{right}))"
 
     def shift_count(self, dtype: DType, text: str) -> str:
+        """How far to shift, as the language wants it said."""
         return text
 
     def extremum(self, op: Ops, dtype: DType, operands: tuple[str, ...]) -> str:
         """max(a, b) = a if a > b or a is NaN else b"""
-        kind = self.type(dtype)
-        sign, word = (">", "maximum") if op is Ops.MAX else ("<", "minimum")
+        kind, (sign, word) = self.type(dtype), EXTREMA[op]
         name = f"{word}_{_word(kind)}"
         test = f"a {sign} b || a != a" if dtype.is_float else f"a {sign} b"
-        self.helper(name, (
+        return self.helper(name, operands, (
             f"{self.helper_prefix}{kind} {name}({kind} a, {kind} b) {{\n"
             f"  return {test} ? a : b;\n}}"
         ))  # fmt: skip
-        return f"{name}({', '.join(bare(o) for o in operands)})"
 
     def floor_division(self, quotient: bool, dtype: DType, operands: tuple[str, ...]) -> str:
         """A // b = q - (r != 0 and r ^ b < 0), a % b = r + b where so; the least // -1 wraps."""
@@ -177,31 +199,35 @@ class Language(Renderer):
         result = f"({kind})(a / b - ({signs}))"
         if not quotient:
             result = f"({kind})({signs} ? rest + b : rest)"
-        self.helper(name, (
+        return self.helper(name, operands, (
             f"{self.helper_prefix}{kind} {name}({kind} a, {kind} b) {{\n"
             f"  if (b == -1) return {bare(minus)};\n"
             f"  {kind} rest = a % b;\n"
             f"  return {result};\n}}"
         ))  # fmt: skip
-        return f"{name}({', '.join(bare(o) for o in operands)})"
 
-    def helper(self, name: str, text: str) -> None:
-        """A function that the program needs, once."""
-        self.helpers.setdefault(name, text)
+    def helper(self, name: str, operands: tuple[str, ...], definition: str) -> str:
+        """A call of a function of torpor's own, which is defined once if the program needs it."""
+        self.helpers.setdefault(name, definition)
+        return call(name, operands)
 
     # --- statements -------------------------------------------------------------------------------
     def declare(self, dtype: DType, name: str, text: str, mutable: bool = False) -> str:
+        """A variable; `mutable`: one that is assigned later."""
         return f"{self.type(dtype)} {name} = {bare(text)};"
 
     def loop(self, dtype: DType, name: str, begin: str, end: str) -> str:
+        """The line that opens a loop."""
         kind = self.type(dtype)
         return f"for ({kind} {name} = {begin}; {name} < {end}; {name}++) {{"
 
     def condition(self, text: str) -> str:
+        """The line that opens a block for where the condition holds."""
         return f"if ({bare(text)}) {{"
 
     def local_memory(self, dtype: DType, name: str, size: int) -> str:
-        return f"{self.local_prefix}{self.memory_type(dtype)} {name}[{size}];"
+        """Memory that the work items of a group share; empty if it is declared elsewhere."""
+        return self.local_text.format(self.memory_type(dtype), name, size)
 
     def special(self, node: UOp) -> str:
         """The number of a work item or group as an expression of the node's format."""
@@ -216,6 +242,7 @@ class Language(Renderer):
         return f"*(({self.pointer(dtype, place)})({memory}+{index}))"
 
     def assign(self, dtype: DType, place: UOp, memory: str, index: str, value: str) -> str:
+        """A store where `read` reads."""
         return f"{self.read(dtype, place, memory, index)} = {bare(value)};"
 
     def pointer(self, dtype: DType, place: UOp) -> str:
@@ -237,6 +264,11 @@ class Language(Renderer):
         """Work items of a group along its three dimensions."""
         sizes = {n.arg: int(n.src[0].vmax) for n in nodes if n.op is Ops.SPECIAL}
         return sizes.get("lidx0", 1), sizes.get("lidx1", 1), sizes.get("lidx2", 1)
+
+
+def call(name: str, operands: tuple[str, ...]) -> str:
+    """A call of a function."""
+    return f"{name}({', '.join(map(bare, operands))})"
 
 
 def bare(text: str) -> str:

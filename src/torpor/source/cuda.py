@@ -37,22 +37,18 @@ class CUDARenderer(CStyleRenderer):
     }  # fmt: skip
     suffixes = {**C_SUFFIXES, "int64": "ll", "uint64": "ull"}
     helper_prefix = "static __device__ __forceinline__ "
-    local_prefix = "__shared__ "
     barrier_text = "__syncthreads();"
+    error_text = "long long* error"
+    local_text = f"__shared__ __align__({ALIGNMENT}) {{}} {{}}[{{}}];"
+    vector_text = "make_{}({})"
     groups = {
         "gidx0": "blockIdx.x", "gidx1": "blockIdx.y", "gidx2": "blockIdx.z",
         "lidx0": "threadIdx.x", "lidx1": "threadIdx.y", "lidx2": "threadIdx.z",
     }  # fmt: skip
 
     def head(self, name: str, takes: Signature, shape: tuple[int, int, int]) -> str:
-        arguments = [
-            f"{self.memory_type(p.dtype) if p else 'void'}* data{n}" for n, p in takes.parameters
-        ]
-        arguments += [f"{self.type(v.dtype)} {v.arg[0]}" for v in takes.variables]
-        if takes.checks:
-            arguments.append("long long* error")
         bounds = f"__launch_bounds__({math.prod(shape)})"
-        return f'extern "C" __global__ void {bounds} {name}({", ".join(arguments)}) {{'
+        return f'extern "C" __global__ void {bounds} {name}({", ".join(self.arguments(takes))}) {{'
 
     def prelude(self, nodes: Sequence[UOp]) -> list[str]:
         lines = []
@@ -80,9 +76,6 @@ class CUDARenderer(CStyleRenderer):
     def vector_type(self, dtype: DType) -> str:
         return f"{_VECTORS[dtype.scalar().name]}{dtype.count}"
 
-    def vector(self, dtype: DType, lanes: tuple[str, ...]) -> str:
-        return f"make_{self.type(dtype)}({', '.join(lanes)})"
-
     def convert(self, source: DType, result: DType, text: str) -> str:
         """Small floats convert by way of float, which is exact except from other numbers to them,
         where it is the same.
@@ -96,6 +89,3 @@ class CUDARenderer(CStyleRenderer):
             wide = tuple(f"(float){o}" for o in operands)
             return f"(({self.type(dtype)}){super().function(name + 'f', dtype, wide)})"
         return super().function(name if dtype.bits == 64 else f"{name}f", dtype, operands)
-
-    def local_memory(self, dtype: DType, name: str, size: int) -> str:
-        return f"__shared__ __align__({ALIGNMENT}) {self.memory_type(dtype)} {name}[{size}];"

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from torpor.base.dtypes import DType
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.source.cstyle import CStyleRenderer
 from torpor.source.cstyle_language import bare
+from torpor.source.cstyle_vectors import GROUPS, VectorRenderer
 from torpor.source.linear import Signature, alignment
 
 _ALIGNMENT = 16  # bytes: the widest vector
 
 
-class MetalRenderer(CStyleRenderer):
+class MetalRenderer(VectorRenderer):
     """Writes `kernel void name(...)`; to be compiled without fast math, which has no NaN."""
 
     types = {
@@ -24,26 +24,17 @@ class MetalRenderer(CStyleRenderer):
     }  # fmt: skip
     suffixes = {"float32": "f", "float16": "f", "bfloat16": "f", "uint32": "u", "int64": "l",
                 "uint64": "ul"}  # fmt: skip
-    vector_ops = frozenset({
-        Ops.ADD, Ops.SUB, Ops.MUL, Ops.FDIV, Ops.AND, Ops.OR, Ops.XOR, Ops.CAST, Ops.BITCAST,
-        Ops.SQRT, Ops.FLOOR, Ops.TRUNC, Ops.RINT,
-    })  # fmt: skip
-    local_prefix = "threadgroup "
     barrier_text = "threadgroup_barrier(mem_flags::mem_threadgroup);"
-    groups = {
-        "gidx0": "gid.x", "gidx1": "gid.y", "gidx2": "gid.z",
-        "lidx0": "lid.x", "lidx1": "lid.y", "lidx2": "lid.z",
-    }  # fmt: skip
+    groups = GROUPS
+    memory_text = "device {}* data{}"
+    variable_text = "constant {}& {}"
+    error_text = "device long* error"
+    # Vectors are read from it at multiples of their size.
+    local_text = f"alignas({_ALIGNMENT}) threadgroup {{}} {{}}[{{}}];"
+    vector_text = "{}({})"
 
     def head(self, name: str, takes: Signature, shape: tuple[int, int, int]) -> str:
-        arguments = [
-            f"device {self.memory_type(p.dtype) if p else 'void'}* data{n}"
-            for n, p in takes.parameters
-        ]
-        arguments += [f"constant {self.type(v.dtype)}& {v.arg[0]}" for v in takes.variables]
-        if takes.checks:
-            arguments.append("device long* error")
-        arguments = [f"{text} [[buffer({n})]]" for n, text in enumerate(arguments)]
+        arguments = [f"{text} [[buffer({n})]]" for n, text in enumerate(self.arguments(takes))]
         arguments += [
             "uint3 gid [[threadgroup_position_in_grid]]",
             "uint3 lid [[thread_position_in_threadgroup]]",
@@ -58,10 +49,6 @@ class MetalRenderer(CStyleRenderer):
         found = alignment(node.src[0].src[1], value.scalar().itemsize, _ALIGNMENT)
         return found >= value.itemsize  # wider ones than 16 bytes would need more than buffers have
 
-    def vector(self, dtype: DType, lanes: tuple[str, ...]) -> str:
-        chosen = lanes[:1] if all(n == lanes[0] for n in lanes) else lanes
-        return f"{self.type(dtype)}({', '.join(chosen)})"
-
     def convert(self, source: DType, result: DType, text: str) -> str:
         if source.count > 1:
             return f"{self.type(result)}({bare(text)})"
@@ -70,15 +57,6 @@ class MetalRenderer(CStyleRenderer):
     def bitcast(self, source: DType, result: DType, text: str) -> str:
         return f"as_type<{self.type(result)}>({bare(text)})"
 
-    def wrapping(self, infix: str, dtype: DType, operands: tuple[str, ...]) -> str:
-        if dtype.count > 1:
-            return f"({operands[0]}{infix}{operands[1]})"
-        return super().wrapping(infix, dtype, operands)
-
     def pointer(self, dtype: DType, place: UOp) -> str:
         space = "threadgroup" if place.src[0].op is Ops.DEFINE_LOCAL else "device"
         return f"{space} {self.type(dtype)}*"
-
-    def local_memory(self, dtype: DType, name: str, size: int) -> str:
-        """Vectors are read from it at multiples of their size."""
-        return f"alignas({_ALIGNMENT}) threadgroup {self.memory_type(dtype)} {name}[{size}];"

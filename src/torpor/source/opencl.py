@@ -9,15 +9,15 @@ from torpor.base import settings
 from torpor.base.dtypes import DType
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.source.cstyle import CStyleRenderer
 from torpor.source.cstyle_language import bare
+from torpor.source.cstyle_vectors import VectorRenderer
 from torpor.source.linear import Signature, alignment
 
 _DIGITS: Final = "0123456789abcdef"  # lanes beyond w
 _ALIGNMENT: Final = 64  # bytes: what buffers and local arrays are aligned to
 
 
-class OpenCLRenderer(CStyleRenderer):
+class OpenCLRenderer(VectorRenderer):
     """Writes `__kernel void name(...)`. A bool is a byte in memory.
 
     Built with `-cl-fp32-correctly-rounded-divide-sqrt` division and square root are exact; without
@@ -31,28 +31,20 @@ class OpenCLRenderer(CStyleRenderer):
     }  # fmt: skip
     suffixes = {"float32": "f", "float16": "f", "uint32": "u", "int64": "L", "uint64": "UL"}
     widths = frozenset({2, 4, 8, 16})
-    vector_ops = frozenset({
-        Ops.ADD, Ops.SUB, Ops.MUL, Ops.FDIV, Ops.AND, Ops.OR, Ops.XOR, Ops.CAST, Ops.BITCAST,
-        Ops.SQRT, Ops.FLOOR, Ops.TRUNC, Ops.RINT,
-    })  # fmt: skip
     helper_prefix = ""
-    local_prefix = "__local "
     barrier_text = "barrier(CLK_LOCAL_MEM_FENCE);"
+    memory_text = "__global {}* data{}"
+    error_text = "__global long* error"
+    local_text = f"__local {{}} {{}}[{{}}] __attribute__((aligned({_ALIGNMENT})));"
+    vector_text = "(({})({}))"
     groups = {
         **{f"gidx{n}": f"get_group_id({n})" for n in range(3)},
         **{f"lidx{n}": f"get_local_id({n})" for n in range(3)},
     }
 
     def head(self, name: str, takes: Signature, shape: tuple[int, int, int]) -> str:
-        arguments = [
-            f"__global {self.memory_type(p.dtype) if p else 'void'}* data{n}"
-            for n, p in takes.parameters
-        ]
-        arguments += [f"{self.type(v.dtype)} {v.arg[0]}" for v in takes.variables]
-        if takes.checks:
-            arguments.append("__global long* error")
         group = f"__attribute__((reqd_work_group_size({', '.join(map(str, shape))})))"
-        return f"__kernel {group}\nvoid {name}({', '.join(arguments)}) {{"
+        return f"__kernel {group}\nvoid {name}({', '.join(self.arguments(takes))}) {{"
 
     def prelude(self, nodes: Sequence[UOp]) -> list[str]:
         lines = [
@@ -72,10 +64,6 @@ class OpenCLRenderer(CStyleRenderer):
             f"{text}.s{_DIGITS[number]}" if dtype.count > 4 else super().lane(dtype, text, number)
         )
 
-    def vector(self, dtype: DType, lanes: tuple[str, ...]) -> str:
-        chosen = lanes[:1] if all(n == lanes[0] for n in lanes) else lanes
-        return f"(({self.type(dtype)})({', '.join(chosen)}))"
-
     def convert(self, source: DType, result: DType, text: str) -> str:
         if source.count > 1:
             return f"convert_{self.type(result)}({bare(text)})"
@@ -83,11 +71,6 @@ class OpenCLRenderer(CStyleRenderer):
 
     def bitcast(self, source: DType, result: DType, text: str) -> str:
         return f"as_{self.type(result)}({bare(text)})"
-
-    def wrapping(self, infix: str, dtype: DType, operands: tuple[str, ...]) -> str:
-        if dtype.count > 1:
-            return f"({operands[0]}{infix}{operands[1]})"
-        return super().wrapping(infix, dtype, operands)
 
     def is_aligned(self, dtype: DType, place: UOp) -> bool:
         """Whether a pointer to a vector may point there."""
@@ -111,7 +94,3 @@ class OpenCLRenderer(CStyleRenderer):
         if dtype.count > 1 and not self.is_aligned(dtype, place):
             return f"vstore{dtype.count}({bare(value)}, 0, {memory}+{index});"
         return super().assign(dtype, place, memory, index, value)
-
-    def local_memory(self, dtype: DType, name: str, size: int) -> str:
-        kind = self.memory_type(dtype)
-        return f"__local {kind} {name}[{size}] __attribute__((aligned({_ALIGNMENT})));"

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from torpor.base.dtypes import DType, dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.source.cstyle import CStyleRenderer
-from torpor.source.cstyle_language import bare
+from torpor.source.cstyle_language import EXTREMA, bare, call
+from torpor.source.cstyle_vectors import GROUPS, VectorRenderer
 from torpor.source.linear import Signature, signature
 
 _SPECIAL = {"INFINITY": "0x7f800000u", "NAN": "0x7fc00000u"}
 
 
-class WGSLRenderer(CStyleRenderer):
+class WGSLRenderer(VectorRenderer):
     """Writes `@compute fn name(...)`.
 
     Bindings of group 0: the memory parameters by slot, then each variable as a uniform, then the
@@ -32,15 +32,9 @@ class WGSLRenderer(CStyleRenderer):
         "uint16": "u32", "float16": "f16",
     }  # fmt: skip
     suffixes = {"float32": "f", "float16": "h", "uint32": "u", "uint8": "u", "uint16": "u"}
-    vector_ops = frozenset({
-        Ops.ADD, Ops.SUB, Ops.MUL, Ops.FDIV, Ops.AND, Ops.OR, Ops.XOR, Ops.CAST, Ops.BITCAST,
-        Ops.SQRT, Ops.FLOOR, Ops.TRUNC, Ops.RINT,
-    })  # fmt: skip
     barrier_text = "workgroupBarrier();"
-    groups = {
-        "gidx0": "gid.x", "gidx1": "gid.y", "gidx2": "gid.z",
-        "lidx0": "lid.x", "lidx1": "lid.y", "lidx2": "lid.z",
-    }  # fmt: skip
+    groups = GROUPS
+    vector_text = "{}({})"
 
     def head(self, name: str, takes: Signature, shape: tuple[int, int, int]) -> str:
         group = f"@compute @workgroup_size({', '.join(map(str, shape))})"
@@ -108,10 +102,6 @@ class WGSLRenderer(CStyleRenderer):
             text = f"f16({text})"
         return f"(-{text})" if value < 0 else text
 
-    def vector(self, dtype: DType, lanes: tuple[str, ...]) -> str:
-        chosen = lanes[:1] if all(n == lanes[0] for n in lanes) else lanes
-        return f"{self.type(dtype)}({', '.join(chosen)})"
-
     def convert(self, source: DType, result: DType, text: str) -> str:
         text = f"{self.type(result)}({bare(text)})"
         if result.kind == "uint" and result.bits < min(32, source.bits):
@@ -138,11 +128,10 @@ class WGSLRenderer(CStyleRenderer):
         whole = source if into else result
         name = f"{'half_of_bits' if into else 'bits_of_half'}_{whole.name}"
         kind = self.type(result)
-        self.helper(name, (
+        return self.helper(name, (text,), (
             f"fn {name}(x: {self.type(source)}) -> {kind} {{\n"
             f"  return {kind}({', '.join(parts)});\n}}"
         ))  # fmt: skip
-        return f"{name}({bare(text)})"
 
     def where(self, condition: str, yes: str, no: str) -> str:
         return f"select({bare(no)}, {bare(yes)}, {bare(condition)})"
@@ -161,15 +150,13 @@ class WGSLRenderer(CStyleRenderer):
     def extremum(self, op: Ops, dtype: DType, operands: tuple[str, ...]) -> str:
         """max(a, b) = a if a > b or a is NaN else b"""
         if not dtype.is_float:
-            word = "max" if op is Ops.MAX else "min"
-            return f"{word}({', '.join(bare(o) for o in operands)})"
-        kind = self.type(dtype)
-        sign, name = (">", f"maximum_{kind}") if op is Ops.MAX else ("<", f"minimum_{kind}")
-        self.helper(name, (
+            return call("max" if op is Ops.MAX else "min", operands)
+        kind, (sign, word) = self.type(dtype), EXTREMA[op]
+        name = f"{word}_{kind}"
+        return self.helper(name, operands, (
             f"fn {name}(a: {kind}, b: {kind}) -> {kind} {{\n"
             f"  return select(b, a, a {sign} b || a != a);\n}}"
         ))  # fmt: skip
-        return f"{name}({', '.join(bare(o) for o in operands)})"
 
     def floor_division(self, quotient: bool, dtype: DType, operands: tuple[str, ...]) -> str:
         """A // b = q - (r != 0 and r ^ b < 0), a % b = r + b where so; in WGSL the least // -1
@@ -178,11 +165,10 @@ class WGSLRenderer(CStyleRenderer):
         name = f"floor_{'divide' if quotient else 'modulo'}_i32"
         below = "rest != 0 && (rest < 0) != (b < 0)"
         result = f"a / b - select(0, 1, {below})" if quotient else f"rest + select(0, b, {below})"
-        self.helper(name, (
+        return self.helper(name, operands, (
             f"fn {name}(a: i32, b: i32) -> i32 {{\n"
             f"  let rest = a % b;\n  return {result};\n}}"
         ))  # fmt: skip
-        return f"{name}({', '.join(bare(o) for o in operands)})"
 
     def declare(self, dtype: DType, name: str, text: str, mutable: bool = False) -> str:
         return f"{'var' if mutable else 'let'} {name}: {self.type(dtype)} = {bare(text)};"
@@ -190,9 +176,6 @@ class WGSLRenderer(CStyleRenderer):
     def loop(self, dtype: DType, name: str, begin: str, end: str) -> str:
         kind = self.type(dtype)
         return f"for (var {name}: {kind} = {begin}; {name} < {end}; {name}++) {{"
-
-    def local_memory(self, dtype: DType, name: str, size: int) -> str:
-        return ""
 
     def special(self, node: UOp) -> str:
         return f"{self.type(node.dtype)}({super().special(node)})"
