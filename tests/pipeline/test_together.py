@@ -8,7 +8,7 @@ import pytest
 from torpor import Context, Tensor
 from torpor.nn.functional import scaled_dot_product_attention
 from torpor.pipeline import recipe
-from torpor.pipeline.together import Together
+from torpor.pipeline.together import AtOnce, Together
 
 SHAPE = (1, 2, 2048, 4)  # heads and rows enough for blocks
 
@@ -92,3 +92,41 @@ def test_a_check_that_fails_in_a_group_is_told_by_its_launch(runs, monkeypatch):
         assert shared._executor.lock.acquire(blocking=False)
         assert shared.run(memory, ()) is None  # another thread runs it
         shared._executor.lock.release()
+
+
+def rolled(x):
+    """Three launches, of which the last divides."""
+    return 840 // (x.flip(0).contiguous() + 1).contiguous()
+
+
+def test_all_launches_by_one_call(monkeypatch):
+    recipe.forget()
+    runs, run = [], AtOnce.run
+
+    def noted(self, needed, bound):
+        runs.append(run(self, needed, bound))
+        return runs[-1]
+
+    monkeypatch.setattr(AtOnce, "run", noted)
+    kept = []
+    for number in range(1, 5):
+        x = np.arange(number, number + 7)
+        made = rolled(Tensor(x)).realize()
+        kept.append((made, 840 // (x[::-1] + 1)))
+    for made, wanted in kept:
+        np.testing.assert_array_equal(made.numpy(), wanted)
+    assert runs == [(0, 0)] * 3
+    with pytest.raises(ZeroDivisionError, match="840 //"):
+        rolled(Tensor(np.arange(-3, 4))).realize()
+    assert runs[-1] == (2, 1)
+
+
+def test_who_finds_all_launches_busy_does_them_one_by_one():
+    recipe.forget()
+    inputs = [np.arange(number, number + 5) for number in (1, 2)]
+    rolled(Tensor(inputs[0])).realize()
+    (known,) = recipe._recipes.values()
+    with known.at_once.lock:
+        np.testing.assert_array_equal(
+            rolled(Tensor(inputs[1])).numpy(), 840 // (inputs[1][::-1] + 1)
+        )

@@ -7,27 +7,29 @@ known to be the same function of memory of the same kind, by a name, needs neith
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final
 
-from torpor.base import settings
 from torpor.device import Buffer
 from torpor.ir.infer import Shape, shape_of
 from torpor.ir.uop import UOp
-from torpor.pipeline.canonical import Canonical, canonical
-from torpor.pipeline.recipe import Failed, follow, recipe_for
+from torpor.pipeline.canonical import Canonical, canonical, settings_now
+from torpor.pipeline.recipe import Failed, Recipe, follow, recipe_for
 from torpor.pipeline.run import observed
 
 MOST: Final = 1024  # names that are known
 
 
-class Known(NamedTuple):
+@dataclass
+class Known:
     """What is known by a name: the form without its buffers; what these are (the number of an input
-    or a table that all calls read); the shapes of the results.
+    or a table that all calls read); the shapes of the results; the recipe, once there is one.
     """
 
     form: Canonical
     read: tuple[int | Buffer, ...]
     shapes: tuple[Shape, ...]
+    recipe: Recipe | None = None
 
 
 _known: Final[dict[Hashable, Known]] = {}
@@ -37,16 +39,15 @@ def recall(name: Hashable, inputs: Sequence[Buffer]) -> list[UOp] | None:
     """The values that `learn` was told of by this name, of these buffers, computed; None where
     there is nothing to go by, or a check fails, whose error needs the graph.
     """
-    known = _known.get((name, *settings.snapshot().values()))
+    known = _known.get((name, settings_now()))
     if known is None or observed() or len(set(map(id, inputs))) < len(inputs):
         return None
-    read = [inputs[one] if isinstance(one, int) else one for one in known.read]
-    form = known.form._replace(buffers=read)
-    recipe = recipe_for(form)
+    recipe = known.recipe = known.recipe or recipe_for(known.form)
     if recipe is None:
         return None
+    read = [inputs[one] if isinstance(one, int) else one for one in known.read]
     try:
-        return follow(recipe, form, known.shapes)
+        return follow(recipe, Canonical((), read, ()), known.shapes)
     except Failed:
         return None
 
@@ -63,5 +64,4 @@ def learn(name: Hashable, inputs: Sequence[Buffer], roots: Sequence[tuple[UOp, s
         return
     read = tuple(numbers.get(id(buffer), buffer) for buffer in form.buffers)
     shapes = tuple(shape_of(node) for node, _ in roots)
-    key = (name, *settings.snapshot().values())
-    _known[key] = Known(form._replace(buffers=()), read, shapes)
+    _known[name, settings_now()] = Known(form._replace(buffers=()), read, shapes)

@@ -65,23 +65,32 @@ def canonical(roots: Sequence[tuple[UOp, str]]) -> Canonical | None:
         if len(numbers) > MOST_NODES:
             return None
     wanted = tuple([(numbers[node], device) for node, device in roots])
-    key = (*_Settings.values(), wanted, tuple(words))
+    key = (settings_now(), wanted, tuple(words))
     return Canonical(key, buffers, bound)
 
 
-class _Settings:
+class _Known(tuple[Any, ...]):
+    """Values whose hash is known: they are part of every key."""
+
+    code: int
+
+    def __hash__(self) -> int:
+        return self.code
+
+
+_settings: tuple[Mapping[str, Any] | None, _Known] = None, _Known()
+
+
+def settings_now() -> tuple[Any, ...]:
     """The values of all settings, as a tuple that is made anew when they change."""
-
-    seen: tuple[Mapping[str, Any] | None, tuple[Any, ...]] = (None, ())
-
-    @classmethod
-    def values(cls) -> tuple[Any, ...]:
-        mapping, known = cls.seen
-        now = settings.snapshot()
-        if mapping is not now:
-            known = tuple(now.values())
-            cls.seen = now, known
-        return known
+    global _settings
+    mapping, known = _settings
+    now = settings.snapshot()
+    if mapping is not now:
+        known = _Known(now.values())
+        known.code = hash(tuple(known))
+        _settings = now, known
+    return known
 
 
 def is_known(arg: Any) -> bool:

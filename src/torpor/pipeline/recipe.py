@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from torpor.base.locks import recursive_lock
+from torpor.base.locks import recursive_lock, taken
 from torpor.device import Buffer, copy_buffer
 from torpor.device.base import Executable
 from torpor.device.buffer import BufferMaker
@@ -25,7 +25,7 @@ from torpor.pipeline import reuse
 from torpor.pipeline.canonical import Canonical
 from torpor.pipeline.inplace import heirs
 from torpor.pipeline.run import Prepared, last_uses
-from torpor.pipeline.together import Together, Wiring, together
+from torpor.pipeline.together import AtOnce, Together, Wiring, at_once, together
 
 MOST_BYTES: Final = 1 << 12  # of a result whose memory is kept: there may be many recipes
 MOST_WORDS: Final = 1_000_000  # words in the keys and launches that are kept: tens of megabytes
@@ -84,6 +84,7 @@ class Recipe:
     results:  for each root, its parts (memory and shape; None for the root's own) and joint.
     numbers:  integer parameters that are always the same.
     together: launches that threads may share in groups, by the number of the first.
+    at_once:  all launches by one native call, where that can be.
     """
 
     takes: tuple[Callable[[], reuse.Result], ...]
@@ -91,6 +92,7 @@ class Recipe:
     results: tuple[tuple[tuple[tuple[int, Shape | None], ...], Any], ...]
     numbers: tuple[int, ...] = ()
     together: Mapping[int, Together] = field(default_factory=dict)
+    at_once: AtOnce | None = None
     lock: Any = field(default_factory=recursive_lock)  # of `takes`
 
 
@@ -175,7 +177,8 @@ def recipe_of(
         [buffer for buffer in fresh if buffer not in {node.arg for node in kept}],
     )
     shared = together(ready, wiring, len(bound))
-    return Recipe(takes, tuple(launches), tuple(values), tuple(fixed), shared)
+    whole = at_once(ready, wiring, len(bound))
+    return Recipe(takes, tuple(launches), tuple(values), tuple(fixed), shared, whole)
 
 
 def place_of(binding: UOp, bound: dict[UOp, int], fixed: list[int]) -> int:
@@ -216,10 +219,52 @@ def follow(recipe: Recipe, form: Canonical, shapes: Sequence[Shape]) -> list[UOp
     """Compute roots of these shapes, whose canonical form is `form`; a `Failed` says which check
     did not hold.
     """
+    given = [node.src[1].arg for node in form.bound]
+    once = recipe.at_once
+    if once is not None and taken(once.lock):
+        try:
+            made = _at_once(recipe, once, form.buffers, given)
+        finally:
+            once.lock.release()
+    else:
+        made = _one_by_one(recipe, form.buffers, [*given, *recipe.numbers])
+    memory = dict(enumerate(form.buffers)) | {n: result.buffer for n, result in made.items()}
+    found: list[UOp] = []
+    for (parts, joint), shape in zip(recipe.results, shapes, strict=True):
+        if joint is None:
+            ((n, _),) = parts
+            node = made[n].node if n in made else None  # two roots may be one value in two shapes
+            if node is None or shape_of(node) != shape:
+                node = value_in(memory[n], shape)
+            found.append(node)
+        else:
+            joining = [value_in(memory[n], shape if s is None else s) for n, s in parts]
+            found.append(joined(joining, joint))
+    return found
+
+
+def _at_once(
+    recipe: Recipe, once: AtOnce, inputs: Sequence[Buffer], bound: Sequence[int]
+) -> dict[int, reuse.Result]:
+    """Run all launches by one call: the results, by the number of their memory."""
+    count = len(inputs)
+    with recipe.lock:
+        made = {n: recipe.takes[n - count]() for n in once.needs if n >= count}
+    needed = [made[n].buffer if n in made else inputs[n] for n in once.needs]
+    _have(needed)
+    failed, error = once.run(needed, bound)
+    if error:
+        raise Failed(failed, error)
+    return made
+
+
+def _one_by_one(
+    recipe: Recipe, inputs: Sequence[Buffer], values: Sequence[int]
+) -> dict[int, reuse.Result]:
+    """Run each launch by a call of its own: what the recipe makes, by the number of its memory."""
     with recipe.lock:
         made = [take() for take in recipe.takes]
-    memory = [*form.buffers, *[result.buffer for result in made]]
-    values = [*[node.src[1].arg for node in form.bound], *recipe.numbers]
+    memory = [*inputs, *[result.buffer for result in made]]
     done = 0  # launches
     for number, (executable, places, bound, last, inherited) in enumerate(recipe.launches):
         if number in recipe.together:
@@ -238,19 +283,7 @@ def follow(recipe: Recipe, form: Canonical, shapes: Sequence[Shape]) -> list[UOp
                 raise Failed(number, error)
         for n in last:
             memory[n].deallocate()
-    nodes = [*[None] * len(form.buffers), *[result.node for result in made]]
-    found: list[UOp] = []
-    for (parts, joint), shape in zip(recipe.results, shapes, strict=True):
-        if joint is None:
-            ((n, _),) = parts
-            node = nodes[n]  # two roots may be one value in two shapes
-            if node is None or shape_of(node) != shape:
-                node = value_in(memory[n], shape)
-            found.append(node)
-        else:
-            joining = [value_in(memory[n], shape if s is None else s) for n, s in parts]
-            found.append(joined(joining, joint))
-    return found
+    return dict(enumerate(made, len(inputs)))
 
 
 def _have(buffers: Iterable[Buffer]) -> None:
