@@ -180,7 +180,8 @@ class _Vectoriser:
             source = tuple(self.done[s] for s in place.src)
             scalar = UOp(Ops.INDEX, place.dtype, source)
             return [UOp(Ops.STORE, dtypes.void, (scalar, self.done[value], *ranges), node.arg)]
-        if self.stride(place) == 1:
+        stride = self.stride(place)
+        if stride == 1:
             parts = self.stored_parts(place)
             if parts is not None:
                 return [self.store_part(node, part, ranges) for part in parts]
@@ -188,8 +189,8 @@ class _Vectoriser:
             return [UOp(Ops.STORE, dtypes.void, whole, node.arg)]
         made = self.vector(value)
         return [
-            UOp(Ops.STORE, dtypes.void, (self.place(place, n), made.gep(n), *ranges), node.arg)
-            for n in range(self.width)
+            UOp(Ops.STORE, dtypes.void, (one, made.gep(n), *ranges), node.arg)
+            for n, one in enumerate(self.places(place, stride))
         ]
 
     def stored_parts(self, place: UOp) -> list[range] | None:

@@ -7,6 +7,7 @@ computed before it. Within a block, a value comes just before what first needs i
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Set
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile, zip_longest
@@ -137,13 +138,17 @@ class _Lineariser:
         found = staggered(block.sums, partial(self.is_in, block))
         sums = {one for batch in found for one in batch.sums}
         stores = [effect for effect in block.effects if effect in self.stored]
-        needs = {e: sums & e.src[1].toposort(lambda n: n not in sums).keys() for e in stores}
+        needs = {e: sums & self.below(e.src[1], block, sums) for e in stores}
         for batch in found:
             for step in batch.steps:
                 self.visit(step, block, emitted)
             for effect, wanted in needs.items():
                 if wanted and wanted <= emitted:
                     self.visit(effect, block, emitted)
+
+    def below(self, value: UOp, block: _Block, ends: set[UOp]) -> Set[UOp]:
+        """What of a block a value needs, as far as `ends`: other blocks need nothing of it."""
+        return value.toposort(lambda n: n not in ends and self.home.get(n) is block).keys()
 
     def is_in(self, block: _Block, node: UOp) -> bool:
         """Whether a block computes a node."""

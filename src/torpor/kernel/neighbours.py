@@ -86,11 +86,12 @@ def in_runs(spot: Spot, loads: dict[int, UOp], width: int) -> Places:
     for run in runs_of(loads):
         length = run[-1] - run[0] + 1
         count = min(width, 1 << (length.bit_length() - 1))
-        start = run[0]
+        start, row = run[0], row_at(spot, run[0], like, count)
         for shift in run:
             if shift >= start + count:  # the last row ends where the run does
                 start = min(shift, run[-1] + 1 - count)
-            found[shift] = row_at(spot, start, like, count), shift - start
+                row = row_at(spot, start, like, count)
+            found[shift] = row, shift - start
     return found
 
 

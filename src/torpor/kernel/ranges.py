@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
@@ -64,6 +64,7 @@ class Loops:
     order: tuple[UOp, ...]
     free: dict[UOp, Ranges]
     around: dict[UOp, Ranges]
+    nests: dict[Ranges, tuple[UOp, ...]] = field(default_factory=dict)  # of those asked for before
 
     def nest(self, node: UOp) -> tuple[UOp, ...]:
         """The loops that the node is computed in, outermost first."""
@@ -71,10 +72,10 @@ class Loops:
 
     def nest_of(self, ranges: Ranges) -> tuple[UOp, ...]:
         """The loops that something depending on `ranges` is computed in, outermost first."""
-        found = ranges
-        for one in ranges:
-            found |= self.around.get(one, _NONE)
-        return tuple(sorted(found, key=nesting))
+        if ranges not in self.nests:
+            found = ranges.union(*(self.around.get(one, _NONE) for one in ranges))
+            self.nests[ranges] = tuple(sorted(found, key=nesting))
+        return self.nests[ranges]
 
 
 @lru_cache(maxsize=RECENT)
