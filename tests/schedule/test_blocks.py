@@ -45,6 +45,18 @@ def numbers(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape)
 
 
+def bytes_between(*lengths: int, heads: int, causal: bool, gradients: bool) -> int:
+    """What the kernels of attention hand each other, in bytes: of queries and keys of so many."""
+    queries, keys = lengths
+    tensors = [Tensor.empty(heads, n, 64, requires_grad=True) for n in (queries, keys, keys)]
+    result = tensors[0].scaled_dot_product_attention(*tensors[1:], is_causal=causal)
+    results = [result]
+    if gradients:
+        results += result.gradient(*tensors, gradient=Tensor.empty(heads, queries, 64))
+    made = bytes_made(result.schedule(*results[1:]))
+    return made - sum(r.numel() * 4 for r in results)
+
+
 def attention(query, key, value, mask=None):
     scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1])
     if mask is not None:
@@ -227,11 +239,17 @@ def test_much_that_is_read_anew_for_each_block_prevents_them(monkeypatch) -> Non
     assert not any(i.bindings for i in wide.schedule())
 
 
-def test_a_length_without_divisors_stays_whole() -> None:
-    x = numbers(127, 2).astype("float32")
-    result = ((Tensor(x) + 1).contiguous() * 2).contiguous().sum(1)
-    assert len(result.schedule()) == 3
-    np.testing.assert_allclose(result.numpy(), ((x + 1) * 2).sum(1), rtol=1e-5)
+@pytest.mark.parametrize("rows", [127, 193])
+def test_the_last_block_is_shorter_where_none_divides_the_rows(rows: int) -> None:
+    x = numbers(rows, 2)
+    y = ((Tensor(x) + 1).contiguous() * 2).contiguous()
+    by_rows, over_rows = y.sum(1), y.sum(0).sqrt()
+    for result in (by_rows, over_rows):
+        kernels = {i.ast.key for i in result.schedule() if i.group}
+        assert len(kernels) == 6  # three kernels, and those of the last block
+    wanted = (x + 1) * 2
+    np.testing.assert_allclose(by_rows.numpy(), wanted.sum(1), rtol=1e-10)
+    np.testing.assert_allclose(over_rows.numpy(), np.sqrt(wanted.sum(0)), rtol=1e-10)
 
 
 def test_replayed_by_recipes_and_the_jit() -> None:

@@ -4,7 +4,8 @@ before  s = q @ k.T; p = softmax(s); o = p @ v          each over all rows of s
 after   for each block of rows: the same three kernels   s and p have the rows of one block
 
 What nobody else reads needs memory for one block only, and a result that sums over the rows grows
-from block to block. It is the same kernels at each block, whose number is a VARIABLE. Rows that are
+from block to block. It is the same kernels at each block, whose number is a VARIABLE; where blocks
+do not divide the rows, the last one is shorter, by kernels of its own. Rows that are
 large themselves are cut again, by the next axis: so attention takes memory linear in the length of
 its sequence.
 """
@@ -26,17 +27,28 @@ from torpor.schedule.chain import (
     BLOCK_NUMBER,
     Chain,
     MakeBuffer,
+    Rows,
     aligned,
     around,
     candidates,
     chain_of,
     chained_from,
     counts_blocks,
+    even_part,
     parameter_of,
-    stored_by,
 )
 from torpor.schedule.online import rows_of_tiles, tile_by_tile
-from torpor.schedule.skip import PARTS, WIDEST, Launches, Round, masked_rows, without_needless
+from torpor.schedule.skip import (
+    PARTS,
+    SHORT,
+    WIDEST,
+    Launches,
+    Round,
+    masked_rows,
+    shorter,
+    within,
+    without_needless,
+)
 
 # Bytes of a block: a quarter of the last cache, within these two. From 2 to 16 MiB there is little
 # difference (bench/results/constants.md, bench/results/attention.md), and memory counts too.
@@ -67,32 +79,32 @@ def in_blocks(
         found = chain_of(items, members, outside, least)
         if found is None:
             continue
-        body, counts = by_blocks(found, make_buffer, target)
+        block, counts, rest = by_blocks(found, make_buffer, target)
         if counts:
             before, after = around(items, found.items)
-            made = {b for item in body for b in item.buffers}
+            tiled = tile_by_tile(block, counts, make_buffer, target)
+            launches = tiled or without_needless(block, counts, target)
+            made = {b for one in launches for b in one.item.buffers}
             own = frozenset(made.difference(*(item.buffers for item in found.items)))
-            tiled = tile_by_tile(body, own, counts, make_buffer, target)
-            if tiled is not None:
-                stored = {b for one in tiled for b in stored_by(one.item)}
-                own |= stored.difference(*(item.buffers for item in found.items))
-            launches = used_again(tiled or without_needless(body, own, counts, target), own)
+            launches = used_again(launches, own)
             section = Section(own & {b for one in launches for b in one.item.buffers})
-            blocks = repeated(launches, counts, apart(body, own, len(counts)), section)
+            alone = apart(block.items, own, len(counts))
+            blocks = repeated(launches, counts, rest, alone, section)
             return [*before, *blocks, *in_blocks(after, outside, make_buffer, target)]
     return list(items)
 
 
 def by_blocks(
     chain: Chain, make_buffer: MakeBuffer, target: Target, counts: tuple[int, ...] = ()
-) -> tuple[list[ScheduleItem], tuple[int, ...]]:
-    """The chain's kernels for one block, and the counts of blocks, outermost first; without blocks
-    where the rows cannot be cut well.
+) -> tuple[Chain, tuple[int, ...], int]:
+    """The chain of one block, the counts of blocks, outermost first, and how many rows the last of
+    the innermost has, if fewer (else 0); no counts where the rows cannot be cut well.
     """
     rows = rows_in_block(chain, block_bytes(target))
     if rows is None:
-        return chain.items, counts
-    number = UOp.variable(BLOCK_NUMBER.format(len(counts)), 0, chain.count // rows - 1)
+        return chain, counts, 0
+    counts = (*counts, -(-chain.count // rows))
+    number = UOp.variable(BLOCK_NUMBER.format(len(counts) - 1), 0, counts[-1] - 1)
     smaller = {
         b: make_buffer(b.arg.device, rows * chain.rows[b].stride, b.dtype) for b in chain.inside
     }
@@ -100,12 +112,14 @@ def by_blocks(
         shortened(item, cut, Block(rows, number), smaller)
         for item, cut in zip(chain.items, chain.cut, strict=True)
     ]
-    counts = (*counts, chain.count // rows)
     if rows > 1:
-        return body, counts
+        lie = {smaller.get(b, b): Rows(rows, one.stride) for b, one in chain.rows.items()}
+        cut = [frozenset(within(one, rows) for one in every) for every in chain.cut]
+        inside = list(smaller.values())
+        return Chain(body, lie, cut, inside), counts, chain.count % rows
     inner, misfit = aligned(body)
     if misfit is not None or not inner.rows:
-        return body, counts
+        return Chain(body, {}, [frozenset() for _ in body]), counts, 0
     inner.inside = [smaller[b] for b in chain.inside if smaller[b] in inner.rows]
     return by_blocks(inner, make_buffer, target, counts)
 
@@ -116,8 +130,8 @@ def block_bytes(target: Target) -> int:
 
 
 def rows_in_block(chain: Chain, block: int) -> int | None:
-    """How many rows make a block of so many bytes: as many as fit, of those numbers that divide
-    all. None where it does not pay: the blocks are too small, or much else is read anew for each.
+    """How many rows make a block of so many bytes. None where it does not pay: the blocks are too
+    small, or much else is read anew for each.
     """
     rows = rows_of_tiles(chain)
     if rows is not None:
@@ -128,10 +142,8 @@ def rows_in_block(chain: Chain, block: int) -> int | None:
         return None
     most = min(max(chain.count // PARTS, 1), WIDEST) if masked else chain.count - 1
     room = block * 2 if masked else block  # of which about half is used
-    numbers = (n for n in range(1, most + 1) if chain.count % n == 0)
-    fitting = [n for n in numbers if n * size <= room]
-    rows = max(fitting, default=1)
-    again = chain.shared * (chain.count // rows - 1)
+    rows = even_part(chain.count, max(min(most, room // size), 1))
+    again = chain.shared * (-(-chain.count // rows) - 1)
     pays = rows * size * SMALLEST >= block and again <= chain.handed * CACHED
     return rows if pays else None
 
@@ -140,9 +152,9 @@ def shortened(
     item: ScheduleItem, cut: frozenset[UOp], block: Block, smaller: dict[UOp, UOp]
 ) -> ScheduleItem:
     """The item for the rows of one block; `smaller` buffers hold only these."""
-    none, rows = UOp.index_const(0), UOp.index_const(block.rows)
-    within = {one: one.replace(src=(rows,)) if block.rows > 1 else none for one in cut}
-    done = {one: block.number * block.rows + inner for one, inner in within.items()}
+    none = UOp.index_const(0)
+    inside = {one: within(one, block.rows) if block.rows > 1 else none for one in cut}
+    done = {one: block.number * block.rows + inner for one, inner in inside.items()}
     for node in item.ast.toposort():
         source = [done[s] for s in node.src]
         buffer = item.buffers[parameter_of(node)] if node.op in (Ops.PARAM, Ops.INDEX) else None
@@ -152,13 +164,13 @@ def shortened(
             done[node] = node.replace(arg=ParamArg(node.arg.slot, smaller[buffer].arg.size))
             continue
         if node.op is Ops.INDEX and buffer in smaller:
-            source[1] = node.src[1].substitute(within)
+            source[1] = node.src[1].substitute(inside)
         elif node.op in (Ops.REDUCE, Ops.STORE):
             operands = 1 if node.op is Ops.REDUCE else 2
-            runs = [within.get(s, done[s]) for s in node.src[operands:]]
+            runs = [inside.get(s, done[s]) for s in node.src[operands:]]
             source[operands:] = [r for r in runs if r.op is Ops.RANGE]
-        if node.op is Ops.STORE and within.keys().isdisjoint(node.src):
-            source[1] = grown(node, within, done, source[0], block)
+        if node.op is Ops.STORE and inside.keys().isdisjoint(node.src):
+            source[1] = grown(node, inside, done, source[0], block)
         done[node] = node.replace(src=tuple(source))
         if node.op is Ops.REDUCE and len(source) == 1:
             done[node] = source[0]
@@ -208,13 +220,14 @@ def used_again(body: Sequence[Launches], own: Container[UOp]) -> list[Launches]:
     place: dict[UOp, UOp] = {}
     free: list[UOp] = []
     made = []
-    for number, (item, rounds, phase) in enumerate(body):
+    for number, one in enumerate(body):
+        item = one.item
         for buffer in (b for b in item.buffers if b in own and b not in place):
             like = [b for b in free if (b.arg.nbytes, b.dtype) == (buffer.arg.nbytes, buffer.dtype)]
             place[buffer] = like[0] if like else buffer
             free = [b for b in free if b is not place[buffer]]
         buffers = tuple(place.get(b, b) for b in item.buffers)
-        made.append(Launches(replace(item, buffers=buffers), rounds, phase))
+        made.append(one._replace(item=replace(item, buffers=buffers)))
         free += [place[b] for b in dict.fromkeys(item.buffers) if b in place and last[b] == number]
     return made
 
@@ -226,19 +239,26 @@ def ends(body: Sequence[Launches]) -> list[int]:
 
 
 def repeated(
-    body: Sequence[Launches], counts: tuple[int, ...], apart: Sequence[bool], section: Section
+    body: Sequence[Launches],
+    counts: tuple[int, ...],
+    rest: int,
+    apart: Sequence[bool],
+    section: Section,
 ) -> Iterator[ScheduleItem]:
     """The kernels of one block, for each block; a group for all blocks that need each other."""
-    templates = [[(*numbered(one.item), one.rounds) for one in turns] for turns in taking(body)]
+    templates = [[Versions(one, rest) for one in turns] for turns in taking(body)]
     first = [count if alone else 1 for count, alone in zip(counts, apart, strict=True)]
     then = [1 if alone else count for count, alone in zip(counts, apart, strict=True)]
     for group, outer in enumerate(product(*map(range, first))):
         for inner in product(*map(range, then)):
             numbers = tuple(map(operator.add, outer, inner))
             levels = {BLOCK_NUMBER.format(level): number for level, number in enumerate(numbers)}
+            fewer = rest > 0 and numbers[-1] == counts[-1] - 1
             for turns in templates:
-                for round_of_each in zip(*(rounds(numbers) for _, _, rounds in turns), strict=True):
-                    for (item, used, _), more in zip(turns, round_of_each, strict=True):
+                rounds = (one.launches.rounds(numbers) for one in turns)
+                for round_of_each in zip(*rounds, strict=True):
+                    for one, more in zip(turns, round_of_each, strict=True):
+                        item, used = one.version(fewer, more.get(SHORT, 0) > 0)
                         yield launched(item, used, {**levels, **more}, (section, group))
 
 
@@ -249,6 +269,26 @@ def taking(body: Sequence[Launches]) -> Iterator[list[Launches]]:
             yield [one]
         elif number == 0 or body[number - 1].phase != one.phase:
             yield [other for other in body if other.phase == one.phase]
+
+
+class Versions:
+    """A kernel as it is in most blocks and tiles, and in the last ones, where those are smaller: of
+    `rest` rows.
+    """
+
+    def __init__(self, launches: Launches, rest: int):
+        self.launches, self.rest = launches, rest
+        self.made: dict[tuple[bool, bool], tuple[ScheduleItem, list[UOp]]] = {}
+
+    def version(self, fewer_rows: bool, fewer_columns: bool) -> tuple[ScheduleItem, list[UOp]]:
+        """The kernel `numbered`, of fewer rows or columns or not."""
+        key = fewer_rows, fewer_columns
+        if key not in self.made:
+            item, short = self.launches.item, self.launches.short
+            ast = short if fewer_columns and short is not None else item.ast
+            ast = shorter(ast, self.launches.rows, self.rest) if fewer_rows else ast
+            self.made[key] = numbered(replace(item, ast=ast))
+        return self.made[key]
 
 
 def launched(

@@ -151,6 +151,14 @@ def around(
     return [item for item in items if item not in later], after
 
 
+def even_part(count: int, most: int) -> int:
+    """How many of a number make a part, `most` of them at most: a divisor, if one is large enough;
+    else the last part is smaller, by as little as can be.
+    """
+    divisor = max(n for n in range(1, min(most, count) + 1) if count % n == 0)
+    return divisor if divisor * 2 > most else -(-count // -(-count // most))
+
+
 # --- whether they agree ---------------------------------------------------------------------------
 def chain_of(
     items: Sequence[ScheduleItem],

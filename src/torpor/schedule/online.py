@@ -11,7 +11,7 @@ kernels of that pass read of a tile is computed again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -21,15 +21,17 @@ from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import ParamArg, ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.rules.linear import linear
-from torpor.schedule.chain import Chain, MakeBuffer, aligned, parameter_of, read_by, stored_by
+from torpor.schedule.chain import Chain, MakeBuffer, even_part, parameter_of, read_by, stored_by
 from torpor.schedule.columns import Columns, columns_of
 from torpor.schedule.passes import Passes, passes_of
 from torpor.schedule.rescale import degree
 from torpor.schedule.skip import (
     ITEMSIZE,
     Launches,
+    Rounds,
     Tiles,
     is_start,
+    last_tile,
     once,
     one_tile,
     summed,
@@ -48,14 +50,18 @@ MOST: Final = 64  # tiles of a row: each is a launch of every kernel
 class Member:
     """A kernel of a chain, and when it runs.
 
-    row, column: its ranges that count these; without a column it works on rows alone, or makes
-                 `passes` over the columns.
+    rows:        its ranges that count rows.
+    columns:     its ranges that count columns.
+    row, column: the one of each, if it has columns; without a column it works on rows alone, or
+                 makes `passes` over the columns.
     final:       whether it makes more than columns of a tile.
     phase:       after how many passes over the tiles it can run; with columns, in the next one.
     power:       relative to whose maximum so far its results are in that pass.
     """
 
     item: ScheduleItem
+    rows: frozenset[UOp]
+    columns: frozenset[UOp]
     row: UOp | None = None
     column: UOp | None = None
     passes: Passes | None = None
@@ -86,14 +92,16 @@ def over(node: UOp, column: UOp | None) -> bool:
 
 
 def member_of(
-    item: ScheduleItem, row: UOp | None, own: frozenset[UOp], values: frozenset[UOp]
+    item: ScheduleItem, cut: frozenset[UOp], own: frozenset[UOp], values: frozenset[UOp]
 ) -> Member | None:
     """A kernel as one of those that go by tiles, of whose columns the `values` are; else None."""
-    if not own or row is None:
-        return None if own else Member(item)
+    if not own:
+        return Member(item, cut, own)
+    row = next(iter(cut))
     if len(own) == 1:
         column = next(iter(own))
-        member = Member(item, row, column, final=not values.issuperset(stored_by(item)))
+        final = not values.issuperset(stored_by(item))
+        member = Member(item, cut, own, row, column, final=final)
         if member.along:
             reduces = any(over(n, column) for n in item.ast.toposort())
             return None if reduces else member
@@ -104,7 +112,7 @@ def member_of(
     if not values.issuperset(item.buffers[parameter_of(s.src[0])] for s in whole):
         return None
     passes = passes_of(item, row, own)
-    return Member(item, row, passes=passes) if passes else None
+    return Member(item, cut, own, row, passes=passes) if passes else None
 
 
 @dataclass
@@ -185,8 +193,8 @@ def phases_of(chain: Chain) -> Phases | None:
     if columns is None or columns.width < LONG:
         return None
     phases = Phases(columns)
-    for item, (row, own) in zip(chain.items, columns.ranges, strict=True):
-        member = member_of(item, row, own, columns.values)
+    for item, cut, (_, own) in zip(chain.items, chain.cut, columns.ranges, strict=True):
+        member = member_of(item, cut, own, columns.values)
         if member is None:
             return None
         phases.add(member)
@@ -197,37 +205,38 @@ def rows_of_tiles(chain: Chain) -> int | None:
     """How many rows a block of tiles has; None where rows stay whole."""
     if phases_of(chain) is None:
         return None
-    fitting = (n for n in range(ROWS // 8, ROWS + 1) if chain.count % n == 0)
-    return max(fitting, default=None)
+    return even_part(chain.count, ROWS)
 
 
 def tile_by_tile(
-    body: Sequence[ScheduleItem],
-    inside: frozenset[UOp],
-    counts: tuple[int, ...],
-    make: MakeBuffer,
-    target: Target,
+    chain: Chain, counts: tuple[int, ...], make: MakeBuffer, target: Target
 ) -> list[Launches] | None:
     """The kernels of one block of rows by tiles of its columns; None where rows stay whole."""
-    chain, misfit = aligned(list(body))
-    chain.inside = [b for b in chain.rows if b in inside]
-    phases = phases_of(chain) if misfit is None else None
+    phases = phases_of(chain)
     if phases is None:
         return None
     widest = max(WIDE, phases.columns.width // MOST)
     tiles = tiles_of(phases.columns, counts, target.lanes(ITEMSIZE), widest)
     if tiles is None:
         return None
-    made: list[Launches] = []
-    for phase in range(phases.count + 1):
-        made += [Launches(m.item, once) for m in phases.members if m.on_rows and m.phase == phase]
-        if phase < phases.count:
-            made += [launches(m, phase, tiles, make) for m in phases.needed(phase)]
     smaller = {
         b: make(b.arg.device, b.arg.size // phases.columns.width * tiles.width, b.dtype)
         for b in phases.columns.values
     }
-    return [one._replace(item=in_tile(one.item, smaller, tiles)) for one in made]
+    made: list[Launches] = []
+    for phase in range(phases.count + 1):
+        made += [on_rows(m) for m in phases.members if m.on_rows and m.phase == phase]
+        for member in phases.needed(phase):
+            item, rounds = of_tile(member, phase, tiles, make)
+            item = in_tile(item, smaller, tiles)
+            short = last_tile(item.ast, member.columns, tiles)
+            made.append(Launches(item, member.rows, rounds, short, phase))
+    return made
+
+
+def on_rows(member: Member) -> Launches:
+    """A kernel without columns."""
+    return Launches(member.item, member.rows, once)
 
 
 def in_tile(item: ScheduleItem, smaller: dict[UOp, UOp], tiles: Tiles) -> ScheduleItem:
@@ -247,16 +256,18 @@ def in_tile(item: ScheduleItem, smaller: dict[UOp, UOp], tiles: Tiles) -> Schedu
     return replace(item, ast=item.ast.substitute(changes), buffers=buffers)
 
 
-def launches(member: Member, phase: int, tiles: Tiles, make: MakeBuffer) -> Launches:
-    """A kernel for a tile, in a pass over the tiles."""
+def of_tile(
+    member: Member, phase: int, tiles: Tiles, make: MakeBuffer
+) -> tuple[ScheduleItem, Rounds]:
+    """A kernel for a tile in a pass over the tiles, and its rounds."""
     if member.passes is not None:
         own = member.phase == phase
         item = member.passes.going_on(tiles, make) if own else member.passes.ended(tiles)
-        return Launches(item, tiles.each, phase)
+        return item, tiles.each
     assert member.column is not None and member.row is not None
     if member.power is not None and member.power.passes is not None and not member.along:
         item = member.power.passes.grown(member.item, member.row, member.column, tiles)
-        return Launches(item, tiles.each, phase)
+        return item, tiles.each
     item = replace(member.item, ast=one_tile(member.item.ast, member.column, tiles))
     grows = member.along and any(is_start(n) for n in item.ast.toposort())
-    return Launches(item, tiles.each_column if grows else tiles.each, phase)
+    return item, tiles.each_column if grows else tiles.each

@@ -4,13 +4,14 @@ before  for each block of rows: s = where(column <= row, q @ k.T, -inf); p = exp
 after   for each block of rows, and each tile of its columns that has some column <= row: the same
 
 A kernel whose results run over the columns, or that is one sum over them, runs once for each tile;
-one with several passes over a row has loops over as many tiles as there are.
+one with several passes over a row has loops over as many tiles as there are. Where tiles do not
+divide a row, the last one is shorter, by kernels of its own.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, NamedTuple
@@ -20,7 +21,7 @@ from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops, identity
 from torpor.ir.records import ScheduleItem
 from torpor.ir.uop import UOp
-from torpor.schedule.chain import BLOCK_NUMBER, aligned, can_grow, counts_blocks
+from torpor.schedule.chain import BLOCK_NUMBER, Chain, can_grow, counts_blocks
 from torpor.schedule.columns import COLUMN, FALSE, Columns, columns_of, conditions, needless
 
 # Measured with causal attention, see bench/results/constants.md.
@@ -36,14 +37,22 @@ Rounds = Callable[[tuple[int, ...]], Sequence[Round]]
 TILE, FIRST, LAST, START, COUNT = (
     BLOCK_NUMBER.format(name) for name in ("tile", "first", "last", "start", "count")
 )
+SHORT: Final = "short"  # of a Round: whether it takes the kernel of the last, shorter tile
 
 
 class Launches(NamedTuple):
-    """A kernel of a block of rows, and with which numbers it runs in the block of these numbers."""
+    """A kernel of a block of rows, and with which numbers it runs in the block of these numbers.
+
+    rows:  its ranges that count the rows of the block.
+    short: its ast for the last tile, where that is shorter.
+    phase: kernels of one phase take turns, a round each.
+    """
 
     item: ScheduleItem
+    rows: frozenset[UOp]
     rounds: Rounds
-    phase: int | None = None  # kernels of one phase take turns, a round each
+    short: UOp | None = None
+    phase: int | None = None
 
 
 def once(numbers: tuple[int, ...]) -> Sequence[Round]:
@@ -51,40 +60,38 @@ def once(numbers: tuple[int, ...]) -> Sequence[Round]:
     return ({},)
 
 
-def without_needless(
-    body: Sequence[ScheduleItem], inside: Container[UOp], counts: tuple[int, ...], target: Target
-) -> list[Launches]:
+def without_needless(chain: Chain, counts: tuple[int, ...], target: Target) -> list[Launches]:
     """The kernels of one block of rows, without tiles of columns that nobody needs."""
-    whole = [Launches(item, once) for item in body]
-    chain, misfit = aligned(list(body))
-    if settings.number("STRICT_FLOAT") or misfit is not None:
-        return whole
-    chain.inside = [b for b in chain.rows if b in inside]
-    columns = columns_of(chain)
-    tiles = columns and tiles_of(columns, counts, target.lanes(ITEMSIZE), WIDEST)
+    whole = [Launches(*one, once) for one in zip(chain.items, chain.cut, strict=True)]
+    columns = None if settings.number("STRICT_FLOAT") else columns_of(chain)
+    tiles = columns and tiles_of(columns, counts, target.lanes(ITEMSIZE), WIDEST, loops=True)
     if not columns or not tiles or not tiles.conditions:
         return whole
-    cut = [tiled(item, own, tiles) for item, (_, own) in zip(body, columns.ranges, strict=True)]
-    return [one for one in cut if one is not None] if None not in cut else whole
+    own = (found for _, found in columns.ranges)
+    return [tiled(*one, tiles) for one in zip(whole, own, strict=True)]
 
 
-def tiles_of(columns: Columns, counts: tuple[int, ...], lanes: int, widest: int) -> Tiles | None:
+def tiles_of(
+    columns: Columns, counts: tuple[int, ...], lanes: int, widest: int, loops: bool = False
+) -> Tiles | None:
     """The tiles of a row, with the conditions by which some are left out; None without tiles."""
     width = tile_width(columns.width, lanes, widest)
     if not width:
         return None
     found = [c for c in conditions(columns) if needless(columns, c)]
-    tiles = Tiles(columns, width, found, counts)
+    tiles = Tiles(columns, width, found, counts, loops)
     return tiles if found and tiles.cover() else Tiles(columns, width, [], counts)
 
 
 def tile_width(columns: int, lanes: int, widest: int) -> int | None:
-    """How many columns a tile has: a divisor of all, whole vectors of `lanes` where one is."""
+    """How many columns a tile has: whole vectors of `lanes`, a divisor of all where one is near."""
     wanted = min(columns // PARTS, widest)
-    most = min(columns // FEWEST, widest)
-    even = [n for n in range(NARROWEST * lanes, most + 1) if columns % n == 0]
-    whole = [n for n in even if n % lanes == 0]
-    return min(whole or even, key=partial(apart, wanted), default=None)
+    least, most = NARROWEST * lanes, min(columns // FEWEST, widest)
+    even = [n for n in range(least, most + 1, lanes) if columns % n == 0]
+    best = min(even, key=partial(apart, wanted), default=None)
+    if best is not None and apart(wanted, best) < math.log(2):
+        return best
+    return max(wanted // lanes * lanes, least) if least <= most else None
 
 
 def apart(wanted: int, width: int) -> float:
@@ -106,18 +113,26 @@ def masked_rows(items: Sequence[ScheduleItem], cut: Sequence[frozenset[UOp]]) ->
 # --- which tiles some element is needed of --------------------------------------------------------
 @dataclass
 class Tiles:
-    """Tiles of `width` columns; of each at least one of the `conditions` fails where it is dead."""
+    """Tiles of `width` columns; of each at least one of the `conditions` fails where it is dead.
+    Kernels with `loops` over them meet no shorter one but with all others.
+    """
 
     columns: Columns
     width: int
     conditions: list[UOp]
     counts: tuple[int, ...]
+    loops: bool = False
     known: dict[tuple[tuple[str, int], ...], range] = field(default_factory=dict)
     used: list[tuple[str, int]] | None = None
 
     @property
     def total(self) -> int:
-        return self.columns.width // self.width
+        return -(-self.columns.width // self.width)
+
+    @property
+    def rest(self) -> int:
+        """Columns of the last tile, where these are fewer; else 0."""
+        return self.columns.width % self.width
 
     def alive(self, numbers: tuple[int, ...]) -> range:
         """The tiles from the first to the last one needed, one at least: what is NaN for a whole
@@ -125,9 +140,14 @@ class Tiles:
         """
         here = tuple((name, numbers[level]) for name, level in self.levels())
         if here not in self.known:
-            found = [tile for tile in range(self.total) if self.needed(dict(here), tile)]
-            self.known[here] = range(found[0], found[-1] + 1) if found else range(1)
+            found = [tile for tile in range(self.total) if self.needed(dict(here), tile)] or [0]
+            all_needed = self.loops and self.short(found[-1])
+            self.known[here] = range(0 if all_needed else found[0], found[-1] + 1)
         return self.known[here]
+
+    def short(self, tile: int) -> bool:
+        """Whether this is a shorter tile than others."""
+        return self.rest > 0 and tile == self.total - 1
 
     def levels(self) -> list[tuple[str, int]]:
         """The numbers of blocks that the conditions are about: name and level."""
@@ -157,7 +177,11 @@ class Tiles:
     def each(self, numbers: tuple[int, ...]) -> list[Round]:
         """A round for each tile. A sum over the tiles starts with the first one."""
         alive = self.alive(numbers)
-        return [{TILE: n, FIRST: n == alive[0], LAST: n == alive[-1]} for n in alive]
+        return [self.round(n, n == alive[0], n == alive[-1]) for n in alive]
+
+    def round(self, tile: int, first: bool, last: bool) -> Round:
+        """The round of a tile."""
+        return {TILE: tile, FIRST: first, LAST: last, SHORT: self.short(tile)}
 
     def each_column(self, numbers: tuple[int, ...]) -> list[Round]:
         """A round for each tile. A sum over the rows starts with the first block that needs it."""
@@ -166,13 +190,13 @@ class Tiles:
             levels = [(*numbers[:-1], n) for n in range(self.counts[-1])]
             blocks = [n for n, level in enumerate(levels) if tile in self.alive(level)]
             first, last = (numbers[-1] == blocks[n] for n in (0, -1))
-            found.append({TILE: tile, FIRST: first, LAST: last})
+            found.append(self.round(tile, first, last))
         return found
 
     def together(self, numbers: tuple[int, ...]) -> list[Round]:
         """One round for all tiles."""
         alive = self.alive(numbers)
-        return [{START: alive[0], COUNT: len(alive)}]
+        return [{START: alive[0], COUNT: len(alive), SHORT: self.short(alive[-1])}]
 
 
 def possible(condition: UOp, tile: int, width: int) -> bool:
@@ -183,19 +207,36 @@ def possible(condition: UOp, tile: int, width: int) -> bool:
 
 
 # --- kernels of a tile ----------------------------------------------------------------------------
-def tiled(item: ScheduleItem, own: frozenset[UOp], tiles: Tiles) -> Launches | None:
-    """The item for one tile, or for several in loops; None where neither is possible."""
-    if not own:
-        return Launches(item, once)
-    if len(own) == 1:
-        column = next(iter(own))
-        if column.arg[1] is AxisType.GLOBAL:
-            ast = one_tile(item.ast, column, tiles)
-            grows = any(is_start(n) for n in ast.toposort())
-            return Launches(replace(item, ast=ast), tiles.each_column if grows else tiles.each)
-        if summed(item, column):
-            return Launches(replace(item, ast=one_tile(item.ast, column, tiles)), tiles.each)
-    return Launches(replace(item, ast=several(item.ast, own, tiles)), tiles.together)
+def tiled(whole: Launches, own: frozenset[UOp], tiles: Tiles) -> Launches:
+    """The kernel for one tile, or for several in loops."""
+    item, column = whole.item, next(iter(own), None)
+    if column is None:
+        return whole
+    along = column.arg[1] is AxisType.GLOBAL
+    if len(own) == 1 and (along or summed(item, column)):
+        ast = one_tile(item.ast, column, tiles)
+        grows = along and any(is_start(n) for n in ast.toposort())
+        rounds = tiles.each_column if grows else tiles.each
+        return Launches(replace(item, ast=ast), whole.rows, rounds, last_tile(ast, own, tiles))
+    made = replace(item, ast=several(item.ast, own, tiles))
+    return Launches(made, whole.rows, tiles.together, item.ast)
+
+
+def last_tile(ast: UOp, own: Iterable[UOp], tiles: Tiles) -> UOp | None:
+    """The kernel of a tile for the last one, if that has fewer of these columns."""
+    numbers = {one.arg[0] for one in own}
+    inner = [one for one in ast.ranges() if one.arg[0] in numbers]
+    return shorter(ast, inner, tiles.rest) if tiles.rest else None
+
+
+def shorter(ast: UOp, ranges: Iterable[UOp], size: int) -> UOp:
+    """The kernel with ranges that only go so far."""
+    return ast.substitute({one: within(one, size) for one in ranges})
+
+
+def within(one: UOp, size: int) -> UOp:
+    """A range cut to a size."""
+    return one.replace(src=(UOp.index_const(size),))
 
 
 def summed(item: ScheduleItem, column: UOp) -> bool:
@@ -217,7 +258,7 @@ def one_tile(ast: UOp, column: UOp, tiles: Tiles, scale: UOp | None = None) -> U
     multiplied by `scale`, if any.
     """
     moved = narrowed(ast, (column,), tiles)
-    inner = column.replace(src=(UOp.index_const(tiles.width),))
+    inner = within(column, tiles.width)
     stores = [grown(store, inner, scale) for store in moved.src]
     return starting(moved.replace(src=tuple(stores)), len(tiles.counts) - 1)
 
@@ -226,7 +267,7 @@ def narrowed(ast: UOp, own: Iterable[UOp], tiles: Tiles) -> UOp:
     """The kernel with the columns of one tile alone, whose number is a VARIABLE."""
     changes: dict[UOp, tuple[UOp, tuple[UOp, ...]]] = {}
     for column in own:
-        inner = column.replace(src=(UOp.index_const(tiles.width),))
+        inner = within(column, tiles.width)
         here = UOp.variable(TILE, 0, tiles.total - 1) * tiles.width + inner
         changes[column] = here, (inner,)
     return over(ast, changes)
