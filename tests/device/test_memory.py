@@ -54,6 +54,17 @@ def test_free_works_while_the_lock_is_held():
     assert allocator.allocate(10, SPEC) is block
 
 
+def test_who_interrupts_the_keeper_of_the_books_is_given_memory():
+    """A signal's handler computes something while `allocate` or `free` is halfway."""
+    allocator = HostAllocator()
+    with allocator._lock:
+        block = allocator.allocate(1000, SPEC)
+        allocator.drop()
+    assert block.capacity >= 1000
+    allocator.free(block)
+    assert allocator.allocate(1000, SPEC) is block
+
+
 def test_too_much_memory_is_a_memory_error():
     with pytest.raises(MemoryError, match="bytes"):
         Buffer("CPU", 1 << 60, dtypes.uint8).allocate()

@@ -188,6 +188,14 @@ def test_a_refused_opt_changes_nothing():
     assert kernel.opts == []
 
 
+def test_loops_beside_each_other_never_lie_around_the_same_one():
+    kernel = kernel_of("matmul", "cpu").apply([Opt(OptOps.PARTITION, 1, 5)])
+    before = kernel.ast
+    with pytest.raises(OptError, match=r"SWAP.*beside each other"):
+        kernel.apply_opt(Opt(OptOps.SWAP, 0, 2))
+    assert kernel.ast is before
+
+
 # --- axes and names -------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("name", "opts", "expected"),

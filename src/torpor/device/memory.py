@@ -34,6 +34,9 @@ HUGE_PAGE: Final = 1 << 21
 HUGE_FROM: Final = 1 << 22
 KEEP_AT_LEAST: Final = 1 << 28  # bytes, by choice, however little memory there is
 KEEP_UNKNOWN: Final = 1 << 31  # where the machine does not say how much memory it has
+# Seconds that a thread waits for the books. No other thread has them for longer; who still waits
+# has interrupted their keeper, as the handler of a signal, and would wait for ever.
+PATIENCE: Final = 0.01
 
 
 def size_class(nbytes: int) -> int:
@@ -112,14 +115,16 @@ class HostAllocator(Allocator):
 
     def allocate(self, nbytes: int, spec: BufferSpec) -> Block:
         capacity = size_class(nbytes)
-        if spec.alignment <= PADDING:
-            with self._lock:
+        if spec.alignment <= PADDING and taken(self._lock, PATIENCE):
+            try:
                 if self._returned:
                     self._settle()
                 blocks = self._free.get(capacity)
                 if blocks:
                     self.kept -= capacity
                     return blocks.pop()
+            finally:
+                self._lock.release()
         try:
             return self._fresh(capacity, spec.alignment)
         except (MemoryError, OSError, ValueError, OverflowError):
@@ -141,10 +146,13 @@ class HostAllocator(Allocator):
 
     def drop(self) -> None:
         """Give every block that is kept back to the system."""
-        with self._lock:
-            self._settle()
-            self._free.clear()
-            self.kept = 0
+        if taken(self._lock, PATIENCE):
+            try:
+                self._settle()
+                self._free.clear()
+                self.kept = 0
+            finally:
+                self._lock.release()
 
     def address(self, block: Block) -> int:
         return block.address

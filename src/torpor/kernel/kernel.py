@@ -8,7 +8,7 @@ from typing import Final
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel import opts_axes, opts_memory
-from torpor.kernel.ranges import kind_of
+from torpor.kernel.ranges import find_loops, kind_of
 from torpor.kernel.state import OUTPUTS, REDUCES, State
 
 __all__ = ["OUTPUTS", "REDUCES", "Kernel"]
@@ -39,7 +39,11 @@ class Kernel(State):
         handler = _HANDLERS.get(opt.op)
         if handler is None:
             raise self.refused(opt, "this optimisation is not there yet")
+        before = self.copy()
         handler(self, opt)
+        if not find_loops(self.ast).nests():
+            self.become(before)
+            raise self.refused(opt, "loops beside each other would lie around the same loop")
         self.opts.append(opt)
 
 

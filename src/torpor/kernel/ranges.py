@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final
 
 from torpor.ir.ops import AxisType, Ops
@@ -13,6 +14,7 @@ from torpor.ir.uop import UOp
 
 Ranges = frozenset[UOp]
 _NONE: Ranges = frozenset()
+WRITTEN: Final = (AxisType.UPCAST, AxisType.UNROLL)
 RECENT: Final = 8  # kernels whose loops are kept
 
 
@@ -77,6 +79,18 @@ class Loops:
             self.nests[ranges] = tuple(sorted(found, key=nesting))
         return self.nests[ranges]
 
+    def nests(self) -> bool:
+        """Whether the loops around each loop lie in each other too. If two that lie beside each
+        other were both around a third, each would have to come before the other. Loops that are
+        written out lie in no order.
+        """
+        around = surroundings(self.order, self.free, WRITTEN)
+        for one, found in around.items():
+            nest = sorted((*found, one), key=nesting)
+            if any(a not in around.get(b, _NONE) for a, b in pairwise(nest)):
+                return False
+        return True
+
 
 @lru_cache(maxsize=RECENT)
 def find_loops(root: UOp) -> Loops:
@@ -93,17 +107,24 @@ def find_loops(root: UOp) -> Loops:
         for source in node.src:
             found |= free[source]
         free[node] = found.difference(closed_by(node)) if closed_by(node) else found
+    return Loops(order, free, surroundings(order, free))
+
+
+def surroundings(
+    order: Sequence[UOp], free: dict[UOp, Ranges], but: Sequence[AxisType] = ()
+) -> dict[UOp, Ranges]:
+    """Around each range that a node in `order` closes the ranges it runs in, all of other types."""
     around: dict[UOp, Ranges] = {}
     for node in reversed(order):
-        closed = closed_by(node)
+        closed = [r for r in closed_by(node) if kind_of(r) not in but]
         if closed:
-            outer = free[node]
-            for one in free[node]:
+            outer = frozenset(r for r in free[node] if kind_of(r) not in but)
+            for one in tuple(outer):
                 outer |= around.get(one, _NONE)
             nest_within(closed, outer, around)
     for one in sorted(around, key=nesting):  # a loop that STOREs share is in all that they are in
         around[one] = around[one].union(*(around.get(outer, _NONE) for outer in around[one]))
-    return Loops(order, free, around)
+    return around
 
 
 def nest_within(closed: Sequence[UOp], outer: Ranges, around: dict[UOp, Ranges]) -> None:
