@@ -96,6 +96,14 @@ def test_toposort_has_operands_first_and_stops_at_the_gate():
     assert list(root.toposort(lambda n: n is root)) == [*root.src, root]
 
 
+def test_below_follows_first_operands_as_long_as_they_are_of_the_kind():
+    x, other = Variable("x", 0, 9), Variable("other", 1, 9)
+    top = (x + other) * 3 + other
+    assert top.below((Ops.ADD, Ops.MUL)) is x
+    assert top.below((Ops.ADD,)) is (x + other) * 3
+    assert top.below((Ops.MUL,)) is top and x.below(()) is x
+
+
 def test_substitute_does_not_enter_what_it_puts_in():
     a, b = Variable("a", 0, 3), Variable("b", 0, 3)
     assert (a + b).substitute({a: b, b: a}) is b + a

@@ -11,7 +11,7 @@ from torpor.kernel import Opt, OptOps
 from torpor.pipeline import builders as building
 from torpor.pipeline import judge as judging
 from torpor.pipeline.builders import Builders
-from torpor.pipeline.trial import Trial
+from torpor.pipeline.contest import Contest
 
 LONG = 200.0  # seconds: others may use the machine
 SERVER = """
@@ -111,6 +111,6 @@ def test_what_another_process_has_built_runs_here(monkeypatch):
         assert "7 does not divide 64" in made.take((Opt(OptOps.UPCAST, 0, 7),))
     finally:
         made.close()
-    trial = Trial(item.ast, "CPU", False)
-    assert isinstance(trial.measure((), float("inf")), float)
-    assert isinstance(trial.measure(upcast, float("inf"), built), float), "with the same results"
+    contest = Contest(item.ast, "CPU", False)
+    assert isinstance(contest.measure((), float("inf")), float)
+    assert isinstance(contest.measure(upcast, float("inf"), built), float), "with the same results"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from torpor import Tensor
@@ -42,7 +44,7 @@ def test_hangs_crashes_and_refusals(judge, monkeypatch):
 
 
 def test_no_process(judge, monkeypatch):
-    monkeypatch.setattr(judging.sys, "executable", "/no/such/python")
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
     with pytest.raises(Lost, match="can be started"):
         judge.ask(1, "hello")
 

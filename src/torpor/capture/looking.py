@@ -2,6 +2,8 @@
 
 For each its name and its text: `%x` to `%z` are the operands, `%at.x` to `%at.z` the registers of
 these numbers. It goes on to `next` or `missed`, or to `raised` where Python has raised an error.
+One that ends with `%ok` goes on to `next` where that holds, else to `missed`; one that ends without
+a branch goes on to `next`.
 """
 
 from __future__ import annotations
@@ -12,52 +14,43 @@ from typing import Final
 _LENGTH: Final = """
   %o = load ptr, ptr %at.x
   %length = call i64 @SIZE(ptr %o)
-  %ok = icmp eq i64 %length, %y
-  br i1 %ok, label %next, label %missed"""
+  %ok = icmp eq i64 %length, %y"""
 _ITEM: Final = """
   %o = load ptr, ptr %at.y
   %item = call ptr @GET(ptr %o, i64 %z)
   store ptr %item, ptr %at.x
-  %ok = icmp ne ptr %item, null
-  br i1 %ok, label %next, label %missed"""
+  %ok = icmp ne ptr %item, null"""
 _NAMED: Final = """
   %o = load ptr, ptr %at.y
   %name = inttoptr i64 %z to ptr
   %item = call ptr @GET(ptr %o, ptr %name)
   store ptr %item, ptr %at.x
   call void @Py_DecRef(ptr %item)
-  %ok = icmp ne ptr %item, null
-  br i1 %ok, label %next, label %missed"""
+  %ok = icmp ne ptr %item, null"""
 _PART: Final = """
   %function = inttoptr i64 %x to ptr
   %item = call ptr @GET(ptr %function)
   %item.n = ptrtoint ptr %item to i64
-  %ok = icmp eq i64 %item.n, %y
-  br i1 %ok, label %next, label %missed"""
+  %ok = icmp eq i64 %item.n, %y"""
 
 LOOKING: Final = {
     "argument": """
   %o = ptr %arguments[%y]
-  store ptr %o, ptr %at.x
-  br label %next""",
+  store ptr %o, ptr %at.x""",
     "constant": """
   %o = inttoptr i64 %y to ptr
-  store ptr %o, ptr %at.x
-  br label %next""",
+  store ptr %o, ptr %at.x""",
     "type": """
   %o = load ptr, ptr %at.x
   %kind.p = getelementptr i8, ptr %o, i64 8
   %kind = load i64, ptr %kind.p
-  %ok = icmp eq i64 %kind, %y
-  br i1 %ok, label %next, label %missed""",
+  %ok = icmp eq i64 %kind, %y""",
     "is": """
   %o = load i64, ptr %at.x
-  %ok = icmp eq i64 %o, %y
-  br i1 %ok, label %next, label %missed""",
+  %ok = icmp eq i64 %o, %y""",
     "not": """
   %o = load i64, ptr %at.x
-  %ok = icmp ne i64 %o, %y
-  br i1 %ok, label %next, label %missed""",
+  %ok = icmp ne i64 %o, %y""",
     # Registers x to x + y - 1 hold different objects.
     "distinct": """
   br label %distinct.one
@@ -83,21 +76,18 @@ distinct.all:
     "agree": """
   %o = load ptr, ptr %at.x
   %other = load ptr, ptr %at.y
-  %ok = icmp eq ptr %o, %other
-  br i1 %ok, label %next, label %missed""",
+  %ok = icmp eq ptr %o, %other""",
     "equal": """
   %o = load ptr, ptr %at.x
   %other = inttoptr i64 %y to ptr
   %equal = call i32 @PyObject_RichCompareBool(ptr %o, ptr %other, i32 2)
-  %ok = icmp eq i32 %equal, 1
-  br i1 %ok, label %next, label %missed""",
+  %ok = icmp eq i32 %equal, 1""",
     "slot": """
   %o = load ptr, ptr %at.y
   %slot = getelementptr i8, ptr %o, i64 %z
   %value = load ptr, ptr %slot
   store ptr %value, ptr %at.x
-  %ok = icmp ne ptr %value, null
-  br i1 %ok, label %next, label %missed""",
+  %ok = icmp ne ptr %value, null""",
     "tuple_length": _LENGTH.replace("SIZE", "PyTuple_Size"),
     "list_length": _LENGTH.replace("SIZE", "PyList_Size"),
     "dict_length": _LENGTH.replace("SIZE", "PyDict_Size"),
@@ -108,8 +98,7 @@ distinct.all:
   %key = inttoptr i64 %z to ptr
   %item = call ptr @PyDict_GetItemWithError(ptr %o, ptr %key)
   store ptr %item, ptr %at.x
-  %ok = icmp ne ptr %item, null
-  br i1 %ok, label %next, label %missed""",
+  %ok = icmp ne ptr %item, null""",
     "lacks": """
   %o = load ptr, ptr %at.x
   %key = inttoptr i64 %y to ptr
@@ -117,8 +106,7 @@ distinct.all:
   %absent = icmp eq ptr %item, null
   %error = call ptr @PyErr_Occurred()
   %fine = icmp eq ptr %error, null
-  %ok = and i1 %absent, %fine
-  br i1 %ok, label %next, label %missed""",
+  %ok = and i1 %absent, %fine""",
     "attribute": _NAMED.replace("GET", "PyObject_GetAttr"),
     # Of what wraps a dictionary, as a class shows its own.
     "wrapped_item": _NAMED.replace("GET", "PyObject_GetItem"),
@@ -126,8 +114,7 @@ distinct.all:
   %o = load ptr, ptr %at.x
   %key = inttoptr i64 %y to ptr
   %has = call i32 @PySequence_Contains(ptr %o, ptr %key)
-  %ok = icmp eq i32 %has, 0
-  br i1 %ok, label %next, label %missed""",
+  %ok = icmp eq i32 %has, 0""",
     "dict_pair": """
   %o = load ptr, ptr %at.x
   %more = call i32 @PyDict_Next(ptr %o, ptr %cursor, ptr %key.p, ptr %item.p)
@@ -137,11 +124,9 @@ distinct.all:
   %same.item = icmp eq i64 %item, %z
   %same = and i1 %same.key, %same.item
   %has = icmp ne i32 %more, 0
-  %ok = and i1 %has, %same
-  br i1 %ok, label %next, label %missed""",
+  %ok = and i1 %has, %same""",
     "dict_start": """
-  store i64 0, ptr %cursor
-  br label %next""",
+  store i64 0, ptr %cursor""",
     "context": """
   %variable = inttoptr i64 %y to ptr
   %default = inttoptr i64 %z to ptr
@@ -150,15 +135,13 @@ distinct.all:
   %item = load ptr, ptr %item.p
   store ptr %item, ptr %at.x
   call void @Py_DecRef(ptr %item)
-  %ok = icmp ne ptr %item, null
-  br i1 %ok, label %next, label %missed""",
+  %ok = icmp ne ptr %item, null""",
     "cell": """
   %cell = inttoptr i64 %y to ptr
   %item = call ptr @PyCell_Get(ptr %cell)
   store ptr %item, ptr %at.x
   call void @Py_DecRef(ptr %item)
-  %ok = icmp ne ptr %item, null
-  br i1 %ok, label %next, label %missed""",
+  %ok = icmp ne ptr %item, null""",
     "code": _PART.replace("GET", "PyFunction_GetCode"),
     "defaults": _PART.replace("GET", "PyFunction_GetDefaults"),
     "kwdefaults": _PART.replace("GET", "PyFunction_GetKwDefaults"),
@@ -170,8 +153,7 @@ distinct.all:
   br i1 %broken, label %raised, label %holds.found
 holds.found:
   call void @Py_DecRef(ptr %found)
-  %ok = icmp eq ptr %found, {true}
-  br i1 %ok, label %next, label %missed""",
+  %ok = icmp eq ptr %found, {true}""",
     "jump": """
   br label %missed""",
 }

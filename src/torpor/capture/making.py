@@ -1,19 +1,15 @@
 """Operations of the native replayer that take, run, make and change something.
 
 For each its name and its text, as in `looking.py`. Those of `OWNING` have made `%found`, or taken
-it over, and go on to `owning`, which has it let go in the end.
+it over, and go on to `owning`, which has it let go in the end: so does a text that ends with
+`%found`, which is put into register x, unless there is none since Python has raised an error.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# Texts of several operations, which differ in the function that they call.
-_EMPTY: Final = """
-  %found = call ptr @NEW(i64 %z)
-  store ptr %found, ptr %at.x
-  %broken = icmp eq ptr %found, null
-  br i1 %broken, label %raised, label %owning"""
+# The text of two operations, which differ in the function that they call.
 _FILL: Final = """
   %o = load ptr, ptr %at.x
   %item = load ptr, ptr %at.z
@@ -142,8 +138,7 @@ MAKING: Final = {
     "own": """
   %o = load ptr, ptr %at.x
   call void @Py_IncRef(ptr %o)
-  call void @own(ptr %owned, ptr %owned.count, ptr %o)
-  br label %next""",
+  call void @own(ptr %owned, ptr %owned.count, ptr %o)""",
     "lock": """
   %acquire = inttoptr i64 %x to ptr
   store ptr {false}, ptr %item.p
@@ -186,8 +181,7 @@ buffer.below:
   %there = icmp ne ptr %below, null
   br i1 %there, label %buffer.look, label %missed""",
     "word": """
-  %words[%x] = i64 %y
-  br label %next""",
+  %words[%x] = i64 %y""",
     "address": """
   %o = load ptr, ptr %at.y
   %slot = getelementptr i8, ptr %o, i64 %z
@@ -195,8 +189,7 @@ buffer.below:
   %address = call i64 @PyLong_AsSsize_t(ptr %value)
   %words[%x] = i64 %address
   %wrong = add i64 %address, 1
-  %ok = icmp ugt i64 %wrong, 1
-  br i1 %ok, label %next, label %missed""",
+  %ok = icmp ugt i64 %wrong, 1""",
     # Register x: one of the results in the list of register y that nobody else holds.
     "take": """
   %known = load ptr, ptr %at.y
@@ -234,21 +227,14 @@ take.found:
   %result = call ptr @PyList_GetItem(ptr %parts, i64 0)
   store ptr %result, ptr %at.x
   call void @Py_IncRef(ptr %result)
-  call void @own(ptr %owned, ptr %owned.count, ptr %result)
-  br label %next""",
+  call void @own(ptr %owned, ptr %owned.count, ptr %result)""",
     "make": """
   %function = inttoptr i64 %y to ptr
-  %found = call ptr @PyObject_CallNoArgs(ptr %function)
-  store ptr %found, ptr %at.x
-  %broken = icmp eq ptr %found, null
-  br i1 %broken, label %raised, label %owning""",
+  %found = call ptr @PyObject_CallNoArgs(ptr %function)""",
     "run": _LEND + _LAUNCH + _TELL,
     "call": """
   %function = inttoptr i64 %y to ptr
-  %found = call ptr @PyObject_Vectorcall(ptr %function, ptr %at.z, i64 1, ptr null)
-  store ptr %found, ptr %at.x
-  %broken = icmp eq ptr %found, null
-  br i1 %broken, label %raised, label %owning""",
+  %found = call ptr @PyObject_Vectorcall(ptr %function, ptr %at.z, i64 1, ptr null)""",
     "number": """
   %o = load ptr, ptr %at.y
   %item = call ptr @PyTuple_GetItem(ptr %o, i64 %z)
@@ -258,24 +244,19 @@ take.found:
   br i1 %odd, label %number.look, label %next
 number.look:
   %error = call ptr @PyErr_Occurred()
-  %ok = icmp eq ptr %error, null
-  br i1 %ok, label %next, label %missed""",
+  %ok = icmp eq ptr %error, null""",
     "new": """
   %kind = inttoptr i64 %y to ptr
-  %found = call ptr @PyType_GenericAlloc(ptr %kind, i64 0)
-  store ptr %found, ptr %at.x
-  %broken = icmp eq ptr %found, null
-  br i1 %broken, label %raised, label %owning""",
+  %found = call ptr @PyType_GenericAlloc(ptr %kind, i64 0)""",
     "following": """
   %o = load ptr, ptr %at.y
   %number = call i64 @PyLong_AsSsize_t(ptr %o)
   %number.next = add i64 %number, 1
-  %found = call ptr @PyLong_FromLongLong(i64 %number.next)
-  store ptr %found, ptr %at.x
-  %broken = icmp eq ptr %found, null
-  br i1 %broken, label %raised, label %owning""",
-    "tuple": _EMPTY.replace("NEW", "PyTuple_New"),
-    "list": _EMPTY.replace("NEW", "PyList_New"),
+  %found = call ptr @PyLong_FromLongLong(i64 %number.next)""",
+    "tuple": """
+  %found = call ptr @PyTuple_New(i64 %z)""",
+    "list": """
+  %found = call ptr @PyList_New(i64 %z)""",
     "tuple_put": _FILL.replace("SET", "PyTuple_SetItem"),
     "list_put": _FILL.replace("SET", "PyList_SetItem"),
     # The slot of register x at offset y holds register z; what it held is let go later.

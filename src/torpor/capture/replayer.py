@@ -286,6 +286,21 @@ _SHARED: Final = frozenset({
 })  # fmt: skip
 _NAME: Final = re.compile(r"%([a-z][a-z.]*)|^([a-z.]+):", re.MULTILINE)
 
+# How an operation ends whose text does not say where it goes on, by the name in its last line.
+_ENDS: Final = {
+    "%ok": "\n  br i1 %ok, label %next, label %missed",
+    "%found": """
+  store ptr %found, ptr %at.x
+  %broken = icmp eq ptr %found, null
+  br i1 %broken, label %raised, label %owning""",
+}
+
+
+def _ended(text: str) -> str:
+    """The text of an operation with its last branch."""
+    last, *_ = text.rpartition("\n")[2].split()
+    return text if last == "br" else text + _ENDS.get(last, "\n  br label %next")
+
 
 def _block(name: str, text: str) -> str:
     """The text of an operation with names that only it has."""
@@ -296,7 +311,7 @@ def _block(name: str, text: str) -> str:
             local = f"do.{name}.{local}"
         return f"%{local}" if match[1] else f"{local}:"
 
-    return f"do.{name}:" + _NAME.sub(own, text)
+    return f"do.{name}:" + _NAME.sub(own, _ended(text))
 
 
 def number_of(operation: str) -> int:

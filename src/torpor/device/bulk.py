@@ -49,13 +49,19 @@ def receive(stream: IO[bytes]) -> Any:
     return pickle.loads(stream.read(_LENGTH.unpack(head)[0]))
 
 
-def interpreter() -> str:
-    """The Python to start another process with; an `OSError` where there is none: this one is part
-    of another program.
+def start(command: str) -> subprocess.Popen[bytes]:
+    """Another Python that runs `command`, with pipes to it; an `OSError` where there is none: this
+    one is part of another program.
     """
     if not sys.executable or getattr(sys, "frozen", False):
         raise FileNotFoundError("there is no Python to start a process with")
-    return sys.executable
+    return subprocess.Popen(
+        [sys.executable, "-c", command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+    )
 
 
 def serve() -> None:
@@ -84,15 +90,8 @@ class _Helper(threading.Thread):
         self.more = threading.Event()
 
     def run(self) -> None:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         try:
-            process = subprocess.Popen(
-                [interpreter(), "-c", _COMMAND],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=environment,
-            )
+            process = start(_COMMAND)
         except OSError:
             return
         with process:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any, Final
 
 from torpor.base.dtypes import DType, Scalar, dtypes
@@ -285,6 +285,13 @@ class UOp:
                 done[node] = None
             stack.pop()
         return done
+
+    def below(self, ops: Container[Ops]) -> UOp:
+        """The node itself or, while it is one of these, its first operand: under movements, say."""
+        node = self
+        while node.op in ops:
+            node = node.src[0]
+        return node
 
     def substitute(self, mapping: dict[UOp, UOp]) -> UOp:
         """This graph with every key of `mapping` replaced by its value (values are not entered)."""

@@ -1,4 +1,4 @@
-"""Compiling the candidates of a search side by side, in processes of their own (see `trial.py`).
+"""Compiling the candidates of a search side by side, in processes of their own (see `contest.py`).
 
 Nobody measures while they compile: who asks for one candidate gets it when all that were handed in
 are there. A compiler that takes too long, or crashes, costs its candidate and its process only.
@@ -20,7 +20,7 @@ from torpor.pipeline.judge import POLL, Judge, Lost, Refused
 
 MOST: Final = 8  # processes: each takes memory, and no more candidates than that wait for them
 
-Built = Any  # a program and its object, as `trial.build` gives them
+Built = Any  # a program and its object, as `contest.build` gives them
 
 
 class Builders:

@@ -67,7 +67,7 @@ class Task:
     seconds: float
     splits: bool
     entry: Entry  # what is known so far
-    launches: Sequence[Values] = ({},)  # as a `Trial` wants them
+    launches: Sequence[Values] = ({},)  # as a `Contest` wants them
 
 
 def unsaved(entry: Entry) -> None:

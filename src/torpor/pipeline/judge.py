@@ -1,12 +1,10 @@
-"""The other process in which candidates are timed (see `trial.py`): started, asked, ended."""
+"""The other process in which candidates are timed (see `contest.py`): started, asked, ended."""
 
 from __future__ import annotations
 
-import os
 import pickle
 import queue
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -14,9 +12,9 @@ from typing import IO, Any, Final
 
 from torpor.base.errors import TorporError
 from torpor.base.settings import Value
-from torpor.device.bulk import interpreter, receive, send
+from torpor.device.bulk import receive, send, start
 
-COMMAND: Final = "from torpor.pipeline.trial import serve; serve()"
+COMMAND: Final = "from torpor.pipeline.contest import serve; serve()"
 GONE: Final = (False, None)
 POLL: Final = 0.1  # seconds between looks for Ctrl-C, which some systems do not wake a wait for
 
@@ -85,15 +83,8 @@ class Judge:
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
-            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
             try:
-                self._process = subprocess.Popen(
-                    [interpreter(), "-c", COMMAND],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                    env=environment,
-                )
+                self._process = start(COMMAND)
             except OSError as error:
                 raise Lost(f"no process to time candidates can be started: {error}") from None
             self._answers = queue.SimpleQueue()

@@ -104,16 +104,9 @@ def launch(prepared: Prepared) -> None:
         raise error_of(item.checks[error - 1])
 
 
-def below_movements(node: UOp) -> UOp:
-    """What the node only moves."""
-    while node.op in MOVEMENT:
-        node = node.src[0]
-    return node
-
-
 def requirement_of(site: CheckSite) -> Requirement | None:
     """What the failed check's operation says itself, or that which gave it its index."""
-    node = site.node if site.kind == "requirement" else below_movements(site.node.src[1])
+    node = site.node if site.kind == "requirement" else site.node.src[1].below(MOVEMENT)
     return node.arg if node.op is Ops.CHECK and site.kind != "division" else None
 
 
@@ -126,7 +119,7 @@ def error_of(site: CheckSite) -> Exception:
         return fault(f"{requirement.text}{where}")
     shapes = ", ".join(str(shape_of(s)) for s in site.node.src)
     if site.kind == "index":
-        source, index = (below_movements(s) for s in site.node.src[:2])
+        source, index = (s.below(MOVEMENT) for s in site.node.src[:2])
         return OutOfBoundsError(
             f"an index is out of bounds for the axis that it selects from: {site.size} elements "
             f"of a tensor of shape {shape_of(source)}, indices of shape "

@@ -2,7 +2,7 @@
 
 The heuristics' choice is the first candidate, and is kept unless another one beats it, measured in
 turns, by more than noise. Results are kept in a file (`found.py`); candidates are timed in another
-process (`judge.py`, `trial.py`).
+process (`judge.py`, `contest.py`).
 """
 
 from __future__ import annotations

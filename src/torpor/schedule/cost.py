@@ -148,8 +148,7 @@ def may_fail(node: UOp) -> bool:
 
 def constant_below(node: UOp) -> int | float | None:
     """The number that a constant tensor is filled with, or None if it is not constant."""
-    while node.op in (Ops.EXPAND, Ops.RESHAPE):
-        node = node.src[0]
+    node = node.below((Ops.EXPAND, Ops.RESHAPE))
     return node.arg if node.op is Ops.CONST else None
 
 

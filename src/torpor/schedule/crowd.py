@@ -46,7 +46,7 @@ def cuts(parting: Parting, region: Region, room: int) -> list[UOp]:
             most = max(parts, key=lambda source: len(parts[source]))
             if len(parts[most]) == 1:
                 break  # as few as the operation has operands
-            below = below_movements(most)
+            below = most.below(MOVEMENT)
             chosen[below] = None
             reads[below] = parts[most] = frozenset({below})
         reads[node] = NOTHING.union(*parts.values())
@@ -60,10 +60,3 @@ def needs(parting: Parting, region: Region) -> list[UOp]:
         if node in found and parting.home.get(node, region) is region:
             found.update(node.src)
     return [node for node in parting.order if node in found]
-
-
-def below_movements(node: UOp) -> UOp:
-    """What the movements move: it has no copies and no padding."""
-    while node.op in MOVEMENT:
-        node = node.src[0]
-    return node

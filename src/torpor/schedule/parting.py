@@ -87,8 +87,7 @@ class Parting:
 
     def force(self, source: UOp, reason: str, region: Region, below: Container[Ops]) -> None:
         """Have a value stored that `region` reads, below movements that are among `below`."""
-        while source.op in below:
-            source = source.src[0]
+        source = source.below(below)
         if source.op not in LEAVES or source.op is Ops.CONST:
             self.forced.setdefault(source, reason)
             self.forced_readers.setdefault(source, set()).add(region)

@@ -35,16 +35,13 @@ class Plan:
 
 def is_stored(node: UOp, device: str) -> bool:
     """Whether the node is a whole buffer on `device` under another shape: nothing to compute."""
-    while node.op is Ops.RESHAPE:
-        node = node.src[0]
+    node = buffer_below(node)
     return node.op is Ops.BUFFER and node.arg.device == device
 
 
 def buffer_below(node: UOp) -> UOp:
     """The BUFFER under RESHAPEs."""
-    while node.op is Ops.RESHAPE:
-        node = node.src[0]
-    return node
+    return node.below((Ops.RESHAPE,))
 
 
 def below_reshapes(node: UOp) -> UOp:

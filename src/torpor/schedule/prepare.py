@@ -30,9 +30,7 @@ def strip_marker(node: UOp) -> UOp:
 
 def copy_of_movement(node: UOp, moved: UOp) -> UOp | None:
     """copy(move(buffer)) = move(copy(buffer)) where the source device runs no kernels."""
-    base = moved
-    while base.op in MOVEMENT:
-        base = base.src[0]
+    base = moved.below(MOVEMENT)
     if base.op is not Ops.BUFFER or base.arg.device.split(":")[0] not in ("DISK", "NPY"):
         return None
     if moved.op is Ops.RESHAPE and moved.src[0] is base:

@@ -161,9 +161,7 @@ class Reasons:
     def sum_below(self, reduction: UOp) -> UOp:
         """The innermost of sums that merge into one: each only feeds the next."""
         while True:
-            below = reduction.src[0]
-            while below.op in MOVEMENT:
-                below = below.src[0]
+            below = reduction.src[0].below(MOVEMENT)
             if below.op is not Ops.REDUCE_AXIS or below.arg[0] is not Ops.ADD:
                 return reduction
             if not self.only_feeds_sum(below):

@@ -92,9 +92,7 @@ def _leaf_nodes(root: UOp) -> dict[int, list[UOp]]:
 
 def _is_computed(node: UOp) -> bool:
     """Whether a value is a view of memory, of which nobody knows any more how it came about."""
-    while node.op in MOVEMENT:
-        node = node.src[0]
-    return node.op is Ops.BUFFER
+    return node.below(MOVEMENT).op is Ops.BUFFER
 
 
 def _seed(root: Handle, given: Any) -> UOp:

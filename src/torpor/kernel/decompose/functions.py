@@ -20,36 +20,6 @@ _FLOATS: Final = (dtypes.float32, dtypes.float64)
 _SMALL: Final = (dtypes.float16, dtypes.bfloat16)
 
 
-def decompose_exp(x: UOp) -> UOp:
-    """e**x = 2**n * (1 + p(r)), r = x - n*log 2"""
-    return exponential.exp(x)
-
-
-def decompose_exp2(x: UOp) -> UOp:
-    """2**x = 2**n * (1 + p(r)), r = x - n"""
-    return exponential.exp2(x)
-
-
-def decompose_tanh(x: UOp) -> UOp:
-    """`tanh x = 1 - 2/(e**(2*x) + 1)`"""
-    return exponential.tanh(x)
-
-
-def decompose_log(x: UOp) -> UOp:
-    """log(2**e * m) = e*log 2 + log m"""
-    return logarithm.log(x)
-
-
-def decompose_log2(x: UOp) -> UOp:
-    """log2(2**e * m) = e + log m * log2(e)"""
-    return logarithm.log2(x)
-
-
-def decompose_erf(x: UOp) -> UOp:
-    """`erf x = 1 - e**log(erfc x)`"""
-    return error_function.erf(x)
-
-
 def decompose_sin(x: UOp) -> UOp:
     """sin(n*pi/2 + r) = sin r, cos r, -sin r, -cos r"""
     return trigonometric.sin(x, wide=True)
@@ -106,12 +76,12 @@ def _unary(op: Ops) -> UPat:
 
 FUNCTION_RULES: Final = PatternMatcher([
     (UPat(TRANSCENDENTAL | {Ops.MOD}, _SMALL, name="node"), compute_in_single),
-    (_unary(Ops.EXP), decompose_exp),
-    (_unary(Ops.EXP2), decompose_exp2),
-    (_unary(Ops.TANH), decompose_tanh),
-    (_unary(Ops.LOG), decompose_log),
-    (_unary(Ops.LOG2), decompose_log2),
-    (_unary(Ops.ERF), decompose_erf),
+    (_unary(Ops.EXP), exponential.exp),
+    (_unary(Ops.EXP2), exponential.exp2),
+    (_unary(Ops.TANH), exponential.tanh),
+    (_unary(Ops.LOG), logarithm.log),
+    (_unary(Ops.LOG2), logarithm.log2),
+    (_unary(Ops.ERF), error_function.erf),
     (UPat(Ops.POW, _FLOATS, (UPat.var("x"), UPat.var("y"))), decompose_power),
 ])  # fmt: skip
 

@@ -11,15 +11,15 @@ from torpor import Tensor, Variable, dtypes
 from torpor.base.errors import OptError
 from torpor.device.bulk import send
 from torpor.kernel import Opt, OptOps
-from torpor.pipeline.trial import Trial, answer
+from torpor.pipeline.contest import Contest, answer
 
 UPCAST = (Opt(OptOps.UPCAST, 0, 4),)
 UNROLL = (Opt(OptOps.UNROLL, 0, 8),)
 
 
-def trial_of(result, splits=False, **more):
+def contest_of(result, splits=False, **more):
     (item,) = result.schedule()
-    return Trial(item.ast, "CPU", splits, **more)
+    return Contest(item.ast, "CPU", splits, **more)
 
 
 def rows(dtype=dtypes.float32):
@@ -40,30 +40,30 @@ class Recorder:
 
 
 def test_the_same_bits_are_fine_and_take_time():
-    made = trial_of(rows())
+    made = contest_of(rows())
     assert 0 < made.measure((), float("inf")) < 1
     assert 0 < made.measure(UPCAST, float("inf")) < 1
 
 
 def test_another_order_of_additions_is_out_unless_it_is_allowed():
-    made = trial_of(rows())
+    made = contest_of(rows())
     made.measure((), float("inf"))
     assert made.measure(UNROLL, float("inf")) == "its results are other bits"
-    made = trial_of(rows(), splits=True)
+    made = contest_of(rows(), splits=True)
     made.measure((), float("inf"))
     assert 0 < made.measure(UNROLL, float("inf")) < 1
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16, dtypes.float64, dtypes.int32])
 def test_sums_of_other_formats_are_compared_too(dtype):
-    made = trial_of(rows(dtype), splits=True)
+    made = contest_of(rows(dtype), splits=True)
     made.measure((), float("inf"))
     assert 0 < made.measure(UNROLL, float("inf")) < 1
 
 
 @pytest.mark.parametrize("splits", [False, True])
 def test_wrong_results_are_out(splits):
-    made = trial_of(rows(), splits=splits)
+    made = contest_of(rows(), splits=splits)
     made.measure((), float("inf"))
     made.expected[0][0] = made.expected[0][0].copy()
     made.expected[0][0][3] += 0.01
@@ -71,14 +71,14 @@ def test_wrong_results_are_out(splits):
 
 
 def test_outputs_that_are_not_written_are_seen():
-    made = trial_of(Tensor.empty(8, 8) * 2)
+    made = contest_of(Tensor.empty(8, 8) * 2)
     made.measure((), float("inf"))
     made.loaded[UPCAST] = [Recorder([], UPCAST)]
     assert made.measure(UPCAST, float("inf")) == "its results are other bits"
 
 
 def test_a_slow_candidate_runs_twice_and_no_more():
-    made = trial_of(rows())
+    made = contest_of(rows())
     calls = []
     made.measure((), float("inf"))
     assert made.measure(UPCAST, 0.0) < 1
@@ -90,7 +90,7 @@ def test_a_slow_candidate_runs_twice_and_no_more():
 
 def test_a_refused_list_names_its_opt():
     with pytest.raises(OptError, match="UPCAST of axis 0 by 7"):
-        trial_of(rows()).measure((Opt(OptOps.UPCAST, 0, 7),), float("inf"))
+        contest_of(rows()).measure((Opt(OptOps.UPCAST, 0, 7),), float("inf"))
 
 
 class Ticks:
@@ -104,7 +104,7 @@ class Ticks:
 
 
 def test_a_comparison_takes_turns_and_ends_in_time():
-    made = trial_of(rows(), clock=Ticks())
+    made = contest_of(rows(), clock=Ticks())
     order = []
     for opts in ((), UPCAST):
         made.loaded[opts] = [Recorder(order, opts)]
@@ -119,7 +119,7 @@ def test_a_kernel_is_checked_in_each_launch_and_timed_in_the_first():
     (item,) = (Tensor.empty(8, 16).shrink(((0, n.bind(3)), None)) * 2).schedule()
     ((name, value),) = item.variables
     assert value == 3
-    made = Trial(item.ast, "CPU", False, [{name: 8}, {name: 1}, {name: 4}])
+    made = Contest(item.ast, "CPU", False, [{name: 8}, {name: 1}, {name: 4}])
     assert made.measure((), float("inf")) > 0
     written = [int((made.expected[launch][0] != made.outputs[0][1]).sum()) for launch in range(3)]
     assert written == [8 * 16, 16, 4 * 16]
@@ -129,7 +129,7 @@ def test_a_kernel_is_checked_in_each_launch_and_timed_in_the_first():
 
 
 def test_a_comparison_is_made_in_each_launch():
-    made = trial_of(rows(), launches=[{}, {}, {}], clock=Ticks())
+    made = contest_of(rows(), launches=[{}, {}, {}], clock=Ticks())
     order = []
     for opts in ((), UPCAST):
         made.loaded[opts] = [Recorder(order, (opts, n)) for n in range(3)]
@@ -139,11 +139,11 @@ def test_a_comparison_is_made_in_each_launch():
 
 
 def test_requests_by_name():
-    trials = {}
+    contests = {}
     (item,) = rows().schedule()
-    assert answer(trials, ("open", item.ast, "CPU", False)) is None
-    assert answer(trials, ("measure", (), float("inf"))) > 0
-    assert len(answer(trials, ("duel", (), (), 4, 1.0))) == 4
+    assert answer(contests, ("open", item.ast, "CPU", False)) is None
+    assert answer(contests, ("measure", (), float("inf"))) > 0
+    assert len(answer(contests, ("duel", (), (), 4, 1.0))) == 4
 
 
 @pytest.mark.parametrize("device", ["CPU", "OPENCL"])
@@ -151,20 +151,20 @@ def test_devices_run_it_as_often_as_asked(device):
     if device == "OPENCL":
         pytest.importorskip("pyopencl")
     (item,) = (Tensor.empty(1000, device=device) * 2).schedule()
-    made = Trial(item.ast, device, False)
+    made = Contest(item.ast, device, False)
     assert 0 < made.measure((), float("inf")) < 1
     assert (made.load(())[0].table[1] is not None) is (device == "CPU")
 
 
 def test_kernels_that_check_their_indices_run():
-    made = trial_of(Tensor.empty(50, 3)[Tensor.empty(20, dtype=dtypes.int64)])
+    made = contest_of(Tensor.empty(50, 3)[Tensor.empty(20, dtype=dtypes.int64)])
     assert made.measure((), float("inf")) > 0
 
 
 def test_the_process_ends_when_nobody_asks_any_more():
     """Whoever asked may have been killed while a candidate runs that takes minutes."""
-    asked = "import sys, time; from torpor.pipeline import trial; trial.answer = "
-    sleeping = asked + "lambda trials, request: time.sleep(60); trial.serve()"
+    asked = "import sys, time; from torpor.pipeline import contest; contest.answer = "
+    sleeping = asked + "lambda contests, request: time.sleep(60); contest.serve()"
     process = subprocess.Popen(
         [sys.executable, "-c", sleeping], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )

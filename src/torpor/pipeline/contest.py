@@ -47,7 +47,7 @@ SEED: Final = 7  # of the numbers that the buffers are filled with
 
 
 @dataclass
-class Trial:
+class Contest:
     """One kernel on one device, with buffers, and the outputs of the candidate that came first.
 
     splits:   whether candidates may add up in another order than the first one does, and so differ
@@ -212,18 +212,18 @@ class Repeated:
 
 
 # --- the process ----------------------------------------------------------------------------------
-def answer(trials: dict[str, Trial], request: tuple[Any, ...]) -> Any:
+def answer(contests: dict[str, Contest], request: tuple[Any, ...]) -> Any:
     """What a request (its name, its arguments) asks for."""
     name, *arguments = request
     if name == "hello":
         return None
     if name == "open":
-        trials.clear()
-        trials["now"] = Trial(*arguments)
+        contests.clear()
+        contests["now"] = Contest(*arguments)
         return None
     if name == "build":
         return build(*arguments)
-    return getattr(trials["now"], name)(*arguments)
+    return getattr(contests["now"], name)(*arguments)
 
 
 def serve() -> None:
@@ -234,12 +234,12 @@ def serve() -> None:
     requests: queue.SimpleQueue[tuple[dict[str, Value], tuple[Any, ...]]] = queue.SimpleQueue()
     reader = threading.Thread(target=read_requests, args=(sys.stdin.buffer, requests), daemon=True)
     reader.start()
-    trials: dict[str, Trial] = {}
+    contests: dict[str, Contest] = {}
     while True:
         settings, request = requests.get()
         try:
             with Context(**settings):
-                reply: tuple[bool, Any] = True, answer(trials, request)
+                reply: tuple[bool, Any] = True, answer(contests, request)
         except (TorporError, MemoryError, ValueError, ArithmeticError) as error:
             reply = False, f"{type(error).__name__}: {error}"
         send(answers, reply)
