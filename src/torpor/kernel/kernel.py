@@ -41,7 +41,7 @@ class Kernel(State):
             raise self.refused(opt, "this optimisation is not there yet")
         before = self.copy()
         handler(self, opt)
-        if not find_loops(self.ast).nests():
+        if not find_loops(self.ast).is_order():
             self.become(before)
             raise self.refused(opt, "loops beside each other would lie around the same loop")
         self.opts.append(opt)

@@ -79,7 +79,7 @@ class Loops:
             self.nests[ranges] = tuple(sorted(found, key=nesting))
         return self.nests[ranges]
 
-    def nests(self) -> bool:
+    def is_order(self) -> bool:
         """Whether the loops around each loop lie in each other too. If two that lie beside each
         other were both around a third, each would have to come before the other. Loops that are
         written out lie in no order.
