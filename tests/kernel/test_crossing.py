@@ -52,7 +52,14 @@ def test_long_rows_that_begin_inside_of_a_line_are_written_in_long_runs(rows, to
     (item,) = Tensor.empty(rows, 5000).T.contiguous().schedule()
     target = replace(Device["CPU"].target, stream_bytes=1 << 16)
     chosen = choose(Kernel(item.ast, target))
-    assert max(o.arg for o in chosen if o.op is OptOps.UPCAST) == together
+    assert max(o.arg for o in chosen if o.op in (OptOps.UPCAST, OptOps.OVERLAP)) == together
+
+
+@pytest.mark.parametrize("shape", [(3001, 4003), (1023, 1025), (127, 131)])
+def test_threads_share_matrices_of_odd_sizes(shape):
+    (item,) = Tensor.empty(*shape).T.contiguous().schedule()
+    chosen = choose(Kernel(item.ast, Device["CPU"].target))
+    assert OptOps.THREAD in {o.op for o in chosen}
 
 
 def test_a_short_axis_that_is_written_is_written_out():

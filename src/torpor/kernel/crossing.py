@@ -150,10 +150,14 @@ def place_of(kernel: Kernel, number: int) -> int:
 
 
 def write_lanes(kernel: Kernel, number: int, most: int) -> None:
-    """Copies of the axis in whole vectors, up to `most`; the rest of an odd axis apart."""
+    """Copies of the axis in whole vectors, up to `most`; those of an odd axis overlap, so that one
+    loop runs over all of it, or its rest is apart.
+    """
     position = place_of(kernel, number)
     size = size_of(kernel.axes[position]) or 1
     whole = size - size % LANES if size > LANES else size
+    if whole < size and attempt(kernel, Opt(OptOps.OVERLAP, position, min(most, whole))):
+        return
     rest = cut_apart(kernel, position, whole) if whole < size else None
     if rest is not None:
         kernel.apply_opt(Opt(OptOps.UPCAST, rest, 0))
