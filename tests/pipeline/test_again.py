@@ -17,6 +17,6 @@ def test_known_values_are_computed_of_other_memory_unless_watched() -> None:
     realize(roots)
     (found,) = recall("three times", [second]) or (None,)
     assert found is not None
-    assert np.frombuffer(found.arg.as_buffer(), np.float32).tolist() == [6.0] * 5
+    assert np.frombuffer(found.as_buffer(), np.float32).tolist() == [6.0] * 5
     with measuring():
         assert recall("three times", [second]) is None

@@ -2,6 +2,9 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from torpor import Context, Tensor, jit
 from torpor.tensor.again import computed, memory_of
@@ -24,18 +27,20 @@ def test_a_known_function_is_not_called_again() -> None:
         x, y = (Tensor(RANDOM.random(50 + n // 3, np.float32)).realize() for _ in range(2))
         total, dot = computed("a known function", function, x, y)
         np.testing.assert_allclose(total.numpy(), x.numpy() + y.numpy() * 2, rtol=1e-6)
-        np.testing.assert_allclose(dot.item(), (x.numpy() * y.numpy()).sum(), rtol=1e-5)
+        np.testing.assert_allclose(dot.numpy().item(), (x.numpy() * y.numpy()).sum(), rtol=1e-5)
     assert len(calls) == 2  # of two lengths
 
 
-def test_what_is_not_memory_or_twice_the_same_takes_the_usual_way() -> None:
+def test_what_is_not_in_memory_is_put_there_and_twice_the_same_takes_the_usual_way() -> None:
     calls: list[int] = []
     function = counted(calls)
     x = Tensor(np.arange(6.0, dtype=np.float32)).realize()
     for _ in range(2):
-        assert computed("another function", function, x, x)[0].tolist() == [0, 3, 6, 9, 12, 15]
-        assert computed("another function", function, x + 1, x)[0].tolist()[0] == 1
-    assert len(calls) == 4
+        twice = computed("another function", function, x, x)[0]
+        assert twice.numpy().tolist() == [0, 3, 6, 9, 12, 15]
+        other = computed("another function", function, x + 1, x.flip(0))[0]
+        assert other.numpy().tolist() == [11, 10, 9, 8, 7, 6]
+    assert len(calls) == 3
     assert memory_of(x) is not None and memory_of(x.reshape(2, 3)) is not None
     assert memory_of(x[1:]) is None and memory_of(x + 1) is None
     assert memory_of(x.reshape(2, 3).T) is None
@@ -69,6 +74,23 @@ def test_counting_of_changing_values(dtype: type) -> None:
         np.testing.assert_array_equal(found[0].numpy()[found[1].numpy()], values)
         np.testing.assert_array_equal(kept.numpy(), found[0].numpy())
         assert int(found[2].sum().item()) == 300
+        grid = values.reshape(4, 25, 3)
+        np.testing.assert_array_equal(Tensor(grid).nonzero().numpy(), np.argwhere(grid))
+        np.testing.assert_array_equal(Tensor(grid).nonzero(True)[2].numpy(), grid.nonzero()[2])
+        runs = Tensor(np.sort(values)[::-1].copy()).unique_consecutive(True, True)
+        np.testing.assert_array_equal(runs[0].numpy(), np.unique(values, equal_nan=False)[::-1])
+        np.testing.assert_array_equal(runs[2].numpy(), found[2].numpy()[::-1])
+        if values.dtype.kind in "iu":
+            counts = np.bincount(values, minlength=20 * seed)
+            np.testing.assert_array_equal(x.bincount(minlength=20 * seed).numpy(), counts)
+
+
+@settings(max_examples=15)
+@given(arrays(np.int64, 5, elements=st.integers(-(1 << 63), (1 << 63) - 1)))
+def test_kinds_of_any_integers(values: np.ndarray) -> None:
+    wanted = np.unique(values, return_inverse=True, return_counts=True)
+    for one, other in zip(Tensor(values).unique(True, True, True), wanted, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other)
 
 
 def test_results_outlive_later_calls() -> None:

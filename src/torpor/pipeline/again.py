@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from torpor.device import Buffer
-from torpor.ir.infer import Shape, shape_of
 from torpor.ir.uop import UOp
 from torpor.pipeline.canonical import Canonical, canonical, settings_now
-from torpor.pipeline.recipe import Failed, Recipe, follow, recipe_for
+from torpor.pipeline.recipe import Failed, Recipe, carry_out, recipe_for
 from torpor.pipeline.run import observed
 
 MOST: Final = 1024  # names that are known
@@ -23,21 +22,20 @@ MOST: Final = 1024  # names that are known
 @dataclass
 class Known:
     """What is known by a name: the form without its buffers; what these are (the number of an input
-    or a table that all calls read); the shapes of the results; the recipe, once there is one.
+    or a table that all calls read); the recipe, once there is one.
     """
 
     form: Canonical
     read: tuple[int | Buffer, ...]
-    shapes: tuple[Shape, ...]
     recipe: Recipe | None = None
 
 
 _known: Final[dict[Hashable, Known]] = {}
 
 
-def recall(name: Hashable, inputs: Sequence[Buffer]) -> list[UOp] | None:
-    """The values that `learn` was told of by this name, of these buffers, computed; None where
-    there is nothing to go by, or a check fails, whose error needs the graph.
+def recall(name: Hashable, inputs: Sequence[Buffer]) -> list[Buffer] | None:
+    """The memory of the values that `learn` was told of by this name, of these buffers, computed;
+    None where there is nothing to go by, or a check fails, whose error needs the graph.
     """
     known = _known.get((name, settings_now()))
     if known is None or observed() or len(set(map(id, inputs))) < len(inputs):
@@ -47,14 +45,17 @@ def recall(name: Hashable, inputs: Sequence[Buffer]) -> list[UOp] | None:
         return None
     read = [inputs[one] if isinstance(one, int) else one for one in known.read]
     try:
-        return follow(recipe, Canonical((), read, ()), known.shapes)
+        made = carry_out(recipe, read)
     except Failed:
         return None
+    numbers = [parts[0][0] for parts, _ in recipe.results]
+    return [made[n].buffer if n in made else read[n] for n in numbers]
 
 
 def learn(name: Hashable, inputs: Sequence[Buffer], roots: Sequence[tuple[UOp, str]]) -> None:
     """Know `roots` (graph node, device), not computed yet, as a function of these buffers and of
-    tables alone: a name says what the function and the formats of its inputs are.
+    tables alone, all on one device: a name says what the function and the formats of its inputs
+    are.
     """
     form = None if observed() else canonical(roots)
     if form is None or form.bound or len(_known) >= MOST:
@@ -63,5 +64,4 @@ def learn(name: Hashable, inputs: Sequence[Buffer], roots: Sequence[tuple[UOp, s
     if len(numbers) < len(inputs):
         return
     read = tuple(numbers.get(id(buffer), buffer) for buffer in form.buffers)
-    shapes = tuple(shape_of(node) for node, _ in roots)
-    _known[name, settings_now()] = Known(form._replace(buffers=()), read, shapes)
+    _known[name, settings_now()] = Known(form._replace(buffers=()), read)

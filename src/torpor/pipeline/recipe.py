@@ -215,19 +215,24 @@ def value_in(buffer: Buffer, shape: Shape) -> UOp:
 
 
 # --- following it ---------------------------------------------------------------------------------
-def follow(recipe: Recipe, form: Canonical, shapes: Sequence[Shape]) -> list[UOp]:
-    """Compute roots of these shapes, whose canonical form is `form`; a `Failed` says which check
-    did not hold.
+def carry_out(
+    recipe: Recipe, inputs: Sequence[Buffer], bound: Sequence[int] = ()
+) -> dict[int, reuse.Result]:
+    """Run the launches on these inputs: what they make, results at least, by the number of its
+    memory. A `Failed` says which check did not hold.
     """
-    given = [node.src[1].arg for node in form.bound]
     once = recipe.at_once
-    if once is not None and taken(once.lock):
-        try:
-            made = _at_once(recipe, once, form.buffers, given)
-        finally:
-            once.lock.release()
-    else:
-        made = _one_by_one(recipe, form.buffers, [*given, *recipe.numbers])
+    if once is None or not taken(once.lock):
+        return _one_by_one(recipe, inputs, [*bound, *recipe.numbers])
+    try:
+        return _at_once(recipe, once, inputs, bound)
+    finally:
+        once.lock.release()
+
+
+def follow(recipe: Recipe, form: Canonical, shapes: Sequence[Shape]) -> list[UOp]:
+    """Compute roots of these shapes, whose canonical form is `form`, as `carry_out`."""
+    made = carry_out(recipe, form.buffers, [node.src[1].arg for node in form.bound])
     memory = dict(enumerate(form.buffers)) | {n: result.buffer for n, result in made.items()}
     found: list[UOp] = []
     for (parts, joint), shape in zip(recipe.results, shapes, strict=True):

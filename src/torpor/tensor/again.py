@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from torpor.device import Buffer
+from torpor.ir.infer import Shape
 from torpor.ir.ops import Ops
-from torpor.tensor.handle import make
 from torpor.tensor.storage import recall
 from torpor.tensor.watch import active
+
+SAME: Final = frozenset({Ops.RESHAPE, Ops.DETACH})  # the same elements in the same order
 
 
 @cache
@@ -25,30 +27,51 @@ def _pipeline() -> Any:
 
 
 def computed(name: Hashable, function: Callable[..., Sequence[Any]], *inputs: Any) -> list[Any]:
-    """The tensors that `function` gives for tensors, computed: for whole ones that are in memory
-    without a graph, once it is known. Their values, shapes, formats and devices are all that it may
-    depend on, and `name` says which function it is.
+    """What `function` gives for tensors, computed: the memory of each value, of tensors whose
+    memory is whole without a graph once it is known. The inputs' values, shapes, formats and
+    devices are all that it may depend on, and `name` says which function it is. Where a trace
+    watches, or memory is not whole, tensors.
     """
+    if not active:
+        inputs = tuple(map(_in_memory, inputs))
     whole = [None if active else memory_of(one) for one in inputs]
-    usual = None not in whole
-    key = (name, *((one.shape, one.dtype, one.device) for one in inputs)) if usual else None
-    if usual:
-        values = _pipeline().recall(key, whole)
-        if values is not None:
-            return [make(value, inputs[0].device) for value in values]
+    if None in whole:
+        made = [*function(*inputs)]
+        made[0].realize(*made[1:])
+        return made
+    key = (name, *[(one.shape, one.dtype, one._storage.device) for one in inputs])
+    found = _pipeline().recall(key, whole)
+    if found is not None:
+        return found
     made = [*function(*inputs)]
     roots = [(one._storage.base, one._storage.device) for one in made]
-    if usual and all(one._path is None and recall(node) is None
-                     for one, (node, _) in zip(made, roots, strict=True)):  # fmt: skip
+    if all(one._path is None and recall(node) is None
+           for one, (node, _) in zip(made, roots, strict=True)):  # fmt: skip
         _pipeline().learn(key, whole, roots)
     made[0].realize(*made[1:])
-    return made
+    memory = [memory_of(one) for one in made]
+    return made if None in memory else memory
+
+
+def _in_memory(tensor: Any) -> Any:
+    """A tensor of known shape as one that is whole in memory; another one as it is."""
+    if memory_of(tensor) is not None or not is_known(tensor.shape):
+        return tensor
+    node, base = tensor._current(), tensor._storage.base
+    while node.op in SAME and node is not base:
+        node = node.src[0]
+    return (tensor if node is base else tensor.contiguous()).realize()
+
+
+def is_known(shape: Shape) -> bool:
+    """Whether all sizes are numbers."""
+    return all(isinstance(size, int) for size in shape)
 
 
 def memory_of(tensor: Any) -> Buffer | None:
     """The buffer whose elements are those of a tensor of known shape, in order; None otherwise."""
     node = tensor._current()
-    while node.op is Ops.RESHAPE:
-        node = node.src[0]
-    known = all(isinstance(size, int) for size in tensor.shape)
-    return node.arg if node.op is Ops.BUFFER and known else None
+    node = recall(node) or node
+    while node.op in SAME:
+        node = recall(node.src[0]) or node.src[0]
+    return node.arg if node.op is Ops.BUFFER and is_known(tensor.shape) else None

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from torpor.base.dtypes import DType, dtypes
 from torpor.base.errors import DTypeError, ShapeError
+from torpor.device import Buffer, copy_buffer
 from torpor.graph import build
-from torpor.ir.infer import largest
+from torpor.ir.infer import Shape, largest
 from torpor.ir.ops import Ops
 from torpor.ir.records import Requirement
 from torpor.tensor.again import computed
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, located, make
-from torpor.tensor.host import known_shape
+from torpor.tensor.host import buffer_node, known_shape
 from torpor.tensor.iota import iota
 from torpor.tensor.radix import keys_of, placed, sorted_keys, sorted_numbers, values_of
 from torpor.tensor.scatter import as_number
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 SMALL: Final = 1 << 12  # entries of a table that costs next to nothing
 TABLE: Final = 2  # most entries of a table of kinds, for each element
 BYTE: Final = 8
+COPIED: Final = 1 << 16  # bytes of a result that cost next to nothing to copy
 KEPT: Final = 4  # a result keeps memory that is at most this many times as large
 
 NEGATIVE: Final = Requirement("index", "bincount counts no negative numbers")
@@ -54,19 +58,13 @@ class Counting(Handle):
         >>> Tensor([[0, 7], [8, 0]]).nonzero().tolist()
         [[0, 1], [1, 0]]
         """
-        flat = _where(self.reshape(-1))
-        if self.ndim == 1:
-            return (flat,) if as_tuple else flat.reshape(-1, 1)
-        found, rest = [], flat
-        for size in reversed(known_shape(self.shape)):
-            found.append(rest % max(size, 1))
-            rest = rest // max(size, 1)
-        found.reverse()
-        if as_tuple:
-            return tuple(found) if found else (flat,)
-        if not found:
-            return flat.reshape(-1, 1).narrow(1, 0, 0)
-        return Handle._type.stack(found, 1)
+        axes = self.ndim
+        if not axes:
+            alone = self.reshape(1).nonzero(as_tuple)
+            return alone if as_tuple else alone.narrow(1, 0, 0)
+        tails = [()] * axes if as_tuple else [(axes,)]
+        found = _chosen(("places", as_tuple), partial(_places, as_tuple), tails, self)
+        return tuple(found) if as_tuple else found[0]
 
     def argwhere(self) -> Tensor:
         """As `nonzero`: int64 (count, axes)."""
@@ -82,8 +80,11 @@ class Counting(Handle):
         if mask.dtype.kind != "bool":
             raise located(DTypeError(f"a mask holds bools, not {mask.dtype}"), (self, mask))
         shape = build.broadcast_shapes(self.shape, mask.shape)
-        places = _where(mask.expand(shape).reshape(-1))
-        return self.expand(shape).reshape(-1).take(places)
+        pair: Any = mask, self
+        held, whole = (one if one.shape == shape else one.expand(shape) for one in pair)
+        if self.requires_grad:
+            return whole.take(held.reshape(-1).nonzero(True)[0])
+        return _chosen("masked", _masked, [()], held, whole)[0]
 
     def masked_scatter(self, mask: Tensor, source: Tensor) -> Tensor:
         """A copy in which the mask's true places (broadcast) hold the elements of `source`, in
@@ -104,13 +105,15 @@ class Counting(Handle):
         """
         if self.ndim != 1 or not (self.dtype.is_int or self.dtype.kind == "bool"):
             raise located(ShapeError("bincount needs a vector of integers"), (self,))
-        length = int(self.amax().item()) + 1 if self.shape[0] else 0
-        where = self.device
-        if weights is None:
-            weights = self.ones_like(dtype=dtypes.int64)
-        given = beside(weights, self)
-        shape = (max(length, minlength),)
-        zeros = make(build.constant(0, given.dtype, shape), where)
+        flat: Any = self
+        low, high = _ends(self) if self.shape[0] else (0, -1)
+        length = max(high + 1, minlength)
+        if weights is None and low >= 0 and 0 < length <= _most_entries(flat.shape[0]):
+            size = _table_size(length - 1)
+            (counts,) = computed(("counts", size), partial(_counted, size), self)
+            return _beginning(counts, length, (size,), self.device)
+        given = beside(self.ones_like(dtype=dtypes.int64) if weights is None else weights, self)
+        zeros = make(build.constant(0, given.dtype, (length,)), self.device)
         wide: Any = self.cast(dtypes.int64)
         counted = derive(build.check, (wide, wide >= 0), NEGATIVE)
         return derive(build.scatter, (zeros, counted, given), 0, Ops.ADD)
@@ -156,10 +159,7 @@ class Counting(Handle):
         >>> Tensor([1, 1, 2, 1]).unique_consecutive().tolist()
         [1, 2, 1]
         """
-        flat: Any = self.reshape(-1)
-        first = _differs(flat)
-        (starts,) = _chosen(first, _numbers(flat))
-        found = Kinds(flat.take(starts), _which(first), _lengths(starts, flat.shape[0]))
+        found = _found("runs", _runs, self.reshape(-1).detach(), return_inverse, return_counts)
         return _asked(found, self.shape, return_inverse, return_counts)
 
 
@@ -171,111 +171,108 @@ def _asked(found: Kinds, shape: Any, return_inverse: bool, return_counts: bool) 
     return tuple(parts) if len(parts) > 1 else parts[0]
 
 
+# --- kinds ----------------------------------------------------------------------------------------
 def _kinds(flat: Any, inverse: bool, counts: bool) -> Kinds:
     """What `unique` gives, of what is asked for. Integers that lie close together need no order:
     a table says which there are.
     """
+    dtype: DType = flat.dtype
+    bits = dtype.bits
+    if flat.shape[0] and not dtype.is_float:
+        low, high = _ends(flat) if bits > BYTE else (0, (1 << BYTE) - 1)
+        if high - low < _most_entries(flat.shape[0]):
+            size = _table_size(high - low)
+            return _found(("table", size), partial(_in_table, size), flat, inverse, counts)
+        bits = min(-(-(high - low).bit_length() // BYTE) * BYTE, bits)  # few kinds of kernels
+    return _found(("sorted", bits), partial(_in_order, bits), flat, inverse, counts)
+
+
+def _found(name: Any, find: Any, flat: Any, inverse: bool, counts: bool) -> Kinds:
+    """The kinds of a vector's elements, of what is asked for: `find` gives `_gathered` of their
+    values and how often these occur, and then the inverse.
+    """
     if not flat.shape[0]:
         nothing = flat.cast(dtypes.int64)
         return Kinds(flat, nothing, nothing)
-    keys, low, high = computed("extremes", _extremes, flat)
-    span = int(high.item()) - int(low.item())
-    if not flat.dtype.is_float and span < max(SMALL, TABLE * flat.shape[0]):
-        size = 1 << max(span.bit_length(), SMALL.bit_length() - 1)
-        return _from_table(keys, low, size, flat.dtype, inverse, counts)
-    whole = -(-max(span.bit_length(), 1) // BYTE) * BYTE  # few kinds of kernels
-    bits = min(whole, keys.dtype.bits)
-    if not inverse and not counts:
-        gather = partial(_sorted_kinds, bits, flat.dtype)
-        (values,) = _beginnings(computed(("kinds", bits, flat.dtype), gather, keys, low))
-        return Kinds(values, None, None)
-    if inverse:
-        order = sorted_numbers((keys - low).reshape(1, -1), bits).reshape(-1).contiguous()
-        ordered = keys.take(order)
-    else:
-        order = None
-        ordered = sorted_keys((keys - low).reshape(1, -1), bits).reshape(-1) + low
-    return _from_sorted(ordered.contiguous(), order, flat.dtype, counts)
+    made = computed((name, inverse, counts), partial(find, inverse, counts), flat)
+    tables = _beginnings(made[: 2 + counts], [()] * (1 + counts), flat.device)
+    which = _beginning(made[-1], flat.shape[0], flat.shape, flat.device) if inverse else None
+    return Kinds(tables[0], which, tables[-1] if counts else None)
 
 
-def _extremes(flat: Any) -> tuple[Any, Any, Any]:
-    """The keys of a vector, the least and the greatest of them."""
+def _most_entries(length: int) -> int:
+    """How many entries a table for so many elements may have."""
+    return max(SMALL, TABLE * length)
+
+
+def _table_size(last: int) -> int:
+    """Entries of a table up to the `last`; few kinds of kernels."""
+    return 1 << max(last.bit_length(), BYTE)
+
+
+def _ends(flat: Any) -> tuple[int, int]:
+    """The least and the greatest of some integers or bools."""
+    least, greatest = computed("ends", _extremes, flat)
+    return int(least.numpy().item()), int(greatest.numpy().item())
+
+
+def _extremes(flat: Any) -> tuple[Any, Any]:
+    return flat.amin(), flat.amax()
+
+
+def _in_table(size: int, inverse: bool, counts: bool, flat: Any) -> list[Any]:
+    """Kinds of numbers that are less than `size` more than the least."""
+    wide = flat.cast(dtypes.int64)
+    low = wide.amin()
+    place = wide - low
+    entry, op = (dtypes.int64, Ops.ADD) if counts else (dtypes.bool, Ops.STORE)
+    often = _table(place, size, entry, op)
+    values = (_numbers(often) + low).cast(flat.dtype)
+    made = _gathered(often.bool(), values, *([often] * counts))
+    return [*made, *([(made[0] - 1).take(place).cast(dtypes.int64)] if inverse else [])]
+
+
+def _table(places: Any, size: int, entry: DType, op: Ops) -> Any:
+    """A table of zeros in which ones are stored, or added, at these places."""
+    empty = make(build.constant(0, entry, (size,)), places.device)
+    return derive(build.scatter, (empty, places, places.ones_like(dtype=entry)), 0, op)
+
+
+def _counted(size: int, flat: Any) -> list[Any]:
+    """How often each number below `size` occurs."""
+    return [_table(flat.cast(dtypes.int64), size, dtypes.int64, Ops.ADD)]
+
+
+def _in_order(bits: int, inverse: bool, counts: bool, flat: Any) -> list[Any]:
+    """Kinds of elements whose keys, less the least, are below 2**bits."""
     keys = keys_of(flat).contiguous()
-    return keys, keys.amin(), keys.amax()
-
-
-def _sorted_kinds(bits: int, dtype: DType, keys: Any, low: Any) -> list[Any]:
-    """`_gathered` of the values that occur; their keys, less the least, are below 2**bits."""
-    ordered = (sorted_keys((keys - low).reshape(1, -1), bits).reshape(-1) + low).contiguous()
-    return _gathered(_first_of_kind(ordered, dtype), values_of(ordered, dtype))
-
-
-def _from_table(keys: Any, low: Any, size: int, dtype: DType, inverse: bool, counts: bool) -> Kinds:
-    """Kinds of keys that are less than `size` more than the least."""
+    low = keys.amin() if bits < keys.dtype.bits else 0
+    rows, order = (keys - low).reshape(1, -1), None
     if inverse:
-        occurs, vectors = _table(size, dtype, counts, keys, low)
-        values, *rest = _chosen(occurs, *vectors)
-        which = _which(occurs).take((keys - low).cast(dtypes.int64))
+        order = sorted_numbers(rows, bits).reshape(-1).contiguous()
+        ordered = keys.take(order).contiguous()
     else:
-        gather = partial(_table_kinds, size, dtype, counts)
-        values, *rest = _beginnings(computed(("table", size, dtype, counts), gather, keys, low))
-        which = None
-    return Kinds(values, which, rest[0] if counts else None)
+        ordered = (sorted_keys(rows, bits).reshape(-1) + low).contiguous()
+    first = _differs(ordered)
+    if flat.dtype.is_float:  # NaN, the greatest, is of no kind with another
+        first = first | ordered.eq(ordered.dtype.max)
+    return _of_runs(first, values_of(ordered, flat.dtype), order, inverse, counts)
 
 
-def _table(size: int, dtype: DType, counts: bool, keys: Any, low: Any) -> tuple[Any, list[Any]]:
-    """For each possible key whether it occurs; the values that they stand for and, with `counts`,
-    how often they do.
-    """
-    place = (keys - low).cast(dtypes.int64)
-    entry = dtypes.int64 if counts else dtypes.bool
-    empty = make(build.constant(0, entry, (size,)), keys.device)
-    op = Ops.ADD if counts else Ops.STORE
-    often = derive(build.scatter, (empty, place, keys.ones_like(dtype=entry)), 0, op)
-    occurs = often.bool()
-    values = values_of(_numbers(occurs).cast(low.dtype) + low, dtype)
-    return occurs, [values, *([often] * counts)]
+def _runs(inverse: bool, counts: bool, flat: Any) -> list[Any]:
+    """Kinds of neighbours."""
+    return _of_runs(_differs(flat), flat, None, inverse, counts)
 
 
-def _table_kinds(size: int, dtype: DType, counts: bool, keys: Any, low: Any) -> list[Any]:
-    """`_gathered` of what `_table` gives."""
-    occurs, vectors = _table(size, dtype, counts, keys, low)
-    return _gathered(occurs, *vectors)
-
-
-def _from_sorted(keys: Any, order: Any, dtype: DType, counts: bool) -> Kinds:
-    """Kinds of keys in order. NaN, the greatest, is of no kind with another."""
-    first = _first_of_kind(keys, dtype)
-    values, *rest = _chosen(first, values_of(keys, dtype), *([_numbers(keys)] * counts))
-    often = _lengths(rest[0], keys.shape[0]) if counts else None
-    if order is None:
-        return Kinds(values, None, often)
-    inverse = placed(_which(first).reshape(1, -1), order.reshape(1, -1)).reshape(-1)
-    return Kinds(values, inverse, often)
-
-
-def _first_of_kind(keys: Any, dtype: DType) -> Any:
-    """Which of the keys in order are the first of a kind."""
-    first = _differs(keys)
-    return first | keys.eq(keys.dtype.max) if dtype.is_float else first
-
-
-def _where(flat: Any) -> Any:
-    """The numbers of the elements of a vector that are not 0, int64."""
-    if not flat.shape[0]:
-        return _numbers(flat)
-    (places,) = _beginnings(computed("where", _places_of, flat))
-    return places
-
-
-def _places_of(flat: Any) -> list[Any]:
-    """`_gathered` of the numbers of what is not 0."""
-    return _gathered(flat.bool(), _numbers(flat))
-
-
-def _numbers(flat: Any) -> Any:
-    """0, 1, 2, … for the elements of a vector, int64."""
-    return make(iota(flat.shape[0], flat.device), flat.device)
+def _of_runs(first: Any, values: Any, order: Any, inverse: bool, counts: bool) -> list[Any]:
+    """Kinds that stand side by side, `first` saying where they begin: in place, or in `order`."""
+    made = _gathered(first, values)
+    which = (made[0] - 1).cast(dtypes.int64)
+    if counts:
+        made.append(_table(which, values.shape[0], dtypes.int64, Ops.ADD))
+    if inverse and order is not None:
+        which = placed(which.reshape(1, -1), order.reshape(1, -1)).reshape(-1)
+    return [*made, *([which] if inverse else [])]
 
 
 def _differs(flat: Any) -> Any:
@@ -285,32 +282,42 @@ def _differs(flat: Any) -> Any:
     return flat[1:].ne(flat[:-1]).pad([(1, 0)], value=True)
 
 
-def _which(first: Any) -> Any:
-    """For each element the number of its kind, where `first` holds for the first of each."""
-    return first.cumsum(0) - 1
-
-
-def _lengths(starts: Any, length: int) -> Any:
-    """How long runs are that begin at `starts`, the last at the end of the vector."""
-    if not starts.shape[0]:
-        return starts
-    return starts[1:].cat(starts.full_like(length)[:1]) - starts
-
-
-def _chosen(flags: Any, *vectors: Any) -> list[Any]:
-    """Of each vector the elements for which a flag holds. Computed at once, whatever their count by
-    the same kernels: the others are put behind them.
+# --- choosing -------------------------------------------------------------------------------------
+def _places(apart: bool, tensor: Any) -> list[Any]:
+    """For each element whether it is not 0, and where it stands: for each axis a vector, or
+    (elements, axes).
     """
-    if not flags.shape[0]:
-        return [vector[:0] for vector in vectors]
-    made = _gathered(flags, *vectors)
-    made[0].realize(*made[1:])
-    return _beginnings(made)
+    flat = tensor.reshape(-1)
+    found, rest = [], _numbers(flat)
+    for size in reversed(known_shape(tensor.shape[1:])):
+        found.append(rest % max(size, 1))
+        rest = rest // max(size, 1)
+    places = [rest, *reversed(found)]
+    return [flat.bool(), *(places if apart else [Handle._type.stack(places, 1)])]
 
 
-def _gathered(flags: Any, *vectors: Any) -> list[Any]:
-    """How many flags hold up to each, and the vectors with the elements for which one holds in
-    front of the others.
+def _masked(held: Any, tensor: Any) -> tuple[Any, Any]:
+    return held.reshape(-1), tensor.reshape(-1)
+
+
+def _chosen(name: Any, flagged: Any, tails: Sequence[Shape], *tensors: Any) -> list[Any]:
+    """Of tensors `flagged` gives flags and tables of rows of the shapes `tails`: of each table the
+    rows for which a flag holds. Computed at once, whatever their count by the same kernels: the
+    others are put behind them.
+    """
+    if not tensors[0].numel():
+        return [table[:0] for table in flagged(*tensors)[1:]]
+    made = computed(name, partial(_gathering, flagged), *tensors)
+    return _beginnings(made, tails, tensors[0].device)
+
+
+def _gathering(flagged: Any, *tensors: Any) -> list[Any]:
+    return _gathered(*flagged(*tensors))
+
+
+def _gathered(flags: Any, *tables: Any) -> list[Any]:
+    """How many flags hold up to each, and the tables with the rows for which one holds in front of
+    the others.
     """
     length = flags.shape[0]
     kind = dtypes.int32 if largest(length) <= dtypes.int32.max else dtypes.int64
@@ -319,20 +326,40 @@ def _gathered(flags: Any, *vectors: Any) -> list[Any]:
     last = as_number(length, flags.device) - 1
     place = flags.where(ahead - 1, last - (number - ahead)).cast(dtypes.int64)
     found = []
-    for vector in vectors:
-        nothing = make(build.constant(0, vector.dtype, (largest(length),)), flags.device)
-        found.append(derive(build.scatter, (nothing, place, vector), 0, Ops.STORE, True))
+    for table in tables:
+        shape = (largest(length), *table.shape[1:])
+        nothing = make(build.constant(0, table.dtype, shape), flags.device)
+        rows = place.reshape(length, *[1] * (table.ndim - 1)).expand(table.shape)
+        found.append(derive(build.scatter, (nothing, rows, table), 0, Ops.STORE, True))
     return [ahead, *found]
 
 
-def _beginnings(made: list[Any]) -> list[Any]:
-    """The elements for which a flag holds, of what `_gathered` gave."""
-    ahead, *found = made
-    count = int(ahead[-1].item())
-    return [_beginning(vector, count) for vector in found]
+def _beginnings(made: list[Any], tails: Sequence[Shape], device: Any) -> list[Any]:
+    """The rows for which a flag holds, of what was computed of `_gathered`, with rows of the shapes
+    `tails`.
+    """
+    ahead, *tables = made
+    flags = ahead.numpy()
+    pairs = zip(tables, tails, strict=True)
+    return [_beginning(one, int(flags[-1]), (len(flags), *tail), device) for one, tail in pairs]
 
 
-def _beginning(vector: Any, count: int) -> Any:
-    """The first elements of a vector; a copy where it is much longer, which then need not stay."""
-    short = vector[:count]
-    return short if count * KEPT >= vector.shape[0] else short.contiguous()
+def _beginning(table: Any, count: int, shape: Shape, device: Any) -> Any:
+    """The first rows of a table of this shape, a tensor or its memory. A copy where they are few
+    and it need not stay, and where that costs next to nothing.
+    """
+    rows = shape[0]
+    if isinstance(table, Buffer):
+        part = table.view(0, count * math.prod(known_shape(shape[1:])))
+        if part.nbytes <= COPIED or count * KEPT < rows:
+            table = Buffer(part.device, part.size, part.dtype)
+            copy_buffer(table, part)
+            return make(buffer_node(table, (count, *shape[1:])), device)
+        table = make(buffer_node(table, shape), device)
+    short = table[:count]
+    return short if count * KEPT >= rows else short.contiguous()
+
+
+def _numbers(flat: Any) -> Any:
+    """0, 1, 2, … for the elements of a vector, int64."""
+    return make(iota(flat.shape[0], flat.device), flat.device)

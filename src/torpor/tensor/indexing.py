@@ -267,6 +267,8 @@ class Indexing(Handle):
         flag = _flag(key)
         if flag is not None:
             return self.unsqueeze(0).narrow(0, 0, int(flag)).clone()
+        if _is_mask(key) and key.shape == self.shape:
+            return self.masked_select(beside(key, self))
         plan = _plan(self, key)
         made = _basic(self, plan)
         if not plan.tensors:
