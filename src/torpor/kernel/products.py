@@ -12,16 +12,25 @@ from math import inf
 from typing import Final, NamedTuple
 
 from torpor.base.target import LINE
-from torpor.ir.ops import AxisType
+from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel.columns import find_columns, tile_columns
 from torpor.kernel.contraction import Contraction, find_contraction, order_axes
 from torpor.kernel.depth import tile_depth
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.ranges import iterations, kind_of, number_of, size_of
-from torpor.kernel.registers import Plan, block_rows, pack, stage_over, tile_rows, write_rows
+from torpor.kernel.registers import (
+    Plan,
+    block_rows,
+    pack,
+    stage_over,
+    thread_blocks,
+    tile_rows,
+    write_rows,
+)
 from torpor.kernel.strips import Shapes, Strip, cut_lanes, shapes_of, strip_of, strips_of
 from torpor.kernel.vectors import attempt, attempt_all
+from torpor.kernel.windowed import tile_windows, windows_of
 
 STREAM: Final = 6.0  # elements of a block that are computed while a row's element is read again
 BLOCKS_WAITED: Final = 2.0  # blocks that a thread may wait for at the end
@@ -179,6 +188,19 @@ def is_deep(kernel: Kernel, plan: Plan) -> bool:
     return many or (plan.found.abreast and plan.reach < FAR)
 
 
+# --- rows that windows slide over -----------------------------------------------------------------
+def has_windows(kernel: Kernel, plan: Plan) -> bool:
+    """Whether windows slide along the vectors' axis, and the other operand is read where it is."""
+    beside = 0 < plan.around == plan.row and not plan.found.packs
+    loaded = plan.found.packed.op is Ops.LOAD
+    return beside and loaded and bool(windows_of(kernel, kernel.axes[plan.row + 1])[1])
+
+
+def tile_slid(kernel: Kernel, plan: Plan) -> bool:
+    """Register tiles of one or two kinds over the rows that windows slide over, copied once."""
+    return tile_windows(kernel, plan, strips_for(kernel, plan))
+
+
 # --- two kinds of register tiles ------------------------------------------------------------------
 def has_strips(kernel: Kernel, plan: Plan) -> bool:
     """Whether two kinds of tiles suit the vectors' axis, all of which has room inside of some loop,
@@ -318,19 +340,6 @@ def threaded(plan: Plan) -> int:
     return min(plan.around, 1) if plan.found.packs else plan.around
 
 
-def thread_blocks(kernel: Kernel, around: int, tiled: bool) -> int:
-    """The first `around` axes for the threads, and then the blocks, if the vectors' axis is `tiled`
-    in them: what a thread does one after the other lies side by side. Gives how many axes joined
-    others.
-    """
-    if kind_of(kernel.axes[0]) is not AxisType.GLOBAL:
-        return 0
-    places = [tiled + (number > 0) for number in range(around)] + [min(around, 1)] * tiled
-    for place in places:
-        kernel.apply_opt(Opt(OptOps.THREAD, place, 0))
-    return max(len(places) - 1, 0)
-
-
 def panels_of(panels: int, most: int, panel: int, around: int, stream: float) -> int:
     """How many of an axis' panels a block has, where other loops run `around` times: weighs padding
     against reading the rows again for each block, and against too few blocks for the threads.
@@ -347,6 +356,7 @@ def panels_of(panels: int, most: int, panel: int, around: int, stream: float) ->
 # In order; the first that suits, and whose opts all fit, is taken.
 STRATEGIES: Final = (
     Strategy(is_in_place, tile_in_place, "a first cache holds what all rows share as it is"),
+    Strategy(has_windows, tile_slid, "windows share the rows that they overlap on"),
     Strategy(sums_columns, None, "for few rows packing costs more than sums that grow in memory"),
     Strategy(is_deep, tile_depth, "panels as long as the sum would be too few for packed memory"),
     Strategy(has_strips, tile_strips, "a vector that wide tiles leave over is not padded"),

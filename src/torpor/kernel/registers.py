@@ -125,6 +125,19 @@ def is_innermost(kernel: Kernel, one: UOp) -> bool:
     return last and kind_of(one) is AxisType.REDUCE
 
 
+def thread_blocks(kernel: Kernel, around: int, tiled: bool) -> int:
+    """The first `around` axes for the threads, and then the blocks, if the vectors' axis is `tiled`
+    in them: what a thread does one after the other lies side by side. Gives how many axes joined
+    others.
+    """
+    if kind_of(kernel.axes[0]) is not AxisType.GLOBAL:
+        return 0
+    places = [tiled + (number > 0) for number in range(around)] + [min(around, 1)] * tiled
+    for place in places:
+        kernel.apply_opt(Opt(OptOps.THREAD, place, 0))
+    return max(len(places) - 1, 0)
+
+
 def pack(kernel: Kernel) -> bool:
     """The operand along the vectors, packed at the innermost loop around all that share it."""
     loops = find_loops(kernel.ast)
