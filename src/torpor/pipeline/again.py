@@ -13,7 +13,7 @@ from typing import Final
 from torpor.device import Buffer
 from torpor.ir.uop import UOp
 from torpor.pipeline.canonical import Canonical, canonical, settings_now
-from torpor.pipeline.recipe import Failed, Recipe, carry_out, recipe_for
+from torpor.pipeline.recipe import Failed, Recipe, carry_out, memory_at, recipe_for
 from torpor.pipeline.run import observed
 
 MOST: Final = 1024  # names that are known
@@ -48,8 +48,7 @@ def recall(name: Hashable, inputs: Sequence[Buffer]) -> list[Buffer] | None:
         made = carry_out(recipe, read)
     except Failed:
         return None
-    numbers = [parts[0][0] for parts, _ in recipe.results]
-    return [made[n].buffer if n in made else read[n] for n in numbers]
+    return [memory_at(parts[0][0], read, made) for parts, _ in recipe.results]
 
 
 def learn(name: Hashable, inputs: Sequence[Buffer], roots: Sequence[tuple[UOp, str]]) -> None:

@@ -19,8 +19,9 @@ from torpor.ir.uop import UOp
 
 MOST_NODES: Final = 100_000  # a graph of more is not worth writing down
 
-
 _NUMBERS: Final = frozenset({int, bool})
+# An enumeration is slow to ask for its members.
+_BUFFER, _CONST, _BIND, _LEAF = Ops.BUFFER, Ops.CONST, Ops.BIND, Ops.LEAF
 
 
 class Canonical(NamedTuple):
@@ -47,18 +48,18 @@ def canonical(roots: Sequence[tuple[UOp, str]]) -> Canonical | None:
         numbers[node] = len(numbers)
         op, arg, source = node.op, node.arg, node.src
         if not source:
-            if op is Ops.BUFFER:
+            if op is _BUFFER:
                 buffers.append(arg)
                 words += (op, node.dtype, arg.size, arg.device)
             else:
-                words.append(node if op is Ops.CONST else (op, node.dtype, arg[1:]))
+                words.append(node if op is _CONST else (op, node.dtype, arg[1:]))
             continue
         if op in MOVEMENT and not is_known(arg):
             source, arg = (*source, *sizes_in(arg)), marked(arg)
-        elif op is Ops.BIND:
+        elif op is _BIND:
             bound.append(node)
             source = source[:1]  # the variable, not its value
-        elif op is Ops.LEAF:
+        elif op is _LEAF:
             arg = None  # an identity: the node's number says as much
         words += (op, node.dtype, arg, len(source))
         stack += source[::-1]

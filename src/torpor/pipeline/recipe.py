@@ -233,19 +233,26 @@ def carry_out(
 def follow(recipe: Recipe, form: Canonical, shapes: Sequence[Shape]) -> list[UOp]:
     """Compute roots of these shapes, whose canonical form is `form`, as `carry_out`."""
     made = carry_out(recipe, form.buffers, [node.src[1].arg for node in form.bound])
-    memory = dict(enumerate(form.buffers)) | {n: result.buffer for n, result in made.items()}
     found: list[UOp] = []
     for (parts, joint), shape in zip(recipe.results, shapes, strict=True):
         if joint is None:
             ((n, _),) = parts
             node = made[n].node if n in made else None  # two roots may be one value in two shapes
             if node is None or shape_of(node) != shape:
-                node = value_in(memory[n], shape)
+                node = value_in(memory_at(n, form.buffers, made), shape)
             found.append(node)
         else:
-            joining = [value_in(memory[n], shape if s is None else s) for n, s in parts]
+            joining = [
+                value_in(memory_at(n, form.buffers, made), shape if s is None else s)
+                for n, s in parts
+            ]
             found.append(joined(joining, joint))
     return found
+
+
+def memory_at(number: int, inputs: Sequence[Buffer], made: Mapping[int, reuse.Result]) -> Buffer:
+    """The memory of this number after a run."""
+    return made[number].buffer if number in made else inputs[number]
 
 
 def _at_once(
@@ -255,7 +262,7 @@ def _at_once(
     count = len(inputs)
     with recipe.lock:
         made = {n: recipe.takes[n - count]() for n in once.needs if n >= count}
-    needed = [made[n].buffer if n in made else inputs[n] for n in once.needs]
+    needed = [memory_at(n, inputs, made) for n in once.needs]
     _have(needed)
     failed, error = once.run(needed, bound)
     if error:

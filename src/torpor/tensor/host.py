@@ -17,6 +17,8 @@ from torpor.ir.uop import UOp
 from torpor.tensor.storage import Storage, recall
 
 Array = npt.NDArray[Any]
+_BOTTOMS: Final = frozenset({Ops.BUFFER, Ops.CONST, Ops.MULTI})
+_COPIES: Final = frozenset({Ops.LEAF, Ops.DETACH, Ops.CONTIGUOUS})  # the same value as below
 
 
 def known_size(size: Size) -> int:
@@ -42,9 +44,9 @@ def read(node: UOp) -> Array | None:
         known = recall(node)
         if known is not None:
             node = known
-        if node.op in (Ops.BUFFER, Ops.CONST, Ops.MULTI):
+        if node.op in _BOTTOMS:
             break
-        if node.op not in _MOVES and node.op not in (Ops.LEAF, Ops.DETACH, Ops.CONTIGUOUS):
+        if node.op not in _MOVES and node.op not in _COPIES:
             return None
         moves.append(node)
         node = node.src[0]

@@ -15,6 +15,9 @@ from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.watch import active, watcher
 
+# An enumeration is slow to ask for its members.
+_RESHAPE, _BUFFER, _MULTI = Ops.RESHAPE, Ops.BUFFER, Ops.MULTI
+
 
 class Storage:
     """The value that a family of views shares.
@@ -62,16 +65,17 @@ class Storage:
 
 def is_buffer(node: UOp) -> bool:
     """Whether the node is memory as it lies there: BUFFER, RESHAPE of one, MULTI of those."""
-    if node.op is Ops.MULTI:
+    op = node.op
+    if op is _MULTI:
         return all(map(is_buffer, node.src))
-    return node.op is Ops.BUFFER or (node.op is Ops.RESHAPE and node.src[0].op is Ops.BUFFER)
+    return op is _BUFFER or (op is _RESHAPE and node.src[0].op is _BUFFER)
 
 
 def buffers_of(node: UOp) -> tuple[Buffer, ...]:
     """The memory of a node for which `is_buffer` holds, one buffer on each of its devices."""
-    if node.op is Ops.MULTI:
+    if node.op is _MULTI:
         return tuple([buffer for part in node.src for buffer in buffers_of(part)])
-    return (node.arg if node.op is Ops.BUFFER else node.src[0].arg,)
+    return (node.arg if node.op is _BUFFER else node.src[0].arg,)
 
 
 class _Entry(weakref.ref[UOp]):
@@ -112,7 +116,7 @@ def reads_memory(node: UOp) -> bool:
     seen: set[UOp] = set()
     while stack:
         below = stack.pop()
-        if below.op is Ops.BUFFER:
+        if below.op is _BUFFER:
             return True
         if below not in seen:
             seen.add(below)
@@ -128,9 +132,6 @@ def recall(node: UOp) -> UOp | None:
     if active and (watching := watcher()) is not None:
         return entry.value if watching.stands_for(node, entry.value) else None
     return entry.value
-
-
-_RESHAPE, _BUFFER = Ops.RESHAPE, Ops.BUFFER  # an enumeration is slow to ask for its members
 
 
 def is_settled(storage: Storage) -> bool:
