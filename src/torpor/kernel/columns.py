@@ -17,7 +17,7 @@ from torpor.kernel.access import Access, accesses, footprint
 from torpor.kernel.contraction import RESULTS, axes_of_results, put_in_order
 from torpor.kernel.kernel import Kernel
 from torpor.kernel.ranges import find_loops, iterations, kind_of, number_of, size_of
-from torpor.kernel.registers import write_copy, write_rows
+from torpor.kernel.registers import is_asked, write_copy, write_rows
 from torpor.kernel.stage import operands
 from torpor.kernel.vectors import attempt, attempt_all
 
@@ -175,7 +175,8 @@ def write_tiles(kernel: Kernel, found: Columns, panel: int, copies: int) -> None
     kernel.apply_opt(Opt(OptOps.UPCAST, stored, panel))
     if not found.results:
         last = max(n for n, r in enumerate(kernel.reduce_axes) if kind_of(r) is AxisType.REDUCE)
-        kernel.apply_opt(Opt(OptOps.UNROLL, last, 0))
+        if not is_asked(kernel, kernel.reduce_axes[last]):
+            kernel.apply_opt(Opt(OptOps.UNROLL, last, 0))
 
 
 def stage_factors(kernel: Kernel, found: Columns) -> None:

@@ -100,7 +100,7 @@ class _Lineariser:
             if node.op is Ops.REDUCE:
                 inner = self.loops.nest_of(self.loops.free[node] | frozenset(closed_by(node)))
                 self.need(node.src, inner)
-                self.need(tuple(s for r in closed_by(node) for s in r.src), self.home[node].nest)
+                self.need(tuple(s for r in closed_by(node) for s in r.src), inner)
 
     def need(self, source: tuple[UOp, ...], nest: Nest) -> None:
         for operand in source:
@@ -285,9 +285,11 @@ class _Lineariser:
         return found
 
     def emit_constants(self) -> None:
-        """What loops count to and registers start from stands before everything else."""
+        """What loops count to and registers start from stands before everything else, where no
+        loop decides it.
+        """
         for node in self.loops.order:
-            if node.op is Ops.RANGE:
+            if node.op is Ops.RANGE and not self.loops.free.get(node.src[0]):
                 self.emit_early(node.src[0])
             elif node.op is Ops.REDUCE:
                 self.emit_early(neutral(node))

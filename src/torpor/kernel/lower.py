@@ -48,6 +48,7 @@ from torpor.kernel.ranges import (
     size_of,
 )
 from torpor.kernel.scalarise import scalarise
+from torpor.kernel.shorten import shorten_loops
 from torpor.kernel.turn import turn_blocks
 from torpor.kernel.unroll import unroll
 from torpor.kernel.weave import weave_stores
@@ -93,6 +94,8 @@ def write_out(state: Lowering) -> None:
     """UPCAST and UNROLL axes become copies, the lane axis vectors; before positions are numbers of
     a fixed width, since copies differ by constants that index rules fold.
     """
+    if not state.target.groups:
+        state.root = shorten_loops(state.root)
     state.root, lanes = choose_lanes(state.root, state.target)
     written = [r for r in sorted(state.root.ranges(), key=nesting) if kind_of(r) in WRITTEN]
     state.root = unroll(state.root, [r for r in written if r not in lanes])

@@ -113,7 +113,8 @@ def write_rows(kernel: Kernel, row: int, rows: int) -> list[UOp]:
             kernel.apply_opt(Opt(OptOps.UPCAST, place, most))
             made.append(kernel.axes[-1])
     for number, one in reversed(list(enumerate(kernel.reduce_axes))):
-        if (size_of(one) or 1) % UNROLLED == 0 and is_innermost(kernel, one):
+        whole = (size_of(one) or 1) % UNROLLED == 0 and not is_asked(kernel, one)
+        if whole and is_innermost(kernel, one):
             kernel.apply_opt(Opt(OptOps.UNROLL, number, UNROLLED))
     return made
 
@@ -136,6 +137,13 @@ def thread_blocks(kernel: Kernel, around: int, tiled: bool) -> int:
     for place in places:
         kernel.apply_opt(Opt(OptOps.THREAD, place, 0))
     return max(len(places) - 1, 0)
+
+
+def is_asked(kernel: Kernel, one: UOp) -> bool:
+    """Whether conditions depend on an axis: a loop may end where they do, if it stays one."""
+    free = find_loops(kernel.ast).free
+    places = [n for n in kernel.ast.toposort() if n.op is Ops.INDEX and len(n.src) > 2]
+    return any(one in free[place.src[2]] for place in places)
 
 
 def pack(kernel: Kernel) -> bool:
