@@ -196,6 +196,11 @@ def test_loops_beside_each_other_never_lie_around_the_same_one():
     assert kernel.ast is before
 
 
+def test_sums_that_grow_in_memory_are_in_no_overlapping_tiles():
+    with pytest.raises(OptError, match=r"OVERLAP.*grow twice"):
+        kernel_of("matmul", "cpu").apply([Opt(OptOps.TILE, 2, 3), Opt(OptOps.OVERLAP, 3, 5)])
+
+
 # --- axes and names -------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("name", "opts", "expected"),

@@ -49,6 +49,8 @@ def overlap(kernel: State, opt: Opt) -> None:
         raise kernel.refused(opt, "it needs an output axis of fixed size, longer than a tile")
     if amount > UNROLL_LIMIT or kernel.reads_stored():
         raise kernel.refused(opt, "there are too many copies, or it reads what it stores")
+    if any(one in closed_by(store) for store in kernel.growing()):
+        raise kernel.refused(opt, "sums would grow twice where tiles overlap")
     kernel.check_stages(opt, one)
     tiles = -(-size // amount)
     fresh = kernel.new_axis(amount, AxisType.UPCAST)

@@ -95,7 +95,12 @@ class State:
     def reads_stored(self) -> bool:
         """Whether the kernel reads memory that it stores to."""
         written = {s.src[0].src[0] for s in self.facts().stores}
-        return any(n.op is Ops.LOAD and n.src[0].src[0] in written for n in self.ast.toposort())
+        return any(is_read(memory, self.ast) for memory in written)
+
+    def growing(self) -> list[UOp]:
+        """The STOREs of what was in their memory before, and something more."""
+        stores = [n for n in self.ast.toposort() if n.op is Ops.STORE]
+        return [s for s in stores if is_read(s.src[0].src[0], s.src[1])]
 
     # --- what an opt means ------------------------------------------------------------------------
     def refused(self, opt: Opt, why: str) -> OptError:
@@ -178,3 +183,8 @@ class State:
         value = fresh * rest + outer if top else outer * amount + fresh
         self.ast = replace_range(self.ast, one, value, [outer, fresh]).simplify()
         return fresh
+
+
+def is_read(memory: UOp, value: UOp) -> bool:
+    """Whether a value is computed from what lies in a memory."""
+    return any(n.op is Ops.LOAD and n.src[0].src[0] is memory for n in value.toposort())

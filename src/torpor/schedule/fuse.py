@@ -41,7 +41,7 @@ class Fuser:
             self.store(node, reason)
         elif node not in self.parting.home:
             for use in self.parting.uses[node]:
-                use.region.size += cost.steps_of(node) if node.op in ALU else 0
+                use.region.size += cost.length_of(node) if node.op in ALU else 0
                 self.push(node, use)
 
     def store(self, node: UOp, reason: str) -> None:
