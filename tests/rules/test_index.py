@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 import torpor.rules  # noqa: F401 (makes `simplify` work)
 from tests.rules.expressions import conditions, indices, points, value
@@ -29,6 +29,7 @@ def divides_by_negative(root):
 
 @few
 @given(indices())
+@example(UOp.index_const(-8) * Variable("x", -3, 7) % 6)
 def test_an_index_keeps_its_value_and_does_not_get_longer(before):
     after = before.simplify()
     assert_equal(before, after)

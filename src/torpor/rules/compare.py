@@ -13,7 +13,7 @@ from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.rules.common import index_rule
 from torpor.rules.cost import cost_of
-from torpor.rules.linear import Linear, Terms, bounds, build, difference, order_of
+from torpor.rules.linear import Linear, Terms, bounds, build, difference, divided, order_of
 
 
 def truth(value: bool) -> UOp:
@@ -75,13 +75,12 @@ def less_block(node: UOp) -> UOp | None:
     """`a*g + r < d -> a < ceil((d-r)/g)` for g > 0 where that is the same for every value of r."""
     terms, limit = as_upper_bound(node)
     for factor in sorted({abs(scale) for scale in terms.values()} - {1}, reverse=True):
-        rest = {term: scale for term, scale in terms.items() if scale % factor}
+        whole, rest = divided(terms, factor)
         low, high = bounds(rest)
         if not rest or low == -math.inf or high == math.inf:
             continue
         new = -((low - limit) // factor)
         if new == -((high - limit) // factor):
-            whole = {t: scale // factor for t, scale in terms.items() if scale % factor == 0}
             return below(whole, int(new))
     return None
 

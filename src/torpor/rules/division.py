@@ -13,7 +13,7 @@ from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.rules.common import index_rule
-from torpor.rules.linear import Terms, bounds, build, linear, merge, scaled
+from torpor.rules.linear import Terms, bounds, build, divided, linear, merge, scaled
 from torpor.rules.sums import factors_of, product_of
 
 
@@ -72,10 +72,9 @@ def divide_multiples(node: UOp) -> UOp | None:
     if not size:
         return None
     terms, constant = linear(node.src[0])
-    whole = {term: scale // size for term, scale in terms.items() if scale % size == 0}
+    whole, rest = divided(terms, size)
     if not whole and (constant % size or not constant):
         return None
-    rest = {term: scale for term, scale in terms.items() if scale % size}
     offset = 0
     if not rest or constant % size == 0:
         offset, constant = constant // size, 0
@@ -101,10 +100,9 @@ def divide_common_factor(node: UOp) -> UOp | None:
     for factor in _common_factors(terms, size):
         if factor == 1:
             break
-        rest = {term: scale for term, scale in terms.items() if scale % factor}
+        whole, rest = divided(terms, factor)
         block = _block(rest, constant, factor)
         if block is not None:
-            whole = {t: scale // factor for t, scale in terms.items() if scale % factor == 0}
             return _divide(build(whole, block), size // factor)
     return None
 
@@ -192,10 +190,9 @@ def remainder_common_factor(node: UOp) -> UOp | None:
         # Without a term that loses its multiplication the result would have one more.
         if factor == 1 or factor == size or factor not in map(abs, terms.values()):
             continue
-        rest = {term: scale for term, scale in terms.items() if scale % factor}
+        whole, rest = divided(terms, factor)
         block = _block(rest, constant, factor)
-        if block is not None:
-            whole = {t: scale // factor for t, scale in terms.items() if scale % factor == 0}
+        if block is not None and (block or max(whole.values()) > 0):  # else `-x` would be longer
             kept = _remainder(build(whole, block), size // factor)
             return build(merge(rest, {kept: factor}), constant - block * factor)
     return None

@@ -66,6 +66,18 @@ def merge(terms: Terms, others: Terms, factor: int = 1) -> Terms:
     return {term: scale for term, scale in result.items() if scale}
 
 
+def divided(terms: Terms, factor: int) -> tuple[Terms, Terms]:
+    """(whole, rest) with `terms = whole*factor + rest`, term by term."""
+    whole: Terms = {}
+    rest: Terms = {}
+    for term, scale in terms.items():
+        if scale % factor:
+            rest[term] = scale
+        else:
+            whole[term] = scale // factor
+    return whole, rest
+
+
 def bounds(terms: Terms, constant: int = 0) -> tuple[int | float, int | float]:
     """The least and the greatest value that the form can have, terms taken as independent."""
     low: int | float = constant

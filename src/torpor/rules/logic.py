@@ -92,46 +92,38 @@ def drop_complement(node: UOp) -> UOp | None:
     return None
 
 
-@bool_rule
-def join_inequalities(node: UOp) -> UOp | None:
-    """`x < c and x < d -> x < min(c, d)`; c < x and x < d -> false where d <= c + 1."""
-    parts = operands_of(node, Ops.AND)
-    tightest: dict[tuple[_Facts, int], tuple[int, UOp]] = {}
+def _one_of_each(node: UOp) -> UOp:
+    """The parts of `node` with one inequality of each direction and sign: the tightest under `and`,
+    the widest under `or`. Of sign*x < a and -sign*x < b no integer is left where a + b <= 1, and
+    none is left out where a + b >= 1.
+    """
+    tight, parts = node.op is Ops.AND, operands_of(node, node.op)
+    best: dict[tuple[_Facts, int], tuple[int, UOp]] = {}
     for part in parts:
         fact = _facts(part)
         if fact is None:
             continue
         direction, sign, limit = fact
-        known = tightest.get((direction, sign))
-        if known is None or limit < known[0]:
-            tightest[direction, sign] = limit, part
-        # sign*x < limit and -sign*x < other leave no integer where limit + other <= 1
-        other = tightest.get((direction, -sign))
-        if other is not None and limit + other[0] <= 1:
-            return truth(False)
-    kept = {part for _, part in tightest.values()}
-    return joined(Ops.AND, [p for p in parts if p in kept or _facts(p) is None])
+        known = best.get((direction, sign))
+        if known is None or (limit < known[0] if tight else limit > known[0]):
+            best[direction, sign] = limit, part
+        other = best.get((direction, -sign))
+        if other is not None and (limit + other[0] <= 1 if tight else limit + other[0] >= 1):
+            return truth(not tight)
+    kept = {part for _, part in best.values()}
+    return joined(node.op, [p for p in parts if p in kept or _facts(p) is None])
+
+
+@bool_rule
+def join_inequalities(node: UOp) -> UOp | None:
+    """`x < c and x < d -> x < min(c, d)`; c < x and x < d -> false where d <= c + 1."""
+    return _one_of_each(node)
 
 
 @bool_rule
 def widen_inequalities(node: UOp) -> UOp | None:
     """`x < c or x < d -> x < max(c, d)`; x < c or d < x -> true where d < c."""
-    parts = operands_of(node, Ops.OR)
-    widest: dict[tuple[_Facts, int], tuple[int, UOp]] = {}
-    for part in parts:
-        fact = _facts(part)
-        if fact is None:
-            continue
-        direction, sign, limit = fact
-        known = widest.get((direction, sign))
-        if known is None or limit > known[0]:
-            widest[direction, sign] = limit, part
-        # sign*x < limit or -sign*x < other is every integer where limit + other >= 1
-        other = widest.get((direction, -sign))
-        if other is not None and limit + other[0] > 0:
-            return truth(True)
-    kept = {part for _, part in widest.values()}
-    return joined(Ops.OR, [p for p in parts if p in kept or _facts(p) is None])
+    return _one_of_each(node)
 
 
 @bool_rule
