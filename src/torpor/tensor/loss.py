@@ -112,8 +112,7 @@ class Loss(Handle):
                 what = f"target probabilities must have the logits' shape {self.shape}"
                 raise located(ShapeError(what), (self, target))
             smooth = target * (1 - label_smoothing) + label_smoothing / classes
-            scaled = logs * smooth if weight is None else logs * smooth * _along(weight, logs, axis)
-            loss = -scaled.sum(axis)
+            loss = -_affine(logs * smooth, _along(weight, logs, axis)).sum(axis)
             if reduction == "mean":
                 return loss.sum() / max(1, int(loss.numel()))
             return _reduced(loss, reduction)
@@ -124,15 +123,12 @@ class Loss(Handle):
         if not label_smoothing:
             return exact
         logs = self.log_softmax(axis)
-        scaled = logs if weight is None else logs * _along(weight, logs, axis)
+        scaled = _affine(logs, _along(weight, logs, axis))
         spread = kept.where(-scaled.sum(axis), 0)
         if reduction == "mean":
-            scale = kept.cast(logs.dtype)
-            if weight is not None:
-                scale = scale * weight[kept.where(target, 0)]
-            spread = spread.sum() / scale.sum()
-        elif reduction == "sum":
-            spread = spread.sum()
+            spread = spread.sum() / _counting(kept, target, weight, logs.dtype).sum()
+        else:
+            spread = _reduced(spread, reduction)
         return exact * (1 - label_smoothing) + spread * (label_smoothing / classes)
 
     def sparse_categorical_crossentropy(
@@ -166,11 +162,10 @@ class Loss(Handle):
         """`binary_cross_entropy` of sigmoid(self), without overflow; `pos_weight` multiplies what
         positive targets add.
         """
-        if pos_weight is None:
-            loss = self * (1 - target) + (-self).softplus(threshold=float("inf"))
-        else:
-            scale = (pos_weight - 1) * target + 1
-            loss = self * (1 - target) + scale * (-self).softplus(threshold=float("inf"))
+        wrong = (-self).softplus(threshold=float("inf"))
+        if pos_weight is not None:
+            wrong = ((pos_weight - 1) * target + 1) * wrong
+        loss = self * (1 - target) + wrong
         return _reduced(loss if weight is None else loss * weight, reduction)
 
     def kl_div(self, target: Any, reduction: str = "mean", log_target: bool = False) -> Tensor:
@@ -208,9 +203,7 @@ class Loss(Handle):
         wide = self.cast(wide_dtype(self.dtype))
         centered = wide - wide.mean(axes, True)
         made = centered * (centered.square().mean(axes, True) + eps).rsqrt()
-        made = made.cast(float_dtype(self.dtype))
-        made = made if weight is None else made * weight
-        return made if bias is None else made + bias
+        return _affine(made.cast(float_dtype(self.dtype)), weight, bias)
 
     def rms_norm(
         self,
@@ -228,7 +221,7 @@ class Loss(Handle):
         dtype = float_dtype(self.dtype)
         wide = self.cast(wide_dtype(dtype))
         made = (wide * (wide.square().mean(axes, True) + small).rsqrt()).cast(dtype)
-        return made if weight is None else made * weight
+        return _affine(made, weight)
 
     def group_norm(
         self,
@@ -246,9 +239,7 @@ class Loss(Handle):
             what = f"{num_groups} groups do not divide {channels} channels"
             raise located(ShapeError(what), (self,))
         rows = self.reshape(batch, num_groups, -1)._standardized((2,), None, None, eps)
-        made = rows.reshape(self.shape)
-        made = made if weight is None else made * _along(weight, self, 1)
-        return made if bias is None else made + _along(bias, self, 1)
+        return _affine(rows.reshape(self.shape), _along(weight, self, 1), _along(bias, self, 1))
 
     def instance_norm(self, eps: float = 1e-5) -> Tensor:
         """(batch, channels, ...): each channel of each sample moved to mean 0 and variance 1.
@@ -267,8 +258,7 @@ class Loss(Handle):
         with four vectors (channels,). Ioffe and Szegedy, 2015, arXiv:1502.03167.
         """
         made = (self - _along(mean, self, 1)) * _along(invstd, self, 1)
-        made = made if weight is None else made * _along(weight, self, 1)
-        return made if bias is None else made + _along(bias, self, 1)
+        return _affine(made, _along(weight, self, 1), _along(bias, self, 1))
 
     # --- dropout ----------------------------------------------------------------------------------
     def dropout(self, p: float = 0.5, training_now: bool | None = None, **options: Any) -> Tensor:
@@ -288,19 +278,29 @@ class Loss(Handle):
         return kept.where(self * (1 / (1 - p)), 0)
 
 
+def _affine(made: Any, weight: Any, bias: Any = None) -> Any:
+    """Multiplied by the weight and the bias added, where they are given."""
+    made = made if weight is None else made * weight
+    return made if bias is None else made + bias
+
+
 def _along(values: Any, operand: Any, axis: int) -> Any:
-    """A vector laid along one axis of `operand`."""
-    if values.ndim != 1:
+    """A vector, if there is one, laid along one axis of `operand`."""
+    if values is None or values.ndim != 1:
         return values
     return values.reshape(-1, *(1,) * (operand.ndim - 1 - axis))
 
 
+def _counting(kept: Any, target: Any, weight: Any, dtype: Any) -> Any:
+    """By how much each sample counts: 0, or the weight of its class."""
+    ours = None if weight is None else weight[kept.where(target, 0)]
+    return _affine(kept.cast(dtype), ours)
+
+
 def _counted(loss: Any, kept: Any, target: Any, weight: Any, reduction: str) -> Any:
     """The losses of samples that are kept, by the weights of their classes."""
-    scale = kept.cast(loss.dtype)
-    if weight is not None:
-        scale = scale * weight[kept.where(target, 0)]
-    loss = kept.where(loss, 0) * scale if weight is not None else kept.where(loss, 0)
+    scale = _counting(kept, target, weight, loss.dtype)
+    loss = kept.where(loss, 0) if weight is None else kept.where(loss, 0) * scale
     if reduction == "mean":
         return loss.sum() / scale.sum()
     return _reduced(loss, reduction)
