@@ -46,3 +46,19 @@ def test_passes_down_columns_have_vectors_of_columns(shape: tuple[int, ...]) -> 
         assert OptOps.UPCAST in [opt.op for opt in opts]
         assert OptOps.UNROLL not in [opt.op for opt in opts]
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("columns", [83, 769, 1777, 5001])
+def test_long_odd_rows_ask_only_at_their_end_where_they_end(columns: int) -> None:
+    made = np.random.default_rng(0).standard_normal((5, columns)).astype(np.float32)
+    made[3, -1] = np.inf
+    x = Tensor(made)
+    with np.errstate(invalid="ignore"):
+        exponentials = np.exp(made.astype(np.float64) - made.max(1, keepdims=True))
+        expected = exponentials / exponentials.sum(1, keepdims=True)
+    for found, wanted in ((x.softmax(1), expected), (x[:3].var(1), made[:3].var(1, ddof=1))):
+        (item,) = found.schedule()
+        opts = choose(Kernel(item.ast, Device["CPU"].target))
+        ends = {opt.arg for opt in opts if opt.op is OptOps.PARTITION}
+        assert ends and all(columns - end < columns // 2 for end in ends)
+        np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-5)

@@ -106,8 +106,8 @@ def write_row(facts: Facts, one: UOp) -> None:
     facts = replace(facts, lanes=kernel.target.lanes(max(along)))
     if (size_of(one) or 1) % facts.lanes and not paddable(facts, one):
         return
-    one = pad_lane(facts, one)
     part = DEAR if any(n.op in TRANSCENDENTAL for n in kernel.ast.toposort()) else 1
+    one = pad_lane(facts, whole_part(facts, one, SUMS // part))
     if kind_of(one) is AxisType.REDUCE:
         if reducible(kernel, one):
             amount = vector_amount(facts, one, SUMS // part)
@@ -115,3 +115,13 @@ def write_row(facts: Facts, one: UOp) -> None:
     else:
         amount = vector_amount(facts, one, STORES // part)
         attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(one), amount))
+
+
+def whole_part(facts: Facts, one: UOp, vectors: int) -> UOp:
+    """The part of a long odd axis that so many vectors side by side divide; its rest is apart."""
+    kernel, size = facts.kernel, size_of(one) or 1
+    whole = size - size % (vectors * facts.lanes)
+    if whole == 0 or size % facts.lanes == 0:
+        return one
+    position = kernel.axes.index(one)
+    return kernel.axes[position] if attempt(kernel, Opt(OptOps.PARTITION, position, whole)) else one
