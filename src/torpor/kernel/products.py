@@ -43,6 +43,8 @@ ROWS_SHARED: Final = 256  # rows that share panels for which these may be packed
 ROWS_OF_THREAD: Final = 48  # rows of a thread's block where nothing is packed
 PIECES: Final = 4  # loops that threads can share, below which rows are cut into so many blocks
 REUSE: Final = 16  # rows that must share a packed tile before packing it pays
+REUSE_WIDE: Final = 3  # the same where wide windows slide over what is copied
+WIDE: Final = 9  # places of such a window
 PAIRED: Final = 0.8  # the same and padding for words of two terms, beyond which they are no gain
 IN_WORDS: Final = (OptOps.PAIR, OptOps.QUAD)  # few of these products wait to be added
 WORDS: Final = 8  # products that must share a word before putting it together pays
@@ -51,12 +53,13 @@ WORDS: Final = 8  # products that must share a word before putting it together p
 class Strategy(NamedTuple):
     """A way to tile a contraction whose axes are in order, whether it suits one, and the reason to
     take it then. `tile` says whether it was done, and is tried on a copy; where it is None, the
-    kernel is no contraction for this file.
+    kernel is no contraction for this file. `least`: rows that must share what is packed.
     """
 
     suits: Callable[[Kernel, Plan], bool]
     tile: Callable[[Kernel, Plan], bool] | None
     reason: str
+    least: int = REUSE
 
 
 def tile_contraction(kernel: Kernel, most: float = inf) -> bool:
@@ -64,11 +67,13 @@ def tile_contraction(kernel: Kernel, most: float = inf) -> bool:
     `most` times as long as the products; says whether it was one.
     """
     found = find_contraction(kernel, most=most)
-    if found is None or found.shared < REUSE:
+    if found is None or found.shared < REUSE_WIDE:
         return False
     ordered = kernel.copy()
     plan = plan_of(ordered, found)
-    for strategy in (one for one in STRATEGIES if one.suits(ordered, plan)):
+    for strategy in STRATEGIES:
+        if found.shared < strategy.least or not strategy.suits(ordered, plan):
+            continue
         if strategy.tile is None:
             return False
         if attempt_all(kernel, ordered, strategy.tile, plan):
@@ -190,10 +195,15 @@ def is_deep(kernel: Kernel, plan: Plan) -> bool:
 
 # --- rows that windows slide over -----------------------------------------------------------------
 def has_windows(kernel: Kernel, plan: Plan) -> bool:
-    """Whether windows slide along the vectors' axis, and the other operand is read where it is."""
-    beside = 0 < plan.around == plan.row and not plan.found.packs
-    loaded = plan.found.packed.op is Ops.LOAD
-    return beside and loaded and bool(windows_of(kernel, kernel.axes[plan.row + 1])[1])
+    """Whether windows slide along the vectors' axis, as wide as few rows need them, and the other
+    operand is read where it is.
+    """
+    found = plan.found
+    if not 0 < plan.around == plan.row or found.packs or found.packed.op is not Ops.LOAD:
+        return False
+    _, windows = windows_of(kernel, kernel.axes[plan.row + 1])
+    taps = iterations([window.summed for window in windows])
+    return bool(windows) and (found.shared >= REUSE or taps >= WIDE)
 
 
 def tile_slid(kernel: Kernel, plan: Plan) -> bool:
@@ -356,7 +366,7 @@ def panels_of(panels: int, most: int, panel: int, around: int, stream: float) ->
 # In order; the first that suits, and whose opts all fit, is taken.
 STRATEGIES: Final = (
     Strategy(is_in_place, tile_in_place, "a first cache holds what all rows share as it is"),
-    Strategy(has_windows, tile_slid, "windows share the rows that they overlap on"),
+    Strategy(has_windows, tile_slid, "windows share the rows that they overlap on", REUSE_WIDE),
     Strategy(sums_columns, None, "for few rows packing costs more than sums that grow in memory"),
     Strategy(is_deep, tile_depth, "panels as long as the sum would be too few for packed memory"),
     Strategy(has_strips, tile_strips, "a vector that wide tiles leave over is not padded"),
