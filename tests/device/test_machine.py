@@ -1,13 +1,18 @@
 """Which processor code is generated for."""
 
+import os
+import sys
+from functools import partial
+
 import numpy as np
 import pytest
 
 from torpor import Tensor
 from torpor.base.errors import DeviceError
 from torpor.device import Device, cpu
+from torpor.device import machine as machine_module
 from torpor.device.caches import CacheSizes
-from torpor.device.machine import MOST_STAGED, facts, machine
+from torpor.device.machine import MOST_STAGED, facts, machine, quota
 from torpor.ir.ops import Ops
 from torpor.kernel import Kernel
 from torpor.kernel.heuristics import choose
@@ -109,3 +114,36 @@ def test_results_are_the_same_whatever_the_caches_hold(sizes, monkeypatch):
     np.testing.assert_allclose(product, a.astype(float) @ b, rtol=1e-5)
     scores = np.exp(q.astype(float) @ k.swapaxes(1, 2) / 4)
     np.testing.assert_allclose(attended, scores / scores.sum(-1, keepdims=True) @ v, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "expected"),
+    [
+        ("max 100000", None, None),
+        ("100000 100000", None, 1.0),
+        ("300000 100000", "150000 100000", 1.5),
+        ("what is this", None, None),
+    ],
+)
+def test_a_container_may_allow_less_time_than_there_are_cores(tmp_path, inner, outer, expected):
+    group = tmp_path / "slice" / "one"
+    group.mkdir(parents=True)
+    (group / "cpu.max").write_text(inner)
+    if outer:
+        (tmp_path / "slice" / "cpu.max").write_text(outer)
+    own = tmp_path / "own"
+    own.write_text("1:cpu:/other\n0::/slice/one\n")
+    assert quota(tmp_path, own) == expected
+    assert quota(tmp_path, tmp_path / "missing") is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="control groups are Linux's")
+def test_cores_are_no_more_than_the_time_for_them(monkeypatch):
+    there = len(os.sched_getaffinity(0))
+    for given, expected in ((None, there), (0.2, 1), (1.0, 1), (there + 0.5, there)):
+        monkeypatch.setattr(machine_module, "quota", partial(passed_on, given))
+        assert machine_module.cores() == expected
+
+
+def passed_on(given):
+    return given

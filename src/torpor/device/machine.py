@@ -7,9 +7,11 @@ with + or - turn one feature on or off: `native,-avx512f`.
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -29,6 +31,8 @@ LEVEL_NEEDS: Final = {
     "avx512": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
 }
 ARM: Final = ("aarch64", "arm64")
+GROUPS: Final = Path("/sys/fs/cgroup")  # where Linux shows control groups,
+OWN_GROUPS: Final = Path("/proc/self/cgroup")  # and which of them this process is in
 STAGED: Final = 0.75  # of the second-level cache for packed tiles: the rest is for what passes by
 # Bytes, since packed tiles lie on the stack of whichever thread runs a kernel. A choice: the pool's
 # threads have 4 MiB, others on Linux 8 MiB as a rule, those of macOS and Windows 0.5 to 1 MiB.
@@ -176,7 +180,29 @@ def processor_name() -> str:
 
 
 def cores() -> int:
-    """How many cores this process may use: its first thread, whichever thread asks."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(os.getpid()))
-    return os.cpu_count() or 1
+    """How many cores this process may use: its first thread, whichever thread asks. As much time
+    as a container gives it, in whole cores, is the most that any number of them is good for.
+    """
+    if not hasattr(os, "sched_getaffinity"):
+        return os.cpu_count() or 1
+    there = len(os.sched_getaffinity(os.getpid()))
+    given = quota() if sys.platform == "linux" else None
+    return there if given is None else max(1, min(there, math.ceil(given)))
+
+
+def quota(root: Path = GROUPS, own: Path = OWN_GROUPS) -> float | None:
+    """Seconds of processor time a second that control groups allow this process; None: no limit.
+
+    The least of its own group and those around it, by version 2 (`cpu.max`: microseconds of each
+    period, or "max", and the period).
+    """
+    found = []
+    with suppress(OSError, ValueError):
+        lines = own.read_text().splitlines()
+        path = next((line[3:] for line in lines if line.startswith("0::")), "/")
+        inside = root / path.strip("/")
+        for group in (inside, *inside.parents):
+            with suppress(OSError, ValueError):
+                most, period = (group / "cpu.max").read_text().split()
+                found.append(int(most) / int(period))
+    return min(found, default=None)
