@@ -49,13 +49,9 @@ class DiskDevice(DeviceBase):
 
     kind: ClassVar[str] = "DISK"
 
-    def __init__(self, name: str):
-        super().__init__(name)
-        self._allocator = DiskAllocator()
-
     @property
     def allocator(self) -> Allocator:
-        return self._allocator
+        return DiskAllocator()
 
 
 def disk_buffer(

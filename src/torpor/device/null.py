@@ -47,13 +47,9 @@ class NullDevice(DeviceBase):
 
     kind: ClassVar[str] = "NULL"
 
-    def __init__(self, name: str):
-        super().__init__(name)
-        self._allocator = NullAllocator()
-
     @property
     def allocator(self) -> Allocator:
-        return self._allocator
+        return NullAllocator()
 
     @property
     def target(self) -> Target:
