@@ -13,6 +13,7 @@ from torpor.base.dtypes import dtypes
 from torpor.ir.ops import ALU, Ops
 from torpor.ir.uop import UOp
 from torpor.kernel.access import free_of, linear_term, terms_of
+from torpor.kernel.factors import factored, term_of
 from torpor.kernel.ranges import closed_by, find_loops, is_no_load, size_of
 
 Values = tuple[int, ...]
@@ -128,6 +129,8 @@ class _Unroller:
             for point in itertools.product(*(range(self.sizes[r]) for r in written))
         ]
         copies = [copy for copy in copies if not vanishes(node, copy)] or copies[:1]
+        if node.arg is Ops.ADD and self.scales_own(node):
+            copies = factored(copies)
         outputs = 1
         for one in self.depends[node]:
             outputs *= self.sizes[one]
@@ -139,6 +142,11 @@ class _Unroller:
         groups = [copies[start::own] for start in range(own)]
         sums = [UOp(Ops.REDUCE, node.dtype, (*group, *kept), node.arg) for group in groups]
         return combine(node.arg, sums)
+
+    def scales_own(self, node: UOp) -> bool:
+        """Whether no other copy of a sum needs the numbers that its codes and scales make."""
+        term = term_of(node.src[0])
+        return term is not None and set(self.depends[node]) <= set(self.depends[term.code])
 
 
 def is_long(value: UOp) -> bool:
