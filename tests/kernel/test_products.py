@@ -7,12 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernel.products import agree, operands, opts_of
+from tests.kernel.products import FORMS, agree, operands, opts_of
 from torpor.base.target import get_target
+from torpor.device.machine import facts, machine
 from torpor.ir.records import OptOps
 from torpor.kernel import Kernel
 from torpor.kernel.heuristics import choose
 from torpor.kernel.products import STREAM, panels_of
+
+AVX2 = facts(machine("avx2"))
 
 
 @given(st.integers(1, 200), st.integers(1, 64), st.integers(1, 50))
@@ -79,3 +82,17 @@ def test_rows_side_by_side_go_by_blocks_of_a_long_sum(columns):
     result = tensors[0] @ tensors[1]
     assert opts_of(result).count(OptOps.TILE) == 2
     agree(result.numpy(), np.matmul(*arrays))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("sizes", [(24, 192, 127), (300, 1000, 18), (23, 331, 97)])
+def test_a_panel_as_wide_as_its_axis_is_packed_by_blocks_of_the_sum(sizes, form):
+    tensors, arrays = operands(*sizes, form)
+    agree((tensors[0] @ tensors[1]).numpy(), np.matmul(*arrays))
+
+
+def test_no_panel_is_made_narrower_for_a_loop_to_pack_it_in():
+    tensors, _ = operands(24, 192, 127, "right transposed")
+    (item,) = (tensors[0] @ tensors[1]).schedule()
+    opts = choose(Kernel(item.ast, AVX2))
+    assert (OptOps.UPCAST, 24) in {(opt.op, opt.arg) for opt in opts}

@@ -184,13 +184,27 @@ def sums_columns(kernel: Kernel, plan: Plan) -> bool:
 
 
 def is_deep(kernel: Kernel, plan: Plan) -> bool:
-    """Whether panels have no room; or, for a product of two matrices, room for so few that rows are
-    read too often: of many columns, or from rows of memory that lie far apart.
+    """Whether panels have no room; or, for a product of two matrices, where one could be as wide as
+    the axis; or room for so few that rows are read too often: of many columns, or from rows of
+    memory that lie far apart.
     """
     if is_scarce(kernel, plan) or plan.row or len(kernel.reduce_axes) > 1:
         return is_scarce(kernel, plan)
     many = plan.lanes > PANELS * plan.panel and plan.reach < BESIDE
-    return many or (plan.found.abreast and plan.reach < FAR)
+    single = plan.panel < plan.lanes <= whole_strip(kernel, plan).panel
+    return many or single or (plan.found.abreast and plan.reach < FAR)
+
+
+def whole_strip(kernel: Kernel, plan: Plan) -> Strip:
+    """The register tiles that suit best, be one of them as wide as the axis or not."""
+    width = kernel.target.lanes(max(plan.found.packed.dtype.itemsize, 4))
+    return strip_of(plan.lanes, width, shapes_for(kernel, plan.found))
+
+
+def tile_deep(kernel: Kernel, plan: Plan) -> bool:
+    """Blocks of the sum, which are a loop to pack in: one panel may be as wide as the axis."""
+    strip = whole_strip(kernel, plan)
+    return tile_depth(kernel, plan._replace(panel=strip.panel, rows=strip.rows))
 
 
 # --- rows that windows slide over -----------------------------------------------------------------
@@ -368,7 +382,7 @@ STRATEGIES: Final = (
     Strategy(is_in_place, tile_in_place, "a first cache holds what all rows share as it is"),
     Strategy(has_windows, tile_slid, "windows share the rows that they overlap on", REUSE_WIDE),
     Strategy(sums_columns, None, "for few rows packing costs more than sums that grow in memory"),
-    Strategy(is_deep, tile_depth, "panels as long as the sum would be too few for packed memory"),
+    Strategy(is_deep, tile_deep, "panels as long as the sum would be too few for packed memory"),
     Strategy(has_strips, tile_strips, "a vector that wide tiles leave over is not padded"),
     Strategy(has_rounds, tile_rounds, "rows are read once, and each round packs all panels anew"),
     Strategy(packs_once, tile_narrow, "rows are packed once, and each block packs all panels anew"),
