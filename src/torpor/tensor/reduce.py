@@ -11,6 +11,7 @@ from torpor.graph import build
 from torpor.ir.infer import Size, product, size_node
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.tensor.again import built
 from torpor.tensor.handle import Handle, derive, float_dtype, located, make
 from torpor.tensor.iota import iota
 from torpor.tensor.spelling import one_axis, some_axes, spelled
@@ -310,10 +311,13 @@ def _first_where_extreme(operand: Any, dim: int | None, keepdim: bool, greatest:
         flat = _first_where_extreme(operand.reshape(-1), 0, False, greatest)
         return flat.reshape((1,) * operand.ndim) if keepdim else flat
     _needs_elements(operand, dim, "the index of an extreme element")
-    operand = operand.detach()
     if not operand.ndim:
         return operand.zeros_like(dtypes.int64)
-    axis = one_axis(dim, operand.ndim)
+    return built(_first_along, operand, one_axis(dim, operand.ndim), bool(keepdim), greatest)
+
+
+def _first_along(operand: Any, axis: int, keepdim: bool, greatest: bool) -> Any:
+    """Where the first of the extreme elements of an axis stands."""
     length = operand.shape[axis]
     extreme = operand.amax(axis, True) if greatest else operand.amin(axis, True)
     there = operand.eq(extreme)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import OutOfBoundsError, ShapeError
 from torpor.graph import build
+from torpor.tensor.again import built
 from torpor.tensor.creation import as_tensor, beside
 from torpor.tensor.handle import Handle, derive, located, make
 from torpor.tensor.iota import iota
@@ -55,8 +56,7 @@ class Sorting(Handle):
         axis = one_axis(dim, self.ndim)
         if not self.ndim or not self.numel():
             return make(build.constant(0, dtypes.int64, self.shape), self.device)
-        keys = _rows(_ordered(self, descending), axis)
-        return _unrowed(sorted_numbers(keys.contiguous()), self.shape, axis)
+        return built(_order, self, axis, bool(descending))
 
     def msort(self) -> Tensor:
         """Values in ascending order along the first axis."""
@@ -80,7 +80,7 @@ class Sorting(Handle):
         if 0 in shape:
             found = make(build.constant(0, dtypes.int64, shape), self.device)
         else:
-            found = _unrowed(_least(_rows(self.detach(), axis), k, largest), shape, axis)
+            found = built(_greatest, self, axis, k, bool(largest))
         return Sorted(_picked(self, axis, found), found)
 
     @spelled
@@ -162,6 +162,18 @@ def _searched(rows: Any, asked: Any, right: bool) -> Tensor:
             reach, before
         )
     return before.reshape(*asked.shape)
+
+
+def _order(operand: Any, axis: int, descending: bool) -> Any:
+    """As `argsort`."""
+    keys = _rows(_ordered(operand, descending), axis)
+    return _unrowed(sorted_numbers(keys.contiguous()), operand.shape, axis)
+
+
+def _greatest(operand: Any, axis: int, k: int, largest: bool) -> Any:
+    """The indices that `topk` gives."""
+    shape = (*operand.shape[:axis], k, *operand.shape[axis + 1 :])
+    return _unrowed(_least(_rows(operand, axis), k, largest), shape, axis)
 
 
 def _ordered(operand: Any, descending: bool) -> Any:
