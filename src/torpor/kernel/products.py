@@ -45,6 +45,7 @@ PIECES: Final = 4  # loops that threads can share, below which rows are cut into
 REUSE: Final = 16  # rows that must share a packed tile before packing it pays
 REUSE_WIDE: Final = 3  # the same where wide windows slide over what is copied
 WIDE: Final = 9  # places of such a window
+PASSING: Final = 2  # times what a first cache holds: more is slow to pass by for each row
 PAIRED: Final = 0.8  # the same and padding for words of two terms, beyond which they are no gain
 IN_WORDS: Final = (OptOps.PAIR, OptOps.QUAD)  # few of these products wait to be added
 WORDS: Final = 8  # products that must share a word before putting it together pays
@@ -217,7 +218,9 @@ def has_windows(kernel: Kernel, plan: Plan) -> bool:
         return False
     _, windows = windows_of(kernel, kernel.axes[plan.row + 1])
     taps = iterations([window.summed for window in windows])
-    return bool(windows) and (found.shared >= REUSE or taps >= WIDE)
+    read = found.shared * found.length * found.other.dtype.itemsize  # for each row of results
+    wide = found.shared >= REUSE or taps >= WIDE
+    return bool(windows) and wide and read <= PASSING * kernel.target.first_bytes
 
 
 def tile_slid(kernel: Kernel, plan: Plan) -> bool:
