@@ -15,7 +15,7 @@ from torpor.device.caches import CacheSizes
 from torpor.device.machine import MOST_STAGED, facts, machine, quota
 from torpor.ir.ops import Ops
 from torpor.kernel import Kernel
-from torpor.kernel.heuristics import choose
+from torpor.kernel.choose.heuristics import choose
 from torpor.pipeline import recipe
 from torpor.pipeline.compile import program_for
 

@@ -11,7 +11,7 @@ from torpor import Context, Tensor, lower, pipeline
 from torpor.device import Device
 from torpor.device.pool import cores
 from torpor.kernel import Kernel, Opt, OptOps
-from torpor.kernel.heuristics import choose
+from torpor.kernel.choose.heuristics import choose
 from torpor.pipeline import compile as compiling
 from torpor.pipeline import found, hunt, search
 from torpor.pipeline.judge import Lost, Refused

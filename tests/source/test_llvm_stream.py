@@ -12,7 +12,7 @@ from torpor.base.errors import OptError
 from torpor.device import Buffer, Device
 from torpor.ir.ops import Ops
 from torpor.kernel import Kernel, Opt, OptOps
-from torpor.kernel.heuristics import choose
+from torpor.kernel.choose.heuristics import choose
 from torpor.pipeline import program_for
 from torpor.source.llvm_stream import streamed_slots
 

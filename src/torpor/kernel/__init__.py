@@ -1,16 +1,16 @@
 """Floor 4: loops, the optimisation primitives, and the way to a linear program."""
 
 from torpor.ir.records import Opt, OptOps
-from torpor.kernel.ahead import checked_ahead
-from torpor.kernel.arrange import Arranged, arranged
-from torpor.kernel.inplace import shareable
-from torpor.kernel.kernel import Kernel
 from torpor.kernel.lower import Lowered, lower
-from torpor.kernel.offsets import in_offsets
-from torpor.kernel.parts import Parted, in_parts
-from torpor.kernel.phases import in_phases
-from torpor.kernel.pieces import Piece, in_pieces, own_parameters
-from torpor.kernel.rounds import over_met
+from torpor.kernel.opts.kernel import Kernel
+from torpor.kernel.passes.inplace import shareable
+from torpor.kernel.split.ahead import checked_ahead
+from torpor.kernel.split.arrange import Arranged, arranged
+from torpor.kernel.split.offsets import in_offsets
+from torpor.kernel.split.parts import Parted, in_parts
+from torpor.kernel.split.phases import in_phases
+from torpor.kernel.split.pieces import Piece, in_pieces, own_parameters
+from torpor.kernel.split.rounds import over_met
 
 __all__ = [
     "Arranged",

@@ -14,6 +14,7 @@ from torpor.ir.records import Opt
 from torpor.ir.rewrite import graph_rewrite
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses
+from torpor.kernel.choose.heuristics import choose
 from torpor.kernel.contracts import (
     AST,
     LINEAR,
@@ -30,13 +31,18 @@ from torpor.kernel.contracts import (
 )
 from torpor.kernel.decompose import in_words, rules_for
 from torpor.kernel.estimate import estimate
-from torpor.kernel.groups import part_reductions, share_reductions, to_items
-from torpor.kernel.heuristics import choose
-from torpor.kernel.inside import unclamp
-from torpor.kernel.kernel import Kernel
-from torpor.kernel.lanes import split_lane, to_lanes
-from torpor.kernel.linearise import linearise
-from torpor.kernel.neighbours import pick_neighbours
+from torpor.kernel.opts.kernel import Kernel
+from torpor.kernel.passes.groups import part_reductions, share_reductions, to_items
+from torpor.kernel.passes.inside import unclamp
+from torpor.kernel.passes.lanes import split_lane, to_lanes
+from torpor.kernel.passes.linearise import linearise
+from torpor.kernel.passes.neighbours import pick_neighbours
+from torpor.kernel.passes.scalarise import scalarise
+from torpor.kernel.passes.shorten import shorten_loops
+from torpor.kernel.passes.turn import turn_blocks
+from torpor.kernel.passes.unroll import unroll
+from torpor.kernel.passes.weave import weave_stores
+from torpor.kernel.passes.width import lower_index
 from torpor.kernel.ranges import (
     Loops,
     closed_by,
@@ -47,12 +53,6 @@ from torpor.kernel.ranges import (
     number_of,
     size_of,
 )
-from torpor.kernel.scalarise import scalarise
-from torpor.kernel.shorten import shorten_loops
-from torpor.kernel.turn import turn_blocks
-from torpor.kernel.unroll import unroll
-from torpor.kernel.weave import weave_stores
-from torpor.kernel.width import lower_index
 
 WIDEST: Final = 16  # lanes of the widest vector that is ever formed
 WRITTEN: Final = (AxisType.UPCAST, AxisType.UNROLL)

@@ -11,8 +11,8 @@ from torpor.base import settings
 from torpor.base.target import Target
 from torpor.ir.uop import UOp
 from torpor.kernel import Kernel
-from torpor.kernel.heuristics import choose
-from torpor.kernel.search import Search
+from torpor.kernel.choose.heuristics import choose
+from torpor.kernel.choose.search import Search
 from torpor.pipeline import disk
 from torpor.pipeline.found import Entry, Opts
 from torpor.pipeline.judge import Lost, Refused

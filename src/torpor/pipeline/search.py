@@ -25,7 +25,7 @@ from torpor.device.pool import thread_count
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.kernel import Kernel
-from torpor.kernel.candidates import after
+from torpor.kernel.choose.candidates import after
 from torpor.pipeline import found
 from torpor.pipeline.builders import Builders
 from torpor.pipeline.found import Entry, Opts

@@ -17,7 +17,7 @@ from rich.progress import (
 )
 
 from torpor.base import settings
-from torpor.kernel.candidates import Opts
+from torpor.kernel.choose.candidates import Opts
 from torpor.pipeline.found import Entry
 from torpor.pipeline.report import say
 

@@ -1,0 +1,107 @@
+"""Opts chosen without measuring, from how the accesses move with each axis."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from torpor.ir.ops import AxisType
+from torpor.ir.records import Opt, OptOps
+from torpor.kernel.access import passes_caches
+from torpor.kernel.choose.columns import tile_columns
+from torpor.kernel.choose.crossing import tile_crossing
+from torpor.kernel.choose.nest import down_columns, nest_lanes, window_lanes
+from torpor.kernel.choose.once import read_once
+from torpor.kernel.choose.products import tile_contraction, tile_words
+from torpor.kernel.choose.rows import beside_steps, has_passes, row_lanes
+from torpor.kernel.choose.vectors import Facts, attempt, unroll_short
+from torpor.kernel.opts.kernel import OUTPUTS, Kernel
+from torpor.kernel.ranges import iterations, kind_of, size_of
+
+DEAR: Final = 1.0  # time for packing, of that for products, beyond which it is a last resort
+
+
+def choose(kernel: Kernel) -> list[Opt]:
+    """The opts for a kernel, already applied to a copy: they fit."""
+    trial = kernel.copy()
+    if kernel.target.groups and kernel.target.name != "python":
+        for_groups(trial)
+    elif kernel.target.name != "python":
+        for_processor(trial)
+    return trial.opts
+
+
+# --- processors with vectors and threads ----------------------------------------------------------
+def for_processor(kernel: Kernel) -> None:
+    """Vectors along the axis that suits memory best, register tiles where data is reused, short
+    reductions written out, the outermost axis for the threads.
+    """
+    if any(kind_of(r) is AxisType.SERIAL for r in kernel.axes):
+        beside_steps(kernel)
+        return
+    if (
+        tile_words(kernel)
+        or tile_contraction(kernel, DEAR)
+        or tile_columns(kernel)
+        or tile_contraction(kernel)
+    ):
+        return
+    if not tile_crossing(kernel):
+        along_lanes(kernel)
+    stream_out(kernel)
+
+
+def along_lanes(kernel: Kernel) -> None:
+    """Vectors along the axes that suit memory best, the outermost axis for the threads."""
+    read_once(kernel)
+    passes = has_passes(kernel)
+    if passes and down_columns(kernel):
+        return
+    thread_outermost(kernel)
+    if not passes:
+        nest_lanes(kernel)
+    elif not window_lanes(kernel):
+        row_lanes(kernel)
+
+
+def stream_out(kernel: Kernel) -> None:
+    """More output than the caches hold goes past them."""
+    if passes_caches(kernel.ast, kernel.target):
+        attempt(kernel, Opt(OptOps.STREAM))
+
+
+def thread_outermost(kernel: Kernel) -> None:
+    """The first output axis for the threads, unless it is all there is and will be vectors."""
+    axes = kernel.axes
+    if axes and kind_of(axes[0]) is AxisType.GLOBAL:
+        outputs = [r for r in axes if kind_of(r) in OUTPUTS]
+        if len(outputs) > 1:
+            attempt(kernel, Opt(OptOps.THREAD, 0, 0))
+
+
+# --- targets with groups --------------------------------------------------------------------------
+def for_groups(kernel: Kernel) -> None:
+    """Four neighbours an item where memory allows it; groups of up to 256 items; a group for each
+    long reduction with few results.
+    """
+    facts = Facts.of(kernel)
+    outputs = [r for r in kernel.axes if kind_of(r) is AxisType.GLOBAL]
+    results = iterations(tuple(outputs))
+    longest = max(
+        (r for r in kernel.reduce_axes if size_of(r)), key=lambda r: size_of(r) or 0, default=None
+    )
+    if longest is not None and results <= 1024 and (size_of(longest) or 0) >= 64:
+        position = kernel.reduce_axes.index(longest)
+        for items in (256, 64, 16):
+            if attempt(kernel, Opt(OptOps.GROUPTOP, position, items)):
+                return
+    for one in reversed(outputs):
+        if facts.score(one) > 0 and (size_of(one) or 0) % 4 == 0:
+            attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(one), 4))
+            break
+    unroll_short(kernel)
+    room = min(256, kernel.target.group_limit)
+    for one in [r for r in reversed(kernel.axes) if kind_of(r) is AxisType.GLOBAL][:3]:
+        size = size_of(one)
+        items = next((n for n in (64, 32, 16, 8, 4, 2) if size and size % n == 0 and n <= room), 1)
+        if items > 1 and attempt(kernel, Opt(OptOps.LOCAL, kernel.axes.index(one), items)):
+            room //= items

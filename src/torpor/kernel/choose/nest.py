@@ -1,0 +1,288 @@
+"""Opts for a kernel with one nest of loops: vectors along the axis that suits memory best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+from torpor.ir.ops import AxisType, Ops
+from torpor.ir.records import Opt, OptOps
+from torpor.ir.uop import UOp
+from torpor.kernel.access import Access, accesses, passes_caches
+from torpor.kernel.choose.planes import short_rows, sum_rows, tile_windows
+from torpor.kernel.choose.reuse import reuse_axes, row_axes
+from torpor.kernel.choose.slides import slide_rows, slide_sums
+from torpor.kernel.choose.unpacking import dear_operands, stage_coefficients
+from torpor.kernel.choose.vectors import (
+    SMALL_LOOP,
+    Facts,
+    attempt,
+    copies_of,
+    pad_lane,
+    paddable,
+    reducible,
+    thread_rest,
+    tile_axis,
+    unroll_short,
+    unroll_whole,
+    vector_amount,
+)
+from torpor.kernel.opts.kernel import OUTPUTS, REDUCES, Kernel
+from torpor.kernel.opts.partition import boundaries
+from torpor.kernel.ranges import find_loops, kind_of, number_of, size_of
+
+UNPACKED: Final = 8  # results that share a value that is dear to compute
+OPERANDS: Final = 6  # registers that sums leave to operands and masks
+MOST_PARTS: Final = 4  # parts of an axis that have code of their own, one for their rests each
+LOST: Final = 8  # one in so many elements may be in no whole vector
+COLUMNS: Final = 8  # vectors of columns that passes go down side by side
+WOVEN: Final = 4  # results side by side, at most, of which each is a lane of another vector
+ROWS_ALONG: Final = 4  # of an operand, that are summed along and share what else is read
+
+
+def nest_lanes(kernel: Kernel) -> None:
+    """Vectors along the axis that suits memory best, where one does."""
+    if slide_rows(kernel) or slide_sums(kernel):
+        return
+    write_between(kernel)
+    facts = Facts.of(kernel)
+    if copies_rows(facts):
+        copy_rows(facts)
+        return
+    if copies_elements(facts):
+        copy_elements(facts)
+        return
+    lane = best_lane(facts)
+    if (lane is None or kind_of(lane) in REDUCES) and short_rows(facts):
+        return
+    if lane is not None:
+        if kind_of(lane) in REDUCES:
+            reduce_lanes(facts, lane)
+        elif not part_lanes(facts, lane):
+            output_lanes(facts, lane)
+    else:
+        single_lanes(facts)
+
+
+def write_between(kernel: Kernel) -> None:
+    """A short axis along which results lie in a row, written out where they lie between others that
+    are computed from neighbours in memory: vectors of these are shuffled into rows (`weave.py`).
+    """
+    found = accesses(find_loops(kernel.ast))
+    outputs = [r for r in kernel.axes if kind_of(r) is AxisType.GLOBAL]
+    for short in outputs:
+        size = size_of(short) or 0
+        stored = all(a.stride(short) == 1 for a in found if a.is_store)
+        if stored and 1 < size <= WOVEN and any(is_between(found, r, size) for r in outputs):
+            attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(short), 0))
+            return
+
+
+def is_between(found: Sequence[Access], one: UOp, apart: int) -> bool:
+    """Whether all that is stored lies so many elements apart along an axis, and all that is loaded
+    side by side, where it matters.
+    """
+    moved = [a for a in found if a.stride(one) != 0]
+    return all(a.stride(one) == (apart if a.is_store else 1) for a in moved) and len(moved) > 1
+
+
+def window_lanes(kernel: Kernel) -> bool:
+    """Vectors of results where all passes are over windows: short loops, that are written out."""
+    if any(kind_of(r) is AxisType.LOOP for r in kernel.axes):
+        return False
+    if any((size_of(r) or SMALL_LOOP + 1) > SMALL_LOOP for r in kernel.reduce_axes):
+        return False
+    facts = Facts.of(kernel)
+    lane = best_lane(facts)
+    if lane is None or kind_of(lane) in REDUCES:
+        return False
+    lane = pad_lane(facts, lane)
+    attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(lane), vector_amount(facts, lane, 1)))
+    thread_rest(kernel)
+    unroll_short(kernel)
+    return True
+
+
+def down_columns(kernel: Kernel) -> bool:
+    """Vectors of columns where long passes run down columns: a few side by side, so that each row
+    is read in pieces of some length, and two shares at least for the threads.
+    """
+    facts = Facts.of(kernel)
+    lane = best_lane(facts)
+    if all((size_of(r) or SMALL_LOOP + 1) <= SMALL_LOOP for r in kernel.reduce_axes):
+        return False
+    if lane is None or kind_of(lane) is not AxisType.GLOBAL:
+        return False
+    lane = pad_lane(facts, lane)
+    most = min(COLUMNS, (size_of(lane) or 1) // (2 * facts.lanes))
+    amount = vector_amount(facts, lane, max(1, most))
+    attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(lane), amount))
+    thread_rest(kernel)
+    return True
+
+
+def single_lanes(facts: Facts) -> None:
+    """No vectors: a tile of accumulators for long sums (LLVM finds vectors where there is none)."""
+    kernel = facts.kernel
+    room = kernel.target.registers - OPERANDS
+    if any((size_of(r) or SMALL_LOOP + 1) > SMALL_LOOP for r in kernel.reduce_axes):
+        for one in reuse_axes(kernel, facts.accesses, None):
+            room //= tile_axis(kernel, one, room)
+    thread_rest(kernel)
+    unroll_short(kernel)
+
+
+def copy_rows(facts: Facts) -> None:
+    """Vectors of several rows at once, two of each, since memory read in several places comes
+    faster. Rows that are no whole vectors are left to compilers, which make their loop a block
+    copy.
+    """
+    kernel = facts.kernel
+    row, lane = kernel.axes[-2:]
+    rows = copies_of(row, ROWS_ALONG)
+    lanes = kernel.target.lanes(max(a.itemsize for a in facts.accesses if a.stride(lane) == 1))
+    size = size_of(lane) or 1
+    if rows > 1 and size % lanes == 0:
+        together = lanes * (1 + (size % (2 * lanes) == 0))
+        attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(lane), together))
+        attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(row), rows))
+
+
+def copies_rows(facts: Facts) -> bool:
+    """Whether the kernel does nothing but copy rows that it looks up, and not past the caches."""
+    stores, axes = facts.kernel.ast.src, facts.kernel.axes
+    if len(axes) < 2 or len(stores) > 1 or stores[0].src[1].op is not Ops.LOAD:
+        return False
+    if passes_caches(facts.kernel.ast, facts.kernel.target):
+        return False
+    place = stores[0].src[1].src[0]
+    touching = [a for a in facts.accesses if a.stride(axes[-1]) != 0]
+    looked_up = any(n.op is Ops.LOAD for n in place.src[1].toposort())
+    return looked_up and len(touching) == 2 and all(a.stride(axes[-1]) == 1 for a in touching)
+
+
+def copies_elements(facts: Facts) -> bool:
+    """Whether the kernel does nothing but copy elements that it looks up one by one: vectors of
+    places would only be taken apart again.
+    """
+    stores, axes = facts.kernel.ast.src, facts.kernel.axes
+    if not axes or len(stores) > 1 or stores[0].src[1].op is not Ops.LOAD:
+        return False
+    place = stores[0].src[1].src[0]
+    looked_up = any(n.op is Ops.LOAD for n in place.src[1].toposort())
+    irregular = any(a.node is place and a.stride(axes[-1]) is None for a in facts.accesses)
+    return looked_up and irregular and not facts.kernel.target.groups
+
+
+def copy_elements(facts: Facts) -> None:
+    """Elements one by one, of a few rows at once where these share the places that are looked up
+    (columns chosen by index): each place is loaded and checked once for all of them.
+    """
+    for row in reuse_axes(facts.kernel, facts.accesses, None)[:1]:
+        tile_axis(facts.kernel, row, ROWS_ALONG, ROWS_ALONG)
+    single_lanes(facts)
+
+
+def best_lane(facts: Facts) -> UOp | None:
+    """The axis along which vectors suit memory best, if any does."""
+    candidates = []
+    for one in facts.kernel.axes:
+        size = size_of(one)
+        if size is None or size < 4 or kind_of(one) is AxisType.THREAD:
+            continue
+        if kind_of(one) in REDUCES and not reducible(facts.kernel, one):
+            continue
+        fits = size % facts.lanes == 0
+        divides = fits or size % 4 == 0
+        if not divides and not paddable(facts, one) and not has_rest(facts, one):
+            continue
+        score = facts.score(one)
+        if score > 0:
+            is_output = kind_of(one) in OUTPUTS
+            candidates.append((score * 2 + (2 * fits) + is_output, is_output, size, one))
+    return max(candidates, key=lambda c: c[:3])[3] if candidates else None
+
+
+def output_lanes(facts: Facts, lane: UOp) -> None:
+    """Vectors along an output axis; where a reduction reuses data, a tile of accumulators."""
+    kernel = facts.kernel
+    tiled = kernel.has_reduce
+    if tiled and tile_windows(facts, lane, reuse_axes(kernel, facts.accesses, lane)):
+        return
+    lane = pad_lane(facts, lane)
+    registers = kernel.target.registers - OPERANDS
+    reused = reuse_axes(kernel, facts.accesses, lane) if tiled else []
+    vectors = 1 if tiled and not reused else 2
+    amount = vector_amount(facts, lane, vectors)
+    attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(lane), amount))
+    room = max(1, registers // max(1, amount // facts.lanes))
+    for one in reused:
+        room //= tile_axis(kernel, one, room)
+    thread_rest(kernel)
+    unroll_short(kernel)
+
+
+def part_lanes(facts: Facts, lane: UOp) -> bool:
+    """Vectors along each part of an output axis, cut where conditions change and after the last
+    whole vector, so that no vector has to ask (concatenation, borders, rows of odd lengths). Not of
+    the first axis, which threads share as a whole.
+    """
+    conditions, size = boundaries(facts.kernel.ast, lane), size_of(lane) or 0
+    ends = whole_vectors([0, *conditions, size], facts.lanes)
+    position = facts.kernel.axes.index(lane)
+    if facts.kernel.has_reduce or not position or not len(conditions) < MOST_PARTS:
+        return False
+    wide = sum(b - a for a, b in pairwise(ends) if b - a >= 2 * facts.lanes)
+    if len(ends) < 3 or wide * LOST < size * (LOST - 1):
+        return False
+    trial = facts.kernel.copy()
+    whole = {number_of(r) for r in trial.axes if r is not lane}
+    if not all(attempt(trial, Opt(OptOps.PARTITION, position, end)) for end in ends[-2:0:-1]):
+        return False
+    for number in [n for n in map(number_of, trial.axes) if n not in whole]:
+        one = pad_lane(Facts.of(trial), next(r for r in trial.axes if number_of(r) == number))
+        amount = vector_amount(facts, one, 2)
+        attempt(trial, Opt(OptOps.UPCAST, trial.axes.index(one), amount))
+    facts.kernel.become(trial)
+    return True
+
+
+def has_rest(facts: Facts, one: UOp) -> bool:
+    """Whether `part_lanes` may cut an output axis after its last whole vector."""
+    kernel = facts.kernel
+    long = (size_of(one) or 0) >= LOST * facts.lanes
+    return long and kind_of(one) in OUTPUTS and one is not kernel.axes[0] and not kernel.has_reduce
+
+
+def whole_vectors(ends: list[int], lanes: int) -> list[int]:
+    """Where parts end, long ones that are no whole vectors cut in two."""
+    made = [0]
+    for start, end in pairwise(ends):
+        rest = (end - start) % lanes
+        if rest and end - start >= LOST * lanes:
+            made.append(end - rest)
+        made.append(end)
+    return made
+
+
+def reduce_lanes(facts: Facts, lane: UOp) -> None:
+    """Vectors along a reduce axis; several, so that additions do not wait for each other: of
+    several rows where there are, since memory read in several places comes faster.
+    """
+    kernel = facts.kernel
+    lane = pad_lane(facts, lane)
+    dear = dear_operands(kernel)
+    rows = reuse_axes(kernel, facts.accesses, lane) or row_axes(kernel, facts.accesses, lane)
+    outputs = [r for r in rows if copies_of(r, UNPACKED if dear else ROWS_ALONG) > 1]
+    amount = vector_amount(facts, lane, 1 if outputs else 4)
+    if attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(lane), amount)):
+        room = kernel.target.registers - 4
+        for one in outputs:
+            shared = any(all(r.arg != one.arg for r in value.ranges()) for value in dear)
+            most = UNPACKED if shared else ROWS_ALONG
+            room //= tile_axis(kernel, one, min(room, most), most)
+    thread_rest(kernel)
+    unroll_whole(kernel)
+    sum_rows(kernel, facts.lanes)
+    stage_coefficients(kernel)

@@ -1,0 +1,200 @@
+"""Register tiles of products that are summed, and the packing of what they read."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from torpor.base.target import LINE
+from torpor.ir.ops import AxisType, Ops
+from torpor.ir.records import Opt, OptOps
+from torpor.ir.uop import UOp
+from torpor.kernel.access import Access, accesses
+from torpor.kernel.choose.contraction import RESULTS, Contraction
+from torpor.kernel.opts.kernel import Kernel
+from torpor.kernel.opts.stage import operands, tile_of
+from torpor.kernel.ranges import closed_by, find_loops, kind_of, nesting, number_of, size_of
+
+COPY_SHORT: Final = 16  # rounds, by choice, of a copy without whole vectors that are written out
+PAIR: Final = 2  # bytes whose products are added in one instruction
+UNROLLED: Final = 2  # steps of the sum written out: more of them only crowd the registers
+
+
+class Plan(NamedTuple):
+    """A contraction whose axes are in order: those that do not share what is packed are the first
+    `around`, the rows are at `row`, the vectors follow. A register tile is `rows` rows of `panel`
+    elements; packed memory has room for `reach` panels as long as the sum.
+    """
+
+    found: Contraction
+    around: int
+    row: int
+    panel: int
+    rows: int
+    reach: int
+
+    @property
+    def lanes(self) -> int:
+        """How long the axis along the vectors is."""
+        return size_of(self.found.lane) or 1
+
+    @property
+    def height(self) -> int:
+        """How many rows there are."""
+        return size_of(self.found.row) or 1
+
+    @property
+    def line(self) -> int:
+        """How many rows a cache line holds where they lie side by side, packed."""
+        return max(1, LINE // self.found.other.dtype.itemsize)
+
+
+def block_rows(kernel: Kernel, plan: Plan, row: int) -> int:
+    """The rows, now at `row`, in blocks of at most two cache lines, which are packed together if
+    there is room; rows that fill no block apart. Gives the place of the axis within a block.
+    """
+    height = size_of(kernel.axes[row]) or 1
+    fit = kernel.target.stage_bytes // 3 // (plan.found.length * plan.found.other.dtype.itemsize)
+    block = rows_together(height, min(2 * plan.line, fit), plan.line)
+    if height % block:
+        rest = cut_apart(kernel, row, height - height % block)
+        if rest is not None:
+            write_rows(kernel, rest, 4)
+    if height < 2 * block:
+        return row
+    kernel.apply_opt(Opt(OptOps.TILE, row, block))
+    first = 1 if kind_of(kernel.axes[0]) is AxisType.THREAD else 0
+    for position in range(first, row):
+        kernel.apply_opt(Opt(OptOps.SWAP, position, position + 1))
+    return row + 1
+
+
+def rows_together(height: int, most: int, line: int) -> int:
+    """How many rows a block has: as many as divide them evenly, if these fill half a cache line."""
+    most = max(1, min(most, height))
+    even = max(n for n in range(1, most + 1) if height % n == 0)
+    return even if even * 2 >= min(line, most) else most
+
+
+def cut_apart(kernel: Kernel, position: int, first: int) -> int | None:
+    """An axis cut in two; gives the place of the second part, None where that is one round."""
+    before = {number_of(r) for r in kernel.axes}
+    rest = (size_of(kernel.axes[position]) or 1) - first
+    kernel.apply_opt(Opt(OptOps.PARTITION, position, first))
+    if rest == 1:
+        return None
+    made = [(number_of(r), n) for n, r in enumerate(kernel.axes) if number_of(r) not in before]
+    return min(made)[1]
+
+
+def tile_rows(kernel: Kernel, plan: Plan, row: int) -> None:
+    """Register tiles of the rows at `row`; they are packed in the loop around it, unless they can
+    be read where they are. What lies side by side stays so in the tiles.
+    """
+    packs = plan.found.packs
+    most = kernel.target.stage_bytes // 3
+    if packs and not plan.found.abreast:
+        stage_over(kernel, row - 1, kernel.axes[row], most)
+    tiles = write_rows(kernel, row, plan.rows)
+    if packs and plan.found.abreast:
+        for tile in tiles:
+            stage_over(kernel, row - 1, tile, most)
+
+
+def write_rows(kernel: Kernel, row: int, rows: int) -> list[UOp]:
+    """Register tiles of at most `rows` rows of a panel, some perhaps a row less than others: a tile
+    of one or two rows would wait for its sums. Gives the rows of the tiles.
+    """
+    height, made = size_of(kernel.axes[row]) or 1, []
+    count = -(-height // rows)
+    rows = -(-height // count)
+    rest = cut_apart(kernel, row, (height % count) * rows) if height % count else None
+    for place, most in ((rest, rows - 1), (row, rows)):
+        if place is not None and most > 1:
+            kernel.apply_opt(Opt(OptOps.UPCAST, place, most))
+            made.append(kernel.axes[-1])
+    for number, one in reversed(list(enumerate(kernel.reduce_axes))):
+        whole = (size_of(one) or 1) % UNROLLED == 0 and not is_asked(kernel, one)
+        if whole and is_innermost(kernel, one):
+            kernel.apply_opt(Opt(OptOps.UNROLL, number, UNROLLED))
+    return made
+
+
+def is_innermost(kernel: Kernel, one: UOp) -> bool:
+    """Whether a reduce axis is the last of its reductions, and a loop."""
+    reductions = [n for n in kernel.ast.toposort() if n.op is Ops.REDUCE and one in closed_by(n)]
+    last = all(max(closed_by(n), key=nesting) is one for n in reductions)
+    return last and kind_of(one) is AxisType.REDUCE
+
+
+def thread_blocks(kernel: Kernel, around: int, tiled: bool) -> int:
+    """The first `around` axes for the threads, and then the blocks, if the vectors' axis is `tiled`
+    in them: what a thread does one after the other lies side by side. Gives how many axes joined
+    others.
+    """
+    if kind_of(kernel.axes[0]) is not AxisType.GLOBAL:
+        return 0
+    places = [tiled + (number > 0) for number in range(around)] + [min(around, 1)] * tiled
+    for place in places:
+        kernel.apply_opt(Opt(OptOps.THREAD, place, 0))
+    return max(len(places) - 1, 0)
+
+
+def is_asked(kernel: Kernel, one: UOp) -> bool:
+    """Whether conditions depend on an axis: a loop may end where they do, if it stays one."""
+    free = find_loops(kernel.ast).free
+    places = [n for n in kernel.ast.toposort() if n.op is Ops.INDEX and len(n.src) > 2]
+    return any(one in free[place.src[2]] for place in places)
+
+
+def pack(kernel: Kernel) -> bool:
+    """The operand along the vectors, packed at the innermost loop around all that share it."""
+    loops = find_loops(kernel.ast)
+    outer = [r for r in kernel.axes if kind_of(r) in RESULTS]
+    for value in operands(kernel.ast):
+        free = loops.free[value]
+        shared = [n for n, r in enumerate(outer) if r not in free]
+        written = [r for r in free if kind_of(r) is AxisType.UPCAST]
+        if shared and shared[0] > 0 and written:
+            return stage_over(kernel, shared[0] - 1, written[0], kernel.target.stage_bytes)
+    return False
+
+
+def stage_over(kernel: Kernel, level: int, one: UOp, most: int) -> bool:
+    """The operand that runs over the axis `one`, packed inside the loop at `level` if that takes at
+    most `most` bytes; says whether it was.
+    """
+    loops = find_loops(kernel.ast)
+    for number, value in enumerate(operands(kernel.ast)):
+        if one not in loops.free[value]:
+            continue
+        if tile_of(kernel.ast, value, kernel.axes[level]).bytes <= most:
+            before = {number_of(r) for r in kernel.axes}
+            kernel.apply_opt(Opt(OptOps.STAGE, level, number))
+            write_copy(kernel, before)
+            return True
+    return False
+
+
+def is_paired(access: Access, one: UOp) -> bool:
+    """Whether neighbours along an axis are every second byte, as of pairs that words are of."""
+    return access.itemsize == 1 and access.stride(one) == PAIR and access.is_near(one)
+
+
+def write_copy(kernel: Kernel, before: set[int]) -> None:
+    """The loop of a copy along which it reads neighbours, written out as vectors. `before`: the
+    numbers of all other axes.
+    """
+    fresh = [r for r in kernel.axes if number_of(r) not in before and kind_of(r) is AxisType.LOOP]
+    found = [a for a in accesses(find_loops(kernel.ast)) if not a.is_store]
+    near = [a for a in found if a.node.src[0].op is Ops.PARAM]
+    rows = [r for r in fresh if any(a.stride(r) == 1 or is_paired(a, r) for a in near)]
+    if rows:
+        size, width = size_of(rows[-1]) or 1, kernel.target.lanes(4)
+        even = next(n for n in (width, 4, 2, 1) if size % n == 0)
+        amount = size if even < 4 and size <= COPY_SHORT else even
+        place = kernel.axes.index(rows[-1])
+        if amount < 4 and size > width:  # whole vectors, and the rest one by one
+            kernel.apply_opt(Opt(OptOps.PARTITION, place, size - size % width))
+            amount = width
+        if amount > 1:
+            kernel.apply_opt(Opt(OptOps.UPCAST, place, amount))

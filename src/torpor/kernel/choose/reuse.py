@@ -1,0 +1,66 @@
+"""Output axes along which copies of a kernel's body share what they load."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from torpor.ir.uop import UOp
+from torpor.kernel.access import Access
+from torpor.kernel.opts.kernel import OUTPUTS, Kernel
+from torpor.kernel.ranges import kind_of, size_of
+
+COPIES: Final = 7  # most copies of an output axis that share what they load
+
+
+def reuse_axes(kernel: Kernel, found: list[Access], lane: UOp | None) -> list[UOp]:
+    """The output axes that some loads do not depend on, though the reduction does, or along which
+    windows overlap: copies along them share what they load. Those that share most come first.
+    """
+    loads = [a for a in found if not a.is_store]
+    most = max((a.count for a in loads), default=1)
+    shared_by = []
+    for one in kernel.axes:
+        size = size_of(one)
+        if one is lane or size is None or size < 2:
+            continue
+        if kind_of(one) not in OUTPUTS:
+            continue
+        shared = sum(shared_part(kernel, a, one) * a.count / most for a in loads if a.strides)
+        if shared:
+            shared_by.append((shared, size, one))
+    shared_by.sort(key=lambda f: f[:2], reverse=True)
+    return [one for _, _, one in shared_by[:2]]
+
+
+def shared_part(kernel: Kernel, access: Access, one: UOp) -> float:
+    """What part of its loads copies along an output axis share with others: all where it does not
+    matter (twice that if they are masked), some where windows that lie side by side overlap.
+    """
+    step = access.stride(one)
+    if not step:
+        return (1.0 + (len(access.node.src) > 2)) * (step == 0)
+    copies = min(size_of(one) or 1, COPIES)
+    shares = [0.0]
+    for window in kernel.reduce_axes:
+        size, by = size_of(window) or COPIES, access.stride(window)
+        if by and size < COPIES:
+            places = {n * step + k * by for n in range(copies) for k in range(size)}
+            shares.append(1 - len(places) / (copies * size))
+    return max(shares)
+
+
+def overlap(kernel: Kernel, access: Access, one: UOp) -> float:
+    """What part of its loads copies along an output axis share since their windows overlap."""
+    return 0.0 if access.is_store or not access.stride(one) else shared_part(kernel, access, one)
+
+
+def row_axes(kernel: Kernel, found: list[Access], lane: UOp) -> list[UOp]:
+    """The innermost output axis, if what is read along the lane is read in rows along that axis, of
+    which a few can be taken together.
+    """
+    outputs = [r for r in kernel.axes if kind_of(r) in OUTPUTS]
+    loads = [a for a in found if not a.is_store and a.stride(lane) != 0]
+    if not outputs or not all(a.stride(outputs[-1]) for a in loads):
+        return []
+    size = size_of(outputs[-1]) or 1
+    return outputs[-1:] if any(size % n == 0 for n in (4, 3, 2)) else []

@@ -1,0 +1,198 @@
+"""What choices of opts have in common: vectors along an axis, copies of an axis for registers,
+short loops written out, the first axis for the threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from torpor.base.errors import OptError
+from torpor.ir.ops import AxisType, Ops
+from torpor.ir.records import Opt, OptOps
+from torpor.ir.uop import UOp
+from torpor.kernel.access import Access, accesses
+from torpor.kernel.choose.contraction import SPARE
+from torpor.kernel.choose.reuse import COPIES
+from torpor.kernel.opts.kernel import Kernel
+from torpor.kernel.ranges import closed_by, find_loops, iterations, kind_of, size_of
+
+SMALL_LOOP: Final = 8  # iterations of a reduce loop that is always written out
+CODE_LIMIT: Final = 160  # copies of the loop body past which compiling costs more than it gains
+MASKABLE: Final = (4, 8)  # bytes of elements that vector instructions can mask
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the heuristics look at."""
+
+    kernel: Kernel
+    accesses: list[Access]
+    lanes: int  # elements in a vector register
+
+    @staticmethod
+    def of(kernel: Kernel) -> Facts:
+        found = accesses(find_loops(kernel.ast))
+        widest = max((a.itemsize for a in found), default=4)
+        lanes = kernel.target.lanes(widest) if kernel.target.vector_alu else 4
+        return Facts(kernel, found, lanes)
+
+    def score(self, one: UOp, alone: bool = False) -> float:
+        """How well vectors along the axis suit memory: neighbours and broadcasts for, gathers
+        against, each weighed by how often it happens. With `alone`, only accesses that depend on
+        the axis count.
+        """
+        most = max((a.count for a in self.accesses), default=1)
+        total = 0.0
+        for access in self.accesses:
+            stride = access.stride(one)
+            if alone and stride == 0:
+                continue
+            if stride == 1 or access.is_woven(one):
+                points = 2
+            elif stride == 0:
+                points = 0 if access.is_store else 1
+            elif access.is_near(one):
+                points = 1
+            else:
+                points = -4 if access.is_store else -3
+            total += points * access.count / most
+        return total
+
+
+def attempt(kernel: Kernel, opt: Opt) -> bool:
+    """Apply the opt if it fits."""
+    try:
+        kernel.apply_opt(opt)
+    except OptError:
+        return False
+    return True
+
+
+def attempt_all(
+    kernel: Kernel, trial: Kernel, choose: Callable[..., bool], *arguments: object
+) -> bool:
+    """Have the kernel become a copy that `choose` applies opts to, if it says that they suit and
+    all of them fit: packed memory may turn out too small, or axes may lie in another order.
+    """
+    trial = trial.copy()
+    try:
+        done = choose(trial, *arguments)
+    except OptError:
+        return False
+    if done:
+        kernel.become(trial)
+    return done
+
+
+def reducible(kernel: Kernel, one: UOp) -> bool:
+    """Whether every reduction over the axis may end in a reduction over lanes."""
+    loops = find_loops(kernel.ast)
+    reductions = [n for n in loops.order if n.op is Ops.REDUCE and one in closed_by(n)]
+    return all(r.dtype.kind != "bool" for r in reductions)
+
+
+def paddable(facts: Facts, one: UOp) -> bool:
+    """Whether masks may cover the rest: elements that vector instructions mask, none irregular,
+    and most of a vector at least.
+    """
+    if (size_of(one) or 0) < facts.lanes * (1 - SPARE):
+        return False
+    touching = [a for a in facts.accesses if a.stride(one) != 0]
+    return all(a.itemsize in MASKABLE and a.stride(one) == 1 for a in touching)
+
+
+def writable(facts: Facts, one: UOp) -> bool:
+    """Whether masks may cover the rest of an output axis that is written out as a whole: which
+    lanes are none is then known, so that what is close by is still read in rows.
+    """
+    if (size_of(one) or 0) < facts.lanes * (1 - SPARE):
+        return False
+    touching = [a for a in facts.accesses if a.stride(one) != 0]
+    return all(
+        a.itemsize in MASKABLE
+        and (a.stride(one) == 1 or a.is_near(one) or (a.is_store and a.stride(one) is not None))
+        for a in touching
+    )
+
+
+def vector_amount(facts: Facts, one: UOp, most: int) -> int:
+    """A multiple of the lanes, up to `most` vectors, that divides the axis."""
+    size = size_of(one) or 1
+    for vectors in range(most, 0, -1):
+        if size % (vectors * facts.lanes) == 0:
+            return vectors * facts.lanes
+    return next((n for n in (8, 4, 2) if n <= facts.lanes and size % n == 0), 1)
+
+
+def pad_lane(facts: Facts, lane: UOp, whole_rows: bool = False) -> UOp:
+    """The axis, padded to whole vectors if that wastes fewer lanes than shorter vectors would. With
+    `whole_rows` it is going to be written out as a whole.
+    """
+    kernel = facts.kernel
+    size = size_of(lane) or 1
+    whole = -(-size // facts.lanes) * facts.lanes
+    fits = writable if whole_rows else paddable
+    if size == whole or not fits(facts, lane):
+        return lane
+    shorter = next((n for n in (8, 4) if n < facts.lanes and size % n == 0), 1)
+    if shorter * whole >= size * facts.lanes:
+        return lane
+    position = kernel.axes.index(lane)
+    attempt(kernel, Opt(OptOps.PADTO, position, facts.lanes))
+    return kernel.axes[position]
+
+
+def tile_axis(kernel: Kernel, one: UOp, most: int, limit: int = COPIES) -> int:
+    """As many copies of an output axis as divide it and fit the registers (at most `limit`); gives
+    how many.
+    """
+    axes = [r for r in kernel.axes if r is one or r.arg == one.arg]
+    if not axes:
+        return 1
+    copies = copies_of(axes[0], min(most, limit))
+    opt = Opt(OptOps.UPCAST, kernel.axes.index(axes[0]), copies)
+    return copies if copies > 1 and attempt(kernel, opt) else 1
+
+
+def copies_of(one: UOp, most: int) -> int:
+    """The most copies of an axis that divide it."""
+    size = size_of(one) or 1
+    return max(n for n in range(1, max(most, 1) + 1) if size % n == 0)
+
+
+def thread_rest(kernel: Kernel) -> None:
+    """After vectors were cut off: what is left of the first axis for the threads."""
+    axes = kernel.axes
+    if axes and kind_of(axes[0]) is AxisType.GLOBAL:
+        attempt(kernel, Opt(OptOps.THREAD, 0, 0))
+
+
+def unroll_short(kernel: Kernel) -> None:
+    """Short reduce loops written out, and some rounds of a long one."""
+    body = unroll_whole(kernel)
+    longest = [r for r in kernel.reduce_axes if kind_of(r) is AxisType.REDUCE]
+    if longest and body <= CODE_LIMIT // 8 and len(longest) == 1:
+        size = size_of(longest[0])
+        if size is not None and size % 4 == 0:
+            attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(longest[0]), 4))
+
+
+def unroll_whole(kernel: Kernel) -> int:
+    """Short reduce loops written out, innermost first, as long as the body stays small; gives its
+    size in copies.
+    """
+    copies = iterations(
+        tuple(r for r in kernel.axes if kind_of(r) in (AxisType.UPCAST, AxisType.UNROLL))
+    )
+    body = max(1, copies // 4)
+    for one in reversed(kernel.reduce_axes):
+        size = size_of(one)
+        if kind_of(one) is not AxisType.REDUCE or size is None:
+            continue
+        if size > SMALL_LOOP or body * size > CODE_LIMIT:
+            break  # copies of what is around a loop share nothing
+        attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(one), 0))
+        body *= size
+    return body

@@ -1,0 +1,1 @@
+"""What an `Opt` does to a kernel: axes split and lengthened, tiles copied beside the loops."""

@@ -1,0 +1,74 @@
+"""`Kernel`: a kernel's ast and the opts that were applied to it, one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from torpor.ir.ops import AxisType
+from torpor.ir.records import Opt, OptOps
+from torpor.kernel.opts import loops, memory
+from torpor.kernel.opts.state import OUTPUTS, REDUCES, State
+from torpor.kernel.ranges import find_loops, kind_of
+
+__all__ = ["OUTPUTS", "REDUCES", "Kernel"]
+
+
+class Kernel(State):
+    """A kernel's ast for one target, with the opts applied so far."""
+
+    def copy(self) -> Kernel:
+        """An independent kernel in the same state."""
+        other = object.__new__(Kernel)
+        other.__dict__.update(self.__dict__)
+        other.opts = list(self.opts)
+        return other
+
+    def become(self, other: Kernel) -> None:
+        """Take over the state of a copy on which opts were tried."""
+        self.__dict__.update(other.copy().__dict__)
+
+    def apply(self, opts: Sequence[Opt]) -> Kernel:
+        """Apply several opts in order; gives the kernel itself."""
+        for opt in opts:
+            self.apply_opt(opt)
+        return self
+
+    def apply_opt(self, opt: Opt) -> None:
+        """Apply one opt, or raise an `OptError` that names it and says why it does not fit."""
+        handler = _HANDLERS.get(opt.op)
+        if handler is None:
+            raise self.refused(opt, "this optimisation is not there yet")
+        before = self.copy()
+        handler(self, opt)
+        if not find_loops(self.ast).is_order():
+            self.become(before)
+            raise self.refused(opt, "loops beside each other would lie around the same loop")
+        self.opts.append(opt)
+
+
+def tile(kernel: State, opt: Opt) -> None:
+    """TILE of a reduce axis needs memory, of another one only loops."""
+    reduces = kind_of(kernel.axis(opt, kernel.axes)) is AxisType.REDUCE
+    (memory.tile_sum if reduces else loops.tile)(kernel, opt)
+
+
+_HANDLERS: Final[dict[OptOps, Callable[[State, Opt], None]]] = {
+    OptOps.UPCAST: loops.upcast,
+    OptOps.OVERLAP: loops.overlap,
+    OptOps.UNROLL: loops.unroll,
+    OptOps.LOCAL: loops.local,
+    OptOps.GROUP: loops.group,
+    OptOps.GROUPTOP: loops.group,
+    OptOps.PADTO: loops.pad_to,
+    OptOps.SWAP: loops.swap,
+    OptOps.NOLOCALS: loops.without_locals,
+    OptOps.THREAD: loops.thread,
+    OptOps.TILE: tile,
+    OptOps.PARTITION: loops.cut,
+    OptOps.STAGE: memory.pack,
+    OptOps.WINDOW: memory.window,
+    OptOps.STREAM: memory.stream,
+    OptOps.PAIR: memory.pair,
+    OptOps.QUAD: memory.quad,
+}

@@ -1,0 +1,101 @@
+"""Opts about memory beside the loops, about how results are stored, and about instructions that
+take several terms of a sum. Each changes the kernel or raises an `OptError`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from torpor.ir.ops import STREAMED, AxisType
+from torpor.ir.records import Opt
+from torpor.kernel.opts.accumulate import accumulate, accumulated, growing, inside
+from torpor.kernel.opts.halves import PAIR, find_products, suits, sum_in_pairs
+from torpor.kernel.opts.normalise import drop_single, merge_axes, renumber
+from torpor.kernel.opts.quarters import QUARTERS, has_quads, sum_in_quads
+from torpor.kernel.opts.sliding import rows_of, slide
+from torpor.kernel.opts.stage import coefficients, direct_loads, operands, stage, tile_of
+from torpor.kernel.opts.state import State
+from torpor.kernel.ranges import iterations, kind_of
+
+LOOPS: Final = (AxisType.GLOBAL, AxisType.THREAD, AxisType.LOOP)  # in which memory may be filled
+
+
+def tile_sum(kernel: State, opt: Opt) -> None:
+    """Cut a reduce axis into blocks; partial results are kept in memory."""
+    one = kernel.axis(opt, kernel.axes)
+    reduction = accumulated(kernel.ast, one)
+    if reduction is None or kernel.target.groups:
+        raise kernel.refused(opt, "its partial results cannot be kept in memory")
+    amount = kernel.amount(opt, one)
+    if growing(kernel.ast, reduction) is None:
+        size = iterations(inside(kernel.ast, reduction)) * reduction.dtype.itemsize
+        kernel.check_memory(opt, size)
+    number = len(kernel.staged())
+    made = accumulate(kernel.ast, reduction, one, amount, number, kernel.fresh)
+    kernel.ast = renumber(drop_single(made))
+    kernel.number_anew()
+
+
+def pack(kernel: State, opt: Opt) -> None:
+    """Copy what the rounds of a loop read of one value, in the order of its use."""
+    level = kernel.axis(opt, kernel.axes)
+    whole = operands(kernel.ast)
+    values = [*whole, *coefficients(kernel.ast)]
+    if opt.arg is None or not 0 <= opt.arg < len(values):
+        raise kernel.refused(opt, f"reductions read {len(values)} values")
+    kernel.expect(opt, level, LOOPS)
+    tile = tile_of(kernel.ast, values[opt.arg], level, single=opt.arg >= len(whole))
+    if tile.size < 1:
+        raise kernel.refused(opt, "inside that loop the value does not change")
+    kernel.check_memory(opt, tile.bytes)
+    packed = stage(kernel.ast, tile, len(kernel.staged()), kernel.fresh)
+    kernel.ast = merge_axes(packed, (AxisType.REDUCE,))  # what was packed lies in a row now
+    kernel.number_on(len(tile.axes))
+
+
+def window(kernel: State, opt: Opt) -> None:
+    """Copy what windows slide over inside a loop."""
+    level, loads = kernel.axis(opt, kernel.axes), direct_loads(kernel.ast)
+    if opt.arg is None or not 0 <= opt.arg < len(loads):
+        raise kernel.refused(opt, f"there are {len(loads)} loads of what is stored elsewhere")
+    kernel.expect(opt, level, LOOPS)
+    load = loads[opt.arg]
+    lanes = kernel.target.lanes(load.dtype.itemsize)
+    rows = rows_of(kernel.ast, load, level, kernel.fresh, lanes)
+    if rows is None:
+        raise kernel.refused(opt, "no windows slide over what it reads inside that loop")
+    kernel.check_memory(opt, rows.bytes)
+    kernel.ast = slide(kernel.ast, rows, len(kernel.staged())).simplify()
+    kernel.number_anew()
+
+
+def stream(kernel: State, opt: Opt) -> None:
+    """Store past the caches: none of the kernel's loads reads what it stores."""
+    if kernel.reads_stored():
+        raise kernel.refused(opt, "it reads what it stores")
+    stores = kernel.facts().stores
+    if all(s.arg == STREAMED for s in stores):
+        raise kernel.refused(opt, "its stores are streamed already")
+    kernel.ast = kernel.ast.substitute({s: s.replace(arg=STREAMED) for s in stores})
+
+
+def pair(kernel: State, opt: Opt) -> None:
+    """Multiply and add two terms of a sum of small integers at a time."""
+    one = kernel.axis(opt, kernel.reduce_axes)
+    found = find_products(kernel.ast)
+    if not kernel.target.pairs or found is None:
+        raise kernel.refused(opt, "there is no instruction for two terms of this sum")
+    if kind_of(one) is not AxisType.REDUCE or not suits(found, one, PAIR):
+        raise kernel.refused(opt, "it needs a reduce axis of whole pairs of terms")
+    kernel.ast = sum_in_pairs(kernel.ast, found, one).simplify()
+
+
+def quad(kernel: State, opt: Opt) -> None:
+    """Multiply and add four terms of a sum of small integers at a time."""
+    one = kernel.axis(opt, kernel.reduce_axes)
+    found = find_products(kernel.ast)
+    if found is None or not has_quads(kernel.target, found):
+        raise kernel.refused(opt, "there is no instruction for four terms of this sum")
+    if kind_of(one) is not AxisType.REDUCE or not suits(found, one, QUARTERS):
+        raise kernel.refused(opt, "it needs a reduce axis of whole fours of terms")
+    kernel.ast = sum_in_quads(kernel.ast, found, one).simplify()

@@ -1,0 +1,47 @@
+"""Axes made longer than they are (PADTO): what runs beyond the end does nothing."""
+
+from __future__ import annotations
+
+from torpor.ir.ops import AxisType, Ops, identity
+from torpor.ir.uop import UOp
+from torpor.kernel.access import only_where
+from torpor.kernel.opts.normalise import is_gated
+from torpor.kernel.ranges import closed_by, find_loops, kind_of
+
+
+def mask_beyond(root: UOp, one: UOp, size: int) -> UOp:
+    """Loads, stores and checks that run over `one` do nothing from `size` on; reductions take
+    their identity there.
+    """
+    inside = one < UOp.index_const(size)
+    loops = find_loops(root)
+    stored = {n.src[0] for n in loops.order if n.op is Ops.STORE}
+    done: dict[UOp, UOp] = {}
+    for node in loops.order:
+        source = tuple(done[s] for s in node.src)
+        made = node if source == node.src else node.replace(src=source)
+        if node.op is Ops.INDEX and one in loops.free[node]:
+            if node in stored or not has_room(node, one):
+                made = only_where(made, inside)
+        elif node.op is Ops.CHECK and one in loops.free[node]:
+            made = node.replace(src=(source[0], ~inside | source[1]))
+        elif node.op is Ops.REDUCE and one in closed_by(node):
+            neutral = UOp.const(node.dtype, identity(node.arg, node.dtype))
+            if node.arg is not Ops.ADD or not gated_product(source[0], inside):
+                made = node.replace(src=(inside.where(source[0], neutral), *source[1:]))
+        done[node] = made
+    return done[root]
+
+
+def gated_product(value: UOp, condition: UOp) -> bool:
+    """Whether a value is a product of two that are both 0 where the condition does not hold."""
+    return value.op is Ops.MUL and all(is_gated(s, condition) for s in value.src)
+
+
+def has_room(place: UOp, one: UOp) -> bool:
+    """Whether packed memory has elements for all rounds of a padded output axis: what is read of
+    them is stored nowhere, and need not be asked for.
+    """
+    memory, position = place.src[:2]
+    packed = memory.op is Ops.DEFINE_LOCAL and kind_of(one) is not AxisType.REDUCE
+    return packed and position.vmin >= 0 and position.vmax < memory.arg.size

@@ -1,0 +1,190 @@
+"""The state of a kernel between opts: its axes, and what opts ask of them before they act."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from torpor.base.errors import OptError
+from torpor.base.target import Target
+from torpor.ir.ops import AxisType, Ops
+from torpor.ir.records import Opt
+from torpor.ir.uop import UOp
+from torpor.kernel.opts.normalise import normalise
+from torpor.kernel.ranges import (
+    closed_by,
+    find_loops,
+    kind_of,
+    nesting,
+    number_of,
+    replace_range,
+    size_of,
+)
+
+REDUCES: Final = (AxisType.GROUP, AxisType.REDUCE, AxisType.UNROLL)
+OUTPUTS: Final = (AxisType.THREAD, AxisType.GLOBAL, AxisType.LOCAL, AxisType.LOOP)
+
+
+class AxisFacts(NamedTuple):
+    """What is known about the axes of one state of a kernel's ast."""
+
+    ast: UOp
+    axes: list[UOp]
+    reduce_axes: list[UOp]
+    has_reduce: bool
+    stores: tuple[UOp, ...]
+
+
+class State:
+    """A kernel's ast for one target. Of it a `Kernel` is made; opts are functions that change it.
+
+    Axes are merged and numbered when it is made; opts refer to them by position in `axes`
+    (UNROLL, GROUP and GROUPTOP by position in `reduce_axes`).
+    """
+
+    def __init__(self, ast: UOp, target: Target):
+        self.target = target
+        self.ast = normalise(ast)
+        self.opts: list[Opt] = []
+        self.no_locals = False
+        self._facts: AxisFacts | None = None
+        self._next = 0
+        self.number_anew()
+
+    # --- what there is ----------------------------------------------------------------------------
+    def facts(self) -> AxisFacts:
+        """The axes of the ast as it is now (looked for again only when it has changed)."""
+        if self._facts is None or self._facts.ast is not self.ast:
+            nodes = tuple(self.ast.toposort())
+            axes = sorted((n for n in nodes if n.op is Ops.RANGE), key=nesting)
+            reduced = {r for n in nodes if n.op is Ops.REDUCE for r in closed_by(n)}
+            has_reduce = any(n.op is Ops.REDUCE for n in nodes)
+            stores = self.ast.src
+            inner = [r for r in axes if r in reduced and kind_of(r) in REDUCES]
+            self._facts = AxisFacts(self.ast, axes, inner, has_reduce, stores)
+        return self._facts
+
+    @property
+    def axes(self) -> list[UOp]:
+        """Every axis, outermost first; written-out ones last."""
+        return self.facts().axes
+
+    @property
+    def reduce_axes(self) -> list[UOp]:
+        """The reduce axes in order."""
+        return self.facts().reduce_axes
+
+    @property
+    def has_reduce(self) -> bool:
+        """Whether the kernel reduces anything."""
+        return self.facts().has_reduce
+
+    @property
+    def name(self) -> str:
+        """`E` for elementwise kernels, `r` for reductions, with the sizes of the axes."""
+        sizes = []
+        for one in self.axes:
+            size = size_of(one)
+            sizes.append(str(size) if size is not None else f"to{one.src[0].vmax}")
+        return "_".join(["r" if self.has_reduce else "E", *sizes])
+
+    def staged(self) -> list[UOp]:
+        """The packed memory of the kernel."""
+        return [n for n in self.ast.toposort() if n.op is Ops.DEFINE_LOCAL]
+
+    def reads_stored(self) -> bool:
+        """Whether the kernel reads memory that it stores to."""
+        written = {s.src[0].src[0] for s in self.facts().stores}
+        return any(is_read(memory, self.ast) for memory in written)
+
+    def growing(self) -> list[UOp]:
+        """The STOREs of what was in their memory before, and something more."""
+        stores = [n for n in self.ast.toposort() if n.op is Ops.STORE]
+        return [s for s in stores if is_read(s.src[0].src[0], s.src[1])]
+
+    # --- what an opt means ------------------------------------------------------------------------
+    def refused(self, opt: Opt, why: str) -> OptError:
+        """The error that names the opt and the kernel, and says why it does not fit."""
+        axes = ", ".join(f"{kind_of(r).name.lower()} {size_of(r) or 'symbolic'}" for r in self.axes)
+        return OptError(
+            f"{opt.op.name} of axis {opt.axis} by {opt.arg} does not fit kernel {self.name} "
+            f"(axes: {axes}): {why}"
+        )
+
+    def axis(self, opt: Opt, among: Sequence[UOp]) -> UOp:
+        """The axis that the opt means."""
+        if opt.axis is None or not 0 <= opt.axis < len(among):
+            raise self.refused(opt, f"there is no axis {opt.axis} among {len(among)}")
+        return among[opt.axis]
+
+    def expect(self, opt: Opt, one: UOp, kinds: Sequence[AxisType]) -> None:
+        """The axis is of one of these types."""
+        if kind_of(one) not in kinds:
+            raise self.refused(opt, f"it is a {kind_of(one).name.lower()} axis")
+
+    def amount(self, opt: Opt, one: UOp) -> int:
+        """How much of the axis the opt takes: a divisor of its size."""
+        size = size_of(one)
+        if size is None:
+            raise self.refused(opt, "the axis has a symbolic size")
+        amount = opt.arg if opt.arg else size
+        if amount < 1 or size % amount:
+            raise self.refused(opt, f"{amount} does not divide {size}")
+        return amount
+
+    def check_stages(self, opt: Opt, one: UOp) -> None:
+        """Rounds that share a packed tile's memory come one after the other."""
+        loops = find_loops(self.ast)
+        for node in loops.order:
+            anew = node.op is Ops.BARRIER and one in loops.free[node]
+            grows = node.op is Ops.STORE and one in closed_by(node)
+            if anew or (grows and one not in loops.free[node.src[0]]):
+                raise self.refused(opt, "each of its rounds fills the same packed memory")
+
+    def check_memory(self, opt: Opt, size: int) -> None:
+        """Packed memory has room for `size` bytes more."""
+        room = self.target.local_bytes if self.target.groups else self.target.stage_bytes
+        taken = sum(n.arg.size * n.dtype.itemsize for n in self.staged()) + size
+        if taken > room:
+            raise self.refused(opt, f"{taken} bytes would be staged, and there are {room}")
+
+    # --- what an opt does -------------------------------------------------------------------------
+    @property
+    def fresh(self) -> int:
+        """The least number that no axis has."""
+        return self._next
+
+    def number_anew(self) -> None:
+        """See which numbers the ast's axes have, after an opt that made or renumbered some."""
+        self._next = 1 + max((number_of(r) for r in self.ast.ranges()), default=-1)
+
+    def number_on(self, count: int) -> None:
+        """So many fresh numbers have been taken."""
+        self._next += count
+
+    def new_axis(self, size: int, kind: AxisType) -> UOp:
+        """An axis with a number of its own."""
+        self.number_on(1)
+        return UOp.range(size, self._next - 1, kind)
+
+    def split(self, one: UOp, amount: int, kind: AxisType, top: bool = False) -> UOp:
+        """Cut `amount` iterations off an axis, as a new axis of type `kind`.
+
+        The new axis is the fast one, or with `top` the slow one.
+        """
+        size = size_of(one)
+        assert size is not None and size % amount == 0
+        fresh = self.new_axis(amount, kind)
+        rest = size // amount
+        if rest == 1:
+            self.ast = replace_range(self.ast, one, fresh, [fresh])
+            return fresh
+        outer = UOp.range(rest, *one.arg)
+        value = fresh * rest + outer if top else outer * amount + fresh
+        self.ast = replace_range(self.ast, one, value, [outer, fresh]).simplify()
+        return fresh
+
+
+def is_read(memory: UOp, value: UOp) -> bool:
+    """Whether a value is computed from what lies in a memory."""
+    return any(n.op is Ops.LOAD and n.src[0].src[0] is memory for n in value.toposort())

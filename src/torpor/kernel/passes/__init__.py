@@ -1,0 +1,1 @@
+"""From an optimised kernel to a linear program: copies, vectors, index widths, one order."""

@@ -1,0 +1,380 @@
+"""From a graph to a program: loops opened and closed, reductions as registers, one order.
+
+Every value stands in the innermost loop that it depends on, so what does not change in a loop is
+computed before it. Within a block, a value comes just before what first needs it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Set
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import takewhile, zip_longest
+
+from torpor.base.dtypes import dtypes
+from torpor.ir.ops import ALU, AxisType, Ops, identity
+from torpor.ir.uop import UOp
+from torpor.kernel.passes.stagger import staggered
+from torpor.kernel.ranges import Loops, closed_by, find_loops, is_no_load, kind_of, nesting
+
+Nest = tuple[UOp, ...]
+
+
+@dataclass(eq=False)
+class _Block:
+    """One loop body (the whole function for the empty nest)."""
+
+    nest: Nest
+    effects: list[UOp] = field(default_factory=list)  # stores and reductions that end up here
+    children: dict[UOp, _Block] = field(default_factory=dict)
+    updates: list[UOp] = field(default_factory=list)  # reductions whose sums grow here
+    scans: list[UOp] = field(default_factory=list)  # running values that grow here
+    sums: list[UOp] = field(default_factory=list)  # additions that are done here
+    needs: dict[UOp, None] = field(default_factory=dict)  # nodes of outer blocks used inside
+
+
+class _Lineariser:
+    def __init__(self, root: UOp):
+        self.root = root
+        self.loops: Loops = find_loops(root)
+        self.stored = frozenset(root.src)
+        self.apart = self.stores_apart()
+        self.top = _Block(())
+        self.home: dict[UOp, _Block] = {}
+        self.accumulators: dict[UOp, UOp] = {}
+        self.results: dict[UOp, UOp] = {}
+        self.lines: list[UOp] = []
+        self.value_of: dict[UOp, UOp] = {}
+
+    def block(self, nest: Nest) -> _Block:
+        """The block of a loop nest."""
+        block = self.top
+        for depth, one in enumerate(nest):
+            if one not in block.children:
+                block.children[one] = _Block(nest[: depth + 1])
+            block = block.children[one]
+        return block
+
+    def stores_apart(self) -> bool:
+        """Whether stores may change places: none is in a loop whose steps run in order, and nothing
+        reads what they store.
+        """
+        written = {s.src[0].src[0] for s in self.root.src}
+        return not any(
+            (n.op is Ops.RANGE and kind_of(n) is AxisType.SERIAL)
+            or (n.op is Ops.LOAD and n.src[0].src[0] in written)
+            for n in self.loops.order
+        )
+
+    def run(self) -> list[UOp]:
+        for node in self.loops.order:
+            if node.op in (Ops.SINK, Ops.RANGE):
+                continue
+            free = self.loops.free[node]
+            if node.op is Ops.STORE:
+                free = free | frozenset(closed_by(node))
+            self.home[node] = block = self.block(self.loops.nest_of(free))
+            if node.op is Ops.ADD:
+                block.sums.append(node)
+            if (node.op is Ops.STORE and closed_by(node)) or node in self.stored:
+                block.effects.append(node)
+            if node.op is Ops.REDUCE:
+                inner = self.block(self.loops.nest_of(free | frozenset(closed_by(node))))
+                inner.updates.append(node)
+            elif node.op is Ops.SCAN:
+                block.scans.append(node)
+        self.find_needs()
+        self.emit_constants()
+        self.emit(self.top)
+        return self.declarations() + self.lines
+
+    def find_needs(self) -> None:
+        """For each loop, what of the blocks around it its body uses."""
+        for node in self.loops.order:
+            if node.op in (Ops.SINK, Ops.RANGE):
+                continue
+            self.need(node.src, self.home[node].nest)
+            if node.op is Ops.BARRIER:
+                self.need_before(node)
+            if node.op is Ops.REDUCE:
+                inner = self.loops.nest_of(self.loops.free[node] | frozenset(closed_by(node)))
+                self.need(node.src, inner)
+                self.need(tuple(s for r in closed_by(node) for s in r.src), inner)
+
+    def need(self, source: tuple[UOp, ...], nest: Nest) -> None:
+        for operand in source:
+            if operand.op is Ops.RANGE:
+                self.need(operand.src, nest)
+                continue
+            home = self.home[operand].nest
+            for depth in range(len(home) + 1, len(nest) + 1):
+                self.block(nest[:depth]).needs[operand] = None
+
+    def need_before(self, barrier: UOp) -> None:
+        """Effects in loops beside those of the barrier come before these."""
+        nest = self.home[barrier].nest
+        for effect in barrier.src:
+            both = zip(self.home[effect].nest, nest, strict=False)
+            shared = sum(1 for _ in takewhile(lambda p: p[0] is p[1], both))
+            for depth in range(shared + 1, len(nest) + 1):
+                self.block(nest[:depth]).needs[effect] = None
+
+    # --- emission ---------------------------------------------------------------------------------
+    def emit(self, block: _Block) -> None:
+        """The statements of a block: what they need first, loops where their results are needed."""
+        emitted: set[UOp | _Block] = set()
+        self.emit_sums(block, emitted)
+        for effect in block.effects:
+            self.visit(effect, block, emitted)
+        self.grow(block, emitted)
+        for inner in block.children.values():
+            self.visit(inner, block, emitted)
+
+    def emit_sums(self, block: _Block, emitted: set[UOp | _Block]) -> None:
+        """Long sums that share what they read, in turns, and what is stored of them."""
+        if not self.apart:
+            return
+        found = staggered(block.sums, partial(self.is_in, block))
+        sums = {one for batch in found for one in batch.sums}
+        stores = [effect for effect in block.effects if effect in self.stored]
+        needs = {e: sums & self.below(e.src[1], block, sums) for e in stores}
+        for batch in found:
+            for step in batch.steps:
+                self.visit(step, block, emitted)
+            for effect, wanted in needs.items():
+                if wanted and wanted <= emitted:
+                    self.visit(effect, block, emitted)
+
+    def below(self, value: UOp, block: _Block, ends: set[UOp]) -> Set[UOp]:
+        """What of a block a value needs, as far as `ends`: other blocks need nothing of it."""
+        return value.toposort(lambda n: n not in ends and self.home.get(n) is block).keys()
+
+    def is_in(self, block: _Block, node: UOp) -> bool:
+        """Whether a block computes a node."""
+        return self.home[node] is block
+
+    def visit(self, goal: UOp | _Block, block: _Block, emitted: set[UOp | _Block]) -> None:
+        """The statements that a value, store or loop of a block takes, but those already there."""
+        stack: list[tuple[UOp | _Block, bool]] = [(goal, False)]
+        while stack:
+            item, ready = stack.pop()
+            if item in emitted:
+                continue
+            if not ready:
+                stack.append((item, True))
+                needs = self.needs_of(item, block)
+                stack.extend((n, False) for n in reversed(needs) if n not in emitted)
+                continue
+            emitted.add(item)
+            if isinstance(item, _Block):
+                self.loop(item, block)
+            else:
+                self.statement(item)
+
+    def needs_of(self, item: UOp | _Block, block: _Block) -> list[UOp | _Block]:
+        if isinstance(item, _Block):
+            found: list[UOp | _Block] = []
+            for node in item.needs:
+                store = node.op is Ops.STORE
+                found.extend(self.before(node, block) if store else self.local(node, block))
+            return found
+        if item.op is Ops.REDUCE:
+            inner = self.loops.nest_of(self.loops.free[item] | frozenset(closed_by(item)))
+            return [self.block(inner[: len(block.nest) + 1])]
+        if item.op is Ops.BARRIER:
+            return [n for s in item.src for n in self.before(s, block)]
+        return [n for s in item.src for n in self.local(s, block)]
+
+    def before(self, effect: UOp, block: _Block) -> list[UOp | _Block]:
+        """What must have run for the effect to have happened: itself, or the loops around it."""
+        nest = self.home[effect].nest
+        if nest[: len(block.nest)] != block.nest:
+            return []  # in loops beside this one, which need it
+        return (
+            [self.block(nest[: len(block.nest) + 1])] if len(nest) > len(block.nest) else [effect]
+        )
+
+    def local(self, node: UOp, block: _Block) -> list[UOp | _Block]:
+        """The node if this block computes it (outer ones are there already)."""
+        if node.op is Ops.RANGE:
+            return [n for s in node.src for n in self.local(s, block)]
+        return [node] if self.home[node] is block else []
+
+    def loop(self, inner: _Block, outer: _Block) -> None:
+        one = inner.nest[-1]
+        for node in inner.scans:
+            self.accumulate(node, self.rebuilt(node.src[1]))
+        for reduction in self.reductions_starting(inner, outer):
+            self.accumulate(reduction, neutral(reduction))
+        self.lines.append(self.rebuilt(one))
+        self.emit(inner)
+        self.lines.append(UOp.end(self.rebuilt(one)))
+
+    def accumulate(self, node: UOp, initial: UOp) -> None:
+        """A register for a reduction or scan."""
+        register = UOp(Ops.ACC, node.dtype, (initial,), len(self.accumulators))
+        self.accumulators[node] = register
+        self.lines.append(register)
+
+    def reductions_starting(self, inner: _Block, outer: _Block) -> list[UOp]:
+        """Reductions of the outer block whose first loop is this one."""
+        found: list[UOp] = []
+        stack = [inner]
+        while stack:
+            block = stack.pop()
+            found.extend(r for r in block.updates if self.home[r] is outer)
+            stack.extend(block.children.values())
+        return found
+
+    def grow(self, block: _Block, emitted: set[UOp | _Block]) -> None:
+        """register = register op value for each sum that grows here and each of its values."""
+        totals: dict[UOp, UOp] = {}
+        for reduction, value in in_order(block.updates):
+            for need in self.local(value, block):
+                self.visit(need, block, emitted)
+            before = totals.get(reduction) or self.total(reduction)
+            totals[reduction] = before.alu(reduction.arg, self.rebuilt(value))
+            self.lines.append(totals[reduction])
+        for reduction, total in totals.items():
+            self.lines.append(UOp(Ops.STORE, dtypes.void, (self.accumulators[reduction], total)))
+
+    def total(self, reduction: UOp) -> UOp:
+        """What a sum has grown to before a round of its innermost loop."""
+        inner = self.rebuilt(max(closed_by(reduction), key=nesting))
+        found = UOp(Ops.LOAD, reduction.dtype, (self.accumulators[reduction], inner))
+        self.lines.append(found)
+        return found
+
+    def advance(self, node: UOp) -> UOp:
+        """register = register op value, which is also the value of this step."""
+        register = self.accumulators[node]
+        before = UOp(Ops.LOAD, node.dtype, (register, self.rebuilt(node.src[2])))
+        made = before.alu(node.arg, self.rebuilt(node.src[0]))
+        self.lines += before, made, UOp(Ops.STORE, dtypes.void, (register, made))
+        return made
+
+    def statement(self, node: UOp) -> None:
+        if node in self.value_of:
+            return
+        if node.op is Ops.SCAN:
+            self.value_of[node] = self.advance(node)
+            return
+        if node.op is Ops.REDUCE:
+            register = self.accumulators[node]
+            outer = min(closed_by(node), key=nesting)
+            made = UOp(Ops.LOAD, node.dtype, (register, UOp.end(self.rebuilt(outer))))
+        else:
+            made = self.rebuilt_of(node)
+        self.value_of[node] = made
+        if node.op not in (Ops.PARAM, Ops.VARIABLE, Ops.DEFINE_LOCAL):
+            self.lines.append(made)
+
+    def rebuilt_of(self, node: UOp) -> UOp:
+        source = tuple(self.rebuilt(s) for s in node.src)
+        if node.op is Ops.STORE:
+            source = source[:2]
+        return node if source == node.src else node.replace(src=source)
+
+    def rebuilt(self, node: UOp) -> UOp:
+        """What the node has become in the program."""
+        found = self.value_of.get(node)
+        if found is None:
+            assert node.op in (Ops.RANGE, Ops.CONST), f"{node.op} is used before it is computed"
+            found = self.value_of[node] = self.rebuilt_of(node)
+        return found
+
+    def emit_constants(self) -> None:
+        """What loops count to and registers start from stands before everything else, where no
+        loop decides it.
+        """
+        for node in self.loops.order:
+            if node.op is Ops.RANGE and not self.loops.free.get(node.src[0]):
+                self.emit_early(node.src[0])
+            elif node.op is Ops.REDUCE:
+                self.emit_early(neutral(node))
+
+    def emit_early(self, node: UOp) -> None:
+        for below in node.toposort():
+            if below not in self.value_of:
+                self.statement(below)
+
+    def declarations(self) -> list[UOp]:
+        """Parameters, variables and local memory, in order of their numbers."""
+        found = {op: [n for n in self.loops.order if n.op is op] for op in _DECLARED}
+        parameters = sorted(found[Ops.PARAM], key=lambda n: n.arg.slot)
+        variables = sorted(found[Ops.VARIABLE], key=lambda n: (len(n.arg[0]), n.arg[0]))
+        memory = sorted(found[Ops.DEFINE_LOCAL], key=lambda n: n.arg.slot)
+        return [*parameters, *variables, *memory]
+
+
+def neutral(reduction: UOp) -> UOp:
+    """The value that a reduction starts from."""
+    return UOp.const(reduction.dtype, identity(reduction.arg, reduction.dtype.scalar()))
+
+
+def values_of(reduction: UOp) -> tuple[UOp, ...]:
+    """What one round of its innermost loop combines, in order."""
+    return reduction.src[: len(reduction.src) - len(closed_by(reduction))]
+
+
+def in_order(reductions: list[UOp]) -> list[tuple[UOp, UOp]]:
+    """The (sum, value) pairs of sums that grow side by side: the first values of all sums, then the
+    second ones, so that no addition waits for another; or sum by sum, where values of one share
+    what would have to be kept in registers meanwhile.
+    """
+    if work_apart(reductions):
+        return [(r, value) for r in reductions for value in values_of(r)]
+    found: list[tuple[UOp, UOp]] = []
+    for step in zip_longest(*map(values_of, reductions)):
+        terms = [(r, v) for r, v in zip(reductions, step, strict=True) if v is not None]
+        found += by_shared_operand(terms)
+    return found
+
+
+def work_apart(reductions: list[UOp]) -> bool:
+    """Whether values of one of several sums share something computed that no other sum needs."""
+    users: Counter[UOp] = Counter()  # sums
+    shared: set[UOp] = set()
+    for reduction in reductions if len(reductions) > 1 else ():
+        seen: set[UOp] = set()
+        for value in values_of(reduction):
+            below = value.toposort(partial(is_new, seen))
+            made = {n for n in below if n.op in ALU and n.dtype.scalar() is not dtypes.index}
+            shared |= made & seen
+            seen |= made
+        users.update(seen)
+    return any(users[node] == 1 for node in shared)
+
+
+def is_new(seen: set[UOp], node: UOp) -> bool:
+    """Whether a value is computed, and not one of those seen before."""
+    return is_no_load(node) and node not in seen
+
+
+def by_shared_operand(terms: list[tuple[UOp, UOp]]) -> list[tuple[UOp, UOp]]:
+    """The (sum, value) pairs so that values with an operand in common follow each other: of their
+    operands the one in fewer values, so that few others have to be kept in registers meanwhile.
+    """
+    read = {value: operands_of(value) for _, value in terms}
+    uses = Counter(s for _, value in terms for s in read[value])
+    groups: dict[UOp, list[tuple[UOp, UOp]]] = {}
+    for reduction, value in terms:
+        least = min(read[value], key=uses.__getitem__, default=value)
+        groups.setdefault(least, []).append((reduction, value))
+    return [term for group in groups.values() for term in group]
+
+
+def operands_of(value: UOp) -> tuple[UOp, ...]:
+    """What a value is computed from: the words whose parts are multiplied, if it adds products."""
+    if value.op is not Ops.ADD or not value.dtype.is_int:
+        return value.src
+    return tuple(n for n in value.toposort(is_no_load) if n.op is Ops.LOAD)
+
+
+_DECLARED = (Ops.PARAM, Ops.VARIABLE, Ops.DEFINE_LOCAL)
+
+
+def linearise(root: UOp) -> list[UOp]:
+    """The kernel as a list of nodes in program order."""
+    return _Lineariser(root).run()

@@ -1,0 +1,119 @@
+"""Stores of neighbours, each a lane of some vector, as stores of vectors: shuffled in registers.
+
+before  out[2*i] = a.0;  out[2*i + 1] = b.0;  out[2*i + 2] = a.1;  out[2*i + 3] = b.1;  ...
+after   out[2*i ...] = (a.0, b.0, a.1, b.1, ...)
+
+Results that lie one, two or four apart along the vectors have those of other copies between them
+(phases, complex numbers, channels of a pixel); where vectors run across what lies in a row, one
+lane of each of several vectors lies side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torpor.base.target import Target
+from torpor.ir.ops import AxisType, Ops
+from torpor.ir.uop import UOp
+from torpor.kernel.passes.turn import INNER, ITEMSIZES, merge, spot_of
+from torpor.kernel.ranges import kind_of
+
+
+def weave_stores(root: UOp, target: Target) -> UOp:
+    """The kernel with one store for every row of neighbours that are lanes of vectors. Stores may
+    change places: not where a kernel reads what it stores, or steps run in order.
+    """
+    written = {s.src[0].src[0] for s in root.src}
+    for node in root.toposort():
+        if node.op is Ops.RANGE and kind_of(node) is AxisType.SERIAL:
+            return root
+        if node.op is Ops.LOAD and node.src[0].src[0] in written:
+            return root
+    groups: dict[object, dict[int, UOp]] = {}
+    others: list[UOp] = []
+    for store in root.src:
+        if not is_lane(store):
+            others.append(store)
+            continue
+        spot, shift = spot_of(store)
+        group = groups.setdefault((spot, store.src[2:], store.arg), {})
+        if shift in group:
+            return root
+        group[shift] = store
+    if not groups:
+        return root
+    made = [s for g in groups.values() for s in in_vectors(g, target)]
+    return UOp.sink(*others, *made)
+
+
+def is_lane(store: UOp) -> bool:
+    """Whether one lane of a vector is stored, of elements that vectors are shuffled of."""
+    place, value = store.src[:2]
+    lane = value.op is Ops.GEP and value.dtype.count == 1 and value.src[0].dtype.count > 1
+    return lane and place.op is Ops.INDEX and value.dtype.itemsize in ITEMSIZES
+
+
+def in_vectors(stores: dict[int, UOp], target: Target) -> list[UOp]:
+    """Stores of one spot, those of neighbours joined."""
+    made = []
+    shifts = sorted(stores)
+    width = target.lanes(next(iter(stores.values())).src[1].dtype.itemsize)
+    start = 0
+    while start < len(shifts):
+        count = 1
+        while count < width and follows(shifts, start, 2 * count):
+            count *= 2
+        run = [stores[shift] for shift in shifts[start : start + count]]
+        made.append(joined(run))
+        start += count
+    return made
+
+
+def follows(shifts: Sequence[int], start: int, count: int) -> bool:
+    """Whether so many numbers from one on are consecutive."""
+    last = start + count - 1
+    return last < len(shifts) and shifts[last] == shifts[start] + count - 1
+
+
+def joined(run: Sequence[UOp]) -> UOp:
+    """One store in the place of those of neighbours, in order."""
+    first = run[0]
+    if len(run) == 1:
+        return first
+    value = gathered([store.src[1] for store in run])
+    return first.replace(src=(first.src[0], value, *first.src[2:]))
+
+
+def gathered(lanes: Sequence[UOp]) -> UOp:
+    """The vector of these lanes of others (a power of two of them), by shuffles of two vectors."""
+    dtype = lanes[0].dtype.vec(len(lanes))
+    vectors = list(dict.fromkeys(lane.src[0] for lane in lanes))
+    formats = {vector.dtype for vector in vectors}
+    numbers = {lane.arg for lane in lanes}
+    if len(formats) == len(numbers) == 1 and len(vectors) == len(lanes) <= vectors[0].dtype.count:
+        return across(vectors, int(lanes[0].arg[0]))
+    if len(vectors) <= 2:
+        return UOp(Ops.VECTORIZE, dtype, tuple(lanes))
+    even, odd = gathered(lanes[::2]), gathered(lanes[1::2])
+    pairs = [half.gep(n) for n in range(len(lanes) // 2) for half in (even, odd)]
+    return UOp(Ops.VECTORIZE, dtype, tuple(pairs))
+
+
+def across(vectors: Sequence[UOp], lane: int) -> UOp:
+    """One lane of each of several vectors, a power of two and at most as many as they have lanes.
+
+    Rounds merge pairs of them, first inside of parts of `INNER` bytes: whole vectors, which other
+    lanes share.
+    """
+    width, count = vectors[0].dtype.count, len(vectors)
+    inner = min(width, INNER // vectors[0].dtype.scalar().itemsize)
+    span, block, place, part = inner, 1, lane % inner, lane // inner * inner
+    while len(vectors) > 1:
+        if block == inner:
+            span, place, part = width, lane // inner, 0
+        half, place = divmod(place, span // block // 2)
+        pairs = zip(vectors[::2], vectors[1::2], strict=True)
+        vectors = [merge(a, b, span, block, half) for a, b in pairs]
+        block *= 2
+    first = part + place * count
+    return vectors[0] if count == width else vectors[0].gep(*range(first, first + count))

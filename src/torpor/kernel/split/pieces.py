@@ -1,0 +1,65 @@
+"""Pieces: a large kernel whose conditions change along an outer axis, as a kernel for each part.
+
+before  out[i, j] = where(i < n, x[i, j], y[i - n, j])
+after   out[i, j] = x[i, j];  out[i + n, j] = y[i, j]
+
+Rows of a concatenation, of a stack, of a border: no element asks which it is, only what is stored
+is computed, and axes merge that conditions kept apart. Along the last axis `nest.py` cuts loops.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from torpor.base.target import Target
+from torpor.ir.ops import AxisType, Ops
+from torpor.ir.uop import UOp
+from torpor.kernel.access import stored_bytes
+from torpor.kernel.opts.kernel import Kernel
+from torpor.kernel.opts.partition import boundaries
+from torpor.kernel.ranges import kind_of, number_of, replace_range, size_of
+from torpor.kernel.split.parts import renumbered, slots_of
+
+MOST: Final = 4  # pieces of a kernel
+WORTH: Final = 1 << 17  # bytes stored from which other kernels pay, each to be compiled; a choice
+
+
+class Piece(NamedTuple):
+    """A kernel that writes a part, and which of the whole kernel's parameters are its own."""
+
+    ast: UOp
+    slots: tuple[int, ...]
+
+
+def in_pieces(ast: UOp, target: Target) -> tuple[Piece, ...]:
+    """The kernels that together do what this one does; none where there is nothing to gain."""
+    if not target.threads or len(ast.src) != 1 or not is_plain(ast):
+        return ()
+    if not any(n.op is Ops.CMPLT for n in ast.toposort()) or stored_bytes(ast) < WORTH:
+        return ()
+    kernel = Kernel(ast, target)
+    for one in kernel.axes[:-1]:
+        ends = [0, *boundaries(kernel.ast, one), size_of(one) or 0]
+        if 1 < len(ends) - 1 <= MOST:
+            return tuple(piece_of(kernel.ast, one, start, end) for start, end in pairwise(ends))
+    return ()
+
+
+def is_plain(ast: UOp) -> bool:
+    """Whether all loops of a kernel are over its results, of known sizes, and none is checked."""
+    plain = all(kind_of(r) is AxisType.GLOBAL and size_of(r) for r in ast.ranges())
+    return plain and not any(n.op is Ops.CHECK for n in ast.toposort())
+
+
+def piece_of(ast: UOp, one: UOp, start: int, end: int) -> Piece:
+    """The kernel with an axis run from `start` to `end` only."""
+    part = UOp.range(end - start, number_of(one), kind_of(one))
+    place = part + UOp.index_const(start)
+    return own_parameters(replace_range(ast, one, place, [part]).simplify())
+
+
+def own_parameters(ast: UOp) -> Piece:
+    """A part of a kernel without the parameters that only other parts read."""
+    slots = slots_of(ast)
+    return Piece(renumbered(ast, slots), slots)

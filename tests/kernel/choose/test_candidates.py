@@ -1,0 +1,159 @@
+"""Neighbouring lists of opts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+from typing import Final
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.kernel.kernels import cases, matmul, sample
+from tests.schedule.graphs import kernels
+from torpor import Tensor
+from torpor.base.errors import OptError
+from torpor.base.target import get_target
+from torpor.kernel import Kernel, Opt, OptOps
+from torpor.kernel.choose.candidates import after, code_length, in_turn, near, neighbours
+from torpor.kernel.choose.heuristics import choose
+from torpor.kernel.ranges import iterations, size_of
+
+CPU = {
+    OptOps.UPCAST, OptOps.OVERLAP, OptOps.UNROLL, OptOps.TILE, OptOps.STAGE, OptOps.SWAP,
+    OptOps.PARTITION, OptOps.PADTO, OptOps.THREAD,
+}  # fmt: skip
+GROUPS = CPU - {OptOps.THREAD} | {OptOps.LOCAL, OptOps.GROUP, OptOps.GROUPTOP}
+
+
+def product(target):
+    (item,) = kernels(matmul(sample(36, 48), sample(48, 64)), device="CPU")
+    return Kernel(item.ast, get_target(target))
+
+
+@pytest.mark.parametrize(("target", "kinds"), [("cpu", CPU), ("opencl", GROUPS)])
+def test_every_kind_of_opt_is_offered_and_fits_somewhere(target, kinds):
+    kernel = product(target)
+    fitting = [o for o in neighbours(kernel, ()) if isinstance(after(kernel, o), Kernel)]
+    assert {opts[0].op for opts in fitting} == kinds
+
+
+def test_amounts_around_the_one_there_is_come_nearest_first():
+    assert near(16, [4, 6, 12, 24, 48, 96]) == [12, 24, 6, 48, 4, 96]
+    kernel = product("cpu")
+    start = (Opt(OptOps.UPCAST, 1, 4),)
+    changed = [o[0].arg for o in neighbours(kernel, start) if len(o) == 1 and o[0].axis == 1]
+    assert changed[:4] == [2, 8, 16, 32]
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda c: c.name)
+def test_neighbours_of_the_heuristics_choice_are_other_lists(case):
+    kernel = Kernel(case.item("CPU").ast, get_target("cpu"))
+    start = tuple(choose(kernel))
+    found = list(islice(neighbours(kernel, start), 40))
+    assert found
+    assert start not in found
+    fitting = [o for o in found if isinstance(after(kernel, o), Kernel)]
+    assert fitting
+
+
+def test_one_opt_may_be_left_out():
+    kernel = product("cpu")
+    start = tuple(choose(kernel))
+    found = set(neighbours(kernel, start))
+    assert all(start[:n] + start[n + 1 :] in found for n in range(len(start)))
+
+
+def test_what_does_not_fit_is_refused_and_the_kernel_stays_as_it_is():
+    kernel = product("cpu")
+    refusal = after(kernel, (Opt(OptOps.UPCAST, 0, 4), Opt(OptOps.UPCAST, 0, 7)))
+    assert isinstance(refusal, OptError)
+    assert kernel.opts == []
+
+
+WHOLE: Final = st.none() | st.integers(-3, 70)
+
+
+@given(st.lists(st.builds(Opt, st.sampled_from(OptOps), WHOLE, WHOLE), min_size=1, max_size=3))
+@settings(max_examples=200, deadline=None)
+def test_whatever_stands_in_a_file_fits_or_is_refused(opts):
+    """What fits sums the same number of terms for the same number of results."""
+    made = after(product("cpu"), tuple(opts))
+    assert isinstance(made, (Kernel, OptError))
+    if isinstance(made, Kernel):
+        assert all((size_of(r) or 1) > 0 for r in made.axes)
+        assert iterations(made.axes) >= 36 * 48 * 64
+
+
+def test_the_length_of_code_is_that_of_its_longest_part():
+    kernel = product("cpu")
+    assert code_length(after(kernel, ())) == 1 / 8
+    assert code_length(after(kernel, (Opt(OptOps.UPCAST, 0, 36), Opt(OptOps.UNROLL, 0, 4)))) == 18
+    made = after(kernel, (Opt(OptOps.PARTITION, 0, 32), Opt(OptOps.UPCAST, 0, 32)))
+    rest = next(n for n, r in enumerate(made.axes) if size_of(r) == 4)
+    made.apply_opt(Opt(OptOps.UPCAST, rest, 4))
+    assert code_length(made) == 32 / 8
+
+
+def test_sources_take_turns():
+    assert list(in_turn([iter("abc"), iter(""), iter("d")])) == ["a", "d", "b", "c"]
+
+
+def offered(result, op, **facts):
+    """Whether an opt of a kind is among those that a kernel might begin with."""
+    (item,) = result.schedule()
+    kernel = Kernel(item.ast, replace(get_target("cpu"), **facts))
+    return any(opts[0].op is op for opts in neighbours(kernel, ()))
+
+
+def test_stores_past_the_caches_are_tried_where_much_is_stored():
+    for rows, much in ((64, False), (4096, True)):
+        x = Tensor(np.zeros((rows, 1024), np.float32))
+        assert offered(x * 2, OptOps.STREAM, stream_bytes=1 << 25) is much
+        assert not offered(x * 2, OptOps.STREAM, stream_bytes=None)
+
+
+def convolution(size):
+    x, w = Tensor.empty(2, 4, size, size), Tensor.empty(4, 1, 3, 3)
+    return x.conv2d(w, padding=1, groups=4)
+
+
+def test_windows_are_tried_where_something_slides():
+    assert offered(convolution(20), OptOps.WINDOW)
+    assert not offered(Tensor.empty(16, 16) @ Tensor.empty(16, 16), OptOps.WINDOW)
+    (item,) = convolution(20).schedule()
+    kernel = Kernel(item.ast, get_target("cpu"))
+    tried = [o for o in neighbours(kernel, ()) if o[0].op is OptOps.WINDOW]
+    assert tried
+    assert all(isinstance(after(kernel, o), Kernel) for o in tried), "only where they fit"
+
+
+def test_a_window_may_be_that_of_another_loop():
+    (item,) = convolution(20).schedule()
+    kernel = Kernel(item.ast, get_target("cpu"))
+    start = (Opt(OptOps.WINDOW, 0, 0),)
+    levels = {o[0].axis for o in neighbours(kernel, start) if len(o) == 1 and o != start}
+    assert 1 in levels
+
+
+def test_tiles_may_overlap_or_not():
+    """Of 36 rows: what divides them is written out by UPCAST, what does not by OVERLAP."""
+    kernel = product("cpu")
+    for start in (Opt(OptOps.UPCAST, 0, 6), Opt(OptOps.OVERLAP, 0, 7)):
+        made = {o[0] for o in neighbours(kernel, (start,)) if len(o) == 1 and o[0].axis == 0}
+        amounts = {
+            op: {o.arg for o in made if o.op is op} for op in (OptOps.UPCAST, OptOps.OVERLAP)
+        }
+        assert amounts[OptOps.UPCAST] >= {3, 4, 12} - {start.arg}
+        assert amounts[OptOps.OVERLAP] >= {5, 8}
+        assert all(36 % n == 0 for n in amounts[OptOps.UPCAST])
+        assert all(36 % n for n in amounts[OptOps.OVERLAP])
+
+
+def test_two_terms_at_a_time_are_tried_where_there_is_an_instruction():
+    a, b = (Tensor(np.ones((16, 16), np.int8)) for _ in range(2))
+    assert offered(a.int() @ b.int(), OptOps.PAIR, pairs=True)
+    assert not offered(a.int() @ b.int(), OptOps.PAIR, pairs=False)
+    assert not offered(a.float() @ b.float() * 0.1, OptOps.PAIR, pairs=False)

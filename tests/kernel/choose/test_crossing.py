@@ -1,0 +1,88 @@
+"""Transposes of any size move every element to its place, block by block."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import torpor
+from torpor import Tensor
+from torpor.device import Device
+from torpor.kernel import Kernel, OptOps
+from torpor.kernel.choose.heuristics import choose
+
+SHAPES = [(64, 48), (8, 16), (7, 300), (97, 109), (5, 1000), (33, 4), (100, 99)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "bool"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_transposes(shape, dtype):
+    x = np.random.default_rng(1).integers(0, 2, shape).astype(dtype)
+    assert (Tensor(x).T.contiguous().numpy() == x.T).all()
+
+
+@pytest.mark.parametrize("order", [(0, 2, 3, 1), (0, 3, 1, 2), (3, 2, 1, 0), (1, 0, 3, 2)], ids=str)
+def test_permutations_with_arithmetic(order):
+    x = np.random.default_rng(2).standard_normal((3, 9, 12, 20)).astype(np.float32)
+    result = (Tensor(x).permute(*order) * 2 + 1).contiguous()
+    assert (result.numpy() == np.float32(2) * x.transpose(order) + np.float32(1)).all()
+
+
+def test_sums_with_the_transpose():
+    x = np.random.default_rng(3).standard_normal((50, 50)).astype(np.float32)
+    assert (Tensor(x) + Tensor(x).T).numpy().tolist() == (x + x.T).tolist()
+
+
+@pytest.mark.parametrize(
+    ("shape", "lines"),
+    [((4096, 4096), 2), ((4096, 4000), 4), ((4000, 4096), 1), ((4000, 4160), 1), ((4224, 4160), 2)],
+    ids=["both apart", "written apart", "read apart", "neither", "written half as far apart"],
+)
+def test_lines_go_past_the_caches_in_groups_where_they_are_pages_apart(shape, lines):
+    """A row that is written has as many elements as there are rows that are read."""
+    (item,) = Tensor.empty(*shape).T.contiguous().schedule()
+    target = replace(Device["CPU"].target, stream_bytes=1 << 16)
+    chosen = choose(Kernel(item.ast, target))
+    assert max(o.arg for o in chosen if o.op is OptOps.UPCAST) == 16 * lines
+
+
+@pytest.mark.parametrize(("rows", "together"), [(3000, 120), (3001, 120), (1000, 40), (40, 8)])
+def test_long_rows_that_begin_inside_of_a_line_are_written_in_long_runs(rows, together):
+    """Of 128 elements at most, all alike."""
+    (item,) = Tensor.empty(rows, 5000).T.contiguous().schedule()
+    target = replace(Device["CPU"].target, stream_bytes=1 << 16)
+    chosen = choose(Kernel(item.ast, target))
+    assert max(o.arg for o in chosen if o.op in (OptOps.UPCAST, OptOps.OVERLAP)) == together
+
+
+@pytest.mark.parametrize("shape", [(3001, 4003), (1023, 1025), (127, 131)])
+def test_threads_share_matrices_of_odd_sizes(shape):
+    (item,) = Tensor.empty(*shape).T.contiguous().schedule()
+    chosen = choose(Kernel(item.ast, Device["CPU"].target))
+    assert OptOps.THREAD in {o.op for o in chosen}
+
+
+def test_a_short_axis_that_is_written_is_written_out():
+    x = np.random.default_rng(4).standard_normal((3, 40, 33)).astype(np.float32)
+    turned = Tensor(x).permute(2, 1, 0).contiguous()
+    (program,) = torpor.lower(turned, target="cpu")
+    assert [o.op for o in program.opts[:1]] == [OptOps.UPCAST]
+    assert (turned.numpy() == x.transpose(2, 1, 0)).all()
+
+
+def test_both_axes_are_written_out():
+    (program,) = torpor.lower(Tensor.empty(256, 512).T.contiguous(), target="cpu")
+    assert [o.op for o in program.opts] == [OptOps.UPCAST, OptOps.UPCAST, OptOps.THREAD]
+
+
+@pytest.mark.parametrize("side", [(0, 0), (1, 1), (1, 0), (2, 5)], ids=str)
+@pytest.mark.parametrize("width", [7, 14, 20, 56])
+def test_borders_are_apart_from_what_is_turned(width, side):
+    x = np.random.default_rng(4).standard_normal((2, 20, 9, width)).astype(np.float32)
+    wide = Tensor(x).pad(((0, 0), (0, 0), (1, 2), side)).permute(0, 2, 3, 1)
+    expected = np.pad(x, ((0, 0), (0, 0), (1, 2), side)).transpose(0, 2, 3, 1)
+    assert (wide.contiguous().numpy() == expected).all()
+    (program,) = torpor.lower(wide.contiguous(), target="cpu")
+    ends = [o.arg for o in program.opts if o.op is OptOps.PARTITION]
+    inside = [n for n in (side[0], width + side[0]) if 0 < n < width + sum(side)]
+    assert set(inside) <= set(ends) or width < 8

@@ -1,0 +1,112 @@
+"""What the heuristics choose where loops are inside of each other."""
+
+import numpy as np
+import pytest
+
+from torpor import Tensor, cat, lower
+from torpor.device import Device
+from torpor.ir.ops import Ops
+from torpor.ir.records import Opt, OptOps
+from torpor.kernel import Kernel
+from torpor.kernel.choose.heuristics import choose
+
+
+def kernel_of(x: Tensor) -> Kernel:
+    (item,) = x.schedule()
+    return Kernel(item.ast, Device["CPU"].target)
+
+
+@pytest.mark.parametrize(
+    ("picked", "width", "together"), [(8, 384, 4), (9, 384, 3), (7, 384, None), (8, 100, None)]
+)
+def test_looked_up_rows_are_copied_several_at_once(
+    picked: int, width: int, together: int | None
+) -> None:
+    table = Tensor(np.random.default_rng(0).random((50, width), np.float32))
+    places = [n * 13 % 50 - 25 for n in range(picked)]
+    rows = table[Tensor(places).realize()]
+    chosen = choose(kernel_of(rows))
+    assert chosen[0].op is OptOps.THREAD
+    copies = [opt.arg for opt in chosen if opt.op is OptOps.UPCAST]
+    # Rows that are no whole vectors, or cannot be grouped, are left to a loop of their own.
+    assert copies == ([2 * Device["CPU"].target.lanes(4), together] if together else [])
+    np.testing.assert_array_equal(rows.numpy(), table.numpy()[places])
+
+
+def test_looked_up_rows_that_are_computed_with_have_vectors() -> None:
+    rows = Tensor.empty(50, 384)[Tensor([3, 1, 4]).realize()] * 2
+    assert OptOps.UPCAST in [opt.op for opt in choose(kernel_of(rows))]
+
+
+def test_elements_that_are_looked_up_are_copied_one_by_one() -> None:
+    x, index = Tensor.empty(16, 64), Tensor.empty(16, 64, dtype="int64")
+    for found in (x.gather(1, index), x.gather(0, index), x.reshape(-1)[index]):
+        assert OptOps.UPCAST not in [opt.op for opt in choose(kernel_of(found))]
+    assert OptOps.UPCAST in [opt.op for opt in choose(kernel_of(x.gather(1, index) * 2))]
+
+
+@pytest.mark.parametrize(("rows", "together"), [(64, 4), (6, 3), (67, None)])
+def test_columns_that_are_looked_up_are_copied_for_a_few_rows_at_once(
+    rows: int, together: int | None
+) -> None:
+    x = Tensor(np.random.default_rng(0).random((rows, 50), np.float32))
+    places = [n * 13 % 50 - 25 for n in range(21)]
+    columns = x[:, Tensor(places).realize()]
+    copies = [opt.arg for opt in choose(kernel_of(columns)) if opt.op is OptOps.UPCAST]
+    assert copies == ([together] if together else [])
+    np.testing.assert_array_equal(columns.numpy(), x.numpy()[:, places])
+    with pytest.raises(IndexError):
+        x[:, Tensor([3, 50]).realize()].numpy()
+
+
+@pytest.mark.parametrize(("rows", "together"), [(64, 4), (6, 3), (67, None)])
+def test_sums_of_rows_read_several_rows_at_once(rows: int, together: int | None) -> None:
+    chosen = choose(kernel_of(Tensor.empty(rows, 4096).sum(1)))
+    assert [opt.arg for opt in chosen if opt.op is OptOps.UPCAST] == (
+        [together] if together else []
+    )
+    lanes = Device["CPU"].target.lanes(4)
+    assert Opt(OptOps.UNROLL, 0, lanes if together else 4 * lanes) in chosen
+
+
+@pytest.mark.parametrize("widths", [(64, 64), (100, 37, 300), (20, 999)], ids=str)
+def test_concatenations_have_a_loop_for_each_part(widths: tuple[int, ...]) -> None:
+    arrays = [np.random.default_rng(n).random((9, n), np.float32) for n in widths]
+    joined = cat([Tensor(array).realize() for array in arrays], 1)
+    chosen = [opt.op for opt in choose(kernel_of(joined))]
+    assert chosen.count(OptOps.PARTITION) >= len(widths) - 1
+    (program,) = lower(joined)
+    assert not any(n.op is Ops.WHERE for n in program.linear)
+    np.testing.assert_array_equal(joined.numpy(), np.concatenate(arrays, 1))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("width", [67, 999, 1003])
+def test_rows_of_odd_lengths_have_whole_vectors_and_a_rest(dtype: type, width: int) -> None:
+    rows = np.random.default_rng(0).integers(0, 100, (7, width)).astype(dtype)
+    x = Tensor(rows).realize()
+    for found, expected in (
+        (x + x[:1], rows + rows[:1]),
+        (x[:, 1:] - x[:, :-1], rows[:, 1:] - rows[:, :-1]),
+        (x.roll(3, 1), np.roll(rows, 3, 1)),
+        (x.pad((1, 2)), np.pad(rows, ((0, 0), (1, 2)))),
+    ):
+        np.testing.assert_array_equal(found.numpy(), expected)
+    lanes = Device["CPU"].target.lanes(rows.itemsize)
+    cut = OptOps.PARTITION in [opt.op for opt in choose(kernel_of(x + x[:1]))]
+    assert cut == (width >= 8 * lanes)
+    (program,) = lower(x.roll(3, 1))
+    assert width < 16 * lanes or not any(n.op is Ops.WHERE for n in program.linear)
+
+
+def rows_by_row(rows: int, depth: int = 512) -> Kernel:
+    """Of [1, depth] by the transpose of [rows, depth]."""
+    return kernel_of(Tensor.empty(1, depth) @ Tensor.empty(rows, depth).T)
+
+
+def test_rows_whose_number_no_tile_divides_are_summed_by_several_vectors() -> None:
+    lanes = Device["CPU"].target.lanes(4)
+    found = [opt for opt in choose(rows_by_row(4099)) if opt.op is OptOps.UNROLL]
+    assert found == [Opt(OptOps.UNROLL, 0, 4 * lanes)]
+    found = [opt for opt in choose(rows_by_row(4096)) if opt.op is OptOps.UNROLL]
+    assert found == [Opt(OptOps.UNROLL, 0, lanes)]

@@ -1,0 +1,64 @@
+"""What the heuristics choose for several passes over a row."""
+
+import numpy as np
+import pytest
+
+from torpor import Tensor
+from torpor.device import Device
+from torpor.ir.records import OptOps
+from torpor.kernel import Kernel
+from torpor.kernel.choose.heuristics import choose
+
+
+def two_outputs(x: Tensor) -> tuple[Tensor, ...]:
+    grown = (x - x.amax(1, keepdim=True)).exp()
+    return grown, grown.sum(1)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: (x.var(1),), lambda x: (x.logsumexp(1),), two_outputs],
+    ids=["variance", "logsumexp", "values and their sum"],
+)
+def test_each_pass_over_a_row_has_vectors(function) -> None:
+    first, *more = function(Tensor.empty(64, 1024))
+    (item,) = first.schedule(*more)
+    kernel = Kernel(item.ast, Device["CPU"].target)
+    vectors = [opt for opt in choose(kernel) if opt.op is OptOps.UNROLL]
+    assert len(vectors) == 2
+    assert all(opt.arg % Device["CPU"].target.lanes(4) == 0 for opt in vectors)
+
+
+@pytest.mark.parametrize("shape", [(40, 64), (33, 63), (3, 20, 17), (300, 10)], ids=str)
+def test_passes_down_columns_have_vectors_of_columns(shape: tuple[int, ...]) -> None:
+    made = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    made[..., 5, 3] = np.nan
+    x = Tensor(made)
+    away = made - made.max(-2, keepdims=True)
+    soft = np.exp(away) / np.exp(away).sum(-2, keepdims=True)
+    for found, expected in (
+        (x.softmax(-2), soft),
+        (x.var(-2), made.var(-2, ddof=1)),
+        (x.argmax(-2), made.argmax(-2)),
+    ):
+        (item,) = found.schedule()
+        opts = choose(Kernel(item.ast, Device["CPU"].target))
+        assert OptOps.UPCAST in [opt.op for opt in opts]
+        assert OptOps.UNROLL not in [opt.op for opt in opts]
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("columns", [83, 769, 1777, 5001])
+def test_long_odd_rows_ask_only_at_their_end_where_they_end(columns: int) -> None:
+    made = np.random.default_rng(0).standard_normal((5, columns)).astype(np.float32)
+    made[3, -1] = np.inf
+    x = Tensor(made)
+    with np.errstate(invalid="ignore"):
+        exponentials = np.exp(made.astype(np.float64) - made.max(1, keepdims=True))
+        expected = exponentials / exponentials.sum(1, keepdims=True)
+    for found, wanted in ((x.softmax(1), expected), (x[:3].var(1), made[:3].var(1, ddof=1))):
+        (item,) = found.schedule()
+        opts = choose(Kernel(item.ast, Device["CPU"].target))
+        ends = {opt.arg for opt in opts if opt.op is OptOps.PARTITION}
+        assert ends and all(columns - end < columns // 2 for end in ends)
+        np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-5)

@@ -1,0 +1,114 @@
+"""Sums over windows whose rows are copied: which kernels they are, and their register tiles."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from torpor import Tensor, lower
+from torpor.base.target import get_target
+from torpor.kernel import Kernel, Opt, OptOps
+from torpor.kernel.choose.heuristics import choose
+from torpor.kernel.choose.slides import FIRST_SHARE, PRODUCTS_WRITTEN
+
+
+def convolution(channels, size, window, stride=1, images=2):
+    image = Tensor(np.ones((images, channels, *size), np.float32))
+    weight = Tensor(np.ones((channels, 1, *window), np.float32))
+    return image.conv2d(weight, None, stride, window[0] // 2, groups=channels)
+
+
+def opts_of(result):
+    (program,) = lower(result, target="cpu")
+    return program.opts
+
+
+def copies(result):
+    return OptOps.WINDOW in [opt.op for opt in opts_of(result)]
+
+
+@pytest.mark.parametrize("size", [(7, 7), (14, 14), (28, 28), (31, 57), (56, 56)])
+@pytest.mark.parametrize("window", [(5, 5), (7, 7)])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_wide_windows_are_copied_and_written_out(size, window, stride):
+    opts = opts_of(convolution(4, size, window, stride))
+    assert OptOps.WINDOW in [opt.op for opt in opts]
+    written = [opt.arg for opt in opts if opt.op in (OptOps.UPCAST, OptOps.OVERLAP)]
+    rows = written[-1] if len(written) > 2 else 1
+    assert written[1] // 8 * rows * np.prod(window) <= PRODUCTS_WRITTEN
+
+
+def test_small_windows_are_not():
+    assert not copies(convolution(4, (14, 14), (3, 3)))
+
+
+def test_products_of_matrices_are_not():
+    assert not copies(Tensor(np.ones((64, 20), np.float32)) @ Tensor(np.ones((20, 64), np.float32)))
+
+
+def test_one_plane_alone_has_no_loop_to_be_copied_in():
+    assert not copies(convolution(1, (28, 28), (5, 5), images=1))
+
+
+def weights_gradient(channels, size, window, stride):
+    image = Tensor(np.random.default_rng(1).standard_normal((2, channels, *size), np.float32))
+    weight = Tensor(np.ones((channels, 1, *window), np.float32))
+    made = image.conv2d(weight, None, stride, window[0] // 2, groups=channels)
+    back = np.random.default_rng(2).standard_normal(made.shape, np.float32)
+    return made.gradient(weight, gradient=Tensor(back))[0], image.numpy(), back
+
+
+@pytest.mark.parametrize(
+    "layer", [(6, (14, 14), (3, 3), 2), (3, (28, 27), (5, 5), 2), (2, (30, 31), (5, 7), 3)]
+)
+def test_sums_for_each_place_of_a_window_read_copied_rows(layer):
+    _, size, window, stride = layer
+    result, image, back = weights_gradient(*layer)
+    assert copies(result)
+    sides = ((0, 0), (0, 0), *[(window[0] // 2,) * 2] * 2)
+    padded = np.pad(image.astype(float), sides)
+    places = np.lib.stride_tricks.sliding_window_view(padded, window, axis=(2, 3))
+    sums = np.einsum("nchwij,nchw->cij", places[:, :, ::stride, ::stride], back.astype(float))
+    np.testing.assert_allclose(result.numpy()[:, 0], sums, rtol=1e-4, atol=1e-4)
+
+
+def test_sums_that_read_neighbours_are_not_copied():
+    assert not copies(weights_gradient(4, (28, 28), (5, 5), 1)[0])
+
+
+@pytest.mark.parametrize("first", [32 << 10, 48 << 10])
+def test_more_rows_than_the_first_cache_holds_are_copied_in_blocks(first):
+    (item,) = convolution(3, (120, 120), (5, 5)).schedule()
+    target = replace(get_target("cpu"), first_bytes=first)
+    opts = choose(Kernel(item.ast, target))
+    (rows,) = [opt.arg for opt in opts if opt.op is OptOps.TILE]
+    assert first / 2 < (rows + 4) * 128 * 4 <= FIRST_SHARE * first
+
+
+def test_tiles_that_divide_nothing_overlap():
+    opts = opts_of(convolution(3, (29, 44), (5, 5)))
+    assert Opt(OptOps.OVERLAP, 3, 16) in opts
+    assert [opt.op for opt in opts].count(OptOps.OVERLAP) == 2
+
+
+LAYERS = {
+    "blocks": (2, (121, 120), (5, 5), 1, 2),
+    "prime": (3, (29, 31), (5, 5), 1, 2),
+    "long rows": (2, (6, 300), (5, 5), 1, 2),
+    "long rows, every second": (2, (6, 300), (5, 5), 2, 2),
+    "11 by 11": (2, (17, 19), (11, 11), 1, 5),
+}
+
+
+@pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
+def test_results(layer):
+    channels, size, window, stride, padding = layer
+    random = np.random.default_rng(5)
+    image = random.standard_normal((2, channels, *size)).astype(np.float32)
+    weight = random.standard_normal((channels, 1, *window)).astype(np.float32)
+    made = Tensor(image).conv2d(Tensor(weight), None, stride, padding, groups=channels).relu()
+    sides = ((0, 0), (0, 0), (padding, padding), (padding, padding))
+    padded = np.pad(image.astype(float), sides)
+    places = np.lib.stride_tricks.sliding_window_view(padded, window, axis=(2, 3))
+    sums = np.einsum("nchwij,cij->nchw", places[:, :, ::stride, ::stride], weight[:, 0])
+    np.testing.assert_allclose(made.numpy(), np.maximum(sums, 0), rtol=1e-5, atol=2e-5)

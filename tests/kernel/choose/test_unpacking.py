@@ -1,0 +1,60 @@
+"""What takes several operations to compute from what is loaded is found where products read it."""
+
+import numpy as np
+
+from torpor import Tensor
+from torpor.base.target import get_target
+from torpor.device.machine import facts, machine
+from torpor.ir.ops import Ops
+from torpor.ir.records import OptOps
+from torpor.kernel.choose.heuristics import choose
+from torpor.kernel.choose.unpacking import dear_operands
+from torpor.kernel.opts.kernel import Kernel
+from torpor.kernel.opts.stage import coefficients
+
+
+def found(result):
+    (item,) = result.schedule()
+    return dear_operands(Kernel(item.ast, get_target("cpu")))
+
+
+def test_codes_with_scales_are_dear_and_loads_are_not():
+    x, codes = Tensor.empty(4, 64), Tensor.empty(64, 32, dtype="uint8")
+    scale = Tensor.empty(32)
+    (dear,) = found(x @ (((codes & 15).float() - 8) * scale))
+    assert {n.dtype.name for n in dear.toposort() if n.op is Ops.LOAD} == {"uint8", "float32"}
+    assert found(x @ codes.float()) == []
+    assert found(x @ Tensor.empty(64, 32)) == []
+
+
+def test_arithmetic_of_positions_is_not_counted():
+    rows = Tensor.empty(6, 9, 8).flip(0).permute(1, 2, 0).reshape(72, 6)  # divides and subtracts
+    assert found(rows.T @ Tensor.empty(72, 5)) == []
+
+
+def test_scales_of_blocks_are_computed_as_vectors_before_the_blocks():
+    """Each of the two coefficients, once; the kernel gives what its plain form gives."""
+    generator = np.random.default_rng(0)
+    x = Tensor(generator.standard_normal((1, 512), np.float32)).realize()
+    codes = Tensor(generator.integers(0, 16, (24, 16, 32), np.uint8)).realize()
+    scale = Tensor(generator.random((24, 16, 1)).astype(np.float16)).realize().float()
+    result = x @ (codes.float() * scale + scale * -8).reshape(24, 512).T
+    (item,) = result.schedule()
+    kernel = Kernel(item.ast, facts(machine("avx2")))
+    assert [v.op for v in coefficients(kernel.ast)] == [Ops.MUL, Ops.CAST]
+    opts = [opt.op for opt in choose(kernel)]
+    assert opts.count(OptOps.STAGE) == 2
+    want = (codes.numpy() - 8.0) * scale.numpy()
+    want = x.numpy().astype(np.float64) @ want.reshape(24, 512).T
+    np.testing.assert_allclose(result.numpy(), want, rtol=1e-5, atol=1e-4)
+
+
+def test_few_blocks_have_their_scales_where_they_are():
+    x, codes, scale = (
+        Tensor.empty(1, 96),
+        Tensor.empty(24, 3, 32, dtype="uint8"),
+        Tensor.empty(24, 3),
+    )
+    result = x @ (codes.float() * (scale * 2).unsqueeze(-1)).reshape(24, 96).T
+    (item,) = result.schedule()
+    assert OptOps.STAGE not in [o.op for o in choose(Kernel(item.ast, facts(machine("avx2"))))]

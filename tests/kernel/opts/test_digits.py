@@ -1,0 +1,65 @@
+"""Axes are cut where positions divide them, and only in sums of products."""
+
+import numpy as np
+import pytest
+
+from torpor import Tensor
+from torpor.ir.ops import AxisType
+from torpor.kernel.opts.digits import cut_axes
+from torpor.kernel.opts.normalise import normalise
+from torpor.kernel.ranges import kind_of, size_of
+
+
+def reduce_sizes(ast):
+    return [size_of(r) for r in ast.ranges() if kind_of(r) is AxisType.REDUCE]
+
+
+def scaled(block):
+    """A weighted sum of 96 numbers whose blocks share a factor."""
+    shared = Tensor.arange(96 // block, dtype="float32").reshape(-1, 1).expand(96 // block, block)
+    return Tensor.arange(96, dtype="float32") * shared.reshape(96)
+
+
+@pytest.mark.parametrize("block", [4, 12, 24])
+def test_a_block_and_a_place_in_it(block):
+    total = scaled(block).sum()
+    (item,) = total.schedule()
+    assert sorted(reduce_sizes(normalise(item.ast))) == sorted([96 // block, block])
+    x = np.arange(96)
+    assert total.item() == (x * (x // block)).sum()
+
+
+def test_other_kernels_stay_as_they_are():
+    for result in (scaled(4) + 1, Tensor.empty(8, 12).sum(), Tensor.empty(8, 8) @ Tensor.empty(8)):
+        (item,) = result.schedule()
+        assert cut_axes(item.ast) is item.ast
+
+
+def test_three_digits():
+    """A byte holds two numbers of the same block: first and second half."""
+    x, codes = np.arange(128, dtype=np.float32), np.arange(64, dtype=np.uint8) * 37
+    shift = Tensor.full((1,), 4, dtype="uint8").pad((1, 0)).reshape(1, 2, 1)
+    halves = (Tensor(codes).reshape(4, 1, 16) >> shift) & 15
+    total = (Tensor(x) * halves.cast("float32").reshape(128)).sum()
+    (item,) = total.schedule()
+    assert sorted(reduce_sizes(normalise(item.ast))) == [2, 4, 16]
+    rows = codes.reshape(4, 16)
+    want = np.stack([rows & 15, rows >> 4], 1).reshape(128)
+    assert total.item() == (x * want).sum()
+
+
+def test_groups_of_results_share_what_they_read():
+    """The gradient by the images of a convolution in groups: each group's channels read the same
+    results, of which there are 4 groups.
+    """
+    random = np.random.default_rng(1)
+    w = random.standard_normal((8, 3, 3), np.float32)
+    x, seed = Tensor.empty(2, 12, 10), random.standard_normal((2, 8, 8), np.float32)
+    (found,) = x.conv1d(Tensor(w), groups=4).gradient(x, gradient=Tensor(seed))
+    (item,) = found.schedule()
+    outputs = [size_of(r) for r in normalise(item.ast).ranges() if kind_of(r) is AxisType.GLOBAL]
+    assert sorted(outputs) == [2, 3, 4, 10]
+    wide = np.pad(seed, ((0, 0), (0, 0), (2, 2))).reshape(2, 4, 2, 12)
+    taps = np.stack([wide[..., 2 - k : 12 - k] for k in range(3)], -1)
+    expected = np.einsum("ngolk,gock->ngcl", taps, w.reshape(4, 2, 3, 3)).reshape(2, 12, 10)
+    assert np.abs(found.numpy() - expected).max() < 1e-5

@@ -1,0 +1,67 @@
+"""Blocks that are turned in registers: the shuffles, and kernels that use them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from torpor import Tensor
+from torpor.base.dtypes import dtypes
+from torpor.base.target import get_target
+from torpor.device import Device
+from torpor.ir.ops import Ops
+from torpor.ir.records import ParamArg
+from torpor.ir.uop import UOp
+from torpor.kernel import Kernel, Opt, OptOps
+from torpor.kernel.choose.heuristics import choose
+from torpor.kernel.passes.turn import column
+from torpor.pipeline import program_for
+
+
+def lanes_of(node):
+    """(row, lane) of each lane of a vector that was shuffled together from rows."""
+    if node.op is Ops.LOAD:
+        return [(node.src[0].arg.slot, n) for n in range(node.dtype.count)]
+    return [lanes_of(s.src[0])[s.arg[0]] for s in node.src]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width"),
+    [("float32", 4), ("float32", 8), ("float32", 16), ("float64", 2), ("float64", 4), ("int64", 8)],
+)
+def test_a_column_is_one_lane_of_each_row(dtype, width):
+    kind = getattr(dtypes, dtype)
+    rows = [
+        UOp(Ops.LOAD, kind.vec(width), (UOp(Ops.PARAM, kind, (), ParamArg(n, width)),))
+        for n in range(width)
+    ]
+    for lane in range(width):
+        assert lanes_of(column(rows, lane)) == [(n, lane) for n in range(width)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint8"])
+@pytest.mark.parametrize("shape", [(64, 48), (33, 64), (3, 24, 40)])
+def test_transposes_equal_numpy(dtype, shape):
+    """With stores past the caches too, whatever the size."""
+    values = np.random.default_rng(0).integers(0, 100, shape).astype(dtype)
+    x = Tensor(values).realize()
+    (item,) = x.transpose(-1, -2).contiguous().schedule()
+    device = Device["CPU"]
+    target = replace(device.target, stream_bytes=1)
+    program = program_for(item.ast, target, choose(Kernel(item.ast, target)))
+    buffers = [node.arg for node in item.buffers]
+    buffers[0].allocate()
+    device.executable(program, device.compiler.compile(program))(buffers)
+    found = buffers[0].numpy().reshape(np.swapaxes(values, -1, -2).shape)
+    np.testing.assert_array_equal(found, np.swapaxes(values, -1, -2))
+
+
+def test_a_block_takes_one_read_a_row():
+    x = Tensor.ones(64, 64).contiguous().realize()
+    (item,) = (x.T + 0).contiguous().schedule()
+    opts = [Opt(OptOps.UPCAST, 0, 8), Opt(OptOps.UPCAST, 1, 8)]
+    program = program_for(item.ast, replace(get_target("cpu"), vector_bytes=32), opts)
+    reads = [n for n in program.linear if n.op is Ops.LOAD]
+    assert [n.dtype.count for n in reads] == [8] * 8

@@ -1,0 +1,83 @@
+"""Operands in a bad order that are read many times are copied once, in the order of their use."""
+
+import numpy as np
+import pytest
+
+import torpor
+from torpor import Tensor
+from torpor.base.target import get_target
+from torpor.ir.ops import Ops
+from torpor.kernel import OptOps
+from torpor.kernel.split.arrange import PRODUCTS_WORTH, arranged
+
+RANDOM = np.random.default_rng(1)
+
+
+def agree(result, expected):
+    error = np.linalg.norm(result.astype(np.float64) - expected)
+    assert error <= 2e-6 * np.linalg.norm(expected)
+
+
+def sums(items):
+    return [i for i in items if any(n.op is Ops.REDUCE for n in i.ast.toposort())]
+
+
+@pytest.mark.parametrize("rows", [256, 270])
+def test_the_transposed_left_operand_of_a_product(rows):
+    a = RANDOM.standard_normal((80, rows), np.float32)
+    b = RANDOM.standard_normal((80, 300), np.float32)
+    result = Tensor(a).T @ Tensor(b)
+    first, second = result.schedule()
+    assert not sums([first])
+    assert first.buffers[0] in second.buffers
+    assert first.buffers[0].arg.size == a.size
+    agree(result.numpy(), a.astype(np.float64).T @ b.astype(np.float64))
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_gradients_by_images_read_weights_in_order(stride):
+    a = RANDOM.standard_normal((4, 16, 24, 24), np.float32)
+    w = RANDOM.standard_normal((16, 16, 3, 3), np.float32)
+    x = Tensor(a).requires_grad_()
+    y = x.conv2d(Tensor(w), stride=stride, padding=1)
+    seed = RANDOM.standard_normal(tuple(y.shape), np.float32)
+    (y * Tensor(seed)).sum().backward()
+    items = x.grad.schedule()
+    assert len(items) == (2 if stride == 1 else len(sums(items)))
+    wide = np.zeros((4, 16, 26, 26))
+    side = y.shape[2]
+    for i in range(3):
+        for j in range(3):
+            part = np.einsum("nohw,oc->nchw", seed.astype(np.float64), w[:, :, i, j])
+            end = stride * (side - 1) + 1
+            wide[:, :, i : i + end : stride, j : j + end : stride] += part
+    agree(x.grad.numpy(), wide[:, :, 1:25, 1:25])
+
+
+def test_what_is_in_order_or_small_or_read_seldom_stays():
+    for product in (
+        Tensor.empty(256, 80) @ Tensor.empty(80, 300),
+        Tensor.empty(256, 80) @ Tensor.empty(300, 80).T,
+        Tensor.empty(60, 60).T @ Tensor.empty(60, 300),
+        Tensor.empty(4096, 40).T @ Tensor.empty(4096, 40),
+    ):
+        (item,) = product.schedule()
+        assert arranged(item.ast, get_target("cpu")) is None
+        assert sums([item])
+    assert PRODUCTS_WORTH < 256 * 80 * 300
+
+
+def test_targets_with_groups_are_left_alone():
+    (*_, item) = (Tensor.empty(80, 256).T @ Tensor.empty(80, 300)).schedule()
+    assert arranged(item.ast, get_target("cuda")) is None
+
+
+def test_images_for_few_channels_are_copied_and_weights_packed_for_each():
+    """Windows would be packed for 16 results; on the copy all rows of an image share one panel of
+    weights.
+    """
+    x, w = Tensor.empty(8, 64, 28, 28), Tensor.empty(16, 64, 3, 3)
+    copy, product = torpor.lower(x.conv2d(w, padding=1), target="cpu")
+    assert not copy.ops
+    packed = [opt.op for opt in product.opts if opt.op in (OptOps.STAGE, OptOps.TILE)]
+    assert packed == [OptOps.STAGE]
