@@ -1,5 +1,6 @@
 """The house stands: imports point down and everything fits its size budget."""
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,14 @@ from tools import house
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "torpor"
+# Rooms within the kernel, and those that each may import from.
+KERNEL = {
+    "split": {"choose", "opts"},
+    "choose": {"opts"},
+    "opts": set(),
+    "passes": set(),
+    "decompose": set(),
+}
 
 
 def build(tmp_path: Path, files: dict[str, str]) -> Path:
@@ -26,6 +35,17 @@ def faults(tmp_path: Path, files: dict[str, str]) -> list[str]:
 
 def test_every_import_points_down():
     assert [str(offence) for offence in house.import_offences(SOURCE)] == []
+
+
+@pytest.mark.parametrize("room", KERNEL)
+def test_rooms_within_the_kernel_import_as_the_architecture_says(room):
+    paths = sorted((SOURCE / "kernel" / room).glob("*.py"))
+    assert paths
+    for path in paths:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        names = [one.name or "" for one in house.imports(tree, house.dotted(path, SOURCE))]
+        found = {name.split(".")[2] for name in names if name.startswith("torpor.kernel.")}
+        assert found & KERNEL.keys() <= KERNEL[room] | {room}, path
 
 
 @pytest.mark.parametrize("folder", ["src", "tests", "tools"])

@@ -44,6 +44,7 @@ from torpor.kernel.passes.unroll import unroll
 from torpor.kernel.passes.weave import weave_stores
 from torpor.kernel.passes.width import lower_index
 from torpor.kernel.ranges import (
+    WRITTEN,
     Loops,
     closed_by,
     find_loops,
@@ -55,7 +56,6 @@ from torpor.kernel.ranges import (
 )
 
 WIDEST: Final = 16  # lanes of the widest vector that is ever formed
-WRITTEN: Final = (AxisType.UPCAST, AxisType.UNROLL)
 
 
 @dataclass

@@ -14,7 +14,7 @@ from torpor.ir.uop import UOp
 
 Ranges = frozenset[UOp]
 _NONE: Ranges = frozenset()
-WRITTEN: Final = (AxisType.UPCAST, AxisType.UNROLL)
+WRITTEN: Final = (AxisType.UPCAST, AxisType.UNROLL)  # axes that become copies
 RECENT: Final = 8  # kernels whose loops are kept
 
 

@@ -70,7 +70,7 @@ def canonical(roots: Sequence[tuple[UOp, str]]) -> Canonical | None:
     return Canonical(key, buffers, bound)
 
 
-class _Known(tuple[Any, ...]):
+class _Hashed(tuple[Any, ...]):
     """Values whose hash is known: they are part of every key."""
 
     code: int
@@ -79,7 +79,7 @@ class _Known(tuple[Any, ...]):
         return self.code
 
 
-_settings: tuple[Mapping[str, Any] | None, _Known] = None, _Known()
+_settings: tuple[Mapping[str, Any] | None, _Hashed] = None, _Hashed()
 
 
 def settings_now() -> tuple[Any, ...]:
@@ -88,7 +88,7 @@ def settings_now() -> tuple[Any, ...]:
     mapping, known = _settings
     now = settings.snapshot()
     if mapping is not now:
-        known = _Known(now.values())
+        known = _Hashed(now.values())
         known.code = hash(tuple(known))
         _settings = now, known
     return known

@@ -19,7 +19,7 @@ from torpor.ir.uop import UOp
 MOVE: Final = 4  # moving one element from or to memory, see above
 FUNCTION: Final = 16  # one exp, log, ...: a polynomial of about this many steps
 # Steps that one is written out in: 33 for exp, 47 for log, 71 for erf, 136 for sine and its range.
-WRITTEN: Final = 64
+FUNCTION_LENGTH: Final = 64
 DIVISION: Final = 4  # the order of a vector division's cycles for one of a multiplication
 TILE_REUSE: Final = (
     8  # registers let a matrix-like kernel compute an operand once for this many uses
@@ -53,7 +53,7 @@ def length_of(node: UOp) -> int:
     """Steps that an operation is written out in, all its cases together: what compiling it costs,
     where `steps_of` is what running it costs.
     """
-    return WRITTEN if node.op in TRANSCENDENTAL else steps_of(node)
+    return FUNCTION_LENGTH if node.op in TRANSCENDENTAL else steps_of(node)
 
 
 class Weights:

@@ -74,7 +74,9 @@ def without_needless(chain: Chain, counts: tuple[int, ...], target: Target) -> l
 def tiles_of(
     columns: Columns, counts: tuple[int, ...], lanes: int, widest: int, loops: bool = False
 ) -> Tiles | None:
-    """The tiles of a row, with the conditions by which some are left out; None without tiles."""
+    """The tiles of a row (of whole vectors of `lanes`, about `widest` columns at most; `counts` and
+    `loops` as in `Tiles`), with the conditions by which some are left out; None without tiles.
+    """
     width = tile_width(columns.width, lanes, widest)
     if not width:
         return None

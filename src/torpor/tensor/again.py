@@ -22,6 +22,7 @@ from torpor.tensor.host import buffer_node, known_shape
 from torpor.tensor.storage import recall
 from torpor.tensor.watch import active
 
+KEPT: Final = 1024  # graphs that are kept, the latest
 SAME: Final = frozenset({Ops.RESHAPE, Ops.DETACH})  # the same elements in the same order
 
 
@@ -106,7 +107,7 @@ def _copied(operand: UOp, function: Any, arguments: Any, device: str) -> UOp:
     return shaped(done[nodes[-1]], shape_of(nodes[-1]))
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=KEPT)
 def _graph_of(
     function: Any, arguments: Any, shape: Shape, dtype: DType, device: str
 ) -> tuple[UOp, list[UOp]]:

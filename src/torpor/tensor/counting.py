@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SMALL: Final = 1 << 12  # entries of a table that costs next to nothing
 TABLE: Final = 2  # most entries of a table of kinds, for each element
-BYTE: Final = 8
+BYTE: Final = 8  # bits
 COPIED: Final = 1 << 16  # bytes of a result that cost next to nothing to copy
 KEPT: Final = 4  # a result keeps memory that is at most this many times as large
 
@@ -206,7 +206,7 @@ def _most_entries(length: int) -> int:
 
 
 def _table_size(last: int) -> int:
-    """Entries of a table up to the `last`; few kinds of kernels."""
+    """Entries of a table up to the `last`: a power of two, for few kinds of kernels."""
     return 1 << max(last.bit_length(), BYTE)
 
 
@@ -217,6 +217,7 @@ def _ends(flat: Any) -> tuple[int, int]:
 
 
 def _extremes(flat: Any) -> tuple[Any, Any]:
+    """The least and the greatest element, without axes."""
     return flat.amin(), flat.amax()
 
 
@@ -297,6 +298,7 @@ def _places(apart: bool, tensor: Any) -> list[Any]:
 
 
 def _masked(held: Any, tensor: Any) -> tuple[Any, Any]:
+    """For `_chosen`: flags and elements as vectors."""
     return held.reshape(-1), tensor.reshape(-1)
 
 
@@ -312,6 +314,7 @@ def _chosen(name: Any, flagged: Any, tails: Sequence[Shape], *tensors: Any) -> l
 
 
 def _gathering(flagged: Any, *tensors: Any) -> list[Any]:
+    """`_gathered` of the flags and tables that `flagged` gives for tensors."""
     return _gathered(*flagged(*tensors))
 
 

@@ -18,7 +18,7 @@ from torpor.kernel.opts.halves import find_products
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.sliding import rows_of
 from torpor.kernel.opts.stage import coefficients, direct_loads, operands
-from torpor.kernel.ranges import find_loops, iterations, kind_of, number_of, size_of
+from torpor.kernel.ranges import WRITTEN, find_loops, iterations, kind_of, number_of, size_of
 
 Opts = tuple[Opt, ...]
 Item = TypeVar("Item")
@@ -29,7 +29,6 @@ BLOCKS: Final = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 1024)  # iterations
 ITEMS: Final = (2, 4, 8, 16, 32, 64, 128, 256)  # work items along one axis of a group
 NEAR: Final = 3  # amounts that are tried on either side of the one there is
 WRITTEN_MOST: Final = 256  # vectors' worth of copies past which code is no longer tried
-WRITTEN: Final = (AxisType.UPCAST, AxisType.UNROLL)
 OUTER: Final = (AxisType.GLOBAL, AxisType.THREAD, AxisType.LOOP)
 AMOUNTS: Final = {
     OptOps.UPCAST: COPIES,

@@ -26,18 +26,18 @@ from torpor.kernel.opts.stage import direct_loads
 from torpor.kernel.ranges import find_loops, kind_of, number_of, size_of
 
 ROWS: Final = 8  # rows of results for which those of the image are copied together, at most
-ROOM: Final = 3  # part of the packed memory that they may take
+ROOM: Final = 3  # times what they take, by choice, is room for all that is packed
 
 
 def windows_of(kernel: Kernel, lane: UOp) -> tuple[int, list[Window]]:
     """Which load runs along the vectors' axis, and its windows; none where it has none along that
     axis, or what they slide over lies in no row there.
     """
-    loops, fresh = find_loops(kernel.ast), 1 + max(map(number_of, kernel.axes))
+    loops = find_loops(kernel.ast)
     for number, load in enumerate(direct_loads(kernel.ast)):
         if lane in loops.free[load]:
             outputs = [r for r in kernel.axes if kind_of(r) in RESULTS and r in loops.free[load]]
-            windows, _, _ = windows_along(load, outputs, kernel.reduce_axes, fresh)
+            windows, _, _ = windows_along(load, outputs, kernel.reduce_axes, kernel.fresh)
             if any(w.one is lane and slides_in_rows(load, w) for w in windows):
                 return number, windows
     return 0, []
@@ -49,7 +49,7 @@ def slides_in_rows(load: UOp, window: Window) -> bool:
     return stride(load, one) == window.step and (size_of(one) or 1) > (size_of(summed) or 1)
 
 
-def tile_windows(kernel: Kernel, plan: Plan, strips: Sequence[Strip]) -> bool:
+def tile_copied_rows(kernel: Kernel, plan: Plan, strips: Sequence[Strip]) -> bool:
     """Rows copied for as many rows of results as there is room for, then the register tiles; says
     whether it was done.
     """
@@ -67,7 +67,9 @@ def tile_windows(kernel: Kernel, plan: Plan, strips: Sequence[Strip]) -> bool:
 def tile_block(
     kernel: Kernel, plan: Plan, strips: Sequence[Strip], number: int, block: int
 ) -> bool:
-    """The same for so many rows of results; says whether there is room."""
+    """The same for `block` rows of results, by the windows of load `number`; says whether there is
+    room.
+    """
     level, row = plan.around - 1, plan.row
     height = size_of(kernel.axes[level]) or 1
     if block == height > 1:
@@ -81,7 +83,7 @@ def tile_block(
     level, row = level - joined, row - joined
     before, lanes = {number_of(r) for r in kernel.axes}, kernel.target.lanes(4)
     load = direct_loads(kernel.ast)[number]
-    rows = rows_of(kernel.ast, load, kernel.axes[level], 1 + max(before), lanes)
+    rows = rows_of(kernel.ast, load, kernel.axes[level], kernel.fresh, lanes)
     if rows is None or rows.bytes * ROOM > kernel.target.stage_bytes:
         return False
     kernel.apply_opt(Opt(OptOps.WINDOW, level, number))

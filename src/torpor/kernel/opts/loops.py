@@ -49,7 +49,7 @@ def overlap(kernel: State, opt: Opt) -> None:
         raise kernel.refused(opt, "it needs an output axis of fixed size, longer than a tile")
     if amount > UNROLL_LIMIT or kernel.reads_stored():
         raise kernel.refused(opt, "there are too many copies, or it reads what it stores")
-    if any(one in closed_by(store) for store in kernel.growing()):
+    if any(one in closed_by(store) for store in kernel.growing_stores()):
         raise kernel.refused(opt, "sums would grow twice where tiles overlap")
     kernel.check_stages(opt, one)
     tiles = -(-size // amount)

@@ -12,6 +12,7 @@ from torpor.ir.pattern import PatternMatcher, UPat
 from torpor.ir.rewrite import graph_rewrite
 from torpor.ir.trace import listener
 from torpor.ir.uop import UOp
+from torpor.kernel.access import is_gated
 from torpor.kernel.opts.digits import cut_axes
 from torpor.kernel.opts.integer_sums import SUM_IN_SINGLE
 from torpor.kernel.ranges import (
@@ -24,7 +25,6 @@ from torpor.kernel.ranges import (
     replace_ranges,
     size_of,
 )
-from torpor.rules import conjuncts
 
 
 def join_reductions(outer: UOp, inner: UOp) -> UOp | None:
@@ -57,15 +57,6 @@ def drop_mask(condition: UOp, product: UOp) -> UOp | None:
     if settings.number("STRICT_FLOAT") and product.dtype.is_float:
         return None
     return product if any(is_gated(s, condition) for s in product.src) else None
-
-
-def is_gated(value: UOp, condition: UOp) -> bool:
-    """Whether the value is a load (or cast of one) under this condition, and perhaps more."""
-    if value.op is Ops.CAST:
-        return is_gated(value.src[0], condition)
-    if value.op is not Ops.LOAD or len(value.src[0].src) < 3:
-        return False
-    return conjuncts(condition) <= conjuncts(value.src[0].src[2])
 
 
 _inner = UPat(Ops.REDUCE, name="inner")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from torpor.ir.ops import AxisType, Ops, identity
 from torpor.ir.uop import UOp
-from torpor.kernel.access import only_where
-from torpor.kernel.opts.normalise import is_gated
+from torpor.kernel.access import is_gated, only_where
 from torpor.kernel.ranges import closed_by, find_loops, kind_of
 
 

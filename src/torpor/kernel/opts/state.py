@@ -97,7 +97,7 @@ class State:
         written = {s.src[0].src[0] for s in self.facts().stores}
         return any(is_read(memory, self.ast) for memory in written)
 
-    def growing(self) -> list[UOp]:
+    def growing_stores(self) -> list[UOp]:
         """The STOREs of what was in their memory before, and something more."""
         stores = [n for n in self.ast.toposort() if n.op is Ops.STORE]
         return [s for s in stores if is_read(s.src[0].src[0], s.src[1])]

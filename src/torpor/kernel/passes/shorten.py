@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from torpor.ir.ops import AxisType, Ops, identity
 from torpor.ir.uop import UOp
-from torpor.kernel.opts.normalise import is_gated
+from torpor.kernel.access import is_gated
 from torpor.kernel.ranges import (
     WRITTEN,
     Loops,

@@ -15,8 +15,8 @@ from typing import Final
 from torpor.base import settings
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.access import strides_of
-from torpor.kernel.opts.normalise import is_gated, joined
+from torpor.kernel.access import is_gated, strides_of
+from torpor.kernel.opts.normalise import joined
 from torpor.kernel.ranges import (
     closed_by,
     find_loops,

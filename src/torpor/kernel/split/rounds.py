@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.access import only_where, strides_of
-from torpor.kernel.opts.normalise import is_gated, joined
+from torpor.kernel.access import is_gated, only_where, strides_of
+from torpor.kernel.opts.normalise import joined
 from torpor.kernel.ranges import closed_by, find_loops, kind_of, map_nodes, replace_range, size_of
 from torpor.kernel.split.phases import conditions, step_of, ungated, vanishes
 from torpor.rules import conjuncts
