@@ -344,3 +344,19 @@ def test_a_number_that_all_rows_share_stays_out_of_a_kernel_for_all_cores():
     many, few = Tensor.empty(256, 256), Tensor.empty(4096)
     assert len((many.softmax(1) * few.sum()).schedule()) == 2
     assert len((few[:256].softmax(0) * few.sum()).schedule()) == 1
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+@pytest.mark.parametrize("size", [100, 300])
+def test_a_product_is_no_part_of_a_sum_that_leaves_it_no_tiles(size, axis):
+    x = np.random.default_rng(0).random((size, size), np.float32)
+    total = (Tensor(x) @ Tensor(x)).sum(axis)
+    assert "sum of a product" in {item.reason for item in total.schedule()}
+    want = (x.astype(np.float64) @ x).sum(axis)
+    np.testing.assert_allclose(total.numpy(), want, rtol=1e-6)
+
+
+def test_products_summed_over_a_batch_are_one_product():
+    x, w = Tensor.empty(20, 128, 96), Tensor.empty(20, 128, 80)
+    (item,) = (x.transpose(1, 2) @ w).sum(0).schedule()
+    assert item.reason == "output"

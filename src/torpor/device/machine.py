@@ -198,11 +198,11 @@ def quota(root: Path = GROUPS, own: Path = OWN_GROUPS) -> float | None:
     """
     found = []
     with suppress(OSError, ValueError):
-        lines = own.read_text().splitlines()
+        lines = own.read_text(encoding="utf-8").splitlines()
         path = next((line[3:] for line in lines if line.startswith("0::")), "/")
         inside = root / path.strip("/")
         for group in (inside, *inside.parents):
             with suppress(OSError, ValueError):
-                most, period = (group / "cpu.max").read_text().split()
+                most, period = (group / "cpu.max").read_text(encoding="utf-8").split()
                 found.append(int(most) / int(period))
     return min(found, default=None)

@@ -24,6 +24,7 @@ DIVISION: Final = 4  # the order of a vector division's cycles for one of a mult
 TILE_REUSE: Final = (
     8  # registers let a matrix-like kernel compute an operand once for this many uses
 )
+SHARED: Final = 64  # results that share an operand and make wide tiles of a product
 ROW_LIMIT: Final = 65536  # elements, 256 KiB: a row that is read again should still be in the cache
 PARALLEL: Final = 16  # rows that keep every core busy enough
 SMALL: Final = 32768  # elements of a reduction so small that one core may do it all

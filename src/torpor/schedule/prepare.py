@@ -11,6 +11,7 @@ from torpor.ir.ops import MOVEMENT, Ops, identity
 from torpor.ir.pattern import PatternMatcher, UPat
 from torpor.ir.records import Stored
 from torpor.ir.uop import UOp
+from torpor.schedule.cost import LONG, SMALL, count_of, terms_of
 
 # A reduction to few elements is cut so that the parts run in parallel. The cut depends on the shape
 # alone, so results are the same for any number of threads. The numbers are choices; one thread does
@@ -74,13 +75,27 @@ def split_reduction(node: UOp) -> UOp | None:
     if parts < 8:
         return None
     cut = (*sizes[:start], parts, length // parts, *sizes[stop:])
-    below = UOp(Ops.RESHAPE, node.dtype, (node.src[0],), cut)
+    below = UOp(Ops.RESHAPE, node.dtype, (apart_if_product(node.src[0]),), cut)
     moved = 2 - (stop - start)  # how far the axes behind the cut ones shift
     others = tuple(a if a < start else a + moved for a in axes if not start <= a < stop)
     first = UOp(Ops.REDUCE_AXIS, node.dtype, (below,), (op, tuple(sorted((*others, start + 1)))))
     stored = UOp(Ops.CONTIGUOUS, node.dtype, (first,), Stored("long reduction"))
     second = UOp(Ops.REDUCE_AXIS, node.dtype, (stored,), (op, (start,)))
     return UOp(Ops.RESHAPE, node.dtype, (second,), shape_of(node))
+
+
+def apart_if_product(value: UOp) -> UOp:
+    """A product, or what moves one, in a kernel of its own: parts of its sum would have no tiles,
+    and a register would sum far too many terms.
+    """
+    product = value.below(MOVEMENT)
+    if product.op is not Ops.REDUCE_AXIS or product.src[0].op is not Ops.MUL:
+        return value
+    shared = any(operand.op is Ops.EXPAND for operand in product.src[0].src)
+    long = terms_of(product) >= LONG and count_of(product.src[0]) > SMALL
+    if not shared or not long or count_of(value) > count_of(product):
+        return value
+    return UOp(Ops.CONTIGUOUS, value.dtype, (value,), Stored("sum of a product"))
 
 
 def split_scan(node: UOp) -> UOp | None:

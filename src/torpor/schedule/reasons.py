@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
-from torpor.ir.infer import shape_of
+from torpor.ir.infer import largest, shape_of
 from torpor.ir.ops import ALU, MOVEMENT, Ops
 from torpor.ir.records import Stored
 from torpor.ir.uop import UOp
@@ -106,6 +107,8 @@ class Reasons:
         size = count(shape_of(node))
         evaluations = region.evaluations(use.indices)
         if around - outputs:
+            if self.loses_tiles(node, use):
+                return "sum of a product"
             return self.nested_refusal(node, around - outputs, evaluations / max(size, 1))
         if evaluations > size:
             return "recompute"
@@ -128,6 +131,24 @@ class Reasons:
         if commit:
             region.hoisted.append(around)
         return None
+
+    def loses_tiles(self, node: UOp, use: Use) -> bool:
+        """Whether a product that becomes part of a sum of it has too few results left that share
+        one of its operands: its tiles would be narrow, and registers sum far too many terms.
+        """
+        work = count(shape_of(node.src[0])) if node.op is Ops.REDUCE_AXIS else 0
+        if work <= cost.SMALL or not self.weights.is_product(node):
+            return False
+        outputs = frozenset(use.region.axes)
+        ranges = [use.region.ranges_of((index,)) for index in use.indices]
+        if any(found & outputs and found - outputs for found in ranges):
+            return False  # it sums over windows: each result meets terms of many products
+        kept = {axis for axis, found in enumerate(ranges) if found <= outputs}
+        for repeated in map(sizes_repeated, node.src[0].src):
+            left = math.prod(size for axis, size in repeated.items() if axis in kept)
+            if left < min(cost.SHARED, math.prod(repeated.values())):
+                return True
+        return False
 
     def nested_refusal(self, node: UOp, loops: frozenset[UOp], again: float) -> str | None:
         """A reduction inside another's loop: only small ones, or sums that merge into the outer
@@ -221,3 +242,13 @@ def reductions_near(node: UOp) -> list[UOp]:
         elif one.op in ALU or one.op in MOVEMENT:
             stack.extend(one.src)
     return list(found)
+
+
+def sizes_repeated(operand: UOp) -> dict[int, int]:
+    """The axes along which an operand repeats what it has, as far as its last operation says, and
+    how often.
+    """
+    if operand.op is not Ops.EXPAND:
+        return {}
+    both = zip(shape_of(operand.src[0]), shape_of(operand), strict=True)
+    return {axis: largest(after) for axis, (before, after) in enumerate(both) if before != after}
