@@ -130,3 +130,8 @@ def test_nan_is_found_and_counted_once_for_each(dtype):
     wanted = np.unique(x, return_inverse=True, return_counts=True, equal_nan=False)
     for one, other in zip(Tensor(x).unique(True, True, True), wanted, strict=True):
         check(one, other)
+
+
+def test_unique_on_both_sides_of_the_largest_signed_number():
+    values = np.array([2**63 + 1, 2**63 - 2, 2**63 + 1, 2**63], np.uint64)
+    np.testing.assert_array_equal(Tensor(values).unique().numpy(), np.unique(values))

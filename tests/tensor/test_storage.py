@@ -1,7 +1,10 @@
 """Storages: what is computed already, and what is not."""
 
+import numpy as np
+
 from torpor import Tensor
-from torpor.tensor.storage import is_settled
+from torpor.tensor import storage
+from torpor.tensor.storage import is_settled, recall
 
 
 def test_settled_is_what_needs_no_computing():
@@ -11,3 +14,22 @@ def test_settled_is_what_needs_no_computing():
     assert not is_settled(y._storage)
     assert is_settled(y.realize()._storage)
     assert is_settled(y.reshape(2, 1).contiguous().realize()._storage)
+
+
+def test_a_note_that_outlives_its_node_says_nothing_of_another():
+    """An interrupt may come while a node's note is taken away."""
+    first, second = Tensor([1.0, 2.0]) + 1, Tensor([[3.0, 4.0, 5.0]]) * 2
+    first.realize()
+    note = remember_stale(first, second)
+    assert recall(second._current()) is None
+    np.testing.assert_array_equal(second.numpy(), [[6.0, 8.0, 10.0]])
+    assert note is not storage._known.get(id(second._current()))
+
+
+def remember_stale(first: Tensor, second: Tensor) -> object:
+    """Have the note of one tensor's node stand where another one's would."""
+    node = first._current() * 1
+    storage.remember(node, first._current())
+    note = storage._known.pop(id(node))
+    storage._known[id(second._current())] = note
+    return note

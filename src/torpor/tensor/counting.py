@@ -224,7 +224,7 @@ def _extremes(flat: Any) -> tuple[Any, Any]:
 def _in_table(size: int, inverse: bool, counts: bool, flat: Any) -> list[Any]:
     """Kinds of numbers that are less than `size` more than the least."""
     wide = flat.cast(dtypes.int64)
-    low = wide.amin()
+    low = flat.amin().cast(dtypes.int64)  # the least as unsigned numbers, if they are such
     place = wide - low
     entry, op = (dtypes.int64, Ops.ADD) if counts else (dtypes.bool, Ops.STORE)
     often = _table(place, size, entry, op)

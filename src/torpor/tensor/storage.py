@@ -102,7 +102,7 @@ def remember(node: UOp, value: UOp) -> None:
     Not for constants: they are one node on every device, and the value is on one of them.
     """
     known = _known.get(id(node))
-    if known is not None and known.value is value:
+    if known is not None and known.value is value and known() is node:
         return
     if node is not value and reads_memory(node):
         entry = _Entry(node, _drop)
@@ -127,7 +127,7 @@ def reads_memory(node: UOp) -> bool:
 def recall(node: UOp) -> UOp | None:
     """What stands for the value of `node`; None if it has not been computed."""
     entry = _known.get(id(node))
-    if entry is None:
+    if entry is None or entry() is not node:  # an interrupt may have kept `_drop` from its work
         return None
     if active and (watching := watcher()) is not None:
         return entry.value if watching.stands_for(node, entry.value) else None

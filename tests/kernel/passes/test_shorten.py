@@ -8,7 +8,7 @@ from tests.kernel.products import agree
 from torpor import Tensor
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import AxisType, Ops
-from torpor.ir.records import ParamArg
+from torpor.ir.records import Opt, OptOps, ParamArg
 from torpor.ir.uop import UOp
 from torpor.kernel.passes.shorten import shorten_loops
 from torpor.kernel.ranges import closed_by
@@ -84,3 +84,12 @@ def test_a_kernel_asks_no_round_of_its_loops():
     (program,) = torpor.lower(Tensor.empty(8, 129) @ Tensor.empty(129, 2048), target="cpu")
     assert not any(len(n.src) > 2 for n in program.linear if n.op is Ops.INDEX)
     assert any(n.op is Ops.RANGE and n.src[0].op is not Ops.CONST for n in program.linear)
+
+
+@pytest.mark.parametrize("shape", [(3, 7), (17, 33), (31, 9)])
+def test_loops_that_conditions_end_where_they_would_end_count_to_numbers(shape: tuple[int, int]):
+    x = Tensor(np.ones(shape, np.float32)).pad([(1, 2), (3, 0)]).T * 2
+    opts = [Opt(OptOps.PADTO, 1, 16), Opt(OptOps.UPCAST, 0, 2)]
+    (program,) = torpor.lower(x.sum(0), target="cpu", opts=opts)
+    ends = [n.src[0] for n in program.linear if n.op is Ops.RANGE]
+    assert all(end.simplify() is end for end in ends)

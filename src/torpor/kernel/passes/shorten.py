@@ -35,7 +35,7 @@ def shorten_loops(root: UOp) -> UOp:
         condition = common_end(one, nodes) if kind_of(one) is AxisType.REDUCE else None
         if condition is not None and is_outside(condition, one, loops):
             end = condition.src[1] - condition.src[0].substitute({one: one.const_like(0)})
-            shorter = one.replace(src=(one.src[0].minimum(end.simplify()),))
+            shorter = one.replace(src=(one.src[0].minimum(end).simplify(),))
             held = root.substitute({condition: condition.const_like(True)}).simplify()
             return shorten_loops(replace_range(map_nodes(held, unasked), one, shorter, [shorter]))
     return root
