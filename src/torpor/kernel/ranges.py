@@ -59,6 +59,11 @@ def closed_by(node: UOp) -> tuple[UOp, ...]:
     return ()
 
 
+def values_of(reduction: UOp) -> tuple[UOp, ...]:
+    """What one round of a REDUCE's innermost loop combines, in order."""
+    return reduction.src[: len(reduction.src) - len(closed_by(reduction))]
+
+
 @dataclass(frozen=True)
 class Loops:
     """Free ranges of each node of a kernel, and around each reduce range the ranges it runs in."""

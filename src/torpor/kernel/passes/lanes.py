@@ -21,6 +21,7 @@ from torpor.kernel.ranges import (
     number_of,
     replace_range,
     size_of,
+    values_of,
 )
 
 # Width of vectors that come with cheap stores under masks: AVX-512's. Those of AVX2 (vmaskmovps)
@@ -71,7 +72,7 @@ class _Vectoriser:
             return node if source == node.src else node.replace(src=source)
         if node.op is Ops.REDUCE:
             ranges = closed_by(node)
-            values = (self.vector(s) for s in node.src[: len(node.src) - len(ranges)])
+            values = map(self.vector, values_of(node))
             outer = (self.done[r] for r in ranges)
             return UOp(Ops.REDUCE, self.wide(node.dtype), (*values, *outer), node.arg)
         if node.op is Ops.SCAN:
@@ -89,7 +90,7 @@ class _Vectoriser:
     def over_loops(self, node: UOp) -> UOp:
         """The vector in which a reduction over the lanes too keeps what the loops give."""
         ranges = closed_by(node)
-        values = tuple(self.vector(s) for s in node.src[: len(node.src) - len(ranges)])
+        values = tuple(map(self.vector, values_of(node)))
         kept = tuple(self.done[r] for r in ranges if r is not self.lane)
         if kept:
             return UOp(Ops.REDUCE, self.wide(node.dtype), (*values, *kept), node.arg)

@@ -16,7 +16,15 @@ from torpor.base.dtypes import dtypes
 from torpor.ir.ops import ALU, AxisType, Ops, identity
 from torpor.ir.uop import UOp
 from torpor.kernel.passes.stagger import staggered
-from torpor.kernel.ranges import Loops, closed_by, find_loops, is_no_load, kind_of, nesting
+from torpor.kernel.ranges import (
+    Loops,
+    closed_by,
+    find_loops,
+    is_no_load,
+    kind_of,
+    nesting,
+    values_of,
+)
 
 Nest = tuple[UOp, ...]
 
@@ -311,11 +319,6 @@ class _Lineariser:
 def neutral(reduction: UOp) -> UOp:
     """The value that a reduction starts from."""
     return UOp.const(reduction.dtype, identity(reduction.arg, reduction.dtype.scalar()))
-
-
-def values_of(reduction: UOp) -> tuple[UOp, ...]:
-    """What one round of its innermost loop combines, in order."""
-    return reduction.src[: len(reduction.src) - len(closed_by(reduction))]
 
 
 def in_order(reductions: list[UOp]) -> list[tuple[UOp, UOp]]:

@@ -20,6 +20,7 @@ from torpor.kernel.ranges import (
     map_nodes,
     replace_range,
     size_of,
+    values_of,
 )
 from torpor.rules import conjuncts
 
@@ -63,11 +64,6 @@ def common_end(one: UOp, nodes: list[UOp]) -> UOp | None:
         if ends(condition, one) and all(is_neutral(n, condition) for n in nodes):
             return condition
     return None
-
-
-def values_of(reduction: UOp) -> list[UOp]:
-    """What a reduction combines."""
-    return [s for s in reduction.src if s.op is not Ops.RANGE]
 
 
 def conditions_of(value: UOp) -> list[UOp]:
