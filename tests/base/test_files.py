@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from torpor.base.files import write_whole
+from torpor.base.files import replacing, write_whole
 
 
 def test_a_file_and_its_folder_are_made_and_replaced(tmp_path):
@@ -22,3 +22,20 @@ def test_where_nothing_can_be_written_nothing_is(tmp_path, place):
     write_whole(tmp_path / place, b"new")
     assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
     assert (tmp_path / "file").read_bytes() == b"kept"
+
+
+def test_what_fails_half_way_leaves_what_was_there(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"kept")
+    with pytest.raises(TypeError), replacing(path) as file:
+        file.writelines([b"half", "no bytes"])
+    assert os.listdir(tmp_path) == ["file"]
+    assert path.read_bytes() == b"kept"
+
+
+def test_where_nothing_can_be_written_the_error_names_the_file(tmp_path):
+    with (
+        pytest.raises(FileNotFoundError, match="missing"),
+        replacing(tmp_path / "missing" / "file"),
+    ):
+        pass

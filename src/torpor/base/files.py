@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write to, which takes the place of `path` at the end of the block. Whoever reads
+    `path` meanwhile sees nothing of this, or all; so they do where the block fails.
+    """
+    final = path.resolve()  # what a link leads to is replaced, not the link
+    if final.exists() and not final.is_file():
+        raise FileExistsError(f"{path} is there already and no ordinary file")
+    temporary = final.with_name(f".{secrets.token_hex(8)}.part")
+    try:
+        with temporary.open("xb") as file:
+            yield file
+        temporary.replace(final)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file, and its folder where there is none. Whoever reads it meanwhile sees nothing of
-    this, or all. A disk that cannot be written to is not an error.
+    """Write a file as `replacing` does, and its folder where there is none. A disk that cannot be
+    written to is not an error.
     """
-    try:
+    with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            Path(temporary).replace(path)
-        except OSError:  # full; or, on Windows, another process reads the file
-            Path(temporary).unlink(missing_ok=True)
-    except OSError:
-        return
+        with replacing(path) as file:
+            file.write(data)
