@@ -123,3 +123,36 @@ def test_a_program_says_where_its_trace_is(tmp_path):
     (path,) = (tmp_path / "traces").iterdir()
     assert done.stderr == f"VIZ: recording to {path}\n"
     assert Trace(tmp_path).of("run")
+
+
+def run(code, **names):
+    """What a program prints, and what it says on standard error."""
+    environment = {**os.environ, **{f"TORPOR_{name}": value for name, value in names.items()}}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr.splitlines()
+
+
+def test_where_no_folder_can_be_made_a_program_goes_on(tmp_path):
+    (tmp_path / "file").write_text("")
+    code = "from torpor import Tensor; print([(Tensor.ones(n) + 1).tolist() for n in (1, 2)])"
+    shown, complaints = run(code, VIZ="1", CACHE_DIR=str(tmp_path / "file"))
+    assert shown == "[[2.0], [2.0, 2.0]]\n"
+    (complaint,) = complaints
+    assert complaint.startswith("VIZ: nothing is recorded from here on: ")
+    assert str(tmp_path / "file") in complaint
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limit of the sizes of files there")
+def test_where_the_disk_is_full_a_program_goes_on(tmp_path):
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000));"
+        "from torpor import Tensor; print([(Tensor.ones(n) + 1).tolist() for n in (1, 2, 3)])"
+    )
+    shown, complaints = run(code, VIZ="1", CACHE_DIR=str(tmp_path))
+    assert shown == "[[2.0], [2.0, 2.0], [2.0, 2.0, 2.0]]\n"
+    assert [line.partition(" to ")[0][:33] for line in complaints] == [
+        "VIZ: recording",
+        "VIZ: nothing is recorded from her",
+    ]

@@ -134,5 +134,10 @@ def cache_dir() -> Path:
 
 @lru_cache(maxsize=1)
 def _own_folder() -> Path:
-    """A folder that nobody else can write to, for this process alone."""
-    return Path(tempfile.mkdtemp(prefix="torpor-"))
+    """A folder that nobody else can write to, for this process alone; where there can be none, a
+    place in which nothing can be kept.
+    """
+    try:
+        return Path(tempfile.mkdtemp(prefix="torpor-"))
+    except OSError:
+        return Path(os.devnull)

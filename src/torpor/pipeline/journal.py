@@ -19,7 +19,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 from weakref import WeakKeyDictionary
@@ -61,17 +62,35 @@ class Journal:
     """One file, written as things happen. Nodes that are gone are forgotten, not kept alive."""
 
     def __init__(self, folder: Path):
-        folder.mkdir(parents=True, exist_ok=True)
         self.process = os.getpid()
         self.path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{self.process}.jsonl"
-        self.file: IO[str] = self.path.open("a", encoding="utf-8")
+        self.file: IO[str] | None = None  # None: it cannot be written
         self.numbers: WeakKeyDictionary[UOp, int] = WeakKeyDictionary()
         self.count = 0
-        print(f"VIZ: recording to {self.path}", file=sys.stderr)
+        with self._surviving():
+            folder.mkdir(parents=True, exist_ok=True)
+            self.file = self.path.open("a", encoding="utf-8")
+            print(f"VIZ: recording to {self.path}", file=sys.stderr)
 
-    def write(self, kind: str, value: Any) -> None:
-        """One line."""
-        self.file.write(json.dumps({kind: value}) + "\n")
+    @contextmanager
+    def _surviving(self) -> Iterator[None]:
+        """What the disk refuses in the block ends the recording, and nothing else."""
+        try:
+            yield
+        except OSError as error:
+            print(f"VIZ: nothing is recorded from here on: {error}", file=sys.stderr)
+            file, self.file = self.file, None
+            if file is not None:
+                with suppress(OSError):
+                    file.close()
+
+    def write(self, kind: str, value: Any, at_once: bool = False) -> None:
+        """One line; with `at_once`, it and all before it are then in the file."""
+        if self.file is not None:
+            with self._surviving():
+                self.file.write(json.dumps({kind: value}) + "\n")
+                if at_once:
+                    self.file.flush()
 
     def number(self, root: UOp) -> int:
         """The number of a node; it and what it is made of are written down if they are new."""
@@ -96,8 +115,7 @@ class Journal:
     def schedule(self, items: Sequence[ScheduleItem]) -> None:
         """The kernels that are about to run."""
         with _lock:
-            self.write("schedule", [self._item(item) for item in items])
-            self.file.flush()
+            self.write("schedule", [self._item(item) for item in items], at_once=True)
 
     def _item(self, item: ScheduleItem) -> dict[str, Any]:
         memory = [node.arg for node in item.buffers]
@@ -119,8 +137,7 @@ class Journal:
                 "source": program.source,
                 "linear": self._numbers(program.linear),
             }
-            self.write("program", fields)
-            self.file.flush()
+            self.write("program", fields, at_once=True)
 
     def _numbers(self, nodes: Iterable[UOp]) -> list[int]:
         return [self.number(node) for node in nodes]
@@ -135,5 +152,4 @@ class Journal:
                 "operations": int(program.ops) if program is not None else 0,
                 "bytes": int(program.bytes) if program is not None else item.buffers[0].arg.nbytes,
             }
-            self.write("run", fields)
-            self.file.flush()
+            self.write("run", fields, at_once=True)

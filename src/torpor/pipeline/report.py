@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 from torpor.base import settings
@@ -72,6 +73,9 @@ def watched() -> bool:
 def say(text: str) -> None:
     """Diagnostics go to standard error, so that a program's output stays its own."""
     print(text, file=sys.stderr)
+
+
+say_once: Final = lru_cache(maxsize=64)(say)  # what would be said again and again
 
 
 def say_event(event: Event) -> None:

@@ -32,7 +32,7 @@ from torpor.pipeline.found import Entry, Opts
 from torpor.pipeline.hunt import STARTING, Asked, Clock, Compiling, Hunt, Task, code, note
 from torpor.pipeline.judge import Judge, Lost, Refused
 from torpor.pipeline.launches import Values, typical
-from torpor.pipeline.report import say
+from torpor.pipeline.report import say_once
 from torpor.pipeline.watch import Watch, watching
 
 MEMORY: Final = 1 << 30  # bytes of buffers past which a kernel is not searched
@@ -187,4 +187,4 @@ def keep(entry: Entry) -> None:
     try:
         found.add([entry])
     except OSError as error:
-        say(f"beam: what was found cannot be kept: {error}")
+        say_once(f"beam: what was found cannot be kept: {error}")
