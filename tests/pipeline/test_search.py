@@ -133,11 +133,33 @@ def test_a_machine_that_was_slow_at_first_makes_no_winners():
 
 
 # --- budgets --------------------------------------------------------------------------------------
-def test_the_time_for_a_kernel_is_kept():
-    entry, _, clock = settled(shorter, each=0.5)
-    assert 8 <= clock.now <= 11
+class Patient(Fake):
+    """Ends what takes too long, as a `Judge` does."""
+
+    def ask(self, patience, name, *arguments):
+        if self.each > patience:
+            self.clock.now += patience
+            self.asked.append(("late", name))
+            raise Lost("it took too long")
+        return super().ask(patience, name, *arguments)
+
+
+@pytest.mark.parametrize("each", [0.01, 0.2, 0.5, 0.9, 2.4, 4.0, 20.0])
+def test_the_time_for_a_kernel_is_kept(each):
+    """All that is asked counts: to be given the kernel, the heuristics' choice, the comparison."""
+    clock = Clock()
+    judge = Patient(clock, shorter, each=each)
+    entry = search.settle(task(), judge, Watch(), clock)
+    assert clock.now <= 10.001
+    assert entry.done or clock.now >= 7
+    assert (entry.gain > 1) == (each < 1)
+
+
+def test_what_ended_before_time_says_how_long_it_took():
+    entry, _, clock = settled(lambda opts: 2.5, each=0.01)
+    assert entry.done
+    assert entry.spent == pytest.approx(clock.now, abs=0.1)
     assert entry.suffices(2, 10)
-    assert not entry.done
 
 
 def test_no_kernel_is_searched_once_all_time_is_spent():
@@ -164,7 +186,7 @@ def test_a_candidate_that_crashes_or_hangs_is_out_and_the_search_goes_on():
             return super().ask(patience, name, *arguments)
 
     clock = Clock()
-    judge = Crashing(clock, shorter)
+    judge = Crashing(clock, shorter, each=0.1)
     entry = search.settle(task(), judge, Watch(), clock)
     crashes = judge.asked.count(("crash",))
     assert crashes > 3
@@ -186,7 +208,7 @@ def test_nothing_is_started_again_when_time_is_up():
     entry = search.settle(task(), judge, Watch(), clock)
     assert [request[0] for request in judge.asked[-2:]] == ["measure", "hang"]
     assert entry.opts is None
-    assert clock.now < 11
+    assert clock.now <= 10
 
 
 def test_a_process_that_does_not_come_back_costs_no_more_than_the_time_there_is():
@@ -204,7 +226,7 @@ def test_a_process_that_does_not_come_back_costs_no_more_than_the_time_there_is(
 
     clock = Clock()
     entry = search.settle(task(), Ending(clock, shorter), Watch(), clock)
-    assert clock.now < 10 + 2 * hunt.GRACE + 1
+    assert clock.now <= 10
     assert entry.opts is None, "what could not be compared is not used"
     (kept,) = found.read().values()
     assert kept.beam[0][0] < entry.seconds, "but is known"
@@ -288,7 +310,7 @@ class Compiling:
     def submit(self, ast, device, opts, patience, seconds):
         self.open.append(opts)
         self.handed.append(opts)
-        assert 0 < seconds <= 10 + hunt.GRACE
+        assert 0 < seconds <= 10
         assert patience == max(hunt.ALLOWED, hunt.DEARER * 0.25)  # of what the first one took
 
     def take(self, opts):
@@ -311,7 +333,7 @@ def test_what_was_compiled_meanwhile_is_what_is_measured():
     others = [request for request in asked if request[0] != judge.own]
     assert all(made == f"object of {opts}".encode() for opts, _, made in others)
     assert {opts for opts, *_ in others} <= set(compiling.handed)
-    assert clock.now <= 11
+    assert clock.now <= 10
 
 
 def test_nothing_is_compiled_while_the_last_two_are_compared():
@@ -350,7 +372,7 @@ def test_no_kernel_of_many_gets_more_than_what_is_left_of_all_time(monkeypatch):
     kernels = [search.Wanted(product(size), DEVICE) for size in (16, 24, 32, 40, 48)]
     with Context(BEAM_TOTAL=25):
         assert search.opts_for(kernels) == [None] * 5
-    assert given == [10, 10, 5]
+    assert given == [10, 10, pytest.approx(5, abs=0.1)]
 
 
 class Nobody:
@@ -360,6 +382,9 @@ class Nobody:
         pass
 
     def start(self, patience):
+        pass
+
+    def ask(self, patience, *request):
         pass
 
     def close(self):
@@ -480,3 +505,13 @@ def test_a_true_search_gives_the_same_bits_and_is_used_again(capsys):
         np.testing.assert_array_equal(again, expected)
     assert capsys.readouterr().err == ""
     np.testing.assert_array_equal(numbers, before)
+
+
+def test_where_nothing_can_be_kept_it_is_said_once(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    with Context(CACHE_DIR=str(tmp_path / "file")):
+        entry, _, _ = settled(shorter)
+        settled(shorter)
+    assert entry.gain == 2.0
+    (complaint,) = capsys.readouterr().err.splitlines()
+    assert complaint.startswith("beam: what was found cannot be kept: ")

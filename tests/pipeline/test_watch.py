@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import time
 
 from rich.console import Console
 from rich.progress import Progress
@@ -11,7 +12,7 @@ from rich.progress import Progress
 from torpor import Context
 from torpor.kernel import Opt, OptOps
 from torpor.pipeline.found import Entry
-from torpor.pipeline.watch import Bar, Watch, columns, described, watching
+from torpor.pipeline.watch import Bar, columns, described, watching
 
 OPTS = (Opt(OptOps.UPCAST, 0, 4),)
 ENTRY = Entry("cpu", "k", "r_8_8", "code", OPTS, 1.5, 2e-6, 2, 10.0, tried=("a", "b"))
@@ -31,19 +32,28 @@ def test_a_bar_on_a_terminal():
         bar.tried(1, [], -1.0)
         progress.refresh()
     text = screen.getvalue()
-    assert "search 1/3 r_8_8" in text
+    assert "search 1/3 r_8_8, then 20 s at most" in text
     assert "7 tried, best 2.5 us" in text
     assert "search 2/3 [E_4]" in text
 
 
-def test_nothing_but_lines_elsewhere(monkeypatch, capsys):
+def test_lines_now_and_then_elsewhere(monkeypatch, capsys):
+    """A short search says nothing; one that takes long says how long it may go on."""
+    now = 0.0
     monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
-    with watching(1) as watch:
-        assert type(watch) is Watch
-        watch.begun("r_8_8", 10.0)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with Context(BEAM_SECONDS=8, BEAM_TOTAL=600), watching(5) as watch:
+        watch.begun("r_8_8", 8.0)
+        now = 7.0
         watch.tried(1, [], 1.0)
         watch.settled(ENTRY)
         assert capsys.readouterr() == ("", "")
+        watch.begun("[E_4]", 8.0)
+        now = 12.0
+        watch.tried(3, [], 3.0)
+        watch.tried(4, [], 3.0)
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("search: 2 of 5 kernels, [E_4]: 3 tried; 27 s more at most")
         with Context(DEBUG=1):
             watch.settled(ENTRY)
     assert capsys.readouterr().err == described(ENTRY) + "\n"

@@ -97,7 +97,7 @@ class Builders:
                     process.close()
                     return
                 ast, device, opts, patience, until = self._waiting.popleft()
-            made = built(process, (ast, device, opts), patience, until - time.monotonic())
+            made = built(process, (ast, device, opts), patience, until)
             with self._changed:
                 self._done[opts] = made
                 self._open -= 1
@@ -105,13 +105,19 @@ class Builders:
 
 
 def built(
-    process: Judge, wanted: tuple[UOp, str, Opts], patience: float, seconds: float
+    process: Judge, wanted: tuple[UOp, str, Opts], patience: float, until: float
 ) -> Built | str:
-    """What a process makes of a candidate; or why it is out."""
-    if seconds <= 0:
-        return "there was no time left to compile it"
+    """What a process makes of a candidate; or why it is out. Nobody waits past `until`."""
     try:
-        process.ask(seconds, "hello")  # it may have to start again, which is not the candidate's
-        return process.ask(min(patience, seconds), "build", *wanted)
+        process.ask(left(until), "hello")  # it may have to start again, not the candidate's fault
+        return process.ask(min(patience, left(until)), "build", *wanted)
     except (Lost, Refused) as fault:
         return str(fault)
+
+
+def left(until: float) -> float:
+    """Seconds until then."""
+    seconds = until - time.monotonic()
+    if seconds <= 0:
+        raise Lost("there was no time left to compile it")
+    return seconds

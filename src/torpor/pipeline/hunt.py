@@ -28,13 +28,15 @@ MARGIN: Final = 1.03  # a winner's gain over the heuristics' choice, at least
 ROUNDS: Final = 40  # comparisons of a candidate with it, in turns
 DEVIATIONS: Final = 3.0  # of a fair coin, which it has to win oftener than by luck
 FINALISTS: Final = 2  # candidates that are compared with it at the end
-RESERVE: Final = 0.1  # share of the time that is kept for the comparison
+RESERVE: Final = 0.1  # share of the time that is kept for the comparison,
+COMPARED: Final = 9  # but no less than so many runs take: the fewest that decide it
+GRACE: Final = 0.1  # share of the time in which what was begun before may end
 STARTING: Final = 20.0  # seconds in which the other process must be there
 PATIENCE: Final = 3.0  # seconds that a candidate may take to compile,
 DEARER: Final = 4.0  # but no more than so many times what the heuristics' choice takes,
 ALLOWED: Final = 0.75  # or so many seconds: others of its batch wait for it
-RUNS: Final = 30.0  # how many runs of the best one it may take to run,
-GRACE: Final = 1.0  # but no more seconds than this after time is up
+RUNS: Final = 30.0  # how many runs of the best one it may take to run
+SPOILED: Final = 0.1  # seconds of a run that threads which start meanwhile spoil
 SAVING: Final = 2.0  # seconds after which the state is kept anew: what a killed process loses
 
 
@@ -103,9 +105,9 @@ class Hunt:
         known = task.entry
         self.same_code = known.code == code()
         self.before = known.spent if self.same_code and not known.done else 0.0
-        self.begin()
         self.own = 0.0  # seconds that the heuristics' choice takes,
         self.first = 0.0  # and with being compiled
+        self.begin()
         self.lost = True  # whether the other process has no kernel
         self.search = Search(
             self.kernel, self.time, self.is_over, task.width, self.note, self.prepare
@@ -115,9 +117,17 @@ class Hunt:
 
     def begin(self) -> None:
         """From now on time is counted."""
-        left = max(self.task.seconds - self.before, RESERVE * self.task.seconds)
+        self.given = max(self.task.seconds - self.before, RESERVE * self.task.seconds)
         self.started = self.saved = self.clock()
-        self.end = self.started + left * (1 - RESERVE)
+        self.deadline = self.started + self.given
+        self.allot()
+
+    def allot(self) -> None:
+        """Share out the time: candidates are begun until `end`, and those that were begun end by
+        `latest`; then the best are compared, until the deadline.
+        """
+        self.latest = self.deadline - max(RESERVE * self.given, COMPARED * self.own)
+        self.end = self.latest - GRACE * self.given
 
     def is_over(self) -> bool:
         return self.clock() >= self.end
@@ -127,7 +137,7 @@ class Hunt:
 
     def left(self) -> float:
         """Seconds that a candidate may take at most."""
-        return max(self.end - self.clock(), 0.0) + GRACE
+        return max(self.latest - self.clock(), 0.0)
 
     def prepare(self, opts: Opts) -> None:
         """Have a list compiled that will soon be timed."""
@@ -149,9 +159,11 @@ class Hunt:
         """Seconds that a list takes, or why it is out; `made` has been compiled from it, if it is
         not None.
         """
-        if self.lost and (fault := self.reopened(self.left())):
+        if self.lost and (fault := self.reopened(self.latest)):
             return fault
         patience = min(PATIENCE + RUNS * self.search.best[0][0], self.left())
+        if patience <= 0:
+            return "there was no time left to measure it"
         try:
             taken: float | str = self.judge.ask(patience, "measure", opts, limit, made)
             if not isinstance(taken, str) and taken < self.search.best[0][0]:
@@ -177,24 +189,32 @@ class Hunt:
         if self.builders is not None:
             self.builders.drop()
 
-    def open(self, starting: float, patience: float) -> None:
-        """Give the other process the kernel within `starting` seconds; the heuristics' choice says
-        what results are right, and has `patience` seconds.
+    def open(self, until: float) -> None:
+        """Give the other process the kernel; the heuristics' choice says what results are right.
+        Nobody waits for it past `until`.
         """
         task = self.task
-        self.judge.ask(starting, "open", task.ast, task.device, task.splits, task.launches)
+        self.asked(until, "open", task.ast, task.device, task.splits, task.launches)
         started = self.clock()
-        cold = self.judge.ask(patience, "measure", self.heuristic, float("inf"))
+        cold = self.asked(until, "measure", self.heuristic, float("inf"))
         self.first = self.clock() - started
-        # Threads that start during the first measurement spoil it.
-        warm = self.judge.ask(patience, "measure", self.heuristic, float("inf"))
-        self.own = float(min(cold, warm))
+        self.own = float(cold)
+        if cold < SPOILED:
+            warm = self.asked(until, "measure", self.heuristic, float("inf"))
+            self.own = float(min(cold, warm))
         self.lost = False
 
-    def reopened(self, patience: float) -> str:
+    def asked(self, until: float, *request: Any) -> Any:
+        """The answer to a request, if it comes in time."""
+        left = until - self.clock()
+        if left <= 0:
+            raise Lost("no time is left")
+        return self.judge.ask(left, *request)
+
+    def reopened(self, until: float) -> str:
         """Why the other process, which was lost, has not got the kernel again; empty if it has."""
         try:
-            self.open(patience, patience)
+            self.open(until)
         except Lost as lost:
             return str(lost)
         return ""
@@ -202,8 +222,9 @@ class Hunt:
     def run(self) -> Entry:
         """The entry that the search ends with."""
         self.drop()
-        self.open(STARTING, STARTING + self.task.seconds)
-        self.begin()  # the kernel need not answer for a process that takes long to start
+        self.begin()
+        self.open(self.deadline)
+        self.allot()
         self.watch.begun(self.task.entry.name, self.end - self.clock())
         earlier = [opts for _, opts in self.task.entry.beam if opts != self.heuristic]
         for opts in earlier:  # their times are those of another day
@@ -216,17 +237,20 @@ class Hunt:
         """The state, with the fastest list that beats the heuristics' choice, if one does."""
         self.drop()
         rivals = [(s, o) for s, o in self.search.best if o != self.heuristic and s < self.own]
-        each = RESERVE * self.task.seconds / FINALISTS
         made = replace(self.state(), opts=None, gain=1.0, seconds=self.own)
-        if rivals and self.lost and self.reopened(GRACE + each):
+        soon = self.deadline - COMPARED * self.own  # from then on there is no time to compare
+        if rivals and self.lost and self.reopened(soon):
             return replace(made, spent=self.state().spent)  # another search may compare them
+        each = RESERVE * self.given / FINALISTS
         for seconds, opts in rivals[:FINALISTS]:
-            patience = PATIENCE + each + RUNS * self.own
-            gain = gain_of(self.judge.ask(patience, "duel", self.heuristic, opts, ROUNDS, each))
+            if self.clock() > soon:
+                break
+            pairs = self.asked(self.deadline, "duel", self.heuristic, opts, ROUNDS, each)
+            gain = gain_of(pairs)
             if gain > 1.0:
                 made = replace(made, opts=opts, gain=gain, seconds=seconds)
                 break
-        return replace(made, spent=max(made.spent, self.task.seconds))
+        return made if made.done else replace(made, spent=max(made.spent, self.task.seconds))
 
     def state(self) -> Entry:
         """What is known so far; what won before still does."""

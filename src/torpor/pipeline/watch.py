@@ -1,10 +1,14 @@
-"""What a person sees of a search while it goes on: a bar on a terminal, else lines by DEBUG."""
+"""What a person sees of a search while it goes on: a bar on a terminal, else a line now and then,
+and by DEBUG one for each kernel.
+"""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from rich.console import Console
 from rich.progress import (
@@ -20,6 +24,8 @@ from torpor.base import settings
 from torpor.kernel.choose.candidates import Opts
 from torpor.pipeline.found import Entry
 from torpor.pipeline.report import say
+
+EVERY: Final = 10.0  # seconds between lines where there is no terminal
 
 
 class Watch:
@@ -37,6 +43,31 @@ class Watch:
             say(described(entry))
 
 
+class Lines(Watch):
+    """A line every few seconds, of a search that takes so long."""
+
+    def __init__(self, kernels: int):
+        self.kernels, self.number, self.name = kernels, 0, ""
+        self.said = time.monotonic()
+
+    def begun(self, name: str, seconds: float) -> None:
+        self.number, self.name = self.number + 1, name
+
+    def tried(self, count: int, best: list[tuple[float, Opts]], left: float) -> None:
+        most = seconds_for(self.kernels - self.number) + max(left, 0.0)
+        if most >= 1 and time.monotonic() - self.said > EVERY:
+            self.said = time.monotonic()
+            say(
+                f"search: {self.number} of {self.kernels} kernels, {self.name}: {count} tried; "
+                f"{most:.0f} s more at most (BEAM_SECONDS, BEAM_TOTAL)"
+            )
+
+
+def seconds_for(kernels: int) -> float:
+    """How long the search for so many kernels takes at most, but for BEAM_TOTAL."""
+    return float(min(kernels * settings.number("BEAM_SECONDS"), settings.number("BEAM_TOTAL")))
+
+
 class Bar(Watch):
     """One line on the terminal, which goes away at the end."""
 
@@ -47,6 +78,8 @@ class Bar(Watch):
     def begun(self, name: str, seconds: float) -> None:
         self.number, self.seconds = self.number + 1, seconds
         which = f"search {self.number}/{self.kernels} {name}"
+        if self.number < self.kernels:
+            which += f", then {seconds_for(self.kernels - self.number):.0f} s at most"
         self.progress.reset(self.row, total=seconds, description=which)
 
     def tried(self, count: int, best: list[tuple[float, Opts]], left: float) -> None:
@@ -80,7 +113,7 @@ def columns() -> tuple[ProgressColumn, ...]:
 def watching(kernels: int) -> Iterator[Watch]:
     """What shows the search for so many kernels."""
     if not sys.stderr.isatty():
-        yield Watch()
+        yield Lines(kernels)
         return
     with Progress(*columns(), console=Console(stderr=True), transient=True) as progress:
         yield Bar(progress, kernels)
