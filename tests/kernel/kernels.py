@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -102,9 +103,10 @@ def centred(x):
     return build.elementwise(Ops.MAX, add(x, total), top)
 
 
-def cases():
-    x, y = sample(8, 12), sample(8, 12, step=3)
-    square = sample(12, 12)
+def cases(dtype=dtypes.float64):
+    some = partial(sample, dtype=dtype)
+    x, y = some(8, 12), some(8, 12, step=3)
+    square = some(12, 12)
     return [
         case("elementwise", add(multiply(x, y), filled(x, 2))),
         case("transposed", add(square, build.permute(square, (1, 0)))),
@@ -114,9 +116,9 @@ def cases():
         case("row sum", build.reduce(multiply(x, y), Ops.ADD, 1)),
         case("column max", build.reduce(x, Ops.MAX, 0)),
         case("whole sum", build.reduce(x, Ops.ADD, None)),
-        case("matmul", matmul(sample(8, 6), sample(6, 12))),
-        case("convolution", convolve(sample(2, 6, 8), sample(4, 2, 3, 3))),
-        case("over images", over_images(sample(6, 3, 12), sample(6, 4, 12, step=3))),
+        case("matmul", matmul(some(8, 6), some(6, 12))),
+        case("convolution", convolve(some(2, 6, 8), some(4, 2, 3, 3))),
+        case("over images", over_images(some(6, 3, 12), some(6, 4, 12, step=3))),
         case("two passes", centred(x)),
         case("two outputs", add(x, y), multiply(add(x, y), x)),
         case("sum of padded", build.reduce(build.pad(x, ((0, 0), (2, 2))), Ops.MIN, 1)),

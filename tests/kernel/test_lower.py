@@ -13,17 +13,19 @@ from tests.graph.evaluate import evaluate
 from tests.kernel.kernels import INTEGERS, cases, filled, sample
 from tests.schedule.graphs import compute
 from torpor import Context, Tensor, dtypes, lower
+from torpor.base.errors import DTypeError
 from torpor.base.target import get_target
 from torpor.graph import build
 from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel import lower as lower_kernel
 
+WITHOUT_FLOAT64 = ("metal", "wgsl")
 TARGETS = ("cpu", "c", "cuda", "opencl", "metal", "python")
 FORMATS = (
     *INTEGERS, dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64, dtypes.bool,
 )  # fmt: skip
-KERNELS = cases()
+KERNELS = cases(dtypes.float32)  # which every target has
 
 
 def mixed(size, dtype):
@@ -182,3 +184,13 @@ def test_wide_vectors_go_before_narrow_ones_that_are_stored_in_a_row():
     (program,) = lower(product, target="cpu", opts=opts)
     widths = set(re.findall(r"alloca <(\d+) x float>", program.source))
     assert widths == {"8"}
+
+
+@pytest.mark.parametrize("target", WITHOUT_FLOAT64)
+def test_float64_is_refused_by_name_where_there_is_none(target):
+    wide, whole = Tensor.empty(3, 5, dtype=dtypes.float64), Tensor.empty(3, 5, dtype=dtypes.int64)
+    places = Tensor.empty(2, dtype=dtypes.int64)
+    made = (wide + 1, wide.cumsum(0), wide.cast(dtypes.int32), wide.exp(), wide[places], wide < 1)
+    for tensor in (*made, whole.cast(dtypes.float64) * 2, whole.double().sum()):
+        with pytest.raises(DTypeError, match=f"{target} has no float64"):
+            lower(tensor, target=target)

@@ -360,3 +360,15 @@ def test_products_summed_over_a_batch_are_one_product():
     x, w = Tensor.empty(20, 128, 96), Tensor.empty(20, 128, 80)
     (item,) = (x.transpose(1, 2) @ w).sum(0).schedule()
     assert item.reason == "output"
+
+
+def test_outputs_of_several_levels_that_read_a_narrow_value():
+    """A value that an output reads, whose kernel is visited before that of another output."""
+    random = np.random.default_rng(7)
+    wide, narrow = (random.random((127, n)).astype(np.float16) for n in (17, 1))
+    whole = Tensor(wide)
+    sums, more = whole.logsumexp(0), whole + 2 * Tensor(narrow)
+    sums.realize(more)
+    np.testing.assert_array_equal(more.numpy(), wide + 2 * narrow)
+    expected = np.log(np.exp(wide.astype(np.float64)).sum(0))
+    np.testing.assert_allclose(sums.numpy(), expected, rtol=2e-3)

@@ -288,10 +288,8 @@ LINEAR: Final = Contract(
 
 @cache
 def narrowed(target: Target) -> Contract:
-    """Nothing is computed in a format that the target lacks. (No float64 on a target without it is
-    the renderer's to refuse, since that is the user's mistake.)
-    """
-    missing = [d for d in SCALARS if d.name in target.missing and d is not dtypes.float64]
+    """Nothing is computed in a format that the target lacks."""
+    missing = [d for d in SCALARS if d.name in target.missing]
     if not missing:
         return LINEAR
     soft = [d for d in missing if d.name not in target.converts]

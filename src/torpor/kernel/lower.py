@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from torpor.base import settings
+from torpor.base.dtypes import dtypes
+from torpor.base.errors import DTypeError
 from torpor.base.target import Target
 from torpor.ir.contract import Contract
 from torpor.ir.ops import AxisType, Ops, identity
@@ -32,6 +34,7 @@ from torpor.kernel.contracts import (
 from torpor.kernel.decompose import in_words, rules_for
 from torpor.kernel.estimate import estimate
 from torpor.kernel.opts.kernel import Kernel
+from torpor.kernel.passes.apart import part_loops
 from torpor.kernel.passes.groups import part_reductions, share_reductions, to_items
 from torpor.kernel.passes.inside import unclamp
 from torpor.kernel.passes.lanes import split_lane, to_lanes
@@ -51,7 +54,6 @@ from torpor.kernel.ranges import (
     kind_of,
     map_nodes,
     nesting,
-    number_of,
     size_of,
 )
 
@@ -143,7 +145,7 @@ def decompose(state: Lowering) -> None:
 
 def order(state: Lowering) -> None:
     """The graph as a list."""
-    state.linear = list(with_parameters(linearise(state.root), state.ast))
+    state.linear = list(with_parameters(linearise(part_loops(state.root)), state.ast))
 
 
 def narrow(state: Lowering) -> None:
@@ -154,7 +156,6 @@ def narrow(state: Lowering) -> None:
         state.linear = list(in_words(state.linear))
 
 
-OWN_LOOP: Final = 1 << 20  # added to the numbers of loops that reduce constants
 PASSES: Final[tuple[Callable[[Lowering], None], ...]] = (
     part,
     write_out,
@@ -182,9 +183,11 @@ CONTRACTS: Final[dict[Callable[[Lowering], None], Contract | Callable[[Target], 
 
 def lower(ast: UOp, target: Target, opts: Sequence[Opt] | None = None) -> Lowered:
     """The linear program of a kernel's ast; `opts=None` lets the heuristics choose, `[]` applies
-    none, a list is applied as given (an `OptError` says which does not fit and why).
+    none, a list is applied as given (an `OptError` says which does not fit and why). A `DTypeError`
+    names a format that the target has no way to compute in.
     """
     AST.expect(ast)
+    refuse_formats(ast, target)
     kernel = Kernel(ast, target)
     NORMAL.expect(kernel.ast)
     ops, moved = estimate(kernel.ast)
@@ -213,6 +216,12 @@ def lower(ast: UOp, target: Target, opts: Sequence[Opt] | None = None) -> Lowere
     )
 
 
+def refuse_formats(ast: UOp, target: Target) -> None:
+    """No target does without float64 by other formats, as by float32 without smaller ones."""
+    if "float64" in target.missing and any(n.dtype is dtypes.float64 for n in ast.toposort()):
+        raise DTypeError(f"{target.name} has no float64: cast to float32 first")
+
+
 def iterations(one: UOp) -> int | UOp:
     """How often a range's loop runs: a number, or an expression of the variables."""
     size = size_of(one)
@@ -236,7 +245,7 @@ def fold_conditions(root: UOp) -> UOp:
 
 def fold_reduction(node: UOp) -> UOp:
     """reduce(x, neutral, r) = reduce(x, r), and max(c, r) = c: copies of which a condition has left
-    a constant. They depend on no loop, so they must not stand in one that the others need.
+    a constant.
     """
     if node.op is not Ops.REDUCE or any(int(r.src[0].vmin) < 1 for r in closed_by(node)):
         return node
@@ -247,16 +256,7 @@ def fold_reduction(node: UOp) -> UOp:
         return neutral
     if node.arg in (Ops.MAX, Ops.MIN) and len(left) == 1 and left[0].op is Ops.CONST:
         return left[0]
-    ranges = closed_by(node)
-    if all(value.op is Ops.CONST for value in left):
-        ranges = tuple(map(own_loop, ranges))
-    return node.replace(src=(*left, *ranges))
-
-
-def own_loop(one: UOp) -> UOp:
-    """The loop under a number of its own, outside of all others; lanes, which are none, stay."""
-    kind = kind_of(one)
-    return one if kind in WRITTEN else one.replace(arg=(number_of(one) + OWN_LOOP, kind))
+    return node.replace(src=(*left, *closed_by(node)))
 
 
 def choose_lanes(root: UOp, target: Target) -> tuple[UOp, list[UOp]]:

@@ -105,10 +105,7 @@ def find_loops(root: UOp) -> Loops:
     order = tuple(root.toposort())
     free: dict[UOp, Ranges] = {}
     for node in order:
-        if node.op is Ops.RANGE:
-            free[node] = frozenset((node,))
-            continue
-        found = _NONE
+        found = frozenset((node,)) if node.op is Ops.RANGE else _NONE
         for source in node.src:
             found |= free[source]
         free[node] = found.difference(closed_by(node)) if closed_by(node) else found

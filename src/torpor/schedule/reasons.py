@@ -205,7 +205,7 @@ class Reasons:
             return False  # what is summed, which shares nothing
         if node.op in ALU and self.weights.unpacks(node):
             return True
-        if self.weights.steps[node] > cost.UNPACKING or node.op not in ALU | MOVEMENT:
+        if node.op not in ALU | MOVEMENT or self.weights.steps[node] > cost.UNPACKING:
             return False
         return bool(readers) and all(self.is_unpacked(reader) for reader in readers)
 

@@ -92,6 +92,7 @@ class WGSLRenderer(VectorRenderer):
         return False  # memory is an array of scalars, and there are no pointer casts
 
     def float_number(self, dtype: DType, value: float) -> str:
+        self.type(dtype)  # an error where there is none
         if math.isfinite(value):
             text = str(dtype.numpy.type(value)) + self.suffixes[dtype.name]
             return f"({text})" if text.startswith("-") else text

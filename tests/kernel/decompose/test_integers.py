@@ -5,18 +5,15 @@ import pytest
 
 from tests.device.test_python import load, program_of
 from tests.graph.evaluate import tensor
-from tests.kernel.kernels import sample
 from tests.schedule.graphs import kernels
 from tests.source import programs as written
 from torpor.base.dtypes import dtypes
-from torpor.base.errors import DTypeError
 from torpor.base.target import get_target
 from torpor.device import numpy_buffer
 from torpor.graph import build
 from torpor.ir import Ops, UOp
 from torpor.kernel import lower
 from torpor.kernel.decompose import in_words
-from torpor.source import render
 from torpor.source.linear import prepare
 
 WIDE = ("int64", "uint64")
@@ -110,19 +107,6 @@ def test_conversion_from_float32_truncates(dtype):
     x = x.astype(np.float32) if dtype == "int64" else np.abs(x).astype(np.float32)
     (got,) = computed([x], lambda v: [v.cast(getattr(dtypes, dtype))])
     np.testing.assert_array_equal(got, x.astype(dtype))
-
-
-def test_what_needs_float64_is_refused():
-    with pytest.raises(DTypeError, match="no float64"):
-        computed([np.arange(4)], lambda x: [x.cast(dtypes.float64)])
-
-
-@pytest.mark.parametrize("target", ["wgsl", "metal"])
-def test_a_kernel_of_float64_is_refused(target):
-    node = build.elementwise(Ops.ADD, sample(8), sample(8))
-    (item,) = kernels(node, device="PYTHON")
-    with pytest.raises(DTypeError, match=f"{target} has no float64"):
-        render(lower(item.ast, get_target(target)).linear, target, "sum")
 
 
 def test_registers_of_two_words_add_up():

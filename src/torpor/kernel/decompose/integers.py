@@ -174,7 +174,7 @@ class _Program:
     def bitcast(self, node: UOp, x: UOp) -> UOp:
         """The same bits in another format of the size."""
         if node.dtype.bits == 64:
-            return x if is_wide(node.dtype) else self.refuse(node)[0]
+            return x
         if not is_narrow(node.dtype):
             return x.bitcast(node.dtype)
         return _in_range(x.bitcast(_computed(node.dtype)), node.dtype)
@@ -187,7 +187,7 @@ class _Program:
         if op is Ops.CAST:
             return self.cast(node)
         if op is Ops.BITCAST:
-            return self.two(node.src[0]) if node.src[0].dtype.is_int else self.refuse(node)
+            return self.two(node.src[0])
         if op in (Ops.SHL, Ops.SHR):
             count = word(self.low(node.src[1]))
             if op is Ops.SHL:
@@ -212,8 +212,6 @@ class _Program:
 
     def cast(self, node: UOp) -> Value:
         x, dtype = node.src[0], node.dtype
-        if "float64" in (x.dtype.scalar().name, dtype.scalar().name):
-            self.refuse(node)
         if not is_wide(x.dtype):
             value = self.one(x)
             return pairs.from_single(value) if x.dtype.is_float else pairs.extended(value)
@@ -226,9 +224,6 @@ class _Program:
             return (low | high).ne(0)
         found = low if _computed(dtype) is low.dtype else low.cast(_computed(dtype))
         return _in_range(found, dtype) if is_narrow(dtype) else found
-
-    def refuse(self, node: UOp) -> Pair:
-        raise DTypeError(f"{node.src[0].dtype} to {node.dtype}: the target has no float64")
 
     def constant(self, node: UOp) -> Value:
         if is_wide(node.dtype) and not _is_short(node):

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import takewhile, zip_longest
 
 from torpor.base.dtypes import dtypes
+from torpor.base.errors import ContractError
 from torpor.ir.ops import ALU, AxisType, Ops, identity
 from torpor.ir.uop import UOp
 from torpor.kernel.passes.stagger import staggered
@@ -165,11 +166,15 @@ class _Lineariser:
     def visit(self, goal: UOp | _Block, block: _Block, emitted: set[UOp | _Block]) -> None:
         """The statements that a value, store or loop of a block takes, but those already there."""
         stack: list[tuple[UOp | _Block, bool]] = [(goal, False)]
+        begun: set[UOp | _Block] = set()
         while stack:
             item, ready = stack.pop()
             if item in emitted:
                 continue
             if not ready:
+                if item in begun:
+                    raise ContractError("something is needed to compute itself")
+                begun.add(item)
                 stack.append((item, True))
                 needs = self.needs_of(item, block)
                 stack.extend((n, False) for n in reversed(needs) if n not in emitted)

@@ -1,0 +1,87 @@
+"""Reductions that share a loop but no longer stand in the same place get loops of their own.
+
+before  for j: sum(r, x[i, j, r]) / sum(r, y[i, r])       one loop over r, in that over j
+after   sum(r', y[i, r']), and then for j: sum(r, x[i, j, r])
+
+Written-out copies of one reduction differ where a condition has been decided in some of them (the
+border of a window), and then depend on fewer loops than the others.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+from torpor.kernel.ranges import (
+    Loops,
+    closed_by,
+    find_loops,
+    kind_of,
+    map_nodes,
+    nesting,
+    number_of,
+)
+
+Nest = tuple[UOp, ...]
+
+
+def part_loops(root: UOp) -> UOp:
+    """The kernel with each loop closed by reductions in one place only."""
+    while shared_loop(find_loops(root)) is not None:
+        root = spaced(root)
+        loops = find_loops(root)
+        shared = shared_loop(loops)
+        assert shared is not None
+        one, reductions = shared
+        root = root.substitute({node: with_own(node, one, loops) for node in reductions})
+    return root
+
+
+def shared_loop(loops: Loops) -> tuple[UOp, list[UOp]] | None:
+    """The outermost loop that reductions in several places close, and those in one of them."""
+    places: dict[UOp, dict[Nest, list[UOp]]] = {}
+    for node in loops.order:
+        if node.op is Ops.REDUCE:
+            nest = loops.nest(node)
+            for one in sorted(closed_by(node), key=nesting):
+                places.setdefault(one, {}).setdefault(nest, []).append(node)
+                nest = (*nest, one)
+    shared = [one for one, found in places.items() if len(found) > 1]
+    if not shared:
+        return None
+    outermost = min(shared, key=lambda one: (len(loops.around[one]), *nesting(one)))
+    return outermost, next(iter(places[outermost].values()))
+
+
+def with_own(reduction: UOp, one: UOp, loops: Loops) -> UOp:
+    """A reduction over a copy of a loop, and over copies of the loops in it whose ends it decides;
+    copies nest like what they are of.
+    """
+    copies: dict[UOp, UOp] = {}
+    for operand in reduction.src:
+        for node in operand.toposort(lambda n: one in loops.free[n]):
+            copies[node] = copied(node, copies) if one in loops.free[node] else node
+    return reduction.replace(src=tuple(copies[s] for s in reduction.src))
+
+
+def copied(node: UOp, copies: dict[UOp, UOp]) -> UOp:
+    """A node of the copies of its operands; a loop gets the number behind its own."""
+    made = node.replace(src=tuple(copies[s] for s in node.src))
+    return numbered(made, number_of(made) + 1) if made.op is Ops.RANGE else made
+
+
+def spaced(root: UOp) -> UOp:
+    """The kernel with a free number behind that of each loop."""
+    numbers = sorted({number_of(one) for one in root.ranges()})
+    return map_nodes(root, partial(moved_to, {n: 2 * rank for rank, n in enumerate(numbers)}))
+
+
+def moved_to(numbers: dict[int, int], node: UOp) -> UOp:
+    """A loop under its new number, everything else as it is."""
+    return numbered(node, numbers[number_of(node)]) if node.op is Ops.RANGE else node
+
+
+def numbered(one: UOp, number: int) -> UOp:
+    """The same loop under another number."""
+    return one.replace(arg=(number, kind_of(one)))
