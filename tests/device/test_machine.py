@@ -9,14 +9,14 @@ import pytest
 
 from torpor import Tensor
 from torpor.base.errors import DeviceError
-from torpor.device import Device, cpu
+from torpor.base import settings
+from torpor.base.settings import Context
+from torpor.device import Device
 from torpor.device import machine as machine_module
-from torpor.device.caches import CacheSizes
 from torpor.device.machine import MOST_STAGED, facts, machine, quota
 from torpor.ir.ops import Ops
 from torpor.kernel import Kernel
 from torpor.kernel.choose.heuristics import choose
-from torpor.pipeline import recipe
 from torpor.pipeline.compile import program_for
 
 
@@ -47,18 +47,30 @@ def test_an_unknown_processor_is_refused(setting):
         machine(setting)
 
 
-@pytest.mark.parametrize("cache", [256 << 10, 512 << 10, 2 << 20, 12 << 20])
-def test_packed_tiles_take_a_part_of_the_cache_that_the_machine_has(cache, monkeypatch):
-    sizes = CacheSizes(48 << 10, cache, 64 << 20)
-    monkeypatch.setattr("torpor.device.machine.cache_sizes", lambda: sizes)
-    target = facts.__wrapped__(machine(""))
-    assert (target.first_bytes, target.cache_bytes, target.last_bytes) == sizes
-    assert cache // 4 <= target.stage_bytes <= cache or target.stage_bytes == MOST_STAGED
-    product = Tensor.empty(700, 900) @ Tensor.empty(900, 800)
-    (item,) = product.schedule()
-    tiled = Kernel(item.ast, target).apply(choose(Kernel(item.ast, target)))
-    packed = sum(n.arg.size * n.dtype.itemsize for n in tiled.staged())
-    assert 0 < packed <= target.stage_bytes
+def sizes_words(first: int, second: int, last: int) -> str:
+    """Words of TARGET for caches of so many KiB."""
+    return f"l1={first}K,l2={second}K,l3={last}K"
+
+
+@pytest.mark.parametrize("level", ["native", "sse", "avx2", "avx512", "aarch64"])
+@pytest.mark.parametrize("second", [128, 256, 512, 2 << 10, 12 << 10])
+def test_packed_tiles_take_a_part_of_the_cache_that_the_machine_has(level, second):
+    """Whatever the vectors: where panels as long as the sum have no room, parts of it have."""
+    target = facts(machine(f"{level},{sizes_words(48, second, 64 << 10)}"))
+    sizes = target.first_bytes, target.cache_bytes, target.last_bytes
+    assert sizes == (48 << 10, second << 10, 64 << 20)
+    assert second << 8 <= target.stage_bytes <= second << 10 or target.stage_bytes == MOST_STAGED
+    for rows, terms, columns in ((700, 900, 800), (1000, 3000, 1000), (64, 4096, 4096)):
+        (item,) = (Tensor.empty(rows, terms) @ Tensor.empty(terms, columns)).schedule()
+        tiled = Kernel(item.ast, target).apply(choose(Kernel(item.ast, target)))
+        packed = sum(n.arg.size * n.dtype.itemsize for n in tiled.staged())
+        assert 0 < packed <= target.stage_bytes
+
+
+@pytest.mark.parametrize("word", ["l2=many", "l2=", "l4=1M", "l1=0K", "l1=4M,l2=1M", "l3=-1"])
+def test_caches_that_cannot_be_are_refused(word):
+    with pytest.raises(DeviceError, match="TARGET.*(size of a cache|grow)"):
+        machine(f"native,{word}")
 
 
 def product_sums(setting: str) -> tuple[int, set[int]]:
@@ -84,31 +96,20 @@ def test_register_tiles_are_as_large_as_the_registers_allow(setting, least):
     assert least <= count <= target.registers - 2
 
 
-def forget() -> None:
-    """What a process knows of its machine, which never changes but here."""
-    for known in (facts, cpu._key):
-        known.cache_clear()
-    recipe.forget()
-
-
-@pytest.mark.parametrize("sizes", [(16 << 10, 128 << 10, 1 << 20), (128 << 10, 3 << 20, 96 << 20)])
-def test_results_are_the_same_whatever_the_caches_hold(sizes, monkeypatch):
+@pytest.mark.parametrize("sizes", [(16, 128, 1 << 10), (128, 3 << 10, 96 << 10)])
+def test_results_are_the_same_whatever_the_caches_hold(sizes):
     """A product, rows that windows slide over, and attention by blocks where the cache is small."""
     random = np.random.default_rng(3)
     image, window = random.random((2, 90, 90), np.float32), random.random((5, 5), np.float32)
     a, b = random.random((200, 333), np.float32), random.random((333, 100), np.float32)
     q, k, v = random.random((3, 2, 1100, 16), np.float32)
-    own = Device["CPU"].key
-    monkeypatch.setattr("torpor.device.machine.cache_sizes", lambda: CacheSizes(*sizes))
-    forget()
-    try:
-        assert Device["CPU"].target.last_bytes == sizes[-1] and Device["CPU"].key != own
+    own, given = Device["CPU"].key, settings.text("TARGET")
+    with Context(TARGET=f"{given},{sizes_words(*sizes)}"):
+        assert Device["CPU"].target.last_bytes == sizes[-1] << 10 and Device["CPU"].key != own
         weight = Tensor(np.stack([window, window])[:, None])
         slid = Tensor(image[None]).conv2d(weight, groups=2).numpy()[0]
         product = (Tensor(a) @ Tensor(b)).numpy()
         attended = Tensor(q).scaled_dot_product_attention(Tensor(k), Tensor(v)).numpy()
-    finally:
-        forget()
     places = np.lib.stride_tricks.sliding_window_view(image.astype(float), (5, 5), axis=(1, 2))
     np.testing.assert_allclose(slid, np.einsum("chwij,ij->chw", places, window), rtol=1e-5)
     np.testing.assert_allclose(product, a.astype(float) @ b, rtol=1e-5)

@@ -1,6 +1,7 @@
 """Chains by tiles of rows and columns: values as NumPy's, memory of tiles, and what stays whole.
 
-The sizes from which it pays are made small here, so that small tensors are cut too.
+The sizes from which it pays are made small here, so that small tensors are cut too: to a vector of
+whichever target the tests run for.
 """
 
 from __future__ import annotations
@@ -22,20 +23,27 @@ from tests.schedule.test_blocks import (
 )
 from torpor import Tensor
 from torpor.base.settings import Context
+from torpor.device import Device
 from torpor.schedule import online, skip
 
-NARROW = 8  # columns of a tile
+WIDTH = 8  # of a head
 
 
 @pytest.fixture(autouse=True, scope="module")
 def small_sizes() -> Iterator[None]:
-    """Tiles from 16 columns on."""
+    """Tiles of one vector, from 16 columns on."""
     with chained(512) as patch:
         patch.setattr(online, "LONG", 16)
         patch.setattr(online, "ROWS", 8)
-        patch.setattr(online, "WIDE", NARROW)
+        patch.setattr(online, "WIDE", narrow())
         patch.setattr(skip, "NARROWEST", 1)
+        patch.setattr(skip, "FEWEST", 2)
         yield
+
+
+def narrow() -> int:
+    """Columns of a tile."""
+    return Device["CPU"].target.lanes(skip.ITEMSIZE)
 
 
 def by_tiles(items) -> bool:
@@ -135,7 +143,7 @@ def test_memory_is_linear_in_the_length(gradients: bool) -> None:
         items = result.schedule(*slopes)
         made.append(bytes_made(items))
         own = {b for item in items if item.group for b in item.group[0].own}
-        assert max(b.arg.size for b in own) <= online.ROWS * NARROW
+        assert max(b.arg.size for b in own) <= online.ROWS * max(narrow(), WIDTH)
     assert made[2] < 2.1 * made[1] < 4.41 * made[0]
 
 
@@ -145,7 +153,7 @@ def test_lengths_without_divisors_have_a_shorter_block_and_tile() -> None:
     kernels = {i.ast.key for i in result.schedule() if i.group}
     assert len(kernels) == 3 * 4  # whole, of fewer rows, of fewer columns, of fewer of both
     own = {b for item in result.schedule() if item.group for b in item.group[0].own}
-    assert max(b.arg.size for b in own) == online.ROWS * NARROW
+    assert max(b.arg.size for b in own) == online.ROWS * narrow()
 
 
 def test_rows_that_begin_or_consist_of_nothing() -> None:

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 
 from torpor import Tensor
-from torpor.base.target import get_target
 from torpor.device import Device
+from torpor.device.machine import facts, machine
 from torpor.ir.ops import Ops
 from torpor.kernel import Opt, OptOps
 from torpor.pipeline import program_for
 from torpor.source.llvm_ahead import AHEAD, LONGEST, fetches
 
 STREAM = Opt(OptOps.STREAM)
-TARGET = get_target("cpu")
+TARGET = facts(machine("avx2,l1=32K,l2=512K,l3=32M"))
 
 
 def program_of(result, opts):
     (item,) = result.schedule()
-    return item, program_for(item.ast, Device["CPU"].target, opts)
+    return item, program_for(item.ast, TARGET, opts)
 
 
 def transpose(rows):

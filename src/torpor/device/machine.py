@@ -2,7 +2,8 @@
 
 TARGET is a list with commas. Its first word may be `native`, `sse`, `avx2`, `avx512` (levels 2, 3
 and 4 of the x86-64 psABI), `aarch64`, or a processor's name as LLVM spells it; words that begin
-with + or - turn one feature on or off: `native,-avx512f`.
+with + or - turn one feature on or off: `native,-avx512f`. The sizes of caches, on which opts depend
+too, are given as `l1=48K`, `l2=2M` (of one core, or its share) and `l3=64M` (all of it).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import llvmlite.binding as llvm
 
 from torpor.base.errors import DeviceError
 from torpor.base.target import Target, get_target
-from torpor.device.caches import USUAL, cache_sizes
+from torpor.device.caches import USUAL, CacheSizes, bytes_written, cache_sizes
 
 LEVELS: Final = {"sse": "x86-64-v2", "avx2": "x86-64-v3", "avx512": "x86-64-v4"}
 # What a host must have to run a level (x86-64 psABI, "Micro-Architecture Levels").
@@ -31,6 +32,7 @@ LEVEL_NEEDS: Final = {
     "avx512": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
 }
 ARM: Final = ("aarch64", "arm64")
+CACHES: Final = ("l1", "l2", "l3")  # words of TARGET for the fields of `CacheSizes`
 GROUPS: Final = Path("/sys/fs/cgroup")  # where Linux shows control groups,
 OWN_GROUPS: Final = Path("/proc/self/cgroup")  # and which of them this process is in
 STAGED: Final = 0.75  # of the second-level cache for packed tiles: the rest is for what passes by
@@ -41,12 +43,13 @@ MOST_STAGED: Final = 1 << 20 if sys.platform == "linux" else 384 << 10
 
 @dataclass(frozen=True)
 class Machine:
-    """A processor as LLVM names it, and whether its code runs here."""
+    """A processor as LLVM names it, whether its code runs here, and how large its caches are."""
 
     triple: str
     processor: str
     features: str
     runs_here: bool = True
+    caches: CacheSizes = USUAL
 
     @property
     def is_arm(self) -> bool:
@@ -104,10 +107,15 @@ def machine(setting: str) -> Machine:
     """The processor that the setting TARGET names; a `DeviceError` for one that is unknown."""
     words = [word.strip().lower() for word in setting.split(",") if word.strip()]
     masks = {word[1:]: word[0] == "+" for word in words if word[0] in "+-"}
-    names = [word for word in words if word[0] not in "+-"] or ["native"]
+    sizes = dict(word.split("=", 1) for word in words if "=" in word)
+    names = [word for word in words if word[0] not in "+-" and "=" not in word] or ["native"]
     if len(names) > 1:
         raise DeviceError(f"TARGET names one processor, got {', '.join(names)}")
-    name = names[0]
+    made = _named_machine(names[0], masks)
+    return replace(made, caches=_with_sizes(cache_sizes() if made.runs_here else USUAL, sizes))
+
+
+def _named_machine(name: str, masks: dict[str, bool]) -> Machine:
     if name in ("native", llvm.get_host_cpu_name()):
         return _native_machine(masks)
     if name in LEVELS:
@@ -117,11 +125,26 @@ def machine(setting: str) -> Machine:
     else:
         raise DeviceError(
             f"unknown processor {name!r} in TARGET; it may be native, {', '.join(LEVELS)} or "
-            f"aarch64, followed by features such as +fma or -avx512f"
+            f"aarch64, followed by features such as +fma or -avx512f, and caches such as l2=2M"
         )
     extra = _written(masks)
     runs = made.runs_here and not any(masks.values())
     return replace(made, features=",".join(filter(None, (made.features, extra))), runs_here=runs)
+
+
+def _with_sizes(caches: CacheSizes, given: dict[str, str]) -> CacheSizes:
+    """The caches with those that are given, by the words of `CACHES`."""
+    found = list(caches)
+    for word, text in given.items():
+        try:
+            found[CACHES.index(word)] = bytes_written(text.upper())
+        except ValueError:
+            raise DeviceError(
+                f"TARGET: {word}={text} is no size of a cache; write l1=48K, l2=2M or l3=64M"
+            ) from None
+    if not 0 < found[0] <= found[1] <= found[2]:
+        raise DeviceError(f"TARGET: caches grow from level to level, got {found} bytes")
+    return CacheSizes(*found)
 
 
 @lru_cache(maxsize=32)
@@ -135,7 +158,7 @@ def facts(found: Machine) -> Target:
         arch, width, registers = "x86-64-avx2", 32, 16
     else:
         arch, width, registers = "x86-64-sse", 16, 16
-    caches = cache_sizes() if found.runs_here else USUAL
+    caches = found.caches
     return replace(
         get_target("cpu"),
         arch=arch,

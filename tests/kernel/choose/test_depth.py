@@ -61,7 +61,7 @@ def test_the_blocks_of_a_sum_divide_its_axes():
     kernel = Kernel(product.schedule()[-1].ast, get_target("cpu"))
     sizes = [int(r.src[0].arg) for r in kernel.reduce_axes]
     for packed in values_of(kernel.ast):
-        amounts = depth_of(kernel, packed)
+        amounts = depth_of(kernel, packed, 512)
         assert all(size % amount == 0 for size, amount in zip(sizes, amounts, strict=True))
         assert np.prod(amounts) <= 512
 
@@ -69,7 +69,7 @@ def test_the_blocks_of_a_sum_divide_its_axes():
 def test_blocks_of_a_sum_take_neighbours_of_what_is_packed_first():
     result = Tensor.empty(8, 512, 7, 7).conv2d(Tensor.empty(512, 512, 3, 3), padding=1)
     kernel = Kernel(result.schedule()[-1].ast, get_target("cpu"))
-    depths = {depth_of(kernel, packed) for packed in values_of(kernel.ast)}
+    depths = {depth_of(kernel, packed, 512) for packed in values_of(kernel.ast)}
     assert depths == {(1, 1, 512), (3, 3, 32)}  # of the image, channels last; of the weights
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from torpor import Tensor, cat, lower
 from torpor.device import Device
+from torpor.device.machine import facts, machine
 from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel import Kernel
@@ -99,14 +100,15 @@ def test_rows_of_odd_lengths_have_whole_vectors_and_a_rest(dtype: type, width: i
     assert width < 16 * lanes or not any(n.op is Ops.WHERE for n in program.linear)
 
 
-def rows_by_row(rows: int, depth: int = 512) -> Kernel:
+def rows_by_row(rows: int, level: str, depth: int = 512) -> Kernel:
     """Of [1, depth] by the transpose of [rows, depth]."""
-    return kernel_of(Tensor.empty(1, depth) @ Tensor.empty(rows, depth).T)
+    (item,) = (Tensor.empty(1, depth) @ Tensor.empty(rows, depth).T).schedule()
+    return Kernel(item.ast, facts(machine(level)))
 
 
 def test_rows_whose_number_no_tile_divides_are_summed_by_several_vectors() -> None:
-    lanes = Device["CPU"].target.lanes(4)
-    found = [opt for opt in choose(rows_by_row(4099)) if opt.op is OptOps.UNROLL]
-    assert found == [Opt(OptOps.UNROLL, 0, 4 * lanes)]
-    found = [opt for opt in choose(rows_by_row(4096)) if opt.op is OptOps.UNROLL]
-    assert found == [Opt(OptOps.UNROLL, 0, lanes)]
+    for level in ("sse", "avx2", "avx512"):
+        lanes = facts(machine(level)).lanes(4)
+        for rows, vectors in ((4099, 4), (4096, 1)):
+            found = [o for o in choose(rows_by_row(rows, level)) if o.op is OptOps.UNROLL]
+            assert found[0] == Opt(OptOps.UNROLL, 0, vectors * lanes)

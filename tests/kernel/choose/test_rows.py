@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from torpor import Tensor
-from torpor.device import Device
+from torpor.device.machine import facts, machine
 from torpor.ir.records import OptOps
 from torpor.kernel import Kernel
 from torpor.kernel.choose.heuristics import choose
@@ -23,14 +23,26 @@ def two_outputs(x: Tensor) -> tuple[Tensor, ...]:
 def test_each_pass_over_a_row_has_vectors(function) -> None:
     first, *more = function(Tensor.empty(64, 1024))
     (item,) = first.schedule(*more)
-    kernel = Kernel(item.ast, Device["CPU"].target)
-    vectors = [opt for opt in choose(kernel) if opt.op is OptOps.UNROLL]
-    assert len(vectors) == 2
-    assert all(opt.arg % Device["CPU"].target.lanes(4) == 0 for opt in vectors)
+    for level in ("sse", "avx2", "avx512"):
+        target = facts(machine(level))
+        vectors = [o for o in choose(Kernel(item.ast, target)) if o.op is OptOps.UNROLL]
+        assert len(vectors) == 2
+        assert all(opt.arg % target.lanes(4) == 0 for opt in vectors)
 
 
-@pytest.mark.parametrize("shape", [(40, 64), (33, 63), (3, 20, 17), (300, 10)], ids=str)
-def test_passes_down_columns_have_vectors_of_columns(shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("level", ["sse", "avx2", "avx512"])
+@pytest.mark.parametrize("shape", [(40, 64), (33, 63), (3, 20, 17), (300, 10), (300, 6)], ids=str)
+def test_passes_down_columns_have_vectors_of_columns(shape: tuple[int, ...], level: str) -> None:
+    x = Tensor.empty(*shape)
+    for found in (x.softmax(-2), x.var(-2), x.argmax(-2)):
+        (item,) = found.schedule()
+        opts = choose(Kernel(item.ast, facts(machine(level))))
+        assert OptOps.UPCAST in [opt.op for opt in opts]
+        assert OptOps.UNROLL not in [opt.op for opt in opts]
+
+
+@pytest.mark.parametrize("shape", [(40, 64), (33, 63), (3, 20, 17), (300, 10), (300, 6)], ids=str)
+def test_values_of_passes_down_columns(shape: tuple[int, ...]) -> None:
     made = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     made[..., 5, 3] = np.nan
     x = Tensor(made)
@@ -41,10 +53,6 @@ def test_passes_down_columns_have_vectors_of_columns(shape: tuple[int, ...]) -> 
         (x.var(-2), made.var(-2, ddof=1)),
         (x.argmax(-2), made.argmax(-2)),
     ):
-        (item,) = found.schedule()
-        opts = choose(Kernel(item.ast, Device["CPU"].target))
-        assert OptOps.UPCAST in [opt.op for opt in opts]
-        assert OptOps.UNROLL not in [opt.op for opt in opts]
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
@@ -58,7 +66,7 @@ def test_long_odd_rows_ask_only_at_their_end_where_they_end(columns: int) -> Non
         expected = exponentials / exponentials.sum(1, keepdims=True)
     for found, wanted in ((x.softmax(1), expected), (x[:3].var(1), made[:3].var(1, ddof=1))):
         (item,) = found.schedule()
-        opts = choose(Kernel(item.ast, Device["CPU"].target))
+        opts = choose(Kernel(item.ast, facts(machine("avx2"))))
         ends = {opt.arg for opt in opts if opt.op is OptOps.PARTITION}
         assert ends and all(columns - end < columns // 2 for end in ends)
         np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-5)

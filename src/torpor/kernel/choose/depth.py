@@ -61,13 +61,13 @@ def blocks_of(kernel: Kernel, plan: Plan) -> Blocks | None:
     """The sizes that cost least, of those for which packed panels and partial results have room;
     None where there are none.
     """
-    depth = depth_of(kernel, plan.found.packed)
+    vector = plan.panel * plan.found.packed.dtype.itemsize
+    room = kernel.target.stage_bytes // 3
+    depth = depth_of(kernel, plan.found.packed, min(DEPTH, room // vector))
     if not SHALLOW <= prod(depth) < plan.found.length:
         return None
     height, lanes = size_of(plan.found.row) or 1, size_of(plan.found.lane) or 1
     others, around = plan.found.shared // height, iterations(kernel.axes[: plan.around])
-    vector = plan.panel * plan.found.packed.dtype.itemsize
-    room = kernel.target.stage_bytes // 3
     stream = TIME_COPIED if plan.found.packs else TIME_READ
     best: tuple[float, int, int] | None = None
     for panels in range(1, min(-(-lanes // plan.panel), room // (prod(depth) * vector)) + 1):
@@ -89,12 +89,12 @@ def blocks_of(kernel: Kernel, plan: Plan) -> Blocks | None:
     return Blocks(best[1] * plan.panel, rows, together, depth)
 
 
-def depth_of(kernel: Kernel, packed: UOp) -> tuple[int, ...]:
-    """Rounds of each reduce axis in a block: divisors, up to `DEPTH` steps in all, and half of the
+def depth_of(kernel: Kernel, packed: UOp, most: int) -> tuple[int, ...]:
+    """Rounds of each reduce axis in a block: divisors, up to `most` steps in all, and half of the
     sum. Axes go first along which neighbours of what is packed are nearest, and inner ones: lines
     are then read for one block only.
     """
-    left = min(DEPTH, iterations(kernel.reduce_axes) // 2)
+    left = min(most, iterations(kernel.reduce_axes) // 2)
     amounts: dict[UOp, int] = {}
     inner = {one: -place for place, one in enumerate(kernel.reduce_axes)}
     for one in sorted(inner, key=lambda r: (abs(stride(packed, r) or 0), inner[r])):

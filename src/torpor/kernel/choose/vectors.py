@@ -20,6 +20,7 @@ from torpor.kernel.ranges import closed_by, find_loops, iterations, kind_of, siz
 
 SMALL_LOOP: Final = 8  # iterations of a reduce loop that is always written out
 CODE_LIMIT: Final = 160  # copies of the loop body past which compiling costs more than it gains
+NARROW: Final = 4  # lanes of the narrowest vectors: of float32 in 128 bits, as all targets have them
 MASKABLE: Final = (4, 8)  # bytes of elements that vector instructions can mask
 
 
@@ -37,6 +38,15 @@ class Facts:
         widest = max((a.itemsize for a in found), default=4)
         lanes = kernel.target.lanes(widest) if kernel.target.vector_alu else 4
         return Facts(kernel, found, lanes)
+
+    def lanes_along(self, one: UOp) -> int:
+        """Elements in the widest vectors of which the axis fills most of one: a short axis takes a
+        half or a quarter of a register.
+        """
+        lanes, size = self.lanes, size_of(one) or 0
+        while lanes > NARROW and size < lanes * (1 - SPARE):
+            lanes //= 2
+        return lanes
 
     def score(self, one: UOp, alone: bool = False) -> float:
         """How well vectors along the axis suit memory: neighbours and broadcasts for, gathers
@@ -97,7 +107,7 @@ def paddable(facts: Facts, one: UOp) -> bool:
     """Whether masks may cover the rest: elements that vector instructions mask, none irregular,
     and most of a vector at least.
     """
-    if (size_of(one) or 0) < facts.lanes * (1 - SPARE):
+    if (size_of(one) or 0) < facts.lanes_along(one) * (1 - SPARE):
         return False
     touching = [a for a in facts.accesses if a.stride(one) != 0]
     return all(a.itemsize in MASKABLE and a.stride(one) == 1 for a in touching)
@@ -107,7 +117,7 @@ def writable(facts: Facts, one: UOp) -> bool:
     """Whether masks may cover the rest of an output axis that is written out as a whole: which
     lanes are none is then known, so that what is close by is still read in rows.
     """
-    if (size_of(one) or 0) < facts.lanes * (1 - SPARE):
+    if (size_of(one) or 0) < facts.lanes_along(one) * (1 - SPARE):
         return False
     touching = [a for a in facts.accesses if a.stride(one) != 0]
     return all(
@@ -119,11 +129,11 @@ def writable(facts: Facts, one: UOp) -> bool:
 
 def vector_amount(facts: Facts, one: UOp, most: int) -> int:
     """A multiple of the lanes, up to `most` vectors, that divides the axis."""
-    size = size_of(one) or 1
+    size, lanes = size_of(one) or 1, facts.lanes_along(one)
     for vectors in range(most, 0, -1):
-        if size % (vectors * facts.lanes) == 0:
-            return vectors * facts.lanes
-    return next((n for n in (8, 4, 2) if n <= facts.lanes and size % n == 0), 1)
+        if size % (vectors * lanes) == 0:
+            return vectors * lanes
+    return next((n for n in (8, 4, 2) if n <= lanes and size % n == 0), 1)
 
 
 def pad_lane(facts: Facts, lane: UOp, whole_rows: bool = False) -> UOp:
@@ -131,16 +141,16 @@ def pad_lane(facts: Facts, lane: UOp, whole_rows: bool = False) -> UOp:
     `whole_rows` it is going to be written out as a whole.
     """
     kernel = facts.kernel
-    size = size_of(lane) or 1
-    whole = -(-size // facts.lanes) * facts.lanes
+    size, lanes = size_of(lane) or 1, facts.lanes_along(lane)
+    whole = -(-size // lanes) * lanes
     fits = writable if whole_rows else paddable
     if size == whole or not fits(facts, lane):
         return lane
-    shorter = next((n for n in (8, 4) if n < facts.lanes and size % n == 0), 1)
-    if shorter * whole >= size * facts.lanes:
+    shorter = next((n for n in (8, 4) if n < lanes and size % n == 0), 1)
+    if shorter * whole >= size * lanes:
         return lane
     position = kernel.axes.index(lane)
-    attempt(kernel, Opt(OptOps.PADTO, position, facts.lanes))
+    attempt(kernel, Opt(OptOps.PADTO, position, lanes))
     return kernel.axes[position]
 
 
