@@ -2,7 +2,7 @@
 # PYTHON names the interpreter (3.11 or later) that .venv is made from.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench bench-quick check-wheels clean
+.PHONY: help demo test test-targets check format bench bench-quick check-wheels clean
 
 ifeq ($(OS),Windows_NT)
 VENV_PYTHON := .venv/Scripts/python.exe
@@ -25,6 +25,7 @@ BENCH_OUT ?= bench/out
 help:
 	@echo "make demo          train a small network on real handwritten digits"
 	@echo "make test          run the tests (PYTEST_FLAGS='-k view' to choose)"
+	@echo "make test-targets  the tests of what depends on the processor, for others that run here"
 	@echo "make check         format, lint, types, import direction, size budgets, doctests"
 	@echo "make format        let ruff rewrite the sources"
 	@echo "make bench         time torpor against PyTorch, JAX and others (ARGS='--only matmul')"
@@ -37,6 +38,9 @@ demo: .venv/core.stamp
 
 test: .venv/dev.stamp
 	$(VENV_PYTHON) -m pytest $(PYTEST_FLAGS)
+
+test-targets: .venv/dev.stamp
+	$(VENV_PYTHON) tools/check_targets.py $(PYTEST_FLAGS)
 
 check: .venv/check.stamp
 	$(VENV_PYTHON) tools/check.py

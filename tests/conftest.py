@@ -5,7 +5,9 @@ import os
 import shutil
 import signal
 import tempfile
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 folder = tempfile.mkdtemp(prefix="torpor-tests-")
@@ -23,3 +25,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 settings.register_profile("torpor", deadline=None)
 settings.load_profile("torpor")
+
+HERE = Path(__file__).parent
+# Where choices by vectors and caches are made, and what comes of them: `make test-targets`.
+TARGET_ROOMS = (
+    "kernel/choose", "kernel/split", "kernel/opts", "schedule/test_online", "schedule/test_blocks",
+    "schedule/test_skip", "source/test_llvm", "device/test_machine", "test_fuzz",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of what depends on the processor."""
+    for item in items:
+        if item.path.relative_to(HERE).as_posix().startswith(TARGET_ROOMS):
+            item.add_marker(pytest.mark.target)

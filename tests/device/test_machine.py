@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from torpor import Tensor
-from torpor.base.errors import DeviceError
 from torpor.base import settings
+from torpor.base.errors import DeviceError
 from torpor.base.settings import Context
 from torpor.device import Device
 from torpor.device import machine as machine_module
@@ -69,7 +69,7 @@ def test_packed_tiles_take_a_part_of_the_cache_that_the_machine_has(level, secon
 
 @pytest.mark.parametrize("word", ["l2=many", "l2=", "l4=1M", "l1=0K", "l1=4M,l2=1M", "l3=-1"])
 def test_caches_that_cannot_be_are_refused(word):
-    with pytest.raises(DeviceError, match="TARGET.*(size of a cache|grow)"):
+    with pytest.raises(DeviceError, match=r"TARGET.*(size of a cache|grow)"):
         machine(f"native,{word}")
 
 
