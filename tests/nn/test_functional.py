@@ -1,6 +1,7 @@
 """Functions by PyTorch's names: methods, or what layers do, against NumPy."""
 
 import numpy as np
+import pytest
 
 from torpor import Tensor, nn
 from torpor.nn import functional as F
@@ -48,6 +49,17 @@ def test_embedding_rows_and_gradients():
     assert rows.tolist() == [[[0, 1], [4, 5]], [[4, 5], [2, 3]]]
     rows.sum().backward()
     assert weight.grad.tolist() == [[1, 1], [1, 1], [0, 0]]
+
+
+@pytest.mark.parametrize("row", [-1, -3, 3])
+def test_embedding_of_rows_that_there_are_not(row):
+    weight = Tensor.ones(3, 2).requires_grad_()
+    rows = F.embedding(Tensor([[0, row]]), weight)
+    for found in (rows, *rows.sum().gradient(weight)):
+        with pytest.raises(IndexError, match="embedding: an index is out of bounds for axis 0"):
+            found.tolist()
+    assert F.embedding(Tensor(2), weight).tolist() == [1, 1]
+    assert F.embedding(Tensor.zeros(0, 4, dtype="int64"), weight).shape == (0, 4, 2)
 
 
 def test_batch_norm_in_training_and_after():

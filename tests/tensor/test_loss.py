@@ -44,6 +44,12 @@ def test_cross_entropy_smooths_ignores_and_takes_probabilities():
 def test_classes_that_do_not_exist_raise():
     with pytest.raises(IndexError):
         Tensor(LOGITS).cross_entropy(Tensor([0, 1, 2, 3, 4, 0])).item()
+    for least in (-1, -4, -5, -(2**63)):
+        targets = Tensor([0, 1, 2, 3, least, 0])
+        for loss in (Tensor(LOGITS).cross_entropy, Tensor(LOGS).nll_loss):
+            with pytest.raises(IndexError, match="target classes"):
+                loss(targets, reduction="none").numpy()
+            assert np.isfinite(loss(targets, ignore_index=least).item())
     with pytest.raises(TypeError, match="integers"):
         Tensor(LOGS).nll_loss(Tensor(LOGITS))
     with pytest.raises(ValueError, match="targets must have shape"):
@@ -123,6 +129,53 @@ def test_divergence_of_distributions():
     check(found, (np.exp(logs) * (logs - LOGS)).sum())
 
 
+SPECIAL = [0.0, -0.0, 0.5, 2.0, -1.0, math.inf, -math.inf, math.nan]
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean", "batchmean"])
+@pytest.mark.parametrize("logarithmic", [False, True])
+def test_divergence_keeps_nan_and_infinities(logarithmic, reduction):
+    """By q log(q) - q p as it stands, but for 0 log(0), which is 0."""
+    p, q = np.meshgrid(SPECIAL, SPECIAL, indexing="ij")
+    with np.errstate(all="ignore"):
+        if logarithmic:
+            each = np.exp(q) * (q - p)
+        else:
+            each = np.where(q == 0, 0, q * np.log(q)) - q * p
+        expected = {
+            "none": each, "sum": each.sum(), "mean": each.mean(), "batchmean": each.sum() / len(p),
+        }[reduction]  # fmt: skip
+    found = Tensor(p).kl_div(Tensor(q), reduction, logarithmic)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12)
+
+
+def test_divergence_of_single_numbers():
+    check(Tensor(-1.0).kl_div(Tensor(0.5), "batchmean"), np.float32(0.5 * math.log(0.5) + 0.5))
+
+
+def test_losses_near_the_ends_of_their_range():
+    """Where 1 - p is 1 in the format, and where exp(x) is too much."""
+    small = Tensor([1e-30, 1e-9, 1e-5]).binary_cross_entropy(Tensor([0.0, 0.0, 0.0]), None, "none")
+    np.testing.assert_allclose(small.numpy(), [1e-30, 1e-9, -math.log1p(-1e-5)], rtol=1e-6)
+    logits, target = Tensor([-math.inf, -1e30, math.inf]), Tensor([2.0, 1.0, 1.0])
+    found = logits.binary_cross_entropy_with_logits(target, reduction="none").tolist()
+    assert found[0] == math.inf and found[1] == np.float32(1e30) and math.isnan(found[2])
+
+
+def test_mean_of_no_losses_is_nan():
+    none = Tensor.zeros(0, 3)
+    for target in (Tensor.zeros(0, dtype="int64"), Tensor.zeros(0, 3)):
+        assert math.isnan(none.cross_entropy(target).item())
+        assert none.cross_entropy(target, reduction="sum").item() == 0
+
+
+def test_mean_square_norm_of_small_numbers():
+    """The format's own epsilon: 2**-52 for float64."""
+    x = np.array([1e-6, 3e-6])
+    check(Tensor(x).rms_norm(2), x / np.sqrt(np.mean(x * x) + 2.0**-52))
+    check(Tensor(x.astype("f4")).rms_norm(2), (x / np.sqrt(np.mean(x * x) + 2.0**-23)).astype("f4"))
+
+
 def test_classes_on_the_last_axis():
     expected = -LOGS[np.arange(6), TARGETS].mean()
     logits, targets = Tensor(LOGITS.reshape(2, 3, 4)), Tensor(TARGETS.reshape(2, 3))
@@ -144,9 +197,10 @@ def test_gradient_of_cross_entropy_is_softmax_less_the_target(reduction):
     check(loss.gradient(logits)[0], expected / (kept.sum() if reduction == "mean" else 1))
 
 
-def test_gradient_alone_tells_of_a_class_that_there_is_not():
+@pytest.mark.parametrize("missing", [-1, -4, 4])
+def test_gradient_alone_tells_of_a_class_that_there_is_not(missing):
     logits = Tensor(LOGITS, requires_grad=True)
-    (found,) = logits.cross_entropy(Tensor([0, 3, 1, 4, 2, 0])).gradient(logits)
+    (found,) = logits.cross_entropy(Tensor([0, 3, 1, missing, 2, 0])).gradient(logits)
     with pytest.raises(OutOfBoundsError, match="target classes: an index is out of bounds"):
         found.tolist()
 

@@ -187,28 +187,63 @@ def test_places_outside_raise_and_leave_the_tensor_as_it_was():
         Tensor.zeros(0).scatter(0, Tensor([0]), Tensor([1.0]))
 
 
-GRID, BEYOND = [[0, 9, 0]], [0, 9]
 OUTSIDE = {
-    "gather": lambda x: x.gather(0, Tensor(GRID)),
-    "take": lambda x: x.reshape(-1)[:2].take(Tensor(BEYOND)),
-    "scatter": lambda x: x.scatter(0, Tensor(GRID), x),
-    "scatter_add": lambda x: x.scatter_add(0, Tensor(GRID), x),
-    "scatter_reduce": lambda x: x.scatter_reduce(0, Tensor(GRID), x, "amax"),
-    "index_add": lambda x: x.index_add(0, Tensor(BEYOND), x),
-    "index_copy": lambda x: x.index_copy(0, Tensor(BEYOND), x),
-    "index_fill": lambda x: x.index_fill(0, Tensor([0, -3]), 1.0),
-    "index_reduce": lambda x: x.index_reduce(0, Tensor([0, -3]), x, "prod"),
-    "index_select": lambda x: x.index_select(0, Tensor(BEYOND)),
-    "x[...]": lambda x: x[Tensor(BEYOND)],
+    "gather": lambda x, place: x.gather(0, Tensor([[0, place, 0]])),
+    "scatter": lambda x, place: x.scatter(0, Tensor([[0, place, 0]]), x),
+    "scatter_add": lambda x, place: x.scatter_add(0, Tensor([[0, place, 0]]), x),
+    "scatter_reduce": lambda x, place: x.scatter_reduce(0, Tensor([[0, place, 0]]), x, "amax"),
+    "index_add": lambda x, place: x.index_add(0, Tensor([0, place]), x),
+    "index_copy": lambda x, place: x.index_copy(0, Tensor([0, place]), x),
+    "index_reduce": lambda x, place: x.index_reduce(0, Tensor([0, place]), x, "prod"),
+    "index_select": lambda x, place: x.index_select(0, Tensor([0, place])),
+}
+FROM_END = {
+    "take": lambda x, place: x.reshape(-1)[:2].take(Tensor([0, place])),
+    "take_along_dim": lambda x, place: x.take_along_dim(Tensor([[0, place, 0]]), 0),
+    "index_fill": lambda x, place: x.index_fill(0, Tensor([0, place]), 1.0),
+    "x[...]": lambda x, place: x[Tensor([0, place])],
 }
 
 
-@pytest.mark.parametrize("name", OUTSIDE)
-def test_an_index_outside_is_told_in_the_same_words(name):
+@pytest.mark.parametrize("place", [-9, 9])
+@pytest.mark.parametrize("name", OUTSIDE | FROM_END)
+def test_an_index_outside_is_told_in_the_same_words(name, place):
     called = "" if name == "x[...]" else f"^{name}: "
     words = "an index is out of bounds for axis 0 of length 2"
     with pytest.raises(IndexError, match=rf"{called}{words}\n  built at .*test_scatter.py"):
-        OUTSIDE[name](Tensor(np.ones((2, 3)))).numpy()
+        (OUTSIDE | FROM_END)[name](Tensor(np.ones((2, 3))), place).numpy()
+
+
+@pytest.mark.parametrize("place", [-1, -2])
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_negative_indices_do_not_count_from_the_end(name, place):
+    """Only where PyTorch counts them so."""
+    with pytest.raises(IndexError, match=f"^{name}: an index is out of bounds"):
+        OUTSIDE[name](Tensor(np.ones((2, 3))), place).numpy()
+
+
+def test_gradients_do_not_count_from_the_end_either():
+    x = Tensor(np.ones((2, 3)), requires_grad=True)
+    (found,) = x.gather(1, Tensor([[0, -1]])).sum().gradient(x)
+    with pytest.raises(IndexError, match="gather: an index is out of bounds"):
+        found.numpy()
+
+
+def test_where_negative_indices_count_from_the_end():
+    x = np.arange(6.0).reshape(2, 3)
+    index = Tensor([[-1, 0], [1, -3]])
+    check(Tensor(x).take(Tensor([-1, 2, -6])), np.array([5.0, 2, 0]))
+    check(Tensor(x).take_along_dim(index, 1), np.array([[2.0, 0], [4, 3]]))
+    check(Tensor(x).index_fill(0, Tensor([-2]), 9), np.array([[9.0, 9, 9], [3, 4, 5]]))
+    check(Tensor(x).index_put((Tensor([-1]), Tensor([-2])), Tensor([9.0]).double()),
+          np.array([[0.0, 1, 2], [3, 9, 5]]))  # fmt: skip
+    check(Tensor(x)[Tensor([-1])], x[[-1]])
+    for beyond in (
+        Tensor(x).take(Tensor([-7])), Tensor(x).take_along_dim(Tensor([[-4], [0]]), 1),
+        Tensor(x).index_fill(0, Tensor([-3]), 9), Tensor(x).take_along_dim(Tensor([-1])),
+    ):  # fmt: skip
+        with pytest.raises(IndexError, match="out of bounds"):
+            beyond.numpy()
 
 
 def test_the_axis_is_the_users_where_the_index_covers_a_box():
@@ -226,6 +261,8 @@ def test_refusals():
         x.scatter_reduce(0, Tensor([[1]]), 1.0, "median")
     with pytest.raises(torpor.base.errors.DTypeError, match="holds integers"):
         x.index_fill(0, Tensor([1.0]), 1.0)
+    with pytest.raises(torpor.base.errors.DTypeError, match="holds integers"):
+        x.take(Tensor([1.0]))
     with pytest.raises(torpor.base.errors.ShapeError, match="a tensor with axes"):
         Tensor(1.0).index_select(0, Tensor([0]))
 

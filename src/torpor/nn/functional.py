@@ -8,6 +8,7 @@ from torpor.nn.losses import *  # noqa: F403  (listed there, once)
 from torpor.tensor import Tensor, no_grad
 from torpor.tensor.differentiate import note_changed
 from torpor.tensor.namespace import function_of
+from torpor.tensor.scatter import selected
 
 # --- activations ----------------------------------------------------------------------------------
 celu = function_of("celu")
@@ -62,10 +63,10 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
 
 
 def embedding(x: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
-    """The rows of weight[rows, width] that the integers x[...] name: [..., width]. The row
-    `padding_idx` gets no gradient.
+    """The rows of weight[rows, width] that the integers x[...] name: [..., width]; one that does
+    not exist raises at realisation, a negative one too. The row `padding_idx` gets no gradient.
     """
-    rows = weight[x]
+    rows = selected("embedding", weight, 0, x.reshape(-1)).reshape(*x.shape, *weight.shape[1:])
     if padding_idx is None:
         return rows
     found: Tensor = x.eq(padding_idx % len(weight)).unsqueeze(-1).where(rows.detach(), rows)

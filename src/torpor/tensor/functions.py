@@ -225,7 +225,7 @@ class Functions(Handle):
 
     def logsigmoid(self) -> Tensor:
         """log(sigmoid(x)), without overflow or underflow."""
-        return -(-self).softplus()
+        return -(-self).softplus(threshold=1000)  # from where on it is x in every format
 
     def silu(self) -> Tensor:
         """x sigmoid(x). Elfwing, Uchibe and Doya, 2017, arXiv:1702.03118."""
@@ -293,7 +293,7 @@ class Functions(Handle):
 
     def hardswish(self) -> Tensor:
         """x times x + 3 clamped to [0, 6], divided by 6. Howard et al., 2019, arXiv:1905.02244."""
-        return self * (self + 3).clamp(0, 6) / 6
+        return self * ((self + 3).clamp(0, 6) / 6)
 
 
 def _largest_float(dtype: Any) -> float:

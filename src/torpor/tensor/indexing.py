@@ -232,7 +232,7 @@ def _lookup(operand: Any, tensors: list[tuple[int, Any, int]]) -> _Lookup:
     indices = [index for _, index, _ in tensors]
     common = build.broadcast_shapes(*[index.shape for index in indices])
     if len(axes) == 1:
-        places = placed(indices[0], shape[first], tensors[0][2])
+        places = placed(indices[0], shape[first], tensors[0][2], from_end=True)
     else:
         places = None
         for axis, (_, index, name) in zip(range(first, last), tensors, strict=True):

@@ -113,8 +113,6 @@ class Loss(Handle):
                 raise located(ShapeError(what), (self, target))
             smooth = target * (1 - label_smoothing) + label_smoothing / classes
             loss = -_affine(logs * smooth, _along(weight, logs, axis)).sum(axis)
-            if reduction == "mean":
-                return loss.sum() / max(1, int(loss.numel()))
             return _reduced(loss, reduction)
         _check_target(self, target, axis)
         kept = target.cast(dtypes.int64).ne(ignore_index)  # which unsigned formats do not hold
@@ -148,7 +146,7 @@ class Loss(Handle):
         """-(target log(p) + (1 - target) log(1 - p)) of probabilities p, this tensor, of any shape;
         the logarithms are no less than -100, as in PyTorch.
         """
-        yes, no = self.log().maximum(-100.0), (1 - self).log().maximum(-100.0)
+        yes, no = self.log().maximum(-100.0), (-self).log1p().maximum(-100.0)
         loss = -(target * yes + (1 - target) * no)
         return _reduced(loss if weight is None else loss * weight, reduction)
 
@@ -162,14 +160,14 @@ class Loss(Handle):
         """`binary_cross_entropy` of sigmoid(self), without overflow; `pos_weight` multiplies what
         positive targets add.
         """
-        wrong = (-self).softplus(threshold=float("inf"))
+        wrong = (-self).softplus(threshold=1000)  # from where on it is -self in every format
         if pos_weight is not None:
             wrong = ((pos_weight - 1) * target + 1) * wrong
         loss = self * (1 - target) + wrong
         return _reduced(loss if weight is None else loss * weight, reduction)
 
     def kl_div(self, target: Any, reduction: str = "mean", log_target: bool = False) -> Tensor:
-        """target (log(target) - self), this tensor being log-probabilities; 0 where the target is
+        """target log(target) - target self, this tensor being log-probabilities, and 0 log(0) being
         0. With `log_target` the target is given as a logarithm too. Reduction "batchmean" divides
         the sum by the length of axis 0, which is the divergence of Kullback and Leibler; "mean" by
         all elements.
@@ -177,9 +175,9 @@ class Loss(Handle):
         if log_target:
             loss = target.exp() * (target - self)
         else:
-            loss = (target > 0).where(target * (target.log() - self), 0)
+            loss = target.eq(0).where(0, target * target.log()) - target * self
         if reduction == "batchmean":
-            return loss.sum() / self.shape[0]
+            return loss.sum() / (self.shape[0] if self.ndim else 1)
         return _reduced(loss, reduction)
 
     # --- normalisation ----------------------------------------------------------------------------
@@ -212,14 +210,14 @@ class Loss(Handle):
         eps: float | None = None,
     ) -> Tensor:
         """The last axes, of the sizes `normalized_shape`, divided by sqrt(mean(x²) + eps), then
-        multiplied by `weight`; eps is 2**-23 unless given. Zhang and Sennrich, 2019,
-        arXiv:1910.07467.
+        multiplied by `weight`; unless given, eps is 2**-23, and 2**-52 of float64. Zhang and
+        Sennrich, 2019, arXiv:1910.07467.
         """
         sizes = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
         axes = tuple(range(-len(sizes), 0))
-        small = 2.0**-23 if eps is None else eps
         dtype = float_dtype(self.dtype)
         wide = self.cast(wide_dtype(dtype))
+        small = (2.0**-52 if wide.dtype is dtypes.float64 else 2.0**-23) if eps is None else eps
         made = (wide * (wide.square().mean(axes, True) + small).rsqrt()).cast(dtype)
         return _affine(made, weight)
 

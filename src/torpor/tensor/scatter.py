@@ -54,11 +54,12 @@ def required(counted: Any, inside: Any, size: Size, axis: int, what: str = "") -
     return derive(build.check, (counted, inside), Requirement("index", text))
 
 
-def placed(index: Any, size: Size, axis: int, what: str = "") -> Any:
-    """As `wrapped`, for a GATHER or SCATTER along the user's axis: they look for what is outside
-    themselves, and only the words of the error are given here.
+def placed(index: Any, size: Size, axis: int, what: str = "", from_end: bool = False) -> Any:
+    """The index as int64 for a GATHER or SCATTER along the user's axis, as `wrapped` if it may
+    count `from_end`: they look for what is outside themselves, and only the words of the error are
+    given here.
     """
-    counted = wrapped(index, size)
+    counted = wrapped(index, size) if from_end else index.cast(dtypes.int64)
     return required(counted, counted.ones_like(dtype=dtypes.bool), size, axis, what)
 
 
@@ -78,9 +79,9 @@ def scattered(base: Any, axis: int, index: Any, values: Any, op: Ops = Ops.STORE
 
 
 class Scatter(Handle):
-    """Gathering, scattering and selection along an axis. Indices are integers, negative ones count
-    from the end; one that is outside raises at realisation. A copy has this tensor's shape and
-    format.
+    """Gathering, scattering and selection along an axis. Indices are integers; one that is outside
+    raises at realisation, a negative one too: only where PyTorch counts those from the end, which
+    is said, they do so here. A copy has this tensor's shape and format.
     """
 
     __slots__ = ()
@@ -93,18 +94,12 @@ class Scatter(Handle):
         >>> Tensor([[1, 2], [3, 4]]).gather(1, Tensor([[0, 0], [1, 0]])).tolist()
         [[1, 1], [4, 3]]
         """
-        axis = one_axis(dim, self.ndim)
-        _check_index("gather", self, axis, index)
-        source: Any = self.reshape(1) if not self.ndim else self
-        asked: Any = index.reshape(1) if not self.ndim else index
-        boxes = [(0, source.shape[a] if a == axis else s) for a, s in enumerate(asked.shape)]
-        found = (source.shrink(boxes), placed(asked, source.shape[axis], axis, "gather"))
-        return derive(build.gather, found, axis).reshape(index.shape)
+        return _gathered("gather", self, one_axis(dim, self.ndim), index)
 
     @spelled
     def take_along_dim(self, index: Tensor, dim: int | None = None) -> Tensor:
-        """As `gather`, index and tensor broadcast along the other axes; of both flattened without
-        `dim`.
+        """As `gather`, index and tensor broadcast along the other axes, where negative indices
+        count from the end; of both flattened without `dim`, where they do not.
         """
         if dim is None:
             return self.reshape(-1).gather(0, index.reshape(-1))
@@ -114,7 +109,7 @@ class Scatter(Handle):
         source, asked = (
             t.expand(*common[:axis], t.shape[axis], *common[axis + 1 :]) for t in (self, index)
         )
-        return source.gather(axis, asked)
+        return _gathered("take_along_dim", source, axis, asked, from_end=True)
 
     @spelled
     def scatter(self, dim: int, index: Tensor, src: Any, reduce: str | None = None) -> Tensor:
@@ -163,8 +158,10 @@ class Scatter(Handle):
 
     @spelled
     def index_fill(self, dim: int, index: Tensor, value: Any) -> Tensor:
-        """A copy with a number in the slices that the vector (count,) names."""
-        return _sliced("index_fill", self, dim, index, value, Ops.STORE)
+        """A copy with a number in the slices that the vector (count,) names, negative ones counted
+        from the end.
+        """
+        return _sliced("index_fill", self, dim, index, value, Ops.STORE, from_end=True)
 
     @spelled
     def index_reduce(
@@ -177,8 +174,8 @@ class Scatter(Handle):
         return _reduced("index_reduce", self, axis, asked, values, reduce, include_self)
 
     def index_put(self, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
-        """A copy with copy[indices] = values, a tuple of index tensors; with `accumulate` added,
-        one after the other.
+        """A copy with copy[indices] = values, a tuple of index tensors, negative ones counted from
+        the end; with `accumulate` added, one after the other.
         """
         made = self.clone()
         return made.index_put_(indices, values, accumulate)
@@ -189,10 +186,13 @@ class Scatter(Handle):
         return self  # type: ignore[return-value]
 
     def take(self, index: Tensor) -> Tensor:
-        """Elements of the flattened tensor, in the index's shape."""
+        """Elements of the flattened tensor, in the index's shape; negative indices count from its
+        end.
+        """
         flat = self.reshape(-1)
-        asked = placed(beside(index, self), flat.shape[0], 0, "take")
-        return derive(build.gather, (flat, asked))
+        asked = beside(index, self)
+        _check_whole(flat, asked)
+        return derive(build.gather, (flat, placed(asked, flat.shape[0], 0, "take", from_end=True)))
 
     @spelled
     def index_select(self, dim: int, index: Tensor) -> Tensor:
@@ -201,11 +201,7 @@ class Scatter(Handle):
         >>> Tensor([[1, 2], [3, 4]]).index_select(1, Tensor([1])).tolist()
         [[2], [4]]
         """
-        axis = one_axis(dim, self.ndim)
-        asked = _slices("index_select", self, axis, index)
-        return derive(
-            build.gather, (self, placed(asked, self.shape[axis], axis, "index_select")), axis
-        )
+        return selected("index_select", self, one_axis(dim, self.ndim), index)
 
     def one_hot(self, num_classes: int = -1) -> Tensor:
         """int64 (..., num_classes): 1 at the class that an element names, else 0. Without
@@ -234,6 +230,22 @@ class Scatter(Handle):
         """As `masked_fill`, in place."""
         write(self, self.masked_fill(mask, value))
         return self  # type: ignore[return-value]
+
+
+def _gathered(what: str, operand: Any, axis: int, index: Any, from_end: bool = False) -> Tensor:
+    """What `gather` says, for the operation that is called `what`."""
+    _check_index(what, operand, axis, index)
+    source: Any = operand.reshape(1) if not operand.ndim else operand
+    asked: Any = index.reshape(1) if not operand.ndim else index
+    boxes = [(0, source.shape[a] if a == axis else s) for a, s in enumerate(asked.shape)]
+    place = placed(asked, source.shape[axis], axis, what, from_end)
+    return derive(build.gather, (source.shrink(boxes), place), axis).reshape(index.shape)
+
+
+def selected(what: str, operand: Any, axis: int, index: Any) -> Tensor:
+    """The slices of an axis that a vector names, for the operation that is called `what`."""
+    asked = placed(_slices(what, operand, axis, index), operand.shape[axis], axis, what)
+    return derive(build.gather, (operand, asked), axis)
 
 
 def _operation(reduce: str) -> Ops:
@@ -306,8 +318,11 @@ def _reduced(
     return total // counts.cast(operand.dtype)
 
 
-def _sliced(what: str, operand: Any, dim: int, index: Any, source: Any, op: Ops) -> Tensor:
+def _sliced(
+    what: str, operand: Any, dim: int, index: Any, source: Any, op: Ops, from_end: bool = False
+) -> Tensor:
     axis = one_axis(dim, operand.ndim)
     asked = _slices(what, operand, axis, index)
     values = beside(source, operand).cast(operand.dtype).expand(*asked.shape)
-    return scattered(operand, axis, placed(asked, operand.shape[axis], axis, what), values, op)
+    place = placed(asked, operand.shape[axis], axis, what, from_end)
+    return scattered(operand, axis, place, values, op)
