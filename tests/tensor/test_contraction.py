@@ -77,3 +77,16 @@ def test_attention():
 def test_equations_that_do_not_fit_are_refused(equation):
     with pytest.raises(ValueError, match="einsum"):
         torpor.einsum(equation, Tensor.ones(2, 3), Tensor.ones(4, 2))
+
+
+def test_sums_of_a_multiple_and_a_product():
+    a, b, c = (numbers(shape, "float64") for shape in ((2, 3), (3, 4), (4,)))
+    check(Tensor(c).addmm(Tensor(a), Tensor(b), beta=0.5, alpha=2), 0.5 * c + 2 * (a @ b))
+    check(Tensor(c).float().addmm(Tensor(a), Tensor(b)), c.astype("f4") + a @ b)
+    unknown = Tensor(np.array([np.nan, np.inf, 1, 2]))
+    check(unknown.addmm(Tensor(a), Tensor(b), beta=0), a @ b)  # is not looked at
+    with pytest.raises(ValueError, match="expand"):
+        Tensor(np.ones((3, 4))).addmm(Tensor(a), Tensor(b))
+    whole = Tensor([[100]], dtype="int8")
+    with pytest.raises(TypeError, match="whole"):
+        whole.addmm(whole, whole, beta=0.5)

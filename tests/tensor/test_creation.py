@@ -6,7 +6,7 @@ import pytest
 
 import torpor
 from tests.tensor.layouts import check, numbers
-from torpor import Tensor, dtypes
+from torpor import Tensor, Variable, dtypes
 from torpor.base.errors import DTypeError, ShapeError
 
 
@@ -194,3 +194,29 @@ def test_new_tensors_have_the_old_ones_format_and_device():
     assert [t.dtype.name for t in made] == ["float64", "float64", "int8"]
     assert {t.device for t in made} == {"PYTHON"}
     assert (x.element_size(), x.itemsize, x.nbytes) == (8, 8, 16)
+
+
+@pytest.mark.parametrize("bound", [1, 2, 5, 8])
+def test_ranges_by_bound_variables(bound):
+    n, step = Variable("n", 1, 8).bind(bound), Variable("step", 1, 3).bind(2)
+    cases = [
+        ((n,), (bound,)), ((2, n + 2, 2), (2, bound + 2, 2)), ((n, 12, 3), (bound, 12, 3)),
+        ((0, 10, n), (0, 10, bound)), ((n, 0, -1), (bound, 0, -1)), ((4, n), (4, bound)),
+        ((n, n * 3, step), (bound, bound * 3, 2)), ((9, n, step * -1), (9, bound, -2)),
+    ]  # fmt: skip
+    for ours, theirs in cases:
+        check(Tensor.arange(*ours), np.arange(*theirs))
+        assert Tensor.arange(*ours).sum().item() == np.arange(*theirs).sum()
+    check(Tensor.arange(1, n, dtype="float32"), np.arange(1, bound, dtype=np.float32))
+    check(Tensor.linspace(1, n, 5), np.linspace(1, bound, 5, dtype=np.float32))
+    check(Tensor.linspace(0, 1, n), np.linspace(0, 1, bound, dtype=np.float32))
+    check(Tensor.eye(n, 3), np.eye(bound, 3, dtype=np.float32))
+    check(Tensor.full((2, n), n), np.full((2, bound), bound))
+
+
+def test_ranges_by_bound_variables_that_have_no_length():
+    n = Variable("n", -1, 8).bind(2)
+    with pytest.raises(TypeError, match="integers"):
+        Tensor.arange(0.5, n)
+    with pytest.raises(ValueError, match="not 0"):
+        Tensor.arange(0, 9, n)

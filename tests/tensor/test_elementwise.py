@@ -219,3 +219,41 @@ def test_floor_division_of_floats_has_no_holes():
     right = np.array([3, inf, inf, -inf, -inf, 2, 1, nan, 1e-300, 7e-5, 0, 0])
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal((Tensor(left) // Tensor(right)).numpy(), left // right)
+
+
+@pytest.mark.parametrize("name", ["add", "sub"])
+def test_multiples_are_taken_in_the_common_format(name):
+    sign = 1 if name == "add" else -1
+    small, wide = np.array([200, 100], np.uint8), np.array([1, 2], np.int64)
+    check(getattr(Tensor(wide), name)(Tensor(small), alpha=2), wide + sign * 2 * small.astype("i8"))
+    floats = np.array([0.25, 0.5], np.float32)
+    check(getattr(Tensor(floats), name)(Tensor(wide), alpha=0.5),
+          (floats + sign * 0.5 * wide).astype(np.float32))  # fmt: skip
+    check(getattr(Tensor(wide), name)(0.5, alpha=3), (wide + sign * 1.5).astype(np.float32))
+    check(getattr(Tensor(wide), name)(Tensor([True, False]), alpha=3), wide + [sign * 3, 0])
+    check(getattr(Tensor(wide), name)(Tensor(small), alpha=Tensor(2)),
+          wide + sign * 2 * small.astype("i8"))  # fmt: skip
+    half, single = np.array([1, 2], np.float16), np.array([3, 3], np.float32)
+    check(getattr(Tensor(single), name)(Tensor(half), alpha=0.1),
+          (single + sign * 0.1 * half.astype("f4")).astype("f4"))  # fmt: skip
+    for alpha in (0.5, 1.0):
+        with pytest.raises(TypeError, match="whole"):
+            getattr(Tensor(wide), name)(Tensor(wide), alpha=alpha)
+    with pytest.raises(TypeError, match="300"):
+        getattr(Tensor(small), name)(Tensor(small), alpha=300)
+
+
+def test_interpolation_from_the_nearer_side():
+    """A weight of 1 gives the end itself, infinite ones as in PyTorch."""
+    left = np.array([1e30, 1.0, math.inf, 0.0, -0.0])
+    right = np.array([1.0, 1e30, 1.0, -math.inf, 3.0])
+    check(Tensor(left).lerp(Tensor(right), 1.0)[:2], right[:2])
+    check(Tensor(left).lerp(Tensor(right), Tensor(np.ones(5)))[:2], right[:2])
+    for weight in (0.25, 0.75):
+        with np.errstate(invalid="ignore"):
+            apart = right - left
+            near, far = left + weight * apart, right - apart * (1 - weight)
+        expected = near if weight < 0.5 else far
+        check(Tensor(left).lerp(Tensor(right), weight), expected)
+        check(Tensor(left).lerp(Tensor(right), Tensor(np.full(5, weight))), expected)
+    check(Tensor(left).lerp(Tensor(right), np.full(5, 0.25))[1], np.array(0.75 + 0.25e30))

@@ -128,3 +128,35 @@ def test_round_to_decimals_and_gelu_by_tanh():
     check(Tensor(array).gelu("tanh"), (0.5 * wide * (1 + np.tanh(inner))).astype(np.float32), 5e-6)
     with pytest.raises(ValueError, match="approximate"):
         Tensor(array).gelu("exact")
+
+
+@pytest.mark.parametrize(("dtype", "end"), [("float32", 89.4), ("float64", 710.4)])
+@pytest.mark.parametrize("name", ["sinh", "cosh"])
+def test_hyperbolic_functions_up_to_the_end_of_the_format(name, dtype, end):
+    array = np.concatenate([np.linspace(-end, end, 4001), [1e-9, 0.9, 1.1, -20.5]]).astype(dtype)
+    wide = np.float64 if dtype == "float32" else np.longdouble
+    expected = getattr(np, name)(array.astype(wide)).astype(dtype)
+    assert np.isfinite(expected).all()
+    found = getattr(Tensor(array), name)().numpy()
+    np.testing.assert_array_max_ulp(found, expected, 3, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("name", ["sinh", "cosh"])
+def test_hyperbolic_functions_beyond_it(name, dtype):
+    array = np.array([11.5, -11.5, 800, -800, math.inf, -math.inf, math.nan, 0.0, -0.0], dtype)
+    with np.errstate(over="ignore"):
+        expected = getattr(np, name)(array.astype("f8")).astype(dtype)
+    found = getattr(Tensor(array), name)().numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-3)
+    assert (np.signbit(found) == np.signbit(expected))[~np.isnan(expected)].all()
+
+
+def test_activations_where_steps_in_their_format_would_round_too_much():
+    array = np.array([-3.0, -2.5, 0.01, 3.0], np.float16)
+    wide = array.astype("f8")
+    exact = 0.5 * wide * (1 + erf(wide / math.sqrt(2)))
+    np.testing.assert_allclose(Tensor(array).gelu().numpy(), exact, rtol=1e-3)
+    assert Tensor([60000.0], dtype="float16").hardswish().item() == 60000 - 60000 % 32
+    found = Tensor(np.array([-20.5, -25.0, 800.0])).logsigmoid().numpy()
+    np.testing.assert_allclose(found, -np.logaddexp(0, [20.5, 25.0, -800.0]), rtol=1e-15)

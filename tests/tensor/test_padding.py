@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tests.tensor.layouts import check, numbers
-from torpor import Tensor
+from torpor import Tensor, Variable
 
 CASES = {
     "pad": (lambda x: x.pad((1, 2, 3, 0)), lambda a: np.pad(a, ((3, 0), (1, 2)))),
@@ -38,6 +38,53 @@ def test_paddings_and_triangles(name):
     check(ours(Tensor(array)), theirs(array))
     turned = np.ascontiguousarray(array.T)  # the same elements, in memory the other way round
     check(ours(Tensor(turned).T), theirs(array))
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+def test_negative_padding_cuts(mode):
+    """Mirrored and repeated elements are those of the whole axis, the opposite end is that of what
+    is left: as PyTorch has it.
+    """
+    array = np.arange(6.0)
+    for before in range(-3, 5):
+        for after in range(-2, 5):
+            place = np.arange(-before, 6 + after)
+            if mode == "reflect":
+                place = np.abs(place)
+                place = np.where(place > 5, 10 - place, place)
+            elif mode == "replicate":
+                place = place.clip(0, 5)
+            else:
+                left = np.arange(max(0, -before), 6 - max(0, -after))
+                if max(before, after) > len(left):
+                    with pytest.raises(ValueError, match="too much"):
+                        Tensor(array).pad((before, after), mode)
+                    continue
+                place = np.pad(left, (max(0, before), max(0, after)), mode="wrap")
+            check(Tensor(array).pad((before, after), mode), array[place])
+
+
+def test_negative_padding_of_several_axes():
+    array = numbers((5, 6, 4))
+    found = Tensor(array).pad((-1, 2, 1, -2), mode="replicate")
+    check(found, np.pad(array, ((0, 0), (1, 0), (0, 2)), mode="edge")[:, :-2, 1:])
+    with pytest.raises(ValueError, match="shrink"):
+        Tensor(array).pad((-3, -2), mode="replicate")
+
+
+def test_padding_beside_an_empty_axis():
+    assert Tensor.ones(0, 3).pad((1, 1), mode="reflect").shape == (0, 5)
+    with pytest.raises(ValueError, match="too much"):
+        Tensor.ones(2, 0).pad((1, 1), mode="reflect")
+
+
+def test_bound_variables():
+    rows = Variable("rows", 1, 4).bind(3)
+    array = numbers((9, 9))
+    check(Tensor(array).tril(rows), np.tril(array, 3))
+    check(Tensor(array).triu(rows), np.triu(array, 3))
+    check(Tensor(array[0]).pad((rows, -2), mode="replicate").sum(),
+          np.pad(array[0], (3, 0), mode="edge")[:-2].sum())  # fmt: skip
 
 
 def test_padding_that_does_not_fit_raises_at_once():

@@ -153,3 +153,13 @@ def test_sums_within_functions_of_narrow_floats_do_not_overflow(dtype):
     spread = Tensor([300.0, -300.0] * 32, dtype=dtype)
     assert spread.layer_norm(64).tolist() == [1, -1] * 32
     assert spread.layer_norm(64).dtype == flat.softmax(0).dtype == flat.dtype
+
+
+def test_differences_of_nothing():
+    assert Tensor([]).diff().tolist() == Tensor([1.0]).diff(3).tolist() == []
+    assert Tensor.ones(0, 3).diff(dim=0).shape == (0, 3)
+    assert Tensor.ones(2, 3).diff(5).shape == (2, 0)
+    check(Tensor([1, 4]).diff(0), np.array([1, 4]))
+    for wrong in (lambda: Tensor(1.0).diff(), lambda: Tensor([1.0]).diff(-1)):
+        with pytest.raises(ValueError, match="differences"):
+            wrong()

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 
@@ -158,3 +160,17 @@ def test_rows_are_cut_into_more_blocks_than_are_wanted(length, k):
         assert not size or -(-length // size) > k
     assert _block(1 << 20, 5, 1)[1] > 1
     assert _block(100, 100, 1000)[1] == 0
+
+
+def test_the_middle_of_nothing():
+    """NaN, and the least integer, as PyTorch; along an axis of no elements there is none."""
+    for shape in ((0,), (2, 0)):
+        assert math.isnan(Tensor.zeros(*shape).median().item())
+    for dtype in ("int8", "int64", "uint8"):
+        found = Tensor([], dtype=dtype).median()
+        assert (found.dtype.name, found.item()) == (dtype, np.iinfo(dtype).min)
+    found = Tensor.zeros(0, 3).median(1)
+    assert found.values.tolist() == found.indices.tolist() == []
+    assert Tensor.zeros(0, 3).median(1, True).values.shape == (0, 1)
+    with pytest.raises(ValueError, match="median"):
+        Tensor.zeros(0, 3).median(0)

@@ -16,6 +16,7 @@ from torpor.ir.uop import UOp
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, located, render_shape
 from torpor.tensor.host import known_size
+from torpor.tensor.operands import promoted, scaled
 from torpor.tensor.reduce import wide_dtype
 from torpor.tensor.spelling import one_axis
 
@@ -94,8 +95,12 @@ class Contraction(Handle):
         return made if bias is None else made + bias
 
     def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-        """beta * self + alpha * (mat1 @ mat2), self being broadcast to the product (n, m)."""
-        return self * beta + mat1.matmul(mat2) * alpha
+        """beta * self + alpha * (mat1 @ mat2), self being broadcast to the product (n, m); a beta
+        of 0 ignores what it holds.
+        """
+        product, added = promoted(mat1.matmul(mat2), self)
+        added = added.expand(*product.shape)
+        return scaled(product, alpha) + (scaled(added, beta) if beta else added.zeros_like())
 
     def tensordot(self, other: Tensor, dims: Any = 2) -> Tensor:
         """Sum of products over pairs of axes: the last `dims` of one with the first of the other,

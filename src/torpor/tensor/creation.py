@@ -14,10 +14,18 @@ from torpor.base.dtypes import DType, Scalar, as_dtype, dtypes
 from torpor.base.errors import DTypeError, ShapeError
 from torpor.device import Buffer, Device
 from torpor.graph import build
-from torpor.ir.infer import JOINT, Shape, largest, product
+from torpor.ir.infer import JOINT, Shape, fold_size, largest, product, size_node
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.tensor.handle import Handle, as_scalar, check_fits, common_device, make, number_node
+from torpor.tensor.handle import (
+    Handle,
+    as_number,
+    as_scalar,
+    check_fits,
+    common_device,
+    make,
+    number_node,
+)
 from torpor.tensor.host import Array, buffer_from, buffer_node
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import default_float
@@ -199,6 +207,8 @@ class Creation(Handle):
         """
         shape = a_shape(size if isinstance(size, Sequence) else (size,))
         _capacity(shape)
+        if isinstance(fill_value, UOp):
+            fill_value = as_number(fill_value, Device.canonicalize(device))
         if isinstance(fill_value, Handle):
             return fill_value.expand(shape) if dtype is None else fill_value.expand(shape).to(dtype)
         number = as_scalar(fill_value)
@@ -222,10 +232,11 @@ class Creation(Handle):
         n: int, m: int | None = None, dtype: Any = None, device: str | None = None, **options: Any
     ) -> Tensor:
         """(n, m) with ones on the diagonal and zeros elsewhere; m is n unless given."""
-        if n < 0 or (m is not None and m < 0):
+        shape = (n, n if m is None else m)
+        if any(isinstance(size, int) and size < 0 for size in shape):
             raise ShapeError(f"eye needs sizes that are not negative, got {n} and {m}")
         rows = Creation.arange(n, device=device).reshape(n, 1)
-        columns = Creation.arange(n if m is None else m, device=device)
+        columns = Creation.arange(shape[1], device=device)
         return _finish(rows.eq(columns).cast(chosen(dtype, default_float())), options)
 
     # --- ranges -----------------------------------------------------------------------------------
@@ -240,7 +251,8 @@ class Creation(Handle):
     ) -> Tensor:
         """start, start + step, … before `end`: ceil((end - start) / step) numbers. int64 if all
         three are integers, else the default float; steps are taken in float64 and rounded once.
-        `ShapeError` for a step of 0 or a range without end, `DTypeError` for integers beyond int64.
+        Where one is a bound variable, all are integers. `ShapeError` for a step of 0 or a range
+        without end, `DTypeError` for integers beyond int64.
 
         >>> Tensor.arange(1, 10, 3).tolist()
         [1, 4, 7]
@@ -248,9 +260,9 @@ class Creation(Handle):
         if end is None:
             start, end = 0, start
         where = Device.canonicalize(device)
-        if isinstance(end, UOp):
-            made = make(iota(end, where), where)
-            return _finish(made if dtype is None else made.cast(as_dtype(dtype)), options)
+        if any(isinstance(v, UOp) for v in (start, end, step)):
+            made = _symbolic_range(start, end, step, where)
+            return _finish(made.cast(chosen(dtype, dtypes.int64)), options)
         if step == 0:
             raise ShapeError("arange needs a step that is not 0")
         whole = all(isinstance(v, int) for v in (start, end, step))
@@ -281,12 +293,14 @@ class Creation(Handle):
         [0.0, 0.25, 0.5, 0.75, 1.0]
         """
         where = Device.canonicalize(device)
-        count = int(steps)
-        if count < 0:
+        length = steps if isinstance(steps, UOp) else int(steps)
+        if isinstance(length, int) and length < 0:
             raise ShapeError(f"linspace needs a number of steps, not {steps}")
-        step = (float(end) - float(start)) / max(count - 1, 1)
-        index = make(iota(count, where), where).cast(dtypes.float64)
-        rising, falling = index * step + float(start), (index - (count - 1)) * step + float(end)
+        first, last, count = (_wide_number(v, where) for v in (start, end, length))
+        gaps = (count - 1).maximum(1) if isinstance(count, Handle) else max(count - 1, 1)
+        step = (last - first) / gaps
+        index = make(iota(length, where), where).cast(dtypes.float64)
+        rising, falling = index * step + first, (index - (count - 1)) * step + last
         made = (index * 2 < count).where(rising, falling)  # exact at both ends
         return _finish(made.cast(chosen(dtype, default_float())), options)
 
@@ -321,6 +335,31 @@ class Creation(Handle):
     def new_ones(self, *size: Any, **options: Any) -> Tensor:
         """Ones in the shape `size`, and this tensor's format and device unless given."""
         return self.new_full(a_shape(size), 1, **options)
+
+
+def _wide_number(value: Any, device: str) -> Any:
+    """The number in float64: a 0-d tensor where it is symbolic."""
+    number = as_number(value, device)
+    return number.cast(dtypes.float64) if isinstance(number, Handle) else float(number)
+
+
+def _symbolic_range(start: Any, end: Any, step: Any, device: str) -> Tensor:
+    """As `arange`: ceil((end - start) / step) numbers, where some of the three are symbolic."""
+    if not all(isinstance(v, int | UOp) for v in (start, end, step)):
+        raise DTypeError("arange with a bound variable needs integers for start, end and step")
+    pace = size_node(step)
+    rises, falls = pace.vmin > 0, pace.vmax < 0
+    if not (rises or falls):
+        raise ShapeError(f"arange needs a step that is not 0, and of one sign: {pace.render()}")
+    way = size_node(end) - size_node(start)
+    count = (way + pace - 1) // pace if rises else (way + pace + 1) * -1 // (pace * -1)
+    made: Any = make(iota(fold_size(_at_least_0(count)), device), device)
+    return made * as_number(step, device) + as_number(start, device)
+
+
+def _at_least_0(count: UOp) -> UOp:
+    simple = count.simplify()
+    return simple if simple.vmin >= 0 else simple.alu(Ops.MAX, UOp.const(dtypes.index, 0))
 
 
 def _progression(count: int, start: int, step: int, device: str) -> Tensor:

@@ -21,7 +21,15 @@ from torpor.tensor.division import (
     true_divide,
     whole_power,
 )
-from torpor.tensor.handle import Handle, as_scalar, binary, located, make, view
+from torpor.tensor.handle import (
+    Handle,
+    as_scalar,
+    binary,
+    located,
+    make,
+    number_or_tensor,
+    view,
+)
 from torpor.tensor.mode import default_float, grad_enabled
 from torpor.tensor.operands import (
     are_whole,
@@ -31,6 +39,7 @@ from torpor.tensor.operands import (
     need,
     numbers,
     promoted,
+    scaled,
     truth,
 )
 
@@ -82,12 +91,20 @@ class Arithmetic(Handle):
         return binary(Ops.SUB, self, other, True)
 
     def add(self, other: Any, *, alpha: Any = 1) -> Tensor:
-        """self + alpha * other."""
-        return self + other if alpha == 1 else self + other * alpha
+        """self + alpha * other, all in the common format: integers have whole alphas, else it is
+        a `DTypeError`.
+        """
+        if type(alpha) is int and alpha == 1:
+            return self + other
+        left, right = promoted(self, other)
+        return left + scaled(right, alpha)
 
     def sub(self, other: Any, *, alpha: Any = 1) -> Tensor:
-        """self - alpha * other; bools have no difference (`DTypeError`)."""
-        return self - other if alpha == 1 else self - other * alpha
+        """self - alpha * other, as `add`; bools have no difference (`DTypeError`)."""
+        if type(alpha) is int and alpha == 1:
+            return self - other
+        left, right = promoted(self, other)
+        return left - scaled(right, alpha)
 
     def rsub(self, other: Any) -> Tensor:
         """other - self."""
@@ -323,8 +340,14 @@ class Arithmetic(Handle):
     clip = clamp
 
     def lerp(self, end: Any, weight: Any) -> Tensor:
-        """self + weight * (end - self)."""
-        return self + (end - self) * weight
+        """self + weight * (end - self); from the other side where the weight is 1/2 or more, so
+        that a weight of 1 gives `end` exactly.
+        """
+        apart, weight = end - self, number_or_tensor(weight, self.device)
+        near, far = self + apart * weight, end - apart * (1 - weight)
+        if isinstance(weight, Handle):
+            return (weight.abs() < 0.5).where(near, far)
+        return near if abs(weight) < 0.5 else far
 
     # --- formats ----------------------------------------------------------------------------------
     def cast(self, dtype: Any) -> Tensor:

@@ -9,6 +9,7 @@ from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.tensor.division import floor_like
 from torpor.tensor.handle import Handle, float_dtype, unary
+from torpor.tensor.reduce import wide_dtype
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -20,6 +21,27 @@ _SELU_SCALE: Final = 1.0507009873554804934193349852946
 
 def _floats(operand: Any) -> Tensor:
     return operand.cast(float_dtype(operand.dtype))
+
+
+def _wide(operand: Any) -> Tensor:
+    """In the format that functions of several steps are computed in."""
+    return operand.cast(wide_dtype(float_dtype(operand.dtype)))
+
+
+def _half_exp(x: Any) -> Tensor:
+    """exp(x) / 2 of positive x, also where exp(x) itself is infinite: as exp(x - 64) exp(64) / 2,
+    of which the difference is exact.
+    """
+    large = x > 64
+    return large.where(x - 64, x).exp() * large.where(x.full_like(0.5 * math.exp(64)), 0.5)
+
+
+def _sinh_near_0(x: Any) -> Tensor:
+    """Taylor's series of sinh up to x**17 / 17!: exact in float64 where |x| is below 1."""
+    square, made = x * x, 1.0
+    for power in range(17, 1, -2):
+        made = square * made * (1 / (power * (power - 1))) + 1.0
+    return x * made
 
 
 def _with_gradient_of(value: Tensor, twin: Tensor) -> Tensor:
@@ -111,13 +133,21 @@ class Functions(Handle):
         return unary(Ops.TANH, self)
 
     def sinh(self) -> Tensor:
-        """Hyperbolic sine: (u + u / (u + 1)) / 2 with u = expm1(x), exact near 0."""
-        grown = _floats(self).expm1()
-        return (grown + grown / (grown + 1)) * 0.5
+        """Hyperbolic sine: (exp(|x|) - exp(-|x|)) / 2 with x's sign, by its series near 0. It is
+        infinite only where it is too large for the format.
+        """
+        x = _wide(self)
+        size = x.abs()
+        far = _half_exp(size) - (-size).exp() * 0.5
+        near = _sinh_near_0((size < 1).where(x, 0))
+        return (size < 1).where(near, (x < 0).where(-far, far)).cast(float_dtype(self.dtype))
 
     def cosh(self) -> Tensor:
-        """Hyperbolic cosine: (exp(x) + exp(-x)) / 2."""
-        return (self.exp() + (-self).exp()) * 0.5
+        """Hyperbolic cosine: (exp(x) + exp(-x)) / 2. It is infinite only where it is too large for
+        the format.
+        """
+        size = _wide(self).abs()
+        return (_half_exp(size) + (-size).exp() * 0.5).cast(float_dtype(self.dtype))
 
     def erf(self) -> Tensor:
         """Error function, 2 / sqrt(pi) times the integral of exp(-t²) from 0 to x: 2 ulp."""
@@ -243,12 +273,13 @@ class Functions(Handle):
 
         Hendrycks and Gimpel, 2016, arXiv:1606.08415, section 2.
         """
+        x, dtype = _wide(self), float_dtype(self.dtype)
         if approximate == "tanh":
-            inner = (self + 0.044715 * self * self * self) * math.sqrt(2 / math.pi)
-            return 0.5 * self * (inner.tanh() + 1)
+            inner = (x + 0.044715 * x * x * x) * math.sqrt(2 / math.pi)
+            return (0.5 * x * (inner.tanh() + 1)).cast(dtype)
         if approximate != "none":
             raise ValueError(f"gelu's approximate is 'none' or 'tanh', not {approximate!r}")
-        return 0.5 * self * ((self * math.sqrt(0.5)).erf() + 1)
+        return (0.5 * x * ((x * math.sqrt(0.5)).erf() + 1)).cast(dtype)
 
     def quick_gelu(self) -> Tensor:
         """x sigmoid(1.702 x): another approximation of `gelu`, from the same paper."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from torpor.base.dtypes import DType, Scalar
+from torpor.base.dtypes import DType, Scalar, dtypes
 from torpor.base.errors import DeviceError, DTypeError, TorporError
 from torpor.base.promotion import promote, weak_dtype
 from torpor.base.site import Site, decode, here
@@ -201,6 +201,11 @@ def check_fits(value: Scalar, dtype: DType) -> None:
     """A Python integer that the tensor's format cannot hold is an error, not a surprise."""
     if type(value) is int and dtype.is_int and not dtype.min <= value <= dtype.max:
         raise DTypeError(f"{value} does not fit into {dtype}, which ends at {dtype.max}")
+
+
+def as_number(size: Any, device: Any) -> Any:
+    """A length, or another whole number, as it is; as a 0-d int64 tensor where it is symbolic."""
+    return make(size.cast(dtypes.int64), device) if isinstance(size, UOp) else size
 
 
 # --- arithmetic -----------------------------------------------------------------------------------

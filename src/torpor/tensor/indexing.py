@@ -12,8 +12,8 @@ from torpor.ir.infer import Size, fold_size, product, size_node
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.creation import beside
-from torpor.tensor.handle import Handle, derive, located, view
-from torpor.tensor.scatter import as_number, placed, required, wrapped
+from torpor.tensor.handle import Handle, as_number, derive, located, view
+from torpor.tensor.scatter import placed, required, wrapped
 from torpor.tensor.write import write
 
 if TYPE_CHECKING:

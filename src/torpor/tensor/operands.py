@@ -45,6 +45,13 @@ def promoted(left: Handle, right: Any) -> tuple[Tensor, Tensor]:
     return one.cast(common), make(weak_constant(value, common), left.device)
 
 
+def scaled(operand: Tensor, factor: Any) -> Tensor:
+    """The operand times a number (or 0-d tensor), in the operand's format."""
+    made = operand * factor
+    need(operand.dtype.is_float or not made.dtype.is_float, "integers have whole factors", operand)
+    return made.cast(operand.dtype)
+
+
 def numbers(left: Handle, right: Any) -> tuple[Tensor, Tensor]:
     """Both in their common format, bools as int64: they have no remainder of their own."""
     one, other = promoted(left, right)

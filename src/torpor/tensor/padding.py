@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import ShapeError
 from torpor.graph import build
+from torpor.ir.infer import Size
 from torpor.ir.uop import UOp
 from torpor.tensor.handle import Handle, derive, located, make
 from torpor.tensor.iota import iota
@@ -26,7 +27,7 @@ class Padding(Handle):
     def pad(self, padding: Sequence[Any], mode: str = "constant", value: Any = 0) -> Tensor:
         """Elements put around. `padding` is in PyTorch's order, (before, after) of the last axis,
         then of the one before it; or it has a (before, after) pair or None for each axis, first
-        axis first. Negative numbers cut.
+        axis first. Negative numbers cut, what "reflect" and "replicate" have looked at before.
 
         mode: "constant" (`value`), "reflect" (mirrored at the border elements), "replicate" (the
         border elements), "circular" (the opposite end). `ShapeError` where an axis is too short for
@@ -38,11 +39,12 @@ class Padding(Handle):
         [3, 2, 1, 2, 3]
         """
         pairs = _pad_pairs(padding, self)
+        grown = tuple((_positive(b), _positive(a)) for b, a in pairs)
+        if mode in ("reflect", "replicate"):
+            return _cut(_pad_by_copies(self, grown, mode), pairs)
+        kept = _cut(self, pairs)
         if mode != "constant":
-            return _pad_by_copies(self, pairs, mode)
-        cut = [(max(0, -b), plus(s, -max(0, -a))) for (b, a), s in zip(pairs, self.shape)]
-        kept: Any = self if all(b >= 0 and a >= 0 for b, a in pairs) else self.shrink(cut)
-        grown = tuple((max(0, b), max(0, a)) for b, a in pairs)
+            return _pad_by_copies(kept, grown, mode)
         made = derive(build.pad, (kept,), grown)
         if type(value) in (int, float, bool) and not value and str(value) != "-0.0":
             return made
@@ -62,7 +64,7 @@ class Padding(Handle):
         return _triangle(self, diagonal, lower=False)
 
 
-def _pad_pairs(padding: Sequence[Any], handle: Any) -> list[tuple[int, int]]:
+def _pad_pairs(padding: Sequence[Any], handle: Any) -> list[tuple[Size, Size]]:
     """One (before, after) an axis from either of the two ways to write padding."""
     ndim = handle.ndim
     if padding and any(p is None or isinstance(p, Sequence) for p in padding):
@@ -76,11 +78,26 @@ def _pad_pairs(padding: Sequence[Any], handle: Any) -> list[tuple[int, int]]:
     return [(0, 0)] * (ndim - len(pairs)) + pairs[::-1]
 
 
-def _pad_by_copies(handle: Any, pairs: Sequence[tuple[int, int]], mode: str) -> Tensor:
+def _positive(amount: Size) -> Size:
+    """How much padding puts there: a negative number cuts, a symbolic one is no less than 0."""
+    return amount if isinstance(amount, UOp) else max(0, amount)
+
+
+def _cut(handle: Any, pairs: Sequence[tuple[Size, Size]]) -> Any:
+    """What is left where negative numbers of the padding cut."""
+    losses = [tuple(_positive(-p) if isinstance(p, int) else 0 for p in pair) for pair in pairs]
+    if not any(map(any, losses)):
+        return handle
+    return handle.shrink([(b, plus(s, -a)) for (b, a), s in zip(losses, handle.shape)])
+
+
+def _pad_by_copies(handle: Any, pairs: Sequence[tuple[Any, Any]], mode: str) -> Any:
     if mode not in ("reflect", "replicate", "circular"):
         raise ValueError(f"unknown padding mode {mode!r}")
     made = handle
     for axis, (before, after) in enumerate(pairs):
+        if not (before or after):
+            continue
         size = made.shape[axis]
         if max(before, after) > (size - 1 if mode == "reflect" else size) and mode != "replicate":
             what = f"{mode} padding of {max(before, after)} is too much for an axis of {size}"
@@ -108,7 +125,7 @@ def _triangle(handle: Any, diagonal: int, lower: bool) -> Tensor:
     if handle.ndim < 2:
         raise located(ShapeError("a triangle needs at least 2 axes"), (handle,))
     rows, columns = handle.shape[-2:]
-    if isinstance(rows, int) and isinstance(columns, int):
+    if all(isinstance(size, int) for size in (rows, columns, diagonal)):
         below = make(_below(rows, columns, diagonal - (not lower)), handle.device)
         kept = below if lower else ~below
     else:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torpor.base.dtypes import DType, as_dtype, dtypes
 from torpor.base.errors import DTypeError, ShapeError
 from torpor.graph import build
-from torpor.ir.infer import Size, product, size_node
+from torpor.ir.infer import Size, product
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.again import built
-from torpor.tensor.handle import Handle, derive, float_dtype, located, make
+from torpor.tensor.handle import Handle, as_number, derive, float_dtype, located, make
 from torpor.tensor.iota import iota
 from torpor.tensor.spelling import one_axis, some_axes, spelled
 
@@ -68,9 +68,7 @@ def _needs_elements(operand: Any, dim: Any, what: str) -> None:
 
 def _divided(operand: Any, count: Any) -> Tensor:
     """Gives operand / count, where the count may be symbolic."""
-    if isinstance(count, UOp):
-        count = make(count.cast(dtypes.int64), operand.device).cast(operand.dtype)
-    return operand / count
+    return operand / as_number(count, operand.device)
 
 
 class Reduce(Handle):
@@ -292,15 +290,20 @@ class Reduce(Handle):
 
     @spelled
     def diff(self, n: int = 1, dim: int = -1) -> Tensor:
-        """Differences of neighbours along an axis, taken n times: length to length - n. Of bools,
-        whether they differ.
+        """Differences of neighbours along an axis, taken n times: length to length - n, or to 0. Of
+        bools, whether they differ.
 
         >>> Tensor([1, 4, 9, 16]).diff(2).tolist()
         [2, 2]
         """
         made: Any = self
+        if not self.ndim or n < 0:
+            what = f"differences are along an axis, and not taken {n} times of {self.ndim} axes"
+            raise located(ShapeError(what), (self,))
         for _ in range(n):
             size = made.shape[one_axis(dim, self.ndim)]
+            if isinstance(size, int) and not size:
+                break
             later, earlier = made.narrow(dim, 1, size - 1), made.narrow(dim, 0, size - 1)
             made = later ^ earlier if self.dtype is dtypes.bool else later - earlier
         return made
@@ -325,11 +328,4 @@ def _first_along(operand: Any, axis: int, keepdim: bool, greatest: bool) -> Any:
         there = there | operand.isnan()
     index = make(iota(length, operand.device), operand.device)
     index = index.reshape(length, *(1,) * (operand.ndim - 1 - axis))
-    return there.where(index, _as_number(length, operand)).amin(axis, keepdim)
-
-
-def _as_number(length: Size, operand: Any) -> Any:
-    """The size as a number, or as a 0-d tensor where it is symbolic."""
-    if isinstance(length, int):
-        return length
-    return make(size_node(length).cast(dtypes.int64), operand.device)
+    return there.where(index, as_number(length, operand.device)).amin(axis, keepdim)

@@ -16,8 +16,17 @@ from torpor.ir.ops import Ops, identity
 from torpor.ir.records import Requirement
 from torpor.ir.uop import UOp
 from torpor.tensor.creation import beside
-from torpor.tensor.handle import Handle, derive, located, make, render_shape, view
+from torpor.tensor.handle import (
+    Handle,
+    as_number,
+    derive,
+    located,
+    make,
+    render_shape,
+    view,
+)
 from torpor.tensor.iota import iota
+from torpor.tensor.operands import scaled
 from torpor.tensor.spelling import one_axis, spelled
 from torpor.tensor.write import write
 
@@ -30,11 +39,6 @@ _REDUCTIONS: Final = {
     "sum": Ops.ADD, "add": Ops.ADD, "mean": Ops.ADD, "prod": Ops.MUL, "multiply": Ops.MUL,
     "amax": Ops.MAX, "amin": Ops.MIN,
 }  # fmt: skip
-
-
-def as_number(size: Size, device: Any) -> Any:
-    """A length as a number, or as a 0-d tensor where it is symbolic."""
-    return make(size.cast(dtypes.int64), device) if isinstance(size, UOp) else size
 
 
 def wrapped(index: Any, size: Size) -> Any:
@@ -148,7 +152,7 @@ class Scatter(Handle):
         """A copy with the slices of `source` (times alpha) added to those that the vector (count,)
         names.
         """
-        values = source if isinstance(alpha, int) and alpha == 1 else source * alpha
+        values = scaled(beside(source, self).cast(self.dtype), alpha)
         return _sliced("index_add", self, dim, index, values, Ops.ADD)
 
     @spelled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -99,13 +100,16 @@ class Sorting(Handle):
 
     @spelled
     def median(self, dim: int | None = None, keepdim: bool = False) -> Any:
-        """The middle element in order, of two the lesser; NaN if one is. Along an axis (values,
-        indices).
+        """The middle element in order, of two the lesser; NaN if one is, and of nothing (of
+        integers the least that there is). Along an axis, which has a length, (values, indices).
 
         >>> Tensor([4, 1, 3, 2]).median().item()
         2
         """
         if dim is None:
+            if self.shape and not self.numel():
+                nothing = Handle._type(-math.inf if self.dtype.is_int else math.nan)
+                return nothing.cast(self.dtype).to(self.device)
             return self.reshape(-1).median(0).values
         if not self.ndim:
             return self.topk(1)
