@@ -46,8 +46,8 @@ def test_negative_padding_cuts(mode):
     is left: as PyTorch has it.
     """
     array = np.arange(6.0)
-    for before in range(-3, 5):
-        for after in range(-2, 5):
+    for before in (-3, -1, 0, 4):
+        for after in (-2, 0, 3):
             place = np.arange(-before, 6 + after)
             if mode == "reflect":
                 place = np.abs(place)
