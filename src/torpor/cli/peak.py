@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from torpor.base.target import Target
 from torpor.device import Device
 from torpor.device.pool import thread_count
 from torpor.kernel import Opt, OptOps
@@ -19,10 +20,13 @@ from torpor.pipeline import program_for
 from torpor.tensor import Tensor
 
 ROUNDS: Final = 7
+BUSY_ROUNDS: Final = 30  # of what takes few milliseconds: on a busy machine some are undisturbed
 CHAINS: Final = 8  # independent vectors in flight: two multiply-adds a cycle, four cycles each
 DEPTH: Final = 64  # multiply-adds of each between two loads
 STEPS: Final = 2048
-ROWS: Final = 32  # a thread: about 3 ms of work
+ROWS: Final = 32  # vectors of a thread: about 3 ms of work
+TILES: Final = 256  # of a thread, each through SUM steps: about 1 ms of work
+SUM: Final = 128  # of a product: what all its steps read of one factor fits into a first cache
 MEMORY_SIZE: Final = 1 << 24  # elements: 64 MB, more than caches hold
 
 
@@ -78,18 +82,49 @@ def runner(result: Tensor, opts: list[Opt] | None = None) -> Callable[[], object
     return run
 
 
-def measure_flops() -> float:
-    """float32 operations a second, each half of a multiply-add in registers: `CHAINS` independent
-    chains of vectors on every thread.
+@dataclass(frozen=True)
+class Busy:
+    """Nothing but multiply-adds: so many float32 operations, and how to run them."""
+
+    result: Tensor
+    opts: list[Opt]
+    operations: float
+
+
+def chains(target: Target) -> Busy:
+    """`CHAINS` independent chains of vectors on every thread, all in registers. It is as quick as
+    the processor is only where the compiler takes turns between the chains.
     """
-    lanes = Device["CPU"].target.vector_bytes // 4
+    lanes = target.vector_bytes // 4
     count = ROWS * thread_count() * lanes
     rows = Tensor.rand(count, 1).realize()
     steps = Tensor.rand(STEPS, lanes).realize()[:, 0]  # apart, so that vectors run along the rows
     opts = [Opt(OptOps.UNROLL, 0, CHAINS), Opt(OptOps.UPCAST, 0, lanes), Opt(OptOps.THREAD, 0, 0)]
     # Two operations more in each step: the sum that begins the chain and the one that ends it.
     operations = float(count * STEPS * (2 * DEPTH + 2))
-    return operations / fastest(runner(chained(rows + steps, DEPTH).sum(1), opts))
+    return Busy(chained(rows + steps, DEPTH).sum(1), opts, operations)
+
+
+def tiles(target: Target) -> Busy:
+    """A product whose tiles are sums in registers: three quarters of those that there are, more
+    than any processor needs (two multiply-adds of 5 cycles at once, or four of 4). No sum waits for
+    another one, in whatever order the compiler writes them.
+    """
+    height, width = (8, 3) if target.registers >= 32 else (6, 2)
+    columns = width * target.vector_bytes // 4
+    rows = height * TILES * thread_count()
+    left, right = Tensor.rand(rows, SUM).realize(), Tensor.rand(SUM, columns).realize()
+    opts = [Opt(OptOps.UPCAST, 1, 0), Opt(OptOps.UPCAST, 0, height), Opt(OptOps.THREAD, 0, 0)]
+    return Busy(left @ right, opts, 2.0 * rows * SUM * columns)
+
+
+def measure_flops() -> float:
+    """float32 operations a second, each half of a multiply-add, on every thread."""
+    target = Device["CPU"].target
+    return max(
+        busy.operations / fastest(runner(busy.result, busy.opts), BUSY_ROUNDS)
+        for busy in (chains(target), tiles(target))
+    )
 
 
 def measure_copy(nbytes: int) -> float:
