@@ -10,12 +10,17 @@ import pytest
 
 from torpor.base.errors import DeviceError
 from torpor.base.settings import Context
+from torpor.base.target import get_target
 from torpor.device import Device, Devices, registry
 from torpor.device.npy import NpyDevice
 
 
 class OtherDevice(NpyDevice):
     kind = "OTHER"
+
+
+class Grid(OtherDevice):
+    target = get_target("opencl")
 
 
 @pytest.mark.parametrize(
@@ -43,6 +48,30 @@ def test_an_unknown_device_says_what_exists(name):
 def test_a_near_miss_is_named():
     with pytest.raises(DeviceError, match="did you mean 'OPENCL'"):
         Device.canonicalize("opencel")
+
+
+def test_a_processor_for_graphics_is_not_a_misspelt_cpu(monkeypatch):
+    devices = Devices()
+    monkeypatch.setitem(devices._factories, "OPENCL", OtherDevice)
+    with pytest.raises(DeviceError, match="this machine has CPU, PYTHON") as caught:
+        devices["GPU"]
+    assert "did you mean" not in str(caught.value)
+    for name in ("gpu", "GPU:1", "cuda", "mps"):
+        monkeypatch.setitem(devices._factories, "FAR", Grid)
+        with pytest.raises(DeviceError, match="did you mean 'FAR'"):
+            devices[name]
+
+
+def test_what_cannot_be_opened_is_not_listed():
+    """Whatever somebody else's package does when it is opened."""
+    devices = Devices()
+    devices.register("BROKEN", {}.__getitem__)
+    assert devices.why_not("BROKEN") == "'BROKEN'"
+    assert devices.why_not("CPU") == ""
+    with pytest.raises(DeviceError) as caught:
+        devices["NOSUCHDEVICE"]
+    assert "CPU" in str(caught.value)
+    assert "BROKEN" not in str(caught.value)
 
 
 def test_the_default_is_a_setting():

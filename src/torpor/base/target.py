@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -112,15 +113,28 @@ _TARGETS: Final[dict[str, Target]] = {
 }
 
 
+# What the people who write it are used to say.
+_OTHER_NAMES: Final = {"llvm": "cpu", "webgpu": "wgsl"}
+_VARIANTS: Final = {"cuda": re.compile(r"sm_\d+[af]?"), "wgsl": re.compile("f16")}
+
+
 def get_target(text: str) -> Target:
     """The target called `name` or `name:arch`; a `DeviceError` lists the known ones.
 
-    `wgsl:f16` is WebGPU with its optional feature shader-f16.
+    `llvm` is `cpu` and `webgpu` is `wgsl`; `wgsl:f16` is WebGPU with its optional feature
+    shader-f16, `cuda:sm_90a` a generation of NVIDIA's.
     """
-    name, _, arch = text.lower().partition(":")
+    name, colon, arch = text.lower().partition(":") if isinstance(text, str) else ("", "", "")
+    name = _OTHER_NAMES.get(name, name)
     if name not in _TARGETS:
         raise DeviceError(f"unknown target {text!r}; the known ones are {', '.join(_TARGETS)}")
     found = _TARGETS[name]
-    if name == "wgsl" and arch == "f16":
-        return replace(found, arch=arch, missing=found.missing - {"float16"})
-    return replace(found, arch=arch) if arch else found
+    if not colon:
+        return found
+    if name not in _VARIANTS or not _VARIANTS[name].fullmatch(arch):
+        raise DeviceError(
+            f"unknown target {text!r}: there are cuda:sm_NN and wgsl:f16, and the setting TARGET "
+            f"says which processor cpu is"
+        )
+    missing = found.missing - {"float16"} if name == "wgsl" else found.missing
+    return replace(found, arch=arch, missing=missing)

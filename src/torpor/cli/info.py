@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.table import Table
 
 from torpor.base import settings
-from torpor.base.errors import DeviceError
 from torpor.device import Device
 from torpor.device.machine import cores, processor_name
 from torpor.pipeline import disk, found
@@ -19,11 +18,8 @@ from torpor.pipeline import disk, found
 
 def device_state(kind: str) -> str:
     """Whether a kind of device can be opened here."""
-    try:
-        Device[kind]
-    except (DeviceError, ImportError) as error:
-        return f"not available: {str(error).splitlines()[0]}"
-    return "ready"
+    fault = Device.why_not(kind)
+    return f"not available: {fault}" if fault else "ready"
 
 
 def facts() -> dict[str, Any]:

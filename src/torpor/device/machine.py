@@ -125,7 +125,8 @@ def _named_machine(name: str, masks: dict[str, bool]) -> Machine:
     else:
         raise DeviceError(
             f"unknown processor {name!r} in TARGET; it may be native, {', '.join(LEVELS)} or "
-            f"aarch64, followed by features such as +fma or -avx512f, and caches such as l2=2M"
+            f"aarch64, followed by features such as +fma or -avx512f, and caches such as l2=2M "
+            f"(other targets than processors are for lower(..., target=...) and render)"
         )
     extra = _written(masks)
     runs = made.runs_here and not any(masks.values())

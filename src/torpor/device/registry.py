@@ -19,6 +19,9 @@ Factory = Callable[[str], DeviceBase]
 
 ENTRY_POINTS: Final = "torpor.devices"
 _NAME: Final = re.compile(r"([A-Za-z][A-Za-z_]*)(?::(\d+))?")
+NEAR: Final = 0.7  # how much a name must be like another: GPU is not CPU misspelt
+# What a processor for graphics is called elsewhere.
+GRAPHICS: Final = ("GPU", "CUDA", "HIP", "ROCM", "MPS", "METAL", "XPU", "WEBGPU", "VULKAN", "CL")
 # Where torpor's own are, as `module:class`; they are imported when they are first opened.
 _OWN: Final = {
     "CPU": "cpu:CpuDevice",
@@ -48,6 +51,14 @@ def _outside_factory(point: EntryPoint) -> Factory:
     return open_device
 
 
+def _is_graphics(device: DeviceBase) -> bool:
+    """Whether kernels run there as a grid of groups, as on a processor for graphics."""
+    try:
+        return device.target.groups and device.target.name != "python"
+    except DeviceError:  # it runs none
+        return False
+
+
 class Devices:
     """Every device that there is: `Device["CPU:1"]` opens it, once, when it is first asked for."""
 
@@ -74,6 +85,14 @@ class Devices:
         """Every kind that is known, whether or not this machine has one."""
         self._look_outside()
         return tuple(self._factories)
+
+    def why_not(self, kind: str) -> str:
+        """Why a kind that is known cannot be opened here, in one line; empty if it can."""
+        try:
+            self[kind]
+        except Exception as error:  # whatever a driver or somebody else's package raises
+            return (str(error).splitlines() or [""])[0] or type(error).__name__
+        return ""
 
     def canonicalize(self, name: str | Sequence[str] | None) -> str:
         """The one spelling of a device's name: `cpu` and `CPU:0` are `CPU`; None is the default.
@@ -113,11 +132,14 @@ class Devices:
         match = _NAME.fullmatch(name) if isinstance(name, str) else None
         kind = match[1].upper() if match else str(name).partition(":")[0].upper()
         if match is None or (kind not in self._factories and kind not in self.kinds()):
-            near = difflib.get_close_matches(kind, self.kinds(), 1)
+            present = [one for one in self.kinds() if not self.why_not(one)]
+            near = difflib.get_close_matches(kind, self.kinds(), 1, NEAR)
+            if not near and kind in GRAPHICS:
+                near = [one for one in present if _is_graphics(self[one])]
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            known = ", ".join(self.kinds())
             raise DeviceError(
-                f"unknown device {name!r}{hint} (a name is KIND or KIND:N, of kinds {known})"
+                f"unknown device {name!r}{hint} (a name is KIND or KIND:N; this machine has "
+                f"{', '.join(present)})"
             )
         number = int(match[2] or 0)
         return f"{kind}:{number}" if number else kind

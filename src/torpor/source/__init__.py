@@ -28,7 +28,7 @@ RENDERERS: Final[dict[str, type[Renderer]]] = {
 
 
 def render(linear: Sequence[UOp], target: str, name: str) -> str:
-    """The text of a linear program as a function called `name` for `target` (`cuda`, `c:...`).
+    """The text of a linear program as a function called `name` for `target` (`c`, `cuda:sm_90a`).
 
     Operands that the list leaves out are put in; dtype index is rendered as int32. Raises a
     `DeviceError` for a target without text, a `ContractError` for a name that is no identifier.
