@@ -17,7 +17,8 @@ from PIL import Image
 from torpor.cli import demo, main, pictures
 from torpor.cli.training import Trainer, as_input
 from torpor.nn.data import load_digits
-from torpor.nn.state import safe_load
+from torpor.nn.state import safe_load, safe_save
+from torpor.tensor import Tensor
 
 SHORT = ("demo", "--epochs", "1", "--images", "640")
 WAIT = 60  # seconds; a machine may be busy
@@ -77,8 +78,9 @@ def test_off_a_terminal_lines_are_plain(run):
 
 
 def test_costliest_kernels_name_lines_and_stay_below_the_peak(run):
-    rows = [line.split("│") for line in run.stderr.splitlines() if line.startswith("│")]
-    assert max(map(len, run.stderr.splitlines())) <= 80
+    lines = [line for line in run.stderr.splitlines() if re.match("[┏┡┃│└]", line)]
+    assert max(map(len, lines)) <= 80
+    rows = [line.split("│") for line in lines if line.startswith("│")]
     rows = [row for row in rows if row[1].strip()]  # others go on with the line above
     assert len(rows) == demo.SHOWN
     for _, microseconds, rate, traffic, share, line, *_ in rows:
@@ -103,6 +105,72 @@ def test_ones_own_image_is_read(run, folder):
     guesses = re.search(r"seven\.png: ?(\d) \((\d+\.\d)%\), (\d) \(", text)
     assert guesses, text
     assert guesses[1] != guesses[3]
+
+
+LONG = "A processor [with brackets] :bug: " + 20 * "and a long name "
+
+
+def read_again(folder, *more):
+    """The demo in the same folder, given a picture: exit status."""
+    arguments = ["demo", "--image", str(folder / "seven.png"), "--out", str(folder / "out"), *more]
+    return main(arguments)
+
+
+def test_saved_weights_are_used_again(run, folder, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(demo, "processor_name", lambda: LONG)
+    assert read_again(folder) == 0
+    shown = capsys.readouterr().out
+    weights = folder / "out" / "digits.safetensors"
+    first, second, *_ = shown.splitlines()
+    assert first.startswith(f"torpor on {LONG}, "), "neither cut, broken nor read as markup"
+    assert second == f"reading with the weights in {weights}; --train makes new ones"
+    assert "accuracy" not in shown
+    assert read_again(folder, "--json") == 0
+    captured = capsys.readouterr()
+    assert captured.err == shown
+    found = json.loads(captured.out)
+    assert found["weights"] == str(weights)
+    assert found["read"] == json.loads(run.stdout)["read"]
+    (reading,) = found["read"]
+    assert f"seven.png: {reading['digit']} ({reading['chance']:.1%}), " in shown
+
+
+@pytest.mark.parametrize("option", [(), ("--epochs", "1"), ("--seed", "0"), ("--against", "torch")])
+def test_who_asks_for_training_gets_it(option, run, folder, monkeypatch):
+    class Training(BaseException):
+        pass
+
+    def train(trainer, console):
+        raise Training
+
+    monkeypatch.setattr(demo, "train", train)
+    monkeypatch.setattr(demo, "import_torch", lambda: None)
+    with pytest.raises(Training):
+        read_again(folder, *(option or ("--train",)))
+
+
+@pytest.mark.parametrize("damage", ["no weights", "another network"])
+def test_weights_that_do_not_fit_are_refused(damage, run, folder, tmp_path, capsys):
+    path = tmp_path / "digits.safetensors"
+    if damage == "no weights":
+        path.write_bytes(b"no weights")
+    else:
+        safe_save({"weight": Tensor([1.0])}, path)
+    assert main(["demo", "--image", str(folder / "seven.png"), "--out", str(tmp_path)]) == 1
+    shown = capsys.readouterr()
+    assert f"{path} does not hold the demo's network (--train makes it anew)" in shown.err
+    assert len(shown.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("place", ["file", "file/inside"])
+def test_where_nothing_can_be_written_is_known_before_training(place, tmp_path, capsys):
+    (tmp_path / "file").write_text("kept")
+    assert main([*SHORT, "--out", str(tmp_path / place)]) == 1
+    shown = capsys.readouterr()
+    assert str(tmp_path / "file") in shown.err
+    assert "loss" not in shown.out
+    assert (tmp_path / "file").read_text() == "kept"
 
 
 def logits(weights, images):

@@ -54,6 +54,9 @@ def test_version(capsys):
         (("demo", "--epochs", "0"), "at least 1"),
         (("demo", "--epochs", "many"), "'many' is not a number"),
         (("demo", "--images", "63"), "a batch takes 64"),
+        (("demo", "--seed", "-1"), "at least 0"),
+        (("demo", "--seed", str(1 << 63)), "below 2**63"),
+        (("demo", "--seed", "1.5"), "'1.5' is not a number"),
         (("demo", "--images", "8001"), "there are 8000"),
         (("demo", "--against", "abacus"), "invalid choice: 'abacus'"),
         (("info", "--colour"), "unrecognized arguments: --colour"),
@@ -98,6 +101,52 @@ def test_info_as_a_table_has_every_fact(capsys):
     for name in info.facts():
         assert name in text or f"{name[:-1]} CPU" in text
     assert "\x1b" not in text
+
+
+STRANGE = {
+    "processor": "A [long] name :bug: " * 10,
+    "devices": {"FAR": "not available: pip install torpor[opencl]"},
+    "kernel cache": "/größe/[red]",
+}
+
+
+def test_what_stands_in_a_table_is_neither_markup_nor_cut(monkeypatch, capsys):
+    monkeypatch.setattr(info, "facts", lambda: STRANGE)
+    monkeypatch.setenv("COLUMNS", "40")
+    assert status_of("info") == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 40
+    shown = "".join(line[15:].strip() for line in text.splitlines())
+    for words in (STRANGE["processor"], STRANGE["devices"]["FAR"], STRANGE["kernel cache"]):
+        assert words.replace(" ", "") in shown.replace(" ", "")
+
+
+def run_torpor(*arguments, **names):
+    """A process of its own: status, output, complaints."""
+    command = [sys.executable, "-m", "torpor", *arguments]
+    done = subprocess.run(
+        command, env={**os.environ, **names}, capture_output=True, timeout=60, check=False
+    )
+    return done.returncode, done.stdout.decode("ascii"), done.stderr.decode("ascii")
+
+
+@pytest.mark.parametrize("command", [("info",), ("info", "--json"), ("cache",)])
+def test_what_the_terminal_cannot_write_is_written_in_escapes(command, tmp_path):
+    names = {"PYTHONIOENCODING": "ascii", "TORPOR_CACHE_DIR": str(tmp_path / "größe")}
+    status, shown, complaint = run_torpor(*command, **names, COLUMNS="200")
+    assert (status, complaint) == (0, "")
+    assert r"gr\xf6\xdfe" in shown or r"gr\u00f6\u00dfe" in shown
+
+
+@pytest.mark.parametrize("command", [("info",), ("info", "--json"), ("cache",), ("--version",)])
+def test_a_reader_that_has_seen_enough_is_no_reason_to_complain(command):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "torpor", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    process.stdout.close()
+    with process.stderr:
+        assert process.stderr.read() == b""
+    assert process.wait(timeout=60) == 1
 
 
 def test_no_color_is_obeyed_where_there_is_a_terminal():

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 import time
+from itertools import compress
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +19,8 @@ from torpor.base.site import decode
 from torpor.cli.peak import measure_copy, measure_flops
 from torpor.cli.pictures import as_text, load_picture, save_sheet
 from torpor.cli.race import import_torch, race_torch
+from torpor.cli.reading import load_weights, show_reading
+from torpor.cli.screen import screen
 from torpor.cli.training import Trainer
 from torpor.device import Device
 from torpor.device.machine import cores, processor_name
@@ -24,8 +28,10 @@ from torpor.nn import state
 from torpor.pipeline import KernelRun, Measurement, measuring
 from torpor.tensor import Tensor
 
+WEIGHTS: Final = "digits.safetensors"  # in the folder --out
 GOAL: Final = 0.975  # share of the 2,000 below which the demo has failed
 SHOWN: Final = 8  # kernels in the table, misread digits in the terminal
+NARROW: Final = 60  # columns below which lines of the program have none beside rates
 WIDE: Final = 100  # columns from which names of kernels have room, too
 LINE_EVERY: Final = 25  # steps between lines where there is no terminal
 PROFILE_STEPS: Final = 3
@@ -33,48 +39,75 @@ PROFILE_STEPS: Final = 3
 
 def run_demo(arguments: argparse.Namespace) -> int:
     """The whole demo; the exit status."""
-    console = Console(stderr=arguments.json)  # with --json only JSON is on standard output
+    console = screen(stderr=arguments.json)  # with --json only JSON is on standard output
     target = Device["CPU"].target
     console.print(
         f"torpor on {processor_name()}, {cores()} cores, "
-        f"{target.vector_bytes * 8}-bit vectors; no compiler needed",
-        highlight=False,
+        f"{target.vector_bytes * 8}-bit vectors; no compiler needed"
     )
     pictures = [(path, load_picture(path)) for path in arguments.image]
+    folder = Path(arguments.out)
+    if pictures and not wants_training(arguments) and (folder / WEIGHTS).exists():
+        results: dict[str, Any] = {"weights": str(folder / WEIGHTS)}
+        trainer = new_trainer(arguments)
+        load_weights(trainer, folder / WEIGHTS)
+        console.print(f"reading with the weights in {folder / WEIGHTS}; --train makes new ones")
+    else:
+        results, trainer = train_and_test(arguments, folder, console)
+    read = [show_reading(trainer, path, picture, console) for path, picture in pictures]
+    if arguments.against:
+        results |= race(new_trainer(arguments), results["seconds"], console)
+    if "accuracy" in results:
+        say_next(folder, console)
+    if arguments.json:
+        print(json.dumps(results | {"read": read}))
+    return 0 if results.get("accuracy", GOAL) >= GOAL else 1
+
+
+def wants_training(arguments: argparse.Namespace) -> bool:
+    """Whether an option asks for training, in whatever way."""
+    ways = (arguments.epochs, arguments.images, arguments.seed, arguments.against)
+    return bool(arguments.train) or any(way is not None for way in ways)
+
+
+def new_trainer(arguments: argparse.Namespace) -> Trainer:
+    """A trainer at its start: what is profiled or raced must not touch the one that is tested."""
+    given = {"seed": arguments.seed, "epochs": arguments.epochs, "images": arguments.images}
+    return Trainer(**{name: value for name, value in given.items() if value is not None})
+
+
+def train_and_test(
+    arguments: argparse.Namespace, folder: Path, console: Console
+) -> tuple[dict[str, Any], Trainer]:
+    """Train, test, explain and save: what is known then, and the trainer."""
+    make_writable(folder)
     if arguments.against:
         import_torch()
     trainer = new_trainer(arguments)
     with measuring() as measured:
         seconds, first = train(trainer, console)
     accuracy, predicted = trainer.test()
-    console.print(f"trained in {seconds:.1f} s, first loss after {first:.1f} s", highlight=False)
-    console.print(f"test accuracy: {accuracy:.4f}", highlight=False, style="bold")
-    folder = Path(arguments.out)
-    folder.mkdir(parents=True, exist_ok=True)
+    console.print(f"trained in {seconds:.1f} s, first loss after {first:.1f} s")
+    console.print(f"test accuracy: {accuracy:.4f}", style="bold")
     results = {"accuracy": accuracy, "seconds": seconds, "first_loss_seconds": first}
     results |= explain(new_trainer(arguments), measured, console)
-    state.safe_save(trainer.model.state_dict(), folder / "digits.safetensors")
+    state.safe_save(trainer.model.state_dict(), folder / WEIGHTS)
     show_misread(trainer, predicted, folder, console)
-    for path, picture in pictures:
-        show_reading(trainer, path, picture, console)
-    if arguments.against:
-        results |= race(new_trainer(arguments), seconds, console)
-    say_next(folder, console)
-    if arguments.json:
-        print(json.dumps(results))
-    return 0 if accuracy >= GOAL else 1
+    return results, trainer
 
 
-def new_trainer(arguments: argparse.Namespace) -> Trainer:
-    """A trainer at its start: what is profiled or raced must not touch the one that is tested."""
-    return Trainer(arguments.seed, arguments.epochs, arguments.images)
+def make_writable(folder: Path) -> None:
+    """Make the folder, and an `OSError` where nothing can be written to it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder) as probe:
+        probe.write(b"something")
 
 
 def train(trainer: Trainer, console: Console) -> tuple[float, float]:
     """Train with live progress: seconds in all, and until the first loss was known."""
     started = time.perf_counter()
     first = 0.0
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("compiling", total=trainer.epochs * trainer.steps)
         for at in trainer.train():
@@ -86,7 +119,7 @@ def train(trainer: Trainer, console: Console) -> tuple[float, float]:
             bar.update(task, advance=1, description=text)
             if not console.is_terminal and at.step % LINE_EVERY == 0:
                 line = f"step {at.step + 1:4d}/{at.steps}  {text}"
-                console.print(line, highlight=False, soft_wrap=True)
+                console.print(line)
     return time.perf_counter() - started, first
 
 
@@ -102,10 +135,9 @@ def explain(trainer: Trainer, measured: Measurement, console: Console) -> dict[s
     operations = profile.operations // PROFILE_STEPS
     console.print(
         f"a training step: {operations} tensor operations became {kernels} kernels; compiling "
-        f"{len(measured.compiles)} kernels took {compiling:.2f} s",
-        highlight=False,
+        f"{len(measured.compiles)} kernels took {compiling:.2f} s"
     )
-    console.print(costliest(profile, console))
+    console.print(costliest(profile, console), soft_wrap=False)
     return {"operations": operations, "kernels": kernels, "compile_seconds": compiling}
 
 
@@ -117,7 +149,9 @@ def costliest(profile: Measurement, console: Console) -> Table:
     shown = slowest(profile)[:SHOWN]
     flops = max(measure_flops(), *(arithmetic(run) / seconds for run, seconds in shown))
     table = Table(title=f"costliest kernels (peak: {flops / 1e9:.0f} GFLOP/s)")
-    for name in ("    us", "GFLOP/s", " GB/s", "% of peak"):
+    names = ("    us", "GFLOP/s", " GB/s", "% of peak")
+    shows = [console.width >= NARROW or name not in ("GFLOP/s", " GB/s") for name in names]
+    for name in compress(names, shows):
         table.add_column(name, justify="right", min_width=len(name), no_wrap=True)
     table.add_column("your line", overflow="fold")
     if console.width >= WIDE:
@@ -139,7 +173,8 @@ def costliest(profile: Measurement, console: Console) -> Table:
         cells = [
             f"{figure:.{digits}f}" for figure, digits in zip(figures, (0, 1, 1, 0), strict=True)
         ]
-        table.add_row(*cells, line, *([program.name] if console.width >= WIDE else []))
+        named = [program.name] if console.width >= WIDE else []
+        table.add_row(*compress(cells, shows), line, *named)
     return table
 
 
@@ -171,20 +206,9 @@ def show_misread(trainer: Trainer, predicted: Any, folder: Path, console: Consol
     save_sheet(pictures, path)
     width = max(1, min(4, (console.width + 2) // 30))
     labels = [f"{trainer.test_labels[i]} read as {predicted[i]}" for i in wrong]
-    console.print(f"{len(wrong)} misread digits, all in {path}; some of them:", highlight=False)
-    console.print("  ".join(label.ljust(28) for label in labels[:width]), highlight=False)
-    console.print(as_text(pictures[:width]), highlight=False, markup=False)
-
-
-def show_reading(trainer: Trainer, path: str, picture: Any, console: Console) -> None:
-    """What the network reads in the user's own picture."""
-    logits = trainer.logits(picture.reshape(1, 1, 28, 28))[0].astype(np.float64)
-    chances = np.exp(logits - logits.max())
-    chances /= chances.sum()
-    best = np.argsort(-chances)[:3]
-    console.print(as_text([picture]), highlight=False, markup=False)
-    guesses = ", ".join(f"{digit} ({chances[digit]:.1%})" for digit in best)
-    console.print(f"{path}: {guesses}", highlight=False)
+    console.print(f"{len(wrong)} misread digits, all in {path}; some of them:")
+    console.print("  ".join(label.ljust(28) for label in labels[:width]))
+    console.print(as_text(pictures[:width]))
 
 
 def race(trainer: Trainer, seconds: float, console: Console) -> dict[str, float]:
@@ -193,8 +217,7 @@ def race(trainer: Trainer, seconds: float, console: Console) -> dict[str, float]
     theirs, accuracy = race_torch(trainer)
     console.print(
         f"torch: {theirs:.1f} s, test accuracy {accuracy:.4f}; torpor: {seconds:.1f} s "
-        f"({theirs / seconds:.2f} times as fast)",
-        highlight=False,
+        f"({theirs / seconds:.2f} times as fast)"
     )
     return {"torch_seconds": theirs, "torch_accuracy": accuracy}
 
@@ -202,10 +225,8 @@ def race(trainer: Trainer, seconds: float, console: Console) -> dict[str, float]
 def say_next(folder: Path, console: Console) -> None:
     """Three things to do next."""
     console.print(
-        f"weights are in {folder / 'digits.safetensors'}. Next:\n"
+        f"weights are in {folder / WEIGHTS}. Next:\n"
         "  torpor demo --image PICTURE.png     read a digit of your own\n"
         "  DEBUG=4 torpor demo --epochs 1      see every kernel's source\n"
-        "  torpor info                         devices, compiler, caches",
-        highlight=False,
-        markup=False,
+        "  torpor info                         devices, compiler, caches"
     )

@@ -7,10 +7,10 @@ import platform
 from importlib import metadata
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from torpor.base import settings
+from torpor.cli.screen import screen
 from torpor.device import Device
 from torpor.device.machine import cores, processor_name
 from torpor.pipeline import disk, found
@@ -54,11 +54,13 @@ def run_info(as_json: bool) -> int:
         print(json.dumps(known))
         return 0
     table = Table(show_header=False, box=None)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     for name, value in known.items():
         if isinstance(value, dict):
             for inner, state in value.items():
                 table.add_row(f"{name[:-1]} {inner}", str(state))
         else:
             table.add_row(name, str(value))
-    Console().print(table)
+    screen().print(table, soft_wrap=False)
     return 0

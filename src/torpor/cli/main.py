@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import io
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from torpor.base.errors import TorporError
@@ -50,27 +53,44 @@ def add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         description="Trains a small convolutional network on 8,000 real handwritten digits and "
         "tests it on 2,000 others. Exit status 1 if it gets fewer than 97.5 % of them right.",
     )
-    demo.add_argument("--epochs", type=positive, default=6, help="passes over the data (6)")
-    demo.add_argument(
-        "--images", type=images, default=8000, help="train on the first so many digits only (8000)"
-    )
-    demo.add_argument("--seed", type=int, default=0, help="same seed, same result (0)")
+    demo.add_argument("--epochs", type=positive, help="passes over the data (6)")
+    demo.add_argument("--images", type=images, help="train on the first so many digits only (8000)")
+    demo.add_argument("--seed", type=seed, help="same seed, same result (0)")
     demo.add_argument("--out", default="torpor-demo", help="folder for weights and pictures")
-    demo.add_argument("--image", action="append", default=[], help="a picture of a digit to read")
+    demo.add_argument(
+        "--image",
+        action="append",
+        default=[],
+        help="a picture of a digit to read, with the weights that are in the folder, if any are",
+    )
+    demo.add_argument("--train", action="store_true", help="train even where weights are")
     demo.add_argument("--against", choices=["torch"], help="race an installed peer")
     demo.add_argument(
         "--json", action="store_true", help="results as JSON; everything else to standard error"
     )
 
 
-def positive(text: str) -> int:
-    """An integer from 1 on."""
+def number(text: str) -> int:
+    """An integer."""
     try:
-        value = int(text)
+        return int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+
+
+def positive(text: str) -> int:
+    """An integer from 1 on."""
+    value = number(text)
     if value < 1:
         raise argparse.ArgumentTypeError("it must be at least 1")
+    return value
+
+
+def seed(text: str) -> int:
+    """An integer from 0 on, of 64 bits."""
+    value = number(text)
+    if not 0 <= value < 1 << 63:
+        raise argparse.ArgumentTypeError("it must be at least 0, and below 2**63")
     return value
 
 
@@ -84,6 +104,11 @@ def images(text: str) -> int:
 
 def run_command(arguments: argparse.Namespace) -> int:
     """Run the chosen command; its exit status."""
+    if arguments.version:
+        from importlib.metadata import version
+
+        print(version("torpor"))
+        return 0
     if arguments.command == "demo":
         from torpor.cli.demo import run_demo
 
@@ -101,19 +126,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `torpor` with `argv` (by default the process's); gives the exit status."""
     top = parser()
     arguments = top.parse_args(argv)
-    if arguments.version:
-        from importlib.metadata import version
-
-        print(version("torpor"))
-        return 0
-    if arguments.command is None:
+    if arguments.command is None and not arguments.version:
         top.print_help()
         return 2
+    if isinstance(sys.stdout, io.TextIOWrapper):  # what it cannot write is written in escapes
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        return run_command(arguments)
+        status = run_command(arguments)
+        sys.stdout.flush()
+        return status
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         return INTERRUPTED
+    except BrokenPipeError:  # who reads has seen enough
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (TorporError, OSError) as error:
         print(f"torpor: {error}", file=sys.stderr)
         return 1

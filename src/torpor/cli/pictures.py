@@ -49,7 +49,7 @@ def load_picture(path: str) -> Picture:
     try:
         with Image.open(path) as opened:
             gray = ImageOps.exif_transpose(opened).convert("L")
-    except OSError as error:
+    except Exception as error:  # Pillow's readers raise many kinds at what is damaged
         raise ParseError(f"{path} is not a picture that can be read: {error}") from None
     values = np.asarray(gray, np.float32) / 255
     border = np.concatenate([values[0], values[-1], values[:, 0], values[:, -1]])

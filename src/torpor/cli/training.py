@@ -59,7 +59,7 @@ class Trainer:
     2,000 of the test.
     """
 
-    def __init__(self, seed: int, epochs: int, images: int = IMAGES):
+    def __init__(self, seed: int = 0, epochs: int = 6, images: int = IMAGES):
         Tensor.manual_seed(seed)
         self.generator = np.random.default_rng(seed)
         self.seed, self.epochs = seed, epochs
