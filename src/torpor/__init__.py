@@ -101,14 +101,19 @@ DTYPES: Final = tuple(
     half float double int long
     """.split()  # noqa: SIM905 (a table that is read)
 )
-_ROOMS: Final = frozenset({"array_api", "io", "dist", "ir", "view", "kernel", "source", "capture"})
+_ROOMS: Final = frozenset({"ir", "view", "kernel", "source", "capture"})
 
 
-def where(condition: Tensor, input: Any, other: Any) -> Tensor:
-    """`input` where the condition holds, else `other`."""
-    from torpor.tensor import as_tensor
+def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+    """`where(condition, input, other)`: `input` where the condition holds, else `other`; the
+    condition alone: where it holds, as `nonzero(as_tuple=True)`.
+    """
+    from torpor.tensor import as_tensor, operands
 
-    return as_tensor(condition).where(input, other)
+    held = as_tensor(condition)
+    if input is None and other is None:
+        return held.nonzero(as_tuple=True)
+    return operands.choose(held, input, other)
 
 
 class _Callable(ModuleType):
@@ -150,7 +155,7 @@ def __getattr__(name: str) -> Any:
     elif name in _ROOMS:
         value = importlib.import_module(f"torpor.{name}")
     else:
-        raise AttributeError(f"module 'torpor' has no attribute {name!r}")
+        importlib.import_module("torpor.base.missing").names_of("torpor", lambda: __all__)(name)
     globals()[name] = value
     return value
 

@@ -1,6 +1,7 @@
 """Devices by name."""
 
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -8,6 +9,7 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
+from torpor import Tensor
 from torpor.base.errors import DeviceError
 from torpor.base.settings import Context
 from torpor.base.target import get_target
@@ -34,9 +36,28 @@ class Grid(OtherDevice):
     ],
 )
 def test_names_have_one_spelling(name, canonical):
-    assert Device.canonicalize(name) == canonical
+    assert str(Device.canonicalize(name)) == canonical
     assert Device[name] is Device[canonical]
     assert Device[name].name == canonical
+
+
+def test_names_are_compared_whatever_their_spelling():
+    x = Tensor.ones(2)
+    device = x.device
+    assert device == "cpu"
+    assert device == "cpu:0"
+    assert device in ("cuda", "Cpu")
+    assert device != "cpu:1"
+    assert device != "no device"
+    assert device != 3
+    assert (device != "cpu") is False
+    assert Tensor.ones(2, device="cpu:1").device == "CPU:01"
+    assert x.shard(("CPU", "CPU:1"), 0).device == ("cpu", "cpu:1")
+    assert {device: 1}["CPU"] == {"CPU": 1}[device] == 1
+    assert len({device, Tensor.ones(1, device="cpu").device, "CPU"}) == 1
+    copied = pickle.loads(pickle.dumps(device))
+    assert copied == "cpu"
+    assert f"{copied} {copied!r}" == "CPU 'CPU'"
 
 
 @pytest.mark.parametrize("name", ["NOSUCHDEVICE", "CPU:x", "CPU:-1", "", "CPU:1:2", ":1"])

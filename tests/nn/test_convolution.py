@@ -52,3 +52,10 @@ def test_defaults_are_uniform_within_the_root_of_what_comes_in():
         weight = layer.weight.numpy()
         assert 0.9 < np.abs(weight).max() * np.sqrt(count) <= 1
         assert list(layer.state_dict()) == ["weight", "bias"]
+
+
+def test_what_padding_cannot_be_is_said_when_the_layer_is_made():
+    for padding, stride in (("nope", 1), ("same", 2)):
+        with pytest.raises(ValueError, match="padding"):
+            nn.Conv2d(1, 1, 3, stride, padding)
+    assert nn.Conv2d(1, 1, (3,), stride=(1,))(Tensor.ones(1, 1, 4, 4)).shape == (1, 1, 2, 2)

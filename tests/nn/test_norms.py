@@ -71,3 +71,9 @@ def test_they_learn():
 def test_other_sizes_are_an_error():
     with pytest.raises(ShapeError, match="the last axes must be"):
         nn.LayerNorm(5)(Tensor.ones(2, 4))
+
+
+@pytest.mark.parametrize("groups", [0, 2])
+def test_groups_that_do_not_divide_the_channels(groups):
+    with pytest.raises(ValueError, match="do not divide"):
+        nn.GroupNorm(groups, 3)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from torpor import Tensor, nn
-from torpor.base.errors import GradientError, ShapeError
+from torpor.base.errors import GradientError, TorporError
 from torpor.tensor.differentiate import changed_forward, differentiated
 
 
@@ -110,7 +110,7 @@ def test_the_learning_rate_changes_and_shared_parameters_move_once():
     with pytest.raises(GradientError, match="backward"):
         optimiser.step()
     for wrong in (lambda: nn.optim.SGD([]), lambda: nn.optim.SGD([parameter], lr=-1.0)):
-        with pytest.raises(ShapeError):
+        with pytest.raises(ValueError, match=r"parameters|negative"):
             wrong()
 
 
@@ -139,3 +139,27 @@ def test_statistics_that_nobody_holds_are_not_computed():
     found = {id(one) for one in changed_forward()}
     assert found == {id(kept.running_mean), id(kept.running_var)}
     assert not changed_forward()
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda p: nn.optim.SGD(p, 0.1, momentum=-1), "momentum"),
+        (lambda p: nn.optim.SGD(p, 0.1, weight_decay=-1), "weight_decay"),
+        (lambda p: nn.optim.SGD(p, 0.1, nesterov=True), "needs a momentum"),
+        (lambda p: nn.optim.SGD(p, float("nan")), "lr"),
+        (lambda p: nn.optim.Adam(p, betas=(0.9, 1.0)), "betas"),
+        (lambda p: nn.optim.Adam(p, betas=(-0.1, 0.9)), "betas"),
+        (lambda p: nn.optim.Adam(p, betas=(0.9,)), "two numbers"),
+        (lambda p: nn.optim.Adam(p, betas=0.9), "two numbers"),
+        (lambda p: nn.optim.Adam(p, eps=-1), "eps"),
+        (lambda p: nn.optim.AdamW(p, weight_decay=-1), "weight_decay"),
+        (lambda p: setattr(nn.optim.Adam(p), "lr", -1.0), "lr"),
+        (lambda p: nn.optim.SGD(p[0]), r"write \[parameter\]"),
+        (lambda p: nn.optim.SGD([1.0]), "takes tensors"),
+        (lambda p: nn.optim.SGD([p[0] * 2]), "leaves"),
+    ],
+)
+def test_arguments_that_make_no_sense(make, text):
+    with pytest.raises(TorporError, match=text):
+        make([Tensor([1.0], requires_grad=True)])

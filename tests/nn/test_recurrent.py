@@ -119,3 +119,10 @@ def test_wrong_calls_raise_at_once():
         nn.RNN(3, 4, nonlinearity="sigmoid")
     with pytest.raises(ShapeError, match="positive"):
         nn.GRU(3, 0)
+
+
+def test_a_probability_to_drop_is_one():
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        nn.LSTM(2, 3, dropout=2.0)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        nn.MultiheadAttention(4, 2, dropout=-0.5)

@@ -7,7 +7,8 @@ import pytest
 
 from tests.schedule.graphs import buffer_of
 from torpor import Tensor, Variable, lower, pipeline
-from torpor.base.errors import DivisionByZeroError, OutOfBoundsError
+from torpor.base.errors import DivisionByZeroError, OutOfBoundsError, ShapeError
+from torpor.base.settings import Context
 from torpor.graph import build
 from torpor.ir.ops import Ops
 from torpor.pipeline.run import last_uses
@@ -147,3 +148,17 @@ def test_threads_realise_at_once():
     for thread in threads:
         thread.join()
     assert not failures
+
+
+@pytest.mark.parametrize("beam", [0, 1])
+def test_a_variable_without_a_value_is_named(beam):
+    length = Variable("length", 1, 4)
+    x = Tensor.arange(4).contiguous().realize()
+    with Context(BEAM=beam):
+        with pytest.raises(ShapeError, match=r"'length' has no value.*length\.bind\("):
+            x[:length].sum().item()
+        with pytest.raises(ShapeError, match=r"'length' has no value"):
+            (Tensor(length) + 1).item()
+        assert x[: length.bind(3)].sum().item() == 3
+    with pytest.raises(ShapeError, match="length has no value"):
+        Tensor.ones(length).numpy()

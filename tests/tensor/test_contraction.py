@@ -90,3 +90,11 @@ def test_sums_of_a_multiple_and_a_product():
     whole = Tensor([[100]], dtype="int8")
     with pytest.raises(TypeError, match="whole"):
         whole.addmm(whole, whole, beta=0.5)
+
+
+def test_masks_of_attention():
+    x = Tensor.ones(2, 3, 4)
+    with pytest.raises(ValueError, match="not both"):
+        x.scaled_dot_product_attention(x, x, Tensor.ones(3, 3) > 0, is_causal=True)
+    with pytest.raises(TypeError, match="bools or floats"):
+        x.scaled_dot_product_attention(x, x, Tensor.ones(3, 3, dtype="int64"))

@@ -197,3 +197,35 @@ def test_windows_of_one_axis():
     assert np.allclose(Tensor(line).avg_pool1d(3, 2).numpy(), windows.mean(-1))
     padded = Tensor(line).avg_pool1d(3, 3, padding=1, count_include_pad=False).numpy()
     assert np.allclose(padded[:, 0], line[:, :2].mean(-1))
+
+
+def test_one_number_for_all_axes_may_stand_in_a_sequence():
+    image, weight = Tensor(numbers(1, 2, 6, 6)), Tensor(numbers(2, 2, 2, 2))
+    for one in ((2,), [2]):
+        check(image.max_pool2d(one, one), image.max_pool2d(2, 2).numpy())
+        check(image.avg_pool2d(one, padding=(1,)), image.avg_pool2d(2, padding=1).numpy())
+        check(image.adaptive_avg_pool2d(one), image.adaptive_avg_pool2d(2).numpy())
+        check(image.conv2d(weight, None, one, one), image.conv2d(weight, None, 2, 2).numpy())
+        check(image.conv2d(weight, dilation=one), image.conv2d(weight, dilation=2).numpy())
+        check(image.conv_transpose2d(weight, None, one, one),
+              image.conv_transpose2d(weight, None, 2, 2).numpy())  # fmt: skip
+    check(image.max_pool2d(2, stride=[]), image.max_pool2d(2).numpy())
+    check(image.adaptive_avg_pool2d((None, 2)), image.adaptive_avg_pool2d((6, 2)).numpy())
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, w: x.max_pool2d(2, padding=-1),
+        lambda x, w: x.avg_pool2d(2, padding=-1),
+        lambda x, w: x.avg_pool2d(2, divisor_override=0),
+        lambda x, w: x.conv_transpose2d(w, stride=0),
+        lambda x, w: x.conv_transpose2d(w, padding=-1),
+        lambda x, w: x.conv_transpose2d(w, output_padding=-1),
+        lambda x, w: x.conv_transpose2d(w, dilation=0),
+        lambda x, w: x.conv2d(w, stride=(1, 1, 1)),
+    ],
+)
+def test_impossible_windows(call):
+    with pytest.raises(ShapeError):
+        call(Tensor.ones(1, 1, 4, 4), Tensor.ones(1, 1, 2, 2))

@@ -220,3 +220,37 @@ def test_ranges_by_bound_variables_that_have_no_length():
         Tensor.arange(0.5, n)
     with pytest.raises(ValueError, match="not 0"):
         Tensor.arange(0, 9, n)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Tensor.linspace(0, 1, 5, dtype="bool"),
+        lambda: Tensor.arange(5, dtype="bool"),
+        lambda: Tensor.arange(0.0, 5.0, dtype="bool"),
+    ],
+)
+def test_bools_are_no_series(call):
+    with pytest.raises(DTypeError, match="not bools"):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: Tensor.linspace(0, 5, 2.5), "is an integer"),
+        (lambda: Tensor.linspace(0, 5, -1), "cannot be negative"),
+        (lambda: Tensor.linspace(0, 5, True), "is an integer"),
+        (lambda: Tensor.eye(2, -1), "cannot be negative"),
+        (lambda: Tensor.full((2,), Tensor([1.5])), "0-d"),
+    ],
+)
+def test_numbers_of_elements_and_fillings(call, text):
+    with pytest.raises(ShapeError, match=text):
+        call()
+
+
+def test_bounds_may_be_0d_tensors_and_numbers_of_numpy():
+    check(Tensor.arange(Tensor(3)), np.arange(3))
+    check(Tensor.arange(np.int64(1), np.int64(4)), np.arange(1, 4))
+    check(Tensor.linspace(Tensor(0.0), Tensor(5.0), 3), np.float32([0, 2.5, 5]))

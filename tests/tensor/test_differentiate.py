@@ -161,7 +161,7 @@ def test_gradient_of_any_tensor():
 
 def test_what_has_no_gradient_says_so():
     x = Tensor([1.0, 2.0], requires_grad=True)
-    with pytest.raises(RuntimeError, match="0-d"):
+    with pytest.raises(RuntimeError, match="of one element"):
         (x * 2).backward()
     with pytest.raises(RuntimeError, match="only floats"):
         Tensor([1, 2], requires_grad=True)
@@ -190,3 +190,28 @@ def test_what_was_computed_and_required_no_gradient_leads_back_to_nothing():
         y.gradient(x, gradient=y)
     assert y.gradient(x, gradient=y, materialize=False) == [None]
     assert y.gradient(y, gradient=y)[0].tolist() == [1.0, 4.0]
+
+
+def test_a_loss_of_one_element_needs_no_gradient():
+    for shape in ((1,), (1, 1)):
+        x = Tensor.full(shape, 3.0, requires_grad=True)
+        (x * x).backward()
+        check(x.grad, np.full(shape, 6, np.float32))
+        check((x * x).gradient(x)[0], np.full(shape, 6, np.float32))
+
+
+def test_leaves_that_nobody_holds_get_nothing():
+    x = Tensor([2.0], requires_grad=True)
+    loss = (Tensor([3.0], requires_grad=True) * x).sum()
+    loss.backward()
+    assert x.grad.tolist() == [3.0]
+    (Tensor([2.0], requires_grad=True) * 2).sum().backward()
+
+
+@pytest.mark.parametrize("function", [torpor.grad, torpor.value_and_grad])
+def test_a_tensor_is_no_function(function):
+    x = Tensor([2.0], requires_grad=True)
+    with pytest.raises(TypeError, match=r"loss\.gradient\(x\)"):
+        function((x * x).sum(), x)
+    with pytest.raises(TypeError, match="take a function"):
+        function(3.0)

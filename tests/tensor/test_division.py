@@ -53,3 +53,11 @@ def test_powers_and_shifts_refuse_negative_counts():
         Tensor([1]) << -1
     with pytest.raises(ValueRangeError, match="negative"):
         (Tensor([2]) ** Tensor([-1])).numpy()
+
+
+@pytest.mark.parametrize("count", [1.0, 1.5, float("nan")])
+@pytest.mark.parametrize("name", ["__lshift__", "__rshift__", "bitwise_left_shift"])
+def test_a_float_is_no_number_of_places(name, count):
+    with pytest.raises(TypeError, match="shifted by integers"):
+        getattr(Tensor([1, 2]), name)(count)
+    assert (Tensor([1, 2]) << True).tolist() == [2, 4]

@@ -257,3 +257,37 @@ def test_interpolation_from_the_nearer_side():
         check(Tensor(left).lerp(Tensor(right), weight), expected)
         check(Tensor(left).lerp(Tensor(right), Tensor(np.full(5, weight))), expected)
     check(Tensor(left).lerp(Tensor(right), np.full(5, 0.25))[1], np.array(0.75 + 0.25e30))
+
+
+def test_where_is_pytorchs():
+    x, held = np.float32([1, 2]), np.array([True, False])
+    for condition in (held, held.astype(np.uint8)):
+        check(Tensor(x).where(Tensor(condition), Tensor([5.0, 6.0])), np.float32([1, 6]))
+        check(torpor.where(Tensor(condition), 1, 2), np.array([1, 2]))
+    check(Tensor([1, 2]).where(Tensor(held), 5.5), np.float32([1, 5.5]))
+    check(Tensor(x).where(condition=Tensor(held), other=0), np.float32([1, 0]))
+    check(Tensor(held).where(Tensor(x), 0), np.float32([1, 0]))  # numbers are no condition
+    both = Tensor([True, False]).where(Tensor([False, False]), Tensor([True, True]))
+    assert both.tolist() == [True, True]  # as in PyTorch, the argument is the condition
+    assert [found.tolist() for found in torpor.where(Tensor(held))] == [[0]]
+    with pytest.raises(TypeError, match="condition of bools"):
+        torpor.where(Tensor([1, 0]), 1, 2)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8"])
+def test_what_chooses_inside_takes_values_of_a_conditions_format(dtype):
+    x = np.array([[1, 0], [1, 1]], dtype)
+    mask = Tensor([[True, False], [False, True]])
+    check(Tensor(x).tril(), np.tril(x))
+    check(Tensor(x).pad((1, 0), value=True if dtype == "bool" else 9),
+          np.pad(x, ((0, 0), (1, 0)), constant_values=True if dtype == "bool" else 9))  # fmt: skip
+    check(Tensor(x).masked_fill(mask, 0), np.where(mask.numpy(), x.dtype.type(0), x))
+    check(Tensor(x).masked_scatter(mask, Tensor(x[::-1].copy())), np.array([[1, 0], [1, 1]], dtype))
+    check(Tensor(x).topk(1, 1).values, x.max(1, keepdims=True))
+    if dtype == "uint8":
+        check(Tensor(x) ** Tensor(x), x**x)
+        check(Tensor(x * 7).fmod(4), x * 7 % 4)
+        logs = Tensor(np.log(np.float32([[0.25, 0.75]])))
+        target = Tensor(np.uint8([1]))
+        assert abs(logs.nll_loss(target).item() + math.log(0.75)) < 1e-6
+        assert abs(logs.cross_entropy(target).item() + math.log(0.75)) < 1e-6

@@ -60,7 +60,6 @@ def test_every_layout_can_be_indexed():
         ((Ellipsis, Ellipsis), IndexError, "one ellipsis"),
         ("a", TypeError, "integer tensor"),
         (1.5, TypeError, "integer"),
-        ((True, 0), TypeError, "integer"),
     ],
 )
 def test_wrong_keys_raise_at_the_call(key, error, text):
@@ -183,3 +182,52 @@ def test_nothing_is_read_for_no_elements(cut):
     assert len(item.buffers) == 1
     assert not item.checks
     assert part.numpy().shape == (0,)
+
+
+def flagged(array, key):
+    """What PyTorch makes of one bool in a key: an axis, of which it takes all or nothing."""
+    parts = [part for part in key if not isinstance(part, bool)]
+    made = array[tuple(parts)]
+    place = sum(isinstance(part, slice) for part in key[: [type(k) for k in key].index(bool)])
+    made = np.expand_dims(made, place)
+    return made if all(part for part in key if isinstance(part, bool)) else made.take([], place)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [(0, True), (True, 0), (0, False), (False, 0), (slice(None), True), (1, True, 2),
+     (True, 1, 2), (slice(None), True, 0), (True, True), (True, False)],
+)  # fmt: skip
+def test_a_bool_among_the_parts_of_a_key_is_an_axis(key):
+    array = numbers(2, 3)
+    check(Tensor(array)[key], flagged(array, key))
+    if key[0] is True:
+        check(Tensor(array)[(Tensor(True), *key[1:])], flagged(array, key))
+    written = Tensor(array.copy())
+    written[key] = 7
+    expected = array.copy()
+    if all(part for part in key if isinstance(part, bool)):
+        expected[tuple(part for part in key if not isinstance(part, bool))] = 7
+    check(written, expected)
+
+
+@pytest.mark.parametrize(
+    ("key", "shape"),
+    [
+        (0, (1, 1, 3)),
+        (slice(None), (1, 1, 2, 3)),
+        ((0, 0), (1, 1)),
+        ([0], (1, 1, 1, 3)),
+        ([0, 1], (1, 2, 3)),
+        (True, (1, 1, 2, 3)),
+        (Ellipsis, (1, 2, 3)),
+    ],
+)
+def test_leading_axes_of_one_of_what_is_written_do_not_count(key, shape):
+    made, wanted = Tensor.zeros(2, 3), np.zeros((2, 3), np.float32)
+    made[key] = Tensor(numbers(*shape))
+    part = wanted[key]
+    wanted[key] = numbers(*shape).reshape(shape[len(shape) - part.ndim :])
+    check(made, wanted)
+    with pytest.raises(ValueError, match=r"does not fit|has fewer axes"):
+        made[key] = Tensor.ones(2, *shape)

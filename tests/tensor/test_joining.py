@@ -4,6 +4,7 @@ import pytest
 import torpor
 from tests.tensor.layouts import check, numbers
 from torpor import Tensor
+from torpor.base.errors import ShapeError
 
 CASES = {
     "flip": (lambda x: x.flip(0, 1), lambda a: a[::-1, ::-1]),
@@ -44,3 +45,36 @@ def test_cat_of_many_and_of_formats():
 def test_wrong_calls_raise_at_once(call, text):
     with pytest.raises(ValueError, match=text):
         call(Tensor.ones(4, 6))
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda x: torpor.cat([Tensor(1.0), Tensor(2.0)]), "use stack"),
+        (lambda x: torpor.cat([x, Tensor(1.0)]), "use stack"),
+        (lambda x: x.repeat(-1, 2), "cannot be negative"),
+        (lambda x: x.tile(2, -1), "cannot be negative"),
+        (lambda x: Tensor.zeros(0).repeat_interleave(-1), "cannot be negative"),
+        (lambda x: x.repeat_interleave(Tensor([1, -1]), 0), "cannot be negative"),
+        (lambda x: x.repeat_interleave(Tensor([1, 1, 1]), 0), "one for each element"),
+        (lambda x: x.roll(1, (0, 1)), "as many shifts as axes"),
+        (lambda x: x.roll((1, 1), 0), "as many shifts as axes"),
+        (lambda x: x.roll((), ()), "as many shifts as axes"),
+        (lambda x: x.roll(1.5, 0), "whole number"),
+        (lambda x: x.flip(1.5), "an axis is an integer"),
+    ],
+)
+def test_what_cannot_be_rearranged(call, text):
+    with pytest.raises(ShapeError, match=text):
+        call(Tensor([[1, 2], [3, 4]]))
+
+
+def test_rearrangements_as_in_pytorch():
+    x = np.array([[1, 2], [3, 4]])
+    check(Tensor(x).roll((1, 1), (0, 0)), x)  # an axis may be named twice
+    check(Tensor(x).roll(1, ()), np.roll(x, 1))
+    check(Tensor(x).repeat_interleave(Tensor([2, 0]), 0), np.repeat(x, [2, 0], 0))
+    check(Tensor(x).repeat_interleave(Tensor([1, 2, 0, 3])), np.repeat(x, [1, 2, 0, 3]))
+    check(Tensor(x).repeat_interleave(Tensor(2), 1), np.repeat(x, 2, 1))
+    # a vector of nothing fits everything, and its format counts
+    check(torpor.cat([Tensor([]), Tensor(x)]), x.astype(np.float32))

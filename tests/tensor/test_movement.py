@@ -3,6 +3,7 @@ import pytest
 
 from tests.tensor.layouts import check, layouts, numbers
 from torpor import Tensor
+from torpor.base.errors import ShapeError
 
 CASES = {
     "reshape": (lambda x: x.reshape(2, -1, 3), lambda a: a.reshape(2, -1, 3)),
@@ -87,3 +88,47 @@ def test_flatten_and_reshape_in_every_layout():
 def test_wrong_calls_raise_at_once(call, text):
     with pytest.raises(ValueError, match=text):
         call(Tensor.ones(4, 6))
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_windows_of_few_elements(size):
+    shape = (1, 3, size) if size else (1, 3, 0)
+    assert Tensor.ones(2, 3).unfold(0, size, 8).shape == shape
+    assert Tensor(5.0).unfold(0, size, 1).tolist() == [5.0] * size
+
+
+def test_sizes_and_bounds_may_be_sequences_tensors_and_integers_of_numpy():
+    x = Tensor([1.0, 2.0, 3.0])
+    assert Tensor.ones(6).view([2, 3]).shape == Tensor.ones(6).view([2, -1]).shape == (2, 3)
+    assert Tensor.ones(1).view([]).shape == ()
+    assert x.narrow(0, Tensor(1), Tensor(2)).tolist() == [2.0, 3.0]
+    assert x.narrow(0, Tensor(-1), 1).tolist() == x.narrow(0, np.int64(2), 1).tolist() == [3.0]
+    assert [part.tolist() for part in x.split(Tensor(2))] == [[1.0, 2.0], [3.0]]
+    assert [part.tolist() for part in x.split([Tensor(1), 2])] == [[1.0], [2.0, 3.0]]
+    assert [part.shape for part in Tensor([]).chunk(3)] == [(0,)] * 3
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda x: x.expand(-1, 2, 3), "cannot be negative"),
+        (lambda x: Tensor(1.0).expand(-1), "cannot be negative"),
+        (lambda x: Tensor(1.0).narrow(0, 0, 1), "no axis"),
+        (lambda x: Tensor(1.0).split(1), "no axis"),
+        (lambda x: Tensor(1.0).chunk(1), "no axis"),
+        (lambda x: Tensor(1.0).unbind(), "no axis"),
+        (lambda x: Tensor(1.0).flatten(1), "does not exist"),
+        (lambda x: Tensor(1.0).unfold(0, 2, 1), "do not fit"),
+        (lambda x: x.unfold(0, -1, 1), "do not fit"),
+        (lambda x: x.unfold(0, 2.0, 1), "is an integer"),
+        (lambda x: x.split(1.5), "is an integer"),
+        (lambda x: x.split([3, -1]), "cannot be negative"),
+        (lambda x: x.chunk(1.5), "is an integer"),
+        (lambda x: x.select(0, True), "is an integer"),
+        (lambda x: x.unflatten(1, (-1, -1)), "worked out"),
+        (lambda x: Tensor.zeros(0, 2).unflatten(0, (-1, 0)), "worked out"),
+    ],
+)
+def test_what_no_view_is(call, text):
+    with pytest.raises(ShapeError, match=text):
+        call(Tensor.ones(2, 3))

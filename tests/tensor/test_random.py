@@ -153,3 +153,50 @@ def test_filling_in_place():
     values = x.normal_(5.0, 0.5).numpy()
     assert abs(values.mean() - 5) < 0.1
     assert abs(values.std() - 0.5) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: Tensor.normal(2, std=-1), "standard deviation"),
+        (lambda: Tensor.normal(2, std=float("nan")), "standard deviation"),
+        (lambda: Tensor.zeros(2).normal_(0, -1), "standard deviation"),
+        (lambda: Tensor.uniform(2, low=1, high=0), "low <= high"),
+        (lambda: Tensor.zeros(2).uniform_(1, 0), "low <= high"),
+        (lambda: Tensor.zeros(2).uniform_(0, float("inf")), "low <= high"),
+        (lambda: Tensor.zeros(2).uniform_(float("nan"), 1), "low <= high"),
+        (lambda: Tensor.randint(0, 3.5, (2,)), "whole number, got 3.5"),
+        (lambda: Tensor.randint_like(Tensor.zeros(2), 0.5), "whole number, got 0.5"),
+        (lambda: Tensor.randperm(2.5), "is an integer"),
+        (lambda: Tensor.randperm(-1), "cannot be negative"),
+        (lambda: Tensor([2.0]).bernoulli().numpy(), "between 0 and 1"),
+        (lambda: Tensor([-0.5]).bernoulli().numpy(), "between 0 and 1"),
+        (lambda: Tensor([float("nan")]).bernoulli().numpy(), "between 0 and 1"),
+    ],
+)
+def test_impossible_distributions(call, text):
+    with pytest.raises(ValueError, match=text):
+        call()
+
+
+def test_ends_of_distributions():
+    assert Tensor.normal(2, mean=3.0, std=0).tolist() == [3.0, 3.0]
+    assert Tensor.normal(3.0, 0.0, (2,)).tolist() == [3.0, 3.0]
+    assert Tensor.zeros(2).uniform_(1, 1).tolist() == [1.0, 1.0]
+    assert Tensor([0.0, 1.0]).bernoulli().tolist() == [0.0, 1.0]
+    assert Tensor.randint(Tensor(0), Tensor(1), (2,)).tolist() == [0, 0]
+    assert Tensor.randperm(3, dtype="int32").dtype is dtypes.int32
+
+
+def test_more_than_a_draw_of_numbers_is_several_draws():
+    manual_seed(1)
+    many = Tensor.rand(2**33)
+    beyond, after = many[2**32 + 5].item(), Tensor.rand(8)[5].item()
+    manual_seed(1)
+    draws = [Tensor.rand(8)[5].item() for _ in range(3)]
+    assert [many[5].item(), beyond, after] == draws
+
+
+def test_too_many_numbers_are_too_much_memory():
+    with pytest.raises(MemoryError, match="4,000,000,000,000 bytes"):
+        Tensor.rand(10**6, 10**6).realize()

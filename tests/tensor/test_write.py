@@ -219,3 +219,11 @@ def test_numpy_gives_arrays_that_nothing_changes_later():
     assert taken.tolist() == [1, 2]
     taken[0] = 9
     assert x.tolist() == [2, 3]
+
+
+def test_only_one_number_fills():
+    x = Tensor.zeros(2, 3)
+    for value in (Tensor([1.0]), Tensor([1.0, 2.0, 3.0])):
+        with pytest.raises(ValueError, match="0-d"):
+            x.fill_(value)
+    assert x.fill_(Tensor(2)).tolist() == [[2.0] * 3] * 2

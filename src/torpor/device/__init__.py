@@ -4,7 +4,7 @@ from torpor.device.base import Allocator, Compiler, DeviceBase, Executable, Memo
 from torpor.device.buffer import Buffer
 from torpor.device.disk import disk_buffer
 from torpor.device.npy import numpy_buffer
-from torpor.device.registry import Device, Devices
+from torpor.device.registry import Device, Devices, named
 from torpor.device.transfer import copy_buffer
 
 __all__ = [
@@ -18,5 +18,6 @@ __all__ = [
     "Memory",
     "copy_buffer",
     "disk_buffer",
+    "named",
     "numpy_buffer",
 ]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Final
+from typing import Any, Final
 
 from torpor.base import settings
 from torpor.base.errors import DeviceError
@@ -18,6 +18,7 @@ from torpor.ir.infer import JOINT
 Factory = Callable[[str], DeviceBase]
 
 ENTRY_POINTS: Final = "torpor.devices"
+_named: Final[dict[str, DeviceName]] = {}
 _NAME: Final = re.compile(r"([A-Za-z][A-Za-z_]*)(?::(\d+))?")
 NEAR: Final = 0.7  # how much a name must be like another: GPU is not CPU misspelt
 # What a processor for graphics is called elsewhere.
@@ -57,6 +58,46 @@ def _is_graphics(device: DeviceBase) -> bool:
         return device.target.groups and device.target.name != "python"
     except DeviceError:  # it runs none
         return False
+
+
+class DeviceName(str):
+    """The canonical name of a device. Other spellings of it are equal; as a key of a dict it is its
+    canonical one.
+
+    >>> DeviceName("CPU") == "cpu", DeviceName("CPU:1") == "cpu:0"
+    (True, False)
+    """
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, str):
+            return NotImplemented
+        return str.__eq__(self, other) or str.__eq__(self, _spelt(other))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other if isinstance(other, str) else NotImplemented
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return named, (str(self),)
+
+
+def _spelt(name: str) -> str:
+    """The canonical spelling of a name, of a device that may not be there."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return name
+    number = int(match[2] or 0)
+    return f"{match[1].upper()}:{number}" if number else match[1].upper()
+
+
+def named(name: str) -> DeviceName:
+    """The one object for this canonical name."""
+    if type(name) is DeviceName:
+        return name
+    known = _named.get(name)
+    return _named.setdefault(name, DeviceName(name)) if known is None else known
 
 
 class Devices:
@@ -109,7 +150,7 @@ class Devices:
             return self.canonicalize(name.split(JOINT))
         known = self._names.get(name)
         if known is None:
-            known = self._names[name] = self._canonical(name)
+            known = self._names[name] = named(self._canonical(name))
         return known
 
     def __getitem__(self, name: str) -> DeviceBase:
@@ -141,8 +182,7 @@ class Devices:
                 f"unknown device {name!r}{hint} (a name is KIND or KIND:N; this machine has "
                 f"{', '.join(present)})"
             )
-        number = int(match[2] or 0)
-        return f"{kind}:{number}" if number else kind
+        return _spelt(name)
 
     def _look_outside(self) -> None:
         with self._lock:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
+from torpor.base.errors import ShapeError
 from torpor.ir.uop import UOp
 
 
@@ -164,3 +166,12 @@ class Program:
     linear: tuple[UOp, ...] = field(default=(), repr=False, compare=False)
     shared: tuple[tuple[int, int], ...] = ()
     assembly: str | None = None
+
+    def values_of(self, variables: Iterable[tuple[str, int]]) -> tuple[int, ...]:
+        """The values of its variables, in its order; a `ShapeError` for one that has none."""
+        known = dict(variables)
+        for name, _ in self.variables:
+            if name not in known:
+                what = f"Variable {name!r} has no value: compute with {name}.bind(value) in its"
+                raise ShapeError(f"{what} place")
+        return tuple(known[name] for name, _ in self.variables)

@@ -1,5 +1,8 @@
 """Floor 8: layers, optimisers, losses, state and data."""
 
+from typing import TYPE_CHECKING
+
+from torpor.base.missing import names_of
 from torpor.nn import functional, init, losses, optim, state
 from torpor.nn.activations import (
     ELU,
@@ -36,6 +39,9 @@ from torpor.nn.module import Module, ModuleList, ParameterList, Sequential
 from torpor.nn.norms import GroupNorm, LayerNorm, RMSNorm
 from torpor.nn.quantised import Quantised, QuantisedLinear, quantise
 from torpor.nn.recurrent import GRU, LSTM, RNN
+
+if not TYPE_CHECKING:
+    __getattr__ = names_of("torpor.nn", lambda: __all__)
 
 __all__ = [
     "BatchNorm1d",

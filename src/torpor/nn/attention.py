@@ -8,6 +8,8 @@ from torpor.base.errors import ShapeError
 from torpor.nn.layers import Linear
 from torpor.nn.module import Module
 from torpor.tensor import Tensor
+from torpor.tensor.contraction import attention
+from torpor.tensor.loss import check_probability
 
 
 class MultiheadAttention(Module):
@@ -28,6 +30,7 @@ class MultiheadAttention(Module):
     ):
         if num_heads < 1 or embed_dim % num_heads:
             raise ShapeError(f"{num_heads} heads do not divide a width of {embed_dim}")
+        check_probability(dropout)
         self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, dropout
         self.batch_first = batch_first
         bound = math.sqrt(6 / (4 * embed_dim))  # Glorot and Bengio, 2010, equation 16
@@ -57,7 +60,7 @@ class MultiheadAttention(Module):
         heads = [self._heads(x, part) for part, x in enumerate((query, key, value))]
         mask = self._mask(attn_mask, key_padding_mask)
         dropout = self.dropout if self.training else 0.0
-        mixed = heads[0].scaled_dot_product_attention(heads[1], heads[2], mask, dropout, is_causal)
+        mixed = attention(heads[0], heads[1], heads[2], mask, dropout, is_causal)
         joined = mixed.transpose(1, 2).flatten(2)  # [batch, length, width]
         joined = self.out_proj(joined if self.batch_first else joined.transpose(0, 1))
         return joined, self._weights(heads, mask, is_causal) if need_weights else None
@@ -87,8 +90,7 @@ class MultiheadAttention(Module):
         count = key.shape[2]
         assert isinstance(count, int), "the sizes of heads are numbers"
         units = Tensor.eye(count, dtype=key.dtype, device=key.device)
-        found = query.scaled_dot_product_attention(key, units, mask, 0.0, is_causal)
-        return found.mean(1)
+        return attention(query, key, units, mask, 0.0, is_causal).mean(1)
 
 
 def _added(mask: Tensor) -> Tensor:

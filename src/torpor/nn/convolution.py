@@ -10,16 +10,10 @@ from torpor.base.errors import ShapeError
 from torpor.nn import init
 from torpor.nn.module import Module
 from torpor.tensor import Tensor
+from torpor.tensor.convolution import paddings
+from torpor.tensor.spelling import pair
 
 Sizes = int | Sequence[int]
-
-
-def each(value: Sizes, count: int) -> tuple[int, ...]:
-    """One number for each of `count` axes: the same, or given apart."""
-    sizes = (value,) * count if isinstance(value, int) else tuple(value)
-    if len(sizes) != count:
-        raise ShapeError(f"expected one number or {count}, got {sizes}")
-    return sizes
 
 
 class _Convolution(Module):
@@ -34,12 +28,12 @@ class _Convolution(Module):
         """Make a weight (out, in / groups, *kernel), or (in, out / groups, *kernel) if turned, and
         a bias (out,).
         """
-        self.stride, self.dilation = each(stride, self.axes), each(dilation, self.axes)
+        self.stride, self.dilation = pair(stride, self.axes), pair(dilation, self.axes)
         inside, outside = channels
         if groups < 1 or inside % groups or outside % groups:
             raise ShapeError(f"{groups} groups do not divide {inside} and {outside}")
         self.in_channels, self.out_channels, self.groups = inside, outside, groups
-        self.kernel_size = each(kernel, self.axes)
+        self.kernel_size = pair(kernel, self.axes)
         first, second = (inside, outside) if turned else (outside, inside)
         shape = (first, second // groups, *self.kernel_size)
         fan_in = math.prod(shape[1:])  # of a turned one too, as in PyTorch
@@ -63,9 +57,10 @@ class _Direct(_Convolution):
         groups: int = 1,
         bias: bool = True,
     ):
-        self.padding = padding if isinstance(padding, str) else each(padding, self.axes)
+        self.padding = padding if isinstance(padding, str) else pair(padding, self.axes)
         channels = in_channels, out_channels
         self._fill(channels, kernel_size, stride, dilation, groups, bias, turned=False)
+        paddings(self.padding, self.kernel_size, self.dilation, self.stride)
 
     def forward(self, x: Tensor) -> Tensor:
         convolve = (x.conv1d, x.conv2d, x.conv3d)[self.axes - 1]
@@ -105,8 +100,8 @@ class _Transposed(_Convolution):
         bias: bool = True,
         dilation: Sizes = 1,
     ):
-        self.padding = each(padding, self.axes)
-        self.output_padding = each(output_padding, self.axes)
+        self.padding = pair(padding, self.axes)
+        self.output_padding = pair(output_padding, self.axes)
         channels = in_channels, out_channels
         self._fill(channels, kernel_size, stride, dilation, groups, bias, turned=True)
 

@@ -4,10 +4,14 @@ are explained; those that a layer keeps state for take that state here.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from torpor.base.missing import names_of
 from torpor.nn.losses import *  # noqa: F403  (listed there, once)
 from torpor.tensor import Tensor, no_grad
 from torpor.tensor.differentiate import note_changed
 from torpor.tensor.namespace import function_of
+from torpor.tensor.operands import choose
 from torpor.tensor.scatter import selected
 
 # --- activations ----------------------------------------------------------------------------------
@@ -56,6 +60,14 @@ normalize = function_of("normalize")
 rms_norm = function_of("rms_norm")
 
 
+def _names() -> list[str]:
+    return [name for name, value in globals().items() if callable(value)]
+
+
+if not TYPE_CHECKING:
+    __getattr__ = names_of("torpor.nn.functional", _names)
+
+
 def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     """Each element 0 with probability p, else divided by 1 - p; x itself unless `training`."""
     made: Tensor = x.dropout(p, training=training)
@@ -69,8 +81,7 @@ def embedding(x: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tens
     rows = selected("embedding", weight, 0, x.reshape(-1)).reshape(*x.shape, *weight.shape[1:])
     if padding_idx is None:
         return rows
-    found: Tensor = x.eq(padding_idx % len(weight)).unsqueeze(-1).where(rows.detach(), rows)
-    return found
+    return choose(x.eq(padding_idx % len(weight)).unsqueeze(-1), rows.detach(), rows)
 
 
 def cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:

@@ -9,6 +9,7 @@ from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.nn import functional, init
 from torpor.nn.module import Module
 from torpor.tensor import Tensor, no_grad
+from torpor.tensor.loss import check_probability
 
 Pair = int | tuple[int, int]
 
@@ -109,8 +110,7 @@ class Dropout(Module):
     """In training, each element becomes 0 with probability p, the others grow by 1/(1-p)."""
 
     def __init__(self, p: float = 0.5):
-        if not 0 <= p <= 1:
-            raise ValueRangeError(f"dropout's probability is between 0 and 1, not {p}")
+        check_probability(p)
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:

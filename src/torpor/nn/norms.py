@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from torpor.base.errors import ShapeError
 from torpor.nn.module import Module
 from torpor.tensor import Tensor
 
@@ -64,6 +65,8 @@ class GroupNorm(Module):
     """
 
     def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True):
+        if num_groups < 1 or num_channels % num_groups:
+            raise ShapeError(f"{num_groups} groups do not divide {num_channels} channels")
         self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
         self.weight = Tensor.ones(num_channels, requires_grad=True) if affine else None
         self.bias = Tensor.zeros(num_channels, requires_grad=True) if affine else None

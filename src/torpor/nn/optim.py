@@ -5,22 +5,23 @@ Step counts and learning rates live in tensors, so that no step compiles anythin
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from torpor.base.errors import GradientError, ShapeError
+from torpor.base.errors import DTypeError, GradientError, ShapeError, ValueRangeError
+from torpor.base.missing import names_of
 from torpor.tensor import Tensor, no_grad
-from torpor.tensor.differentiate import changed_forward, differentiated
+from torpor.tensor.differentiate import changed_forward, differentiated, leaf_number
 
 
 class Optimizer:
     """Base of optimisers. `lr` may be set at any time."""
 
     def __init__(self, params: Iterable[Tensor], lr: float):
-        self.params = list({id(p): p for p in params}.values())
+        self.params = list({id(p): p for p in _checked(params)}.values())
         if not self.params:
             raise ShapeError(f"{type(self).__name__} got no parameters")
-        if lr < 0:
-            raise ShapeError(f"the learning rate cannot be negative: {lr}")
+        _not_negative(lr=lr)
         self._rate = lr
         self._lr = self._scalar(lr)
 
@@ -34,6 +35,7 @@ class Optimizer:
 
     @lr.setter
     def lr(self, value: float) -> None:
+        _not_negative(lr=value)
         self._rate = value
         self._lr.assign(self._scalar(value))
 
@@ -87,6 +89,9 @@ class SGD(Optimizer):
         nesterov: bool = False,
     ):
         super().__init__(params, lr)
+        _not_negative(momentum=momentum, weight_decay=weight_decay)
+        if nesterov and not momentum:
+            raise ValueRangeError("nesterov=True needs a momentum that is not 0")
         self.momentum, self.weight_decay, self.nesterov = momentum, weight_decay, nesterov
         self.velocity = [_zeros_like(p) for p in self.params] if momentum else []
 
@@ -118,6 +123,11 @@ class Adam(Optimizer):
         weight_decay: float = 0.0,
     ):
         super().__init__(params, lr)
+        _not_negative(eps=eps, weight_decay=weight_decay)
+        if not isinstance(betas, Sequence) or len(betas) != 2:
+            raise ValueRangeError(f"betas are two numbers, not {betas}")
+        if not all(0 <= beta < 1 for beta in betas):
+            raise ValueRangeError(f"each of the betas is at least 0 and less than 1, not {betas}")
         self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
         self.first = [_zeros_like(p) for p in self.params]
         self.second = [_zeros_like(p) for p in self.params]
@@ -160,6 +170,27 @@ class AdamW(Adam):
         weight_decay: float = 0.01,
     ):
         super().__init__(params, lr, betas, eps, weight_decay)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = names_of("torpor.nn.optim", lambda: ["SGD", "Adam", "AdamW", "Optimizer"])
+
+
+def _checked(params: Iterable[Tensor]) -> Iterable[Tensor]:
+    if isinstance(params, Tensor):
+        raise DTypeError("an optimiser takes a sequence of parameters; write [parameter]")
+    for parameter in params:
+        if not isinstance(parameter, Tensor):
+            raise DTypeError(f"an optimiser takes tensors, not {type(parameter).__name__}")
+        if parameter.requires_grad and leaf_number(parameter) is None:
+            raise GradientError("an optimiser changes leaves, not what is computed from them")
+        yield parameter
+
+
+def _not_negative(**numbers: float) -> None:
+    for name, number in numbers.items():
+        if not number >= 0:
+            raise ValueRangeError(f"{name} is a number that is not negative, not {number}")
 
 
 def _zeros_like(parameter: Tensor) -> Tensor:

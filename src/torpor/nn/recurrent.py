@@ -8,6 +8,7 @@ from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.nn import init
 from torpor.nn.module import Module
 from torpor.tensor import Tensor
+from torpor.tensor.loss import check_probability
 
 State = tuple[Tensor, ...]
 
@@ -36,6 +37,7 @@ class _Recurrent(Module):
     ):
         if min(input_size, hidden_size, num_layers) < 1:
             raise ShapeError(f"sizes are positive, not {(input_size, hidden_size, num_layers)}")
+        check_probability(dropout)
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.dropout = bias, batch_first, dropout
         self.bidirectional = bidirectional

@@ -91,7 +91,7 @@ class Contest:
         if opts not in self.loaded:
             program, compiled = built or build(self.ast, self.device, opts)
             made = Device[self.device].executable(program, compiled)
-            values = [tuple(one[name] for name, _ in program.variables) for one in self.launches]
+            values = [program.values_of(one.items()) for one in self.launches]
             self.loaded[opts] = [Repeated(made, self.buffers, one) for one in values]
         return self.loaded[opts]
 

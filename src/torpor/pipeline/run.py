@@ -42,8 +42,7 @@ def prepare(item: ScheduleItem) -> Prepared:
     if is_copy(item):
         return Prepared(item, None, None, ())
     program, executable = executable_for(item)
-    known = dict(item.variables)
-    return Prepared(item, program, executable, tuple(known[name] for name, _ in program.variables))
+    return Prepared(item, program, executable, program.values_of(item.variables))
 
 
 def observed() -> bool:

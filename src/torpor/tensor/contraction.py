@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from torpor.base.dtypes import DType
-from torpor.base.errors import ShapeError
+from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 from torpor.base.promotion import promote
 from torpor.graph import build
 from torpor.ir.infer import shape_of
@@ -138,25 +138,45 @@ class Contraction(Handle):
 
         self (..., queries, width), key (..., keys, width), value (..., keys, features) give (...,
         queries, features). A mask (broadcast to (..., queries, keys)) of bools is True where a
-        query may look, any other is added; with `is_causal` query i looks at keys up to i. A query
-        that may look nowhere gives NaN. With `dropout_p`, weights are dropped with that probability
-        in training.
+        query may look, one of floats is added; or with `is_causal` query i looks at keys up to i. A
+        query that may look nowhere gives NaN. With `dropout_p`, weights are dropped with that
+        probability in training.
         """
-        width = known_size(self.shape[-1]) if scale is None else 1
-        scores = self.matmul(key.mT) * (float(width) ** -0.5 if scale is None else scale)
-        if is_causal:
-            ones = scores.full_like(True, dtype="bool").tril()
-            scores = ones.where(scores, float("-inf"))
-        if attn_mask is not None:
-            masked = attn_mask.dtype.kind == "bool"
-            scores = attn_mask.where(scores, float("-inf")) if masked else scores + attn_mask
-        if scores.dtype.itemsize < 4:  # sums of weights that are not yet divided could overflow
-            weights, total = scores.softmax(-1), None
-        else:
-            weights = (scores - scores.amax(-1, keepdim=True).detach()).exp()
-            total = weights.sum(-1, keepdim=True)
-        summed = (weights.dropout(dropout_p) if dropout_p else weights).matmul(value)
-        return summed if total is None else summed / total
+        _check_mask(self, attn_mask, is_causal)
+        return attention(self, key, value, attn_mask, dropout_p, is_causal, scale)
+
+
+def attention(
+    query: Any, key: Any, value: Any, mask: Any, dropout: float, is_causal: bool,
+    scale: float | None = None,
+) -> Tensor:  # fmt: skip
+    """`scaled_dot_product_attention`, which may have a mask and be causal."""
+    width = known_size(query.shape[-1]) if scale is None else 1
+    scores = query.matmul(key.mT) * (float(width) ** -0.5 if scale is None else scale)
+    if is_causal:
+        ones = scores.full_like(True, dtype="bool").tril()
+        scores = ones.where(scores, float("-inf"))
+    if mask is not None:
+        masked = mask.dtype.kind == "bool"
+        scores = mask.where(scores, float("-inf")) if masked else scores + mask
+    if scores.dtype.itemsize < 4:  # sums of weights that are not yet divided could overflow
+        weights, total = scores.softmax(-1), None
+    else:
+        weights = (scores - scores.amax(-1, keepdim=True).detach()).exp()
+        total = weights.sum(-1, keepdim=True)
+    summed = (weights.dropout(dropout) if dropout else weights).matmul(value)
+    return summed if total is None else summed / total
+
+
+def _check_mask(query: Any, mask: Any, is_causal: bool) -> None:
+    if mask is None:
+        return
+    if is_causal:
+        what = "attention takes attn_mask or is_causal, not both; put the triangle into the mask"
+        raise located(ValueRangeError(what), (query, mask))
+    if mask.dtype.is_int:
+        what = f"an attention mask holds bools or floats, not {mask.dtype}"
+        raise located(DTypeError(what), (query, mask))
 
 
 def einsum(equation: str, *operands: Any) -> Tensor:

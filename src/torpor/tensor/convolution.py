@@ -60,7 +60,7 @@ def _convolve(
     return build.reshape(summed, (batch, outputs, *sizes))
 
 
-def _paddings(padding: Any, kernel: Sequence[Any], dilation: Sequence[int], stride: Any) -> Any:
+def paddings(padding: Any, kernel: Sequence[Any], dilation: Sequence[int], stride: Any) -> Any:
     """(before, after) of each spatial axis: numbers, pairs, "valid" or "same"."""
     count = len(kernel)
     if isinstance(padding, str) and padding not in ("valid", "same"):
@@ -289,9 +289,12 @@ class Convolution(Handle):
     def adaptive_avg_pool2d(self, output_size: Any) -> Tensor:
         """Means over a grid of `output_size` cells of the last two axes: cell i of n along an axis
         of length s covers its elements from floor(i s / n) up to ceil((i + 1) s / n), as in
-        PyTorch.
+        PyTorch. None stands for s.
         """
-        wanted, sizes = pair(output_size), known_shape(self.shape[-2:])
+        sizes = known_shape(self.shape[-2:])
+        asked = tuple(output_size) if isinstance(output_size, Sequence) else (output_size,) * 2
+        each: tuple[Any, ...] = asked * 2 if len(asked) == 1 else asked
+        wanted = pair([s if n is None else n for n, s in zip(each, sizes, strict=True)])
         if any(n < 0 for n in wanted) or any(s == 0 for s in sizes):
             what = f"adaptive pooling of {render_shape(self.shape)} to {wanted}"
             raise located(ShapeError(what), (self,))
@@ -311,9 +314,9 @@ def _convolution(
     _check(image, weight, groups, dims, False)
     steps, spread = pair(stride, dims), pair(dilation, dims)
     kernel = weight.shape[2:]
-    paddings = _paddings(padding, kernel, spread, steps)
-    _check_window(image, kernel, paddings, spread)
-    made = derive(_convolve, (image, weight), steps, paddings, spread, groups)
+    around = paddings(padding, kernel, spread, steps)
+    _check_window(image, kernel, around, spread)
+    made = derive(_convolve, (image, weight), steps, around, spread, groups)
     _check_bias(bias, weight.shape[0])
     return made if bias is None else made + bias.reshape(1, -1, *(1,) * dims)
 
@@ -332,6 +335,9 @@ def _transposed(
     steps, around = pair(stride, dims), pair(padding, dims)
     spread, beyond = pair(dilation, dims), pair(output_padding, dims)
     inputs, outputs, *kernel = weight.shape
+    if min(*steps, *spread) < 1 or min(*around, *beyond) < 0:
+        what = f"stride {steps}, dilation {spread}, padding {around} and output_padding {beyond}"
+        raise located(ShapeError(f"{what} cannot be negative, nor the first two 0"), (image,))
     if any(o >= max(s, d) for o, s, d in zip(beyond, steps, spread, strict=True)):
         what = f"output_padding {beyond} must be below stride {steps} or dilation {spread}"
         raise located(ShapeError(what), (image,))
@@ -357,13 +363,14 @@ def _pool_plan(
 ) -> Any:
     """Kernel, strides, dilation, paddings, and what `ceil_mode` adds behind, an axis each."""
     sizes = pair(kernel, dims)
-    steps = sizes if stride is None else pair(stride, dims)
+    given = stride is not None and not (isinstance(stride, Sequence) and not stride)
+    steps = pair(stride, dims) if given else sizes
     spread, paddings = pair(dilation, dims), [(p, p) for p in pair(padding, dims)]
     if any(n < 1 for n in (*sizes, *steps, *spread)):
         what = f"pooling needs a positive window, stride and dilation: {sizes}, {steps}, {spread}"
         raise located(ShapeError(what), (operand,))
-    if any(2 * p > k for (p, _), k in zip(paddings, sizes)):
-        raise located(ShapeError("pooling pads at most half of its window"), (operand,))
+    if any(not 0 <= 2 * p <= k for (p, _), k in zip(paddings, sizes)):
+        raise located(ShapeError("pooling pads from 0 to half of its window"), (operand,))
     more = [0] * dims
     for place in range(dims if ceil else 0):
         reach = spread[place] * (sizes[place] - 1) + 1
@@ -430,6 +437,8 @@ def _mean_pool(
     windows, axes = _pooled(grown.pad(behind), sizes, steps, spread)
     total = windows.sum(axes).cast(operand.dtype)
     if divisor is not None:
+        if not divisor:
+            raise located(ShapeError("pooling cannot divide by 0"), (operand,))
         return total / divisor
     count = 1
     for size in sizes:

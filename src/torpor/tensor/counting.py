@@ -19,6 +19,7 @@ from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, located, make
 from torpor.tensor.host import buffer_node, known_shape
 from torpor.tensor.iota import iota
+from torpor.tensor.operands import choose, need
 from torpor.tensor.radix import keys_of, placed, sorted_keys, sorted_numbers, values_of
 from torpor.tensor.scatter import as_number
 
@@ -90,10 +91,13 @@ class Counting(Handle):
         """A copy in which the mask's true places (broadcast) hold the elements of `source`, in
         order. Too few of them raise at realisation.
         """
+        need(mask.dtype.kind == "bool", f"a mask holds bools, not {mask.dtype}", self, mask)
+        same = source.dtype is self.dtype
+        need(same, f"values of {self.dtype} are needed, not {source.dtype}", self, source)
         held = mask.expand(self.shape)
         number = held.reshape(-1).cumsum(0) - 1
         chosen = source.reshape(-1).take(held.reshape(-1).where(number, 0)).reshape(self.shape)
-        return held.where(chosen.cast(self.dtype), self)
+        return choose(held, chosen, self)
 
     def bincount(self, weights: Any = None, minlength: int = 0) -> Tensor:
         """How often 0, 1, 2, … occur in a vector of integers, int64, or the sums of their `weights`

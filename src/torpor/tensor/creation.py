@@ -23,13 +23,14 @@ from torpor.tensor.handle import (
     as_scalar,
     check_fits,
     common_device,
+    located,
     make,
     number_node,
 )
 from torpor.tensor.host import Array, buffer_from, buffer_node
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import default_float
-from torpor.tensor.spelling import a_shape
+from torpor.tensor.spelling import a_shape, counts_of
 from torpor.tensor.storage import Storage
 
 if TYPE_CHECKING:
@@ -210,6 +211,7 @@ class Creation(Handle):
         if isinstance(fill_value, UOp):
             fill_value = as_number(fill_value, Device.canonicalize(device))
         if isinstance(fill_value, Handle):
+            check_one(fill_value)
             return fill_value.expand(shape) if dtype is None else fill_value.expand(shape).to(dtype)
         number = as_scalar(fill_value)
         kind = chosen(dtype, dtype_of_numbers(number))
@@ -232,11 +234,9 @@ class Creation(Handle):
         n: int, m: int | None = None, dtype: Any = None, device: str | None = None, **options: Any
     ) -> Tensor:
         """(n, m) with ones on the diagonal and zeros elsewhere; m is n unless given."""
-        shape = (n, n if m is None else m)
-        if any(isinstance(size, int) and size < 0 for size in shape):
-            raise ShapeError(f"eye needs sizes that are not negative, got {n} and {m}")
-        rows = Creation.arange(n, device=device).reshape(n, 1)
-        columns = Creation.arange(shape[1], device=device)
+        height, width = counts_of((n, n if m is None else m), "the sizes of eye")
+        rows = Creation.arange(height, device=device).reshape(height, 1)
+        columns = Creation.arange(width, device=device)
         return _finish(rows.eq(columns).cast(chosen(dtype, default_float())), options)
 
     # --- ranges -----------------------------------------------------------------------------------
@@ -257,6 +257,9 @@ class Creation(Handle):
         >>> Tensor.arange(1, 10, 3).tolist()
         [1, 4, 7]
         """
+        start, end, step = (
+            as_scalar(v) if isinstance(v, Handle | np.generic) else v for v in (start, end, step)
+        )
         if end is None:
             start, end = 0, start
         where = Device.canonicalize(device)
@@ -268,7 +271,7 @@ class Creation(Handle):
         whole = all(isinstance(v, int) for v in (start, end, step))
         if not whole and not all(math.isfinite(v) for v in (start, end, step)):
             raise ShapeError(f"arange from {start} to {end} by {step} has no end")
-        kind = chosen(dtype, dtypes.int64 if whole else default_float())
+        kind = _of_numbers(chosen(dtype, dtypes.int64 if whole else default_float()), "arange")
         count = max(0, -((start - end) // step) if whole else math.ceil((end - start) / step))
         if whole:
             for number in (start, start + step * (count - 1))[:count]:
@@ -293,16 +296,15 @@ class Creation(Handle):
         [0.0, 0.25, 0.5, 0.75, 1.0]
         """
         where = Device.canonicalize(device)
-        length = steps if isinstance(steps, UOp) else int(steps)
-        if isinstance(length, int) and length < 0:
-            raise ShapeError(f"linspace needs a number of steps, not {steps}")
+        (length,) = counts_of((steps,), "the steps of linspace")
+        kind = _of_numbers(chosen(dtype, default_float()), "linspace")
         first, last, count = (_wide_number(v, where) for v in (start, end, length))
         gaps = (count - 1).maximum(1) if isinstance(count, Handle) else max(count - 1, 1)
         step = (last - first) / gaps
         index = make(iota(length, where), where).cast(dtypes.float64)
         rising, falling = index * step + first, (index - (count - 1)) * step + last
         made = (index * 2 < count).where(rising, falling)  # exact at both ends
-        return _finish(made.cast(chosen(dtype, default_float())), options)
+        return _finish(made.cast(kind), options)
 
     # --- like another -----------------------------------------------------------------------------
     def full_like(self, fill_value: Scalar, dtype: Any = None, **options: Any) -> Tensor:
@@ -360,6 +362,19 @@ def _symbolic_range(start: Any, end: Any, step: Any, device: str) -> Tensor:
 def _at_least_0(count: UOp) -> UOp:
     simple = count.simplify()
     return simple if simple.vmin >= 0 else simple.alu(Ops.MAX, UOp.const(dtypes.index, 0))
+
+
+def check_one(value: Handle) -> None:
+    """A tensor in a number's place is a 0-d one."""
+    if value.ndim:
+        raise located(ShapeError("expected a number or a 0-d tensor"), (value,))
+
+
+def _of_numbers(dtype: DType, what: str) -> DType:
+    """The format itself, unless it holds no series of numbers."""
+    if dtype is dtypes.bool:
+        raise DTypeError(f"{what} gives numbers, not bools; compare them with what is wanted")
+    return dtype
 
 
 def _progression(count: int, start: int, step: int, device: str) -> Tensor:

@@ -8,13 +8,14 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from torpor.base.errors import GradientError, ShapeError
+from torpor.base.errors import DTypeError, GradientError, ShapeError
 from torpor.graph import build
 from torpor.graph.gradient import gradient as graph_gradient
 from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.creation import as_tensor, beside, next_leaf
 from torpor.tensor.handle import Handle, located, make, view
+from torpor.tensor.host import known_shape
 from torpor.tensor.mode import grad_enabled
 from torpor.tensor.path import Step
 from torpor.tensor.watch import active, watcher
@@ -97,10 +98,10 @@ def _is_computed(node: UOp) -> bool:
 
 def _seed(root: Handle, given: Any) -> UOp:
     if given is None:
-        if root.shape != ():
-            what = "a gradient starts from a 0-d tensor; reduce it, or give gradient="
+        if any(size != 1 for size in known_shape(root.shape)):
+            what = "a gradient starts from a tensor of one element; reduce it, or give gradient="
             raise located(GradientError(what), (root,))
-        return UOp.const(root.dtype, 1)
+        return build.constant(1, root.dtype, root.shape)
     seed = beside(given, root)
     if seed.shape != root.shape:
         raise located(ShapeError("gradient= must have the tensor's shape"), (root, seed))
@@ -156,9 +157,9 @@ class Differentiate(Handle):
         return view(self, "detach", None)  # also of what `gradient` may be asked about later
 
     def backward(self, gradient: Any = None, retain_graph: bool = True) -> Tensor:
-        """Add the gradient of this tensor to `.grad` of every leaf that it depends on; itself. A
-        0-d tensor starts from 1, another one needs `gradient`, of its shape. `GradientError` if
-        there is no leaf.
+        """Add the gradient of this tensor to `.grad` of every leaf that it depends on and that is
+        still held; itself. A tensor of one element starts from 1, another one needs `gradient`, of
+        its shape. `GradientError` if there is no leaf.
 
         >>> x = Tensor([1.0, 2.0], requires_grad=True)
         >>> _ = (x * x).sum().backward()
@@ -168,17 +169,14 @@ class Differentiate(Handle):
         watching = watcher() if active else None
         if watching is not None:
             watching.differentiated(None)
-        with_handles = [
-            (leaf, nodes)
-            for number, nodes in _leaf_nodes(self._current()).items()
-            if (leaf := _leaves.get(number)) is not None
-        ]
-        if not self.requires_grad or not with_handles:
+        found = _leaf_nodes(self._current())
+        if not self.requires_grad or not found:
             what = "backward() needs a tensor that depends on a leaf with requires_grad=True"
             raise located(GradientError(what), (self,))
-        found = _gradients(self, [nodes for _, nodes in with_handles], gradient)
-        for (leaf, _), node in zip(with_handles, found, strict=True):
-            if node is not None:
+        leaves = [_leaves.get(number) for number in found]
+        gradients = _gradients(self, list(found.values()), gradient)
+        for leaf, node in zip(leaves, gradients, strict=True):
+            if leaf is not None and node is not None:
                 if watching is not None:
                     watching.differentiated(leaf)
                 made = make(node, leaf.device)
@@ -189,9 +187,10 @@ class Differentiate(Handle):
 
     def gradient(self, *targets: Any, gradient: Any = None, materialize: bool = True) -> list[Any]:
         """The gradients for `targets`, each of its target's shape; zeros (None without
-        `materialize`) for one that this does not depend on. This tensor is 0-d, or `gradient` has
-        its shape. Through tensors that do not require a gradient it sees what has not been computed
-        yet: `GradientError` where this tensor itself has, and nothing leads back from it.
+        `materialize`) for one that this does not depend on. This tensor has one element, or
+        `gradient` has its shape. Through tensors that do not require a gradient it sees
+        what has not been computed yet: `GradientError` where this tensor itself has, and
+        nothing leads back from it.
 
         >>> x = Tensor(3.0, requires_grad=True)
         >>> (x * x).gradient(x)[0].item()
@@ -230,8 +229,12 @@ def value_and_grad(
 
     argnums: for which arguments, one (the gradient has its structure) or several (a tuple).
     Arguments are tensors, or lists, tuples and dicts of them. has_aux: the function gives (result,
-    anything), and so does the value.
+    anything), and so does the value. `DTypeError` for what is no function.
     """
+    if not callable(function):
+        what = "grad and value_and_grad take a function of tensors, as in grad(function)(x)"
+        tip = "; for the gradient of a tensor write loss.gradient(x), or loss.backward() and x.grad"
+        raise located(DTypeError(what + tip * isinstance(function, Handle)), (function,))
 
     @functools.wraps(function)
     def wrapped(*arguments: Any, **options: Any) -> Any:

@@ -22,7 +22,7 @@ from torpor.tensor.handle import (
     number_or_tensor,
     unary,
 )
-from torpor.tensor.operands import need
+from torpor.tensor.operands import choose, need
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -35,10 +35,11 @@ def shift_count(value: Handle, count: Any) -> Any:
     """A shift count: negative ones raise here, those beyond the width count as the width."""
     if isinstance(count, Handle | np.ndarray):
         return count
-    number = int(as_scalar(count))
+    number = as_scalar(count)
+    need(not isinstance(number, float), f"bits are shifted by integers, not {number}", value)
     if number < 0:
         raise located(ValueRangeError(f"a shift count cannot be negative: {number}"), (value,))
-    return min(number, value.dtype.bits)
+    return min(int(number), value.dtype.bits)
 
 
 def shift(op: Ops, value: Tensor, count: Tensor) -> Tensor:
@@ -99,7 +100,7 @@ def whole_power(base: Tensor, exponent: Tensor) -> Tensor:
     result = base.ones_like()
     for bit in range(exponent.dtype.bits - (exponent.dtype.kind == "int")):
         odd = ((exponent >> bit) & 1).cast(dtypes.bool)
-        result = odd.where(result * base, result)
+        result = choose(odd, result * base, result)
         base = base * base
     if exponent.dtype.kind == "int":
         result = derive(build.check, (result, exponent >= 0), NEGATIVE_EXPONENT)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from torpor.base.dtypes import as_dtype, dtypes
 from torpor.base.errors import ValueRangeError
 from torpor.base.promotion import weak_dtype
@@ -32,6 +34,7 @@ from torpor.tensor.handle import (
 )
 from torpor.tensor.mode import default_float, grad_enabled
 from torpor.tensor.operands import (
+    CONDITIONS,
     are_whole,
     bits,
     choose,
@@ -194,9 +197,9 @@ class Arithmetic(Handle):
         left, right = promoted(self, other)
         if left.dtype.kind == "float":
             rest = left.abs() % right.abs()
-            return (left < 0).where(-rest, rest)
+            return choose(left < 0, -rest, rest)
         rest = left % right
-        return (rest.ne(0) & ((rest < 0) ^ (left < 0))).where(rest - right, rest)
+        return choose(rest.ne(0) & ((rest < 0) ^ (left < 0)), rest - right, rest)
 
     # --- powers -----------------------------------------------------------------------------------
     def __pow__(self, other: Any) -> Tensor:
@@ -319,14 +322,21 @@ class Arithmetic(Handle):
         return self.bool() ^ truth(other)
 
     # --- choice -----------------------------------------------------------------------------------
-    def where(self, input: Any, other: Any) -> Tensor:
-        """`input` where this tensor (of bools) holds, else `other`; all three are broadcast, and
-        the formats of the two are promoted.
+    def where(self, condition: Any, other: Any) -> Tensor:
+        """This tensor where the condition (a tensor of bools or uint8) holds, else `other`; all
+        three are broadcast, and the formats of the two are promoted. A first argument of another
+        format is chosen where this tensor, of bools then, holds.
 
+        >>> Tensor([1, 2]).where(Tensor([True, False]), 0).tolist()
+        [1, 0]
         >>> Tensor([True, False]).where(Tensor([1, 2]), 0).tolist()
         [1, 0]
         """
-        return choose(self, input, other)
+        if isinstance(condition, np.ndarray):
+            condition = number_or_tensor(condition, self.device)
+        if isinstance(condition, Handle) and condition.dtype in CONDITIONS:
+            return choose(condition, self, other)
+        return choose(self, condition, other)
 
     def clamp(self, min: Any = None, max: Any = None) -> Tensor:
         """Raised to `min`, then lowered to `max`, numbers or tensors, one of which may be None; NaN

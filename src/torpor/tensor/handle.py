@@ -16,6 +16,7 @@ from torpor.base.dtypes import DType, Scalar, dtypes
 from torpor.base.errors import DeviceError, DTypeError, TorporError
 from torpor.base.promotion import promote, weak_dtype
 from torpor.base.site import Site, decode, here
+from torpor.device import named
 from torpor.graph import build
 from torpor.ir.infer import JOINT, Shape, shape_of
 from torpor.ir.ops import COMPARE, Ops
@@ -112,7 +113,7 @@ class Handle:
     def device(self) -> Any:
         """Canonical name of where it lives; a tuple of names for one over several devices."""
         name = self._storage.device
-        return tuple(name.split(JOINT)) if JOINT in name else name
+        return tuple(map(named, name.split(JOINT))) if JOINT in name else named(name)
 
 
 def touch(*handles: Any) -> None:

@@ -29,7 +29,9 @@ def known_size(size: Size) -> int:
     value = fold_size(size.substitute(bound))
     if isinstance(value, int):
         return value
-    raise ShapeError(f"size {size.render()} is not known: bind its variables to values")
+    names = " and ".join(n.arg[0] for n in size.toposort() if n.op is Ops.VARIABLE)
+    what = f"Variable {names} has no value: compute with .bind(value) in its place"
+    raise ShapeError(f"size {size.render()} is not known: {what}")
 
 
 def known_shape(shape: Shape) -> tuple[int, ...]:

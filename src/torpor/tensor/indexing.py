@@ -70,14 +70,18 @@ def _full_key(key: Any, operand: Any) -> list[Any]:
 
 
 def _axes_of(part: Any) -> int:
-    """How many axes a part of a key takes: a mask takes as many as it has."""
-    return part.ndim if _is_mask(part) else 1
+    """How many axes a part of a key takes: a mask takes as many as it has, one bool none."""
+    return part.ndim if _is_mask(part) else int(not isinstance(part, bool | np.bool_))
 
 
 def _plan(operand: Any, key: Any) -> _Plan:
     plan = _Plan([], [], [], [], [])
     for part in _without_masks(_full_key(key, operand), operand):
-        if part is None:
+        flag = _flag(part)
+        if flag is not None:  # an axis of its own, whose one element is taken once or not at all
+            index = beside(np.zeros(int(flag), np.int64), operand)
+            plan.tensors.append((len(plan.shape), index, len(plan.boxes)))
+        if part is None or flag is not None:
             plan.shape.append(1)
             continue
         size = operand.shape[len(plan.boxes)]
@@ -103,7 +107,7 @@ def _without_masks(parts: list[Any], operand: Any) -> list[Any]:
             part = np.asarray(part)
         elif isinstance(part, list | tuple) and not part:
             part = np.zeros(0, np.int64)
-        if not _is_mask(part):
+        if not _is_mask(part) or not part.ndim:
             found.append(part)
             continue
         mask: Any = beside(part, operand)
@@ -129,7 +133,7 @@ def _plan_integer(plan: _Plan, part: Any, size: Size, operand: Any) -> None:
     if isinstance(part, UOp):  # a bound variable: its bounds say whether it fits
         _append(plan, (part, part + 1), 1, False, None)
         return
-    if isinstance(part, bool | np.bool_) or not hasattr(part, "__index__"):
+    if not hasattr(part, "__index__"):
         what = f"an index is an integer, slice, None, Ellipsis or integer tensor, not {part!r}"
         raise located(DTypeError(what), (operand,))
     index = int(part.__index__())
@@ -251,6 +255,15 @@ def _inside(index: Any, size: Any, axis: int) -> Any:
     return required(counted, inside, size, axis)
 
 
+def _without_ones(value: Any, ndim: int) -> Any:
+    """A value without the leading axes of length 1 that it has more than `ndim`."""
+    if not isinstance(value, Handle) or value.ndim <= ndim:
+        return value
+    extra = value.ndim - ndim
+    return value if value.shape[:extra] != (1,) * extra else view(
+        value, "reshape", value.shape[extra:])  # fmt: skip
+
+
 class Indexing(Handle):
     """Indexing."""
 
@@ -258,15 +271,12 @@ class Indexing(Handle):
 
     def __getitem__(self, key: Any) -> Tensor:
         """Integers, slices, None and Ellipsis give a view; tensors (and lists) of integers, and
-        masks of bools, a copy. A key of one bool adds an axis, of length 1 or 0.
+        masks of bools, a copy. One bool in a key adds an axis, of length 1 or 0.
 
         >>> x = Tensor([[1, 2], [3, 4]])
         >>> x[:, 1].tolist(), x[[1, 0], 0].tolist(), x[x > 2].tolist()
         ([2, 4], [3, 1], [3, 4])
         """
-        flag = _flag(key)
-        if flag is not None:
-            return self.unsqueeze(0).narrow(0, 0, int(flag)).clone()
         if _is_mask(key) and key.shape == self.shape:
             return self.masked_select(beside(key, self))
         plan = _plan(self, key)
@@ -279,17 +289,14 @@ class Indexing(Handle):
 
     def _written_at(self, key: Any, value: Any, op: Ops = Ops.STORE) -> None:
         """`x[key] = value`; or another operation for each element of the value in order."""
-        flag = _flag(key)
-        if flag is not None:
-            write(self.unsqueeze(0).narrow(0, 0, int(flag)), value)
-            return
         plan = _plan(self, key)
         target = _basic(self, plan)
         if not plan.tensors:
-            write(target, value)
+            write(target, _without_ones(value, target.ndim))
             return
         found = _lookup(target, plan.tensors)
-        given = beside(value, self).cast(self.dtype).expand(found.shape)
+        given = _without_ones(beside(value, self), len(found.shape))
+        given = given.cast(self.dtype).expand(found.shape)
         base = found.view.reshape(*found.flat(found.length))
         index = found.along()
         made = derive(build.scatter, (base, index, given.reshape(*index.shape)), 1, op)

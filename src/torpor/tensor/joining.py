@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import ShapeError
@@ -12,7 +16,15 @@ from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.handle import Handle, derive, located, make
-from torpor.tensor.spelling import a_shape, one_axis, pair, some_axes, spelled
+from torpor.tensor.spelling import (
+    a_shape,
+    an_axis,
+    counts_of,
+    one_axis,
+    pair,
+    some_axes,
+    spelled,
+)
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -25,12 +37,17 @@ class Joining(Handle):
 
     def cat(*tensors: Any, dim: int = 0, axis: int | None = None) -> Tensor:
         """Tensors, given apart or as one sequence, laid end to end along one axis. Their other axes
-        must agree (`ShapeError`); formats are promoted.
+        must agree (`ShapeError`; a vector of length 0 fits all); formats are promoted.
 
         >>> Tensor.cat(Tensor([[1, 2]]), Tensor([[3, 4]]), dim=1).tolist()
         [[1, 2, 3, 4]]
         """
         parts, where = _parts_and_axis(tensors, dim if axis is None else axis)
+        if any(not part.ndim for part in parts):
+            raise located(ShapeError("a 0-d tensor cannot be joined by cat; use stack"), parts)
+        if len({part.ndim for part in parts}) > 1:  # as in PyTorch, a vector of nothing fits all
+            dtype = functools.reduce(promote, [part.dtype for part in parts])
+            parts = [part.cast(dtype) for part in parts if part.shape != (0,)]
         return joined(parts, one_axis(where, parts[0].ndim))
 
     concat = concatenate = cat
@@ -56,23 +73,26 @@ class Joining(Handle):
         >>> Tensor([[1, 2], [3, 4]]).flip(0).tolist()
         [[3, 4], [1, 2]]
         """
-        named = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
-        return derive(build.flip, (self,), some_axes(tuple(named), self.ndim))
+        named = dims[0] if len(dims) == 1 else dims
+        return derive(build.flip, (self,), some_axes(named, self.ndim))
 
     @spelled
     def roll(self, shifts: Any, dim: Any = None) -> Tensor:
         """Elements moved on by `shifts` along each of the axes (None: of the flattened tensor);
-        those that fall off at the end enter at the start.
+        those that fall off at the end enter at the start. As many shifts as axes (`ShapeError`).
 
         >>> Tensor([1, 2, 3, 4]).roll(1).tolist()
         [4, 1, 2, 3]
         """
-        if dim is None:
+        if dim is None or (isinstance(dim, Sequence) and not dim):
             return self.reshape(-1).roll(shifts, 0).reshape(self.shape)
-        axes = some_axes(dim, self.ndim)
+        named, each = (v if isinstance(v, Sequence) else (v,) for v in (dim, shifts))
+        if len(named) != len(each):
+            raise ShapeError(f"as many shifts as axes, not {len(each)} and {len(named)}")
         made: Any = self
-        for axis, shift in zip(axes, pair(shifts, len(axes)), strict=True):
-            size = self.shape[axis]
+        for axis, shift in zip(named, pair(each, len(named)), strict=True):
+            axis = one_axis(axis, self.ndim)
+            size = self.shape[axis] if self.ndim else 0
             cut = (-shift) % size if size else 0
             if cut:
                 made = made.narrow(axis, cut, size - cut).cat(made.narrow(axis, 0, cut), dim=axis)
@@ -85,7 +105,7 @@ class Joining(Handle):
         >>> Tensor([1, 2]).repeat(2).tolist()
         [1, 2, 1, 2]
         """
-        counts = a_shape(repeats)
+        counts = counts_of(repeats, "the counts of repeat")
         if len(counts) < self.ndim:
             raise located(ShapeError(f"repeat needs {self.ndim} numbers or more"), (self,))
         shape = (1,) * (len(counts) - self.ndim) + self.shape
@@ -100,19 +120,36 @@ class Joining(Handle):
         return self.repeat(*(1,) * max(0, self.ndim - len(counts)), *counts)
 
     @spelled
-    def repeat_interleave(self, repeats: int, dim: int | None = None) -> Tensor:
-        """Each element along an axis (None: of the flattened tensor) so many times in a row.
+    def repeat_interleave(self, repeats: Any, dim: int | None = None) -> Tensor:
+        """Each element along an axis (None: of the flattened tensor) so many times in a row: a
+        number, or a vector of one for each element, which is computed at the call.
 
         >>> Tensor([1, 2]).repeat_interleave(2).tolist()
         [1, 1, 2, 2]
         """
         if dim is None:
             return self.reshape(-1).repeat_interleave(repeats, 0)
-        axis = one_axis(dim, self.ndim)
-        shape = self.shape
-        spread = self.unsqueeze(axis + 1).expand(*shape[: axis + 1], repeats, *shape[axis + 1 :])
-        long = spread.reshape(*shape[:axis], shape[axis] * repeats, *shape[axis + 1 :])
+        whole: Any = self
+        axis, shape = an_axis(dim, self), self.shape
+        if isinstance(repeats, Handle) and repeats.ndim:
+            if repeats.shape != (1,):
+                return whole.index_select(axis, _interleaved(self, repeats, axis))
+            repeats = repeats.reshape(())
+        (count,) = counts_of((repeats,), "counts")
+        spread = self.unsqueeze(axis + 1).expand(*shape[: axis + 1], count, *shape[axis + 1 :])
+        long = spread.reshape(*shape[:axis], shape[axis] * count, *shape[axis + 1 :])
         return _copied(long)
+
+
+def _interleaved(handle: Any, repeats: Any, axis: int) -> Tensor:
+    """Which element each place of the result holds: element i as often as repeats[i] says."""
+    if repeats.shape != (handle.shape[axis],) or not repeats.dtype.is_int:
+        what = f"repeats are a number, or {handle.shape[axis]} integers, one for each element"
+        raise located(ShapeError(what), (handle, repeats))
+    counts_of(repeats.tolist(), "counts")
+    places = np.arange(repeats.shape[0]).repeat(repeats.numpy())
+    made: Tensor = Handle._type(places, device=handle.device)
+    return made
 
 
 def _copied(made: Tensor) -> Tensor:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from torpor.base.dtypes import dtypes
-from torpor.base.errors import DTypeError, ShapeError
+from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 from torpor.graph import build
 from torpor.tensor.handle import Handle, derive, float_dtype, located, make
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import training
+from torpor.tensor.operands import choose
 from torpor.tensor.random import random_uniform
 from torpor.tensor.reduce import is_narrow, wide_dtype
 from torpor.tensor.scatter import placed, required
@@ -80,7 +81,7 @@ class Loss(Handle):
         axis = 1 if self.ndim > 1 else 0
         _check_target(self, target, axis)
         kept = target.cast(dtypes.int64).ne(ignore_index)  # which unsigned formats do not hold
-        picked = _picked(self, kept.where(target, 0), axis)
+        picked = _picked(self, choose(kept, target, 0), axis)
         return _counted(-picked, kept, target, weight, reduction)
 
     def cross_entropy(
@@ -116,7 +117,7 @@ class Loss(Handle):
             return _reduced(loss, reduction)
         _check_target(self, target, axis)
         kept = target.cast(dtypes.int64).ne(ignore_index)  # which unsigned formats do not hold
-        surprise = _surprise(self, kept.where(target, 0), axis)
+        surprise = _surprise(self, choose(kept, target, 0), axis)
         exact = _counted(surprise, kept, target, weight, reduction)
         if not label_smoothing:
             return exact
@@ -266,14 +267,19 @@ class Loss(Handle):
         flag = options.pop("training", training_now)
         if options:
             raise TypeError(f"unexpected option {next(iter(options))!r}")
-        if not 0 <= p <= 1:
-            raise ValueError(f"dropout's probability is between 0 and 1, not {p}")
+        check_probability(p)
         if not (training() if flag is None else flag) or p == 0:
             return self  # type: ignore[return-value]
         if p == 1:
             return self.mul(0)
         kept = random_uniform(self.shape, self.device) >= p
         return kept.where(self * (1 / (1 - p)), 0)
+
+
+def check_probability(p: float) -> None:
+    """That elements can be dropped with this probability; else a `ValueRangeError`."""
+    if not 0 <= p <= 1:
+        raise ValueRangeError(f"dropout's probability is between 0 and 1, not {p}")
 
 
 def _affine(made: Any, weight: Any, bias: Any = None) -> Any:
@@ -291,7 +297,7 @@ def _along(values: Any, operand: Any, axis: int) -> Any:
 
 def _counting(kept: Any, target: Any, weight: Any, dtype: Any) -> Any:
     """By how much each sample counts: 0, or the weight of its class."""
-    ours = None if weight is None else weight[kept.where(target, 0)]
+    ours = None if weight is None else weight[choose(kept, target, 0)]
     return _affine(kept.cast(dtype), ours)
 
 

@@ -7,13 +7,21 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from torpor.base.dtypes import DType, dtypes
+from torpor.base.dtypes import DType
 from torpor.base.errors import ShapeError
 from torpor.ir.infer import Size, fold_size, product, size_node
 from torpor.ir.uop import UOp
 from torpor.tensor.handle import Handle, located, view
 from torpor.tensor.host import known_shape, known_size
-from torpor.tensor.spelling import a_shape, one_axis, some_axes, spelled
+from torpor.tensor.spelling import (
+    a_shape,
+    a_size,
+    an_axis,
+    counts_of,
+    one_axis,
+    some_axes,
+    spelled,
+)
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -54,7 +62,7 @@ class Movement(Handle):
 
     def view(self, *shape: Any) -> Tensor:
         """As `reshape`; given a dtype, as `bitcast`."""
-        if len(shape) == 1 and (isinstance(shape[0], DType) or shape[0] in _DTYPE_NAMES):
+        if len(shape) == 1 and isinstance(shape[0], DType | str):
             return self.bitcast(shape[0])
         return self.reshape(*shape)
 
@@ -71,9 +79,9 @@ class Movement(Handle):
         (2, 12)
         """
         shape = self.shape
+        first, last = one_axis(start_dim, len(shape)), one_axis(end_dim, len(shape))
         if not shape:
             return self.reshape(1)
-        first, last = one_axis(start_dim, len(shape)), one_axis(end_dim, len(shape))
         if first > last:
             raise ShapeError(f"flatten cannot go from axis {first} back to {last}")
         return self.reshape(*shape[:first], product(shape[first : last + 1]), *shape[last + 1 :])
@@ -90,11 +98,13 @@ class Movement(Handle):
         (2, 3, 4)
         """
         shape = self.shape
-        axis = one_axis(dim, len(shape))
-        part: list[Any] = list(sizes)
+        axis = an_axis(dim, self)
+        part: list[Any] = list(a_shape((sizes,)))
         if -1 in part:
             known = math.prod(size for size in part if size != -1)
-            part[part.index(-1)] = shape[axis] // known if known else 0
+            if part.count(-1) > 1 or not known:
+                raise ShapeError(f"the -1 in {tuple(part)} cannot be worked out")
+            part[part.index(-1)] = shape[axis] // known
         return self.reshape(*shape[:axis], *part, *shape[axis + 1 :])
 
     @spelled
@@ -197,6 +207,7 @@ class Movement(Handle):
         if len(wanted) < len(shape):
             raise located(ShapeError(f"cannot expand to {wanted}, which has fewer axes"), (self,))
         extra = len(wanted) - len(shape)
+        counts_of(wanted[:extra], "axes that expand adds")
         start = view(self, "reshape", (1,) * extra + shape) if extra else self
         full = tuple(
             (shape[place - extra] if place >= extra else w) if isinstance(w, int) and w == -1 else w
@@ -222,27 +233,29 @@ class Movement(Handle):
         return view(self, "shrink", full)
 
     @spelled
-    def narrow(self, dim: int, start: int, length: int) -> Tensor:
-        """`length` elements of one axis, from `start` on (negative: from the end).
+    def narrow(self, dim: int, start: Any, length: Any) -> Tensor:
+        """`length` elements of one axis, from `start` on (negative: from the end): integers, or
+        0-d tensors of one, which are computed at the call.
 
         >>> Tensor([1, 2, 3, 4]).narrow(0, 1, 2).tolist()
         [2, 3]
         """
-        axis = one_axis(dim, self.ndim)
-        size = self.shape[axis]
-        begin = start + size if isinstance(start, int) and start < 0 else start
-        return view(self, "shrink", boxes(self, axis, begin, plus(begin, length)))
+        axis = an_axis(dim, self)
+        size, begin = self.shape[axis], a_size(start)
+        if isinstance(begin, int) and begin < 0:
+            begin = plus(size, begin)
+        return view(self, "shrink", boxes(self, axis, begin, plus(begin, a_size(length))))
 
     @spelled
-    def select(self, dim: int, index: int) -> Tensor:
+    def select(self, dim: int, index: Any) -> Tensor:
         """Element `index` of one axis, which goes: (..., n, ...) to (..., ...)."""
-        axis = one_axis(dim, self.ndim)
-        return self[(slice(None),) * axis + (index,)]
+        axis = an_axis(dim, self)
+        return self[(slice(None),) * axis + (a_size(index),)]
 
     @spelled
     def unbind(self, dim: int = 0) -> tuple[Tensor, ...]:
         """The n views that `select` gives along an axis of length n."""
-        axis = one_axis(dim, self.ndim)
+        axis = an_axis(dim, self)
         return tuple(self.select(axis, i) for i in range(known_size(self.shape[axis])))
 
     @spelled
@@ -253,16 +266,16 @@ class Movement(Handle):
         >>> [part.tolist() for part in Tensor([1, 2, 3, 4, 5]).split(2)]
         [[1, 2], [3, 4], [5]]
         """
-        axis = one_axis(dim, self.ndim)
+        axis = an_axis(dim, self)
         size = self.shape[axis]
-        if isinstance(split_size_or_sections, int):
-            step = split_size_or_sections
+        if not isinstance(split_size_or_sections, Sequence):
+            step = known_size(a_size(split_size_or_sections))
             if step < 1 and size:
                 raise ShapeError(f"split needs a positive size, not {step}")
             known = known_size(size)
             sizes = [min(step, known - at) for at in range(0, known, max(step, 1))] or [0]
         else:
-            sizes = list(split_size_or_sections)
+            sizes = list(known_shape(counts_of(split_size_or_sections, "sections")))
             if sum(sizes) != size:
                 raise located(ShapeError(f"sections {sizes} do not add up to {size}"), (self,))
         starts = itertools.accumulate(sizes, initial=0)
@@ -275,10 +288,13 @@ class Movement(Handle):
         >>> [part.tolist() for part in Tensor([1, 2, 3, 4, 5]).chunk(3)]
         [[1, 2], [3, 4], [5]]
         """
-        if chunks < 1:
-            raise ShapeError(f"chunk needs a positive number of pieces, not {chunks}")
-        size = known_size(self.shape[one_axis(dim, self.ndim)])
-        return self.split(max(1, -(-size // chunks)), dim)
+        count = known_size(a_size(chunks))
+        if count < 1:
+            raise ShapeError(f"chunk needs a positive number of pieces, not {count}")
+        size = known_size(self.shape[an_axis(dim, self)])
+        if not size:
+            return self.split([0] * count, dim)
+        return self.split(max(1, -(-size // count)), dim)
 
     def unfold(self, dimension: int, size: int, step: int = 1) -> Tensor:
         """Windows of `size` elements along one axis, `step` apart: (..., n, ...) to (..., windows,
@@ -287,11 +303,17 @@ class Movement(Handle):
         >>> Tensor([1, 2, 3, 4]).unfold(0, 2, 1).tolist()
         [[1, 2], [2, 3], [3, 4]]
         """
-        axis = one_axis(dimension, self.ndim)
-        length = self.shape[axis]
-        if size > length or step < 1:
+        axis, shape = one_axis(dimension, self.ndim), self.shape
+        length = shape[axis] if shape else 1
+        size, step = known_shape(a_shape((size, step)))
+        if not 0 <= size <= length or step < 1:
             what = f"windows of {size}, {step} apart, do not fit an axis of {length}"
             raise located(ShapeError(what), (self,))
+        if not shape:
+            return self.reshape(1).narrow(0, 0, size)
+        if not size:
+            counted = (*shape[:axis], length // step + 1, *shape[axis + 1 :], 0)
+            return self.narrow(axis, 0, 0).reshape(counted)
         return view(self, "window", (axis, size, step))
 
     def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
@@ -312,9 +334,6 @@ class Movement(Handle):
         flat = square.reshape(*lead, count * count)
         pairs = ((0, 0),) * len(lead) + ((0, count),)  # one more column: the diagonal is column 0
         return view(flat, "pad", pairs).reshape(*lead, count, count + 1).select(-1, 0)
-
-
-_DTYPE_NAMES = frozenset(name for name in vars(dtypes) if not name.startswith("_"))
 
 
 def _is_one(size: Size) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from torpor.tensor.mode import default_float
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
+
+
+CONDITIONS: Final = (dtypes.bool, dtypes.uint8)
 
 
 def need(condition: bool, what: str, *operands: Any) -> None:
@@ -88,9 +91,10 @@ def _where_constant(condition: UOp, value: UOp, constant: UOp, first: bool) -> U
     return _where(condition, constant, value) if first else _where(condition, value, constant)
 
 
-def choose(condition: Handle, yes: Any, no: Any) -> Tensor:
-    """`yes` where the condition (of bools) holds, else `no`; numbers are weak."""
-    need(condition.dtype is dtypes.bool, "where needs a condition of bools", condition)
+def choose(condition: Any, yes: Any, no: Any) -> Tensor:
+    """`yes` where the condition (of bools or uint8) holds, else `no`; numbers are weak."""
+    need(condition.dtype in CONDITIONS, "where needs a condition of bools", condition)
+    condition = condition.cast(dtypes.bool)
     yes, no = (number_or_tensor(value, condition.device) for value in (yes, no))
     if isinstance(yes, Handle) and isinstance(no, Handle):
         one, other = promoted(yes, no)

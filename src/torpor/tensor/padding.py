@@ -14,6 +14,7 @@ from torpor.tensor.handle import Handle, derive, located, make
 from torpor.tensor.iota import iota
 from torpor.tensor.joining import joined
 from torpor.tensor.movement import plus
+from torpor.tensor.operands import choose
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -49,7 +50,7 @@ class Padding(Handle):
         if type(value) in (int, float, bool) and not value and str(value) != "-0.0":
             return made
         inside = derive(build.pad, (kept.ones_like(dtypes.bool),), grown)
-        return inside.where(made, value)
+        return choose(inside, made, value)
 
     def tril(self, diagonal: int = 0) -> Tensor:
         """(..., rows, columns) with 0 where column > row + diagonal.
@@ -132,7 +133,7 @@ def _triangle(handle: Any, diagonal: int, lower: bool) -> Tensor:
         row = make(iota(rows, handle.device), handle.device).unsqueeze(1)
         column = make(iota(columns, handle.device), handle.device)
         kept = column <= row + diagonal if lower else column >= row + diagonal
-    return kept.where(handle, handle.dtype.cast_scalar(0))
+    return choose(kept, handle, handle.dtype.cast_scalar(0))
 
 
 def _below(rows: int, columns: int, diagonal: int) -> UOp:

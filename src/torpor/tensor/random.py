@@ -16,20 +16,21 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from torpor.base import settings
 from torpor.base.dtypes import DType, as_dtype, dtypes
-from torpor.base.errors import DTypeError, ShapeError
+from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 from torpor.base.locks import recursive_lock
 from torpor.device import Device
 from torpor.graph import build
 from torpor.ir.infer import Size, largest, product, shape_of
 from torpor.ir.ops import Ops
+from torpor.ir.records import Requirement
 from torpor.ir.uop import UOp
 from torpor.ir.variable import Variable, bind
-from torpor.tensor.handle import Handle, check_fits, make
+from torpor.tensor.handle import Handle, check_fits, derive, make
 from torpor.tensor.host import known_shape
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import default_float
 from torpor.tensor.radix import placed, sorted_numbers
-from torpor.tensor.spelling import a_shape
+from torpor.tensor.spelling import a_shape, counts_of, whole_number
 from torpor.tensor.watch import active, watcher
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 _WORD: Final = (1 << 32) - 1
 _ROTATIONS: Final = ((13, 15, 26, 6), (17, 29, 16, 24))  # the paper's table 2, for 2 x 32 bits
+PROBABILITY: Final = Requirement("value", "bernoulli takes probabilities between 0 and 1")
 _PARITY: Final = 0x1BD11BDA  # the paper's section 3.2: keys of all zeros must not stay so
 _names: Final = itertools.count()
 _taking: Final = recursive_lock()  # a finaliser may draw while it is held
@@ -117,8 +119,8 @@ def take_draws(generator: Generator | None, count: int) -> _State:
     return state
 
 
-def _next_state(generator: Generator | None) -> _State:
-    state = take_draws(generator, 1)
+def _next_state(generator: Generator | None, count: int) -> _State:
+    state = take_draws(generator, count)
     if active and (watching := watcher()) is not None:
         watching.drew(generator, state)
     return state
@@ -158,17 +160,21 @@ def threefry(keys: tuple[UOp, UOp], counters: tuple[UOp, UOp]) -> tuple[UOp, UOp
 
 def _words(shape: tuple[Size, ...], device: str, generator: Generator | None) -> tuple[UOp, UOp]:
     """Two random words for each element of `shape`."""
-    state = _next_state(generator)
     count = product(shape)
-    if largest(count) > _WORD:
-        raise ShapeError(f"one draw makes at most 2**32 numbers, not {largest(count)}")
+    rounds = -(-largest(count) // (_WORD + 1))
+    state = _next_state(generator, max(rounds, 1))
     keys = tuple(
         build.broadcast_to(_bound(f"random_seed{state.name}_{i}", word), (count,))
         for i, word in enumerate((state.seed & _WORD, state.seed >> 32))
     )
     draw = _bound(f"random_draw{state.name}_{state.draw}", state.draw & _WORD)
-    counters = iota(count, device, dtypes.uint32), build.broadcast_to(draw, (count,))
-    left, right = threefry((keys[0], keys[1]), counters)
+    number = build.broadcast_to(draw, (count,))
+    place = iota(count, device, dtypes.uint32 if rounds <= 1 else dtypes.int64)
+    if rounds > 1:  # each 2**32 elements are a draw of their own
+        whole = build.elementwise(Ops.SHR, place, build.constant(32, dtypes.int64, (count,)))
+        number = build.elementwise(Ops.ADD, number, build.cast(whole, dtypes.uint32))
+        place = build.cast(place, dtypes.uint32)
+    left, right = threefry((keys[0], keys[1]), (place, number))
     return build.reshape(left, shape), build.reshape(right, shape)
 
 
@@ -215,6 +221,16 @@ def _normal(shape: Any, device: str | None, dtype: Any, generator: Generator | N
         first, second = _unit(words, wide), _unit((words[1], words[0]), wide)
     radius = ((1 - first).log() * -2).sqrt()
     return (radius * (second * (2 * math.pi)).cos()).cast(kind)
+
+
+def _check_uniform(low: Any, high: Any) -> None:
+    if not 0 <= high - low < math.inf:
+        raise ValueRangeError(f"uniform numbers need finite low <= high, not {low} and {high}")
+
+
+def _check_normal(std: Any) -> None:
+    if not std >= 0:
+        raise ValueRangeError(f"a standard deviation is not negative, as {std} is")
 
 
 def _finished(made: Tensor, requires_grad: bool | None) -> Tensor:
@@ -272,6 +288,7 @@ class Random(Handle):
         if high is None:
             *bounds, size = arguments if size is None else (*arguments, size)
             low, high = (low, bounds[0]) if len(bounds) == 1 else bounds
+        low, high = (v if isinstance(v, int) else whole_number(v) for v in (low, high))
         shape = a_shape(arguments if size is None else (size,))
         if high <= low:
             raise ShapeError(f"randint needs low < high, not {low} and {high}")
@@ -285,7 +302,8 @@ class Random(Handle):
     def uniform(
         *size: Any, low: float = 0.0, high: float = 1.0, dtype: Any = None, **options: Any
     ) -> Tensor:
-        """Uniform in [low, high)."""
+        """Uniform in [low, high), both finite (`ValueRangeError`)."""
+        _check_uniform(low, high)
         requires = options.pop("requires_grad", None)
         return _finished(Random.rand(*size, dtype=dtype, **options) * (high - low) + low, requires)
 
@@ -293,7 +311,12 @@ class Random(Handle):
     def normal(
         *size: Any, mean: float = 0.0, std: float = 1.0, dtype: Any = None, **options: Any
     ) -> Tensor:
-        """Normal, of the given mean and standard deviation."""
+        """Normal, of the given mean and standard deviation, which is not negative
+        (`ValueRangeError`): `normal(2, 3, mean=0, std=1)`, or `normal(0, 1, (2, 3))`.
+        """
+        if len(size) == 3 and isinstance(size[2], Sequence):
+            mean, std, size = size
+        _check_normal(std)
         requires = options.pop("requires_grad", None)
         return _finished(Random.randn(*size, dtype=dtype, **options) * std + mean, requires)
 
@@ -334,16 +357,21 @@ class Random(Handle):
         return Random.uniform(*shape, low=-bound, high=bound, **options)
 
     @staticmethod
-    def randperm(n: int, device: str | None = None, generator: Generator | None = None) -> Tensor:
-        """The integers below n in random order, int64 (n,): the rank of each of n random words.
+    def randperm(
+        n: int, device: str | None = None, generator: Generator | None = None,
+        dtype: Any = dtypes.int64,
+    ) -> Tensor:  # fmt: skip
+        """The integers below n in random order, (n,), int64 unless `dtype` is given: the rank of
+        each of n random words.
 
         >>> sorted(Tensor.randperm(4).tolist())
         [0, 1, 2, 3]
         """
+        (n,) = known_shape(counts_of((n,), "the count of randperm"))
         left, _ = _draw((n,), device, generator)
         order = sorted_numbers(left.reshape(1, n).contiguous())
         rank = placed(make(iota(n, left.device), left.device).reshape(1, n), order)
-        return rank.reshape(n)
+        return rank.reshape(n).cast(dtype)
 
     def rand_like(self, **options: Any) -> Tensor:
         """Uniform in [0, 1), in this tensor's shape, and its format and device unless given."""
@@ -362,15 +390,20 @@ class Random(Handle):
         return Random.randint(low, high, self.shape, **options)
 
     def bernoulli(self, generator: Generator | None = None) -> Tensor:
-        """1 with the probability in [0, 1] that each element is, else 0; shape and format stay."""
+        """1 with the probability that each element is, else 0; shape and format stay. One outside
+        [0, 1] raises at realisation.
+        """
         drawn = random_uniform(self.shape, self.device, None, generator)
-        return (drawn < self.detach()).cast(self.dtype)
+        chance: Any = self.detach()
+        known: Any = derive(build.check, (chance, (chance >= 0) & (chance <= 1)), PROBABILITY)
+        return (drawn < known).cast(self.dtype)
 
     # --- in place ---------------------------------------------------------------------------------
     def uniform_(
         self, low: float = 0.0, high: float = 1.0, generator: Generator | None = None
     ) -> Tensor:
         """Filled with numbers uniform in [low, high); itself."""
+        _check_uniform(low, high)
         drawn = random_uniform(self.shape, self.device, self.dtype, generator)
         return self.copy_(drawn * (high - low) + low)
 
@@ -378,6 +411,7 @@ class Random(Handle):
         self, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None
     ) -> Tensor:
         """Filled with normal numbers of the given mean and standard deviation; itself."""
+        _check_normal(std)
         drawn = _normal(self.shape, self.device, self.dtype, generator)
         return self.copy_(drawn * std + mean)
 

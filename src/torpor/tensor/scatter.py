@@ -6,6 +6,7 @@ counts, sums add up from the first index to the last.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from torpor.base.dtypes import dtypes
@@ -15,7 +16,7 @@ from torpor.ir.infer import Size
 from torpor.ir.ops import Ops, identity
 from torpor.ir.records import Requirement
 from torpor.ir.uop import UOp
-from torpor.tensor.creation import beside
+from torpor.tensor.creation import beside, check_one
 from torpor.tensor.handle import (
     Handle,
     as_number,
@@ -26,8 +27,8 @@ from torpor.tensor.handle import (
     view,
 )
 from torpor.tensor.iota import iota
-from torpor.tensor.operands import scaled
-from torpor.tensor.spelling import one_axis, spelled
+from torpor.tensor.operands import choose, need, scaled
+from torpor.tensor.spelling import an_axis, one_axis, spelled
 from torpor.tensor.write import write
 
 if TYPE_CHECKING:
@@ -107,7 +108,10 @@ class Scatter(Handle):
         """
         if dim is None:
             return self.reshape(-1).gather(0, index.reshape(-1))
-        axis = one_axis(dim, self.ndim)
+        axis = an_axis(dim, self)
+        if index.ndim != self.ndim:
+            wrong = f"an index of {self.ndim} axes is needed, not {index.ndim}"
+            raise located(ShapeError(wrong), (self, index))
         shapes = ([*t.shape[:axis], 1, *t.shape[axis + 1 :]] for t in (self, index))
         common = list(build.broadcast_shapes(*(tuple(s) for s in shapes)))
         source, asked = (
@@ -117,15 +121,16 @@ class Scatter(Handle):
 
     @spelled
     def scatter(self, dim: int, index: Tensor, src: Any, reduce: str | None = None) -> Tensor:
-        """A copy with self[i, index[i, j, k], k] = src[i, j, k] (for dim 1), src a tensor no
-        shorter than the index or a number; of several for one place the last one counts.
+        """A copy with self[i, index[i, j, k], k] = src[i, j, k] (for dim 1), src a tensor of this
+        format, no shorter than the index, or a number; of several for one place the last one
+        counts.
 
         reduce: "add" or "multiply" to combine with what is there instead.
 
         >>> Tensor.zeros(3).scatter(0, Tensor([2, 0]), Tensor([5.0, 6.0])).tolist()
         [6.0, 0.0, 5.0]
         """
-        op = Ops.STORE if reduce is None else _operation(reduce)
+        op = Ops.STORE if reduce is None else _operation(reduce, ("add", "multiply"))
         return _updated("scatter", self, dim, index, src, op)
 
     @spelled
@@ -152,8 +157,12 @@ class Scatter(Handle):
         """A copy with the slices of `source` (times alpha) added to those that the vector (count,)
         names.
         """
-        values = scaled(beside(source, self).cast(self.dtype), alpha)
-        return _sliced("index_add", self, dim, index, values, Ops.ADD)
+        if isinstance(source, Handle):
+            _check_format("index_add", self, source)
+            source = scaled(beside(source, self), alpha)
+        else:
+            source = source * alpha
+        return _sliced("index_add", self, dim, index, source, Ops.ADD)
 
     @spelled
     def index_copy(self, dim: int, index: Tensor, source: Any) -> Tensor:
@@ -162,20 +171,23 @@ class Scatter(Handle):
 
     @spelled
     def index_fill(self, dim: int, index: Tensor, value: Any) -> Tensor:
-        """A copy with a number in the slices that the vector (count,) names, negative ones counted
-        from the end.
+        """A copy with a number, or a 0-d tensor, in the slices that the vector (count,) names,
+        negative ones counted from the end.
         """
-        return _sliced("index_fill", self, dim, index, value, Ops.STORE, from_end=True)
+        asked = _slices("index_fill", _vector(self), one_axis(dim, self.ndim), index)
+        filled = asked.full_like(value, dtype=self.dtype)
+        return _sliced("index_fill", self, dim, index, filled, Ops.STORE, from_end=True)
 
     @spelled
     def index_reduce(
         self, dim: int, index: Tensor, source: Any, reduce: str, include_self: bool = True
     ) -> Tensor:
         """As `scatter_reduce`, of slices."""
-        axis = one_axis(dim, self.ndim)
-        asked = _slices("index_reduce", self, axis, index)
-        values = beside(source, self).expand(*asked.shape)
-        return _reduced("index_reduce", self, axis, asked, values, reduce, include_self)
+        axis, whole = one_axis(dim, self.ndim), _vector(self)
+        asked = _slices("index_reduce", whole, axis, index)
+        values = _sources("index_reduce", self, axis, asked, source)
+        made = _reduced("index_reduce", whole, axis, asked, values, reduce, include_self)
+        return made.reshape(self.shape)
 
     def index_put(self, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
         """A copy with copy[indices] = values, a tuple of index tensors, negative ones counted from
@@ -186,6 +198,7 @@ class Scatter(Handle):
 
     def index_put_(self, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
         """As `index_put`, in place."""
+        _check_format("index_put", self, values)
         self._written_at(tuple(indices), values, Ops.ADD if accumulate else Ops.STORE)
         return self  # type: ignore[return-value]
 
@@ -226,9 +239,11 @@ class Scatter(Handle):
         """`value`, a number or a 0-d tensor, where the mask of bools (broadcast) holds, else
         itself.
         """
+        need(mask.dtype.kind == "bool", f"a mask holds bools, not {mask.dtype}", self, mask)
         if isinstance(value, Handle):
-            return mask.where(value.cast(self.dtype), self)
-        return mask.where(self.dtype.cast_scalar(value), self)
+            check_one(value)
+            return choose(mask, value.cast(self.dtype), self)
+        return choose(mask, self.dtype.cast_scalar(value), self)
 
     def masked_fill_(self, mask: Tensor, value: Any) -> Tensor:
         """As `masked_fill`, in place."""
@@ -238,9 +253,8 @@ class Scatter(Handle):
 
 def _gathered(what: str, operand: Any, axis: int, index: Any, from_end: bool = False) -> Tensor:
     """What `gather` says, for the operation that is called `what`."""
-    _check_index(what, operand, axis, index)
-    source: Any = operand.reshape(1) if not operand.ndim else operand
-    asked: Any = index.reshape(1) if not operand.ndim else index
+    source, asked = _vector(operand), _vector(index)
+    _check_index(what, source, axis, asked)
     boxes = [(0, source.shape[a] if a == axis else s) for a, s in enumerate(asked.shape)]
     place = placed(asked, source.shape[axis], axis, what, from_end)
     return derive(build.gather, (source.shrink(boxes), place), axis).reshape(index.shape)
@@ -248,14 +262,28 @@ def _gathered(what: str, operand: Any, axis: int, index: Any, from_end: bool = F
 
 def selected(what: str, operand: Any, axis: int, index: Any) -> Tensor:
     """The slices of an axis that a vector names, for the operation that is called `what`."""
-    asked = placed(_slices(what, operand, axis, index), operand.shape[axis], axis, what)
-    return derive(build.gather, (operand, asked), axis)
+    whole = _vector(operand)
+    asked = placed(_slices(what, whole, axis, index), whole.shape[axis], axis, what)
+    made: Tensor = derive(build.gather, (whole, asked), axis)
+    return made if operand.ndim else made.reshape(())
 
 
-def _operation(reduce: str) -> Ops:
-    if reduce not in _REDUCTIONS:
-        raise DTypeError(f"reduce is one of {', '.join(_REDUCTIONS)}, not {reduce!r}")
+def _operation(reduce: str, known: Sequence[str]) -> Ops:
+    if reduce not in known:
+        raise DTypeError(f"reduce is one of {', '.join(known)}, not {reduce!r}")
     return _REDUCTIONS[reduce]
+
+
+def _vector(operand: Any) -> Any:
+    """The tensor itself; a 0-d one as a vector of length 1, which PyTorch takes it for here."""
+    return operand if operand.ndim else operand.reshape(1)
+
+
+def _check_format(what: str, operand: Any, values: Any) -> None:
+    """A number is weak; a tensor of another format would be changed unseen."""
+    if isinstance(values, Handle) and values.dtype is not operand.dtype:
+        wrong = f"{what} needs values of {operand.dtype}, not {values.dtype}; cast them"
+        raise located(DTypeError(wrong), (operand, values))
 
 
 def _check_whole(operand: Any, index: Any) -> None:
@@ -276,25 +304,25 @@ def _check_index(what: str, operand: Any, axis: int, index: Any) -> None:
 
 def _updated(what: str, operand: Any, dim: int, index: Any, src: Any, op: Ops) -> Tensor:
     """`scattered`, of the box of `src` that the index covers; for 0-d tensors too."""
-    axis = one_axis(dim, operand.ndim)
-    _check_index(what, operand, axis, index)
-    source: Any = src if isinstance(src, Handle) else index.full_like(src, dtype=operand.dtype)
-    sizes = zip(index.shape, source.shape)
-    if source.ndim != index.ndim or any(i > s for i, s in sizes):
-        wrong = f"src {render_shape(source.shape)} is short of {render_shape(index.shape)}"
+    axis, base, asked = one_axis(dim, operand.ndim), _vector(operand), _vector(index)
+    _check_index(what, base, axis, asked)
+    _check_format(what, operand, src)
+    given = src if isinstance(src, Handle) else asked.full_like(src, dtype=operand.dtype)
+    source = _vector(given)
+    sizes = zip(asked.shape, source.shape)
+    if source.ndim != asked.ndim or any(i > s for i, s in sizes):
+        wrong = f"src {render_shape(source.shape)} is short of {render_shape(asked.shape)}"
         raise located(ShapeError(wrong), (operand, index, source))
-    cut = source.shrink([(0, size) for size in index.shape]).cast(operand.dtype)
-    if operand.ndim:
-        return scattered(operand, axis, placed(index, operand.shape[axis], axis, what), cut, op)
-    base, place, value = (t.reshape(1) for t in (operand, index, cut))
-    return scattered(base, 0, placed(place, 1, 0, what), value, op).reshape(())
+    cut = source.shrink([(0, size) for size in asked.shape])
+    places = placed(asked, base.shape[axis], axis, what)
+    made = scattered(base, axis, places, cut, op)
+    return made if operand.ndim else made.reshape(())
 
 
 def _slices(what: str, operand: Any, axis: int, index: Any) -> Any:
     """A vector that names slices as an index for the whole of each."""
-    if index.ndim > 1 or not operand.ndim:
-        wrong = f"{what} needs a vector of indices, and a tensor with axes"
-        raise located(ShapeError(wrong), (operand, index))
+    if index.ndim > 1:
+        raise located(ShapeError(f"{what} needs a vector of indices"), (operand, index))
     _check_whole(operand, index)
     alone = [index.numel() if a == axis else 1 for a in range(operand.ndim)]
     shape = [*operand.shape[:axis], index.numel(), *operand.shape[axis + 1 :]]
@@ -305,7 +333,7 @@ def _reduced(
     what: str, operand: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool
 ) -> Tensor:
     """What `scatter_reduce` says, for the operation that is called `what`."""
-    op = _operation(reduce)
+    op = _operation(reduce, ("sum", "prod", "mean", "amax", "amin"))
     ones = index.ones_like(dtype=dtypes.int64)
     base: Any = operand
     if not include_self:
@@ -325,8 +353,21 @@ def _reduced(
 def _sliced(
     what: str, operand: Any, dim: int, index: Any, source: Any, op: Ops, from_end: bool = False
 ) -> Tensor:
-    axis = one_axis(dim, operand.ndim)
-    asked = _slices(what, operand, axis, index)
-    values = beside(source, operand).cast(operand.dtype).expand(*asked.shape)
-    place = placed(asked, operand.shape[axis], axis, what, from_end)
-    return scattered(operand, axis, place, values, op)
+    axis, base = one_axis(dim, operand.ndim), _vector(operand)
+    asked = _slices(what, base, axis, index)
+    values = _sources(what, operand, axis, asked, source)
+    place = placed(asked, base.shape[axis], axis, what, from_end)
+    made = scattered(base, axis, place, values, op)
+    return made if operand.ndim else made.reshape(())
+
+
+def _sources(what: str, operand: Any, axis: int, asked: Any, source: Any) -> Any:
+    """The slices that come to those that are asked for: a number for all, or a tensor of them."""
+    if not isinstance(source, Handle):
+        return asked.full_like(source, dtype=operand.dtype)
+    _check_format(what, operand, source)
+    lone = not source.ndim and asked.shape == (1,)
+    if not lone and source.shape != asked.shape:
+        wrong = f"source {render_shape(source.shape)} is not {render_shape(asked.shape)}"
+        raise located(ShapeError(f"{what}: {wrong}"), (operand, asked, source))
+    return beside(source, operand).reshape(*asked.shape)

@@ -13,6 +13,7 @@ from torpor.tensor.again import built
 from torpor.tensor.creation import as_tensor, beside
 from torpor.tensor.handle import Handle, derive, located, make
 from torpor.tensor.iota import iota
+from torpor.tensor.operands import choose
 from torpor.tensor.radix import PAIRS, keys_of, sorted_numbers
 from torpor.tensor.spelling import one_axis, spelled
 
@@ -254,6 +255,6 @@ def _least(values: Any, k: int, descending: bool) -> Any:
     inside = make(iota(size, keys.device), keys.device)
     numbers = (chosen.unsqueeze(2) * size + inside).reshape(rows, k * size)
     found: Any = derive(build.gather, (values, numbers.minimum(length - 1)), 1)
-    candidates = (numbers < length).where(_ordered(found, descending), behind).contiguous()
+    candidates: Any = choose(numbers < length, _ordered(found, descending), behind).contiguous()
     best = sorted_numbers(candidates).narrow(1, 0, k)
     return derive(build.gather, (numbers, best), 1)

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from torpor.base.errors import ShapeError
 from torpor.ir.infer import Shape, Size
 from torpor.ir.uop import UOp
-from torpor.tensor.handle import located
+from torpor.tensor.handle import Handle, located
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 PAIRS: Final = {
@@ -66,14 +66,30 @@ def some_axes(dim: Any, ndim: int) -> tuple[int, ...]:
     return axes if ndim else ()
 
 
+def an_axis(dim: Any, handle: Handle) -> int:
+    """As `one_axis`, for what needs an axis that is there: a 0-d tensor has none."""
+    if not handle.ndim:
+        raise located(ShapeError("a 0-d tensor has no axis"), (handle,))
+    return one_axis(dim, handle.ndim)
+
+
 def a_shape(sizes: Sequence[Any]) -> Shape:
     """The shape given as separate sizes or as one sequence of them."""
     if len(sizes) == 1 and isinstance(sizes[0], Sequence):
         sizes = sizes[0]
-    return tuple(_size(size) for size in sizes)
+    return tuple(a_size(size) for size in sizes)
 
 
-def _size(size: Any) -> Size:
+def counts_of(numbers: Sequence[Any], what: str) -> Shape:
+    """As `a_shape`, of numbers that say how often: a negative one is a `ShapeError`."""
+    counts = a_shape(numbers)
+    if any(isinstance(count, int) and count < 0 for count in counts):
+        raise ShapeError(f"{what} cannot be negative: {counts}")
+    return counts
+
+
+def a_size(size: Any) -> Size:
+    """A length: an integer, a 0-d tensor of one, or symbolic."""
     if isinstance(size, UOp):
         return size
     if not hasattr(size, "__index__") or isinstance(size, bool):
@@ -82,15 +98,17 @@ def _size(size: Any) -> Size:
 
 
 def pair(value: Any, count: int = 2) -> tuple[int, ...]:
-    """One number for each of `count` axes, given once or apart."""
+    """One number for each of `count` axes, given once (also as a sequence of one) or apart."""
     if isinstance(value, Sequence):
-        if len(value) != count:
+        if len(value) not in (1, count):
             raise ShapeError(f"expected one number or {count}, got {tuple(value)}")
-        return tuple(_whole(v) for v in value)
-    return (_whole(value),) * count
+        numbers = tuple(whole_number(v) for v in value)
+        return numbers if len(numbers) == count else numbers * count
+    return (whole_number(value),) * count
 
 
-def _whole(value: Any) -> int:
+def whole_number(value: Any) -> int:
+    """`value` as an integer; a `ShapeError` for what is none."""
     if not hasattr(value, "__index__"):
         raise ShapeError(f"expected a whole number, got {value!r}")
     return int(value.__index__())

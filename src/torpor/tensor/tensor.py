@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from torpor.base.errors import DTypeError
+from torpor.base.missing import missing, names_of
 from torpor.tensor import mode
 from torpor.tensor.contraction import Contraction
 from torpor.tensor.convolution import Convolution
@@ -45,6 +46,11 @@ class _TensorType(type):
     def training(cls, value: bool) -> None:
         mode.set_training(value)
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> Any:
+            missing("Tensor", name)
+
 
 class Tensor(
     Creation,
@@ -78,6 +84,13 @@ class Tensor(
 
     train = mode.train
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if hasattr(Tensor, name):  # a property that failed: its own error
+                return object.__getattribute__(self, name)
+            return missing("Tensor", name)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         storage = memo.get(id(self._storage))
         if storage is None:
@@ -97,6 +110,7 @@ class Tensor(
 
 
 Handle._type = Tensor
+names_of("Tensor", lambda: dir(Tensor))
 
 
 # --- copies ---------------------------------------------------------------------------------------

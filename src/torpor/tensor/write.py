@@ -13,7 +13,7 @@ from torpor.graph import build
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.tensor.creation import as_tensor, beside
+from torpor.tensor.creation import as_tensor, beside, check_one
 from torpor.tensor.handle import (
     Handle,
     as_scalar,
@@ -163,6 +163,8 @@ class Write(Handle):
 
     def fill_(self, value: Any) -> Tensor:
         """Every element becomes `value`, a number or a 0-d tensor; itself."""
+        if isinstance(value, Handle):
+            check_one(value)
         write(self, value)
         return self  # type: ignore[return-value]
 
@@ -179,6 +181,7 @@ class Write(Handle):
         if isinstance(key, Handle) and key.dtype.kind == "bool" and _is_one(value):
             mask: Any = key
             mask = mask.reshape(*key.shape, *(1,) * (self.ndim - key.ndim))
-            write(self, self.masked_fill(mask, value))
+            number = value.reshape(()) if isinstance(value, Handle) else value
+            write(self, self.masked_fill(mask, number))
             return
         self._written_at(key, value)

@@ -1,0 +1,60 @@
+"""Names that are not there: what is said, and that asking stays cheap and safe."""
+
+import copy
+import pickle
+
+import pytest
+
+import torpor
+from torpor import Tensor, nn
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "text"),
+    [
+        (Tensor(1.0), "erfinv", r"Tensor has no 'erfinv'.*there is erf"),
+        (Tensor, "zeroes", r"Tensor has no 'zeroes'.*there is zeros"),
+        (torpor, "argsrt", r"torpor has no 'argsrt'.*there is argsort"),
+        (torpor, "Linear", r"there is torpor\.nn\.Linear"),
+        (nn, "SGD", r"there is torpor\.nn\.optim\.SGD"),
+        (nn, "LazyLinear", r"torpor\.nn has no 'LazyLinear'.*there is Linear"),
+        (nn.functional, "gumbel_softmax", r"nn\.functional has no .*there is .*softmax"),
+        (nn.functional, "exp", r"there is .*Tensor\.exp"),
+        (nn.optim, "Adamax", r"nn\.optim has no 'Adamax'.*there is Adam"),
+        (Tensor(1.0), "cosine_similarity", r"nn\.functional\.cosine_similarity"),
+    ],
+)
+def test_what_is_missing_says_so_and_what_there_is(place, name, text):
+    assert not hasattr(place, name)
+    assert getattr(place, name, 3) == 3
+    with pytest.raises(AttributeError, match=text):
+        getattr(place, name)
+    with pytest.raises(AttributeError, match="PyTorch or NumPy"):
+        getattr(place, name)
+
+
+def test_a_property_that_fails_keeps_its_own_error():
+    with pytest.raises(ValueError, match="at least 2 axes"):
+        _ = Tensor(1.0).mT
+
+
+def test_protocols_of_python_are_not_disturbed():
+    x = Tensor([1.0, 2.0])
+    for made in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        assert made.tolist() == [1.0, 2.0]
+    for name in ("__no_such_protocol__", "_nothing"):
+        assert not hasattr(x, name)
+        assert not hasattr(torpor, name)
+    with pytest.raises(AttributeError) as raised:
+        _ = torpor.dist
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["dist", "io", "array_api", "fft", "no_such_name"])
+def test_rooms_that_are_not_built_are_not_there(name):
+    assert not hasattr(torpor, name)
+
+
+def test_every_name_that_is_listed_is_there():
+    for place in (torpor, nn, nn.optim, nn.functional):
+        assert [name for name in dir(place) if not hasattr(place, name)] == []
