@@ -3,6 +3,7 @@
 import re
 import sys
 
+import numpy as np
 import pytest
 
 from tests import documents
@@ -15,6 +16,8 @@ from tests.documents import (
     outputs_of,
     stable,
 )
+from torpor import Tensor
+from torpor.base.errors import TorporError
 from torpor.base.settings import DEFAULTS
 from torpor.cli.main import parser
 from torpor.ir.records import OptOps
@@ -86,6 +89,22 @@ def test_the_settings_table_is_the_settings():
     assert {name: value.strip().strip("`") for name, value in rows} == {
         name: str(value) or "empty" for name, value in DEFAULTS.items()
     }
+
+
+def shown(expression):
+    """What an expression gives: its format and values, or the error that it raises."""
+    try:
+        made = eval(expression, {"Tensor": Tensor, "np": np})  # a document of this repository
+        return f"{made.dtype.name} {made.tolist()}"
+    except TorporError as error:
+        return type(error).__name__
+
+
+def test_the_table_of_what_pytorch_does_otherwise_is_true():
+    rows = re.findall(r"^\| [^|`]*: `(.+)` \| `([^`]*)`.* \| (.*) \|$", text_of("README.md"), re.M)
+    assert len(rows) >= 10
+    assert [(code, shown(code)) for code, _, _ in rows] == [(code, here) for code, here, _ in rows]
+    assert not [code for code, here, there in rows if there.startswith(f"`{here}`")]
 
 
 def test_the_map_lists_every_document():

@@ -200,7 +200,7 @@ def test_windows_of_one_axis():
 
 
 def test_one_number_for_all_axes_may_stand_in_a_sequence():
-    image, weight = Tensor(numbers(1, 2, 6, 6)), Tensor(numbers(2, 2, 2, 2))
+    image, weight = Tensor(numbers((1, 2, 6, 6))), Tensor(numbers((2, 2, 2, 2)))
     for one in ((2,), [2]):
         check(image.max_pool2d(one, one), image.max_pool2d(2, 2).numpy())
         check(image.avg_pool2d(one, padding=(1,)), image.avg_pool2d(2, padding=1).numpy())

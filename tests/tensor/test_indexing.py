@@ -199,7 +199,7 @@ def flagged(array, key):
      (True, 1, 2), (slice(None), True, 0), (True, True), (True, False)],
 )  # fmt: skip
 def test_a_bool_among_the_parts_of_a_key_is_an_axis(key):
-    array = numbers(2, 3)
+    array = numbers((2, 3))
     check(Tensor(array)[key], flagged(array, key))
     if key[0] is True:
         check(Tensor(array)[(Tensor(True), *key[1:])], flagged(array, key))
@@ -225,9 +225,9 @@ def test_a_bool_among_the_parts_of_a_key_is_an_axis(key):
 )
 def test_leading_axes_of_one_of_what_is_written_do_not_count(key, shape):
     made, wanted = Tensor.zeros(2, 3), np.zeros((2, 3), np.float32)
-    made[key] = Tensor(numbers(*shape))
+    made[key] = Tensor(numbers(shape))
     part = wanted[key]
-    wanted[key] = numbers(*shape).reshape(shape[len(shape) - part.ndim :])
+    wanted[key] = numbers(shape).reshape(shape[len(shape) - part.ndim :])
     check(made, wanted)
     with pytest.raises(ValueError, match=r"does not fit|has fewer axes"):
         made[key] = Tensor.ones(2, *shape)
