@@ -98,3 +98,20 @@ def test_masks_of_attention():
         x.scaled_dot_product_attention(x, x, Tensor.ones(3, 3) > 0, is_causal=True)
     with pytest.raises(TypeError, match="bools or floats"):
         x.scaled_dot_product_attention(x, x, Tensor.ones(3, 3, dtype="int64"))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda v, m: v.mm(m),
+        lambda v, m: m.mm(v),
+        lambda v, m: m.mv(m),
+        lambda v, m: m.bmm(m),
+        lambda v, m: m.outer(v),
+        lambda v, m: m.tensordot(m, 3),
+        lambda v, m: m.tensordot(m, -1),
+    ],
+)
+def test_products_of_so_many_axes_take_no_others(call):
+    with pytest.raises(ValueError, match=r"mm is for|mv is for|outer is for|number of axes"):
+        call(Tensor.ones(2), Tensor.ones(2, 2))

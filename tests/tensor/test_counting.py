@@ -135,3 +135,27 @@ def test_nan_is_found_and_counted_once_for_each(dtype):
 def test_unique_on_both_sides_of_the_largest_signed_number():
     values = np.array([2**63 + 1, 2**63 - 2, 2**63 + 1, 2**63], np.uint64)
     np.testing.assert_array_equal(Tensor(values).unique().numpy(), np.unique(values))
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: Tensor([1]).bincount(minlength=-1), "minlength"),
+        (lambda: Tensor([1.0]).histc(bins=0), "number of bins"),
+        (lambda: Tensor([1.0]).histc(bins=2, min=1, max=0), "min is between"),
+        (lambda: Tensor([1, 2]).one_hot(-2), "num_classes"),
+        (lambda: Tensor.searchsorted(Tensor([1.0]), Tensor([1.0]), side="middle"), "side is"),
+        (lambda: Tensor.meshgrid(Tensor.ones(2, 2), Tensor.ones(2)), "vectors"),
+        (lambda: Tensor([1.0]).hardtanh(1.0, -1.0), "min_val"),
+        (lambda: Tensor([1.0]).round(1.5), "whole number"),
+    ],
+)
+def test_arguments_that_make_no_sense(call, text):
+    with pytest.raises(ValueError, match=text):
+        call()
+
+
+@pytest.mark.parametrize("call", [lambda: Tensor([15]).round(-1), lambda: Tensor([1.0]).one_hot()])
+def test_formats_that_make_no_sense(call):
+    with pytest.raises(TypeError):
+        call()

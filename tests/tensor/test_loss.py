@@ -213,3 +213,21 @@ def test_classes_of_any_integer_format(dtype):
     assert Tensor(LOGITS).cross_entropy(classes).item() == expected
     found = Tensor(LOGITS).log_softmax(1).nll_loss(classes).item()
     np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (
+            lambda x, y: x.cross_entropy(y, label_smoothing=1.5),
+            "label_smoothing is between",
+        ),
+        (lambda x, y: x.cross_entropy(y, weight=Tensor.ones(2)), "each of 3 classes"),
+        (lambda x, y: x.nll_loss(y, weight=Tensor.ones(4)), "each of 3 classes"),
+        (lambda x, y: x.smooth_l1_loss(x, beta=-1.0), "beta is between"),
+        (lambda x, y: x.dropout(1.5), "between 0 and 1"),
+    ],
+)
+def test_arguments_that_make_no_sense(call, text):
+    with pytest.raises(ValueError, match=text):
+        call(Tensor.ones(2, 3), Tensor([0, 1]))

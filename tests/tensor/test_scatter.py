@@ -96,7 +96,7 @@ def test_slices():
     wanted = x.copy()
     np.add.at(wanted, index, source * 2)
     check(Tensor(x).index_add(0, Tensor(index), Tensor(source), alpha=2), wanted)
-    few = Tensor(np.array([100, 100], "i1"))
+    few = Tensor(np.array([100, 100]))
     check(Tensor([1, 2]).index_add(0, Tensor([0, 0]), few, alpha=3), np.array([601, 2]))
     with pytest.raises(TypeError, match="whole"):
         Tensor([1, 2]).index_add(0, Tensor([0, 0]), few, alpha=0.5)

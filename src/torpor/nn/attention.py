@@ -9,7 +9,7 @@ from torpor.nn.layers import Linear
 from torpor.nn.module import Module
 from torpor.tensor import Tensor
 from torpor.tensor.contraction import attention
-from torpor.tensor.loss import check_probability
+from torpor.tensor.spelling import within
 
 
 class MultiheadAttention(Module):
@@ -30,7 +30,7 @@ class MultiheadAttention(Module):
     ):
         if num_heads < 1 or embed_dim % num_heads:
             raise ShapeError(f"{num_heads} heads do not divide a width of {embed_dim}")
-        check_probability(dropout)
+        within("dropout's probability", dropout, 0, 1)
         self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, dropout
         self.batch_first = batch_first
         bound = math.sqrt(6 / (4 * embed_dim))  # Glorot and Bengio, 2010, equation 16

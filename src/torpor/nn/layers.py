@@ -9,7 +9,7 @@ from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.nn import functional, init
 from torpor.nn.module import Module
 from torpor.tensor import Tensor, no_grad
-from torpor.tensor.loss import check_probability
+from torpor.tensor.spelling import within
 
 Pair = int | tuple[int, int]
 
@@ -110,7 +110,7 @@ class Dropout(Module):
     """In training, each element becomes 0 with probability p, the others grow by 1/(1-p)."""
 
     def __init__(self, p: float = 0.5):
-        check_probability(p)
+        within("dropout's probability", p, 0, 1)
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from torpor.base.errors import DTypeError, GradientError, ShapeError, ValueRange
 from torpor.base.missing import names_of
 from torpor.tensor import Tensor, no_grad
 from torpor.tensor.differentiate import changed_forward, differentiated, leaf_number
+from torpor.tensor.spelling import within
 
 
 class Optimizer:
@@ -21,7 +22,7 @@ class Optimizer:
         self.params = list({id(p): p for p in _checked(params)}.values())
         if not self.params:
             raise ShapeError(f"{type(self).__name__} got no parameters")
-        _not_negative(lr=lr)
+        within("lr", lr, 0)
         self._rate = lr
         self._lr = self._scalar(lr)
 
@@ -35,7 +36,7 @@ class Optimizer:
 
     @lr.setter
     def lr(self, value: float) -> None:
-        _not_negative(lr=value)
+        within("lr", value, 0)
         self._rate = value
         self._lr.assign(self._scalar(value))
 
@@ -89,7 +90,8 @@ class SGD(Optimizer):
         nesterov: bool = False,
     ):
         super().__init__(params, lr)
-        _not_negative(momentum=momentum, weight_decay=weight_decay)
+        within("momentum", momentum, 0)
+        within("weight_decay", weight_decay, 0)
         if nesterov and not momentum:
             raise ValueRangeError("nesterov=True needs a momentum that is not 0")
         self.momentum, self.weight_decay, self.nesterov = momentum, weight_decay, nesterov
@@ -123,7 +125,8 @@ class Adam(Optimizer):
         weight_decay: float = 0.0,
     ):
         super().__init__(params, lr)
-        _not_negative(eps=eps, weight_decay=weight_decay)
+        within("eps", eps, 0)
+        within("weight_decay", weight_decay, 0)
         if not isinstance(betas, Sequence) or len(betas) != 2:
             raise ValueRangeError(f"betas are two numbers, not {betas}")
         if not all(0 <= beta < 1 for beta in betas):
@@ -185,12 +188,6 @@ def _checked(params: Iterable[Tensor]) -> Iterable[Tensor]:
         if parameter.requires_grad and leaf_number(parameter) is None:
             raise GradientError("an optimiser changes leaves, not what is computed from them")
         yield parameter
-
-
-def _not_negative(**numbers: float) -> None:
-    for name, number in numbers.items():
-        if not number >= 0:
-            raise ValueRangeError(f"{name} is a number that is not negative, not {number}")
 
 
 def _zeros_like(parameter: Tensor) -> Tensor:

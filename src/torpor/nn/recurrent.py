@@ -8,7 +8,7 @@ from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.nn import init
 from torpor.nn.module import Module
 from torpor.tensor import Tensor
-from torpor.tensor.loss import check_probability
+from torpor.tensor.spelling import within
 
 State = tuple[Tensor, ...]
 
@@ -37,7 +37,7 @@ class _Recurrent(Module):
     ):
         if min(input_size, hidden_size, num_layers) < 1:
             raise ShapeError(f"sizes are positive, not {(input_size, hidden_size, num_layers)}")
-        check_probability(dropout)
+        within("dropout's probability", dropout, 0, 1)
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.dropout = bias, batch_first, dropout
         self.bidirectional = bidirectional

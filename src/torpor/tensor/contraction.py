@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torpor.base.dtypes import DType
@@ -18,7 +18,7 @@ from torpor.tensor.handle import Handle, derive, located, render_shape
 from torpor.tensor.host import known_size
 from torpor.tensor.operands import promoted, scaled
 from torpor.tensor.reduce import wide_dtype
-from torpor.tensor.spelling import one_axis
+from torpor.tensor.spelling import one_axis, within
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -54,6 +54,26 @@ def _matmul_nodes(left: UOp, right: UOp) -> UOp:
     return contract(rows, columns, (max(len(one), count),), dtype)
 
 
+def _check_axes(name: str, operands: Sequence[Any], *counts: int) -> None:
+    if any(operand.ndim != count for operand, count in zip(operands, counts, strict=True)):
+        what = f"{name} is for {' and '.join(map(str, counts))} axes; matmul and * are for others"
+        raise located(ShapeError(what), operands)
+
+
+def _of_axes(name: str, ours: int, theirs: int) -> Callable[[Any, Any], Tensor]:
+    """`matmul` for operands of so many axes only."""
+
+    def method(self: Any, other: Any) -> Tensor:
+        factor = beside(other, self)
+        _check_axes(name, (self, factor), ours, theirs)
+        made: Tensor = self.matmul(factor)
+        return made
+
+    method.__name__ = name
+    method.__doc__ = f"`matmul` of tensors of {ours} and {theirs} axes (else `ShapeError`)."
+    return method
+
+
 class Contraction(Handle):
     """Products. Formats are promoted; 16-bit floats are summed in float32, integers wrap around.
     The order of a sum comes from the shape alone.
@@ -81,10 +101,12 @@ class Contraction(Handle):
     def __rmatmul__(self, other: Any) -> Tensor:
         return self._factor(other).matmul(self)
 
-    dot = mm = bmm = mv = matmul
+    dot = matmul
+    mm, mv, bmm = _of_axes("mm", 2, 2), _of_axes("mv", 2, 1), _of_axes("bmm", 3, 3)
 
     def outer(self, other: Tensor) -> Tensor:
         """All products of the elements of two vectors, (n,) and (m,): (n, m)."""
+        _check_axes("outer", (self, other), 1, 1)
         return self.reshape(-1, 1) * other.reshape(1, -1)
 
     def linear(self, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -110,6 +132,7 @@ class Contraction(Handle):
         (2, 5)
         """
         if isinstance(dims, int):
+            within("the number of axes of tensordot", dims, 0, min(self.ndim, other.ndim))
             pairs = list(range(self.ndim - dims, self.ndim)), list(range(dims))
         else:
             pairs = (

@@ -22,6 +22,7 @@ from torpor.tensor.iota import iota
 from torpor.tensor.operands import choose, need
 from torpor.tensor.radix import keys_of, placed, sorted_keys, sorted_numbers, values_of
 from torpor.tensor.scatter import as_number
+from torpor.tensor.spelling import within
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -109,6 +110,7 @@ class Counting(Handle):
         """
         if self.ndim != 1 or not (self.dtype.is_int or self.dtype.kind == "bool"):
             raise located(ShapeError("bincount needs a vector of integers"), (self,))
+        within("minlength", minlength, 0)
         flat: Any = self
         low, high = _ends(self) if self.shape[0] else (0, -1)
         length = max(high + 1, minlength)
@@ -129,6 +131,8 @@ class Counting(Handle):
         >>> Tensor([1.0, 2.0, 2.0, 4.0]).histc(bins=3).tolist()
         [1.0, 2.0, 1.0]
         """
+        within("the number of bins", bins, 1)
+        within("min", min, -math.inf, max)
         flat: Any = self.reshape(-1).detach()
         low, high = (flat.amin(), flat.amax()) if min == max and flat.numel() else (min, max)
         width = high - low

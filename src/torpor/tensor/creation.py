@@ -189,7 +189,10 @@ class Creation(Handle):
             tensors = tuple(tensors[0])
         if indexing not in ("ij", "xy"):
             raise ShapeError(f'meshgrid indexes "ij" or "xy", not {indexing!r}')
-        parts: list[Any] = [as_tensor(t).reshape(-1) for t in tensors]
+        given: list[Any] = [as_tensor(t) for t in tensors]
+        if any(part.ndim > 1 for part in given):
+            raise located(ShapeError("meshgrid is for vectors and 0-d tensors"), given)
+        parts: list[Any] = [part.reshape(-1) for part in given]
         if parts:
             common_device(parts)
         order = list(range(len(parts)))

@@ -9,7 +9,9 @@ from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.tensor.division import floor_like
 from torpor.tensor.handle import Handle, float_dtype, unary
+from torpor.tensor.operands import need
 from torpor.tensor.reduce import wide_dtype
+from torpor.tensor.spelling import whole_number, within
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -193,9 +195,10 @@ class Functions(Handle):
         >>> Tensor([0.5, 1.5, 2.5]).round().tolist()
         [0.0, 2.0, 2.0]
         """
-        if not decimals or self.dtype.kind != "float":
+        if not decimals:
             return floor_like(Ops.RINT, self)
-        scale = 10.0 ** abs(decimals)
+        need(self.dtype.is_float, f"decimals are for floats, not {self.dtype}", self)
+        scale = 10.0 ** abs(whole_number(decimals))
         if decimals < 0:
             return floor_like(Ops.RINT, self / scale) * scale
         return floor_like(Ops.RINT, self * scale) / scale
@@ -316,6 +319,7 @@ class Functions(Handle):
 
     def hardtanh(self, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
         """x clamped to [min_val, max_val]."""
+        within("min_val", min_val, -math.inf, max_val)
         return self.clamp(min_val, max_val)
 
     def hardsigmoid(self) -> Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from torpor.base.dtypes import dtypes
-from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
+from torpor.base.errors import DTypeError, ShapeError
 from torpor.graph import build
 from torpor.tensor.handle import Handle, derive, float_dtype, located, make
 from torpor.tensor.iota import iota
@@ -15,6 +15,7 @@ from torpor.tensor.operands import choose
 from torpor.tensor.random import random_uniform
 from torpor.tensor.reduce import is_narrow, wide_dtype
 from torpor.tensor.scatter import placed, required
+from torpor.tensor.spelling import within
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -49,6 +50,7 @@ class Loss(Handle):
         """d² / (2 beta) where d = |self - target| is below `beta`, d - beta / 2 elsewhere.
         Girshick, 2015, arXiv:1504.08083, equation 3.
         """
+        within("beta", beta, 0)
         apart = (self - target).abs()
         if beta == 0:
             return _reduced(apart, reduction)
@@ -79,7 +81,7 @@ class Loss(Handle):
             wide = self.float().nll_loss(target, weight, ignore_index, reduction)
             return wide.cast(self.dtype)
         axis = 1 if self.ndim > 1 else 0
-        _check_target(self, target, axis)
+        _check_target(self, target, axis, weight)
         kept = target.cast(dtypes.int64).ne(ignore_index)  # which unsigned formats do not hold
         picked = _picked(self, choose(kept, target, 0), axis)
         return _counted(-picked, kept, target, weight, reduction)
@@ -105,6 +107,7 @@ class Loss(Handle):
         if is_narrow(self.dtype):
             options = weight, ignore_index, reduction, label_smoothing
             return self.float().cross_entropy(target, *options).cast(self.dtype)
+        within("label_smoothing", label_smoothing, 0, 1)
         axis = 1 if self.ndim > 1 else 0
         classes = self.shape[axis]
         if target.dtype.is_float:
@@ -115,7 +118,7 @@ class Loss(Handle):
             smooth = target * (1 - label_smoothing) + label_smoothing / classes
             loss = -_affine(logs * smooth, _along(weight, logs, axis)).sum(axis)
             return _reduced(loss, reduction)
-        _check_target(self, target, axis)
+        _check_target(self, target, axis, weight)
         kept = target.cast(dtypes.int64).ne(ignore_index)  # which unsigned formats do not hold
         surprise = _surprise(self, choose(kept, target, 0), axis)
         exact = _counted(surprise, kept, target, weight, reduction)
@@ -267,19 +270,13 @@ class Loss(Handle):
         flag = options.pop("training", training_now)
         if options:
             raise TypeError(f"unexpected option {next(iter(options))!r}")
-        check_probability(p)
+        within("dropout's probability", p, 0, 1)
         if not (training() if flag is None else flag) or p == 0:
             return self  # type: ignore[return-value]
         if p == 1:
             return self.mul(0)
         kept = random_uniform(self.shape, self.device) >= p
         return kept.where(self * (1 / (1 - p)), 0)
-
-
-def check_probability(p: float) -> None:
-    """That elements can be dropped with this probability; else a `ValueRangeError`."""
-    if not 0 <= p <= 1:
-        raise ValueRangeError(f"dropout's probability is between 0 and 1, not {p}")
 
 
 def _affine(made: Any, weight: Any, bias: Any = None) -> Any:
@@ -338,7 +335,10 @@ def _picked(logs: Any, target: Any, axis: int) -> Any:
     return here.where(logs, 0).sum(axis)
 
 
-def _check_target(logs: Any, target: Any, axis: int) -> None:
+def _check_target(logs: Any, target: Any, axis: int, weight: Any) -> None:
+    if weight is not None and weight.shape != (logs.shape[axis],):
+        what = f"a weight for each of {logs.shape[axis]} classes is needed"
+        raise located(ShapeError(what), (logs, weight))
     if not target.dtype.is_int:
         raise located(
             DTypeError(f"target classes are integers, not {target.dtype}"), (logs, target)

@@ -30,7 +30,7 @@ from torpor.tensor.host import known_shape
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import default_float
 from torpor.tensor.radix import placed, sorted_numbers
-from torpor.tensor.spelling import a_shape, counts_of, whole_number
+from torpor.tensor.spelling import a_shape, counts_of, whole_number, within
 from torpor.tensor.watch import active, watcher
 
 if TYPE_CHECKING:
@@ -228,11 +228,6 @@ def _check_uniform(low: Any, high: Any) -> None:
         raise ValueRangeError(f"uniform numbers need finite low <= high, not {low} and {high}")
 
 
-def _check_normal(std: Any) -> None:
-    if not std >= 0:
-        raise ValueRangeError(f"a standard deviation is not negative, as {std} is")
-
-
 def _finished(made: Tensor, requires_grad: bool | None) -> Tensor:
     return made.requires_grad_() if requires_grad else made
 
@@ -316,7 +311,7 @@ class Random(Handle):
         """
         if len(size) == 3 and isinstance(size[2], Sequence):
             mean, std, size = size
-        _check_normal(std)
+        within("a standard deviation", std, 0)
         requires = options.pop("requires_grad", None)
         return _finished(Random.randn(*size, dtype=dtype, **options) * std + mean, requires)
 
@@ -411,7 +406,7 @@ class Random(Handle):
         self, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None
     ) -> Tensor:
         """Filled with normal numbers of the given mean and standard deviation; itself."""
-        _check_normal(std)
+        within("a standard deviation", std, 0)
         drawn = _normal(self.shape, self.device, self.dtype, generator)
         return self.copy_(drawn * std + mean)
 

@@ -28,7 +28,7 @@ from torpor.tensor.handle import (
 )
 from torpor.tensor.iota import iota
 from torpor.tensor.operands import choose, need, scaled
-from torpor.tensor.spelling import an_axis, one_axis, spelled
+from torpor.tensor.spelling import an_axis, one_axis, spelled, within
 from torpor.tensor.write import write
 
 if TYPE_CHECKING:
@@ -228,6 +228,8 @@ class Scatter(Handle):
         >>> Tensor([0, 2]).one_hot(3).tolist()
         [[1, 0, 0], [0, 0, 1]]
         """
+        _check_whole(self, self)
+        within("num_classes", num_classes, -1)
         if num_classes < 0:
             num_classes = int(self.amax().item()) + 1 if self.numel() else 0
         classes = make(iota(num_classes, self.device), self.device)

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from torpor.base.dtypes import dtypes
-from torpor.base.errors import OutOfBoundsError, ShapeError
+from torpor.base.errors import OutOfBoundsError, ShapeError, ValueRangeError
 from torpor.graph import build
 from torpor.tensor.again import built
 from torpor.tensor.creation import as_tensor, beside
@@ -142,6 +142,8 @@ class Sorting(Handle):
         if rows.ndim > 1 and rows.shape[:-1] != asked.shape[:-1]:
             what = "searchsorted needs a row for each row of the input"
             raise located(ShapeError(what), (rows, asked))
+        if side not in (None, "left", "right"):
+            raise ValueRangeError(f"side is 'left' or 'right', not {side!r}")
         return _searched(rows, asked, right or side == "right")
 
     def bucketize(self, boundaries: Any, right: bool = False) -> Tensor:

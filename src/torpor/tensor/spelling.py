@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from torpor.base.errors import ShapeError
+from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.ir.infer import Shape, Size
 from torpor.ir.uop import UOp
 from torpor.tensor.handle import Handle, located
@@ -105,6 +106,12 @@ def pair(value: Any, count: int = 2) -> tuple[int, ...]:
         numbers = tuple(whole_number(v) for v in value)
         return numbers if len(numbers) == count else numbers * count
     return (whole_number(value),) * count
+
+
+def within(what: str, number: float, low: float, high: float = math.inf) -> None:
+    """A `ValueRangeError` unless the number that `what` names is between two others."""
+    if not low <= number <= high:
+        raise ValueRangeError(f"{what} is between {low} and {high}, not {number}")
 
 
 def whole_number(value: Any) -> int:
