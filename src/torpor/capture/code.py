@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import re
 import sys
 from dataclasses import dataclass
 from functools import lru_cache
@@ -34,6 +35,7 @@ _BY_NAME: Final = frozenset({
     "hasattr", "getattr", "setattr", "delattr", "__getattribute__", "__setattr__", "__delattr__",
     "attrgetter", "methodcaller",
 })  # fmt: skip
+_FIELDS: Final = re.compile(r"\.([^\W\d]\w*)")  # of what a format shows
 _STORES: Final = frozenset({
     "STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF",
 })  # fmt: skip
@@ -71,6 +73,8 @@ def names_of(code: CodeType) -> Names:
     for number, step in enumerate(steps):
         if step.opname == "IMPORT_NAME":
             imported.add(step.argval)
+        elif step.opname == "MATCH_CLASS":
+            loaded |= {"__match_args__", *_keywords(steps[number - 1])}
         elif step.opname in _STORES:
             stored.add(step.argval)
             if step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
@@ -103,13 +107,23 @@ def asks_for_types(code: CodeType | None) -> str | None:
 def _asked(code: CodeType, outer: set[str], loaded: set[str]) -> set[str]:
     """Names in `hasattr(x, "name")`, and those that an `except AttributeError` may be about."""
     asked = set(loaded) if "AttributeError" in outer else set()
+    if loaded & {"format", "format_map"}:
+        asked |= {name for text in _constants(code) for name in _FIELDS.findall(text)}
     return asked | _texts(code) if (outer | loaded) & _BY_NAME else asked
 
 
 def _texts(code: CodeType) -> set[str]:
     """Texts in the code that may be names of attributes, dotted ones taken apart."""
-    texts = [text for text in code.co_consts if isinstance(text, str)]
-    return {name for text in texts for name in text.split(".") if name.isidentifier()}
+    return {x for text in _constants(code) for x in text.split(".") if x.isidentifier()}
+
+
+def _constants(code: CodeType) -> list[str]:
+    return [text for text in code.co_consts if isinstance(text, str)]
+
+
+def _keywords(step: dis.Instruction) -> tuple[str, ...]:
+    """The names of attributes in a pattern, which are loaded just before it is matched."""
+    return step.argval if isinstance(step.argval, tuple) else ()
 
 
 def _only_changes(step: dis.Instruction | None) -> bool:
@@ -124,9 +138,17 @@ _OPAQUE: Final = frozenset(
 CHANGING: Final = frozenset(
     """
     random secrets uuid time datetime os io tempfile socket subprocess threading queue select shutil
-    urllib http multiprocessing asyncio sqlite3 getpass logging
+    urllib http multiprocessing asyncio sqlite3 getpass logging ctypes importlib
     """.split()  # noqa: SIM905 (a table that is read)
 )
+# Modules of C code that act on the world outside, or that it acts on.
+OUTER: Final = CHANGING | frozenset(
+    """
+    posix nt _random _io _socket _ssl _posixsubprocess _locale _warnings fcntl mmap signal resource
+    """.split()  # noqa: SIM905 (a table that is read)
+)
+# Modules whose functions read all that there is of an object.
+READING: Final = frozenset({"copy", "dataclasses", "json", "pickle", "pprint", "reprlib"})
 
 
 def root_of(module: str | None) -> str:

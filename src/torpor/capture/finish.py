@@ -10,10 +10,11 @@ from typing import Any, Final, NamedTuple
 from torpor.base.dtypes import DType
 from torpor.capture.commit import Fixed, Leaf, Value
 from torpor.capture.guards import Guards, guards_of
+from torpor.capture.holding import is_a
 from torpor.capture.number import Number, plain
 from torpor.capture.output import severed
+from torpor.capture.place import ABSENT, Place
 from torpor.capture.plan import Plan, Word, plan_of
-from torpor.capture.reach import ABSENT, Place
 from torpor.capture.trace import Trace, is_whole
 from torpor.capture.tracer import Input, Passed, Tracer, is_severed, states_after
 from torpor.capture.tree import Path, containers, has_changed, is_plain, rebuild, same
@@ -50,18 +51,18 @@ class _Finish:
         try:
             for part, _ in containers(tree):
                 passed = self.tracer.passed.get(id(part))
-                if passed and passed.path is None and not isinstance(part, tuple):
+                if passed and passed.path is None and not is_a(part, tuple):
                     self.tracer.refuse("gives back a list or dict that it was passed twice")
             rebuild(tree, self._collect_leaf)
         except RecursionError:
             self.tracer.refuse("gives back or keeps a list that holds itself")
 
     def _collect_leaf(self, value: Any) -> Any:
-        if isinstance(value, Handle):
+        if is_a(value, Handle):
             self.outputs[id(value)] = value
         elif type(value) is Number:
             pass
-        elif not (is_plain(value) or isinstance(value, _FIXED_TYPES)):
+        elif not (is_plain(value) or is_a(value, _FIXED_TYPES)):
             if not self.tracer.reach.is_known(value) and value is not ABSENT:
                 self.tracer.refuse(f"gives back a {type(value).__name__}, which it makes")
         return value
@@ -145,7 +146,7 @@ class _Finish:
         passed = self.tracer.passed.get(id(tree))
         if passed is not None and passed.path is not None:
             made: Any = Leaf("passed", self._place(passed.path))
-        elif isinstance(tree, list | tuple) or type(tree) is dict:
+        elif is_a(tree, list | tuple) or type(tree) is dict:
             made = Fixed(tree) if self.tracer.reach.is_known(tree) else self.parts_of(tree)
         else:
             made = self._leaf(tree)
@@ -163,16 +164,16 @@ class _Finish:
 
     def parts_of(self, tree: Any) -> Any:
         """A container of the specs of its parts."""
-        if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        if is_a(tree, tuple) and hasattr(tree, "_fields"):
             return type(tree)(*map(self.spec, tree))
-        if isinstance(tree, list | tuple):
+        if is_a(tree, list | tuple):
             return type(tree)(map(self.spec, tree))
         return {key: self.spec(part) for key, part in tree.items()}
 
     def _leaf(self, value: Any) -> Any:
         if type(value) is Number:
             return self._number(value)
-        if not isinstance(value, Handle):
+        if not is_a(value, Handle):
             return Fixed(value)
         for number, (given, argument) in enumerate(zip(self.given, self.arguments, strict=True)):
             if value is given or value is argument:
@@ -240,7 +241,7 @@ class _Changes(NamedTuple):
 
 
 def _parts(container: Any) -> Iterable[Any]:
-    return container.values() if isinstance(container, dict) else container
+    return list(container.values() if is_a(container, dict) else container)
 
 
 def finish(
@@ -277,7 +278,7 @@ def _assemble(work: _Finish, changes: _Changes, result: Any, held: Any) -> Trace
     plan, values = _planned(work, left)
     numbers = [work.order[id(entry.storage)] for entry in changed]
     entries = list(tracer.inputs.values())
-    fixed = [e for e, s in zip(entries, sources, strict=True) if isinstance(s, Storage)]
+    fixed = [e for e, s in zip(entries, sources, strict=True) if is_a(s, Storage)]
     advances, seeded = states_after(tracer)
     trace = Trace(
         plan=plan,
@@ -343,7 +344,7 @@ def _guards(work: _Finish, sources: Sequence[Any]) -> Guards:
     guards = guards_of(tracer, work.given)
     known = {id(handle._storage) for handle, *_ in tracer.reach.tensors.values()}
     for entry, source in zip(tracer.inputs.values(), sources, strict=True):
-        if isinstance(source, int) and id(entry.storage) in known:
+        if is_a(source, int) and id(entry.storage) in known:
             test = f"a[{source}]._storage is {guards.bind(entry.storage)}"
             guards.add(test, "what the arguments share")
     guards.compile()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import array
+import abc
 import operator
 import types
 from collections.abc import Callable, Sequence
@@ -11,8 +11,10 @@ from typing import Any, Final
 import numpy as np
 
 from torpor.capture.code import is_opaque
+from torpor.capture.holding import is_a, line_of, own_of, snapshot_of
+from torpor.capture.place import ABSENT, Inherited, Local, Place, Variable
 from torpor.capture.program import Known, Slot, Step, step
-from torpor.capture.reach import ABSENT, Place, Variable, snapshot_of
+from torpor.capture.python import version_of, word_of_version
 from torpor.capture.tracer import Tracer
 from torpor.capture.tree import is_plain, same
 from torpor.tensor.handle import Handle
@@ -32,11 +34,13 @@ def same_array(array: Any, kept: Any) -> bool:
 
 def same_parts(left: Any, right: Any) -> bool:
     """Whether two containers of a kind have the same parts: plain ones equal, others identical."""
-    if isinstance(left, dict):
+    if type(left) is not type(right):
+        return False
+    if is_a(left, dict):
         return same_parts([*left], [*right]) and same_parts([*left.values()], [*right.values()])
-    if isinstance(left, bytes):
+    if is_a(left, bytes | str):
         return bool(left == right)
-    if isinstance(left, set):
+    if is_a(left, frozenset):
         return {*map(id, left)} == {*map(id, right)}
     pairs = zip(left, right, strict=False)
     return len(left) == len(right) and all(a is b or same(a, b) for a, b in pairs)
@@ -45,7 +49,9 @@ def same_parts(left: Any, right: Any) -> bool:
 _FUNCTIONS: Final = "the code or the defaults of a function"
 _CLASSES: Final = "the class of an object"
 _BASES: Final = "what a class inherits from"
-_EVERYWHERE: Final = frozenset({_FUNCTIONS, _CLASSES, _BASES})
+_SPECIAL: Final = "the special methods of a class"
+_LIBRARY: Final = "a function of a library"
+_EVERYWHERE: Final = frozenset({_FUNCTIONS, _CLASSES, _BASES, _SPECIAL, _LIBRARY})
 
 
 class Guards:
@@ -57,6 +63,8 @@ class Guards:
         self.quick: list[Step] = []  # and of those where it is enough if they hold
         self.asked: list[str] = []  # expressions of the latter
         self.slow: list[str] = []  # and of tests without steps
+        self.of_classes: list[str] = []  # and of tests that hold while no class is changed,
+        self.versions = ""  # which this says
         self.names: dict[str, Any] = {"same": same, "same_array": same_array,
                                       "same_parts": same_parts}  # fmt: skip
         self._bound: dict[int, str] = {}
@@ -80,26 +88,47 @@ class Guards:
         if not exact or not steps:
             (self.asked if steps else self.slow).append(expression)
 
+    def add_of_class(self, expression: str, path: str) -> None:
+        """One more test, about what a class has: it holds while the class has not been changed."""
+        self.tests.append((expression, path))
+        self.of_classes.append(expression)
+
+    def add_versions(self, classes: Sequence[type]) -> None:
+        """Have tests about classes asked only where one of these has been changed."""
+        versions = [*map(version_of, classes)]
+        if all(versions):
+            words = [*map(word_of_version, classes)]
+            self.names["value_of"] = operator.attrgetter("value")
+            self.versions = f"[*map(value_of, {self.bind(words)})] == {versions}"
+            pairs = zip(classes, versions, strict=True)
+            self.quick += [step("version", Known(kind), version) for kind, version in pairs]
+
     def native(self, tensors: int) -> list[Step]:
         """Steps that miss where a test does not hold, for the replayer; the tensors that the
         function is called with are in the first registers.
         """
         steps = [*self.steps]
-        if self.asked:
-            otherwise = (self._holds(self.asked, tensors),)
+        asked = [*self.asked, *(self.of_classes if self.versions else ())]
+        if asked:
+            otherwise = (self._holds(asked, tensors),)
             steps += [known._replace(either=otherwise) for known in self.quick]
-        if self.slow:
-            steps.append(self._holds(self.slow, tensors))
+        slow = [*self.slow, *(() if self.versions else self.of_classes)]
+        if slow:
+            steps.append(self._holds(slow, tensors))
         return steps
 
     def _holds(self, expressions: Sequence[str], tensors: int) -> Step:
         """The step that asks for these by a call into Python."""
-        check = self._function("*a", "\n  and ".join(expressions))
+        check = self._function("*a", _all(expressions))
         return step("holds", Known(check), 0, tensors)
 
     def expression(self) -> str:
         """All tests as one expression about `a`, which may raise `LookupError` or `ValueError`."""
-        return "\n  and ".join(text for text, _ in self.tests) or "True"
+        if not self.versions:
+            return _all([text for text, _ in self.tests])
+        rest = {*self.of_classes}
+        asked = [text for text, _ in self.tests if text not in rest]
+        return _all([f"({self.versions} or ({_all(self.of_classes)}))", *asked])
 
     def compile(self) -> None:
         """Make `check` of the tests."""
@@ -130,6 +159,10 @@ class Guards:
             if not holds:
                 return path
         return None
+
+
+def _all(expressions: Sequence[str]) -> str:
+    return "\n  and ".join(expressions) or "True"
 
 
 def _always(tensors: Sequence[Handle]) -> bool:
@@ -165,6 +198,11 @@ def guards_of(tracer: Tracer, arguments: Sequence[Handle]) -> Guards:
                 f"{guards.bind(handle)}.requires_grad is {requires}", f"{path}.requires_grad"
             )
     _guard_objects(guards, reach.objects)
+    _guard_classes(guards, [*reach.classes])
+    if reach.abstract:
+        token = abc.get_cache_token()
+        guards.names["token"] = abc.get_cache_token
+        guards.add(f"token() == {token}", "what is registered with abstract classes")
     _guard_functions(guards, reach.functions)
     _guard_grads(guards, tracer, arguments)
     guards.compile()
@@ -174,18 +212,17 @@ def guards_of(tracer: Tracer, arguments: Sequence[Handle]) -> Guards:
 def _slot_is(owner: Handle | Storage, name: str, value: Any) -> tuple[Step, Step, Step]:
     """The steps that ask whether a slot of an object holds a value."""
     known = step("constant", "owner", Known(owner))
-    slot = Slot(Handle if isinstance(owner, Handle) else Storage, name)
+    slot = Slot(Handle if is_a(owner, Handle) else Storage, name)
     return known, step("slot", "held", "owner", slot), step("is", "held", Known(value))
 
 
-_mro_of: Final = operator.attrgetter("__mro__")
 FEW_FUNCTIONS: Final = 4  # of which each is asked by itself
 _CODE_PARTS: Final = ("__code__", "__defaults__", "__kwdefaults__")
 
 
 def _guard_objects(guards: Guards, objects: Sequence[Any]) -> None:
     """Which class each object is of, and what these classes inherit from."""
-    things = [value for value in objects if not isinstance(value, type)]
+    things = [value for value in objects if not is_a(value, type)]
     if things:
         kinds = guards.bind([*map(type, things)])
         steps = []
@@ -193,18 +230,25 @@ def _guard_objects(guards: Guards, objects: Sequence[Any]) -> None:
             steps.append(step("constant", "thing", Known(thing)))
             steps.append(step("type", "thing", Known(type(thing))))
         guards.add(f"[*map(type, {guards.bind(things)})] == {kinds}", _CLASSES, *steps)
-    kinds_of_all = {value if isinstance(value, type) else type(value) for value in objects}
-    classes = [kind for kind in kinds_of_all if not is_opaque(kind.__module__)]
-    if classes:
-        orders = guards.bind([*map(_mro_of, classes)])
-        test = f"[*map(mro_of, {guards.bind(classes)})] == {orders}"
-        guards.names["mro_of"] = _mro_of
-        steps = []
-        for kind in classes:
-            steps.append(step("constant", "kind", Known(kind)))
-            steps.append(step("attribute", "order", "kind", Known("__mro__")))
-            steps.append(step("is", "order", Known(_mro_of(kind))))
-        guards.add(test, _BASES, *steps, exact=False)
+
+
+def _guard_classes(guards: Guards, classes: Sequence[type]) -> None:
+    """What classes inherit from, and that they have no more special methods than those looked at:
+    a new one would be the last of what a class has.
+    """
+    if not classes:
+        return
+    guards.names |= {"line_of": line_of, "last_of": _last_of}
+    orders = guards.bind([*map(line_of, classes)])
+    guards.add_of_class(f"[*map(line_of, {guards.bind(classes)})] == {orders}", _BASES)
+    own = [*map(own_of, classes)]
+    for name, known in ("len", [*map(len, own)]), ("last_of", [*map(_last_of, own)]):
+        guards.add_of_class(f"[*map({name}, {guards.bind(own)})] == {known}", _SPECIAL)
+    guards.add_versions(classes)
+
+
+def _last_of(own: Any) -> Any:
+    return next(reversed(own))
 
 
 def _guard_functions(guards: Guards, functions: Sequence[types.FunctionType]) -> None:
@@ -235,30 +279,31 @@ def _part_is(function: types.FunctionType, part: str) -> Step:
     return step(part.strip("_"), Known(function), operand)
 
 
-# Operations that find an entry, and that there is none.
-_WAYS: Final[dict[type, tuple[str, str]]] = {
-    dict: ("dict_item", "lacks"),
-    types.MappingProxyType: ("wrapped_item", "wrapped_lacks"),
-}
+_DICT: Final = ("dict_item", "lacks")  # operations that find an entry, and that there is none
 
 
 def _guard_place(guards: Guards, place: Place) -> None:
     steps: list[Step] = []
-    ways = _WAYS.get(type(place.owner)) if type(place.name) is str else None
+    ways = _DICT if type(place.owner) is dict and type(place.name) is str else None
+    path = _about(place)
     if (
         place.slot is not None
-        or isinstance(place, Variable)
-        or (isinstance(place.owner, _CELL) and place.value is ABSENT)
+        or is_a(place, Variable | Local)
+        or (is_a(place.owner, _CELL) and place.value is ABSENT)
     ):
         found = f"{guards.bind(place)}.now()"
-    elif isinstance(place.owner, _CELL):
+    elif is_a(place.owner, _CELL):
         found = f"{guards.bind(place.owner)}.cell_contents"
         steps = [step("cell", "value", Known(place.owner))]
     elif place.value is ABSENT:
         if ways is not None:
             steps = [step("constant", "owner", Known(place.owner))]
             steps.append(step(ways[1], "owner", Known(place.name)))
-        guards.add(f"{place.name!r} not in {guards.bind(place.owner)}", place.path, *steps)
+        test = f"{place.name!r} not in {guards.bind(place.owner)}"
+        if is_a(place, Inherited):
+            guards.add_of_class(test, path)
+        else:
+            guards.add(test, path, *steps)
         return
     else:
         found = f"{guards.bind(place.owner)}[{place.name!r}]"
@@ -271,28 +316,45 @@ def _guard_place(guards: Guards, place: Place) -> None:
     equal = is_plain(place.value) and type(place.value) not in (bool, type(None))
     if equal:
         test = f"({test} or same({found}, {value}))"
-    guards.add(test, place.path, *steps, exact=not equal)
+    if is_a(place, Inherited):
+        guards.add_of_class(test, path)
+    else:
+        guards.add(test, path, *steps, exact=not equal)
+
+
+def _about(place: Place) -> str:
+    """What a guard of a place is about, in words."""
+    if is_a(place, Inherited) and place.name.startswith("__") and place.name.endswith("__"):
+        return _SPECIAL
+    owner = place.owner
+    if type(owner) is dict and "__spec__" in owner and is_opaque(owner.get("__name__")):
+        if callable(place.value) or is_a(place.value, types.ModuleType):
+            return _LIBRARY
+    return place.path
+
+
+_ITERATED: Final = (dict, list)  # exactly these are compared in place
 
 
 def _guard_contents(guards: Guards, container: Any, kept: Any, path: str) -> None:
     name, snapshot = guards.bind(container), guards.bind(kept)
-    if isinstance(container, types.MappingProxyType | array.array | bytearray):
+    if is_a(container, np.ndarray):
+        guards.add(f"same_array({name}, {snapshot})", f"the elements of {path}")
+        return
+    if type(container) not in _ITERATED:
         guards.names["snapshot_of"] = snapshot_of
         guards.add(f"same_parts(snapshot_of({name}), {snapshot})", f"what {path} holds")
         return
-    if isinstance(container, np.ndarray):
-        guards.add(f"same_array({name}, {snapshot})", f"the elements of {path}")
-        return
-    parts = kept.values() if isinstance(kept, dict) else kept
-    quick = f"[*map(id, {name}{'.values()' if isinstance(kept, dict) else ''})]"
-    if isinstance(kept, dict) and all(type(key) is str for key in kept):
+    parts = kept.values() if is_a(kept, dict) else kept
+    quick = f"[*map(id, {name}{'.values()' if is_a(kept, dict) else ''})]"
+    if is_a(kept, dict) and all(type(key) is str for key in kept):
         quick = f"[*{name}] == {guards.bind([*kept])} and {quick}"
         test = f"{quick} == {guards.bind([*map(id, parts)])}"
-    elif isinstance(kept, dict | frozenset):
+    elif is_a(kept, dict):
         test = f"same_parts({name}, {snapshot})"
     else:
         test = f"{quick} == {guards.bind([*map(id, parts)])}"
-    equal = not isinstance(kept, frozenset) and any(map(is_plain, parts))
+    equal = any(map(is_plain, parts))
     if equal:
         test = f"({test} or same_parts({name}, {snapshot}))"
     steps = _contents_are(container, kept)
@@ -300,10 +362,8 @@ def _guard_contents(guards: Guards, container: Any, kept: Any, path: str) -> Non
 
 
 def _contents_are(container: Any, kept: Any) -> list[Step]:
-    """The steps that ask whether a dict, a list or a tuple holds just these; none for others."""
+    """The steps that ask whether a dict or a list holds just these; none for keys but text."""
     kind = type(container)
-    if kind not in (dict, list, tuple) or type(kept) is not kind:
-        return []
     steps = [step("constant", "owner", Known(container))]
     steps.append(step(f"{kind.__name__}_length", "owner", len(kept)))
     if kind is not dict:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, final
@@ -12,6 +14,7 @@ from torpor.base.errors import CaptureError
 from torpor.base.locks import recursive_lock, taken
 from torpor.capture.attempt import Attempt, Call, attempt
 from torpor.capture.commit import Given
+from torpor.capture.holding import is_a
 from torpor.capture.kind import difference, kind_key, nearest
 from torpor.capture.match import Match, Pattern, matcher, pattern_of
 from torpor.capture.native import Native, native_for
@@ -88,10 +91,14 @@ class Jitted:
         return self
 
     def __deepcopy__(self, memo: Any) -> Jitted:
-        return self  # as functions are
+        """Functions are not copied; a method of an object becomes that of the object's copy."""
+        wrapped = copy.deepcopy(self.__wrapped__, memo)
+        return self if wrapped is self.__wrapped__ else Jitted(wrapped)
 
-    def __reduce__(self) -> str:
-        return self.__qualname__  # as functions are: by name
+    def __reduce__(self) -> Any:
+        if is_a(self.__wrapped__, types.FunctionType):
+            return self.__qualname__  # as functions are: by name
+        return Jitted, (self.__wrapped__,)
 
     def __repr__(self) -> str:
         return f"<jit of {getattr(self, '__qualname__', repr(self.__wrapped__))}>"

@@ -145,6 +145,12 @@ distinct.all:
     "code": _PART.replace("GET", "PyFunction_GetCode"),
     "defaults": _PART.replace("GET", "PyFunction_GetDefaults"),
     "kwdefaults": _PART.replace("GET", "PyFunction_GetKwDefaults"),
+    "version": """
+  %kind = inttoptr i64 %x to ptr
+  %slot = getelementptr i8, ptr %kind, i64 {version}
+  %version = load i32, ptr %slot
+  %version.n = zext i32 %version to i64
+  %ok = icmp eq i64 %version.n, %y""",
     "holds": """
   %function = inttoptr i64 %x to ptr
   %first = at %registers[%y]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from torpor.base import settings
+from torpor.capture.holding import is_a
 from torpor.capture.kind import TensorKey, settings_key
 from torpor.capture.program import Known, Slot, Step, step
 from torpor.capture.tree import NUMBERS
@@ -109,7 +110,7 @@ class _Writer:
     def tree(self, tree: Any, text: str) -> None:
         """What checks that what `text` gives is like `tree`."""
         kind = type(tree)
-        if isinstance(tree, Handle):
+        if is_a(tree, Handle):
             self.ask("type", text, Known(kind))
             self.tensor(text)
         elif kind in NUMBERS:
@@ -126,7 +127,7 @@ class _Writer:
                 self.tree(part, self.ask(f"{kind.__name__}_item", name, text, number))
         elif kind is dict and all(type(key) is str for key in tree):
             self.dictionary(tree, text)
-        elif isinstance(tree, list | tuple | dict | slice) or hasattr(tree, "tobytes"):
+        elif is_a(tree, list | tuple | dict | slice) or hasattr(type(tree), "tobytes"):
             raise _Unfit
         else:
             self.ask("is", text, Known(tree))

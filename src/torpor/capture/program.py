@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from torpor.capture.making import OWNING
-from torpor.capture.python import is_known, method_of, offset_of
+from torpor.capture.python import VERSION, is_known, method_of, offset_of
 from torpor.capture.replayer import (
     HEAD,
     OPERATIONS,
@@ -158,7 +158,11 @@ def make_native(kind: type, general: Any) -> bool:
     if not is_known():
         return False
     offsets = Offsets(
-        offset_of(kind, "_programs"), *(offset_of(UOp, x) for x in ("op", "src", "arg"))
+        offset_of(kind, "_programs"),
+        offset_of(UOp, "op"),
+        offset_of(UOp, "src"),
+        offset_of(UOp, "arg"),
+        VERSION,
     )
     symbols = ("torpor_replayer", "torpor_replayer_tell")
     entry, tell = addresses(replayer_text(offsets), "the replayer", symbols)

@@ -88,6 +88,42 @@ def offset_of(kind: type, name: str) -> int:
     return int(offset)
 
 
+VERSION: Final = 384  # bytes from a class's start to its version, which is another one, or none
+# (0), whenever the class or one that it inherits from has been changed
+
+
+def version_of(kind: type) -> int:
+    """The version of a class as it is now; 0 if it has none, or none can be found."""
+    if not _has_versions():
+        return 0
+    type.__getattribute__(kind, "mro")  # gives it one
+    return word_of_version(kind).value
+
+
+def word_of_version(kind: type) -> ctypes.c_uint32:
+    """Where the version of a class is."""
+    return ctypes.c_uint32.from_address(id(kind) + VERSION)
+
+
+@lru_cache(maxsize=1)
+def _has_versions() -> bool:
+    """Whether the version of a class is where it is expected, and does what is expected."""
+    if not is_known():
+        return False
+    base = type("Base", (), {})
+    kind: Any = type("Kind", (base,), {})
+    word = word_of_version(kind)
+    seen = []
+    for owner, name in ((None, ""), (kind, "one"), (base, "two"), (kind, "__bases__")):
+        if owner is not None:
+            setattr(owner, name, (type("Other", (base,), {}),) if name == "__bases__" else 1)
+            seen.append(word.value)
+        type.__getattribute__(kind, "mro")
+        seen += [word.value, word.value]
+    fresh = [number for number in seen if number]
+    return seen[2::3] == [0, 0, 0] and len({*fresh}) == 4 and len(fresh) == 8
+
+
 _methods: Final[list[_Method]] = []  # which Python does not copy
 
 

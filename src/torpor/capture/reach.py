@@ -7,92 +7,57 @@ loads. That covers more than is read and never less, save for what `baked` lists
 
 from __future__ import annotations
 
-import array
-import collections
+import abc
+import builtins
 import contextvars
-import functools
+import decimal
 import gc
 import operator
 import sys
+import threading
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
-import numpy as np
-
-from torpor.capture.code import is_opaque, is_ours, names_of, root_of
+from torpor.capture.code import is_opaque, is_ours, names_of
+from torpor.capture.holding import (
+    held_of,
+    is_a,
+    is_known,
+    line_of,
+    module_of,
+    name_of,
+    own_of,
+    title_of,
+)
+from torpor.capture.place import ABSENT, Inherited, Local, Place, Variable
 from torpor.capture.tree import is_plain
 from torpor.tensor.handle import Handle
 from torpor.tensor.path import Step
 
-ABSENT: Final = type("Absent", (), {"__repr__": lambda self: "(absent)"})()
 _NONE: Final[frozenset[str]] = frozenset()
-_CONTAINERS: Final = (list, tuple, dict, set, frozenset, collections.deque)
-
-
-_WRAPPERS: Final = (
-    collections.UserDict, collections.UserList, collections.UserString, collections.ChainMap,
-)  # fmt: skip
-
-
-class Place:
-    """Where a value is kept: an entry of a dict, a closure cell, or a slot of an object.
-
-    value: what was there when the trace first could see it.
+# What a class has under these names does not decide what its objects do.
+_NOTES: Final = frozenset(
     """
-
-    __slots__ = ("owner", "name", "value", "path", "expanded", "slot")
-
-    def __init__(self, owner: Any, name: str, path: str, slot: Any = None):
-        self.owner, self.name, self.path, self.slot = owner, name, path, slot
-        self.expanded = False
-        self.value = self.now()
-
-    def now(self) -> Any:
-        """The value that is there now; `ABSENT` if there is none."""
-        try:
-            if self.slot is not None:
-                return self.slot.__get__(self.owner)
-            if isinstance(self.owner, types.CellType):
-                return self.owner.cell_contents
-        except (AttributeError, ValueError):
-            return ABSENT
-        return self.owner.get(self.name, ABSENT)
-
-    def put(self, value: Any) -> None:
-        """Make `value` the one that is there."""
-        if self.slot is not None:
-            self.slot.__set__(self.owner, value)
-        elif isinstance(self.owner, types.CellType):
-            self.owner.cell_contents = value
-        elif value is ABSENT:
-            self.owner.pop(self.name, None)
-        else:
-            self.owner[self.name] = value
-
-
-class Variable(Place):
-    """The value of a context variable, which counts as read."""
-
-    __slots__ = ()
-
-    def now(self) -> Any:
-        return self.owner.get(ABSENT)
-
-    def put(self, value: Any) -> None:
-        self.owner.set(value)
-
-
-def snapshot_of(value: Any) -> Any:
-    """What a container of C code holds, as something that does not change with it."""
-    return dict(value) if isinstance(value, types.MappingProxyType) else bytes(value)
+    __module__ __doc__ __dict__ __weakref__ __qualname__ __annotations__ __slots__ __orig_bases__
+    __firstlineno__ __static_attributes__ __annotate__ __annotate_func__ __annotations_cache__
+    __parameters__ __type_params__ __dataclass_fields__ __dataclass_params__
+    __abstractmethods__ __conditional_annotations__
+    """.split()  # noqa: SIM905 (a table that is read)
+)
+_TOLD: Final = frozenset(
+    """
+    __name__ __qualname__ __doc__ __module__ __defaults__ __kwdefaults__ __annotations__
+    """.split()  # noqa: SIM905 (a table that is read)
+)
 
 
 def _functions_with(code: types.CodeType) -> list[types.FunctionType]:
     """Functions that run this code, if they can depend on more than their globals."""
     if not code.co_freevars and not code.co_argcount + code.co_kwonlyargcount:
         return []
-    found = [f for f in gc.get_referrers(code) if isinstance(f, types.FunctionType)]
+    found = [f for f in gc.get_referrers(code) if type(f) is types.FunctionType]
     return [function for function in found if function.__code__ is code]
 
 
@@ -120,7 +85,8 @@ class Reach:
         self._attributed: list[tuple[Any, str]] = []
         self._functions: dict[types.CodeType, list[tuple[types.FunctionType, str]]] = {}
         self._entered: set[types.CodeType] = set()
-        self._always: set[tuple[int, str]] = set()  # places that are read under any name
+        self.classes: dict[type, None] = {}  # whose special methods count
+        self.abstract = False  # there is a class with which others can be registered
         self._waiting: list[tuple[Any, str]] = []
 
     # --- code -------------------------------------------------------------------------------------
@@ -130,8 +96,12 @@ class Reach:
         names = names_of(code)
         self.asked |= names.asked
         self._learn(names.loaded, names.changed, names.stored)
+        for kind in [*self.classes] if "__match_args__" in names.loaded else ():
+            self._matched(kind)
         for name in sorted(names.outer.difference(code.co_freevars, code.co_cellvars)):
             self._place(namespace, name, name)
+            if name not in namespace:
+                self._place(vars(builtins), name, name)
         for module in names.imported:
             if module in sys.modules and not is_opaque(module):
                 self._place(sys.modules, module, f"sys.modules[{module!r}]", read=True)
@@ -140,7 +110,7 @@ class Reach:
         if code not in self._functions and code not in self._inner:
             for function in _functions_with(code):
                 self._function(function, code.co_name)
-        self._inner.update(part for part in code.co_consts if isinstance(part, types.CodeType))
+        self._inner.update(part for part in code.co_consts if is_a(part, types.CodeType))
         for function, path in self._functions.get(code, ()):
             self._cells(function, path)
         self._settle()
@@ -196,7 +166,7 @@ class Reach:
             value, path = self._waiting.pop()
             if self.is_known(value):
                 continue
-            if isinstance(value, Handle):
+            if is_a(value, Handle):
                 self.tensors[id(value)] = value, path, value._path, value.requires_grad
                 self.found(value)
                 if value.grad is not None:
@@ -206,74 +176,79 @@ class Reach:
                 self._look_at(value, path)
 
     def _look_at(self, value: Any, path: str) -> None:
-        if isinstance(value, _CONTAINERS):
-            self._container(value, path)
-        elif isinstance(value, np.ndarray):
-            self.contents[id(value)] = value, value.copy(), path
-        elif isinstance(value, types.FunctionType):
+        if is_a(value, types.FunctionType):
             self._function(value, path)
-        elif isinstance(value, types.MethodType):
-            self.add(value.__self__, f"{path}.__self__")
-            self.add(value.__func__, path)
-        elif isinstance(value, functools.partial):
-            for part, name in ((value.func, "func"), (value.args, "args")):
-                self.add(part, f"{path}.{name}")
-            self.add(value.keywords, f"{path}.keywords")
-        elif isinstance(value, staticmethod | classmethod):
-            self.add(value.__func__, path)
-        elif isinstance(value, property):
-            for accessor in (value.fget, value.fset, value.fdel):
-                self.add(accessor, path)
-        elif isinstance(value, contextvars.ContextVar):
-            self.places[id(value), path] = Variable(value, path, path)
-        elif isinstance(value, operator.attrgetter | operator.methodcaller):
-            self._named(value)
-        elif isinstance(value, types.MappingProxyType | array.array | bytearray):
-            self.contents[id(value)] = value, snapshot_of(value), path
-        elif isinstance(value, types.ModuleType | type):
-            name = value.__name__ if isinstance(value, types.ModuleType) else value.__module__
-            if not is_opaque(name):
-                self._attributes_of(value, path)
-        elif hasattr(type(value), "__next__"):
-            self.bake(f"the iterator {path}")
+        elif is_a(value, types.ModuleType):
+            self._attributes_of(value, path)
+        elif is_a(value, type):
+            self._class(value, path)
+        elif is_a(value, contextvars.ContextVar):
+            place = self._put(Variable(value, path, path), (id(value), ""))
+            place.read = True
+            self._expand(place)
         else:
+            self._object(value, path)
+
+    def _object(self, value: Any, path: str) -> None:
+        """What its class says that an object holds, and attributes that Python code gave it."""
+        kind: Any = type(value)
+        held, module = held_of(kind), module_of(kind)
+        ours = is_ours(module) and is_opaque(module)
+        if ours and not is_known(kind):
             own = _own_attributes(value)
-            if isinstance(own, dict) and "__wrapped__" in own:
+            if type(own) is dict and "__wrapped__" in own:
                 self.add(own["__wrapped__"], path)
                 self._given(value, path)
-            module = type(value).__module__
-            if isinstance(value, _WRAPPERS):
-                for name in own or ():
-                    self._place(own, name, f"{path}.{name}", identity=id(value), read=True)
-            if module != "builtins" and not (root_of(module) == "torpor" and is_opaque(module)):
-                self._attributes_of(value, path)
+            return
+        if held.bakes:
+            self.bake(_named_by(value, path))
+        if held.snapshot is not None:
+            self.contents[id(value)] = value, held.snapshot(value), path
+        for text, part in held.parts(value) if held.parts is not None else ():
+            self.add(part, path + text)
+        for name in held.members:
+            self._place(value, name, f"{path}.{name}", getattr(kind, name), read=True)
+        if is_a(value, operator.attrgetter | operator.methodcaller):
+            self._named(value)
+        if not is_known(kind) or kind is types.SimpleNamespace or kind is threading.local:
+            self._attributes_of(value, path)
+            if is_opaque(module) and not is_known(kind) and not held.bakes:
+                self._all_of(value, path)
+
+    def _all_of(self, value: Any, path: str) -> None:
+        """Code that is not looked into may read any attribute of an object of its own class."""
+        own = _own_attributes(value)
+        for name in own if type(own) is dict else ():
+            if not (is_a(value, types.FunctionType) and name.startswith("_")):
+                self._place(own, name, f"{path}.{name}", identity=id(value), read=True)
+
+    def _class(self, value: Any, path: str) -> None:
+        if value is decimal.Decimal:
+            self.add(value(), "decimal.getcontext()")
+        if is_a(value, abc.ABCMeta):
+            self.abstract = True
+            if own_of(value).get("_is_protocol"):
+                names = {*own_of(value), *own_of(value).get("__annotations__", ())}
+                members = frozenset(name for name in names if not name.startswith("_"))
+                self.asked |= members
+                self._learn(members, _NONE, _NONE)
+        if not is_opaque(module_of(value)):
+            self._attributes_of(value, path)
 
     def _named(self, value: Any) -> None:
         """Attributes whose names an `attrgetter` holds."""
-        texts = [text for text in value.__reduce__()[1] if isinstance(text, str)]
+        texts = [text for text in value.__reduce__()[1] if type(text) is str]
         self._learn(frozenset(name for text in texts for name in text.split(".")), _NONE, _NONE)
 
-    def _container(self, value: Any, path: str) -> None:
-        if isinstance(value, dict):
-            self.contents[id(value)] = value, dict(value), path
-            for key, part in value.items():
-                self.add(part, f"{path}[{key!r}]" if is_plain(key) else f"{path}[...]")
-            return
-        if not isinstance(value, tuple | frozenset):
-            kind = frozenset if isinstance(value, set) else list
-            self.contents[id(value)] = value, kind(value), path
-        for number, part in enumerate(value):
-            self.add(part, f"{path}[{number}]")
-        if hasattr(value, "__dict__"):
-            self._attributes_of(value, path)
-
     def _function(self, function: types.FunctionType, path: str) -> None:
-        if is_opaque(function.__module__) and not hasattr(function, "__wrapped__"):
+        if is_opaque(function.__globals__.get("__name__")):
+            self._all_of(function, path)  # such as what is registered for dispatch
+            self.add(vars(function).get("__wrapped__"), path)
             return
         self._functions.setdefault(function.__code__, []).append((function, path))
         if function.__code__ in self._entered:
             self._cells(function, path)
-        wrapped = getattr(function, "__wrapped__", None)
+        wrapped = vars(function).get("__wrapped__")
         if wrapped is not None:
             self.add(wrapped, path)
         self._given(function, path)
@@ -299,69 +274,132 @@ class Reach:
     # --- attributes -------------------------------------------------------------------------------
     def _attributes_of(self, value: Any, path: str) -> None:
         self._attributed.append((value, path))
-        if not isinstance(value, types.ModuleType):
+        if not is_a(value, types.ModuleType) or not is_opaque(_name_of(value)):
             self.objects.append(value)
+            for kind in (type(value), value) if is_a(value, type) else (type(value),):
+                self._special(kind)
         if self.whole:
             self._whole(value, path)
         names = None if self.everything else self.loaded | self.changed | self.stored
         self._attributes(value, path, names)
 
+    def _special(self, kind: type) -> None:
+        """Methods of a class that no name in bytecode leads to, such as those of operators."""
+        for base in line_of(kind):
+            if base in self.classes or is_opaque(module_of(base)):
+                continue
+            self.classes[base] = None
+            for name, found in own_of(base).items():
+                if name.startswith("__") and name.endswith("__") and name not in _NOTES:
+                    place = self._inherited_place(base, name, f"{name_of(base)}.{name}")
+                    place.read = True
+                    if not is_a(found, types.FunctionType):  # those are looked at when they run
+                        self._expand(place)
+            self._matched(base)
+
+    def _matched(self, kind: type) -> None:
+        """Attributes that patterns without names are matched with."""
+        if "__match_args__" in self.loaded:
+            names = frozenset(own_of(kind).get("__match_args__", ()))
+            if not names <= self.loaded:
+                self._learn(names, _NONE, _NONE)
+
     def _whole(self, value: Any, path: str) -> None:
         own = _own_attributes(value)
-        if type(own) is dict and not isinstance(value, types.ModuleType):
+        if is_a(value, threading.local):
+            self.bake(f"which attributes {path} has in this thread")
+        elif type(own) is dict and not is_a(value, types.ModuleType):
             self.contents[id(own)] = own, dict(own), f"{path}.__dict__"
 
     def _attributes(self, value: Any, path: str, names: Any) -> None:
         """Note the attributes of `value` under these names (None: under all that it has)."""
         own = _own_attributes(value)
         if names is None:
-            names = {*self.loaded, *self.changed, *self.stored, *(own or ())}
-        module = type(value).__module__
-        if isinstance(value, types.FunctionType) or (is_ours(module) and is_opaque(module)):
-            names = [name for name in names if not name.startswith("_")]  # the rest is their own
+            names = self.loaded | self.changed | self.stored
+            if not (is_a(value, types.ModuleType) and is_opaque(_name_of(value))):
+                names = names.union(own or ())
+        if is_a(value, types.ModuleType):
+            self._of_module(value, own, names, path)
+            if type(value) is types.ModuleType:
+                return
+        if is_a(value, types.FunctionType) or is_ours(module_of(type(value))):
+            opaque = is_opaque(module_of(type(value)))  # the rest is their own
+            names = [x for x in names if not (opaque and x.startswith("_")) or x == "__wrapped__"]
+        if is_a(value, types.FunctionType | type):
+            self._told_by(value, path)
         for name in names:
-            if own is not None and name in own:
+            if is_a(value, threading.local):
+                self._local(value, name, f"{path}.{name}")
+                continue
+            if type(own) is dict and name in own:
                 self._place(own, name, f"{path}.{name}", identity=id(value))
-            elif not isinstance(value, types.ModuleType):
-                self._inherited(value, own, name, f"{path}.{name}")
+            self._inherited(value, own, name, f"{path}.{name}")
+
+    def _told_by(self, value: Any, path: str) -> None:
+        """What a function or a class says of itself."""
+        kind = types.FunctionType if is_a(value, types.FunctionType) else type
+        for name in _TOLD.intersection(self.loaded):
+            slot = own_of(kind).get(name)
+            if is_a(slot, types.GetSetDescriptorType | types.MemberDescriptorType):
+                self._place(value, name, f"{path}.{name}", slot)
+
+    def _local(self, value: Any, name: str, path: str) -> None:
+        key = id(value), name
+        if key not in self.places:
+            self._put(Local(value, name, path), key)
+
+    def _of_module(self, module: Any, own: Any, names: Any, path: str) -> None:
+        made_up = "__getattr__" in own and not is_opaque(_name_of(module))
+        if made_up:
+            self._place(own, "__getattr__", f"{path}.__getattr__", read=True)
+        for name in names:
+            if name in own or made_up or name in self.asked:
+                self._place(own, name, f"{path}.{name}")
 
     def _inherited(self, value: Any, own: Any, name: str, path: str) -> None:
-        kind = value if isinstance(value, type) else type(value)
-        before: list[type] = []
-        for base in kind.__mro__:
-            if name in base.__dict__:
-                found = base.__dict__[name]
-                if isinstance(found, types.MemberDescriptorType):
-                    if not isinstance(value, type):
-                        self._place(value, name, path, found)
-                    return
-                if not is_opaque(base.__module__):
-                    self._place(base.__dict__, name, path, identity=id(base))
-                self.add(found, path)
-                break
-            before.append(base)
-        else:
-            made_up = any("__getattr__" in base.__dict__ for base in kind.__mro__)
-            if name not in self.stored and name not in self.asked and not made_up:
-                return
-        for base in before:
-            if not is_opaque(base.__module__) and base is not value:
-                self._place(base.__dict__, name, path, identity=id(base))
-        if isinstance(own, dict):
-            self._place(own, name, path, identity=id(value))
+        """Note an attribute that an object has from its class, and wherever it could be hidden."""
+        lines = [line_of(type(value))]
+        if is_a(value, type):
+            lines.insert(0, line_of(value))
+        asked = name in self.stored or name in self.asked
+        has = type(own) is dict and name in own  # unless a class has a descriptor of that name
+        for line in lines:
+            places = [place for place, base in enumerate(line) if name in own_of(base)]
+            made_up = any("__getattr__" in own_of(base) for base in line)
+            if places or has or asked or made_up:
+                last = places[-1] if places else len(line)
+                for base in line[: last + 1]:
+                    self._from(base, value, name, path)
+                if type(own) is dict:
+                    self._place(own, name, path, identity=id(value))
+
+    def _from(self, base: type, value: Any, name: str, path: str) -> None:
+        """Note an attribute of one class that an object inherits from."""
+        found = own_of(base).get(name, ABSENT)
+        if is_a(found, types.MemberDescriptorType) and issubclass(type(value), base):
+            self._place(value, name, path, found)
+        if not is_opaque(module_of(base)):
+            self._inherited_place(base, name, path if found is ABSENT else f"{path} (of its class)")
+
+    def _inherited_place(self, base: type, name: str, path: str) -> Place:
+        place = self.places.get((id(base), name))
+        return place or self._put(Inherited(base, name, path), (id(base), name))
 
     def _place(
         self, owner: Any, name: str, path: str, slot: Any = None, identity: int = 0,
         read: bool = False,
     ) -> None:  # fmt: skip
         key = (identity or id(owner), name)
-        if read:
-            self._always.add((id(owner), name))
-        if key in self.places:
-            return
-        place = self.places[key] = Place(owner, name, path, slot)
-        if read or name in self.loaded or self.everything:
+        place = self.places.get(key) or self._put(Place(owner, name, path, slot), key)
+        if read and not place.read:
+            place.read = True
             self._expand(place)
+
+    def _put(self, place: Place, key: tuple[int, str]) -> Place:
+        self.places[key] = place
+        if place.name in self.loaded or self.everything:
+            self._expand(place)
+        return place
 
     def _expand(self, place: Place) -> None:
         if not place.expanded:
@@ -371,14 +409,28 @@ class Reach:
 
     def is_read(self, place: Place) -> bool:
         """Whether what is in a place decides what the function does."""
-        if self.everything or place.name in self.loaded or place.name in self.changed:
-            return True
-        return (id(place.owner), place.name) in self._always
+        named = place.name in self.loaded or place.name in self.changed
+        return self.everything or named or place.read
+
+
+def _name_of(module: Any) -> Any:
+    return vars(module).get("__name__")
+
+
+def _named_by(value: Any, path: str) -> str:
+    """What an object of C code is to a function, in words."""
+    kind = type(value)
+    if hasattr(kind, "__next__") and not issubclass(kind, weakref.ProxyTypes):
+        return f"the iterator {path}"
+    is_function = any("__name__" in own_of(base) for base in line_of(kind))
+    return f"a call of {path}" if is_function else f"the {title_of(value)} {path}"
 
 
 def _own_attributes(value: Any) -> Any:
     """The dict of an object's own attributes; None if it has none."""
+    if is_a(value, type):
+        return own_of(value)
     try:
         return object.__getattribute__(value, "__dict__")
-    except AttributeError:
+    except Exception:  # there is none, or it is a property
         return None

@@ -71,6 +71,7 @@ class Offsets(NamedTuple):
     op: int  # of a node's slots
     src: int
     arg: int
+    version: int  # of a class: which one it is
 
 
 class Objects(NamedTuple):

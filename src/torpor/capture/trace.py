@@ -20,8 +20,8 @@ from torpor.capture.commit import (
 from torpor.capture.guards import Guards
 from torpor.capture.number import Replay
 from torpor.capture.output import results_of
+from torpor.capture.place import Place
 from torpor.capture.plan import Plan
-from torpor.capture.reach import Place
 from torpor.capture.successor import successors
 from torpor.capture.tracer import Draw, Stream, cut_of, draw_word, stored
 from torpor.capture.tree import Path, holds_twice

@@ -10,13 +10,24 @@ import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from threading import get_ident
 from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 
 from torpor.base.errors import CaptureError
-from torpor.capture.code import CHANGERS, CHANGING, asks_for_types, is_opaque, root_of
+from torpor.capture.code import (
+    CHANGERS,
+    CHANGING,
+    OUTER,
+    READING,
+    asks_for_types,
+    is_opaque,
+    is_ours,
+    root_of,
+)
+from torpor.capture.holding import is_a, module_of, name_of, title_of
 from torpor.capture.number import Tape
 from torpor.capture.reach import Reach
 from torpor.capture.tree import Path, containers
@@ -35,10 +46,14 @@ from torpor.tensor.watch import Watcher, active
 _PURE: Final = frozenset(
     """
     builtins math cmath operator _operator itertools functools _functools numpy _collections _abc
-    _thread _weakref copy collections _struct binascii zlib unicodedata
+    _thread _weakref re copy collections _struct binascii zlib unicodedata
     """.split()  # noqa: SIM905 (a table that is read)
 )
-_IMPURE: Final = frozenset({"input", "open", "print", "exec", "eval", "breakpoint"})
+_IMPURE: Final = frozenset({"input", "open", "print", "exec", "eval", "breakpoint", "fromfile"})
+# Methods of C code that tell more than what their objects hold.
+_TELLING: Final = frozenset({"__subclasses__", "locked"})
+# Functions that libraries call to speak to the world, or to read a state of theirs.
+_IMPURE_INSIDE: Final = frozenset({"input", "open", "print", "_get_extobj_dict", "geterrobj"})
 _ANY_NAME: Final = frozenset(
     {"getattr", "vars", "dir", "globals", "locals", "delattr", "setattr", "hasattr"}
 )
@@ -262,8 +277,11 @@ class Tracer(Watcher):
         if event == "call":
             if code not in self._opened:
                 self._call(frame, code)
-        elif event == "c_call" and not self._is_opaque(code, frame):
-            self.called(argument)
+        elif event == "c_call":
+            if self._is_opaque(code, frame):
+                self._called_inside(argument, frame)
+            else:
+                self.called(argument)
 
     def _call(self, frame: types.FrameType, code: types.CodeType) -> None:
         if not self._is_opaque(code, frame):
@@ -271,8 +289,10 @@ class Tracer(Watcher):
             self._enter(code, frame)
             return
         module = frame.f_globals.get("__name__", "")
-        if root_of(module) not in CHANGING:
+        if root_of(module) not in CHANGING or module.startswith("importlib._"):
             self._opened.add(code)
+            if root_of(module) in READING and self._entry_of(frame) is not None:
+                self.reach.read_everything(True)
             return
         caller = frame.f_back
         if caller is not None and caller.f_globals.get("__name__") == "collections.abc":
@@ -297,7 +317,7 @@ class Tracer(Watcher):
         """C code is about to be called by code that is looked into."""
         name = getattr(function, "__name__", "")
         owner = getattr(function, "__self__", None)
-        if owner is None or isinstance(owner, types.ModuleType):
+        if owner is None or is_a(owner, types.ModuleType):
             module = getattr(function, "__module__", None) or ""
             if root_of(module) not in _PURE or name in _IMPURE:
                 self.bake(f"a call of {module}.{name}")
@@ -305,16 +325,52 @@ class Tracer(Watcher):
                 self.bake(f"a call of {name}()")
             elif name in _ANY_NAME:
                 self.reach.read_everything(name in ("vars", "dir"))
+        elif is_a(owner, ContextVar) and name == "get":
+            self.reach.root(owner, f"the context variable {owner.name}")
+        elif name in _TELLING:
+            self.bake(f"a call of {title_of(owner)}.{name}")
         elif name in CHANGERS and (path := self.path_of(owner)) is not None:
             self._alters(owner, name, path)
-        elif isinstance(owner, type):
-            if root_of(owner.__module__) not in _PURE and is_opaque(owner.__module__):
-                self.bake(f"a call of {owner.__module__}.{owner.__qualname__}.{name}")
-        elif not isinstance(owner, _PURE_TYPES) and not name.startswith("__"):
-            kind = type(owner)
-            changing = kind.__module__.startswith("numpy.random")
-            if changing or root_of(kind.__module__) not in ("torpor", *_PURE):
-                self.bake(f"a call of {kind.__module__}.{kind.__qualname__}.{name}")
+        elif is_a(owner, type):
+            if root_of(module_of(owner)) not in _PURE and is_opaque(module_of(owner)):
+                self.bake(f"a call of {module_of(owner)}.{name_of(owner)}.{name}")
+        elif not is_a(owner, _PURE_TYPES) and not name.startswith("__"):
+            module = module_of(type(owner))
+            if module.startswith("numpy.random") or root_of(module) not in ("torpor", *_PURE):
+                self.bake(f"a call of {title_of(owner)}.{name}")
+
+    def _called_inside(self, function: Any, frame: types.FrameType) -> None:
+        """C code is about to be called by a library, maybe for code that is looked into."""
+        if is_ours(frame.f_globals.get("__name__")):
+            return
+        owner = getattr(function, "__self__", None)
+        name = getattr(function, "__name__", "")
+        variable = is_a(owner, ContextVar) and name == "get"
+        of_module = owner is None or is_a(owner, types.ModuleType)
+        module = getattr(function, "__module__", None) if of_module else module_of(type(owner))
+        if not variable and root_of(module) not in OUTER and name not in _IMPURE_INSIDE:
+            return
+        library = self._entry_of(frame)
+        if library is None:
+            return
+        what = f"{library.f_globals.get('__name__', '')}.{library.f_code.co_name}"
+        if variable:
+            self.reach.root(owner, f"what {what} reads")
+        else:
+            self.bake(f"a call of {what}")
+
+    def _entry_of(self, frame: types.FrameType) -> types.FrameType | None:
+        """The function of a library that code which is looked into called, and this one runs in;
+        None: it was called by torpor, or to import a module, which happens once.
+        """
+        while (caller := frame.f_back) is not None and self._is_opaque(frame.f_code, frame):
+            module = frame.f_globals.get("__name__", "")
+            if is_ours(module) or root_of(module) in ("importlib", "_frozen_importlib"):
+                return None
+            if not self._is_opaque(caller.f_code, caller):
+                return frame
+            frame = caller
+        return None
 
     def _alters(self, owner: Any, name: str, path: str) -> None:
         """A container from outside, which nothing else is known to read, is about to be changed."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from torpor.base.dtypes import DType
+from torpor.capture.holding import is_a, parts_of
 from torpor.tensor.handle import Handle
 
 SCALARS: Final = frozenset({int, bool, str, bytes, complex, type(None), type(Ellipsis), DType})
@@ -30,17 +31,17 @@ def flatten(tree: Any, tensors: list[Any], numbers: list[Any], objects: list[Any
     if kind in NUMBERS:
         numbers.append(tree)
         return kind
-    if isinstance(tree, Handle):
+    if is_a(tree, Handle):
         tensors.append(tree)
         return kind
     if kind in _BY_VALUE:
         return kind, tree
-    if isinstance(tree, list | tuple):
-        return (kind, *[flatten(part, tensors, numbers, objects) for part in tree])
+    if is_a(tree, list | tuple):
+        return (kind, *[flatten(part, tensors, numbers, objects) for part in parts_of(tree)])
     if kind is dict:
         parts = [flatten(part, tensors, numbers, objects) for part in tree.values()]
         return kind, tuple(scalar_key(key) for key in tree), *parts
-    if isinstance(tree, np.generic):
+    if is_a(tree, np.generic):
         return kind, tree.tobytes()
     if kind is slice:
         return kind, *[_bound(x, tensors, objects) for x in (tree.start, tree.stop, tree.step)]
@@ -75,14 +76,14 @@ def same(left: Any, right: Any) -> bool:
 
 def is_plain(value: Any) -> bool:
     """Whether a value cannot change and is compared by what it is."""
-    return type(value) in SCALARS or type(value) is float or isinstance(value, np.generic)
+    return type(value) in SCALARS or type(value) is float or is_a(value, np.generic)
 
 
 def rebuild(tree: Any, leaf: Callable[[Any], Any]) -> Any:
     """A tree of the same structure with `leaf` of each leaf."""
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+    if is_a(tree, tuple) and hasattr(tree, "_fields"):
         return type(tree)(*[rebuild(part, leaf) for part in tree])
-    if isinstance(tree, list | tuple):
+    if is_a(tree, list | tuple):
         return type(tree)([rebuild(part, leaf) for part in tree])
     if type(tree) is dict:
         return {key: rebuild(part, leaf) for key, part in tree.items()}
@@ -91,7 +92,7 @@ def rebuild(tree: Any, leaf: Callable[[Any], Any]) -> Any:
 
 def containers(tree: Any, path: Path = ()) -> Iterator[tuple[Any, Path]]:
     """Every list, dict and tuple in the tree, and the keys that lead to it from `path` on."""
-    if isinstance(tree, list | tuple) or type(tree) is dict:
+    if is_a(tree, list | tuple) or type(tree) is dict:
         yield tree, path
         for key, part in tree.items() if type(tree) is dict else enumerate(tree):
             yield from containers(part, (*path, key))
@@ -99,25 +100,25 @@ def containers(tree: Any, path: Path = ()) -> Iterator[tuple[Any, Path]]:
 
 def holds_twice(tree: Any) -> bool:
     """Whether a list or dict is in several places of the tree."""
-    ids = [id(part) for part, _ in containers(tree) if not isinstance(part, tuple)]
+    ids = [id(part) for part, _ in containers(tree) if not is_a(part, tuple)]
     return len({*ids}) < len(ids)
 
 
 def has_changed(container: Any, kept: Any) -> bool:
     """Whether a list or dict holds other objects than `kept`, a copy of it, does."""
-    if isinstance(container, dict):
+    if is_a(container, dict):
         same_keys = [*container] == [*kept]
         return not same_keys or [*map(id, container.values())] != [*map(id, kept.values())]
-    return isinstance(container, list) and [*map(id, container)] != [*map(id, kept)]
+    return is_a(container, list) and [*map(id, parts_of(container))] != [*map(id, kept)]
 
 
 def refill(container: Any, parts: Any) -> None:
     """Have a container hold `parts` and nothing else."""
-    if isinstance(container, list):
+    if is_a(container, list):
         container[:] = parts
         return
     container.clear()
-    if isinstance(container, deque):
+    if is_a(container, deque):
         container.extend(parts)
     else:
         container.update(parts)
@@ -125,10 +126,10 @@ def refill(container: Any, parts: Any) -> None:
 
 def restore(container: Any, kept: Any) -> None:
     """Have a container hold what it held when `kept` was made of it; others are left alone."""
-    if isinstance(container, list | dict):
+    if is_a(container, list | dict):
         changed = has_changed(container, kept)
     else:
-        changed = isinstance(container, deque) or (isinstance(container, set) and container != kept)
+        changed = is_a(container, deque) or (is_a(container, set) and container != kept)
     if changed:
         refill(container, kept)
 
@@ -147,10 +148,10 @@ class Exchange:
 
     def put(self, tree: Any, leaf: Callable[[Any], Any]) -> Any:
         """The tree with `leaf` of each leaf: where a list is in it twice, of what `leaf` gave."""
-        if isinstance(tree, tuple):
+        if is_a(tree, tuple):
             parts = [self.put(part, leaf) for part in tree]
             return self._fresh(tree, parts) if _differ(parts, tree) else tree
-        if isinstance(tree, list) or type(tree) is dict:
+        if is_a(tree, list) or type(tree) is dict:
             for key, part in _items(tree):
                 new = self.put(part, leaf)
                 if new is not part:
@@ -179,13 +180,13 @@ class Exchange:
 
     def _plain(self, tree: Any, leaf: Any, waiting: list[Any]) -> Any:
         """What the tree stood for; lists and dicts, which stay the same, are to be looked into."""
-        if not isinstance(tree, list | tuple) and type(tree) is not dict:
+        if not is_a(tree, list | tuple) and type(tree) is not dict:
             return leaf(tree)
         known = self._taken.get(id(tree))
         if known is not None:
             return known[1]
         plain = tree
-        if isinstance(tree, tuple):
+        if is_a(tree, tuple):
             parts = [self._plain(part, leaf, waiting) for part in tree]
             if _differ(parts, tree):
                 original = self._tuples.get(id(tree))
@@ -198,7 +199,7 @@ class Exchange:
 
 def _items(container: Any) -> list[tuple[Any, Any]]:
     """The keys of a list or dict and what it holds there, all at this moment."""
-    return list(enumerate(container) if isinstance(container, list) else container.items())
+    return list(enumerate(parts_of(container)) if is_a(container, list) else container.items())
 
 
 def _differ(parts: list[Any], tree: tuple[Any, ...]) -> bool:
@@ -212,7 +213,7 @@ def _same_tuple(tree: Any, parts: list[Any]) -> Any:
 
 def paths(tree: Any, path: str) -> Iterator[tuple[Any, str]]:
     """Each leaf that is a number, with how to reach it from `path`."""
-    if isinstance(tree, list | tuple):
+    if is_a(tree, list | tuple):
         for number, part in enumerate(tree):
             yield from paths(part, f"{path}[{number}]")
     elif type(tree) is dict:
