@@ -34,8 +34,13 @@ def test_what_fails_half_way_leaves_what_was_there(tmp_path):
 
 
 def test_where_nothing_can_be_written_the_error_names_the_file(tmp_path):
-    with (
-        pytest.raises(FileNotFoundError, match="missing"),
-        replacing(tmp_path / "missing" / "file"),
-    ):
-        pass
+    (tmp_path / "file").write_bytes(b"kept")
+    for place in ("missing/file", "file/inside"):
+        with pytest.raises(OSError, match=place), replacing(tmp_path / place):
+            pass
+
+
+def test_a_link_that_leads_nowhere_is_replaced(tmp_path):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    write_whole(tmp_path / "loop", b"new")
+    assert (tmp_path / "loop").read_bytes() == b"new"

@@ -1,5 +1,7 @@
 """Files as memory."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -42,6 +44,12 @@ def test_an_odd_offset_is_fine(path):
 def test_a_file_that_does_not_fit_is_refused(path, offset, size, words):
     with pytest.raises(MemoryStateError, match=words):
         disk_buffer(path, dtypes.int16, offset, size)
+
+
+def test_what_is_no_file_is_not_taken_for_an_empty_one(tmp_path):
+    for place in (tmp_path, os.devnull):
+        with pytest.raises(MemoryStateError, match="no ordinary file"):
+            disk_buffer(place, dtypes.uint8)
 
 
 def test_files_are_never_written(path):

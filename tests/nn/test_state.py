@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from torpor import Tensor, nn
-from torpor.base.errors import ShapeError
+from torpor.base.errors import DTypeError, ShapeError
 from torpor.nn import state
 
 
@@ -37,10 +37,15 @@ def test_nothing_is_loaded_where_something_does_not_fit():
         state.load_state_dict(layer, {"bias": np.ones(2), "weight": np.ones((3, 2))})
     with pytest.raises(KeyError, match="unexpected"):
         state.load_state_dict(layer, {**layer.state_dict(), "more": np.ones(1)})
+    for wrong in ({"bias": np.ones(2), "weight": np.full((2, 2), "x")}, {"weight": None}):
+        with pytest.raises((DTypeError, ShapeError)):
+            state.load_state_dict(layer, wrong, strict=False)
     assert (layer.bias.numpy() == before).all()
     state.load_state_dict(layer, {"bias": np.ones(2)}, strict=False)
     assert layer.bias.tolist() == [1.0, 1.0]
     assert layer.bias.requires_grad
+    state.load_state_dict(layer, {"bias": [2, 3]}, strict=False)
+    assert layer.bias.tolist() == [2.0, 3.0]
 
 
 def test_what_a_layer_counts_comes_back(tmp_path):

@@ -187,6 +187,19 @@ def test_what_shares_no_memory_is_refused(tmp_path):
         Tensor.from_file(path, dtypes.float32)
 
 
+@pytest.mark.parametrize("name", ["void", "index", dtypes.void, dtypes.index])
+def test_what_only_programs_have_is_no_format_of_a_tensor(name, tmp_path):
+    (tmp_path / "file").write_bytes(bytes(8))
+    for make in (
+        lambda: Tensor.from_file(tmp_path / "file", name),
+        lambda: Tensor.zeros(2, dtype=name),
+        lambda: Tensor([1], dtype=name),
+        lambda: Tensor([1]).cast(name),
+    ):
+        with pytest.raises(TypeError, match="no format of a tensor"):
+            make()
+
+
 def test_new_tensors_have_the_old_ones_format_and_device():
     x = Tensor.ones(2, dtype="float64", device="PYTHON")
     made = x.new_zeros(3, 1), x.new_ones((2,)), x.new_full((1,), 7, dtype="int8")

@@ -186,7 +186,14 @@ def from_name(name: str) -> DType:
 
 
 def as_dtype(value: object) -> DType:
-    """A `DType` from itself, its name, a Python number type or a NumPy dtype."""
+    """The format of a tensor, from a `DType`, its name, a Python number type or a NumPy dtype."""
+    found = _named(value)
+    if found.kind in ("void", "index"):
+        raise DTypeError(f"{found} is no format of a tensor")
+    return found
+
+
+def _named(value: object) -> DType:
     if isinstance(value, DType):
         return value
     if isinstance(value, str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,7 +15,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A file to write to, which takes the place of `path` at the end of the block. Whoever reads
     `path` meanwhile sees nothing of this, or all; so they do where the block fails.
     """
-    final = path.resolve()  # what a link leads to is replaced, not the link
+    final = Path(os.path.realpath(path))  # what a link leads to is replaced, not the link
     if final.exists() and not final.is_file():
         raise FileExistsError(f"{path} is there already and no ordinary file")
     temporary = final.with_name(f".{secrets.token_hex(8)}.part")
@@ -22,9 +23,11 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         with temporary.open("xb") as file:
             yield file
         temporary.replace(final)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             temporary.unlink()
+        if isinstance(error, OSError):
+            error.filename = os.fspath(path)  # nobody knows the other one
         raise
 
 

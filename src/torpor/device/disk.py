@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import stat
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -59,9 +60,13 @@ def disk_buffer(
 ) -> Buffer:
     """The file at `path` from byte `offset` on, as `size` elements (by default all that there are).
 
-    A file that is too short, or whose length is not a multiple, is a `MemoryStateError`.
+    A file that is too short, or whose length is not a multiple, or what is no file, is a
+    `MemoryStateError`.
     """
-    length = Path(path).stat().st_size - offset
+    facts = Path(path).stat()
+    if not stat.S_ISREG(facts.st_mode):
+        raise MemoryStateError(f"{os.fspath(path)!r} is no ordinary file, and cannot be mapped")
+    length = facts.st_size - offset
     if size is None:
         size, rest = divmod(length, dtype.itemsize)
         if rest or length < 0:

@@ -63,6 +63,12 @@ def get_parameters(model: Any) -> list[Tensor]:
     return list(unique.values())
 
 
+def _like(tensor: Tensor, given: Any) -> Tensor:
+    """A tensor or array, in the format of `tensor` and on its device."""
+    value = given.detach() if isinstance(given, Tensor) else Tensor(np.asarray(given))
+    return value.cast(tensor.dtype).to(tensor.device).contiguous()
+
+
 def load_state_dict(model: Any, values: Mapping[str, Any], strict: bool = True) -> None:
     """Copy `values` (tensors or arrays by name) into the model's tensors.
 
@@ -74,16 +80,15 @@ def load_state_dict(model: Any, values: Mapping[str, Any], strict: bool = True) 
     if strict and (missing or unexpected):
         raise KeyError(f"the state does not fit: missing {missing}, unexpected {unexpected}")
     for name in own.keys() & values.keys():
-        if tuple(values[name].shape) != tuple(own[name].shape):
+        if np.shape(values[name]) != tuple(own[name].shape):
             raise ShapeError(
                 f"{name!r} has shape {tuple(own[name].shape)}, the value given has "
-                f"{tuple(values[name].shape)}"
+                f"{np.shape(values[name])}"
             )
     with no_grad():
-        for name in own.keys() & values.keys():
-            given = values[name]
-            value = given.detach() if isinstance(given, Tensor) else Tensor(np.asarray(given))
-            own[name].assign(value.cast(own[name].dtype).to(own[name].device).contiguous())
+        made = {name: _like(own[name], values[name]) for name in own.keys() & values.keys()}
+        for name, value in made.items():
+            own[name].assign(value)
     chosen = [own[name] for name in own.keys() & values.keys()]
     if chosen:
         chosen[0].realize(*chosen[1:])
