@@ -5,9 +5,11 @@ import gc
 import numpy as np
 import pytest
 
+import torpor
 from torpor import Tensor, nn
 from torpor.base.errors import GradientError, TorporError
 from torpor.tensor.differentiate import changed_forward, differentiated
+from torpor.tensor.mode import default_float
 
 
 def test_a_step_computes_the_loss_along_with_the_update():
@@ -90,6 +92,47 @@ def test_adam(kind):
     optimiser = kind([parameter], 0.05, (0.8, 0.95), weight_decay=0.1)
     expected = adam(START, steps, 0.05, (0.8, 0.95), 0.1, kind is nn.optim.AdamW)
     np.testing.assert_allclose(run(optimiser, parameter, steps), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("default", ["float16", "float32", "float64"])
+def test_steps_are_as_exact_as_the_parameters(default):
+    """Whatever the default float is: rates and what is left of 1 - beta are too small for it."""
+    before, steps = default_float(), gradients(5, 3)
+    torpor.set_default_dtype(default)
+    try:
+        for dtype, limit in (("float64", 1e-14), ("float32", 1e-6)):
+            parameter = Tensor(START.astype(dtype), requires_grad=True)
+            found = []
+            optimiser = nn.optim.AdamW([parameter], 1e-8, weight_decay=0.1)
+            for gradient in steps:
+                parameter.grad = Tensor(gradient.astype(dtype) * 1e7)
+                optimiser.step()
+                found.append(parameter.numpy())
+            expected = adam(START, steps * 1e7, 1e-8, (0.9, 0.999), 0.1, True)
+            np.testing.assert_allclose(np.array(found), expected, rtol=limit)
+            np.testing.assert_allclose(found[-1] - START, expected[-1] - START, atol=limit)
+            parameter = Tensor([0.0], dtype=dtype, requires_grad=True)
+            parameter.grad = Tensor([3.0], dtype=dtype)
+            nn.optim.SGD([parameter], 1e-8).step()
+            np.testing.assert_allclose(parameter.numpy(), [-3e-8], rtol=limit)
+    finally:
+        torpor.set_default_dtype(before)
+
+
+def test_parameters_of_16_bits():
+    """What is too small for them, rates, decays, squares and eps, still counts."""
+    for dtype in ("float16", "bfloat16"):
+        parameter = Tensor([0.0, 0.0], dtype=dtype, requires_grad=True)
+        parameter.grad = Tensor([2.0**15, 0], dtype=dtype)
+        nn.optim.SGD([parameter], 1e-8).step()
+        np.testing.assert_allclose(parameter.tolist(), [-(2.0**15) * 1e-8, 0], rtol=1e-2)
+        parameter = Tensor([0.0, 0.0], dtype=dtype, requires_grad=True)
+        optimiser = nn.optim.Adam([parameter], 0.5)
+        for step in range(3):
+            parameter.grad = Tensor([1e-3, 0.0], dtype=dtype)
+            optimiser.step()
+            assert parameter.dtype.name == dtype
+            np.testing.assert_allclose(parameter.tolist(), [-0.5 * (step + 1), 0], rtol=1e-2)
 
 
 def test_defaults_are_pytorchs():

@@ -1,17 +1,22 @@
 """Optimisers. A step updates every parameter and all state in one realisation.
 
-Step counts and learning rates live in tensors, so that no step compiles anything new.
+Step counts and learning rates live in tensors, so that no step compiles anything new. Steps are
+computed, and what optimisers remember is kept, in float64 for parameters of that format and in
+float32 for all others: rates, decays and squares are often too small for 16 bits.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError, GradientError, ShapeError, ValueRangeError
 from torpor.base.missing import names_of
 from torpor.tensor import Tensor, no_grad
 from torpor.tensor.differentiate import changed_forward, differentiated, leaf_number
+from torpor.tensor.reduce import wide_dtype
 from torpor.tensor.spelling import within
 
 
@@ -27,7 +32,9 @@ class Optimizer:
         self._lr = self._scalar(lr)
 
     def _scalar(self, value: float) -> Tensor:
-        return Tensor([value], device=self.params[0].device).realize()
+        wide = {wide_dtype(parameter.dtype) for parameter in self.params}
+        dtype = dtypes.float64 if dtypes.float64 in wide else dtypes.float32
+        return Tensor([value], dtype=dtype, device=self.params[0].device).realize()
 
     @property
     def lr(self) -> float:
@@ -67,14 +74,15 @@ class Optimizer:
             self.prepare()
             for number, parameter in enumerate(self.params):
                 if parameter.grad is not None:
-                    self.update(number, parameter, parameter.grad)
+                    wide = wide_dtype(parameter.dtype)
+                    self.update(number, parameter, parameter.grad.cast(wide))
         return [*self.params, *self.state(), *changed_forward()]
 
     def prepare(self) -> None:
         """What happens once a step, before the parameters."""
 
     def update(self, number: int, parameter: Tensor, gradient: Tensor) -> None:
-        """Assign one parameter's new value."""
+        """Assign one parameter's new value, computed in the gradient's format."""
         raise NotImplementedError
 
 
@@ -101,14 +109,15 @@ class SGD(Optimizer):
         return self.velocity
 
     def update(self, number: int, parameter: Tensor, gradient: Tensor) -> None:
-        value = parameter.detach()
+        value = parameter.detach().cast(gradient.dtype)
         if self.weight_decay:
             gradient = gradient + value * self.weight_decay
         if self.momentum:
             velocity = self.velocity[number] * self.momentum + gradient
             self.velocity[number].assign(velocity)
             gradient = gradient + velocity * self.momentum if self.nesterov else velocity
-        parameter.assign(value - gradient * self._lr)
+        stepped = value - gradient * self._lr.cast(gradient.dtype)
+        parameter.assign(stepped.cast(parameter.dtype))
 
 
 class Adam(Optimizer):
@@ -134,29 +143,33 @@ class Adam(Optimizer):
         self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
         self.first = [_zeros_like(p) for p in self.params]
         self.second = [_zeros_like(p) for p in self.params]
-        # The betas to the power of the step number.
-        self.powers = [self._scalar(1.0), self._scalar(1.0)]
+        self.steps = Tensor([0], device=self.params[0].device).realize()
+        # 1 - beta**steps: what is missing in means that began as zeros
+        self.missing = [self._scalar(0.0), self._scalar(0.0)]
 
     def state(self) -> list[Tensor]:
-        return [*self.first, *self.second, *self.powers]
+        return [*self.first, *self.second, self.steps, *self.missing]
 
     def prepare(self) -> None:
-        for power, beta in zip(self.powers, self.betas, strict=True):
-            power.assign(power * beta)
+        self.steps.assign(self.steps + 1)
+        for missing, beta in zip(self.missing, self.betas, strict=True):
+            power = self.steps.cast(missing.dtype) * (math.log(beta) if beta else -math.inf)
+            missing.assign(-power.expm1())
 
     def update(self, number: int, parameter: Tensor, gradient: Tensor) -> None:
-        value = parameter.detach()
+        dtype = gradient.dtype
+        value = parameter.detach().cast(dtype)
         if self.weight_decay and not self.decoupled:
             gradient = gradient + value * self.weight_decay
         first = self.first[number] * self.betas[0] + gradient * (1 - self.betas[0])
         second = self.second[number] * self.betas[1] + gradient * gradient * (1 - self.betas[1])
         self.first[number].assign(first)
         self.second[number].assign(second)
-        unbiased = (second / (1 - self.powers[1])).sqrt() + self.eps
-        change = first / (1 - self.powers[0]) / unbiased
+        unbiased = (second / self.missing[1].cast(dtype)).sqrt() + self.eps
+        change = first / self.missing[0].cast(dtype) / unbiased
         if self.weight_decay and self.decoupled:
             change = change + value * self.weight_decay
-        parameter.assign(value - change * self._lr)
+        parameter.assign((value - change * self._lr.cast(dtype)).cast(parameter.dtype))
 
 
 class AdamW(Adam):
@@ -191,5 +204,6 @@ def _checked(params: Iterable[Tensor]) -> Iterable[Tensor]:
 
 
 def _zeros_like(parameter: Tensor) -> Tensor:
-    made = Tensor.zeros(*parameter.shape, dtype=parameter.dtype, device=parameter.device)
+    dtype = wide_dtype(parameter.dtype)
+    made = Tensor.zeros(*parameter.shape, dtype=dtype, device=parameter.device)
     return made.contiguous().realize()
