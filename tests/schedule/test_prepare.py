@@ -31,11 +31,30 @@ def test_nan_comes_through_the_parts():
     assert np.isnan(compute([build.reduce(tensor(values), Ops.MAX, None)])[0])
 
 
-@pytest.mark.parametrize("length", [SPLIT_FROM, SPLIT_FROM * 3, 1_000_000, 1009 * 1013])
-def test_parts_divide_the_length(length):
-    parts = parts_of(length)
-    assert length % parts == 0
-    assert 1 <= parts <= 256
+@pytest.mark.parametrize(
+    "length",
+    [SPLIT_FROM, SPLIT_FROM * 3, 65537, 1_000_000, 1009 * 1013, 3 << 24, 39_999_983, 10**11],
+)
+def test_parts_are_of_one_length_and_what_is_left_over_is_short(length):
+    parts, size = parts_of(length)
+    assert parts >= 8 and 0 <= length - parts * size < 2 * size
+
+
+@pytest.mark.parametrize("op", [Ops.ADD, Ops.MAX, Ops.MIN])
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((65537,), (0,)),
+        ((2, 65537), (1,)),
+        ((65539, 3), (0,)),
+        ((7, 65537, 2), (0, 1)),
+        ((1031, 2, 509), (0, 2)),
+    ],
+)
+def test_lengths_that_nothing_divides(op, shape, axes):  # fmt: skip
+    x = tensor((np.arange(np.prod(shape)) * 7 % 1013 - 500.0).reshape(shape))
+    np.testing.assert_array_equal(compute([build.reduce(x, op, axes)])[0],
+                                  evaluate(build.reduce(x, op, axes)))  # fmt: skip
 
 
 def test_a_marker_costs_nothing():

@@ -163,3 +163,22 @@ def test_differences_of_nothing():
     for wrong in (lambda: Tensor(1.0).diff(), lambda: Tensor([1.0]).diff(-1)):
         with pytest.raises(ValueError, match="differences"):
             wrong()
+
+
+@pytest.mark.parametrize(("shape", "axis"), [
+    ((10**11,), 0), ((10**11 + 7,), 0), ((39_999_983,), 0), ((10**9, 100), 0), ((100, 10**9), 1),
+    ((10**5, 3, 10**6), (0, 2))])  # fmt: skip
+def test_sums_do_not_stand_still(shape, axis):
+    """A register of float32 adds no ones any more from 2**24 on; of nothing but ones, no memory."""
+    found = Tensor.ones(*shape).sum(axis).numpy()
+    count = np.prod([shape[a] for a in np.atleast_1d(axis)], dtype=np.float64)
+    np.testing.assert_allclose(found, count, rtol=2e-7)
+
+
+@pytest.mark.parametrize("shape", [(2**21,), (2**21 - 9,), (2, 2**20 + 7), (2**19 + 21, 5)])
+def test_long_sums_round_as_short_ones(shape):
+    array = np.full(shape, 0.1, np.float32)
+    axis = int(np.argmax(shape))
+    expected = array.astype("f8").sum(axis)
+    np.testing.assert_allclose(Tensor(array).sum(axis).numpy(), expected, rtol=1e-5)
+    np.testing.assert_allclose(Tensor(array).mean(axis).numpy(), array.flat[0], rtol=1e-5)

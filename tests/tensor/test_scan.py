@@ -125,3 +125,9 @@ def test_gradients_of_gradients():
     steps = [Tensor(x.numpy() + s, requires_grad=True) for s in (1e-5, -1e-5)]
     ends = [s.cumprod(0).square().sum().gradient(s)[0].sum().item() for s in steps]
     np.testing.assert_allclose(second.sum().item(), (ends[0] - ends[1]) / 2e-5, rtol=1e-5)
+
+
+def test_long_running_sums_do_not_stand_still():
+    found = Tensor.ones(3 << 23).cumsum(0)
+    assert found[-1].item() == 3 << 23
+    assert found[(1 << 24) + 2].item() == (1 << 24) + 4  # the nearest even number

@@ -18,8 +18,14 @@ from torpor.schedule.cost import LONG, SMALL, count_of, terms_of
 # not gain from them (bench/results/constants.md).
 SPLIT_FROM: Final = 65536  # elements a result from which a reduction is split
 SPLIT_RESULTS: Final = 64  # results below which it is
-SPLIT_PARTS: Final = 256  # most parts
+SPLIT_PARTS: Final = 256  # most parts, unless they were longer than PART_MOST
 PART_LEAST: Final = 1024  # fewest elements a part
+PART_STEP: Final = 64  # parts that do not divide the whole are multiples of it, for vectors
+# A sum of n floats, one after the other, is off by up to n / 2 units in the last place, and from
+# 2**24 equal numbers on it stands still. Sums of parts of sums are off by the length of a part.
+PART_MOST: Final = 4096  # most elements a part
+SUM_FROM: Final = 1 << 20  # floats a result from which a sum is split, however many results
+STANDS_STILL: Final = 1 << 24  # ones that a register of float32 adds up before it stands still
 SCAN_FROM: Final = 8192  # elements from which a scan is split
 SCAN_ROWS: Final = 16  # rows below which it is
 
@@ -40,12 +46,19 @@ def copy_of_movement(node: UOp, moved: UOp) -> UOp | None:
     return moved.substitute({base: copied})
 
 
-def parts_of(length: int) -> int:
-    """Into how many equal parts a reduction over `length` elements is cut: a divisor, 1 if none."""
-    for parts in range(min(SPLIT_PARTS, length // PART_LEAST), 1, -1):
-        if length % parts == 0:
-            return parts
-    return 1
+def parts_of(length: int) -> tuple[int, int]:
+    """Into how many parts a reduction over `length` elements is cut, and how long they are: what
+    is left over is less than a part.
+    """
+    if length > SPLIT_PARTS * PART_MOST:
+        sizes = range(PART_MOST, PART_MOST // 2, -PART_STEP)
+        size = next((size for size in sizes if length % size == 0), PART_MOST)
+        return length // size, size
+    most = min(SPLIT_PARTS, length // PART_LEAST)
+    least = max(8, -(-length // PART_MOST))
+    even = next((parts for parts in range(most, least - 1, -1) if length % parts == 0), 0)
+    size = length // even if even else max(1, length // most // PART_STEP) * PART_STEP
+    return length // size, size
 
 
 def neighbours(axes: tuple[int, ...]) -> list[tuple[int, int]]:
@@ -60,28 +73,63 @@ def neighbours(axes: tuple[int, ...]) -> list[tuple[int, int]]:
 
 
 def split_reduction(node: UOp) -> UOp | None:
-    """reduce(x) = reduce(contiguous(reduce(parts of x))) where few results take many elements."""
+    """reduce(x) = op(reduce(contiguous(reduce(parts of x))), reduce(rest of x)) where few results
+    take many elements, and where sums are so long that one register would lose what it adds.
+    """
     op, axes = node.arg
     shape = shape_of(node.src[0])
     sizes = [size for size in shape if isinstance(size, int)]
     if len(sizes) < len(shape):
         return None
     results = math.prod(s for a, s in enumerate(sizes) if a not in axes)
-    if results == 0 or results > SPLIT_RESULTS or math.prod(sizes) // results < SPLIT_FROM:
+    if results == 0 or math.prod(sizes) // results < SPLIT_FROM:
+        return None
+    if results > SPLIT_RESULTS and not is_too_long(node, math.prod(sizes) // results):
         return None
     start, stop = max(neighbours(axes), key=lambda g: (math.prod(sizes[g[0] : g[1]]), -g[0]))
     length = math.prod(sizes[start:stop])
-    parts = parts_of(length)
-    if parts < 8:
+    if length < 8 * PART_LEAST:
         return None
-    cut = (*sizes[:start], parts, length // parts, *sizes[stop:])
-    below = UOp(Ops.RESHAPE, node.dtype, (apart_if_product(node.src[0]),), cut)
-    moved = 2 - (stop - start)  # how far the axes behind the cut ones shift
-    others = tuple(a if a < start else a + moved for a in axes if not start <= a < stop)
-    first = UOp(Ops.REDUCE_AXIS, node.dtype, (below,), (op, tuple(sorted((*others, start + 1)))))
+    parts, size = parts_of(length)
+    flat = (*sizes[:start], length, *sizes[stop:])
+    value = UOp(Ops.RESHAPE, node.dtype, (apart_if_product(node.src[0]),), flat)
+    below = between(value, start, 0, parts * size)
+    below = UOp(Ops.RESHAPE, node.dtype, (below,), (*sizes[:start], parts, size, *sizes[stop:]))
+    others = tuple(a if a < start else a + 1 - (stop - start) for a in axes)
+    others = tuple(a for n, a in zip(axes, others, strict=True) if not start <= n < stop)
+    inner = tuple(sorted((*(a if a < start else a + 1 for a in others), start + 1)))
+    first = UOp(Ops.REDUCE_AXIS, node.dtype, (below,), (op, inner))
     stored = UOp(Ops.CONTIGUOUS, node.dtype, (first,), Stored("long reduction"))
     second = UOp(Ops.REDUCE_AXIS, node.dtype, (stored,), (op, (start,)))
-    return UOp(Ops.RESHAPE, node.dtype, (second,), shape_of(node))
+    made = UOp(Ops.RESHAPE, node.dtype, (second,), shape_of(node))
+    if parts * size == length:
+        return made
+    rest = between(value, start, parts * size, length)
+    rest = UOp(Ops.REDUCE_AXIS, node.dtype, (rest,), (op, tuple(sorted((*others, start)))))
+    return made.alu(op, UOp(Ops.RESHAPE, node.dtype, (rest,), shape_of(node)))
+
+
+def is_too_long(node: UOp, terms: int) -> bool:
+    """Whether it is a sum of floats in which a term is too small for the sum so far. Products of
+    shared operands go block by block.
+    """
+    return (
+        node.arg[0] is Ops.ADD
+        and node.dtype.is_float
+        and terms >= SUM_FROM
+        and not has_shared(node.src[0].below(MOVEMENT))
+    )
+
+
+def has_shared(product: UOp) -> bool:
+    """Whether it is a product with an operand that several elements share."""
+    return product.op is Ops.MUL and any(operand.op is Ops.EXPAND for operand in product.src)
+
+
+def between(value: UOp, axis: int, start: int, stop: int) -> UOp:
+    """The elements of an axis from start up to stop."""
+    ends = tuple((start, stop) if a == axis else (0, s) for a, s in enumerate(shape_of(value)))
+    return UOp(Ops.SHRINK, value.dtype, (value,), ends)
 
 
 def apart_if_product(value: UOp) -> UOp:
@@ -89,18 +137,18 @@ def apart_if_product(value: UOp) -> UOp:
     and a register would sum far too many terms.
     """
     product = value.below(MOVEMENT)
-    if product.op is not Ops.REDUCE_AXIS or product.src[0].op is not Ops.MUL:
+    if product.op is not Ops.REDUCE_AXIS or not has_shared(product.src[0]):
         return value
-    shared = any(operand.op is Ops.EXPAND for operand in product.src[0].src)
     long = terms_of(product) >= LONG and count_of(product.src[0]) > SMALL
-    if not shared or not long or count_of(value) > count_of(product):
+    if not long or count_of(value) > count_of(product):
         return value
     return UOp(Ops.CONTIGUOUS, value.dtype, (value,), Stored("sum of a product"))
 
 
 def split_scan(node: UOp) -> UOp | None:
     """scan(x) = scan(parts of x, each from the scan of the parts before) where few rows are long:
-    each part is read twice, and the parts run in parallel.
+    each part is read twice, and the parts run in parallel. Very long ones are scanned from nothing,
+    and what was before is added to each element.
     """
     (x, initial), (op, axis) = node.src, node.arg
     shape = shape_of(x)
@@ -117,7 +165,12 @@ def split_scan(node: UOp) -> UOp | None:
     before = scan_before(
         UOp(Ops.CONTIGUOUS, x.dtype, (totals,), Stored("long scan")), first, op, axis
     )
-    made = UOp(Ops.SCAN_AXIS, x.dtype, (below, before), (op, axis + 1))
+    if sizes[axis] < STANDS_STILL:
+        made = UOp(Ops.SCAN_AXIS, x.dtype, (below, before), (op, axis + 1))
+    else:
+        neutral = filled(UOp.const(x.dtype, identity(op, x.dtype)), alone)
+        made = UOp(Ops.SCAN_AXIS, x.dtype, (below, neutral), (op, axis + 1))
+        made = made.alu(op, UOp(Ops.EXPAND, x.dtype, (before,), cut))
     return UOp(Ops.RESHAPE, x.dtype, (made,), shape)
 
 

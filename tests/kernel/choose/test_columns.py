@@ -107,3 +107,10 @@ def test_images_that_windows_read_again_and_again_are_no_matrices():
     (found,) = y.gradient(w, gradient=Tensor.empty(*y.shape))
     kernels = [Kernel(item.ast, AVX2) for item in found.schedule()]
     assert not any(find_columns(kernel) for kernel in kernels)
+
+
+def test_sums_that_grow_from_one_block_of_rows_to_the_next():
+    """Kernels of a chain by blocks of rows add to their own output, which comes before the sum."""
+    x = (np.arange(131072 * 100) % 7).astype(np.float32).reshape(131072, 100)
+    found = (Tensor(x) * 2).contiguous().sum(0)
+    np.testing.assert_array_equal(found.numpy(), 2 * x.sum(0, dtype=np.float64))

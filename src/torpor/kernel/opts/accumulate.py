@@ -42,9 +42,13 @@ def inside(root: UOp, reduction: UOp) -> tuple[UOp, ...]:
 
 
 def growing(root: UOp, reduction: UOp) -> UOp | None:
-    """The STORE by which memory already grows by this reduction: blocks of another of its axes."""
+    """The STORE by which packed memory already grows by this reduction: blocks of another of its
+    axes. An output that grows from one kernel to the next is none: what it held comes first.
+    """
     for node in root.toposort():
-        if node.op is Ops.STORE and node.src[1].op is reduction.arg:
+        if node.op is not Ops.STORE or node.src[0].src[0].op is not Ops.DEFINE_LOCAL:
+            continue
+        if node.src[1].op is reduction.arg:
             if reduction in node.src[1].src and held(node) is not None:
                 return node
     return None
