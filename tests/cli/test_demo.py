@@ -70,6 +70,7 @@ def test_what_is_told_on_the_way(run):
     assert results["kernels"] < results["operations"] / 5
     assert "misread digits, all in" in text
     assert len(re.findall("^  (torpor|DEBUG=4 torpor) ", run.stderr, re.MULTILINE)) == 3
+    assert re.search("^  torpor demo --image PICTURE.png --out .*/out ", run.stderr, re.MULTILINE)
 
 
 def test_off_a_terminal_lines_are_plain(run):

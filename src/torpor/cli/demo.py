@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import tempfile
 import time
 from itertools import compress
@@ -28,6 +29,7 @@ from torpor.nn import state
 from torpor.pipeline import KernelRun, Measurement, measuring
 from torpor.tensor import Tensor
 
+OUT: Final = "torpor-demo"  # the folder, where no other is given
 WEIGHTS: Final = "digits.safetensors"  # in the folder --out
 GOAL: Final = 0.975  # share of the 2,000 below which the demo has failed
 SHOWN: Final = 8  # kernels in the table, misread digits in the terminal
@@ -46,7 +48,7 @@ def run_demo(arguments: argparse.Namespace) -> int:
         f"{target.vector_bytes * 8}-bit vectors; no compiler needed"
     )
     pictures = [(path, load_picture(path)) for path in arguments.image]
-    folder = Path(arguments.out)
+    folder = Path(arguments.out or OUT)
     if pictures and not wants_training(arguments) and (folder / WEIGHTS).exists():
         results: dict[str, Any] = {"weights": str(folder / WEIGHTS)}
         trainer = new_trainer(arguments)
@@ -224,9 +226,10 @@ def race(trainer: Trainer, seconds: float, console: Console) -> dict[str, float]
 
 def say_next(folder: Path, console: Console) -> None:
     """Three things to do next."""
+    there = "" if str(folder) == OUT else f" --out {shlex.quote(str(folder))}"
     console.print(
         f"weights are in {folder / WEIGHTS}. Next:\n"
-        "  torpor demo --image PICTURE.png     read a digit of your own\n"
+        f"  torpor demo --image PICTURE.png{there}     read a digit of your own\n"
         "  DEBUG=4 torpor demo --epochs 1      see every kernel's source\n"
         "  torpor info                         devices, compiler, caches"
     )

@@ -56,7 +56,7 @@ def add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     demo.add_argument("--epochs", type=positive, help="passes over the data (6)")
     demo.add_argument("--images", type=images, help="train on the first so many digits only (8000)")
     demo.add_argument("--seed", type=seed, help="same seed, same result (0)")
-    demo.add_argument("--out", default="torpor-demo", help="folder for weights and pictures")
+    demo.add_argument("--out", help="folder for weights and pictures (torpor-demo)")
     demo.add_argument(
         "--image",
         action="append",

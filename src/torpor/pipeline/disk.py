@@ -88,7 +88,8 @@ def digest_of(name: str, body: bytes) -> bytes:
 
 def entries() -> list[Path]:
     """Every entry there is."""
-    return sorted(folder().iterdir()) if folder().is_dir() else []
+    there = folder().iterdir() if folder().is_dir() else ()
+    return sorted(path for path in there if path.is_file())
 
 
 def clear() -> int:

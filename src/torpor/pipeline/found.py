@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from torpor.base import settings
 from torpor.base.errors import TorporError
+from torpor.base.files import replacing
 from torpor.ir.records import Opt, OptOps
 
 VERSION: Final = 1
@@ -165,7 +166,8 @@ def export(file: Path) -> int:
     that goes on needs; gives how many.
     """
     kept = [replace(entry, beam=(), tried=()) for entry in read().values()]
-    file.write_text("".join(to_line(entry) + "\n" for entry in kept), encoding="utf-8")
+    with replacing(file) as whole:
+        whole.writelines(to_line(entry).encode() + b"\n" for entry in kept)
     return len(kept)
 
 
