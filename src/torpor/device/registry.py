@@ -72,12 +72,14 @@ class DeviceName(str):
     __hash__ = str.__hash__
 
     def __eq__(self, other: object) -> bool:
+        if self is other:  # nearly always: there is one object for a name
+            return True
         if not isinstance(other, str):
             return NotImplemented
         return str.__eq__(self, other) or str.__eq__(self, _spelt(other))
 
     def __ne__(self, other: object) -> bool:
-        return not self == other if isinstance(other, str) else NotImplemented
+        return self is not other and not self == other
 
     def __reduce__(self) -> tuple[Any, ...]:
         return named, (str(self),)
@@ -142,6 +144,8 @@ class Devices:
         """
         if name is None:
             return self.DEFAULT
+        if type(name) is DeviceName:
+            return name
         if not isinstance(name, str):
             if not isinstance(name, Iterable):
                 raise DeviceError(f"a device is named by a string, not {name!r}")

@@ -293,7 +293,7 @@ def common_device(operands: Sequence[Handle]) -> str:
     device = first._storage.device
     for operand in operands[1:]:
         other = operand._storage.device
-        if other == device or _moves_along(operand):
+        if other is device or other == device or _moves_along(operand):
             continue
         if _moves_along(first):
             first, device = operand, other

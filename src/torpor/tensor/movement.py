@@ -207,7 +207,8 @@ class Movement(Handle):
         if len(wanted) < len(shape):
             raise located(ShapeError(f"cannot expand to {wanted}, which has fewer axes"), (self,))
         extra = len(wanted) - len(shape)
-        counts_of(wanted[:extra], "axes that expand adds")
+        if extra:
+            counts_of(wanted[:extra], "axes that expand adds")
         start = view(self, "reshape", (1,) * extra + shape) if extra else self
         full = tuple(
             (shape[place - extra] if place >= extra else w) if isinstance(w, int) and w == -1 else w

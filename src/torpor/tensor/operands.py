@@ -94,7 +94,8 @@ def _where_constant(condition: UOp, value: UOp, constant: UOp, first: bool) -> U
 def choose(condition: Any, yes: Any, no: Any) -> Tensor:
     """`yes` where the condition (of bools or uint8) holds, else `no`; numbers are weak."""
     need(condition.dtype in CONDITIONS, "where needs a condition of bools", condition)
-    condition = condition.cast(dtypes.bool)
+    if condition.dtype is not dtypes.bool:
+        condition = condition.cast(dtypes.bool)
     yes, no = (number_or_tensor(value, condition.device) for value in (yes, no))
     if isinstance(yes, Handle) and isinstance(no, Handle):
         one, other = promoted(yes, no)

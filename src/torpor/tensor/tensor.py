@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from torpor.base.errors import DTypeError
 from torpor.base.missing import missing, names_of
 from torpor.tensor import mode
+from torpor.tensor.absent import say_what_is_absent, without_absent
 from torpor.tensor.contraction import Contraction
 from torpor.tensor.convolution import Convolution
 from torpor.tensor.counting import Counting
@@ -51,6 +52,9 @@ class _TensorType(type):
         def __getattr__(cls, name: str) -> Any:
             missing("Tensor", name)
 
+    def __dir__(cls) -> list[str]:
+        return without_absent(cls, super().__dir__())
+
 
 class Tensor(
     Creation,
@@ -84,12 +88,8 @@ class Tensor(
 
     train = mode.train
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            if hasattr(Tensor, name):  # a property that failed: its own error
-                return object.__getattribute__(self, name)
-            return missing("Tensor", name)
+    def __dir__(self) -> list[str]:
+        return without_absent(type(self), super().__dir__())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         storage = memo.get(id(self._storage))
@@ -272,3 +272,4 @@ for _name in _IN_PLACE:
     setattr(Tensor, f"{_name}_", _in_place(_name))
 for _name in _OPERATORS:
     setattr(Tensor, f"__i{_name}__", _in_place_operator(_name))
+say_what_is_absent(Tensor)
