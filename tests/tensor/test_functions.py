@@ -5,6 +5,7 @@ import pytest
 
 from tests.tensor.layouts import check, layouts, numbers
 from torpor import Tensor
+from torpor.base.errors import ValueRangeError
 
 erf = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -160,3 +161,19 @@ def test_activations_where_steps_in_their_format_would_round_too_much():
     assert Tensor([60000.0], dtype="float16").hardswish().item() == 60000 - 60000 % 32
     found = Tensor(np.array([-20.5, -25.0, 800.0])).logsigmoid().numpy()
     np.testing.assert_allclose(found, -np.logaddexp(0, [20.5, 25.0, -800.0]), rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.gelu("nope"),
+        lambda x: x.clamp(),
+        lambda x: x.div(x, rounding_mode="nope"),
+        lambda x: x.pad((1, 1), mode="nope"),
+        lambda x: x.mse_loss(x, reduction="nope"),
+    ],
+)
+def test_an_unknown_choice_is_an_error_of_torpors_and_of_pythons(call):
+    with pytest.raises(ValueRangeError) as raised:
+        call(Tensor([1.0, 2.0]))
+    assert isinstance(raised.value, ValueError)

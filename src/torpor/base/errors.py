@@ -46,7 +46,7 @@ class DivisionByZeroError(TorporError, ZeroDivisionError):
 
 
 class ValueRangeError(TorporError, ValueError):
-    """A number outside of what the operation takes: a negative shift count, for one."""
+    """A value that the operation does not take: a negative shift count, an unknown mode."""
 
 
 class GradientError(TorporError, RuntimeError):

@@ -152,7 +152,9 @@ class Arithmetic(Handle):
         if rounding_mode == "floor":
             return self // other
         if rounding_mode != "trunc":
-            raise ValueError(f"rounding_mode is None, 'trunc' or 'floor', not {rounding_mode!r}")
+            raise ValueRangeError(
+                f"rounding_mode is None, 'trunc' or 'floor', not {rounding_mode!r}"
+            )
         quotient = self // other if are_whole(self, other) else (self / other)
         if not are_whole(self, other):
             return quotient.trunc()
@@ -343,7 +345,7 @@ class Arithmetic(Handle):
         stays.
         """
         if min is None and max is None:
-            raise ValueError("clamp needs min, max or both")
+            raise ValueRangeError("clamp needs min, max or both")
         made: Any = self if min is None else self.maximum(min)
         return made if max is None else made.minimum(max)
 

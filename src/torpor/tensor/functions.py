@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from torpor.base.dtypes import dtypes
+from torpor.base.errors import ValueRangeError
 from torpor.ir.ops import Ops
 from torpor.tensor.division import floor_like
 from torpor.tensor.handle import Handle, float_dtype, unary
@@ -281,7 +282,7 @@ class Functions(Handle):
             inner = (x + 0.044715 * x * x * x) * math.sqrt(2 / math.pi)
             return (0.5 * x * (inner.tanh() + 1)).cast(dtype)
         if approximate != "none":
-            raise ValueError(f"gelu's approximate is 'none' or 'tanh', not {approximate!r}")
+            raise ValueRangeError(f"gelu's approximate is 'none' or 'tanh', not {approximate!r}")
         return (0.5 * x * ((x * math.sqrt(0.5)).erf() + 1)).cast(dtype)
 
     def quick_gelu(self) -> Tensor:

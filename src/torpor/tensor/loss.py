@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from torpor.base.dtypes import dtypes
-from torpor.base.errors import DTypeError, ShapeError
+from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 from torpor.graph import build
 from torpor.tensor.handle import Handle, derive, float_dtype, located, make
 from torpor.tensor.iota import iota
@@ -28,7 +28,7 @@ def _reduced(loss: Any, reduction: str) -> Any:
         return loss.sum()
     if reduction == "none":
         return loss
-    raise ValueError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
+    raise ValueRangeError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
 
 
 class Loss(Handle):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from torpor.base.dtypes import dtypes
-from torpor.base.errors import ShapeError
+from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.graph import build
 from torpor.ir.infer import Size
 from torpor.ir.uop import UOp
@@ -94,7 +94,7 @@ def _cut(handle: Any, pairs: Sequence[tuple[Size, Size]]) -> Any:
 
 def _pad_by_copies(handle: Any, pairs: Sequence[tuple[Any, Any]], mode: str) -> Any:
     if mode not in ("reflect", "replicate", "circular"):
-        raise ValueError(f"unknown padding mode {mode!r}")
+        raise ValueRangeError(f"unknown padding mode {mode!r}")
     made = handle
     for axis, (before, after) in enumerate(pairs):
         if not (before or after):
