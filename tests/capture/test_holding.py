@@ -247,6 +247,24 @@ def arguments_of_an_error() -> Scene:
     return lambda x: x * error.args[0], lambda: setattr(error, "args", (3,))
 
 
+def method_of_a_list() -> Scene:
+    numbers = [2, 5]
+    at = numbers.__getitem__
+    return lambda x: x * at(0), lambda: numbers.__setitem__(0, 3)
+
+
+def method_of_an_array() -> Scene:
+    array = np.array([2.0])
+    total = array.sum
+    return lambda x: x * float(total()), lambda: array.fill(3)
+
+
+def attribute_of_a_partial() -> Scene:
+    double: Any = functools.partial(lambda x: x * 2)
+    double.more = 1
+    return lambda x: double(x) * double.more, lambda: setattr(double, "more", 3)
+
+
 def masked_array() -> Scene:
     masked = np.ma.array([2.0, 3.0], mask=[False, False])  # type: ignore[no-untyped-call]
     return lambda x: x * float(masked.sum()), lambda: masked.__setitem__(0, np.ma.masked)
@@ -260,7 +278,7 @@ GUARDED = [
     function_of_a_library, builtin_that_is_added, precision_of_decimals, printing_of_arrays,
     variable_that_a_library_reads, registered_for_dispatch, method_registered_for_dispatch,
     partial_method, property_that_is_cached, all_fields_at_once, arguments_of_an_error,
-    masked_array,
+    masked_array, method_of_a_list, method_of_an_array, attribute_of_a_partial,
 ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import inspect
 import sys
 import types
 import typing
@@ -258,13 +259,45 @@ def attributes_that_a_module_makes_up() -> Scene:
     return lambda x: x * module.k, lambda: setattr(module, "k", 3)
 
 
+def setter_of_a_property() -> Scene:
+    class Kind:
+        kept = 1
+
+        def _set(self, value: int) -> None:
+            self.kept = value
+
+        k = property(None, _set)
+
+    thing = Kind()
+
+    def f(x: Tensor) -> Any:
+        thing.k = 2
+        return x * thing.kept
+
+    other = property(None, lambda s, value: setattr(s, "kept", value + 1))
+    return f, lambda: setattr(Kind, "k", other)
+
+
+def signature_of_a_function() -> Scene:
+    def helper(a: int, b: int) -> None:
+        return None
+
+    def other(a: int) -> None:
+        return None
+
+    return lambda x: x * len(inspect.signature(helper).parameters), lambda: setattr(
+        helper, "__code__", other.__code__
+    )
+
+
 SCENES = [
     special_of_a_base, special_that_is_added, method_by_super, method_by_super_that_is_put_between,
     start_by_super, attribute_of_a_metaclass, call_of_a_metaclass,
     metaclass_that_answers_everything, attributes_that_raise_key_errors,
     property_over_an_attribute, slot_that_is_replaced, registered_with_an_abstract_class, protocol,
     pattern_of_a_class, attribute_in_a_pattern, attribute_in_a_format, name_of_a_function,
-    class_of_a_module, attributes_that_a_module_makes_up,
+    class_of_a_module, attributes_that_a_module_makes_up, setter_of_a_property,
+    signature_of_a_function,
 ]  # fmt: skip
 
 
@@ -289,6 +322,20 @@ def test_a_change_of_a_class_is_seen(scene: Callable[[], Scene], calls: int) -> 
 @pytest.mark.parametrize("calls", [1, 4])
 def test_special_methods_are_guarded(name: str, calls: int) -> None:
     is_seen(special(name), calls)
+
+
+@pytest.mark.parametrize("name", ["relu", "__add__"])
+@pytest.mark.parametrize("calls", [1, 4])
+def test_a_method_of_tensors_may_be_replaced(
+    monkeypatch: pytest.MonkeyPatch, name: str, calls: int
+) -> None:
+    jitted = torpor.jit(lambda x: x.relu() + x)
+    assert [jitted(number(4)).item() for _ in range(calls)] == [8] * calls
+    with monkeypatch.context() as patch:
+        patch.setattr(Tensor, name, lambda *given: given[0] * 5)
+        after = {"relu": 24, "__add__": 20}[name]
+        assert [jitted(number(4)).item() for _ in range(calls)] == [after] * calls
+    assert [jitted(number(4)).item() for _ in range(calls)] == [8] * calls
 
 
 def test_an_attribute_of_a_class_is_bound_by_each_call() -> None:

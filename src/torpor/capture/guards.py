@@ -51,7 +51,8 @@ _CLASSES: Final = "the class of an object"
 _BASES: Final = "what a class inherits from"
 _SPECIAL: Final = "the special methods of a class"
 _LIBRARY: Final = "a function of a library"
-_EVERYWHERE: Final = frozenset({_FUNCTIONS, _CLASSES, _BASES, _SPECIAL, _LIBRARY})
+_TENSORS: Final = "the methods of tensors"
+_EVERYWHERE: Final = frozenset({_FUNCTIONS, _CLASSES, _BASES, _SPECIAL, _LIBRARY, _TENSORS})
 
 
 class Guards:
@@ -236,15 +237,21 @@ def _guard_classes(guards: Guards, classes: Sequence[type]) -> None:
     """What classes inherit from, and that they have no more special methods than those looked at:
     a new one would be the last of what a class has.
     """
+    guards.names["methods_of_tensors"] = _methods_of_tensors  # which are not looked into
+    guards.add_of_class(f"methods_of_tensors() == {guards.bind(_methods_of_tensors())}", _TENSORS)
+    guards.add_versions([*classes, Handle._type])
     if not classes:
         return
     guards.names |= {"line_of": line_of, "last_of": _last_of}
     orders = guards.bind([*map(line_of, classes)])
     guards.add_of_class(f"[*map(line_of, {guards.bind(classes)})] == {orders}", _BASES)
-    own = [*map(own_of, classes)]
-    for name, known in ("len", [*map(len, own)]), ("last_of", [*map(_last_of, own)]):
-        guards.add_of_class(f"[*map({name}, {guards.bind(own)})] == {known}", _SPECIAL)
-    guards.add_versions(classes)
+    owns = [*map(own_of, classes)]
+    for name, known in ("len", [*map(len, owns)]), ("last_of", [*map(_last_of, owns)]):
+        guards.add_of_class(f"[*map({name}, {guards.bind(owns)})] == {known}", _SPECIAL)
+
+
+def _methods_of_tensors() -> list[Any]:
+    return [part for base in line_of(Handle._type) for part in own_of(base).values()]
 
 
 def _last_of(own: Any) -> Any:

@@ -175,7 +175,7 @@ _POINTERS: Final[tuple[Any, ...]] = (
 )  # fmt: skip
 _FIXED: Final[tuple[Any, ...]] = (
     str, bytes, int, float, complex, type(None), type(Ellipsis), type(NotImplemented), range, slice,
-    types.CodeType, types.BuiltinFunctionType, types.MethodWrapperType, types.WrapperDescriptorType,
+    types.CodeType, types.WrapperDescriptorType,
     types.MethodDescriptorType, types.ClassMethodDescriptorType, types.GetSetDescriptorType,
     types.MemberDescriptorType, types.GenericAlias, types.UnionType, typing.TypeVar, re.Pattern,
     re.Match, np.dtype, np.generic, np.ufunc, type(np.sum), fractions.Fraction, datetime.date,
@@ -204,6 +204,7 @@ TABLE: Final[dict[tuple[Any, ...], Held]] = {
     (weakref.ref,): Held(_is_dead, bakes=True),
     (weakref.finalize,): Held(bakes=True),
     (types.MethodType,): Held(None, _named("__self__", "__func__")),
+    (types.BuiltinFunctionType, types.MethodWrapperType): Held(None, _named("__self__")),
     (functools.partial,): Held(None, _named("func", "args", "keywords")),
     (staticmethod, classmethod): Held(None, _named("__func__")),
     (property,): Held(None, _named("fget", "fset", "fdel")),

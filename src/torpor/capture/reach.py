@@ -11,6 +11,7 @@ import abc
 import builtins
 import contextvars
 import decimal
+import functools
 import gc
 import operator
 import sys
@@ -46,9 +47,11 @@ _NOTES: Final = frozenset(
     __abstractmethods__ __conditional_annotations__
     """.split()  # noqa: SIM905 (a table that is read)
 )
+# Classes of C code to whose objects Python code gives attributes.
+_NAMESPACES: Final = (types.SimpleNamespace, threading.local, functools.partial)
 _TOLD: Final = frozenset(
     """
-    __name__ __qualname__ __doc__ __module__ __defaults__ __kwdefaults__ __annotations__
+    __name__ __qualname__ __doc__ __module__ __code__ __defaults__ __kwdefaults__ __annotations__
     """.split()  # noqa: SIM905 (a table that is read)
 )
 
@@ -210,7 +213,7 @@ class Reach:
             self._place(value, name, f"{path}.{name}", getattr(kind, name), read=True)
         if is_a(value, operator.attrgetter | operator.methodcaller):
             self._named(value)
-        if not is_known(kind) or kind is types.SimpleNamespace or kind is threading.local:
+        if not is_known(kind) or kind in _NAMESPACES:
             self._attributes_of(value, path)
             if is_opaque(module) and not is_known(kind) and not held.bakes:
                 self._all_of(value, path)
@@ -338,7 +341,7 @@ class Reach:
     def _told_by(self, value: Any, path: str) -> None:
         """What a function or a class says of itself."""
         kind = types.FunctionType if is_a(value, types.FunctionType) else type
-        for name in _TOLD.intersection(self.loaded):
+        for name in _TOLD if self.whole else _TOLD.intersection(self.loaded):
             slot = own_of(kind).get(name)
             if is_a(slot, types.GetSetDescriptorType | types.MemberDescriptorType):
                 self._place(value, name, f"{path}.{name}", slot)
@@ -410,7 +413,9 @@ class Reach:
     def is_read(self, place: Place) -> bool:
         """Whether what is in a place decides what the function does."""
         named = place.name in self.loaded or place.name in self.changed
-        return self.everything or named or place.read
+        # A descriptor of a class decides what binding its name in an object does.
+        sets = is_a(place, Inherited) and hasattr(type(place.value), "__set__")
+        return self.everything or named or place.read or (sets and place.name in self.stored)
 
 
 def _name_of(module: Any) -> Any:

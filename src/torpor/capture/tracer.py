@@ -46,7 +46,7 @@ from torpor.tensor.watch import Watcher, active
 _PURE: Final = frozenset(
     """
     builtins math cmath operator _operator itertools functools _functools numpy _collections _abc
-    _thread _weakref re copy collections _struct binascii zlib unicodedata
+    _thread _weakref _bisect _hashlib _heapq re copy collections _struct binascii zlib unicodedata
     """.split()  # noqa: SIM905 (a table that is read)
 )
 _IMPURE: Final = frozenset({"input", "open", "print", "exec", "eval", "breakpoint", "fromfile"})
