@@ -22,6 +22,7 @@ def few(monkeypatch):
     monkeypatch.setattr(peak, "ROWS", 1)
     monkeypatch.setattr(peak, "STEPS", 32)
     monkeypatch.setattr(peak, "DEPTH", 8)
+    monkeypatch.setattr(peak, "SIDE", 32)
 
 
 @pytest.mark.parametrize("name", [*REGISTERS, "aarch64"])
@@ -45,7 +46,7 @@ def test_sums_in_registers_hide_how_long_one_multiply_add_takes(name, few):
 
 def test_what_is_counted_is_what_is_computed(few):
     target = facts(machine(""))
-    for busy in (peak.chains(target), peak.tiles(target)):
+    for busy in (peak.chains(target), peak.tiles(target), peak.product()):
         (program,) = lower(busy.result, opts=busy.opts)
         assert program.ops == pytest.approx(busy.operations, rel=0.02)
         plain = busy.result.numpy()

@@ -20,13 +20,14 @@ from torpor.pipeline import program_for
 from torpor.tensor import Tensor
 
 ROUNDS: Final = 7
-BUSY_ROUNDS: Final = 30  # of what takes few milliseconds: on a busy machine some are undisturbed
+TRIED: Final = 0.3  # seconds of short runs: on a busy machine some are undisturbed
 CHAINS: Final = 8  # independent vectors in flight: two multiply-adds a cycle, four cycles each
 DEPTH: Final = 64  # multiply-adds of each between two loads
 STEPS: Final = 2048
-ROWS: Final = 32  # vectors of a thread: about 3 ms of work
-TILES: Final = 256  # of a thread, each through SUM steps: about 1 ms of work
-SUM: Final = 128  # of a product: what all its steps read of one factor fits into a first cache
+ROWS: Final = 16  # vectors of a thread: about half a millisecond of work
+TILES: Final = 512  # of a thread: as much
+SIDE: Final = 512  # of a product: about 2 ms of work
+FILLED: Final = 0.75  # of the first cache, at most, by the factor that all tiles read
 MEMORY_SIZE: Final = 1 << 24  # elements: 64 MB, more than caches hold
 
 
@@ -44,15 +45,17 @@ class Peaks:
     write: float
 
 
-def fastest(call: Callable[[], object], rounds: int = ROUNDS) -> float:
-    """Seconds of the fastest of some calls, after one that is not timed."""
+def fastest(call: Callable[[], object], rounds: int = ROUNDS, seconds: float = 0.0) -> float:
+    """Seconds of the fastest of some calls, after one that is not timed: so many, or more until
+    they took `seconds` together.
+    """
     call()
-    best = float("inf")
-    for _ in range(rounds):
+    taken: list[float] = []
+    while len(taken) < rounds or sum(taken) < seconds:
         started = time.perf_counter()
         call()
-        best = min(best, time.perf_counter() - started)
-    return best
+        taken.append(time.perf_counter() - started)
+    return min(taken)
 
 
 def chained(x: Tensor, depth: int) -> Tensor:
@@ -87,7 +90,7 @@ class Busy:
     """Nothing but multiply-adds: so many float32 operations, and how to run them."""
 
     result: Tensor
-    opts: list[Opt]
+    opts: list[Opt] | None
     operations: float
 
 
@@ -108,22 +111,30 @@ def chains(target: Target) -> Busy:
 def tiles(target: Target) -> Busy:
     """A product whose tiles are sums in registers: three quarters of those that there are, more
     than any processor needs (two multiply-adds of 5 cycles at once, or four of 4). No sum waits for
-    another one, in whatever order the compiler writes them.
+    another one, in whatever order the compiler writes them, and they are as long as the factor that
+    all tiles read fits into the first cache.
     """
     height, width = (8, 3) if target.registers >= 32 else (6, 2)
     columns = width * target.vector_bytes // 4
     rows = height * TILES * thread_count()
-    left, right = Tensor.rand(rows, SUM).realize(), Tensor.rand(SUM, columns).realize()
+    steps = 1 << int(FILLED * target.first_bytes / (4 * columns)).bit_length() - 1
+    left, right = Tensor.rand(rows, steps).realize(), Tensor.rand(steps, columns).realize()
     opts = [Opt(OptOps.UPCAST, 1, 0), Opt(OptOps.UPCAST, 0, height), Opt(OptOps.THREAD, 0, 0)]
-    return Busy(left @ right, opts, 2.0 * rows * SUM * columns)
+    return Busy(left @ right, opts, 2.0 * rows * steps * columns)
+
+
+def product() -> Busy:
+    """A product as torpor computes it: no peak is below that."""
+    left, right = (Tensor.rand(SIDE, SIDE).realize() for _ in range(2))
+    return Busy(left @ right, None, 2.0 * SIDE**3)
 
 
 def measure_flops() -> float:
     """float32 operations a second, each half of a multiply-add, on every thread."""
     target = Device["CPU"].target
     return max(
-        busy.operations / fastest(runner(busy.result, busy.opts), BUSY_ROUNDS)
-        for busy in (chains(target), tiles(target))
+        busy.operations / fastest(runner(busy.result, busy.opts), seconds=TRIED)
+        for busy in (chains(target), tiles(target), product())
     )
 
 
