@@ -231,3 +231,10 @@ def test_classes_of_any_integer_format(dtype):
 def test_arguments_that_make_no_sense(call, text):
     with pytest.raises(ValueError, match=text):
         call(Tensor.ones(2, 3), Tensor([0, 1]))
+
+
+def test_target_classes_may_be_a_list():
+    logits = Tensor([[0.0, 0.0], [0.0, 0.0]])
+    assert abs(logits.cross_entropy([0, 1]).item() - math.log(2)) < 1e-6
+    with pytest.raises(TypeError, match="no tensor can be made of"):
+        logits.cross_entropy("text")

@@ -95,3 +95,10 @@ def test_padding_that_does_not_fit_raises_at_once():
         x.pad((6, 0), mode="reflect")
     with pytest.raises(ValueError, match="at least 2 axes"):
         x[0].tril()
+
+
+def test_amounts_may_be_0d_tensors_and_are_whole():
+    check(Tensor([1, 2]).pad((Tensor(1), Tensor(0))), np.array([0, 1, 2]))
+    for wrong in ((1.5, 1), [(1.5, 1)], 1.5):
+        with pytest.raises(ValueError, match="is an integer"):
+            Tensor([1, 2]).pad(wrong)

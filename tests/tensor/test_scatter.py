@@ -339,3 +339,18 @@ def test_tensors_without_axes_are_vectors_of_one():
     assert Tensor(1.0).index_fill(0, Tensor(0), 7).tolist() == 7.0
     assert Tensor(3.0).index_reduce(0, Tensor([0]), Tensor(2.0), "prod").tolist() == 6.0
     assert x.index_fill(0, one, Tensor(4)).tolist() == [1.0, 4.0, 3.0]
+
+
+def test_indices_and_masks_may_be_lists_and_arrays_and_nothing_else():
+    x = Tensor([1.0, 2.0, 3.0])
+    for index in ([2, 0], np.array([2, 0])):
+        assert x.gather(0, index).tolist() == x.index_select(0, index).tolist() == [3.0, 1.0]
+        assert x.scatter(0, index, Tensor([5.0, 6.0])).tolist() == [6.0, 2.0, 5.0]
+        assert x.index_add(0, index, Tensor([5.0, 6.0])).tolist() == [7.0, 2.0, 8.0]
+        assert x.scatter_reduce(0, index, Tensor([5.0, 6.0]), "mean").tolist() == [3.5, 2.0, 4.0]
+    for mask in ([True, False, True], np.array([True, False, True])):
+        assert x.masked_fill(mask, 0.0).tolist() == [0.0, 2.0, 0.0]
+        assert x.masked_select(mask).tolist() == [1.0, 3.0]
+    for call in (x.take, x.masked_select, lambda i: x.gather(0, i), lambda i: x.index_select(0, i)):
+        with pytest.raises(TypeError, match="no tensor can be made of"):
+            call("text")

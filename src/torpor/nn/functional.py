@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from torpor.base.missing import names_of
 from torpor.nn.losses import *  # noqa: F403  (listed there, once)
 from torpor.tensor import Tensor, no_grad
+from torpor.tensor.creation import beside
 from torpor.tensor.differentiate import note_changed
 from torpor.tensor.namespace import function_of
 from torpor.tensor.operands import choose
@@ -78,6 +79,7 @@ def embedding(x: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tens
     """The rows of weight[rows, width] that the integers x[...] name: [..., width]; one that does
     not exist raises at realisation, a negative one too. The row `padding_idx` gets no gradient.
     """
+    x = beside(x, weight)
     rows = selected("embedding", weight, 0, x.reshape(-1)).reshape(*x.shape, *weight.shape[1:])
     if padding_idx is None:
         return rows

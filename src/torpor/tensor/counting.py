@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from torpor.base.dtypes import DType, dtypes
-from torpor.base.errors import DTypeError, ShapeError
+from torpor.base.errors import ShapeError
 from torpor.device import Buffer, copy_buffer
 from torpor.graph import build
 from torpor.ir.infer import Shape, largest
@@ -79,8 +79,8 @@ class Counting(Handle):
         >>> Tensor([1, 2, 3]).masked_select(Tensor([True, False, True])).tolist()
         [1, 3]
         """
-        if mask.dtype.kind != "bool":
-            raise located(DTypeError(f"a mask holds bools, not {mask.dtype}"), (self, mask))
+        mask = beside(mask, self)
+        need(mask.dtype.kind == "bool", f"a mask holds bools, not {mask.dtype}", self, mask)
         shape = build.broadcast_shapes(self.shape, mask.shape)
         pair: Any = mask, self
         held, whole = (one if one.shape == shape else one.expand(shape) for one in pair)
@@ -92,6 +92,7 @@ class Counting(Handle):
         """A copy in which the mask's true places (broadcast) hold the elements of `source`, in
         order. Too few of them raise at realisation.
         """
+        mask, source = beside(mask, self), beside(source, self)
         need(mask.dtype.kind == "bool", f"a mask holds bools, not {mask.dtype}", self, mask)
         same = source.dtype is self.dtype
         need(same, f"values of {self.dtype} are needed, not {source.dtype}", self, source)

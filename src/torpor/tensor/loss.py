@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 from torpor.graph import build
+from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, float_dtype, located, make
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import training
@@ -80,7 +81,7 @@ class Loss(Handle):
         if is_narrow(self.dtype):
             wide = self.float().nll_loss(target, weight, ignore_index, reduction)
             return wide.cast(self.dtype)
-        axis = 1 if self.ndim > 1 else 0
+        target, axis = beside(target, self), 1 if self.ndim > 1 else 0
         _check_target(self, target, axis, weight)
         kept = target.cast(dtypes.int64).ne(ignore_index)  # which unsigned formats do not hold
         picked = _picked(self, choose(kept, target, 0), axis)
@@ -108,7 +109,7 @@ class Loss(Handle):
             options = weight, ignore_index, reduction, label_smoothing
             return self.float().cross_entropy(target, *options).cast(self.dtype)
         within("label_smoothing", label_smoothing, 0, 1)
-        axis = 1 if self.ndim > 1 else 0
+        target, axis = beside(target, self), 1 if self.ndim > 1 else 0
         classes = self.shape[axis]
         if target.dtype.is_float:
             logs = self.log_softmax(axis)

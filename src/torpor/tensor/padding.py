@@ -15,6 +15,7 @@ from torpor.tensor.iota import iota
 from torpor.tensor.joining import joined
 from torpor.tensor.movement import plus
 from torpor.tensor.operands import choose
+from torpor.tensor.spelling import a_shape, a_size
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -68,11 +69,11 @@ class Padding(Handle):
 def _pad_pairs(padding: Sequence[Any], handle: Any) -> list[tuple[Size, Size]]:
     """One (before, after) an axis from either of the two ways to write padding."""
     ndim = handle.ndim
-    if padding and any(p is None or isinstance(p, Sequence) for p in padding):
+    if isinstance(padding, Sequence) and any(p is None or isinstance(p, Sequence) for p in padding):
         if len(padding) != ndim:
             raise located(ShapeError(f"padding {padding} must have {ndim} pairs"), (handle,))
-        return [(0, 0) if p is None else (p[0], p[1]) for p in padding]
-    flat = list(padding)
+        return [(0, 0) if p is None else (a_size(p[0]), a_size(p[1])) for p in padding]
+    flat = list(a_shape((padding,)))
     if len(flat) % 2 or len(flat) > 2 * ndim:
         raise located(ShapeError(f"padding {padding} does not fit {ndim} axes"), (handle,))
     pairs = [(flat[i], flat[i + 1]) for i in range(0, len(flat), 2)]

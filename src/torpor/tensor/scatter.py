@@ -107,8 +107,8 @@ class Scatter(Handle):
         count from the end; of both flattened without `dim`, where they do not.
         """
         if dim is None:
-            return self.reshape(-1).gather(0, index.reshape(-1))
-        axis = an_axis(dim, self)
+            return self.reshape(-1).gather(0, beside(index, self).reshape(-1))
+        axis, index = an_axis(dim, self), beside(index, self)
         if index.ndim != self.ndim:
             wrong = f"an index of {self.ndim} axes is needed, not {index.ndim}"
             raise located(ShapeError(wrong), (self, index))
@@ -241,6 +241,7 @@ class Scatter(Handle):
         """`value`, a number or a 0-d tensor, where the mask of bools (broadcast) holds, else
         itself.
         """
+        mask = beside(mask, self)
         need(mask.dtype.kind == "bool", f"a mask holds bools, not {mask.dtype}", self, mask)
         if isinstance(value, Handle):
             check_one(value)
@@ -255,6 +256,7 @@ class Scatter(Handle):
 
 def _gathered(what: str, operand: Any, axis: int, index: Any, from_end: bool = False) -> Tensor:
     """What `gather` says, for the operation that is called `what`."""
+    index = beside(index, operand)
     source, asked = _vector(operand), _vector(index)
     _check_index(what, source, axis, asked)
     boxes = [(0, source.shape[a] if a == axis else s) for a, s in enumerate(asked.shape)]
@@ -306,7 +308,8 @@ def _check_index(what: str, operand: Any, axis: int, index: Any) -> None:
 
 def _updated(what: str, operand: Any, dim: int, index: Any, src: Any, op: Ops) -> Tensor:
     """`scattered`, of the box of `src` that the index covers; for 0-d tensors too."""
-    axis, base, asked = one_axis(dim, operand.ndim), _vector(operand), _vector(index)
+    axis, base = one_axis(dim, operand.ndim), _vector(operand)
+    asked = _vector(beside(index, operand))
     _check_index(what, base, axis, asked)
     _check_format(what, operand, src)
     given = src if isinstance(src, Handle) else asked.full_like(src, dtype=operand.dtype)
@@ -323,6 +326,7 @@ def _updated(what: str, operand: Any, dim: int, index: Any, src: Any, op: Ops) -
 
 def _slices(what: str, operand: Any, axis: int, index: Any) -> Any:
     """A vector that names slices as an index for the whole of each."""
+    index = beside(index, operand)
     if index.ndim > 1:
         raise located(ShapeError(f"{what} needs a vector of indices"), (operand, index))
     _check_whole(operand, index)
@@ -335,6 +339,7 @@ def _reduced(
     what: str, operand: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool
 ) -> Tensor:
     """What `scatter_reduce` says, for the operation that is called `what`."""
+    index = beside(index, operand)
     op = _operation(reduce, ("sum", "prod", "mean", "amax", "amin"))
     ones = index.ones_like(dtype=dtypes.int64)
     base: Any = operand
