@@ -290,6 +290,29 @@ def signature_of_a_function() -> Scene:
     )
 
 
+def attributes_that_are_replaced() -> Scene:
+    class Kind:
+        pass
+
+    thing: Any = Kind()
+    thing.k = 2
+    return lambda x: x * thing.k, lambda: setattr(thing, "__dict__", {"k": 3})
+
+
+def metaclass_that_is_replaced() -> Scene:
+    class One(type):
+        k = 2
+
+    class Two(type):
+        k = 3
+
+    class Kind(metaclass=One):
+        pass
+
+    kind: Any = Kind
+    return lambda x: x * kind.k, lambda: setattr(kind, "__class__", Two)
+
+
 SCENES = [
     special_of_a_base, special_that_is_added, method_by_super, method_by_super_that_is_put_between,
     start_by_super, attribute_of_a_metaclass, call_of_a_metaclass,
@@ -297,7 +320,7 @@ SCENES = [
     property_over_an_attribute, slot_that_is_replaced, registered_with_an_abstract_class, protocol,
     pattern_of_a_class, attribute_in_a_pattern, attribute_in_a_format, name_of_a_function,
     class_of_a_module, attributes_that_a_module_makes_up, setter_of_a_property,
-    signature_of_a_function,
+    signature_of_a_function, attributes_that_are_replaced, metaclass_that_is_replaced,
 ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from torpor.capture.code import is_opaque
-from torpor.capture.holding import is_a, line_of, own_of, snapshot_of
+from torpor.capture.holding import is_a, line_of, own_attributes, own_of, snapshot_of
 from torpor.capture.place import ABSENT, Inherited, Local, Place, Variable
 from torpor.capture.program import Known, Slot, Step, step
 from torpor.capture.python import version_of, word_of_version
@@ -222,15 +222,27 @@ _CODE_PARTS: Final = ("__code__", "__defaults__", "__kwdefaults__")
 
 
 def _guard_objects(guards: Guards, objects: Sequence[Any]) -> None:
-    """Which class each object is of, and what these classes inherit from."""
-    things = [value for value in objects if not is_a(value, type)]
-    if things:
-        kinds = guards.bind([*map(type, things)])
-        steps = []
-        for thing in things:
-            steps.append(step("constant", "thing", Known(thing)))
-            steps.append(step("type", "thing", Known(type(thing))))
-        guards.add(f"[*map(type, {guards.bind(things)})] == {kinds}", _CLASSES, *steps)
+    """Which class each object is of, and that its attributes are where they were."""
+    if not objects:
+        return
+    bound, kinds = guards.bind(objects), guards.bind([*map(type, objects)])
+    dicts = [*map(_dict_of, objects)]
+    steps: list[Step] = []
+    for thing, own in zip(objects, dicts, strict=True):
+        steps.append(step("constant", "thing", Known(thing)))
+        steps.append(step("type", "thing", Known(type(thing))))
+        if own is not None:
+            steps += [step("attributes", "own", "thing"), step("is", "own", Known(own))]
+    guards.bind(dicts)  # keeps them alive, and so their identities
+    guards.names["dict_of"] = _dict_of
+    same_dicts = f"[*map(id, map(dict_of, {bound}))] == {guards.bind([*map(id, dicts)])}"
+    guards.add(f"[*map(type, {bound})] == {kinds} and {same_dicts}", _CLASSES, *steps)
+
+
+def _dict_of(thing: Any) -> Any:
+    """Where the attributes of an object are; None for a class, and where it has no such place."""
+    own = own_attributes(thing)
+    return own if type(own) is dict else None
 
 
 def _guard_classes(guards: Guards, classes: Sequence[type]) -> None:

@@ -74,6 +74,16 @@ def name_of(kind: type) -> str:
     return str(type.__getattribute__(kind, "__qualname__"))
 
 
+def own_attributes(value: Any) -> Any:
+    """The dict of an object's own attributes; None if it has none."""
+    if is_a(value, type):
+        return own_of(value)
+    try:
+        return object.__getattribute__(value, "__dict__")
+    except Exception:  # there is none, or it is a property
+        return None
+
+
 def title_of(value: Any) -> str:
     """What the class of an object is called, with its module."""
     kind = type(value)

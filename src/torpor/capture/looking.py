@@ -20,13 +20,6 @@ _ITEM: Final = """
   %item = call ptr @GET(ptr %o, i64 %z)
   store ptr %item, ptr %at.x
   %ok = icmp ne ptr %item, null"""
-_NAMED: Final = """
-  %o = load ptr, ptr %at.y
-  %name = inttoptr i64 %z to ptr
-  %item = call ptr @GET(ptr %o, ptr %name)
-  store ptr %item, ptr %at.x
-  call void @Py_DecRef(ptr %item)
-  %ok = icmp ne ptr %item, null"""
 _PART: Final = """
   %function = inttoptr i64 %x to ptr
   %item = call ptr @GET(ptr %function)
@@ -107,14 +100,13 @@ distinct.all:
   %error = call ptr @PyErr_Occurred()
   %fine = icmp eq ptr %error, null
   %ok = and i1 %absent, %fine""",
-    "attribute": _NAMED.replace("GET", "PyObject_GetAttr"),
-    # Of what wraps a dictionary, as a class shows its own.
-    "wrapped_item": _NAMED.replace("GET", "PyObject_GetItem"),
-    "wrapped_lacks": """
-  %o = load ptr, ptr %at.x
-  %key = inttoptr i64 %y to ptr
-  %has = call i32 @PySequence_Contains(ptr %o, ptr %key)
-  %ok = icmp eq i32 %has, 0""",
+    # Register x: the dict of the attributes of register y.
+    "attributes": """
+  %o = load ptr, ptr %at.y
+  %item = call ptr @PyObject_GenericGetDict(ptr %o, ptr null)
+  store ptr %item, ptr %at.x
+  call void @Py_DecRef(ptr %item)
+  %ok = icmp ne ptr %item, null""",
     "dict_pair": """
   %o = load ptr, ptr %at.x
   %more = call i32 @PyDict_Next(ptr %o, ptr %cursor, ptr %key.p, ptr %item.p)

@@ -29,6 +29,7 @@ from torpor.capture.holding import (
     line_of,
     module_of,
     name_of,
+    own_attributes,
     own_of,
     title_of,
 )
@@ -198,7 +199,7 @@ class Reach:
         held, module = held_of(kind), module_of(kind)
         ours = is_ours(module) and is_opaque(module)
         if ours and not is_known(kind):
-            own = _own_attributes(value)
+            own = own_attributes(value)
             if type(own) is dict and "__wrapped__" in own:
                 self.add(own["__wrapped__"], path)
                 self._given(value, path)
@@ -220,7 +221,7 @@ class Reach:
 
     def _all_of(self, value: Any, path: str) -> None:
         """Code that is not looked into may read any attribute of an object of its own class."""
-        own = _own_attributes(value)
+        own = own_attributes(value)
         for name in own if type(own) is dict else ():
             if not (is_a(value, types.FunctionType) and name.startswith("_")):
                 self._place(own, name, f"{path}.{name}", identity=id(value), read=True)
@@ -308,7 +309,7 @@ class Reach:
                 self._learn(names, _NONE, _NONE)
 
     def _whole(self, value: Any, path: str) -> None:
-        own = _own_attributes(value)
+        own = own_attributes(value)
         if is_a(value, threading.local):
             self.bake(f"which attributes {path} has in this thread")
         elif type(own) is dict and not is_a(value, types.ModuleType):
@@ -316,7 +317,7 @@ class Reach:
 
     def _attributes(self, value: Any, path: str, names: Any) -> None:
         """Note the attributes of `value` under these names (None: under all that it has)."""
-        own = _own_attributes(value)
+        own = own_attributes(value)
         if names is None:
             names = self.loaded | self.changed | self.stored
             if not (is_a(value, types.ModuleType) and is_opaque(_name_of(value))):
@@ -429,13 +430,3 @@ def _named_by(value: Any, path: str) -> str:
         return f"the iterator {path}"
     is_function = any("__name__" in own_of(base) for base in line_of(kind))
     return f"a call of {path}" if is_function else f"the {title_of(value)} {path}"
-
-
-def _own_attributes(value: Any) -> Any:
-    """The dict of an object's own attributes; None if it has none."""
-    if is_a(value, type):
-        return own_of(value)
-    try:
-        return object.__getattribute__(value, "__dict__")
-    except Exception:  # there is none, or it is a property
-        return None
