@@ -86,3 +86,12 @@ def test_layers_count_the_batches_that_they_follow():
     assert layer.num_batches_tracked.item() == 1
     layer.eval()(Tensor.ones(4, 3))
     assert layer.num_batches_tracked.item() == 1
+
+
+def test_batch_norm_of_16_bits_is_computed_in_32():
+    x = np.array([[30000.0], [-30000.0], [0.0]], np.float16)
+    running = Tensor.zeros(1, dtype="float16").contiguous(), Tensor.ones(1).contiguous()
+    found = F.batch_norm(Tensor(x), *running, training=True)
+    assert found.dtype.name == running[0].dtype.name == "float16"
+    np.testing.assert_allclose(found.numpy(), x / np.float32(np.sqrt(6e8)), rtol=1e-3)
+    np.testing.assert_allclose(running[1].numpy(), [0.9 + 0.1 * 9e8], rtol=1e-5)

@@ -182,3 +182,49 @@ def test_long_sums_round_as_short_ones(shape):
     expected = array.astype("f8").sum(axis)
     np.testing.assert_allclose(Tensor(array).sum(axis).numpy(), expected, rtol=1e-5)
     np.testing.assert_allclose(Tensor(array).mean(axis).numpy(), array.flat[0], rtol=1e-5)
+
+
+SIZES = {"float32": [1e37, 1e30, 1e19, 1.0, 1e-19, 1e-23, 1e-30, 1e-44],
+         "float64": [1e307, 1e160, 1.0, 1e-160, 1e-300]}  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "size"), [(d, s) for d, sizes in SIZES.items() for s in sizes])
+def test_norms_and_deviations_whose_squares_have_no_format(dtype, size):
+    rows = np.array([[1.0, -2, 3], [0.5, 0.5, 2]])
+    array = (rows * size).astype(dtype)
+    exact = array.astype(np.longdouble)
+    limit = 1e-5 if dtype == "float32" else 1e-13
+    for axis, keepdim in ((None, False), (1, False), (1, True)):
+        norm = np.sqrt(np.sum(exact**2, axis, keepdims=keepdim)).astype(dtype)
+        deviation = exact.std(axis, ddof=1, keepdims=keepdim).astype(dtype)
+        atol = 2 * float(np.finfo(dtype).smallest_subnormal)
+        found = Tensor(array).norm(2, axis, keepdim).numpy()
+        np.testing.assert_allclose(found, norm, rtol=limit, atol=atol)
+        found = Tensor(array).std(axis, keepdim=keepdim).numpy()
+        np.testing.assert_allclose(found, deviation, rtol=limit, atol=atol)
+    lengths = np.sqrt(np.sum(exact**2, 1, keepdims=True))
+    if size > 1e-10:
+        unit = (exact / lengths).astype(dtype)
+        np.testing.assert_allclose(Tensor(array).normalize().numpy(), unit, rtol=limit)
+        x = Tensor(array, requires_grad=True)
+        (found,) = x.norm(2, 1).sum().gradient(x)
+        np.testing.assert_allclose(found.numpy(), unit, rtol=limit)
+
+
+def test_norms_of_what_is_not_finite_and_of_nothing():
+    rows = np.array([[np.inf, 1, -np.inf], [np.nan, np.inf, 1e30], [0, 0, 0]], np.float32)
+    np.testing.assert_array_equal(Tensor(rows).norm(2, 1).numpy(), [np.inf, np.nan, 0])
+    np.testing.assert_array_equal(Tensor(rows).std(1).numpy(), [np.nan, np.nan, 0])
+    assert Tensor([]).norm().item() == 0 and math.isnan(Tensor([]).std().item())
+    assert Tensor.ones(2, 0).norm(2, 1).tolist() == [0, 0]
+    assert Tensor([3, 4]).norm().item() == 5
+    assert math.isnan(Tensor([1.0]).std().item())
+
+
+def test_deviations_of_16_bits_are_taken_in_32():
+    array = np.array([-60000.0, 60000, 0], np.float16)
+    assert Tensor(array).std().item() == 60000
+    np.testing.assert_allclose(
+        Tensor(array).normalize(dim=0).numpy(), np.float16([-0.7071, 0.7071, 0])
+    )
+    assert Tensor([0.0, 0.0], dtype="float16").normalize(dim=0).tolist() == [0, 0]

@@ -11,8 +11,10 @@ from torpor.nn.losses import *  # noqa: F403  (listed there, once)
 from torpor.tensor import Tensor, no_grad
 from torpor.tensor.creation import beside
 from torpor.tensor.differentiate import note_changed
+from torpor.tensor.handle import float_dtype
 from torpor.tensor.namespace import function_of
 from torpor.tensor.operands import choose
+from torpor.tensor.reduce import wide_dtype
 from torpor.tensor.scatter import selected
 
 # --- activations ----------------------------------------------------------------------------------
@@ -112,6 +114,8 @@ def batch_norm(
     """
     others = (0, *range(2, x.ndim))
     mean, variance = running_mean, running_var
+    dtype = float_dtype(x.dtype)
+    x = x.cast(wide_dtype(dtype))
     if training or mean is None or variance is None:
         mean, variance = x.mean(others), x.var(others, correction=0)
         if training and running_mean is not None and running_var is not None:
@@ -119,10 +123,11 @@ def batch_norm(
             unbiased = variance.detach() * (count / max(count - 1, 1))
             with no_grad():
                 keep = 1 - momentum
-                running_mean.assign(running_mean * keep + mean.detach() * momentum)
-                running_var.assign(running_var * keep + unbiased * momentum)
+                for running, new in ((running_mean, mean.detach()), (running_var, unbiased)):
+                    running.assign((running * keep + new * momentum).cast(running.dtype))
             note_changed(running_mean, running_var)
     shape = (1, -1, *(1,) * (x.ndim - 2))
     y: Tensor = (x - mean.reshape(shape)) * (variance + eps).rsqrt().reshape(shape)
+    y = y.cast(dtype)
     y = y if weight is None else y * weight.reshape(shape)
     return y if bias is None else y + bias.reshape(shape)

@@ -12,7 +12,15 @@ from torpor.ir.infer import Size, product
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.again import built
-from torpor.tensor.handle import Handle, as_number, derive, float_dtype, located, make
+from torpor.tensor.handle import (
+    Handle,
+    as_number,
+    derive,
+    float_dtype,
+    located,
+    make,
+    number_node,
+)
 from torpor.tensor.iota import iota
 from torpor.tensor.spelling import one_axis, some_axes, spelled
 
@@ -71,6 +79,32 @@ def _divided(operand: Any, count: Any) -> Tensor:
     return operand / as_number(count, operand.device)
 
 
+def _degrees(operand: Any, dim: Any, correction: Any, unbiased: Any) -> Any:
+    """What sums of squared deviations are divided by, no less than 0: a 0-d tensor."""
+    if not operand.dtype.is_float:
+        raise located(DTypeError("var and std need floats; cast first"), (operand,))
+    count = _count(operand, dim)
+    less = correction if unbiased is None else int(unbiased)
+    left = max(count - less, 0) if isinstance(count, int) else count - less
+    wide = wide_dtype(operand.dtype)
+    if isinstance(left, UOp):
+        return as_number(left, operand.device).cast(wide)
+    return make(number_node(left, wide, ()), operand.device)
+
+
+def _scale(operand: Any, dim: Any) -> Any:
+    """The power of two by which squares of the elements along axes neither are too large nor
+    vanish, that is mostly 1. After Blue, "A portable Fortran program to find the Euclidean norm of
+    a vector", 1978.
+    """
+    x = operand.detach().cast(float_dtype(operand.dtype))
+    near, far = (2.0**400, 2.0**700) if x.dtype is dtypes.float64 else (2.0**45, 2.0**90)
+    if _count(x, dim) == 0:
+        return x.sum(dim, True).ones_like()
+    top = x.abs().amax(dim, True)
+    return (top > near).where(1 / far, (top < 1 / near).where(top.full_like(far), 1.0))
+
+
 class Reduce(Handle):
     """Reductions. `dim` is an axis, several, or None for all; those axes go, or have length 1 with
     `keepdim`. Their splits come from the shape alone, so that results are the same on each run.
@@ -115,22 +149,22 @@ class Reduce(Handle):
         >>> Tensor([1.0, 2.0, 3.0]).var().item(), Tensor([1.0, 2.0, 3.0]).var(correction=0).item()
         (1.0, 0.6666666865348816)
         """
-        if unbiased is not None:
-            correction = int(unbiased)
-        if not self.dtype.is_float:
-            raise located(DTypeError("var and std need floats; cast first"), (self,))
-        wide = self.cast(wide_dtype(self.dtype))
+        divisor = _degrees(self, dim, correction, unbiased)
+        wide: Any = self.cast(wide_dtype(self.dtype))
         squares = (wide - wide.mean(dim, True)).square().sum(dim, keepdim)
-        count = _count(self, dim)
-        divisor = max(count - correction, 0) if isinstance(count, int) else count - correction
-        return _divided(squares, divisor).cast(self.dtype)
+        return (squares / divisor).cast(self.dtype)
 
     @spelled
     def std(
         self, dim: Any = None, correction: Any = 1, keepdim: bool = False, unbiased: Any = None
     ) -> Tensor:
-        """Standard deviation: the square root of `var`."""
-        return self.var(dim, correction, keepdim, unbiased).sqrt()
+        """Standard deviation: the square root of `var`, also where that is too large or too small
+        for the format.
+        """
+        divisor = _degrees(self, dim, correction, unbiased)
+        wide: Any = self.cast(wide_dtype(self.dtype))
+        length = (wide - wide.mean(dim, True)).norm(2, dim, keepdim)
+        return (length / divisor.sqrt()).cast(self.dtype)
 
     @spelled
     def var_mean(self, dim: Any = None, correction: Any = 1, keepdim: bool = False) -> Any:
@@ -265,7 +299,8 @@ class Reduce(Handle):
     @spelled
     def norm(self, p: Any = 2, dim: Any = None, keepdim: bool = False) -> Tensor:
         """(sum of |x|**p) ** (1/p), of all elements or along axes; p may be 0 (how many are not 0),
-        inf (the greatest magnitude), -inf (the least) or "fro", which is 2.
+        inf (the greatest magnitude), -inf (the least) or "fro", which is 2. The squares of that one
+        may be too large or too small for the format.
 
         >>> Tensor([3.0, 4.0]).norm().item()
         5.0
@@ -274,7 +309,9 @@ class Reduce(Handle):
             return self.float().norm(p, dim, keepdim).cast(self.dtype)
         size = self.abs()
         if p in ("fro", None) or p == 2:
-            return self.square().sum(dim, keepdim).sqrt()
+            scale = built(_scale, self, some_axes(dim, self.ndim))
+            made = (self * scale).square().sum(dim, True).sqrt() / scale
+            return made if keepdim else made.squeeze(some_axes(dim, self.ndim))
         if p == 1:
             return size.sum(dim, keepdim)
         if p in (math.inf, -math.inf):
@@ -286,6 +323,8 @@ class Reduce(Handle):
     @spelled
     def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
         """x divided by its p-norm along an axis, or by `eps` where that is greater."""
+        if is_narrow(self.dtype):
+            return self.float().normalize(p, dim, eps).cast(self.dtype)
         return self / self.norm(p, dim, True).maximum(eps)
 
     @spelled
