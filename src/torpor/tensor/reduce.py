@@ -99,8 +99,6 @@ def _scale(operand: Any, dim: Any) -> Any:
     """
     x = operand.detach().cast(float_dtype(operand.dtype))
     near, far = (2.0**400, 2.0**700) if x.dtype is dtypes.float64 else (2.0**45, 2.0**90)
-    if _count(x, dim) == 0:
-        return x.sum(dim, True).ones_like()
     top = x.abs().amax(dim, True)
     return (top > near).where(1 / far, (top < 1 / near).where(top.full_like(far), 1.0))
 
@@ -309,9 +307,10 @@ class Reduce(Handle):
             return self.float().norm(p, dim, keepdim).cast(self.dtype)
         size = self.abs()
         if p in ("fro", None) or p == 2:
-            scale = built(_scale, self, some_axes(dim, self.ndim))
+            axes = some_axes(dim, self.ndim)
+            scale: Any = 1.0 if _count(self, dim) == 0 else built(_scale, self, axes)
             made = (self * scale).square().sum(dim, True).sqrt() / scale
-            return made if keepdim else made.squeeze(some_axes(dim, self.ndim))
+            return made if keepdim else made.squeeze(axes)
         if p == 1:
             return size.sum(dim, keepdim)
         if p in (math.inf, -math.inf):
