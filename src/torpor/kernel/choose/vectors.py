@@ -21,7 +21,6 @@ from torpor.kernel.ranges import closed_by, find_loops, iterations, kind_of, siz
 SMALL_LOOP: Final = 8  # iterations of a reduce loop that is always written out
 CODE_LIMIT: Final = 160  # copies of the loop body past which compiling costs more than it gains
 NARROW: Final = 4  # lanes of the narrowest vectors: float32 in 128 bits, which all targets have
-
 MASKABLE: Final = (4, 8)  # bytes of elements that vector instructions can mask
 
 
