@@ -231,3 +231,15 @@ def test_leading_axes_of_one_of_what_is_written_do_not_count(key, shape):
     check(made, wanted)
     with pytest.raises(ValueError, match=r"does not fit|has fewer axes"):
         made[key] = Tensor.ones(2, *shape)
+
+
+@pytest.mark.parametrize("shape", [(3, 1), (1, 3), (1, 1), (2, 3)], ids=str)
+def test_places_in_padding_are_zero(shape):
+    """Also where the padded axis has one element, so that its place is known without the index."""
+    values = np.arange(1, 1 + np.prod(shape)).reshape(shape)
+    padded, x = np.pad(values, 1), Tensor(values).realize().pad((1, 1, 1, 1))
+    for axis in range(2):
+        places = np.array([0, 2, 1, padded.shape[axis] - 1])
+        index = Tensor(places).realize()
+        taken = np.take(padded, places, axis)
+        np.testing.assert_array_equal(x.index_select(axis, index).numpy(), taken)

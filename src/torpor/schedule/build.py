@@ -213,13 +213,8 @@ class Builder:
             return UOp.const(node.dtype, 0)
         asked: UOp = yield node.src[1], indices, valid
         position, inside = self.checked_position(node, asked, node.arg)
-        source, where = node.src[0], valid
         place: Indices = (*indices[: node.arg], position, *indices[node.arg + 1 :])
-        while source.op in MOVEMENT and source not in self.parting.home:
-            place, here = self.parting.map(source, place)
-            where = where if here is TRUE else where & here
-            source = source.src[0]
-        value: UOp = yield source, place, where
+        value: UOp = yield node.src[0], place, valid
         number = self.check_numbers[node]
         if any(n.op is Ops.CHECK and n.arg == number for n in value.toposort()):
             return value
