@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tests.tensor.layouts import check, numbers
-from torpor import Tensor
+from torpor import Context, Tensor
 from torpor.base.errors import ShapeError
 
 
@@ -229,3 +229,14 @@ def test_one_number_for_all_axes_may_stand_in_a_sequence():
 def test_impossible_windows(call):
     with pytest.raises(ShapeError):
         call(Tensor.ones(1, 1, 4, 4), Tensor.ones(1, 1, 2, 2))
+
+
+@pytest.mark.parametrize("strict", [0, 1])
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+def test_adaptive_cells_know_nothing_of_what_lies_outside_of_them(bad, strict):
+    image = np.arange(35, dtype=np.float32).reshape(1, 1, 7, 5)
+    image[0, 0, 6, 0] = bad
+    with Context(STRICT_FLOAT=strict):
+        found = Tensor(image).adaptive_avg_pool2d((3, 2)).numpy()
+    expected = [[6, 8], [16, 18], [bad, 28]]  # rows 0-2, 2-4 and 4-6, columns 0-2 and 2-4
+    np.testing.assert_array_equal(found[0, 0], np.array(expected, np.float32))

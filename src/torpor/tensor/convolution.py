@@ -6,15 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from torpor.base.errors import ShapeError
 from torpor.base.promotion import promote
 from torpor.graph import build
 from torpor.ir.infer import Shape, shape_of
 from torpor.ir.uop import UOp
 from torpor.tensor.contraction import contract
-from torpor.tensor.creation import as_tensor
 from torpor.tensor.handle import Handle, derive, float_dtype, located, make, render_shape
 from torpor.tensor.host import known_shape
 from torpor.tensor.iota import iota
@@ -79,13 +76,17 @@ def paddings(padding: Any, kernel: Sequence[Any], dilation: Sequence[int], strid
     return tuple((p, p) for p in pair(padding, count))
 
 
-def _cell_shares(operand: Any, size: int, cells: int) -> Any:
-    """(cells, size): what part each element is of each cell's mean."""
-    shares = np.zeros((cells, size))
-    for cell in range(cells):
-        first, last = cell * size // cells, -(-(cell + 1) * size // cells)
-        shares[cell, first:last] = 1 / (last - first)
-    return as_tensor(shares, dtype=float_dtype(operand.dtype), device=operand.device)
+def _cell_means(operand: Any, axis: int, cells: int) -> Any:
+    """Means over the cells of an axis counted from the end. What is not in a cell is left out, not
+    multiplied by 0.
+    """
+    size = operand.shape[axis]
+    numbers: Any = make(iota(max(cells, size), operand.device), operand.device)
+    place, cell = numbers[:size], numbers[:cells].unsqueeze(1)
+    inside = ((place + 1) * cells > cell * size) & (place * cells < (cell + 1) * size)
+    turned = operand.transpose(axis, -1).unsqueeze(-2)
+    sums = inside.where(turned, 0).sum(-1) / inside.sum(-1).cast(operand.dtype)
+    return sums.transpose(axis, -1)
 
 
 def _check_bias(bias: Any, outputs: Any) -> None:
@@ -298,10 +299,12 @@ class Convolution(Handle):
         if any(n < 0 for n in wanted) or any(s == 0 for s in sizes):
             what = f"adaptive pooling of {render_shape(self.shape)} to {wanted}"
             raise located(ShapeError(what), (self,))
+        if is_narrow(self.dtype):
+            return self.float().adaptive_avg_pool2d(output_size).cast(self.dtype)
         if all(wanted) and not any(s % n for s, n in zip(sizes, wanted)):
             return self.avg_pool2d(tuple(s // n for s, n in zip(sizes, wanted)))
-        rows, columns = (_cell_shares(self, s, n) for s, n in zip(sizes, wanted))
-        return rows.matmul(self).matmul(columns.transpose(0, 1))
+        rows = _cell_means(self.cast(float_dtype(self.dtype)), -2, wanted[0])
+        return _cell_means(rows, -1, wanted[1])
 
 
 def _convolution(

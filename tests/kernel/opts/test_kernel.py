@@ -1,17 +1,19 @@
 """Opts keep the result; those that do not fit are refused with their name and the reason."""
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.kernel.kernels import case, cases, check_kernel, sample
-from torpor import Context
+from tests.kernel.kernels import case, cases, check_kernel, run_kernel, sample
+from torpor import Context, Tensor
 from torpor.base.errors import OptError
 from torpor.base.target import get_target
 from torpor.device import Device
 from torpor.graph import build
-from torpor.ir.ops import Ops
+from torpor.ir.ops import AxisType, Ops
 from torpor.kernel import Kernel, Opt, OptOps
+from torpor.kernel.ranges import kind_of
 
 CASES = cases()
 NAMED = {one.name: one for one in CASES}
@@ -194,6 +196,27 @@ def test_loops_beside_each_other_never_lie_around_the_same_one():
     with pytest.raises(OptError, match=r"SWAP.*beside each other"):
         kernel.apply_opt(Opt(OptOps.SWAP, 0, 2))
     assert kernel.ast is before
+
+
+@pytest.mark.parametrize("name", ["row sum", "matmul"])
+def test_sums_that_grow_by_blocks_have_no_blocks_beyond_the_last(name):
+    """There a sum of products would get zeros, but a product or maximum anything."""
+    kernel = kernel_of(name, "cpu")
+    summed = len(kernel.axes) - 1
+    kernel.apply_opt(Opt(OptOps.TILE, summed, 2))
+    outer = next(n for n, r in enumerate(kernel.axes) if kind_of(r) is AxisType.LOOP)
+    with pytest.raises(OptError, match=r"PADTO.*grow beyond the last"):
+        kernel.apply_opt(Opt(OptOps.PADTO, outer, 32))
+
+
+def test_a_padded_product_by_blocks_is_refused_and_not_zero():
+    x = np.arange(1, 46, dtype=np.float32).reshape(5, 9) % 4 + 1
+    (item,) = Tensor(x).prod(1).schedule()
+    opts = [Opt(OptOps.TILE, 1, 3), Opt(OptOps.PADTO, 1, 4)]
+    with pytest.raises(OptError, match=r"PADTO"):
+        run_kernel(item, "CPU", opts)
+    (found,), _, _ = run_kernel(item, "CPU", opts[:1])
+    np.testing.assert_array_equal(found, x.prod(1))
 
 
 def test_sums_that_grow_in_memory_are_in_no_overlapping_tiles():

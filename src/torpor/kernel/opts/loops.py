@@ -165,6 +165,9 @@ def pad_to(kernel: State, opt: Opt) -> None:
     padded = -(-size // opt.arg) * opt.arg
     if padded == size:
         return
+    growing = [s for s in kernel.growing_stores() if one in closed_by(s)]
+    if any(one not in store.src[0].ranges() for store in growing):
+        raise kernel.refused(opt, "results that grow by blocks would grow beyond the last one")
     wider = UOp.range(padded, *one.arg)
     kernel.ast = mask_beyond(replace_range(kernel.ast, one, wider, [wider]), wider, size)
 
