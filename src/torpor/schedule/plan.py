@@ -14,6 +14,7 @@ from torpor.ir.records import ParamArg, ScheduleItem
 from torpor.ir.rewrite import graph_rewrite, hand_down_origins, unite_origins
 from torpor.ir.uop import UOp
 from torpor.schedule import crowd
+from torpor.schedule.asked import ask_for_all
 from torpor.schedule.blocks import in_blocks
 from torpor.schedule.build import Builder
 from torpor.schedule.chain import MakeBuffer
@@ -60,6 +61,7 @@ def plan(roots: Sequence[tuple[UOp, str]], make_buffer: MakeBuffer, target_of: T
     how large blocks are (on all devices as on the first root's).
     """
     sink = graph_rewrite(UOp.sink(*(r for r, _ in roots)), prepare_rules, name="prepare")
+    sink = ask_for_all(sink)
     PREPARED.expect(sink)
     hand_down_origins(sink)
     results: dict[UOp, UOp] = {}
