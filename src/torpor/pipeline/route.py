@@ -29,11 +29,12 @@ from torpor.kernel import (
     over_met,
     own_parameters,
 )
+from torpor.pipeline.blame import index_of
 from torpor.pipeline.canonical import canonical
 from torpor.pipeline.compile import is_copy, programs_of, target_named
 from torpor.pipeline.recipe import Failed, Result, follow, keep, recipe_for, recipe_of
 from torpor.pipeline.report import narrating, note_graph
-from torpor.pipeline.run import error_of, observed, run
+from torpor.pipeline.run import Refused, error_of, observed, run
 from torpor.schedule import Plan, TargetOf, plan
 
 Roots = Sequence[tuple[UOp, str]]
@@ -182,6 +183,15 @@ def realize(roots: Roots) -> list[UOp]:
     """Compute `roots` (graph node, device); for each a node of its shape over the BUFFER that holds
     the value. Raises what an operation raises when it runs, and then nothing has changed.
     """
+    try:
+        return computed(roots)
+    except Refused as refused:
+        site = refused.site
+    raise error_of(site, index_of(site, roots[0][1], computed))
+
+
+def computed(roots: Roots) -> list[UOp]:
+    """As `realize`, but that a failed check is `Refused`."""
     form = None if observed() else canonical(roots)
     recipe = None if form is None else recipe_for(form)
     if form is not None and recipe is not None:
@@ -189,8 +199,8 @@ def realize(roots: Roots) -> list[UOp]:
             return follow(recipe, form, [shape_of(node) for node, _ in roots])
         except Failed as failed:  # the lines to name are those of the graph that is here
             item = planned(roots)[0].items[failed.launch]
-            error = error_of(item.checks[failed.error - 1])
-        raise error
+            site = item.checks[failed.error - 1]
+        raise Refused(site)
     made, groups, simple = planned(roots)
     ready = run(made.items, keep=made.results.values())
     results = [

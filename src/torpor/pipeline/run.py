@@ -100,7 +100,15 @@ def launch(prepared: Prepared) -> None:
     if started:
         note_run(item, prepared.program, time.perf_counter() - started)
     if error:
-        raise error_of(item.checks[error - 1])
+        raise Refused(item.checks[error - 1])
+
+
+class Refused(Exception):
+    """A kernel says that what `site` asks does not hold."""
+
+    def __init__(self, site: CheckSite):
+        super().__init__(site)
+        self.site = site
 
 
 def requirement_of(site: CheckSite) -> Requirement | None:
@@ -109,13 +117,14 @@ def requirement_of(site: CheckSite) -> Requirement | None:
     return node.arg if node.op is Ops.CHECK and site.kind != "division" else None
 
 
-def error_of(site: CheckSite) -> Exception:
-    """What a failed check means to the user."""
+def error_of(site: CheckSite, index: int | None = None) -> Exception:
+    """What a failed check means to the user; `index`: the one that failed it, if it is known."""
     where = "".join(f"\n  built at {decode(origin)}" for origin in site.node.origins)
     requirement = requirement_of(site)
     if requirement is not None:
         fault = OutOfBoundsError if requirement.kind == "index" else ValueRangeError
-        return fault(f"{requirement.text}{where}")
+        which = "" if index is None else f": {index}"
+        return fault(f"{requirement.text}{which}{where}")
     shapes = ", ".join(str(shape_of(s)) for s in site.node.src)
     if site.kind == "index":
         source, index = (s.below(MOVEMENT) for s in site.node.src[:2])

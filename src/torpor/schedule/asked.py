@@ -36,7 +36,7 @@ def ask_for_all(root: UOp) -> UOp:
                 add_places(node, changes)
             elif is_words(node) and node.src[1].below(MOVEMENT).op is not Ops.CONST:
                 changes[node] = checked(node, node.src[1])
-    return root.substitute(nested(changes)) if changes else root
+    return changed(order, changes) if changes else root
 
 
 def is_words(node: UOp) -> bool:
@@ -90,12 +90,17 @@ def checked(check: UOp, condition: UOp) -> UOp:
     return made
 
 
-def nested(changes: dict[UOp, UOp]) -> dict[UOp, UOp]:
-    """The changes, operands first, each with those before it in its own operands."""
+def changed(order: list[UOp], changes: dict[UOp, UOp]) -> UOp:
+    """The graph of these nodes, operands first, with the changes; what is made anew comes from
+    where the old came from.
+    """
     done: dict[UOp, UOp] = {}
-    for old in UOp.sink(*changes).toposort():
-        if old in changes:
-            new = changes[old]
-            source = tuple(s.substitute(done) for s in new.src)
-            done[old] = new if source == new.src else new.replace(src=source)
-    return done
+    for node in order:
+        wanted = changes.get(node, node)
+        for below in wanted.toposort(lambda n: n not in done):
+            if below not in done:
+                source = tuple(done[s] for s in below.src)
+                done[below] = below if source == below.src else below.replace(src=source)
+                unite_origins(below, done[below])
+        done[node] = done[wanted]
+    return done[order[-1]]
