@@ -214,7 +214,9 @@ FROM_END = {
 def test_an_index_outside_is_told_in_the_same_words(name, place):
     called = "" if name == "x[...]" else f"^{name}: "
     words = "an index is out of bounds for axis 0 of length 2"
-    with pytest.raises(IndexError, match=rf"{called}{words}: {place}\n  built at .*test_scatter.py"):
+    with pytest.raises(
+        IndexError, match=rf"{called}{words}: {place}\n  built at .*test_scatter.py"
+    ):
         (OUTSIDE | FROM_END)[name](Tensor(np.ones((2, 3))), place).numpy()
 
 
