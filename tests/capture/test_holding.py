@@ -13,6 +13,7 @@ import functools
 import itertools
 import os
 import pathlib
+import pickle
 import random
 import sys
 import threading
@@ -485,10 +486,11 @@ class Model:
         return self.weight * 1
 
 
-def test_a_copy_of_an_object_has_a_jitted_method_of_its_own() -> None:
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_copy_of_an_object_has_a_jitted_method_of_its_own(copied: Callable[[Any], Any]) -> None:
     model = Model()
     model.step(number(1))
-    other = copy.deepcopy(model)
+    other = copied(model)
     assert [other.step(number(1)).item() for _ in range(4)] == [3, 4, 5, 6]
     assert model.weight.item() == 2
     assert [model.step(number(1)).item() for _ in range(4)] == [3, 4, 5, 6]
