@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tests.tensor.layouts import check, numbers
-from torpor import Context, Tensor
+from torpor import Context, Tensor, Variable
 from torpor.base.errors import ShapeError
 
 
@@ -240,3 +240,17 @@ def test_adaptive_cells_know_nothing_of_what_lies_outside_of_them(bad, strict):
         found = Tensor(image).adaptive_avg_pool2d((3, 2)).numpy()
     expected = [[6, 8], [16, 18], [bad, 28]]  # rows 0-2, 2-4 and 4-6, columns 0-2 and 2-4
     np.testing.assert_array_equal(found[0, 0], np.array(expected, np.float32))
+
+
+@pytest.mark.parametrize("length", [4, 5, 9])
+def test_windows_over_an_axis_of_variable_length_with_a_stride(length):
+    """That the last one ends within the axis follows from how many there are."""
+    line = np.arange(12, dtype=np.float32)
+    part = Tensor(line.reshape(1, 1, 12))[:, :, : Variable("n", 3, 9).bind(length)]
+    weight = np.array([1, 2, 3], np.float32)
+    known = line[:length]
+    found = part.conv1d(Tensor(weight.reshape(1, 1, 3)), stride=2).numpy()[0, 0]
+    expected = [known[n : n + 3] @ weight for n in range(0, length - 2, 2)]
+    np.testing.assert_array_equal(found, np.array(expected, np.float32))
+    pooled = part.avg_pool1d(2).numpy()[0, 0]
+    np.testing.assert_array_equal(pooled, known[: length // 2 * 2].reshape(-1, 2).mean(1))

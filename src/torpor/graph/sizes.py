@@ -62,7 +62,23 @@ def at_most(left: Size, right: Size) -> bool:
     """Whether left <= right holds for every value of the variables, as far as can be proved."""
     if isinstance(left, int) and isinstance(right, int):
         return left <= right
-    return left is right or least(subtract(right, left)) >= 0
+    if left is right:
+        return True
+    room = subtract(right, left)
+    return least(room) >= 0 or least(by_remainders(room)) >= 0
+
+
+def by_remainders(size: Size) -> Size:
+    """The same size, with (x//c)*k*c as k*(x - x%c): of which bounds are nearer."""
+    if isinstance(size, int):
+        return size
+    changes: dict[UOp, UOp] = {}
+    for node in size.toposort():
+        if node.op is Ops.MUL and node.src[1].op is Ops.CONST and node.src[0].op is Ops.IDIV:
+            x, divisor = node.src[0].src
+            if divisor.op is Ops.CONST and divisor.arg > 0 and node.src[1].arg % divisor.arg == 0:
+                changes[node] = (x - x % divisor) * (node.src[1].arg // divisor.arg)
+    return fold_size(size.substitute(changes)) if changes else size
 
 
 def factors(shape: Sequence[Size]) -> tuple[int, Counter[UOp]]:

@@ -117,13 +117,13 @@ def requirement_of(site: CheckSite) -> Requirement | None:
     return node.arg if node.op is Ops.CHECK and site.kind != "division" else None
 
 
-def error_of(site: CheckSite, index: int | None = None) -> Exception:
-    """What a failed check means to the user; `index`: the one that failed it, if it is known."""
+def error_of(site: CheckSite, found: int | None = None) -> Exception:
+    """What a failed check means to the user; `found`: the index that failed it, if it is known."""
     where = "".join(f"\n  built at {decode(origin)}" for origin in site.node.origins)
     requirement = requirement_of(site)
     if requirement is not None:
         fault = OutOfBoundsError if requirement.kind == "index" else ValueRangeError
-        which = "" if index is None else f": {index}"
+        which = "" if found is None else f": {found}"
         return fault(f"{requirement.text}{which}{where}")
     shapes = ", ".join(str(shape_of(s)) for s in site.node.src)
     if site.kind == "index":
