@@ -70,7 +70,7 @@ def test_several_matrices_with_few_rows(shape):
     random = np.random.default_rng(4)
     x = random.standard_normal((many, rows, inner), np.float32)
     w = random.standard_normal((many, inner, columns), np.float32)
-    agree((Tensor(x) @ Tensor(w)).numpy(), x.astype(np.float64) @ w.astype(np.float64))
+    agree((Tensor(x) @ Tensor(w)).numpy(), x.astype(np.float64) @ w.astype(np.float64), inner)
 
 
 def test_results_whose_axes_lie_in_another_order_are_left_to_others():
