@@ -171,12 +171,10 @@ class Scatter(Handle):
 
     @spelled
     def index_fill(self, dim: int, index: Tensor, value: Any) -> Tensor:
-        """A copy with a number, or a 0-d tensor, in the slices that the vector (count,) names,
-        negative ones counted from the end.
-        """
+        """A copy with a number, or a 0-d tensor, in the slices that the vector (count,) names."""
         asked = _slices("index_fill", _vector(self), one_axis(dim, self.ndim), index)
         filled = asked.full_like(value, dtype=self.dtype)
-        return _sliced("index_fill", self, dim, index, filled, Ops.STORE, from_end=True)
+        return _sliced("index_fill", self, dim, index, filled, Ops.STORE)
 
     @spelled
     def index_reduce(
@@ -357,13 +355,11 @@ def _reduced(
     return total // counts.cast(operand.dtype)
 
 
-def _sliced(
-    what: str, operand: Any, dim: int, index: Any, source: Any, op: Ops, from_end: bool = False
-) -> Tensor:
+def _sliced(what: str, operand: Any, dim: int, index: Any, source: Any, op: Ops) -> Tensor:
     axis, base = one_axis(dim, operand.ndim), _vector(operand)
     asked = _slices(what, base, axis, index)
     values = _sources(what, operand, axis, asked, source)
-    place = placed(asked, base.shape[axis], axis, what, from_end)
+    place = placed(asked, base.shape[axis], axis, what)
     made = scattered(base, axis, place, values, op)
     return made if operand.ndim else made.reshape(())
 
