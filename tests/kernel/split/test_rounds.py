@@ -86,3 +86,14 @@ def test_gradients_by_images(stride, kernel, padding, length):
     end = padding + length
     expected = wide[:, :, padding:end, padding : end + 1]
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("length", [1, 6, 9])
+def test_rounds_that_only_some_lengths_have_are_kept(length):
+    line, weight = np.arange(1, 13, dtype=np.float32), np.array([1, 2, 3], np.float32)
+    part = Tensor(line.reshape(1, 1, 12))[:, :, : torpor.Variable("n", 1, 9).bind(length)]
+    found = part.conv_transpose1d(Tensor(weight.reshape(1, 1, 3)), stride=2).numpy()[0, 0]
+    expected = np.zeros(2 * length + 1, np.float32)
+    for place in range(length):
+        expected[2 * place : 2 * place + 3] += line[place] * weight
+    np.testing.assert_array_equal(found, expected)

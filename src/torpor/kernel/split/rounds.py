@@ -159,5 +159,5 @@ def turn_of(condition: UOp, one: UOp, low: int, high: int) -> int:
 
 
 def is_met(condition: UOp, one: UOp, number: int) -> bool:
-    """Whether a condition on an axis alone holds in a round."""
-    return bool(condition.substitute({one: UOp.index_const(number)}).simplify().arg)
+    """Whether a condition on an axis, and on variables perhaps, may hold in a round."""
+    return bool(condition.substitute({one: UOp.index_const(number)}).simplify().vmax)
