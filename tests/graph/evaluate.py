@@ -123,7 +123,7 @@ def one(node, source):
         start = {Ops.ADD: 0, Ops.MUL: 1}.get(arg[0])
         extra = {} if start is None else {"initial": start}
         return _REDUCE[arg[0]].reduce(value, axis=arg[1], keepdims=True, dtype=value.dtype, **extra)
-    if op in (Ops.CONTIGUOUS, Ops.COPY, Ops.LEAF, Ops.DETACH):
+    if op in (Ops.CONTIGUOUS, Ops.COPY, Ops.LEAF, Ops.DETACH, Ops.FUNCTION):
         return value
     if op is Ops.CHECK:
         assert np.all(source[1])

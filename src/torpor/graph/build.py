@@ -17,11 +17,13 @@ from torpor.graph.movement import (
     reshape,
     shrink,
 )
-from torpor.graph.reduce import contiguous, copy_to, detach, leaf, reduce
+from torpor.graph.reduce import again, alias, contiguous, copy_to, detach, function, identity, leaf, reduce
 from torpor.graph.scan import latest, scan
 from torpor.graph.window import shear, stride_axis, window
 
 __all__ = [
+    "again",
+    "alias",
     "bitcast",
     "broadcast_shapes",
     "broadcast_to",
@@ -34,7 +36,9 @@ __all__ = [
     "elementwise",
     "expand",
     "flip",
+    "function",
     "gather",
+    "identity",
     "latest",
     "leaf",
     "pad",

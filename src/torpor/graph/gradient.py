@@ -13,10 +13,11 @@ from torpor.base.errors import GradientError, ShapeError
 from torpor.base.site import gradient_of
 from torpor.graph.elementwise import cast, constant, elementwise
 from torpor.graph.gradient_elementwise import ELEMENTWISE, Gradients
+from torpor.graph.gradient_function import FUNCTIONS
 from torpor.graph.gradient_indexed import INDEXED
 from torpor.graph.gradient_movement import MOVEMENTS
 from torpor.graph.gradient_reduce import OTHERS
-from torpor.graph.reduce import leaf, reduce
+from torpor.graph.reduce import AGAIN, leaf, reduce
 from torpor.graph.scan import scan_gradient
 from torpor.graph.sizes import describe
 from torpor.ir.infer import shape_of
@@ -31,6 +32,17 @@ RULES: Final[dict[Ops, Callable[[UOp, UOp], Gradients]]] = {
     **OTHERS,
     Ops.SCAN_AXIS: scan_gradient,
 }
+
+
+def function_gradient(node: UOp, g: UOp) -> Gradients:
+    """d function(value, x, ...): by the rule that it names; none for how the value is computed."""
+    rule, value = node.arg[0], node.src[0]
+    if rule != AGAIN:
+        return None, *FUNCTIONS[rule](node, g)
+    return None, *(RULES[value.op](value, g) if len(node.src) > 1 else ())
+
+
+RULES[Ops.FUNCTION] = function_gradient
 
 
 def gradient(root: UOp, targets: Sequence[UOp], seed: UOp) -> list[UOp | None]:

@@ -28,15 +28,6 @@ def scaled(node: UOp, factor: float) -> UOp:
     return elementwise(Ops.MUL, node, like(node, factor))
 
 
-def is_uniform(node: UOp) -> bool:
-    """Whether it is a constant, as `constant` builds them."""
-    if node.op is Ops.EXPAND:
-        node = node.src[0]
-    if node.op is Ops.RESHAPE:
-        node = node.src[0]
-    return node.op is Ops.CONST
-
-
 def no_gradient(node: UOp, g: UOp) -> Gradients:
     """d step(x) = 0: comparisons, rounding, integers, detach, bits read as another format."""
     return (None,) * len(node.src)
@@ -70,8 +61,14 @@ def divide_gradient(node: UOp, g: UOp) -> Gradients:
 
 
 def modulo_gradient(node: UOp, g: UOp) -> Gradients:
-    """d(x mod y) = dx - floor(x / y) dy."""
-    quotient = elementwise(Ops.FLOOR, elementwise(Ops.FDIV, *node.src))
+    """d(x mod y) = dx - floor(x / y) dy: -1 where r = x + y, which x / y may be too small to say;
+    NaN for an infinite x.
+    """
+    x, y = node.src
+    quotient = elementwise(Ops.FLOOR, elementwise(Ops.FDIV, x, y))
+    turned = elementwise(Ops.CMPEQ, elementwise(Ops.SUB, node, x), y)
+    quotient = elementwise(Ops.WHERE, turned, like(node, -1), quotient)
+    quotient = elementwise(Ops.ADD, quotient, elementwise(Ops.SUB, x, x))
     return g, scaled(elementwise(Ops.MUL, g, quotient), -1)
 
 
@@ -89,7 +86,7 @@ def power_gradient(node: UOp, g: UOp) -> Gradients:
     )
     logarithm = elementwise(Ops.LOG, elementwise(Ops.WHERE, vanishes, one, x))
     return (
-        elementwise(Ops.MUL, g, slope),
+        elementwise(Ops.WHERE, at_zero, like(g, 0), elementwise(Ops.MUL, g, slope)),
         elementwise(Ops.MUL, g, elementwise(Ops.MUL, node, logarithm)),
     )
 
@@ -97,14 +94,9 @@ def power_gradient(node: UOp, g: UOp) -> Gradients:
 def extremum_gradient(node: UOp, g: UOp) -> Gradients:
     """d max(x, y) = dx where x > y, dy where y > x, half of each where x = y; min likewise.
 
-    Against a constant c (as in relu) the mask is c < r, so that only the result is needed: nothing
-    flows to x where x = c. At NaN the gradient is whole for both (to the constant, against one).
+    At NaN the gradient is whole for both.
     """
     x, y = node.src
-    if is_uniform(y):
-        return _split_by_result(node, y, g)
-    if is_uniform(x):
-        return tuple(reversed(_split_by_result(node, x, g)))
     zero = like(g, 0)
     shared = elementwise(Ops.WHERE, elementwise(Ops.CMPEQ, x, y), scaled(g, 0.5), g)
     low, high = (x, y) if node.op is Ops.MAX else (y, x)
@@ -112,14 +104,6 @@ def extremum_gradient(node: UOp, g: UOp) -> Gradients:
         elementwise(Ops.WHERE, elementwise(Ops.CMPLT, low, high), zero, shared),
         elementwise(Ops.WHERE, elementwise(Ops.CMPLT, high, low), zero, shared),
     )
-
-
-def _split_by_result(node: UOp, bound: UOp, g: UOp) -> Gradients:
-    """All of g where the result is not the bound, else to the bound."""
-    low, high = (bound, node) if node.op is Ops.MAX else (node, bound)
-    mask = elementwise(Ops.CMPLT, low, high)
-    zero = like(g, 0)
-    return elementwise(Ops.WHERE, mask, g, zero), elementwise(Ops.WHERE, mask, zero, g)
 
 
 def where_gradient(node: UOp, g: UOp) -> Gradients:

@@ -27,14 +27,17 @@ def sum_gradient(node: UOp, g: UOp) -> Gradients:
 
 
 def extreme_gradient(node: UOp, g: UOp) -> Gradients:
-    """d max(x): g where x = r, in equal parts where several are; min likewise."""
+    """d max(x): g where x = r, in equal parts where several are; NaN for all where r is NaN. Min
+    likewise.
+    """
     (x,) = node.src
     shape = shape_of(x)
     hit = elementwise(Ops.CMPEQ, x, expand(node, shape))
     wide = dtypes.float32 if x.dtype.bits < 32 else x.dtype  # half formats cannot count far
     count = cast(reduce(cast(hit, wide), Ops.ADD, node.arg[1], keepdims=True), x.dtype)
-    part = expand(elementwise(Ops.FDIV, g, count), shape)
-    return (elementwise(Ops.WHERE, hit, part, like(x, 0)),)
+    part = elementwise(Ops.FDIV, g, count)
+    none = elementwise(Ops.MUL, part, like(part, 0))
+    return (elementwise(Ops.WHERE, hit, expand(part, shape), expand(none, shape)),)
 
 
 def product_gradient(node: UOp, g: UOp) -> Gradients:

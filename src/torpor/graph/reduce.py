@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Final
 
+from torpor.base.dtypes import Scalar
 from torpor.base.errors import DTypeError, ShapeError
 from torpor.graph import plain
 from torpor.graph.movement import reshape
@@ -15,7 +16,8 @@ from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 
 _NAMES: Final = {Ops.ADD: "sum", Ops.MUL: "product", Ops.MAX: "max", Ops.MIN: "min"}
-_identities: Final = itertools.count()  # `next` on it is atomic
+AGAIN: Final = "again"  # a FUNCTION whose rule is that of the op of its value
+_identities: Final = itertools.count(1)  # `next` on it is atomic
 
 
 def reduce(node: UOp, op: Ops, axes: int | Sequence[int] | None, keepdims: bool = False) -> UOp:
@@ -62,9 +64,29 @@ def copy_to(node: UOp, device: str | tuple[str, ...]) -> UOp:
     return UOp(Ops.COPY, node.dtype, (node,), device)
 
 
+def identity() -> int:
+    """A number that nothing else has."""
+    return next(_identities)
+
+
 def leaf(node: UOp) -> UOp:
     """The same value under an identity of its own: no two leaves are one node."""
-    return UOp(Ops.LEAF, node.dtype, (node,), next(_identities))
+    return UOp(Ops.LEAF, node.dtype, (node,), identity())
+
+
+def function(value: UOp, operands: Sequence[UOp], name: str, *numbers: Scalar | str) -> UOp:
+    """The value, with the gradient for `operands` that the rule of this name says."""
+    return UOp(Ops.FUNCTION, value.dtype, (value, *operands), (name, *numbers))
+
+
+def again(node: UOp, number: int) -> UOp:
+    """The same computation once more: a gradient for the node is not for this one."""
+    return function(node, () if node.op is Ops.DETACH else node.src, AGAIN, number)
+
+
+def alias(node: UOp, number: int) -> UOp:
+    """The same value by another name: a gradient for the node is for this one too."""
+    return function(node, (node,), "same", number)
 
 
 def detach(node: UOp) -> UOp:

@@ -17,10 +17,20 @@ from typing import Final
 
 from torpor.graph.constants import constant_rules
 from torpor.graph.merge import merge_rules
+from torpor.ir.ops import Ops
+from torpor.ir.pattern import PatternMatcher, UPat
 from torpor.ir.rewrite import graph_rewrite
 from torpor.ir.uop import UOp
 
-graph_rules: Final = merge_rules + constant_rules
+
+
+def value_of_function(node: UOp) -> UOp:
+    """function(x, ...) = x once gradients are taken."""
+    return node.src[0]
+
+
+function_rules: Final = PatternMatcher([(UPat(Ops.FUNCTION, name="node"), value_of_function)])
+graph_rules: Final = function_rules + merge_rules + constant_rules
 
 
 def simplify_graph(root: UOp) -> UOp:

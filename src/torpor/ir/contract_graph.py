@@ -166,6 +166,7 @@ _CLAUSES: Final[tuple[Clause, ...]] = (
     (UPat(ALU), computes_alike),
     (UPat((*MOVEMENT, Ops.CONTIGUOUS, Ops.COPY, Ops.LEAF, Ops.DETACH)), keeps_format),
     (UPat((Ops.REDUCE_AXIS, Ops.SCAN_AXIS, Ops.GATHER, Ops.SCATTER)), keeps_format),
+    (UPat(Ops.FUNCTION), keeps_format),
     (UPat(Ops.RESHAPE), keeps_elements),
     (UPat(Ops.EXPAND), repeats_single),
     (UPat(Ops.PERMUTE), orders_axes),
@@ -185,7 +186,9 @@ _CLAUSES: Final[tuple[Clause, ...]] = (
 GRAPH: Final = Contract("graph", _CLAUSES)
 # After simplification: operations on tensors over several devices are operations on their parts.
 RESOLVED: Final = GRAPH.and_also(
-    "simplified graph", (UPat(frozenset(Ops) - {Ops.SINK, Ops.MULTI}), is_in_one_place)
+    "simplified graph",
+    (UPat(frozenset(Ops) - {Ops.SINK, Ops.MULTI}), is_in_one_place),
+    (UPat(Ops.FUNCTION), never),
 )
 # Ready for scheduling: markers have done their work.
 PREPARED: Final = GRAPH.and_also("prepared graph", (UPat((Ops.LEAF, Ops.DETACH, Ops.MULTI)), never))

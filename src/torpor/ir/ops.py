@@ -52,6 +52,7 @@ class Ops(Enum):
     COPY = auto()
     LEAF = auto()
     DETACH = auto()
+    FUNCTION = auto()
     GATHER = auto()
     SCATTER = auto()
     PRIOR = auto()
@@ -283,6 +284,12 @@ ROWS: Final[dict[Ops, Row]] = {
     Ops.COPY: Row(1, _GRAPH, "the same value on the device named arg"),
     Ops.LEAF: Row(1, _GRAPH, "the same value under an identity of its own, arg"),
     Ops.DETACH: Row(1, _GRAPH, "the same value, through which no gradient flows"),
+    Ops.FUNCTION: Row(
+        None,
+        _GRAPH,
+        "the value of its first operand, whose gradient for the others is by a rule of its own; "
+        "arg is the rule's name and numbers",
+    ),
     Ops.GATHER: Row(
         2,
         _GRAPH,

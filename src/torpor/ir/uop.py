@@ -49,7 +49,7 @@ class UOp:
     """A node: `op` on the nodes `src`, giving `dtype`; `arg` is what else the op needs."""
 
     __slots__ = (
-        "op", "dtype", "src", "arg", "origins", "normal", "_bounds", "_key", "_shape", "_device",
+        "op", "dtype", "src", "arg", "origins", "normal", "held", "_bounds", "_key", "_shape", "_device",
         "__weakref__",
     )  # fmt: skip
 
@@ -59,6 +59,7 @@ class UOp:
     arg: Any
     origins: tuple[Any, ...]
     normal: int  # bits of the rule sets that are known to leave it and all below it as they are
+    held: Any  # true of what a tensor stands for or has stood for: the storage, weakly, or True
     # Computed when first asked for, then kept: bounds, digest, shape and device as a tensor.
     _bounds: tuple[Any, Any]
     _key: bytes
@@ -76,6 +77,7 @@ class UOp:
         node.op, node.dtype, node.src, node.arg = op, dtype, src, arg
         node.origins = ()
         node.normal = 0
+        node.held = False
         made = _Reference(node, _forget)
         made.key = key
         while True:

@@ -11,7 +11,7 @@ from torpor.nn.losses import *  # noqa: F403  (listed there, once)
 from torpor.tensor import Tensor, no_grad
 from torpor.tensor.creation import beside
 from torpor.tensor.differentiate import note_changed
-from torpor.tensor.handle import float_dtype
+from torpor.tensor.handle import float_dtype, with_rule
 from torpor.tensor.namespace import function_of
 from torpor.tensor.operands import choose
 from torpor.tensor.reduce import wide_dtype
@@ -92,8 +92,14 @@ def cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> 
     """The cosine of the angle between vectors along an axis: x · y / (|x| |y|), where no length
     counts as less than `eps`.
     """
-    made: Tensor = (x * y).sum(dim) / (x.norm(2, dim).maximum(eps) * y.norm(2, dim).maximum(eps))
+    made: Tensor = (_directions(x, dim, eps) * _directions(y, dim, eps)).sum(dim)
     return made
+
+
+def _directions(x: Tensor, dim: int, eps: float) -> Tensor:
+    """Vectors divided by their lengths, whose gradient is that of the length also below `eps`."""
+    length = x.norm(2, dim, True)
+    return x / with_rule(length.clamp(eps), (length,), "same")
 
 
 def batch_norm(

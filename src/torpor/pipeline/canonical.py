@@ -22,6 +22,7 @@ MOST_NODES: Final = 100_000  # a graph of more is not worth writing down
 _NUMBERS: Final = frozenset({int, bool})
 # An enumeration is slow to ask for its members.
 _BUFFER, _CONST, _BIND, _LEAF = Ops.BUFFER, Ops.CONST, Ops.BIND, Ops.LEAF
+_FUNCTION: Final = Ops.FUNCTION
 
 
 class Canonical(NamedTuple):
@@ -41,6 +42,8 @@ def canonical(roots: Sequence[tuple[UOp, str]]) -> Canonical | None:
     stack = [node for node, _ in reversed(roots)]
     while stack:
         node = stack.pop()
+        while node.op is _FUNCTION:
+            node = node.src[0]  # its rule for gradients changes no value
         number = numbers.get(node)
         if number is not None:
             words.append(number)
@@ -65,7 +68,7 @@ def canonical(roots: Sequence[tuple[UOp, str]]) -> Canonical | None:
         stack += source[::-1]
         if len(numbers) > MOST_NODES:
             return None
-    wanted = tuple([(numbers[node], device) for node, device in roots])
+    wanted = tuple([(numbers[node.below((_FUNCTION,))], device) for node, device in roots])
     key = (settings_now(), wanted, tuple(words))
     return Canonical(key, buffers, bound)
 

@@ -6,13 +6,22 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from torpor.base.dtypes import dtypes
 from torpor.base.errors import ShapeError
 from torpor.base.promotion import promote
 from torpor.graph import build
 from torpor.ir.infer import Shape, shape_of
 from torpor.ir.uop import UOp
 from torpor.tensor.contraction import contract
-from torpor.tensor.handle import Handle, derive, float_dtype, located, make, render_shape
+from torpor.tensor.handle import (
+    Handle,
+    derive,
+    float_dtype,
+    located,
+    make,
+    render_shape,
+    with_rule,
+)
 from torpor.tensor.host import known_shape
 from torpor.tensor.iota import iota
 from torpor.tensor.reduce import is_narrow
@@ -411,6 +420,9 @@ def _max_pool(
     made = operand.pad(grown, value=operand.dtype.min) if padded else operand
     windows, axes = _pooled(made, sizes, steps, spread)
     values = windows.amax(axes)
+    if operand.dtype.is_float:
+        inside = [_inside(operand, grown, sizes, steps, spread)] if padded else []
+        values = with_rule(values, (windows, *inside), "pool", dims)
     if not indices:
         return values
     shape = known_shape(operand.shape[-dims:])
@@ -421,6 +433,12 @@ def _max_pool(
     if operand.dtype.is_float:
         found = found | windows.isnan()
     return Pooled(values, found.where(around, count).amin(axes))
+
+
+def _inside(operand: Any, grown: Any, sizes: Any, steps: Any, spread: Any) -> Any:
+    """Which elements of windows are not padding."""
+    whole = make(build.constant(True, dtypes.bool, operand.shape), operand.device)
+    return _pooled(whole.pad(grown), sizes, steps, spread)[0]
 
 
 def _mean_pool(

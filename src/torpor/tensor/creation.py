@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 from collections.abc import Sequence
@@ -446,11 +445,3 @@ def beside(data: Any, handle: Any) -> Tensor:
     if isinstance(data, Handle):
         common_device((handle, data))
     return as_tensor(data, device=handle.device)
-
-
-_leaf_numbers = itertools.count(1)
-
-
-def next_leaf() -> int:
-    """A number for a leaf that no other leaf has."""
-    return next(_leaf_numbers)

@@ -13,7 +13,7 @@ from torpor.graph import build
 from torpor.graph.gradient import gradient as graph_gradient
 from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.uop import UOp
-from torpor.tensor.creation import as_tensor, beside, next_leaf
+from torpor.tensor.creation import as_tensor, beside
 from torpor.tensor.handle import Handle, located, make, view
 from torpor.tensor.host import known_shape
 from torpor.tensor.mode import grad_enabled
@@ -64,7 +64,7 @@ def changed_forward() -> list[Tensor]:
 
 def make_leaf(tensor: Handle) -> None:
     """Give the handle an identity of its own, for which gradients can be asked."""
-    node, identity = tensor._current(), next_leaf()
+    node, identity = tensor._current(), build.identity()
     tensor._path = Step(tensor._path, "leaf", identity, node)
     tensor._node = UOp(Ops.LEAF, node.dtype, (node,), identity)
     _leaves[identity] = tensor

@@ -73,6 +73,7 @@ def floor_divide(left: Tensor, right: Tensor) -> Tensor:
         left, right = left.cast(dtypes.int64), right.cast(dtypes.int64)
     if left.dtype.kind != "float":
         return binary(Ops.IDIV, left, right)
+    left, right = left.detach(), right.detach()  # steps: their gradient is 0
     # (a - a % b) / b is a whole number up to rounding; a / 0 is infinite or NaN, as for /
     rest = left % right
     whole = unary(Ops.RINT, (left - rest) / right)

@@ -31,6 +31,7 @@ from torpor.tensor.handle import (
     make,
     number_or_tensor,
     view,
+    with_rule,
 )
 from torpor.tensor.mode import default_float, grad_enabled
 from torpor.tensor.operands import (
@@ -199,7 +200,7 @@ class Arithmetic(Handle):
         left, right = promoted(self, other)
         if left.dtype.kind == "float":
             rest = left.abs() % right.abs()
-            return choose(left < 0, -rest, rest)
+            return with_rule(choose(left < 0, -rest, rest), (left, right), "fmod")
         rest = left % right
         return choose(rest.ne(0) & ((rest < 0) ^ (left < 0)), rest - right, rest)
 
@@ -347,7 +348,8 @@ class Arithmetic(Handle):
         if min is None and max is None:
             raise ValueRangeError("clamp needs min, max or both")
         made: Any = self if min is None else self.maximum(min)
-        return made if max is None else made.minimum(max)
+        made = made if max is None else made.minimum(max)
+        return made if made.dtype.kind != "float" else _with_bounds(made, self, min, max)
 
     clip = clamp
 
@@ -413,3 +415,10 @@ class Arithmetic(Handle):
     def bool(self) -> Tensor:
         """Whether each element is not 0."""
         return self.cast(dtypes.bool)
+
+
+def _with_bounds(value: Any, operand: Any, low: Any, high: Any) -> Tensor:
+    """What `clamp` gives, with its gradient: at the bounds all of it flows to the tensor."""
+    names = [name for name, bound in (("min", low), ("max", high)) if bound is not None]
+    operands = [promoted(value, bound)[1] for bound in (low, high) if bound is not None]
+    return with_rule(value, (operand.cast(value.dtype), *operands), "clamp", *names)

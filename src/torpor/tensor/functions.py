@@ -9,7 +9,7 @@ from torpor.base.dtypes import dtypes
 from torpor.base.errors import ValueRangeError
 from torpor.ir.ops import Ops
 from torpor.tensor.division import floor_like
-from torpor.tensor.handle import Handle, float_dtype, unary
+from torpor.tensor.handle import Handle, float_dtype, make, unary, weak_constant, with_rule
 from torpor.tensor.operands import need
 from torpor.tensor.reduce import wide_dtype
 from torpor.tensor.spelling import whole_number, within
@@ -47,12 +47,23 @@ def _sinh_near_0(x: Any) -> Tensor:
     return x * made
 
 
-def _with_gradient_of(value: Tensor, twin: Tensor) -> Tensor:
-    """`value` exactly, with the gradient of `twin`, which is the same function less exactly."""
-    if not twin.requires_grad:
+def _within(operand: Any, low: Any, high: Any, rule: str = "within") -> Tensor:
+    """x clamped to [low, high], where one may be None: at the bounds its gradient is 0."""
+    value = _clamped(operand, low, high)
+    if value.dtype.kind != "float":
         return value
-    finite = twin.detach().isfinite()
-    return finite.where(value.detach() + (twin - twin.detach()), twin)
+    bounds = [_number(bound, value) for bound in (low, high) if bound is not None]
+    return with_rule(value, (operand.cast(value.dtype), *bounds), rule)
+
+
+def _clamped(operand: Any, low: Any, high: Any) -> Any:
+    made = operand if low is None else operand.maximum(low)
+    return made if high is None else made.minimum(high)
+
+
+def _number(value: Any, like: Any) -> Any:
+    """The number as a 0-d tensor of the other one's format."""
+    return make(weak_constant(value, like.dtype), like.device)
 
 
 class Functions(Handle):
@@ -96,7 +107,7 @@ class Functions(Handle):
         u = x + 1
         plain = u.log()
         exact = (u.eq(1)).where(x, plain * (x / (u - 1)))
-        return _with_gradient_of(u.isinf().where(plain, exact), plain)
+        return with_rule(u.isinf().where(plain, exact), (x,), "log1p")
 
     def expm1(self) -> Tensor:
         """exp(x) - 1, exact near 0.
@@ -108,7 +119,7 @@ class Functions(Handle):
         less = u - 1
         exact = less * (x / u.log())
         value = (u.eq(1)).where(x, (less.eq(-1) | u.isinf()).where(less, exact))
-        return _with_gradient_of(value, less)
+        return with_rule(value, (x,), "expm1")
 
     # --- roots and trigonometry -------------------------------------------------------------------
     def sqrt(self) -> Tensor:
@@ -143,7 +154,8 @@ class Functions(Handle):
         size = x.abs()
         far = _half_exp(size) - (-size).exp() * 0.5
         near = _sinh_near_0((size < 1).where(x, 0))
-        return (size < 1).where(near, (x < 0).where(-far, far)).cast(float_dtype(self.dtype))
+        made = (size < 1).where(near, (x < 0).where(-far, far))
+        return with_rule(made, (x,), "sinh").cast(float_dtype(self.dtype))
 
     def cosh(self) -> Tensor:
         """Hyperbolic cosine: (exp(x) + exp(-x)) / 2. It is infinite only where it is too large for
@@ -173,7 +185,7 @@ class Functions(Handle):
         if self.dtype.kind in ("uint", "bool"):
             return self.ne(0).cast(self.dtype)
         signs = (self > 0).cast(self.dtype) - (self < 0).cast(self.dtype)
-        return self.isnan().where(self, signs) if self.dtype.kind == "float" else signs
+        return self.isnan().where(self.detach(), signs) if self.dtype.kind == "float" else signs
 
     def floor(self) -> Tensor:
         """The greatest integer that is not above x, in x's format."""
@@ -244,11 +256,11 @@ class Functions(Handle):
     # --- activations ------------------------------------------------------------------------------
     def relu(self) -> Tensor:
         """max(x, 0), in x's format; its gradient at 0 is 0."""
-        return self.maximum(0)
+        return _within(self, 0, None)
 
     def relu6(self) -> Tensor:
-        """min(max(x, 0), 6), in x's format."""
-        return self.relu().minimum(6)
+        """min(max(x, 0), 6), in x's format; its gradient at 0 and 6 is 0."""
+        return _within(self, 0, 6)
 
     def sigmoid(self) -> Tensor:
         """1 / (1 + exp(-x)), without overflow on either side."""
@@ -291,11 +303,11 @@ class Functions(Handle):
 
     def elu(self, alpha: float = 1.0) -> Tensor:
         """x above 0, alpha (exp(x) - 1) below. Clevert et al., 2015, arXiv:1511.07289."""
-        return (self > 0).where(self, self.minimum(0).expm1() * alpha)
+        return _elu(self, alpha, 1.0, alpha)
 
     def celu(self, alpha: float = 1.0) -> Tensor:
         """x above 0, alpha (exp(x / alpha) - 1) below. Barron, 2017, arXiv:1704.07483."""
-        return (self > 0).where(self, (self.minimum(0) / alpha).expm1() * alpha)
+        return _elu(self, alpha, 1 / alpha, 1.0)
 
     def selu(self) -> Tensor:
         """`elu` scaled so that activations keep mean 0 and variance 1. Klambauer et al., 2017,
@@ -312,24 +324,35 @@ class Functions(Handle):
         scaled: Any = self if beta == 1.0 else self * beta
         positive = scaled.maximum(0)
         smooth = positive + (scaled - positive * 2).exp().log1p()  # exp(-|beta x|) cannot overflow
-        return (scaled > threshold).where(self, smooth if beta == 1.0 else smooth / beta)
+        made = (scaled > threshold).where(self, smooth if beta == 1.0 else smooth / beta)
+        numbers = _number(beta, made), _number(threshold, made)
+        return with_rule(made, (self.cast(made.dtype), *numbers), "softplus")
 
     def softsign(self) -> Tensor:
         """x / (1 + |x|)."""
         return self / (self.abs() + 1)
 
     def hardtanh(self, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-        """x clamped to [min_val, max_val]."""
+        """x clamped to [min_val, max_val]; its gradient at these is 0."""
         within("min_val", min_val, -math.inf, max_val)
-        return self.clamp(min_val, max_val)
+        return _within(self, min_val, max_val)
 
     def hardsigmoid(self) -> Tensor:
         """x / 6 + 1/2 clamped to [0, 1]: a piecewise linear `sigmoid`."""
-        return (self / 6 + 0.5).clamp(0, 1)
+        return _within(self / 6 + 0.5, 0, 1, "between")
 
     def hardswish(self) -> Tensor:
         """x times x + 3 clamped to [0, 6], divided by 6. Howard et al., 2019, arXiv:1905.02244."""
-        return self * ((self + 3).clamp(0, 6) / 6)
+        made: Any = self * (_clamped(self + 3, 0, 6) / 6)
+        return with_rule(made, (self.cast(made.dtype),), "hardswish")
+
+
+def _elu(operand: Any, alpha: Any, inner: Any, slope: Any) -> Tensor:
+    """x above 0, alpha (exp(inner x) - 1) below; its gradient is `slope` at 0."""
+    below = operand.minimum(0)
+    value = (operand > 0).where(operand, (below if inner == 1.0 else below * inner).expm1() * alpha)
+    numbers = _number(slope, value), _number(inner, value)
+    return with_rule(value, (operand.cast(value.dtype), *numbers), "elu")
 
 
 def _largest_float(dtype: Any) -> float:

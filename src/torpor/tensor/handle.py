@@ -18,7 +18,7 @@ from torpor.base.promotion import promote, weak_dtype
 from torpor.base.site import Site, decode, here
 from torpor.device import named
 from torpor.graph import build
-from torpor.ir.infer import JOINT, Shape, shape_of
+from torpor.ir.infer import JOINT, Shape, shape_of, shaped
 from torpor.ir.ops import COMPARE, Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.mode import default_float, grad_enabled
@@ -133,6 +133,9 @@ def make(
     """A handle: of a fresh storage whose value is `node`, or a view of `storage`."""
     made = object.__new__(Handle._type)
     if storage is None:
+        if node.held:
+            node = apart(node)
+        node.held = True
         storage = Storage(node, device, requires)
     made._storage, made._path = storage, path
     made._node, made._stamp = node, storage.stamp
@@ -145,6 +148,25 @@ def make(
         elif site not in origins and len(origins) < MAXIMUM_ORIGINS:
             node.origins = (*origins, site)
     return made
+
+
+def apart(node: UOp) -> UOp:
+    """The value of a node that another tensor stands for: a gradient can be asked for either."""
+    if not node.dtype.is_float:
+        return node
+    return shaped(build.again(node, build.identity()), shape_of(node))
+
+
+def with_rule(value: Tensor, operands: Sequence[Handle], name: str, *numbers: Scalar) -> Tensor:
+    """The value, with the gradient for `operands` by the rule of this name in
+    `torpor.graph.gradient_function`.
+    """
+    return derive(_ruled, (value, *operands), name, numbers)
+
+
+def _ruled(value: UOp, *rest: Any) -> UOp:
+    *operands, name, numbers = rest
+    return build.function(value, operands, name, *numbers)
 
 
 def derive(function: Callable[..., UOp], operands: Sequence[Handle], *arguments: Any) -> Tensor:
@@ -168,6 +190,11 @@ def view(handle: Handle, kind: str, arg: Any) -> Tensor:
         raise located(error, (handle,)) from None
     if moved is not node:
         path = Step(path, kind, arg, node)
+    if moved.held and moved.dtype.is_float:
+        name, identity = "alias" if moved is node else "again", build.identity()
+        path = Step(path, name, identity, moved)
+        moved = shaped(apply(name, moved, identity), shape_of(moved))
+    moved.held = True
     storage = handle._storage
     if handle.requires_grad and not grad_enabled():
         path = Step(path, "detach", None, moved)

@@ -9,7 +9,7 @@ from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 from torpor.graph import build
 from torpor.tensor.creation import beside
-from torpor.tensor.handle import Handle, derive, float_dtype, located, make
+from torpor.tensor.handle import Handle, derive, float_dtype, located, make, with_rule
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import training
 from torpor.tensor.operands import choose
@@ -55,7 +55,9 @@ class Loss(Handle):
         apart = (self - target).abs()
         if beta == 0:
             return _reduced(apart, reduction)
-        loss = (apart < beta).where(apart * apart * (0.5 / beta), apart - 0.5 * beta)
+        far = apart >= beta
+        near = far.where(0, apart)  # the square of what is infinite has no gradient
+        loss = far.where(apart - 0.5 * beta, near * near * (0.5 / beta))
         return _reduced(loss, reduction)
 
     def huber_loss(self, target: Any, reduction: str = "mean", delta: float = 1.0) -> Tensor:
@@ -152,7 +154,9 @@ class Loss(Handle):
         the logarithms are no less than -100, as in PyTorch.
         """
         yes, no = self.log().maximum(-100.0), (-self).log1p().maximum(-100.0)
-        loss = -(target * yes + (1 - target) * no)
+        loss: Any = -(target * yes + (1 - target) * no)
+        sides = [beside(one, self).cast(loss.dtype).expand(*loss.shape) for one in (self, target)]
+        loss = with_rule(loss, sides, "binary_cross_entropy")
         return _reduced(loss if weight is None else loss * weight, reduction)
 
     def binary_cross_entropy_with_logits(

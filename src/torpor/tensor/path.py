@@ -50,7 +50,10 @@ _FORWARD: Final[dict[str, Callable[[UOp, Any], UOp]]] = {
     "bitcast": build.bitcast,
     "leaf": _leaf,
     "detach": _detach,
+    "again": build.again,
+    "alias": build.alias,
 }
+_SAME: Final = frozenset({"leaf", "detach", "again", "alias"})
 
 
 class Step:
@@ -80,7 +83,7 @@ class Step:
         """`value` and its mask as they lie in what this step was applied to."""
         if self.kind == "bitcast":
             return build.bitcast(value, self.before[1]), mask
-        if self.kind in ("leaf", "detach"):
+        if self.kind in _SAME:
             return value, mask
         if mask is None and self.kind in ("shrink", "stride"):
             mask = build.constant(True, dtypes.bool, shape_of(value))

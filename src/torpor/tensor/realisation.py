@@ -104,6 +104,9 @@ def realize(*tensors: Handle) -> None:
         values = compute([(node, storage.device) for storage, node in waiting])
         for (storage, node), value in zip(waiting, values, strict=True):
             storage.settle(node, value)
+            if storage.base is node and not storage.requires and recall(node) is None:
+                # an equal constant, which no note is taken of, was computed along with it
+                storage.settle(node, compute([(node, storage.device)])[0])
 
 
 def _cut_loose(tensor: Handle) -> None:

@@ -19,7 +19,8 @@ from torpor.tensor.handle import (
     float_dtype,
     located,
     make,
-    number_node,
+    weak_constant,
+    with_rule,
 )
 from torpor.tensor.iota import iota
 from torpor.tensor.spelling import one_axis, some_axes, spelled
@@ -74,9 +75,11 @@ def _needs_elements(operand: Any, dim: Any, what: str) -> None:
         raise located(ShapeError(f"{what} of no elements has no value"), (operand,))
 
 
-def _divided(operand: Any, count: Any) -> Tensor:
-    """Gives operand / count, where the count may be symbolic."""
-    return operand / as_number(count, operand.device)
+def _divisor(count: Any, operand: Any) -> Any:
+    """A count, which may be symbolic, as a 0-d tensor of the operand's format."""
+    if isinstance(count, UOp):
+        return as_number(count, operand.device).cast(operand.dtype)
+    return make(weak_constant(count, operand.dtype), operand.device)
 
 
 def _degrees(operand: Any, dim: Any, correction: Any, unbiased: Any) -> Any:
@@ -86,10 +89,7 @@ def _degrees(operand: Any, dim: Any, correction: Any, unbiased: Any) -> Any:
     count = _count(operand, dim)
     less = correction if unbiased is None else int(unbiased)
     left = max(count - less, 0) if isinstance(count, int) else count - less
-    wide = wide_dtype(operand.dtype)
-    if isinstance(left, UOp):
-        return as_number(left, operand.device).cast(wide)
-    return make(number_node(left, wide, ()), operand.device)
+    return _divisor(left, operand.cast(wide_dtype(operand.dtype)))
 
 
 def _scale(operand: Any, dim: Any) -> Any:
@@ -134,7 +134,7 @@ class Reduce(Handle):
             raise located(DTypeError("mean needs floats; give dtype= or cast first"), (self,))
         operand: Any = self if dtype is None else self.cast(dtype)
         wide = operand.cast(wide_dtype(operand.dtype))
-        total = _divided(wide.sum(dim, keepdim), _count(self, dim))
+        total = wide.sum(dim, keepdim) / _divisor(_count(self, dim), wide)
         return total.cast(operand.dtype)
 
     @spelled
@@ -149,15 +149,18 @@ class Reduce(Handle):
         """
         divisor = _degrees(self, dim, correction, unbiased)
         wide: Any = self.cast(wide_dtype(self.dtype))
-        squares = (wide - wide.mean(dim, True)).square().sum(dim, keepdim)
-        return (squares / divisor).cast(self.dtype)
+        mean = wide.mean(dim, True)
+        squares = (wide - mean).square().sum(dim, keepdim)
+        axes = some_axes(dim, self.ndim)
+        made = with_rule(squares / divisor, (wide, mean, divisor), "variance", *axes)
+        return made.cast(self.dtype)
 
     @spelled
     def std(
         self, dim: Any = None, correction: Any = 1, keepdim: bool = False, unbiased: Any = None
     ) -> Tensor:
         """Standard deviation: the square root of `var`, also where that is too large or too small
-        for the format.
+        for the format; its gradient is 0 where it is.
         """
         divisor = _degrees(self, dim, correction, unbiased)
         wide: Any = self.cast(wide_dtype(self.dtype))
@@ -191,8 +194,9 @@ class Reduce(Handle):
 
     @spelled
     def max(self, dim: Any = None, keepdim: bool = False) -> Any:
-        """Without `dim` the greatest element; along an axis (values, indices), the first index of
-        equal ones; of two tensors `maximum`.
+        """Without `dim` the greatest element, equal ones sharing the gradient; along an axis
+        (values, indices), the first index of equal ones, which the gradient goes to; of two tensors
+        `maximum`.
 
         >>> Tensor([[1, 5], [7, 2]]).max(1).indices.tolist()
         [1, 0]
@@ -200,8 +204,8 @@ class Reduce(Handle):
         if isinstance(dim, Handle):
             return self.maximum(dim)
         if dim is None:
-            return self.amax()
-        return Extreme(self.amax(dim, keepdim), self.argmax(dim, keepdim))
+            return _shared(self.amax(), self)
+        return Extreme(_of_first(self.amax(dim, keepdim), self, dim), self.argmax(dim, keepdim))
 
     @spelled
     def min(self, dim: Any = None, keepdim: bool = False) -> Any:
@@ -209,8 +213,8 @@ class Reduce(Handle):
         if isinstance(dim, Handle):
             return self.minimum(dim)
         if dim is None:
-            return self.amin()
-        return Extreme(self.amin(dim, keepdim), self.argmin(dim, keepdim))
+            return _shared(self.amin(), self)
+        return Extreme(_of_first(self.amin(dim, keepdim), self, dim), self.argmin(dim, keepdim))
 
     @spelled
     def aminmax(self, dim: Any = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
@@ -302,6 +306,8 @@ class Reduce(Handle):
 
         >>> Tensor([3.0, 4.0]).norm().item()
         5.0
+
+        Its gradient is 0 where it is, as for elements that are 0.
         """
         if is_narrow(self.dtype):
             return self.float().norm(p, dim, keepdim).cast(self.dtype)
@@ -309,22 +315,23 @@ class Reduce(Handle):
         if p in ("fro", None) or p == 2:
             axes = some_axes(dim, self.ndim)
             scale: Any = 1.0 if _count(self, dim) == 0 else built(_scale, self, axes)
-            made = (self * scale).square().sum(dim, True).sqrt() / scale
+            made = _root((self * scale).square().sum(dim, True)) / scale
             return made if keepdim else made.squeeze(axes)
         if p == 1:
             return size.sum(dim, keepdim)
         if p in (math.inf, -math.inf):
-            return size.amax(dim, keepdim) if p > 0 else size.amin(dim, keepdim)
+            made = size.amax(dim, keepdim) if p > 0 else size.amin(dim, keepdim)
+            return _shared(made, size, dim)
         if p == 0:
             return self.ne(0).cast(self.dtype).sum(dim, keepdim)
-        return (size ** float(p)).sum(dim, keepdim) ** (1 / float(p))
+        return _power(_power(size, float(p)).sum(dim, keepdim), 1 / float(p))
 
     @spelled
     def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
         """x divided by its p-norm along an axis, or by `eps` where that is greater."""
         if is_narrow(self.dtype):
             return self.float().normalize(p, dim, eps).cast(self.dtype)
-        return self / self.norm(p, dim, True).maximum(eps)
+        return self / self.norm(p, dim, True).clamp(eps)
 
     @spelled
     def diff(self, n: int = 1, dim: int = -1) -> Tensor:
@@ -345,6 +352,28 @@ class Reduce(Handle):
             later, earlier = made.narrow(dim, 1, size - 1), made.narrow(dim, 0, size - 1)
             made = later ^ earlier if self.dtype is dtypes.bool else later - earlier
         return made
+
+
+def _root(operand: Any) -> Tensor:
+    return with_rule(operand.sqrt(), (operand,), "root")
+
+
+def _power(operand: Any, exponent: float) -> Tensor:
+    return with_rule(operand**exponent, (operand,), "power", exponent)
+
+
+def _shared(value: Any, operand: Any, dim: Any = None) -> Tensor:
+    """An extreme element, equal ones, or all that are NaN, sharing the gradient."""
+    if not operand.dtype.is_float:
+        return value
+    return with_rule(value, (operand,), "evenly", *some_axes(dim, operand.ndim))
+
+
+def _of_first(value: Any, operand: Any, dim: int) -> Any:
+    """An extreme element along an axis, the first of equal ones having the gradient."""
+    if not operand.dtype.is_float or not operand.ndim:
+        return value
+    return with_rule(value, (operand,), "first", one_axis(dim, operand.ndim))
 
 
 def _first_where_extreme(operand: Any, dim: int | None, keepdim: bool, greatest: bool) -> Tensor:

@@ -9,7 +9,7 @@ from torpor.base.dtypes import as_dtype
 from torpor.graph import build
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.tensor.handle import Handle, derive, float_dtype
+from torpor.tensor.handle import Handle, derive, float_dtype, with_rule
 from torpor.tensor.reduce import wide_dtype
 from torpor.tensor.spelling import one_axis, spelled
 
@@ -77,9 +77,9 @@ class Scan(Handle):
 
 def _joined(x: Any, y: Any) -> Any:
     """Gives log(exp(x) + exp(y)) by way of the greater."""
-    top = x.detach().maximum(y.detach())
+    top = x.maximum(y)
     top = top.isfinite().where(top, 0)
-    return ((x - top).exp() + (y - top).exp()).log() + top
+    return with_rule(((x - top).exp() + (y - top).exp()).log() + top, (x, y), "log_add")
 
 
 def _scan_node(node: UOp, op: Ops, axis: int) -> UOp:

@@ -11,7 +11,7 @@ from torpor.base.errors import OutOfBoundsError, ShapeError, ValueRangeError
 from torpor.graph import build
 from torpor.tensor.again import built
 from torpor.tensor.creation import as_tensor, beside
-from torpor.tensor.handle import Handle, derive, located, make
+from torpor.tensor.handle import Handle, derive, located, make, with_rule
 from torpor.tensor.iota import iota
 from torpor.tensor.operands import choose
 from torpor.tensor.radix import PAIRS, keys_of, sorted_numbers
@@ -111,7 +111,10 @@ class Sorting(Handle):
             if self.shape and not self.numel():
                 nothing = Handle._type(-math.inf if self.dtype.is_int else math.nan)
                 return nothing.cast(self.dtype).to(self.device)
-            return self.reshape(-1).median(0).values
+            middle = self.reshape(-1).median(0).values
+            if not self.dtype.is_float:
+                return middle
+            return with_rule(middle, (self,), "evenly", *range(self.ndim))
         if not self.ndim:
             return self.topk(1)
         axis = one_axis(dim, self.ndim)

@@ -55,12 +55,20 @@ class Storage:
     def settle(self, node: UOp, value: UOp) -> None:
         """`node`, which was the base, has been computed: `value` stands for it.
 
-        Where a gradient may be asked for, the base keeps its graph and only the value is noted.
+        Where a gradient may be asked for, and where another storage has the same value, the base
+        keeps its graph and only the value is noted.
         """
         remember(node, value)
-        if not self.requires and self.base is node:
+        if not self.requires and self.base is node and not self._is_of_another(value):
+            value.held = weakref.ref(self)
             self.base = value  # no call in between, where another thread's write could be lost
             self.stamp += 1
+
+    def _is_of_another(self, value: UOp) -> bool:
+        """Whether another storage has the value: as targets of a gradient they would be one."""
+        holder = value.held
+        other = holder() if isinstance(holder, weakref.ref) else None
+        return other is not None and other is not self and other.base is value
 
 
 def is_buffer(node: UOp) -> bool:

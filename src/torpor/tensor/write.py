@@ -16,6 +16,7 @@ from torpor.ir.uop import UOp
 from torpor.tensor.creation import as_tensor, beside, check_one
 from torpor.tensor.handle import (
     Handle,
+    apart,
     as_scalar,
     located,
     node_on,
@@ -54,7 +55,8 @@ def write(target: Handle, value: Any) -> None:
         moved = build.elementwise(Ops.WHERE, mask, moved, storage.base)
         requires = requires or storage.requires
     storage.requires = requires
-    storage.replace(moved)
+    storage.replace(apart(moved) if moved.held else moved)
+    storage.base.held = True
     if storage.external is not None:
         _write_through(target)
 
