@@ -215,3 +215,130 @@ def test_a_tensor_is_no_function(function):
         function((x * x).sum(), x)
     with pytest.raises(TypeError, match="take a function"):
         function(3.0)
+
+
+def parts(a, b):
+    """The gradients of a * 3 + b * 5 for both."""
+    return [found.tolist() for found in (a * 3 + b * 5).sum().gradient(a, b)]
+
+
+def equal_pairs():
+    """By name: two tensors of one value, neither of which is computed from the other."""
+    x = Tensor([1.0, 2.0])
+    zeroed = Tensor([4.0, 5.0])
+    zeroed.zero_()
+    copied = Tensor([4.0, 5.0])
+    copied.copy_(x + 1)
+    return {
+        "constants": (Tensor.zeros(2), Tensor.zeros(2)),
+        "like another": (x.ones_like(), x.ones_like()),
+        "expressions": (x + 1, x + 1),
+        "functions": (x.log1p(), x.log1p()),
+        "reductions": (x.sum().expand(2), x.sum().expand(2)),
+        "a constant and what was zeroed": (Tensor.zeros(2), zeroed),
+        "an expression and a copy of it": (x + 1, copied),
+        "clones": (x.clone(), x.clone()),
+        "of another handle": (x * 1, x * 1),
+    }
+
+
+@pytest.mark.parametrize("name", equal_pairs())
+def test_equal_tensors_are_targets_of_their_own(name):
+    a, b = equal_pairs()[name]
+    assert parts(a, b) == [[3, 3], [5, 5]]
+    assert [g.tolist() for g in (a * 3).sum().gradient(a, b, a)] == [[3, 3], [0, 0], [3, 3]]
+    a.realize(b)
+    assert parts(a, b) == [[3, 3], [5, 5]]
+
+
+def test_equal_tensors_are_apart_whichever_is_computed_first():
+    x = Tensor([1.0, 2.0])
+    for order in (0, 1):
+        pair = [x + 1, x + 1]
+        pair[order].realize()
+        pair[1 - order].realize()
+        assert parts(*pair) == [[3, 3], [5, 5]]
+        assert [one.tolist() for one in pair] == [[2, 3], [2, 3]]
+
+
+def test_what_equal_tensors_are_computed_from_gets_all():
+    x = Tensor([1.0, 2.0])
+    a, b = x * x, x * x
+    whole = (a * 3 + b * 5).sum()
+    found = whole.gradient(a, b, x)
+    assert [one.tolist() for one in found] == [[3, 3], [5, 5], [16, 32]]
+
+
+def test_views_of_one_tensor_are_targets_of_their_own():
+    x = Tensor([1.0, 2.0])
+    for view in (lambda: x[:], lambda: x.reshape(2), lambda: x.reshape(2, 1), lambda: x[::-1]):
+        a, b = view(), view()
+        assert [np.ravel(one).tolist() for one in parts(a, b)] == [[3, 3], [5, 5]]
+        whole = (a * 3 + b * 5).sum() + (x * 7).sum()
+        assert [np.ravel(one.tolist()).tolist() for one in whole.gradient(x, a, b)] == [
+            [15, 15], [3, 3], [5, 5],
+        ]  # fmt: skip
+        x.realize()
+
+
+def test_a_target_can_lie_below_another():
+    x = Tensor([2.0])
+    y, again = x * x, x * x
+    (for_y, for_x) = (y * again).sum().gradient(y, x)
+    assert (for_y.item(), for_x.item()) == (4, 32)
+    alias = x[:]
+    (for_alias, for_x) = (alias * alias * x).sum().gradient(alias, x)
+    assert (for_alias.item(), for_x.item()) == (8, 12)
+
+
+def test_equal_tensors_are_apart_in_the_jit():
+    @torpor.jit
+    def inside(x):
+        a, b, c, d = Tensor.zeros(2), Tensor.zeros(2), x + 1, x + 1
+        return (a * 3 + b * 5 + c * 7 + d * 11).sum().gradient(a, b, c, d)
+
+    @torpor.jit
+    def passed(a, b):
+        return (a * 3 + b * 5).sum().gradient(a, b)
+
+    for _ in range(3):
+        assert [g.tolist() for g in inside(Tensor([1.0, 2.0]))] == [[n, n] for n in (3, 5, 7, 11)]
+        assert [g.tolist() for g in passed(Tensor.ones(2), Tensor.ones(2))] == [[3, 3], [5, 5]]
+
+
+def test_equal_leaves_have_gradients_of_their_own():
+    x = Tensor([1.0, 2.0])
+    for make in (lambda: Tensor.zeros(2), lambda: x + 1, lambda: x[:].clone()):
+        a, b = make().requires_grad_(), make().requires_grad_()
+        (a * 3 + b * 5).sum().backward()
+        assert (a.grad.tolist(), b.grad.tolist()) == ([3, 3], [5, 5])
+
+
+def test_detached_twins_let_nothing_through():
+    x = Tensor([2.0], requires_grad=True)
+    (x.detach() * x.detach() * x).sum().backward()
+    assert x.grad.item() == 4
+    a, b = x.detach(), x.detach()
+    assert parts(a, b) == [[3], [5]]
+
+
+def test_equal_tensors_share_their_work():
+    x = Tensor(numbers((64, 64)))
+    a, b = (x.exp() + 1).sum(0), (x.exp() + 1).sum(0)
+    assert len((a * b).schedule()) == len((a * a).schedule())
+    a.realize()
+    assert b.schedule() == []
+
+
+@pytest.mark.parametrize("name", ["expm1", "log1p", "softplus", "logsigmoid", "mish", "elu", "sinh"])
+def test_a_rule_does_not_depend_on_what_requires_a_gradient(name):
+    values = np.array([0.0, -1e-30, 30.0, -0.5])
+    function = getattr(Tensor, name)
+    plain = Tensor(values)
+    leaf = Tensor(values, requires_grad=True)
+    function(leaf).sum().backward()
+    (found,) = function(plain).sum().gradient(plain)
+    assert np.isfinite(found.numpy()).all()
+    np.testing.assert_array_equal(found.numpy(), leaf.grad.numpy())
+    by_function = torpor.grad(lambda x: function(x).sum())(plain)
+    np.testing.assert_array_equal(by_function.numpy(), leaf.grad.numpy())

@@ -99,14 +99,19 @@ def realize(*tensors: Handle) -> None:
         if not is_buffer(storage.base) and recall(storage.base) is None:
             waiting.append((storage, storage.base))
         elif (known := recall(storage.base)) is not None:
-            storage.settle(storage.base, known)
+            storage.settle(storage.base, _of_its_own(storage, known))
     if waiting:
         values = compute([(node, storage.device) for storage, node in waiting])
         for (storage, node), value in zip(waiting, values, strict=True):
-            storage.settle(node, value)
-            if storage.base is node and not storage.requires and recall(node) is None:
-                # an equal constant, which no note is taken of, was computed along with it
-                storage.settle(node, compute([(node, storage.device)])[0])
+            storage.settle(node, _of_its_own(storage, value))
+
+
+def _of_its_own(storage: Storage, value: UOp) -> UOp:
+    """The value, copied if it is another storage's."""
+    if not storage.would_share(value):
+        return value
+    (copy,) = compute([(UOp(Ops.CONTIGUOUS, value.dtype, (value,)), storage.device)])
+    return copy
 
 
 def _cut_loose(tensor: Handle) -> None:

@@ -16,7 +16,7 @@ from torpor.ir.uop import UOp
 from torpor.tensor.watch import active, watcher
 
 # An enumeration is slow to ask for its members.
-_RESHAPE, _BUFFER, _MULTI = Ops.RESHAPE, Ops.BUFFER, Ops.MULTI
+_RESHAPE, _BUFFER, _MULTI, _FUNCTION = Ops.RESHAPE, Ops.BUFFER, Ops.MULTI, Ops.FUNCTION
 
 
 class Storage:
@@ -55,20 +55,22 @@ class Storage:
     def settle(self, node: UOp, value: UOp) -> None:
         """`node`, which was the base, has been computed: `value` stands for it.
 
-        Where a gradient may be asked for, and where another storage has the same value, the base
-        keeps its graph and only the value is noted.
+        Where a gradient may be asked for, the base keeps its graph and only the value is noted.
         """
         remember(node, value)
-        if not self.requires and self.base is node and not self._is_of_another(value):
+        if not self.requires and self.base is node:
             value.held = weakref.ref(self)
             self.base = value  # no call in between, where another thread's write could be lost
             self.stamp += 1
 
-    def _is_of_another(self, value: UOp) -> bool:
-        """Whether another storage has the value: as targets of a gradient they would be one."""
-        holder = value.held
-        other = holder() if isinstance(holder, weakref.ref) else None
-        return other is not None and other is not self and other.base is value
+    def would_share(self, value: UOp) -> bool:
+        """Whether another storage has the value: as targets of a gradient both would be one."""
+        if self.requires or not value.held or not value.dtype.is_float:
+            return False
+        other = value.held() if isinstance(value.held, weakref.ref) else None
+        return value.held is True or (
+            other is not None and other is not self and other.base is value
+        )
 
 
 def is_buffer(node: UOp) -> bool:
@@ -151,7 +153,7 @@ def is_settled(storage: Storage) -> bool:
 
 def without_known(roots: Iterable[UOp]) -> list[UOp]:
     """The graphs with everything that was computed before replaced by its value."""
-    nodes = list(roots)
+    nodes = [node.below((_FUNCTION,)) for node in roots]
     if not _known:
         return nodes
     mapping: dict[UOp, UOp] = {}
