@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from torpor.device import Buffer
 from torpor.ir.infer import JOINT
+from torpor.graph.reduce import AGAIN
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.watch import active, watcher
@@ -153,12 +154,13 @@ def is_settled(storage: Storage) -> bool:
 
 def without_known(roots: Iterable[UOp]) -> list[UOp]:
     """The graphs with everything that was computed before replaced by its value."""
-    nodes = [node.below((_FUNCTION,)) for node in roots]
+    nodes = list(roots)
     if not _known:
         return nodes
     mapping: dict[UOp, UOp] = {}
     stack = nodes.copy()
     seen: set[UOp] = set()
+    repeated = False
     while stack:
         node = stack.pop()
         if node in seen:
@@ -167,5 +169,23 @@ def without_known(roots: Iterable[UOp]) -> list[UOp]:
         if id(node) in _known and (value := recall(node)) is not None:
             mapping[node] = value
         else:
+            repeated = repeated or (node.op is _FUNCTION and node.arg[0] == AGAIN)
             stack += node.src
+    if repeated:
+        return [_once(node, mapping) for node in nodes]
     return [node.substitute(mapping) for node in nodes] if mapping else nodes
+
+
+def _once(root: UOp, known: dict[UOp, UOp]) -> UOp:
+    """The graph with values for what is known, also of computations that stand in it again."""
+    done = dict(known)
+    for node in root.toposort(lambda below: below not in known):
+        if node in done:
+            continue
+        if node.op is _FUNCTION and node.arg[0] == AGAIN:
+            done[node] = done[node.src[0]]
+            continue
+        source = tuple([done[below] for below in node.src])
+        made = node if source == node.src else node.replace(src=source)
+        done[node] = made if made is node else recall(made) or made
+    return done[root]
