@@ -81,7 +81,9 @@ REDUCTIONS = {
     ),
     "max": (Tensor.max, [[1.0, 3.0, 3.0]], [[0, 0.5, 0.5]]),
     "max of NaN": (Tensor.max, [[NAN, 3.0, NAN]], [[0.5, 0, 0.5]]),
-    "amax": (lambda x: x.amax(1), [[[1.0, 3.0, 3.0], [INF, INF, 0.0]]], [[[0, 0.5, 0.5], [1, 1, 0]]]),
+    "amax": (
+        lambda x: x.amax(1), [[[1.0, 3.0, 3.0], [INF, INF, 0.0]]], [[[0, 0.5, 0.5], [1, 1, 0]]],
+    ),
     "max of rows": (
         lambda x: x.max(1).values, [[[3.0, 1.0, 3.0], [0.0, NAN, NAN]]], [[[1, 0, 0], [0, 2, 0]]],
     ),

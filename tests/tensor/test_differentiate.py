@@ -330,7 +330,9 @@ def test_equal_tensors_share_their_work():
     assert b.schedule() == []
 
 
-@pytest.mark.parametrize("name", ["expm1", "log1p", "softplus", "logsigmoid", "mish", "elu", "sinh"])
+@pytest.mark.parametrize(
+    "name", ["expm1", "log1p", "softplus", "logsigmoid", "mish", "elu", "sinh"]
+)
 def test_a_rule_does_not_depend_on_what_requires_a_gradient(name):
     values = np.array([0.0, -1e-30, 30.0, -0.5])
     function = getattr(Tensor, name)

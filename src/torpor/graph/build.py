@@ -17,7 +17,17 @@ from torpor.graph.movement import (
     reshape,
     shrink,
 )
-from torpor.graph.reduce import again, alias, contiguous, copy_to, detach, function, identity, leaf, reduce
+from torpor.graph.reduce import (
+    again,
+    alias,
+    contiguous,
+    copy_to,
+    detach,
+    function,
+    identity,
+    leaf,
+    reduce,
+)
 from torpor.graph.scan import latest, scan
 from torpor.graph.window import shear, stride_axis, window
 

@@ -18,7 +18,7 @@ from torpor.graph.gradient_elementwise import Gradients, like, no_gradient, scal
 from torpor.graph.gradient_indexed import numbered, positions
 from torpor.graph.movement import expand, reshape
 from torpor.graph.reduce import contiguous, reduce
-from torpor.ir.infer import shape_of
+from torpor.ir.infer import product, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 
@@ -70,9 +70,7 @@ def logistic(x: UOp) -> UOp:
     negative = less(x, like(x, 0))
     decayed = elementwise(Ops.EXP, choice(negative, x, scaled(x, -1)))
     one = like(x, 1)
-    return elementwise(
-        Ops.FDIV, choice(negative, decayed, one), elementwise(Ops.ADD, decayed, one)
-    )
+    return elementwise(Ops.FDIV, choice(negative, decayed, one), elementwise(Ops.ADD, decayed, one))
 
 
 # --- elements -------------------------------------------------------------------------------------
@@ -257,7 +255,9 @@ def pool_gradient(node: UOp, g: UOp) -> Gradients:
     r = contiguous(node) if x.op is Ops.SHEAR else node  # windows overlap: r is needed often
     nan, one = is_nan(r), like(cast(r, dtypes.int32), 1)
     top = kept(choice(nan, like(r, math.inf), r), axes, x)
-    places = positions(math.prod(window), dtypes.int32)
+    length = product(window)
+    assert isinstance(length, int), "windows have known lengths"
+    places = positions(length, dtypes.int32)
     places = expand(reshape(places, (*(1,) * len(lead), *window)), shape)
     order = times(places, kept(choice(nan, scaled(one, -1), one), axes, x))
     beside = less(x, top)

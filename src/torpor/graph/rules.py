@@ -23,7 +23,6 @@ from torpor.ir.rewrite import graph_rewrite
 from torpor.ir.uop import UOp
 
 
-
 def value_of_function(node: UOp) -> UOp:
     """function(x, ...) = x once gradients are taken."""
     return node.src[0]

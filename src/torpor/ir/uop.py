@@ -49,8 +49,8 @@ class UOp:
     """A node: `op` on the nodes `src`, giving `dtype`; `arg` is what else the op needs."""
 
     __slots__ = (
-        "op", "dtype", "src", "arg", "origins", "normal", "held", "_bounds", "_key", "_shape", "_device",
-        "__weakref__",
+        "op", "dtype", "src", "arg", "origins", "normal", "held", "_bounds", "_key", "_shape",
+        "_device", "__weakref__",
     )  # fmt: skip
 
     op: Ops

@@ -23,7 +23,9 @@ from torpor.tensor.storage import recall
 from torpor.tensor.watch import active
 
 KEPT: Final = 1024  # graphs that are kept, the latest
-SAME: Final = frozenset({Ops.RESHAPE, Ops.DETACH, Ops.FUNCTION})  # the same elements in the same order
+SAME: Final = frozenset(
+    {Ops.RESHAPE, Ops.DETACH, Ops.FUNCTION}
+)  # the same elements in the same order
 
 
 @cache

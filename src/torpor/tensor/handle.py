@@ -157,7 +157,9 @@ def apart(node: UOp) -> UOp:
     return shaped(build.again(node, build.identity()), shape_of(node))
 
 
-def with_rule(value: Tensor, operands: Sequence[Handle], name: str, *numbers: Scalar) -> Tensor:
+def with_rule(
+    value: Tensor, operands: Sequence[Handle], name: str, *numbers: Scalar | str
+) -> Tensor:
     """The value, with the gradient for `operands` by the rule of this name in
     `torpor.graph.gradient_function`.
     """

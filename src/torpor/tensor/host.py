@@ -18,7 +18,9 @@ from torpor.tensor.storage import Storage, recall
 
 Array = npt.NDArray[Any]
 _BOTTOMS: Final = frozenset({Ops.BUFFER, Ops.CONST, Ops.MULTI})
-_COPIES: Final = frozenset({Ops.LEAF, Ops.DETACH, Ops.CONTIGUOUS, Ops.FUNCTION})  # the same value as below
+_COPIES: Final = frozenset(
+    {Ops.LEAF, Ops.DETACH, Ops.CONTIGUOUS, Ops.FUNCTION}
+)  # the same value as below
 
 
 def known_size(size: Size) -> int:

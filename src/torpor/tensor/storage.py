@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from torpor.device import Buffer
-from torpor.ir.infer import JOINT
 from torpor.graph.reduce import AGAIN
+from torpor.ir.infer import JOINT
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.watch import active, watcher
