@@ -39,6 +39,7 @@ from torpor.tensor.operands import (
     are_whole,
     bits,
     choose,
+    clamped,
     is_comparable,
     need,
     numbers,
@@ -347,9 +348,7 @@ class Arithmetic(Handle):
         """
         if min is None and max is None:
             raise ValueRangeError("clamp needs min, max or both")
-        made: Any = self if min is None else self.maximum(min)
-        made = made if max is None else made.minimum(max)
-        return made if made.dtype.kind != "float" else _with_bounds(made, self, min, max)
+        return clamped(self, min, max, "clamp")
 
     clip = clamp
 
@@ -415,10 +414,3 @@ class Arithmetic(Handle):
     def bool(self) -> Tensor:
         """Whether each element is not 0."""
         return self.cast(dtypes.bool)
-
-
-def _with_bounds(value: Any, operand: Any, low: Any, high: Any) -> Tensor:
-    """What `clamp` gives, with its gradient: at the bounds all of it flows to the tensor."""
-    names = [name for name, bound in (("min", low), ("max", high)) if bound is not None]
-    operands = [promoted(value, bound)[1] for bound in (low, high) if bound is not None]
-    return with_rule(value, (operand.cast(value.dtype), *operands), "clamp", *names)

@@ -9,8 +9,15 @@ from torpor.base.dtypes import dtypes
 from torpor.base.errors import ValueRangeError
 from torpor.ir.ops import Ops
 from torpor.tensor.division import floor_like
-from torpor.tensor.handle import Handle, float_dtype, make, unary, weak_constant, with_rule
-from torpor.tensor.operands import need
+from torpor.tensor.handle import (
+    Handle,
+    float_dtype,
+    make,
+    unary,
+    weak_constant,
+    with_rule,
+)
+from torpor.tensor.operands import clamped, need
 from torpor.tensor.reduce import wide_dtype
 from torpor.tensor.spelling import whole_number, within
 
@@ -45,20 +52,6 @@ def _sinh_near_0(x: Any) -> Tensor:
     for power in range(17, 1, -2):
         made = square * made * (1 / (power * (power - 1))) + 1.0
     return x * made
-
-
-def _within(operand: Any, low: Any, high: Any, rule: str = "within") -> Tensor:
-    """x clamped to [low, high], where one may be None: at the bounds its gradient is 0."""
-    value = _clamped(operand, low, high)
-    if value.dtype.kind != "float":
-        return value
-    bounds = [_number(bound, value) for bound in (low, high) if bound is not None]
-    return with_rule(value, (operand.cast(value.dtype), *bounds), rule)
-
-
-def _clamped(operand: Any, low: Any, high: Any) -> Any:
-    made = operand if low is None else operand.maximum(low)
-    return made if high is None else made.minimum(high)
 
 
 def _number(value: Any, like: Any) -> Any:
@@ -256,11 +249,11 @@ class Functions(Handle):
     # --- activations ------------------------------------------------------------------------------
     def relu(self) -> Tensor:
         """max(x, 0), in x's format; its gradient at 0 is 0."""
-        return _within(self, 0, None)
+        return clamped(self, 0, None, "within")
 
     def relu6(self) -> Tensor:
         """min(max(x, 0), 6), in x's format; its gradient at 0 and 6 is 0."""
-        return _within(self, 0, 6)
+        return clamped(self, 0, 6, "within")
 
     def sigmoid(self) -> Tensor:
         """1 / (1 + exp(-x)), without overflow on either side."""
@@ -335,15 +328,15 @@ class Functions(Handle):
     def hardtanh(self, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
         """x clamped to [min_val, max_val]; its gradient at these is 0."""
         within("min_val", min_val, -math.inf, max_val)
-        return _within(self, min_val, max_val)
+        return clamped(self, min_val, max_val, "within")
 
     def hardsigmoid(self) -> Tensor:
         """x / 6 + 1/2 clamped to [0, 1]: a piecewise linear `sigmoid`."""
-        return _within(self / 6 + 0.5, 0, 1, "between")
+        return clamped(self / 6 + 0.5, 0, 1, "between")
 
     def hardswish(self) -> Tensor:
         """x times x + 3 clamped to [0, 6], divided by 6. Howard et al., 2019, arXiv:1905.02244."""
-        made: Any = self * (_clamped(self + 3, 0, 6) / 6)
+        made: Any = self * ((self + 3).maximum(0).minimum(6) / 6)
         return with_rule(made, (self.cast(made.dtype),), "hardswish")
 
 

@@ -10,6 +10,7 @@ from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError
 from torpor.base.promotion import promote, weak_dtype
 from torpor.graph import build
+from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.handle import (
@@ -20,6 +21,7 @@ from torpor.tensor.handle import (
     make,
     number_or_tensor,
     weak_constant,
+    with_rule,
 )
 from torpor.tensor.mode import default_float
 
@@ -109,3 +111,31 @@ def choose(condition: Any, yes: Any, no: Any) -> Tensor:
     common = weak_dtype(value, tensor.dtype, default_float())
     constant = weak_constant(value, common)
     return derive(_where_constant, (condition, tensor.cast(common)), constant, first)
+
+
+def clamped(operand: Any, low: Any, high: Any, rule: str) -> Tensor:
+    """Raised to `low`, then lowered to `high`, where one may be None, with a rule's gradient."""
+    bounds = tuple([bound for bound in (low, high) if bound is not None])
+    if operand.dtype.kind == "float" and all(isinstance(bound, int | float) for bound in bounds):
+        return derive(_between, (operand,), low, high, rule)
+    made = operand if low is None else operand.maximum(low)
+    made = made if high is None else made.minimum(high)
+    if made.dtype.kind != "float":
+        return made
+    sides = [promoted(made, bound)[1] for bound in bounds]
+    return with_rule(made, (operand.cast(made.dtype), *sides), rule, *_words(low, high))
+
+
+def _between(x: UOp, low: Any, high: Any, rule: str) -> UOp:
+    """As `clamped`, of numbers."""
+    made = x
+    for op, bound in ((Ops.MAX, low), (Ops.MIN, high)):
+        if bound is not None:
+            made = build.elementwise(op, made, weak_constant(bound, x.dtype, shape_of(x)))
+    bounds = [weak_constant(bound, x.dtype) for bound in (low, high) if bound is not None]
+    return build.function(made, (x, *bounds), rule, *_words(low, high))
+
+
+def _words(low: Any, high: Any) -> tuple[str, ...]:
+    """Which bounds there are."""
+    return tuple(word for word, bound in (("min", low), ("max", high)) if bound is not None)
