@@ -101,3 +101,131 @@ def test_a_learning_rate_that_changes() -> None:
         step()
         expected -= rate
         assert weight.tolist() == [expected, expected]
+
+
+class Images(nn.Module):
+    """A convolution with statistics, and dropout."""
+
+    def __init__(self) -> None:
+        self.first, self.norm = nn.Conv2d(1, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4)
+        self.last = nn.Linear(16, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.norm(self.first(x.reshape(-1, 1, 2, 2))).relu()
+        return self.last(hidden.dropout(0.3).reshape(-1, 16))
+
+
+def one_loss(net: Any, x: Tensor, y: Tensor) -> list[Tensor]:
+    return [((net(x) - y) ** 2).mean().backward()]
+
+
+def two_losses(net: Any, x: Tensor, y: Tensor) -> list[Tensor]:
+    found = net(x)
+    return [((found - y) ** 2).mean().backward(), (found.abs().mean() * 0.1).backward()]
+
+
+def accumulated(net: Any, x: Tensor, y: Tensor) -> list[Tensor]:
+    return [one_loss(net, x[n::2], y[n::2])[0] for n in range(2)]
+
+
+def clipped(net: Any, x: Tensor, y: Tensor) -> list[Tensor]:
+    losses = one_loss(net, x, y)
+    parameters = [*net.parameters()]
+    total = sum((p.grad.square().sum() for p in parameters), Tensor(0.0)).sqrt()
+    for p in parameters:
+        p.grad = p.grad * (0.1 / (total + 1e-6)).clamp(max=1.0)
+    return losses
+
+
+def stepped(make: Any, optimise: Any, losses_of: Any, jitted: bool, cleared: bool) -> Any:
+    """(weights, losses and gradients left behind; kernels of a call) after some steps."""
+    torpor.manual_seed(4)
+    net = make()
+    optimiser = optimise(net.parameters())
+
+    def step(x: Tensor, y: Tensor) -> list[Tensor]:
+        optimiser.zero_grad()
+        losses = losses_of(net, x, y)
+        optimiser.step()
+        if cleared:
+            optimiser.zero_grad()
+        return losses
+
+    run = torpor.jit(step) if jitted else step
+    with Tensor.train():
+        losses = [loss.item() for x, y in zip(INPUTS[:3], TARGETS[:3], strict=True)
+                  for loss in run(Tensor(x), Tensor(y))]  # fmt: skip
+    weights = [p.numpy() for p in net.parameters()]
+    gradients = [p.grad.numpy() for p in net.parameters() if p.grad is not None]
+    count = int(torpor.explain(run).split(" kernels")[0].split()[-1]) if jitted else 0
+    return [*weights, losses, *gradients], count
+
+
+@pytest.mark.parametrize(
+    ("make", "optimise", "losses_of"),
+    [
+        (Net, momentum, one_loss),
+        (Net, momentum, two_losses),
+        (Net, nn.optim.Adam, accumulated),
+        (Net, nn.optim.Adam, clipped),
+        (Images, nn.optim.Adam, one_loss),
+        (Images, momentum, accumulated),
+    ],
+)
+def test_nothing_is_computed_twice_for_gradients_that_outlive_the_step(
+    make: Any, optimise: Any, losses_of: Any
+) -> None:
+    """They cost at most a kernel each that keeps them."""
+    plain, _ = stepped(make, optimise, losses_of, jitted=False, cleared=False)
+    kept, kernels = stepped(make, optimise, losses_of, jitted=True, cleared=False)
+    for got, expected in zip(kept, plain, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+    _, least = stepped(make, optimise, losses_of, jitted=True, cleared=True)
+    assert kernels <= least + len([*make().parameters()])
+
+
+def test_a_call_is_traced_once_though_the_first_finds_no_gradients() -> None:
+    calls = StringIO()
+    weight = Tensor(np.ones(2, np.float32)).requires_grad_()
+    optimiser = nn.optim.SGD([weight], lr=1.0, momentum=0.5)
+
+    @torpor.jit
+    def step() -> None:
+        calls.write(".")
+        optimiser.zero_grad()
+        (weight * weight).sum().backward()
+        optimiser.step()
+
+    for _ in range(4):
+        step()
+    assert calls.getvalue() == "."
+
+
+def test_gradients_that_are_forgotten_are_gone_after_a_replay_too() -> None:
+    weight = Tensor(np.ones(2, np.float32)).requires_grad_()
+    optimiser = nn.optim.SGD([weight], lr=1.0)
+
+    @torpor.jit
+    def step(x: Tensor) -> Tensor:
+        optimiser.zero_grad()
+        return x * weight.detach()
+
+    for kept in (None, Tensor([5.0, 5.0]), None, Tensor([6.0, 6.0])):
+        weight.grad = kept
+        step(Tensor([1.0, 2.0]))
+        assert weight.grad is None
+
+
+def test_gradients_that_are_looked_at_before_they_are_forgotten() -> None:
+    weight = Tensor(np.ones(2, np.float32)).requires_grad_()
+    optimiser = nn.optim.SGD([weight], lr=1.0)
+
+    @torpor.jit
+    def step(x: Tensor) -> Tensor:
+        had = weight.grad is not None
+        optimiser.zero_grad()
+        return x * 2 if had else x
+
+    for kept in (None, Tensor([5.0, 5.0]), None, Tensor([6.0, 6.0])):
+        weight.grad = kept
+        assert step(Tensor([1.0])).item() == (1.0 if kept is None else 2.0)

@@ -104,9 +104,12 @@ class _Finish:
         return found
 
     def grads(self) -> list[tuple[Handle, Any]]:
-        """Handles whose `.grad` is another one now."""
-        entries = self.tracer.grads.values()
-        return [(handle, handle.grad) for handle, entry in entries if handle.grad is not entry]
+        """Handles whose `.grad` is another one now, or would be at another call."""
+        return [
+            (handle, handle.grad)
+            for key, (handle, entry) in self.tracer.grads.items()
+            if handle.grad is not entry or key in self.tracer.forgotten
+        ]
 
     def compute(self) -> None:
         """Compute everything that the function leaves behind, in one go."""

@@ -403,7 +403,7 @@ def _guard_grads(guards: Guards, tracer: Tracer, arguments: Sequence[Handle]) ->
     places = {id(handle): f"a[{number}]" for number, handle in enumerate(arguments)}
     for handle, entry in tracer.grads.values():
         asked = "grad" in tracer.reach.loaded and handle.requires_grad
-        if asked or id(handle) in tracer.accumulated:
+        if id(handle) not in tracer.forgotten and (asked or id(handle) in tracer.accumulated):
             name = places.get(id(handle)) or guards.bind(handle)
             test = f"{name}.grad is {'' if entry is None else 'not '}None"
             steps = _gradient_is(places, handle, entry)

@@ -186,6 +186,7 @@ class Tracer(Watcher):
         self.produced: set[int] = set()
         self.grads: dict[int, tuple[Handle, Any]] = {}
         self.accumulated: set[int] = set()  # handles whose `.grad` was added to
+        self.forgotten: set[int] = set()  # those whose `.grad` was set to None unseen
         self.streams: dict[int, Stream] = {}
         self.words: dict[str, Draw] = {}
         self.reseeded: dict[int, Any] = {}
@@ -421,6 +422,11 @@ class Tracer(Watcher):
             self.note_grad(leaf)
             if self.grads[id(leaf)][1] is leaf.grad:
                 self.accumulated.add(id(leaf))
+
+    def forgot(self, leaf: Handle) -> None:
+        self.note_grad(leaf)
+        if "grad" not in self.reach.loaded:  # by no code so far, so nobody has looked at it
+            self.forgotten.add(id(leaf))
 
     def note_grad(self, handle: Handle) -> None:
         """Remember what `.grad` is before the function changes it."""

@@ -8,6 +8,7 @@ from typing import Any
 from torpor.base.errors import DTypeError
 from torpor.nn import state
 from torpor.tensor import Tensor
+from torpor.tensor.differentiate import forget_gradients
 from torpor.tensor.shard import become
 
 
@@ -118,8 +119,7 @@ class Module:
 
     def zero_grad(self) -> None:
         """Forget the gradients."""
-        for parameter in self.parameters():
-            parameter.grad = None
+        forget_gradients(self.parameters())
 
     def __repr__(self) -> str:
         inside = ", ".join(repr(child) for child in self.children())

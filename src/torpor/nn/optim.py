@@ -15,9 +15,15 @@ from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError, GradientError, ShapeError, ValueRangeError
 from torpor.base.missing import names_of
 from torpor.tensor import Tensor, no_grad
-from torpor.tensor.differentiate import changed_forward, differentiated, leaf_number
+from torpor.tensor.differentiate import (
+    changed_forward,
+    differentiated,
+    forget_gradients,
+    leaf_number,
+)
 from torpor.tensor.reduce import wide_dtype
 from torpor.tensor.spelling import within
+from torpor.tensor.watch import is_watched
 
 
 class Optimizer:
@@ -49,8 +55,7 @@ class Optimizer:
 
     def zero_grad(self) -> None:
         """Forget the gradients."""
-        for parameter in self.params:
-            parameter.grad = None
+        forget_gradients(self.params)
 
     def state(self) -> list[Tensor]:
         """The tensors that the optimiser itself keeps."""
@@ -59,10 +64,12 @@ class Optimizer:
     def step(self) -> None:
         """Update the parameters by their gradients and realise them, and with them the losses that
         `backward` was called on, if they are still held, and running statistics of layers: so
-        nothing is computed twice.
+        nothing is computed twice. In a jitted function all of it, and the gradients that it leaves
+        behind, are computed together when it returns.
         """
         changed = self.schedule_step()
-        changed[0].realize(*changed[1:], *differentiated())
+        if not is_watched():
+            changed[0].realize(*changed[1:], *differentiated())
 
     def schedule_step(self) -> list[Tensor]:
         """Build the update without running it; gives everything that it changes, and the running

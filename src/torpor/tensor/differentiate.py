@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from torpor.base.errors import DTypeError, GradientError, ShapeError
@@ -47,6 +47,15 @@ def differentiated() -> list[Tensor]:
     """
     seen, _roots.seen = _roots.seen, []
     return [root for reference in seen if (root := reference()) is not None]
+
+
+def forget_gradients(leaves: Iterable[Handle]) -> None:
+    """Set `.grad` of each to None."""
+    watching = watcher() if active else None
+    for leaf in leaves:
+        if watching is not None:
+            watching.forgot(leaf)
+        leaf.grad = None
 
 
 def note_changed(*statistics: Handle) -> None:

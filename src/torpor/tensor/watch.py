@@ -41,6 +41,10 @@ class Watcher(ABC):
         """`.grad` of a leaf is about to be looked at and set; None: gradients are being taken."""
 
     @abstractmethod
+    def forgot(self, leaf: Handle) -> None:
+        """`.grad` of a leaf is about to be set to None, whatever it was."""
+
+    @abstractmethod
     def drew(self, generator: Any, state: Any) -> None:
         """A random draw has been numbered, from a generator (None: the context's own)."""
 
@@ -69,3 +73,8 @@ active: Final[dict[int, Watcher]] = {}
 def watcher() -> Watcher | None:
     """Who watches this thread, if anyone does."""
     return active.get(get_ident())
+
+
+def is_watched() -> bool:
+    """Whether this thread traces a function, which computes what it leaves behind in one go."""
+    return bool(active) and watcher() is not None
