@@ -8,8 +8,8 @@ import pytest
 import torpor
 from torpor import Tensor, nn
 from torpor.base.errors import GradientError, TorporError
-from torpor.tensor.differentiate import changed_forward, differentiated
 from torpor.tensor.mode import default_float
+from torpor.tensor.pending import taken_along
 
 
 def test_a_step_computes_the_loss_along_with_the_update():
@@ -30,9 +30,9 @@ def test_losses_that_nobody_holds_are_not_computed():
     weight = Tensor([1.0], requires_grad=True)
     kept = (weight * 2).sum().backward()
     (weight * 3).sum().backward()
-    (found,) = differentiated()
-    assert found is kept
-    assert not differentiated()
+    (found,) = taken_along()
+    assert found is kept._storage
+    assert not taken_along()
 
 
 def gradients(count, size):
@@ -174,14 +174,15 @@ def test_a_step_computes_running_statistics_along_with_the_update():
 
 
 def test_statistics_that_nobody_holds_are_not_computed():
-    changed_forward()
+    taken_along()
     nn.BatchNorm2d(4)(Tensor.ones(3, 4, 2, 2))
     kept = nn.BatchNorm2d(4)
     kept(Tensor.ones(3, 4, 2, 2))
     gc.collect()
-    found = {id(one) for one in changed_forward()}
-    assert found == {id(kept.running_mean), id(kept.running_var)}
-    assert not changed_forward()
+    found = {id(one) for one in taken_along()}
+    counted = kept.running_mean, kept.running_var, kept.num_batches_tracked
+    assert found == {id(one._storage) for one in counted}
+    assert not taken_along()
 
 
 @pytest.mark.parametrize(

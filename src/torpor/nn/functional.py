@@ -10,7 +10,6 @@ from torpor.base.missing import names_of
 from torpor.nn.losses import *  # noqa: F403  (listed there, once)
 from torpor.tensor import Tensor, no_grad
 from torpor.tensor.creation import beside
-from torpor.tensor.differentiate import note_changed
 from torpor.tensor.handle import float_dtype, with_rule
 from torpor.tensor.namespace import function_of
 from torpor.tensor.operands import choose
@@ -131,7 +130,6 @@ def batch_norm(
                 keep = 1 - momentum
                 for running, new in ((running_mean, mean.detach()), (running_var, unbiased)):
                     running.assign((running * keep + new * momentum).cast(running.dtype))
-            note_changed(running_mean, running_var)
     shape = (1, -1, *(1,) * (x.ndim - 2))
     y: Tensor = (x - mean.reshape(shape)) * (variance + eps).rsqrt().reshape(shape)
     y = y.cast(dtype)

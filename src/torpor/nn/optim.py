@@ -15,12 +15,7 @@ from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError, GradientError, ShapeError, ValueRangeError
 from torpor.base.missing import names_of
 from torpor.tensor import Tensor, no_grad
-from torpor.tensor.differentiate import (
-    changed_forward,
-    differentiated,
-    forget_gradients,
-    leaf_number,
-)
+from torpor.tensor.differentiate import forget_gradients, leaf_number
 from torpor.tensor.reduce import wide_dtype
 from torpor.tensor.spelling import within
 from torpor.tensor.watch import is_watched
@@ -62,19 +57,17 @@ class Optimizer:
         return []
 
     def step(self) -> None:
-        """Update the parameters by their gradients and realise them, and with them the losses that
-        `backward` was called on, if they are still held, and running statistics of layers: so
-        nothing is computed twice. In a jitted function all of it, and the gradients that it leaves
-        behind, are computed together when it returns.
+        """Update the parameters by their gradients and realise them, and with them what waits: the
+        losses that `backward` was called on, if they are still held, and running statistics of
+        layers: so nothing is computed twice. In a jitted function all of it, and the gradients that
+        it leaves behind, are computed together when it returns.
         """
         changed = self.schedule_step()
         if not is_watched():
-            changed[0].realize(*changed[1:], *differentiated())
+            changed[0].realize(*changed[1:])
 
     def schedule_step(self) -> list[Tensor]:
-        """Build the update without running it; gives everything that it changes, and the running
-        statistics that layers have changed on the way.
-        """
+        """Build the update without running it; gives everything that it changes."""
         if all(p.grad is None for p in self.params):
             raise GradientError("no parameter has a gradient; call backward() before step()")
         with no_grad():
@@ -83,7 +76,7 @@ class Optimizer:
                 if parameter.grad is not None:
                     wide = wide_dtype(parameter.dtype)
                     self.update(number, parameter, parameter.grad.cast(wide))
-        return [*self.params, *self.state(), *changed_forward()]
+        return [*self.params, *self.state()]
 
     def prepare(self) -> None:
         """What happens once a step, before the parameters."""

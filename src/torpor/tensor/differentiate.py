@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +17,7 @@ from torpor.tensor.handle import Handle, located, make, view
 from torpor.tensor.host import known_shape
 from torpor.tensor.mode import grad_enabled
 from torpor.tensor.path import Step
+from torpor.tensor.pending import wait
 from torpor.tensor.watch import active, watcher
 
 if TYPE_CHECKING:
@@ -26,27 +26,7 @@ if TYPE_CHECKING:
 _leaves: Final[weakref.WeakValueDictionary[int, Handle]] = weakref.WeakValueDictionary()
 
 
-class _Roots(threading.local):
-    """What `backward` has been called on in this thread, and statistics that forward passes have
-    changed.
-    """
-
-    def __init__(self) -> None:
-        self.seen: list[weakref.ref[Any]] = []
-        self.changed: dict[int, weakref.ref[Any]] = {}
-
-
-_roots: Final = _Roots()
-
 SEVERED: Final = -1  # identity of LEAF nodes whose graph is gone: results of a jitted function
-
-
-def differentiated() -> list[Tensor]:
-    """What this thread has called `backward` on since it last asked, if somebody still holds it:
-    losses, whose values are wanted along with what is computed from their gradients.
-    """
-    seen, _roots.seen = _roots.seen, []
-    return [root for reference in seen if (root := reference()) is not None]
 
 
 def forget_gradients(leaves: Iterable[Handle]) -> None:
@@ -56,19 +36,6 @@ def forget_gradients(leaves: Iterable[Handle]) -> None:
         if watching is not None:
             watching.forgot(leaf)
         leaf.grad = None
-
-
-def note_changed(*statistics: Handle) -> None:
-    """Have what a forward pass has changed computed along with the next update: both need the same
-    values, and what waits for ever keeps every batch that it has met.
-    """
-    _roots.changed.update((id(one), weakref.ref(one)) for one in statistics)
-
-
-def changed_forward() -> list[Tensor]:
-    """The statistics that this thread's forward passes have changed since it last asked."""
-    noted, _roots.changed = _roots.changed, {}
-    return [one for reference in noted.values() if (one := reference()) is not None]
 
 
 def make_leaf(tensor: Handle) -> None:
@@ -190,8 +157,7 @@ class Differentiate(Handle):
                     watching.differentiated(leaf)
                 made = make(node, leaf.device)
                 leaf.grad = made if leaf.grad is None else leaf.grad.detach() + made
-        _roots.seen = [r for r in _roots.seen if r() is not None]
-        _roots.seen.append(weakref.ref(self))
+        wait(self._storage)
         return self  # type: ignore[return-value]
 
     def gradient(self, *targets: Any, gradient: Any = None, materialize: bool = True) -> list[Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from torpor.base.dtypes import dtypes
-from torpor.base.errors import DTypeError, ShapeError
+from torpor.base.errors import DTypeError, ShapeError, TorporError
 from torpor.device import Device
 from torpor.graph import build
 from torpor.ir.infer import JOINT, product
@@ -23,6 +23,7 @@ from torpor.tensor.handle import Handle, Size, derive, located, make, render_sha
 from torpor.tensor.host import Array, known_shape, read
 from torpor.tensor.layout import is_row_major
 from torpor.tensor.path import Step
+from torpor.tensor.pending import taken_along
 from torpor.tensor.storage import (
     Storage,
     is_buffer,
@@ -31,7 +32,7 @@ from torpor.tensor.storage import (
     remember,
     without_known,
 )
-from torpor.tensor.watch import active, watcher
+from torpor.tensor.watch import active, is_watched, watcher
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -73,6 +74,25 @@ def compute(roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
     return nodes
 
 
+def compute_all(roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
+    """As `compute`, and along with them what waits to be computed. Where a check fails of that,
+    what waited is left for whoever asks for it.
+    """
+    asked = {node for node, _ in roots}
+    along = [] if is_watched() else [one for one in taken_along() if one.base not in asked]
+    if not along:
+        return compute(roots)
+    nodes = [one.base for one in along]
+    more = [(node, one.device) for node, one in zip(nodes, along, strict=True)]
+    try:
+        values = compute([*roots, *more])
+    except TorporError:
+        return compute(roots)
+    for storage, node, value in zip(along, nodes, values[len(roots) :], strict=True):
+        storage.settle(node, value)
+    return values[: len(roots)]
+
+
 @contextmanager
 def unwatched_calls() -> Iterator[None]:
     """While a trace watches this thread, spare it the compiler's own calls: they are many."""
@@ -101,7 +121,7 @@ def realize(*tensors: Handle) -> None:
         elif (known := recall(storage.base)) is not None:
             storage.settle(storage.base, _of_its_own(storage, known))
     if waiting:
-        values = compute([(node, storage.device) for storage, node in waiting])
+        values = compute_all([(node, storage.device) for storage, node in waiting])
         for (storage, node), value in zip(waiting, values, strict=True):
             storage.settle(node, _of_its_own(storage, value))
 
@@ -142,7 +162,7 @@ def value_of(tensor: Handle) -> Array:
         realize(tensor)
         array = read(tensor._current())
     if array is None:
-        (value,) = compute([(node, tensor._storage.device)])
+        (value,) = compute_all([(node, tensor._storage.device)])
         array = read(value)
     assert array is not None, "what was computed can be read"
     return array.reshape(known_shape(tensor.shape))

@@ -19,6 +19,7 @@ from torpor.tensor.handle import (
     apart,
     as_scalar,
     located,
+    make,
     node_on,
     number_node,
     render_shape,
@@ -26,8 +27,9 @@ from torpor.tensor.handle import (
 from torpor.tensor.host import buffer_node, memory_of
 from torpor.tensor.mode import grad_enabled
 from torpor.tensor.path import backward
+from torpor.tensor.pending import wait
 from torpor.tensor.storage import remember
-from torpor.tensor.watch import active, watcher
+from torpor.tensor.watch import active, is_watched, watcher
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -59,6 +61,10 @@ def write(target: Handle, value: Any) -> None:
     storage.base.held = True
     if storage.external is not None:
         _write_through(target)
+    elif wait(storage) and not is_watched():
+        from torpor.tensor.realisation import realize
+
+        realize(make(storage.base, storage.device, storage.requires, storage))
 
 
 def _is_there(target: Handle, value: Handle) -> bool:
