@@ -3,8 +3,9 @@
 The graph is written down from its roots to its leaves, with its nodes numbered in order of
 appearance; a node that appears again is its number. Memory is told by format, size and device, a
 bound variable by its limits: which buffer it is, what value it has and how it is called stay out,
-and are listed beside. Everything else is part of the key, constants included, since they fold; so
-are all settings.
+and are listed beside. Where boxes lie (`X[i:i+64]`, `X[i] = y`) is written apart, at the end of the
+key: graphs that differ in nothing else have one `skeleton` (see `boxes.py`). Everything else is
+part of the key, constants included, since they fold; so are all settings.
 """
 
 from __future__ import annotations
@@ -23,14 +24,24 @@ _NUMBERS: Final = frozenset({int, bool})
 # An enumeration is slow to ask for its members.
 _BUFFER, _CONST, _BIND, _LEAF = Ops.BUFFER, Ops.CONST, Ops.BIND, Ops.LEAF
 _FUNCTION: Final = Ops.FUNCTION
+_SHRINK, _PAD = Ops.SHRINK, Ops.PAD
+_PLACED: Final = frozenset({*MOVEMENT, Ops.LEAF, Ops.DETACH})  # what memory is looked at through
 
 
 class Canonical(NamedTuple):
-    """A graph's key, and what is not in it, in order of appearance: buffers, and BIND nodes."""
+    """A graph's key, and what is not in it, in order of appearance: buffers, and BIND nodes; and
+    the SHRINK and PAD nodes whose places are at the end of the key.
+    """
 
     key: tuple[Any, ...]
     buffers: Sequence[Buffer]
     bound: Sequence[UOp]
+    boxes: Sequence[UOp] = ()
+
+    @property
+    def skeleton(self) -> tuple[Any, ...]:
+        """The key without the places of boxes."""
+        return self.key[:-1]
 
 
 def canonical(roots: Sequence[tuple[UOp, str]]) -> Canonical | None:
@@ -39,6 +50,7 @@ def canonical(roots: Sequence[tuple[UOp, str]]) -> Canonical | None:
     words: list[Any] = []
     buffers: list[Buffer] = []
     bound: list[UOp] = []
+    boxes: list[UOp] = []
     stack = [node for node, _ in reversed(roots)]
     while stack:
         node = stack.pop()
@@ -59,6 +71,12 @@ def canonical(roots: Sequence[tuple[UOp, str]]) -> Canonical | None:
             continue
         if op in MOVEMENT and not is_known(arg):
             source, arg = (*source, *sizes_in(arg)), marked(arg)
+        elif op is _SHRINK and source[0].below(_PLACED).op is _BUFFER:
+            boxes.append(node)
+            arg = tuple([stop - start for start, stop in arg])
+        elif op is _PAD:
+            boxes.append(node)
+            arg = tuple([before + after for before, after in arg])
         elif op is _BIND:
             bound.append(node)
             source = source[:1]  # the variable, not its value
@@ -69,8 +87,8 @@ def canonical(roots: Sequence[tuple[UOp, str]]) -> Canonical | None:
         if len(numbers) > MOST_NODES:
             return None
     wanted = tuple([(numbers[node.below((_FUNCTION,))], device) for node, device in roots])
-    key = (settings_now(), wanted, tuple(words))
-    return Canonical(key, buffers, bound)
+    key = (settings_now(), wanted, tuple(words), tuple([box.arg for box in boxes]))
+    return Canonical(key, buffers, bound, boxes)
 
 
 class _Hashed(tuple[Any, ...]):

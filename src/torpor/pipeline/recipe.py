@@ -118,7 +118,7 @@ def keep(form: Canonical, recipe: Recipe) -> None:
     """Keep a recipe; too many are thrown away together."""
     global _words
     with _lock:
-        _words += len(form.key[-1]) + 32 * len(recipe.launches)
+        _words += len(form.skeleton[-1]) + 32 * len(recipe.launches)
         if _words > MOST_WORDS:
             _recipes.clear()
             _words = 0

@@ -30,11 +30,12 @@ from torpor.kernel import (
     own_parameters,
 )
 from torpor.pipeline.blame import index_of
+from torpor.pipeline.boxes import with_places
 from torpor.pipeline.canonical import canonical
 from torpor.pipeline.compile import is_copy, programs_of, target_named
 from torpor.pipeline.recipe import Failed, Result, follow, keep, recipe_for, recipe_of
 from torpor.pipeline.report import narrating, note_graph
-from torpor.pipeline.run import Refused, error_of, observed, run
+from torpor.pipeline.run import Refused, error_of, observed, recorded, run
 from torpor.schedule import Plan, TargetOf, plan
 
 Roots = Sequence[tuple[UOp, str]]
@@ -192,8 +193,11 @@ def realize(roots: Roots) -> list[UOp]:
 
 def computed(roots: Roots) -> list[UOp]:
     """As `realize`, but that a failed check is `Refused`."""
-    form = None if observed() else canonical(roots)
-    recipe = None if form is None else recipe_for(form)
+    form = None if recorded() else canonical(roots)
+    if form is not None and form.boxes:
+        roots, form = with_places(roots, form)
+    seen = observed()
+    recipe = None if form is None or seen else recipe_for(form)
     if form is not None and recipe is not None:
         try:
             return follow(recipe, form, [shape_of(node) for node, _ in roots])
@@ -207,7 +211,7 @@ def computed(roots: Roots) -> list[UOp]:
         result_of(made, group, node, *root)
         for group, node, root in zip(groups, simple, roots, strict=True)
     ]
-    if form is not None:
+    if form is not None and not seen:
         recipe = recipe_of(form, ready, results)
         if recipe is not None:
             keep(form, recipe)

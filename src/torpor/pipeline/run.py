@@ -45,10 +45,14 @@ def prepare(item: ScheduleItem) -> Prepared:
     return Prepared(item, program, executable, program.values_of(item.variables))
 
 
+def recorded() -> bool:
+    """Whether the jit traces what this thread runs."""
+    return bool(recorders) and get_ident() in recorders
+
+
 def observed() -> bool:
     """Whether somebody wants to see the schedules that run: DEBUG, `measuring`, a trace."""
-    recorded = bool(recorders) and get_ident() in recorders
-    return recorded or watched() or listener() is not None
+    return recorded() or watched() or listener() is not None
 
 
 def run(items: Sequence[ScheduleItem], keep: Iterable[UOp] = ()) -> list[Prepared]:
