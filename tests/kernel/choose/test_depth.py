@@ -22,7 +22,7 @@ def test_long_sums(size, form):
     (x, y), (a, b) = operands(rows, inner, columns, form)
     result = x @ y + 1
     assert OptOps.TILE in opts_of(result)
-    agree(result.numpy(), a @ b + 1)
+    agree(result.numpy(), a @ b + 1, inner)
 
 
 def weight_gradient(x, w, seed, stride, padding):
