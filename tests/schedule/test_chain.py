@@ -27,6 +27,7 @@ def test_parts_divide_or_nearly_so(count: int, most: int, part: int) -> None:
         (4093, 4093, 2, False, False, 10e6),
         (2039, 2039, 3, True, True, 5e6),
         (61, 200003, 1, False, False, 4e6),
+        (40, 196608, 1, False, False, 4e6),
         (5003, 8209, 1, False, True, 4e6),
     ],
 )

@@ -11,6 +11,7 @@ from torpor.ir.ops import MOVEMENT, Ops, identity
 from torpor.ir.pattern import PatternMatcher, UPat
 from torpor.ir.records import Stored
 from torpor.ir.uop import UOp
+from torpor.schedule.chain import CHAINED_FROM
 from torpor.schedule.cost import LONG, SMALL, count_of, terms_of
 
 # A reduction to few elements is cut so that the parts run in parallel. The cut depends on the shape
@@ -86,6 +87,8 @@ def split_reduction(node: UOp) -> UOp | None:
         return None
     if results > SPLIT_RESULTS and not is_too_long(node, math.prod(sizes) // results):
         return None
+    if goes_by_blocks(node):
+        return None
     start, stop = max(neighbours(axes), key=lambda g: (math.prod(sizes[g[0] : g[1]]), -g[0]))
     length = math.prod(sizes[start:stop])
     if length < 8 * PART_LEAST:
@@ -118,6 +121,20 @@ def is_too_long(node: UOp, terms: int) -> bool:
         and node.dtype.is_float
         and terms >= SUM_FROM
         and not has_shared(node.src[0].below(MOVEMENT))
+    )
+
+
+def goes_by_blocks(node: UOp) -> bool:
+    """Whether it reduces rows of a product that are so large that blocks of rows will go from
+    kernel to kernel (a softmax of scores): they have room in a cache, and threads share them.
+    """
+    value = node.src[0]
+    if count_of(node) == 1 or count_of(value) * value.dtype.itemsize * 2 < CHAINED_FROM:
+        return False
+    near = value.toposort(lambda n: n.op not in (Ops.REDUCE_AXIS, Ops.CONTIGUOUS))
+    return any(
+        n.op is Ops.REDUCE_AXIS and count_of(n) == count_of(value) and has_shared(n.src[0])
+        for n in near
     )
 
 
