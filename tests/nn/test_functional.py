@@ -11,7 +11,8 @@ RNG = np.random.default_rng(6)
 
 
 def test_functions_are_the_methods_of_their_names():
-    names = [n for n, f in vars(F).items() if callable(f) and hasattr(f, "__wrapped__")]
+    others = [(n, f) for n, f in vars(F).items() if getattr(f, "__module__", "") != F.__name__]
+    names = [n for n, f in others if callable(f) and hasattr(f, "__wrapped__")]
     assert len(names) > 40
     for name in names + [n for n in vars(losses) if n.endswith(("loss", "entropy"))]:
         assert getattr(F, name).__wrapped__ is getattr(Tensor, name)
@@ -93,3 +94,17 @@ def test_batch_norm_of_16_bits_is_computed_in_32():
     assert found.dtype.name == running[0].dtype.name == "float16"
     np.testing.assert_allclose(found.numpy(), x / np.float32(np.sqrt(6e8)), rtol=1e-3)
     np.testing.assert_allclose(running[1].numpy(), [0.9 + 0.1 * 9e8], rtol=1e-5)
+
+
+def test_one_value_of_a_channel_has_no_statistics():
+    for shape in ((1, 3), (1, 3, 1)):
+        with pytest.raises(ValueError, match="no statistics"):
+            F.batch_norm(Tensor.ones(*shape), None, None, training=True)
+    mean, variance = Tensor.zeros(3), Tensor.ones(3)
+    assert F.batch_norm(Tensor.ones(1, 3), mean, variance, eps=0.0).tolist() == [[1.0, 1.0, 1.0]]
+
+
+@pytest.mark.parametrize("row", [3, -4])
+def test_a_row_of_padding_is_there(row):
+    with pytest.raises(ValueError, match="padding_idx"):
+        F.embedding(Tensor([1]), Tensor.ones(3, 2), padding_idx=row)

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 
@@ -115,3 +117,48 @@ def test_masks_of_attention():
 def test_products_of_so_many_axes_take_no_others(call):
     with pytest.raises(ValueError, match=r"mm is for|mv is for|outer is for|number of axes"):
         call(Tensor.ones(2), Tensor.ones(2, 2))
+
+
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
+def test_attention_that_may_look_nowhere_gives_0(kind):
+    query, key, value = (Tensor(numbers((2, 3, 4), kind, seed=n)) for n in range(3))
+    query.requires_grad_()
+    seen = np.array([[True, False, True], [False] * 3, [True] * 3])
+    added = Tensor(np.where(seen, 0.0, -np.inf)).cast(kind)
+    for mask in (Tensor(seen), added):
+        found = query.scaled_dot_product_attention(key, value, mask)
+        slope = found.sum().gradient(query)[0].numpy()
+        assert not found.numpy()[:, 1].any() and found.numpy()[:, [0, 2]].all()
+        assert not slope[:, 1].any() and slope[:, [0, 2]].all()
+    few = query.scaled_dot_product_attention(key[:, :1], value[:, :1], Tensor(seen[:, 1:2]))
+    check(few.detach()[:, 2], value.numpy()[:, 0])
+    assert not few.numpy()[:, :2].any()
+
+
+def test_attention_without_keys_or_width():
+    value = Tensor([[[1.0, 2.0], [3.0, 6.0]]])
+    nothing = Tensor.ones(1, 3, 4).scaled_dot_product_attention(
+        Tensor.ones(1, 0, 4), Tensor.ones(1, 0, 2)
+    )
+    check(nothing, np.zeros((1, 3, 2), np.float32))
+    even = Tensor.ones(1, 3, 0).scaled_dot_product_attention(Tensor.ones(1, 2, 0), value)
+    check(even, np.full((1, 3, 2), [2.0, 4.0], np.float32))
+
+
+def test_scores_of_16_bits_do_not_overflow():
+    large = Tensor.full((1, 2, 4), 300.0, dtype="float16")
+    found = large.scaled_dot_product_attention(large, Tensor.ones(1, 2, 4, dtype="float16"))
+    check(found, np.ones((1, 2, 4), np.float16))
+
+
+def test_factors_of_0_ignore_what_they_multiply():
+    ones, unknown = Tensor.ones(2, 2), Tensor.full((2, 2), math.nan)
+    check(unknown.addmm(ones, ones, beta=0), np.full((2, 2), 2, np.float32))
+    check(ones.addmm(unknown, ones, alpha=0), np.ones((2, 2), np.float32))
+    left = Tensor.ones(2, 2).requires_grad_()
+    check(ones.addmm(left, ones, alpha=0).sum().gradient(left)[0], np.zeros((2, 2), np.float32))
+
+
+def test_batches_of_bmm_are_as_many():
+    with pytest.raises(ValueError, match="2 and 1 matrices"):
+        Tensor.ones(2, 2, 2).bmm(Tensor.ones(1, 2, 2))

@@ -254,3 +254,18 @@ def test_windows_over_an_axis_of_variable_length_with_a_stride(length):
     np.testing.assert_array_equal(found, np.array(expected, np.float32))
     pooled = part.avg_pool1d(2).numpy()[0, 0]
     np.testing.assert_array_equal(pooled, known[: length // 2 * 2].reshape(-1, 2).mean(1))
+
+
+def test_means_of_integers_are_truncated():
+    x = Tensor([[[-7, 0, 4, 5]]])
+    assert x.avg_pool1d(2).tolist() == [[[-3, 4]]]
+    assert x.avg_pool2d((1, 4), divisor_override=4).tolist() == [[[0]]]
+    assert x.avg_pool1d(3, 1, 1, count_include_pad=False).tolist() == [[[-3, -1, 3, 4]]]
+
+
+def test_the_last_nan_is_the_greatest():
+    nan = math.nan
+    found = Tensor([[[nan, 1.0, nan, 0.0]]]).max_pool1d(4, return_indices=True)
+    assert found.indices.tolist() == [[[2]]]
+    found = Tensor([[[3.0, 1.0], [nan, 3.0]]]).max_pool2d((1, 2), return_indices=True)
+    assert found.indices.tolist() == [[[0], [2]]]

@@ -4,7 +4,7 @@ import pytest
 import torpor
 from tests.tensor.layouts import check
 from torpor import Tensor
-from torpor.base.errors import DTypeError, ShapeError
+from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 
 RANDOM = np.random.default_rng(8)
 ARRAY = RANDOM.integers(0, 9, (6, 7))
@@ -159,3 +159,21 @@ def test_arguments_that_make_no_sense(call, text):
 def test_formats_that_make_no_sense(call):
     with pytest.raises(TypeError):
         call()
+
+
+def test_weights_are_added_up_in_float64():
+    places = Tensor([0, 1, 1])
+    for kind in ("int64", "float16", "float64"):
+        check(places.bincount(Tensor([1, 2, 3], dtype=kind)), np.array([1.0, 5.0]))
+    check(places.bincount(Tensor([1.0, 2.0, 3.0])), np.array([1, 5], np.float32))
+
+
+def test_histogram_of_one_value_and_of_none():
+    check(Tensor([1.0, 1.0]).histc(3), np.array([0, 2, 0], np.float32))
+    check(Tensor([1.0, np.nan, 2.0]).histc(2, 0, 2), np.array([0, 2], np.float32))
+    check(Tensor(np.zeros(0, np.float32)).histc(2), np.zeros(2, np.float32))
+    for unknown in (np.nan, np.inf):
+        with pytest.raises(ValueRangeError, match="finite"):
+            Tensor([1.0, unknown]).histc(3).numpy()
+        with pytest.raises(ValueRangeError, match="between"):
+            Tensor([1.0]).histc(3, 0, unknown)

@@ -267,3 +267,12 @@ def test_bounds_may_be_0d_tensors_and_numbers_of_numpy():
     check(Tensor.arange(Tensor(3)), np.arange(3))
     check(Tensor.arange(np.int64(1), np.int64(4)), np.arange(1, 4))
     check(Tensor.linspace(Tensor(0.0), Tensor(5.0), 3), np.float32([0, 2.5, 5]))
+
+
+def test_arange_of_int64_counts_with_integers():
+    """As in PyTorch: start, end and step are cut off, not the results."""
+    assert Tensor.arange(0, 2.5, 1, dtype="int64").tolist() == [0, 1]
+    assert Tensor.arange(0.9, 4.5, 1.5, dtype="int64").tolist() == [0, 1, 2, 3]
+    assert Tensor.arange(-0.5, 2, dtype="int64").tolist() == [0, 1]
+    with pytest.raises(ShapeError, match="not 0"):
+        Tensor.arange(0, 2.5, 0.5, dtype="int64")

@@ -291,3 +291,7 @@ def test_what_chooses_inside_takes_values_of_a_conditions_format(dtype):
         target = Tensor(np.uint8([1]))
         assert abs(logs.nll_loss(target).item() + math.log(0.75)) < 1e-6
         assert abs(logs.cross_entropy(target).item() + math.log(0.75)) < 1e-6
+
+
+def test_squares_of_bools_are_int64():
+    check(Tensor([True, False]).square(), np.array([1, 0]))

@@ -8,6 +8,7 @@ import pytest
 import torpor
 from tests.tensor.layouts import check
 from torpor import Tensor
+from torpor.base.errors import OutOfBoundsError
 
 
 def test_errors_name_shapes_and_lines():
@@ -78,3 +79,10 @@ def test_a_long_chain_needs_no_recursion():
         y = y[None][0]
     assert y.shape == (1,)
     assert y._current().dtype is x.dtype
+
+
+@pytest.mark.parametrize("axis", [2, -3])
+def test_lengths_of_axes_that_are_not_there(axis):
+    with pytest.raises(OutOfBoundsError, match="does not exist"):
+        Tensor.ones(2, 3).size(axis)
+    assert Tensor.ones(2, 3).size(-1) == 3

@@ -5,7 +5,7 @@ import pytest
 
 from tests.tensor.layouts import check, numbers
 from torpor import Tensor
-from torpor.base.errors import OutOfBoundsError
+from torpor.base.errors import OutOfBoundsError, ShapeError, ValueRangeError
 
 LOGITS = numbers((6, 4), "float64")
 TARGETS = np.array([0, 3, 1, 1, 2, 0])
@@ -238,3 +238,34 @@ def test_target_classes_may_be_a_list():
     assert abs(logits.cross_entropy([0, 1]).item() - math.log(2)) < 1e-6
     with pytest.raises(TypeError, match="no tensor can be made of"):
         logits.cross_entropy("text")
+
+
+@pytest.mark.parametrize(
+    ("given", "target", "which"),
+    [(1.5, 1.0, "input"), (-0.5, 1.0, "input"), (math.nan, 1.0, "input"), (0.5, 1.2, "target")],
+)
+def test_probabilities_are_between_0_and_1(given, target, which):
+    loss = Tensor([given]).binary_cross_entropy(Tensor([target]))
+    with pytest.raises(ValueRangeError, match=f"its {which} between 0 and 1"):
+        loss.item()
+
+
+def test_binary_cross_entropy_needs_a_target_of_its_shape():
+    with pytest.raises(ShapeError, match="target of shape"):
+        Tensor([0.5, 0.5]).binary_cross_entropy(Tensor([1.0]))
+
+
+@pytest.mark.parametrize("delta", [0, -1.0, math.nan])
+def test_huber_loss_needs_a_positive_delta(delta):
+    with pytest.raises(ValueRangeError, match="above 0"):
+        Tensor([1.0]).huber_loss(Tensor([0.0]), delta=delta)
+
+
+def test_one_value_has_no_statistics():
+    for refused in (
+        lambda: Tensor.ones(1, 3).group_norm(3),
+        lambda: Tensor.ones(2, 3, 1).instance_norm(),
+    ):
+        with pytest.raises(ShapeError, match="no statistics"):
+            refused()
+    check(Tensor.ones(1, 3, 2).group_norm(3), np.zeros((1, 3, 2), np.float32))

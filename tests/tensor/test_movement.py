@@ -132,3 +132,11 @@ def test_sizes_and_bounds_may_be_sequences_tensors_and_integers_of_numpy():
 def test_what_no_view_is(call, text):
     with pytest.raises(ShapeError, match=text):
         call(Tensor.ones(2, 3))
+
+
+def test_a_tensor_without_axes_is_its_transpose():
+    x = Tensor(3.0)
+    x.mT.add_(1)
+    assert x.item() == 4.0
+    with pytest.raises(ShapeError, match="2 axes"):
+        Tensor([1.0]).mT  # noqa: B018

@@ -3,6 +3,7 @@ import pytest
 
 from tests.tensor.layouts import check, numbers
 from torpor import Tensor, Variable
+from torpor.base.errors import ValueRangeError
 
 CASES = {
     "pad": (lambda x: x.pad((1, 2, 3, 0)), lambda a: np.pad(a, ((3, 0), (1, 2)))),
@@ -102,3 +103,18 @@ def test_amounts_may_be_0d_tensors_and_are_whole():
     for wrong in ((1.5, 1), [(1.5, 1)], 1.5):
         with pytest.raises(ValueError, match="is an integer"):
             Tensor([1, 2]).pad(wrong)
+
+
+def test_values_put_around_have_the_format():
+    check(Tensor([1, 2]).pad((1, 1), value=2.5), np.array([2, 1, 2, 2]))
+    check(Tensor([1, 2]).pad((1, 0), value=-2.5), np.array([-2, 1, 2]))
+    check(Tensor([True, False]).pad((1, 0), value=2.5), np.array([True, True, False]))
+    with pytest.raises(ValueRangeError, match="int64 has no nan"):
+        Tensor([1, 2]).pad((1, 0), value=float("nan"))
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+def test_copies_take_no_value(mode):
+    with pytest.raises(ValueRangeError, match="takes no value"):
+        Tensor([1.0, 2.0]).pad((1, 1), mode=mode, value=3)
+    assert Tensor([1.0, 2.0]).pad((1, 1), mode=mode, value=0).shape == (4,)

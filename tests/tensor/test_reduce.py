@@ -5,6 +5,7 @@ import pytest
 
 from tests.tensor.layouts import check, layouts, numbers
 from torpor import Tensor, dtypes
+from torpor.base.errors import ShapeError, ValueRangeError
 
 AXES = [None, 0, 1, -1, (0, 1)]
 SIMPLE = {"sum": np.sum, "prod": np.prod, "mean": np.mean, "amax": np.max, "amin": np.min}
@@ -36,8 +37,9 @@ def test_integers_sum_to_int64(dtype):
     check(Tensor(array).sum(0), array.sum(0, dtype=np.int64))
     check(Tensor(array).prod(1), array.prod(1, dtype=np.int64))
     check(Tensor(array).amax(0), array.max(0))
-    check(Tensor(array).any(1), array.any(1))
-    check(Tensor(array).all(1), array.all(1))
+    kind = "uint8" if dtype == "uint8" else "bool"  # as in PyTorch
+    check(Tensor(array).any(1), array.any(1).astype(kind))
+    check(Tensor(array).all(1), array.all(1).astype(kind))
 
 
 def test_half_precision_sums_in_float32():
@@ -228,3 +230,27 @@ def test_deviations_of_16_bits_are_taken_in_32():
         Tensor(array).normalize(dim=0).numpy(), np.float16([-0.7071, 0.7071, 0])
     )
     assert Tensor([0.0, 0.0], dtype="float16").normalize(dim=0).tolist() == [0, 0]
+
+
+def test_no_axes_are_all_axes_as_in_pytorch():
+    x = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    for name in ("sum", "amax", "amin", "mean", "std", "var", "norm", "count_nonzero"):
+        method = getattr(x, name)
+        assert method(dim=()).tolist() == method().tolist()
+    assert x.sum((), keepdim=True).tolist() == [[21.0]]
+    assert (x > 2).any(dim=()).tolist() == (x > 2).tolist() == (x > 2).all(dim=()).tolist()
+
+
+def test_any_and_all_of_uint8_are_uint8():
+    x = Tensor([[0, 2], [3, 4]], dtype="uint8")
+    assert (x.any().dtype, x.all(1).dtype) == (dtypes.uint8, dtypes.uint8)
+    assert (x.any().item(), x.all(1).tolist()) == (1, [0, 1])
+
+
+def test_norms_that_are_not_there():
+    for p in ("nuc", "abc"):
+        with pytest.raises(ValueRangeError, match="singular values"):
+            Tensor.ones(2, 3).norm(p)
+    for p in (-1, -math.inf):
+        with pytest.raises(ShapeError, match="no elements"):
+            Tensor.zeros(0, 3).norm(p, dim=0)

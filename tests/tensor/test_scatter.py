@@ -355,3 +355,14 @@ def test_indices_and_masks_may_be_lists_and_arrays_and_nothing_else():
     for call in (x.take, x.masked_select, lambda i: x.gather(0, i), lambda i: x.index_select(0, i)):
         with pytest.raises(TypeError, match="no tensor can be made of"):
             call("text")
+
+
+def test_what_fills_fits():
+    mask = Tensor([True, False])
+    with pytest.raises(TypeError, match="does not fit"):
+        Tensor([1, 2], dtype="uint8").masked_fill(mask, 256)
+
+
+def test_classes_of_nothing_are_not_known():
+    with pytest.raises(ValueError, match="no elements"):
+        Tensor.zeros(4, 0, dtype="int64").one_hot()

@@ -227,3 +227,16 @@ def test_only_one_number_fills():
         with pytest.raises(ValueError, match="0-d"):
             x.fill_(value)
     assert x.fill_(Tensor(2)).tolist() == [[2.0] * 3] * 2
+
+
+@pytest.mark.parametrize("key", [0, slice(None), [0], Tensor([True, False])], ids=str)
+def test_integers_that_do_not_fit_are_not_written(key):
+    x = Tensor([1, 2], dtype="uint8")
+    for number in (256, -1):
+        with pytest.raises(TypeError, match="does not fit"):
+            x[key] = number
+    with pytest.raises(TypeError, match="does not fit"):
+        x.fill_(256)
+    assert x.tolist() == [1, 2]
+    x[key] = 255
+    assert x.tolist()[0] == 255

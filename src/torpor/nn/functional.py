@@ -11,10 +11,12 @@ from torpor.nn.losses import *  # noqa: F403  (listed there, once)
 from torpor.tensor import Tensor, no_grad
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import float_dtype, with_rule
+from torpor.tensor.loss import check_several
 from torpor.tensor.namespace import function_of
 from torpor.tensor.operands import choose
-from torpor.tensor.reduce import wide_dtype
 from torpor.tensor.scatter import selected
+from torpor.tensor.spelling import within
+from torpor.tensor.wide import wide_dtype, widely
 
 # --- activations ----------------------------------------------------------------------------------
 celu = function_of("celu")
@@ -84,9 +86,11 @@ def embedding(x: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tens
     rows = selected("embedding", weight, 0, x.reshape(-1)).reshape(*x.shape, *weight.shape[1:])
     if padding_idx is None:
         return rows
+    within("padding_idx", padding_idx, -len(weight), len(weight) - 1)
     return choose(x.eq(padding_idx % len(weight)).unsqueeze(-1), rows.detach(), rows)
 
 
+@widely
 def cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between vectors along an axis: x · y / (|x| |y|), where no length
     counts as less than `eps`.
@@ -121,6 +125,8 @@ def batch_norm(
     mean, variance = running_mean, running_var
     dtype = float_dtype(x.dtype)
     x = x.cast(wide_dtype(dtype))
+    if training:
+        check_several(x, x.shape[1])
     if training or mean is None or variance is None:
         mean, variance = x.mean(others), x.var(others, correction=0)
         if training and running_mean is not None and running_var is not None:

@@ -16,9 +16,9 @@ from torpor.base.errors import DTypeError, GradientError, ShapeError, ValueRange
 from torpor.base.missing import names_of
 from torpor.tensor import Tensor, no_grad
 from torpor.tensor.differentiate import forget_gradients, leaf_number
-from torpor.tensor.reduce import wide_dtype
 from torpor.tensor.spelling import within
 from torpor.tensor.watch import is_watched
+from torpor.tensor.wide import wide_dtype
 
 
 class Optimizer:

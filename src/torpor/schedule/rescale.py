@@ -60,13 +60,17 @@ def is_zero(node: UOp) -> bool:
 
 
 def power_of(top: UOp, columns: Container[UOp]) -> IsPower:
-    """What tells exp(x - top), where `top` is the maximum of the same x along a row."""
-    column = top.src[1]
+    """What tells exp(x - top), where `top` is the maximum of the same x along a row, as it is or as
+    it is `known`.
+    """
+    column, tops = top.src[1], (top, known(top))
 
     def is_power(node: UOp) -> bool:
-        if node.op is not Ops.EXP or node.src[0].op is not Ops.SUB or node.src[0].src[1] is not top:
+        if node.op is not Ops.EXP or node.src[0].op is not Ops.SUB:
             return False
-        x = node.src[0].src[0]
+        x, subtracted = node.src[0].src
+        if subtracted not in tops:
+            return False
         own = [n for n in x.ranges() if n in columns]
         return len(own) == 1 and x.substitute({own[0]: column}) is top.src[0]
 

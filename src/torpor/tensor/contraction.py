@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import string
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,11 +15,11 @@ from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.creation import beside
-from torpor.tensor.handle import Handle, derive, located, render_shape
+from torpor.tensor.handle import Handle, derive, float_dtype, located, render_shape
 from torpor.tensor.host import known_size
 from torpor.tensor.operands import promoted, scaled
-from torpor.tensor.reduce import wide_dtype
 from torpor.tensor.spelling import one_axis, within
+from torpor.tensor.wide import is_narrow, wide_dtype, widely
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -54,6 +55,12 @@ def _matmul_nodes(left: UOp, right: UOp) -> UOp:
     return contract(rows, columns, (max(len(one), count),), dtype)
 
 
+def _times(operand: Any, factor: Any) -> Any:
+    """`scaled`, where a factor of 0 gives 0 also of what is infinite or NaN."""
+    made = scaled(operand, factor)
+    return made if factor else made.full_like(False, dtype="bool").where(made, 0)
+
+
 def _check_axes(name: str, operands: Sequence[Any], *counts: int) -> None:
     if any(operand.ndim != count for operand, count in zip(operands, counts, strict=True)):
         what = f"{name} is for {' and '.join(map(str, counts))} axes; matmul and * are for others"
@@ -66,6 +73,9 @@ def _of_axes(name: str, ours: int, theirs: int) -> Callable[[Any, Any], Tensor]:
     def method(self: Any, other: Any) -> Tensor:
         factor = beside(other, self)
         _check_axes(name, (self, factor), ours, theirs)
+        if ours == theirs == 3 and self.shape[0] != factor.shape[0]:
+            what = f"{name} of {self.shape[0]} and {factor.shape[0]} matrices; matmul broadcasts"
+            raise located(ShapeError(what), (self, factor))
         made: Tensor = self.matmul(factor)
         return made
 
@@ -116,13 +126,13 @@ class Contraction(Handle):
         made = self.matmul(weight.transpose(-1, -2) if weight.ndim > 1 else weight)
         return made if bias is None else made + bias
 
+    @widely
     def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-        """beta * self + alpha * (mat1 @ mat2), self being broadcast to the product (n, m); a beta
-        of 0 ignores what it holds.
+        """beta * self + alpha * (mat1 @ mat2), self being broadcast to the product (n, m); a factor
+        of 0 gives 0, whatever it is of.
         """
         product, added = promoted(mat1.matmul(mat2), self)
-        added = added.expand(*product.shape)
-        return scaled(product, alpha) + (scaled(added, beta) if beta else added.zeros_like())
+        return _times(product, alpha) + _times(added.expand(*product.shape), beta)
 
     def tensordot(self, other: Tensor, dims: Any = 2) -> Tensor:
         """Sum of products over pairs of axes: the last `dims` of one with the first of the other,
@@ -162,8 +172,8 @@ class Contraction(Handle):
         self (..., queries, width), key (..., keys, width), value (..., keys, features) give (...,
         queries, features). A mask (broadcast to (..., queries, keys)) of bools is True where a
         query may look, one of floats is added; or with `is_causal` query i looks at keys up to i. A
-        query that may look nowhere gives NaN. With `dropout_p`, weights are dropped with that
-        probability in training.
+        query that the mask lets look nowhere gives 0, as no keys do. With `dropout_p`, weights are
+        dropped with that probability in training.
         """
         _check_mask(self, attn_mask, is_causal)
         return attention(self, key, value, attn_mask, dropout_p, is_causal, scale)
@@ -174,21 +184,32 @@ def attention(
     scale: float | None = None,
 ) -> Tensor:  # fmt: skip
     """`scaled_dot_product_attention`, which may have a mask and be causal."""
-    width = known_size(query.shape[-1]) if scale is None else 1
-    scores = query.matmul(key.mT) * (float(width) ** -0.5 if scale is None else scale)
+    scores, given = _scores(query, key, scale), promote(query.dtype, key.dtype)
+    if scores.shape[-1] == 0:
+        return scores.cast(given).matmul(value)
     if is_causal:
         ones = scores.full_like(True, dtype="bool").tril()
         scores = ones.where(scores, float("-inf"))
     if mask is not None:
         masked = mask.dtype.kind == "bool"
         scores = mask.where(scores, float("-inf")) if masked else scores + mask
-    if scores.dtype.itemsize < 4:  # sums of weights that are not yet divided could overflow
-        weights, total = scores.softmax(-1), None
-    else:
-        weights = (scores - scores.amax(-1, keepdim=True).detach()).exp()
-        total = weights.sum(-1, keepdim=True)
+    top = scores.amax(-1, keepdim=True).detach()
+    weights = (scores - (top if mask is None else top.eq(-math.inf).where(0, top))).exp()
+    total = weights.sum(-1, keepdim=True)
+    if mask is not None:  # a row that is masked whole is 0, not 0 / 0
+        total = total.ne(0).where(total, 1)
+    if is_narrow(given):  # sums of weights that are not yet divided could overflow
+        weights, total = (weights * total.reciprocal()).cast(given), None
     summed = (weights.dropout(dropout) if dropout else weights).matmul(value)
     return summed if total is None else summed / total
+
+
+def _scores(query: Any, key: Any, scale: float | None) -> Any:
+    """query @ key.mT * scale, in the format that sums are taken in: there it does not overflow."""
+    width = known_size(query.shape[-1]) if scale is None else 1
+    wide = wide_dtype(float_dtype(query.dtype))
+    factor = float(width or 1) ** -0.5 if scale is None else scale
+    return query.cast(wide).matmul(key.cast(wide).mT) * factor
 
 
 def _check_mask(query: Any, mask: Any, is_causal: bool) -> None:

@@ -24,8 +24,8 @@ from torpor.tensor.handle import (
 )
 from torpor.tensor.host import known_shape
 from torpor.tensor.iota import iota
-from torpor.tensor.reduce import is_narrow
 from torpor.tensor.spelling import pair
+from torpor.tensor.wide import widely
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -280,6 +280,7 @@ class Convolution(Handle):
     ) -> Tensor:
         """The mean of each window of the last two axes, windows as in `max_pool2d`. Padding counts
         as zeros unless `count_include_pad` is off; `divisor_override` divides instead of the count.
+        Means of integers are truncated.
         """
         return _mean_pool(
             self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, 2
@@ -296,6 +297,7 @@ class Convolution(Handle):
         """The mean of each window of the last axis, as `avg_pool2d`."""
         return _mean_pool(self, kernel_size, stride, padding, ceil_mode, count_include_pad, None, 1)
 
+    @widely
     def adaptive_avg_pool2d(self, output_size: Any) -> Tensor:
         """Means over a grid of `output_size` cells of the last two axes: cell i of n along an axis
         of length s covers its elements from floor(i s / n) up to ceil((i + 1) s / n), as in
@@ -308,8 +310,6 @@ class Convolution(Handle):
         if any(n < 0 for n in wanted) or any(s == 0 for s in sizes):
             what = f"adaptive pooling of {render_shape(self.shape)} to {wanted}"
             raise located(ShapeError(what), (self,))
-        if is_narrow(self.dtype):
-            return self.float().adaptive_avg_pool2d(output_size).cast(self.dtype)
         if all(wanted) and not any(s % n for s, n in zip(sizes, wanted)):
             return self.avg_pool2d(tuple(s // n for s, n in zip(sizes, wanted)))
         rows = _cell_means(self.cast(float_dtype(self.dtype)), -2, wanted[0])
@@ -430,9 +430,10 @@ def _max_pool(
     places: Any = make(iota(count, operand.device), operand.device).reshape(*shape)
     around, _ = _pooled(places.pad(pairs, value=count), sizes, steps, spread)
     found = windows.detach().eq(values.detach().reshape(*values.shape, *(1,) * dims))
-    if operand.dtype.is_float:
-        found = found | windows.isnan()
-    return Pooled(values, found.where(around, count).amin(axes))
+    first = found.where(around, count).amin(axes)
+    if operand.dtype.is_float:  # as in PyTorch, the last NaN
+        first = values.isnan().where(windows.isnan().where(around, -1).amax(axes), first)
+    return Pooled(values, first)
 
 
 def _inside(operand: Any, grown: Any, sizes: Any, steps: Any, spread: Any) -> Any:
@@ -441,13 +442,16 @@ def _inside(operand: Any, grown: Any, sizes: Any, steps: Any, spread: Any) -> An
     return _pooled(whole.pad(grown), sizes, steps, spread)[0]
 
 
+def _quotient(total: Any, count: Any) -> Any:
+    """total / count, of integers truncated."""
+    return total.div(count, rounding_mode="trunc") if total.dtype.is_int else total / count
+
+
+@widely
 def _mean_pool(
     operand: Any, kernel: Any, stride: Any, padding: Any, ceil: bool, counted: bool,
     divisor: int | None, dims: int,
 ) -> Tensor:  # fmt: skip
-    if is_narrow(operand.dtype):
-        options = kernel, stride, padding, ceil, counted, divisor, dims
-        return _mean_pool(operand.float(), *options).cast(operand.dtype)
     sizes, steps, spread, paddings, more = _pool_plan(
         operand, kernel, stride, padding, 1, ceil, dims
     )
@@ -460,13 +464,13 @@ def _mean_pool(
     if divisor is not None:
         if not divisor:
             raise located(ShapeError("pooling cannot divide by 0"), (operand,))
-        return total / divisor
+        return _quotient(total, divisor)
     count = 1
     for size in sizes:
         count *= size
     if (counted or not any(b for b, _ in paddings)) and not any(more):
-        return total / count
+        return _quotient(total, count)
     inside = (grown if counted else operand).ones_like()
     inside = (inside if counted else inside.pad([*lead, *paddings])).pad(behind)
     counts, _ = _pooled(inside, sizes, steps, spread)
-    return total / counts.sum(axes)
+    return _quotient(total, counts.sum(axes))

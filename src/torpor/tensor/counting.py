@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -33,6 +34,8 @@ BYTE: Final = 8  # bits
 COPIED: Final = 1 << 16  # bytes of a result that cost next to nothing to copy
 KEPT: Final = 4  # a result keeps memory that is at most this many times as large
 
+_GREATEST: Final = sys.float_info.max
+INFINITE: Final = Requirement("value", "histc needs elements that are finite, or a range")
 NEGATIVE: Final = Requirement("index", "bincount counts no negative numbers")
 
 
@@ -103,8 +106,8 @@ class Counting(Handle):
 
     def bincount(self, weights: Any = None, minlength: int = 0) -> Tensor:
         """How often 0, 1, 2, … occur in a vector of integers, int64, or the sums of their `weights`
-        (of the vector's length), in the weights' format. The length, greatest element + 1 and at
-        least `minlength`, is computed at the call; a negative element raises at realisation.
+        (of the vector's length), float64 unless these are float32. The length, greatest element + 1
+        and at least `minlength`, is computed at the call; a negative element raises at realisation.
 
         >>> Tensor([0, 2, 2]).bincount().tolist()
         [1, 0, 2]
@@ -119,7 +122,10 @@ class Counting(Handle):
             size = _table_size(length - 1)
             (counts,) = computed(("counts", size), partial(_counted, size), self)
             return _beginning(counts, length, (size,), self.device)
-        given = beside(self.ones_like(dtype=dtypes.int64) if weights is None else weights, self)
+        given: Any = self.ones_like(dtype=dtypes.int64)
+        if weights is not None:
+            given = beside(weights, self)
+            given = given if given.dtype is dtypes.float32 else given.cast(dtypes.float64)
         zeros = make(build.constant(0, given.dtype, (length,)), self.device)
         wide: Any = self.cast(dtypes.int64)
         counted = derive(build.check, (wide, wide >= 0), NEGATIVE)
@@ -127,15 +133,17 @@ class Counting(Handle):
 
     def histc(self, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
         """How many elements lie in each of `bins` equal parts of [min, max], (bins,) in the
-        tensor's format; others count nowhere. With min == max the elements' own extremes are taken.
+        tensor's format; others count nowhere. With min == max the elements' own extremes are taken,
+        which must be finite (else an error at realisation); where these are equal, 1 less and more.
 
         >>> Tensor([1.0, 2.0, 2.0, 4.0]).histc(bins=3).tolist()
         [1.0, 2.0, 1.0]
         """
         within("the number of bins", bins, 1)
-        within("min", min, -math.inf, max)
+        within("min", min, -_GREATEST, max)
+        within("max", max, min, _GREATEST)
         flat: Any = self.reshape(-1).detach()
-        low, high = (flat.amin(), flat.amax()) if min == max and flat.numel() else (min, max)
+        low, high = (min, max) if min < max or not flat.numel() else _range(flat)
         width = high - low
         part = ((flat - low) * bins / width).floor().clamp(0, bins - 1)
         inside = (flat >= low) & (flat <= high)
@@ -170,6 +178,14 @@ class Counting(Handle):
         """
         found = _found("runs", _runs, self.reshape(-1).detach(), return_inverse, return_counts)
         return _asked(found, self.shape, return_inverse, return_counts)
+
+
+def _range(flat: Any) -> tuple[Any, Any]:
+    """The extremes of a vector, which are checked to be finite; apart, if they are equal."""
+    low, high = flat.amin(), flat.amax()
+    low = derive(build.check, (low, low.isfinite() & high.isfinite()), INFINITE)
+    apart = low.eq(high).cast(flat.dtype)
+    return low - apart, high + apart
 
 
 def _asked(found: Kinds, shape: Any, return_inverse: bool, return_counts: bool) -> Any:

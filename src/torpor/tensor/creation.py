@@ -268,6 +268,8 @@ class Creation(Handle):
         if any(isinstance(v, UOp) for v in (start, end, step)):
             made = _symbolic_range(start, end, step, where)
             return _finish(made.cast(chosen(dtype, dtypes.int64)), options)
+        if dtype is not None and as_dtype(dtype) is dtypes.int64:  # as in PyTorch, not the results
+            start, end, step = (int(v) if math.isfinite(v) else v for v in (start, end, step))
         if step == 0:
             raise ShapeError("arange needs a step that is not 0")
         whole = all(isinstance(v, int) for v in (start, end, step))

@@ -47,6 +47,7 @@ from torpor.tensor.operands import (
     scaled,
     truth,
 )
+from torpor.tensor.wide import widely
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -232,8 +233,9 @@ class Arithmetic(Handle):
         return self**exponent
 
     def square(self) -> Tensor:
-        """self * self."""
-        return self * self
+        """self * self; of bools int64."""
+        made: Any = self.cast(dtypes.int64) if self.dtype is dtypes.bool else self
+        return made * made
 
     def reciprocal(self) -> Tensor:
         """1 / self, in the default float for integers."""
@@ -352,6 +354,7 @@ class Arithmetic(Handle):
 
     clip = clamp
 
+    @widely
     def lerp(self, end: Any, weight: Any) -> Tensor:
         """self + weight * (end - self); from the other side where the weight is 1/2 or more, so
         that a weight of 1 gives `end` exactly.

@@ -18,8 +18,8 @@ from torpor.tensor.handle import (
     with_rule,
 )
 from torpor.tensor.operands import clamped, need
-from torpor.tensor.reduce import wide_dtype
 from torpor.tensor.spelling import whole_number, within
+from torpor.tensor.wide import wide_dtype, widely
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -84,10 +84,12 @@ class Functions(Handle):
         """Logarithm to base 2: 1 ulp (float64: 2)."""
         return unary(Ops.LOG2, self)
 
+    @widely
     def log10(self) -> Tensor:
         """Logarithm to base 10: log2(x) log10(2)."""
         return unary(Ops.LOG2, self) * math.log10(2)
 
+    @widely
     def log1p(self) -> Tensor:
         """log(1 + x), exact near 0.
 
@@ -102,6 +104,7 @@ class Functions(Handle):
         exact = (u.eq(1)).where(x, plain * (x / (u - 1)))
         return with_rule(u.isinf().where(plain, exact), (x,), "log1p")
 
+    @widely
     def expm1(self) -> Tensor:
         """exp(x) - 1, exact near 0.
 
@@ -119,6 +122,7 @@ class Functions(Handle):
         """Square root: 1 ulp. Negative numbers give NaN."""
         return unary(Ops.SQRT, self)
 
+    @widely
     def rsqrt(self) -> Tensor:
         """1 / sqrt(x)."""
         return 1 / self.sqrt()
@@ -131,6 +135,7 @@ class Functions(Handle):
         """Cosine of radians: 1 ulp (float64: 2), for arguments of any size."""
         return unary(Ops.COS, self)
 
+    @widely
     def tan(self) -> Tensor:
         """Tangent of radians: sin(x) / cos(x)."""
         return self.sin() / self.cos()
@@ -255,6 +260,7 @@ class Functions(Handle):
         """min(max(x, 0), 6), in x's format; its gradient at 0 and 6 is 0."""
         return clamped(self, 0, 6, "within")
 
+    @widely
     def sigmoid(self) -> Tensor:
         """1 / (1 + exp(-x)), without overflow on either side."""
         x = _floats(self)
@@ -262,16 +268,19 @@ class Functions(Handle):
         decayed = negative.where(x, -x).exp()
         return negative.where(decayed, 1.0) / (decayed + 1)
 
+    @widely
     def logsigmoid(self) -> Tensor:
         """log(sigmoid(x)), without overflow or underflow."""
         return -(-self).softplus(threshold=1000)  # from where on it is x in every format
 
+    @widely
     def silu(self) -> Tensor:
         """x sigmoid(x). Elfwing, Uchibe and Doya, 2017, arXiv:1702.03118."""
         return self * self.sigmoid()
 
     swish = silu
 
+    @widely
     def mish(self) -> Tensor:
         """x tanh(softplus(x)). Misra, 2019, arXiv:1908.08681."""
         return self * self.softplus().tanh()
@@ -290,28 +299,34 @@ class Functions(Handle):
             raise ValueRangeError(f"gelu's approximate is 'none' or 'tanh', not {approximate!r}")
         return (0.5 * x * ((x * math.sqrt(0.5)).erf() + 1)).cast(dtype)
 
+    @widely
     def quick_gelu(self) -> Tensor:
         """x sigmoid(1.702 x): another approximation of `gelu`, from the same paper."""
         return self * (self * 1.702).sigmoid()
 
+    @widely
     def elu(self, alpha: float = 1.0) -> Tensor:
         """x above 0, alpha (exp(x) - 1) below. Clevert et al., 2015, arXiv:1511.07289."""
         return _elu(self, alpha, 1.0, alpha)
 
+    @widely
     def celu(self, alpha: float = 1.0) -> Tensor:
         """x above 0, alpha (exp(x / alpha) - 1) below. Barron, 2017, arXiv:1704.07483."""
         return _elu(self, alpha, 1 / alpha, 1.0)
 
+    @widely
     def selu(self) -> Tensor:
         """`elu` scaled so that activations keep mean 0 and variance 1. Klambauer et al., 2017,
         arXiv:1706.02515, equation 14.
         """
         return self.elu(_SELU_ALPHA) * _SELU_SCALE
 
+    @widely
     def leaky_relu(self, negative_slope: float = 0.01) -> Tensor:
         """x above 0, negative_slope x below."""
         return (self > 0).where(self, self * negative_slope)
 
+    @widely
     def softplus(self, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
         """log(1 + exp(beta x)) / beta; x itself where beta x is above the threshold."""
         scaled: Any = self if beta == 1.0 else self * beta
@@ -321,6 +336,7 @@ class Functions(Handle):
         numbers = _number(beta, made), _number(threshold, made)
         return with_rule(made, (self.cast(made.dtype), *numbers), "softplus")
 
+    @widely
     def softsign(self) -> Tensor:
         """x / (1 + |x|)."""
         return self / (self.abs() + 1)
@@ -330,10 +346,12 @@ class Functions(Handle):
         within("min_val", min_val, -math.inf, max_val)
         return clamped(self, min_val, max_val, "within")
 
+    @widely
     def hardsigmoid(self) -> Tensor:
         """x / 6 + 1/2 clamped to [0, 1]: a piecewise linear `sigmoid`."""
         return clamped(self / 6 + 0.5, 0, 1, "between")
 
+    @widely
     def hardswish(self) -> Tensor:
         """x times x + 3 clamped to [0, 6], divided by 6. Howard et al., 2019, arXiv:1905.02244."""
         made: Any = self * ((self + 3).maximum(0).minimum(6) / 6)

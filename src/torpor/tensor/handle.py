@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 
 from torpor.base.dtypes import DType, Scalar, dtypes
-from torpor.base.errors import DeviceError, DTypeError, TorporError
+from torpor.base.errors import DeviceError, DTypeError, OutOfBoundsError, TorporError
 from torpor.base.promotion import promote, weak_dtype
 from torpor.base.site import Site, decode, here
 from torpor.device import named
@@ -46,7 +46,12 @@ class Size(int):
 
     def __call__(self, dim: int | None = None) -> Any:
         """The shape, or the length of axis `dim`."""
-        return self.shape if dim is None else self.shape[dim]
+        if dim is None:
+            return self.shape
+        count = len(self.shape)
+        if not -count <= dim < count:
+            raise OutOfBoundsError(f"axis {dim} does not exist in a tensor of {count} axes")
+        return self.shape[dim]
 
 
 class Handle:

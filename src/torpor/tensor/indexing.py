@@ -12,7 +12,7 @@ from torpor.ir.infer import Size, fold_size, product, size_node
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.creation import beside
-from torpor.tensor.handle import Handle, as_number, derive, located, view
+from torpor.tensor.handle import Handle, as_number, check_fits, derive, located, view
 from torpor.tensor.scatter import placed, required, wrapped
 from torpor.tensor.write import write
 
@@ -295,6 +295,8 @@ class Indexing(Handle):
             write(target, _without_ones(value, target.ndim))
             return
         found = _lookup(target, plan.tensors)
+        if isinstance(value, int):
+            check_fits(value, self.dtype)
         given = _without_ones(beside(value, self), len(found.shape))
         given = given.cast(self.dtype).expand(found.shape)
         base = found.view.reshape(*found.flat(found.length))

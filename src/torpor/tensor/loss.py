@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 from torpor.graph import build
+from torpor.ir.infer import product
+from torpor.ir.records import Requirement
 from torpor.tensor.creation import beside
-from torpor.tensor.handle import Handle, derive, float_dtype, located, make, with_rule
+from torpor.tensor.handle import Handle, derive, float_dtype, located, make, render_shape, with_rule
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import training
 from torpor.tensor.operands import choose
 from torpor.tensor.random import random_uniform
-from torpor.tensor.reduce import is_narrow, wide_dtype
 from torpor.tensor.scatter import placed, required
 from torpor.tensor.spelling import within
+from torpor.tensor.wide import wide_dtype, widely
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -60,12 +62,16 @@ class Loss(Handle):
         loss = far.where(apart - 0.5 * beta, near * near * (0.5 / beta))
         return _reduced(loss, reduction)
 
+    @widely
     def huber_loss(self, target: Any, reduction: str = "mean", delta: float = 1.0) -> Tensor:
         """d² / 2 where d = |self - target| is below `delta`, delta (d - delta / 2) elsewhere.
         Huber, "Robust estimation of a location parameter", 1964.
         """
+        if not delta > 0:
+            raise ValueRangeError(f"huber_loss needs a delta above 0, not {delta}")
         return self.smooth_l1_loss(target, reduction, delta) * delta
 
+    @widely
     def nll_loss(
         self,
         target: Tensor,
@@ -80,15 +86,13 @@ class Loss(Handle):
         weight: (classes,), by which a sample counts; the mean divides by the sum of those that
         count. ignore_index: a class whose samples do not count.
         """
-        if is_narrow(self.dtype):
-            wide = self.float().nll_loss(target, weight, ignore_index, reduction)
-            return wide.cast(self.dtype)
         target, axis = beside(target, self), 1 if self.ndim > 1 else 0
         _check_target(self, target, axis, weight)
         kept = target.cast(dtypes.int64).ne(ignore_index)  # which unsigned formats do not hold
         picked = _picked(self, choose(kept, target, 0), axis)
         return _counted(-picked, kept, target, weight, reduction)
 
+    @widely
     def cross_entropy(
         self,
         target: Tensor,
@@ -107,9 +111,6 @@ class Loss(Handle):
         >>> round(Tensor([[0.0, 0.0]]).cross_entropy(Tensor([1])).item(), 4)  # log 2
         0.6931
         """
-        if is_narrow(self.dtype):
-            options = weight, ignore_index, reduction, label_smoothing
-            return self.float().cross_entropy(target, *options).cast(self.dtype)
         within("label_smoothing", label_smoothing, 0, 1)
         target, axis = beside(target, self), 1 if self.ndim > 1 else 0
         classes = self.shape[axis]
@@ -151,10 +152,16 @@ class Loss(Handle):
         self, target: Any, weight: Tensor | None = None, reduction: str = "mean"
     ) -> Tensor:
         """-(target log(p) + (1 - target) log(1 - p)) of probabilities p, this tensor, of any shape;
-        the logarithms are no less than -100, as in PyTorch.
+        the logarithms are no less than -100, as in PyTorch. Both are between 0 and 1 (else an error
+        at realisation).
         """
-        yes, no = self.log().maximum(-100.0), (-self).log1p().maximum(-100.0)
-        loss: Any = -(target * yes + (1 - target) * no)
+        _same_shape(self, target)
+        p, wanted = (
+            _probability(self, "its input"),
+            _probability(beside(target, self), "its target"),
+        )
+        yes, no = p.log().maximum(-100.0), (-p).log1p().maximum(-100.0)
+        loss: Any = -(wanted * yes + (1 - wanted) * no)
         sides = [beside(one, self).cast(loss.dtype).expand(*loss.shape) for one in (self, target)]
         loss = with_rule(loss, sides, "binary_cross_entropy")
         return _reduced(loss if weight is None else loss * weight, reduction)
@@ -245,6 +252,7 @@ class Loss(Handle):
         if channels % num_groups:
             what = f"{num_groups} groups do not divide {channels} channels"
             raise located(ShapeError(what), (self,))
+        check_several(self, num_groups)
         rows = self.reshape(batch, num_groups, -1)._standardized((2,), None, None, eps)
         return _affine(rows.reshape(self.shape), _along(weight, self, 1), _along(bias, self, 1))
 
@@ -252,6 +260,7 @@ class Loss(Handle):
         """(batch, channels, ...): each channel of each sample moved to mean 0 and variance 1.
         Ulyanov et al., 2016, arXiv:1607.08022.
         """
+        check_several(self, product(self.shape[:2]))
         return self._standardized(tuple(range(2, self.ndim)), None, None, eps)
 
     def batch_norm(
@@ -282,6 +291,26 @@ class Loss(Handle):
             return self.mul(0)
         kept = random_uniform(self.shape, self.device) >= p
         return kept.where(self * (1 / (1 - p)), 0)
+
+
+def check_several(operand: Any, rows: Any) -> None:
+    """Refuse statistics over one element of each row, which is all that there is of it."""
+    if isinstance(rows, int) and operand.numel() == rows > 0:
+        what = "one value of each channel has no statistics; more are needed"
+        raise located(ShapeError(what), (operand,))
+
+
+def _probability(values: Any, what: str) -> Any:
+    """The values, which are checked to be between 0 and 1."""
+    text = f"binary_cross_entropy needs its {what} between 0 and 1"
+    inside = (values >= 0) & (values <= 1)
+    return derive(build.check, (values, inside), Requirement("value", text))
+
+
+def _same_shape(operand: Any, target: Any) -> None:
+    if isinstance(target, Handle) and target.shape != operand.shape:
+        what = f"a target of shape {render_shape(operand.shape)} is needed"
+        raise located(ShapeError(what), (operand, target))
 
 
 def _affine(made: Any, weight: Any, bias: Any = None) -> Any:

@@ -150,7 +150,11 @@ class Movement(Handle):
 
     @property
     def mT(self) -> Tensor:
-        """The transposes of a stack of matrices: (..., n, m) to (..., m, n)."""
+        """The transposes of a stack of matrices: (..., n, m) to (..., m, n); of a 0-d tensor a
+        view of it.
+        """
+        if not self.ndim:
+            return view(self, "reshape", ())
         if self.ndim < 2:
             raise located(ShapeError("mT needs at least 2 axes"), (self,))
         return self.transpose(-2, -1)

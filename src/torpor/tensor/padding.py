@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,20 +27,23 @@ class Padding(Handle):
 
     __slots__ = ()
 
-    def pad(self, padding: Sequence[Any], mode: str = "constant", value: Any = 0) -> Tensor:
+    def pad(self, padding: Sequence[Any], mode: str = "constant", value: Any = None) -> Tensor:
         """Elements put around. `padding` is in PyTorch's order, (before, after) of the last axis,
         then of the one before it; or it has a (before, after) pair or None for each axis, first
         axis first. Negative numbers cut, what "reflect" and "replicate" have looked at before.
 
-        mode: "constant" (`value`), "reflect" (mirrored at the border elements), "replicate" (the
-        border elements), "circular" (the opposite end). `ShapeError` where an axis is too short for
-        it.
+        mode: "constant" (`value`, 0 unless given; integers cut off its fraction), "reflect"
+        (mirrored at the border elements), "replicate" (the border elements), "circular" (the
+        opposite end). `ShapeError` where an axis is too short for it.
 
         >>> Tensor([1, 2, 3]).pad((1, 1)).tolist()
         [0, 1, 2, 3, 0]
         >>> Tensor([1, 2, 3]).pad((2, 0), mode="reflect").tolist()
         [3, 2, 1, 2, 3]
         """
+        if mode != "constant" and value:
+            raise located(ValueRangeError(f"{mode} padding takes no value"), (self,))
+        value = self.dtype.cast_scalar(0) if value is None else _as_whole(value, self)
         pairs = _pad_pairs(padding, self)
         grown = tuple((_positive(b), _positive(a)) for b, a in pairs)
         if mode in ("reflect", "replicate"):
@@ -64,6 +68,15 @@ class Padding(Handle):
     def triu(self, diagonal: int = 0) -> Tensor:
         """(..., rows, columns) with 0 where column < row + diagonal."""
         return _triangle(self, diagonal, lower=False)
+
+
+def _as_whole(value: Any, handle: Any) -> Any:
+    """The value; one with a fraction loses it where it is put around integers."""
+    if not isinstance(value, float) or handle.dtype.is_float:
+        return value
+    if not math.isfinite(value):
+        raise located(ValueRangeError(f"{handle.dtype} has no {value} to pad with"), (handle,))
+    return bool(value) if handle.dtype is dtypes.bool else int(value)
 
 
 def _pad_pairs(padding: Sequence[Any], handle: Any) -> list[tuple[Size, Size]]:

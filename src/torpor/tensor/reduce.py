@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torpor.base.dtypes import DType, as_dtype, dtypes
-from torpor.base.errors import DTypeError, ShapeError
+from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 from torpor.graph import build
 from torpor.ir.infer import Size, product
 from torpor.ir.ops import Ops
@@ -24,6 +24,7 @@ from torpor.tensor.handle import (
 )
 from torpor.tensor.iota import iota
 from torpor.tensor.spelling import one_axis, some_axes, spelled
+from torpor.tensor.wide import wide_dtype, widely
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -43,31 +44,32 @@ def _reduce_node(node: UOp, op: Ops, axes: tuple[int, ...], keepdim: bool, wide:
     return build.cast(made, own) if own.kind == "float" else made
 
 
-def wide_dtype(dtype: DType) -> DType:
-    """The format that sums and products of `dtype` are taken in."""
-    if dtype.kind == "float":
-        return dtypes.float32 if dtype.bits < 32 else dtype
-    return dtypes.int64
-
-
-def is_narrow(dtype: DType) -> bool:
-    """Whether it is a float format that sums are not taken in."""
-    return dtype.is_float and wide_dtype(dtype) is not dtype
-
-
 def _reduced(
     operand: Any, op: Ops, dim: Any, keepdim: bool, wide: DType, dtype: Any = None
 ) -> Tensor:
-    axes = some_axes(dim, operand.ndim)
+    axes = _axes(dim, operand.ndim)
     if dtype is not None:
         operand = operand.cast(as_dtype(dtype))
         wide = wide_dtype(operand.dtype) if operand.dtype.is_float else operand.dtype
     return derive(_reduce_node, (operand,), op, axes, keepdim, wide)
 
 
+def _axes(dim: Any, ndim: int) -> tuple[int, ...]:
+    """The axes that go: all also for an empty sequence, as in PyTorch."""
+    return some_axes(dim, ndim) or tuple(range(ndim))
+
+
+def _logic(operand: Any, op: Ops, dim: Any, keepdim: bool) -> Tensor:
+    """`any` and `all`, for which an empty sequence names no axis; of uint8 they are uint8."""
+    none = dim is not None and not some_axes(dim, operand.ndim)
+    flags = operand.bool()
+    made = flags if none else _reduced(flags, op, dim, keepdim, dtypes.bool)
+    return made.cast(dtypes.uint8) if operand.dtype is dtypes.uint8 else made
+
+
 def _count(operand: Any, dim: Any) -> Size:
     shape = operand.shape
-    return product([shape[axis] for axis in some_axes(dim, len(shape))])
+    return product([shape[axis] for axis in _axes(dim, len(shape))])
 
 
 def _needs_elements(operand: Any, dim: Any, what: str) -> None:
@@ -104,8 +106,8 @@ def _scale(operand: Any, dim: Any) -> Any:
 
 
 class Reduce(Handle):
-    """Reductions. `dim` is an axis, several, or None for all; those axes go, or have length 1 with
-    `keepdim`. Their splits come from the shape alone, so that results are the same on each run.
+    """Reductions. `dim` is an axis, several, or None or () for all; those axes go, or have length 1
+    with `keepdim`. Their splits come from the shape alone: results are the same on each run.
     """
 
     __slots__ = ()
@@ -236,13 +238,13 @@ class Reduce(Handle):
     # --- logic ------------------------------------------------------------------------------------
     @spelled
     def any(self, dim: Any = None, keepdim: bool = False) -> Tensor:
-        """Whether some element is not 0: bool. False of no elements."""
-        return _reduced(self.bool(), Ops.ADD, dim, keepdim, dtypes.bool)
+        """Whether some element is not 0: bool, and uint8 of uint8. False of no elements."""
+        return _logic(self, Ops.ADD, dim, keepdim)
 
     @spelled
     def all(self, dim: Any = None, keepdim: bool = False) -> Tensor:
-        """Whether no element is 0: bool. True of no elements."""
-        return _reduced(self.bool(), Ops.MUL, dim, keepdim, dtypes.bool)
+        """Whether no element is 0: bool, and uint8 of uint8. True of no elements."""
+        return _logic(self, Ops.MUL, dim, keepdim)
 
     @spelled
     def count_nonzero(self, dim: Any = None) -> Tensor:
@@ -265,7 +267,7 @@ class Reduce(Handle):
         top = wide.detach().amax(dim, True)
         top = top.isfinite().where(top, 0)  # all -inf gives -inf, an inf gives inf
         total = ((wide - top).exp().sum(dim, True).log() + top).cast(dtype)
-        return total if keepdim else total.squeeze(some_axes(dim, self.ndim))
+        return total if keepdim else total.squeeze(_axes(dim, self.ndim))
 
     @spelled
     def softmax(self, dim: int = -1, dtype: Any = None) -> Tensor:
@@ -299,6 +301,7 @@ class Reduce(Handle):
 
     # --- norms ------------------------------------------------------------------------------------
     @spelled
+    @widely
     def norm(self, p: Any = 2, dim: Any = None, keepdim: bool = False) -> Tensor:
         """(sum of |x|**p) ** (1/p), of all elements or along axes; p may be 0 (how many are not 0),
         inf (the greatest magnitude), -inf (the least) or "fro", which is 2. The squares of that one
@@ -309,11 +312,12 @@ class Reduce(Handle):
 
         Its gradient is 0 where it is, as for elements that are 0.
         """
-        if is_narrow(self.dtype):
-            return self.float().norm(p, dim, keepdim).cast(self.dtype)
+        if isinstance(p, str) and p != "fro":
+            what = f"norm's p is a number or 'fro', not {p!r}"
+            raise ValueRangeError(f"{what}; norms of singular values are not there yet")
         size = self.abs()
         if p in ("fro", None) or p == 2:
-            axes = some_axes(dim, self.ndim)
+            axes = _axes(dim, self.ndim)
             scale: Any = 1.0 if _count(self, dim) == 0 else built(_scale, self, axes)
             made = _root((self * scale).square().sum(dim, True)) / scale
             return made if keepdim else made.squeeze(axes)
@@ -324,13 +328,14 @@ class Reduce(Handle):
             return _shared(made, size, dim)
         if p == 0:
             return self.ne(0).cast(self.dtype).sum(dim, keepdim)
+        if p < 0:
+            _needs_elements(self, dim, f"the norm with p = {p}")
         return _power(_power(size, float(p)).sum(dim, keepdim), 1 / float(p))
 
     @spelled
+    @widely
     def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
         """x divided by its p-norm along an axis, or by `eps` where that is greater."""
-        if is_narrow(self.dtype):
-            return self.float().normalize(p, dim, eps).cast(self.dtype)
         return self / self.norm(p, dim, True).clamp(eps)
 
     @spelled
@@ -366,7 +371,7 @@ def _shared(value: Any, operand: Any, dim: Any = None) -> Tensor:
     """An extreme element, equal ones, or all that are NaN, sharing the gradient."""
     if not operand.dtype.is_float:
         return value
-    return with_rule(value, (operand,), "evenly", *some_axes(dim, operand.ndim))
+    return with_rule(value, (operand,), "evenly", *_axes(dim, operand.ndim))
 
 
 def _of_first(value: Any, operand: Any, dim: int) -> Any:

@@ -10,8 +10,8 @@ from torpor.graph import build
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.handle import Handle, derive, float_dtype, with_rule
-from torpor.tensor.reduce import wide_dtype
 from torpor.tensor.spelling import one_axis, spelled
+from torpor.tensor.wide import wide_dtype
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor

@@ -20,6 +20,7 @@ from torpor.tensor.creation import beside, check_one
 from torpor.tensor.handle import (
     Handle,
     as_number,
+    check_fits,
     derive,
     located,
     make,
@@ -229,7 +230,7 @@ class Scatter(Handle):
         _check_whole(self, self)
         within("num_classes", num_classes, -1)
         if num_classes < 0:
-            num_classes = int(self.amax().item()) + 1 if self.numel() else 0
+            num_classes = int(self.amax().item()) + 1
         classes = make(iota(num_classes, self.device), self.device)
         exists: Any = (self >= 0) & (self < num_classes)
         known: Tensor = derive(build.check, (self, exists), NO_CLASS)
@@ -244,6 +245,7 @@ class Scatter(Handle):
         if isinstance(value, Handle):
             check_one(value)
             return choose(mask, value.cast(self.dtype), self)
+        check_fits(value, self.dtype)
         return choose(mask, self.dtype.cast_scalar(value), self)
 
     def masked_fill_(self, mask: Tensor, value: Any) -> Tensor:

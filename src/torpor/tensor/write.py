@@ -21,8 +21,8 @@ from torpor.tensor.handle import (
     located,
     make,
     node_on,
-    number_node,
     render_shape,
+    weak_constant,
 )
 from torpor.tensor.host import buffer_node, memory_of
 from torpor.tensor.mode import grad_enabled
@@ -78,7 +78,7 @@ def _value_node(target: Handle, value: Any) -> tuple[UOp, bool]:
         if isinstance(value, np.ndarray | list | tuple):
             value = beside(value, target)
         else:
-            return number_node(as_scalar(value), dtype, shape), False
+            return weak_constant(as_scalar(value), dtype, shape), False
     device = target.device
     if value.device != device and (value.shape or value.device != "CPU"):
         what = f"cannot write a value on {value.device} to a tensor on {device}; use .to()"

@@ -1,0 +1,50 @@
+"""Formats that sums, and functions of several steps, are taken in."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from torpor.base.dtypes import DType, dtypes
+from torpor.base.promotion import promote
+from torpor.tensor.handle import Handle
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def wide_dtype(dtype: DType) -> DType:
+    """The format that sums and products of `dtype` are taken in."""
+    if dtype.kind == "float":
+        return dtypes.float32 if dtype.bits < 32 else dtype
+    return dtypes.int64
+
+
+def is_narrow(dtype: DType) -> bool:
+    """Whether it is a float format that sums are not taken in."""
+    return dtype.is_float and wide_dtype(dtype) is not dtype
+
+
+def widely(function: _Function) -> _Function:
+    """Compute on 16-bit floats in float32, so that what is between the steps neither overflows nor
+    is rounded; the result is of the operands' common format.
+    """
+
+    @functools.wraps(function)
+    def wrapped(first: Any, *arguments: Any, **options: Any) -> Any:
+        if not is_narrow(first.dtype):
+            return function(first, *arguments, **options)
+        dtype = first.dtype
+        for one in (*arguments, *options.values()):
+            if isinstance(one, Handle):
+                dtype = promote(dtype, one.dtype)
+        wide = {name: _widened(one) for name, one in options.items()}
+        return function(_widened(first), *map(_widened, arguments), **wide).cast(dtype)
+
+    return wrapped  # type: ignore[return-value]
+
+
+def _widened(value: Any) -> Any:
+    """A tensor of 16-bit floats in float32; anything else as it is."""
+    narrow = isinstance(value, Handle) and is_narrow(value.dtype)
+    return value.cast(wide_dtype(value.dtype)) if narrow else value
