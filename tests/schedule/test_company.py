@@ -241,3 +241,10 @@ def test_attention_stores_scores_and_probabilities_only():
     # Scores, two kernels for gradients of the probabilities (which share the reciprocals of sums of
     # rows, so as not to divide each element), gradients of the scores, and four results.
     assert trained(attention, *[(2, 32, 16)] * 3) <= 8
+
+
+def test_a_mask_that_is_added_leaves_blocks_as_they_are():
+    """Whether a row is masked whole is no condition on columns, for which blocks are smaller."""
+    query, mask = Tensor.empty(1, 4, 1024, 64), Tensor.empty(1024, 1024)
+    plain = query.scaled_dot_product_attention(query, query).schedule()
+    assert len(query.scaled_dot_product_attention(query, query, mask).schedule()) == len(plain)

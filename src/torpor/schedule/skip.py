@@ -106,8 +106,10 @@ def masked_rows(items: Sequence[ScheduleItem], cut: Sequence[frozenset[UOp]]) ->
     for item, rows in zip(items, cut, strict=True):
         for node in item.ast.toposort():
             if node.op is Ops.WHERE:
-                ranges = {n for n in node.src[0].toposort() if n.op is Ops.RANGE}
-                if len(ranges) > 1 and ranges & rows:
+                condition = node.src[0].toposort()
+                ranges = {n for n in condition if n.op is Ops.RANGE}
+                whole = any(n.op is Ops.REDUCE for n in condition)  # about a row, not its elements
+                if len(ranges) > 1 and ranges & rows and not whole:
                     return True
     return False
 
