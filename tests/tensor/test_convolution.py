@@ -269,3 +269,10 @@ def test_the_last_nan_is_the_greatest():
     assert found.indices.tolist() == [[[2]]]
     found = Tensor([[[3.0, 1.0], [nan, 3.0]]]).max_pool2d((1, 2), return_indices=True)
     assert found.indices.tolist() == [[[0], [2]]]
+
+
+def test_means_of_a_tensor_that_requires_a_gradient():
+    x = Tensor.zeros(1, 1, 4).requires_grad_()
+    for pooled in (x.avg_pool1d(2), x.avg_pool2d((1, 2))):
+        (slope,) = pooled.sum().gradient(x)
+        assert slope.tolist() == [[[0.5, 0.5, 0.5, 0.5]]]

@@ -456,10 +456,10 @@ def _mean_pool(
         operand, kernel, stride, padding, 1, ceil, dims
     )
     lead: list[Any] = [None] * (operand.ndim - dims)
-    grown = operand.pad([*lead, *paddings])
+    grown = operand.pad([*lead, *paddings]) if any(b for b, _ in paddings) else operand
     behind = [*lead, *[(0, m) for m in more]]
     _check_window(grown, sizes, [(0, m) for m in more], spread)
-    windows, axes = _pooled(grown.pad(behind), sizes, steps, spread)
+    windows, axes = _pooled(grown.pad(behind) if any(more) else grown, sizes, steps, spread)
     total = windows.sum(axes).cast(operand.dtype)
     if divisor is not None:
         if not divisor:
