@@ -29,8 +29,8 @@ settings.load_profile("torpor")
 HERE = Path(__file__).parent
 # Where choices by vectors and caches are made, and what comes of them: `make test-targets`.
 TARGET_ROOMS = (
-    "kernel/choose", "kernel/split", "kernel/opts", "schedule/test_online", "schedule/test_blocks",
-    "schedule/test_skip", "source/test_llvm", "device/test_machine", "test_fuzz",
+    "kernel/choose", "kernel/split", "schedule/test_online", "schedule/test_blocks",
+    "schedule/test_chain", "schedule/test_skip", "source/test_llvm", "device/test_machine",
 )  # fmt: skip
 
 
