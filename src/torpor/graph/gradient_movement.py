@@ -106,3 +106,13 @@ MOVEMENTS: Final = {
     Ops.FLIP: flip_gradient,
     Ops.SHEAR: shear_gradient,
 }
+
+
+def transposed(moved: UOp, source: UOp, value: UOp) -> UOp:
+    """What the movements from `source` to `moved` take from a place is added up there, of a value
+    in the shape of `moved`: the transpose of their map.
+    """
+    while moved is not source:
+        (value,) = MOVEMENTS[moved.op](moved, value)
+        moved = moved.src[0]
+    return value

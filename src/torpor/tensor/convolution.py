@@ -10,9 +10,10 @@ from torpor.base.dtypes import dtypes
 from torpor.base.errors import ShapeError
 from torpor.base.promotion import promote
 from torpor.graph import build
+from torpor.graph.gradient_movement import transposed
 from torpor.ir.infer import Shape, shape_of
 from torpor.ir.uop import UOp
-from torpor.tensor.contraction import contract
+from torpor.tensor.contraction import accumulator, contract
 from torpor.tensor.handle import (
     Handle,
     derive,
@@ -64,6 +65,27 @@ def _convolve(
     axes = (3, *range(4 + spatial, 4 + 2 * spatial))
     summed = contract(spread, filters, axes, dtype)
     return build.reshape(summed, (batch, outputs, *sizes))
+
+
+def _scatter_windows(
+    image: UOp, weight: UOp, stride: Sequence[int], dilation: Sequence[int], groups: int
+) -> UOp:
+    """Gives image (n, groups*i, O...), weight (groups*i, o, K...) to (n, groups*o, L...): each
+    element times the weight is added to the window that a convolution would take it from. No
+    element meets what is beside its window.
+    """
+    dtype = promote(image.dtype, weight.dtype)
+    wide = accumulator(dtype)
+    batch, channels, *sizes = shape_of(image)
+    _, outputs, *kernel = shape_of(weight)
+    lengths = [(n - 1) * s + d * (k - 1) + 1 for n, s, d, k in zip(sizes, stride, dilation, kernel)]
+    whole = build.constant(0, wide, (batch, groups * outputs, *lengths))
+    windows = _windows(whole, kernel, stride, dilation)
+    each, ones = channels // groups, (1,) * len(kernel)
+    left = build.reshape(image, (batch, groups, each, 1, *sizes, *ones))
+    right = build.reshape(weight, (1, groups, each, outputs, *ones, *kernel))
+    summed = build.reshape(contract(left, right, (2,), wide), shape_of(windows))
+    return build.cast(transposed(windows, whole, summed), dtype)
 
 
 def paddings(padding: Any, kernel: Sequence[Any], dilation: Sequence[int], stride: Any) -> Any:
@@ -337,7 +359,6 @@ def _transposed(
     image: Any, weight: Any, bias: Any, stride: Any, padding: Any, output_padding: Any,
     groups: int, dilation: Any, dims: int,
 ) -> Tensor:  # fmt: skip
-    """Zeros put between the elements, then a convolution with the flipped weight."""
     if image.ndim == dims + 1:
         one = image.unsqueeze(0)
         return _transposed(
@@ -353,21 +374,11 @@ def _transposed(
     if any(o >= max(s, d) for o, s, d in zip(beyond, steps, spread, strict=True)):
         what = f"output_padding {beyond} must be below stride {steps} or dilation {spread}"
         raise located(ShapeError(what), (image,))
-    turned = weight.reshape(groups, inputs // groups, outputs, *kernel).transpose(1, 2)
-    turned = turned.flip(*range(3, 3 + dims)).reshape(groups * outputs, inputs // groups, *kernel)
-    for place, step in enumerate(steps):
-        axis = 2 + place
-        size = image.shape[axis]
-        if step > 1:
-            wide = image.unsqueeze(axis + 1)
-            wide = wide.pad([(0, step - 1) if a == axis + 1 else None for a in range(wide.ndim)])
-            image = wide.flatten(axis, axis + 1).narrow(axis, 0, (size - 1) * step + 1)
-    pairs = [
-        (d * (k - 1) - p, d * (k - 1) - p + o)
-        for k, p, d, o in zip(kernel, around, spread, beyond, strict=True)
-    ]
-    image = image.pad([None, None, *pairs])  # negative numbers cut
-    return _convolution(image, turned, bias, 1, 0, spread, groups, dims)
+    pairs = [(-p, o - p) for p, o in zip(around, beyond, strict=True)]
+    whole = derive(_scatter_windows, (image, weight), steps, spread, groups)
+    _check_bias(bias, groups * outputs)
+    made = whole.pad([None, None, *pairs])  # negative numbers cut
+    return made if bias is None else made + bias.reshape(1, -1, *(1,) * dims)
 
 
 def _pool_plan(
