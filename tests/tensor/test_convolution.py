@@ -276,3 +276,87 @@ def test_means_of_a_tensor_that_requires_a_gradient():
     for pooled in (x.avg_pool1d(2), x.avg_pool2d((1, 2))):
         (slope,) = pooled.sum().gradient(x)
         assert slope.tolist() == [[[0.5, 0.5, 0.5, 0.5]]]
+
+
+def scattered(image, weight, steps, around, beyond, groups, spread):
+    """A transposed convolution of a few axes, in float64: what is multiplied is added up."""
+    batch, channels, *sizes = image.shape
+    outputs, kernel = weight.shape[1], weight.shape[2:]
+    each = zip(sizes, steps, spread, kernel, strict=True)
+    lengths = [(n - 1) * s + d * (k - 1) + 1 for n, s, d, k in each]
+    grown = [n + max(o - p, 0) for n, o, p in zip(lengths, beyond, around, strict=True)]
+    whole = np.zeros((batch, groups, outputs, *grown))
+    left = image.astype(np.float64).reshape(batch, groups, channels // groups, *sizes)
+    right = weight.astype(np.float64).reshape(groups, channels // groups, outputs, *kernel)
+    for place, tap in itertools.product(np.ndindex(*sizes), np.ndindex(*kernel)):
+        at = tuple(p * s + k * d for p, s, k, d in zip(place, steps, tap, spread, strict=True))
+        products = left[(..., *place)][:, :, :, None] * right[(..., *tap)]
+        whole[(..., *at)] += products.sum(2)
+    ends = [n - p + o for n, p, o in zip(lengths, around, beyond, strict=True)]
+    inside = tuple(slice(p, end) for p, end in zip(around, ends, strict=True))
+    return whole[(..., *inside)].reshape(
+        batch, groups * outputs, *(n.stop - n.start for n in inside)
+    )
+
+
+TRANSPOSED = [
+    # sizes, kernel, stride, padding, output_padding, groups, dilation
+    ((3,), (2,), (2,), (0,), (0,), 1, (1,)),
+    ((3,), (40,), (20,), (3,), (2,), 1, (1,)),
+    ((2, 3), (5, 6), (5, 5), (1, 0), (0, 1), 2, (1, 1)),
+    ((5,), (3,), (1,), (1,), (0,), 1, (1,)),
+    ((4,), (3,), (1,), (0,), (1,), 2, (2,)),
+    ((4,), (2,), (3,), (1,), (2,), 1, (1,)),
+    ((1,), (1,), (2,), (0,), (2,), 1, (3,)),
+    ((4, 3), (3, 3), (2, 2), (1, 1), (1, 1), 1, (1, 1)),
+    ((3, 4), (2, 4), (3, 1), (0, 2), (0, 1), 2, (2, 2)),
+    ((2, 5), (1, 2), (2, 2), (0, 0), (1, 0), 1, (1, 1)),
+    ((2, 3, 2), (2, 3, 1), (2, 1, 3), (0, 1, 0), (1, 0, 2), 1, (1, 2, 1)),
+]
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize(("strict", "where"), [(0, "image"), (1, "image"), (1, "weight")])
+@pytest.mark.parametrize("case", TRANSPOSED)
+def test_an_infinity_is_met_in_its_own_windows_alone(case, strict, where, bad):
+    """By a transposed convolution nothing is multiplied with what lies between or around."""
+    sizes, kernel, *options, groups, spread = case
+    random = np.random.default_rng(5)
+    image = random.uniform(1, 2, (2, 2 * groups, *sizes)).astype(np.float32)
+    weight = random.uniform(1, 2, (2 * groups, 3, *kernel)).astype(np.float32)
+    changed = image if where == "image" else weight
+    changed.reshape(-1)[[0, changed.size // 2]] = bad
+    with Context(STRICT_FLOAT=strict):
+        made = getattr(Tensor(image), f"conv_transpose{len(sizes)}d")
+        found = made(Tensor(weight), None, *options, groups, spread).numpy()
+    expected = scattered(image, weight, *options, groups, spread)
+    assert np.isfinite(expected).any() or where == "weight"
+    np.testing.assert_allclose(found, expected.astype(np.float32), rtol=1e-5)
+
+
+def test_an_infinite_weight_meets_no_zeros_between():
+    line, weight = Tensor([[[1.0, 3.0, 2.0]]]), Tensor([[[float("inf"), 1.0]]])
+    found = line.conv_transpose1d(weight, stride=2).numpy()[0, 0]
+    np.testing.assert_array_equal(found, np.array([np.inf, 1, np.inf, 3, np.inf, 2]))
+
+
+@pytest.mark.parametrize("strict", [0, 1])
+@pytest.mark.parametrize(("kernel", "stride", "groups"), [(3, 2, 64), (4, 2, 64), (3, 2, 1)])
+def test_gradients_by_images_meet_an_infinity_in_its_own_window_alone(
+    kernel, stride, groups, strict
+):
+    """Of results so many that they have kernels for each phase."""
+    channels = 64 if groups > 1 else 8
+    image = Tensor.zeros(1, channels, 67, 67).requires_grad_()
+    weight = Tensor(np.ones((channels, channels // groups, kernel, kernel), np.float32))
+    with Context(STRICT_FLOAT=strict):
+        made = image.conv2d(weight, stride=stride, groups=groups)
+        seed = np.ones(made.shape, np.float32)
+        seed[0, 0, 3, 4] = np.inf
+        (found,) = made.gradient(image, gradient=Tensor(seed))
+        values = found.numpy()
+    infinite = np.zeros(image.shape, bool)
+    rows, columns = (slice(n * stride, n * stride + kernel) for n in (3, 4))
+    infinite[0, : channels // groups, rows, columns] = True
+    np.testing.assert_array_equal(np.isposinf(values), infinite)
+    assert not np.isnan(values).any()

@@ -29,7 +29,7 @@ from torpor.graph.reduce import (
     reduce,
 )
 from torpor.graph.scan import latest, scan
-from torpor.graph.window import shear, stride_axis, window
+from torpor.graph.window import overlapping, shear, stride_axis, window
 
 __all__ = [
     "again",
@@ -51,6 +51,7 @@ __all__ = [
     "identity",
     "latest",
     "leaf",
+    "overlapping",
     "pad",
     "permute",
     "prior",

@@ -72,6 +72,12 @@ def window(node: UOp, axis: int, size: int, stride: int = 1, dilation: int = 1) 
         )
     if stride == reach == size and isinstance(count, int):
         return _side_by_side(node, axis, size, count)
+    return overlapping(node, axis, size, stride, dilation, count)
+
+
+def overlapping(node: UOp, axis: int, size: int, stride: int, dilation: int, count: Size) -> UOp:
+    """The first `count` windows, as `window` gives them, whether or not they share elements."""
+    shape = shape_of(node)
     rank = len(shape)
     spread = expand(reshape(node, (*shape, 1)), (*shape, size))
     return shear(spread, axis, rank, count, stride, dilation, 0)

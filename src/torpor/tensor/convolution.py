@@ -10,10 +10,9 @@ from torpor.base.dtypes import dtypes
 from torpor.base.errors import ShapeError
 from torpor.base.promotion import promote
 from torpor.graph import build
-from torpor.graph.gradient_movement import transposed
 from torpor.ir.infer import Shape, shape_of
 from torpor.ir.uop import UOp
-from torpor.tensor.contraction import accumulator, contract
+from torpor.tensor.contraction import contract
 from torpor.tensor.handle import (
     Handle,
     derive,
@@ -25,6 +24,7 @@ from torpor.tensor.handle import (
 )
 from torpor.tensor.host import known_shape
 from torpor.tensor.iota import iota
+from torpor.tensor.overlap import scatter_windows
 from torpor.tensor.spelling import pair
 from torpor.tensor.wide import widely
 
@@ -65,27 +65,6 @@ def _convolve(
     axes = (3, *range(4 + spatial, 4 + 2 * spatial))
     summed = contract(spread, filters, axes, dtype)
     return build.reshape(summed, (batch, outputs, *sizes))
-
-
-def _scatter_windows(
-    image: UOp, weight: UOp, stride: Sequence[int], dilation: Sequence[int], groups: int
-) -> UOp:
-    """Gives image (n, groups*i, O...), weight (groups*i, o, K...) to (n, groups*o, L...): each
-    element times the weight is added to the window that a convolution would take it from. No
-    element meets what is beside its window.
-    """
-    dtype = promote(image.dtype, weight.dtype)
-    wide = accumulator(dtype)
-    batch, channels, *sizes = shape_of(image)
-    _, outputs, *kernel = shape_of(weight)
-    lengths = [(n - 1) * s + d * (k - 1) + 1 for n, s, d, k in zip(sizes, stride, dilation, kernel)]
-    whole = build.constant(0, wide, (batch, groups * outputs, *lengths))
-    windows = _windows(whole, kernel, stride, dilation)
-    each, ones = channels // groups, (1,) * len(kernel)
-    left = build.reshape(image, (batch, groups, each, 1, *sizes, *ones))
-    right = build.reshape(weight, (1, groups, each, outputs, *ones, *kernel))
-    summed = build.reshape(contract(left, right, (2,), wide), shape_of(windows))
-    return build.cast(transposed(windows, whole, summed), dtype)
 
 
 def paddings(padding: Any, kernel: Sequence[Any], dilation: Sequence[int], stride: Any) -> Any:
@@ -375,7 +354,7 @@ def _transposed(
         what = f"output_padding {beyond} must be below stride {steps} or dilation {spread}"
         raise located(ShapeError(what), (image,))
     pairs = [(-p, o - p) for p, o in zip(around, beyond, strict=True)]
-    whole = derive(_scatter_windows, (image, weight), steps, spread, groups)
+    whole = derive(scatter_windows, (image, weight), steps, spread, groups)
     _check_bias(bias, groups * outputs)
     made = whole.pad([None, None, *pairs])  # negative numbers cut
     return made if bias is None else made + bias.reshape(1, -1, *(1,) * dims)

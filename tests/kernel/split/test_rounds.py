@@ -53,12 +53,21 @@ def test_both_axes_of_an_image_take_their_turn():
 
 
 def test_what_would_hide_an_infinity_stays_where_floats_are_strict():
-    x, w = Tensor.empty(1, 2, 7), Tensor.empty(2, 2, 3).requires_grad_()
-    y = x.conv_transpose1d(w, stride=2)
+    """Zeros between elements that were put there are multiplied."""
+    x, w = Tensor([[[1.0, 2.0, 3.0]]]), Tensor([[[1.0, float("inf")]]])
+    apart = x.unsqueeze(-1).pad((0, 1)).flatten(-2)
     with Context(STRICT_FLOAT=1):
-        (found,) = y.gradient(w, gradient=Tensor.empty(*y.shape))
-        (item,) = found.schedule()
-        assert any(n.op is Ops.MOD for n in item.ast.toposort())
+        found = apart.conv1d(w).numpy()[0, 0]
+    np.testing.assert_array_equal(found, np.array([np.nan, np.inf, np.nan, np.inf, np.nan]))
+
+
+def test_a_gradient_by_weights_meets_an_infinity_where_it_is_alone():
+    x, w = Tensor([[[1.0, 2.0, 3.0]]]), Tensor.zeros(1, 1, 2).requires_grad_()
+    seed = np.arange(6, dtype=np.float32).reshape(1, 1, 6)
+    seed[0, 0, 3] = np.inf
+    with Context(STRICT_FLOAT=1):
+        (found,) = x.conv_transpose1d(w, stride=2).gradient(w, gradient=Tensor(seed))
+        np.testing.assert_array_equal(found.numpy()[0, 0], np.array([16, np.inf]))
 
 
 FITTING = [

@@ -50,13 +50,17 @@ def join_masks(outer: UOp, inner: UOp, value: UOp) -> UOp:
 
 
 def drop_mask(condition: UOp, product: UOp) -> UOp | None:
-    """where(c, x*y, 0) = x*y where x is a load that gives 0 unless c holds.
+    """where(c, x*y, 0) = x*y where x and y are loads that give 0 unless c holds.
 
-    A licence (off under STRICT_FLOAT): where y is infinite or NaN, padding then gives NaN, not 0.
+    A licence (off under STRICT_FLOAT): where one of them is, and c only bounds an axis. Where the
+    other is infinite or NaN, padding then gives NaN, not 0; zeros between elements never do.
     """
-    if settings.number("STRICT_FLOAT") and product.dtype.is_float:
-        return None
-    return product if any(is_gated(s, condition) for s in product.src) else None
+    gated = [is_gated(s, condition) for s in product.src]
+    if all(gated) or not any(gated):
+        return product if all(gated) else None
+    exact = settings.number("STRICT_FLOAT") and product.dtype.is_float
+    between = any(n.op is Ops.MOD for n in condition.toposort())
+    return None if exact or between else product
 
 
 _inner = UPat(Ops.REDUCE, name="inner")
