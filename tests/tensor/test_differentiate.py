@@ -344,3 +344,51 @@ def test_a_rule_does_not_depend_on_what_requires_a_gradient(name):
     np.testing.assert_array_equal(found.numpy(), leaf.grad.numpy())
     by_function = torpor.grad(lambda x: function(x).sum())(plain)
     np.testing.assert_array_equal(by_function.numpy(), leaf.grad.numpy())
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.pad((0, 0)), lambda x: x.clone(), lambda x: x.roll(0), lambda x: x**1,
+        lambda x: x.repeat(1), lambda x: x.reshape(4, 1).sum(1), lambda x: x[:],
+    ],
+)  # fmt: skip
+def test_a_leaf_keeps_its_gradient_though_nothing_was_done_to_it(function):
+    x = Tensor([0.0, 1.0, 2.0, 3.0]).requires_grad_()
+    for _ in range(3):
+        assert function(x).sum().gradient(x)[0].tolist() == [1.0] * 4
+    for n in range(1, 3):
+        function(x).sum().backward()
+        assert x.grad.tolist() == [float(n)] * 4
+    first, second = function(x), function(x)
+    total = (first * 3 + second * 5).sum()
+    assert [part.tolist()[0] for part in total.gradient(first, second, x)] == [3.0, 5.0, 8.0]
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [((3, 1), (1, 4)), ((4,), (3, 4)), ((3, 4), ()), ((2, 3, 4), (3, 1))],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["fmod", "maximum", "clamp", "logaddexp"])
+def test_gradients_have_the_shape_of_operands_that_are_broadcast(name, left, right):
+    random = np.random.default_rng(0)
+    a, b = random.uniform(1, 2, left), random.uniform(0.3, 0.9, right)
+    x, y = Tensor(a).requires_grad_(), Tensor(b).requires_grad_()
+    made = {
+        "fmod": x.fmod, "maximum": x.maximum, "clamp": x.clamp,
+        "logaddexp": lambda other: torpor.logaddexp(x, other),
+    }[name](y)  # fmt: skip
+    slopes = made.sum().gradient(x, y)
+    wide = np.broadcast_shapes(left, right)
+    weight = np.exp(a) / (np.exp(a) + np.exp(b))
+    of_left = {"fmod": 1.0, "maximum": 1.0, "clamp": 1.0, "logaddexp": weight}[name]
+    of_right = {"fmod": -np.floor(a / b), "maximum": 0.0, "clamp": 0.0, "logaddexp": 1 - weight}[
+        name
+    ]
+    for slope, one, shape in ((slopes[0], of_left, left), (slopes[1], of_right, right)):
+        whole = np.broadcast_to(one, wide)
+        ahead = len(wide) - len(shape)
+        axes = tuple(n for n in range(len(wide)) if n < ahead or shape[n - ahead] == 1)
+        assert slope.shape == shape
+        np.testing.assert_allclose(slope.numpy(), whole.sum(axes).reshape(shape), rtol=1e-6)

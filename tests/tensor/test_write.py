@@ -240,3 +240,20 @@ def test_integers_that_do_not_fit_are_not_written(key):
     assert x.tolist() == [1, 2]
     x[key] = 255
     assert x.tolist()[0] == 255
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "uint8"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x**1, lambda x: x.abs(), lambda x: x.floor(), lambda x: x.ceil(),
+        lambda x: x.trunc(), lambda x: x.round(), lambda x: x.nan_to_num(), lambda x: x.diff(0),
+        lambda x: x.pad((0, 0)), lambda x: x.roll(0), lambda x: x.repeat(1), lambda x: x.sum(()),
+        lambda x: x.clamp(0, 9), lambda x: x * 1, lambda x: x.reshape(3, 1).amax(1),
+    ],
+)  # fmt: skip
+def test_results_are_no_views_though_nothing_was_to_be_done(function, dtype):
+    x = Tensor([1, 2, 3]).cast(dtype)
+    made = function(x)
+    made += 5
+    assert x.tolist() == [1, 2, 3]

@@ -17,10 +17,11 @@ from torpor.graph.gradient_function import FUNCTIONS
 from torpor.graph.gradient_indexed import INDEXED
 from torpor.graph.gradient_movement import MOVEMENTS
 from torpor.graph.gradient_reduce import OTHERS
+from torpor.graph.movement import reshape
 from torpor.graph.reduce import AGAIN, leaf, reduce
 from torpor.graph.scan import scan_gradient
 from torpor.graph.sizes import describe
-from torpor.ir.infer import shape_of
+from torpor.ir.infer import Shape, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.rewrite import hand_down_origins
 from torpor.ir.uop import UOp
@@ -38,8 +39,19 @@ def function_gradient(node: UOp, g: UOp) -> Gradients:
     """d function(value, x, ...): by the rule that it names; none for how the value is computed."""
     rule, value = node.arg[0], node.src[0]
     if rule != AGAIN:
-        return None, *FUNCTIONS[rule](node, g)
+        parts = zip(FUNCTIONS[rule](node, g), map(shape_of, node.src[1:]), strict=True)
+        return None, *(None if part is None else summed_to(part, shape) for part, shape in parts)
     return None, *(RULES[value.op](value, g) if len(node.src) > 1 else ())
+
+
+def summed_to(g: UOp, shape: Shape) -> UOp:
+    """The gradient of an operand of this shape that was broadcast: the sum over all its copies."""
+    wide = shape_of(g)
+    if wide == shape:
+        return g
+    ahead = len(wide) - len(shape)
+    repeated = [axis for axis in range(len(wide)) if axis < ahead or shape[axis - ahead] == 1]
+    return reshape(reduce(g, Ops.ADD, repeated), shape)
 
 
 RULES[Ops.FUNCTION] = function_gradient

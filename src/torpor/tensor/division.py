@@ -131,4 +131,4 @@ SIMPLE_POWERS: Final[dict[Any, Callable[[Any], Tensor]]] = {
 
 def floor_like(op: Ops, operand: Any) -> Tensor:
     """Rounding: integers stay as they are."""
-    return operand if operand.dtype.kind != "float" else unary(op, operand)
+    return operand.clone() if operand.dtype.kind != "float" else unary(op, operand)

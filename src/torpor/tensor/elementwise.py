@@ -218,9 +218,12 @@ class Arithmetic(Handle):
             if exponent < 0:
                 what = f"an integer to the power of {exponent} is no integer"
                 raise located(ValueRangeError(what), (self,))
-            return repeated(self.cast(common), int(exponent))
-        simple = SIMPLE_POWERS.get(exponent)
-        return binary(Ops.POW, self, float(exponent)) if simple is None else simple(self)
+            made = repeated(self.cast(common), int(exponent))
+        elif (simple := SIMPLE_POWERS.get(exponent)) is not None:
+            made = simple(self)
+        else:
+            made = binary(Ops.POW, self, float(exponent))
+        return made.clone() if made is self else made  # type: ignore[comparison-overlap]
 
     def __rpow__(self, other: Any) -> Tensor:
         left, right = promoted(self, other)

@@ -172,7 +172,7 @@ class Functions(Handle):
         0.
         """
         if self.dtype.kind not in ("int", "float"):
-            return self  # type: ignore[return-value]
+            return self.clone()
         larger = self.maximum(-self)
         return larger + 0.0 if self.dtype.kind == "float" else larger  # -0.0 becomes 0.0
 
@@ -245,7 +245,7 @@ class Functions(Handle):
         [0.0, -9.0, 1.0]
         """
         if self.dtype.kind != "float":
-            return self  # type: ignore[return-value]
+            return self.clone()
         limit = float(_largest_float(self.dtype))
         made = self.isnan().where(nan, self)
         made = self.eq(math.inf).where(limit if posinf is None else posinf, made)

@@ -180,10 +180,13 @@ def derive(function: Callable[..., UOp], operands: Sequence[Handle], *arguments:
     """A new tensor: `function` of the operands' nodes and `arguments`."""
     device = common_device(operands)
     requires = any(operand.requires_grad for operand in operands) and grad_enabled()
+    nodes = [node_on(device, operand) for operand in operands]
     try:
-        node = function(*[node_on(device, operand) for operand in operands], *arguments)
+        node = function(*nodes, *arguments)
     except TorporError as error:
         raise located(error, operands) from None
+    if node.dtype.is_float and any(node is one for one in nodes):  # nothing was to be done
+        node = shaped(build.alias(node, build.identity()), shape_of(node))
     return make(node, device, requires and node.dtype.kind == "float")
 
 

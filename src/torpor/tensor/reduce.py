@@ -356,7 +356,7 @@ class Reduce(Handle):
                 break
             later, earlier = made.narrow(dim, 1, size - 1), made.narrow(dim, 0, size - 1)
             made = later ^ earlier if self.dtype is dtypes.bool else later - earlier
-        return made
+        return made.clone() if made is self else made
 
 
 def _root(operand: Any) -> Tensor:
