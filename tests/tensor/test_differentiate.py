@@ -383,3 +383,10 @@ def test_gradients_have_the_shape_of_operands_that_are_broadcast(name, left, rig
         wanted = np.broadcast_to(one, wide).sum(axes).reshape(shape)
         assert slope.shape == shape
         np.testing.assert_allclose(slope.numpy(), wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["floor", "ceil", "trunc", "round", "sign"])
+def test_steps_have_a_gradient_of_0(name):
+    x = Tensor([0.5, -1.5, 2.0]).requires_grad_()
+    getattr(x, name)().sum().backward()
+    assert x.grad.tolist() == [0.0] * 3

@@ -29,8 +29,13 @@ def scaled(node: UOp, factor: float) -> UOp:
 
 
 def no_gradient(node: UOp, g: UOp) -> Gradients:
-    """d step(x) = 0: comparisons, rounding, integers, detach, bits read as another format."""
+    """Of comparisons, integers, detach, bits read as another format: none."""
     return (None,) * len(node.src)
+
+
+def step_gradient(node: UOp, g: UOp) -> Gradients:
+    """d step(x) = 0: rounding."""
+    return (like(g, 0),)
 
 
 def checked_gradient(node: UOp, g: UOp) -> Gradients:
@@ -191,9 +196,10 @@ ELEMENTWISE: Final = {
     Ops.ERF: erf_gradient,
     Ops.SQRT: sqrt_gradient,
     Ops.CAST: cast_gradient,
+    **dict.fromkeys((Ops.FLOOR, Ops.TRUNC, Ops.RINT), step_gradient),
     **dict.fromkeys(
-        (Ops.BITCAST, Ops.FLOOR, Ops.TRUNC, Ops.RINT, Ops.IDIV, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL,
-         Ops.SHR, Ops.CMPLT, Ops.CMPNE, Ops.CMPEQ),
+        (Ops.BITCAST, Ops.IDIV, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.CMPLT, Ops.CMPNE,
+         Ops.CMPEQ),
         no_gradient,
     ),
 }  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Final
 
 from torpor.base.dtypes import dtypes
 from torpor.graph.elementwise import cast, elementwise
-from torpor.graph.gradient_elementwise import Gradients, like, no_gradient, scaled
+from torpor.graph.gradient_elementwise import Gradients, like, no_gradient, scaled, step_gradient
 from torpor.graph.gradient_indexed import numbered, positions
 from torpor.graph.movement import expand, reshape
 from torpor.graph.reduce import contiguous, reduce
@@ -278,6 +278,7 @@ def _for_one(g: UOp, x: UOp, axes: tuple[int, ...], places: UOp, numbers: UOp) -
 
 FUNCTIONS: Final[dict[str, Callable[[UOp, UOp], Gradients]]] = {
     "same": same_gradient,
+    "step": step_gradient,
     "within": within_gradient,
     "between": between_gradient,
     "hardswish": hardswish_gradient,

@@ -183,7 +183,9 @@ class Functions(Handle):
         if self.dtype.kind in ("uint", "bool"):
             return self.ne(0).cast(self.dtype)
         signs = (self > 0).cast(self.dtype) - (self < 0).cast(self.dtype)
-        return self.isnan().where(self.detach(), signs) if self.dtype.kind == "float" else signs
+        if self.dtype.kind != "float":
+            return signs
+        return with_rule(self.isnan().where(self.detach(), signs), (self,), "step")
 
     def floor(self) -> Tensor:
         """The greatest integer that is not above x, in x's format."""
