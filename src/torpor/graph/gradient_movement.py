@@ -113,6 +113,7 @@ def transposed(moved: UOp, source: UOp, value: UOp) -> UOp:
     in the shape of `moved`: the transpose of their map.
     """
     while moved is not source:
-        (value,) = MOVEMENTS[moved.op](moved, value)
-        moved = moved.src[0]
+        (below,) = MOVEMENTS[moved.op](moved, value)
+        assert below is not None, "movements have gradients"
+        value, moved = below, moved.src[0]
     return value

@@ -223,7 +223,7 @@ class Arithmetic(Handle):
             made = simple(self)
         else:
             made = binary(Ops.POW, self, float(exponent))
-        return made.clone() if made is self else made  # type: ignore[comparison-overlap]
+        return made.clone() if made is self else made
 
     def __rpow__(self, other: Any) -> Tensor:
         left, right = promoted(self, other)
