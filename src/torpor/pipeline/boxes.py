@@ -10,6 +10,7 @@ So a loop over minibatches, crops or rows compiles its kernels twice, and not at
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from torpor.ir.infer import shape_of, shaped
@@ -24,26 +25,57 @@ Axes = frozenset[tuple[int, int]]  # (number of a box, its axis)
 START: Final = "box_start{}_{}"
 MOST: Final = 4096  # skeletons that are remembered
 
-# By skeleton: the places of the boxes when it was first seen, and the axes that differ since.
-_seen: Final[dict[tuple[Any, ...], tuple[tuple[Any, ...], Axes]]] = {}
+
+@dataclass
+class Seen:
+    """What is known of a skeleton.
+
+    first:  the places of its boxes when it was first seen. `moving`: the axes that differ since.
+    key:    of the graph with variables for these, once there was one.
+    starts: for each of its bound variables, whose start it is; None: the graph's own.
+    """
+
+    first: tuple[Any, ...]
+    moving: Axes = frozenset()
+    key: tuple[Any, ...] | None = None
+    starts: Sequence[tuple[int, int] | None] = ()
+
+
+_seen: Final[dict[tuple[Any, ...], Seen]] = {}
+
+
+def known_form(form: Canonical) -> Canonical | None:
+    """The canonical form with variables for the places of boxes, as it was written down before."""
+    seen = _seen.get(form.skeleton)
+    if seen is None or seen.key is None or not moved(seen.first, form.key[-1]) <= seen.moving:
+        return None
+    own = iter(form.bound)
+    bound = [
+        next(own) if start is None else bound_start(form.boxes[start[0]], *start)
+        for start in seen.starts
+    ]
+    return Canonical(seen.key, form.buffers, bound)
 
 
 def with_places(roots: Roots, form: Canonical) -> tuple[Roots, Canonical | None]:
     """The roots (graph node, device), and their canonical form, with variables for the places of
     boxes that have been elsewhere before.
     """
-    places = form.key[-1]
-    first, moving = _seen.get(form.skeleton, (places, frozenset()))
-    moving |= moved(first, places)
     if len(_seen) >= MOST:
         _seen.clear()
-    _seen[form.skeleton] = first, moving
+    seen = _seen.setdefault(form.skeleton, Seen(form.key[-1]))
+    moving = seen.moving | moved(seen.first, form.key[-1])
     if not moving or any(node.src[0].arg[0].startswith("box_start") for node in form.bound):
         return roots, form
     named = {box: started(box, number, moving) for number, box in enumerate(form.boxes)}
     sink = rebuilt(UOp.sink(*(node for node, _ in roots)), named)
     changed = [(node, device) for node, (_, device) in zip(sink.src, roots, strict=True)]
-    return changed, canonical(changed)
+    made = canonical(changed)
+    if made is not None:
+        numbers = {START.format(*axis): axis for axis in moving}
+        seen.starts = [numbers.get(node.src[0].arg[0]) for node in made.bound]
+        seen.moving, seen.key = moving, made.key
+    return changed, made
 
 
 def moved(before: Sequence[Any], now: Sequence[Any]) -> Axes:
@@ -64,11 +96,17 @@ def started(box: UOp, number: int, moving: Axes) -> tuple[Any, ...]:
     sizes = shape_of(box.src[0])
     for axis, (start, end) in enumerate(box.arg):
         if (number, axis) in moving and isinstance(sizes[axis], int):
-            shrinks = box.op is Ops.SHRINK
-            most = sizes[axis] - (end - start) if shrinks else start + end
-            place = bind(UOp.variable(START.format(number, axis), 0, most), start)
-            pairs[axis] = (place, place + (end - start) if shrinks else most - place)
+            place = bound_start(box, number, axis)
+            whole = place.src[0].arg[2]
+            pairs[axis] = (place, place + (end - start) if box.op is Ops.SHRINK else whole - place)
     return tuple(pairs)
+
+
+def bound_start(box: UOp, number: int, axis: int) -> UOp:
+    """Where a box starts along an axis of known size, as a variable with this value."""
+    start, end = box.arg[axis]
+    most = shape_of(box.src[0])[axis] - (end - start) if box.op is Ops.SHRINK else start + end
+    return bind(UOp.variable(START.format(number, axis), 0, most), start)
 
 
 def rebuilt(root: UOp, args: Mapping[UOp, Any]) -> UOp:

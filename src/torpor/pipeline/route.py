@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 
@@ -30,7 +31,7 @@ from torpor.kernel import (
     own_parameters,
 )
 from torpor.pipeline.blame import index_of
-from torpor.pipeline.boxes import with_places
+from torpor.pipeline.boxes import known_form, with_places
 from torpor.pipeline.canonical import canonical
 from torpor.pipeline.compile import is_copy, programs_of, target_named
 from torpor.pipeline.recipe import Failed, Result, follow, keep, recipe_for, recipe_of
@@ -194,9 +195,13 @@ def realize(roots: Roots) -> list[UOp]:
 def computed(roots: Roots) -> list[UOp]:
     """As `realize`, but that a failed check is `Refused`."""
     form = None if recorded() else canonical(roots)
-    if form is not None and form.boxes:
-        roots, form = with_places(roots, form)
     seen = observed()
+    if form is not None and form.boxes:
+        known = None if seen else known_form(form)
+        if known is not None and (recipe := recipe_for(known)) is not None:
+            with suppress(Failed):  # it fails again below, where the graph is there to be blamed
+                return follow(recipe, known, [shape_of(node) for node, _ in roots])
+        roots, form = with_places(roots, form)
     recipe = None if form is None or seen else recipe_for(form)
     if form is not None and recipe is not None:
         try:
