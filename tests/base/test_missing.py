@@ -20,6 +20,8 @@ from torpor import Tensor, nn
         (nn, "LazyLinear", r"torpor\.nn has no 'LazyLinear'.*there is Linear"),
         (nn.functional, "gumbel_softmax", r"nn\.functional has no .*there is .*softmax"),
         (nn.functional, "exp", r"there is .*Tensor\.exp"),
+        (nn.init, "uniform_", r"nn\.init has no 'uniform_'.*Tensor\.uniform_"),
+        (nn.init, "ones", r"there is .*Tensor\.ones"),
         (nn.optim, "Adamax", r"nn\.optim has no 'Adamax'.*there is Adam"),
         (Tensor, "cosine_similarity", r"nn\.functional\.cosine_similarity"),
         (Tensor(1.0), "arccos_", "Tensor has no 'arccos_'"),

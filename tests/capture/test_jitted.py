@@ -371,3 +371,8 @@ def test_a_function_that_is_called_in_another_way_each_time_is_left_alone() -> N
     for _ in range(2):
         assert f(numbers(1), "a" * 63).item() == 64
     assert len(calls.getvalue()) == 70
+
+
+def test_what_is_no_function_is_refused() -> None:
+    with pytest.raises(CaptureError, match="jit takes a function"):
+        torpor.jit(numbers(1))  # type: ignore[arg-type]

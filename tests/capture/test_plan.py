@@ -90,6 +90,17 @@ def test_devices_without_native_code(device: str, calls: list[int]) -> None:
     assert not calls
 
 
+@pytest.mark.parametrize("device", ["PYTHON", "OPENCL"])
+def test_arguments_elsewhere_are_given_back_beside_native_code(device: str) -> None:
+    back = torpor.jit(lambda x: x.reshape(2, 1))
+    beside = torpor.jit(lambda x, y: (x, y * 2))
+    for i in range(4):
+        x = Tensor([float(i), 2.0], device=device).realize()
+        assert back(x).tolist() == [[float(i)], [2.0]]
+        first, second = beside(x, Tensor([float(i)]).realize())
+        assert (first.tolist(), second.tolist()) == ([float(i), 2.0], [2.0 * i])
+
+
 def test_results_do_not_depend_on_threads() -> None:
     x = np.random.default_rng(0).random((300, 400), np.float32)
 

@@ -243,6 +243,13 @@ def test_multiples_are_taken_in_the_common_format(name):
         getattr(Tensor(small), name)(Tensor(small), alpha=300)
 
 
+def test_rsub_takes_multiples_of_its_first_operand():
+    small, wide = np.array([200, 100], np.uint8), np.array([1, 2], np.int64)
+    check(Tensor(small).rsub(Tensor(wide), alpha=3), wide - 3 * small.astype("i8"))
+    check(torpor.rsub(Tensor(wide), 7, alpha=2), 7 - 2 * wide)
+    check(Tensor(small).rsub(Tensor(wide)), wide - small)
+
+
 def test_interpolation_from_the_nearer_side():
     """A weight of 1 gives the end itself, infinite ones as in PyTorch."""
     left = np.array([1e30, 1.0, math.inf, 0.0, -0.0])

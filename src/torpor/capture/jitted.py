@@ -330,6 +330,8 @@ def jit(function: Callable[..., Any]) -> Jitted:
     cells that it reads are guarded: where one differs, the function is traced anew.
     Under JIT=0 it is called as it is; JIT=strict refuses what no guard can cover.
     """
+    if not callable(function):
+        raise CaptureError(f"jit takes a function, as in jit(f)(x), not {function!r}")
     return function if isinstance(function, Jitted) else Jitted(function)
 
 

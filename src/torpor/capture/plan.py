@@ -80,14 +80,14 @@ class Plan:
         self, inputs: Sequence[Buffer], places: Sequence[int], results: Sequence[Result],
         words: Sequence[int],
     ) -> None:  # fmt: skip
-        """Run all commands. `places` are the addresses of the inputs, `words` the values of each
-        `Word`.
+        """Run all commands. `places` are the addresses of the inputs, none if one of them has no
+        address here; `words` are the values of each `Word`.
 
         Raises what a kernel raises; nothing but the results has changed then.
         """
         if not self._prepared:
             self._prepare()
-        if self.executor is None or timing():
+        if self.executor is None or len(places) < len(inputs) or timing():
             failed, error = self._one_by_one(table_of(inputs, self.kept, results), words)
         else:
             fresh = [result.address for result in results]

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, Final
 
+from torpor.base.missing import names_of
 from torpor.tensor import Tensor, no_grad
+
+__all__: Final = ["kaiming_uniform_", "normal_", "ones_", "zeros_"]
+
+if not TYPE_CHECKING:
+    __getattr__ = names_of("torpor.nn.init", lambda: __all__)
 
 
 def default_weight(shape: tuple[int, ...], fan_in: int) -> Tensor:

@@ -112,9 +112,12 @@ class Arithmetic(Handle):
         left, right = promoted(self, other)
         return left - scaled(right, alpha)
 
-    def rsub(self, other: Any) -> Tensor:
-        """other - self."""
-        return other - self
+    def rsub(self, other: Any, *, alpha: Any = 1) -> Tensor:
+        """other - alpha * self, as `add`."""
+        if type(alpha) is int and alpha == 1:
+            return other - self
+        mine, others = promoted(self, other)
+        return others - scaled(mine, alpha)
 
     def mul(self, other: Any) -> Tensor:
         """self * other; integers wrap around."""
