@@ -254,3 +254,10 @@ def test_norms_that_are_not_there():
     for p in (-1, -math.inf):
         with pytest.raises(ShapeError, match="no elements"):
             Tensor.zeros(0, 3).norm(p, dim=0)
+
+
+def test_the_gradient_of_a_deviation_that_has_no_value_has_none():
+    one, rows = Tensor([3.0]), Tensor([[1.0], [2.0]])
+    assert np.isnan(one.std().gradient(one)[0].numpy()).all()
+    assert np.isnan(rows.std(1).sum().gradient(rows)[0].numpy()).all()
+    assert rows.std(1, correction=0).sum().gradient(rows)[0].tolist() == [[0.0], [0.0]]

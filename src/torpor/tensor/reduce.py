@@ -162,12 +162,11 @@ class Reduce(Handle):
         self, dim: Any = None, correction: Any = 1, keepdim: bool = False, unbiased: Any = None
     ) -> Tensor:
         """Standard deviation: the square root of `var`, also where that is too large or too small
-        for the format; its gradient is 0 where it is.
+        for the format; its gradient is 0 where it is 0, NaN where it is NaN.
         """
         divisor = _degrees(self, dim, correction, unbiased)
         wide: Any = self.cast(wide_dtype(self.dtype))
-        length = (wide - wide.mean(dim, True)).norm(2, dim, keepdim)
-        return (length / divisor.sqrt()).cast(self.dtype)
+        return _length(wide - wide.mean(dim, True), dim, keepdim, divisor).cast(self.dtype)
 
     @spelled
     def var_mean(self, dim: Any = None, correction: Any = 1, keepdim: bool = False) -> Any:
@@ -317,10 +316,7 @@ class Reduce(Handle):
             raise ValueRangeError(f"{what}; norms of singular values are not there yet")
         size = self.abs()
         if p in ("fro", None) or p == 2:
-            axes = _axes(dim, self.ndim)
-            scale: Any = 1.0 if _count(self, dim) == 0 else built(_scale, self, axes)
-            made = _root((self * scale).square().sum(dim, True)) / scale
-            return made if keepdim else made.squeeze(axes)
+            return _length(self, dim, keepdim, 1.0)
         if p == 1:
             return size.sum(dim, keepdim)
         if p in (math.inf, -math.inf):
@@ -357,6 +353,14 @@ class Reduce(Handle):
             later, earlier = made.narrow(dim, 1, size - 1), made.narrow(dim, 0, size - 1)
             made = later ^ earlier if self.dtype is dtypes.bool else later - earlier
         return made.clone() if made is self else made
+
+
+def _length(operand: Any, dim: Any, keepdim: bool, divisor: Any) -> Tensor:
+    """sqrt(sum of squares / divisor); the squares may be too large or too small for the format."""
+    axes = _axes(dim, operand.ndim)
+    scale: Any = 1.0 if _count(operand, dim) == 0 else built(_scale, operand, axes)
+    made: Any = _root((operand * scale).square().sum(dim, True) / divisor) / scale
+    return made if keepdim else made.squeeze(axes)
 
 
 def _root(operand: Any) -> Tensor:
