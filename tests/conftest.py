@@ -26,6 +26,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("torpor", deadline=None)
 settings.load_profile("torpor")
 
+
+@pytest.fixture(autouse=True)
+def nothing_waits() -> None:
+    """No test computes what another has left waiting: kernels would be others, and last bits."""
+    from torpor.tensor.pending import taken_along  # not before the cache's folder is set
+
+    taken_along()
+
+
 HERE = Path(__file__).parent
 # Where choices by vectors and caches are made, and what comes of them: `make test-targets`.
 TARGET_ROOMS = (

@@ -207,3 +207,21 @@ def test_statistics_that_nobody_holds_are_not_computed():
 def test_arguments_that_make_no_sense(make, text):
     with pytest.raises(TorporError, match=text):
         make([Tensor([1.0], requires_grad=True)])
+
+
+@pytest.mark.parametrize("make", [nn.optim.SGD, nn.optim.Adam])
+def test_a_step_that_raises_leaves_everything_as_it_was(make):
+    embedding = nn.Embedding(5, 2)
+    optimiser = make(embedding.parameters(), lr=0.1)
+    before = [one.numpy() for one in (*optimiser.params, *optimiser.state())]
+    loss = embedding(Tensor([1, 7])).sum()
+    loss.backward()
+    with pytest.raises(IndexError):
+        optimiser.step()
+    for one, kept in zip((*optimiser.params, *optimiser.state()), before, strict=True):
+        np.testing.assert_array_equal(one.numpy(), kept)
+    optimiser.zero_grad()
+    embedding(Tensor([2])).sum().backward()
+    optimiser.step()
+    changed = (embedding.weight.numpy() != before[0]).any(1)
+    assert changed.tolist() == [False, False, True, False, False]

@@ -13,7 +13,6 @@ from torpor import Tensor
 from torpor.base.errors import OutOfBoundsError
 from torpor.base.settings import Context
 from torpor.device.llvm import LlvmCompiler
-from torpor.tensor.pending import taken_along
 
 TABLE = np.random.default_rng(0).standard_normal((40, 30))
 
@@ -30,7 +29,6 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         return compile_all(self, made)
 
     monkeypatch.setattr(LlvmCompiler, "compile_all", counted)
-    taken_along()  # what other tests have left waiting
     with Context(CACHE=0):
         yield names
 

@@ -92,3 +92,36 @@ def test_what_nobody_holds_is_not_computed() -> None:
     del gone
     gc.collect()
     assert (Tensor([1.0]) + 1).item() == 2.0
+
+
+def test_one_that_fails_keeps_no_other_from_being_computed() -> None:
+    bad, good = Tensor(np.zeros(1)).realize(), Tensor(np.ones(2)).realize()
+    bad += Tensor(np.ones(3))[Tensor([9])]
+    for step in range(30):
+        bad += 1
+        good *= 0.5
+        assert (Tensor(np.ones(2)) * step).sum().item() == 2 * step
+        assert nodes_of(good) < 30
+    assert good.tolist() == [0.5**30] * 2
+    with pytest.raises(OutOfBoundsError):
+        bad.numpy()
+
+
+def test_writes_raise_no_error_of_others() -> None:
+    quotient = Tensor([0, 0]).realize()
+    for _ in range(20):
+        quotient += Tensor([1, 2]) // Tensor([1, 0])
+    with pytest.raises(ZeroDivisionError):
+        quotient.numpy()
+
+
+def test_what_many_write_to_in_turn_is_computed_in_rounds() -> None:
+    """Each time all of them as often, so that the same kernels compute them."""
+    several = [Tensor(np.zeros(3)).realize() for _ in range(4)]
+    seen = set()
+    for step in range(40):
+        for one in several:
+            one += step
+        seen.add(tuple(nodes_of(one) for one in several))
+    assert len(seen) <= 8
+    assert [one.tolist() for one in several] == [[780.0] * 3] * 4

@@ -12,7 +12,13 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from torpor.base.dtypes import dtypes
-from torpor.base.errors import DTypeError, GradientError, ShapeError, ValueRangeError
+from torpor.base.errors import (
+    DTypeError,
+    GradientError,
+    ShapeError,
+    TorporError,
+    ValueRangeError,
+)
 from torpor.base.missing import names_of
 from torpor.tensor import Tensor, no_grad
 from torpor.tensor.differentiate import forget_gradients, leaf_number
@@ -60,11 +66,21 @@ class Optimizer:
         """Update the parameters by their gradients and realise them, and with them what waits: the
         losses that `backward` was called on, if they are still held, and running statistics of
         layers: so nothing is computed twice. In a jitted function all of it, and the gradients that
-        it leaves behind, are computed together when it returns.
+        it leaves behind, are computed together when it returns. Where that raises, parameters and
+        state stay as they were.
         """
+        storages = [one._storage for one in (*self.params, *self.state())]
+        before = [(one, one.base, one.requires) for one in storages]
         changed = self.schedule_step()
-        if not is_watched():
+        if is_watched():
+            return
+        try:
             changed[0].realize(*changed[1:])
+        except (TorporError, MemoryError):  # an index of the batch, say: the next may be right
+            for storage, base, requires in before:
+                storage.requires = requires
+                storage.replace(base)
+            raise
 
     def schedule_step(self) -> list[Tensor]:
         """Build the update without running it; gives everything that it changes."""

@@ -1,6 +1,6 @@
 """What waits to be computed though nobody asks for it: values that were written in place, and
 losses that `backward` was called on. Whatever is computed next takes them along, since they share
-its work; after many writes they are computed by themselves, so that no graph grows for ever.
+its work; before too many writes to one of them all are computed, so that no graph grows for ever.
 """
 
 from __future__ import annotations
@@ -11,30 +11,33 @@ from typing import Final
 
 from torpor.tensor.storage import Storage, is_buffer, recall
 
-# Writes to one value that may wait: a choice. So many steps that nobody asks about are compiled as
-# one, and each keeps the graph of what it wrote.
-MOST_WRITES: Final = 16
+# Writes to one value that may wait: a choice. So many are compiled as one where nobody asks.
+MOST_WRITES: Final = 4
 
 
 class _Waiting(threading.local):
-    """Storages of this thread, weakly, by identity, and how often each was written to."""
+    """Storages of this thread, weakly, by identity, and how often each was written to; and those
+    whose value cannot be computed, which wait for whoever asks.
+    """
 
     def __init__(self) -> None:
         self.storages: dict[int, tuple[weakref.ref[Storage], int]] = {}
+        self.failed: weakref.WeakSet[Storage] = weakref.WeakSet()
 
 
 _waiting: Final = _Waiting()
 
 
-def wait(storage: Storage) -> bool:
-    """Have a storage's value computed along with whatever is computed next; whether it has waited
-    for as many writes as may wait.
-    """
+def wait(storage: Storage) -> None:
+    """Have a storage's value computed along with whatever is computed next."""
+    if storage not in _waiting.failed:
+        _waiting.storages[id(storage)] = weakref.ref(storage), writes_of(storage) + 1
+
+
+def writes_of(storage: Storage) -> int:
+    """How many writes to a storage wait."""
     known, writes = _waiting.storages.get(id(storage), (None, 0))
-    if known is None or known() is not storage:
-        known, writes = weakref.ref(storage), 0
-    _waiting.storages[id(storage)] = known, writes + 1
-    return writes + 1 >= MOST_WRITES
+    return writes if known is not None and known() is storage else 0
 
 
 def taken_along() -> list[Storage]:
@@ -42,3 +45,8 @@ def taken_along() -> list[Storage]:
     found, _waiting.storages = _waiting.storages, {}
     held = [storage for known, _ in found.values() if (storage := known()) is not None]
     return [one for one in held if not is_buffer(one.base) and recall(one.base) is None]
+
+
+def leave(storage: Storage) -> None:
+    """Leave a storage, whose value could not be computed, to whoever asks for it."""
+    _waiting.failed.add(storage)

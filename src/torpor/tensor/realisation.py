@@ -23,7 +23,7 @@ from torpor.tensor.handle import Handle, Size, derive, located, make, render_sha
 from torpor.tensor.host import Array, known_shape, read
 from torpor.tensor.layout import is_row_major
 from torpor.tensor.path import Step
-from torpor.tensor.pending import taken_along
+from torpor.tensor.pending import leave, taken_along
 from torpor.tensor.storage import (
     Storage,
     is_buffer,
@@ -75,22 +75,35 @@ def compute(roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
 
 
 def compute_all(roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
-    """As `compute`, and along with them what waits to be computed. Where a check fails of that,
-    what waited is left for whoever asks for it.
+    """As `compute`, and along with them what waits. Where that fails, the roots are computed alone,
+    and then each that waits: one that fails is left to whoever asks for it.
     """
     asked = {node for node, _ in roots}
     along = [] if is_watched() else [one for one in taken_along() if one.base not in asked]
     if not along:
-        return compute(roots)
+        return compute(roots) if roots else []
     nodes = [one.base for one in along]
     more = [(node, one.device) for node, one in zip(nodes, along, strict=True)]
     try:
         values = compute([*roots, *more])
-    except TorporError:
-        return compute(roots)
+    except (TorporError, MemoryError):
+        values = compute(roots) if roots else []
+        _compute_each(along)
+        return values
     for storage, node, value in zip(along, nodes, values[len(roots) :], strict=True):
         storage.settle(node, value)
     return values[: len(roots)]
+
+
+def _compute_each(storages: Sequence[Storage]) -> None:
+    """Compute one after the other; those that fail are left."""
+    for storage in storages:
+        node = storage.base
+        try:
+            (value,) = compute([(node, storage.device)])
+            storage.settle(node, value)
+        except (TorporError, MemoryError):
+            leave(storage)
 
 
 @contextmanager

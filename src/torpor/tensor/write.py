@@ -19,7 +19,6 @@ from torpor.tensor.handle import (
     apart,
     as_scalar,
     located,
-    make,
     node_on,
     render_shape,
     weak_constant,
@@ -27,8 +26,8 @@ from torpor.tensor.handle import (
 from torpor.tensor.host import buffer_node, memory_of
 from torpor.tensor.mode import grad_enabled
 from torpor.tensor.path import backward
-from torpor.tensor.pending import wait
-from torpor.tensor.storage import remember
+from torpor.tensor.pending import MOST_WRITES, wait, writes_of
+from torpor.tensor.storage import remember, without_known
 from torpor.tensor.watch import active, is_watched, watcher
 
 if TYPE_CHECKING:
@@ -49,6 +48,10 @@ def write(target: Handle, value: Any) -> None:
     if isinstance(value, Handle) and value._storage is storage and _is_there(target, value):
         return
     node, requires = _value_node(target, value)
+    if writes_of(storage) >= MOST_WRITES and not is_watched():
+        compute_waiting()
+        if not requires:
+            (node,) = without_known([node])
     try:
         moved, mask = backward(path, node)
     except TorporError as error:
@@ -61,10 +64,15 @@ def write(target: Handle, value: Any) -> None:
     storage.base.held = True
     if storage.external is not None:
         _write_through(target)
-    elif wait(storage) and not is_watched():
-        from torpor.tensor.realisation import realize
+    else:
+        wait(storage)
 
-        realize(make(storage.base, storage.device, storage.requires, storage))
+
+def compute_waiting() -> None:
+    """Compute what waits: values with all of their writes, so that loops come to the same again."""
+    from torpor.tensor.realisation import compute_all  # which imports families that write
+
+    compute_all([])
 
 
 def _is_there(target: Handle, value: Handle) -> bool:
