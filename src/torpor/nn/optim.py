@@ -12,19 +12,14 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from torpor.base.dtypes import dtypes
-from torpor.base.errors import (
-    DTypeError,
-    GradientError,
-    ShapeError,
-    TorporError,
-    ValueRangeError,
-)
+from torpor.base.errors import DTypeError, GradientError, ShapeError, ValueRangeError
 from torpor.base.missing import names_of
 from torpor.tensor import Tensor, no_grad
 from torpor.tensor.differentiate import forget_gradients, leaf_number
 from torpor.tensor.spelling import within
 from torpor.tensor.watch import is_watched
 from torpor.tensor.wide import wide_dtype
+from torpor.tensor.write import restored_on_failure
 
 
 class Optimizer:
@@ -69,18 +64,10 @@ class Optimizer:
         it leaves behind, are computed together when it returns. Where that raises, parameters and
         state stay as they were.
         """
-        storages = [one._storage for one in (*self.params, *self.state())]
-        before = [(one, one.base, one.requires) for one in storages]
-        changed = self.schedule_step()
-        if is_watched():
-            return
-        try:
-            changed[0].realize(*changed[1:])
-        except (TorporError, MemoryError):  # an index of the batch, say: the next may be right
-            for storage, base, requires in before:
-                storage.requires = requires
-                storage.replace(base)
-            raise
+        with restored_on_failure((*self.params, *self.state())):
+            changed = self.schedule_step()
+            if not is_watched():
+                changed[0].realize(*changed[1:])
 
     def schedule_step(self) -> list[Tensor]:
         """Build the update without running it; gives everything that it changes."""

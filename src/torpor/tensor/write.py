@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,6 +68,21 @@ def write(target: Handle, value: Any) -> None:
         _write_through(target)
     else:
         wait(storage)
+
+
+@contextmanager
+def restored_on_failure(tensors: Sequence[Handle]) -> Iterator[None]:
+    """Writes inside are undone where what they wrote cannot be computed: of a batch with an index
+    that is out of bounds, say; the next may be right.
+    """
+    before = [(one._storage, one._storage.base, one._storage.requires) for one in tensors]
+    try:
+        yield
+    except (TorporError, MemoryError):
+        for storage, base, requires in before:
+            storage.requires = requires
+            storage.replace(base)
+        raise
 
 
 def compute_waiting() -> None:
