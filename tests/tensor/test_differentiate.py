@@ -390,3 +390,22 @@ def test_steps_have_a_gradient_of_0(name):
     x = Tensor([0.5, -1.5, 2.0]).requires_grad_()
     getattr(x, name)().sum().backward()
     assert x.grad.tolist() == [0.0] * 3
+
+
+def test_a_gradient_flows_to_what_is_written():
+    """Also where the very value of another tensor is written, and by several writes."""
+    for _ in range(2):
+        a = Tensor([1.0, 2.0]).requires_grad_()
+        b = Tensor([3.0, 4.0]).requires_grad_()
+        twice = b * 2
+        whole, part, copied, grown = (a * 1 for _ in range(4))
+        whole[:] = twice
+        part[0] = b[1]
+        copied.copy_(b)
+        grown += a
+        total = (whole * 3 + part * 5 + copied * 7 + grown * 11).sum()
+        of_a, of_b, of_twice, of_grown = total.gradient(a, b, twice, grown)
+        assert of_a.tolist() == [22.0, 27.0]
+        assert of_b.tolist() == [13.0, 18.0]
+        assert of_twice.tolist() == [3.0, 3.0]
+        assert of_grown.tolist() == [11.0, 11.0]

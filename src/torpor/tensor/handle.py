@@ -162,6 +162,13 @@ def apart(node: UOp) -> UOp:
     return shaped(build.again(node, build.identity()), shape_of(node))
 
 
+def renamed(node: UOp) -> UOp:
+    """The value of a node for a tensor that is made of it: a gradient flows through to the node."""
+    if not node.dtype.is_float:
+        return node
+    return shaped(build.alias(node, build.identity()), shape_of(node))
+
+
 def with_rule(
     value: Tensor, operands: Sequence[Handle], name: str, *numbers: Scalar | str
 ) -> Tensor:
@@ -185,8 +192,8 @@ def derive(function: Callable[..., UOp], operands: Sequence[Handle], *arguments:
         node = function(*nodes, *arguments)
     except TorporError as error:
         raise located(error, operands) from None
-    if node.dtype.is_float and any(node is one for one in nodes):  # nothing was to be done
-        node = shaped(build.alias(node, build.identity()), shape_of(node))
+    if any(node is one for one in nodes):  # nothing was to be done
+        node = renamed(node)
     return make(node, device, requires and node.dtype.kind == "float")
 
 

@@ -22,6 +22,7 @@ from torpor.tensor.handle import (
     as_scalar,
     located,
     node_on,
+    renamed,
     render_shape,
     weak_constant,
 )
@@ -62,7 +63,11 @@ def write(target: Handle, value: Any) -> None:
         moved = build.elementwise(Ops.WHERE, mask, moved, storage.base)
         requires = requires or storage.requires
     storage.requires = requires
-    storage.replace(apart(moved) if moved.held else moved)
+    if isinstance(value, Handle) and moved is value._current():
+        moved = renamed(moved)
+    elif moved.held:
+        moved = apart(moved)
+    storage.replace(moved)
     storage.base.held = True
     if storage.external is not None:
         _write_through(target)
