@@ -7,7 +7,6 @@ python -m bench.plain torpor rows   # one of them: three times in seconds, as JS
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -15,21 +14,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from bench import process
+
 PASSES: Final = 120
 LATE: Final = slice(90, None)  # passes whose median counts as the hundredth
 LIBRARIES: Final = ("torpor", "torch")
 RANDOM: Final = np.random.default_rng(0)
-
-
-def library(name: str) -> Any:
-    """The library's module."""
-    if name == "torch":
-        import torch
-
-        return torch
-    import torpor
-
-    return torpor
 
 
 def tensor(lib: Any, array: Any) -> Any:
@@ -109,21 +99,13 @@ PROGRAMS: Final = {p.__name__: p for p in (descent, minibatches, crops, rows, ca
 
 def timed(name: str, program: str) -> list[float]:
     """Seconds of the first, the second and the hundredth pass."""
-    step = PROGRAMS[program](library(name))
+    step = PROGRAMS[program](process.library(name))
     times = []
     for n in range(PASSES):
         started = time.perf_counter()
         step(n)
         times.append(time.perf_counter() - started)
     return [times[0], times[1], float(np.median(times[LATE]))]
-
-
-def measured(name: str, program: str) -> list[float]:
-    """The same in a process of its own."""
-    command = [sys.executable, "-m", "bench.plain", name, program]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    found: list[float] = json.loads(done.stdout)
-    return found
 
 
 def main() -> None:
@@ -135,7 +117,7 @@ def main() -> None:
     print("| program | torpor: 1st | 2nd | 100th | torch: 1st | 2nd | 100th | 100th / torch |")
     print("|---|---|---|---|---|---|---|---|")
     for program in PROGRAMS:
-        ours, theirs = (measured(name, program) for name in LIBRARIES)
+        ours, theirs = (process.answer("bench.plain", name, program) for name in LIBRARIES)
         cells = [f"{seconds * 1e3:.2f}" for seconds in (*ours, *theirs)]
         print(f"| {program} | {' | '.join(cells)} | {ours[2] / theirs[2]:.1f} |", flush=True)
 

@@ -25,7 +25,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from bench import machine, report, worker
+from bench import machine, process, report
 from bench.engine import Effort
 from bench.libraries import CONTENDERS
 from bench.workloads import choose
@@ -191,18 +191,18 @@ def measure(
 
 def lines_of(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Start a worker; what it says, line by line."""
-    with worker.scratch() as cache:
-        process = subprocess.Popen(
+    with process.scratch() as cache:
+        worker = subprocess.Popen(
             [sys.executable, "-m", "bench.worker", json.dumps(request)],
             cwd=ROOT, stdout=subprocess.PIPE, text=True,
-            env=worker.environment(request["threads"], cache),
+            env=process.environment(request["threads"], cache),
         )  # fmt: skip
         try:
-            while line := patiently(process):
+            while line := patiently(worker):
                 yield json.loads(line)
         finally:
-            process.terminate()
-            process.wait()
+            worker.terminate()
+            worker.wait()
 
 
 def patiently(process: subprocess.Popen[str]) -> str:

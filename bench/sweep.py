@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from bench import worker
+from bench import process, worker
 from bench.engine import WARM_SAMPLES
 from bench.libraries import Torpor
 from bench.report import duration
@@ -58,10 +58,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def asked(constant: str, value: str, workload: str, threads: int) -> list[float]:
     """Samples from a process of its own."""
-    with worker.scratch() as cache:
+    with process.scratch() as cache:
         made = subprocess.run(
             [sys.executable, "-m", "bench.sweep", "--child", constant, value, workload],
-            env=worker.environment(threads, cache), stdout=subprocess.PIPE, text=True, check=True,
+            env=process.environment(threads, cache), stdout=subprocess.PIPE, text=True, check=True,
         )  # fmt: skip
     found: list[float] = json.loads(made.stdout)
     return found

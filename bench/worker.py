@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -19,25 +18,6 @@ from typing import Any
 from bench.engine import Effort, race
 from bench.libraries import CONTENDERS, OURS, PLAIN
 from bench.workloads import ALL
-
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
-    "NUMEXPR_NUM_THREADS", "TORPOR_THREADS", "NPROC", "CPU_COUNT",
-)  # fmt: skip
-
-
-def environment(threads: int, cache: str) -> dict[str, str]:
-    """The variables that such a process is started with: threads, and empty caches in `cache`."""
-    return {
-        **os.environ,
-        **{name: str(threads) for name in THREAD_VARIABLES},
-        "TORPOR_CACHE_DIR": os.path.join(cache, "torpor"),
-        "TORCHINDUCTOR_CACHE_DIR": os.path.join(cache, "inductor"),
-        "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        "CACHEDB": os.path.join(cache, "tinygrad.db"),
-        "JAX_PLATFORMS": "cpu",
-        "DEV": "CPU",
-    }
 
 
 def pin(threads: int) -> None:
@@ -80,11 +60,6 @@ def main(arguments: Sequence[str]) -> int:
     with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
         work(json.loads(arguments[0]), say)
     return 0
-
-
-def scratch() -> tempfile.TemporaryDirectory[str]:
-    """A folder for caches that are empty at the start."""
-    return tempfile.TemporaryDirectory(prefix="torpor-bench-", ignore_cleanup_errors=True)
 
 
 if __name__ == "__main__":

@@ -75,8 +75,9 @@ def layer_norm(weights: Weights, name: str, x: Any) -> Any:
 
 
 def block(
-    jax: Any, weights: Weights, name: str, heads: int, x: Any, keys: Any = None, values: Any = None
-) -> Any:
+    jax: Any, weights: Weights, name: str, heads: int, x: Any, keys: Any = None, values: Any = None,
+    causal: bool = False,
+) -> Any:  # fmt: skip
     """A block of a transformer; x is [batch, position, width]."""
     numpy = jax.numpy
     batch, length, width = x.shape
@@ -85,7 +86,7 @@ def block(
     if keys is not None:  # [batch, head, position, width], as in PyTorch
         k = numpy.concatenate((keys.swapaxes(1, 2), k), 1)
         v = numpy.concatenate((values.swapaxes(1, 2), v), 1)
-    seen = jax.nn.dot_product_attention(q, k, v).reshape(batch, length, width)
+    seen = jax.nn.dot_product_attention(q, k, v, is_causal=causal).reshape(batch, length, width)
     x = x + linear(weights, f"{name}.out", seen)
     up = linear(weights, f"{name}.up", layer_norm(weights, f"{name}.between", x))
     return x + linear(weights, f"{name}.down", jax.nn.relu(up))

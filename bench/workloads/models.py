@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -21,8 +22,8 @@ def digits(nn: Any) -> Any:
     )  # fmt: skip
 
 
-def resnet18(nn: Any) -> Any:
-    """He et al. 2015, table 1, with torchvision's placing of strides; 1000 classes."""
+def residual(nn: Any, stages: Iterable[tuple[int, int, int]]) -> list[Any]:
+    """Residual blocks (He et al. 2015) of (channels in, out, stride)."""
 
     class Block(nn.Module):  # type: ignore[misc,name-defined]
         def __init__(self, inputs: int, outputs: int, stride: int):
@@ -44,30 +45,37 @@ def resnet18(nn: Any) -> Any:
         def forward(self, x: Any) -> Any:
             return (self.body(x) + (x if self.short is None else self.short(x))).relu()
 
+    return [Block(*stage) for stage in stages]
+
+
+def mean(nn: Any) -> Any:
+    """The mean of each channel of [batch, channel, row, column]."""
+
     class Mean(nn.Module):  # type: ignore[misc,name-defined]
         def forward(self, x: Any) -> Any:
             return x.mean((2, 3))
 
+    return Mean()
+
+
+def resnet18(nn: Any) -> Any:
+    """He et al. 2015, table 1, with torchvision's placing of strides; 1000 classes."""
     stages = ((64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2))
-    blocks = [
-        block
-        for inputs, outputs, stride in stages
-        for block in (Block(inputs, outputs, stride), Block(outputs, outputs, 1))
-    ]
+    blocks = residual(nn, (two for one in stages for two in (one, (one[1], one[1], 1))))
     return nn.Sequential(
         nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False), nn.BatchNorm2d(64), nn.ReLU(),
-        nn.MaxPool2d(3, stride=2, padding=1), *blocks, Mean(), nn.Linear(512, 1000),
+        nn.MaxPool2d(3, stride=2, padding=1), *blocks, mean(nn), nn.Linear(512, 1000),
     )  # fmt: skip
 
 
-def attend(library: Any, q: Any, k: Any, v: Any) -> Any:
+def attend(library: Any, q: Any, k: Any, v: Any, causal: bool) -> Any:
     """Attention of heads [batch, head, position, width]."""
     if library.__name__ == "torch":
-        return library.nn.functional.scaled_dot_product_attention(q, k, v)
-    return q.scaled_dot_product_attention(k, v)
+        return library.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    return q.scaled_dot_product_attention(k, v, is_causal=causal)
 
 
-def transformer(library: Any, layers: int, width: int, heads: int) -> Any:
+def transformer(library: Any, layers: int, width: int, heads: int, causal: bool = False) -> Any:
     """A list of blocks with the norm in front (Xiong et al. 2020). A block takes x [batch,
     position, width] and, to generate, keys and values [batch, head, position, width] of before.
     """
@@ -86,7 +94,7 @@ def transformer(library: Any, layers: int, width: int, heads: int) -> Any:
             q, k, v = (mixed[:, :, n].transpose(1, 2) for n in range(3))
             if keys is not None:
                 k, v = library.cat((keys, k), 2), library.cat((values, v), 2)
-            seen = attend(library, q, k, v).transpose(1, 2).reshape(batch, length, width)
+            seen = attend(library, q, k, v, causal).transpose(1, 2).reshape(batch, length, width)
             x = x + self.out(seen)
             return x + self.down(self.up(self.between(x)).relu())
 
