@@ -36,6 +36,7 @@ FLOORS = {
     "dist": 7,
     "nn": 8,
     "explore": 9,
+    "profile": 9,
     "cli": 10,
 }
 ROOF = ("__init__", "__main__")

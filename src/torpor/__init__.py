@@ -94,6 +94,8 @@ PLACES: Final = {
     "jit": ("torpor.capture", "jit"),
     "TinyJit": ("torpor.capture", "jit"),
     "explain": ("torpor.capture", "explain"),
+    "profile": ("torpor.profile", "profile"),
+    "RecompileWarning": ("torpor.base.errors", "RecompileWarning"),
 }
 DTYPES: Final = tuple(
     """

@@ -57,5 +57,9 @@ class ParseError(TorporError, ValueError):
     """IR text that cannot be read."""
 
 
+class RecompileWarning(UserWarning):
+    """A line compiles at each call."""
+
+
 class CaptureError(TorporError, RuntimeError):
     """`JIT=strict` refuses a function that does what no guard can cover; the message says what."""

@@ -7,6 +7,7 @@ gradient, has the same site with a mark.
 
 from __future__ import annotations
 
+import importlib
 import linecache
 import sys
 from itertools import islice
@@ -18,6 +19,8 @@ from typing import Final, NamedTuple
 Site = tuple[CodeType, int] | tuple[CodeType, int, str]
 _GRADIENT: Final = "gradient of "
 _PACKAGE: Final = str(Path(__file__).resolve().parent.parent)
+# What lies between an import and the module, or what torpor imports when it is first used.
+_IMPORTING: Final = ("<frozen importlib", importlib.__file__)
 # Programs that come along and that people read as they read their own.
 _PROGRAMS: Final = (str(Path(_PACKAGE) / "cli"), str(Path(_PACKAGE) / "nn" / "models.py"))
 
@@ -27,6 +30,7 @@ class _Inside(dict[str, bool]):
 
     def __missing__(self, name: str) -> bool:
         known = name.startswith(_PACKAGE) and not name.startswith(_PROGRAMS)
+        known = known or name.startswith(_IMPORTING)
         self[name] = known
         return known
 

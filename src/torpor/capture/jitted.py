@@ -12,6 +12,8 @@ from typing import Any, Final, final
 from torpor.base import settings
 from torpor.base.errors import CaptureError
 from torpor.base.locks import recursive_lock, taken
+from torpor.base.phases import phase
+from torpor.base.site import decode, here
 from torpor.capture.attempt import Attempt, Call, attempt
 from torpor.capture.commit import Given
 from torpor.capture.holding import is_a
@@ -23,6 +25,7 @@ from torpor.capture.straight import Straight, straight_for
 from torpor.capture.trace import MISS, Trace, is_whole
 from torpor.capture.tracer import is_severed
 from torpor.capture.tree import flatten, holds_twice
+from torpor.pipeline.anew import IN_A_ROW, warn
 from torpor.tensor.handle import Handle
 from torpor.tensor.mode import grad_enabled
 from torpor.tensor.watch import active, watcher
@@ -101,7 +104,7 @@ class Jitted:
         return Jitted, (self.__wrapped__,)
 
     def __repr__(self) -> str:
-        return f"<jit of {getattr(self, '__qualname__', repr(self.__wrapped__))}>"
+        return f"<jit of {self._name()}>"
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         if active and watcher() is not None:
@@ -162,13 +165,17 @@ class Jitted:
         self, kind: _Kind, tensors: Sequence[Any], numbers: Sequence[Any], given: Given
     ) -> Any:
         """What the first trace whose guards hold gives; `MISS` if there is none."""
-        for trace in kind.traces:
-            run = self._alone if trace.leaves else Trace.__call__
-            result = run(trace, tensors, numbers, given)
-            if result is not MISS:
-                self._replays(kind)
-                return result
+        with phase("launch", self._name()):
+            for trace in kind.traces:
+                run = self._alone if trace.leaves else Trace.__call__
+                result = run(trace, tensors, numbers, given)
+                if result is not MISS:
+                    self._replays(kind)
+                    return result
         return MISS
+
+    def _name(self) -> str:
+        return getattr(self, "__qualname__", repr(self.__wrapped__))
 
     def _replays(self, kind: _Kind) -> None:
         clock[0] += 1
@@ -225,14 +232,23 @@ class Jitted:
         elif kind.traces:
             self._note_miss(kind.traces[0].failing(call.tensors))
         self._streak += 1
+        if self._streak == 1 + IN_A_ROW and len({*self._misses[-IN_A_ROW:]}) == 1:
+            self._tell_of_misses()
         return kind
+
+    def _tell_of_misses(self) -> None:
+        """Warn that each of the last calls was traced, for the same reason."""
+        site = here()
+        if site is not None:
+            warn(decode(site), self._misses, f"{self._name()} is traced")
 
     def _run(self, kind: _Kind, call: Call) -> Any:
         """Run the function for real, watched, and keep the trace if it can be replayed."""
         views = any(not is_whole(tensor) for tensor in call.tensors)
         observing = views and not kind.views_observed
         strict = settings.text("JIT") == "strict"
-        made = attempt(self.__wrapped__, call, strict, observing, self._by_value)
+        with phase("trace", self._name(), self._misses[-1] if self._misses else "new"):
+            made = attempt(self.__wrapped__, call, strict, observing, self._by_value)
         self._by_value = made.by_value
         self._baked |= made.tracer.baked
         if observing:

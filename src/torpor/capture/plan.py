@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
@@ -17,12 +17,10 @@ from torpor.capture.output import Output, table_of
 from torpor.device import Buffer, Device, copy_buffer
 from torpor.device.base import Executable
 from torpor.device.executor import Bounds, Executor, Given, Own, Step, copying
-from torpor.ir.ops import Ops
 from torpor.ir.records import Program, ScheduleItem
-from torpor.ir.uop import UOp
 from torpor.pipeline.arena import arena, sections_of
 from torpor.pipeline.inplace import heirs
-from torpor.pipeline.report import note_run, timing
+from torpor.pipeline.report import note_run, stripped, timing
 from torpor.pipeline.reuse import Result
 from torpor.pipeline.run import Prepared, error_of
 
@@ -126,7 +124,8 @@ class Plan:
             started = time.perf_counter() if measured else 0.0
             error = execute(command, table, words)
             if measured:
-                note_run(command.item, command.program, time.perf_counter() - started)
+                ended = time.perf_counter()
+                note_run(command.item, command.program, started, ended - started)
             if error:
                 return number, error
         return 0, 0
@@ -229,12 +228,4 @@ def command_of(prepared: Prepared, slots: dict[int, int], words: dict[str, Word]
     places = tuple(slots[id(node.arg)] for node in item.buffers)
     plain = all(isinstance(value, int) for value in values)
     errors = tuple(error_of(site) for site in item.checks)
-    buffers = tuple(map(like, item.buffers))
-    stripped = replace(item, buffers=buffers, checks=(), bindings=(), group=None)
-    return Command(prepared.executable, places, values, plain, errors, stripped, program)
-
-
-def like(node: UOp) -> UOp:
-    """A BUFFER of the same kind without memory, so that a record keeps none alive."""
-    buffer = node.arg
-    return UOp(Ops.BUFFER, node.dtype, (), Buffer(buffer.device, buffer.size, buffer.dtype))
+    return Command(prepared.executable, places, values, plain, errors, stripped(item), program)

@@ -26,6 +26,7 @@ def parser() -> argparse.ArgumentParser:
     info = commands.add_parser("info", help="devices, compiler, vector width, caches")
     info.add_argument("--json", action="store_true", help="print JSON instead of a table")
     add_cache(commands)
+    add_profile(commands)
     return top
 
 
@@ -43,6 +44,27 @@ def add_cache(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "--import", dest="source", metavar="FILE", help="add what searches found elsewhere"
     )
     cache.add_argument("--json", action="store_true", help="print JSON instead of text")
+
+
+def add_profile(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The options of `torpor profile`."""
+    profile = commands.add_parser(
+        "profile",
+        help="run a script and show where its time goes",
+        description="Runs a script as Python would and shows, by its lines, what its time went to: "
+        "imports, traces of the jit, scheduling, compiling, launches and kernels; and what was "
+        "compiled again, and why. The exit status is the script's.",
+    )
+    profile.add_argument("--top", type=positive, default=20, help="show so many lines (20)")
+    profile.add_argument("--chrome", metavar="FILE", help="write a trace for ui.perfetto.dev")
+    profile.add_argument("--pstats", metavar="FILE", help="write statistics for pstats")
+    profile.add_argument(
+        "--json",
+        action="store_true",
+        help="print JSON instead of a table; what the script prints goes to standard error",
+    )
+    profile.add_argument("script", help="a Python file")
+    profile.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's arguments")
 
 
 def add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -117,6 +139,10 @@ def run_command(arguments: argparse.Namespace) -> int:
         from torpor.cli.info import run_info
 
         return run_info(arguments.json)
+    if arguments.command == "profile":
+        from torpor.cli.profile import run_profile
+
+        return run_profile(arguments)
     from torpor.cli.cache import run_cache
 
     return run_cache(arguments)

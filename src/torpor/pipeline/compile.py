@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Final
 
 from torpor.base import settings
 from torpor.base.errors import DeviceError
+from torpor.base.phases import phase
 from torpor.base.target import Target, get_target
 from torpor.device import Device
 from torpor.device.base import DeviceBase, Executable
@@ -20,7 +21,7 @@ from torpor.ir.records import Opt, Program, ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.kernel import Lowered, shareable
 from torpor.kernel import lower as lower_kernel
-from torpor.pipeline import disk
+from torpor.pipeline import anew, disk
 from torpor.pipeline.found import Opts
 from torpor.pipeline.report import narrating, note_compile, show_program
 from torpor.pipeline.search import Wanted, opts_for, opts_known
@@ -28,6 +29,7 @@ from torpor.source import RENDERERS
 
 _Key = tuple[UOp, str, int, int, tuple[int, ...]]
 _Chosen = dict[_Key, Opts | None]
+_Want = tuple[ScheduleItem, str]  # one that needs the kernel, and why it is not there
 _executables: Final[dict[_Key, tuple[Program, Executable]]] = {}
 _lock = threading.RLock()  # a finaliser may compute something while this thread compiles
 
@@ -96,46 +98,53 @@ def executable_for(item: ScheduleItem) -> tuple[Program, Executable]:
     return _executables[key]
 
 
-def make_ready(items: Iterable[ScheduleItem]) -> None:
-    """Have the kernel of every item loaded: those that no cache has are compiled together."""
+def make_ready(items: Iterable[ScheduleItem]) -> list[str]:
+    """Have the kernel of every item loaded: those that no cache has are compiled together. For each
+    that was not in memory: why (see `anew.reasons`).
+    """
     launches: dict[_Key, list[ScheduleItem]] = {}
     for item in items:
         if not is_copy(item):
             launches.setdefault(key_of(item.ast, device_of(item)), []).append(item)
     missing = {key: same for key, same in launches.items() if key not in _executables}
     if not missing:
-        return
+        return []
+    reasons = anew.reasons([same[0] for same in missing.values()])
+    wants = {key: (launches[key][0], why) for key, why in zip(missing, reasons, strict=True)}
     chosen: _Chosen = dict.fromkeys(missing)
     if settings.number("BEAM") > 0:
         wanted = [
             Wanted(same[0].ast, device_of(same[0]), [dict(item.variables) for item in same])
             for same in missing.values()
         ]
-        chosen = dict(zip(missing, opts_for(wanted), strict=True))
+        with phase("search"):
+            chosen = dict(zip(missing, opts_for(wanted), strict=True))
     with _lock:
         by_device: dict[str, list[_Key]] = {}
         for key, same in missing.items():
             device_name = device_of(same[0])
-            if key not in _executables and not load_kept(key, device_name, chosen[key]):
+            if key not in _executables and not load_kept(key, wants[key], chosen[key]):
                 by_device.setdefault(device_name, []).append(key)
         for device_name, keys in by_device.items():
-            compile_missing(keys, Device[device_name], chosen)
+            compile_missing({key: wants[key] for key in keys}, Device[device_name], chosen)
+    return reasons
 
 
-def load_kept(key: _Key, device_name: str, opts: Opts | None) -> bool:
+def load_kept(key: _Key, want: _Want, opts: Opts | None) -> bool:
     """Load a kernel from the disk cache, if it is there."""
     started = time.perf_counter()
-    device = Device[device_name]
+    device = Device[device_of(want[0])]
     found = kept(device, disk_name(key, opts))
     if found is None:
         return False
     _executables[key] = found
-    note_compile(found[0], time.perf_counter() - started, from_disk=True)
+    ended = time.perf_counter()
+    note_compile(found[0], *want, start=started, seconds=ended - started, from_disk=True)
     show_program(key[0], found[0], device)
     return True
 
 
-def compile_missing(keys: Sequence[_Key], device: DeviceBase, chosen: _Chosen) -> None:
+def compile_missing(keys: Mapping[_Key, _Want], device: DeviceBase, chosen: _Chosen) -> None:
     """Compile kernels for a device, with the opts chosen for them, and keep them on disk."""
     started = time.perf_counter()
     programs: list[Program] = []
@@ -147,11 +156,12 @@ def compile_missing(keys: Sequence[_Key], device: DeviceBase, chosen: _Chosen) -
 
     objects = device.compiler.compile_all(lowered())
     share = (time.perf_counter() - started) / len(keys)
-    for key, program, compiled in zip(keys, programs, objects, strict=True):
+    for number, (key, program, compiled) in enumerate(zip(keys, programs, objects, strict=True)):
         _executables[key] = program, device.executable(program, compiled)
         if disk.usable(device.target):
             disk.write(disk_name(key, chosen[key]), program, compiled)
-        note_compile(program, share, from_disk=False)
+        began = started + number * share
+        note_compile(program, *keys[key], start=began, seconds=share, from_disk=False)
         show_program(key[0], program, device)
 
 

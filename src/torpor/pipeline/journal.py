@@ -7,9 +7,13 @@ Each line is an object with one of these keys, which says what it is:
     schedule: a list of {ast, reason, lines, parameters}: kernels in order, with the places in the
               user's program that they come from, and what memory they get
     program:  {name, device, ast, opts, source, linear}: a kernel that has been made ready
-    run:      {name, device, microseconds, operations, bytes}: a launch; `copy` has no program
+    run:      {name, device, start, microseconds, operations, bytes, line, asked}: a launch; `copy`
+              has no program
+    phase:    {phase, name, why, start, microseconds, own, line, asked, thread}: something else that
+              took time (see `base/phases.py`)
 
-Nodes are given by number. A process writes one file, and says which on standard error.
+Nodes are given by number; times in microseconds, starts by one clock; a `line` is that which built
+it, `asked` that which had to wait. A process writes one file, and says which on standard error.
 """
 
 from __future__ import annotations
@@ -26,10 +30,11 @@ from typing import IO, Any
 from weakref import WeakKeyDictionary
 
 from torpor.base import settings
+from torpor.base.phases import Event, writers
 from torpor.base.site import decode
 from torpor.ir.records import Program, ScheduleItem
 from torpor.ir.text import show_line
-from torpor.ir.trace import Event
+from torpor.ir.trace import Event as Rewrite
 from torpor.ir.uop import UOp
 
 _lock = threading.RLock()  # a finaliser may compute something while this thread writes
@@ -105,7 +110,7 @@ class Journal:
                 self.write("node", show_line(node, numbers))
         return numbers[root]
 
-    def rewrite(self, event: Event) -> None:
+    def rewrite(self, event: Rewrite) -> None:
         """One application of a rule."""
         with _lock:
             before, after = self.number(event.before), self.number(event.after)
@@ -142,14 +147,29 @@ class Journal:
     def _numbers(self, nodes: Iterable[UOp]) -> list[int]:
         return [self.number(node) for node in nodes]
 
-    def run(self, item: ScheduleItem, program: Program | None, seconds: float) -> None:
-        """A launch."""
+    def event(self, event: Event) -> None:
+        """Something that took time: a launch, or a phase of another kind."""
+        fields: dict[str, Any] = {
+            "name": event.name,
+            "start": round(event.start * 1e6, 1),
+            "microseconds": round(event.seconds * 1e6, 1),
+            "line": None if event.built is None else str(decode(event.built)),
+            "asked": None if event.asked is None else str(decode(event.asked)),
+        }
+        launched = event.phase == "kernel"
+        if launched:
+            fields |= {name: getattr(event, name) for name in ("device", "operations", "bytes")}
+        else:
+            own = round(event.own * 1e6, 1)
+            fields |= {"phase": event.phase, "why": event.why, "own": own, "thread": event.thread}
         with _lock:
-            fields = {
-                "name": program.name if program is not None else "copy",
-                "device": item.buffers[0].arg.device,
-                "microseconds": round(seconds * 1e6, 1),
-                "operations": int(program.ops) if program is not None else 0,
-                "bytes": int(program.bytes) if program is not None else item.buffers[0].arg.nbytes,
-            }
-            self.write("run", fields, at_once=True)
+            self.write("run" if launched else "phase", fields, at_once=launched)
+
+
+def write_event(event: Event) -> None:
+    """Write it down if that is asked for here and now."""
+    if recording():
+        journal().event(event)
+
+
+writers.append(write_event)

@@ -8,6 +8,7 @@ that of small results that nobody holds any more.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,10 +21,12 @@ from torpor.device.buffer import BufferMaker
 from torpor.device.executor import Given
 from torpor.ir.infer import Shape, shape_of, shaped
 from torpor.ir.ops import Ops
+from torpor.ir.records import Program, ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.pipeline import reuse
 from torpor.pipeline.canonical import Canonical
 from torpor.pipeline.inplace import heirs
+from torpor.pipeline.report import note_run, stripped, timing
 from torpor.pipeline.run import Prepared, last_uses
 from torpor.pipeline.together import AtOnce, Together, Wiring, at_once, together
 
@@ -68,9 +71,12 @@ class Launch(NamedTuple):
             recipe's own numbers.
     last:   large memory that nobody reads later.
     heirs:  (large memory that it makes, that which it takes over).
+    item, program: as it was planned, for measurements only.
     """
 
     executable: Executable | None
+    item: ScheduleItem
+    program: Program | None
     memory: tuple[int, ...]
     bound: tuple[int, ...]
     last: tuple[int, ...]
@@ -154,6 +160,8 @@ def recipe_of(
         launches.append(
             Launch(
                 one.executable,
+                stripped(one.item),
+                one.program,
                 tuple(numbers[node.arg] for node in one.item.buffers),
                 tuple(place_of(by_name[name], bound, fixed) for name in names),
                 tuple(numbers[n.arg] for n in last.get(number, ()) if n in large),
@@ -222,7 +230,7 @@ def carry_out(
     memory. A `Failed` says which check did not hold.
     """
     once = recipe.at_once
-    if once is None or not taken(once.lock):
+    if once is None or timing() or not taken(once.lock):
         return _one_by_one(recipe, inputs, [*bound, *recipe.numbers])
     try:
         return _at_once(recipe, once, inputs, bound)
@@ -278,8 +286,10 @@ def _one_by_one(
         made = [take() for take in recipe.takes]
     memory = [*inputs, *[result.buffer for result in made]]
     done = 0  # launches
-    for number, (executable, places, bound, last, inherited) in enumerate(recipe.launches):
-        if number in recipe.together:
+    timed = timing()
+    for number, launch in enumerate(recipe.launches):
+        executable, item, program, places, bound, last, inherited = launch
+        if number in recipe.together and not timed:
             done = _by_groups(recipe, number, memory, values) or done
         if number < done:
             continue
@@ -287,12 +297,15 @@ def _one_by_one(
             memory[new].share(memory[old])
         buffers = [memory[n] for n in places]
         _have(buffers)
+        error, started = 0, time.perf_counter()
         if executable is None:
             copy_buffer(buffers[0], buffers[1])
         else:
             error = executable(buffers, [values[n] for n in bound])
-            if error:
-                raise Failed(number, error)
+        if timed:
+            note_run(item, program, started, time.perf_counter() - started)
+        if error:
+            raise Failed(number, error)
         for n in last:
             memory[n].deallocate()
     return dict(enumerate(made, len(inputs)))

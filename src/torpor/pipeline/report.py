@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from torpor.base import settings
+from torpor.base import phases, settings
 from torpor.base.errors import DeviceError
 from torpor.base.site import decode
+from torpor.device import Buffer
 from torpor.device.base import DeviceBase
 from torpor.ir.ops import Ops
 from torpor.ir.records import Program, ScheduleItem
@@ -32,7 +32,7 @@ class KernelRun:
 
 
 @dataclass
-class Measurement:
+class Measurement(phases.Listener):
     """Launches, compilations (program, seconds, whether it came from disk), and how many tensor
     operations the graphs had that were scheduled.
     """
@@ -41,22 +41,23 @@ class Measurement:
     runs: list[KernelRun] = field(default_factory=list)
     compiles: list[tuple[Program, float, bool]] = field(default_factory=list)
 
+    def hear(self, event: phases.Event) -> None:
+        if event.phase == "kernel":
+            item, program = event.subject
+            self.runs.append(KernelRun(item, program, event.seconds))
+        elif event.phase in ("compile", "load"):
+            self.compiles.append((event.subject, event.seconds, event.phase == "load"))
 
-_measurement: Final[ContextVar[Measurement | None]] = ContextVar("torpor_measure", default=None)
 
-
-where_noted: Final = _measurement.get  # where launches are noted here and now, if anywhere
+where_noted: Final = phases.listeners  # who hears of launches here and now, if anybody
 
 
 @contextmanager
 def measuring() -> Iterator[Measurement]:
     """Collect every kernel launch and compilation inside the block."""
     measurement = Measurement()
-    token = _measurement.set(measurement)
-    try:
+    with phases.listening(measurement):
         yield measurement
-    finally:
-        _measurement.reset(token)
 
 
 def timing() -> bool:
@@ -65,9 +66,14 @@ def timing() -> bool:
     return where_noted() is not None or now["DEBUG"] not in (0, 1) or now["VIZ"] != 0
 
 
+def measurements() -> list[Measurement]:
+    """Those that are collected here and now."""
+    return [one for one in phases.listeners() or () if isinstance(one, Measurement)]
+
+
 def watched() -> bool:
     """Whether anything is printed or collected about schedules, here and now."""
-    return settings.number("DEBUG") >= 1 or _measurement.get() is not None or recording()
+    return settings.number("DEBUG") >= 1 or recording() or bool(measurements())
 
 
 def say(text: str) -> None:
@@ -106,26 +112,58 @@ def narrating() -> Iterator[None]:
 
 def note_graph(root: UOp) -> None:
     """Count the operations of a graph that is about to be scheduled."""
-    measurement = _measurement.get()
-    if measurement is not None:
+    for measurement in measurements():
         leaves = (Ops.CONST, Ops.BUFFER, Ops.VARIABLE, Ops.BIND, Ops.SINK, Ops.LEAF, Ops.DETACH)
         measurement.operations += sum(node.op not in leaves for node in root.toposort())
 
 
-def note_compile(program: Program, seconds: float, from_disk: bool) -> None:
-    measurement = _measurement.get()
-    if measurement is not None:
-        measurement.compiles.append((program, seconds, from_disk))
+def note_compile(
+    program: Program,
+    item: ScheduleItem,
+    why: str,
+    *,
+    start: float,
+    seconds: float,
+    from_disk: bool,
+) -> None:
+    """Tell of a kernel that has been made ready for an item, and why that had to be."""
+    built = item.origins[0] if item.origins else None
+    kind = "load" if from_disk else "compile"
+    phases.note(kind, program.name, start, seconds, built=built, why=why, subject=program)
 
 
-def note_run(item: ScheduleItem, program: Program | None, seconds: float) -> None:
-    measurement = _measurement.get()
-    if measurement is not None:
-        measurement.runs.append(KernelRun(item, program, seconds))
-    if recording():
-        journal().run(item, program, seconds)
+def note_run(item: ScheduleItem, program: Program | None, start: float, seconds: float) -> None:
+    """Tell of a launch."""
+    if phases.heard():
+        phases.note(
+            "kernel",
+            program.name if program is not None else "copy",
+            start,
+            seconds,
+            built=item.origins[0] if item.origins else None,
+            operations=_most(program.ops) if program is not None else 0,
+            bytes=_most(program.bytes) if program is not None else 2 * item.buffers[0].arg.nbytes,
+            device=item.buffers[0].arg.device,
+            subject=(item, program),
+        )
     if settings.number("DEBUG") >= 2:
         say(describe_run(item, program, seconds))
+
+
+def _most(estimate: Any) -> int:
+    """The number; of one that depends on sizes known at launch, the largest."""
+    return int(estimate.vmax) if isinstance(estimate, UOp) else int(estimate)
+
+
+def stripped(item: ScheduleItem) -> ScheduleItem:
+    """The item for measurements only: with memory of the same kind that is never there."""
+    buffers = tuple(map(_like, item.buffers))
+    return replace(item, buffers=buffers, checks=(), bindings=(), group=None)
+
+
+def _like(node: UOp) -> UOp:
+    buffer = node.arg
+    return UOp(Ops.BUFFER, node.dtype, (), Buffer(buffer.device, buffer.size, buffer.dtype))
 
 
 def describe_run(item: ScheduleItem, program: Program | None, seconds: float) -> str:

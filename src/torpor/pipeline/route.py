@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cache
 
 from torpor.base.dtypes import DType
+from torpor.base.phases import phase
 from torpor.base.target import Target
 from torpor.device import Buffer, Device
 from torpor.graph import simplify_graph
@@ -30,6 +31,7 @@ from torpor.kernel import (
     over_met,
     own_parameters,
 )
+from torpor.pipeline import anew
 from torpor.pipeline.blame import index_of
 from torpor.pipeline.boxes import known_form, with_places
 from torpor.pipeline.canonical import canonical
@@ -73,11 +75,13 @@ def planned(
     note_graph(graph)
     GRAPH.expect(graph)
     with narrating():
-        sink = resolve(simplify_graph(graph))
-        RESOLVED.expect(sink)
+        with phase("graph"):
+            sink = resolve(simplify_graph(graph))
+            RESOLVED.expect(sink)
         groups = [spread(node, device) for node, (_, device) in zip(sink.src, roots, strict=True)]
-        made = plan([pair for group in groups for pair in group], make_buffer, target_of)
-        made = Plan(tuple(refined(made.items, target_of)), made.results)
+        with phase("schedule"):
+            made = plan([pair for group in groups for pair in group], make_buffer, target_of)
+            made = Plan(tuple(refined(made.items, target_of)), made.results)
     return made, groups, list(sink.src)
 
 
@@ -186,7 +190,8 @@ def realize(roots: Roots) -> list[UOp]:
     the value. Raises what an operation raises when it runs, and then nothing has changed.
     """
     try:
-        return computed(roots)
+        with phase("launch"):
+            return computed(roots)
     except Refused as refused:
         site = refused.site
     raise error_of(site, index_of(site, roots[0][1], computed))
@@ -199,11 +204,13 @@ def computed(roots: Roots) -> list[UOp]:
     if form is not None and form.boxes:
         known = None if seen else known_form(form)
         if known is not None and (recipe := recipe_for(known)) is not None:
+            anew.ran()
             with suppress(Failed):  # it fails again below, where the graph is there to be blamed
                 return follow(recipe, known, [shape_of(node) for node, _ in roots])
         roots, form = with_places(roots, form)
     recipe = None if form is None or seen else recipe_for(form)
     if form is not None and recipe is not None:
+        anew.ran()
         try:
             return follow(recipe, form, [shape_of(node) for node, _ in roots])
         except Failed as failed:  # the lines to name are those of the graph that is here

@@ -18,6 +18,7 @@ from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.records import CheckSite, Program, Requirement, ScheduleItem
 from torpor.ir.trace import listener
 from torpor.ir.uop import UOp
+from torpor.pipeline import anew
 from torpor.pipeline.compile import executable_for, is_copy, make_ready
 from torpor.pipeline.inplace import heirs
 from torpor.pipeline.report import note_run, show_schedule, timing, watched
@@ -60,7 +61,9 @@ def run(items: Sequence[ScheduleItem], keep: Iterable[UOp] = ()) -> list[Prepare
     other results are let go after the last kernel that reads them.
     """
     show_schedule(items)
-    make_ready(items)
+    missing = make_ready(items)
+    if not recorded():  # the jit knows by itself how often it traces
+        anew.compiled(missing) if missing else anew.ran()
     ready = [prepare(item) for item in items]
     last = last_uses(items, frozenset(keep))
     inherited = heirs([(r.program, r.item.buffers) for r in ready], set(chain(*last.values())))
@@ -102,7 +105,7 @@ def launch(prepared: Prepared) -> None:
     else:
         error = prepared.executable(buffers, prepared.values)
     if started:
-        note_run(item, prepared.program, time.perf_counter() - started)
+        note_run(item, prepared.program, started, time.perf_counter() - started)
     if error:
         raise Refused(item.checks[error - 1])
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from torpor.base.errors import DTypeError, GradientError, ShapeError
+from torpor.base.phases import phase
 from torpor.graph import build
 from torpor.graph.gradient import gradient as graph_gradient
 from torpor.ir.ops import MOVEMENT, Ops
@@ -89,7 +90,9 @@ def _gradients(root: Handle, groups: Sequence[list[UOp]], given: Any) -> list[UO
     if not root.dtype.is_float:
         raise located(GradientError(f"{root.dtype} has no gradient"), (root,))
     flat = [node for group in groups for node in group]
-    found = dict(zip(flat, graph_gradient(root._current(), flat, _seed(root, given)), strict=True))
+    seed = _seed(root, given)
+    with phase("graph", "gradient"):
+        found = dict(zip(flat, graph_gradient(root._current(), flat, seed), strict=True))
     results = []
     for group in groups:
         parts = [part for node in group if (part := found[node]) is not None]
