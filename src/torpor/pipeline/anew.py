@@ -36,7 +36,8 @@ _looked = 0
 HELP: Final = (
     "A kernel is made for its sizes and for the Python numbers in it. Let there be few sizes (pad, "
     "or cut into batches of one size), give numbers that change to a jitted function as arguments, "
-    "or as tensors with an axis. docs/first-call.md says more, and torpor.profile() shows what is compiled."
+    "or as tensors with an axis. docs/first-call.md says more, and torpor.profile() shows what is "
+    "compiled."
 )
 
 
