@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import torpor
-from torpor import Tensor
+from torpor import Context, Tensor
 from torpor.base.dtypes import dtypes
 from torpor.base.target import get_target
 from torpor.ir.ops import Ops
@@ -92,3 +92,16 @@ def test_interleaved_results_are_stored_as_vectors():
     b = np.random.default_rng(2).standard_normal((64, 40)).astype(np.float32)
     made = Tensor.stack([Tensor(a) * 2, Tensor(b) * Tensor(a)], -1).numpy()
     assert (made == np.stack([a * 2, b * a], -1)).all()
+
+
+@pytest.mark.parametrize("target", ["avx2,l2=1M", "avx512,l2=1M"])
+def test_tiles_that_are_packed_across_their_rows_are_turned_in_registers(target):
+    x, weights = Tensor.empty(384, 320), Tensor.empty(960, 320)
+    with Context(TARGET=target):
+        (program,) = torpor.lower(x @ weights.T)
+    packed = [
+        n.src[1].dtype.count
+        for n in program.linear
+        if n.op is Ops.STORE and n.src[0].src[:1] and n.src[0].src[0].op is Ops.DEFINE_LOCAL
+    ]
+    assert packed and min(packed) > 1

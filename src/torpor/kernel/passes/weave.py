@@ -20,15 +20,25 @@ from torpor.kernel.ranges import kind_of
 
 
 def weave_stores(root: UOp, target: Target) -> UOp:
-    """The kernel with one store for every row of neighbours that are lanes of vectors. Stores may
-    change places: not where a kernel reads what it stores, or steps run in order.
+    """The kernel with one store for every row of neighbours that are lanes of vectors, also where
+    packed memory is filled.
+    """
+    filled = [n for n in root.toposort() if n.op is Ops.BARRIER]
+    woven = {node: node.replace(src=tuple(neighbours_joined(node, target))) for node in filled}
+    root = root.substitute(woven) if woven else root
+    return UOp.sink(*neighbours_joined(root, target))
+
+
+def neighbours_joined(root: UOp, target: Target) -> Sequence[UOp]:
+    """The stores that are operands of a node, those of neighbours joined. Stores may change places:
+    not where what they store is read below, or steps run in order.
     """
     written = {s.src[0].src[0] for s in root.src}
     for node in root.toposort():
         if node.op is Ops.RANGE and kind_of(node) is AxisType.SERIAL:
-            return root
+            return root.src
         if node.op is Ops.LOAD and node.src[0].src[0] in written:
-            return root
+            return root.src
     groups: dict[object, dict[int, UOp]] = {}
     others: list[UOp] = []
     for store in root.src:
@@ -38,12 +48,9 @@ def weave_stores(root: UOp, target: Target) -> UOp:
         spot, shift = spot_of(store)
         group = groups.setdefault((spot, store.src[2:], store.arg), {})
         if shift in group:
-            return root
+            return root.src
         group[shift] = store
-    if not groups:
-        return root
-    made = [s for g in groups.values() for s in in_vectors(g, target)]
-    return UOp.sink(*others, *made)
+    return [*others, *(s for group in groups.values() for s in in_vectors(group, target))]
 
 
 def is_lane(store: UOp) -> bool:
