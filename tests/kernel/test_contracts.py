@@ -92,6 +92,8 @@ BROKEN = [
     (contracts.WRITTEN_OUT, over(AxisType.UNROLL), "left to be written out"),
     (contracts.WRITTEN_OUT, kernel(vector(2, X)), "for each lane"),
     (contracts.WRITTEN_OUT, kernel(UOp(Ops.GEP, F, (X,), (1,))), "lanes that there are"),
+    (contracts.WRITTEN_OUT, kernel(UOp(Ops.GEP, F, (X, X), (2,))), "lanes that there are"),
+    (contracts.WRITTEN_OUT, kernel(X.shuffle(X.broadcast(2), (0,))), "lanes that there are"),
     (contracts.WRITTEN_OUT, kernel(UOp(Ops.MUL, F, (X, vector(2, X, X)))), "format of the result"),
     (contracts.SHARED, kernel(reduced(GROUP)), "local memory"),
     (contracts.placed(CUDA), over(AxisType.GLOBAL), "their numbers"),

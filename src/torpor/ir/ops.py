@@ -385,7 +385,7 @@ ROWS: Final[dict[Ops, Row]] = {
         _where_bounds,
     ),
     Ops.VECTORIZE: Row(None, _KERNEL, "a vector of its scalar operands"),
-    Ops.GEP: Row(1, _KERNEL, "lanes arg (a tuple) of a vector"),
+    Ops.GEP: Row(None, _KERNEL, "lanes arg (a tuple) of a vector, or of two end to end"),
     Ops.SINK: Row(None, _NOTHING, "all of its operands"),
     Ops.RANGE: Row(1, _KERNEL, "loop counter from 0 below the operand; arg is (axis, AxisType)"),
     Ops.END: Row(None, _EFFECT, "end of the loop of its RANGE operand (linear form)"),

@@ -270,6 +270,15 @@ class UOp:
         """The given lanes of this vector."""
         return UOp(Ops.GEP, self.dtype.scalar().vec(len(lanes)), (self,), lanes)
 
+    def shuffle(self, other: UOp, lanes: tuple[int, ...]) -> UOp:
+        """Lanes of this vector and of another one like it, counted on from the first to that."""
+        return UOp(Ops.GEP, self.dtype.scalar().vec(len(lanes)), (self, other), lanes)
+
+    def lane(self, number: int) -> tuple[UOp, int]:
+        """Of which operand of a GEP, and of which of its lanes, one of its lanes is taken."""
+        place, lane = divmod(self.arg[number], self.src[0].dtype.count)
+        return self.src[place], lane
+
     # --- reading ----------------------------------------------------------------------------------
     def toposort(self, gate: Callable[[UOp], bool] | None = None) -> dict[UOp, None]:
         """Every node below this one and itself, operands first; not below nodes failing `gate`."""

@@ -179,7 +179,8 @@ def picks_lanes(node: UOp) -> bool:
     """A GEP picks lanes that there are."""
     source = node.src[0].dtype
     fits = source.scalar() is node.dtype.scalar() and len(node.arg) == node.dtype.count
-    return fits and all(0 <= lane < source.count for lane in node.arg)
+    alike = len(node.src) == 1 or (len(node.src) == 2 and node.src[1].dtype is source)
+    return fits and alike and all(0 <= n < source.count * len(node.src) for n in node.arg)
 
 
 def moves_vector(node: UOp) -> bool:

@@ -79,7 +79,7 @@ class _Writer:
                 self.put(UOp.const(node.dtype.scalar(), n)) for n in range(node.dtype.count)
             )
         elif node.op is Ops.GEP:
-            picked = tuple(self.lane(node.src[0], n) for n in node.arg)
+            picked = tuple(self.lane(*node.lane(n)) for n in range(len(node.arg)))
         else:
             picked = tuple(self.whole[s] for s in node.src)
         self.gather(node, picked)

@@ -37,9 +37,11 @@ def vectorize(function: Function, node: UOp) -> None:
 
 
 def gep(function: Function, node: UOp) -> None:
-    """One lane of a vector, or several as a vector."""
+    """One lane of a vector, or several as a vector, perhaps of two vectors."""
     source, chosen = node.src[0], tuple(node.arg)
-    if source.dtype.count == 1:
+    if len(node.src) > 1:
+        function.names[node] = shuffle(function, source, node.src[1], chosen)
+    elif source.dtype.count == 1:
         function.names[node] = function.whole(source, len(chosen))
     elif len(chosen) > 1:
         function.names[node] = shuffle(function, source, None, chosen)

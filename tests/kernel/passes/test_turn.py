@@ -24,7 +24,7 @@ def lanes_of(node):
     """(row, lane) of each lane of a vector that was shuffled together from rows."""
     if node.op is Ops.LOAD:
         return [(node.src[0].arg.slot, n) for n in range(node.dtype.count)]
-    return [lanes_of(s.src[0])[s.arg[0]] for s in node.src]
+    return [lanes_of(row)[lane] for row, lane in map(node.lane, range(len(node.arg)))]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def lanes_of(node):
     if node.op is Ops.LOAD:
         return [(node.src[0].src[0].arg.slot, n) for n in range(node.dtype.count)]
     if node.op is Ops.GEP:
-        below = lanes_of(node.src[0])
+        below = [lane for source in node.src for lane in lanes_of(source)]
         return [below[n] for n in node.arg]
     assert node.op is Ops.VECTORIZE
     return [lane for source in node.src for lane in lanes_of(source)]

@@ -165,9 +165,10 @@ class Groups:
         return result
 
     def _lanes_of(self, node: UOp) -> Array:
-        value = self.value(node.src[0])
+        values = [self.value(s) for s in node.src]
         if node.src[0].dtype.count == 1:
-            value = value[:, None]
+            values = [value[:, None] for value in values]
+        value = np.concatenate(np.broadcast_arrays(*values), -1)
         return value[:, node.arg[0]] if len(node.arg) == 1 else value[:, list(node.arg)]
 
     def _joined(self, condition: Array) -> Array:

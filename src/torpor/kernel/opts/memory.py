@@ -50,7 +50,7 @@ def pack(kernel: State, opt: Opt) -> None:
     kernel.check_memory(opt, tile.bytes)
     packed = stage(kernel.ast, tile, len(kernel.staged()), kernel.fresh)
     kernel.ast = merge_axes(packed, (AxisType.REDUCE,))  # what was packed lies in a row now
-    kernel.number_on(len(tile.axes))
+    kernel.number_anew()
 
 
 def window(kernel: State, opt: Opt) -> None:

@@ -22,6 +22,7 @@ from torpor.kernel.ranges import (
 )
 
 ROUNDS_WRITTEN: Final = 8  # rounds, by choice, of a copying loop that are written out
+BLOCK: Final = 16  # rows, by choice, that are turned in registers at once: lanes of a wide vector
 
 
 @dataclass(frozen=True)
@@ -166,14 +167,11 @@ def stage(root: UOp, tile: Tile, number: int, fresh: int) -> UOp:
     """
     dtype = tile.value.dtype
     memory = UOp(Ops.DEFINE_LOCAL, dtype, (), ParamArg(number, tile.size))
-    order = sorted(tile.axes, key=lambda one: -reach(tile.value, one))
-    last = [one for one in order if kind_of(one) is not AxisType.UPCAST][-1:]
-    copies = [
-        UOp.range(size_of(one) or 1, fresh + place, copy_kind(one, one in last))
-        for place, one in ((order.index(one), one) for one in tile.axes)
-    ]
-    moved = tile.value.substitute(dict(zip(tile.axes, copies, strict=True)))
-    fill = UOp(Ops.STORE, dtypes.void, (place(memory, copies), moved, *copies))
+    places, copies = copied(tile, fresh)
+    moved = tile.value.substitute(dict(zip(tile.axes, places, strict=True)))
+    if len(copies) > len(places):
+        moved = moved.simplify()
+    fill = UOp(Ops.STORE, dtypes.void, (place(memory, tile.axes, places), moved, *copies))
     filled = UOp(Ops.BARRIER, dtypes.void, (fill,))
     return root.substitute(
         {
@@ -181,6 +179,28 @@ def stage(root: UOp, tile: Tile, number: int, fresh: int) -> UOp:
             for value, axes in [(tile.value, tile.axes), *twins(root, tile)]
         }
     )
+
+
+def copied(tile: Tile, fresh: int) -> tuple[list[UOp], list[UOp]]:
+    """Where along each axis of the tile the loops of a copy are, and these loops. Rows that are
+    written out and lie apart, while neighbours lie along another axis, are copied in blocks.
+    """
+    reaches = {one: reach(tile.value, one) for one in tile.axes}
+    order = sorted(tile.axes, key=lambda one: -reaches[one])
+    last = [one for one in order if kind_of(one) is not AxisType.UPCAST][-1:]
+    places, copies = [], []
+    for one in tile.axes:
+        number, kind, size = fresh + order.index(one), copy_kind(one, one in last), size_of(one)
+        turned = kind_of(one) is AxisType.UPCAST and reaches[one] > 1 in reaches.values()
+        if turned and size and size > BLOCK and size % BLOCK == 0:
+            block = UOp.range(BLOCK, number + len(order), kind)
+            outer = UOp.range(size // BLOCK, number, AxisType.LOOP)
+            places.append(outer * BLOCK + block)
+            copies += [outer, block]
+        else:
+            copies.append(UOp.range(size or 1, number, kind))
+            places.append(copies[-1])
+    return places, copies
 
 
 def twins(root: UOp, tile: Tile) -> list[tuple[UOp, tuple[UOp, ...]]]:

@@ -14,7 +14,7 @@ from typing import Final
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.passes.turn import Spot, is_scattered, spot_of
+from torpor.kernel.passes.turn import Spot, is_scattered, picked_from, spot_of
 from torpor.kernel.passes.unroll import is_never
 
 GAP: Final = 2  # elements from one to the next, up to which both are in one row
@@ -71,7 +71,7 @@ def from_rows(node: UOp, found: dict[UOp, tuple[UOp, int]]) -> UOp | None:
         return None
     spare = next(iter(found.values()))
     places = [found.get(load, spare) for load in node.src]
-    whole = UOp(Ops.VECTORIZE, node.dtype, tuple(row.gep(lane) for row, lane in places))
+    whole = picked_from(places)
     if all(load in found for load in node.src):
         return whole
     read = tuple(UOp.const(dtypes.bool, load in found) for load in node.src)

@@ -28,7 +28,7 @@ class _Scalariser:
             if node.op is Ops.STORE and node.src[1].dtype.count > 1:
                 self.done[node] = self.store(node)
             elif node.op is Ops.GEP:
-                picked = tuple(self.lane(node.src[0], n) for n in node.arg)
+                picked = tuple(self.lane(*node.lane(n)) for n in range(len(node.arg)))
                 self.put(node, picked)
             elif count == 1:
                 source = tuple(self.done[s] for s in node.src)

@@ -8,6 +8,7 @@ make columns of them: log2(width) for each instead of `width` reads.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import cache
 from typing import Final
 
 from torpor.base.target import Target
@@ -99,11 +100,27 @@ def column(rows: Sequence[UOp], lane: int) -> UOp:
     return rows[0]
 
 
+def picked_from(places: Sequence[tuple[UOp, int]]) -> UOp:
+    """The vector of these lanes of one or two vectors of one format, or of scalars."""
+    left, *more = dict.fromkeys(vector for vector, _ in places)
+    count = left.dtype.count
+    if count == 1:
+        return UOp(Ops.VECTORIZE, left.dtype.vec(len(places)), tuple(one for one, _ in places))
+    chosen = tuple(lane + count * (vector is not left) for vector, lane in places)
+    return left.shuffle(more[0], chosen) if more else left.gep(*chosen)
+
+
 def merge(left: UOp, right: UOp, span: int, block: int, half: int) -> UOp:
     """Blocks of two vectors by turns: of each span the blocks in its lower or its upper half."""
-    lanes = []
-    for start in range(half * span // 2, left.dtype.count, span):
+    return left.shuffle(right, alternating(left.dtype.count, span, block, half))
+
+
+@cache
+def alternating(count: int, span: int, block: int, half: int) -> tuple[int, ...]:
+    """The lanes that `merge` takes of two vectors of `count`."""
+    lanes: list[int] = []
+    for start in range(half * span // 2, count, span):
         for first in range(start, start + span // 2, block):
-            for one in (left, right):
-                lanes += [one.gep(n) for n in range(first, first + block)]
-    return UOp(Ops.VECTORIZE, left.dtype, tuple(lanes))
+            for offset in (first, first + count):
+                lanes += range(offset, offset + block)
+    return tuple(lanes)

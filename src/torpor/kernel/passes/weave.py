@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.passes.turn import INNER, ITEMSIZES, merge, spot_of
+from torpor.kernel.passes.turn import INNER, ITEMSIZES, merge, picked_from, spot_of
 from torpor.kernel.ranges import kind_of
 
 
@@ -93,17 +93,18 @@ def joined(run: Sequence[UOp]) -> UOp:
 
 def gathered(lanes: Sequence[UOp]) -> UOp:
     """The vector of these lanes of others (a power of two of them), by shuffles of two vectors."""
-    dtype = lanes[0].dtype.vec(len(lanes))
     vectors = list(dict.fromkeys(lane.src[0] for lane in lanes))
     formats = {vector.dtype for vector in vectors}
     numbers = {lane.arg for lane in lanes}
     if len(formats) == len(numbers) == 1 and len(vectors) == len(lanes) <= vectors[0].dtype.count:
         return across(vectors, int(lanes[0].arg[0]))
-    if len(vectors) <= 2:
-        return UOp(Ops.VECTORIZE, dtype, tuple(lanes))
-    even, odd = gathered(lanes[::2]), gathered(lanes[1::2])
-    pairs = [half.gep(n) for n in range(len(lanes) // 2) for half in (even, odd)]
-    return UOp(Ops.VECTORIZE, dtype, tuple(pairs))
+    if len(vectors) <= 2 and len(formats) == 1:
+        return picked_from([(lane.src[0], int(lane.arg[0])) for lane in lanes])
+    if len(vectors) == 2:
+        return UOp(Ops.VECTORIZE, lanes[0].dtype.vec(len(lanes)), tuple(lanes))
+    half = len(lanes) // 2
+    pairs = tuple(lane for n in range(half) for lane in (n, half + n))
+    return gathered(lanes[::2]).shuffle(gathered(lanes[1::2]), pairs)
 
 
 def across(vectors: Sequence[UOp], lane: int) -> UOp:
