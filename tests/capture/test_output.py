@@ -11,7 +11,8 @@ import pytest
 import torpor
 from torpor import Tensor
 from torpor.base.dtypes import dtypes
-from torpor.capture.output import MOST_BYTES, Output, Shown, results_of
+from torpor.capture.output import MOST_BYTES, Shown, results_of
+from torpor.pipeline.compiled_graph import Kind
 
 SHOWN = Shown((2, 3), False)
 
@@ -21,7 +22,7 @@ def numbers(*values: float) -> Tensor:
 
 
 def test_a_result_that_nobody_holds_is_taken_again() -> None:
-    take = results_of(Output("CPU", 6, dtypes.float32), SHOWN)
+    take = results_of(Kind("CPU", 6, dtypes.float32), SHOWN)
     first = take()
     assert first.node is not None
     assert first.node.src[0].arg is first.buffer
@@ -35,7 +36,7 @@ def test_a_result_that_nobody_holds_is_taken_again() -> None:
 
 @pytest.mark.parametrize("what", ["node", "below", "buffer", "memory", "view", "array", "graph"])
 def test_a_result_that_somebody_holds_is_not(what: str) -> None:
-    take = results_of(Output("CPU", 6, dtypes.float32), Shown((2, 3), True))
+    take = results_of(Kind("CPU", 6, dtypes.float32), Shown((2, 3), True))
     first: Any = take()
     address = first.address
     held: Any = {
@@ -56,7 +57,7 @@ def test_a_result_that_somebody_holds_is_not(what: str) -> None:
 
 
 def test_large_results_are_not_kept() -> None:
-    take = results_of(Output("CPU", MOST_BYTES, dtypes.float32), SHOWN)
+    take = results_of(Kind("CPU", MOST_BYTES, dtypes.float32), SHOWN)
     node = take().node
     assert take().node is not node
 

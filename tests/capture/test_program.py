@@ -16,7 +16,7 @@ def records_of(program: Program) -> list[list[int]]:
 def test_registers_numbers_and_objects() -> None:
     known = object()
     steps = [step("argument", "x", 0), step("is", "x", Known(known)), step("return", "x")]
-    program = Program(steps, ("first",), 1, 2, test_registers_numbers_and_objects, print)
+    program = Program(steps, ("first",), 1, 2, test_registers_numbers_and_objects)
     looked, asked, left = records_of(program)
     assert looked == [number_of("argument"), 1, 0, 0, 0]
     assert asked == [number_of("is"), 1, id(known), 0, 0]
@@ -32,7 +32,7 @@ def test_what_is_tried_instead() -> None:
         step("own", "x")._replace(either=either),
         step("return", "x"),
     ]
-    program = Program(steps, (), 2, 0, print, print)
+    program = Program(steps, (), 2, 0, print)
     records = records_of(program)
     first = program.address + 8 * len(HEAD)
     goes = [None if not r[-1] else (r[-1] - first) // (8 * RECORD) for r in records]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.device import programs
 from torpor.base.dtypes import dtypes
 from torpor.base.settings import Context
 from torpor.device import Buffer, Executable, executor
-from torpor.device.executor import Executor, Given, Own, Step, copying
+from torpor.device.executor import Executor, Given, Own, Scratch, Step, copying, split
 from torpor.device.pool import Pool
 
 SIZE = 10_000
@@ -37,6 +37,12 @@ def scaling(target: Word, source: Word, number: Word) -> Step:
     assert entry is not None
     assert entry.total == SIZE
     return Step(entry.address, (target, source, number), entry.total, entry.trial, entry.checked)
+
+
+def run(made: Executor, words: Sequence[int]) -> tuple[int, int]:
+    """Which command failed, and its error word (0: none did)."""
+    failed = made.launch(words)
+    return split(failed) if failed else (0, 0)
 
 
 @pytest.fixture(params=[True, False], ids=["futex", "portable"])
@@ -64,7 +70,7 @@ def test_a_chain_of_kernels_and_copies(pool: Pool, threads: int) -> None:
     with Context(THREADS=threads):
         for numbers in ((1, 2), (3, 4), (1, 2)):
             source, target = filled(values), filled(values * 0)
-            assert made.run([source.address, target.address, *numbers]) == (0, 0)
+            assert run(made, [source.address, target.address, *numbers]) == (0, 0)
             expected = ((values * 2 + numbers[0]) * 2 + 5) * 2 + numbers[1]
             np.testing.assert_array_equal(target.numpy(), expected)
     assert pool.workers == threads - 1
@@ -79,11 +85,11 @@ def test_the_first_check_that_fails_ends_the_run() -> None:
     failing = Step(entry.address, (data.address, Given(0), Given(1)), 0, None, True)
     made = Executor([scaling(data.address, data.address, 0), failing,
                      scaling(after.address, data.address, 7)], words=2)  # fmt: skip
-    failed, error = made.run([1, 1])
+    failed, error = run(made, [1, 1])
     assert failed == 1
     assert error > 0
     assert not after.numpy().any()
-    assert made.run([1, 1]) == (failed, error)
+    assert run(made, [1, 1]) == (failed, error)
 
 
 def test_a_large_copy_is_shared() -> None:
@@ -91,7 +97,7 @@ def test_a_large_copy_is_shared() -> None:
     one, other = filled(source), filled(source * 0)
     made = Executor([copying(other.address, one.address, source.nbytes)], words=0)
     with Context(THREADS=3):
-        made.run([])
+        assert run(made, []) == (0, 0)
     np.testing.assert_array_equal(other.numpy(), source)
 
 
@@ -104,7 +110,7 @@ def test_two_executors_at_once_share_one_pool() -> None:
         made = Executor([scaling(Given(0), Given(0), number)] * 3, words=1)
         for _ in range(30):
             buffer.copyin(values)
-            made.run([buffer.address])
+            made.launch([buffer.address])
             if not (buffer.numpy() == 8 + 7 * number).all():
                 wrong.append(number)
 
@@ -121,14 +127,17 @@ def test_two_executors_at_once_share_one_pool() -> None:
 GROUPS = 24
 
 
-def scratch_of(count: int) -> Buffer:
-    return Buffer("CPU", count * SIZE, dtypes.float32).allocate()
+def scratch_of(count: int, threads: int) -> tuple[Buffer, Scratch]:
+    """Memory for so many values for each thread, which a call is given as its last word."""
+    memory = Buffer("CPU", threads * count * SIZE, dtypes.float32).allocate()
+    return memory, Scratch(Given(3), 4 * count * SIZE, threads)
 
 
-def grouped(results: list[Buffer]) -> Executor:
+def grouped(results: list[Buffer], threads: int) -> tuple[Executor, Buffer]:
     """A section of a group for each result, between two commands that all need; the first word is
-    the source, the second one a result made of the last group's.
+    the source, the second one a result made of the last group's; and its scratch memory.
     """
+    memory, scratch = scratch_of(2, threads)
     common = filled(np.zeros(SIZE, np.float32))
     steps = [scaling(common.address, Given(0), 1)]
     bounds = [1]
@@ -141,9 +150,9 @@ def grouped(results: list[Buffer]) -> Executor:
         ]
         bounds.append(len(steps))
     steps.append(scaling(Given(1), results[-1].address, 0))
-    made = Executor(steps, 3, [tuple(bounds)], scratch_of(2))
+    made = Executor(steps, 4, [tuple(bounds)], scratch)
     made.common = common  # type: ignore[attr-defined] # kept alive
-    return made
+    return made, memory
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 5])
@@ -151,22 +160,19 @@ def test_groups_have_scratch_memory_of_their_own(pool: Pool, threads: int) -> No
     values = np.random.default_rng(0).random(SIZE, np.float32)
     source, last = filled(values), filled(values)
     results = [filled(values * 0) for _ in range(GROUPS)]
-    made = grouped(results)
+    made, scratch = grouped(results, threads)
     with Context(THREADS=threads):
         for more in range(8):
-            if more % 2:
-                made.drop_scratch()
-                assert not any(one.is_allocated() for one in made._scratch)
+            if more == 4:  # other memory
+                scratch = Buffer("CPU", scratch.size, scratch.dtype).allocate()
             for buffer in results:
                 buffer.copyin(values * 0)
-            assert made.run([source.address, last.address, more]) == (0, 0)
+            words = [source.address, last.address, more, scratch.address]
+            assert run(made, words) == (0, 0)
             for number, buffer in enumerate(results):
                 expected = (((values * 2 + 1) * 2 + number) * 2 + more) * 2 + number
                 np.testing.assert_array_equal(buffer.numpy(), expected)
             np.testing.assert_array_equal(last.numpy(), expected * 2)
-    slots = sorted(made._table.slots.tolist())
-    assert len(slots) == threads
-    assert all(after - before >= 8 * SIZE for before, after in itertools.pairwise(slots))
 
 
 def test_no_more_threads_run_groups_than_have_scratch_memory(pool: Pool) -> None:
@@ -174,17 +180,9 @@ def test_no_more_threads_run_groups_than_have_scratch_memory(pool: Pool) -> None
     values = np.random.default_rng(0).random(SIZE, np.float32)
     source, last = filled(values), filled(values)
     results = [filled(values * 0) for _ in range(GROUPS)]
-    made = grouped(results)
-    made.have_scratch_for(2)
+    made, scratch = grouped(results, 2)
     with Context(THREADS=5):
-        lent = pool.lend()
-        assert lent is not None
-        try:
-            words = source.address, last.address, 1
-            assert made.call(made._pack(made.place, *lent, *words)) == 0
-        finally:
-            pool.take_back()
-    assert len(made._table.slots) == 2
+        assert run(made, [source.address, last.address, 1, scratch.address]) == (0, 0)
     for number, buffer in enumerate(results):
         expected = (((values * 2 + 1) * 2 + number) * 2 + 1) * 2 + number
         np.testing.assert_array_equal(buffer.numpy(), expected)
@@ -195,16 +193,14 @@ def test_too_few_groups_run_one_after_the_other(pool: Pool, monkeypatch: Any) ->
     values = np.ones(SIZE, np.float32)
     source, last = filled(values), filled(values)
     results = [filled(values * 0) for _ in range(4)]
-    made = grouped(results)
+    made, scratch = grouped(results, 4)
     for threads, shares in ((3, False), (2, True), (4, True), (3, False)):
-        before = [word for _, word in made._table._own.tolist()]
         made._table._sections[:, 0] = -1
         with Context(THREADS=threads):
-            made.run([source.address, last.address, 1])
+            made.launch([source.address, last.address, 1, scratch.address])
         assert (made._table._sections[0, 0] != -1) == shares
         for number, buffer in enumerate(results):
             assert (buffer.numpy() == ((3 * 2 + number) * 2 + 1) * 2 + number).all()
-        assert before == [word for _, word in made._table._own.tolist()]
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -220,12 +216,13 @@ def test_the_first_of_the_groups_that_fail_is_told(pool: Pool, threads: int) -> 
         steps.append(Step(entry.address, arguments, 0, None, True))
         steps.append(scaling(done[number].address, done[number].address, 7))
         bounds.append(len(steps))
-    made = Executor(steps, 1, [tuple(bounds)], scratch_of(1))
+    memory, scratch = scratch_of(1, threads)
+    made = Executor(steps, 4, [tuple(bounds)], scratch)
     with Context(THREADS=threads):
         for _ in range(20):
             for buffer in done:
                 buffer.copyin(values)
-            assert made.run([1]) == (14, 3)
+            assert run(made, [1, 0, 0, memory.address]) == (14, 3)
             ran = [bool(buffer.numpy().any()) for buffer in done]
             assert ran[:8] == [True] * 7 + [False]
             assert not ran[8]

@@ -5,13 +5,9 @@ import threading
 import numpy as np
 import pytest
 
-from tests.schedule.graphs import buffer_of
-from torpor import Tensor, Variable, lower, pipeline
+from torpor import Tensor, Variable, lower
 from torpor.base.errors import DivisionByZeroError, OutOfBoundsError, ShapeError
 from torpor.base.settings import Context
-from torpor.graph import build
-from torpor.ir.ops import Ops
-from torpor.pipeline.run import last_uses
 
 DEVICES = ("CPU", "PYTHON", "OPENCL")
 
@@ -83,25 +79,6 @@ def test_results_of_a_failed_run_are_not_seen():
         Tensor.realize(first, second)
     assert "not realised" in repr(second)
     np.testing.assert_array_equal(first.numpy(), [1, 2, 3, 4])
-
-
-# --- memory ---------------------------------------------------------------------------------------
-def stages(count):
-    x = buffer_of(np.ones(16), "CPU")
-    for _ in range(count):
-        x = build.contiguous(build.elementwise(Ops.ADD, x, x))
-    return x
-
-
-def test_intermediates_go_after_their_last_use():
-    (root,) = pipeline.realize([(stages(4), "CPU")])
-    assert root.arg.numpy()[0] == 16
-    items = pipeline.schedule([(stages(4), "CPU")])
-    results = [item.buffers[0] for item in items]
-    last = last_uses(items, frozenset(results[-1:]))
-    assert last == {1: results[:1], 2: results[1:2], 3: results[2:3]}
-    pipeline.run(items, keep=results[-1:])
-    assert [buffer.arg.is_allocated() for buffer in results] == [False, False, False, True]
 
 
 # --- sizes that come with the call ----------------------------------------------------------------

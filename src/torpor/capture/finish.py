@@ -14,7 +14,7 @@ from torpor.capture.holding import is_a
 from torpor.capture.number import Number, plain
 from torpor.capture.output import severed
 from torpor.capture.place import ABSENT, Place
-from torpor.capture.plan import Plan, Word, plan_of
+from torpor.capture.successor import is_worth_it
 from torpor.capture.trace import Trace, is_whole
 from torpor.capture.tracer import Input, Passed, Tracer, is_severed, states_after
 from torpor.capture.tree import Path, containers, has_changed, is_plain, rebuild, same
@@ -22,6 +22,7 @@ from torpor.device import Buffer
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.pipeline.compiled_graph import CompiledGraph, Word, compiled_graph
 from torpor.tensor.handle import Handle
 from torpor.tensor.realisation import compute
 from torpor.tensor.storage import Storage, buffers_of, is_buffer
@@ -278,13 +279,13 @@ def _assemble(work: _Finish, changes: _Changes, result: Any, held: Any) -> Trace
     specs = _specs(work, changes, result)  # they number what the run makes
     made, changed = _made(work), work.changed()
     left = [*made, *(entry.storage for entry in changed)]
-    plan, values = _planned(work, left)
     numbers = [work.order[id(entry.storage)] for entry in changed]
+    graph, values = _compiled(work, left, numbers)
     entries = list(tracer.inputs.values())
     fixed = [e for e, s in zip(entries, sources, strict=True) if is_a(s, Storage)]
     advances, seeded = states_after(tracer)
     trace = Trace(
-        plan=plan,
+        graph=graph,
         guards=_guards(work, sources),
         sources=tuple(sources),
         kinds=tuple(map(_kind, entries)),
@@ -329,16 +330,35 @@ def _made(work: _Finish) -> list[Storage]:
     return [storages[key] for key in work.storages]
 
 
-def _planned(work: _Finish, left: Sequence[Storage]) -> tuple[Plan, list[Value]]:
-    """The kernels of the run, and where they put the values of the storages `left`."""
+def _compiled(
+    work: _Finish, left: Sequence[Storage], changed: Sequence[int]
+) -> tuple[CompiledGraph, list[Value]]:
+    """The kernels of the run, and where they put the values of the storages `left`, of which the
+    last are the next values of the inputs `changed`.
+    """
     tracer = work.tracer
     nodes = [work.node_of(storage) for storage in left]
     wanted = [buffer for node in nodes for buffer in buffers_of(node)]
     names = [*tracer.words, *tracer.tape.words.values()]
     words = {name: Word(place) for place, name in enumerate(names)}
     buffers = _buffers(tracer.inputs.values())
-    plan, slots = plan_of(tracer.recorded, buffers, wanted, words)
-    return plan, [_value(node, s, slots) for node, s in zip(nodes, left, strict=True)]
+    still = {id(buffer) for buffer in wanted}
+    pairs = zip(changed, nodes[len(left) - len(changed) :], strict=True)
+    plain = len(buffers) == len(tracer.inputs) == len({*map(id, buffers)})  # one buffer each
+    graph, slots = compiled_graph(
+        tracer.recorded,
+        buffers,
+        wanted,
+        lambda binding: words.get(binding.src[0].arg[0]),
+        len(words),
+        [
+            (old, new)
+            for old, node in pairs
+            for new in buffers_of(node)
+            if plain and is_worth_it(new) and id(buffers[old]) not in still
+        ],
+    )
+    return graph, [_value(node, s, slots) for node, s in zip(nodes, left, strict=True)]
 
 
 def _guards(work: _Finish, sources: Sequence[Any]) -> Guards:

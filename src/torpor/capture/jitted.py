@@ -21,11 +21,11 @@ from torpor.capture.kind import difference, kind_key, nearest
 from torpor.capture.match import Match, Pattern, matcher, pattern_of
 from torpor.capture.native import Native, native_for
 from torpor.capture.program import clock, make_native
-from torpor.capture.straight import Straight, straight_for
 from torpor.capture.trace import MISS, Trace, is_whole
 from torpor.capture.tracer import is_severed
 from torpor.capture.tree import flatten, holds_twice
 from torpor.pipeline.anew import IN_A_ROW, warn
+from torpor.pipeline.compiled_graph import Failed
 from torpor.tensor.handle import Handle
 from torpor.tensor.mode import grad_enabled
 from torpor.tensor.watch import active, watcher
@@ -48,9 +48,8 @@ class _Kind:
     plain: str | None = None
     unstable: int = 0
     traced: int = 0
-    straight: Straight | None = None  # the quickest way to replay the first trace from Python,
-    pattern: Pattern | None = None  # and what it was made of
-    native: Native | None = None  # the same without Python
+    pattern: Pattern | None = None  # what tells calls of this kind
+    native: Native | None = None  # replays its first trace without Python
     waited: int = 0  # replays before that is tried
     views_observed: bool = False
     used: int = 0
@@ -78,7 +77,6 @@ class Jitted:
         self.__wrapped__ = function
         self._kinds: dict[tuple[Any, ...], _Kind] = {}
         self._matches: tuple[tuple[Match, _Kind], ...] = ()
-        self._straights: tuple[tuple[Straight, _Kind], ...] = ()
         self._programs = ()
         self._lock = recursive_lock()
         self._misses: list[str] = []
@@ -110,15 +108,11 @@ class Jitted:
         if active and watcher() is not None:
             return self.__wrapped__(*arguments, **options)
         self._settle()
-        for straight, kind in self._straights:
-            if (result := straight(arguments, options)) is not MISS:
-                self._replays(kind)
-                self._go_native(kind)
-                return result
         for match, kind in self._matches:
             if (found := match(arguments, options)) is not None:
                 result = self._replayed(kind, *found, (arguments, options))
                 if result is not MISS:
+                    self._go_native(kind)
                     return result
                 break
         return self._call(arguments, options)
@@ -150,9 +144,8 @@ class Jitted:
                     return result  # another thread has just traced it
                 kind = self._kind_of(key, call)
                 if kind.plain is None:
-                    pattern = pattern_of(
-                        key, arguments, options
-                    )  # the run may change lists in them
+                    # The run may change lists in them.
+                    pattern = pattern_of(key, arguments, options)
                     result = self._run(kind, call)
                     self._learn(kind, pattern)
                     return result
@@ -168,7 +161,10 @@ class Jitted:
         with phase("launch", self._name()):
             for trace in kind.traces:
                 run = self._alone if trace.leaves else Trace.__call__
-                result = run(trace, tensors, numbers, given)
+                try:
+                    result = run(trace, tensors, numbers, given)
+                except Failed:
+                    return self._blamed(given)
                 if result is not MISS:
                     self._replays(kind)
                     return result
@@ -176,6 +172,17 @@ class Jitted:
 
     def _name(self) -> str:
         return getattr(self, "__qualname__", repr(self.__wrapped__))
+
+    def _blamed(self, given: Given) -> Any:
+        """What the function does itself where a check of its replay has failed, which has changed
+        nothing: it raises too, and can say more.
+        """
+        tensors: list[Any] = []
+        numbers: list[Any] = []
+        objects: list[Any] = []
+        flatten(given, tensors, numbers, objects)
+        call = Call(*given, tensors, numbers, objects)
+        return attempt(self.__wrapped__, call, False, False, self._by_value).result
 
     def _replays(self, kind: _Kind) -> None:
         clock[0] += 1
@@ -277,20 +284,16 @@ class Jitted:
         self._let_go()
 
     def _learn(self, kind: _Kind, pattern: Pattern | None) -> None:
-        """Have quick ways to see that a call is of this kind, and to replay its first trace."""
-        kind.straight = kind.native = None
-        kind.pattern, kind.waited = pattern, 0
-        if pattern and kind.traces:
-            kind.straight = straight_for(pattern, kind.traces[0], self._lock)
-            if all(known is not kind for _, known in self._matches):
-                self._matches = ((matcher(pattern), kind), *self._matches[: MAXIMUM_MATCHES - 1])
+        """Have a quick way to see that a call is of this kind."""
+        kind.native, kind.pattern, kind.waited = None, pattern, 0
+        if pattern and kind.traces and all(known is not kind for _, known in self._matches):
+            self._matches = ((matcher(pattern), kind), *self._matches[: MAXIMUM_MATCHES - 1])
         self._line_up()
 
     def _line_up(self) -> None:
-        """Have the quickest ways of all kinds that are looked for in the quick way."""
+        """Have the native replays of all kinds that are looked for in the quick way."""
         kinds = [kind for _, kind in self._matches if kind.traces]
-        self._straights = tuple((kind.straight, kind) for kind in kinds if kind.straight)
-        natives = [kind.native for kind in kinds if kind.straight and kind.native]
+        natives = [kind.native for kind in kinds if kind.native]
         self._programs = tuple(x for native in natives for x in (native.address, native))
 
     def _let_go(self) -> None:
@@ -306,7 +309,6 @@ class Jitted:
                 kept = max(len(kind.traces) - extra, 0)
                 extra -= len(kind.traces) - kept
                 kind.traces = kind.traces[:kept]
-                kind.straight = kind.straight if kept else None
         self._line_up()
 
     def _note_miss(self, why: str) -> None:
@@ -322,7 +324,7 @@ class Jitted:
         for kind in list(self._kinds.values()):
             for trace in kind.traces:
                 number += 1
-                kernels = len(trace.plan.commands)
+                kernels = len(trace.graph.commands)
                 lines.append(f"  trace {number}: {kernels} kernels, replayed {trace.hits} times")
                 lines += [f"    takes {path} as an input" for path in trace.taken]
                 lines += [f"    guards {path}" for path in (*trace.used, *trace.guards.paths())]

@@ -18,12 +18,9 @@ _FILL: Final = """
   %ok = icmp eq i32 %failed, 0
   br i1 %ok, label %next, label %raised"""
 
-# The run, counted: the pool is lent where several threads may be used, by its own words if these
+# The run: the pool is lent where several threads may be used, by its own words if these
 # say how (see `pool.LENT`), else by its method.
 _LEND: Final = """
-  %run.count = i64 %program[{HEAD_count}]
-  %run.counted = add i64 %run.count, 1
-  %program[{HEAD_count}] = i64 %run.counted
   %executor = i64 %program[{HEAD_executor}]
   store i64 %executor, ptr %words
   %words[1] = i64 0
@@ -114,25 +111,16 @@ run.gave:
   call void @Py_DecRef(ptr %given)
   br label %run.check"""
 
-# What a failed check means is raised by Python.
-_TELL: Final = """
+# A failed check is a miss: nothing has been changed, and Python finds out what it means.
+_CHECK: Final = """
 run.check:
   %run.fine = icmp eq i64 %run.failed, 0
-  br i1 %run.fine, label %next, label %run.fail
-run.fail:
-  %fail = ptr %program[{HEAD_fail}]
-  %error.word = call ptr @PyLong_FromLongLong(i64 %run.failed)
-  store ptr %error.word, ptr %item.p
-  %no.word = icmp eq ptr %error.word, null
-  br i1 %no.word, label %raised, label %run.raise
-run.raise:
-  %raising = call ptr @PyObject_Vectorcall(ptr %fail, ptr %item.p, i64 1, ptr null)
-  call void @Py_DecRef(ptr %error.word)
-  %has.raised = icmp eq ptr %raising, null
-  br i1 %has.raised, label %raised, label %run.odd
-run.odd:
-  call void @Py_DecRef(ptr %raising)
-  br label %missed"""
+  br i1 %run.fine, label %run.counting, label %missed
+run.counting:
+  %run.count = i64 %program[{HEAD_count}]
+  %run.counted = add i64 %run.count, 1
+  %program[{HEAD_count}] = i64 %run.counted
+  br label %next"""
 
 MAKING: Final = {
     "own": """
@@ -231,7 +219,7 @@ take.found:
     "make": """
   %function = inttoptr i64 %y to ptr
   %found = call ptr @PyObject_CallNoArgs(ptr %function)""",
-    "run": _LEND + _LAUNCH + _TELL,
+    "run": _LEND + _LAUNCH + _CHECK,
     "call": """
   %function = inttoptr i64 %y to ptr
   %found = call ptr @PyObject_Vectorcall(ptr %function, ptr %at.z, i64 1, ptr null)""",

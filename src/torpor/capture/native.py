@@ -1,7 +1,7 @@
-"""A replay as steps of the native replayer: what `straight.py` writes as Python, less its rarities.
+"""A replay as steps of the native replayer, for calls in which nothing is unusual.
 
 What is not here (options, views, devices other than the host, random streams, names bound anew) is
-replayed by that function, which is also what a miss of the steps falls back to.
+replayed by `Trace`, which is also what a miss of the steps falls back to. Both run the same graph.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from torpor.base.locks import recursive_lock, taken
 from torpor.capture.commit import Fixed, Leaf, Value
 from torpor.capture.match import Pattern, look
 from torpor.capture.output import Shown
-from torpor.capture.plan import Plan
 from torpor.capture.program import Known, Program, Slot, Step, Steps, step
 from torpor.capture.python import Unknown
 from torpor.capture.trace import Trace
 from torpor.device import Buffer
 from torpor.device.commands import CALL
-from torpor.device.executor import split
 from torpor.device.pool import pool, thread_count
+from torpor.pipeline.compiled_graph import KEPT, CompiledGraph
 from torpor.pipeline.recipe import value_in
 from torpor.pipeline.report import timing, where_noted
 from torpor.pipeline.reuse import Fresh, Result, Reused
@@ -50,7 +49,7 @@ class Native:
         steps = writer.steps(own)
         places = [*pattern.places, *[f"s{number}" for number in range(len(pattern.places))]]
         words = writer.words
-        self.program = Program(steps, places, writer.arguments, words, own.release, self._fail)
+        self.program = Program(steps, places, writer.arguments, words, own.release)
         self._seen, self._settling = 0, recursive_lock()  # runs that the trace knows of
         self.renew()
 
@@ -68,7 +67,7 @@ class Native:
         return runs
 
     def renew(self) -> None:
-        """Have it run the plan's executor, if there is one, unless another thread runs it now."""
+        """Have it run the graph's executor, if there is one, unless another thread runs it now."""
         if not taken(self._lock):
             return
         try:
@@ -78,14 +77,12 @@ class Native:
 
     def _renew(self) -> None:
         self.settle()
-        program, plan = self.program, self._trace.plan
-        executor = plan.executor
+        program, graph = self.program, self._trace.graph
+        executor = graph.executor
         if executor is None:
             program.set(runs=0)
             return
         several, threads = executor.packed is None, thread_count()
-        if several:
-            executor.have_scratch_for(threads)
         program.set(
             executor=executor.place,
             execute=executor.entry,
@@ -93,7 +90,7 @@ class Native:
             take_back=id(_TAKE_BACK),
             lent=pool.lent.ctypes.data,
             threads=threads,
-            long=several or seconds_of(plan) >= LONG,
+            long=several or seconds_of(graph) >= LONG,
             runs=1,
         )
 
@@ -101,9 +98,6 @@ class Native:
     def address(self) -> int:
         """Where the program is."""
         return self.program.address
-
-    def _fail(self, failed: int) -> None:
-        self._trace.plan.fail(*split(failed))
 
 
 def native_for(pattern: Pattern, trace: Trace, lock: Any) -> Native | None:
@@ -117,12 +111,12 @@ def native_for(pattern: Pattern, trace: Trace, lock: Any) -> Native | None:
         return None
 
 
-def seconds_of(plan: Plan) -> float:
+def seconds_of(graph: CompiledGraph) -> float:
     """How long a run takes by one thread, roughly; infinite where that depends on the call."""
     total = 0.0
-    for command in plan.commands:
+    for command in graph.commands:
         program = command.program
-        moved: Any = 2 * command.item.buffers[0].arg.nbytes if program is None else program.bytes
+        moved: Any = 2 * command.nbytes if program is None else program.bytes
         operations: Any = 0 if program is None else program.ops
         if not isinstance(moved, int) or not isinstance(operations, int):
             return math.inf
@@ -143,7 +137,10 @@ class _Writer:
         self._pattern, self._trace = pattern, trace
         self._steps: list[Step] = [*(pattern.steps or ())]
         self._made: dict[int, str] = {}  # registers of what has been made, by id of its spec
-        self.words = len(trace.sources) + len(trace.plan.outputs) + trace.plan.words
+        self._graph, self._first = trace.graph, trace.graph.memory.first_result
+        if trace.graph.executor is None:
+            raise Unfit
+        self.words = trace.graph.executor.words
         self.arguments = sum(known.operation == "argument" for known in self._steps)
 
     def steps(self, own: Any) -> Steps:
@@ -168,10 +165,11 @@ class _Writer:
 
     def _compute(self) -> None:
         """What follows from the numbers among the arguments: words, and the numbers `n`."""
-        trace, amounts = self._trace, self._pattern.amounts
-        first = CALL + self.words - trace.plan.words
+        amounts, count = self._pattern.amounts, self._graph.words
+        first = CALL + len(self._trace.sources) + len(self._trace.takes) + len(self._graph.takes)
+        sizes = self.words + CALL - first - count
         if not amounts:  # it is the same each time
-            found = trace.numbers(())
+            found = self._numbers(())
             if found is None:
                 raise Unfit
             for place, word in enumerate(found[0], first):
@@ -181,12 +179,19 @@ class _Writer:
         self._add("tuple", "amounts", 0, len(amounts))
         for number, name in enumerate(amounts):
             self._add("tuple_put", "amounts", number, name)
-        self._add("call", "found", Known(trace.numbers), "amounts")
+        self._add(
+            "call", "found", Known(self._numbers if sizes else self._trace.numbers), "amounts"
+        )
         self._add("not", "found", Known(None))
         self._add("tuple_item", "w", "found", 0)
         self._add("tuple_item", "n", "found", 1)
-        for number in range(trace.plan.words):
+        for number in range(count + sizes):
             self._add("number", first + number, "w", number)
+
+    def _numbers(self, given: Any) -> Any:
+        """What follows from numbers, and with the words the sizes that follow from these."""
+        found = self._trace.numbers(given)
+        return found and ((*found[0], *self._graph.sizes_in(found[0])), found[1])
 
     # --- what it takes ----------------------------------------------------------------------------
     def _gather(self) -> None:
@@ -232,6 +237,14 @@ class _Writer:
                 self._steps.append(make)
             place = CALL + len(self._trace.sources) + number
             self._add("address", place, result, Slot(Result, "address"))
+        arenas = zip(self._graph.memory.arenas, self._graph.takes, strict=True)
+        first = CALL + len(self._trace.sources) + len(self._trace.takes)
+        for place, (kind, arena) in enumerate(arenas, first):
+            if kind.nbytes <= KEPT:
+                self._add("word", place, arena().place)
+            else:
+                self._add("make", f"arena{place}", Known(arena))
+                self._add("address", place, f"arena{place}", Slot(Buffer, "place"))
 
     # --- what it leaves behind --------------------------------------------------------------------
     def _commit(self) -> None:
@@ -273,7 +286,7 @@ class _Writer:
     def _node(self, value: Value, name: str) -> None:
         """A register for the node of a value, which has to be one of a result."""
         trace, (slot, shape) = self._trace, value.parts[0]
-        number = slot - trace.plan.first_output
+        number = slot - self._first
         own = value.joint is None and number >= 0
         if not own or trace.shown[slot] != Shown(shape, value.requires):
             raise Unfit
@@ -339,7 +352,7 @@ class _Writer:
         trace = self._trace
         if leaf.kind == "new":
             slot, shape = trace.values[leaf.number].parts[0]
-            dtype = trace.plan.outputs[slot - trace.plan.first_output].dtype
+            dtype = self._graph.memory.results[slot - self._first].dtype
         else:
             shape, dtype, *_ = trace.kinds[leaf.number]
         sizes = [size for size in shape if isinstance(size, int)]

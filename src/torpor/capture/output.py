@@ -1,30 +1,22 @@
-"""Outputs of a plan: the kinds of results that it has, and how the values in them are seen."""
+"""Results of a replay: how the values in them are seen, and which are used again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
-from torpor.base.dtypes import DType
 from torpor.device import Buffer
 from torpor.device.buffer import BufferMaker
 from torpor.ir.infer import Shape, shape_of, shaped
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.pipeline.compiled_graph import Kind
 from torpor.pipeline.reuse import Fresh, Result, Reused
 from torpor.tensor.differentiate import SEVERED
 from torpor.tensor.host import buffer_node
 
 MOST_BYTES: Final = 1 << 20  # making the buffer of a larger one costs little beside its kernel
-
-
-class Output(NamedTuple):
-    """A buffer that is another one at each run."""
-
-    device: str
-    size: int
-    dtype: DType
 
 
 class Shown(NamedTuple):
@@ -45,15 +37,8 @@ def severed(node: UOp) -> UOp:
     return shaped(UOp(Ops.LEAF, node.dtype, (node,), SEVERED), shape_of(node))
 
 
-def results_of(output: Output, shown: Shown | None) -> Callable[[], Result]:
+def results_of(output: Kind, shown: Shown | None) -> Callable[[], Result]:
     """A function that gives a result for the next run. Not to be called by two threads at once."""
-    small = output.size * output.dtype.itemsize <= MOST_BYTES
+    small = output.nbytes <= MOST_BYTES
     node = None if shown is None else partial(node_over, shown=shown)
     return (Reused if small else Fresh)(BufferMaker(*output), node).take
-
-
-def table_of(
-    inputs: Sequence[Buffer], kept: Sequence[Buffer], results: Sequence[Result]
-) -> list[Buffer]:
-    """A plan's table of buffers in one run."""
-    return [*inputs, *kept, *[result.buffer for result in results]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -110,12 +110,11 @@ class Program:
     """
 
     def __init__(
-        self, steps: Steps, first: Iterable[str], arguments: int, words: int, release: Any,
-        fail: Callable[[int], Any],
-    ):  # fmt: skip
+        self, steps: Steps, first: Iterable[str], arguments: int, words: int, release: Any
+    ):
         assembler = _Assembler(first)
         assembler.put(steps)
-        self._held = [*assembler.held, release, fail]
+        self._held = [*assembler.held, release]
         self._memory = np.zeros(len(HEAD) + RECORD * len(assembler.records), np.int64)
         self.address = self._memory.ctypes.data
         owning = ("own", "take", "run", *OWNING)
@@ -123,7 +122,6 @@ class Program:
         self.set(
             clock=clock.ctypes.data,
             release=id(release),
-            fail=id(fail),
             arguments=arguments,
             registers=len(assembler.registers),
             owned=sum(record[0] in numbers for record in assembler.records),

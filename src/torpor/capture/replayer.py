@@ -19,7 +19,7 @@ from torpor.device.words import written_out
 
 RECORD: Final = 5
 HEAD: Final = (
-    "count", "runs", "used", "clock", "executor", "execute", "long", "lend", "take_back", "fail",
+    "count", "runs", "used", "clock", "executor", "execute", "long", "lend", "take_back",
     "lent", "threads", "release", "arguments", "registers", "owned", "words",
 )  # fmt: skip
 

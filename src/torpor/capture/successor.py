@@ -15,12 +15,12 @@ from sys import getrefcount
 from typing import Final
 
 from torpor.capture.commit import Value
-from torpor.capture.output import Output, Shown, node_over
-from torpor.capture.plan import Plan
+from torpor.capture.output import Shown, node_over
 from torpor.device import Buffer
 from torpor.device.buffer import BufferMaker
 from torpor.device.pool import pool
 from torpor.ir.uop import UOp
+from torpor.pipeline.compiled_graph import CompiledGraph, Kind
 from torpor.pipeline.reuse import Fresh, Result
 
 LEAST_EACH: Final = 1 << 14  # bytes of a value: looking who holds it costs about a microsecond
@@ -32,46 +32,27 @@ COUNTS: Final = sys.implementation.name == "cpython" and sys.version_info < (3, 
 LEAST: Final = 3 << 19
 
 
+def is_worth_it(buffer: Buffer) -> bool:
+    """Whether a value may be worth writing over the one before it."""
+    return COUNTS and buffer.nbytes >= LEAST_EACH
+
+
 def successors(
-    plan: Plan, changes: Iterable[tuple[int, Value]], shown: Sequence[Shown | None]
+    graph: CompiledGraph, changes: Iterable[tuple[int, Value]], shown: Sequence[Shown | None]
 ) -> list[tuple[int, Successor] | None]:
-    """For each output, if so, the input whose next value it is and may lie in its memory, and what
+    """For each result, if so, the input whose next value it is and may lie in its memory, and what
     gives it. The slot of an input is its number.
-
-    No other command reads the input, which may also be only replaced; and none from then on has a
-    check, so that nothing has changed where one fails.
     """
-    found: list[tuple[int, Successor] | None] = [None] * len(plan.outputs)
+    memory = graph.memory
+    found: list[tuple[int, Successor] | None] = [None] * len(memory.results)
     for old, value in changes:
-        new = value.parts[0][0]
-        number, seen = new - plan.first_output, shown[new]
-        if value.joint is None and number >= 0 and seen == Shown(value.parts[0][1], value.requires):
-            output = plan.outputs[number]
-            if _bytes_of(output) >= LEAST_EACH and _may_take_over(plan, new, old):
-                found[number] = old, Successor(output, seen)
-    pairs = zip(plan.outputs, found, strict=True)
-    large = sum(_bytes_of(output) for output, over in pairs if over is not None) >= LEAST
-    return found if large and COUNTS else [None] * len(found)
-
-
-def _bytes_of(output: Output) -> int:
-    return output.size * output.dtype.itemsize
-
-
-def _may_take_over(plan: Plan, new: int, old: int) -> bool:
-    """Whether the result in slot `new` may lie where the input in slot `old` does."""
-    makers = [n for n, command in enumerate(plan.commands) if new in command.slots]
-    readers = [n for n, command in enumerate(plan.commands) if old in command.slots]
-    if not makers or (readers and makers[0] != readers[-1]):
-        return False
-    commands = plan.commands[makers[0] :]
-    slots, program = commands[0].slots, commands[0].program
-    if program is None or any(c.program is None or c.program.checks for c in commands):
-        return False
-    if not readers:  # the old value is only replaced
-        return True
-    alone = slots.count(new) == slots.count(old) == 1
-    return alone and (slots.index(new), slots.index(old)) in program.shared
+        new, shape = value.parts[0]
+        number, seen = new - memory.first_result, shown[new]
+        if graph.donated.get(number) == old and seen == Shown(shape, value.requires):
+            found[number] = old, Successor(memory.results[number], seen)
+    pairs = zip(memory.results, found, strict=True)
+    large = sum(kind.nbytes for kind, over in pairs if over is not None) >= LEAST
+    return found if large else [None] * len(found)
 
 
 class Successor:
@@ -79,20 +60,19 @@ class Successor:
     that. For one thread at a time.
     """
 
-    def __init__(self, output: Output, shown: Shown):
+    def __init__(self, output: Kind, shown: Shown):
         self._fresh = Fresh(BufferMaker(*output), partial(node_over, shown=shown))
         self._last: weakref.ref[Buffer] | None = None  # the last that was given
         self._alone: list[int] = []  # how often its parts are held by a storage and no one else
 
-    def take(self, base: UOp, named: int = 0) -> Result:
-        """The result for the next run; `base` is the value now. Who calls it holds the buffer once
-        and the node that names it `named` times.
+    def take(self, base: UOp) -> Result:
+        """The result for the next run; `base` is the value now. Who calls it holds the buffer
+        once.
         """
         last = None if self._last is None else self._last()
         if last is not None and last is below(base).arg and not others_run():
             *nodes, buffer, memory = held(base)
             nodes[0] -= 1  # `base`
-            nodes[-1] -= named
             if [*nodes, buffer - 2, memory] == self._alone:  # less what calls it, and `last`
                 return Result(last, base)
         return self._new()

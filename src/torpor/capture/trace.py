@@ -8,26 +8,17 @@ from typing import Any, Final
 
 from torpor.base.dtypes import DType
 from torpor.base.locks import recursive_lock
-from torpor.capture.commit import (
-    Gathered,
-    Given,
-    Value,
-    commit_for,
-    gather_for,
-    owner_of,
-    shown_of,
-)
+from torpor.capture.commit import Given, Value, commit, owner_of, shown_of
 from torpor.capture.guards import Guards
 from torpor.capture.number import Replay
 from torpor.capture.output import results_of
 from torpor.capture.place import Place
-from torpor.capture.plan import Plan
 from torpor.capture.successor import successors
 from torpor.capture.tracer import Draw, Stream, cut_of, draw_word, stored
 from torpor.capture.tree import Path, holds_twice
-from torpor.device import Device
-from torpor.device.buffer import address_of
+from torpor.device import Buffer
 from torpor.ir.infer import Shape, shape_of
+from torpor.pipeline.compiled_graph import CompiledGraph
 from torpor.tensor.handle import Handle
 from torpor.tensor.random import go_on_from, manual_seed, state_of, take_draws
 from torpor.tensor.realisation import compute
@@ -51,7 +42,7 @@ class Trace:
     effects:  places that are bound anew. `grads`: leaves whose `.grad` is.
     """
 
-    plan: Plan
+    graph: CompiledGraph
     guards: Guards
     sources: tuple[Any, ...]
     kinds: tuple[tuple[Shape, DType, str, Any], ...]
@@ -78,17 +69,13 @@ class Trace:
     lock: Any = field(default_factory=recursive_lock)  # finalisers may call it
 
     def __post_init__(self) -> None:
-        first, outputs = self.plan.first_output, self.plan.outputs
+        memory = self.graph.memory
         values = [*self.values, *[value for _, value in self.changes]]
-        self.shown = shown_of(values, first + len(outputs))
-        pairs = zip(outputs, self.shown[first:], strict=True)
+        self.shown = shown_of(values, memory.first_arena)
+        pairs = zip(memory.results, self.shown[memory.first_result :], strict=True)
         self.takes = [results_of(output, shown) for output, shown in pairs]
-        one_buffer_each = not self.shared and all(kind[3] is None for kind in self.kinds)
-        still = {slot for value in values for slot, _ in value.parts}  # old values are among them
-        changes = [c for c in self.changes if one_buffer_each and c[0] not in still]
-        self.successors = successors(self.plan, changes, self.shown)
+        self.successors = successors(self.graph, self.changes, self.shown)
         self.on_host = all(kind[2].partition(":")[0] == "CPU" for kind in self.kinds)
-        self.gather, self.commit = gather_for(self), commit_for(self)
         left = (self.changes, self.effects, self.grads, self.additions, self.rewrites,
                 self.streams, self.seeded)  # fmt: skip
         self.leaves = any(left)  # whether a replay changes anything but what it gives back
@@ -102,12 +89,10 @@ class Trace:
         computed = self.numbers(numbers)
         if computed is None:
             return MISS
-        found = self.gather(tensors)
+        found = self._gathered(tensors)
         if found is None:
-            found = self._gathered(tensors)
-            if found is None:
-                return MISS
-        storages, inputs, places = found
+            return MISS
+        storages, inputs = found
         words: Sequence[int] = computed[0]
         if self.streams:
             steps = zip(self.streams, self.advances, strict=True)
@@ -115,14 +100,16 @@ class Trace:
             words = [*(draw_word(draw, states) for draw in self.draws), *words]
         with self.lock:
             results = [
-                take() if over is None else over[1].take(storages[over[0]].base, 0)
+                take() if over is None else over[1].take(storages[over[0]].base)
                 for take, over in zip(self.takes, self.successors, strict=True)
             ]
-            self.plan.run(inputs, places, results, words)
+            buffers = [result.buffer for result in results]
+            self.graph.run(inputs, buffers, words)
         self.hits += 1
         for generator, seed, draw in self.seeded:
             seed_again(generator, seed, draw)
-        return self.commit(tensors, storages, inputs, results, computed[1], given)
+        table = [*inputs, *self.graph.memory.constants, *buffers]
+        return commit(self, tensors, storages, table, results, computed[1], given)
 
     def failing(self, tensors: Sequence[Handle]) -> str:
         """Why it cannot be replayed with these arguments, in words."""
@@ -131,8 +118,8 @@ class Trace:
             path = "; ".join(self.used) or None
         return path or "tensors share memory in another way"
 
-    def _gathered(self, tensors: Sequence[Handle]) -> Gathered | None:
-        """What `gather` gives, wherever the inputs are; None where they do not fit."""
+    def _gathered(self, tensors: Sequence[Handle]) -> tuple[list[Storage], list[Buffer]] | None:
+        """The inputs' storages and buffers; None where they do not fit."""
         storages = self._storages(tensors)
         if storages is None:
             return None
@@ -140,8 +127,7 @@ class Trace:
         for left, right in self.shared:
             if inputs[left] is not inputs[right]:
                 return None
-        on_host = all(Device[buffer.device].kind == "CPU" for buffer in inputs)
-        return storages, inputs, [*map(address_of, inputs)] if on_host else []
+        return storages, inputs
 
     def _storages(self, tensors: Sequence[Handle]) -> list[Storage] | None:
         storages = []

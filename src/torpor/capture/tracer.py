@@ -34,7 +34,8 @@ from torpor.capture.tree import Path, containers
 from torpor.ir.infer import JOINT
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.pipeline.run import Prepared, recorders
+from torpor.pipeline.compiled_graph import Prepared
+from torpor.pipeline.run import recorders
 from torpor.tensor.differentiate import SEVERED
 from torpor.tensor.handle import Handle
 from torpor.tensor.mode import grad_enabled

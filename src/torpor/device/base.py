@@ -96,12 +96,13 @@ class Compiler(ABC):
 class NativeEntry(NamedTuple):
     """A program as native code may call it: `entry(table, 0, total)` (see `llvm.entry_text`).
 
+    total:   None: it depends on variables that are not known yet (see `Executable.sizes`).
     trial:   whether several threads share [0, total); None: it is not worth them.
     checked: whether its table ends with the address of an error word.
     """
 
     address: int
-    total: int
+    total: int | None
     trial: Trial | None
     checked: bool
 
@@ -110,10 +111,14 @@ class Executable(ABC):
     """A loaded program. May be called from several threads at once."""
 
     def native(self, variables: Sequence[int | None]) -> NativeEntry | None:
-        """How native code calls it with these variables (None: not known yet); None if it cannot,
-        since there is no native code or a size depends on what is not known.
+        """How native code calls it with these variables (None: not known yet); None if there is no
+        native code.
         """
         return None
+
+    def sizes(self, variables: Sequence[int]) -> tuple[int, Trial | None]:
+        """The `total` and `trial` of its native code with these variables."""
+        raise NotImplementedError
 
     @abstractmethod
     def __call__(self, buffers: Sequence[Buffer], variables: Sequence[int] = ()) -> int:

@@ -1,7 +1,8 @@
 """LLVM IR of the executor: what runs a table of commands, and what a thread does with groups.
 
 All is made of words of 64 bits. A program is (error word, patches, where they are, commands, where
-they are); a patch says to which address of its tables which of the words goes that a call is given.
+they are); a patch says to which address which of the words goes that a call is given, and how much
+is added to it.
 A call is (program, the pool's state, its `run`, threads, helpers) and these words.
 """
 
@@ -13,6 +14,7 @@ from torpor.device import worker
 from torpor.device.words import written_out
 
 HEAD: Final = 5  # words of a program
+PATCH: Final = 3  # words of a patch
 CALL: Final = 5  # words of a call before those that it is given
 RECORD: Final = 6  # words of a command: entry, its table, total, where the trial of several threads
 # is (0: one thread only), where its error word is (0: none), where the section that it begins is
@@ -150,11 +152,13 @@ filling:
   %p.more = icmp slt i64 %p, %patches
   br i1 %p.more, label %fill, label %running
 fill:
-  %p.twice = shl i64 %p, 1
-  %to.p = at %patch[%p.twice]
+  %p.place = mul i64 %p, {PATCH}
+  %to.p = at %patch[%p.place]
   %to = load ptr, ptr %to.p
   %which = i64 %to.p[1]
-  %value = i64 %given[%which]
+  %offset = i64 %to.p[2]
+  %word = i64 %given[%which]
+  %value = add i64 %word, %offset
   store i64 %value, ptr %to
   %p.next = add i64 %p, 1
   br label %filling

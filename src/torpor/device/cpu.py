@@ -31,6 +31,7 @@ THREADS_FROM_OPS: Final = 50_000
 THREADS_FROM_BYTES: Final = 256 * 1024
 SURELY_FROM_OPS: Final = 1 << 25
 SURELY_FROM_BYTES: Final = 1 << 23
+LAUNCHES: Final = 64  # sizes of a kernel that are remembered, by its variables
 
 
 class CpuExecutable(Executable):
@@ -43,7 +44,8 @@ class CpuExecutable(Executable):
         self._pack = struct.Struct(f"={count + (program.checks > 0)}q").pack
         sizes = (program.thread_range, program.ops, program.bytes)
         self._fixed = program.thread_range is None or not any(isinstance(s, UOp) for s in sizes)
-        self._fixed_launch = self._launch({}) if self._fixed else (0, False)
+        self._fixed_launch = self._launch(()) if self._fixed else (0, False)
+        self._launches = lru_cache(maxsize=LAUNCHES)(self._launch)
         self._parameters, self._variables = len(program.parameters), len(program.variables)
         self._trial = Trial() if self._fixed and not self._surely_big() else SURE
 
@@ -58,23 +60,21 @@ class CpuExecutable(Executable):
         self._run(self._pack(*addresses, *variables, ctypes.addressof(error)), variables)
         return error.value
 
-    def native(self, variables: Sequence[int | None]) -> NativeEntry | None:
-        names = (name for name, _ in self.program.variables)
-        values = {n: v for n, v in zip(names, variables, strict=True) if v is not None}
-        if not self._fixed and len(values) < self._variables:
-            return None
-        total, big = self._fixed_launch if self._fixed else self._launch(values)
-        trial = self._trial if big else None
-        return NativeEntry(self.entry, total, trial, self.program.checks > 0)
+    def native(self, variables: Sequence[int | None]) -> NativeEntry:
+        known = [value for value in variables if value is not None]
+        sizes: tuple[int | None, Trial | None] = None, None
+        if self._fixed or len(known) == self._variables:
+            sizes = self.sizes(known)
+        return NativeEntry(self.entry, *sizes, self.program.checks > 0)
+
+    def sizes(self, variables: Sequence[int]) -> tuple[int, Trial | None]:
+        total, big = self._fixed_launch if self._fixed else self._launches(tuple(variables))
+        return total, self._trial if big else None
 
     def _run(self, table: bytes, variables: Sequence[int]) -> None:
-        if self._fixed:
-            total, big = self._fixed_launch
-        else:
-            values = dict(zip((name for name, _ in self.program.variables), variables, strict=True))
-            total, big = self._launch(values)
-        if big:
-            pool.run(self.entry, table, total, self._trial)
+        total, trial = self.sizes(variables)
+        if trial is not None:
+            pool.run(self.entry, table, total, trial)
         else:
             self._call(table, 0, total)
 
@@ -83,9 +83,10 @@ class CpuExecutable(Executable):
         program = self.program
         return bool(program.ops >= SURELY_FROM_OPS or program.bytes >= SURELY_FROM_BYTES)
 
-    def _launch(self, values: dict[str, int]) -> tuple[int, bool]:
+    def _launch(self, variables: tuple[int, ...]) -> tuple[int, bool]:
         """How many iterations there are, and whether they are worth several threads."""
         program = self.program
+        values = dict(zip((name for name, _ in program.variables), variables, strict=False))
         if program.thread_range is None:
             return 0, False
         total = launch_value(program.thread_range, values)

@@ -24,8 +24,7 @@ import numpy as np
 
 from torpor.base.locks import free_after_fork
 from torpor.device import resident
-from torpor.device.buffer import Buffer
-from torpor.device.commands import CALL, GROUP, HEAD, RECORD, SECTION, executor_text
+from torpor.device.commands import CALL, GROUP, HEAD, PATCH, RECORD, SECTION, executor_text
 from torpor.device.pool import pool
 from torpor.device.share import Trial
 
@@ -38,21 +37,23 @@ class Step(NamedTuple):
     arguments: for each place of its pointer table a `Given`, an `Own`, or a number that is always
                the same (an address, a variable).
     total:     how many iterations its outermost loop has.
-    trial:     whether several threads share these; None: one alone runs it.
+    trial:     whether several threads share these; None: one alone runs it. A `Given` word is the
+               trial's address, or 0.
     checked:   whether the table ends with the address of an error word.
     """
 
     entry: int
     arguments: tuple[int | Given | Own, ...]
-    total: int
-    trial: Trial | None
+    total: int | Given
+    trial: Trial | Given | None
     checked: bool
 
 
 class Given(NamedTuple):
-    """The `place`-th word that a call is given."""
+    """The `place`-th word that a call is given; an address: so many bytes behind it."""
 
     place: int
+    offset: int = 0
 
 
 class Own(NamedTuple):
@@ -61,6 +62,16 @@ class Own(NamedTuple):
     """
 
     offset: int
+
+
+class Scratch(NamedTuple):
+    """Where the threads' scratch memory lies: that of the first, bytes of each, how many there
+    are.
+    """
+
+    first: Given
+    nbytes: int
+    threads: int
 
 
 Bounds = tuple[int, ...]  # of consecutive groups: the first command of each, and the one past all
@@ -77,18 +88,23 @@ def _native() -> tuple[Any, int]:
 Call: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p)
 
 
+@lru_cache(maxsize=256)
+def _trial_of(nbytes: int) -> Trial | None:
+    """What is known of copies of so many bytes."""
+    return Trial() if nbytes >= COPY_THREADS_FROM else None
+
+
 def copying(target: int | Given | Own, source: int | Given | Own, nbytes: int) -> Step:
     """The command that copies bytes from one address to another."""
-    trial = Trial() if nbytes >= COPY_THREADS_FROM else None
-    return Step(_native()[1], (target, source), nbytes, trial, False)
+    return Step(_native()[1], (target, source), nbytes, _trial_of(nbytes), False)
 
 
 class Executor:
     """A program of commands that can be run again and again, by one thread at a time.
 
     `words` is how many words each call is given. Of each of the `sections` any groups may run at
-    the same time; `scratch` is the memory that their steps call their own, for one thread: more
-    like it is made when more threads run them. `place` is the first word of a call.
+    the same time, on so many threads as have `scratch` memory for what their steps call their own.
+    `place` is the first word of a call.
     """
 
     def __init__(
@@ -96,61 +112,31 @@ class Executor:
         steps: Sequence[Step],
         words: int,
         sections: Sequence[Bounds] = (),
-        scratch: Buffer | None = None,
+        scratch: Scratch | None = None,
     ):
-        self._table = _Table(steps, sections)
-        self._scratch = [] if scratch is None else [scratch]
-        self.have_scratch_for(1)
-        self._here = self.place = self._table.head.ctypes.data
+        self._table = _Table(steps, sections, scratch or Scratch(Given(0), 0, 1))
+        self.place, self.words = self._table.head.ctypes.data, words
         self._lends = bool(sections) or any(step.trial is not None for step in steps)
         self._pack = struct.Struct(f"={CALL + words}q").pack
         call = _native()[0]
         self.call: Callable[[bytes], int] = call
         self.entry = ctypes.cast(call, ctypes.c_void_p).value or 0  # for native callers
-        self.packed = None if self._lends else partial(self._pack, self._here, 0, 0, 1, 0)
+        self.packed = None if self._lends else partial(self._pack, self.place, 0, 0, 1, 0)
         self.lock = free_after_fork(threading.Lock())
 
-    def run(self, words: Sequence[int]) -> tuple[int, int]:
-        """Run all commands; the number of the one whose check failed, and its error word.
-
-        The error word is 0 if none failed. The caller holds `lock`.
-        """
-        failed = self.launch(words)
-        return split(failed) if failed else (0, 0)
-
     def launch(self, words: Sequence[int]) -> int:
-        """Run all commands; 0 if no check failed, else what `split` takes apart.
-
-        `call(packed(*words))` is the quick way where no command is worth several threads.
+        """Run all commands; 0 if no check failed, else what `split` takes apart. The caller holds
+        `lock`.
         """
-        lent = pool.lend() if self._lends else None
+        if self.packed is not None:
+            return self.call(self.packed(*words))
+        lent = pool.lend()
         if lent is None:
-            self.have_scratch_for(1)
-            return self.call(self._pack(self._here, 0, 0, 1, 0, *words))
+            return self.call(self._pack(self.place, 0, 0, 1, 0, *words))
         try:
-            self.have_scratch_for(lent[2])
-            return self.call(self._pack(self._here, *lent, *words))
+            return self.call(self._pack(self.place, *lent, *words))
         finally:
             pool.take_back()
-
-    def have_scratch_for(self, threads: int) -> None:
-        """Have scratch memory for so many threads."""
-        if not self._scratch or len(self._table.slots) >= threads:
-            return
-        like = self._scratch[0]
-        missing = range(len(self._scratch), threads)
-        self._scratch += [Buffer(like.device, like.size, like.dtype) for _ in missing]
-        for one in self._scratch:
-            if not one.is_allocated():
-                one.allocate()
-        self._table.lend([one.address for one in self._scratch])
-
-    def drop_scratch(self) -> None:
-        """Let scratch memory go until the next run."""
-        for one in self._scratch:
-            if one.is_allocated():
-                one.deallocate()
-        self._table.slots = np.zeros(0, np.int64)
 
 
 _Words = np.ndarray[Any, np.dtype[np.int64]]
@@ -159,21 +145,28 @@ _Words = np.ndarray[Any, np.dtype[np.int64]]
 class _Table:
     """A program in words (see `commands`), in arrays whose addresses it holds."""
 
-    def __init__(self, steps: Sequence[Step], sections: Sequence[Bounds]):
+    def __init__(self, steps: Sequence[Step], sections: Sequence[Bounds], scratch: Scratch):
         tables = [[*step.arguments, *([0] if step.checked else [])] for step in steps]
         starts = np.cumsum([0, *map(len, tables)])
         words = [word for table in tables for word in table]
         self.head = np.zeros(HEAD, np.int64)
         self.tables = np.array([0 if type(w) in (Given, Own) else w for w in words], np.int64)
-        self.slots = np.zeros(0, np.int64)
-        places = (self.tables.ctypes.data + 8 * np.arange(len(words))).tolist()
-        pairs = list(zip(places, words, strict=True))
-        self._given = _words([(to, word.place) for to, word in pairs if type(word) is Given])
-        self._own = _words([(to, word.offset) for to, word in pairs if type(word) is Own])
-        own_before = np.cumsum([0, *[type(word) is Own for word in words]])[starts]
+        self._slots = np.zeros(scratch.threads, np.int64)
         self._records = np.zeros((len(steps), RECORD), np.int64)
         self._sections = np.zeros((len(sections), SECTION), np.int64)
         self._groups = [np.zeros((len(bounds) - 1, GROUP), np.int64) for bounds in sections]
+        places = _places(self.tables)
+        pairs = list(zip(places, words, strict=True))
+        own = [(to, word.offset) for to, word in pairs if type(word) is Own]
+        self._own = np.array(own, np.int64).reshape(-1, 2)
+        own_before = np.cumsum([0, *[type(word) is Own for word in words]])[starts]
+        self._given = np.array([
+            *[(to, *word) for to, word in pairs if type(word) is Given],
+            *[(to, *_behind(scratch.first, offset)) for to, offset in own],  # of the first thread
+            *[(to, *_behind(scratch.first, number * scratch.nbytes))
+              for number, to in enumerate(_places(self._slots))],
+            *self._given_sizes(steps),
+        ], np.int64).reshape(-1, PATCH)  # fmt: skip
         errors = np.full(len(steps), self.head.ctypes.data, np.int64)
         for number, bounds in enumerate(sections):
             self._write_section(number, bounds, own_before[list(bounds)])
@@ -181,6 +174,16 @@ class _Table:
         self._write_records(steps, starts, errors)
         given, records = self._given.ctypes.data, self._records.ctypes.data
         self.head[1:] = len(self._given), given, len(steps), records
+
+    def _given_sizes(self, steps: Sequence[Step]) -> list[tuple[int, ...]]:
+        """Patches of records whose totals and trials a call is given."""
+        base = self._records.ctypes.data
+        return [
+            (base + 8 * (RECORD * number + place), *word)
+            for number, step in enumerate(steps)
+            for place, word in ((2, step.total), (3, step.trial))
+            if type(word) is Given
+        ]
 
     def _write_section(self, number: int, bounds: Bounds, own: _Words) -> None:
         """A section and its groups. `own`: how many addresses in scratch memory come before each of
@@ -191,7 +194,7 @@ class _Table:
         groups[:, 2], groups[:, 3] = np.diff(own), self._own.ctypes.data + 16 * own[:-1]
         section = self._sections[number]
         section[2:6] = len(groups), groups.ctypes.data, records, bounds[-1]
-        section[6:] = groups.ctypes.data, groups.size  # any words will do where none are its own
+        section[6:] = self._slots.ctypes.data, len(self._slots)
         self._records[bounds[0], 5] = section.ctypes.data
 
     def _error_words(self, number: int, bounds: Bounds) -> _Words:
@@ -206,23 +209,21 @@ class _Table:
         self.tables[starts[1:][checked] - 1] = errors[checked]
         self._records[:, 0] = [step.entry for step in steps]
         self._records[:, 1] = self.tables.ctypes.data + 8 * starts[:-1]
-        self._records[:, 2] = [step.total for step in steps]
-        self._trials = [step.trial for step in steps]  # kept alive
-        self._records[:, 3] = [0 if trial is None else trial.address for trial in self._trials]
+        self._records[:, 2] = [0 if type(s.total) is Given else s.total for s in steps]
+        self._trials = [s.trial for s in steps if isinstance(s.trial, Trial)]  # kept alive
+        self._records[:, 3] = [s.trial.address if isinstance(s.trial, Trial) else 0 for s in steps]
         self._records[:, 4] = errors * checked
 
-    def lend(self, scratch: Sequence[int]) -> None:
-        """Let threads use scratch memory at these addresses; at first all groups use the first."""
-        if not len(self.slots):
-            places = (self._own[:, 0] - self.tables.ctypes.data) // 8
-            self.tables[places] = scratch[0] + self._own[:, 1]
-        self.slots = np.array(scratch, np.int64)
-        self._sections[:, 6], self._sections[:, 7] = self.slots.ctypes.data, len(scratch)
+
+def _places(words: _Words) -> list[int]:
+    """The address of each word."""
+    places: list[int] = (words.ctypes.data + 8 * np.arange(len(words))).tolist()
+    return places
 
 
-def _words(pairs: Sequence[tuple[int, int]]) -> _Words:
-    """Pairs of words, each an address and what goes there."""
-    return np.array(pairs, np.int64).reshape(-1, 2)
+def _behind(given: Given, offset: int) -> Given:
+    """The address so many bytes behind another one."""
+    return Given(given.place, given.offset + offset)
 
 
 def split(failed: int) -> tuple[int, int]:

@@ -167,7 +167,7 @@ class Program:
     shared: tuple[tuple[int, int], ...] = ()
     assembly: str | None = None
 
-    def values_of(self, variables: Iterable[tuple[str, int]]) -> tuple[int, ...]:
+    def values_of(self, variables: Iterable[tuple[str, Any]]) -> tuple[Any, ...]:
         """The values of its variables, in its order; a `ShapeError` for one that has none."""
         known = dict(variables)
         for name, _ in self.variables:

@@ -7,19 +7,15 @@ from torpor.pipeline.again import learn, recall
 from torpor.pipeline.compile import program_for
 from torpor.pipeline.report import KernelRun, Measurement, measuring
 from torpor.pipeline.route import lower, realize, schedule
-from torpor.pipeline.run import Prepared, prepare, run
 
 __all__ = [
     "KernelRun",
     "Measurement",
-    "Prepared",
     "learn",
     "lower",
     "measuring",
-    "prepare",
     "program_for",
     "realize",
     "recall",
-    "run",
     "schedule",
 ]

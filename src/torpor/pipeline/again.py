@@ -13,7 +13,8 @@ from typing import Final
 from torpor.device import Buffer
 from torpor.ir.uop import UOp
 from torpor.pipeline.canonical import Canonical, canonical, settings_now
-from torpor.pipeline.recipe import Failed, Recipe, carry_out, memory_at, recipe_for
+from torpor.pipeline.compiled_graph import Failed
+from torpor.pipeline.recipe import Recipe, carry_out, memory_at, recipe_for
 from torpor.pipeline.run import observed
 
 MOST: Final = 1024  # names that are known
@@ -48,7 +49,7 @@ def recall(name: Hashable, inputs: Sequence[Buffer]) -> list[Buffer] | None:
         made = carry_out(recipe, read)
     except Failed:
         return None
-    return [memory_at(parts[0][0], read, made) for parts, _ in recipe.results]
+    return [memory_at(recipe, parts[0][0], read, made) for parts, _ in recipe.results]
 
 
 def learn(name: Hashable, inputs: Sequence[Buffer], roots: Sequence[tuple[UOp, str]]) -> None:

@@ -1,4 +1,7 @@
-"""Memory of a plan's intermediates: two share bytes only if no command needs both.
+"""Who lies where: memory of what lies between a graph's commands, and what takes over what.
+
+Two values share bytes only if no command needs both. All that lies between commands is in one arena
+for each device, or in the memory of a result that is not made yet.
 
 Commands in groups that may run at the same time (`Section`) have no order: what several of them
 use, or others besides, is there from the first to the last of all groups. What each group keeps for
@@ -7,91 +10,106 @@ itself lies in scratch memory, of which every thread that runs groups has a copy
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate, groupby
-from operator import attrgetter, itemgetter
-from types import MappingProxyType
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from torpor.base.dtypes import dtypes
-from torpor.device import Buffer, Device
+from torpor.device import Device
 from torpor.device.executor import Bounds
-from torpor.ir.records import ScheduleItem
+from torpor.ir.records import Program, ScheduleItem
 
-ALIGNED: Final = 64  # bytes: where buffers in scratch memory begin
+# Bytes between which values in an arena begin: drivers of OpenCL ask for up to so many.
+ALIGNED: Final = 512
+# Bytes of a value that may lie where a result will: looking for one takes a while.
+HOSTED_FROM: Final = 1 << 16
+SCRATCH: Final = "scratch"  # in place of a device: the arena of which each thread has a copy
+Slot = int  # which memory
+Kernels = Sequence[tuple[Program | None, Sequence[Slot]]]  # None: a copy; memory by parameter
 
 
-class Arena(NamedTuple):
-    """Where each intermediate lies: views of memory that they share, some of them of `scratch`."""
+class Value(NamedTuple):
+    """Memory that commands need: where it is, how much, and from which command to which."""
 
-    placed: list[Buffer]
-    scratch: Buffer | None
-
-
-class Wanted(NamedTuple):
-    """An intermediate, the first and the last command that need it, and whether it is private."""
-
-    buffer: Buffer
+    device: str
+    nbytes: int
     birth: int
     death: int
-    private: bool
+    private: bool = False  # a single group's
 
 
-def arena(
-    items: Sequence[ScheduleItem], between: Sequence[Buffer], sections: Sequence[Bounds],
-    inherits: Mapping[int, int] = MappingProxyType({}),
-) -> Arena:  # fmt: skip
-    """Memory for each intermediate, which may be that of others of another time. By `inherits` (of
-    `id`s) it may also be that of one that the command reads which makes it.
+class Place(NamedTuple):
+    """So many bytes into an arena (a device, or `SCRATCH`), or into a result (its slot)."""
+
+    base: str | Slot
+    offset: int
+
+
+# --- what takes over what -------------------------------------------------------------------------
+def heirs(kernels: Kernels, dying: Collection[Slot]) -> dict[Slot, Slot]:
+    """By result: the memory that it may lie in from its first moment on. `dying` is memory that
+    nobody needs after the last of the kernels, in order, that has it.
     """
-    wanted = lives(items, between, sections)
-    memory = {}
-    private = [one for one in wanted if one.private]
-    shared = [one for one in wanted if not one.private]
-    places, sizes = first_fit(shared, inherits)
-    pieces = [Buffer(device, nbytes, dtypes.uint8) for device, nbytes in sizes]
-    for one, place in zip(shared, places, strict=True):
-        memory[id(one.buffer)] = pieces[place], 0
-    scratch, starts = scratch_for(private, inherits)
-    if scratch is not None:
-        memory |= {key: (scratch, start) for key, start in starts.items()}
-    placed = []
-    for buffer in between:
-        piece, start = memory[id(buffer)]
-        placed.append(piece.view(start, buffer.size, buffer.dtype))
-    return Arena(placed, scratch)
+    first, last = uses([places for _, places in kernels])
+    found: dict[Slot, Slot] = {}
+    for number, (program, places) in enumerate(kernels):
+        taken: set[Slot] = set()
+        for output, slot in program.shared if program is not None else ():
+            new, old = places[output], places[slot]
+            alone = places.count(new) == places.count(old) == 1
+            if alone and old in dying and first[new] == number == last[old]:
+                if not taken & {new, old}:
+                    taken |= {new, old}
+                    found[new] = old
+    return found
 
 
-def scratch_for(
-    private: Sequence[Wanted], inherits: Mapping[int, int] = MappingProxyType({})
-) -> tuple[Buffer | None, dict[int, int]]:
-    """Memory that one thread needs for what groups keep to themselves, if there is such; and where
-    in it each lies, by `id`.
+def donations(kernels: Kernels, changes: Iterable[tuple[Slot, Slot]]) -> dict[Slot, Slot]:
+    """Of `changes` (an input, the result that is its next value) those whose result may lie in the
+    input's memory, by result: no other command reads the input, which may also be only replaced;
+    and none from then on has a check, so that nothing has changed where one fails.
     """
-    places, sizes = first_fit(private, inherits)
-    starts = [*accumulate((rounded(nbytes) for _, nbytes in sizes), initial=0)]
-    scratch = Buffer(sizes[0][0], starts[-1], dtypes.uint8) if sizes else None
-    pairs = zip(private, places, strict=True)
-    return scratch, {id(one.buffer): starts[place] for one, place in pairs}
+    first, last = uses([places for _, places in kernels])
+    unchecked = len(kernels)
+    while unchecked and (program := kernels[unchecked - 1][0]) is not None and not program.checks:
+        unchecked -= 1
+    found = {}
+    for old, new in changes:
+        made = first.get(new, -1)
+        if made < unchecked or last.get(old, made) != made:
+            continue
+        program, places = kernels[made]
+        assert program is not None, "copies come before"
+        alone = places.count(new) == places.count(old) == 1
+        if old not in last or (alone and (places.index(new), places.index(old)) in program.shared):
+            found[new] = old
+    return found
 
 
-def rounded(nbytes: int) -> int:
-    """So many bytes or a few more, after which another buffer may begin."""
-    return -(-nbytes // ALIGNED) * ALIGNED
+def uses(places: Sequence[Iterable[Slot]]) -> tuple[dict[Slot, int], dict[Slot, int]]:
+    """By memory: the first and the last of the commands that have it."""
+    first: dict[Slot, int] = {}
+    last: dict[Slot, int] = {}
+    for number, some in enumerate(places):
+        for slot in some:
+            first.setdefault(slot, number)
+            last[slot] = number
+    return first, last
 
 
+# --- groups ---------------------------------------------------------------------------------------
 def sections_of(items: Sequence[ScheduleItem]) -> list[Bounds]:
     """The groups of commands that native code may run at the same time."""
     found: list[Bounds] = []
-    numbered = enumerate(items)
-    for section, members in groupby(numbered, key=_section):
+    for section, members in groupby(enumerate(items), key=_section):
+        if section is None:
+            continue
         some = list(members)
         devices = {node.arg.device for _, item in some for node in item.buffers}
-        if section is None or len(devices) != 1 or Device[devices.pop()].kind != "CPU":
-            continue
-        starts = [next(group)[0] for _, group in groupby(some, key=_group)]
-        found.append((*starts, some[-1][0] + 1))
+        if len(devices) == 1 and Device[devices.pop()].kind == "CPU":
+            starts = [next(group)[0] for _, group in groupby(some, key=_group)]
+            found.append((*starts, some[-1][0] + 1))
     return found
 
 
@@ -103,74 +121,138 @@ def _group(numbered: tuple[int, ScheduleItem]) -> Any:
     return numbered[1].group and numbered[1].group[1]
 
 
-def lives(
-    items: Sequence[ScheduleItem], between: Iterable[Buffer], sections: Sequence[Bounds]
-) -> list[Wanted]:
-    """When each intermediate is needed, in order of birth. In a section that is all the time, but
-    for what lies in a single group.
-    """
-    spans: dict[int, tuple[int, int]] = {}
-    for number, item in enumerate(items):
-        for node in item.buffers:
-            first, _ = spans.get(id(node.arg), (number, number))
-            spans[id(node.arg)] = first, number
-    groups = [item.group for bounds in sections for item in items[bounds[0] : bounds[0] + 1]]
-    own = {id(node.arg) for group in groups if group is not None for node in group[0].own}
-    found = []
-    for buffer in between:
-        birth, death = spans[id(buffer)]
-        one, other = group_at(birth, sections), group_at(death, sections)
-        private = one is not None and one == other
-        if not private:
-            birth = birth if one is None else one.section[0]
-            death = death if other is None else other.section[-1] - 1
-        found.append(Wanted(buffer, birth, death, private or id(buffer) in own))
-    return sorted(found, key=attrgetter("birth"))
-
-
-class Place(NamedTuple):
+class _Group(NamedTuple):
     """A group in a section."""
 
     section: Bounds
     number: int
 
 
-def group_at(command: int, sections: Sequence[Bounds]) -> Place | None:
+def _group_at(command: int, sections: Sequence[Bounds]) -> _Group | None:
     """The group that a command is in, if any."""
     near = bisect_right(sections, command, key=itemgetter(0)) - 1
     if near < 0 or command >= sections[near][-1]:
         return None
-    return Place(sections[near], bisect_right(sections[near], command))
+    return _Group(sections[near], bisect_right(sections[near], command))
 
 
-def first_fit(
-    wanted: Sequence[Wanted], inherits: Mapping[int, int]
-) -> tuple[list[int], list[tuple[str, int]]]:
-    """Pieces of memory, by birth: one whose last reader has run, or is making what may take it
-    over, is given to the next that it can hold. The number of each one's piece; the pieces' devices
-    and bytes.
+def values_of(
+    places: Sequence[Sequence[Slot]], kinds: Mapping[Slot, Any],
+    sections: Sequence[Bounds], own: Collection[Slot],
+) -> dict[Slot, Value]:  # fmt: skip
+    """When memory of these kinds is needed. In a section that is all the time, but
+    for what lies in a single group, or is each group's `own`.
     """
-    number_of = {id(one.buffer): number for number, one in enumerate(wanted)}
-    pieces: list[tuple[str, int]] = []
-    busy: list[int] = []  # by piece: the last command that uses it
-    places: list[int] = []
-    for buffer, birth, death, _ in wanted:
-        heir_of = number_of.get(inherits.get(id(buffer), 0))
-        if heir_of is not None and heir_of < len(places) and wanted[heir_of].death == birth:
-            places.append(places[heir_of])
-            busy[places[heir_of]] = death
+    first, last = uses(places)
+    found = {}
+    for slot, kind in kinds.items():
+        birth, death = first[slot], last[slot]
+        one, other = _group_at(birth, sections), _group_at(death, sections)
+        private = slot in own or (one is not None and one == other)
+        if not private:
+            birth = birth if one is None else one.section[0]
+            death = death if other is None else other.section[-1] - 1
+        found[slot] = Value(kind.device, kind.nbytes, birth, death, private)
+    return found
+
+
+# --- places ---------------------------------------------------------------------------------------
+class Arena:
+    """Bytes that are taken and given back in the order of a run; `size`: how many it needs."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._holes: list[tuple[int, int]] = []  # where they begin and end, in order
+
+    def take(self, nbytes: int) -> int:
+        """Where so many bytes are free: the smallest hole, or behind all others."""
+        fitting = [(end - start, start) for start, end in self._holes if end - start >= nbytes]
+        if fitting:
+            length, start = min(fitting)
+            self._holes.remove((start, start + length))
+            if length > nbytes:
+                insort(self._holes, (start + nbytes, start + length))
+            return start
+        start = self.size
+        if self._holes and self._holes[-1][1] == start:
+            start, _ = self._holes.pop()
+        self.size = start + nbytes
+        return start
+
+    def give_back(self, start: int, nbytes: int) -> None:
+        """Have these bytes free again."""
+        end, place = start + nbytes, bisect_left(self._holes, (start, 0))
+        if place < len(self._holes) and self._holes[place][0] == end:
+            end = self._holes.pop(place)[1]
+        if place and self._holes[place - 1][1] == start:
+            place -= 1
+            start = self._holes.pop(place)[0]
+        self._holes.insert(place, (start, end))
+
+
+def rounded(nbytes: int) -> int:
+    """So many bytes or a few more, after which another value may begin."""
+    return -(-max(nbytes, 1) // ALIGNED) * ALIGNED
+
+
+class Layout(NamedTuple):
+    """Where each value lies, and how large the arenas are, by device (or `SCRATCH`)."""
+
+    places: dict[Slot, Place]
+    sizes: dict[str, int]
+
+
+def laid_out(
+    between: Mapping[Slot, Value], results: Mapping[Slot, Value], inherits: Mapping[Slot, Slot]
+) -> Layout:
+    """Places for what lies `between`. By `inherits` a value or a result may lie where another one
+    does, which the command reads that makes it. Into `results` others may be put before these are
+    made.
+    """
+    places = _hosted(between, results, inherits)
+    arenas: dict[str, Arena] = {}
+    taken: dict[Slot, int] = {}  # bytes of what lies in an arena
+    dying: list[tuple[int, Slot]] = []  # by death
+    for slot, value in sorted(between.items(), key=lambda pair: pair[1].birth):
+        if slot in places:
             continue
+        arena = arenas.setdefault(SCRATCH if value.private else value.device, Arena())
+        old = inherits.get(slot)
+        if old in taken and between[old].death == value.birth and taken[old] >= value.nbytes:
+            if between[old].private == value.private:
+                dying.remove((between[old].death, old))
+                places[slot], taken[slot] = places[old], taken.pop(old)
+                insort(dying, (value.death, slot))
+                continue
+        while dying and dying[0][0] < value.birth:
+            _, gone = dying.pop(0)
+            arenas[str(places[gone].base)].give_back(places[gone].offset, taken.pop(gone))
+        taken[slot] = rounded(value.nbytes)
+        base = SCRATCH if value.private else value.device
+        places[slot] = Place(base, arena.take(taken[slot]))
+        insort(dying, (value.death, slot))
+    return Layout(places, {name: arena.size for name, arena in arenas.items() if arena.size})
+
+
+def _hosted(
+    between: Mapping[Slot, Value], results: Mapping[Slot, Value], inherits: Mapping[Slot, Slot]
+) -> dict[Slot, Place]:
+    """Places in results that are not made yet: the last values are put there first, and those
+    before them where they are not there yet.
+    """
+    places: dict[Slot, Place] = {}
+    free_until = {slot: result.birth for slot, result in results.items()}
+    large = [slot for slot, v in between.items() if v.nbytes >= HOSTED_FROM and not v.private]
+    for slot in sorted(large, key=lambda slot: between[slot].death, reverse=True):
+        value = between[slot]
         fitting = [
-            (nbytes, number)
-            for number, (device, nbytes) in enumerate(pieces)
-            if busy[number] < birth and device == buffer.device and nbytes >= buffer.nbytes
+            (results[host].nbytes, number, host)
+            for number, (host, until) in enumerate(free_until.items())
+            if results[host].nbytes >= value.nbytes
+            and results[host].device == value.device
+            and value.death < until + (inherits.get(host) == slot and until == results[host].birth)
         ]
         if fitting:
-            _, place = min(fitting)
-            busy[place] = death
-        else:
-            place = len(pieces)
-            pieces.append((buffer.device, buffer.nbytes))
-            busy.append(death)
-        places.append(place)
-    return places, pieces
+            *_, host = min(fitting)
+            places[slot], free_until[host] = Place(host, 0), value.birth
+    return places

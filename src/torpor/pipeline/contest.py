@@ -194,7 +194,8 @@ class Repeated:
         self.step: Step | None = None
         if entry is not None and not entry.checked:
             words = (*(buffer.address for buffer in buffers), *values)
-            self.step = Step(entry.address, words, entry.total, entry.trial, entry.checked)
+            total, trial = executable.sizes(values)
+            self.step = Step(entry.address, words, total, trial, entry.checked)
         self.table: tuple[int, Executor | None] = 0, None
 
     def prepare(self, times: int) -> None:
@@ -205,7 +206,7 @@ class Repeated:
     def __call__(self, times: int) -> None:
         made = self.table[1]
         if made is not None:
-            made.run(())
+            made.launch(())
             return
         for _ in range(times):
             self.executable(self.buffers, self.values)

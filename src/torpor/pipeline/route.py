@@ -34,11 +34,12 @@ from torpor.kernel import (
 from torpor.pipeline import anew
 from torpor.pipeline.blame import index_of
 from torpor.pipeline.boxes import known_form, with_places
-from torpor.pipeline.canonical import canonical
-from torpor.pipeline.compile import is_copy, programs_of, target_named
-from torpor.pipeline.recipe import Failed, Result, follow, keep, recipe_for, recipe_of
-from torpor.pipeline.report import narrating, note_graph
-from torpor.pipeline.run import Refused, error_of, observed, recorded, run
+from torpor.pipeline.canonical import Canonical, canonical
+from torpor.pipeline.compile import is_copy, make_ready, programs_of, target_named
+from torpor.pipeline.compiled_graph import Failed, prepare
+from torpor.pipeline.recipe import Result, can_be_kept, follow, keep, recipe_for, recipe_of
+from torpor.pipeline.report import narrating, note_graph, show_schedule
+from torpor.pipeline.run import Refused, error_of, observed, record, recorded
 from torpor.schedule import Plan, TargetOf, plan
 
 Roots = Sequence[tuple[UOp, str]]
@@ -208,26 +209,44 @@ def computed(roots: Roots) -> list[UOp]:
             with suppress(Failed):  # it fails again below, where the graph is there to be blamed
                 return follow(recipe, known, [shape_of(node) for node, _ in roots])
         roots, form = with_places(roots, form)
-    recipe = None if form is None or seen else recipe_for(form)
-    if form is not None and recipe is not None:
+    recipe = None if form is None else recipe_for(form)
+    shapes = [shape_of(node) for node, _ in roots]
+    if form is not None and recipe is not None and not seen:
         anew.ran()
         try:
-            return follow(recipe, form, [shape_of(node) for node, _ in roots])
+            return follow(recipe, form, shapes)
         except Failed as failed:  # the lines to name are those of the graph that is here
-            item = planned(roots)[0].items[failed.launch]
-            site = item.checks[failed.error - 1]
-        raise Refused(site)
+            refused = Refused.of(failed, planned(roots)[0].items)
+        raise refused
     made, groups, simple = planned(roots)
-    ready = run(made.items, keep=made.results.values())
-    results = [
-        result_of(made, group, node, *root)
-        for group, node, root in zip(groups, simple, roots, strict=True)
-    ]
-    if form is not None and not seen:
-        recipe = recipe_of(form, ready, results)
-        if recipe is not None:
-            keep(form, recipe)
+    show_schedule(made.items)
+    try:
+        if form is not None and recipe is not None:
+            return follow(recipe, form, shapes, made.items)
+        results = [
+            result_of(made, group, node, *root)
+            for group, node, root in zip(groups, simple, roots, strict=True)
+        ]
+        run_first(form, made.items, results)
+    except Failed as failed:
+        raise Refused.of(failed, made.items) from None
     return [result.node() for result in results]
+
+
+def run_first(
+    form: Canonical | None, items: Sequence[ScheduleItem], results: Sequence[Result]
+) -> None:
+    """Compile what was planned, run it into the memory that it was planned for, and keep it."""
+    missing = make_ready(items)
+    if not recorded():  # the jit knows by itself how often it traces
+        anew.compiled(missing) if missing else anew.ran()
+    ready = [prepare(item) for item in items]
+    recipe, buffers = recipe_of(form, ready, results)
+    inputs, bound = ((), ()) if form is None else (form.buffers, form.bound)
+    recipe.graph.run(inputs, buffers, [node.src[1].arg for node in bound], items)
+    record(ready)
+    if form is not None and can_be_kept(results):
+        keep(form, recipe)
 
 
 def result_of(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torpor import Tensor, dtypes, lower
 from torpor.device import Buffer
 from torpor.kernel import Opt, OptOps
-from torpor.pipeline.run import Prepared, prepare
+from torpor.pipeline.compiled_graph import Prepared, prepare
 from torpor.tensor.storage import buffers_of
 
 
@@ -135,10 +135,10 @@ def test_results_have_the_same_bits_in_place(data):
         assert prepared.program is not None
         assert prepared.executable is not None
         apart = memory_of(prepared)
-        prepared.executable(apart, prepared.values)
+        prepared.executable(apart, prepared.program.values_of(prepared.item.variables))
         for output, slot in prepared.program.shared:
             together = memory_of(prepared)
             together[output] = together[slot]
-            prepared.executable(together, prepared.values)
+            prepared.executable(together, prepared.program.values_of(prepared.item.variables))
             for number in item.outputs:
                 np.testing.assert_array_equal(together[number].numpy(), apart[number].numpy())

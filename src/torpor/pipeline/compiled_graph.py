@@ -1,0 +1,379 @@
+"""`CompiledGraph`: what a schedule becomes, whoever runs it: a table of commands over memory.
+
+Memory goes by slot: what the graph is given (inputs), what is always the same (constants), what it
+makes for others (results, for which whoever runs it gives memory), and what lies between. What lies
+in the same place, and what may be written over, is decided here, once (see `arena`).
+
+There are two ways to run the table. Where every command is native code it is run by one call of the
+executor. Else (other devices, copies from files, somebody who wants to see each command and its
+time, another thread that is running the same graph) one command is run after the other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from torpor.base.dtypes import DType, dtypes
+from torpor.base.locks import taken
+from torpor.device import Buffer, Device, copy_buffer
+from torpor.device.base import Executable
+from torpor.device.buffer import BufferMaker
+from torpor.device.executor import Bounds, Executor, Given, Own, Scratch, Step, copying, split
+from torpor.device.pool import thread_count
+from torpor.ir.records import Program, ScheduleItem
+from torpor.ir.uop import UOp
+from torpor.pipeline import arena
+from torpor.pipeline.arena import SCRATCH, Slot
+from torpor.pipeline.compile import executable_for, is_copy
+from torpor.pipeline.report import note_run, stripped, timing
+
+KEPT: Final = 1 << 14  # bytes of an arena that stays with its graph: there may be many graphs
+
+
+class Kind(NamedTuple):
+    """What memory is like."""
+
+    device: str
+    size: int
+    dtype: DType
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+
+def kind_of(buffer: Buffer) -> Kind:
+    """What a buffer is like."""
+    return Kind(buffer.device, buffer.size, buffer.dtype)
+
+
+class Word(NamedTuple):
+    """An integer that is another one at each run: its place among those that a run is given."""
+
+    place: int
+
+
+class Between(NamedTuple):
+    """Where something between commands lies: the slot of an arena or a result, and how many bytes
+    in.
+    """
+
+    kind: Kind
+    base: Slot
+    offset: int
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A schedule item that is ready to run; a copy has no program."""
+
+    item: ScheduleItem
+    program: Program | None
+    executable: Executable | None
+
+
+def prepare(item: ScheduleItem) -> Prepared:
+    """The item with its program compiled and loaded."""
+    return Prepared(item, *((None, None) if is_copy(item) else executable_for(item)))
+
+
+class Command(NamedTuple):
+    """One kernel, or without an executable a copy: the slots that it takes, and its integers.
+
+    nbytes: of a copy both sides of which the host sees.
+    item:   what it was made of, without memory: for who wants to see it.
+    """
+
+    executable: Executable | None
+    program: Program | None
+    slots: tuple[Slot, ...]
+    values: tuple[int | Word, ...]
+    nbytes: int
+    item: ScheduleItem
+
+    def values_in(self, words: Sequence[int]) -> tuple[int, ...]:
+        """Its integers in a run that is given these words."""
+        return tuple([v if isinstance(v, int) else words[v.place] for v in self.values])
+
+
+class Memory(NamedTuple):
+    """What a graph's slots are, in order: inputs, and the rest.
+
+    arenas:  memory that is had for a run; `scratch`: bytes of the last of them that each thread has
+             for itself (0: there is no such).
+    """
+
+    inputs: int
+    constants: tuple[Buffer, ...]
+    results: tuple[Kind, ...]
+    arenas: tuple[Kind, ...]
+    between: tuple[Between, ...]
+    scratch: int = 0
+
+    @property
+    def first_result(self) -> Slot:
+        """The slot of the first result."""
+        return self.inputs + len(self.constants)
+
+    @property
+    def first_arena(self) -> Slot:
+        """The slot of the first arena."""
+        return self.first_result + len(self.results)
+
+
+class Failed(Exception):
+    """A CHECK in command number `command` failed: `error` is its error word."""
+
+    def __init__(self, command: int, error: int):
+        super().__init__(command, error)
+        self.command, self.error = command, error
+
+
+class CompiledGraph:
+    """Commands in order, and the memory that they need.
+
+    words:    how many integers a run is given.
+    sections: groups of commands that may run at the same time.
+    donated:  by number of a result: the input in whose memory it may lie, if nobody else holds
+              that. No check can fail once it is written.
+    """
+
+    def __init__(
+        self, commands: Sequence[Command], memory: Memory, words: int = 0,
+        sections: Sequence[Bounds] = (), donated: dict[int, int] | None = None,
+    ):  # fmt: skip
+        self.commands, self.memory, self.words = tuple(commands), memory, words
+        self.sections, self.donated = tuple(sections), donated or {}
+        self.takes = [_taking(kind) for kind in memory.arenas]
+        self._given = memory.inputs + len(memory.results) + len(memory.arenas)
+        self._varying: list[Command] = []  # whose sizes depend on words
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most memory that a run has at one time besides its inputs and constants."""
+        return sum(kind.nbytes for kind in (*self.memory.results, *self.memory.arenas))
+
+    def run(
+        self, inputs: Sequence[Buffer], results: Sequence[Buffer], words: Sequence[int] = (),
+        items: Sequence[ScheduleItem] = (),
+    ) -> None:  # fmt: skip
+        """Run all commands; `items`: what to show of them, where they are of another place in the
+        program. A `Failed` says which check did not hold: nothing but results has changed then.
+        """
+        executor = self.executor
+        if executor is None or timing() or not taken(executor.lock):
+            self._one_by_one(inputs, results, words, items)
+            return
+        try:
+            arenas = [take() for take in self.takes]
+            places = [b.place or _place_of(b) for b in (*inputs, *results, *arenas)]
+            failed = executor.launch((*places, *words, *self.sizes_in(words)))
+        finally:
+            executor.lock.release()
+        if failed:
+            raise Failed(*split(failed))
+
+    def _one_by_one(
+        self, inputs: Sequence[Buffer], results: Sequence[Buffer], words: Sequence[int],
+        items: Sequence[ScheduleItem],
+    ) -> None:  # fmt: skip
+        """Run each command by a call of its own, in memory of its own."""
+        measured = timing()
+        table = self._table(inputs, results)
+        for number, command in enumerate(self.commands):
+            buffers = [table[slot] for slot in command.slots]
+            for buffer in buffers:
+                if not buffer.place and not buffer.is_allocated():
+                    buffer.allocate()
+            started = time.perf_counter() if measured else 0.0
+            error = 0
+            if command.executable is None:
+                copy_buffer(buffers[0], buffers[1])
+            else:
+                error = command.executable(buffers, command.values_in(words))
+            if measured:
+                item = items[number] if items else command.item
+                note_run(item, command.program, started, time.perf_counter() - started)
+            if error:
+                raise Failed(number, error)
+
+    def _table(self, inputs: Sequence[Buffer], results: Sequence[Buffer]) -> list[Buffer]:
+        """The memory of each slot in one run."""
+        memory = self.memory
+        arenas = [Buffer(*kind) for kind in memory.arenas]
+        table = [*inputs, *memory.constants, *results, *arenas]
+        table += [table[base].view(at, kind.size, kind.dtype) for kind, base, at in memory.between]
+        return table
+
+    # --- for native code --------------------------------------------------------------------------
+    @cached_property
+    def executor(self) -> Executor | None:
+        """What runs all commands by one call: of the addresses of inputs, results and arenas, the
+        words, and the sizes that depend on them. None if one of the commands is no native code.
+        """
+        steps = []
+        for command in self.commands:
+            step = self._kernel(command) if command.program is not None else self._copy(command)
+            if step is None:
+                return None
+            steps.append(step)
+        words = self._given + self.words + 2 * len(self._varying)
+        memory, scratch = self.memory, None
+        if memory.scratch:
+            threads = memory.arenas[-1].nbytes // memory.scratch
+            scratch = Scratch(Given(self._given - 1), memory.scratch, threads)
+        return Executor(steps, words, self.sections, scratch)
+
+    def sizes_in(self, words: Sequence[int]) -> list[int]:
+        """The sizes of launches that depend on these words, as the executor is given them."""
+        sizes: list[int] = []
+        for command in self._varying:
+            assert command.executable is not None, "a copy's size is known"
+            total, trial = command.executable.sizes(command.values_in(words))
+            sizes += (total, 0 if trial is None else trial.address)
+        return sizes
+
+    def _kernel(self, command: Command) -> Step | None:
+        assert command.executable is not None, "copies are steps of another kind"
+        known = [value if isinstance(value, int) else None for value in command.values]
+        entry = command.executable.native(known)
+        if entry is None:
+            return None
+        values = [v if isinstance(v, int) else Given(self._given + v.place) for v in command.values]
+        arguments = (*map(self._address, command.slots), *values)
+        if entry.total is not None:
+            return Step(entry.address, arguments, entry.total, entry.trial, entry.checked)
+        place = self._given + self.words + 2 * len(self._varying)
+        self._varying.append(command)
+        return Step(entry.address, arguments, Given(place), Given(place + 1), entry.checked)
+
+    def _copy(self, command: Command) -> Step | None:
+        if not command.nbytes:
+            return None
+        to, origin = map(self._address, command.slots)
+        return copying(to, origin, command.nbytes)
+
+    def _address(self, slot: Slot) -> int | Given | Own:
+        memory = self.memory
+        offset = 0
+        if slot >= memory.first_arena + len(memory.arenas):
+            _, base, offset = memory.between[slot - memory.first_arena - len(memory.arenas)]
+            slot = base
+            if memory.scratch and slot == memory.first_arena + len(memory.arenas) - 1:
+                return Own(offset)
+        if memory.inputs <= slot < memory.first_result:
+            return _place_of(memory.constants[slot - memory.inputs])
+        return Given(slot if slot < memory.inputs else slot - len(memory.constants), offset)
+
+
+def _taking(kind: Kind) -> Callable[[], Buffer]:
+    """A function that gives an arena for a run: a small one is the same each time."""
+    make = BufferMaker(*kind)
+    if kind.nbytes > KEPT:
+        return make
+    kept: list[Buffer] = []
+
+    def take() -> Buffer:
+        if not kept:
+            kept.append(make())
+        return kept[0]
+
+    return take
+
+
+def _place_of(buffer: Buffer) -> int:
+    """Where the host sees a buffer, which has memory from now on; 0: it does not."""
+    if not buffer.is_allocated():
+        buffer.allocate()
+    address = buffer.memory.address
+    return 0 if address is None else address + buffer.offset
+
+
+# --- making one -----------------------------------------------------------------------------------
+def compiled_graph(
+    ready: Sequence[Prepared], inputs: Sequence[Buffer], wanted: Sequence[Buffer],
+    word_of: Callable[[UOp], Word | None], words: int = 0,
+    changes: Iterable[tuple[Slot, Buffer]] = (),
+) -> tuple[CompiledGraph, dict[int, Slot]]:  # fmt: skip
+    """The graph of what is ready to run, and the slot of each buffer by `id`.
+
+    `wanted` are the buffers that must be there after a run; what is neither made nor an input is a
+    constant. `word_of` says which of so many `words` a bound variable is, if it is one. `changes`:
+    inputs, and buffers among those wanted that have their next values.
+    """
+    items = [one.item for one in ready]
+    touched = [[id(node.arg) for node in item.buffers] for item in items]
+    kernels = [(one.program, places) for one, places in zip(ready, touched, strict=True)]
+    known = {id(node.arg): node.arg for item in items for node in item.buffers}
+    known |= {id(buffer): buffer for buffer in wanted}
+    slots = {id(buffer): number for number, buffer in reversed([*enumerate(inputs)])}
+    made = {id(item.buffers[n].arg) for item in items for n in item.outputs}
+    kept = {id(buffer) for buffer in wanted}
+    constants = [key for key in known if key not in made and key not in slots]
+    results = [key for key in dict.fromkeys(map(id, wanted)) if key in made]
+    between = [key for key in known if key in made and key not in kept]
+    pairs = [(id(inputs[n]), id(buffer)) for n, buffer in changes if id(buffer) in made]
+    donated = arena.donations(kernels, pairs)
+    sections = arena.sections_of(items)
+    kinds = {key: kind_of(known[key]) for key in (*results, *between)}
+    lives = arena.values_of(touched, kinds, sections, _own_of(items))
+    layout = arena.laid_out(
+        {key: lives[key] for key in between},
+        {key: lives[key] for key in results if key not in donated},
+        arena.heirs(kernels, {*between}),
+    )
+    names = sorted(layout.sizes, key=SCRATCH.__eq__)  # the scratch memory last
+    order = (*constants, *results, *names, *between)
+    slots |= {key: number for number, key in enumerate(order, len(inputs))}  # type: ignore[misc]
+    memory = Memory(
+        len(inputs),
+        tuple(known[key] for key in constants),
+        tuple(kinds[key] for key in results),
+        tuple(_arena_kind(name, layout.sizes[name], sections, items) for name in names),
+        tuple(
+            Between(kinds[key], slots[place.base], place.offset)  # type: ignore[index]
+            for key, place in ((key, layout.places[key]) for key in between)
+        ),
+        layout.sizes.get(SCRATCH, 0),
+    )
+    commands = [_command(one, slots, word_of) for one in ready]
+    number_of = {key: number for number, key in enumerate(results)}
+    over = {number_of[new]: slots[old] for new, old in donated.items()}
+    return CompiledGraph(commands, memory, words, sections, over), slots
+
+
+def _own_of(items: Sequence[ScheduleItem]) -> set[int]:
+    """What each group of a section has for itself, by `id`."""
+    sections = {item.group[0] for item in items if item.group is not None}
+    return {id(node.arg) for section in sections for node in section.own}
+
+
+def _arena_kind(
+    name: str, nbytes: int, sections: Sequence[Bounds], items: Sequence[ScheduleItem]
+) -> Kind:
+    """The memory of an arena: on a device, or scratch memory for all threads."""
+    if name != SCRATCH:
+        return Kind(name, nbytes, dtypes.uint8)
+    device = items[sections[0][0]].buffers[0].arg.device
+    return Kind(device, nbytes * thread_count(), dtypes.uint8)
+
+
+def _command(
+    one: Prepared, slots: dict[int, Slot], word_of: Callable[[UOp], Word | None]
+) -> Command:
+    """The command of an item."""
+    item, program = one.item, one.program
+    places = tuple([slots[id(node.arg)] for node in item.buffers])
+    if program is None:
+        target, source = (node.arg for node in item.buffers)
+        seen = all(Device[buffer.device].kind == "CPU" for buffer in (target, source))
+        return Command(None, None, places, (), source.nbytes if seen else 0, stripped(item))
+    known: dict[str, int | Word] = dict(item.variables)
+    for (name, _), binding in zip(item.variables, item.bindings, strict=False):
+        known[name] = word_of(binding) or known[name]
+    values = program.values_of(known.items())
+    return Command(one.executable, program, places, values, 0, stripped(item))
