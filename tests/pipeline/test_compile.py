@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 
+from tests.pipeline.processes import as_a_new_process
 from torpor import Context, Tensor, dtypes, lower, pipeline
 from torpor.kernel import Opt, OptOps
 from torpor.pipeline import compile as compiling
@@ -15,7 +16,7 @@ from torpor.pipeline import disk
 def folder(tmp_path):
     """An empty disk cache, and nothing in memory."""
     saved = dict(compiling._executables)
-    compiling._executables.clear()
+    as_a_new_process()
     with Context(CACHE_DIR=str(tmp_path), CACHE=1):
         yield tmp_path / "kernels"
     compiling._executables.update(saved)
@@ -31,7 +32,7 @@ def compute(size=11):
 def test_the_second_process_finds_the_kernel_on_disk(folder):
     assert compute() == [False]
     assert len(disk.entries()) == 1
-    compiling._executables.clear()  # as a new process has it
+    as_a_new_process()
     assert compute() == [True]
     assert compute() == [], "in memory now"
 
@@ -45,9 +46,9 @@ def test_a_damaged_entry_is_built_again(folder, damage):
     path.write_bytes(
         {"flip": flipped, "cut": whole[:-9], "empty": b"", "text": b"not an entry"}[damage]
     )
-    compiling._executables.clear()
+    as_a_new_process()
     assert compute() == [False]
-    compiling._executables.clear()
+    as_a_new_process()
     assert compute() == [True], "and is whole again"
 
 
@@ -58,7 +59,7 @@ def test_an_entry_under_another_name_is_built_again(folder):
     compute(13)
     (other,) = {*disk.entries()} - {path}
     other.replace(path)
-    compiling._executables.clear()
+    as_a_new_process()
     assert compute(11) == [False]
 
 
@@ -86,7 +87,7 @@ def test_settings_that_change_code_are_in_the_key(folder):
 def test_a_cache_that_cannot_be_written_is_no_error(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
-    compiling._executables.clear()
+    as_a_new_process()
     with Context(CACHE_DIR=str(blocked), CACHE=1):
         assert compute(13) == [False]
 
@@ -149,7 +150,7 @@ def test_lowering_twice_gives_the_same_text():
 
 
 def test_the_cache_folder_may_have_spaces(tmp_path):
-    compiling._executables.clear()
+    as_a_new_process()
     with Context(CACHE_DIR=os.path.join(tmp_path, "a folder"), CACHE=1):
         assert compute(14) == [False]
         assert len(disk.entries()) == 1

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.pipeline.processes import as_a_new_process
 from tests.pipeline.searches import DEVICE, Clock, Fake, product, settled, shorter, task
 from torpor import Context, Tensor, lower, pipeline
 from torpor.device import Device
 from torpor.device.pool import cores
 from torpor.kernel import Kernel, Opt, OptOps
 from torpor.kernel.choose.heuristics import choose
-from torpor.pipeline import compile as compiling
 from torpor.pipeline import found, hunt, search
 from torpor.pipeline.judge import Lost, Refused
 from torpor.pipeline.watch import Watch, described
@@ -414,7 +414,7 @@ def test_a_line_says_what_was_found():
 
 # --- the whole way --------------------------------------------------------------------------------
 def test_a_true_search_gives_the_same_bits_and_is_used_again(capsys):
-    compiling._executables.clear()
+    as_a_new_process()
     numbers = np.random.default_rng(1).standard_normal((2, 24, 40)).astype(np.float32)
     before = numbers.copy()
 
@@ -432,7 +432,7 @@ def test_a_true_search_gives_the_same_bits_and_is_used_again(capsys):
         (entry,) = found.read().values()
         assert len(entry.tried) >= 2
         assert entry.opts in (None, program.opts)
-        compiling._executables.clear()  # as another process has it
+        as_a_new_process()
         again, ((second, _, from_disk),) = compute()
         assert from_disk
         assert second.opts == program.opts
