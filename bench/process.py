@@ -37,11 +37,16 @@ def scratch() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="torpor-bench-", ignore_cleanup_errors=True)
 
 
-def answer(module: str, *arguments: str, variables: Mapping[str, str] | None = None) -> Any:
-    """What `python -m module *arguments` prints as JSON; its errors go where ours go."""
-    command = [sys.executable, "-m", module, *arguments]
+def said(*arguments: str, variables: Mapping[str, str] | None = None) -> Any:
+    """What Python with these arguments prints as JSON; its errors go where ours go."""
+    command = [sys.executable, *arguments]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=variables)
     return json.loads(done.stdout)
+
+
+def answer(module: str, *arguments: str, variables: Mapping[str, str] | None = None) -> Any:
+    """What `python -m module *arguments` prints as JSON."""
+    return said("-m", module, *arguments, variables=variables)
 
 
 def library(name: str) -> Any:
