@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from importlib import metadata
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -113,7 +114,7 @@ def test_a_kind_can_be_registered():
 def test_a_kind_can_come_from_an_entry_point(monkeypatch):
     point = EntryPoint("OTHER", f"{__name__}:OtherDevice", registry.ENTRY_POINTS)
     monkeypatch.setattr(EntryPoint, "load", lambda self: OtherDevice)
-    monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group else [])
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [point] if group else [])
     assert type(Devices()["other"]) is OtherDevice
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NoReturn
 
@@ -45,6 +44,8 @@ def names_of(place: str, names: Callable[[], Iterable[str]]) -> Callable[[str], 
 
 def _near(place: str, name: str) -> list[str]:
     """What a user could write: the same name elsewhere, else near ones here."""
+    import difflib  # slow to import, and rarely needed
+
     same = [f"{other}.{known}" for other in _places for known in _known(other)
             if other != place and known.casefold() == name.casefold()]  # fmt: skip
     same.sort(key=lambda known: not known.endswith(name))

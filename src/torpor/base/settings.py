@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import functools
 import os
-import tempfile
 import warnings
 from collections.abc import Mapping
 from contextvars import ContextVar, Token
 from functools import lru_cache
-from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from torpor.base.errors import SettingError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Value = int | str
 
@@ -120,6 +121,8 @@ class Context:
 
 def cache_dir() -> Path:
     """The folder of everything torpor keeps between runs (not created here)."""
+    from pathlib import Path  # slow to import
+
     if chosen := text("CACHE_DIR"):
         return Path(chosen)
     if local := os.environ.get("LOCALAPPDATA"):
@@ -137,6 +140,9 @@ def _own_folder() -> Path:
     """A folder that nobody else can write to, for this process alone; where there can be none, a
     place in which nothing can be kept.
     """
+    import tempfile  # slow to import, and rarely needed
+    from pathlib import Path
+
     try:
         return Path(tempfile.mkdtemp(prefix="torpor-"))
     except OSError:

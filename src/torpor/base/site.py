@@ -8,21 +8,20 @@ gradient, has the same site with a mark.
 from __future__ import annotations
 
 import importlib
-import linecache
+import os
 import sys
 from itertools import islice
-from pathlib import Path
 from types import CodeType
 from typing import Final, NamedTuple
 
 # Code object, offset of the instruction in bytes, and where it is not the line's own work: a mark.
 Site = tuple[CodeType, int] | tuple[CodeType, int, str]
 _GRADIENT: Final = "gradient of "
-_PACKAGE: Final = str(Path(__file__).resolve().parent.parent)
+_PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 # What lies between an import and the module, or what torpor imports when it is first used.
 _IMPORTING: Final = ("<frozen importlib", importlib.__file__)
 # Programs that come along and that people read as they read their own.
-_PROGRAMS: Final = (str(Path(_PACKAGE) / "cli"), str(Path(_PACKAGE) / "nn" / "models.py"))
+_PROGRAMS: Final = (os.path.join(_PACKAGE, "cli"), os.path.join(_PACKAGE, "nn", "models.py"))
 
 
 class _Inside(dict[str, bool]):
@@ -73,6 +72,8 @@ def decode(site: Site) -> Place:
     """Where `site` is. The text is the expression if it stands on one line, else its first line,
     after the mark if there is one.
     """
+    import linecache  # slow to import, and rarely needed
+
     code, offset, *mark = site
     found = next(islice(code.co_positions(), offset // 2, None), (None,) * 4)
     line, last, column, end = found

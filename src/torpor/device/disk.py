@@ -5,7 +5,6 @@ from __future__ import annotations
 import mmap
 import os
 import stat
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -63,7 +62,7 @@ def disk_buffer(
     A file that is too short, or whose length is not a multiple, or what is no file, is a
     `MemoryStateError`.
     """
-    facts = Path(path).stat()
+    facts = os.stat(path)
     if not stat.S_ISREG(facts.st_mode):
         raise MemoryStateError(f"{os.fspath(path)!r} is no ordinary file, and cannot be mapped")
     length = facts.st_size - offset

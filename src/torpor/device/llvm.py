@@ -20,7 +20,6 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from torpor.base.errors import CompileError, DeviceError
-from torpor.device import bulk
 from torpor.device.base import Compiler
 from torpor.device.machine import Machine, machine
 from torpor.ir.records import Program
@@ -193,6 +192,8 @@ class LlvmCompiler(Compiler):
         return compile_text(*self._request(program))
 
     def compile_all(self, programs: Iterable[Program]) -> list[bytes]:
+        from torpor.device import bulk  # it imports `subprocess`, and is rarely needed
+
         return bulk.compile_all((self._request(program) for program in programs), compile_text)
 
     def _request(self, program: Program) -> tuple[str, str, Machine]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from torpor.base import settings
 from torpor.base.errors import DeviceError
 from torpor.base.locks import recursive_lock
 from torpor.device.base import DeviceBase
 from torpor.ir.infer import JOINT
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 Factory = Callable[[str], DeviceBase]
 
@@ -177,6 +178,8 @@ class Devices:
         match = _NAME.fullmatch(name) if isinstance(name, str) else None
         kind = match[1].upper() if match else str(name).partition(":")[0].upper()
         if match is None or (kind not in self._factories and kind not in self.kinds()):
+            import difflib
+
             present = [one for one in self.kinds() if not self.why_not(one)]
             near = difflib.get_close_matches(kind, self.kinds(), 1, NEAR)
             if not near and kind in GRAPHICS:
@@ -192,6 +195,8 @@ class Devices:
         with self._lock:
             if self._looked_outside:
                 return
+            from importlib.metadata import entry_points  # slow to import, and rarely needed
+
             self._looked_outside = True
             for point in entry_points(group=ENTRY_POINTS):
                 self._factories.setdefault(point.name.upper(), _outside_factory(point))

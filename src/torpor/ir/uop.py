@@ -8,7 +8,6 @@ note in the slot `origins`.
 
 from __future__ import annotations
 
-import hashlib
 import struct
 import weakref
 from collections.abc import Callable, Container, Iterator
@@ -28,7 +27,7 @@ class _Reference(weakref.ref["UOp"]):
 
 _table: Final[dict[_Key, _Reference]] = {}
 _new: Final = object.__new__
-_simplifiers: Final[list[Callable[[UOp], UOp]]] = []
+_simplifier: list[Callable[[UOp], UOp]] = []  # the one that is registered
 
 
 def _forget(reference: _Reference) -> None:
@@ -326,6 +325,8 @@ class UOp:
     @property
     def key(self) -> bytes:
         """A digest of the whole graph below: equal for equal graphs, in every process."""
+        import hashlib  # slow to import
+
         for node in self.toposort(lambda n: not hasattr(n, "_key")):
             if not hasattr(node, "_key"):
                 head = repr((node.op, node.dtype, node.arg)).encode()
@@ -341,10 +342,7 @@ class UOp:
 
     def simplify(self) -> UOp:
         """An equal, usually shorter expression, by the rules that `rules/` registers."""
-        node = self
-        for simplifier in _simplifiers:
-            node = simplifier(node)
-        return node
+        return _simplifier[0](self) if _simplifier else self
 
     def ranges(self) -> Iterator[UOp]:
         """Every RANGE below, in topological order (also those that a REDUCE closes)."""
@@ -352,8 +350,10 @@ class UOp:
 
 
 def register_simplifier(function: Callable[[UOp], UOp]) -> None:
-    """Make `UOp.simplify` apply `function` (called by `rules/` when it is imported)."""
-    _simplifiers.append(function)
+    """Make `UOp.simplify` apply `function` (called by `rules/` when it is imported, and by `graph/`
+    with what imports that when it is first wanted).
+    """
+    _simplifier[:] = [function]
 
 
 def _full_bounds(dtype: DType) -> tuple[Any, Any]:

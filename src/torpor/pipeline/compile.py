@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from torpor.base import settings
 from torpor.base.errors import DeviceError
@@ -19,16 +19,18 @@ from torpor.device.base import DeviceBase, Executable
 from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, Program, ScheduleItem
 from torpor.ir.uop import UOp
-from torpor.kernel import Lowered, shareable
-from torpor.kernel import lower as lower_kernel
 from torpor.pipeline import anew, disk
-from torpor.pipeline.found import Opts
 from torpor.pipeline.report import narrating, note_compile, show_program
-from torpor.pipeline.search import Wanted, opts_for, opts_known
-from torpor.source import RENDERERS
+
+if TYPE_CHECKING:
+    from torpor.kernel.lower import Lowered
+    from torpor.pipeline.found import Opts
+
+# What compiles, renders and searches is imported when a kernel is first compiled: one that is on
+# the disk needs none of it.
 
 _Key = tuple[UOp, str, int, int, tuple[int, ...]]
-_Chosen = dict[_Key, Opts | None]
+_Chosen = dict[_Key, "Opts | None"]
 _Want = tuple[ScheduleItem, str]  # one that needs the kernel, and why it is not there
 _executables: Final[dict[_Key, tuple[Program, Executable]]] = {}
 _lock = threading.RLock()  # a finaliser may compute something while this thread compiles
@@ -45,6 +47,10 @@ if hasattr(os, "register_at_fork"):
 
 def program_for(ast: UOp, target: Target, opts: Sequence[Opt] | None = None) -> Program:
     """The program of a kernel's ast for a target: text, launch sizes, estimates."""
+    from torpor.kernel.lower import lower as lower_kernel
+    from torpor.kernel.passes.inplace import shareable
+    from torpor.source import RENDERERS
+
     with narrating():
         lowered = lower_kernel(ast, target, opts)
     name = lowered.name
@@ -113,6 +119,8 @@ def make_ready(items: Iterable[ScheduleItem]) -> list[str]:
     wants = {key: (launches[key][0], why) for key, why in zip(missing, reasons, strict=True)}
     chosen: _Chosen = dict.fromkeys(missing)
     if settings.number("BEAM") > 0:
+        from torpor.pipeline.search import Wanted, opts_for
+
         wanted = [
             Wanted(same[0].ast, device_of(same[0]), [dict(item.variables) for item in same])
             for same in missing.values()
@@ -192,6 +200,8 @@ def programs_of(
     if opts is not None or not settings.number("BEAM"):
         program = cache(partial(program_for, target=target, opts=opts))  # blocks share their asts
         return [program(item.ast) for item in kernels]
+    from torpor.pipeline.search import opts_known
+
     devices = (item.buffers[0].arg.device for item in kernels)
     return [
         program_for(item.ast, target, opts_known(item.ast, device, target))

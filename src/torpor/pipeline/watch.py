@@ -8,22 +8,15 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
-
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    ProgressColumn,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from typing import TYPE_CHECKING, Final
 
 from torpor.base import settings
 from torpor.kernel.choose.candidates import Opts
 from torpor.pipeline.found import Entry
 from torpor.pipeline.report import say
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn, TaskID
 
 EVERY: Final = 10.0  # seconds between lines where there is no terminal
 
@@ -101,6 +94,8 @@ def described(entry: Entry) -> str:
 
 def columns() -> tuple[ProgressColumn, ...]:
     """What a bar consists of."""
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn  # slow to import
+
     return (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -115,5 +110,8 @@ def watching(kernels: int) -> Iterator[Watch]:
     if not sys.stderr.isatty():
         yield Lines(kernels)
         return
+    from rich.console import Console
+    from rich.progress import Progress
+
     with Progress(*columns(), console=Console(stderr=True), transient=True) as progress:
         yield Bar(progress, kernels)

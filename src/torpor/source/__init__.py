@@ -2,29 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Final
 
 from torpor.base.errors import DeviceError
 from torpor.base.target import get_target
 from torpor.ir.uop import UOp
-from torpor.source.c import CRenderer
-from torpor.source.cuda import CUDARenderer
 from torpor.source.linear import Signature, signature
-from torpor.source.llvm import LLVMRenderer
-from torpor.source.metal import MetalRenderer
-from torpor.source.opencl import OpenCLRenderer
 from torpor.source.renderer import Renderer
-from torpor.source.wgsl import WGSLRenderer
 
-RENDERERS: Final[dict[str, type[Renderer]]] = {
-    "cpu": LLVMRenderer,
-    "c": CRenderer,
-    "cuda": CUDARenderer,
-    "opencl": OpenCLRenderer,
-    "metal": MetalRenderer,
-    "wgsl": WGSLRenderer,
-}
+
+class _Renderers(Mapping[str, type[Renderer]]):
+    """The renderer of each target, which is imported when it is first asked for."""
+
+    _places: Final = {
+        "cpu": "llvm:LLVMRenderer",
+        "c": "c:CRenderer",
+        "cuda": "cuda:CUDARenderer",
+        "opencl": "opencl:OpenCLRenderer",
+        "metal": "metal:MetalRenderer",
+        "wgsl": "wgsl:WGSLRenderer",
+    }
+
+    def __getitem__(self, target: str) -> type[Renderer]:
+        module, _, name = self._places[target].partition(":")
+        found: type[Renderer] = getattr(import_module(f"torpor.source.{module}"), name)
+        return found
+
+    def __contains__(self, target: object) -> bool:
+        return target in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+RENDERERS: Final = _Renderers()
 
 
 def render(linear: Sequence[UOp], target: str, name: str) -> str:

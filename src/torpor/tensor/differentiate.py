@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 from torpor.base.errors import DTypeError, GradientError, ShapeError
 from torpor.base.phases import phase
 from torpor.graph import build
-from torpor.graph.gradient import gradient as graph_gradient
 from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.creation import as_tensor, beside
@@ -87,6 +86,8 @@ def _seed(root: Handle, given: Any) -> UOp:
 
 def _gradients(root: Handle, groups: Sequence[list[UOp]], given: Any) -> list[UOp | None]:
     """For each group of nodes (that stand for one tensor), the sum of their gradients."""
+    from torpor.graph.gradient import gradient as graph_gradient
+
     if not root.dtype.is_float:
         raise located(GradientError(f"{root.dtype} has no gradient"), (root,))
     flat = [node for group in groups for node in group]

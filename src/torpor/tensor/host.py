@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from torpor.base.dtypes import DType
 from torpor.base.errors import ShapeError
@@ -16,7 +15,7 @@ from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.storage import Storage, recall
 
-Array = npt.NDArray[Any]
+Array = np.ndarray[Any, Any]
 _BOTTOMS: Final = frozenset({Ops.BUFFER, Ops.CONST, Ops.MULTI})
 _COPIES: Final = frozenset(
     {Ops.LEAF, Ops.DETACH, Ops.CONTIGUOUS, Ops.FUNCTION}

@@ -8,7 +8,6 @@ from typing import Final
 
 from torpor.base.promotion import promote
 from torpor.graph import build
-from torpor.graph.gradient_movement import transposed
 from torpor.graph.sizes import add, multiply, subtract
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
@@ -48,6 +47,8 @@ def scatter_windows(
 def _added_up(values: UOp, stride: Sequence[int], dilation: Sequence[int]) -> UOp:
     """(n, c, O..., K...) to (n, c, L...): the sum of what windows have at a place."""
     dims = len(stride)
+    from torpor.graph.gradient_movement import transposed
+
     batch, channels, *sizes = shape_of(values)
     kernel = [int(size) for size in sizes[dims:] if isinstance(size, int)]
     each = zip(sizes[:dims], stride, kernel, dilation, strict=True)

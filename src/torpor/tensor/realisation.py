@@ -18,10 +18,8 @@ from torpor.ir.infer import JOINT, product
 from torpor.ir.ops import Ops
 from torpor.ir.records import Program, ScheduleItem
 from torpor.ir.uop import UOp
-from torpor.schedule.chain import counts_blocks
 from torpor.tensor.handle import Handle, Size, derive, located, make, render_shape, touch
 from torpor.tensor.host import Array, known_shape, read
-from torpor.tensor.layout import is_row_major
 from torpor.tensor.path import Step
 from torpor.tensor.pending import leave, taken_along
 from torpor.tensor.storage import (
@@ -220,6 +218,8 @@ class Realisation(Handle):
 
     def schedule_with_vars(self, *more: Tensor) -> tuple[list[ScheduleItem], dict[str, int]]:
         """The schedule, and the values of the graph's bound variables in it, by name."""
+        from torpor.schedule.chain import counts_blocks
+
         items = self.schedule(*more)
         bound = [b for item in items for b in item.bindings if not counts_blocks(b.src[0])]
         return items, {node.src[0].arg[0]: node.src[1].arg for node in bound}
@@ -368,6 +368,8 @@ class Realisation(Handle):
 
     def is_contiguous(self) -> bool:
         """Whether its elements stand in row-major order, without gaps, in what it is a view of."""
+        from torpor.tensor.layout import is_row_major
+
         return is_row_major(self)
 
     def is_floating_point(self) -> bool:

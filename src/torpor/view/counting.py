@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from torpor.ir.infer import largest, product
 from torpor.view.digits import compose_digits
@@ -13,8 +12,8 @@ from torpor.view.view import View
 
 COUNTED: Final = 1 << 15  # elements up to which positions are computed one by one
 
-Positions = NDArray[np.int64]
-Valid = NDArray[np.bool_]
+Positions = np.ndarray[Any, np.dtype[np.int64]]
+Valid = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def is_static(view: View) -> bool:

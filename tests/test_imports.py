@@ -1,0 +1,57 @@
+"""What an import and a first value bring along: no more than they need."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+SAYING = """
+import json, sys
+{}
+print(json.dumps(sorted(sys.modules)))
+"""
+SUM = """
+from torpor import Tensor
+assert (Tensor([1.0, 2.0]) + Tensor([3.0, 4.0])).tolist() == [4.0, 6.0]
+"""
+
+
+def modules_after(program: str, cache: Path) -> set[str]:
+    """The modules that a fresh process has imported at the end of a program."""
+    variables = {**os.environ, "TORPOR_CACHE_DIR": str(cache)}
+    command = [sys.executable, "-c", SAYING.format(program)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=variables)
+    return set(json.loads(done.stdout))
+
+
+def among(modules: set[str], *roots: str) -> list[str]:
+    """Those of the modules that belong to these packages."""
+    return sorted(m for m in modules if any(m == r or m.startswith(f"{r}.") for r in roots))
+
+
+def test_tensors_are_built_without_the_compiler(tmp_path):
+    program = "from torpor import Tensor\ny = (Tensor.ones(4, 4) @ Tensor.ones(4, 4)).relu().sum(1)"
+    found = modules_after(program, tmp_path)
+    rooms = [f"torpor.{room}" for room in ("schedule", "rules", "kernel", "source", "pipeline")]
+    assert among(found, *rooms) == []
+    assert among(found, "rich", "importlib.metadata", "email", "tempfile") == []
+
+
+def test_a_kernel_that_is_on_the_disk_needs_no_renderer(tmp_path):
+    slow = ("rich", "subprocess", "torpor.pipeline.search", "torpor.source")
+    assert "torpor.source.llvm" in modules_after(SUM, tmp_path)
+    assert among(modules_after(SUM, tmp_path), *slow) == []
+
+
+def test_sizes_are_simplified_though_nothing_has_been_computed(tmp_path):
+    program = """
+from torpor import Tensor, Variable
+n = Variable("n", 1, 8)
+x = Tensor.ones(8)[:n].reshape(1, n).expand(2, n).reshape(2 * n)
+assert (x.shape[0] - 2 * n).simplify().render() == "0", x.shape
+assert x.shape[0].render() == "(n*2)", x.shape[0].render()
+"""
+    assert "torpor.rules" in modules_after(program, tmp_path)
