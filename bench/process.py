@@ -18,10 +18,15 @@ THREAD_VARIABLES: Final = (
 THREADS: Final = 2  # of processes that nobody tells how many
 
 
+def usual() -> dict[str, str]:
+    """The variables of a process that keeps bytecode, as Python does unless it is told not to."""
+    return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+
+
 def environment(threads: int, cache: str) -> dict[str, str]:
     """The variables that such a process is started with: threads, and the folder of its caches."""
     return {
-        **os.environ,
+        **usual(),
         **{name: str(threads) for name in THREAD_VARIABLES},
         "TORPOR_CACHE_DIR": os.path.join(cache, "torpor"),
         "TORCHINDUCTOR_CACHE_DIR": os.path.join(cache, "inductor"),
@@ -40,7 +45,9 @@ def scratch() -> tempfile.TemporaryDirectory[str]:
 def said(*arguments: str, variables: Mapping[str, str] | None = None) -> Any:
     """What Python with these arguments prints as JSON; its errors go where ours go."""
     command = [sys.executable, *arguments]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=variables)
+    done = subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, text=True, env=variables or usual()
+    )
     return json.loads(done.stdout)
 
 

@@ -7,7 +7,6 @@ the first has been run: the others are tested on records written as their docume
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import struct
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -114,6 +113,8 @@ def darwin_caches(read: Callable[[str], int] | None = None) -> Iterator[Cache]:
 
 def _sysctl() -> Callable[[str], int]:
     """Reads a number by its name; 0 where there is none."""
+    import ctypes.util  # it imports `subprocess`, and is rarely needed
+
     library = ctypes.CDLL(ctypes.util.find_library("c"))
     by_name: Any = getattr(library, "sysctlbyname", None)
 
