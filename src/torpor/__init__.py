@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from torpor.tensor import no_grad as no_grad
     from torpor.tensor import set_default_dtype as set_default_dtype
     from torpor.tensor import value_and_grad as value_and_grad
+    from torpor.tensor.looping import scan as scan
 
 __version__ = "0.1.0"
 
@@ -87,6 +88,7 @@ PLACES: Final = {
     "lower": ("torpor.tensor", "lower"),
     "manual_seed": ("torpor.tensor", "manual_seed"),
     "no_grad": ("torpor.tensor", "no_grad"),
+    "scan": ("torpor.tensor.looping", "scan"),
     "set_default_dtype": ("torpor.tensor", "set_default_dtype"),
     "value_and_grad": ("torpor.tensor", "value_and_grad"),
     "render": ("torpor.source", "render"),

@@ -15,6 +15,7 @@ from torpor.graph.elementwise import cast, constant, elementwise
 from torpor.graph.gradient_elementwise import ELEMENTWISE, Gradients
 from torpor.graph.gradient_function import FUNCTIONS
 from torpor.graph.gradient_indexed import INDEXED
+from torpor.graph.gradient_loop import loop_gradient
 from torpor.graph.gradient_movement import MOVEMENTS
 from torpor.graph.gradient_reduce import OTHERS
 from torpor.graph.movement import reshape
@@ -22,7 +23,7 @@ from torpor.graph.reduce import AGAIN, leaf, reduce
 from torpor.graph.scan import scan_gradient
 from torpor.graph.sizes import describe
 from torpor.ir.infer import Shape, shape_of
-from torpor.ir.ops import Ops
+from torpor.ir.ops import LOOPED, Ops
 from torpor.ir.rewrite import hand_down_origins
 from torpor.ir.uop import UOp
 
@@ -55,6 +56,7 @@ def summed_to(g: UOp, shape: Shape) -> UOp:
 
 
 RULES[Ops.FUNCTION] = function_gradient
+FLOWING: Final = frozenset(RULES) | LOOPED
 
 
 def gradient(root: UOp, targets: Sequence[UOp], seed: UOp) -> list[UOp | None]:
@@ -68,22 +70,45 @@ def gradient(root: UOp, targets: Sequence[UOp], seed: UOp) -> list[UOp | None]:
         raise GradientError(f"gradient of {describe(root)}: expected a float tensor")
     if shape_of(seed) != shape_of(root) or seed.dtype is not root.dtype:
         raise ShapeError(f"gradient of {describe(root)}: got a seed of {describe(seed)}")
-    hand_down_origins(root)
-    found: dict[UOp, UOp] = {root: seed}
-    between = _between(root, targets)
+    return gradients([root], [seed], targets)
+
+
+def gradients(
+    roots: Sequence[UOp], seeds: Sequence[UOp], targets: Sequence[UOp]
+) -> list[UOp | None]:
+    """As `gradient`, of several roots together: the sum of what each would give."""
+    hand_down_origins(UOp.sink(*roots))
+    found: dict[UOp, UOp] = {}
+    between = _between(roots, targets)
+    of_loops: dict[UOp, dict[UOp, UOp]] = {}  # by LOOP: the gradient of each thing that it gives
+    for root, seed in zip(roots, seeds, strict=True):
+        _add(found, root, seed)
     for node in reversed(between):
         grad = found.get(node)
-        if grad is None or between[node]:
+        if between[node] or (grad is None and node not in of_loops):
             continue
-        for source, part in zip(node.src, RULES[node.op](node, grad), strict=True):
+        if node.op in LOOPED:
+            of_loops.setdefault(node.src[0], {})[node] = grad
+            continue
+        looped = node.op is Ops.LOOP
+        parts = loop_gradient(node, of_loops[node], gradients) if looped else _parts(node, grad)
+        for source, part in zip(node.src, parts, strict=True):
             if part is not None and source in between:
                 _note_origins(part, node, grad)
-                before = found.get(source)
-                found[source] = part if before is None else elementwise(Ops.ADD, before, part)
+                _add(found, source, part)
     return [found.get(target) if target in between else None for target in targets]
 
 
-def _note_origins(part: UOp, node: UOp, grad: UOp) -> None:
+def _parts(node: UOp, grad: UOp) -> Gradients:
+    return RULES[node.op](node, grad)
+
+
+def _add(found: dict[UOp, UOp], node: UOp, part: UOp) -> None:
+    before = found.get(node)
+    found[node] = part if before is None else elementwise(Ops.ADD, before, part)
+
+
+def _note_origins(part: UOp, node: UOp, grad: UOp | None) -> None:
     """Let the nodes that the rule for `node` made of `grad` say whose gradient they are."""
     given = {node, grad, *node.src}
     origins = tuple(gradient_of(site) for site in node.origins)
@@ -92,17 +117,18 @@ def _note_origins(part: UOp, node: UOp, grad: UOp) -> None:
             made.origins = origins
 
 
-def _between(root: UOp, targets: Sequence[UOp]) -> dict[UOp, bool]:
-    """The nodes on paths from a target to the root, operands first; whether the walk ends there."""
+def _between(roots: Sequence[UOp], targets: Sequence[UOp]) -> dict[UOp, bool]:
+    """The nodes on paths from a target to a root, operands first; whether the walk ends there."""
     wanted = frozenset(targets)
     ends = frozenset(target for target in wanted if target.op is Ops.LEAF)
 
     def goes_on(node: UOp) -> bool:
-        return node.dtype.is_float and node.op in RULES and node not in ends
+        looped = node.op is Ops.LOOP or node.op is Ops.SINK
+        return looped or (node.dtype.is_float and node.op in FLOWING and node not in ends)
 
     between: dict[UOp, bool] = {}
-    for node in root.toposort(goes_on):
-        if not node.dtype.is_float:
+    for node in UOp.sink(*roots).toposort(goes_on):
+        if node.op is Ops.SINK or not (node.dtype.is_float or node.op is Ops.LOOP):
             continue
         below = goes_on(node) and any(source in between for source in node.src)
         if below or node in wanted:

@@ -11,7 +11,7 @@ from typing import Final
 from torpor.base.dtypes import dtypes
 from torpor.ir.contract import Clause, Contract, always, never
 from torpor.ir.infer import Shape, Size, shape_of
-from torpor.ir.ops import ALU, COMPARE, MOVEMENT, Ops
+from torpor.ir.ops import ALU, COMPARE, LOOPED, MOVEMENT, Ops
 from torpor.ir.pattern import UPat
 from torpor.ir.records import Requirement, Stored
 from torpor.ir.uop import UOp
@@ -157,6 +157,20 @@ def says_requirement(node: UOp) -> bool:
     return fits and alike(*map(shape_of, node.src)) and isinstance(node.arg, Requirement)
 
 
+def loops_well(node: UOp) -> bool:
+    """A LOOP's carries keep shape and format, and each of its rows is there for every step."""
+    loop = node.arg
+    kept = all(
+        alike(shape_of(s), shape_of(n)) and s.dtype is n.dtype for s, n in zip(node.src, loop.nexts)
+    )
+    return kept and all(shape_of(node.src[n])[:1] == (loop.count,) for n in loop.stepped)
+
+
+def is_of_loop(node: UOp) -> bool:
+    """What a loop gives is of a LOOP."""
+    return node.src[0].op is Ops.LOOP
+
+
 def is_in_one_place(node: UOp) -> bool:
     """What is over several devices is only held together by the SINK."""
     return all(s.op is not Ops.MULTI for s in node.src)
@@ -181,6 +195,8 @@ _CLAUSES: Final[tuple[Clause, ...]] = (
     (UPat(Ops.CONTIGUOUS), says_why),
     (UPat(Ops.BIND), binds_variable),
     (UPat(Ops.CHECK), says_requirement),
+    (UPat(Ops.LOOP), loops_well),
+    (UPat(LOOPED), is_of_loop),
     (UPat((Ops.BUFFER, Ops.CONST, Ops.VARIABLE, Ops.SINK, Ops.MULTI)), always),
 )
 GRAPH: Final = Contract("graph", _CLAUSES)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from torpor.base.dtypes import dtypes
-from torpor.ir.ops import ALU, Ops
+from torpor.ir.ops import ALU, LOOPED, Ops
 from torpor.ir.uop import UOp
 
 Size = int | UOp  # a symbolic size is a node of dtype index
@@ -52,6 +52,10 @@ def _shape_of_one(node: UOp) -> Shape:
         return (arg.size,)
     if op in (Ops.RESHAPE, Ops.EXPAND):
         return tuple(arg)
+    if op is Ops.SLOT:
+        return tuple(arg[1])
+    if op in LOOPED:
+        return _shape_of_looped(node)
     if not node.src:
         return ()
     shape: Shape = node.src[-1 if op in (Ops.WHERE, Ops.GATHER) else 0]._shape
@@ -73,6 +77,14 @@ def _shape_of_one(node: UOp) -> Shape:
     if op is Ops.REDUCE_AXIS:
         return tuple(1 if axis in arg[1] else s for axis, s in enumerate(shape))
     return ()
+
+
+def _shape_of_looped(node: UOp) -> Shape:
+    loop = node.src[0]
+    if node.op is Ops.STEPS:
+        return (loop.arg.count, *shape_of(node.arg))
+    shape = shape_of(loop.src[node.arg])
+    return shape if node.op is Ops.LAST else (loop.arg.count + 1, *shape)
 
 
 def shape_of(node: UOp) -> Shape:

@@ -58,6 +58,11 @@ class Ops(Enum):
     PRIOR = auto()
     SCAN_AXIS = auto()
     MULTI = auto()
+    SLOT = auto()
+    LOOP = auto()
+    LAST = auto()
+    STEPS = auto()
+    TRAIL = auto()
     # arithmetic, one operand
     CAST = auto()
     BITCAST = auto()
@@ -318,6 +323,17 @@ ROWS: Final[dict[Ops, Row]] = {
         "one tensor over several devices: its part on each; arg is (the axis they are cut along or "
         "None where each has all of it, the devices)",
     ),
+    Ops.SLOT: Row(0, _GRAPH, "what a step of a loop has of an operand; arg is (number, shape)"),
+    Ops.LOOP: Row(
+        None,
+        _GRAPH,
+        "a body done step by step; arg is a Loop, whose body reads operand n at SLOT n",
+    ),
+    Ops.LAST: Row(1, _GRAPH, "what carry number arg of a LOOP is in the end"),
+    Ops.STEPS: Row(1, _GRAPH, "the values that node arg of a LOOP's body has, step by step"),
+    Ops.TRAIL: Row(
+        1, _GRAPH, "what carry number arg of a LOOP is before its steps and in the end, as they lie"
+    ),
     Ops.CAST: Row(1, _ALU, "converted to dtype: float to integer truncates, saturates, NaN is 0"),
     Ops.BITCAST: Row(1, _ALU, "the same bits read as dtype, of the same size"),
     Ops.EXP: Row(1, _ALU, "e to the power of it"),
@@ -429,6 +445,7 @@ def having(*traits: Trait) -> frozenset[Ops]:
 
 
 ALU: Final = having(Trait.ALU)
+LOOPED: Final = frozenset({Ops.LAST, Ops.STEPS, Ops.TRAIL})  # what a LOOP gives
 COMMUTATIVE: Final = having(Trait.COMMUTATIVE)
 ASSOCIATIVE: Final = having(Trait.ASSOCIATIVE)
 COMPARE: Final = having(Trait.COMPARE)

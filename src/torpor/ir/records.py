@@ -67,6 +67,24 @@ class Stored:
 
 
 @dataclass(frozen=True)
+class Loop:
+    """Arg of a LOOP. Its first operands are what the carries begin as.
+
+    count:     how many steps.
+    nexts:     what each carry is after a step, by nodes over SLOTs.
+    stepped:   the operands that a step has one row of, along their first axis: step by step from
+               the first row on, or from the last with `backwards`. Of other operands it has all.
+    lean:      whether nothing is in the body that need not be done step by step.
+    """
+
+    count: int
+    nexts: tuple[UOp, ...]
+    stepped: tuple[int, ...] = ()
+    backwards: bool = False
+    lean: bool = False
+
+
+@dataclass(frozen=True)
 class BufferSpec:
     """How a buffer is to be allocated. `alignment` in bytes."""
 
@@ -88,12 +106,14 @@ class Requirement:
 class CheckSite:
     """What error number `arg` of a CHECK means: `kind` is "division", "index" or "requirement";
     `node` is the tensor operation that asks (its origins say where; a requirement's arg says what),
-    `size` the length of the indexed axis.
+    `size` the length of the indexed axis. `looped`: it is asked in a loop, where its operands are
+    others at each step.
     """
 
     kind: str
     node: UOp
     size: int | UOp | None = None
+    looped: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ literals, ops, axis types and the records of `ir.records`.
 from __future__ import annotations
 
 import ast
+import dataclasses
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -28,7 +29,7 @@ _LINE: Final = re.compile(
 _NAMES: Final[dict[str, Any]] = {
     "Ops": Ops, "AxisType": AxisType, "OptOps": records.OptOps,
     "nan": math.nan, "inf": math.inf, "ParamArg": records.ParamArg, "Opt": records.Opt,
-    "Stored": records.Stored, "Requirement": records.Requirement,
+    "Stored": records.Stored, "Requirement": records.Requirement, "Loop": records.Loop,
 }  # fmt: skip
 
 
@@ -46,8 +47,22 @@ def show_line(node: UOp, numbers: Mapping[UOp, int]) -> str:
     """One node; it and its operands have numbers."""
     source = ", ".join(f"%{numbers[s]}" for s in node.src)
     operands = f" ({source})" if source else ""
-    arg = "" if node.arg is None else f" = {node.arg!r}"
+    arg = "" if node.arg is None else f" = {show_arg(node.arg)}"
     return f"%{numbers[node]} = {node.op} {node.dtype.name}{operands}{arg}"
+
+
+def show_arg(arg: Any) -> str:
+    """An arg on one line: nodes in it (sizes, a loop's body) are `node(text)`."""
+    if isinstance(arg, UOp):
+        return f"node({show(arg)!r})"
+    if type(arg) is tuple:
+        return f"({', '.join(map(show_arg, arg))}{',' * (len(arg) == 1)})"
+    if isinstance(arg, records.Loop):
+        fields = (
+            f"{one.name}={show_arg(getattr(arg, one.name))}" for one in dataclasses.fields(arg)
+        )
+        return f"Loop({', '.join(fields)})"
+    return repr(arg)
 
 
 def show(root: UOp) -> str:
@@ -75,6 +90,9 @@ def parse(text: str) -> UOp:
     if last is None:
         raise ParseError("there is no node in the text")
     return last
+
+
+_NAMES["node"] = parse
 
 
 def _value(text: str, line: int) -> Any:

@@ -25,6 +25,7 @@ def index_of(site: CheckSite, device: str, compute: Compute) -> int | None:
     check = site.node if site.node.op is Ops.CHECK else site.node.src[1].below(MOVEMENT)
     if (
         JOINT in device
+        or site.looped
         or site.kind == "division"
         or check.op is not Ops.CHECK
         or check.arg.kind != "index"

@@ -12,6 +12,7 @@ from torpor.base.phases import phase
 from torpor.base.target import Target
 from torpor.device import Buffer, Device
 from torpor.graph import simplify_graph
+from torpor.graph.fission import simplified
 from torpor.graph.multi import resolve
 from torpor.ir.contract_graph import GRAPH, RESOLVED
 from torpor.ir.infer import JOINT, shape_of
@@ -41,6 +42,8 @@ from torpor.pipeline.recipe import Result, can_be_kept, follow, keep, recipe_for
 from torpor.pipeline.report import narrating, note_graph, show_schedule
 from torpor.pipeline.run import Refused, error_of, observed, record, recorded
 from torpor.schedule import Plan, TargetOf, plan
+from torpor.schedule.loops import Unrolled, is_loop
+from torpor.schedule.plan import Places
 
 Roots = Sequence[tuple[UOp, str]]
 
@@ -77,7 +80,7 @@ def planned(
     GRAPH.expect(graph)
     with narrating():
         with phase("graph"):
-            sink = resolve(simplify_graph(graph))
+            sink = simplified(resolve(simplify_graph(graph)))
             RESOLVED.expect(sink)
         groups = [spread(node, device) for node, (_, device) in zip(sink.src, roots, strict=True)]
         with phase("schedule"):
@@ -93,9 +96,17 @@ def refined(items: Sequence[ScheduleItem], target_of: TargetOf) -> Iterator[Sche
     """
     phases, order, parts = cache(in_phases), cache(arranged), cache(in_two)
     checks, rounds, pieces = cache(checked_ahead), cache(over_met), cache(in_pieces)
+
+    def plan_body(roots: Roots) -> tuple[list[ScheduleItem], Places]:
+        made = plan(roots, make_buffer, target_of)
+        return list(refined(made.items, target_of)), made.results
+
     for item in items:
         if is_copy(item):
             yield item
+            continue
+        if is_loop(item):
+            yield from Unrolled(item, plan_body, make_buffer).items()
             continue
         target = target_of(item.buffers[0].arg.device)
         if item.checks:

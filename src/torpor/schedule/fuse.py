@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from torpor.ir.infer import shape_of
-from torpor.ir.ops import ALU, MOVEMENT, AxisType, Ops
+from torpor.ir.ops import ALU, LOOPED, MOVEMENT, AxisType, Ops
 from torpor.ir.uop import UOp
 from torpor.schedule import cost
 from torpor.schedule.company import Company
+from torpor.schedule.loops import below_parts
 from torpor.schedule.parting import LEAVES, Parting
 from torpor.schedule.reasons import Reasons
 from torpor.schedule.region import STORED, ZERO, Indices, Region, Use
@@ -30,7 +31,7 @@ class Fuser:
     def run(self) -> None:
         """Visit every node after all of its uses."""
         for node in reversed(self.parting.order):
-            if node.op in LEAVES and node not in self.parting.roots:
+            if node.op is Ops.LOOP or (node.op in LEAVES and node not in self.parting.roots):
                 continue
             self.visit(node)
 
@@ -51,6 +52,8 @@ class Fuser:
             found = self.company.host(node) or self.company.neighbour(node)
         if node.op is Ops.PRIOR or node in self.parting.home:
             host, indices = self.with_prior(node)
+        elif node.op in LOOPED:
+            host, indices = self.with_loop(node), ()
         elif found is None:
             host = self.parting.new_region(node, reason)
             indices = host.start(node)
@@ -69,6 +72,9 @@ class Fuser:
         elif node.op is Ops.SCATTER:
             steps = host.steps or host.scatter(node)
             self.step(node, host, (indices, steps, steps))
+        elif node.op in LOOPED:
+            for source in node.src[0].src:
+                self.parting.force(below_parts(source)[0], "read by a loop", host, ())
         elif node.op is Ops.PRIOR:
             pass  # all that it needs are the operands of its SCATTER, which comes later
         elif node.op is Ops.SCAN_AXIS:
@@ -94,6 +100,14 @@ class Fuser:
             self.parting.home[scatter] = host
             host.outputs[node] = host.scatter(scatter)
         return host, host.outputs[node]
+
+    def with_loop(self, node: UOp) -> Region:
+        """What stores all that a LOOP gives."""
+        loop = node.src[0]
+        if loop not in self.parting.loops:
+            self.parting.loops[loop] = self.parting.new_region(node, "loop")
+        self.parting.loops[loop].outputs[node] = ()
+        return self.parting.loops[loop]
 
     def step(self, node: UOp, region: Region, places: Sequence[Indices]) -> None:
         """The operands of what goes step by step, each where it is needed. Only values that take no

@@ -27,6 +27,7 @@ class Parting:
     reduce_ranges:  indices of reductions' operands.
     readers:        by kernel, the kernels that read what it stores.
     children:       by node, the nodes that use it.
+    loops:          by LOOP, what stores all that it gives.
     """
 
     def __init__(self, roots: Sequence[tuple[UOp, str]], apart: Collection[UOp] = ()):
@@ -46,6 +47,7 @@ class Parting:
         self.limit = settings.number("KERNEL_SIZE")
         self.readers: dict[Region, set[Region]] = {}
         self.children: dict[UOp, list[UOp]] = {}
+        self.loops: dict[UOp, Region] = {}
         for node in self.order:
             for source in dict.fromkeys(node.src):
                 self.children.setdefault(source, []).append(node)

@@ -9,7 +9,7 @@ from torpor.base.dtypes import dtypes
 from torpor.base.target import Target
 from torpor.ir.contract_graph import PREPARED
 from torpor.ir.infer import devices_of, shape_of
-from torpor.ir.ops import Ops
+from torpor.ir.ops import LOOPED, Ops
 from torpor.ir.records import ParamArg, ScheduleItem
 from torpor.ir.rewrite import graph_rewrite, hand_down_origins, unite_origins
 from torpor.ir.uop import UOp
@@ -19,6 +19,7 @@ from torpor.schedule.blocks import in_blocks
 from torpor.schedule.build import Builder
 from torpor.schedule.chain import MakeBuffer
 from torpor.schedule.fuse import Fuser
+from torpor.schedule.loops import loop_item
 from torpor.schedule.prepare import prepare_rules
 from torpor.schedule.region import Region, count
 
@@ -99,8 +100,9 @@ def fused(
         made = {region: item_of(fuser, region, places) for region in fuser.parting.regions}
         more: list[UOp] = []
         for region, item in made.items():
-            copies = next(iter(region.outputs)).op is Ops.COPY  # to any device
-            limit = None if copies else target_of(region.device).parameters
+            kind = next(iter(region.outputs)).op
+            no_kernel = kind is Ops.COPY or kind in LOOPED
+            limit = None if no_kernel else target_of(region.device).parameters
             if limit is not None and crowd.parameters(item) > limit:
                 more += crowd.apart(fuser.parting, region, item, limit)
         if not set(more) - set(apart):
@@ -113,6 +115,8 @@ def item_of(fuser: Fuser, region: Region, places: dict[UOp, UOp]) -> ScheduleIte
     first = next(iter(region.outputs))
     if first.op is Ops.COPY:
         return copy_item(first, places)
+    if first.op in LOOPED:
+        return loop_item(list(region.outputs), places)
     builder = Builder(fuser, region, places)
     ast = builder.ast()
     values = tuple((v.arg[0], bound.src[1].arg) for bound, v in builder.variables.items())

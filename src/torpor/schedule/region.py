@@ -8,15 +8,17 @@ from typing import Final, NamedTuple
 
 from torpor.base.dtypes import dtypes
 from torpor.ir.infer import Shape, largest, shape_of
-from torpor.ir.ops import AxisType, Ops
+from torpor.ir.ops import LOOPED, AxisType, Ops
 from torpor.ir.uop import UOp
 
 Indices = tuple[UOp, ...]
 Ranges = frozenset[UOp]
 
 STEPWISE: Final = frozenset({Ops.SCATTER, Ops.PRIOR, Ops.SCAN_AXIS})
-STORED: Final = frozenset({Ops.CONTIGUOUS, Ops.COPY}) | STEPWISE
-ALONE: Final = frozenset({Ops.COPY}) | STEPWISE  # kernels that compute nothing else beside it
+STORED: Final = frozenset({Ops.CONTIGUOUS, Ops.COPY}) | STEPWISE | LOOPED
+ALONE: Final = (
+    frozenset({Ops.COPY}) | STEPWISE | LOOPED
+)  # kernels that compute nothing else beside it
 ZERO = UOp.index_const(0)
 TRUE = UOp.const(dtypes.bool, True)
 

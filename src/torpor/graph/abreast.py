@@ -1,0 +1,119 @@
+"""Nodes of a loop's body for all steps at once: each value with a first axis that counts steps.
+
+before  at each step: sum over k of x[i, k] * w[k, j]
+after   sum over k of x[t, i, k] * w[k, j]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from torpor.graph.sizes import is_plain
+from torpor.ir.infer import shape_of, shaped
+from torpor.ir.ops import ALU, MOVEMENT, Ops
+from torpor.ir.rewrite import unite_origins
+from torpor.ir.uop import UOp
+
+_ALONG: Final = frozenset({Ops.REDUCE_AXIS, Ops.GATHER, Ops.SCATTER, Ops.PRIOR, Ops.SCAN_AXIS})
+_PLAIN: Final = frozenset({Ops.CONTIGUOUS, Ops.DETACH, Ops.CHECK})
+POSSIBLE: Final = ALU | MOVEMENT | _ALONG | _PLAIN | {Ops.SLOT, Ops.CONST}
+
+
+def is_possible(node: UOp) -> bool:
+    """Whether a node, its operands aside, can be computed for all steps at once."""
+    if node.op in (Ops.RESHAPE, Ops.EXPAND):
+        return is_plain(node.arg)
+    return node.op in POSSIBLE
+
+
+class Abreast:
+    """Values for all of `count` steps; `given` says what nodes are, `fixed` what those are that are
+    the same at each step.
+    """
+
+    def __init__(self, count: int, given: Mapping[UOp, UOp], fixed: Mapping[UOp, UOp]):
+        self.count, self.given = count, given
+        self.wide = dict(given)  # node -> its values
+        self.same = dict(fixed)  # node -> its value
+
+    def values(self, root: UOp) -> UOp:
+        """The values of a node, step by step."""
+        order = root.toposort(lambda n: n not in self.wide and n not in self.same)
+        for node in order:
+            if node in self.wide or node in self.same:
+                continue
+            if any(s in self.wide for s in node.src):
+                made = self.widened(node)
+                self.wide[node] = made
+            else:
+                made = node.replace(src=tuple([self.same[s] for s in node.src]))
+                self.same[node] = made
+            unite_origins(node, made)
+        return self.repeated(root)
+
+    def repeated(self, node: UOp) -> UOp:
+        """The values of a node, of one that is the same at each step too."""
+        if node in self.wide:
+            return self.wide[node]
+        shape = shape_of(node)
+        return expand(reshape(self.same[node], (1, *shape)), (self.count, *shape))
+
+    def widened(self, node: UOp) -> UOp:
+        """The values of a node of which an operand varies."""
+        if node.op in ALU or node.op is Ops.CHECK:
+            return node.replace(src=tuple([self.operand(s, node) for s in node.src]))
+        source = tuple([self.repeated(s) for s in node.src])
+        return node.replace(src=source, arg=widened_arg(node, self.count))
+
+    def operand(self, node: UOp, user: UOp) -> UOp:
+        """An operand of arithmetic: numbers without axes meet operands of any shape."""
+        shape, wanted = shape_of(node), shape_of(user)
+        if node not in self.wide and not shape:
+            return self.same[node]
+        made = self.repeated(node)
+        if shape == wanted:
+            return made
+        return expand(reshape(made, (self.count, *[1] * len(wanted))), (self.count, *wanted))
+
+
+def widened_arg(node: UOp, count: int) -> Any:
+    """The arg of a node whose operands have one more axis in front."""
+    op, arg = node.op, node.arg
+    if op in (Ops.RESHAPE, Ops.EXPAND):
+        return (count, *arg)
+    if op is Ops.PERMUTE:
+        return (0, *(axis + 1 for axis in arg))
+    if op is Ops.PAD:
+        return ((0, 0), *arg)
+    if op is Ops.SHRINK:
+        return ((0, count), *arg)
+    if op is Ops.FLIP:
+        return (False, *arg)
+    if op is Ops.SHEAR:
+        return (arg[0] + 1, arg[1] + 1, *arg[2:])
+    if op is Ops.REDUCE_AXIS:
+        return arg[0], tuple(axis + 1 for axis in arg[1])
+    if op is Ops.GATHER:
+        return arg + 1
+    if op in (Ops.SCATTER, Ops.SCAN_AXIS):
+        return arg[0], arg[1] + 1, *arg[2:]
+    return arg
+
+
+def reshape(node: UOp, shape: Sequence[Any]) -> UOp:
+    """The node in another shape."""
+    made = tuple(shape)
+    return (
+        node
+        if shape_of(node) == made
+        else shaped(UOp(Ops.RESHAPE, node.dtype, (node,), made), made)
+    )
+
+
+def expand(node: UOp, shape: Sequence[Any]) -> UOp:
+    """The node with axes of size 1 repeated."""
+    made = tuple(shape)
+    return (
+        node if shape_of(node) == made else shaped(UOp(Ops.EXPAND, node.dtype, (node,), made), made)
+    )

@@ -1,0 +1,134 @@
+"""The gradient of a loop: a loop that goes the other way.
+
+A step of it has the gradients of what the carries were after the step (its own carries), and those
+of the values that somebody has of the step. It gives the gradients of what the step was made of.
+What a step of the loop had is there again: what its carries were before it, and the results of its
+reductions, are kept step by step; all else is computed anew. The gradient of an operand that is the
+same at each step is a sum over the steps: its terms are values of the reverse loop, and a pass
+before scheduling makes one sum, or product, of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from torpor.graph.elementwise import constant, elementwise
+from torpor.graph.loop import Enclosed, last, slot, slots_of, steps
+from torpor.graph.movement import reshape
+from torpor.graph.reduce import reduce
+from torpor.ir.infer import largest, shape_of
+from torpor.ir.ops import LOOPED, Ops
+from torpor.ir.uop import UOp
+
+Differentiate = Callable[[Sequence[UOp], Sequence[UOp], Sequence[UOp]], list[UOp | None]]
+Named = tuple[str, int]  # of a SLOT that is another one in the reverse loop's body
+
+# Results that a step of the reverse loop finds kept, unless they are far larger than what a step
+# reads and hands on: then they are computed anew.
+KEPT: Final = frozenset({Ops.REDUCE_AXIS, Ops.SCAN_AXIS, Ops.SCATTER, Ops.PRIOR}) | LOOPED
+KEPT_MOST: Final = 16  # times the bytes that a step reads and hands on
+TERMS_MOST: Final = 1 << 26  # bytes of the terms of a sum over steps that may wait to be summed
+
+
+def loop_gradient(
+    node: UOp, given: Mapping[UOp, UOp], differentiate: Differentiate
+) -> list[UOp | None]:
+    """The gradient of each operand of a LOOP, of the gradients of what it gives."""
+    loop, slots = node.arg, slots_of(node)
+    floats = [n for n in range(len(loop.nexts)) if slots[n].dtype.is_float]
+    after = {n: slot(("after", n), node.src[n]) for n in floats}
+    rows = {slot(("row", n), g, stepped=True): g for n, g in enumerate(seeds_of(given).values())}
+    roots = [*(loop.nexts[n] for n in floats), *seeds_of(given)]
+    targets = [n for n, one in enumerate(slots) if one.dtype.is_float]
+    found = dict(
+        zip(
+            targets,
+            differentiate(roots, [*after.values(), *rows], [slots[n] for n in targets]),
+            strict=True,
+        )
+    )
+    carried = {}
+    for n, one in after.items():
+        whole = next((g for item, g in given.items() if is_last(item, n)), None)
+        carried[one] = zeros_of(node.src[n]) if whole is None else whole
+    nexts = [found[n] if found[n] is not None else zeros_of(slots[n]) for n in floats]
+    fixed = {s: node.src[n] for n, s in enumerate(slots) if is_fixed(node, n)}
+    grown = {n: slot(("sum", n), node.src[n]) for n in targets if waits_too_long(node, n, found[n])}
+    for n, one in grown.items():
+        carried[one] = zeros_of(node.src[n])
+        nexts.append(elementwise(Ops.ADD, one, found[n]))
+    wanted = [
+        n for n in targets if n >= len(loop.nexts) and n not in grown and found[n] is not None
+    ]
+    body = Enclosed(
+        [*nexts, *(found[n] for n in wanted)],
+        carried,
+        {**kept(node, [*loop.nexts, *seeds_of(given)]), **rows},
+        fixed,
+    )
+    reverse = body.loop(loop.count, not loop.backwards)
+    results: dict[int, UOp] = {n: last(reverse, place) for place, n in enumerate((*floats, *grown))}
+    for n, inside in zip(wanted, body.roots[len(nexts) :], strict=True):
+        each = steps(reverse, inside)
+        results[n] = total(each) if slots[n] in fixed else each
+    return [results.get(n) for n in range(len(node.src))]
+
+
+def seeds_of(given: Mapping[UOp, UOp]) -> dict[UOp, UOp]:
+    """Nodes of the body, with the gradients of their values."""
+    return {item.arg: g for item, g in given.items() if item.op is Ops.STEPS}
+
+
+def is_last(item: UOp, number: int) -> bool:
+    """Whether this is what a carry is in the end."""
+    return item.op is Ops.LAST and item.arg == number
+
+
+def is_fixed(node: UOp, number: int) -> bool:
+    """Whether an operand is the same at each step."""
+    return number >= len(node.arg.nexts) and number not in node.arg.stepped
+
+
+def zeros_of(like: UOp) -> UOp:
+    """Zeros in the shape of a node."""
+    return constant(0, like.dtype, shape_of(like))
+
+
+def total(each: UOp) -> UOp:
+    """The sum over the steps."""
+    return reshape(reduce(each, Ops.ADD, 0), shape_of(each)[1:])
+
+
+def bytes_of(nodes: Iterable[UOp]) -> int:
+    """How much memory values take."""
+    return sum(math.prod(map(largest, shape_of(n))) * n.dtype.itemsize for n in nodes)
+
+
+def waits_too_long(node: UOp, number: int, term: UOp | None) -> bool:
+    """Whether the terms of a sum over steps are rather added up at each: there is no product that
+    would sum them, and they would take much memory.
+    """
+    if term is None or not is_fixed(node, number):
+        return False
+    below = term.below((Ops.RESHAPE, Ops.PERMUTE, Ops.CAST))
+    return below.op is not Ops.REDUCE_AXIS and bytes_of([term]) * node.arg.count > TERMS_MOST
+
+
+def kept(node: UOp, roots: Sequence[UOp]) -> dict[UOp, UOp]:
+    """What the reverse loop reads of each step: nodes of the body, and their values by step."""
+    loop, slots = node.arg, slots_of(node)
+    found = {slots[n]: node.src[n] for n in loop.stepped}
+    found |= {slots[n]: steps(node, slots[n]) for n in range(len(loop.nexts))}
+    order = UOp.sink(*roots).toposort()
+    room = KEPT_MOST * bytes_of([*found, *loop.nexts])
+    for one in order:
+        if one.op in KEPT and bytes_of([one]) <= room and not is_constant(one):
+            found[one] = steps(node, one)
+    return found
+
+
+def is_constant(node: UOp) -> bool:
+    """Whether a node of a body has the same value at each step of any loop."""
+    return not any(below.op is Ops.SLOT for below in node.toposort())

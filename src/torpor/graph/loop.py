@@ -1,0 +1,141 @@
+"""Loops: a body that is done step by step, as one node.
+
+    loop(initial, rows, constants)          SLOT n in the body is what a step has of operand n
+    last(loop, k), steps(loop, node)        what carry k is in the end; a node's value at each step
+
+`enclosed` makes one of graph nodes: what does not depend on a step's values is an operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from torpor.base.dtypes import dtypes
+from torpor.graph.elementwise import constant
+from torpor.ir.infer import shape_of, shaped
+from torpor.ir.ops import MOVEMENT, Ops
+from torpor.ir.records import Loop
+from torpor.ir.rewrite import unite_origins
+from torpor.ir.uop import UOp
+
+MARKERS: Final = frozenset({Ops.LEAF})  # which say nothing inside of a body
+NAMING: Final = frozenset({"again", "same"})  # FUNCTIONs that only give a value another name
+VARYING: Final = frozenset({Ops.BUFFER, Ops.SLOT, Ops.BIND, Ops.VARIABLE, Ops.LOOP, Ops.MULTI})
+
+
+def slot(number: object, like: UOp, stepped: bool = False) -> UOp:
+    """What a step has of an operand: one row of it, if it is read step by step."""
+    shape = shape_of(like)
+    return UOp(Ops.SLOT, like.dtype, (), (number, shape[1:] if stepped else shape))
+
+
+def slots_of(loop: UOp) -> list[UOp]:
+    """The SLOT of each operand of a LOOP."""
+    return [slot(n, source, n in loop.arg.stepped) for n, source in enumerate(loop.src)]
+
+
+def last(loop: UOp, number: int) -> UOp:
+    """What a carry is after the last step."""
+    return UOp(Ops.LAST, loop.src[number].dtype, (loop,), number)
+
+
+def steps(loop: UOp, node: UOp) -> UOp:
+    """The values of a node of the body, along a first axis that counts steps."""
+    return UOp(Ops.STEPS, node.dtype, (loop,), node)
+
+
+def uniform(node: UOp) -> UOp | None:
+    """The CONST that is every element of a node, if it is made of one."""
+    below = node.below((Ops.RESHAPE, Ops.EXPAND))
+    return below if below.op is Ops.CONST else None
+
+
+class Enclosed:
+    """Nodes as the body of a loop.
+
+    carried: nodes that stand for a carry, with what it begins as.
+    rows:    nodes that stand for a row of a value, with the value.
+    fixed:   nodes that stand for the same at each step, with what it is.
+    Of `rows` and `fixed` only what is used becomes an operand; and so does whatever else a body
+    uses that is no constant and comes from outside.
+    """
+
+    def __init__(
+        self,
+        roots: Sequence[UOp],
+        carried: Mapping[UOp, UOp],
+        rows: Mapping[UOp, UOp],
+        fixed: Mapping[UOp, UOp] | None = None,
+    ):
+        self.carried, self.rows, self.fixed = carried, rows, fixed or {}
+        self.operands: list[UOp] = list(carried.values())
+        self.stepped: list[int] = []
+        self.inside: dict[UOp, UOp] = {}  # node -> node of the body
+        self.outside: dict[UOp, UOp] = {}  # operand -> SLOT
+        for number, (node, initial) in enumerate(carried.items()):
+            self.inside[node] = slot(number, initial)
+        given = {*carried, *rows, *self.fixed}
+        self.order = list(UOp.sink(*roots).toposort(lambda node: node not in given))[:-1]
+        self.inner, self.constant = self.placed(given)
+        for node in self.order:
+            if node in self.inner and node not in self.inside:
+                self.inside[node] = self.moved_in(node)
+        self.roots = [self.reached(root) for root in roots]
+
+    def placed(self, given: set[UOp]) -> tuple[set[UOp], set[UOp]]:
+        """The nodes that depend on what is given, and those that are constants."""
+        inner: set[UOp] = set()
+        constant: set[UOp] = set()
+        for node in self.order:
+            if node in given or (node.src and not inner.isdisjoint(node.src)):
+                inner.add(node)
+            elif node.op not in VARYING and constant.issuperset(node.src):
+                constant.add(node)
+        return inner, constant
+
+    def moved_in(self, node: UOp) -> UOp:
+        """The node in the body."""
+        given = self.rows.get(node, self.fixed.get(node))
+        if given is not None and (number := uniform(given)) is not None:
+            return constant(number.arg, node.dtype, shape_of(node))
+        if node in self.rows:
+            self.stepped.append(len(self.operands))
+            self.operands.append(self.rows[node])
+            return slot(len(self.operands) - 1, self.rows[node], stepped=True)
+        if node in self.fixed:
+            return self.operand(self.fixed[node])
+        if node.op in MARKERS or (node.op is Ops.FUNCTION and node.arg[0] in NAMING):
+            return self.reached(node.src[0])
+        source = tuple([self.reached(s) for s in node.src])
+        made = node if source == node.src else node.replace(src=source)
+        unite_origins(node, made)
+        return shaped(made, shape_of(node))
+
+    def reached(self, node: UOp) -> UOp:
+        """What a node of the body finds in place of a node that it uses, or a root."""
+        if node in self.inner:
+            return self.inside[node]
+        if node in self.constant:
+            return node
+        moves = []
+        while node.op in MOVEMENT:
+            moves.append(node)
+            node = node.src[0]
+        made = self.operand(node)
+        for move in reversed(moves):
+            made = shaped(move.replace(src=(made,)), shape_of(move))
+        return made
+
+    def operand(self, node: UOp) -> UOp:
+        """The SLOT of a value that is the same at each step."""
+        if node not in self.outside:
+            self.outside[node] = slot(len(self.operands), node)
+            self.operands.append(node)
+        return self.outside[node]
+
+    def loop(self, count: int, backwards: bool = False, lean: bool = False) -> UOp:
+        """The LOOP; the first roots are what the carries are after a step."""
+        nexts = tuple(self.roots[: len(self.carried)])
+        arg = Loop(count, nexts, tuple(self.stepped), backwards, lean)
+        return UOp(Ops.LOOP, dtypes.void, tuple(self.operands), arg)
