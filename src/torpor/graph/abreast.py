@@ -61,18 +61,15 @@ class Abreast:
 
     def widened(self, node: UOp) -> UOp:
         """The values of a node of which an operand varies."""
-        if node.op in ALU or node.op is Ops.CHECK:
+        if node.op in ALU:
             return node.replace(src=tuple([self.operand(s, node) for s in node.src]))
         source = tuple([self.repeated(s) for s in node.src])
         return node.replace(src=source, arg=widened_arg(node, self.count))
 
     def operand(self, node: UOp, user: UOp) -> UOp:
         """An operand of arithmetic: numbers without axes meet operands of any shape."""
-        shape, wanted = shape_of(node), shape_of(user)
-        if node not in self.wide and not shape:
-            return self.same[node]
-        made = self.repeated(node)
-        if shape == wanted:
+        made, wanted = self.repeated(node), shape_of(user)
+        if shape_of(node) == wanted:
             return made
         return expand(reshape(made, (self.count, *[1] * len(wanted))), (self.count, *wanted))
 

@@ -11,14 +11,13 @@ step lies in one place (TRAIL).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from torpor.graph.abreast import Abreast, is_possible, reshape
-from torpor.graph.loop import Enclosed, last, slots_of, steps, uniform
+from torpor.graph.loop import Enclosed, bytes_of, last, slots_of, steps, uniform
 from torpor.graph.rules import simplify_graph
-from torpor.ir.infer import largest, shape_of
+from torpor.ir.infer import shape_of
 from torpor.ir.ops import LOOPED, MOVEMENT, Ops
 from torpor.ir.records import Stored
 from torpor.ir.uop import UOp
@@ -222,8 +221,3 @@ def whole(node: UOp) -> UOp:
     if node.below((Ops.RESHAPE,)).op in WHOLE:
         return UOp(Ops.CONTIGUOUS, node.dtype, (node,), Stored("read by a loop"))
     return node
-
-
-def bytes_of(nodes: Iterable[UOp]) -> int:
-    """How much memory values take."""
-    return sum(math.prod(map(largest, shape_of(n))) * n.dtype.itemsize for n in nodes)

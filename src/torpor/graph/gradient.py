@@ -87,20 +87,18 @@ def gradients(
         grad = found.get(node)
         if between[node] or (grad is None and node not in of_loops):
             continue
-        if node.op in LOOPED:
+        if grad is None:
+            parts = loop_gradient(node, of_loops[node], gradients)
+        elif node.op in LOOPED:
             of_loops.setdefault(node.src[0], {})[node] = grad
             continue
-        looped = node.op is Ops.LOOP
-        parts = loop_gradient(node, of_loops[node], gradients) if looped else _parts(node, grad)
+        else:
+            parts = RULES[node.op](node, grad)
         for source, part in zip(node.src, parts, strict=True):
             if part is not None and source in between:
                 _note_origins(part, node, grad)
                 _add(found, source, part)
     return [found.get(target) if target in between else None for target in targets]
-
-
-def _parts(node: UOp, grad: UOp) -> Gradients:
-    return RULES[node.op](node, grad)
 
 
 def _add(found: dict[UOp, UOp], node: UOp, part: UOp) -> None:

@@ -10,20 +10,19 @@ before scheduling makes one sum, or product, of them.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from torpor.graph.elementwise import constant, elementwise
-from torpor.graph.loop import Enclosed, last, slot, slots_of, steps
+from torpor.graph.gradient_elementwise import Gradients
+from torpor.graph.loop import Enclosed, bytes_of, last, slot, slots_of, steps
 from torpor.graph.movement import reshape
 from torpor.graph.reduce import reduce
-from torpor.ir.infer import largest, shape_of
+from torpor.ir.infer import shape_of
 from torpor.ir.ops import LOOPED, Ops
 from torpor.ir.uop import UOp
 
 Differentiate = Callable[[Sequence[UOp], Sequence[UOp], Sequence[UOp]], list[UOp | None]]
-Named = tuple[str, int]  # of a SLOT that is another one in the reverse loop's body
 
 # Results that a step of the reverse loop finds kept, unless they are far larger than what a step
 # reads and hands on: then they are computed anew.
@@ -32,58 +31,47 @@ KEPT_MOST: Final = 16  # times the bytes that a step reads and hands on
 TERMS_MOST: Final = 1 << 26  # bytes of the terms of a sum over steps that may wait to be summed
 
 
-def loop_gradient(
-    node: UOp, given: Mapping[UOp, UOp], differentiate: Differentiate
-) -> list[UOp | None]:
+def loop_gradient(node: UOp, given: Mapping[UOp, UOp], differentiate: Differentiate) -> Gradients:
     """The gradient of each operand of a LOOP, of the gradients of what it gives."""
     loop, slots = node.arg, slots_of(node)
     floats = [n for n in range(len(loop.nexts)) if slots[n].dtype.is_float]
     after = {n: slot(("after", n), node.src[n]) for n in floats}
-    rows = {slot(("row", n), g, stepped=True): g for n, g in enumerate(seeds_of(given).values())}
-    roots = [*(loop.nexts[n] for n in floats), *seeds_of(given)]
+    seeds = seeds_of(given)
+    rows = {slot(("row", n), g, stepped=True): g for n, g in enumerate(seeds.values())}
+    roots = [*(loop.nexts[n] for n in floats), *seeds]
     targets = [n for n, one in enumerate(slots) if one.dtype.is_float]
-    found = dict(
-        zip(
-            targets,
-            differentiate(roots, [*after.values(), *rows], [slots[n] for n in targets]),
-            strict=True,
-        )
-    )
-    carried = {}
-    for n, one in after.items():
-        whole = next((g for item, g in given.items() if is_last(item, n)), None)
-        carried[one] = zeros_of(node.src[n]) if whole is None else whole
-    nexts = [found[n] if found[n] is not None else zeros_of(slots[n]) for n in floats]
-    fixed = {s: node.src[n] for n, s in enumerate(slots) if is_fixed(node, n)}
-    grown = {n: slot(("sum", n), node.src[n]) for n in targets if waits_too_long(node, n, found[n])}
+    parts = differentiate(roots, [*after.values(), *rows], [slots[n] for n in targets])
+    found = {n: part for n, part in zip(targets, parts, strict=True) if part is not None}
+    carried = {one: end_of(node, n, given) for n, one in after.items()}
+    nexts = [found.get(n, zeros_of(slots[n])) for n in floats]
+    grown = {n: slot(("sum", n), node.src[n]) for n in found if waits_too_long(node, n, found[n])}
     for n, one in grown.items():
         carried[one] = zeros_of(node.src[n])
         nexts.append(elementwise(Ops.ADD, one, found[n]))
-    wanted = [
-        n for n in targets if n >= len(loop.nexts) and n not in grown and found[n] is not None
-    ]
+    wanted = [n for n in found if n >= len(loop.nexts) and n not in grown]
     body = Enclosed(
         [*nexts, *(found[n] for n in wanted)],
         carried,
-        {**kept(node, [*loop.nexts, *seeds_of(given)]), **rows},
-        fixed,
+        {**kept(node, [*loop.nexts, *seeds]), **rows},
+        {one: node.src[n] for n, one in enumerate(slots) if is_fixed(node, n)},
     )
     reverse = body.loop(loop.count, not loop.backwards)
-    results: dict[int, UOp] = {n: last(reverse, place) for place, n in enumerate((*floats, *grown))}
+    results = {n: last(reverse, place) for place, n in enumerate((*floats, *grown))}
     for n, inside in zip(wanted, body.roots[len(nexts) :], strict=True):
         each = steps(reverse, inside)
-        results[n] = total(each) if slots[n] in fixed else each
-    return [results.get(n) for n in range(len(node.src))]
+        results[n] = total(each) if is_fixed(node, n) else each
+    return tuple([results.get(n) for n in range(len(node.src))])
+
+
+def end_of(node: UOp, number: int, given: Mapping[UOp, UOp]) -> UOp:
+    """The gradient of what a carry is in the end."""
+    found = [g for item, g in given.items() if item.op is Ops.LAST and item.arg == number]
+    return found[0] if found else zeros_of(node.src[number])
 
 
 def seeds_of(given: Mapping[UOp, UOp]) -> dict[UOp, UOp]:
     """Nodes of the body, with the gradients of their values."""
     return {item.arg: g for item, g in given.items() if item.op is Ops.STEPS}
-
-
-def is_last(item: UOp, number: int) -> bool:
-    """Whether this is what a carry is in the end."""
-    return item.op is Ops.LAST and item.arg == number
 
 
 def is_fixed(node: UOp, number: int) -> bool:
@@ -101,19 +89,13 @@ def total(each: UOp) -> UOp:
     return reshape(reduce(each, Ops.ADD, 0), shape_of(each)[1:])
 
 
-def bytes_of(nodes: Iterable[UOp]) -> int:
-    """How much memory values take."""
-    return sum(math.prod(map(largest, shape_of(n))) * n.dtype.itemsize for n in nodes)
-
-
-def waits_too_long(node: UOp, number: int, term: UOp | None) -> bool:
+def waits_too_long(node: UOp, number: int, term: UOp) -> bool:
     """Whether the terms of a sum over steps are rather added up at each: there is no product that
     would sum them, and they would take much memory.
     """
-    if term is None or not is_fixed(node, number):
-        return False
     below = term.below((Ops.RESHAPE, Ops.PERMUTE, Ops.CAST))
-    return below.op is not Ops.REDUCE_AXIS and bytes_of([term]) * node.arg.count > TERMS_MOST
+    large = bytes_of([term]) * node.arg.count > TERMS_MOST
+    return is_fixed(node, number) and below.op is not Ops.REDUCE_AXIS and large
 
 
 def kept(node: UOp, roots: Sequence[UOp]) -> dict[UOp, UOp]:

@@ -8,12 +8,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from torpor.base.dtypes import dtypes
 from torpor.graph.elementwise import constant
-from torpor.ir.infer import shape_of, shaped
+from torpor.ir.infer import largest, shape_of, shaped
 from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.records import Loop
 from torpor.ir.rewrite import unite_origins
@@ -49,6 +50,11 @@ def uniform(node: UOp) -> UOp | None:
     """The CONST that is every element of a node, if it is made of one."""
     below = node.below((Ops.RESHAPE, Ops.EXPAND))
     return below if below.op is Ops.CONST else None
+
+
+def bytes_of(nodes: Iterable[UOp]) -> int:
+    """How much memory values take."""
+    return sum(math.prod(map(largest, shape_of(n))) * n.dtype.itemsize for n in nodes)
 
 
 class Enclosed:

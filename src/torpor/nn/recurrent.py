@@ -8,6 +8,7 @@ from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.nn import init
 from torpor.nn.module import Module
 from torpor.tensor import Tensor
+from torpor.tensor.looping import scan
 from torpor.tensor.spelling import within
 
 State = tuple[Tensor, ...]
@@ -97,13 +98,13 @@ class _Recurrent(Module):
     def _run(self, sequence: Tensor, suffix: str, state: State) -> tuple[Tensor, State]:
         """(h of every step, last state) of one layer in one direction."""
         enter, again = (self._weights(part + suffix) for part in ("ih", "hh"))
-        steps = sequence.linear(*enter).unbind(0)
-        backwards = suffix.endswith("_reverse")
-        outputs = []
-        for step in reversed(steps) if backwards else steps:
-            state = self.step(step, state[0].linear(*again), state)
-            outputs.append(state[0])
-        return Tensor.stack(*(outputs[::-1] if backwards else outputs)), state
+
+        def step(state: State, row: Tensor) -> tuple[State, Tensor]:
+            after = self.step(row.linear(*enter), state[0].linear(*again), state)
+            return after, after[0]
+
+        end, outputs = scan(step, state, sequence, reverse=suffix.endswith("_reverse"))
+        return outputs, end
 
     def _weights(self, name: str) -> tuple[Tensor, Tensor | None]:
         return getattr(self, f"weight_{name}"), getattr(self, f"bias_{name}", None)

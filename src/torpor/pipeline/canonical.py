@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from torpor.base import settings
+from torpor.base.errors import ValueRangeError
 from torpor.device import Buffer
 from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.uop import UOp
@@ -24,8 +25,12 @@ _NUMBERS: Final = frozenset({int, bool})
 # An enumeration is slow to ask for its members.
 _BUFFER, _CONST, _BIND, _LEAF = Ops.BUFFER, Ops.CONST, Ops.BIND, Ops.LEAF
 _FUNCTION: Final = Ops.FUNCTION
+_SLOT: Final = Ops.SLOT
 _SHRINK, _PAD = Ops.SHRINK, Ops.PAD
 _PLACED: Final = frozenset({*MOVEMENT, Ops.LEAF, Ops.DETACH})  # what memory is looked at through
+
+
+OF_A_STEP: Final = "a tensor of a loop's step has no value outside of it: hand it on as carry or y"
 
 
 class Canonical(NamedTuple):
@@ -66,6 +71,8 @@ def canonical(roots: Sequence[tuple[UOp, str]]) -> Canonical | None:
             if op is _BUFFER:
                 buffers.append(arg)
                 words += (op, node.dtype, arg.size, arg.device)
+            elif op is _SLOT:
+                raise ValueRangeError(OF_A_STEP)
             else:
                 words.append(node if op is _CONST else (op, node.dtype, arg[1:]))
             continue

@@ -143,6 +143,16 @@ class Body(Watcher):
         if not self.is_own(leaf):
             self.refuse(leaf, "a step cannot set .grad of a tensor from outside")
 
+    def draws(self, rounds: int) -> int:
+        rounds *= self.count
+        return rounds if self.outer is None else self.outer.draws(rounds)
+
+    def numbered(self, rounds: int) -> UOp | None:
+        further = build.constant(rounds, dtypes.uint32)
+        further = build.elementwise(Ops.MUL, self.step_number(), further)
+        more = None if self.outer is None else self.outer.numbered(rounds * self.count)
+        return further if more is None else build.elementwise(Ops.ADD, further, more)
+
     def drew(self, generator: Any, state: Any) -> None:
         if self.outer is not None:
             self.outer.drew(generator, state)
@@ -176,10 +186,10 @@ def scan(
     count = _length_of(rows, length)
     given = [tensor for _, tensor in (*begins, *rows)]
     device = common_device(given) if given else Device.canonicalize(None)
-    slots = [_placeholder(tensor, device) for _, tensor in begins]
-    row_slots = [_placeholder(tensor, device, stepped=True) for _, tensor in rows]
     body = Body("scan", count, device)
     with body.watching():
+        slots = [_placeholder(tensor, device) for _, tensor in begins]
+        row_slots = [_placeholder(tensor, device, stepped=True) for _, tensor in rows]
         made = f(
             filled(init, (handle for _, handle in slots)),
             filled(xs, (handle for _, handle in row_slots)),
@@ -250,8 +260,8 @@ def _carried_on(
         after = as_tensor(leaf, dtype, device if dtype else None)
         if after.shape != before.shape or after.dtype is not before.dtype:
             fault = ShapeError if after.shape != before.shape else DTypeError
-            text = f"{what}: carry{where} is {kind_of(before)} before a step and {kind_of(after)} after it"
-            raise located(fault(text), (before, after))
+            text = f"{kind_of(before)} before a step and {kind_of(after)} after it"
+            raise located(fault(f"{what}: carry{where} is {text}"), (before, after))
         found.append(after)
     return found
 

@@ -120,8 +120,9 @@ def take_draws(generator: Generator | None, count: int) -> _State:
 
 
 def _next_state(generator: Generator | None, count: int) -> _State:
-    state = take_draws(generator, count)
-    if active and (watching := watcher()) is not None:
+    watching = watcher() if active else None
+    state = take_draws(generator, count if watching is None else watching.draws(count))
+    if watching is not None:
         watching.drew(generator, state)
     return state
 
@@ -168,6 +169,9 @@ def _words(shape: tuple[Size, ...], device: str, generator: Generator | None) ->
         for i, word in enumerate((state.seed & _WORD, state.seed >> 32))
     )
     draw = _bound(f"random_draw{state.name}_{state.draw}", state.draw & _WORD)
+    if active and (watching := watcher()) is not None:
+        further = watching.numbered(max(rounds, 1))
+        draw = draw if further is None else build.elementwise(Ops.ADD, draw, further)
     number = build.broadcast_to(draw, (count,))
     place = iota(count, device, dtypes.uint32 if rounds <= 1 else dtypes.int64)
     if rounds > 1:  # each 2**32 elements are a draw of their own

@@ -48,6 +48,16 @@ class Watcher(ABC):
     def drew(self, generator: Any, state: Any) -> None:
         """A random draw has been numbered, from a generator (None: the context's own)."""
 
+    def numbered(self, rounds: int) -> UOp | None:
+        """How many draws (uint32) a draw is further on than its number says, where it stands for
+        several: it takes `rounds` of them at each step of a loop.
+        """
+        return None
+
+    def draws(self, rounds: int) -> int:
+        """How many draws such a draw takes."""
+        return rounds
+
     @abstractmethod
     def stands_for(self, node: UOp, value: UOp) -> bool:
         """Whether a value that was computed for a node may be used in its place."""

@@ -1,0 +1,283 @@
+"""Loops: against loops of NumPy, finite differences, and the same steps written one by one."""
+
+import numpy as np
+import pytest
+
+import torpor
+from torpor import Tensor, dtypes, jit
+
+NUMBERS = np.random.default_rng(7)
+ROWS = NUMBERS.normal(size=(4, 3, 4))
+START = NUMBERS.normal(size=(3, 5))
+ENTER = NUMBERS.normal(size=(4, 5)) / 2
+AGAIN = NUMBERS.normal(size=(5, 5)) / 3
+
+
+def tensors(*arrays):
+    return [Tensor(array, dtype=dtypes.float64, requires_grad=True) for array in arrays]
+
+
+def recurrent(start, rows, enter, again, **options):
+    def step(h, x):
+        h = (x @ enter + h @ again).tanh()
+        return h, (h * x.sum(-1, keepdim=True)).sum(-1)
+
+    return torpor.scan(step, start, rows, **options)
+
+
+def by_numpy(start, rows, enter, again, reverse=False):
+    h, found = start, []
+    for x in rows[::-1] if reverse else rows:
+        h = np.tanh(x @ enter + h @ again)
+        found.append((h * x.sum(-1, keepdims=True)).sum(-1))
+    return h, np.array(found[::-1] if reverse else found)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("jitted", [False, True])
+def test_scan_is_the_loop_that_it_says(count, reverse, jitted):
+    def run(*given):
+        return recurrent(*given, reverse=reverse)
+
+    given = START, ROWS[:count], ENTER, AGAIN
+    wanted = by_numpy(*given, reverse)
+    call = jit(run) if jitted else run
+    for _ in range(3 if jitted else 1):
+        found = call(*tensors(*given))
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(one.numpy(), other, rtol=1e-12, atol=1e-12)
+
+
+def slopes(value, given):
+    """For each array, a direction and how fast the value changes that way."""
+    for number, one in enumerate(given):
+        way = NUMBERS.normal(size=one.shape)
+        near = [
+            value(*(a + sign * 1e-5 * way if n == number else a for n, a in enumerate(given)))
+            for sign in (1, -1)
+        ]
+        yield way, (near[0] - near[1]) / 2e-5
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_gradients_are_slopes_and_so_are_gradients_of_them(reverse):
+    given = START, ROWS, ENTER, AGAIN
+
+    def value(*arrays):
+        end, ys = by_numpy(*arrays, reverse)
+        return (ys * ys).sum() + np.exp(end).sum()
+
+    def gradients(*arrays):
+        leaves = tensors(*arrays)
+        end, ys = recurrent(*leaves, reverse=reverse)
+        first = ((ys * ys).sum() + end.exp().sum()).gradient(*leaves)
+        return leaves, first, sum((one * one).sum() for one in first)
+
+    leaves, first, square = gradients(*given)
+    second = square.gradient(*leaves)
+    for one, (way, slope) in zip(first, slopes(value, given), strict=True):
+        np.testing.assert_allclose((one.numpy() * way).sum(), slope, rtol=1e-6)
+    steep = slopes(lambda *arrays: gradients(*arrays)[2].item(), given)
+    for one, (way, slope) in zip(second, steep, strict=True):
+        np.testing.assert_allclose((one.numpy() * way).sum(), slope, rtol=1e-6)
+
+
+def test_backward_reaches_the_leaves_that_a_step_uses():
+    weight = Tensor([2.0, 3.0], requires_grad=True)
+    end, _ = torpor.scan(lambda c, x: (c * weight + x, None), Tensor([1.0, 1.0]), Tensor.ones(2, 2))
+    end.sum().backward()
+    assert end.tolist() == [7.0, 13.0]  # w**2 + w + 1
+    assert weight.grad.tolist() == [5.0, 7.0]  # 2 w + 1
+
+
+def test_gradients_flow_only_where_somebody_asks():
+    rows = Tensor(ROWS, requires_grad=True)
+    _, ys = torpor.scan(lambda c, x: (c + 1, (x * c).detach() + x), 0.0, rows)
+    (found,) = ys.sum().gradient(rows)
+    assert (found.numpy() == 1).all()
+
+
+# --- trees, formats, lengths ----------------------------------------------------------------------
+def test_trees_of_carries_and_rows_keep_their_structure():
+    def step(carry, x):
+        carry = {"n": carry["n"] + 1, "pair": (carry["pair"][1], carry["pair"][0] + x["b"])}
+        return carry, [x["a"] * carry["n"], {"odd": carry["n"] % 2 == 1}]
+
+    init = {"n": 0, "pair": (Tensor([1.0]), Tensor([10.0]))}
+    xs = {"a": Tensor([1, 2, 3]), "b": Tensor([[0.5], [0.25], [0.125]])}
+    carry, (first, second) = torpor.scan(step, init, xs)
+    assert carry["n"].item() == 3
+    assert [one.tolist() for one in carry["pair"]] == [[10.25], [1.625]]
+    assert first.tolist() == [1, 4, 9]
+    assert second["odd"].tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint32", "float16", "float64"])
+def test_carries_of_every_kind(dtype):
+    rows = Tensor([1, 0, 1, 1]).cast(dtype)
+    end, ys = torpor.scan(lambda c, x: (c ^ x if dtype == "bool" else c + x, c), rows[0], rows)
+    wanted = [1, 0, 0, 1] if dtype == "bool" else [1, 2, 2, 3]
+    assert end.dtype is ys.dtype is rows.dtype
+    assert ys.cast("int32").tolist() == wanted
+    assert end.cast("int32").item() == (0 if dtype == "bool" else 4)
+
+
+def test_a_length_in_place_of_rows():
+    end, ys = torpor.scan(lambda c, x: (c * 2, c), 1, length=5)
+    assert (end.item(), ys.tolist()) == (32, [1, 2, 4, 8, 16])
+
+
+def test_no_steps():
+    end, ys = torpor.scan(lambda c, x: (c + x, (c, x * 2)), Tensor([1.0]), Tensor.zeros(0, 1))
+    assert end.tolist() == [1.0]
+    assert [one.shape for one in ys] == [(0, 1), (0, 1)]
+
+
+def test_carries_that_change_places_and_values_that_never_change():
+    (a, b, c), ys = torpor.scan(lambda c, _: ((c[1], c[0], c[2]), c), (1, 2, 3), length=3)
+    assert (a.item(), b.item(), c.item()) == (2, 1, 3)
+    assert [one.tolist() for one in ys] == [[1, 2, 1], [2, 1, 2], [3, 3, 3]]
+
+
+def test_what_is_the_same_at_each_step_is_repeated():
+    other = Tensor([5.0, 6.0])
+    end, ys = torpor.scan(lambda c, x: (other, (other + 1, 7)), Tensor([0.0, 0.0]), length=2)
+    assert end.tolist() == [5.0, 6.0]
+    assert ys[0].tolist() == [[6.0, 7.0]] * 2
+    assert ys[1].tolist() == [7, 7]
+
+
+# --- loops in loops -------------------------------------------------------------------------------
+def test_loops_in_loops_and_their_gradients():
+    given = START[:2], NUMBERS.normal(size=(3, 4, 2, 5)), START[2]
+
+    def run(start, rows, weight):
+        def outer(c, x):
+            c, inner = torpor.scan(lambda d, y: ((d * weight + y).sin(), d), c + x.sum(0), x)
+            return c, inner.sum(0) * c
+
+        return torpor.scan(outer, start, rows)
+
+    def value(c, rows, weight):
+        total = 0
+        for x in rows:
+            c, inner = c + x.sum(0), 0
+            for y in x:
+                c, inner = np.sin(c * weight + y), inner + c
+            total += (inner * c).sum()
+        return (c * c).sum() + total
+
+    end, ys = run(*(leaves := tensors(*given)))
+    loss = (end * end).sum() + ys.sum()
+    np.testing.assert_allclose(loss.item(), value(*given), rtol=1e-12)
+    for one, (way, slope) in zip(loss.gradient(*leaves), slopes(value, given), strict=True):
+        np.testing.assert_allclose((one.numpy() * way).sum(), slope, rtol=1e-6)
+
+
+def test_a_gradient_taken_inside_of_a_step():
+    def step(x, _):
+        value, slope = torpor.value_and_grad(lambda one: ((one - 3) ** 2).sum())(x)
+        return x - 0.25 * slope, value
+
+    end, ys = torpor.scan(step, Tensor([1.0]), length=3)
+    assert end.tolist() == [2.75]
+    assert ys.tolist() == [4.0, 1.0, 0.25]
+
+
+# --- what is compiled -----------------------------------------------------------------------------
+def test_one_step_is_compiled_and_products_that_need_no_carry_are_one():
+    given = tensors(START, NUMBERS.normal(size=(50, 3, 4)), ENTER, AGAIN)
+    end, ys = recurrent(*given)
+    loss = (ys * ys).sum() + end.sum()
+    items = loss.schedule(*loss.gradient(*given))
+    assert len({item.ast.key for item in items}) < 20
+    runs = {}
+    for item in items:
+        runs[item.ast.key] = runs.get(item.ast.key, 0) + 1
+    assert sorted(set(runs.values())) == [1, 50]
+    assert sum(count == 50 for count in runs.values()) <= 4  # a step, and a step back
+
+
+# --- random numbers -------------------------------------------------------------------------------
+@pytest.mark.parametrize("jitted", [False, True])
+def test_random_numbers_are_others_at_each_step_and_call(jitted):
+    def run(x):
+        return torpor.scan(lambda c, _: (c, c + Tensor.rand(4)), x, length=5)[1]
+
+    call = jit(run) if jitted else run
+    torpor.manual_seed(3)
+    drawn = np.array([call(Tensor.zeros(4)).numpy() for _ in range(3)])
+    assert len(np.unique(drawn)) == drawn.size
+    torpor.manual_seed(3)
+    again = np.array([call(Tensor.zeros(4)).numpy() for _ in range(3)])
+    np.testing.assert_array_equal(drawn, again)
+
+
+def test_steps_draw_what_calls_would():
+    torpor.manual_seed(5)
+    _, inside = torpor.scan(lambda c, _: (c, Tensor.rand(3)), 0, length=4)
+    torpor.manual_seed(5)
+    assert inside.tolist() == [Tensor.rand(3).tolist() for _ in range(4)]
+
+
+# --- errors ---------------------------------------------------------------------------------------
+def test_a_carry_that_changes_its_kind_is_named():
+    with pytest.raises(TypeError, match=r"carry\['a'\] is float32 \(2,\) before .* float64"):
+        torpor.scan(lambda c, _: ({"a": c["a"].double()}, None), {"a": Tensor.ones(2)}, length=2)
+    with pytest.raises(ValueError, match=r"carry\[1\] is int64 \(\) before .* int64 \(1,\) after"):
+        torpor.scan(lambda c, _: ((c[0], c[1].reshape(1)), None), (1, 2), length=2)
+    with pytest.raises(ValueError, match="before a step and"):
+        torpor.scan(lambda c, _: ((c, c), None), 1, length=2)
+
+
+def test_rows_of_different_lengths_are_an_error():
+    with pytest.raises(ValueError, match=r"xs\[1\] has 3 steps, not 2"):
+        torpor.scan(lambda c, x: (c, x), 0, (Tensor([1, 2]), Tensor([1, 2, 3])))
+    with pytest.raises(ValueError, match="length"):
+        torpor.scan(lambda c, x: (c, x), 0)
+
+
+def test_a_step_cannot_read_what_depends_on_it():
+    with pytest.raises(ValueError, match="cannot be read while"):
+        torpor.scan(lambda c, x: (c + 1 if c > 0 else c, None), 0, length=2)
+
+
+def test_a_step_leaves_nothing_behind():
+    total = Tensor([0.0])
+    with pytest.raises(RuntimeError, match="cannot write to a tensor from outside"):
+        torpor.scan(lambda c, x: (c, total.add_(x)), 0, Tensor([1.0, 2.0]))
+    assert total.tolist() == [0.0]
+    kept = []
+    torpor.scan(lambda c, x: (c, kept.append(c)), 0, length=2)
+    with pytest.raises(ValueError, match="step"):
+        kept[0].numpy()
+
+
+def test_writes_to_a_steps_own_tensors():
+    def step(c, x):
+        c += x
+        c[0] = 0
+        return c, c
+
+    end, ys = torpor.scan(step, Tensor([1, 1]), Tensor([1, 2, 3]))
+    assert ys.tolist() == [[0, 2], [0, 4], [0, 7]]
+    assert end.tolist() == [0, 7]
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_checks_in_a_step_raise_when_it_runs(jitted):
+    table = Tensor([10, 20, 30])
+
+    def run(indices, divisors):
+        return torpor.scan(lambda c, x: (c + table[x[0]] // x[1], c), 0, (indices, divisors))[0]
+
+    call = jit(run) if jitted else run
+    good = Tensor([0, 1, 2, 0]), Tensor([1, 2, 3, 4])
+    for _ in range(2):
+        assert call(*good).item() == 10 + 10 + 10 + 2
+    with pytest.raises(IndexError, match="out of bounds"):
+        call(Tensor([0, 1, 3, 0]), good[1]).item()
+    with pytest.raises(ZeroDivisionError):
+        call(good[0], Tensor([1, 2, 0, 4])).item()
+    assert call(*good).item() == 32
