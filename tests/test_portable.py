@@ -186,8 +186,7 @@ def test_a_program_that_python_is_part_of_is_not_started_again(monkeypatch, froz
     else:
         monkeypatch.setattr(sys, "executable", None)
     monkeypatch.setattr(bulk.subprocess, "Popen", None)
-    requests = [(bytes([n]),) for n in range(12)]
-    assert bulk.compile_all(iter(requests), bytes) == [bytes([n]) for n in range(12)]
+    assert bulk.make_all(range(12), str, "") == [str(n) for n in range(12)]
 
 
 def test_code_for_windows_is_in_the_format_that_the_loader_knows(monkeypatch):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
 
 from torpor.base.errors import DeviceError
@@ -84,9 +84,7 @@ class Compiler(ABC):
     def compile(self, program: Program) -> bytes:
         """What `DeviceBase.executable` loads, fit for a disk cache; `CompileError` if refused."""
 
-    def compile_all(self, programs: Iterable[Program]) -> list[bytes]:
-        """What `compile` gives for each; compiling may go on while `programs` is iterated."""
-        return [self.compile(program) for program in programs]
+    anywhere: ClassVar[bool] = False  # whether another process may compile for this one
 
     def assembly(self, program: Program) -> str:
         """The machine code as text, for people to read."""

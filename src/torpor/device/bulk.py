@@ -1,8 +1,9 @@
-"""Compiling many kernels at once: a second process compiles while this one writes the next text.
+"""Many tasks at once, kernels to compile: a second process works at them beside this one.
 
-llvmlite holds one lock around LLVM, so threads gain nothing; a process does. It is started when the
-fourth kernel is waiting, speaks over its standard streams, and ends with the last kernel. Where
-it cannot be started, or dies, this process compiles everything itself.
+Python runs one thread at a time, and llvmlite holds one lock around LLVM, so threads gain nothing;
+a process does. It is started when the fourth task is waiting, speaks over its standard streams, and
+ends when there has been nothing to do for a while. Where it cannot be started, or dies, this
+process does everything itself.
 """
 
 from __future__ import annotations
@@ -14,24 +15,27 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import IO, Any, Final
 
-# Waiting kernels from which a process of its own pays for its start: that takes 0.4 s, a kernel
+# Waiting tasks from which a process of its own pays for its start: that takes 0.4 s, a kernel
 # mostly 0.07 to 0.15 (the column `cold` of bench/results/full.md).
 BULK_FROM: Final = 4
-POLL_SECONDS: Final = 0.005  # little beside what a kernel takes
+IDLE_SECONDS: Final = 10.0  # a program that compiles soon compiles again
+POLL_SECONDS: Final = 0.1
 _LENGTH: Final = struct.Struct("<Q")
-_COMMAND: Final = "from torpor.device.bulk import serve; serve()"
 
 
-@dataclass
+@dataclass(eq=False)
 class Task:
-    """One kernel: the arguments of `llvm.compile_text`, and its object once that is there."""
+    """Something to do: what the other process is sent, what came of it, and whether it was tried
+    there; None as a result means that it is to be done here.
+    """
 
-    arguments: tuple[Any, ...]
-    result: bytes | None = None
+    request: Any
+    result: Any = None
+    tried: threading.Event = field(default_factory=threading.Event)
 
 
 def send(stream: IO[bytes], value: Any) -> None:
@@ -64,83 +68,111 @@ def start(command: str) -> subprocess.Popen[bytes]:
     )
 
 
-def serve() -> None:
-    """The other process: compiles what it reads from standard input until that ends."""
-    from torpor.device.llvm import compile_text
-
+def serve(work: Callable[[Any], Any]) -> None:
+    """The other process: does what it reads from standard input until that ends."""
     while True:
         try:
-            arguments = receive(sys.stdin.buffer)
+            request = receive(sys.stdin.buffer)
         except EOFError:
             return
         try:
-            made: bytes | None = compile_text(*arguments)
-        except Exception:  # the parent compiles it again and raises in its own terms
+            made = work(request)
+        except Exception:  # the parent does it again and raises in its own terms
             made = None
         send(sys.stdout.buffer, made)
 
 
 class _Helper(threading.Thread):
-    """Feeds the other process from the front of the queue."""
+    """Feeds the other process from the front of a queue; and from the next, if one comes soon."""
 
-    def __init__(self, waiting: deque[Task]):
+    def __init__(self, command: str):
         super().__init__(name="torpor-bulk", daemon=True)
-        self.waiting = waiting
-        self.closed = False
+        self.command = command
+        self.waiting: deque[Task] = deque()
         self.more = threading.Event()
+        self.lock = threading.Lock()
+        self.ended = False
+
+    def take(self, waiting: deque[Task]) -> bool:
+        """Work at a queue, too; says whether it still does."""
+        with self.lock:
+            if self.ended or not self.is_alive():
+                return False
+            self.waiting = waiting
+            self.more.set()
+            return True
 
     def run(self) -> None:
         try:
-            process = start(_COMMAND)
+            process = start(self.command)
         except OSError:
             return
         with process:
-            assert process.stdin is not None and process.stdout is not None
             try:
-                self.feed(process.stdin, process.stdout)
-            except (OSError, EOFError, pickle.UnpicklingError):
+                while self.goes_on():
+                    self.feed(process)
+            except (OSError, EOFError, pickle.PickleError):
                 process.kill()
+            finally:
+                self.ended = True
 
-    def feed(self, requests: IO[bytes], answers: IO[bytes]) -> None:
-        while True:
+    def goes_on(self) -> bool:
+        """Whether there is something to do, or comes soon."""
+        found = self.more.wait(IDLE_SECONDS)
+        with self.lock:
+            self.ended = not (found or self.more.is_set())
+            self.more.clear()
+            return not self.ended
+
+    def feed(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None and process.stdout is not None
+        while self.waiting:
             try:
                 task = self.waiting.popleft()
             except IndexError:
-                if self.closed:
-                    break
-                self.more.wait(POLL_SECONDS)
-                continue
-            send(requests, task.arguments)
-            task.result = receive(answers)
-        requests.close()
+                return
+            try:
+                send(process.stdin, task.request)
+                task.result = receive(process.stdout)
+            finally:
+                task.tried.set()
 
 
-def compile_all(
-    requests: Iterable[tuple[Any, ...]], compile_here: Callable[..., bytes]
-) -> list[bytes]:
-    """The objects of `requests` (arguments of `compile_here`), in order. Iterating `requests` may
-    take time: compiling goes on meanwhile.
+_helpers: Final[dict[str, _Helper]] = {}  # by command, the last that was started
+
+
+def _set_to_work(command: str, waiting: deque[Task]) -> None:
+    helper = _helpers.get(command)
+    if helper is not None and helper.take(waiting):
+        return
+    if len(waiting) >= BULK_FROM and (os.cpu_count() or 1) > 1:
+        helper = _helpers[command] = _Helper(command)
+        helper.start()
+        helper.take(waiting)
+
+
+def make_all(requests: Sequence[Any], here: Callable[[int], Any], command: str) -> list[Any]:
+    """What is made of each request, in order: by `here`, which is given its number, or in another
+    Python that runs `command`, which calls `serve`. Those that come first are begun first.
     """
-    waiting: deque[Task] = deque()
-    tasks: list[Task] = []
-    helper: _Helper | None = None
-    for arguments in requests:
-        task = Task(arguments)
-        tasks.append(task)
-        waiting.append(task)
-        if helper is None and len(waiting) >= BULK_FROM and (os.cpu_count() or 1) > 1:
-            helper = _Helper(waiting)
-            helper.start()
-    while waiting:
-        try:
-            task = waiting.pop()
-        except IndexError:
-            break
-        task.result = compile_here(*task.arguments)
-    if helper is not None:
-        helper.closed = True
-        helper.more.set()
-        helper.join()
+    tasks = [Task(request) for request in requests]
+    numbers = {task: number for number, task in enumerate(tasks)}
+    waiting = deque(tasks)
+    _set_to_work(command, waiting)
+    try:
+        while waiting:
+            try:
+                task = waiting.popleft()
+            except IndexError:
+                break
+            task.result = here(numbers[task])
+            task.tried.set()
+    finally:
+        waiting.clear()
+    for task in tasks:
+        while not task.tried.wait(POLL_SECONDS):  # some systems do not wake it for Ctrl-C
+            pass
     return [
-        task.result if task.result is not None else compile_here(*task.arguments) for task in tasks
+        task.result if task.result is not None else here(number)
+        for number, task in enumerate(tasks)
     ]

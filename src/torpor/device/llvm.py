@@ -12,7 +12,6 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -185,19 +184,14 @@ def unsealed(compiled: bytes) -> bytes:
 class LlvmCompiler(Compiler):
     """LLVM IR text to object files for one machine."""
 
+    anywhere = True
+
     def __init__(self, where: Machine):
         self.machine = where
 
     def compile(self, program: Program) -> bytes:
-        return compile_text(*self._request(program))
-
-    def compile_all(self, programs: Iterable[Program]) -> list[bytes]:
-        from torpor.device import bulk  # it imports `subprocess`, and is rarely needed
-
-        return bulk.compile_all((self._request(program) for program in programs), compile_text)
-
-    def _request(self, program: Program) -> tuple[str, str, Machine]:
-        return f"{program.source}\n{entry_text(program)}\n", program.name, self.machine
+        text = f"{program.source}\n{entry_text(program)}\n"
+        return compile_text(text, program.name, self.machine)
 
     def assembly(self, program: Program) -> str:
         with lock:

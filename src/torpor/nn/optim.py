@@ -38,6 +38,10 @@ class Optimizer:
         dtype = dtypes.float64 if dtypes.float64 in wide else dtypes.float32
         return Tensor([value], dtype=dtype, device=self.params[0].device).realize()
 
+    def begin(self) -> None:
+        """Have parameters and state computed, all together; at the end of making an optimiser."""
+        self.params[0].realize(*self.params[1:], *self.state())
+
     @property
     def lr(self) -> float:
         """The learning rate."""
@@ -107,6 +111,7 @@ class SGD(Optimizer):
             raise ValueRangeError("nesterov=True needs a momentum that is not 0")
         self.momentum, self.weight_decay, self.nesterov = momentum, weight_decay, nesterov
         self.velocity = [_zeros_like(p) for p in self.params] if momentum else []
+        self.begin()
 
     def state(self) -> list[Tensor]:
         return self.velocity
@@ -149,6 +154,7 @@ class Adam(Optimizer):
         self.steps = Tensor([0], device=self.params[0].device).realize()
         # 1 - beta**steps: what is missing in means that began as zeros
         self.missing = [self._scalar(0.0), self._scalar(0.0)]
+        self.begin()
 
     def state(self) -> list[Tensor]:
         return [*self.first, *self.second, self.steps, *self.missing]
@@ -209,4 +215,4 @@ def _checked(params: Iterable[Tensor]) -> Iterable[Tensor]:
 def _zeros_like(parameter: Tensor) -> Tensor:
     dtype = wide_dtype(parameter.dtype)
     made = Tensor.zeros(*parameter.shape, dtype=dtype, device=parameter.device)
-    return made.contiguous().realize()
+    return made.contiguous()

@@ -5,21 +5,23 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from torpor.base import settings
 from torpor.base.errors import DeviceError
 from torpor.base.phases import phase
 from torpor.base.target import Target, get_target
 from torpor.device import Device
-from torpor.device.base import DeviceBase, Executable
+from torpor.device.base import Compiler, DeviceBase, Executable
 from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, Program, ScheduleItem
+from torpor.ir.trace import listener
 from torpor.ir.uop import UOp
 from torpor.pipeline import anew, disk
+from torpor.pipeline.journal import recording
 from torpor.pipeline.report import narrating, note_compile, show_program
 
 if TYPE_CHECKING:
@@ -30,8 +32,10 @@ if TYPE_CHECKING:
 # the disk needs none of it.
 
 _Key = tuple[UOp, str, int, int, tuple[int, ...]]
+_Built = tuple[Program, bytes]
 _Chosen = dict[_Key, "Opts | None"]
 _Want = tuple[ScheduleItem, str]  # one that needs the kernel, and why it is not there
+_COMMAND: Final = "from torpor.pipeline.compile import serve; serve()"
 _executables: Final[dict[_Key, tuple[Program, Executable]]] = {}
 _lock = threading.RLock()  # a finaliser may compute something while this thread compiles
 
@@ -155,22 +159,64 @@ def load_kept(key: _Key, want: _Want, opts: Opts | None) -> bool:
 def compile_missing(keys: Mapping[_Key, _Want], device: DeviceBase, chosen: _Chosen) -> None:
     """Compile kernels for a device, with the opts chosen for them, and keep them on disk."""
     started = time.perf_counter()
-    programs: list[Program] = []
-
-    def lowered() -> Iterator[Program]:
-        for key in keys:
-            programs.append(program_for(key[0], device.target, chosen[key]))
-            yield programs[-1]
-
-    objects = device.compiler.compile_all(lowered())
+    made = built_all({key[0]: chosen[key] for key in keys}, device)
     share = (time.perf_counter() - started) / len(keys)
-    for number, (key, program, compiled) in enumerate(zip(keys, programs, objects, strict=True)):
+    for number, (key, (program, compiled)) in enumerate(zip(keys, made, strict=True)):
         _executables[key] = program, device.executable(program, compiled)
         if disk.usable(device.target):
             disk.write(disk_name(key, chosen[key]), program, compiled)
         began = started + number * share
         note_compile(program, *keys[key], start=began, seconds=share, from_disk=False)
         show_program(key[0], program, device)
+
+
+def built_all(wanted: Mapping[UOp, Opts | None], device: DeviceBase) -> list[_Built]:
+    """The programs and objects of kernels with these opts, which another process helps to make
+    where nobody listens; what takes longest is begun first.
+    """
+    where = device.target, device.compiler
+
+    def built(ast: UOp) -> _Built:
+        return build(ast, wanted[ast], *where)
+
+    heard = settings.number("DEBUG") or recording() or listener() is not None
+    if len(wanted) == 1 or not device.compiler.anywhere or heard:
+        return [built(ast) for ast in wanted]
+    from torpor.device import bulk  # it imports `subprocess`
+
+    asts = sorted(wanted, key=expense, reverse=True)
+    now = dict(settings.snapshot())
+    requests = [(now, ast, wanted[ast], *where) for ast in asts]
+    made = bulk.make_all(requests, lambda n: built(asts[n]), _COMMAND)
+    found = dict(zip(asts, made, strict=True))
+    return [found[ast] for ast in wanted]
+
+
+def build(ast: UOp, opts: Opts | None, target: Target, compiler: Compiler) -> _Built:
+    """The program of a kernel, and its object."""
+    program = program_for(ast, target, opts)
+    return program, compiler.compile(program)
+
+
+def expense(ast: UOp) -> tuple[bool, int]:
+    """The order of kernels by how long they may take to compile: sums of products are tiled."""
+    nodes = ast.toposort()
+    tiled = any(n.op is Ops.REDUCE and n.src[0].op is Ops.MUL for n in nodes)
+    return tiled, len(nodes)
+
+
+def serve() -> None:
+    """What the other process does."""
+    from torpor.device import bulk
+
+    bulk.serve(_build_there)
+
+
+def _build_there(request: tuple[dict[str, settings.Value], UOp, Any, Target, Compiler]) -> _Built:
+    now, *wanted = request
+    with settings.Context(**now):
+        program, compiled = build(*wanted)
+    return replace(program, linear=()), compiled
 
 
 def disk_name(key: _Key, opts: Opts | None) -> str:

@@ -1,0 +1,87 @@
+"""Tasks that a second process works at beside this one: their order, their faults, its end."""
+
+import os
+import threading
+import time
+
+import pytest
+
+from torpor.device import bulk
+
+SERVER = """
+import os, sys
+from torpor.device.bulk import serve
+def work(task):
+    open({begun!r}, "w").close()
+    if task == "crash":
+        os._exit(3)
+    if task == "refuse":
+        raise ValueError(task)
+    return (task, os.getpid())
+serve(work)
+"""
+
+
+@pytest.fixture
+def begun(monkeypatch, tmp_path):
+    """A file that is there as soon as the other process has a task."""
+    monkeypatch.setattr(bulk.os, "cpu_count", lambda: 2)
+    return tmp_path / "begun"
+
+
+def by_both(tasks, begun):
+    """What is made of tasks, by this process not before the other one has begun with them."""
+    begun.unlink(missing_ok=True)
+
+    def here(number):
+        until = time.monotonic() + 20
+        while not begun.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        return (tasks[number], os.getpid())
+
+    return bulk.make_all(tasks, here, SERVER.format(begun=str(begun)))
+
+
+def numbered(count):
+    return [f"task {n}" for n in range(count)]
+
+
+def test_each_task_is_done_once_and_results_are_in_order(begun):
+    made = by_both(numbered(40), begun)
+    assert [task for task, _ in made] == numbered(40)
+    assert len({process for _, process in made}) == 2
+
+
+def test_the_process_is_there_for_the_next_tasks(begun):
+    first = {process for _, process in by_both(numbered(40), begun)}
+    assert {process for _, process in by_both(numbered(40), begun)} == first
+
+
+@pytest.mark.parametrize("fault", ["crash", "refuse"])
+def test_what_fails_there_is_done_here(fault, begun):
+    tasks = [*numbered(2), *[fault] * 30, *numbered(3)]
+    made = by_both(tasks, begun)
+    assert [task for task, _ in made] == tasks
+    assert {process for task, process in made if task == fault} == {os.getpid()}
+
+
+def test_an_error_here_ends_it_all(begun):
+    def here(number):
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        bulk.make_all([None] * 9, here, SERVER.format(begun=str(begun)))
+
+
+def test_an_idle_process_ends(begun, monkeypatch):
+    monkeypatch.setattr(bulk, "IDLE_SECONDS", 0.1)
+    by_both(numbered(40), begun)
+    until = time.monotonic() + 20
+    while any(str(begun) in getattr(thread, "command", "") for thread in threading.enumerate()):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_few_tasks_need_no_process(monkeypatch):
+    monkeypatch.setattr(bulk.subprocess, "Popen", None)
+    assert bulk.make_all([1, 2], lambda number: number + 10, "never run") == [10, 11]
