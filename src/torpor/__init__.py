@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from torpor.tensor import no_grad as no_grad
     from torpor.tensor import set_default_dtype as set_default_dtype
     from torpor.tensor import value_and_grad as value_and_grad
+    from torpor.tensor.looping import cond as cond
     from torpor.tensor.looping import scan as scan
+    from torpor.tensor.looping import while_loop as while_loop
 
 __version__ = "0.1.0"
 
@@ -88,6 +90,8 @@ PLACES: Final = {
     "lower": ("torpor.tensor", "lower"),
     "manual_seed": ("torpor.tensor", "manual_seed"),
     "no_grad": ("torpor.tensor", "no_grad"),
+    "cond": ("torpor.tensor.looping", "cond"),
+    "while_loop": ("torpor.tensor.looping", "while_loop"),
     "scan": ("torpor.tensor.looping", "scan"),
     "set_default_dtype": ("torpor.tensor", "set_default_dtype"),
     "value_and_grad": ("torpor.tensor", "value_and_grad"),

@@ -281,3 +281,106 @@ def test_checks_in_a_step_raise_when_it_runs(jitted):
     with pytest.raises(ZeroDivisionError):
         call(good[0], Tensor([1, 2, 0, 4])).item()
     assert call(*good).item() == 32
+
+
+# --- branches -------------------------------------------------------------------------------------
+def test_cond_runs_one_of_two_functions():
+    ran = []
+    first = torpor.cond(True, lambda x: ran.append(1) or x + 1, lambda x: ran.append(2) or x, 3)
+    second = torpor.cond(Tensor(0) > 1, lambda x: ran.append(1) or x, lambda x: x * 2, Tensor([3]))
+    assert (first, second.tolist(), ran) == (4, [6], [1])
+
+
+def test_cond_in_a_jitted_function_and_in_a_step():
+    @jit
+    def run(x):
+        big = torpor.cond(x.sum() > 3, lambda y: {"a": y * 2}, lambda y: {"a": y - 1}, x)["a"]
+        _, ys = torpor.scan(
+            lambda c, one: (c, torpor.cond(one > 1, Tensor.exp, lambda z: -z, one)), 0, x
+        )
+        return big, ys
+
+    for numbers in ([1.0, 2.0, 3.0], [0.5, 0.5, 2.0], [0.0, 0.5, 4.0]):
+        big, ys = run(Tensor(numbers))
+        assert big.tolist() == [n * 2 if sum(numbers) > 3 else n - 1 for n in numbers]
+        wanted = [np.exp(n) if n > 1 else -n for n in numbers]
+        np.testing.assert_allclose(ys.numpy(), wanted, rtol=1e-6)
+    assert "1 traces" in str(torpor.explain(run)) or str(torpor.explain(run)).count("trace") == 1
+
+
+def test_gradients_come_from_the_branch_that_is_taken_only():
+    weight = Tensor([3.0], requires_grad=True)
+
+    @jit
+    def run(x):
+        y = torpor.cond(x.sum() > 0, lambda a: (a.log() * weight).sum(), lambda a: (a * 5).sum(), x)
+        return y, *y.gradient(x, weight)
+
+    for _ in range(3):
+        taken = run(Tensor([2.0], requires_grad=True))
+        other = run(Tensor([0.0], requires_grad=True))  # log(0): its slope is infinite
+        np.testing.assert_allclose(
+            [one.item() for one in taken], [3 * np.log(2), 1.5, np.log(2)], 1e-6
+        )
+        assert [one.item() for one in other] == [0.0, 5.0, 0.0]
+
+
+def test_nothing_raises_in_the_branch_that_is_not_taken():
+    table = Tensor([10, 20, 30])
+
+    def looked_up(x):
+        inside = torpor.scan(lambda c, i: (c + table[i] // i, None), 0, x)[0]
+        return table[x[0]] + inside + (100 // x).sum() + x.sum()
+
+    @jit
+    def run(x):
+        return torpor.cond((x > 0).all() & (x < 3).all(), looked_up, lambda x: x[0] * 0 - 1, x)
+
+    assert run(Tensor([1, 2])).item() == 20 + (20 + 15) + (100 + 50) + 3
+    assert run(Tensor([1, 2])).item() == 208
+    assert run(Tensor([0, 7])).item() == -1
+
+    @jit
+    def wrong(x):
+        return torpor.cond(x[0] >= 0, looked_up, lambda x: x[0], x)
+
+    assert wrong(Tensor([-1, 9])).item() == -1
+    with pytest.raises((IndexError, ZeroDivisionError)):
+        wrong(Tensor([0, 9])).item()
+
+
+def test_branches_that_differ_are_an_error():
+    def run(x):
+        return torpor.cond(x.sum() > 0, lambda y: y, lambda y: y.sum(), x)
+
+    with pytest.raises(ValueError, match=r"float32 \(2,\) of then and float32 \(\) of otherwise"):
+        jit(run)(Tensor([1.0, 2.0]))
+
+
+def test_a_branch_leaves_nothing_behind():
+    total = Tensor([0.0])
+    run = jit(lambda x: torpor.cond(x.sum() > 0, lambda y: total.add_(y), lambda y: y, x))
+    with pytest.raises(RuntimeError, match="cannot write to a tensor from outside"):
+        run(Tensor([1.0]))
+
+
+# --- while ----------------------------------------------------------------------------------------
+def test_while_loop_goes_on_as_long_as_it_says():
+    def collatz(state):
+        n, steps = state
+        return torpor.where(n % 2 == 0, n // 2, 3 * n + 1), steps + 1
+
+    n, steps = torpor.while_loop(lambda state: state[0] != 1, collatz, (Tensor(27), 0))
+    assert (n.item(), steps.item()) == (1, 111)
+    assert torpor.while_loop(lambda x: x < 0, lambda x: x - 1, Tensor(3)).item() == 3
+
+
+def test_while_loop_in_a_jitted_function_is_right():
+    run = jit(lambda x, limit: torpor.while_loop(lambda y: y.sum() < limit, lambda y: y * 2, x))
+    for start, limit, wanted in ((1.0, 10, 16.0), (3.0, 10, 12.0), (1.0, 100, 128.0)):
+        assert run(Tensor([start]), limit).tolist() == [wanted]
+
+
+def test_while_loop_refuses_a_carry_that_changes():
+    with pytest.raises(ValueError, match="while_loop: the carry is"):
+        torpor.while_loop(lambda x: x.sum() < 3, lambda x: x.reshape(1, 1), Tensor([1.0]))

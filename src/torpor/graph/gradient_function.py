@@ -276,6 +276,14 @@ def _for_one(g: UOp, x: UOp, axes: tuple[int, ...], places: UOp, numbers: UOp) -
     return choice(equal(places, expand(place, shape_of(x))), kept(g, axes, x), like(x, 0))
 
 
+def taken_gradient(node: UOp, g: UOp) -> Gradients:
+    """d of what enters a branch: g if it is taken, else 0, whatever g is."""
+    condition = node.src[2]
+    return choice(
+        expand(reshape(condition, (1,) * len(shape_of(g))), shape_of(g)), g, like(g, 0)
+    ), None
+
+
 FUNCTIONS: Final[dict[str, Callable[[UOp, UOp], Gradients]]] = {
     "same": same_gradient,
     "step": step_gradient,
@@ -297,4 +305,5 @@ FUNCTIONS: Final[dict[str, Callable[[UOp, UOp], Gradients]]] = {
     "evenly": evenly_gradient,
     "first": first_gradient,
     "pool": pool_gradient,
+    "taken": taken_gradient,
 }

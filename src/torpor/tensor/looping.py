@@ -7,28 +7,25 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from threading import get_ident
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from torpor.base.dtypes import dtypes
-from torpor.base.errors import DTypeError, GradientError, ShapeError, ValueRangeError
+from torpor.base.errors import DTypeError, ShapeError
 from torpor.device import Device
-from torpor.graph import build
+from torpor.graph import branch, build
 from torpor.graph.loop import Enclosed, last, slot, steps
-from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.creation import as_tensor
-from torpor.tensor.handle import Handle, common_device, located, make, node_on, render_shape
+from torpor.tensor.handle import Handle, common_device, derive, located, make, node_on, render_shape
 from torpor.tensor.host import known_shape
-from torpor.tensor.iota import iota
-from torpor.tensor.mode import grad_enabled
-from torpor.tensor.watch import Watcher, active, watcher
+from torpor.tensor.inside import Branch, Step, fresh
+from torpor.tensor.mode import grad_enabled, no_grad
+from torpor.tensor.realisation import realize
+from torpor.tensor.watch import is_watched
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
 
-_numbers: Final = itertools.count()
 Leaf = tuple[str, Any]  # where a leaf is in its tree, as text, and the leaf
 
 
@@ -64,103 +61,6 @@ def structure(tree: Any) -> Any:
     return tree is None
 
 
-# --- tracing a body -------------------------------------------------------------------------------
-class Body(Watcher):
-    """Watches while the function that says what a step is runs: it must leave nothing behind, and
-    read nothing that depends on a step.
-
-    what:   the loop's name, for errors.
-    count:  how many steps; `number`: the SLOT of a step's number, once somebody asked for it.
-    """
-
-    def __init__(self, what: str, count: int, device: str):
-        self.what, self.count, self.device = what, count, device
-        self.outer = watcher() if active else None
-        self.own: dict[int, Any] = {}
-        self.number: UOp | None = None
-
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """While the function runs."""
-        thread = get_ident()
-        active[thread] = self
-        try:
-            yield
-        finally:
-            if self.outer is None:
-                active.pop(thread, None)
-            else:
-                active[thread] = self.outer
-
-    def is_own(self, handle: Handle) -> bool:
-        return id(handle._storage) in self.own
-
-    def refuse(self, handle: Handle, what: str) -> None:
-        """An error for what would outlive the body."""
-        raise located(GradientError(f"{self.what}: {what}; hand it on as a carry"), (handle,))
-
-    def step_number(self) -> UOp:
-        """The number of a step, as a node (uint32)."""
-        if self.number is None:
-            rows = iota(self.count, self.device, dtypes.uint32)
-            self.number = slot(("step", next(_numbers)), rows, stepped=True)
-        return self.number
-
-    def numbers(self) -> dict[UOp, UOp]:
-        """The SLOT of the step's number and what it is a row of, if anything asked for it."""
-        rows = iota(self.count, self.device, dtypes.uint32)
-        return {} if self.number is None else {self.number: rows}
-
-    def made(self, storage: Any) -> None:
-        self.own[id(storage)] = storage
-        if self.outer is not None:
-            self.outer.made(storage)
-
-    def touch(self, handle: Handle) -> None:
-        if self.outer is not None and not self.is_own(handle):
-            self.outer.touch(handle)
-
-    def writing(self, handle: Handle) -> None:
-        if not self.is_own(handle):
-            self.refuse(handle, "a step cannot write to a tensor from outside")
-        if self.outer is not None:
-            self.outer.writing(handle)
-
-    def read(self, handle: Handle) -> None:
-        if any(node.op is Ops.SLOT for node in handle._current().toposort()):
-            what = "a value that depends on the step cannot be read while the step is traced"
-            raise located(ValueRangeError(f"{self.what}: {what}"), (handle,))
-        if self.outer is not None:
-            self.outer.read(handle)
-
-    def differentiated(self, leaf: Handle | None) -> None:
-        if leaf is not None and not self.is_own(leaf):
-            self.refuse(leaf, "backward() in a step cannot set .grad of a tensor from outside")
-        if self.outer is not None:
-            self.outer.differentiated(leaf)
-
-    def forgot(self, leaf: Handle) -> None:
-        if not self.is_own(leaf):
-            self.refuse(leaf, "a step cannot set .grad of a tensor from outside")
-
-    def draws(self, rounds: int) -> int:
-        rounds *= self.count
-        return rounds if self.outer is None else self.outer.draws(rounds)
-
-    def numbered(self, rounds: int) -> UOp | None:
-        further = build.constant(rounds, dtypes.uint32)
-        further = build.elementwise(Ops.MUL, self.step_number(), further)
-        more = None if self.outer is None else self.outer.numbered(rounds * self.count)
-        return further if more is None else build.elementwise(Ops.ADD, further, more)
-
-    def drew(self, generator: Any, state: Any) -> None:
-        if self.outer is not None:
-            self.outer.drew(generator, state)
-
-    def stands_for(self, node: UOp, value: UOp) -> bool:
-        return self.outer is None or self.outer.stands_for(node, value)
-
-
 # --- scan -----------------------------------------------------------------------------------------
 def scan(
     f: Callable[[Any, Any], tuple[Any, Any]],
@@ -186,7 +86,7 @@ def scan(
     count = _length_of(rows, length)
     given = [tensor for _, tensor in (*begins, *rows)]
     device = common_device(given) if given else Device.canonicalize(None)
-    body = Body("scan", count, device)
+    body = Step("scan", count, device)
     with body.watching():
         slots = [_placeholder(tensor, device) for _, tensor in begins]
         row_slots = [_placeholder(tensor, device, stepped=True) for _, tensor in rows]
@@ -232,7 +132,7 @@ def _length_of(rows: Sequence[Leaf], length: int | None) -> int:
 def _placeholder(tensor: Tensor, device: str, stepped: bool = False) -> tuple[UOp, Tensor]:
     """A SLOT for a tensor, or a row of it, and a tensor that stands for it."""
     known_shape(tensor.shape)
-    node = slot(("step", next(_numbers)), tensor._current(), stepped)
+    node = slot(fresh(), tensor._current(), stepped)
     return node, make(node, device, tensor.requires_grad)
 
 
@@ -250,20 +150,29 @@ def _carried_on(
     what: str, init: Any, begins: Sequence[Leaf], made: Any, device: str
 ) -> list[Tensor]:
     """What the carry is after a step, which must be like what it was before."""
-    if structure(init) != structure(made):
-        raise ShapeError(
-            f"{what}: the carry is {shown(init)} before a step and {shown(made)} after it"
-        )
-    found = []
-    for (where, before), (_, leaf) in zip(begins, leaves_of(made), strict=True):
-        dtype = None if isinstance(leaf, Handle) else before.dtype
-        after = as_tensor(leaf, dtype, device if dtype else None)
-        if after.shape != before.shape or after.dtype is not before.dtype:
-            fault = ShapeError if after.shape != before.shape else DTypeError
-            text = f"{kind_of(before)} before a step and {kind_of(after)} after it"
-            raise located(fault(f"{what}: carry{where} is {text}"), (before, after))
-        found.append(after)
-    return found
+    leaves = [*leaves_of(made)]
+    after = [
+        (where, as_tensor(leaf, *([] if isinstance(leaf, Handle) else [before.dtype, device])))
+        for (where, leaf), (_, before) in zip(leaves, begins, strict=False)
+    ]
+    names = "before a step", "after it"
+    _alike(f"{what}: the carry", (init, begins), (made, after), names)
+    return [tensor for _, tensor in after]
+
+
+def _alike(
+    what: str, one: tuple[Any, Sequence[Leaf]], other: tuple[Any, Sequence[Leaf]],
+    names: tuple[str, str],
+) -> None:  # fmt: skip
+    """An error unless two trees have the same structure, and leaves of the same kind."""
+    if structure(one[0]) != structure(other[0]):
+        trees = f"{shown(one[0])} {names[0]} and {shown(other[0])} {names[1]}"
+        raise ShapeError(f"{what} is {trees}")
+    for (where, first), (_, second) in zip(one[1], other[1], strict=True):
+        if first.shape != second.shape or first.dtype is not second.dtype:
+            fault = ShapeError if first.shape != second.shape else DTypeError
+            kinds = f"{kind_of(first)} {names[0]} and {kind_of(second)} {names[1]}"
+            raise located(fault(f"{what}{where} is {kinds}"), (first, second))
 
 
 def shown(tree: Any) -> str:
@@ -274,3 +183,63 @@ def shown(tree: Any) -> str:
 def kind_of(tensor: Tensor) -> str:
     """Format and shape as text."""
     return f"{tensor.dtype.name} {render_shape(tensor.shape)}"
+
+
+# --- cond and while_loop --------------------------------------------------------------------------
+def cond(pred: Any, then: Callable[..., Any], otherwise: Callable[..., Any], *operands: Any) -> Any:
+    """`then(*operands)` if `pred` (a bool, or a tensor of one) holds, else `otherwise(*operands)`.
+
+    Outside of a graph that is being traced, `pred` is read and one of them runs. In a jitted
+    function, and in a step of `scan`, both run, and the result is chosen: they give trees of the
+    same structure, shapes and formats. Nothing raises, and no gradient flows, in the other one.
+
+    >>> torpor.cond(Tensor(3) > 2, lambda x: x * 2, lambda x: x, Tensor([1])).tolist()
+    [2]
+    """
+    if not isinstance(pred, Handle) or not is_watched():
+        return (then if pred else otherwise)(*operands)
+    if pred.size != 1:
+        raise located(ShapeError(f"cond: needs one bool, not {render_shape(pred.shape)}"), (pred,))
+    holds = pred.cast(dtypes.bool).reshape(())
+    yes_tree, yes = _branch(then, operands, holds)
+    no_tree, no = _branch(otherwise, operands, holds.logical_not())
+    _alike("cond: the result", (yes_tree, yes), (no_tree, no), ("of then", "of otherwise"))
+    pairs = zip(yes, no, strict=True)
+    results = [derive(branch.chosen, (holds, one, other)) for (_, one), (_, other) in pairs]
+    return filled(yes_tree, iter(results))
+
+
+def _branch(function: Callable[..., Any], operands: Any, holds: Tensor) -> tuple[Any, list[Leaf]]:
+    """What a function gives, as it is in a branch that is taken where a bool holds."""
+    inside = Branch()
+    with inside.watching():
+        made = function(*operands)
+    leaves = [(where, as_tensor(leaf)) for where, leaf in leaves_of(made)]
+    given = [handle._current() for handle in inside.entered]
+    condition = holds._current()
+    found = branch.taken([leaf._operand() for _, leaf in leaves], given, condition)
+    return made, [
+        (where, make(node, leaf._storage.device, leaf.requires_grad and grad_enabled()))
+        for node, (where, leaf) in zip(found, leaves, strict=True)
+    ]
+
+
+def while_loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], init: Any) -> Any:
+    """The carry after `carry = body(carry)` as long as `cond(carry)` (one bool) holds, from `init`
+    on: a tensor, or lists, tuples and dicts of them, that keeps its structure, shapes and formats.
+
+    A round is compiled once, and computed at once, with the bool that is read after it. No gradient
+    flows through. A jitted function that has one runs as it is, since it reads values.
+
+    >>> torpor.while_loop(lambda x: x < 100, lambda x: x * 2, Tensor(3)).item()
+    192
+    """
+    begins = [(where, as_tensor(leaf)) for where, leaf in leaves_of(init)]
+    device = common_device([one for _, one in begins]) if begins else Device.canonicalize(None)
+    with no_grad():
+        carry = filled(init, (one.detach() for _, one in begins))
+        while bool(cond(carry)):
+            after = _carried_on("while_loop", init, begins, body(carry), device)
+            realize(*after)
+            carry = filled(init, iter(after))
+    return carry

@@ -1,0 +1,154 @@
+"""What watches a function that is traced for a loop or a branch: it must leave nothing behind."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import get_ident
+from typing import Any, Final
+
+from torpor.base.dtypes import dtypes
+from torpor.base.errors import GradientError, ValueRangeError
+from torpor.graph import build
+from torpor.graph.loop import slot
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+from torpor.tensor.handle import Handle, located
+from torpor.tensor.iota import iota
+from torpor.tensor.watch import Watcher, active, watcher
+
+_numbers: Final = itertools.count()
+
+
+def fresh() -> tuple[str, int]:
+    """The number of a SLOT that no other has."""
+    return "step", next(_numbers)
+
+
+class Inside(Watcher):
+    """Watches a function that may change only what it makes; hands all else on to whoever watches
+    around it. `what` is called so in errors.
+    """
+
+    what: str
+
+    def __init__(self) -> None:
+        self.outer = watcher() if active else None
+        self.own: dict[int, Any] = {}
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """While the function runs."""
+        thread = get_ident()
+        active[thread] = self
+        try:
+            yield
+        finally:
+            if self.outer is None:
+                active.pop(thread, None)
+            else:
+                active[thread] = self.outer
+
+    def is_own(self, handle: Handle) -> bool:
+        return id(handle._storage) in self.own
+
+    def refuse(self, handle: Handle, what: str) -> None:
+        """An error for what would outlive the body."""
+        raise located(GradientError(f"{self.what}: {what}; hand the value on instead"), (handle,))
+
+    def made(self, storage: Any) -> None:
+        self.own[id(storage)] = storage
+        if self.outer is not None:
+            self.outer.made(storage)
+
+    def touch(self, handle: Handle) -> None:
+        if self.outer is not None and not self.is_own(handle):
+            self.outer.touch(handle)
+
+    def writing(self, handle: Handle) -> None:
+        if not self.is_own(handle):
+            self.refuse(handle, "it cannot write to a tensor from outside")
+        if self.outer is not None:
+            self.outer.writing(handle)
+
+    def read(self, handle: Handle) -> None:
+        if self.outer is not None:
+            self.outer.read(handle)
+
+    def differentiated(self, leaf: Handle | None) -> None:
+        if leaf is not None and not self.is_own(leaf):
+            self.refuse(leaf, "it cannot set .grad of a tensor from outside")
+        if self.outer is not None:
+            self.outer.differentiated(leaf)
+
+    def forgot(self, leaf: Handle) -> None:
+        if not self.is_own(leaf):
+            self.refuse(leaf, "it cannot set .grad of a tensor from outside")
+
+    def draws(self, rounds: int) -> int:
+        return rounds if self.outer is None else self.outer.draws(rounds)
+
+    def numbered(self, rounds: int) -> UOp | None:
+        return None if self.outer is None else self.outer.numbered(rounds)
+
+    def drew(self, generator: Any, state: Any) -> None:
+        if self.outer is not None:
+            self.outer.drew(generator, state)
+
+    def stands_for(self, node: UOp, value: UOp) -> bool:
+        return self.outer is None or self.outer.stands_for(node, value)
+
+
+class Step(Inside):
+    """Watches what a step of a loop is: it reads nothing that depends on the step.
+
+    count:  how many steps; `number`: the SLOT of a step's number, once somebody asked for it.
+    """
+
+    def __init__(self, what: str, count: int, device: str):
+        super().__init__()
+        self.what, self.count, self.device = what, count, device
+        self.number: UOp | None = None
+
+    def step_number(self) -> UOp:
+        """The number of a step, as a node (uint32)."""
+        if self.number is None:
+            rows = iota(self.count, self.device, dtypes.uint32)
+            self.number = slot(fresh(), rows, stepped=True)
+        return self.number
+
+    def numbers(self) -> dict[UOp, UOp]:
+        """The SLOT of the step's number and what it is a row of, if anything asked for it."""
+        rows = iota(self.count, self.device, dtypes.uint32)
+        return {} if self.number is None else {self.number: rows}
+
+    def read(self, handle: Handle) -> None:
+        if any(node.op is Ops.SLOT for node in handle._current().toposort()):
+            what = "a value that depends on the step cannot be read while the step is traced"
+            raise located(ValueRangeError(f"{self.what}: {what}"), (handle,))
+        super().read(handle)
+
+    def draws(self, rounds: int) -> int:
+        return super().draws(rounds * self.count)
+
+    def numbered(self, rounds: int) -> UOp | None:
+        further = build.constant(rounds, dtypes.uint32)
+        further = build.elementwise(Ops.MUL, self.step_number(), further)
+        more = super().numbered(rounds * self.count)
+        return further if more is None else build.elementwise(Ops.ADD, further, more)
+
+
+class Branch(Inside):
+    """Watches a branch. `entered`: the tensors from outside that it looked at."""
+
+    what = "cond"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered: dict[Handle, None] = {}
+
+    def touch(self, handle: Handle) -> None:
+        super().touch(handle)
+        if not self.is_own(handle):
+            self.entered[handle] = None
