@@ -3,9 +3,9 @@
 A step of it has the gradients of what the carries were after the step (its own carries), and those
 of the values that somebody has of the step. It gives the gradients of what the step was made of.
 What a step of the loop had is there again: what its carries were before it, and the results of its
-reductions, are kept step by step; all else is computed anew. The gradient of an operand that is the
-same at each step is a sum over the steps: its terms are values of the reverse loop, and a pass
-before scheduling makes one sum, or product, of them.
+reductions and of functions such as exp, are kept step by step; all else is computed anew. The
+gradient of an operand that is the same at each step is a sum over the steps: its terms are values
+of the reverse loop, and a pass before scheduling makes one sum, or product, of them.
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ from torpor.graph.loop import Enclosed, bytes_of, last, slot, slots_of, steps
 from torpor.graph.movement import reshape
 from torpor.graph.reduce import reduce
 from torpor.ir.infer import shape_of
-from torpor.ir.ops import LOOPED, Ops
+from torpor.ir.ops import LOOPED, TRANSCENDENTAL, Ops
 from torpor.ir.uop import UOp
 
 Differentiate = Callable[[Sequence[UOp], Sequence[UOp], Sequence[UOp]], list[UOp | None]]
 
-# Results that a step of the reverse loop finds kept, unless they are far larger than what a step
-# reads and hands on: then they are computed anew.
-KEPT: Final = frozenset({Ops.REDUCE_AXIS, Ops.SCAN_AXIS, Ops.SCATTER, Ops.PRIOR}) | LOOPED
+# Results that a step of the reverse loop finds kept, as long as they are not far larger than what a
+# step reads and hands on: the others are computed anew.
+KEPT: Final = (
+    frozenset({Ops.REDUCE_AXIS, Ops.SCAN_AXIS, Ops.SCATTER, Ops.PRIOR}) | LOOPED,
+    TRANSCENDENTAL,
+)
 KEPT_MOST: Final = 16  # times the bytes that a step reads and hands on
 TERMS_MOST: Final = 1 << 26  # bytes of the terms of a sum over steps that may wait to be summed
 
@@ -105,9 +108,11 @@ def kept(node: UOp, roots: Sequence[UOp]) -> dict[UOp, UOp]:
     found |= {slots[n]: steps(node, slots[n]) for n in range(len(loop.nexts))}
     order = UOp.sink(*roots).toposort()
     room = KEPT_MOST * bytes_of([*found, *loop.nexts])
-    for one in order:
-        if one.op in KEPT and bytes_of([one]) <= room and not is_constant(one):
-            found[one] = steps(node, one)
+    for kind in KEPT:
+        for one in order:
+            if one.op in kind and bytes_of([one]) <= room and not is_constant(one):
+                found[one] = steps(node, one)
+                room -= bytes_of([one])
     return found
 
 
