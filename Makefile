@@ -2,7 +2,7 @@
 # PYTHON names the interpreter (3.11 or later) that .venv is made from.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-targets check format bench bench-quick check-wheels clean
+.PHONY: help demo test test-targets check format bench bench-quick conformance check-wheels clean
 
 ifeq ($(OS),Windows_NT)
 VENV_PYTHON := .venv/Scripts/python.exe
@@ -30,6 +30,7 @@ help:
 	@echo "make format        let ruff rewrite the sources"
 	@echo "make bench         time torpor against PyTorch, JAX and others (ARGS='--only matmul')"
 	@echo "make bench-quick   the same in under three minutes: fewer workloads, fewer rounds"
+	@echo "make conformance   compare PyTorch's operator samples (ARGS='--only conv' to choose)"
 	@echo "make check-wheels  ask the package index for wheels on every platform"
 	@echo "make clean         remove .venv and all caches in this folder"
 
@@ -46,14 +47,17 @@ check: .venv/check.stamp
 	$(VENV_PYTHON) tools/check.py
 
 format: .venv/dev.stamp
-	$(VENV_PYTHON) -m ruff check --fix src tests tools bench examples
-	$(VENV_PYTHON) -m ruff format src tests tools bench examples
+	$(VENV_PYTHON) -m ruff check --fix src tests tools bench conformance examples
+	$(VENV_PYTHON) -m ruff format src tests tools bench conformance examples
 
 bench: .venv/bench.stamp
 	$(VENV_PYTHON) -m bench --json $(BENCH_OUT)/full.json --plots $(BENCH_OUT) $(ARGS)
 
 bench-quick: .venv/bench.stamp
 	$(VENV_PYTHON) -m bench --quick --json $(BENCH_OUT)/quick.json --plots $(BENCH_OUT) $(ARGS)
+
+conformance: .venv/conformance.stamp
+	$(VENV_PYTHON) -m conformance $(ARGS)
 
 check-wheels: .venv/dev.stamp
 	$(VENV_PYTHON) tools/check_wheels.py
@@ -90,4 +94,8 @@ clean:
 # Peers are big: the first call downloads several hundred megabytes.
 .venv/bench.stamp: pyproject.toml | .venv/made.stamp
 	$(PIP_INSTALL) --editable ".[bench]"
+	@touch .venv/core.stamp $@
+
+.venv/conformance.stamp: pyproject.toml | .venv/made.stamp
+	$(PIP_INSTALL) --editable ".[conformance]"
 	@touch .venv/core.stamp $@

@@ -14,10 +14,11 @@ METHODS = {
     "assign", "backward", "cpu", "data", "dim", "element_size", "gradient", "item", "manual_seed",
     "new_full", "new_ones", "new_zeros", "numpy", "realize", "schedule", "schedule_with_vars", "to",
     "tolist", "train", "type", "where",
-    "bool", "bfloat16", "double", "float", "half", "int", "long", "view",
+    "bool", "bfloat16", "byte", "char", "double", "float", "half", "int", "long", "short", "view",
 }  # fmt: skip
 X, Y = np.float32([[0.5, 0.25], [0.75, 1.0]]), np.float32([[0.25, 0.5], [1.0, 0.5]])
 N, B = np.int64([[0, 1], [1, 0]]), np.bool_([[True, False], [True, True]])
+C = np.float32([[1.0, 2.0, 3.0]])
 V, W = np.float32([0.5, 1.0]), np.int64([0, 1])
 IMAGE, LINE, CUBE = (np.ones((1, 2, *(4,) * n), np.float32) for n in (2, 1, 3))
 KERNEL = {n: np.ones((2, 2, *(2,) * n), np.float32) for n in (1, 2, 3)}
@@ -27,9 +28,14 @@ BOTH = (
     "kl_div", "l1_loss", "le", "less", "less_equal", "logical_and", "logical_or", "logical_xor",
     "lt", "matmul", "maximum", "minimum", "mm", "mse_loss", "mul", "ne", "not_equal", "pow",
     "remainder", "reshape_as", "rsub", "smooth_l1_loss", "sub", "tensordot", "view_as",
+    "allclose", "arctan2", "atan2", "clamp_max", "clamp_min", "copysign", "dist", "divide", "equal",
+    "float_power", "fmax", "fmin", "heaviside", "hypot", "inner", "is_same_size", "isclose", "isin",
+    "kron", "ldexp", "logaddexp", "logaddexp2", "multiply", "nextafter", "subtract", "true_divide",
+    "vecdot", "xlogy",
 )  # fmt: skip
 WHOLE = (
-    "bitwise_and", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor",
+    "bitwise_and", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "gcd",
+    "lcm",
 )  # fmt: skip
 ARGUMENTS = {
     **dict.fromkeys(BOTH, (X, Y)),
@@ -38,6 +44,38 @@ ARGUMENTS = {
     "one_hot": (W,),
     "bincount": (W,),
     "addmm": (X, X, Y),
+    **dict.fromkeys(("addbmm", "baddbmm"), (X, X[None], Y[None])),
+    **dict.fromkeys(("addcdiv", "addcmul"), (X, X, Y)),
+    "addmv": (V, X, V),
+    "addr": (X, V, V),
+    **dict.fromkeys(("acosh", "arccosh"), (X + 1,)),
+    "combinations": (V,),
+    "cross": (C, C),
+    "diagonal_scatter": (X, V),
+    "diag_embed": (X,),
+    "dsplit": (X[None], 2),
+    **dict.fromkeys(("hsplit", "tensor_split", "vsplit"), (X, 2)),
+    "expand_copy": (X, (3, 2, 2)),
+    **dict.fromkeys(("histogram", "histogramdd"), (X, 3)),
+    "is_nonzero": (X[0, :1],),
+    "matrix_power": (X, 3),
+    "narrow_copy": (X, 0, 0, 1),
+    **dict.fromkeys(("nanquantile", "quantile"), (X, 0.5)),
+    "permute_copy": (X, (1, 0)),
+    "polygamma": (X, 1),
+    "renorm": (X, 2, 0, 0.5),
+    **dict.fromkeys(("select_copy", "transpose_copy"), (X, 0, 1)),
+    "select_scatter": (X, V, 0, 1),
+    "slice_scatter": (X, V[None], 0, 0, 1),
+    **dict.fromkeys(("split_copy", "unsafe_chunk", "unsafe_split"), (X, 1)),
+    **dict.fromkeys(("split_with_sizes", "split_with_sizes_copy"), (X, (1, 1))),
+    "sum_to_size": (X, (1, 2)),
+    "unfold_copy": (X, 0, 2),
+    "unravel_index": (W, (2, 2)),
+    "unsqueeze_copy": (X, 0),
+    "vander": (V,),
+    "vdot": (V, V),
+    "view_copy": (X, (4,)),
     "adaptive_avg_pool2d": (IMAGE, 2),
     "avg_pool1d": (LINE, 2),
     "avg_pool2d": (IMAGE, 2),

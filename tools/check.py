@@ -15,7 +15,7 @@ if str(ROOT) not in sys.path:
 from tools import house  # noqa: E402
 
 PYTEST_NOTHING_COLLECTED = 5
-SOURCES = ("src", "tests", "tools", "bench", "examples")
+SOURCES = ("src", "tests", "tools", "bench", "conformance", "examples")
 
 
 class Step(NamedTuple):

@@ -190,7 +190,7 @@ def size_offences(path: Path) -> Iterator[Offence]:
 def offences(root: Path) -> list[Offence]:
     """Every broken rule in the repository at `root`."""
     found = list(import_offences(root / "src" / PACKAGE))
-    for folder in ("src", "tools", "tests", "bench", "examples"):
+    for folder in ("src", "tools", "tests", "bench", "conformance", "examples"):
         for path in sorted((root / folder).rglob("*.py")):
             found.extend(size_offences(path))
     return found

@@ -14,7 +14,7 @@ from typing import Final
 
 from torpor.base.dtypes import dtypes
 from torpor.graph.elementwise import cast, elementwise
-from torpor.graph.gradient_elementwise import Gradients, like, no_gradient, scaled, step_gradient
+from torpor.graph.gradient_elementwise import Gradients, like, no_gradient, scaled
 from torpor.graph.gradient_indexed import numbered, positions
 from torpor.graph.movement import expand, reshape
 from torpor.graph.reduce import contiguous, reduce
@@ -77,6 +77,17 @@ def logistic(x: UOp) -> UOp:
 def same_gradient(node: UOp, g: UOp) -> Gradients:
     """d same(x) = dx."""
     return (g,)
+
+
+def steps_gradient(node: UOp, g: UOp) -> Gradients:
+    """d step(x, y, ...) = 0."""
+    return tuple(like(x, 0) for x in node.src[1:])
+
+
+def slopes_gradient(node: UOp, g: UOp) -> Gradients:
+    """d f(x, ...) = s dx + ..., the operands being x, s, ...: a slope is a graph of its own."""
+    pairs = zip(node.src[1::2], node.src[2::2], strict=True)
+    return tuple(part for _, slope in pairs for part in (times(g, slope), None))
 
 
 def within_gradient(node: UOp, g: UOp) -> Gradients:
@@ -286,7 +297,8 @@ def taken_gradient(node: UOp, g: UOp) -> Gradients:
 
 FUNCTIONS: Final[dict[str, Callable[[UOp, UOp], Gradients]]] = {
     "same": same_gradient,
-    "step": step_gradient,
+    "slopes": slopes_gradient,
+    "step": steps_gradient,
     "within": within_gradient,
     "between": between_gradient,
     "hardswish": hardswish_gradient,

@@ -13,21 +13,17 @@ from torpor.base.missing import missing
 # Each also with _ behind it, in place; those that are there by now are not touched.
 _ABSENT: Final = tuple(
     """
-    acos acosh addbmm addcdiv addcmul addmm addmv addr adjoint allclose angle apply arccos arccosh
-    arcsin arcsinh arctan arctan2 arctanh as_strided asin asinh astype atan atan2 atanh baddbmm
-    bernoulli byte cauchy char cholesky clamp_max clamp_min conj copy copysign corrcoef cosh cov
-    cross cuda data_ptr deg2rad detach det diag diag_embed diagflat digamma dist divide dsplit eq
-    equal erfc erfinv exponential fill_diagonal fix fliplr flipud float_power fmax fmin frac frexp
-    gcd ge geometric geqrf get_device grad_fn gt hardshrink heaviside histogram hsplit hypot i0
-    igamma igammac imag inner inverse is_complex is_cuda is_nonzero is_same_size is_signed is_sparse
-    isclose isneginf isposinf isreal istft kron layout lcm ldexp le lgamma log_normal logaddexp
-    logaddexp2 logdet logit lt lu map matrix_exp matrix_power multinomial multiply mvlgamma names
-    nanmean nanmedian nanquantile nansum ne ndimension negative new_empty new_tensor nextafter
-    pin_memory pinverse polygamma prelu put qr quantile rad2deg random real register_hook renorm
-    resize resize_as retain_grad rot90 sgn share_memory short signbit sinc sinh slogdet softmax
-    split_with_sizes squeeze stft storage storage_offset stride subtract sum_to_size svd swapaxes t
-    tensor_split tobytes trace transpose triangular_solve true_divide type_as unsqueeze
-    untyped_storage vdot vsplit xlogy
+    adjoint allclose angle apply as_strided astype bernoulli byte cauchy char cholesky conj copy
+    corrcoef cov cross cuda data_ptr det detach diag diag_embed diagflat dist dsplit equal
+    exponential fill_diagonal fliplr flipud fmax fmin frexp geometric geqrf get_device grad_fn
+    hardshrink histogram hsplit igamma igammac imag inner inverse is_complex is_cuda is_nonzero
+    is_same_size is_signed is_sparse isclose isneginf isposinf isreal istft kron layout
+    log_normal logaddexp logaddexp2 logdet lu map matrix_exp matrix_power multinomial mvlgamma
+    names nanmean nanmedian nanquantile nansum ndimension new_empty new_tensor pin_memory
+    pinverse prelu put qr quantile random real register_hook resize resize_as retain_grad rot90
+    share_memory short signbit slogdet split_with_sizes squeeze stft storage storage_offset
+    stride sum_to_size svd swapaxes t tensor_split tobytes trace transpose triangular_solve
+    type_as unsqueeze untyped_storage vdot vsplit
     """.split()  # noqa: SIM905 (a table that is read)
 )
 

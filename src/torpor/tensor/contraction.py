@@ -61,6 +61,12 @@ def _times(operand: Any, factor: Any) -> Any:
     return made if factor else made.full_like(False, dtype="bool").where(made, 0)
 
 
+def added_to(added: Any, product: Any, beta: Any, alpha: Any) -> Tensor:
+    """beta * added + alpha * product, of the product's shape."""
+    product, added = promoted(product, added)
+    return _times(product, alpha) + _times(added.expand(*product.shape), beta)
+
+
 def _check_axes(name: str, operands: Sequence[Any], *counts: int) -> None:
     if any(operand.ndim != count for operand, count in zip(operands, counts, strict=True)):
         what = f"{name} is for {' and '.join(map(str, counts))} axes; matmul and * are for others"
@@ -131,8 +137,7 @@ class Contraction(Handle):
         """beta * self + alpha * (mat1 @ mat2), self being broadcast to the product (n, m); a factor
         of 0 gives 0, whatever it is of.
         """
-        product, added = promoted(mat1.matmul(mat2), self)
-        return _times(product, alpha) + _times(added.expand(*product.shape), beta)
+        return added_to(self, mat1.matmul(mat2), beta, alpha)
 
     def tensordot(self, other: Tensor, dims: Any = 2) -> Tensor:
         """Sum of products over pairs of axes: the last `dims` of one with the first of the other,

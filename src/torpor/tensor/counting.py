@@ -99,10 +99,12 @@ class Counting(Handle):
         need(mask.dtype.kind == "bool", f"a mask holds bools, not {mask.dtype}", self, mask)
         same = source.dtype is self.dtype
         need(same, f"values of {self.dtype} are needed, not {source.dtype}", self, source)
-        held = mask.expand(self.shape)
+        shape = build.broadcast_shapes(self.shape, mask.shape)
+        both: Any = self, mask
+        whole, held = (one if one.shape == shape else one.expand(shape) for one in both)
         number = held.reshape(-1).cumsum(0) - 1
-        chosen = source.reshape(-1).take(held.reshape(-1).where(number, 0)).reshape(self.shape)
-        return choose(held, chosen, self)
+        chosen = source.reshape(-1).take(held.reshape(-1).where(number, 0)).reshape(shape)
+        return choose(held, chosen, whole)
 
     def bincount(self, weights: Any = None, minlength: int = 0) -> Tensor:
         """How often 0, 1, 2, … occur in a vector of integers, int64, or the sums of their `weights`

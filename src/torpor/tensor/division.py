@@ -21,6 +21,7 @@ from torpor.tensor.handle import (
     located,
     number_or_tensor,
     unary,
+    with_rule,
 )
 from torpor.tensor.operands import choose, need
 
@@ -73,13 +74,14 @@ def floor_divide(left: Tensor, right: Tensor) -> Tensor:
         left, right = left.cast(dtypes.int64), right.cast(dtypes.int64)
     if left.dtype.kind != "float":
         return binary(Ops.IDIV, left, right)
-    left, right = left.detach(), right.detach()  # steps: their gradient is 0
+    operands = left, right
+    left, right = left.detach(), right.detach()
     # (a - a % b) / b is a whole number up to rounding; a / 0 is infinite or NaN, as for /
     rest = left % right
     whole = unary(Ops.RINT, (left - rest) / right)
     whole = rest.isinf().where(-1, whole)  # b infinite, a of the other sign
     whole = whole.isinf().where((left / right).floor(), whole)  # a - a % b may overflow
-    return right.eq(0).where(left / right, whole)
+    return with_rule(right.eq(0).where(left / right, whole), operands, "step")
 
 
 def repeated(base: Tensor, exponent: int) -> Tensor:

@@ -123,6 +123,8 @@ class Arithmetic(Handle):
         """self * other; integers wrap around."""
         return self * other
 
+    subtract, multiply = sub, mul
+
     def __neg__(self) -> Tensor:
         need(self.dtype is not dtypes.bool, "a bool has no negative; use logical_not", self)
         return binary(Ops.MUL, self, minus_one(self))
@@ -130,6 +132,8 @@ class Arithmetic(Handle):
     def neg(self) -> Tensor:
         """-self; unsigned integers wrap around, bools have no negative (`DTypeError`)."""
         return -self
+
+    negative = neg
 
     def __pos__(self) -> Tensor:
         return self  # type: ignore[return-value]
@@ -166,6 +170,12 @@ class Arithmetic(Handle):
             return quotient.trunc()
         inexact = (quotient * other).ne(self)
         return quotient + (inexact & (quotient < 0)).cast(quotient.dtype)
+
+    divide = div
+
+    def true_divide(self, other: Any) -> Tensor:
+        """self / other."""
+        return self / other
 
     def __floordiv__(self, other: Any) -> Tensor:
         return floor_divide(*promoted(self, other))
@@ -411,6 +421,18 @@ class Arithmetic(Handle):
     def bfloat16(self) -> Tensor:
         """As bfloat16."""
         return self.cast(dtypes.bfloat16)
+
+    def byte(self) -> Tensor:
+        """As uint8."""
+        return self.cast(dtypes.uint8)
+
+    def char(self) -> Tensor:
+        """As int8."""
+        return self.cast(dtypes.int8)
+
+    def short(self) -> Tensor:
+        """As int16."""
+        return self.cast(dtypes.int16)
 
     def int(self) -> Tensor:
         """As int32."""

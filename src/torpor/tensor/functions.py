@@ -201,6 +201,8 @@ class Functions(Handle):
         """Rounded toward zero, in x's format."""
         return floor_like(Ops.TRUNC, self)
 
+    fix = trunc
+
     def round(self, decimals: int = 0) -> Tensor:
         """Rounded to so many decimals (negative: to tens, hundreds, …), ties to even, in x's
         format.

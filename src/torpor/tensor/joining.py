@@ -67,13 +67,14 @@ class Joining(Handle):
         return joined([part.unsqueeze(place) for part in parts], place)
 
     @spelled
-    def flip(self, *dims: Any) -> Tensor:
+    def flip(self, *axes: Any, dim: Any = None) -> Tensor:
         """The order of the elements along these axes reversed.
 
         >>> Tensor([[1, 2], [3, 4]]).flip(0).tolist()
         [[3, 4], [1, 2]]
         """
-        named = dims[0] if len(dims) == 1 else dims
+        axes = axes if dim is None else (dim,)
+        named = axes[0] if len(axes) == 1 else axes
         return derive(build.flip, (self,), some_axes(named, self.ndim))
 
     @spelled
@@ -120,9 +121,12 @@ class Joining(Handle):
         return self.repeat(*(1,) * max(0, self.ndim - len(counts)), *counts)
 
     @spelled
-    def repeat_interleave(self, repeats: Any, dim: int | None = None) -> Tensor:
+    def repeat_interleave(
+        self, repeats: Any, dim: int | None = None, *, output_size: int | None = None
+    ) -> Tensor:
         """Each element along an axis (None: of the flattened tensor) so many times in a row: a
-        number, or a vector of one for each element, which is computed at the call.
+        number, or a vector of one for each element, which is computed at the call. `output_size`,
+        the length that this gives, need not be said.
 
         >>> Tensor([1, 2]).repeat_interleave(2).tolist()
         [1, 1, 2, 2]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from torpor.base.dtypes import dtypes
+from torpor.base.dtypes import dtypes, from_name
 from torpor.base.errors import DTypeError
 from torpor.base.promotion import promote, weak_dtype
 from torpor.graph import build
@@ -111,6 +111,23 @@ def choose(condition: Any, yes: Any, no: Any) -> Tensor:
     common = weak_dtype(value, tensor.dtype, default_float())
     constant = weak_constant(value, common)
     return derive(_where_constant, (condition, tensor.cast(common)), constant, first)
+
+
+def sloped(value: Any, *pairs: tuple[Any, Any]) -> Tensor:
+    """The value, with the gradient s dx + … of pairs (x, s), which are broadcast: each slope is a
+    tensor with a gradient of its own.
+    """
+    shape = value.shape
+    sides = [one.cast(value.dtype) for pair in pairs for one in pair]
+    sides = [one if one.shape == shape else one.expand(*shape) for one in sides]
+    return with_rule(value, sides, "slopes")
+
+
+def sign_bit(operand: Any) -> Any:
+    """Whether the sign is a minus, also that of -0.0 and NaN."""
+    if operand.dtype.kind != "float":
+        return operand < 0
+    return derive(build.bitcast, (operand.detach(),), from_name(f"int{operand.dtype.bits}")) < 0
 
 
 def clamped(operand: Any, low: Any, high: Any, rule: str) -> Tensor:

@@ -94,6 +94,11 @@ def _degrees(operand: Any, dim: Any, correction: Any, unbiased: Any) -> Any:
     return _divisor(left, operand.cast(wide_dtype(operand.dtype)))
 
 
+def _unbiased_first(dim: Any, unbiased: Any) -> tuple[Any, Any]:
+    """(dim, unbiased) where, as in PyTorch, a bool may stand first: `x.var(False)`."""
+    return (None, dim) if isinstance(dim, bool) else (dim, unbiased)
+
+
 def _scale(operand: Any, dim: Any) -> Any:
     """The power of two by which squares of the elements along axes neither are too large nor
     vanish, that is mostly 1. After Blue, "A portable Fortran program to find the Euclidean norm of
@@ -149,6 +154,7 @@ class Reduce(Handle):
         >>> Tensor([1.0, 2.0, 3.0]).var().item(), Tensor([1.0, 2.0, 3.0]).var(correction=0).item()
         (1.0, 0.6666666865348816)
         """
+        dim, unbiased = _unbiased_first(dim, unbiased)
         divisor = _degrees(self, dim, correction, unbiased)
         wide: Any = self.cast(wide_dtype(self.dtype))
         mean = wide.mean(dim, True)
@@ -164,19 +170,26 @@ class Reduce(Handle):
         """Standard deviation: the square root of `var`, also where that is too large or too small
         for the format; its gradient is 0 where it is 0, NaN where it is NaN.
         """
+        dim, unbiased = _unbiased_first(dim, unbiased)
         divisor = _degrees(self, dim, correction, unbiased)
         wide: Any = self.cast(wide_dtype(self.dtype))
         return _length(wide - wide.mean(dim, True), dim, keepdim, divisor).cast(self.dtype)
 
     @spelled
-    def var_mean(self, dim: Any = None, correction: Any = 1, keepdim: bool = False) -> Any:
+    def var_mean(
+        self, dim: Any = None, correction: Any = 1, keepdim: bool = False, unbiased: Any = None
+    ) -> Any:
         """(`var`, `mean`)."""
-        return self.var(dim, correction, keepdim), self.mean(dim, keepdim)
+        dim, unbiased = _unbiased_first(dim, unbiased)
+        return self.var(dim, correction, keepdim, unbiased), self.mean(dim, keepdim)
 
     @spelled
-    def std_mean(self, dim: Any = None, correction: Any = 1, keepdim: bool = False) -> Any:
+    def std_mean(
+        self, dim: Any = None, correction: Any = 1, keepdim: bool = False, unbiased: Any = None
+    ) -> Any:
         """(`std`, `mean`)."""
-        return self.std(dim, correction, keepdim), self.mean(dim, keepdim)
+        dim, unbiased = _unbiased_first(dim, unbiased)
+        return self.std(dim, correction, keepdim, unbiased), self.mean(dim, keepdim)
 
     # --- extremes ---------------------------------------------------------------------------------
     @spelled
@@ -294,9 +307,9 @@ class Reduce(Handle):
         return (moved - moved.exp().sum(dim, True).log()).cast(operand.dtype)
 
     @spelled
-    def softmin(self, dim: int = -1) -> Tensor:
+    def softmin(self, dim: int = -1, dtype: Any = None) -> Tensor:
         """softmax(-x)."""
-        return (-self).softmax(dim)
+        return (-self).softmax(dim, dtype)
 
     # --- norms ------------------------------------------------------------------------------------
     @spelled
@@ -335,14 +348,15 @@ class Reduce(Handle):
         return self / self.norm(p, dim, True).clamp(eps)
 
     @spelled
-    def diff(self, n: int = 1, dim: int = -1) -> Tensor:
+    def diff(self, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
         """Differences of neighbours along an axis, taken n times: length to length - n, or to 0. Of
-        bools, whether they differ.
+        bools, whether they differ. `prepend` and `append` are laid before and behind first.
 
         >>> Tensor([1, 4, 9, 16]).diff(2).tolist()
         [2, 2]
         """
-        made: Any = self
+        ends: Any = [one for one in (prepend, self, append) if one is not None]
+        made: Any = self if len(ends) == 1 else Handle._type.cat(ends, dim=dim)
         if not self.ndim or n < 0:
             what = f"differences are along an axis, and not taken {n} times of {self.ndim} axes"
             raise located(ShapeError(what), (self,))

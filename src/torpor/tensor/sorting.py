@@ -130,28 +130,32 @@ class Sorting(Handle):
 
     @staticmethod
     def searchsorted(
-        sorted_sequence: Any, input: Any, right: bool = False, side: str | None = None
-    ) -> Tensor:
+        sorted_sequence: Any, input: Any, right: bool = False, side: str | None = None, *,
+        out_int32: bool = False, sorter: Any = None,
+    ) -> Tensor:  # fmt: skip
         """How many elements (int64) of a sorted row stand before each of `input`: those that are
         less; with `right`, or side "right", those that are not greater.
 
-        sorted_sequence: (length,), or (..., length) for input (..., count).
+        sorted_sequence: (length,), or (..., length) for input (..., count); with `sorter`, indices
+        that put it in order, it need not be sorted. out_int32: as int32.
 
         >>> Tensor.searchsorted(Tensor([1, 3, 5]), Tensor([3, 4])).tolist()
         [1, 2]
         """
         rows = as_tensor(sorted_sequence)
+        rows = rows if sorter is None else rows.gather(-1, sorter)
         asked = beside(input, rows)
         if rows.ndim > 1 and rows.shape[:-1] != asked.shape[:-1]:
             what = "searchsorted needs a row for each row of the input"
             raise located(ShapeError(what), (rows, asked))
         if side not in (None, "left", "right"):
             raise ValueRangeError(f"side is 'left' or 'right', not {side!r}")
-        return _searched(rows, asked, right or side == "right")
+        made = _searched(rows, asked, right or side == "right")
+        return made.cast(dtypes.int32) if out_int32 else made
 
-    def bucketize(self, boundaries: Any, right: bool = False) -> Tensor:
+    def bucketize(self, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Tensor:
         """`searchsorted` of this tensor, of any shape, in one sorted row of boundaries (count,)."""
-        return Sorting.searchsorted(boundaries, self, right)
+        return Sorting.searchsorted(boundaries, self, right, out_int32=out_int32)
 
 
 def _searched(rows: Any, asked: Any, right: bool) -> Tensor:

@@ -10,6 +10,7 @@ from torpor.base.errors import DTypeError
 from torpor.base.missing import missing, names_of
 from torpor.tensor import mode
 from torpor.tensor.absent import say_what_is_absent, without_absent
+from torpor.tensor.arranging import Arranging
 from torpor.tensor.contraction import Contraction
 from torpor.tensor.convolution import Convolution
 from torpor.tensor.counting import Counting
@@ -23,8 +24,10 @@ from torpor.tensor.indexing import Indexing
 from torpor.tensor.joining import Joining
 from torpor.tensor.loss import Loss
 from torpor.tensor.movement import Movement
+from torpor.tensor.numeric import Numeric
 from torpor.tensor.padding import Padding
 from torpor.tensor.path import Step, forward
+from torpor.tensor.products import Products
 from torpor.tensor.random import Random
 from torpor.tensor.realisation import Realisation, values_in
 from torpor.tensor.reduce import Reduce
@@ -32,6 +35,8 @@ from torpor.tensor.scan import Scan
 from torpor.tensor.scatter import Scatter
 from torpor.tensor.shard import Sharding
 from torpor.tensor.sorting import Sorting
+from torpor.tensor.special import Special
+from torpor.tensor.statistics import Statistics
 from torpor.tensor.storage import Storage
 from torpor.tensor.write import Write, update
 
@@ -60,8 +65,11 @@ class Tensor(
     Creation,
     Arithmetic,
     Functions,
+    Special,
+    Numeric,
     Movement,
     Joining,
+    Arranging,
     Padding,
     Indexing,
     Scan,
@@ -69,7 +77,9 @@ class Tensor(
     Sorting,
     Counting,
     Reduce,
+    Statistics,
     Contraction,
+    Products,
     Convolution,
     Loss,
     Random,
@@ -158,91 +168,24 @@ def _restored(
 
 
 # --- in place -------------------------------------------------------------------------------------
-_IN_PLACE: Final = [
-    "abs",
-    "add",
-    "bitwise_and",
-    "bitwise_not",
-    "bitwise_or",
-    "bitwise_xor",
-    "bitwise_left_shift",
-    "bitwise_right_shift",
-    "ceil",
-    "clamp",
-    "clip",
-    "cos",
-    "div",
-    "elu",
-    "erf",
-    "exp",
-    "exp2",
-    "expm1",
-    "floor",
-    "floor_divide",
-    "fmod",
-    "hardtanh",
-    "leaky_relu",
-    "lerp",
-    "log",
-    "log10",
-    "log1p",
-    "log2",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "mul",
-    "nan_to_num",
-    "neg",
-    "pow",
-    "reciprocal",
-    "relu",
-    "remainder",
-    "round",
-    "rsqrt",
-    "scatter",
-    "selu",
-    "sigmoid",
-    "sign",
-    "silu",
-    "sin",
-    "softplus",
-    "sqrt",
-    "square",
-    "sub",
-    "tan",
-    "tanh",
-    "tril",
-    "triu",
-    "trunc",
-    "maximum",
-    "minimum",
-    "cumsum",
-    "cumprod",
-    "index_add",
-    "index_copy",
-    "index_fill",
-    "index_reduce",
-    "index_select",
-    "scatter_add",
-    "scatter_reduce",
-    "masked_scatter",
-]
-_OPERATORS: Final = [
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "pow",
-    "and",
-    "or",
-    "xor",
-    "lshift",
-    "rshift",
-    "matmul",
-]
+_IN_PLACE: Final = tuple(
+    """
+    abs acos acosh add addbmm addcdiv addcmul addmm addmv addr arccos arccosh arcsin arcsinh
+    arctan arctan2 arctanh asin asinh atan atan2 atanh baddbmm bitwise_and bitwise_left_shift
+    bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil celu clamp clamp_max clamp_min
+    clip copysign cos cosh cumprod cumsum deg2rad digamma div elu eq erf erfc erfinv exp exp2
+    expm1 float_power floor floor_divide fmod frac gcd ge greater greater_equal gt hardtanh
+    heaviside hypot i0 index_add index_copy index_fill index_reduce index_select lcm ldexp le
+    leaky_relu lerp less less_equal lgamma log log10 log1p log2 logical_and logical_not
+    logical_or logical_xor logit lt masked_scatter maximum minimum mish mul nan_to_num ne neg
+    nextafter not_equal polygamma pow rad2deg reciprocal relu remainder renorm round rsqrt
+    scatter scatter_add scatter_reduce selu sgn sigmoid sign silu sin sinc sinh softmax softplus
+    sqrt square sub tan tanh tril triu trunc xlogy divide true_divide multiply subtract negative fix
+    """.split()  # noqa: SIM905 (a table that is read)
+)
+_OPERATORS: Final = (
+    "add sub mul truediv floordiv mod pow and or xor lshift rshift matmul".split()  # noqa: SIM905
+)
 
 
 def _in_place(name: str) -> Callable[..., Tensor]:

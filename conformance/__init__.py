@@ -1,0 +1,1 @@
+"""How much of PyTorch's operators torpor has: `make conformance`."""

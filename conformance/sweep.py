@@ -1,0 +1,279 @@
+"""PyTorch's operator samples (`op_db`) through torpor: values and gradients beside PyTorch's.
+
+A family is a name; it passes if every sample of each of its variants that was tried agrees.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+
+import torpor
+import torpor.nn.functional
+from conformance.report import FAILED, MISSING, PASSED
+
+# What is not counted: sparse, private and masked operators, operators whose result is random or
+# uninitialised, and those that the project leaves out.
+BEGINNINGS = tuple(
+    """
+    sparse masked. special. signal. _refs jiterator torch. ops. _segment _unsafe __r _native
+    linalg.lu linalg.ldl linalg.householder rand empty new_empty resize_ as_strided lu igamma
+    """.split()  # noqa: SIM905 (a table that is read)
+)
+NAMES = frozenset(
+    """
+    bernoulli multinomial cauchy exponential geometric log_normal normal uniform stft istft geqrf
+    ormqr cdist polygamma mvlgamma svd_lowrank pca_lowrank to to_sparse type_as hash_tensor
+    nn.functional.dropout nn.functional.dropout2d nn.functional.dropout3d
+    nn.functional.alpha_dropout nn.functional.feature_alpha_dropout nn.functional.rrelu
+    nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d native_dropout_backward
+    """.split()  # noqa: SIM905 (a table that is read)
+)
+# Relative and absolute differences that are allowed, of values; gradients have ten times as much.
+TOLERANCE = {"float16": (2e-3, 1e-3), "bfloat16": (2e-2, 1e-2), "float64": (1e-7, 1e-7)}
+ORDINARY = (1e-4, 1e-5)
+
+
+class Absent(Exception):
+    """The name, or a format that the sample needs, is not there."""
+
+
+class Late(Exception):
+    """An operator took too long."""
+
+
+class Differs(Exception):
+    """A result is not PyTorch's."""
+
+
+def is_counted(name: str) -> bool:
+    """Whether the family counts (see BEGINNINGS and NAMES)."""
+    return name not in NAMES and not name.startswith(BEGINNINGS)
+
+
+def sweep(
+    dtype: str, samples: int | None, only: tuple[str, ...] = (), seconds: int = 60
+) -> dict[str, tuple[str, str]]:
+    """For each family (verdict, reason)."""
+    families: dict[str, tuple[str, str]] = {}
+    for operator in op_db:
+        name = operator.name
+        if not is_counted(name) or (only and not name.startswith(only)):
+            continue
+        if getattr(torch, dtype) not in operator.dtypes or families.get(name, ("", ""))[0] in (
+            FAILED, MISSING,
+        ):  # fmt: skip
+            continue
+        families[name] = found = verdict(operator, getattr(torch, dtype), samples, seconds)
+        print(f"{found[0]:8} {name} {found[1]}", file=sys.stderr, flush=True)
+    return families
+
+
+def verdict(
+    operator: Any, dtype: torch.dtype, samples: int | None, seconds: int
+) -> tuple[str, str]:
+    """(verdict, reason) of one operator."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with limited(seconds):
+                differentiable = operator.supports_autograd and dtype.is_floating_point
+                drawn = list(operator.sample_inputs("cpu", dtype, requires_grad=differentiable))
+                for sample in few(drawn, samples):
+                    compare(operator, sample, differentiable)
+        except Absent as error:
+            return MISSING, str(error)
+        except Exception as error:
+            first = (str(error).splitlines() or [""])[0]
+            named = "" if isinstance(error, Differs) else f"{type(error).__name__}: "
+            return FAILED, f"{named}{first}"[:200]
+    return PASSED, ""
+
+
+def few(drawn: list[Any], count: int | None) -> list[Any]:
+    """So many of them, the first, the last and some between."""
+    if count is None or len(drawn) <= count:
+        return drawn
+    places = {round(place * (len(drawn) - 1) / max(count - 1, 1)) for place in range(count)}
+    return [drawn[place] for place in sorted(places)]
+
+
+@contextmanager
+def limited(seconds: int) -> Iterator[None]:
+    """`Late` is raised inside after so many seconds."""
+
+    def late(*_: Any) -> None:
+        raise Late(f"more than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+# --- one sample -----------------------------------------------------------------------------------
+def compare(operator: Any, sample: Any, differentiable: bool) -> None:
+    """Raise unless torpor gives what PyTorch gives for a sample."""
+    leaves: list[tuple[torch.Tensor, torpor.Tensor]] = []
+    function = named(operator.name, sample.input)
+    given, *arguments = map_tree(lambda x: ours(x, leaves), (sample.input, *sample.args))
+    options = {name: map_tree(lambda x: ours(x, leaves), value)
+               for name, value in sample.kwargs.items() if name not in FOREIGN}  # fmt: skip
+    known = {name: value for name, value in sample.kwargs.items() if name not in FOREIGN}
+    expected = operator(sample.input, *sample.args, **known)
+    if any(is_complex(x) for x in flat(expected)):
+        raise Absent("complex numbers")
+    if operator.name in REORDERED:
+        given, arguments[0] = arguments[0], given
+    if operator.name.endswith("_"):  # no leaf is written to
+        given = given.clone()
+    made = function(given, *arguments, **options)
+    trim = sample.output_process_fn_grad or (lambda x: x)
+    expected, made = trim(expected), made if operator.name == "unique" else trim(made)
+    pairs = list(zip(flat(expected), flat(made), strict=True))
+    tolerance = TOLERANCE.get(str(sample_dtype(sample)).removeprefix("torch."), ORDINARY)
+    for one, other in pairs:
+        check("value", one, other, tolerance)
+    if differentiable and leaves:
+        check_gradients(pairs, leaves, (tolerance[0] * 10, tolerance[1] * 10))
+
+
+# Samples that give the second argument first.
+REORDERED = ("einsum", "nn.functional.embedding")
+FOREIGN = ("memory_format", "layout", "device", "pin_memory", "generator")
+
+
+def sample_dtype(sample: Any) -> Any:
+    """The format of a sample's first tensor."""
+    return next((x.dtype for x in flat((sample.input, *sample.args))
+                 if isinstance(x, torch.Tensor)), torch.float32)  # fmt: skip
+
+
+def named(name: str, first: Any) -> Callable[..., Any]:
+    """What a user of PyTorch would call: the method, or the function in its namespace."""
+    *rooms, last = name.split(".")
+    place: Any = torpor
+    try:
+        method = not rooms and isinstance(first, torch.Tensor) and last not in torpor.MAKERS
+        if method and hasattr(torpor.Tensor, last):
+            attribute = getattr(torpor.Tensor, last)
+            if not callable(attribute):
+                return lambda x: getattr(x, last)
+            return lambda x, *arguments, **options: getattr(x, last)(*arguments, **options)
+        for room in rooms:
+            place = getattr(place, room)
+        function: Callable[..., Any] = getattr(place, last)
+    except AttributeError:
+        raise Absent("no such name") from None
+    return function
+
+
+def ours(value: Any, leaves: list[tuple[torch.Tensor, torpor.Tensor]]) -> Any:
+    """A tensor, or a format, as torpor's; a tensor that requires a gradient joins the leaves."""
+    if isinstance(value, torch.dtype):
+        name = str(value).removeprefix("torch.")
+        if not hasattr(torpor.dtypes, name):
+            raise Absent(f"the format {name}")
+        return getattr(torpor.dtypes, name)
+    if not isinstance(value, torch.Tensor):
+        return value
+    if value.is_complex():
+        raise Absent("complex numbers")
+    for theirs, mine in leaves:
+        if theirs is value:
+            return mine
+    wide = value.detach().float() if value.dtype is torch.bfloat16 else value.detach()
+    made = torpor.Tensor(wide.resolve_neg().numpy())
+    if value.dtype is torch.bfloat16:
+        made = made.cast(torpor.dtypes.bfloat16)
+    if value.requires_grad:
+        made = made.requires_grad_()
+        leaves.append((value, made))
+    return made
+
+
+def map_tree(function: Callable[[Any], Any], tree: Any) -> Any:
+    """`function` of what lists, tuples and dictionaries hold."""
+    if isinstance(tree, dict):
+        return {key: map_tree(function, value) for key, value in tree.items()}
+    if isinstance(tree, list | tuple) and not isinstance(tree, torch.Size):
+        return type(tree)([map_tree(function, value) for value in tree])
+    return function(tree)
+
+
+def flat(tree: Any) -> list[Any]:
+    """What lists and tuples hold, one after the other."""
+    if isinstance(tree, list | tuple):
+        return [leaf for part in tree for leaf in flat(part)]
+    return [tree]
+
+
+def is_complex(value: Any) -> bool:
+    return isinstance(value, complex) or (isinstance(value, torch.Tensor) and value.is_complex())
+
+
+def array_of(value: Any) -> Any:
+    """The elements as an array."""
+    if isinstance(value, torch.Tensor):
+        wide = value.detach().float() if value.dtype is torch.bfloat16 else value.detach()
+        return wide.resolve_neg().numpy(force=True)
+    if isinstance(value, torpor.Tensor):
+        made = value.numpy()
+        return made.astype(np.float32) if value.dtype is torpor.dtypes.bfloat16 else made
+    return np.asarray(value)
+
+
+def check(what: str, one: Any, other: Any, tolerance: tuple[float, float]) -> None:
+    """Raise `Differs` unless shape, kind of format and elements agree."""
+    expected, made = array_of(one), array_of(other)
+    if expected.shape != made.shape:
+        raise Differs(f"{what} of shape {made.shape}, not {expected.shape}")
+    if expected.dtype.kind != made.dtype.kind:
+        raise Differs(f"{what} of {made.dtype}, not {expected.dtype}")
+    if made.dtype.kind in "biu":
+        near = made == expected
+    else:  # what cancels in a sum is as inexact as its terms are large
+        finite = np.abs(expected[np.isfinite(expected)])
+        largest = float(max(finite.max(initial=0), 1))
+        near = np.isclose(made, expected, tolerance[0], tolerance[1] * largest, equal_nan=True)
+    if not near.all():
+        place = np.unravel_index(np.argmin(near), near.shape)
+        raise Differs(f"{what} {made[place]}, not {expected[place]}, at {tuple(map(int, place))} "
+                      f"of {expected.shape}")  # fmt: skip
+
+
+def check_gradients(
+    pairs: list[tuple[Any, Any]],
+    leaves: list[tuple[torch.Tensor, torpor.Tensor]],
+    tolerance: tuple[float, float],
+) -> None:
+    """Compare gradients of the results, each weighted by numbers of its own, for all leaves."""
+    random = np.random.default_rng(7)
+    theirs, mine = None, None
+    for one, other in pairs:
+        if not isinstance(one, torch.Tensor) or not one.requires_grad:
+            continue
+        weights = random.uniform(0.5, 1.5, tuple(one.shape)).astype(np.float32)
+        part = (one.float() * torch.from_numpy(np.asarray(weights))).sum()
+        same = (other.cast(torpor.dtypes.float32) * torpor.Tensor(weights)).sum()
+        theirs, mine = (part, same) if theirs is None else (theirs + part, mine + same)
+    if theirs is None:
+        return
+    expected = torch.autograd.grad(theirs, [one for one, _ in leaves], allow_unused=True)
+    targets = [other for _, other in leaves]
+    made = mine.gradient(*targets) if mine.requires_grad else [None] * len(targets)
+    for one, other, (leaf, _) in zip(expected, made, leaves, strict=True):
+        zeros = torch.zeros_like(leaf)
+        check("gradient", zeros if one is None else one, zeros if other is None else other,
+              tolerance)  # fmt: skip

@@ -1,0 +1,287 @@
+"""Functions of two elements, parts of floats, and tests of elements and of whole tensors."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+from torpor.base.dtypes import dtypes, from_name
+from torpor.graph import build
+from torpor.ir.ops import Ops
+from torpor.tensor.creation import beside
+from torpor.tensor.handle import Handle, binary, derive, float_dtype, with_rule
+from torpor.tensor.operands import choose, need, promoted, sign_bit, sloped
+from torpor.tensor.special import arc
+from torpor.tensor.wide import widely
+
+if TYPE_CHECKING:
+    from torpor.tensor.tensor import Tensor
+
+MANTISSA: Final = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}
+FEW: Final = 64  # elements that are looked for one by one
+
+
+def _pair(left: Any, right: Any) -> tuple[Any, Any]:
+    """Both in their common format, which is a float's, and in one shape."""
+    one, other = promoted(left, right)
+    dtype = float_dtype(one.dtype)
+    shape = build.broadcast_shapes(one.shape, other.shape)
+    return one.cast(dtype).expand(*shape), other.cast(dtype).expand(*shape)
+
+
+def _bits_of(x: Any) -> Any:
+    return derive(build.bitcast, (x.detach(),), from_name(f"int{x.dtype.bits}"))
+
+
+class Numeric(Handle):
+    """Functions of pairs of elements, which are broadcast and promoted as in arithmetic; tests;
+    and what there is of complex numbers' functions for real ones.
+    """
+
+    __slots__ = ()
+
+    # --- pairs ------------------------------------------------------------------------------------
+    @widely
+    def atan2(self, other: Any) -> Tensor:
+        """The angle in [-pi, pi] of the point (other, self)."""
+        y, x = _pair(self, other)
+        rise, run = y.detach().abs(), x.detach().abs()
+        least, most = rise.minimum(run), rise.maximum(run)
+        equal = least.eq(most)
+        share = equal.where(most.ne(0).cast(most.dtype), least / equal.where(1, most))
+        made = arc(most.isnan().where(most, share))
+        made = (rise > run).where(math.pi / 2 - made, made)
+        made = sign_bit(x).where(math.pi - made, made)
+        square = x * x + y * y
+        return sloped(sign_bit(y).where(-made, made), (y, x / square), (x, -y / square))
+
+    arctan2 = atan2
+
+    @widely
+    def hypot(self, other: Any) -> Tensor:
+        """sqrt(self² + other²), whose squares may be too large for the format."""
+        x, y = _pair(self, other)
+        one, two = x.detach().abs(), y.detach().abs()
+        most = one.maximum(two)
+        scale = (most.eq(0) | most.isinf()).where(1, most)
+        made = ((one / scale).square() + (two / scale).square()).sqrt() * scale
+        made = (one.isinf() | two.isinf()).where(math.inf, made)
+        return sloped(made, (x, x / made), (y, y / made))
+
+    @widely
+    def logaddexp(self, other: Any) -> Tensor:
+        """log(exp(self) + exp(other)), without overflow."""
+        x, y = _pair(self, other)
+        top = x.maximum(y)
+        added = (-(x - y).abs()).exp().log1p() + top
+        return with_rule(x.eq(y).where(x + math.log(2), added).detach(), (x, y), "log_add")
+
+    @widely
+    def logaddexp2(self, other: Any) -> Tensor:
+        """log2(2**self + 2**other), without overflow."""
+        x, y = _pair(self, other)
+        added = (-(x - y).abs()).exp2().log1p() / math.log(2) + x.maximum(y)
+        made = x.eq(y).where(x + 1, added)
+        return sloped(made.detach(), (x, (x - made).exp2()), (y, (y - made).exp2()))
+
+    @widely
+    def xlogy(self, other: Any) -> Tensor:
+        """self log(other), 0 where self is 0 and other is a number."""
+        x, y = _pair(self, other)
+        log = y.log()
+        made = (x.eq(0) & ~y.isnan()).where(0, x * log)
+        return sloped(made.detach(), (x, (x.eq(0) & (y <= 0)).where(0, log)), (y, x / y))
+
+    def copysign(self, other: Any) -> Tensor:
+        """The magnitude of self with the sign of other."""
+        x, y = _pair(self, other)
+        turned = sign_bit(x) ^ sign_bit(y)
+        factor = choose(x.eq(0), 0.0, choose(turned, x.full_like(-1.0), 1.0))
+        return sloped(choose(turned, -x, x).detach(), (x, factor))
+
+    def nextafter(self, other: Any) -> Tensor:
+        """The next number of the format from self towards other."""
+        x, y = _pair(self, other)
+        bits = _bits_of(x)
+        step = ((x < y) ^ sign_bit(x)).where(bits + 1, bits - 1)
+        least = choose(x < y, bits.full_like(1), bits.dtype.min + 1)
+        made = derive(build.bitcast, (x.eq(0).where(least, step),), x.dtype)
+        return x.eq(y).where(y, (x.isnan() | y.isnan()).where(math.nan, made)).detach()
+
+    def ldexp(self, other: Any) -> Tensor:
+        """self times 2**other."""
+        x, power = _pair(self, other)
+        return x * power.exp2()
+
+    def float_power(self, exponent: Any) -> Tensor:
+        """self to the power of the exponent, in float64."""
+        raised = exponent.cast(dtypes.float64) if isinstance(exponent, Handle) else float(exponent)
+        made: Tensor = self.cast(dtypes.float64) ** raised
+        return made
+
+    def fmax(self, other: Any) -> Tensor:
+        """The greater of both; the other one where one is NaN."""
+        return _beside_nan(self, other, Ops.MAX)
+
+    def fmin(self, other: Any) -> Tensor:
+        """The lesser of both; the other one where one is NaN."""
+        return _beside_nan(self, other, Ops.MIN)
+
+    def heaviside(self, values: Any) -> Tensor:
+        """0 below 0, 1 above, and `values` at 0."""
+        x, at = promoted(self, values)
+        step = (x > 0).cast(x.dtype)
+        return x.eq(0).where(at, choose(x.isnan(), x, step)).detach()
+
+    def gcd(self, other: Any) -> Tensor:
+        """The greatest common divisor of integers, by Euclid's algorithm."""
+        x, y = promoted(self, other)
+        need(x.dtype.is_int, f"only integers have common divisors, not {x.dtype}", self)
+        x, y = x.abs(), y.abs()
+        for _ in range(math.ceil(x.dtype.bits * 1.4405)):  # Lamé's bound
+            x, y = y.eq(0).where(x, y), y.eq(0).where(0, x % y.eq(0).where(1, y))
+        return x
+
+    def lcm(self, other: Any) -> Tensor:
+        """The least common multiple of integers."""
+        x, y = promoted(self, other)
+        divisor = x.gcd(y)
+        return (x // divisor.maximum(1) * y).abs()
+
+    def clamp_min(self, min: Any) -> Tensor:
+        """Raised to `min`, as `clamp`."""
+        return self.clamp(min)
+
+    def clamp_max(self, max: Any) -> Tensor:
+        """Lowered to `max`, as `clamp`."""
+        return self.clamp(None, max)
+
+    # --- parts of numbers -------------------------------------------------------------------------
+    def frexp(self) -> tuple[Tensor, Tensor]:
+        """(mantissa, exponent): mantissa 2**exponent is x, and |mantissa| in [0.5, 1) unless x is
+        0, infinite or NaN; the exponent is int32.
+        """
+        x: Any = self
+        need(x.dtype.is_float, f"only floats have a mantissa, not {x.dtype}", self)
+        size = MANTISSA[x.dtype.name]
+        bias = (1 << (x.dtype.bits - size - 2)) - 1
+        tiny = x.detach().abs() < 2.0 ** (2 - bias)
+        bits = _bits_of(tiny.where(x * 2.0 ** (size + 2), x))
+        field = (2 * bias + 1) << size
+        whole = x.detach().ne(0) & x.isfinite()
+        exponent = ((bits & field) >> size).cast(dtypes.int32) + (1 - bias)
+        exponent = whole.where(tiny.where(exponent - (size + 2), exponent), 0)
+        bits = (bits & (-1 - field)) | ((bias - 1) << size)
+        mantissa = whole.where(derive(build.bitcast, (bits,), x.dtype), x.detach())
+        return sloped(mantissa, (x, (-exponent).cast(x.dtype).exp2())), exponent
+
+    def sgn(self) -> Tensor:
+        """As `sign`."""
+        return self.sign()
+
+    def angle(self) -> Tensor:
+        """pi of negative numbers, 0 of others, NaN of NaN."""
+        x: Any = self.cast(float_dtype(self.dtype)).detach()
+        made = (x < 0).where(math.pi, x.isnan().where(x, 0.0))
+        return with_rule(made, (self,), "step") if self.dtype.is_float else made
+
+    def conj(self) -> Tensor:
+        """Itself: every format is a real one."""
+        return self  # type: ignore[return-value]
+
+    conj_physical = resolve_conj = resolve_neg = conj
+
+    @property
+    def real(self) -> Tensor:
+        """Itself: every format is a real one."""
+        return self  # type: ignore[return-value]
+
+    @property
+    def H(self) -> Tensor:
+        """The transpose of a matrix."""
+        return self.T
+
+    @property
+    def mH(self) -> Tensor:
+        """The transposes of a stack of matrices."""
+        return self.mT
+
+    # --- tests ------------------------------------------------------------------------------------
+    def signbit(self) -> Tensor:
+        """Whether the sign is a minus, also that of -0.0."""
+        return sign_bit(self)
+
+    def isposinf(self) -> Tensor:
+        """Whether x is inf."""
+        return self.isinf() & (self > 0)
+
+    def isneginf(self) -> Tensor:
+        """Whether x is -inf."""
+        return self.isinf() & (self < 0)
+
+    def isreal(self) -> Tensor:
+        """True: every format is a real one."""
+        return self.ones_like(dtype=dtypes.bool)
+
+    def is_complex(self) -> bool:
+        """Whether the format is a complex one: none is."""
+        return False
+
+    def is_nonzero(self) -> bool:
+        """Whether the only element is not 0, computed at the call."""
+        return bool(self)
+
+    def is_signed(self) -> bool:
+        """Whether the format has negative numbers."""
+        return self.dtype.kind in ("int", "float")
+
+    def is_same_size(self, other: Tensor) -> bool:
+        """Whether both have the same shape."""
+        return self.shape == other.shape
+
+    def isclose(
+        self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+    ) -> Tensor:
+        """Whether |self - other| <= atol + rtol |other|, or both are equal."""
+        x, y = promoted(self, beside(other, self))
+        wide = x.dtype if x.dtype.is_float else dtypes.float64
+        near = (x.cast(wide) - y.cast(wide)).abs() <= y.cast(wide).abs() * rtol + atol
+        made = x.eq(y) | (near & x.isfinite() & y.isfinite())
+        return made | (x.isnan() & y.isnan()) if equal_nan else made
+
+    def allclose(
+        self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+    ) -> bool:
+        """Whether all elements are close, as `isclose`: computed at the call."""
+        return bool(self.isclose(other, rtol, atol, equal_nan).all())
+
+    def equal(self, other: Tensor) -> bool:
+        """Whether both have the same shape and elements: computed at the call."""
+        return self.shape == other.shape and bool(self.eq(other).all())
+
+    def isin(self, test_elements: Any, assume_unique: bool = False, invert: bool = False) -> Tensor:
+        """Whether each element is one of others; with `invert` whether it is none of them.
+
+        >>> Tensor([1, 2, 3]).isin(Tensor([3, 1])).tolist()
+        [True, False, True]
+        """
+        x, known = promoted(self, beside(test_elements, self))
+        flat = known.reshape(-1)
+        count = flat.shape[0]
+        if not isinstance(count, int) or count <= FEW:
+            made = x.unsqueeze(-1).eq(flat).any(-1)
+        else:
+            ordered = flat.sort().values
+            place = Handle._type.searchsorted(ordered, x).minimum(count - 1)
+            made = ordered.take(place).eq(x)
+        return ~made if invert else made
+
+
+def _beside_nan(left: Any, right: Any, op: Ops) -> Any:
+    x, y = promoted(left, beside(right, left))
+    made = choose(x.isnan(), y, choose(y.isnan(), x, binary(op, x, y)))
+    if not made.dtype.is_float:
+        return made
+    first = (x >= y) if op is Ops.MAX else (x <= y)
+    mine = (first | y.isnan()).cast(made.dtype)
+    return sloped(made.detach(), (x, mine), (y, 1 - mine))

@@ -1,0 +1,282 @@
+"""Inverse trigonometric and hyperbolic functions, and special functions, of each element."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+from torpor.base.errors import ValueRangeError
+from torpor.tensor.handle import Handle, float_dtype
+from torpor.tensor.operands import sign_bit, sloped
+from torpor.tensor.series import ATAN, ERFC, I0, I0_FAR, I1, I1_FAR, LGAMMA, chebyshev
+from torpor.tensor.wide import widely
+
+if TYPE_CHECKING:
+    from torpor.tensor.tensor import Tensor
+
+TURN: Final = math.tan(math.pi / 8)  # from where on atan is turned by pi / 4
+ROOT_OF_PI: Final = math.sqrt(math.pi)
+LARGE: Final = 2.0**30  # squares of larger numbers hide 1 in every format
+RISEN: Final = 10  # from where on the series of digamma and zeta hold
+# B(2k) / 2k and B(2k) / (2k)!: Bernoulli's numbers
+DIGAMMA: Final = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
+ZETA: Final = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000)
+
+
+def _floats(operand: Any) -> Any:
+    return operand.cast(float_dtype(operand.dtype))
+
+
+def _signed(size: Any, x: Any) -> Any:
+    """The size with the sign of x."""
+    return sign_bit(x).where(-size, size)
+
+
+def arc(x: Any) -> Any:
+    """The angle in (-pi / 2, pi / 2) whose tangent is x: turned by pi / 2 beyond 1, by pi / 4
+    beyond `TURN`; the rest by a series.
+    """
+    size = x.abs()
+    far = size > 1
+    near = far.where(1 / size, size)
+    turned = near > TURN
+    rest = turned.where((near - 1) / (near + 1), near)
+    made = rest * chebyshev(rest * rest * (2 / TURN**2) - 1, ATAN)
+    made = turned.where(made + math.pi / 4, made)
+    return _signed(far.where(math.pi / 2 - made, made), x)
+
+
+def _erfc(x: Any) -> Any:
+    """erfc(x) of x from 0 on: exp(-x²) as exp(-h²) exp((h - x) (h + x)), h having few bits."""
+    short = (x * 16).trunc() / 16
+    decayed = (-short * short).exp() * ((short - x) * (short + x)).exp()
+    scaled = chebyshev((x - 3.75) / (x + 3.75), ERFC) / (x * 2 + 1)
+    return (x < 28).where(decayed * scaled, x.isnan().where(x, 0))
+
+
+def _bell(x: Any) -> Any:
+    """2 / sqrt(pi) exp(-x²)."""
+    return (-x * x).exp() * (2 / ROOT_OF_PI)
+
+
+class Special(Handle):
+    """Functions of each element, as `Functions`: floats keep their format, integers and bools
+    become the default float first.
+    """
+
+    __slots__ = ()
+
+    # --- angles -----------------------------------------------------------------------------------
+    @widely
+    def atan(self) -> Tensor:
+        """The angle in (-pi / 2, pi / 2) whose tangent is x."""
+        x = _floats(self)
+        return sloped(arc(x.detach()), (x, 1 / (x * x + 1)))
+
+    @widely
+    def asin(self) -> Tensor:
+        """The angle in [-pi / 2, pi / 2] whose sine is x; NaN beyond 1."""
+        x = _floats(self)
+        rest = ((1 - x) * (1 + x)).sqrt()
+        return sloped(arc((x / rest).detach()), (x, 1 / rest))
+
+    @widely
+    def acos(self) -> Tensor:
+        """The angle in [0, pi] whose cosine is x; NaN beyond 1."""
+        x = _floats(self)
+        made = arc(((1 - x) / (1 + x)).sqrt().detach()) * 2
+        return sloped(made, (x, -((1 - x) * (1 + x)).rsqrt()))
+
+    arctan, arcsin, arccos = atan, asin, acos
+
+    def deg2rad(self) -> Tensor:
+        """Degrees as radians."""
+        return _floats(self) * (math.pi / 180)
+
+    def rad2deg(self) -> Tensor:
+        """Radians as degrees."""
+        return _floats(self) * (180 / math.pi)
+
+    @widely
+    def sinc(self) -> Tensor:
+        """sin(pi x) / (pi x), 1 at 0."""
+        zero = self.eq(0)
+        angle = zero.where(1, _floats(self)) * math.pi
+        near = self * self * -(math.pi**2 / 6) + 1  # what its slopes at 0 are those of
+        return zero.where(near, angle.sin() / angle)
+
+    # --- hyperbolic functions' inverses -----------------------------------------------------------
+    @widely
+    def asinh(self) -> Tensor:
+        """The number whose hyperbolic sine is x: log(x + sqrt(x² + 1)), exact near 0."""
+        x = _floats(self)
+        size = x.detach().abs()
+        large = size > LARGE
+        s = large.where(1.0, size)
+        near = (s + s * s / ((s * s + 1).sqrt() + 1)).log1p()
+        made = large.where(size.log() + math.log(2), near)
+        return sloped(_signed(made, x), (x, (x * x + 1).rsqrt()))
+
+    @widely
+    def acosh(self) -> Tensor:
+        """The positive number whose hyperbolic cosine is x; NaN below 1."""
+        x = _floats(self)
+        large = x.detach() > LARGE
+        above = large.where(1.0, x.detach()) - 1
+        near = (above + (above * (above + 2)).sqrt()).log1p()
+        made = large.where(x.detach().log() + math.log(2), near)
+        made = (x < 1).where(math.nan, made)
+        return sloped(made, (x, ((x - 1) * (x + 1)).rsqrt()))
+
+    @widely
+    def atanh(self) -> Tensor:
+        """The number whose hyperbolic tangent is x: infinite at 1, NaN beyond."""
+        x = _floats(self)
+        size = x.detach().abs()
+        return sloped(_signed((size * 2 / (1 - size)).log1p() / 2, x), (x, 1 / ((1 - x) * (1 + x))))
+
+    arcsinh, arccosh, arctanh = asinh, acosh, atanh
+
+    # --- error functions --------------------------------------------------------------------------
+    @widely
+    def erfc(self) -> Tensor:
+        """1 - erf(x), also where erf(x) is all but 1."""
+        x = _floats(self)
+        size = x.detach().abs()
+        far = _erfc((size < 0.5).where(0.5, size))
+        made = (size < 0.5).where(1 - x.detach().erf(), (x < 0).where(2 - far, far))
+        return sloped(made, (x, -_bell(x)))
+
+    @widely
+    def erfinv(self) -> Tensor:
+        """The number whose error function is x: infinite at 1, NaN beyond.
+
+        Winitzki's approximation (2008) improved by Halley's method, three times.
+        """
+        x = _floats(self)
+        size = x.detach().abs()
+        less = (size >= 1).where(0.5, size)
+        log = (1 - less).log() + less.log1p()
+        part = log / 2 + 2 / (math.pi * 0.147)
+        guess = ((part * part - log / 0.147).sqrt() - part).sqrt()
+        small = less < 0.5
+        for _ in range(3):
+            apart = small.where(guess.erf() - less, 1 - less - _erfc(guess))
+            step = apart / _bell(guess)
+            guess = guess - step / (guess * step + 1)
+        ends = size.eq(1).where(math.inf, size.ne(0).where(guess, size))
+        made = (size > 1).where(math.nan, _signed(size.isnan().where(size, ends), x))
+        return sloped(made, (x, 1 / _bell(made)))
+
+    @widely
+    def logit(self, eps: float | None = None) -> Tensor:
+        """log(x / (1 - x)); with `eps`, of x clamped to [eps, 1 - eps]; NaN beyond 0 and 1."""
+        x = _floats(self)
+        x = x if eps is None else x.clamp(eps, 1 - eps)
+        return x.log() - (-x).log1p()
+
+    # --- gamma functions --------------------------------------------------------------------------
+    @widely
+    def lgamma(self) -> Tensor:
+        """log(|gamma(x)|): infinite at 0, -1, -2, …
+
+        By gamma(x + 1) = x gamma(x) down to [1, 2], Stirling's series from 8 on, and reflection.
+        """
+        x = _floats(self)
+        mirrored = x.detach() < 0
+        size = mirrored.where(1 - x.detach(), x.detach())
+        tiny = size < 1
+        y, factor = tiny.where(size + 1, size).minimum(8), size.full_like(1.0)
+        for _ in range(6):
+            y, factor = (y > 2).where(y - 1, y), (y > 2).where(factor * (y - 1), factor)
+        one, two = tiny.where(size, y - 1), tiny.where(size - 1, y - 2)  # size + 1 is rounded
+        near = factor.log() + one * two * chebyshev(y * 2 - 3, LGAMMA)
+        near = tiny.where(near - size.log(), near)
+        large = size.maximum(8)
+        inverse, series = 1 / (large * large), 0.0
+        for coefficient in (
+            1 / 156,
+            -691 / 360360,
+            1 / 1188,
+            -1 / 1680,
+            1 / 1260,
+            -1 / 360,
+            1 / 12,
+        ):
+            series = inverse * series + coefficient
+        far = (large - 0.5) * (large.log() - 1) + series / large + (math.log(2 * math.pi) - 1) / 2
+        value = (size < 8).where(near, size.eq(math.inf).where(size, far))
+        part = -x.detach() - (-x.detach()).floor()
+        shadow = math.log(math.pi) - (part * math.pi).sin().log() - value
+        value = mirrored.where(part.eq(0).where(math.inf, shadow), value)
+        return sloped(x.detach().eq(-math.inf).where(math.inf, value), (x, x.digamma()))
+
+    @widely
+    def digamma(self) -> Tensor:
+        """The slope of log(gamma(x)): NaN at -1, -2, …, infinite at 0."""
+        x = _floats(self)
+        mirrored = x < 0
+        size = mirrored.where(1 - x, x)
+        y, shift = size, 0.0
+        for _ in range(RISEN):
+            low = y < RISEN
+            y, shift = low.where(y + 1, y), low.where(shift - 1 / y, shift)
+        inverse, series = 1 / (y * y), 0.0
+        for coefficient in reversed(DIGAMMA):
+            series = (series + coefficient) * inverse
+        made = y.log() - 0.5 / y - series + shift
+        whole = x.eq(x.floor())
+        part = (mirrored & ~whole).where(-x, 0.5)
+        angle = (part - part.floor()) * math.pi
+        turned = whole.where(math.nan, made + math.pi * angle.cos() / angle.sin())
+        made = mirrored.where(turned, made)
+        return x.eq(0).where(_signed(x.full_like(-math.inf), x), made)
+
+    @widely
+    def polygamma(self, n: int) -> Tensor:
+        """The n-th derivative of `digamma`, of positive x: (-1)**(n + 1) n! zeta(n + 1, x)."""
+        if isinstance(n, Handle):  # as in PyTorch, the order may come first: polygamma(n, x)
+            return n.polygamma(int(self.item()))
+        if n == 0:
+            return self.digamma()
+        if n < 0:
+            raise ValueRangeError(f"polygamma is of order 0 or more, not {n}")
+        return _zeta(n + 1, _floats(self)) * ((-1) ** (n + 1) * math.factorial(n))
+
+    # --- Bessel functions -------------------------------------------------------------------------
+    @widely
+    def i0(self) -> Tensor:
+        """The modified Bessel function of the first kind of order 0."""
+        x = _floats(self)
+        size = x.detach().abs()
+        return sloped(_bessel(size, I0, I0_FAR, 1.0), (x, _i1(x)))
+
+
+def _bessel(size: Any, near: Any, far: Any, factor: Any) -> Any:
+    """exp(x) times one series up to 8, and one divided by sqrt(x) beyond."""
+    large = size > 8
+    small = chebyshev(large.where(8.0, size) / 4 - 1, near) * factor
+    half = (size * 0.5).exp()  # exp(x) itself may be infinite before the result is
+    x = large.where(size, 8.0)
+    made = large.where(chebyshev(16 / x - 1, far) * x.rsqrt(), small)
+    return size.eq(math.inf).where(size, half * (half * made))
+
+
+def _i1(x: Any) -> Any:
+    """The modified Bessel function of order 1."""
+    size = x.abs()
+    return _signed(_bessel(size, I1, I1_FAR, size), x.detach())
+
+
+def _zeta(s: int, x: Any) -> Any:
+    """Hurwitz's zeta(s, x) of positive x by the formula of Euler and Maclaurin."""
+    total = 0.0
+    for step in range(RISEN):
+        total = total + (x + step) ** -s
+    y = x + RISEN
+    total = total + y ** (1 - s) / (s - 1) + y**-s * 0.5
+    factor = float(s)
+    for place, coefficient in enumerate(ZETA):
+        total = total + y ** (-s - 2 * place - 1) * (factor * coefficient)
+        factor *= (s + 2 * place + 1) * (s + 2 * place + 2)
+    return total

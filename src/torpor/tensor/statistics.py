@@ -1,0 +1,208 @@
+"""Statistics: reductions that pass over NaN, quantiles, the mode, histograms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torpor.base.dtypes import dtypes
+from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
+from torpor.graph import build
+from torpor.ir.ops import Ops
+from torpor.tensor.creation import beside
+from torpor.tensor.handle import Handle, derive, located, make
+from torpor.tensor.iota import iota
+from torpor.tensor.sorting import Sorted
+from torpor.tensor.spelling import one_axis, spelled
+
+if TYPE_CHECKING:
+    from torpor.tensor.tensor import Tensor
+
+INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+class Histogram(NamedTuple):
+    """What `histogram` gives: counts (bins,) and the bins' edges (bins + 1,)."""
+
+    hist: Any
+    bin_edges: Any
+
+
+class Statistics(Handle):
+    """Statistics. `dim` is an axis, several, or None for all, as in `Reduce`."""
+
+    __slots__ = ()
+
+    # --- without NaN ------------------------------------------------------------------------------
+    @spelled
+    def nansum(self, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+        """`sum` of what is not NaN."""
+        return self.isnan().where(0, self).cast(self.dtype).sum(dim, keepdim, dtype)
+
+    @spelled
+    def nanmean(self, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+        """`mean` of what is not NaN."""
+        operand: Any = self if dtype is None else self.cast(dtype)
+        if not operand.dtype.is_float:
+            raise located(DTypeError("nanmean needs floats; give dtype= or cast first"), (self,))
+        count = (~operand.isnan()).sum(dim, keepdim)
+        return operand.nansum(dim, keepdim) / count.cast(operand.dtype)
+
+    @spelled
+    def nanmedian(self, dim: int | None = None, keepdim: bool = False) -> Any:
+        """`median` of what is not NaN; NaN if nothing is."""
+        if dim is None:
+            flat = self.reshape(-1)
+            return flat.nanmedian(0).values if self.numel() else flat.median()
+        if not self.ndim:
+            return self.median(0)
+        axis = one_axis(dim, self.ndim)
+        count = (~self.isnan()).sum(axis, True)
+        place = self.argsort(axis).gather(axis, ((count - 1) // 2).maximum(0))
+        values = self.gather(axis, place)
+        return Sorted(*((one if keepdim else one.squeeze(axis)) for one in (values, place)))
+
+    # --- order ------------------------------------------------------------------------------------
+    @spelled
+    def quantile(
+        self, q: Any, dim: int | None = None, keepdim: bool = False, *,
+        interpolation: str = "linear",
+    ) -> Tensor:  # fmt: skip
+        """What a share q of the elements along an axis (None: of all) is not above: a number, or a
+        vector (count,), which adds a first axis. NaN if an element is.
+
+        interpolation: between neighbours "linear", or "lower", "higher", "nearest", "midpoint".
+
+        >>> Tensor([0.0, 1.0, 2.0, 4.0]).quantile(0.5).item()
+        1.5
+        """
+        return _quantile(self, q, dim, keepdim, interpolation, False)
+
+    @spelled
+    def nanquantile(
+        self, q: Any, dim: int | None = None, keepdim: bool = False, *,
+        interpolation: str = "linear",
+    ) -> Tensor:  # fmt: skip
+        """`quantile` of what is not NaN."""
+        return _quantile(self, q, dim, keepdim, interpolation, True)
+
+    @spelled
+    def mode(self, dim: int = -1, keepdim: bool = False) -> Sorted:
+        """(value, index) of what occurs most often along an axis, of several the least, where it
+        occurs last.
+        """
+        if not self.ndim:
+            return self.topk(1)
+        axis = one_axis(dim, self.ndim)
+        rows: Any = self.detach().movedim(axis, -1)
+        ordered = rows.sort(-1)
+        values, length = ordered.values, rows.shape[-1]
+        place: Any = make(iota(length, self.device), self.device)
+        first = values.ne(values.roll(1, -1)) | place.eq(0)
+        start = first.where(place, 0).cummax(-1).values
+        end = (place - start).argmax(-1, True)
+        found = ordered.indices.gather(-1, end).movedim(-1, axis)
+        made = self.gather(axis, found)
+        return Sorted(*((one if keepdim else one.squeeze(axis)) for one in (made, found)))
+
+    # --- histograms -------------------------------------------------------------------------------
+    def histogram(
+        self, bins: Any, *, range: Any = None, weight: Any = None, density: bool = False
+    ) -> Histogram:
+        """(hist, bin_edges): how many elements, or what `weight` of them, lie in each of `bins`
+        equal parts of a range (None: of their own), or between edges that are given; the last part
+        has its end. With `density`, divided by the total and the parts' widths.
+        """
+        flat: Any = self.reshape(-1).detach()
+        edges = _edges(flat, bins, range)
+        weights = None if weight is None else beside(weight, self).reshape(-1)
+        hist = _counted([flat], [edges], weights)
+        return Histogram(hist / (hist.sum() * edges.diff()) if density else hist, edges)
+
+    def histogramdd(
+        self, bins: Any, *, range: Any = None, weight: Any = None, density: bool = False
+    ) -> Histogram:
+        """As `histogram`, of points (..., axes): bins for all axes or for each, a range as (low,
+        high, low, high, …), counts of as many axes, and a tuple of edges.
+        """
+        points: Any = self.reshape(-1, self.shape[-1]).detach()
+        parts = points.unbind(1)
+        each = [bins] * len(parts) if isinstance(bins, int) else list(bins)
+        limits = [None] * len(parts) if range is None else list(zip(range[::2], range[1::2]))
+        edges = [_edges(*three) for three in zip(parts, each, limits, strict=True)]
+        weights = None if weight is None else beside(weight, self).reshape(-1)
+        hist: Any = _counted(parts, edges, weights)
+        if density:
+            hist = hist / hist.sum()
+            for axis, edge in enumerate(edges):
+                hist = hist / edge.diff().reshape(-1, *(1,) * (len(edges) - 1 - axis))
+        return Histogram(hist, tuple(edges))
+
+
+def _quantile(
+    operand: Any, q: Any, dim: Any, keepdim: bool, interpolation: str, passing: bool
+) -> Tensor:
+    if interpolation not in INTERPOLATIONS:
+        known = ", ".join(INTERPOLATIONS)
+        raise ValueRangeError(f"interpolation is one of {known}, not {interpolation!r}")
+    if not operand.dtype.is_float:
+        raise located(DTypeError("quantiles are of floats; cast first"), (operand,))
+    share: Any = q if isinstance(q, Handle) else Handle._type(
+        float(q), dtype=operand.dtype, device=operand.device)  # fmt: skip
+    if share.ndim > 1 or not operand.numel():
+        raise located(ShapeError("quantile needs elements, and q a number or a vector"), (operand,))
+    flat = operand.reshape(-1) if dim is None else operand
+    axis = 0 if dim is None else one_axis(dim, operand.ndim)
+    values = (flat.reshape(1) if not flat.ndim else flat.movedim(axis, -1)).sort(-1).values
+    nan = values.isnan()
+    count = (~nan).sum(-1, True) if passing else nan.ones_like(dtype=dtypes.int64).sum(-1, True)
+    rank = share.reshape(-1) * (count - 1).maximum(0).cast(share.dtype)
+    below, above = rank.floor(), rank.ceil()
+    if interpolation == "nearest":
+        below = above = rank.round()
+    low = values.gather(-1, (above if interpolation == "higher" else below).cast(dtypes.int64))
+    made = low
+    if interpolation in ("linear", "midpoint"):
+        high = values.gather(-1, above.cast(dtypes.int64))
+        made = low.lerp(high, 0.5 if interpolation == "midpoint" else rank - below)
+    empty = (~nan).sum(-1, True).eq(0) if passing else nan.any(-1, True)
+    made = empty.where(math.nan, made)
+    made = made.movedim(-1, 0)
+    if keepdim:
+        made = made.unsqueeze(axis + 1) if dim is not None else made.reshape(
+            -1, *(1,) * operand.ndim)  # fmt: skip
+    return made if share.ndim else made.squeeze(0)
+
+
+def _edges(flat: Any, bins: Any, limits: Any) -> Any:
+    """The edges of bins: as given, or of so many equal parts of a range."""
+    if isinstance(bins, Handle | Sequence):
+        return beside(bins, flat).cast(flat.dtype)
+    if limits is None:
+        low, high = (flat.amin(), flat.amax()) if flat.numel() else (0.0, 1.0)
+        low, high = (float(x.item()) if isinstance(x, Handle) else x for x in (low, high))
+    else:
+        low, high = limits
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    return Handle._type.linspace(low, high, bins + 1, dtype=flat.dtype, device=flat.device)
+
+
+def _counted(parts: Sequence[Any], edges: Sequence[Any], weights: Any) -> Any:
+    """How many points lie in each cell of a grid."""
+    place: Any = None
+    inside: Any = None
+    shape = [edge.shape[0] - 1 for edge in edges]
+    for part, edge, count in zip(parts, edges, shape, strict=True):
+        number = Handle._type.searchsorted(edge, part, right=True) - 1
+        last = part.eq(edge[-1])
+        number = last.where(count - 1, number)
+        held = (number >= 0) & (number < count)
+        place = number if place is None else place * count + number
+        inside = held if inside is None else inside & held
+    kind = parts[0].dtype
+    given = inside.cast(kind) if weights is None else inside.where(weights, 0).cast(kind)
+    zeros = make(build.constant(0, kind, (math.prod(shape),)), parts[0].device)
+    made: Any = derive(build.scatter, (zeros, inside.where(place, 0), given), 0, Ops.ADD)
+    return made.reshape(*shape)

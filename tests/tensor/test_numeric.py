@@ -1,0 +1,103 @@
+"""Functions of two elements, parts of floats and tests, beside NumPy's."""
+
+import math
+
+import numpy as np
+import pytest
+
+from torpor import Tensor, dtypes
+from torpor.base.errors import DTypeError
+
+INF, NAN = math.inf, math.nan
+ENDS = np.float32([0.0, -0.0, 1.0, -2.5, 1e-40, 3e38, INF, -INF, NAN])
+X, Y = (part.reshape(-1) for part in np.meshgrid(ENDS, ENDS))
+PAIRS = {
+    "atan2": np.arctan2, "hypot": np.hypot, "copysign": np.copysign, "nextafter": np.nextafter,
+    "fmax": np.fmax, "fmin": np.fmin, "logaddexp": np.logaddexp, "logaddexp2": np.logaddexp2,
+    "heaviside": np.heaviside,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_pairs_of_all_kinds_of_numbers(name):
+    with np.errstate(all="ignore"):
+        expected = PAIRS[name](X, Y)
+    made = getattr(Tensor(X), name)(Tensor(Y)).numpy()
+    np.testing.assert_allclose(made, expected, 1e-6, 0)
+    if name in ("atan2", "copysign", "nextafter"):
+        known = ~np.isnan(expected)
+        assert (np.signbit(made) == np.signbit(expected))[known].all()
+
+
+@pytest.mark.parametrize(
+    ("name", "slopes"),
+    [
+        ("atan2", (4 / 25, -3 / 25)),
+        ("hypot", (3 / 5, 4 / 5)),
+        ("logaddexp", (1 / (1 + math.e), math.e / (1 + math.e))),
+        ("logaddexp2", (1 / 3, 2 / 3)),
+        ("xlogy", (math.log(4), 3 / 4)),
+        ("copysign", (1, 0)),
+        ("fmax", (0, 1)),
+        ("fmin", (1, 0)),
+        ("ldexp", (16, 48 * math.log(2))),
+        ("float_power", (108, 81 * math.log(3))),
+    ],
+)
+def test_slopes_of_pairs(name, slopes):
+    x, y = (Tensor(v, dtype="float64").requires_grad_() for v in (3.0, 4.0))
+    made = getattr(x, name)(y).gradient(x, y)
+    assert [one.item() for one in made] == pytest.approx(slopes)
+
+
+def test_products_with_logarithms_are_0_where_the_factor_is():
+    made = Tensor([0.0, 0.0, 2.0, NAN]).xlogy(Tensor([0.0, NAN, 3.0, 1.0])).tolist()
+    assert made[:3] == [0.0, pytest.approx(NAN, nan_ok=True), pytest.approx(2 * math.log(3))]
+    assert math.isnan(made[3])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_mantissas_and_exponents(dtype):
+    tiny = float(np.finfo(dtype).smallest_subnormal)
+    x = np.array([1.0, -3.5, 0.0, tiny, 7 * tiny, 65504.0, INF, NAN], dtype)
+    mantissa, exponent = Tensor(x).frexp()
+    expected = np.frexp(x)
+    np.testing.assert_array_equal(mantissa.numpy(), expected[0])
+    assert exponent.tolist()[:6] == expected[1].tolist()[:6]
+    assert exponent.dtype is dtypes.int32
+
+
+def test_common_divisors():
+    x, y = np.int64([0, 12, -12, 2**62, 7]), np.int64([0, 18, 18, 2**40 * 3, 0])
+    assert Tensor(x).gcd(Tensor(y)).tolist() == np.gcd(x, y).tolist()
+    assert Tensor(x[:3]).lcm(Tensor(y[:3])).tolist() == np.lcm(x[:3], y[:3]).tolist()
+    with pytest.raises(DTypeError, match="only integers"):
+        Tensor([1.0]).gcd(2)
+
+
+def test_closeness():
+    x, y = np.array([1.0, 1.0, INF, INF, NAN]), np.array([1.0 + 1e-6, 1.1, INF, -INF, NAN])
+    assert Tensor(x).isclose(Tensor(y)).tolist() == np.isclose(x, y).tolist()
+    assert Tensor(x).isclose(Tensor(y), equal_nan=True).tolist()[-1] is True
+    assert Tensor([1, 2]).isclose(Tensor([1, 3])).tolist() == [True, False]
+    assert Tensor(x[:1]).allclose(Tensor(y[:1])) is True
+    assert Tensor([1, 2]).equal(Tensor([1, 2])) and not Tensor([1]).equal(Tensor([1, 1]))
+
+
+@pytest.mark.parametrize("count", [0, 3, 100])
+def test_membership(count):
+    x, known = np.arange(-5, 20).reshape(5, 5), np.arange(count)[::-1] * 2
+    made = Tensor(x).isin(Tensor(known, dtype="int64"))
+    assert (made.numpy() == np.isin(x, known)).all()
+    assert (Tensor(x).isin(Tensor(known, dtype="int64"), invert=True).numpy() != made.numpy()).all()
+
+
+def test_signs_and_infinities():
+    x = Tensor([-0.0, 1.0, -INF, INF, -NAN])
+    assert x.signbit().tolist()[:4] == [True, False, True, False]
+    assert x.isposinf().tolist() == [False, False, False, True, False]
+    assert x.isneginf().tolist() == [False, False, True, False, False]
+    assert x.angle().tolist()[:4] == [0.0, 0.0, pytest.approx(math.pi), 0.0]
+    assert Tensor([-1, 0]).signbit().tolist() == [True, False]
+    assert x.isreal().all().item() and not x.is_complex() and x.is_signed()
+    assert x.conj() is x and x.real is x

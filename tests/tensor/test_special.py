@@ -1,0 +1,124 @@
+"""Special functions beside Python's `math`, sums and integrals in float64, and slopes known."""
+
+import math
+
+import numpy as np
+import pytest
+
+from torpor import Tensor
+from torpor.base.errors import ValueRangeError
+
+INF, NAN = math.inf, math.nan
+
+
+def erfinv(y):
+    """By bisection on `math.erf` and `math.erfc`."""
+    low, high = 0.0, 6.5
+    for _ in range(80):
+        middle = (low + high) / 2
+        below = math.erf(middle) < y if y < 0.5 else math.erfc(middle) > 1 - y
+        low, high = (middle, high) if below else (low, middle)
+    return low
+
+
+def digamma(x):
+    """The limit log(n) - sum of 1 / (x + k), with what is left of it by its series."""
+    y = x + 99
+    rest = math.log(y) - 0.5 / y - 1 / (12 * y * y) + 1 / (120 * y**4)
+    return math.fsum([rest, *(-1 / (x + k) for k in range(99))])
+
+
+def bessel(order):
+    def function(x):
+        return sum((x / 2) ** (2 * k + order) / math.factorial(k) / math.factorial(k + order)
+                   for k in range(60))  # fmt: skip
+
+    return function
+
+
+# name: (the function, its slope, arguments, most units in the last place)
+FUNCTIONS = {
+    "atan": (math.atan, lambda x: 1 / (1 + x * x), (-1e30, -3.0, -0.41, 0.2, 0.5, 1.0, 2.5), 4),
+    "asin": (math.asin, lambda x: 1 / math.sqrt(1 - x * x), (-0.99, -0.5, 1e-6, 0.3, 0.7), 4),
+    "acos": (math.acos, lambda x: -1 / math.sqrt(1 - x * x), (-0.99, -0.5, 0.3, 0.9, 0.9999), 4),
+    "asinh": (math.asinh, lambda x: 1 / math.hypot(1, x), (-1e12, -3.0, 1e-5, 0.5, 9.0), 4),
+    "acosh": (math.acosh, lambda x: 1 / math.sqrt((x - 1) * (x + 1)), (1.001, 1.5, 9.0, 1e12), 4),
+    "atanh": (math.atanh, lambda x: 1 / (1 - x * x), (-0.99, -0.3, 1e-6, 0.5), 4),
+    "erfc": (math.erfc, lambda x: -2 / math.sqrt(math.pi) * math.exp(-x * x),
+             (-3.0, -0.2, 0.4, 1.0, 3.0, 8.0), 8),
+    "erfinv": (erfinv, lambda y: math.sqrt(math.pi) / 2 * math.exp(erfinv(y) ** 2),
+               (1e-5, 0.1, 0.5, 0.75, 0.999, 1 - 2.0**-20), 8),
+    "lgamma": (math.lgamma, digamma, (1e-3, 0.4, 0.999, 1.001, 1.5, 2.5, 7.9, 8.1, 1e5), 8),
+    "digamma": (digamma, None, (0.1, 0.9, 1.2, 3.0, 9.9, 50.0), 8),
+    "i0": (bessel(0), bessel(1), (0.1, 2.0, 7.9, 8.1, 20.0), 8),
+    "logit": (lambda x: math.log(x / (1 - x)), lambda x: 1 / (x - x * x), (1e-6, 0.2, 0.9), 4),
+    "sinc": (lambda x: math.sin(math.pi * x) / (math.pi * x), None, (-1.5, 0.3, 2.25), 4),
+    "deg2rad": (math.radians, None, (-30.0, 90.0), 2),
+    "rad2deg": (math.degrees, None, (-3.0, 0.1), 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_values_and_slopes(name, dtype):
+    function, slope, arguments, ulps = FUNCTIONS[name]
+    x = np.array(arguments, dtype)
+    near_root = name in ("digamma", "lgamma") and (name == "digamma" or dtype is np.float64)
+    if name in ("erfinv", "digamma", "lgamma") and dtype is np.float64:  # as good as the oracle
+        ulps = 64
+    tensor = Tensor(x).requires_grad_()
+    made = getattr(tensor, name)()
+    expected = np.array([function(float(v)) for v in x])
+    assert made.numpy().dtype == dtype
+    size = abs(expected) + near_root
+    assert (abs(made.numpy() - expected) <= ulps * np.spacing(size.astype(dtype))).all()
+    if slope:
+        slopes = [slope(float(v)) for v in x]
+        np.testing.assert_allclose(made.sum().gradient(tensor)[0].numpy(), slopes, 2e-5, 1e-30)
+
+
+@pytest.mark.parametrize(
+    ("name", "pairs"),
+    [
+        ("atan", ((INF, math.pi / 2), (-INF, -math.pi / 2), (-0.0, -0.0), (NAN, NAN))),
+        ("asin", ((1, math.pi / 2), (-1, -math.pi / 2), (1.5, NAN))),
+        ("acos", ((1, 0), (-1, math.pi), (-1.5, NAN))),
+        ("acosh", ((1, 0), (0.5, NAN), (-1e30, NAN), (INF, INF))),
+        ("atanh", ((1, INF), (-1, -INF), (2, NAN))),
+        ("erfc", ((INF, 0), (-INF, 2), (NAN, NAN), (20, 0))),
+        ("erfinv", ((1, INF), (-1, -INF), (0, 0), (-0.0, -0.0), (2, NAN),
+                    (-0.5, -0.4769362762044))),
+        ("lgamma", ((0, INF), (-1, INF), (1, 0), (2, 0), (-0.5, math.lgamma(-0.5)), (INF, INF),
+                    (-1e-30, 69.07755278982137))),
+        ("digamma", ((0, -INF), (-0.0, INF), (-1, NAN), (-0.5, 0.03648997397857652))),
+        ("logit", ((0, -INF), (1, INF), (2, NAN))),
+        ("sinc", ((0, 1),)),
+    ],
+)  # fmt: skip
+def test_ends(name, pairs):
+    x, expected = (np.array(values, np.float32) for values in zip(*pairs))
+    made = getattr(Tensor(x), name)().numpy()
+    np.testing.assert_allclose(made, expected, 1e-5)
+    assert (np.signbit(made) == np.signbit(expected))[~np.isnan(expected)].all()
+
+
+def test_second_slopes():
+    x = Tensor(0.5, dtype="float64").requires_grad_()
+    (first,) = x.atan().gradient(x)
+    assert first.gradient(x)[0].item() == pytest.approx(-2 * 0.5 / 1.25**2)
+    (first,) = x.lgamma().gradient(x)
+    assert first.gradient(x)[0].item() == pytest.approx(math.pi**2 / 2)
+
+
+def test_logit_is_clamped_and_integers_are_floats():
+    assert Tensor([0.0, 1.0]).logit(0.25).tolist() == pytest.approx([-math.log(3), math.log(3)])
+    assert Tensor([0, 1]).atan().dtype.name == "float32"
+
+
+def test_polygamma():
+    x = Tensor([1.0, 0.5], dtype="float64")
+    assert x.polygamma(1).tolist() == pytest.approx([math.pi**2 / 6, math.pi**2 / 2])
+    assert x.polygamma(2).tolist() == pytest.approx([-2.404113806319188, -16.828796644234318])
+    assert Tensor(1).polygamma(x).tolist() == x.polygamma(1).tolist()
+    with pytest.raises(ValueRangeError, match="order 0 or more"):
+        x.polygamma(-1)

@@ -1,0 +1,82 @@
+"""Statistics beside NumPy's."""
+
+import math
+
+import numpy as np
+import pytest
+
+from torpor import Tensor
+from torpor.base.errors import DTypeError, ValueRangeError
+
+NAN = math.nan
+X = np.random.default_rng(5).normal(size=(3, 7)).astype(np.float32)
+HOLES = X.copy()
+HOLES[0, 2] = HOLES[2, :] = NAN
+
+
+@pytest.mark.parametrize("dim", [None, 0, 1])
+@pytest.mark.filterwarnings("ignore:.*(slice|NaN)")
+def test_reductions_pass_over_nan(dim):
+    for name in ("nansum", "nanmean"):
+        expected = getattr(np, name)(HOLES, axis=dim)
+        np.testing.assert_allclose(getattr(Tensor(HOLES), name)(dim).numpy(), expected, 1e-5, 1e-6)
+    expected = np.nanquantile(HOLES, 0.3, axis=dim)
+    np.testing.assert_allclose(Tensor(HOLES).nanquantile(0.3, dim).numpy(), expected, 1e-5)
+    with pytest.raises(DTypeError, match="needs floats"):
+        Tensor([1]).nanmean()
+
+
+def test_medians_pass_over_nan():
+    made = Tensor(HOLES).nanmedian(1)
+    first = np.sort(HOLES[0][~np.isnan(HOLES[0])])[2]
+    assert made.values.tolist()[:2] == [first, np.sort(HOLES[1])[3]]
+    assert math.isnan(made.values.tolist()[2])
+    assert HOLES[0, made.indices.tolist()[0]] == first
+    assert Tensor([NAN, 3.0, 1.0, 2.0]).nanmedian().item() == 2.0
+
+
+@pytest.mark.parametrize("method", ["linear", "lower", "higher", "midpoint", "nearest"])
+def test_quantiles(method):
+    q = np.float32([0.0, 0.25, 0.4, 1.0])
+    for dim in (None, 0, -1):
+        made = Tensor(X).quantile(Tensor(q), dim, interpolation=method).numpy()
+        np.testing.assert_allclose(made, np.quantile(X, q, axis=dim, method=method), 1e-5, 1e-6)
+    kept = Tensor(X).quantile(0.4, 1, True, interpolation=method)
+    assert kept.shape == (3, 1)
+    with pytest.raises(ValueRangeError, match="one of linear"):
+        Tensor(X).quantile(0.5, interpolation="cubic")
+
+
+def test_a_quantile_of_nan_is_nan_and_its_slope_goes_to_both_neighbours():
+    assert np.isnan(Tensor(HOLES).quantile(0.5, 1).numpy()).tolist() == [True, False, True]
+    x = Tensor([3.0, 1.0, 2.0, 5.0]).requires_grad_()
+    (made,) = x.quantile(0.25).gradient(x)
+    assert made.tolist() == pytest.approx([0, 0.25, 0.75, 0])
+
+
+def test_modes():
+    x = Tensor([[3, 1, 3, 1, 2], [5, 4, 4, 5, 4]])
+    assert x.mode().values.tolist() == [1, 4]
+    assert x.mode().indices.tolist() == [3, 4]
+    assert x.mode(0, True).values.tolist() == [[3, 1, 3, 1, 2]]
+
+
+@pytest.mark.parametrize("density", [False, True])
+def test_histograms(density):
+    flat, weights = X.reshape(-1), np.abs(X)
+    made = Tensor(X).histogram(5, weight=Tensor(weights), density=density)
+    expected = np.histogram(flat, 5, weights=weights.reshape(-1), density=density)
+    for one, other in zip(made, expected):
+        np.testing.assert_allclose(one.numpy(), other, 1e-5)
+    made = Tensor(X).histogram(4, range=(-0.5, 1.0), density=density)
+    expected = np.histogram(flat, 4, (-0.5, 1.0), density=density)[0]
+    np.testing.assert_allclose(made.hist.numpy(), expected, 1e-5)
+    edges = np.float32([-1.0, 0.0, 0.25, 2.0])
+    made = Tensor(X).histogram(Tensor(edges)).hist
+    np.testing.assert_allclose(made.numpy(), np.histogram(flat, edges)[0])
+    points = np.random.default_rng(1).uniform(0, 1, (20, 2)).astype(np.float32)
+    hist, edges = Tensor(points).histogramdd([2, 3], range=[0.0, 1.0, 0.0, 1.0], density=density)
+    expected, known = np.histogramdd(points, [2, 3], [(0, 1), (0, 1)], density=density)
+    np.testing.assert_allclose(hist.numpy(), expected, 1e-5)
+    for one, other in zip(edges, known):
+        np.testing.assert_allclose(one.numpy(), other, 1e-6)
