@@ -76,11 +76,14 @@ ARGUMENTS = {
     "vander": (V,),
     "vdot": (V, V),
     "view_copy": (X, (4,)),
-    "adaptive_avg_pool2d": (IMAGE, 2),
-    "avg_pool1d": (LINE, 2),
-    "avg_pool2d": (IMAGE, 2),
-    "max_pool1d": (LINE, 2),
-    "max_pool2d": (IMAGE, 2),
+    **{
+        f"{kind}_pool{n}d": (x, 2)
+        for kind in ("adaptive_avg", "adaptive_max", "avg", "max")
+        for n, x in ((1, LINE), (2, IMAGE), (3, CUBE))
+    },
+    **{f"max_unpool{n}d": (x, np.int64(x * 0), 1) for n, x in ((1, LINE), (2, IMAGE), (3, CUBE))},
+    "prelu": (X, V),
+    "threshold": (X, 0.5, 2.0),
     "batch_norm": (IMAGE, V, V),
     "group_norm": (IMAGE, 2),
     "instance_norm": (IMAGE,),

@@ -14,7 +14,8 @@ def test_functions_are_the_methods_of_their_names():
     others = [(n, f) for n, f in vars(F).items() if getattr(f, "__module__", "") != F.__name__]
     names = [n for n, f in others if callable(f) and hasattr(f, "__wrapped__")]
     assert len(names) > 40
-    for name in names + [n for n in vars(losses) if n.endswith(("loss", "entropy"))]:
+    lost = [n for n in vars(losses) if n.endswith(("loss", "entropy"))]
+    for name in [name for name in names + lost if hasattr(Tensor, name)]:
         assert getattr(F, name).__wrapped__ is getattr(Tensor, name)
 
 
@@ -108,3 +109,42 @@ def test_one_value_of_a_channel_has_no_statistics():
 def test_a_row_of_padding_is_there(row):
     with pytest.raises(ValueError, match="padding_idx"):
         F.embedding(Tensor([1]), Tensor.ones(3, 2), padding_idx=row)
+
+
+def test_windows_as_columns_and_back():
+    image = RNG.normal(size=(2, 3, 5, 6)).astype(np.float32)
+    x = Tensor(image).requires_grad_()
+    made = F.unfold(x, (2, 3), dilation=(2, 1), padding=1, stride=(1, 2))
+    padded = np.pad(image, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    columns = [
+        padded[:, :, r : r + 3 : 2, c : c + 3].reshape(2, -1) for r in range(5) for c in (0, 2, 4)
+    ]
+    assert (made.numpy() == np.stack(columns, -1)).all()
+    back = F.fold(made, (5, 6), (2, 3), dilation=(2, 1), padding=1, stride=(1, 2))
+    counts = F.fold(made.ones_like(), (5, 6), (2, 3), dilation=(2, 1), padding=1, stride=(1, 2))
+    np.testing.assert_allclose(back.numpy(), image * counts.numpy(), 1e-5)
+    np.testing.assert_allclose(made.sum().gradient(x)[0].numpy(), counts.numpy())
+
+
+def test_local_response_norm():
+    x = RNG.normal(size=(2, 5, 3)).astype(np.float32)
+    squares = np.pad(x * x, ((0, 0), (1, 1), (0, 0)))
+    mean = (squares[:, :-2] + squares[:, 1:-1] + squares[:, 2:]) / 3
+    expected = x / (2 + 0.1 * mean) ** 0.75
+    np.testing.assert_allclose(
+        F.local_response_norm(Tensor(x), 3, 0.1, k=2.0).numpy(), expected, 1e-5
+    )
+
+
+def test_instance_norm_follows_the_means_of_samples():
+    x = RNG.normal(size=(2, 3, 8)).astype(np.float32)
+    mean, variance = Tensor.zeros(3).contiguous(), Tensor.ones(3).contiguous()
+    made = F.instance_norm(Tensor(x), mean, variance, momentum=0.5).numpy()
+    expected = (x - x.mean(2, keepdims=True)) / np.sqrt(x.var(2, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(made, expected, 1e-4, 1e-5)
+    np.testing.assert_allclose(mean.numpy(), x.mean(2).mean(0) / 2, 1e-5, 1e-6)
+    expected = 0.5 + x.var(2, ddof=1).mean(0) / 2
+    np.testing.assert_allclose(variance.numpy(), expected, 1e-5)
+    after = F.instance_norm(Tensor(x), mean, variance, use_input_stats=False).numpy()
+    known = (x - mean.numpy()[:, None]) / np.sqrt(variance.numpy()[:, None] + 1e-5)
+    np.testing.assert_allclose(after, known, 1e-5, 1e-6)

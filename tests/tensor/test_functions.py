@@ -5,7 +5,7 @@ import pytest
 
 from tests.tensor.layouts import check, layouts, numbers
 from torpor import Tensor
-from torpor.base.errors import ValueRangeError
+from torpor.base.errors import ShapeError, ValueRangeError
 
 erf = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -177,3 +177,17 @@ def test_an_unknown_choice_is_an_error_of_torpors_and_of_pythons(call):
     with pytest.raises(ValueRangeError) as raised:
         call(Tensor([1.0, 2.0]))
     assert isinstance(raised.value, ValueError)
+
+
+def test_shrinking_activations():
+    x = Tensor([-2.0, -0.5, 0.25, 0.5, 3.0])
+    assert x.hardshrink().tolist() == [-2.0, 0.0, 0.0, 0.0, 3.0]
+    assert x.softshrink().tolist() == [-1.5, 0.0, 0.0, 0.0, 2.5]
+    assert x.threshold(0.25, 9.0).tolist() == [9.0, 9.0, 9.0, 0.5, 3.0]
+    assert x.prelu(Tensor([0.5])).tolist() == [-1.0, -0.25, 0.25, 0.5, 3.0]
+    rows = Tensor([[-1.0, -1.0], [2.0, -2.0]])
+    assert rows.prelu(Tensor([1.0, 0.25])).tolist() == [[-1.0, -0.25], [2.0, -0.5]]
+    assert x.tanhshrink().tolist() == pytest.approx([v - math.tanh(v) for v in x.tolist()])
+    assert Tensor([[1.0, 0.0]]).glu().tolist() == [[0.5]]
+    with pytest.raises(ShapeError, match="even length"):
+        x.glu()

@@ -4,24 +4,29 @@ are explained; those that a layer keeps state for take that state here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from torpor.base.errors import ShapeError
 from torpor.base.missing import names_of
 from torpor.nn.losses import *  # noqa: F403  (listed there, once)
+from torpor.nn.resampling import *  # noqa: F403
 from torpor.tensor import Tensor, no_grad
+from torpor.tensor.convolution import check_window, windows
 from torpor.tensor.creation import beside
-from torpor.tensor.handle import float_dtype, with_rule
+from torpor.tensor.handle import derive, float_dtype, with_rule
 from torpor.tensor.loss import check_several
 from torpor.tensor.namespace import function_of
 from torpor.tensor.operands import choose
 from torpor.tensor.scatter import selected
-from torpor.tensor.spelling import within
+from torpor.tensor.spelling import pair, within
 from torpor.tensor.wide import wide_dtype, widely
 
 # --- activations ----------------------------------------------------------------------------------
 celu = function_of("celu")
 elu = function_of("elu")
 gelu = function_of("gelu")
+glu = function_of("glu")
+hardshrink = function_of("hardshrink")
 hardsigmoid = function_of("hardsigmoid")
 hardswish = function_of("hardswish")
 hardtanh = function_of("hardtanh")
@@ -29,6 +34,7 @@ leaky_relu = function_of("leaky_relu")
 log_softmax = function_of("log_softmax")
 logsigmoid = function_of("logsigmoid")
 mish = function_of("mish")
+prelu = function_of("prelu")
 relu = function_of("relu")
 relu6 = function_of("relu6")
 selu = function_of("selu")
@@ -37,13 +43,22 @@ silu = function_of("silu")
 softmax = function_of("softmax")
 softmin = function_of("softmin")
 softplus = function_of("softplus")
+softshrink = function_of("softshrink")
 softsign = function_of("softsign")
 tanh = function_of("tanh")
+tanhshrink = function_of("tanhshrink")
+threshold = function_of("threshold")
 
 # --- products, windows and shapes -----------------------------------------------------------------
+adaptive_avg_pool1d = function_of("adaptive_avg_pool1d")
 adaptive_avg_pool2d = function_of("adaptive_avg_pool2d")
+adaptive_avg_pool3d = function_of("adaptive_avg_pool3d")
+adaptive_max_pool1d = function_of("adaptive_max_pool1d")
+adaptive_max_pool2d = function_of("adaptive_max_pool2d")
+adaptive_max_pool3d = function_of("adaptive_max_pool3d")
 avg_pool1d = function_of("avg_pool1d")
 avg_pool2d = function_of("avg_pool2d")
+avg_pool3d = function_of("avg_pool3d")
 conv1d = function_of("conv1d")
 conv2d = function_of("conv2d")
 conv3d = function_of("conv3d")
@@ -53,6 +68,10 @@ conv_transpose3d = function_of("conv_transpose3d")
 linear = function_of("linear")
 max_pool1d = function_of("max_pool1d")
 max_pool2d = function_of("max_pool2d")
+max_pool3d = function_of("max_pool3d")
+max_unpool1d = function_of("max_unpool1d")
+max_unpool2d = function_of("max_unpool2d")
+max_unpool3d = function_of("max_unpool3d")
 one_hot = function_of("one_hot")
 pad = function_of("pad")
 scaled_dot_product_attention = function_of("scaled_dot_product_attention")
@@ -103,6 +122,83 @@ def _directions(x: Tensor, dim: int, eps: float) -> Tensor:
     """Vectors divided by their lengths, whose gradient is that of the length also below `eps`."""
     length = x.norm(2, dim, True)
     return x / with_rule(length.clamp(eps), (length,), "same")
+
+
+def unfold(
+    x: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Tensor:
+    """The windows of x[batch, channel, height, width] as columns: [batch, channel * kernel, window]
+    (without batch as without).
+    """
+    if x.ndim == 3:
+        return unfold(x.unsqueeze(0), kernel_size, dilation, padding, stride).squeeze(0)
+    sizes, spread, steps = pair(kernel_size), pair(dilation), pair(stride)
+    around = pair(padding)
+    grown = x.pad((around[1], around[1], around[0], around[0]))
+    check_window(x, sizes, [(p, p) for p in around], spread)
+    seen: Any = derive(windows, (grown,), sizes, steps, spread).permute(0, 1, 4, 5, 2, 3)
+    batch, channels, *_, height, width = seen.shape
+    made: Tensor = seen.reshape(batch, channels * sizes[0] * sizes[1], height * width)
+    return made
+
+
+def fold(
+    x: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
+    stride: Any = 1,
+) -> Tensor:  # fmt: skip
+    """Sums of windows that are columns, where they overlap: what the gradient of `unfold` is,
+    [batch, channel, height, width].
+    """
+    if x.ndim == 2:
+        one = fold(x.unsqueeze(0), output_size, kernel_size, dilation, padding, stride)
+        return one.squeeze(0)
+    sizes = pair(kernel_size)
+    shape = x.shape[0], x.shape[1] // (sizes[0] * sizes[1]), *pair(output_size)
+    nothing = x.new_zeros(shape).requires_grad_()
+    columns = unfold(nothing, kernel_size, dilation, padding, stride)
+    made: Tensor = columns.gradient(nothing, gradient=x)[0]
+    return made
+
+
+@widely
+def local_response_norm(
+    x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
+    """x divided by (k + alpha mean)**beta, the mean of the squares of `size` channels around."""
+    if x.ndim < 3:
+        raise ShapeError(f"local_response_norm needs 3 axes or more, not {x.ndim}")
+    squares = x.square().transpose(1, -1).pad((size // 2, (size - 1) // 2))
+    mean: Any = squares.unfold(-1, size).sum(-1).transpose(1, -1) / size
+    made: Tensor = x / (mean * alpha + k) ** beta
+    return made
+
+
+def instance_norm(
+    x: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """`batch_norm` of each sample by itself; running statistics follow the mean over samples."""
+    batch, channels, *inner = x.shape
+    if not use_input_stats:
+        return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
+
+    def each(values: Tensor | None) -> Tensor | None:
+        return None if values is None else values.repeat(batch)
+
+    means, variances = each(running_mean), each(running_var)
+    rows = x.reshape(1, batch * channels, *inner)
+    made = batch_norm(rows, means, variances, each(weight), each(bias), True, momentum, eps)
+    for running, new in ((running_mean, means), (running_var, variances)):
+        if running is not None and new is not None:
+            with no_grad():
+                running.assign(new.reshape(batch, channels).mean(0).cast(running.dtype))
+    return made.reshape(*x.shape)
 
 
 def batch_norm(

@@ -1,10 +1,25 @@
-"""Losses as functions of the prediction and the target: methods of `Tensor`, where their arguments
-are explained.
+"""Losses as functions of the prediction and the target. Reduction "mean" and "sum" give a 0-d
+tensor, "none" one loss an element (or a sample). Those that are methods of `Tensor` are explained
+there.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+from torpor.base.errors import ShapeError, ValueRangeError
+from torpor.tensor import Tensor, einsum
+from torpor.tensor.creation import beside
+from torpor.tensor.handle import with_rule
+from torpor.tensor.host import known_shape, known_size
+from torpor.tensor.loss import reduced
 from torpor.tensor.namespace import function_of
+from torpor.tensor.operands import choose
+from torpor.tensor.wide import widely
+
+NEVER: Final = -1e30  # the logarithm of a probability of 0 whose differences are numbers
 
 binary_cross_entropy = function_of("binary_cross_entropy")
 binary_cross_entropy_with_logits = function_of("binary_cross_entropy_with_logits")
@@ -15,3 +30,241 @@ l1_loss = function_of("l1_loss")
 mse_loss = function_of("mse_loss")
 nll_loss = function_of("nll_loss")
 smooth_l1_loss = function_of("smooth_l1_loss")
+
+
+# --- margins --------------------------------------------------------------------------------------
+@widely
+def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    """log(1 + exp(-target input)) of targets -1 and 1."""
+    return reduced((-target * input).softplus(threshold=1000), reduction)
+
+
+@widely
+def margin_ranking_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, reduction: str = "mean"
+) -> Tensor:
+    """max(0, margin - target (input1 - input2)): target 1 ranks the first one higher, -1 lower."""
+    return reduced((-target * (input1 - input2) + margin).clamp(0), reduction)
+
+
+@widely
+def hinge_embedding_loss(
+    input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean"
+) -> Tensor:
+    """input where the target is 1, max(0, margin - input) where it is -1."""
+    apart = choose(target.ne(1), (margin - input).clamp(0), 0.0)
+    return reduced(apart + choose(target.ne(-1), input, 0.0), reduction)
+
+
+@widely
+def cosine_embedding_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, reduction: str = "mean"
+) -> Tensor:
+    """1 - cosine where the target is 1, max(0, cosine - margin) where it is -1."""
+    lengths = ((input1 * input1).sum(-1) + 1e-12) * ((input2 * input2).sum(-1) + 1e-12)
+    cosine = (input1 * input2).sum(-1) / lengths.sqrt()
+    same = choose(target.eq(1), 1 - cosine, 0.0)
+    return reduced(same + choose(target.eq(-1), (cosine - margin).clamp(0), 0.0), reduction)
+
+
+@widely
+def multi_margin_loss(
+    input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """Of scores (batch, classes) the mean over classes of max(0, margin - right + other)**p, times
+    the weight of the right class.
+    """
+    rows = input.reshape(-1, input.shape[-1] if input.ndim else 1)
+    asked = target.reshape(-1, 1)
+    apart: Any = (margin - rows.gather(1, asked) + rows).clamp(0) ** p
+    apart = apart if weight is None else apart * weight.take(asked)
+    others = Tensor.arange(rows.shape[1], device=rows.device).ne(asked)
+    made = others.where(apart, 0.0).sum(1) / rows.shape[1]
+    return reduced(made if input.ndim > 1 else made.reshape(()), reduction)
+
+
+@widely
+def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    """Of scores (batch, classes) and classes, as many as stand before the first -1, the mean over
+    classes of max(0, 1 - right + other) for each right one and all that are none.
+    """
+    width = input.shape[-1] if input.ndim else 1
+    rows, asked = input.reshape(-1, width), target.reshape(-1, width)
+    known = asked.ge(0).long().cumprod(1).bool()
+    place = choose(known, asked, 0)
+    right = Tensor.zeros(*rows.shape, dtype="int64").scatter_add(1, place, known.long()).ne(0)
+    apart = (1 - rows.gather(1, place).unsqueeze(2) + rows.unsqueeze(1)).clamp(0)
+    counted = known.unsqueeze(2) & ~right.unsqueeze(1)
+    made = counted.where(apart, 0.0).sum((1, 2)) / rows.shape[1]
+    return reduced(made if input.ndim > 1 else made.reshape(()), reduction)
+
+
+@widely
+def multilabel_soft_margin_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
+) -> Tensor:
+    """The mean over classes of the cross-entropies of sigmoids."""
+    loss: Any = -(target * input.logsigmoid() + (1 - target) * (-input).logsigmoid())
+    return reduced((loss if weight is None else loss * weight).mean(-1), reduction)
+
+
+# --- distances ------------------------------------------------------------------------------------
+@widely
+def pairwise_distance(
+    x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Tensor:
+    """The p-norm of x1 - x2 + eps along the last axis."""
+    made: Tensor = (x1 - x2 + eps).norm(p, -1, keepdim)
+    return made
+
+
+@widely
+def pdist(input: Tensor, p: float = 2.0) -> Tensor:
+    """The distances of all pairs of rows: (0, 1), (0, 2), …, (1, 2), …"""
+    count = known_size(input.shape[0])
+    rows = Tensor.triu_indices(count, count, 1, device=input.device)
+    made: Tensor = (input.index_select(0, rows[0]) - input.index_select(0, rows[1])).norm(p, 1)
+    return made
+
+
+@widely
+def triplet_margin_loss(
+    anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2,
+    eps: float = 1e-6, swap: bool = False, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """max(0, margin + distance(anchor, positive) - distance(anchor, negative)); with `swap` the
+    negative's distance from either, whichever is less.
+    """
+
+    def distance(one: Tensor, other: Tensor) -> Tensor:
+        return pairwise_distance(one, other, p, eps)
+
+    return triplet_margin_with_distance_loss(
+        anchor, positive, negative, distance_function=distance, margin=margin, swap=swap,
+        reduction=reduction,
+    )  # fmt: skip
+
+
+def triplet_margin_with_distance_loss(
+    anchor: Tensor, positive: Tensor, negative: Tensor, *,
+    distance_function: Callable[[Tensor, Tensor], Tensor] | None = None, margin: float = 1.0,
+    swap: bool = False, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """`triplet_margin_loss` by a distance of one's own."""
+    distance = distance_function or pairwise_distance
+    far = distance(anchor, negative)
+    far = far.minimum(distance(positive, negative)) if swap else far
+    return reduced((distance(anchor, positive) - far + margin).clamp(0), reduction)
+
+
+# --- likelihoods ----------------------------------------------------------------------------------
+@widely
+def poisson_nll_loss(
+    input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, eps: float = 1e-8,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """exp(input) - target input, or with `log_input` off input - target log(input + eps); `full`
+    adds Stirling's approximation of log(target!) where the target is above 1.
+    """
+    loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
+    if full:
+        count = choose(target > 1, target, 1.0)
+        stirling = count * count.log() - count + (count * (2 * math.pi)).log() * 0.5
+        loss = loss + choose(target > 1, stirling, 0.0)
+    return reduced(loss, reduction)
+
+
+@widely
+def gaussian_nll_loss(
+    input: Tensor, target: Tensor, var: Any, full: bool = False, eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """(log(var) + (input - target)² / var) / 2, var being no less than eps; `full` adds
+    log(2 pi) / 2.
+    """
+    spread: Any = beside(var, input)
+    if spread.ndim and spread.shape != input.shape and spread.shape == input.shape[:-1]:
+        spread = spread.unsqueeze(-1)
+    spread = with_rule(spread.clamp(eps), (spread,), "same")
+    loss = (spread.log() + (input - target).square() / spread) * 0.5
+    return reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
+
+
+def linear_cross_entropy(
+    input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Tensor | None = None,
+    weight: Tensor | None = None, reduction: str = "mean", ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+) -> Tensor:  # fmt: skip
+    """`cross_entropy` of `linear`, by weights (classes, ..., in) whose inner axes the target has
+    too.
+    """
+    classes, *inner, width = linear_weight.shape
+    logits = input.linear(linear_weight.reshape(-1, width))
+    logits = logits.reshape(*input.shape[:-1], classes, *inner)
+    logits = logits if linear_bias is None else logits + linear_bias
+    ignored = -100 if ignore_index is None else ignore_index
+    return logits.cross_entropy(target, weight, ignored, reduction, label_smoothing)
+
+
+@widely
+def ctc_loss(
+    log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
+    reduction: str = "mean", zero_infinity: bool = False,
+) -> Tensor:  # fmt: skip
+    """Connectionist temporal classification: minus the log-probability that (steps, batch, classes)
+    log-probabilities read as the targets, (batch, length) or all in a row, with blanks between. The
+    mean is over samples divided by their lengths. Graves et al., 2006.
+
+    As in PyTorch the gradient is that of log_softmax with what it is of.
+    """
+    if log_probs.ndim == 2:
+        lengths = Tensor(input_lengths).reshape(1), Tensor(target_lengths).reshape(1)
+        rows = targets.reshape(1, -1)
+        made = ctc_loss(log_probs.unsqueeze(1), rows, *lengths, blank, reduction, zero_infinity)
+        return made.reshape(())
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueRangeError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
+    steps, batch, _ = known_shape(log_probs.shape)
+    seen, wanted = (beside(n, log_probs).long().tolist() for n in (input_lengths, target_lengths))
+    table = [targets.narrow(0, sum(wanted[:n]), wanted[n]) if targets.ndim == 1 else
+             targets[n, : wanted[n]] for n in range(batch)]  # fmt: skip
+    longest = max([*wanted, 0])
+    labels = Tensor.stack(
+        [row.long().pad((0, longest - row.shape[0]), value=blank) for row in table]
+    )
+    blanks = labels.full_like(blank)
+    states = Tensor.stack([blanks, labels], 2).reshape(batch, -1).pad((0, 1), value=blank)
+    width = 2 * longest + 1
+    before = states.pad((2, 0), value=blank)[:, :width]
+    skips = states.ne(blank) & states.ne(before)
+    ends = Tensor([[2 * n] for n in wanted], device=log_probs.device)
+    number = Tensor.arange(width, device=log_probs.device)
+    emitted = log_probs.gather(2, states.unsqueeze(0).expand(steps, batch, width))
+    alpha: Any = choose(number < 2, emitted[0], NEVER)
+    last = Tensor([[n] for n in seen], device=log_probs.device)
+    for step in range(1, steps):
+        one = alpha.pad((1, 0), value=NEVER)[:, :width]
+        two = choose(skips, alpha.pad((2, 0), value=NEVER)[:, :width], NEVER)
+        total = Tensor.stack([alpha, one, two]).logsumexp(0) + emitted[step]
+        alpha = choose(last > step, total, alpha).contiguous()
+    final = choose(number.eq(ends) | number.eq(ends - 1), alpha, NEVER).logsumexp(1)
+    final = choose(final < NEVER / 2, -math.inf, final)
+    place = Tensor.arange(steps, device=log_probs.device).reshape(-1, 1, 1)
+    share = choose(place < last.reshape(1, -1, 1), log_probs.exp(), 0.0).sum((0, 2))
+    loss: Any = with_rule((-final).detach(), (share - final,), "same")
+    if zero_infinity:
+        loss = choose(final.detach().eq(-math.inf), 0.0, loss)
+    if reduction != "mean":
+        return reduced(loss, reduction)
+    return reduced(loss / Tensor(wanted, device=loss.device).clamp(1), reduction)
+
+
+# --- what is between two inputs -------------------------------------------------------------------
+@widely
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """(..., out) from (..., in1) and (..., in2) by weight (out, in1, in2): x1 W x2 + bias."""
+    if weight.ndim != 3:
+        raise ShapeError(f"bilinear needs a weight (out, in1, in2), not {weight.shape}")
+    made = einsum("...i,oij,...j->...o", input1, weight, input2)
+    return made if bias is None else made + bias

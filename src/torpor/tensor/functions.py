@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from torpor.base.dtypes import dtypes
-from torpor.base.errors import ValueRangeError
+from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.ir.ops import Ops
 from torpor.tensor.division import floor_like
 from torpor.tensor.handle import (
@@ -18,7 +18,7 @@ from torpor.tensor.handle import (
     with_rule,
 )
 from torpor.tensor.operands import clamped, need
-from torpor.tensor.spelling import whole_number, within
+from torpor.tensor.spelling import an_axis, spelled, whole_number, within
 from torpor.tensor.wide import wide_dtype, widely
 
 if TYPE_CHECKING:
@@ -339,6 +339,42 @@ class Functions(Handle):
         made = (scaled > threshold).where(self, smooth if beta == 1.0 else smooth / beta)
         numbers = _number(beta, made), _number(threshold, made)
         return with_rule(made, (self.cast(made.dtype), *numbers), "softplus")
+
+    @widely
+    def tanhshrink(self) -> Tensor:
+        """x - tanh(x)."""
+        return self - self.tanh()
+
+    def hardshrink(self, lambd: float = 0.5) -> Tensor:
+        """x, 0 where |x| is `lambd` or less."""
+        return ((self >= -lambd) & (self <= lambd)).where(0, self)
+
+    def softshrink(self, lambd: float = 0.5) -> Tensor:
+        """x moved towards 0 by `lambd`, 0 where |x| is no more than it."""
+        within("lambd", lambd, 0)
+        moved: Any = (self > lambd).where(self - lambd, self + lambd)
+        return ((self >= -lambd) & (self <= lambd)).where(0, moved)
+
+    def threshold(self, threshold: float, value: float) -> Tensor:
+        """x above the threshold, else `value`."""
+        return (self <= threshold).where(value, self).cast(self.dtype)
+
+    def prelu(self, weight: Tensor) -> Tensor:
+        """x above 0, weight x below: one weight, or one for each channel, axis 1."""
+        if weight.ndim == 1 and weight.shape != (1,):
+            weight = weight.reshape(-1, *(1,) * (self.ndim - 2))
+        return (self > 0).where(self, weight * self)
+
+    @spelled
+    def glu(self, dim: int = -1) -> Tensor:
+        """One half of an axis times the sigmoid of the other. Dauphin et al., 2016,
+        arXiv:1612.08083.
+        """
+        size = self.shape[an_axis(dim, self)]
+        if isinstance(size, int) and size % 2:
+            raise ShapeError(f"glu needs an axis of even length, not {size}")
+        one, other = self.chunk(2, dim)
+        return one * other.sigmoid()
 
     @widely
     def softsign(self) -> Tensor:

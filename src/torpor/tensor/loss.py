@@ -24,13 +24,15 @@ if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
 
 
-def _reduced(loss: Any, reduction: str) -> Any:
+def reduced(loss: Any, reduction: str) -> Tensor:
+    """The mean, the sum or each of the losses."""
+    made: Tensor = loss
     if reduction == "mean":
-        return loss.mean()
+        return made.mean()
     if reduction == "sum":
-        return loss.sum()
+        return made.sum()
     if reduction == "none":
-        return loss
+        return made
     raise ValueRangeError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
 
 
@@ -43,11 +45,11 @@ class Loss(Handle):
 
     def mse_loss(self, target: Any, reduction: str = "mean") -> Tensor:
         """(self - target)²."""
-        return _reduced((self - target).square(), reduction)
+        return reduced((self - target).square(), reduction)
 
     def l1_loss(self, target: Any, reduction: str = "mean") -> Tensor:
         """|self - target|."""
-        return _reduced((self - target).abs(), reduction)
+        return reduced((self - target).abs(), reduction)
 
     def smooth_l1_loss(self, target: Any, reduction: str = "mean", beta: float = 1.0) -> Tensor:
         """d² / (2 beta) where d = |self - target| is below `beta`, d - beta / 2 elsewhere.
@@ -56,11 +58,11 @@ class Loss(Handle):
         within("beta", beta, 0)
         apart = (self - target).abs()
         if beta == 0:
-            return _reduced(apart, reduction)
+            return reduced(apart, reduction)
         far = apart >= beta
         near = far.where(0, apart)  # the square of what is infinite has no gradient
         loss = far.where(apart - 0.5 * beta, near * near * (0.5 / beta))
-        return _reduced(loss, reduction)
+        return reduced(loss, reduction)
 
     @widely
     def huber_loss(self, target: Any, reduction: str = "mean", delta: float = 1.0) -> Tensor:
@@ -121,7 +123,7 @@ class Loss(Handle):
                 raise located(ShapeError(what), (self, target))
             smooth = target * (1 - label_smoothing) + label_smoothing / classes
             loss = -_affine(logs * smooth, _along(weight, logs, axis)).sum(axis)
-            return _reduced(loss, reduction)
+            return reduced(loss, reduction)
         _check_target(self, target, axis, weight)
         kept = target.cast(dtypes.int64).ne(ignore_index)  # which unsigned formats do not hold
         surprise = _surprise(self, choose(kept, target, 0), axis)
@@ -134,7 +136,7 @@ class Loss(Handle):
         if reduction == "mean":
             spread = spread.sum() / _counting(kept, target, weight, logs.dtype).sum()
         else:
-            spread = _reduced(spread, reduction)
+            spread = reduced(spread, reduction)
         return exact * (1 - label_smoothing) + spread * (label_smoothing / classes)
 
     def sparse_categorical_crossentropy(
@@ -164,7 +166,7 @@ class Loss(Handle):
         loss: Any = -(wanted * yes + (1 - wanted) * no)
         sides = [beside(one, self).cast(loss.dtype).expand(*loss.shape) for one in (self, target)]
         loss = with_rule(loss, sides, "binary_cross_entropy")
-        return _reduced(loss if weight is None else loss * weight, reduction)
+        return reduced(loss if weight is None else loss * weight, reduction)
 
     def binary_cross_entropy_with_logits(
         self,
@@ -180,7 +182,7 @@ class Loss(Handle):
         if pos_weight is not None:
             wrong = ((pos_weight - 1) * target + 1) * wrong
         loss = self * (1 - target) + wrong
-        return _reduced(loss if weight is None else loss * weight, reduction)
+        return reduced(loss if weight is None else loss * weight, reduction)
 
     def kl_div(self, target: Any, reduction: str = "mean", log_target: bool = False) -> Tensor:
         """target log(target) - target self, this tensor being log-probabilities, and 0 log(0) being
@@ -194,7 +196,7 @@ class Loss(Handle):
             loss = target.eq(0).where(0, target * target.log()) - target * self
         if reduction == "batchmean":
             return loss.sum() / (self.shape[0] if self.ndim else 1)
-        return _reduced(loss, reduction)
+        return reduced(loss, reduction)
 
     # --- normalisation ----------------------------------------------------------------------------
     def layer_norm(
@@ -253,7 +255,8 @@ class Loss(Handle):
             what = f"{num_groups} groups do not divide {channels} channels"
             raise located(ShapeError(what), (self,))
         check_several(self, num_groups)
-        rows = self.reshape(batch, num_groups, -1)._standardized((2,), None, None, eps)
+        each = product(self.shape[1:]) // num_groups
+        rows = self.reshape(batch, num_groups, each)._standardized((2,), None, None, eps)
         return _affine(rows.reshape(self.shape), _along(weight, self, 1), _along(bias, self, 1))
 
     def instance_norm(self, eps: float = 1e-5) -> Tensor:
@@ -338,7 +341,7 @@ def _counted(loss: Any, kept: Any, target: Any, weight: Any, reduction: str) -> 
     loss = kept.where(loss, 0) if weight is None else kept.where(loss, 0) * scale
     if reduction == "mean":
         return loss.sum() / scale.sum()
-    return _reduced(loss, reduction)
+    return reduced(loss, reduction)
 
 
 def _surprise(logits: Any, target: Any, axis: int) -> Any:

@@ -106,7 +106,8 @@ class Numeric(Handle):
         step = ((x < y) ^ sign_bit(x)).where(bits + 1, bits - 1)
         least = choose(x < y, bits.full_like(1), bits.dtype.min + 1)
         made = derive(build.bitcast, (x.eq(0).where(least, step),), x.dtype)
-        return x.eq(y).where(y, (x.isnan() | y.isnan()).where(math.nan, made)).detach()
+        made = x.eq(y).where(y, (x.isnan() | y.isnan()).where(math.nan, made)).detach()
+        return sloped(made, (x, x.ne(y)), (y, x.eq(y)))
 
     def ldexp(self, other: Any) -> Tensor:
         """self times 2**other."""

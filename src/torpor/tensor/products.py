@@ -143,7 +143,7 @@ class Products(Handle):
             divisor = (total - less * correction).clamp(0)
             made = (centered * weight) @ centered.mT
         made = made / divisor
-        return made.reshape(()) if self.ndim < 2 else made
+        return made.reshape(()) if x.shape[0] == 1 else made
 
     @widely
     def corrcoef(self) -> Tensor:

@@ -27,6 +27,7 @@ from torpor.tensor.movement import Movement
 from torpor.tensor.numeric import Numeric
 from torpor.tensor.padding import Padding
 from torpor.tensor.path import Step, forward
+from torpor.tensor.pooling import Pooling
 from torpor.tensor.products import Products
 from torpor.tensor.random import Random
 from torpor.tensor.realisation import Realisation, values_in
@@ -81,6 +82,7 @@ class Tensor(
     Contraction,
     Products,
     Convolution,
+    Pooling,
     Loss,
     Random,
     Differentiate,
