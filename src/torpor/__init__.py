@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torpor.tensor import Generator as Generator
     from torpor.tensor import Tensor as Tensor
     from torpor.tensor import as_tensor as as_tensor
+    from torpor.tensor import checkpoint as checkpoint
     from torpor.tensor import einsum as einsum
     from torpor.tensor import enable_grad as enable_grad
     from torpor.tensor import grad as grad
@@ -101,6 +102,7 @@ PLACES: Final = {
     "Tensor": ("torpor.tensor", "Tensor"),
     "tensor": ("torpor.tensor", None),
     "device": ("torpor.device", None),
+    "checkpoint": ("torpor.tensor", "checkpoint"),
     "as_tensor": ("torpor.tensor", "as_tensor"),
     "einsum": ("torpor.tensor", "einsum"),
     "enable_grad": ("torpor.tensor", "enable_grad"),

@@ -17,6 +17,7 @@ from torpor.graph.movement import (
     reshape,
     shrink,
 )
+from torpor.graph.recompute import checkpoint
 from torpor.graph.reduce import (
     again,
     alias,
@@ -39,6 +40,7 @@ __all__ = [
     "broadcast_to",
     "cast",
     "check",
+    "checkpoint",
     "constant",
     "contiguous",
     "copy_to",

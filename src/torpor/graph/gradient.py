@@ -7,7 +7,7 @@ the gradient of it that gives the gradient of each operand.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from torpor.base.errors import GradientError, ShapeError
 from torpor.base.site import gradient_of
@@ -19,6 +19,7 @@ from torpor.graph.gradient_loop import loop_gradient
 from torpor.graph.gradient_movement import MOVEMENTS
 from torpor.graph.gradient_reduce import OTHERS
 from torpor.graph.movement import reshape
+from torpor.graph.recompute import Copies, is_checkpoint
 from torpor.graph.reduce import AGAIN, leaf, reduce
 from torpor.graph.scan import scan_gradient
 from torpor.graph.sizes import describe
@@ -70,7 +71,8 @@ def gradient(root: UOp, targets: Sequence[UOp], seed: UOp) -> list[UOp | None]:
         raise GradientError(f"gradient of {describe(root)}: expected a float tensor")
     if shape_of(seed) != shape_of(root) or seed.dtype is not root.dtype:
         raise ShapeError(f"gradient of {describe(root)}: got a seed of {describe(seed)}")
-    return gradients([root], [seed], targets)
+    hand_down_origins(root)
+    return _gradients([root], [seed], targets)
 
 
 def gradients(
@@ -78,9 +80,16 @@ def gradients(
 ) -> list[UOp | None]:
     """As `gradient`, of several roots together: the sum of what each would give."""
     hand_down_origins(UOp.sink(*roots))
+    return _gradients(roots, seeds, targets)
+
+
+def _gradients(
+    roots: Sequence[UOp], seeds: Sequence[UOp], targets: Sequence[UOp]
+) -> list[UOp | None]:
     found: dict[UOp, UOp] = {}
     between = _between(roots, targets)
     of_loops: dict[UOp, dict[UOp, UOp]] = {}  # by LOOP: the gradient of each thing that it gives
+    copies: dict[Any, Copies] = {}  # of values that are computed again, by checkpoint
     for root, seed in zip(roots, seeds, strict=True):
         _add(found, root, seed)
     for node in reversed(between):
@@ -92,6 +101,9 @@ def gradients(
         elif node.op in LOOPED:
             of_loops.setdefault(node.src[0], {})[node] = grad
             continue
+        elif is_checkpoint(node):
+            again = copies.setdefault(node.arg, Copies())
+            parts = (None, *again.gradients(node, grad, _gradients))
         else:
             parts = RULES[node.op](node, grad)
         for source, part in zip(node.src, parts, strict=True):

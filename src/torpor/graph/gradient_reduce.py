@@ -111,6 +111,11 @@ def pass_gradient(node: UOp, g: UOp) -> Gradients:
     return (g,)
 
 
+def after_gradient(node: UOp, g: UOp) -> Gradients:
+    """d after(x, when) = dx."""
+    return g, None
+
+
 def copy_gradient(node: UOp, g: UOp) -> Gradients:
     """d copy(x): g copied back to where x is."""
     device = device_of(node.src[0])
@@ -136,6 +141,7 @@ OTHERS: Final = {
     Ops.REDUCE_AXIS: reduce_gradient,
     Ops.CONTIGUOUS: pass_gradient,
     Ops.LEAF: pass_gradient,
+    Ops.AFTER: after_gradient,
     Ops.COPY: copy_gradient,
     Ops.MULTI: multi_gradient,
     Ops.DETACH: no_gradient,

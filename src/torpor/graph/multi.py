@@ -72,6 +72,9 @@ def resolved(node: UOp, sources: list[Form]) -> Form:
         return each(node, [cut(s, axis, shards[0].devices) for s in sources], axis)
     if node.op in _SAME:
         return each(node, [shards[0]], shards[0].axis)
+    if node.op is Ops.AFTER:
+        both = [s if isinstance(s, Shards) else cut(s, None, shards[0].devices) for s in sources]
+        return each(node, both, both[0].axis)
     if node.op is Ops.REDUCE_AXIS:
         return reduced(node, shards[0])
     if node.op is Ops.GATHER:

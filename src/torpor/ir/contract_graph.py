@@ -180,7 +180,7 @@ _CLAUSES: Final[tuple[Clause, ...]] = (
     (UPat(ALU), computes_alike),
     (UPat((*MOVEMENT, Ops.CONTIGUOUS, Ops.COPY, Ops.LEAF, Ops.DETACH)), keeps_format),
     (UPat((Ops.REDUCE_AXIS, Ops.SCAN_AXIS, Ops.GATHER, Ops.SCATTER)), keeps_format),
-    (UPat(Ops.FUNCTION), keeps_format),
+    (UPat((Ops.FUNCTION, Ops.AFTER)), keeps_format),
     (UPat(Ops.RESHAPE), keeps_elements),
     (UPat(Ops.EXPAND), repeats_single),
     (UPat(Ops.PERMUTE), orders_axes),

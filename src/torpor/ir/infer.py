@@ -14,7 +14,7 @@ Size = int | UOp  # a symbolic size is a node of dtype index
 Shape = tuple[Size, ...]
 
 JOINT: Final = "|"  # between the names of the devices of one tensor over several
-_SAME: Final = frozenset({Ops.CONTIGUOUS, Ops.COPY, Ops.LEAF, Ops.DETACH, Ops.FUNCTION})
+_SAME: Final = frozenset({Ops.CONTIGUOUS, Ops.COPY, Ops.LEAF, Ops.DETACH, Ops.FUNCTION, Ops.AFTER})
 _LIKE_FIRST: Final = frozenset({Ops.GATHER, Ops.SCATTER, Ops.SCAN_AXIS, Ops.FLIP, Ops.CHECK})
 
 

@@ -52,6 +52,7 @@ class Ops(Enum):
     COPY = auto()
     LEAF = auto()
     DETACH = auto()
+    AFTER = auto()
     FUNCTION = auto()
     GATHER = auto()
     SCATTER = auto()
@@ -289,6 +290,11 @@ ROWS: Final[dict[Ops, Row]] = {
     Ops.COPY: Row(1, _GRAPH, "the same value on the device named arg"),
     Ops.LEAF: Row(1, _GRAPH, "the same value under an identity of its own, arg"),
     Ops.DETACH: Row(1, _GRAPH, "the same value, through which no gradient flows"),
+    Ops.AFTER: Row(
+        2,
+        _GRAPH,
+        "the value of its first operand as a node of its own, there once the second one is",
+    ),
     Ops.FUNCTION: Row(
         None,
         _GRAPH,

@@ -127,7 +127,7 @@ class Builder:
             return self.constant(node)
         if node.op is Ops.BUFFER:
             return self.load(node, indices, valid)
-        if node.op is Ops.CONTIGUOUS:
+        if node.op in (Ops.CONTIGUOUS, Ops.AFTER):
             return self.same(request)
         if node.op in MOVEMENT:
             return self.movement(request)

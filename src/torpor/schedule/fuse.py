@@ -80,6 +80,9 @@ class Fuser:
         elif node.op is Ops.SCAN_AXIS:
             axis = node.arg[1]
             self.step(node, host, (indices, (*indices[:axis], ZERO, *indices[axis + 1 :])))
+        elif node.op is Ops.AFTER:
+            self.parting.force(node.src[1], "awaited by what is computed again", host, MOVEMENT)
+            self.add(node.src[0], Use(host, indices))
         else:
             self.compute(node, host, indices)
 

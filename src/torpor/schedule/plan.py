@@ -9,7 +9,7 @@ from torpor.base.dtypes import dtypes
 from torpor.base.target import Target
 from torpor.ir.contract_graph import PREPARED
 from torpor.ir.infer import devices_of, shape_of
-from torpor.ir.ops import LOOPED, Ops
+from torpor.ir.ops import LOOPED, MOVEMENT, Ops
 from torpor.ir.records import ParamArg, ScheduleItem
 from torpor.ir.rewrite import graph_rewrite, hand_down_origins, unite_origins
 from torpor.ir.uop import UOp
@@ -20,6 +20,7 @@ from torpor.schedule.build import Builder
 from torpor.schedule.chain import MakeBuffer
 from torpor.schedule.fuse import Fuser
 from torpor.schedule.loops import loop_item
+from torpor.schedule.order import in_order, without_copies
 from torpor.schedule.prepare import prepare_rules
 from torpor.schedule.region import Region, count
 
@@ -81,7 +82,10 @@ def plan(roots: Sequence[tuple[UOp, str]], make_buffer: MakeBuffer, target_of: T
         return Plan((), results)
     places, made = fused(list(wanted.values()), make_buffer, target_of)
     results.update({root: places[prepared] for root, (prepared, _) in wanted.items()})
-    items = in_blocks(in_order(made), results.values(), make_buffer, target_of(roots[0][1]))
+    kept = frozenset(results.values())
+    awaited = {id(item): awaited_by(region, places) for region, item in made.items()}
+    items = without_copies(in_order([*made.values()], awaited, kept), kept)
+    items = in_blocks(items, results.values(), make_buffer, target_of(roots[0][1]))
     return Plan(tuple(items), results)
 
 
@@ -108,6 +112,12 @@ def fused(
         if not set(more) - set(apart):
             return places, made
         apart.update(dict.fromkeys(more))
+
+
+def awaited_by(region: Region, places: Places) -> UOp | None:
+    """The buffer that has to be there before an AFTER is computed; None for other kernels."""
+    first = next(iter(region.outputs))
+    return places.get(first.src[1].below(MOVEMENT)) if first.op is Ops.AFTER else None
 
 
 def item_of(fuser: Fuser, region: Region, places: dict[UOp, UOp]) -> ScheduleItem:
@@ -145,23 +155,3 @@ def copy_item(node: UOp, places: dict[UOp, UOp]) -> ScheduleItem:
     copy = UOp(Ops.COPY, node.dtype, (origin,), node.arg)
     store = UOp(Ops.STORE, dtypes.void, (target, copy))
     return ScheduleItem(UOp.sink(store), buffers, (), "copy")
-
-
-def in_order(made: dict[Region, ScheduleItem]) -> list[ScheduleItem]:
-    """The items, each after those that write what it reads; otherwise in order of creation."""
-    writer = {item.buffers[number]: item for item in made.values() for number in item.outputs}
-    done: dict[int, ScheduleItem] = {}
-    stack = [(item, False) for item in made.values()]
-    while stack:
-        item, ready = stack.pop()
-        if id(item) in done:
-            continue
-        if ready:
-            done[id(item)] = item
-            continue
-        stack.append((item, True))
-        for buffer in item.buffers[len(item.outputs) :]:
-            before = writer.get(buffer)
-            if before is not None and before is not item and id(before) not in done:
-                stack.append((before, False))
-    return list(done.values())

@@ -1,5 +1,6 @@
 """Floor 6: the `Tensor` handle, one file a family of methods."""
 
+from torpor.tensor.checkpoint import checkpoint
 from torpor.tensor.contraction import einsum
 from torpor.tensor.creation import as_tensor
 from torpor.tensor.differentiate import grad, value_and_grad
@@ -12,6 +13,7 @@ __all__ = [
     "Generator",
     "Tensor",
     "as_tensor",
+    "checkpoint",
     "device",
     "einsum",
     "enable_grad",
