@@ -25,6 +25,10 @@ class OptError(TorporError, ValueError):
     """An optimisation that cannot be applied; the message names it and says why."""
 
 
+class MemoryLimitError(TorporError, MemoryError):
+    """What is computed takes more memory than `memory_limit` allows, however it is done."""
+
+
 class CompileError(TorporError, RuntimeError):
     """A target's compiler refused the generated text."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from torpor.base.dtypes import dtypes
 from torpor.base.target import Target
@@ -14,6 +15,7 @@ from torpor.ir.records import ParamArg, ScheduleItem
 from torpor.ir.rewrite import graph_rewrite, hand_down_origins, unite_origins
 from torpor.ir.uop import UOp
 from torpor.schedule import crowd
+from torpor.schedule.afresh import Settled, limit_now, within
 from torpor.schedule.asked import ask_for_all
 from torpor.schedule.blocks import in_blocks
 from torpor.schedule.build import Builder
@@ -26,6 +28,7 @@ from torpor.schedule.region import Region, count
 
 TargetOf = Callable[[str], Target]
 Places = dict[UOp, UOp]
+Wanted = Sequence[tuple[UOp, str]]  # nodes, and the devices that they are wanted on
 
 
 @dataclass(frozen=True)
@@ -80,17 +83,28 @@ def plan(roots: Sequence[tuple[UOp, str]], make_buffer: MakeBuffer, target_of: T
         wanted[root] = (prepared, device)
     if not wanted:
         return Plan((), results)
-    places, made = fused(list(wanted.values()), make_buffer, target_of)
-    results.update({root: places[prepared] for root, (prepared, _) in wanted.items()})
-    kept = frozenset(results.values())
-    awaited = {id(item): awaited_by(region, places) for region, item in made.items()}
-    items = without_copies(in_order([*made.values()], awaited, kept), kept)
-    items = in_blocks(items, results.values(), make_buffer, target_of(roots[0][1]))
+    settle = partial(settled, make_buffer=make_buffer, target_of=target_of)
+    made = settle([*wanted.values()])
+    limit = limit_now()
+    if limit is not None:
+        made = within(limit, settle, made)
+    places = zip(wanted, made.roots, strict=True)
+    results.update({root: made.places[prepared] for root, (prepared, _) in places})
+    items = in_blocks(made.items, results.values(), make_buffer, target_of(roots[0][1]))
     return Plan(tuple(items), results)
 
 
+def settled(wanted: Wanted, make_buffer: MakeBuffer, target_of: TargetOf) -> Settled:
+    """The kernels in order that compute what is wanted."""
+    places, made = fused(wanted, make_buffer, target_of)
+    kept = frozenset(places[root] for root, _ in wanted)
+    awaited = {id(item): awaited_by(region, places) for region, item in made.items()}
+    items = without_copies(in_order([*made.values()], awaited, kept), kept)
+    return Settled(wanted, items, places, kept)
+
+
 def fused(
-    wanted: Sequence[tuple[UOp, str]], make_buffer: MakeBuffer, target_of: TargetOf
+    wanted: Wanted, make_buffer: MakeBuffer, target_of: TargetOf
 ) -> tuple[Places, dict[Region, ScheduleItem]]:
     """Where stored values lie, and the kernels; anew as long as one has too many parameters."""
     apart: dict[UOp, None] = {}
