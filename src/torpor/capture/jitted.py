@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, final
 
@@ -25,6 +25,7 @@ from torpor.capture.trace import MISS, Trace, is_whole
 from torpor.capture.tracer import is_severed
 from torpor.capture.tree import flatten, holds_twice
 from torpor.pipeline.anew import IN_A_ROW, warn
+from torpor.schedule.afresh import Limit, limited, megabytes
 from torpor.pipeline.compiled_graph import Failed
 from torpor.tensor.handle import Handle
 from torpor.tensor.mode import grad_enabled
@@ -36,6 +37,7 @@ MAXIMUM_REASONS: Final = 32  # that are kept for `explain`
 UNSTABLE_AFTER: Final = 3  # runs whose guards did not even hold when the function returned
 GIVE_UP_AFTER: Final = 4 * MAXIMUM_TRACES  # traces in a row without a replay
 PATIENCE: Final = 5.0  # seconds that a thread waits for another one's run of the function
+SHOWN_FROM: Final = 1 << 20  # bytes of memory that `explain` speaks of
 NATIVE_AFTER: Final = 2  # replays by Python, so that what is called once or twice compiles nothing
 
 
@@ -72,8 +74,9 @@ class Jitted:
     __slots__ = ("_programs", "__dict__", "__weakref__")
     _programs: tuple[Any, ...]  # native replays: addresses, each with what keeps it alive
 
-    def __init__(self, function: Callable[..., Any]):
+    def __init__(self, function: Callable[..., Any], memory_limit: int | None = None):
         functools.update_wrapper(self, function, updated=())
+        self._limit = None if memory_limit is None else Limit(memory_limit)
         self.__wrapped__ = function
         self._kinds: dict[tuple[Any, ...], _Kind] = {}
         self._matches: tuple[tuple[Match, _Kind], ...] = ()
@@ -94,12 +97,15 @@ class Jitted:
     def __deepcopy__(self, memo: Any) -> Jitted:
         """Functions are not copied; a method of an object becomes that of the object's copy."""
         wrapped = copy.deepcopy(self.__wrapped__, memo)
-        return self if wrapped is self.__wrapped__ else Jitted(wrapped)
+        return self if wrapped is self.__wrapped__ else Jitted(wrapped, self._limit_bytes())
 
     def __reduce__(self) -> Any:
         if is_a(self.__wrapped__, types.FunctionType):
             return self.__qualname__  # as functions are: by name
-        return Jitted, (self.__wrapped__,)
+        return Jitted, (self.__wrapped__, self._limit_bytes())
+
+    def _limit_bytes(self) -> int | None:
+        return None if self._limit is None else self._limit.bytes
 
     def __repr__(self) -> str:
         return f"<jit of {self._name()}>"
@@ -254,7 +260,8 @@ class Jitted:
         views = any(not is_whole(tensor) for tensor in call.tensors)
         observing = views and not kind.views_observed
         strict = settings.text("JIT") == "strict"
-        with phase("trace", self._name(), self._misses[-1] if self._misses else "new"):
+        why = self._misses[-1] if self._misses else "new"
+        with phase("trace", self._name(), why), limited(self._limit):
             made = attempt(self.__wrapped__, call, strict, observing, self._by_value)
         self._by_value = made.by_value
         self._baked |= made.tracer.baked
@@ -326,6 +333,7 @@ class Jitted:
                 number += 1
                 kernels = len(trace.graph.commands)
                 lines.append(f"  trace {number}: {kernels} kernels, replayed {trace.hits} times")
+                lines += [f"    {text}" for text in _memory_of(trace)]
                 lines += [f"    takes {path} as an input" for path in trace.taken]
                 lines += [f"    guards {path}" for path in (*trace.used, *trace.guards.paths())]
         if not number:
@@ -333,13 +341,14 @@ class Jitted:
         lines += [f"  missed because of {path}" for path in list(self._misses)]
         lines += [f"  baked in: {what}" for what in list(self._baked)]
         lines += [f"  runs as it is, since it {what}" for what in list(self._refused)]
+        lines += [f"  memory_limit: {one}" for one in (self._limit.economies if self._limit else ())]
         return "\n".join(lines)
 
 
 _general: Final = Jitted.__call__  # for calls that no native replay fits
 
 
-def jit(function: Callable[..., Any]) -> Jitted:
+def jit(function: Any = None, *, memory_limit: int | None = None) -> Any:
     """`function`, traced on its first call; later calls replay its kernels while guards hold.
 
     Tensors among the arguments, and tensors that the function reaches in any other way, are inputs;
@@ -347,10 +356,19 @@ def jit(function: Callable[..., Any]) -> Jitted:
     as far as they only meet tensors and other numbers. Strings, attributes, globals and closure
     cells that it reads are guarded: where one differs, the function is traced anew.
     Under JIT=0 it is called as it is; JIT=strict refuses what no guard can cover.
+
+    memory_limit: the most bytes that a call may take for results and on the way, beside arguments
+                  and what it reads. Values are computed again instead of kept until it fits;
+                  `explain` says what that costs. `MemoryLimitError` where it cannot be.
     """
+    if function is None:
+        return functools.partial(jit, memory_limit=memory_limit)
     if not callable(function):
         raise CaptureError(f"jit takes a function, as in jit(f)(x), not {function!r}")
-    return function if isinstance(function, Jitted) else Jitted(function)
+    if isinstance(function, Jitted) and memory_limit is None:
+        return function
+    wrapped = function.__wrapped__ if isinstance(function, Jitted) else function
+    return Jitted(wrapped, memory_limit)
 
 
 def explain(jitted: Any) -> str:
@@ -360,6 +378,12 @@ def explain(jitted: Any) -> str:
     if not isinstance(jitted, Jitted):
         raise CaptureError(f"explain takes a jitted function, not {type(jitted).__name__}")
     return jitted.explain()
+
+
+def _memory_of(trace: Trace) -> Iterator[str]:
+    """What a replay takes besides its inputs, where that is more than a little."""
+    if trace.graph.peak_bytes >= SHOWN_FROM:
+        yield f"takes {megabytes(trace.graph.peak_bytes)} for results and on the way"
 
 
 def _obstacle(tensors: Sequence[Handle]) -> str | None:

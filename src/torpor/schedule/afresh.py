@@ -39,6 +39,18 @@ class Economy(NamedTuple):
     before: int
     now: int
 
+    def __str__(self) -> str:
+        share = self.more / max(self.operations, 1)
+        return (
+            f"{self.values} values are computed again, {share:.0%} more operations; "
+            f"{megabytes(self.now)} instead of {megabytes(self.before)}"
+        )
+
+
+def megabytes(count: int) -> str:
+    """A number of bytes, to read."""
+    return f"{count / 1e6:,.1f} MB"
+
 
 @dataclass
 class Limit:
@@ -92,8 +104,8 @@ def within(limit: Limit, settle: Settle, first: Settled) -> Settled:
             return made
         best = min(best, now)
     raise MemoryLimitError(
-        f"memory_limit={limit.bytes:,} bytes: what is computed here takes {peak:,} bytes, and at "
-        f"least {best:,} where values are computed again instead of being kept"
+        f"memory_limit={limit.bytes}: what is computed here takes {peak} bytes, and at least {best} "
+        "where values are computed again instead of being kept"
     )
 
 
@@ -110,7 +122,9 @@ def operations(roots: Sequence[tuple[UOp, str]]) -> int:
 
 # --- where memory is fullest ----------------------------------------------------------------------
 def spans(settled: Settled) -> dict[UOp, tuple[int, int]]:
-    """By buffer that is made: the kernels that make it and that read it last; results stay."""
+    """By buffer that is made: the kernels that make it and that read it last; the memory of results
+    is there from the start, and stays.
+    """
     found: dict[UOp, tuple[int, int]] = {}
     for number, item in enumerate(settled.items):
         for buffer in (item.buffers[n] for n in item.outputs):
@@ -118,8 +132,7 @@ def spans(settled: Settled) -> dict[UOp, tuple[int, int]]:
         for buffer in item.buffers:
             if buffer in found:
                 found[buffer] = found[buffer][0], number
-    end = len(settled.items)
-    return {b: (birth, end if b in settled.kept else last) for b, (birth, last) in found.items()}
+    return found | {buffer: (0, len(settled.items)) for buffer in found if buffer in settled.kept}
 
 
 def most(settled: Settled) -> tuple[int, int]:
