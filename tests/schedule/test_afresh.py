@@ -1,4 +1,4 @@
-"""A limit of memory: values are computed afresh where it takes that, and are the same to the bit."""
+"""A limit of memory: values are computed afresh where it takes that, the same to the bit."""
 
 import numpy as np
 import pytest

@@ -25,8 +25,8 @@ from torpor.capture.trace import MISS, Trace, is_whole
 from torpor.capture.tracer import is_severed
 from torpor.capture.tree import flatten, holds_twice
 from torpor.pipeline.anew import IN_A_ROW, warn
-from torpor.schedule.afresh import Limit, limited, megabytes
 from torpor.pipeline.compiled_graph import Failed
+from torpor.schedule.afresh import Limit, limited, megabytes
 from torpor.tensor.handle import Handle
 from torpor.tensor.mode import grad_enabled
 from torpor.tensor.watch import active, watcher
@@ -341,7 +341,8 @@ class Jitted:
         lines += [f"  missed because of {path}" for path in list(self._misses)]
         lines += [f"  baked in: {what}" for what in list(self._baked)]
         lines += [f"  runs as it is, since it {what}" for what in list(self._refused)]
-        lines += [f"  memory_limit: {one}" for one in (self._limit.economies if self._limit else ())]
+        economies = self._limit.economies if self._limit is not None else []
+        lines += [f"  memory_limit: {one}" for one in economies]
         return "\n".join(lines)
 
 

@@ -104,8 +104,8 @@ def within(limit: Limit, settle: Settle, first: Settled) -> Settled:
             return made
         best = min(best, now)
     raise MemoryLimitError(
-        f"memory_limit={limit.bytes}: what is computed here takes {peak} bytes, and at least {best} "
-        "where values are computed again instead of being kept"
+        f"memory_limit={limit.bytes}: what is computed here takes {peak} bytes, and at least "
+        f"{best} where values are computed again instead of being kept"
     )
 
 
