@@ -42,6 +42,7 @@ from torpor.pipeline.recipe import Result, can_be_kept, follow, keep, recipe_for
 from torpor.pipeline.report import narrating, note_graph, show_schedule
 from torpor.pipeline.run import Refused, error_of, observed, record, recorded
 from torpor.schedule import Plan, TargetOf, plan
+from torpor.schedule.afresh import limit_now
 from torpor.schedule.loops import Unrolled, is_loop
 from torpor.schedule.plan import Places
 
@@ -211,7 +212,8 @@ def realize(roots: Roots) -> list[UOp]:
 
 def computed(roots: Roots) -> list[UOp]:
     """As `realize`, but that a failed check is `Refused`."""
-    form = None if recorded() else canonical(roots)
+    apart = recorded() or limit_now() is not None  # it is planned in a way of its own
+    form = None if apart else canonical(roots)
     seen = observed()
     if form is not None and form.boxes:
         known = None if seen else known_form(form)

@@ -54,57 +54,67 @@ def needed(item: ScheduleItem, awaited: Awaited) -> list[UOp]:
 
 
 class _Order:
-    """Runs through items in a given order, but takes one that frees more than it makes as soon
-    as all that it needs is there. Results have to be made at some time: they count for nothing.
+    """Runs through items in a given order, but takes one that frees more than it makes as soon as
+    all that it needs is there. Results have to be made at some time: they count for nothing.
     """
 
     def __init__(self, items: Sequence[ScheduleItem], awaited: Awaited, kept: Collection[UOp]):
         self.items, self.kept = items, kept
-        made = {item.buffers[n] for item in items for n in item.outputs}
+        self.unwritten = {b: 0 for item in items for b in _written(item)}  # kernels that will
+        for item in items:
+            for buffer in _written(item):
+                self.unwritten[buffer] += 1  # several may write parts of one
         self.needs = [
-            {b for b in needed(item, awaited) if b in made} - _written(item) for item in items
+            {b for b in needed(item, awaited) if b in self.unwritten} - _written(item)
+            for item in items
         ]
-        self.readers: dict[UOp, set[int]] = {buffer: set() for buffer in made}
+        self.readers: dict[UOp, set[int]] = {buffer: set() for buffer in self.unwritten}  # to come
         for number, buffers in enumerate(self.needs):
             for buffer in buffers:
                 self.readers[buffer].add(number)
-        self.writers: dict[UOp, set[int]] = {}  # several kernels may write parts of one
-        for number, item in enumerate(items):
-            for buffer in _written(item):
-                self.writers.setdefault(buffer, set()).add(number)
-        self.done: set[int] = set()
 
     def run(self) -> list[ScheduleItem]:
         found: list[ScheduleItem] = []
+        done: set[int] = set()
         freeing: list[int] = []  # those that may be taken at once
         for first in range(len(self.items)):
             freeing.append(first)
             while freeing:
                 number = heapq.heappop(freeing)
-                if number in self.done:
+                if number in done:
                     continue
-                self.done.add(number)
+                done.add(number)
                 found.append(self.items[number])
-                for other in self.near(number):
-                    if other not in self.done and self.frees(other):
+                for other in self.after(number):
+                    if self.frees(other):
                         heapq.heappush(freeing, other)
         return found
 
-    def near(self, number: int) -> set[int]:
-        """The items for which something is different now that this one has run."""
-        touched = self.needs[number] | _written(self.items[number])
-        return {other for buffer in touched for other in self.readers.get(buffer, ())}
+    def after(self, number: int) -> set[int]:
+        """An item runs: those that now can, or that are the last to read something."""
+        found: set[int] = set()
+        for buffer in _written(self.items[number]):
+            self.unwritten[buffer] -= 1
+            found |= self.readers[buffer] if not self.unwritten[buffer] else set()
+        for buffer in self.needs[number]:
+            left = self.readers[buffer]
+            left.discard(number)
+            found |= left if len(left) == 1 else set()
+        return found
 
     def frees(self, number: int) -> bool:
-        """Whether the item can run, and memory that only it still needs is larger than
-        what it makes.
+        """Whether the item can run, and memory that only it still needs is larger than what it
+        makes.
         """
-        if any(not self.writers[buffer] <= self.done for buffer in self.needs[number]):
+        needs = self.needs[number]
+        if any(self.unwritten[buffer] for buffer in needs):
             return False
-        last = [b for b in self.needs[number] if self.readers[b] <= self.done | {number}]
-        freed = sum(b.arg.nbytes for b in last if b not in self.kept)
-        made = sum(b.arg.nbytes for b in _written(self.items[number]) if b not in self.kept)
-        return bool(freed > made)
+        last = {buffer for buffer in needs if len(self.readers[buffer]) == 1}
+        return self.bytes_of(last) > self.bytes_of(_written(self.items[number]))
+
+    def bytes_of(self, buffers: Collection[UOp]) -> int:
+        """The memory of buffers that are no results."""
+        return sum(buffer.arg.nbytes for buffer in buffers if buffer not in self.kept)
 
 
 def _written(item: ScheduleItem) -> set[UOp]:
