@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 Lock = TypeVar("Lock")
 
+_NOW: Final = (False,)  # without waiting
 _locks: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 
 
@@ -32,11 +33,8 @@ def taken(lock: Any, patience: float = 0.0) -> bool:
     looks for signals after each call, so that Ctrl-C may raise when it has just been taken. It does
     not look while it goes over an iterator, nor when a function returns.
     """
-    waits, result = patience > 0, False
-    for found in map(lock.acquire, (waits,), (patience if waits else -1,)):
-        result = found
-        break
-    return result
+    (found,) = map(lock.acquire, (True,), (patience,)) if patience > 0 else map(lock.acquire, _NOW)
+    return found  # type: ignore[no-any-return] # by no call: `bool` is one
 
 
 def _after_fork() -> None:

@@ -169,9 +169,12 @@ class CompiledGraph:
             self._one_by_one(inputs, results, words, items)
             return
         try:
-            arenas = [take() for take in self.takes]
-            places = [b.place or _place_of(b) for b in (*inputs, *results, *arenas)]
-            failed = executor.launch((*places, *words, *self.sizes_in(words)))
+            given = [b.place or _place_of(b) for b in (*inputs, *results)]
+            if self.takes or words:
+                arenas = [take() for take in self.takes]
+                given += [b.place or _place_of(b) for b in arenas]
+                given += (*words, *self.sizes_in(words))
+            failed = executor.launch(given)
         finally:
             executor.lock.release()
         if failed:

@@ -73,7 +73,10 @@ def measurements() -> list[Measurement]:
 
 def watched() -> bool:
     """Whether anything is printed or collected about schedules, here and now."""
-    return settings.number("DEBUG") >= 1 or recording() or bool(measurements())
+    now = settings.snapshot()
+    if now["DEBUG"] or now["VIZ"]:
+        return True
+    return where_noted() is not None and bool(measurements())
 
 
 def say(text: str) -> None:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Final
 
+from torpor.base import settings
 from torpor.base.errors import DivisionByZeroError, OutOfBoundsError, ValueRangeError
+from torpor.base.phases import listeners
 from torpor.base.site import decode
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import MOVEMENT, Ops
@@ -28,6 +30,12 @@ def record(ready: Sequence[Prepared]) -> None:
     """Tell the jit, if it traces this thread, what has been run."""
     if recorders and (recorder := recorders.get(get_ident())) is not None:
         recorder(ready)
+
+
+def unseen() -> bool:
+    """Whether nobody at all wants to know what runs, and how long it takes: mostly."""
+    now = settings.snapshot()
+    return not (recorders or now["DEBUG"] or now["VIZ"]) and listeners() is None is listener()
 
 
 def observed() -> bool:

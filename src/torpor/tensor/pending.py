@@ -40,6 +40,11 @@ def writes_of(storage: Storage) -> int:
     return writes if known is not None and known() is storage else 0
 
 
+def are_waiting() -> bool:
+    """Whether something waits in this thread."""
+    return bool(_waiting.storages)
+
+
 def taken_along() -> list[Storage]:
     """The storages that wait in this thread and that somebody holds; they wait no longer."""
     found, _waiting.storages = _waiting.storages, {}

@@ -21,7 +21,7 @@ from torpor.ir.uop import UOp
 from torpor.tensor.handle import Handle, Size, derive, located, make, render_shape, touch
 from torpor.tensor.host import Array, known_shape, read
 from torpor.tensor.path import Step
-from torpor.tensor.pending import leave, taken_along
+from torpor.tensor.pending import are_waiting, leave, taken_along
 from torpor.tensor.storage import (
     Storage,
     is_buffer,
@@ -59,25 +59,36 @@ def _pipeline() -> Any:
 def compute(roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
     """The values of graph nodes on devices; what was computed before is not computed again."""
     nodes = without_known([node for node, _ in roots])
-    open_places = [place for place, node in enumerate(nodes) if not is_buffer(node)]
-    wanted = [(nodes[place], roots[place][1]) for place in open_places]
-    if active:
-        with unwatched_calls():
-            made = _pipeline().realize(wanted)
-    else:
-        made = _pipeline().realize(wanted)
-    for place, value in zip(open_places, made, strict=True):
+    places = [place for place, node in enumerate(nodes) if not is_buffer(node)]
+    made = _run([(nodes[place], roots[place][1]) for place in places])
+    for place, value in zip(places, made, strict=True):
         remember(roots[place][0], value)
         nodes[place] = value
     return nodes
+
+
+def _computed(root: UOp, device: str) -> UOp:
+    """As `compute`, of one node; nobody is told that it has been computed."""
+    (node,) = without_known((root,))
+    return node if is_buffer(node) else _run(((node, device),))[0]
+
+
+def _run(roots: Sequence[tuple[UOp, str]]) -> Any:
+    """The values of nodes that nothing is known of."""
+    if not active:
+        return _pipeline().realize(roots)
+    with unwatched_calls():
+        return _pipeline().realize(roots)
 
 
 def compute_all(roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
     """As `compute`, and along with them what waits. Where that fails, the roots are computed alone,
     and then each that waits: one that fails is left to whoever asks for it.
     """
-    asked = {node for node, _ in roots}
-    along = [] if is_watched() else [one for one in taken_along() if one.base not in asked]
+    along = [] if is_watched() else taken_along()
+    if along:
+        asked = {node for node, _ in roots}
+        along = [one for one in along if one.base not in asked]
     if not along:
         return compute(roots) if roots else []
     nodes = [one.base for one in along]
@@ -123,18 +134,31 @@ def realize(*tensors: Handle) -> None:
     """Compute these tensors together. Errors that depend on values raise before any is changed."""
     if active:
         touch(*tensors)
-    waiting: list[tuple[Storage, UOp]] = []
     for tensor in tensors:
         _cut_loose(tensor)
-        storage = tensor._storage
-        if not is_buffer(storage.base) and recall(storage.base) is None:
-            waiting.append((storage, storage.base))
-        elif (known := recall(storage.base)) is not None:
+    storages = [tensor._storage for tensor in tensors]
+    waiting = [(s, s.base) for s in storages if recall(s.base) is None and not is_buffer(s.base)]
+    values = compute_all([(node, storage.device) for storage, node in waiting]) if waiting else ()
+    for (storage, node), value in zip(waiting, values, strict=True):
+        storage.settle(node, _of_its_own(storage, value))
+    for storage in storages:
+        if (known := recall(storage.base)) is not None:
             storage.settle(storage.base, _of_its_own(storage, known))
-    if waiting:
-        values = compute_all([(node, storage.device) for storage, node in waiting])
-        for (storage, node), value in zip(waiting, values, strict=True):
-            storage.settle(node, _of_its_own(storage, value))
+
+
+def _realize_alone(tensor: Handle) -> None:
+    """As `realize`, of one tensor that is no view, while nobody watches: the hot path."""
+    storage = tensor._storage
+    if is_settled(storage):
+        return
+    node = storage.base
+    if storage.requires or are_waiting() or recall(node) is not None:
+        realize(tensor)
+        return
+    value = _computed(node, storage.device)
+    if value is node:  # memory on several devices
+        return
+    storage.settle(node, _of_its_own(storage, value))
 
 
 def _of_its_own(storage: Storage, value: UOp) -> UOp:
@@ -204,8 +228,10 @@ class Realisation(Handle):
         """Compute this tensor, and `more` together with it; itself. Errors that depend on values,
         integer division by zero and indices out of bounds, raise here, and nothing is changed then.
         """
-        if more or active or self._path is not None or not is_settled(self._storage):
+        if more or active or self._path is not None:
             realize(self, *more)
+        else:
+            _realize_alone(self)
         return self  # type: ignore[return-value]
 
     def schedule(self, *more: Tensor) -> list[ScheduleItem]:

@@ -6,7 +6,7 @@ The graph is pure. A write makes a new base, and `stamp` tells every handle to d
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, Final
 
 from torpor.device import Buffer
@@ -123,6 +123,11 @@ def remember(node: UOp, value: UOp) -> None:
 
 def reads_memory(node: UOp) -> bool:
     """Whether there is memory below, and so a device that the node belongs to."""
+    first = node
+    while first.src:
+        first = first.src[0]
+    if first.op is _BUFFER:  # mostly
+        return True
     stack = [node]
     seen: set[UOp] = set()
     while stack:
@@ -152,9 +157,9 @@ def is_settled(storage: Storage) -> bool:
     return below.op is _BUFFER and id(base) not in _known
 
 
-def without_known(roots: Iterable[UOp]) -> list[UOp]:
+def without_known(roots: Sequence[UOp]) -> list[UOp]:
     """The graphs with everything that was computed before replaced by its value."""
-    nodes = list(roots)
+    nodes = [*roots]
     if not _known:
         return nodes
     mapping: dict[UOp, UOp] = {}
