@@ -164,10 +164,10 @@ class _Again:
         if leaf.kind == "passed":
             return self._passed[leaf.number]
         storage = self._storages[leaf.kind][leaf.number]
-        return view_of(storage, leaf.steps) if leaf.steps else _whole(storage)
+        return view_of(storage, leaf.steps) if leaf.steps else whole(storage)
 
 
-def _whole(storage: Storage) -> Any:
+def whole(storage: Storage) -> Any:
     """A handle on all of a storage; made without looking where in the program it is."""
     made: Any = object.__new__(Handle._type)
     made._storage, made._node, made._stamp = storage, storage.base, storage.stamp

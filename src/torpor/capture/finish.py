@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from torpor.base.dtypes import DType
+from torpor.base.dtypes import DType, dtypes
 from torpor.capture.commit import Fixed, Leaf, Value
 from torpor.capture.guards import Guards, guards_of
 from torpor.capture.holding import is_a
@@ -306,6 +306,7 @@ def _assemble(work: _Finish, changes: _Changes, result: Any, held: Any) -> Trace
         **specs,
     )
     _sever(left, work)
+    _let_go(work, {id(storage) for storage in left})
     return trace
 
 
@@ -352,13 +353,28 @@ def _compiled(
         lambda binding: words.get(binding.src[0].arg[0]),
         len(words),
         [
-            (old, new)
-            for old, node in pairs
-            for new in buffers_of(node)
-            if plain and is_worth_it(new) and id(buffers[old]) not in still
+            *[
+                (old, new)
+                for old, node in pairs
+                for new in buffers_of(node)
+                if plain and is_worth_it(new) and id(buffers[old]) not in still
+            ],
+            *[(None, new) for new in _gradients(work) if is_worth_it(new)],
         ],
     )
     return graph, [_value(node, s, slots) for node, s in zip(nodes, left, strict=True)]
+
+
+def _gradients(work: _Finish) -> list[Buffer]:
+    """The memory of gradients whose last ones the run did not read."""
+    entries = work.tracer.grads.values()
+    return [
+        buffer
+        for handle, entry in entries
+        if (grad := handle.grad) is not None and grad is not entry and grad._path is None
+        if entry is None or id(entry._storage) not in work.tracer.inputs
+        for buffer in buffers_of(work.node_of(grad._storage))
+    ]
 
 
 def _guards(work: _Finish, sources: Sequence[Any]) -> Guards:
@@ -398,6 +414,23 @@ def _shared(buffers: Sequence[Buffer]) -> tuple[tuple[int, int], ...]:
         if before != number:
             pairs.append((before, number))
     return tuple(pairs)
+
+
+_NOTHING: Final = UOp.const(dtypes.bool, False)
+
+
+def _let_go(work: _Finish, changed: set[int]) -> None:
+    """Have no tensor keep an old value alive: those that show storages with new values look at them
+    anew, and what the run has noted is forgotten.
+    """
+    known = [handle for handle, *_ in work.tracer.reach.tensors.values()]
+    for handle in (*known, *work.given, *work.arguments):
+        if id(handle._storage) in changed:
+            handle._node, handle._stamp = _NOTHING, -1
+    for handle, _ in work.tracer.grads.values():
+        grad = handle.grad
+        if grad is not None and grad._path is None and id(grad._storage) in changed:
+            grad._node, grad._stamp = grad._storage.base, grad._storage.stamp
 
 
 def _sever(storages: Iterable[Storage], work: _Finish) -> None:

@@ -271,6 +271,7 @@ class Jitted:
                 kind.plain = "; ".join(made.tracer.reasons)
         else:
             self._keep(kind, made)
+        made.tracer.close()
         return made.result
 
     def _keep(self, kind: _Kind, made: Attempt) -> None:

@@ -218,10 +218,15 @@ class _Writer:
         """The results for this run: registers `r0` and so on."""
         for number, take in enumerate(self._trace.takes):
             result, giver = f"r{number}", take.__self__  # type: ignore[attr-defined]
-            make, over = step("make", result, Known(take)), self._trace.successors[number]
-            if over is not None:
-                self._add("slot", "node", f"g{over[0]}", Slot(Storage, "base"))
-                self._add("call", result, Known(over[1].take), "node")
+            make, heir = step("make", result, Known(take)), self._trace.heirs[number]
+            if heir is not None:
+                before, giver = heir
+                if isinstance(before, int):
+                    self._add("slot", "before", f"g{before}", Slot(Storage, "base"))
+                else:
+                    owner = self._owner(before.source)
+                    self._add("slot", "before", owner, Slot(Handle, "grad"))
+                self._add("call", result, Known(giver.take), "before")
             elif not isinstance(giver, Fresh):
                 raise Unfit
             elif isinstance(giver, Reused):

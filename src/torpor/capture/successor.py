@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import sys
 import threading
-import weakref
 from collections.abc import Iterable, Sequence
 from functools import partial
 from sys import getrefcount
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-from torpor.capture.commit import Value
+from torpor.capture.commit import Value, whole
 from torpor.capture.output import Shown, node_over
 from torpor.device import Buffer
 from torpor.device.buffer import BufferMaker
 from torpor.device.pool import pool
+from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.pipeline.compiled_graph import CompiledGraph, Kind
 from torpor.pipeline.reuse import Fresh, Result
+from torpor.tensor.handle import Handle
+from torpor.tensor.storage import Storage
 
 LEAST_EACH: Final = 1 << 14  # bytes of a value: looking who holds it costs about a microsecond
 # Up to CPython 3.13 each variable that holds a thing counts, which is what offsets below rely on.
@@ -37,21 +39,34 @@ def is_worth_it(buffer: Buffer) -> bool:
     return COUNTS and buffer.nbytes >= LEAST_EACH
 
 
-def successors(
-    graph: CompiledGraph, changes: Iterable[tuple[int, Value]], shown: Sequence[Shown | None]
-) -> list[tuple[int, Successor] | None]:
-    """For each result, if so, the input whose next value it is and may lie in its memory, and what
-    gives it. The slot of an input is its number.
+class Owner(NamedTuple):
+    """The tensor whose gradient is replaced: itself, or the number of an argument."""
+
+    source: Any
+
+
+# For a result: the input (its number) or the gradient that comes before it, and what gives it.
+Heir = tuple[int | Owner, "Successor | Replacement"]
+
+
+def heirs_of(
+    graph: CompiledGraph, changes: Iterable[tuple[int, Value]], grads: Iterable[tuple[Any, Value]],
+    shown: Sequence[Shown | None],
+) -> list[Heir | None]:  # fmt: skip
+    """For each result, if so, what it may be written over: the input whose next value it is, or the
+    gradient that nobody reads.
     """
     memory = graph.memory
-    found: list[tuple[int, Successor] | None] = [None] * len(memory.results)
-    for old, value in changes:
+    found: list[Heir | None] = [None] * len(memory.results)
+    for before, value in [*changes, *((Owner(owner), value) for owner, value in grads)]:
         new, shape = value.parts[0]
         number, seen = new - memory.first_result, shown[new]
-        if graph.donated.get(number) == old and seen == Shown(shape, value.requires):
-            found[number] = old, Successor(memory.results[number], seen)
+        over = None if isinstance(before, Owner) else before
+        if graph.donated.get(number, -1) == over and seen == Shown(shape, value.requires):
+            kind = Successor if over is not None else Replacement
+            found[number] = before, kind(memory.results[number], seen)
     pairs = zip(memory.results, found, strict=True)
-    large = sum(kind.nbytes for kind, over in pairs if over is not None) >= LEAST
+    large = sum(kind.nbytes for kind, heir in pairs if heir is not None) >= LEAST
     return found if large else [None] * len(found)
 
 
@@ -62,29 +77,60 @@ class Successor:
 
     def __init__(self, output: Kind, shown: Shown):
         self._fresh = Fresh(BufferMaker(*output), partial(node_over, shown=shown))
-        self._last: weakref.ref[Buffer] | None = None  # the last that was given
-        self._alone: list[int] = []  # how often its parts are held by a storage and no one else
+        holder = [small_like(output, shown)]
+        self._alone = held(holder[0])  # by a storage and no one else
+        self._nbytes = output.nbytes
 
     def take(self, base: UOp) -> Result:
         """The result for the next run; `base` is the value now. Who calls it holds the buffer
         once.
         """
-        last = None if self._last is None else self._last()
-        if last is not None and last is below(base).arg and not others_run():
-            *nodes, buffer, memory = held(base)
-            nodes[0] -= 1  # `base`
-            if [*nodes, buffer - 2, memory] == self._alone:  # less what calls it, and `last`
-                return Result(last, base)
-        return self._new()
+        buffer = below(base).arg
+        if buffer.base is None and buffer.memory.own and buffer.nbytes == self._nbytes:
+            first, *nodes, count, memory = held(base)
+            alone = [first - 1, *nodes, count - 2, memory]  # less `base`, what calls it, `buffer`
+            if alone == self._alone and not others_run():
+                return Result(buffer, base)
+        return self._fresh.take()
 
-    def _new(self) -> Result:
-        made = self._fresh.take()
-        assert made.node is not None, "its node was asked for"
-        if not self._alone:
-            *nodes, buffer, memory = held(made.node)  # of the result, not yet of a storage
-            self._alone = [*nodes, buffer - 1, memory]
-        self._last = weakref.ref(made.buffer)
-        return made
+
+class Replacement:
+    """Gives the result for a tensor's next gradient: the memory of the last one, if only that
+    tensor holds it. For one thread at a time.
+    """
+
+    def __init__(self, output: Kind, shown: Shown):
+        self._fresh = Fresh(BufferMaker(*output), partial(node_over, shown=shown))
+        self._nbytes = output.nbytes
+        self._alone: list[int] = []
+        holder = [whole(Storage(small_like(output, shown), output.device))]
+        self._learn(holder[0])
+
+    def _learn(self, grad: Handle) -> None:
+        self._alone = held_by_handle(grad)
+
+    def take(self, grad: Any) -> Result:
+        """The result for the next run; `grad` is the gradient now, if there is one."""
+        if isinstance(grad, Handle) and grad._path is None and held_by_handle(grad) == self._alone:
+            node = grad._node
+            buffer = below(node).arg
+            if buffer.memory.own and buffer.nbytes == self._nbytes and not others_run():
+                return Result(buffer, node)
+        return self._fresh.take()
+
+
+def small_like(output: Kind, shown: Shown) -> UOp:
+    """The node of a value that is seen in the same way, over as little memory as can be."""
+    flat = shown.shape == (output.size,)
+    like = shown._replace(shape=(1,)) if flat else shown
+    return node_over(Buffer(output.device, 1, output.dtype).allocate(), like)
+
+
+def held_by_handle(tensor: Handle) -> list[int]:
+    """How often a tensor is held, its storage, and the parts of its value."""
+    if below(tensor._node).op is not Ops.BUFFER or tensor._node is not tensor._storage.base:
+        return []
+    return [getrefcount(tensor), getrefcount(tensor._storage), *held(tensor._node)]
 
 
 def below(node: UOp) -> UOp:

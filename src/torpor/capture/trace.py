@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from torpor.base.dtypes import DType
 from torpor.base.locks import recursive_lock
-from torpor.capture.commit import Given, Value, commit, owner_of, shown_of
+from torpor.capture.commit import Given, Leaf, Value, commit, owner_of, shown_of
 from torpor.capture.guards import Guards
 from torpor.capture.number import Replay
 from torpor.capture.output import results_of
 from torpor.capture.place import Place
-from torpor.capture.successor import successors
+from torpor.capture.successor import Owner, heirs_of
 from torpor.capture.tracer import Draw, Stream, cut_of, draw_word, stored
 from torpor.capture.tree import Path, holds_twice
 from torpor.device import Buffer
@@ -74,7 +74,12 @@ class Trace:
         self.shown = shown_of(values, memory.first_arena)
         pairs = zip(memory.results, self.shown[memory.first_result :], strict=True)
         self.takes = [results_of(output, shown) for output, shown in pairs]
-        self.successors = successors(self.graph, self.changes, self.shown)
+        grads = [
+            (owner, self.values[tree.number])
+            for owner, tree in self.grads
+            if isinstance(tree, Leaf) and tree.kind == "new" and not tree.steps
+        ]
+        self.heirs = heirs_of(self.graph, self.changes, grads, self.shown)
         self.on_host = all(kind[2].partition(":")[0] == "CPU" for kind in self.kinds)
         left = (self.changes, self.effects, self.grads, self.additions, self.rewrites,
                 self.streams, self.seeded)  # fmt: skip
@@ -100,8 +105,8 @@ class Trace:
             words = [*(draw_word(draw, states) for draw in self.draws), *words]
         with self.lock:
             results = [
-                take() if over is None else over[1].take(storages[over[0]].base)
-                for take, over in zip(self.takes, self.successors, strict=True)
+                take() if heir is None else heir[1].take(self._before(heir[0], storages, tensors))
+                for take, heir in zip(self.takes, self.heirs, strict=True)
             ]
             buffers = [result.buffer for result in results]
             self.graph.run(inputs, buffers, words)
@@ -117,6 +122,14 @@ class Trace:
         if path is None:
             path = "; ".join(self.used) or None
         return path or "tensors share memory in another way"
+
+    def _before(
+        self, source: int | Owner, storages: Sequence[Storage], tensors: Sequence[Handle]
+    ) -> Any:
+        """The value or the gradient that a result may be written over."""
+        if isinstance(source, int):
+            return storages[source].base
+        return owner_of(source.source, tensors).grad
 
     def _gathered(self, tensors: Sequence[Handle]) -> tuple[list[Storage], list[Buffer]] | None:
         """The inputs' storages and buffers; None where they do not fit."""

@@ -143,6 +143,10 @@ def _code_of(function: Any) -> Any:
     return getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
 
 
+def _unheard(_: Any) -> None:
+    """Nothing is told of any more."""
+
+
 def hand_back(profiler: Any) -> None:
     """Let the thread be profiled as before. A profiler in C is no function: it starts itself."""
     if hasattr(profiler, "enable"):
@@ -223,6 +227,17 @@ class Tracer(Watcher):
         for container, path in containers((arguments, options)):
             where = None if id(container) in self.passed else path
             self.passed[id(container)] = Passed(container, copy.copy(container), where)
+
+    def close(self) -> None:
+        """Let go of what the run was about; only verdicts stay. This and `reach` know each other,
+        so that old values would live until the garbage collector comes.
+        """
+        self.inputs.clear()
+        self.recorded.clear()
+        self.grads.clear()
+        self.altered.clear()
+        self.passed.clear()
+        self.reach = Reach(_unheard, _unheard)
 
     # --- the run ----------------------------------------------------------------------------------
     @contextmanager

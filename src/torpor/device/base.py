@@ -55,13 +55,14 @@ class Allocator(ABC):
 class Memory:
     """A block while somebody uses it; it goes back to its allocator with the last reference.
 
-    Buffers, views of them and NumPy arrays that look into it all hold the one `Memory`.
+    Buffers, views of them and NumPy arrays that look into it all hold the one `Memory`. `own`:
+    nobody outside of torpor knows of it but by these.
     """
 
-    __slots__ = ("allocator", "block", "nbytes", "address", "read_only", "__weakref__")
+    __slots__ = ("allocator", "block", "nbytes", "address", "read_only", "own", "__weakref__")
 
-    def __init__(self, allocator: Allocator, block: Any, nbytes: int):
-        self.allocator, self.block, self.nbytes = allocator, block, nbytes
+    def __init__(self, allocator: Allocator, block: Any, nbytes: int, own: bool = True):
+        self.allocator, self.block, self.nbytes, self.own = allocator, block, nbytes, own
         self.address = allocator.address(block)
         self.read_only = allocator.read_only(block)
 

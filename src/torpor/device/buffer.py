@@ -86,7 +86,7 @@ class Buffer:
             block = allocator.allocate(self.nbytes, self.options)
         else:
             block = allocator.adopt(external, self.nbytes)
-        self._memory = Memory(allocator, block, self.nbytes)
+        self._memory = Memory(allocator, block, self.nbytes, external is None)
         self.place = self._memory.address or 0
         return self
 

@@ -12,7 +12,7 @@ time, another thread that is running the same graph) one command is run after th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -139,12 +139,12 @@ class CompiledGraph:
     words:    how many integers a run is given.
     sections: groups of commands that may run at the same time.
     donated:  by number of a result: the input in whose memory it may lie, if nobody else holds
-              that. No check can fail once it is written.
+              that; None: in memory that is no input. No check can fail once it is written.
     """
 
     def __init__(
         self, commands: Sequence[Command], memory: Memory, words: int = 0,
-        sections: Sequence[Bounds] = (), donated: dict[int, int] | None = None,
+        sections: Sequence[Bounds] = (), donated: dict[int, int | None] | None = None,
     ):  # fmt: skip
         self.commands, self.memory, self.words = tuple(commands), memory, words
         self.sections, self.donated = tuple(sections), donated or {}
@@ -300,14 +300,16 @@ def _place_of(buffer: Buffer) -> int:
 def compiled_graph(
     ready: Sequence[Prepared], inputs: Sequence[Buffer], wanted: Sequence[Buffer],
     word_of: Callable[[UOp], Word | None], words: int = 0,
-    changes: Iterable[tuple[Slot, Buffer]] = (),
+    changes: Iterable[tuple[Slot | None, Buffer]] = (),
 ) -> tuple[CompiledGraph, dict[int, Slot]]:  # fmt: skip
     """The graph of what is ready to run, and the slot of each buffer by `id`.
 
     `wanted` are the buffers that must be there after a run; what is neither made nor an input is a
     constant. `word_of` says which of so many `words` a bound variable is, if it is one. `changes`:
-    inputs, and buffers among those wanted that have their next values.
+    inputs (None: memory that is no input), and what is wanted that may be written over them.
     """
+    changes = [*changes]
+    ready = updates_last(ready, {id(new) for _, new in changes})
     items = [one.item for one in ready]
     touched = [[id(node.arg) for node in item.buffers] for item in items]
     kernels = [(one.program, places) for one, places in zip(ready, touched, strict=True)]
@@ -319,7 +321,7 @@ def compiled_graph(
     constants = [key for key in known if key not in made and key not in slots]
     results = [key for key in dict.fromkeys(map(id, wanted)) if key in made]
     between = [key for key in known if key in made and key not in kept]
-    pairs = [(id(inputs[n]), id(buffer)) for n, buffer in changes if id(buffer) in made]
+    pairs = [(0 if n is None else id(inputs[n]), id(new)) for n, new in changes if id(new) in made]
     donated = arena.donations(kernels, pairs)
     sections = arena.sections_of(items)
     kinds = {key: kind_of(known[key]) for key in (*results, *between)}
@@ -345,8 +347,31 @@ def compiled_graph(
     )
     commands = [_command(one, slots, word_of) for one in ready]
     number_of = {key: number for number, key in enumerate(results)}
-    over = {number_of[new]: slots[old] for new, old in donated.items()}
+    over = {number_of[new]: slots.get(old) for new, old in donated.items()}
     return CompiledGraph(commands, memory, words, sections, over), slots
+
+
+def updates_last(ready: Sequence[Prepared], changed: Collection[int]) -> list[Prepared]:
+    """The same with commands that make what is `changed` (by `id`) behind the last check where they
+    can be there, so that it may be written over what was before it.
+    """
+    end = max((number for number, one in enumerate(ready) if one.item.checks), default=-1) + 1
+    late: list[Prepared] = []
+    early: list[Prepared] = []
+    touched: set[int] = set()  # by commands that come later and stay where they are,
+    written: set[int] = set()  # and what these write
+    for one in reversed(ready[:end]):
+        item = one.item
+        used = {id(node.arg) for node in item.buffers}
+        made = {id(item.buffers[n].arg) for n in item.outputs}
+        free = not item.checks and item.group is None and not made.isdisjoint(changed)
+        if free and made.isdisjoint(touched) and used.isdisjoint(written):
+            late.append(one)
+        else:
+            early.append(one)
+            touched |= used
+            written |= made
+    return [*reversed(early), *reversed(late), *ready[end:]]
 
 
 def _own_of(items: Sequence[ScheduleItem]) -> set[int]:
