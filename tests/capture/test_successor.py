@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
 import pytest
 
-from torpor import Tensor, jit
+from torpor import Tensor, jit, no_grad
 from torpor.base.errors import OutOfBoundsError
 from torpor.capture import successor
 from torpor.tensor.storage import buffers_of
@@ -34,11 +36,12 @@ def weights(seed: int = 0, shape: tuple[int, ...] = (64, 64)) -> Tensor:
     return Tensor(np.random.default_rng(seed).random(shape, dtype=np.float32)).realize()
 
 
+def memory_of(tensor: Tensor) -> Any:
+    return successor.below(tensor._storage.base).arg.memory
+
+
 def place(tensor: Tensor) -> int:
-    base = tensor._storage.base
-    while base.src:
-        base = base.src[0]
-    return base.arg.address  # type: ignore[no-any-return]
+    return memory_of(tensor).address  # type: ignore[no-any-return]
 
 
 def moves(step: Any, weight: Tensor, *others: Any, times: int = 4) -> list[bool]:
@@ -241,3 +244,92 @@ def test_an_old_value_that_another_tensor_takes_is_not_written_over() -> None:
         left, right = right, right + add
     np.testing.assert_allclose(first.numpy(), left, rtol=1e-6)
     np.testing.assert_allclose(second.numpy(), right, rtol=1e-6)
+
+
+@pytest.mark.usefixtures("alone")
+def test_weights_and_gradients_stay_from_the_second_call_on() -> None:
+    """The first call of all is traced; nobody holds what it made but the tensors themselves."""
+    weight, state = weights(0).requires_grad_(True), weights(1)
+    by = weights(2)
+    wanted, kept = weight.numpy().astype(np.float64), state.numpy().astype(np.float64)
+
+    @jit
+    def step(by: Tensor) -> None:
+        weight.grad = None
+        (weight * by).square().sum().backward()
+        with no_grad():
+            state.assign(state * 0.5 + weight.grad)
+            weight.sub_(state * 0.25)
+
+    places = []
+    for _ in range(6):
+        step(by)
+        places.append((place(weight), place(state), place(weight.grad)))
+        kept = kept * 0.5 + 2 * wanted * by.numpy().astype(np.float64) ** 2
+        wanted = wanted - kept * 0.25
+    assert len(set(places[1:])) == 1
+    np.testing.assert_allclose(weight.numpy(), wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_gradient_that_somebody_keeps_is_not_written_over() -> None:
+    weight, by = weights(0).requires_grad_(True), [weights(seed) for seed in range(6)]
+
+    @jit
+    def step(by: Tensor) -> None:
+        weight.grad = None
+        (weight * by).sum().backward()
+
+    kept = []
+    for one in by:
+        step(one)
+        kept.append((weight.grad, weight.grad[:5], weight.grad.numpy(copy=False)))
+        weight.grad = None if len(kept) % 2 else weight.grad
+    for one, seen in zip(by, kept, strict=True):
+        for got in seen[:2]:
+            np.testing.assert_array_equal(got.numpy(), one.numpy()[: len(got)])
+        np.testing.assert_array_equal(seen[2], one.numpy())
+
+
+def test_no_old_value_is_kept_alive_by_a_trace() -> None:
+    weight, by = weights(0).requires_grad_(True), weights(1)
+    made: list[Any] = []
+
+    @jit
+    def step(by: Tensor) -> None:
+        weight.grad = None
+        (weight * by).sum().backward()
+        with no_grad():
+            weight.sub_(weight.grad * 0.5)
+
+    gc.disable()
+    try:
+        for _ in range(5):
+            made.append(weakref.ref(memory_of(weight)))
+            step(by)
+    finally:
+        gc.enable()
+    now = memory_of(weight)
+    assert {one() for one in made} <= {None, now}
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_late_check_comes_before_what_is_written_over() -> None:
+    """The update needs nothing of what is checked: it waits, and a failed step changes nothing."""
+    weight, by, other = weights(0), weights(1), weights(2)
+
+    @jit
+    def step(index: Tensor) -> Tensor:
+        weight.assign(weight - by)
+        return (other.flip(0).contiguous() * 2).contiguous()[index]
+
+    good, bad = Tensor([3]).realize(), Tensor([10**9]).realize()
+    places = []
+    for _ in range(4):
+        step(good)
+        places.append(place(weight))
+    before = weight.numpy()
+    with pytest.raises(IndexError):
+        step(bad)
+    np.testing.assert_array_equal(weight.numpy(), before)
+    assert len(set(places[1:])) == 1

@@ -58,13 +58,15 @@ def heirs_of(
     """
     memory = graph.memory
     found: list[Heir | None] = [None] * len(memory.results)
-    for before, value in [*changes, *((Owner(owner), value) for owner, value in grads)]:
+    candidates: list[tuple[int | Owner, Value]] = [*changes]
+    candidates += [(Owner(owner), value) for owner, value in grads]
+    for before, value in candidates:
         new, shape = value.parts[0]
         number, seen = new - memory.first_result, shown[new]
         over = None if isinstance(before, Owner) else before
         if graph.donated.get(number, -1) == over and seen == Shown(shape, value.requires):
-            kind = Successor if over is not None else Replacement
-            found[number] = before, kind(memory.results[number], seen)
+            giver: Any = Replacement if over is None else Successor
+            found[number] = before, giver(memory.results[number], seen)
     pairs = zip(memory.results, found, strict=True)
     large = sum(kind.nbytes for kind, heir in pairs if heir is not None) >= LEAST
     return found if large else [None] * len(found)
@@ -151,5 +153,12 @@ def held(node: UOp) -> list[int]:
 
 
 def others_run() -> bool:
-    """Whether there are threads that may look at a value while a kernel writes over it."""
-    return threading.active_count() - pool.workers > 1
+    """Whether there are threads that may look at a value while a kernel writes over it: any but
+    torpor's own, which share kernels and compile.
+    """
+    if threading.active_count() <= 1 + pool.workers:
+        return False
+    here = threading.current_thread()
+    return any(
+        one is not here and not one.name.startswith("torpor-") for one in threading.enumerate()
+    )

@@ -65,10 +65,13 @@ def heirs(kernels: Kernels, dying: Collection[Slot]) -> dict[Slot, Slot]:
     return found
 
 
-def donations(kernels: Kernels, changes: Iterable[tuple[Slot, Slot]]) -> dict[Slot, Slot]:
+def donations(
+    kernels: Kernels, changes: Iterable[tuple[Slot, Slot]], sections: Sequence[Bounds] = ()
+) -> dict[Slot, Slot]:
     """Of `changes` (an input, the result that is its next value) those whose result may lie in the
     input's memory, by result: no other command reads the input, which may also be only replaced;
-    and none from then on has a check, so that nothing has changed where one fails.
+    none runs at the same time; and none from then on has a check, so that nothing has changed where
+    one fails.
     """
     first, last = uses([places for _, places in kernels])
     unchecked = len(kernels)
@@ -77,7 +80,7 @@ def donations(kernels: Kernels, changes: Iterable[tuple[Slot, Slot]]) -> dict[Sl
     found = {}
     for old, new in changes:
         made = first.get(new, -1)
-        if made < unchecked or last.get(old, made) != made:
+        if made < unchecked or last.get(old, made) != made or _group_at(made, sections):
             continue
         program, places = kernels[made]
         assert program is not None, "copies come before"

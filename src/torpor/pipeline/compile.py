@@ -36,6 +36,7 @@ _Built = tuple[Program, bytes]
 _Chosen = dict[_Key, "Opts | None"]
 _Want = tuple[ScheduleItem, str]  # one that needs the kernel, and why it is not there
 _COMMAND: Final = "from torpor.pipeline.compile import serve; serve()"
+MOST_LOADED: Final = 8192  # kernels
 _executables: Final[dict[_Key, tuple[Program, Executable]]] = {}
 _lock = threading.RLock()  # a finaliser may compute something while this thread compiles
 
@@ -103,9 +104,11 @@ def key_of(ast: UOp, device_name: str) -> _Key:
 def executable_for(item: ScheduleItem) -> tuple[Program, Executable]:
     """What runs the item's kernel on its device: from memory, from disk, or compiled now."""
     key = key_of(item.ast, device_of(item))
-    if key not in _executables:
+    found = _executables.get(key)
+    while found is None:
         make_ready([item])
-    return _executables[key]
+        found = _executables.get(key)
+    return found
 
 
 def make_ready(items: Iterable[ScheduleItem]) -> list[str]:
@@ -149,11 +152,18 @@ def load_kept(key: _Key, want: _Want, opts: Opts | None) -> bool:
     found = kept(device, disk_name(key, opts))
     if found is None:
         return False
-    _executables[key] = found
+    keep_loaded(key, found)
     ended = time.perf_counter()
     note_compile(found[0], *want, start=started, seconds=ended - started, from_disk=True)
     show_program(key[0], found[0], device)
     return True
+
+
+def keep_loaded(key: _Key, made: tuple[Program, Executable]) -> None:
+    """Keep a kernel in memory; where there are too many, the oldest go. Graphs hold their own."""
+    _executables[key] = made
+    while len(_executables) > MOST_LOADED:
+        del _executables[next(iter(_executables))]
 
 
 def compile_missing(keys: Mapping[_Key, _Want], device: DeviceBase, chosen: _Chosen) -> None:
@@ -162,7 +172,7 @@ def compile_missing(keys: Mapping[_Key, _Want], device: DeviceBase, chosen: _Cho
     made = built_all({key[0]: chosen[key] for key in keys}, device)
     share = (time.perf_counter() - started) / len(keys)
     for number, (key, (program, compiled)) in enumerate(zip(keys, made, strict=True)):
-        _executables[key] = program, device.executable(program, compiled)
+        keep_loaded(key, (program, device.executable(program, compiled)))
         if disk.usable(device.target):
             disk.write(disk_name(key, chosen[key]), program, compiled)
         began = started + number * share

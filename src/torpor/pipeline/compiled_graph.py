@@ -322,8 +322,8 @@ def compiled_graph(
     results = [key for key in dict.fromkeys(map(id, wanted)) if key in made]
     between = [key for key in known if key in made and key not in kept]
     pairs = [(0 if n is None else id(inputs[n]), id(new)) for n, new in changes if id(new) in made]
-    donated = arena.donations(kernels, pairs)
     sections = arena.sections_of(items)
+    donated = arena.donations(kernels, pairs, sections)
     kinds = {key: kind_of(known[key]) for key in (*results, *between)}
     lives = arena.values_of(touched, kinds, sections, _own_of(items))
     layout = arena.laid_out(
