@@ -72,7 +72,7 @@ def test_other_code_makes_other_names(monkeypatch):
     name = disk.name_of(b"key", "cpu")
     assert disk.name_of(b"key", "cpu") == name
     assert disk.name_of(b"key", "other") != name
-    monkeypatch.setattr(disk, "code_version", lambda: "another")
+    monkeypatch.setattr(disk, "code_version", lambda *rooms: "another")
     assert disk.name_of(b"key", "cpu") != name
 
 

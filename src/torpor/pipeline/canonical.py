@@ -11,6 +11,7 @@ part of the key, constants included, since they fold; so are all settings.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from torpor.base import settings
@@ -35,13 +36,14 @@ OF_A_STEP: Final = "a tensor of a loop's step has no value outside of it: hand i
 
 class Canonical(NamedTuple):
     """A graph's key, and what is not in it, in order of appearance: buffers, and BIND nodes; and
-    the SHRINK and PAD nodes whose places are at the end of the key.
+    the SHRINK and PAD nodes whose places are at the end of the key. `order`: its nodes by number.
     """
 
     key: tuple[Any, ...]
     buffers: Sequence[Buffer]
     bound: Sequence[UOp]
     boxes: Sequence[UOp] = ()
+    order: Mapping[UOp, int] = MappingProxyType({})
 
     @property
     def skeleton(self) -> tuple[Any, ...]:
@@ -95,7 +97,7 @@ def canonical(roots: Sequence[tuple[UOp, str]]) -> Canonical | None:
             return None
     wanted = tuple([(numbers[node.below((_FUNCTION,))], device) for node, device in roots])
     key = (settings_now(), wanted, tuple(words), tuple([box.arg for box in boxes]))
-    return Canonical(key, buffers, bound, boxes)
+    return Canonical(key, buffers, bound, boxes, numbers)
 
 
 class _Hashed(tuple[Any, ...]):

@@ -18,16 +18,18 @@ from torpor.base.target import Target
 from torpor.device import llvm, resident
 from torpor.ir.records import Program
 
+KERNELS: Final = "kernels"
+SCHEDULES: Final = "schedules"
 _DIGEST: Final = 32  # bytes of SHA-256 in front of every entry: of its name and what follows
-_ROOMS: Final = ("base", "ir", "rules", "view", "kernel", "source", "device")
+ROOMS: Final = ("base", "ir", "rules", "view", "kernel", "source", "device")
 
 
 @cache
-def code_version() -> str:
+def code_version(rooms: tuple[str, ...] = ROOMS) -> str:
     """A digest of the compiler's own text: entries made by other code are never used."""
     digest = hashlib.sha256(llvm.version().encode())
     root = Path(__file__).resolve().parent.parent
-    for path in sorted(chain.from_iterable(sources(root / room) for room in _ROOMS)):
+    for path in sorted(chain.from_iterable(sources(root / room) for room in rooms)):
         digest.update(path.removeprefix(str(root)).encode())
         with open(path, "rb", 0) as file:
             digest.update(file.read())
@@ -54,21 +56,27 @@ def name_of(key: bytes, *more: str) -> str:
 
 
 def folder() -> Path:
-    """Where the entries lie."""
-    return settings.cache_dir() / "kernels"
+    """Where the entries of kernels lie."""
+    return settings.cache_dir() / KERNELS
 
 
 def read(name: str) -> tuple[Program, bytes] | None:
     """The entry, or None if it is missing, damaged or another one's."""
-    try:
-        data = (folder() / name).read_bytes()
-    except OSError:
-        return None
-    digest, body = data[:_DIGEST], data[_DIGEST:]
-    if digest_of(name, body) != digest:
+    body = read_body(KERNELS, name)
+    if body is None:
         return None
     fields, compiled = pickle.loads(body)
     return Program(**fields), compiled
+
+
+def read_body(kind: str, name: str) -> bytes | None:
+    """What an entry in the folder `kind` holds, or None as for `read`."""
+    try:
+        data = (settings.cache_dir() / kind / name).read_bytes()
+    except OSError:
+        return None
+    digest, body = data[:_DIGEST], data[_DIGEST:]
+    return body if digest_of(name, body) == digest else None
 
 
 def write(name: str, program: Program, compiled: bytes) -> None:
@@ -77,8 +85,12 @@ def write(name: str, program: Program, compiled: bytes) -> None:
     fields = {k: getattr(plain, k) for k in plain.__dataclass_fields__}
     if not all(isinstance(size, int) for size in program.global_size):
         return
-    body = pickle.dumps((fields, compiled))
-    write_whole(folder() / name, digest_of(name, body) + body)
+    write_body(KERNELS, name, pickle.dumps((fields, compiled)))
+
+
+def write_body(kind: str, name: str, body: bytes) -> None:
+    """Keep an entry in the folder `kind`, as `write`."""
+    write_whole(settings.cache_dir() / kind / name, digest_of(name, body) + body)
 
 
 def digest_of(name: str, body: bytes) -> bytes:
@@ -87,15 +99,22 @@ def digest_of(name: str, body: bytes) -> bytes:
 
 
 def entries() -> list[Path]:
-    """Every entry there is."""
-    there = folder().iterdir() if folder().is_dir() else ()
+    """Every entry of a kernel that there is."""
+    return files_in(folder())
+
+
+def files_in(place: Path) -> list[Path]:
+    """The files in a folder, if it is there."""
+    there = place.iterdir() if place.is_dir() else ()
     return sorted(path for path in there if path.is_file())
 
 
 def clear() -> int:
-    """Remove every entry, and torpor's own native code; gives how many entries there were."""
+    """Remove every kernel, all schedules, and torpor's own native code; gives how many kernels
+    there were.
+    """
     resident.clear()
     found = entries()
-    for path in found:
+    for path in (*found, *files_in(settings.cache_dir() / SCHEDULES)):
         path.unlink(missing_ok=True)
     return len(found)

@@ -18,6 +18,7 @@ from torpor.ir.contract_graph import GRAPH, RESOLVED
 from torpor.ir.infer import JOINT, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, Program, ScheduleItem, Stored
+from torpor.ir.trace import listener
 from torpor.ir.uop import UOp
 from torpor.kernel import (
     Arranged,
@@ -32,14 +33,14 @@ from torpor.kernel import (
     over_met,
     own_parameters,
 )
-from torpor.pipeline import again, anew
+from torpor.pipeline import again, anew, plans
 from torpor.pipeline.blame import index_of
 from torpor.pipeline.boxes import known_form, with_places
 from torpor.pipeline.canonical import Canonical, canonical
 from torpor.pipeline.compile import is_copy, make_ready, programs_of, target_named
 from torpor.pipeline.compiled_graph import Failed, prepare
 from torpor.pipeline.recipe import Result, can_be_kept, follow, keep, recipe_for, recipe_of
-from torpor.pipeline.report import narrating, note_graph, show_schedule
+from torpor.pipeline.report import narrating, note_graph, show_schedule, watched
 from torpor.pipeline.run import Refused, error_of, observed, record, recorded, unseen
 from torpor.schedule import Plan, TargetOf, plan
 from torpor.schedule.afresh import limit_now
@@ -237,19 +238,47 @@ def computed(roots: Roots) -> list[UOp]:
         except Failed as failed:  # the lines to name are those of the graph that is here
             refused = Refused.of(failed, planned(roots)[0].items)
         raise refused
-    made, groups, simple = planned(roots)
-    show_schedule(made.items)
+    items, results, kept = scheduled(roots, form)
+    show_schedule(items)
     try:
         if form is not None and recipe is not None:
-            return follow(recipe, form, shapes, made.items)
-        results = [
-            result_of(made, group, node, *root)
-            for group, node, root in zip(groups, simple, roots, strict=True)
-        ]
-        run_first(form, made.items, results)
+            return follow(recipe, form, shapes, items)
+        run_first(form, items, results)
+        return [result.node() for result in results]
     except Failed as failed:
-        raise Refused.of(failed, made.items) from None
-    return [result.node() for result in results]
+        refused = Refused.of(failed, planned(roots)[0].items if kept else items)
+    raise refused
+
+
+def scheduled(
+    roots: Roots, form: Canonical | None
+) -> tuple[Sequence[ScheduleItem], Sequence[Result], bool]:
+    """The kernels for the roots, where these will lie, and whether that comes from the disk: then
+    the kernels do not know what their checks mean.
+    """
+    if watched() or listener() is not None or limit_now() is not None:
+        return (*planned_with_results(roots), False)
+    form = form or canonical(roots)
+    name = None if form is None else plans.name_of(form, roots)
+    if form is None or name is None:
+        return (*planned_with_results(roots), False)
+    found = plans.read(name, form, make_buffer)
+    if found is not None:
+        return (*found, True)
+    lines = plans.lines_of(form)
+    items, results = planned_with_results(roots)
+    plans.write(name, form, lines, (items, results))
+    return items, results, False
+
+
+def planned_with_results(roots: Roots) -> plans.Schedule:
+    """The kernels that compute the roots, and where these will lie."""
+    made, groups, simple = planned(roots)
+    results = [
+        result_of(made, group, node, *root)
+        for group, node, root in zip(groups, simple, roots, strict=True)
+    ]
+    return made.items, results
 
 
 def run_first(
