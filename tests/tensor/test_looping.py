@@ -365,22 +365,99 @@ def test_a_branch_leaves_nothing_behind():
 
 
 # --- while ----------------------------------------------------------------------------------------
-def test_while_loop_goes_on_as_long_as_it_says():
-    def collatz(state):
-        n, steps = state
-        return torpor.where(n % 2 == 0, n // 2, 3 * n + 1), steps + 1
-
-    n, steps = torpor.while_loop(lambda state: state[0] != 1, collatz, (Tensor(27), 0))
-    assert (n.item(), steps.item()) == (1, 111)
-    assert torpor.while_loop(lambda x: x < 0, lambda x: x - 1, Tensor(3)).item() == 3
+def collatz(state):
+    n, steps = state
+    return torpor.where(n % 2 == 0, n // 2, 3 * n + 1), steps + 1
 
 
-def test_while_loop_in_a_jitted_function_is_right():
-    run = jit(lambda x, limit: torpor.while_loop(lambda y: y.sum() < limit, lambda y: y * 2, x))
-    for start, limit, wanted in ((1.0, 10, 16.0), (3.0, 10, 12.0), (1.0, 100, 128.0)):
-        assert run(Tensor([start]), limit).tolist() == [wanted]
+def rounds(n):
+    return torpor.while_loop(lambda state: state[0] != 1, collatz, (n, 0))
 
 
-def test_while_loop_refuses_a_carry_that_changes():
+@pytest.mark.parametrize("jitted", [False, True])
+def test_while_loop_goes_on_as_long_as_it_says(jitted):
+    call = jit(rounds) if jitted else rounds
+    for start, wanted in ((27, 111), (1, 0), (7, 16), (97, 118)):
+        n, steps = call(Tensor(start))
+        assert (n.item(), steps.item()) == (1, wanted)
+    if jitted:
+        assert "replayed 3 times" in str(torpor.explain(call))
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_while_loop_in_steps_and_rounds(jitted):
+    def run(starts):
+        _, counts = torpor.scan(lambda c, n: (c, rounds(n)[1]), 0, starts)
+
+        def halve(state):
+            x, total = state
+            inner = torpor.while_loop(lambda y: y.sum() < x.sum(), lambda y: y + starts, starts * 0)
+            return x // 2, total + inner
+
+        return counts, torpor.while_loop(lambda s: s[0].sum() > 3, halve, (starts, starts * 0))[1]
+
+    call = jit(run) if jitted else run
+    for starts in ([27, 1, 7, 97], [4, 8, 1, 2]):
+        counts, total = call(Tensor(starts))
+        wanted, x = np.zeros(4, int), np.array(starts)
+        while x.sum() > 3:
+            wanted += -(-x.sum() // sum(starts)) * np.array(starts)
+            x //= 2
+        known = {27: 111, 1: 0, 7: 16, 97: 118, 4: 2, 8: 3, 2: 1}
+        assert counts.tolist() == [known[n] for n in starts]
+        assert total.tolist() == wanted.tolist()
+
+
+def test_what_a_loop_reads_stays_until_it_ends():
+    """Products, sums and constants that come before the loop, read in every round and after it."""
+    rows = NUMBERS.normal(size=(64, 64))
+
+    @jit
+    def run(a, rounds):
+        b = (a @ a) / 64
+        c = b.sin()
+        end, _ = torpor.while_loop(
+            lambda s: s[1] < rounds, lambda s: ((s[0] @ b + c) / 8, s[1] + 1), (c, 0)
+        )
+        return end + c.sum(), b
+
+    for count in (0, 1, 5):
+        end, b = run(Tensor(rows), Tensor(count))
+        wanted_b = rows @ rows / 64
+        c = wanted = np.sin(wanted_b)
+        for _ in range(count):
+            wanted = (wanted @ wanted_b + c) / 8
+        np.testing.assert_allclose(b.numpy(), wanted_b, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(end.numpy(), wanted + c.sum(), rtol=1e-9, atol=1e-9)
+
+
+def test_while_loop_watched_kernel_by_kernel_is_the_same():
+    from torpor import Context
+
+    with Context(DEBUG=2):
+        assert rounds(Tensor(27))[1].item() == 111
+
+
+def test_while_loop_on_the_interpreter():
+    assert rounds(Tensor(6, device="PYTHON"))[1].item() == 8
+
+
+def test_checks_in_rounds_raise():
+    table = Tensor([1, 2, 5])
+    run = jit(lambda n: torpor.while_loop(lambda i: i < 5, lambda i: table[i], n))
+    assert run(Tensor(0)).item() == 5
+    with pytest.raises(IndexError, match="out of bounds"):
+        run(Tensor(-7)).item()
+    assert run(Tensor(7)).item() == 7
+
+
+def test_while_loop_has_no_gradient_and_refuses_what_it_cannot_do():
+    x = Tensor([1.0], requires_grad=True)
+    end = torpor.while_loop(lambda y: y.sum() < 10, lambda y: y * 2, x)
+    assert not end.requires_grad
     with pytest.raises(ValueError, match="while_loop: the carry is"):
-        torpor.while_loop(lambda x: x.sum() < 3, lambda x: x.reshape(1, 1), Tensor([1.0]))
+        torpor.while_loop(lambda y: y.sum() < 3, lambda y: y.reshape(1, 1), x)
+    with pytest.raises(ValueError, match="random numbers in a while_loop"):
+        torpor.while_loop(lambda y: y.sum() < 3, lambda y: y + Tensor.rand(1), x)
+    with pytest.raises(ValueError, match="needs one bool"):
+        torpor.while_loop(lambda y: y < 3, lambda y: y + 1, Tensor([1.0, 2.0]))

@@ -18,7 +18,8 @@ PATCH: Final = 3  # words of a patch
 CALL: Final = 5  # words of a call before those that it is given
 RECORD: Final = 6  # words of a command: entry, its table, total, where the trial of several threads
 # is (0: one thread only), where its error word is (0: none), where the section that it begins is
-# (0: none)
+# (0: none). One without entry is a jump: its table has the address of a bool and which one it must
+# be, its total is by how many commands to go on then.
 SECTION: Final = 8  # words: next group, first failure, groups, where they are, where the commands
 # are, the command past the last group, where the addresses of the threads' scratch memory are, how
 # many threads have some
@@ -163,13 +164,28 @@ fill:
   %p.next = add i64 %p, 1
   br label %filling
 running:
-  %c = phi i64 [0, %filling], [%c.next, %following], [%past, %following.section]
+  %c = phi i64 [0, %filling], [%c.next, %following], [%past, %following.section], [%c.after, %jump]
   %c.more = icmp slt i64 %c, %commands
   br i1 %c.more, label %look, label %done
 look:
   %c.next = add i64 %c, 1
   %c.place = mul i64 %c, {RECORD}
   %entry.p = at %command[%c.place]
+  %kernel = load ptr, ptr %entry.p
+  %is.jump = icmp eq ptr %kernel, null
+  br i1 %is.jump, label %jump, label %choose
+jump:
+  %flags = ptr %entry.p[1]
+  %by = i64 %entry.p[2]
+  %flag.p = load ptr, ptr %flags
+  %wanted = i64 %flags[1]
+  %flag.byte = load i8, ptr %flag.p
+  %flag = zext i8 %flag.byte to i64
+  %jumps = icmp eq i64 %flag, %wanted
+  %c.there = add i64 %c, %by
+  %c.after = select i1 %jumps, i64 %c.there, i64 %c.next
+  br label %running
+choose:
   %trial = ptr %entry.p[3]
   %section = ptr %entry.p[5]
   %several = icmp sgt i64 %threads, 1

@@ -99,6 +99,13 @@ def copying(target: int | Given | Own, source: int | Given | Own, nbytes: int) -
     return Step(_native()[1], (target, source), nbytes, _trial_of(nbytes), False)
 
 
+def jumping(flag: int | Given | Own, by: int, holds: bool) -> Step:
+    """The command that goes on so many commands further, or back, if a bool in memory is `holds`:
+    one without an entry.
+    """
+    return Step(0, (flag, int(holds)), by, None, False)
+
+
 class Executor:
     """A program of commands that can be run again and again, by one thread at a time.
 

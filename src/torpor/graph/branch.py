@@ -70,8 +70,12 @@ def of_loop(node: UOp, loop: UOp, condition: UOp) -> UOp:
     """What a LOOP gives, whose steps may fail only under the condition: one more operand."""
     number = len(loop.src)
     inside = slot(number, condition)
-    nexts = under(loop.arg.nexts, {}, inside)
-    made = loop.replace(src=(*loop.src, condition), arg=replace(loop.arg, nexts=tuple(nexts)))
+    nexts = tuple(under(loop.arg.nexts, {}, inside))
+    goes_on = loop.arg.goes_on
+    if goes_on is not None:
+        goes_on = elementwise(Ops.AND, under([goes_on], {}, inside)[0], inside)
+    arg = replace(loop.arg, nexts=nexts, goes_on=goes_on)
+    made = loop.replace(src=(*loop.src, condition), arg=arg)
     arg = under([node.arg], {}, inside)[0] if node.op is Ops.STEPS else node.arg
     return node.replace(src=(made,), arg=arg)
 

@@ -12,6 +12,7 @@ step lies in one place (TRAIL).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from torpor.graph.abreast import Abreast, is_possible, reshape
@@ -32,8 +33,20 @@ def simplified(root: UOp) -> UOp:
     """An equal graph whose loops have nothing in them that need not be done step by step."""
     while (loop := _topmost(root)) is not None:
         items = [n for n in root.toposort() if n.op in LOOPED and n.src[0] is loop]
-        root = simplify_graph(root.substitute(Fission(loop, items).results()))
+        found = Fission(loop, items).results() if loop.arg.goes_on is None else rounds(loop, items)
+        root = simplify_graph(root.substitute(found))
     return root
+
+
+def rounds(loop: UOp, items: Sequence[UOp]) -> dict[UOp, UOp]:
+    """What stands for each item of a loop that goes on as long as it says: all of it is done in its
+    rounds.
+    """
+    arg = loop.arg
+    body = simplified(simplify_graph(UOp.sink(*arg.nexts, arg.goes_on)))
+    lean = replace(arg, nexts=body.src[:-1], goes_on=body.src[-1], lean=True)
+    made = loop.replace(src=tuple(map(whole, loop.src)), arg=lean)
+    return {item: item.replace(src=(made,)) for item in items}
 
 
 def _topmost(root: UOp) -> UOp | None:
@@ -127,7 +140,7 @@ class Fission:
                 stack += fresh
         more = bytes_of(one for one in found if one not in self.inside)
         small = more <= WIDER * bytes_of([node])
-        room = node in self.heavy and more * self.loop.arg.count <= ROOM
+        room = node in self.heavy and more * self.loop.arg.length <= ROOM
         return list(found) if small or room else None
 
     def ahead(self, abreast: Abreast, roots: Iterable[UOp]) -> None:
@@ -149,12 +162,12 @@ class Fission:
         """Whether there is room for the values of all steps."""
         rows = [below for below in node.toposort() if below in self.rows]
         size = bytes_of([node])
-        return size * self.loop.arg.count <= ROOM or size <= WIDER * bytes_of(rows)
+        return size * self.loop.arg.length <= ROOM or size <= WIDER * bytes_of(rows)
 
     # --- what comes of it -------------------------------------------------------------------------
     def results(self) -> dict[UOp, UOp]:
         """What stands for each item."""
-        count = self.loop.arg.count
+        count = self.loop.arg.length
         before = Abreast(count, self.rows, self.fixed)
         roots = [*self.nexts.values(), *self.inside]
         self.ahead(before, roots)
@@ -172,13 +185,16 @@ class Fission:
         """The values that the loop leaves behind."""
         found = {}
         places = {n: place for place, n in enumerate(self.nexts)}
+        count, first = made.arg.length, int(made.arg.backwards)
         for old, new in zip(self.inside, nodes, strict=True):
             starts = [places[n] for n in self.nexts if self.slots[n] is old]
             ends = [places[n] for n, after in self.nexts.items() if after is old]
             if starts:
-                found[old] = part(trail(made, starts[0]), int(made.arg.backwards), made.arg.count)
+                found[old] = part(trail(made, starts[0]), first, count)
             elif ends:
-                found[old] = part(trail(made, ends[0]), int(not made.arg.backwards), made.arg.count)
+                found[old] = part(
+                    trail(made, ends[0]), int(not made.arg.backwards), made.arg.length
+                )
             else:
                 found[old] = steps(made, new)
         self.trails = {n for n in self.nexts if {self.slots[n], self.nexts[n]} & self.inside.keys()}
@@ -192,7 +208,7 @@ class Fission:
         if number not in self.trails:
             return last(made, place)
         rest = trail(made, place)
-        one = part(rest, 0 if made.arg.backwards else made.arg.count, 1)
+        one = part(rest, 0 if made.arg.backwards else made.arg.length, 1)
         return reshape(one, shape_of(one)[1:])
 
 

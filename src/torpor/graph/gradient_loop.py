@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from torpor.base.errors import GradientError
 from torpor.graph.elementwise import constant, elementwise
 from torpor.graph.gradient_elementwise import Gradients
 from torpor.graph.loop import Enclosed, bytes_of, last, slot, slots_of, steps
@@ -37,6 +38,8 @@ TERMS_MOST: Final = 1 << 26  # bytes of the terms of a sum over steps that may w
 def loop_gradient(node: UOp, given: Mapping[UOp, UOp], differentiate: Differentiate) -> Gradients:
     """The gradient of each operand of a LOOP, of the gradients of what it gives."""
     loop, slots = node.arg, slots_of(node)
+    if loop.goes_on is not None:
+        raise GradientError("no gradient flows through a while_loop")
     floats = [n for n in range(len(loop.nexts)) if slots[n].dtype.is_float]
     after = {n: slot(("after", n), node.src[n]) for n in floats}
     seeds = seeds_of(given)
@@ -58,7 +61,7 @@ def loop_gradient(node: UOp, given: Mapping[UOp, UOp], differentiate: Differenti
         {**kept(node, [*loop.nexts, *seeds]), **rows},
         {one: node.src[n] for n, one in enumerate(slots) if is_fixed(node, n)},
     )
-    reverse = body.loop(loop.count, not loop.backwards)
+    reverse = body.loop(loop.length, not loop.backwards)
     results = {n: last(reverse, place) for place, n in enumerate((*floats, *grown))}
     for n, inside in zip(wanted, body.roots[len(nexts) :], strict=True):
         each = steps(reverse, inside)
@@ -97,7 +100,7 @@ def waits_too_long(node: UOp, number: int, term: UOp) -> bool:
     would sum them, and they would take much memory.
     """
     below = term.below((Ops.RESHAPE, Ops.PERMUTE, Ops.CAST))
-    large = bytes_of([term]) * node.arg.count > TERMS_MOST
+    large = bytes_of([term]) * node.arg.length > TERMS_MOST
     return is_fixed(node, number) and below.op is not Ops.REDUCE_AXIS and large
 
 

@@ -140,6 +140,11 @@ class Enclosed:
             self.operands.append(node)
         return self.outside[node]
 
+    def rounds(self) -> UOp:
+        """The LOOP that goes on as long as the last root says; the others are the next carries."""
+        arg = Loop(None, tuple(self.roots[:-1]), goes_on=self.roots[-1])
+        return UOp(Ops.LOOP, dtypes.void, tuple(self.operands), arg)
+
     def loop(self, count: int, backwards: bool = False, lean: bool = False) -> UOp:
         """The LOOP; the first roots are what the carries are after a step."""
         nexts = tuple(self.roots[: len(self.carried)])

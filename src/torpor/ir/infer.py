@@ -82,9 +82,9 @@ def _shape_of_one(node: UOp) -> Shape:
 def _shape_of_looped(node: UOp) -> Shape:
     loop = node.src[0]
     if node.op is Ops.STEPS:
-        return (loop.arg.count, *shape_of(node.arg))
+        return (loop.arg.length, *shape_of(node.arg))
     shape = shape_of(loop.src[node.arg])
-    return shape if node.op is Ops.LAST else (loop.arg.count + 1, *shape)
+    return shape if node.op is Ops.LAST else (loop.arg.length + 1, *shape)
 
 
 def shape_of(node: UOp) -> Shape:

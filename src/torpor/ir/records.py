@@ -70,18 +70,25 @@ class Stored:
 class Loop:
     """Arg of a LOOP. Its first operands are what the carries begin as.
 
-    count:     how many steps.
+    count:     how many steps; None: as long as `goes_on`, a bool of what a step begins with.
     nexts:     what each carry is after a step, by nodes over SLOTs.
     stepped:   the operands that a step has one row of, along their first axis: step by step from
                the first row on, or from the last with `backwards`. Of other operands it has all.
     lean:      whether nothing is in the body that need not be done step by step.
     """
 
-    count: int
+    count: int | None
     nexts: tuple[UOp, ...]
     stepped: tuple[int, ...] = ()
     backwards: bool = False
     lean: bool = False
+    goes_on: UOp | None = None
+
+    @property
+    def length(self) -> int:
+        """How many steps, where that is known."""
+        assert self.count is not None, "loops with rows know how many they have"
+        return self.count
 
 
 @dataclass(frozen=True)
@@ -127,11 +134,20 @@ class Section:
 
 
 @dataclass(frozen=True)
+class Jump:
+    """The schedule goes on `by` items further, or back, if the bool that it reads is `holds`."""
+
+    by: int
+    holds: bool
+
+
+@dataclass(frozen=True)
 class ScheduleItem:
     """One kernel to run.
 
     ast:       SINK of STOREs with numbered parameters; equal work has an equal `ast.key`.
                Or a SINK of one COPY: `buffers[0]` is to become a copy of `buffers[1]`.
+               Or a SINK of one IF, of `buffers[0]`: see `jump`.
     buffers:   BUFFER nodes by parameter number.
     variables: values of the ast's VARIABLEs, by name.
     reason:    why its outputs are stored rather than fused into what reads them.
@@ -140,6 +156,7 @@ class ScheduleItem:
     origins:   places in the user's program that its operations come from.
     bindings:  the BIND node that each of `variables` comes from.
     group:     the section that it is in, if any, and the number of its group there.
+    jump:      of an item that only says where to go on.
     """
 
     ast: UOp
@@ -151,6 +168,7 @@ class ScheduleItem:
     origins: tuple[Any, ...] = field(default=(), compare=False)
     bindings: tuple[UOp, ...] = field(default=(), compare=False)
     group: tuple[Section, int] | None = field(default=None, compare=False)
+    jump: Jump | None = None
 
 
 @dataclass(frozen=True)

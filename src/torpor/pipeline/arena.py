@@ -159,6 +159,29 @@ def values_of(
     return found
 
 
+# --- rounds ---------------------------------------------------------------------------------------
+def rounds_of(items: Sequence[ScheduleItem]) -> list[tuple[int, int]]:
+    """The first and the last of commands that may run again and again, inner ones first."""
+    backwards = [(n + i.jump.by, n) for n, i in enumerate(items) if i.jump and i.jump.by < 0]
+    return sorted(backwards, key=lambda ends: ends[1] - ends[0])
+
+
+def throughout(
+    values: Mapping[Slot, Value], rounds: Iterable[tuple[int, int]]
+) -> dict[Slot, Value]:
+    """When memory is needed where commands come again: what is used in a round and outside of it
+    is there in all of them.
+    """
+    found = dict(values)
+    for first, last in rounds:
+        for slot, value in found.items():
+            inside = first <= value.birth and value.death <= last
+            if not inside and value.birth <= last and value.death >= first:
+                birth, death = min(value.birth, first), max(value.death, last)
+                found[slot] = value._replace(birth=birth, death=death)
+    return found
+
+
 # --- places ---------------------------------------------------------------------------------------
 class Arena:
     """Bytes that are taken and given back in the order of a run; `size`: how many it needs."""

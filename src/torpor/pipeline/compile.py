@@ -117,7 +117,7 @@ def make_ready(items: Iterable[ScheduleItem]) -> list[str]:
     """
     launches: dict[_Key, list[ScheduleItem]] = {}
     for item in items:
-        if not is_copy(item):
+        if has_kernel(item):
             launches.setdefault(key_of(item.ast, device_of(item)), []).append(item)
     missing = {key: same for key, same in launches.items() if key not in _executables}
     if not missing:
@@ -249,10 +249,10 @@ def kept(device: DeviceBase, name: str) -> tuple[Program, Executable] | None:
 def programs_of(
     items: Sequence[ScheduleItem], target: Target, opts: Sequence[Opt] | None
 ) -> list[Program]:
-    """The programs of a schedule's kernels (copies have none); where nobody says which opts, those
-    that a search has found, if `BEAM` asks for them.
+    """The programs of a schedule's kernels (copies and jumps have none); where nobody says which
+    opts, those that a search has found, if `BEAM` asks for them.
     """
-    kernels = [item for item in items if not is_copy(item)]
+    kernels = [item for item in items if has_kernel(item)]
     if opts is not None or not settings.number("BEAM"):
         program = cache(partial(program_for, target=target, opts=opts))  # blocks share their asts
         return [program(item.ast) for item in kernels]
@@ -273,7 +273,12 @@ def device_of(item: ScheduleItem) -> str:
 
 def is_copy(item: ScheduleItem) -> bool:
     """Whether the item moves a buffer to another device rather than computes."""
-    return item.ast.src[0].src[1].op is Ops.COPY
+    return item.jump is None and item.ast.src[0].src[1].op is Ops.COPY
+
+
+def has_kernel(item: ScheduleItem) -> bool:
+    """Whether the item computes something."""
+    return item.jump is None and not is_copy(item)
 
 
 def target_named(name: str | None, device: str) -> Target:

@@ -17,18 +17,30 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from torpor.base.dtypes import DType, dtypes
 from torpor.base.locks import taken
 from torpor.device import Buffer, Device, copy_buffer
 from torpor.device.base import Executable
 from torpor.device.buffer import BufferMaker
-from torpor.device.executor import Bounds, Executor, Given, Own, Scratch, Step, copying, split
+from torpor.device.executor import (
+    Bounds,
+    Executor,
+    Given,
+    Own,
+    Scratch,
+    Step,
+    copying,
+    jumping,
+    split,
+)
 from torpor.device.pool import thread_count
 from torpor.ir.records import Program, ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.pipeline import arena
 from torpor.pipeline.arena import SCRATCH, Slot
-from torpor.pipeline.compile import executable_for, is_copy
+from torpor.pipeline.compile import executable_for, has_kernel
 from torpor.pipeline.report import note_run, stripped, timing
 
 KEPT: Final = 1 << 14  # bytes of an arena that stays with its graph: there may be many graphs
@@ -78,11 +90,12 @@ class Prepared:
 
 def prepare(item: ScheduleItem) -> Prepared:
     """The item with its program compiled and loaded."""
-    return Prepared(item, *((None, None) if is_copy(item) else executable_for(item)))
+    return Prepared(item, *(executable_for(item) if has_kernel(item) else (None, None)))
 
 
 class Command(NamedTuple):
-    """One kernel, or without an executable a copy: the slots that it takes, and its integers.
+    """One kernel, or without an executable a copy or a jump: the slots that it takes, and its
+    integers.
 
     nbytes: of a copy both sides of which the host sees.
     item:   what it was made of, without memory: for who wants to see it.
@@ -187,11 +200,16 @@ class CompiledGraph:
         """Run each command by a call of its own, in memory of its own."""
         measured = timing()
         table = self._table(inputs, results)
-        for number, command in enumerate(self.commands):
+        after = 0
+        while (number := after) < len(self.commands):
+            command, after = self.commands[number], number + 1
             buffers = [table[slot] for slot in command.slots]
             for buffer in buffers:
                 if not buffer.place and not buffer.is_allocated():
                     buffer.allocate()
+            if (jump := command.item.jump) is not None:
+                after = number + jump.by if _bool_in(buffers[0]) is jump.holds else after
+                continue
             started = time.perf_counter() if measured else 0.0
             error = 0
             if command.executable is None:
@@ -220,7 +238,7 @@ class CompiledGraph:
         """
         steps = []
         for command in self.commands:
-            step = self._kernel(command) if command.program is not None else self._copy(command)
+            step = self._step(command)
             if step is None:
                 return None
             steps.append(step)
@@ -239,6 +257,13 @@ class CompiledGraph:
             total, trial = command.executable.sizes(command.values_in(words))
             sizes += (total, 0 if trial is None else trial.address)
         return sizes
+
+    def _step(self, command: Command) -> Step | None:
+        """What native code does for a command, if it can."""
+        if (jump := command.item.jump) is not None:
+            seen = Device[command.item.buffers[0].arg.device].kind == "CPU"
+            return jumping(self._address(command.slots[0]), jump.by, jump.holds) if seen else None
+        return self._kernel(command) if command.program is not None else self._copy(command)
 
     def _kernel(self, command: Command) -> Step | None:
         assert command.executable is not None, "copies are steps of another kind"
@@ -288,6 +313,13 @@ def _taking(kind: Kind) -> Callable[[], Buffer]:
     return take
 
 
+def _bool_in(buffer: Buffer) -> bool:
+    """The one bool in a buffer."""
+    found = np.empty(1, np.bool_)
+    buffer.copyout(found)
+    return bool(found[0])
+
+
 def _place_of(buffer: Buffer) -> int:
     """Where the host sees a buffer, which has memory from now on; 0: it does not."""
     if not buffer.is_allocated():
@@ -326,10 +358,13 @@ def compiled_graph(
     donated = arena.donations(kernels, pairs, sections)
     kinds = {key: kind_of(known[key]) for key in (*results, *between)}
     lives = arena.values_of(touched, kinds, sections, _own_of(items))
+    lives = arena.throughout(lives, arena.rounds_of(items))
+    _, last = arena.uses(touched)
+    ending = {key for key in between if lives[key].death == last[key]}
     layout = arena.laid_out(
         {key: lives[key] for key in between},
         {key: lives[key] for key in results if key not in donated},
-        arena.heirs(kernels, {*between}),
+        arena.heirs(kernels, ending),
     )
     names = sorted(layout.sizes, key=SCRATCH.__eq__)  # the scratch memory last
     order = (*constants, *results, *names, *between)
@@ -396,6 +431,8 @@ def _command(
     """The command of an item."""
     item, program = one.item, one.program
     places = tuple([slots[id(node.arg)] for node in item.buffers])
+    if item.jump is not None:
+        return Command(None, None, places, (), 0, stripped(item))
     if program is None:
         target, source = (node.arg for node in item.buffers)
         seen = all(Device[buffer.device].kind == "CPU" for buffer in (target, source))

@@ -37,14 +37,14 @@ from torpor.pipeline import again, anew, plans
 from torpor.pipeline.blame import index_of
 from torpor.pipeline.boxes import known_form, with_places
 from torpor.pipeline.canonical import Canonical, canonical
-from torpor.pipeline.compile import is_copy, make_ready, programs_of, target_named
+from torpor.pipeline.compile import has_kernel, make_ready, programs_of, target_named
 from torpor.pipeline.compiled_graph import Failed, prepare
 from torpor.pipeline.recipe import Result, can_be_kept, follow, keep, recipe_for, recipe_of
 from torpor.pipeline.report import narrating, note_graph, show_schedule, watched
 from torpor.pipeline.run import Refused, error_of, observed, record, recorded, unseen
 from torpor.schedule import Plan, TargetOf, plan
 from torpor.schedule.afresh import limit_now
-from torpor.schedule.loops import Unrolled, is_loop
+from torpor.schedule.loops import Bodies, is_loop
 from torpor.schedule.plan import Places
 
 Roots = Sequence[tuple[UOp, str]]
@@ -103,12 +103,13 @@ def refined(items: Sequence[ScheduleItem], target_of: TargetOf) -> Iterator[Sche
         made = plan(roots, make_buffer, target_of)
         return list(refined(made.items, target_of)), made.results
 
+    bodies = Bodies(plan_body, make_buffer)
     for item in items:
-        if is_copy(item):
+        if not has_kernel(item):
             yield item
             continue
         if is_loop(item):
-            yield from Unrolled(item, plan_body, make_buffer).items()
+            yield from bodies.kernels(item)
             continue
         target = target_of(item.buffers[0].arg.device)
         if item.checks:

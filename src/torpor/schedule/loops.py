@@ -14,7 +14,7 @@ from typing import Final
 from torpor.base.dtypes import dtypes
 from torpor.ir.infer import shape_of, shaped
 from torpor.ir.ops import AxisType, Ops
-from torpor.ir.records import CheckSite, ParamArg, ScheduleItem, Section, Stored
+from torpor.ir.records import CheckSite, Jump, ParamArg, ScheduleItem, Section, Stored
 from torpor.ir.uop import UOp
 from torpor.schedule.chain import BLOCK_NUMBER, MakeBuffer
 from torpor.schedule.region import count
@@ -23,6 +23,7 @@ STEP: Final = BLOCK_NUMBER.format(" of a loop")  # name of the VARIABLE that cou
 HANDED: Final = Stored("handed on to the next step")
 SEEN_THROUGH: Final = frozenset({Ops.RESHAPE, Ops.DETACH, Ops.LEAF})
 Moved = tuple[int, int, int, int]  # a parameter, its start, how far its rows are, all their size
+NOT_STORED: Final = frozenset({Ops.BUFFER, Ops.CONST})  # by kernels of a body
 PlanBody = Callable[[Sequence[tuple[UOp, str]]], tuple[Sequence[ScheduleItem], dict[UOp, UOp]]]
 
 
@@ -86,36 +87,20 @@ class Place:
         return bool(self.start or self.by)
 
 
-class Unrolled:
-    """A loop's item as the kernels that it comes to."""
+class Body:
+    """Nodes of a loop's body, scheduled. `memory` stands for what they read, by SLOT; `results` is
+    where each of them will be.
+    """
 
-    def __init__(self, item: ScheduleItem, plan_body: PlanBody, make_buffer: MakeBuffer):
-        self.item, self.make = item, make_buffer
-        self.given = [store.src[1] for store in item.ast.src]
-        self.loop, self.starts = self.given[0].src[0].arg
-        self.outs = dict(zip(((n.op, n.arg) for n in self.given), item.buffers))
-        self.operands = item.buffers[len(self.given) :]
-        self.device = item.buffers[0].arg.device
-        self.places: dict[UOp, Place] = {}
-        self.before: list[ScheduleItem] = []
+    def __init__(
+        self, nodes: Sequence[UOp], device: str, plan_body: PlanBody, make_buffer: MakeBuffer
+    ):
+        slots = [n for n in UOp.sink(*nodes).toposort() if n.op is Ops.SLOT]
+        self.memory = {n: make_buffer(device, count(n.arg[1]), n.dtype) for n in slots}
+        roots = self.over_memory(nodes)
+        self.items, places = plan_body([(root, device) for root in roots])
+        self.results = [places[root] for root in roots]
         self.asts: dict[tuple[UOp, tuple[Moved, ...]], UOp] = {}
-        values = [node.arg for node in self.given if node.op is Ops.STEPS]
-        self.slots = slots_in([*self.loop.nexts, *values])
-        self.memory = {n: self.make(self.device, count(n.arg[1]), n.dtype) for n in self.slots}
-        roots = self.over_memory([*self.loop.nexts, *values])
-        self.body, results = plan_body([(root, self.device) for root in roots])
-        afters = [results[root] for root in roots[: len(self.loop.nexts)]]
-        for number, after in enumerate(afters):
-            self.place_carry(number, after)
-        for node, root in zip(values, roots[len(afters) :], strict=True):
-            out = self.outs[Ops.STEPS, node]
-            self.places[results[root]] = self.rows(out, 0, count(shape_of(node)))
-        for node in self.slots:
-            number, shape = node.arg
-            if number >= len(afters):
-                size = count(shape) if number in self.loop.stepped else 0
-                place = self.rows(self.operands[number], self.starts[number], size)
-                self.places[self.memory[node]] = place
 
     def over_memory(self, nodes: Sequence[UOp]) -> list[UOp]:
         """The nodes over memory in place of SLOTs, each of them with memory of its own."""
@@ -126,64 +111,64 @@ class Unrolled:
         seen: set[UOp] = set()
         found = []
         for root in UOp.sink(*nodes).substitute(there).src:
-            while (below := root.below(SEEN_THROUGH)) in seen or below.op in (
-                Ops.BUFFER,
-                Ops.CONST,
-            ):
+            while (below := root.below(SEEN_THROUGH)) in seen or below.op in NOT_STORED:
                 root = UOp(Ops.CONTIGUOUS, root.dtype, (root,), HANDED)
             seen.add(below)
             found.append(root)
         return found
 
-    def rows(self, buffer: UOp, start: int, size: int) -> Place:
-        """A row of a buffer at each step."""
-        return Place([buffer] * self.loop.count, start, size)
+    def moved(self, ast: UOp, moved: tuple[Moved, ...], row: UOp) -> UOp:
+        """A kernel with some of its parameters being parts of other memory."""
+        key = ast, moved
+        if key not in self.asts:
+            self.asts[key] = over_parts(ast, moved, row)
+        return self.asts[key]
 
-    def place_carry(self, number: int, after: UOp) -> None:
-        """Say where a carry lies before a step, and after it: `after` stands for that."""
-        size, begins = after.arg.size, self.operands[number]
-        before = next((self.memory[n] for n in self.slots if n.arg[0] == number), None)
-        trail = self.outs.get((Ops.TRAIL, number))
-        steps = self.loop.count
-        if trail is not None:
-            into, out = (size, 0) if self.loop.backwards else (0, size)
-            first = steps * size if self.loop.backwards else 0
-            self.before.append(copy_of(begins, self.starts[number], trail, first, size))
-            self.places[after] = Place([trail] * steps, out, size)
-            if before is not None:
-                self.places[before] = Place([trail] * steps, into, size)
-            return
-        turns = [after, self.make(self.device, size, after.dtype)]
-        written = [turns[step % 2] for step in range(steps)]
-        written[-1] = self.outs.get((Ops.LAST, number), written[-1])
-        self.places[after] = Place(written)
-        if before is not None:
-            self.places[before] = Place([begins, *written[:-1]])
 
-    # --- the kernels ------------------------------------------------------------------------------
-    def items(self) -> Iterator[ScheduleItem]:
-        """All kernels, in order: those that are the same at each step once."""
-        yield from self.before
-        changing = self.changing()
-        each = [item for item in self.body if not changing.isdisjoint(item.buffers)]
-        yield from (self.at(item, 0, {}) for item in self.body if item not in each)
-        for step in range(self.loop.count):
-            sections: dict[Section, Section] = {}
-            yield from (self.at(item, step, sections) for item in each)
+class Bodies:
+    """Bodies of loops, each scheduled once."""
 
-    def changing(self) -> set[UOp]:
-        """The memory that not all steps find and leave alike."""
-        found = {b for b, place in self.places.items() if place.by or len({*place.buffers}) > 1}
-        found |= {b for n, b in self.memory.items() if n.arg[0] < len(self.loop.nexts)}
-        found |= {b for b in self.places if b not in self.memory.values()}
-        while True:
-            touched = [item for item in self.body if not found.isdisjoint(item.buffers)]
-            more = {item.buffers[n] for item in touched for n in item.outputs} - found
-            if not more:
-                return found
-            found |= more
+    def __init__(self, plan_body: PlanBody, make_buffer: MakeBuffer):
+        self.plan_body, self.make = plan_body, make_buffer
+        self.known: dict[tuple[tuple[UOp, ...], str], Body] = {}
 
-    def at(self, item: ScheduleItem, step: int, sections: dict[Section, Section]) -> ScheduleItem:
+    def of(self, nodes: Sequence[UOp], device: str) -> Body:
+        """The body that these nodes are."""
+        key = tuple(nodes), device
+        if key not in self.known:
+            self.known[key] = Body(nodes, device, self.plan_body, self.make)
+        return self.known[key]
+
+    def kernels(self, item: ScheduleItem) -> Iterator[ScheduleItem]:
+        """What a loop's item comes to."""
+        loop, _ = item.ast.src[0].src[1].src[0].arg
+        return (Unrolled if loop.goes_on is None else Rounds)(item, self).items()
+
+
+class Unfolded:
+    """A loop's item in memory: what it gives (`outs`, by op and arg), and its operands."""
+
+    def __init__(self, item: ScheduleItem, bodies: Bodies):
+        self.item, self.make = item, bodies.make
+        given = [store.src[1] for store in item.ast.src]
+        self.loop, self.starts = given[0].src[0].arg
+        self.outs = dict(zip(((n.op, n.arg) for n in given), item.buffers))
+        self.operands = item.buffers[len(given) :]
+        self.device = item.buffers[0].arg.device
+        self.places: dict[UOp, Place] = {}
+
+    def place_operands(self, body: Body, steps: int) -> None:
+        """Say where lies what stands for operands that are no carries."""
+        for node, memory in body.memory.items():
+            number, shape = node.arg
+            if number >= len(self.loop.nexts):
+                size = count(shape) if number in self.loop.stepped else 0
+                place = Place([self.operands[number]] * steps, self.starts[number], size)
+                self.places[memory] = place
+
+    def at(
+        self, body: Body, item: ScheduleItem, step: int, sections: dict[Section, Section]
+    ) -> ScheduleItem:
         """A kernel of the body as it is at a step."""
         places = [self.places.get(b) for b in item.buffers]
         buffers = tuple(
@@ -202,30 +187,130 @@ class Unrolled:
             made = replace(made, group=(again, number))
         if not moved:
             return made
-        name = f"v{len(item.variables)}"
-        variable = UOp.variable(name, 0, self.loop.count - 1)
-        made = replace(made, ast=self.moved(item.ast, moved, variable))
+        name, most = f"v{len(item.variables)}", (self.loop.count or 1) - 1
+        variable = UOp.variable(name, 0, most)
+        made = replace(made, ast=body.moved(item.ast, moved, variable))
         if not any(by for _, _, by, _ in moved):
             return made
-        row = self.loop.count - 1 - step if self.loop.backwards else step
-        counter = UOp.variable(STEP, 0, self.loop.count - 1)
+        row = most - step if self.loop.backwards else step
+        counter = UOp.variable(STEP, 0, most)
         return replace(
             made,
             variables=(*item.variables, (name, row)),
             bindings=(*item.bindings, UOp(Ops.BIND, dtypes.index, (counter, UOp.index_const(row)))),
         )
 
-    def moved(self, ast: UOp, moved: tuple[Moved, ...], row: UOp) -> UOp:
-        """The kernel with some of its parameters being parts of other memory."""
-        key = ast, moved
-        if key not in self.asts:
-            self.asts[key] = over_parts(ast, moved, row)
-        return self.asts[key]
+
+class Unrolled(Unfolded):
+    """A loop of so many steps: the kernels of its body for each of them."""
+
+    def __init__(self, item: ScheduleItem, bodies: Bodies):
+        super().__init__(item, bodies)
+        self.before: list[ScheduleItem] = []
+        values = [arg for op, arg in self.outs if op is Ops.STEPS]
+        self.body = bodies.of([*self.loop.nexts, *values], self.device)
+        carries = len(self.loop.nexts)
+        for number, after in enumerate(self.body.results[:carries]):
+            self.place_carry(number, after)
+        for node, result in zip(values, self.body.results[carries:], strict=True):
+            self.places[result] = self.rows(self.outs[Ops.STEPS, node], 0, count(shape_of(node)))
+        self.place_operands(self.body, self.loop.length)
+
+    def rows(self, buffer: UOp, start: int, size: int) -> Place:
+        """A row of a buffer at each step."""
+        return Place([buffer] * self.loop.length, start, size)
+
+    def place_carry(self, number: int, after: UOp) -> None:
+        """Say where a carry lies before a step, and after it: `after` stands for that."""
+        size, begins = after.arg.size, self.operands[number]
+        before = carry_in(self.body, number)
+        trail = self.outs.get((Ops.TRAIL, number))
+        steps = self.loop.length
+        if trail is not None:
+            into, out = (size, 0) if self.loop.backwards else (0, size)
+            first = steps * size if self.loop.backwards else 0
+            self.before.append(copy_of(begins, self.starts[number], trail, first, size))
+            self.places[after] = Place([trail] * steps, out, size)
+            if before is not None:
+                self.places[before] = Place([trail] * steps, into, size)
+            return
+        turns = [after, self.make(self.device, size, after.dtype)]
+        written = [turns[step % 2] for step in range(steps)]
+        written[-1] = self.outs.get((Ops.LAST, number), written[-1])
+        self.places[after] = Place(written)
+        if before is not None:
+            self.places[before] = Place([begins, *written[:-1]])
+
+    def items(self) -> Iterator[ScheduleItem]:
+        """All kernels, in order: those that are the same at each step once."""
+        yield from self.before
+        changing = self.changing()
+        each = [item for item in self.body.items if not changing.isdisjoint(item.buffers)]
+        if any(item.jump for item in each):
+            each = list(self.body.items)
+        yield from (self.at(self.body, one, 0, {}) for one in self.body.items if one not in each)
+        for step in range(self.loop.length):
+            sections: dict[Section, Section] = {}
+            yield from (self.at(self.body, one, step, sections) for one in each)
+
+    def changing(self) -> set[UOp]:
+        """The memory that not all steps find and leave alike."""
+        memory, carries = self.body.memory, len(self.loop.nexts)
+        found = {b for b, place in self.places.items() if place.by or len({*place.buffers}) > 1}
+        found |= {b for n, b in memory.items() if n.arg[0] < carries} | {*self.body.results}
+        while True:
+            touched = [item for item in self.body.items if not found.isdisjoint(item.buffers)]
+            more = {item.buffers[n] for item in touched for n in item.outputs} - found
+            if not more:
+                return found
+            found |= more
 
 
-def slots_in(nodes: Sequence[UOp]) -> list[UOp]:
-    """The SLOTs below some nodes."""
-    return [n for n in UOp.sink(*nodes).toposort() if n.op is Ops.SLOT]
+class Rounds(Unfolded):
+    """A loop that goes on as long as a bool says: the kernels of that, those of a round, and jumps.
+
+    begin;  look: bool;  jump to the end if not;  round;  jump to `look` if it held
+    """
+
+    def __init__(self, item: ScheduleItem, bodies: Bodies):
+        super().__init__(item, bodies)
+        self.look = bodies.of([self.loop.goes_on], self.device)
+        self.round = bodies.of(self.loop.nexts, self.device)
+        self.carries = [
+            self.outs.get((Ops.LAST, n)) or self.make(self.device, count(shape_of(one)), one.dtype)
+            for n, one in enumerate(self.loop.nexts)
+        ]
+        for body in (self.look, self.round):
+            self.place_operands(body, 1)
+            for number, carry in enumerate(self.carries):
+                memory = carry_in(body, number)
+                if memory is not None:
+                    self.places[memory] = Place([carry])
+
+    def items(self) -> Iterator[ScheduleItem]:
+        """All kernels, in order."""
+        look = [self.at(self.look, item, 0, {}) for item in self.look.items]
+        inside = [self.at(self.round, item, 0, {}) for item in self.round.items]
+        for number, carry in enumerate(self.carries):
+            size = carry.arg.size
+            begins, start = self.operands[number], self.starts[number]
+            yield copy_of(begins, start, carry, 0, size)
+            inside.append(copy_of(self.round.results[number], 0, carry, 0, size))
+        (holds,) = self.look.results
+        yield from (*look, jump(holds, len(inside) + 2, False), *inside)
+        yield jump(holds, -len(inside) - len(look) - 1, True)
+
+
+def carry_in(body: Body, number: int) -> UOp | None:
+    """What stands for a carry before a step, if the body reads it."""
+    return next((memory for n, memory in body.memory.items() if n.arg[0] == number), None)
+
+
+def jump(flag: UOp, by: int, holds: bool) -> ScheduleItem:
+    """The item that says where to go on."""
+    memory = UOp(Ops.PARAM, flag.dtype, (), ParamArg(0, flag.arg.size))
+    ast = UOp.sink(UOp(Ops.IF, dtypes.void, (memory,)))
+    return ScheduleItem(ast, (flag,), reason="loop", outputs=(), jump=Jump(by, holds))
 
 
 def in_a_loop(site: CheckSite) -> CheckSite:
@@ -264,4 +349,4 @@ def copy_of(begins: UOp, start: int, into: UOp, place: int, size: int) -> Schedu
     value = UOp(Ops.LOAD, into.dtype, (read,))
     ranges = (each,) if size > 1 else ()
     store = UOp(Ops.STORE, dtypes.void, (written, value, *ranges))
-    return ScheduleItem(UOp.sink(store), (into, begins), reason="where a loop begins")
+    return ScheduleItem(UOp.sink(store), (into, begins), reason="carried on")

@@ -103,10 +103,11 @@ class Inside(Watcher):
 class Step(Inside):
     """Watches what a step of a loop is: it reads nothing that depends on the step.
 
-    count:  how many steps; `number`: the SLOT of a step's number, once somebody asked for it.
+    count:  how many steps (None: nobody knows).
+    number: the SLOT of a step's number, once somebody asked for it.
     """
 
-    def __init__(self, what: str, count: int, device: str):
+    def __init__(self, what: str, count: int | None, device: str):
         super().__init__()
         self.what, self.count, self.device = what, count, device
         self.number: UOp | None = None
@@ -114,13 +115,13 @@ class Step(Inside):
     def step_number(self) -> UOp:
         """The number of a step, as a node (uint32)."""
         if self.number is None:
-            rows = iota(self.count, self.device, dtypes.uint32)
+            rows = iota(self.count or 0, self.device, dtypes.uint32)
             self.number = slot(fresh(), rows, stepped=True)
         return self.number
 
     def numbers(self) -> dict[UOp, UOp]:
         """The SLOT of the step's number and what it is a row of, if anything asked for it."""
-        rows = iota(self.count, self.device, dtypes.uint32)
+        rows = iota(self.count or 0, self.device, dtypes.uint32)
         return {} if self.number is None else {self.number: rows}
 
     def read(self, handle: Handle) -> None:
@@ -130,12 +131,15 @@ class Step(Inside):
         super().read(handle)
 
     def draws(self, rounds: int) -> int:
+        if self.count is None:
+            what = "random numbers in a while_loop of a graph: nobody knows how many it will draw"
+            raise ValueRangeError(what)
         return super().draws(rounds * self.count)
 
     def numbered(self, rounds: int) -> UOp | None:
         further = build.constant(rounds, dtypes.uint32)
         further = build.elementwise(Ops.MUL, self.step_number(), further)
-        more = super().numbered(rounds * self.count)
+        more = super().numbered(rounds * (self.count or 0))
         return further if more is None else build.elementwise(Ops.ADD, further, more)
 
 

@@ -20,7 +20,6 @@ from torpor.tensor.handle import Handle, common_device, derive, located, make, n
 from torpor.tensor.host import known_shape
 from torpor.tensor.inside import Branch, Step, fresh
 from torpor.tensor.mode import grad_enabled, no_grad
-from torpor.tensor.realisation import realize
 from torpor.tensor.watch import is_watched
 
 if TYPE_CHECKING:
@@ -81,11 +80,10 @@ def scan(
     >>> torpor.scan(lambda total, x: (total + x, total), Tensor(0), Tensor([1, 2, 3]))[1].tolist()
     [0, 1, 3]
     """
-    begins = [(where, as_tensor(leaf)) for where, leaf in leaves_of(init)]
-    rows = [(where, as_tensor(leaf)) for where, leaf in leaves_of(xs)]
-    count = _length_of(rows, length)
+    device = _device_of(init, xs)
+    begins, rows = _tensors(init, device), _tensors(xs, device)
     given = [tensor for _, tensor in (*begins, *rows)]
-    device = common_device(given) if given else Device.canonicalize(None)
+    count = _length_of(rows, length)
     body = Step("scan", count, device)
     with body.watching():
         slots = [_placeholder(tensor, device) for _, tensor in begins]
@@ -112,6 +110,20 @@ def scan(
     ends = [_made(last(loop, n), device, requires) for n in range(len(begins))]
     values = [_made(steps(loop, node), device, requires) for node in closed.roots[len(begins) :]]
     return filled(init, iter(ends)), filled(made[1], iter(values))
+
+
+def _device_of(*trees: Any) -> str:
+    """Where the tensors in trees are."""
+    handles = [leaf for _, leaf in leaves_of(trees) if isinstance(leaf, Handle)]
+    return common_device(handles) if handles else Device.canonicalize(None)
+
+
+def _tensors(tree: Any, device: str) -> list[Leaf]:
+    """The leaves of a tree as tensors: numbers and arrays on a device."""
+    return [
+        (where, leaf if isinstance(leaf, Handle) else as_tensor(leaf, device=device))
+        for where, leaf in leaves_of(tree)
+    ]
 
 
 def _length_of(rows: Sequence[Leaf], length: int | None) -> int:
@@ -228,18 +240,28 @@ def while_loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], init: Any
     """The carry after `carry = body(carry)` as long as `cond(carry)` (one bool) holds, from `init`
     on: a tensor, or lists, tuples and dicts of them, that keeps its structure, shapes and formats.
 
-    A round is compiled once, and computed at once, with the bool that is read after it. No gradient
-    flows through. A jitted function that has one runs as it is, since it reads values.
+    Both functions run once, on tensors that stand for what any round begins with; a round is
+    compiled once. No gradient flows through. A `ValueRangeError` for random numbers: nobody knows
+    how many will be drawn.
 
     >>> torpor.while_loop(lambda x: x < 100, lambda x: x * 2, Tensor(3)).item()
     192
     """
-    begins = [(where, as_tensor(leaf)) for where, leaf in leaves_of(init)]
-    device = common_device([one for _, one in begins]) if begins else Device.canonicalize(None)
-    with no_grad():
-        carry = filled(init, (one.detach() for _, one in begins))
-        while bool(cond(carry)):
-            after = _carried_on("while_loop", init, begins, body(carry), device)
-            realize(*after)
-            carry = filled(init, iter(after))
-    return carry
+    device = _device_of(init)
+    begins = _tensors(init, device)
+    inside = Step("while_loop", None, device)
+    with no_grad(), inside.watching():
+        slots = [_placeholder(tensor, device) for _, tensor in begins]
+        goes_on = as_tensor(cond(filled(init, (handle for _, handle in slots))), device=device)
+        if goes_on.size != 1:
+            what = f"while_loop: needs one bool, not {render_shape(goes_on.shape)}"
+            raise located(ShapeError(what), (goes_on,))
+        made = body(filled(init, (handle for _, handle in slots)))
+        after = _carried_on("while_loop", init, begins, made, device)
+        roots = [*after, goes_on.cast(dtypes.bool).reshape(())]
+        nodes = [node_on(device, one) for one in roots]
+        carried = [node_on(device, one) for _, one in begins]
+    closed = Enclosed(nodes, dict(zip((node for node, _ in slots), carried, strict=True)), {})
+    loop = closed.rounds()
+    ends = [make(build.detach(last(loop, n)), device) for n in range(len(begins))]
+    return filled(init, iter(ends))
