@@ -14,7 +14,7 @@ from tests.device import programs
 from torpor.base.dtypes import dtypes
 from torpor.base.settings import Context
 from torpor.device import Buffer, Executable, executor
-from torpor.device.executor import Executor, Given, Own, Scratch, Step, copying, split
+from torpor.device.executor import Executor, Given, Own, Scratch, Step, copying, jumping, split
 from torpor.device.pool import Pool
 
 SIZE = 10_000
@@ -90,6 +90,31 @@ def test_the_first_check_that_fails_ends_the_run() -> None:
     assert error > 0
     assert not after.numpy().any()
     assert run(made, [1, 1]) == (failed, error)
+
+
+@pytest.mark.parametrize("holds", [False, True])
+def test_jumps_are_taken_while_a_bool_is_what_they_ask(holds: bool) -> None:
+    """Two scalings, of which the second is left out, then one again until the flag changes."""
+    values = np.ones(SIZE, np.float32)
+    data, flag = filled(values), Buffer("CPU", 1, dtypes.bool).allocate()
+    on, off = (Buffer("CPU", 1, dtypes.bool).allocate() for _ in range(2))
+    flag.copyin(np.array([holds]))
+    on.copyin(np.array([holds]))
+    off.copyin(np.array([not holds]))
+    made = Executor(
+        [
+            scaling(data.address, data.address, 0),
+            jumping(Given(0), 2, holds),
+            scaling(data.address, data.address, 100),
+            scaling(data.address, data.address, 1),
+            jumping(flag.address, 3, not holds),
+            copying(flag.address, off.address, 1),
+            jumping(on.address, -3, holds),
+        ],
+        words=1,
+    )
+    assert run(made, [on.address]) == (0, 0)
+    np.testing.assert_array_equal(data.numpy(), (values * 2 * 2 + 1) * 2 + 1)
 
 
 def test_a_large_copy_is_shared() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torpor.base.dtypes import dtypes
 from torpor.device import Buffer
 from torpor.ir.ops import Ops
-from torpor.ir.records import Program, Section
+from torpor.ir.records import Jump, Program, Section
 from torpor.ir.uop import UOp
 from torpor.pipeline.arena import (
     HOSTED_FROM,
@@ -23,9 +23,24 @@ from torpor.pipeline.arena import (
     donations,
     heirs,
     laid_out,
+    rounds_of,
     sections_of,
+    throughout,
     values_of,
 )
+
+
+# --- rounds ---------------------------------------------------------------------------------------
+def test_what_rounds_read_is_there_in_all_of_them() -> None:
+    jumps = {4: Jump(-1, True), 6: Jump(-4, True), 7: Jump(2, False)}
+    items: Any = [SimpleNamespace(jump=jumps.get(n)) for n in range(9)]
+    spans = {"before": (0, 1), "into": (0, 3), "inside": (3, 4), "inner": (2, 3), "out": (5, 8)}
+    values = {name: Value("CPU", 1, *span) for name, span in spans.items()}
+    found = throughout(values, rounds_of(items))  # type: ignore[arg-type]
+    needed: Any = {name: (v.birth, v.death) for name, v in found.items()}
+    assert needed == {
+        "before": (0, 1), "into": (0, 6), "inside": (3, 4), "inner": (2, 4), "out": (2, 8),
+    }  # fmt: skip
 
 
 # --- what takes over what -------------------------------------------------------------------------
