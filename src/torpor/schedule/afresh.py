@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from torpor.base.errors import MemoryLimitError
-from torpor.ir.ops import ALU, Ops
+from torpor.ir.ops import ALU, LOOPED, Ops
 from torpor.ir.records import ScheduleItem
 from torpor.ir.rewrite import unite_origins
 from torpor.ir.uop import UOp
@@ -25,7 +25,7 @@ from torpor.schedule.cost import count_of
 from torpor.schedule.region import STEPWISE
 
 EACH: Final = (2, 3, 4, 6, 8, 12, 16, 24, 32)  # one of so many values is kept
-_FIXED: Final = STEPWISE | {Ops.COPY}
+_FIXED: Final = STEPWISE | LOOPED | {Ops.COPY}
 
 
 class Economy(NamedTuple):
