@@ -35,6 +35,17 @@ def nothing_waits() -> None:
     taken_along()
 
 
+@pytest.fixture(scope="session")
+def fusion(tmp_path_factory) -> Path:
+    """A trace of the documents' fusion example."""
+    from tests.recorded import FUSION, record
+
+    folder = tmp_path_factory.mktemp("fusion")
+    script = folder / "fusion.py"
+    script.write_text(FUSION)
+    return record(script, folder)
+
+
 HERE = Path(__file__).parent
 # Where choices by vectors and caches are made, and what comes of them: `make test-targets`.
 TARGET_ROOMS = (

@@ -121,6 +121,7 @@ PLACES: Final = {
     "TinyJit": ("torpor.capture", "jit"),
     "explain": ("torpor.capture", "explain"),
     "profile": ("torpor.profile", "profile"),
+    "explore": ("torpor.explore", "explore"),
     "RecompileWarning": ("torpor.base.errors", "RecompileWarning"),
 }
 DTYPES: Final = tuple(

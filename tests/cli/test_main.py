@@ -13,7 +13,7 @@ import pytest
 from torpor.base.errors import TorporError
 from torpor.cli import info, main
 
-COMMANDS = ("demo", "info", "cache", "profile")
+COMMANDS = ("demo", "info", "cache", "profile", "explore")
 
 
 def status_of(*arguments):

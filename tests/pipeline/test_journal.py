@@ -97,6 +97,46 @@ def test_every_rewrite_is_written_down_after_its_nodes(folder):
     assert (before.op, before.src) == (Ops.IDIV, (after, UOp.index_const(1)))
 
 
+def test_equal_nodes_have_one_number(folder):
+    with Context(VIZ=1, CACHE=0, CACHE_DIR=str(folder)):
+        compute(13)
+        gc.collect()
+        compute(13)
+    nodes = [re.sub(r"^%\d+ = ", "", line) for line in Trace(folder).of("node")]
+    assert len(set(nodes)) == len(nodes)
+
+
+def test_the_graph_that_is_asked_for_is_written_down_with_its_lines(folder):
+    with Context(VIZ=1, CACHE=0, CACHE_DIR=str(folder)):
+        compute(14)
+    trace = Trace(folder)
+    (graph, _) = trace.of("graph")
+    assert "Ops.SINK" in trace.lines[graph["root"]]
+    (made,) = (v for k, v in graph["lines"].items() if k.endswith(": (x + 2 + 1).sum(1)"))
+    assert all(number < graph["root"] for number in made)
+
+
+def test_passes_and_rules_are_those_of_their_kernel(folder):
+    with Context(VIZ=1, CACHE=0, CACHE_DIR=str(folder)):
+        compute(15)
+    trace = Trace(folder)
+    (program,) = trace.of("program")
+    passes = trace.of("pass")
+    assert {left["of"] for left in passes} == {program["ast"]}
+    assert [left["name"] for left in passes][: len(program["opts"])] == program["opts"]
+    assert trace.node(passes[-1]["root"]).op is Ops.SINK
+    assert program["ast"] in {rewrite["of"] for rewrite in trace.of("rewrite")}
+    assert [run["ast"] for run in trace.of("run")] == [program["ast"]]
+
+
+def test_kernels_are_made_anew_while_it_is_written_down(folder):
+    code = "from torpor import Tensor; (Tensor.empty(16) + 1).realize()"
+    run(code, CACHE_DIR=str(folder))
+    run(code, VIZ="file", CACHE_DIR=str(folder))
+    (program,) = Trace(folder).of("program")
+    assert program["linear"]
+
+
 def test_nothing_is_written_without_it(folder):
     with Context(CACHE=0, CACHE_DIR=str(folder)):
         compute(6)
@@ -115,7 +155,7 @@ def test_memory_is_not_kept_alive(folder):
 
 def test_a_program_says_where_its_trace_is(tmp_path):
     code = "from torpor import Tensor; print((Tensor.ones(3) + 1).tolist())"
-    names = {"TORPOR_VIZ": "1", "TORPOR_CACHE_DIR": str(tmp_path)}
+    names = {"TORPOR_VIZ": "file", "TORPOR_CACHE_DIR": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, **names}, capture_output=True, text=True
     )
@@ -137,7 +177,7 @@ def run(code, **names):
 def test_where_no_folder_can_be_made_a_program_goes_on(tmp_path):
     (tmp_path / "file").write_text("")
     code = "from torpor import Tensor; print([(Tensor.ones(n) + 1).tolist() for n in (1, 2)])"
-    shown, complaints = run(code, VIZ="1", CACHE_DIR=str(tmp_path / "file"))
+    shown, complaints = run(code, VIZ="file", CACHE_DIR=str(tmp_path / "file"))
     assert shown == "[[2.0], [2.0, 2.0]]\n"
     (complaint,) = complaints
     assert complaint.startswith("VIZ: nothing is recorded from here on: ")
@@ -150,7 +190,7 @@ def test_where_the_disk_is_full_a_program_goes_on(tmp_path):
         "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000));"
         "from torpor import Tensor; print([(Tensor.ones(n) + 1).tolist() for n in (1, 2, 3)])"
     )
-    shown, complaints = run(code, VIZ="1", CACHE_DIR=str(tmp_path))
+    shown, complaints = run(code, VIZ="file", CACHE_DIR=str(tmp_path))
     assert shown == "[[2.0], [2.0, 2.0], [2.0, 2.0, 2.0]]\n"
     assert [line.partition(" to ")[0][:33] for line in complaints] == [
         "VIZ: recording",

@@ -25,7 +25,7 @@ Value = int | str
 DEFAULTS: Final[Mapping[str, Value]] = MappingProxyType(
     {
         "DEBUG": 0,  # 0-7, each level prints more
-        "VIZ": 0,  # 1: write down every schedule, rewrite, kernel and launch for an explorer
+        "VIZ": 0,  # 1: write down all that happens and show it at the end, 2 or file: write it down
         "BEAM": 0,  # width of the timed search, 0: heuristics only
         "BEAM_SECONDS": 10,  # most time that the search for one kernel takes
         "BEAM_TOTAL": 600,  # most time that all searches of this process take
@@ -45,9 +45,14 @@ DEFAULTS: Final[Mapping[str, Value]] = MappingProxyType(
 )
 
 
+_WORDS: Final = {("VIZ", "file"): 2}
+
+
 def _parse(name: str, text: str) -> Value:
     if isinstance(DEFAULTS[name], str):
         return text
+    if (name, text) in _WORDS:
+        return _WORDS[name, text]
     try:
         return int(text)
     except ValueError:
@@ -88,6 +93,11 @@ def number(name: str) -> int:
 def text(name: str) -> str:
     """The value of a text setting."""
     return str(_current.get(_environment)[name])
+
+
+def at_start(name: str) -> Value:
+    """The value of setting `name` for the whole process, whatever a `Context` says here."""
+    return _environment[name]
 
 
 class Context:

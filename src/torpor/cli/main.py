@@ -27,6 +27,7 @@ def parser() -> argparse.ArgumentParser:
     info.add_argument("--json", action="store_true", help="print JSON instead of a table")
     add_cache(commands)
     add_profile(commands)
+    add_explore(commands)
     return top
 
 
@@ -65,6 +66,30 @@ def add_profile(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     profile.add_argument("script", help="a Python file")
     profile.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's arguments")
+
+
+def add_explore(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The options of `torpor explore`."""
+    explore = commands.add_parser(
+        "explore",
+        help="see every step from tensor to machine code, in a browser",
+        description="Runs a script as Python would and records what happens, or reads a trace that "
+        "VIZ=1 or VIZ=file wrote, and serves a page that shows it, on this machine only. With one "
+        "of the options for the terminal it prints instead. The exit status is the script's.",
+    )
+    explore.add_argument("--trace", metavar="FILE", help="show this trace")
+    explore.add_argument("--static", metavar="DIR", help="write the page for any file server")
+    explore.add_argument("--port", type=number, default=0, help="serve at this port (any)")
+    explore.add_argument("--list", action="store_true", help="print a line for each kernel")
+    explore.add_argument("--kernel", metavar="NAME", help="print one; `*` matches, `NAME#2` counts")
+    explore.add_argument("--line", metavar="FILE:N", help="only kernels of this line")
+    explore.add_argument(
+        "--pass", dest="stage", metavar="NAME", help="print what a pass and its rules did"
+    )
+    explore.add_argument("--json", action="store_true", help="print kernels as JSON")
+    explore.add_argument("--until-closed", action="store_true", help=argparse.SUPPRESS)
+    explore.add_argument("script", nargs="?", help="a Python file")
+    explore.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's arguments")
 
 
 def add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -143,6 +168,10 @@ def run_command(arguments: argparse.Namespace) -> int:
         from torpor.cli.profile import run_profile
 
         return run_profile(arguments)
+    if arguments.command == "explore":
+        from torpor.cli.explore import run_explore
+
+        return run_explore(arguments)
     from torpor.cli.cache import run_cache
 
     return run_cache(arguments)

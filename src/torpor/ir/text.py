@@ -45,10 +45,15 @@ def show_lines(nodes: Iterable[UOp]) -> str:
 
 def show_line(node: UOp, numbers: Mapping[UOp, int]) -> str:
     """One node; it and its operands have numbers."""
+    return f"%{numbers[node]} = {show_node(node, numbers)}"
+
+
+def show_node(node: UOp, numbers: Mapping[UOp, int]) -> str:
+    """One node without its number; its operands have theirs."""
     source = ", ".join(f"%{numbers[s]}" for s in node.src)
     operands = f" ({source})" if source else ""
     arg = "" if node.arg is None else f" = {show_arg(node.arg)}"
-    return f"%{numbers[node]} = {node.op} {node.dtype.name}{operands}{arg}"
+    return f"{node.op} {node.dtype.name}{operands}{arg}"
 
 
 def show_arg(arg: Any) -> str:

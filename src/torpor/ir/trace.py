@@ -1,4 +1,6 @@
-"""Recording of rewrites: who listens hears every application of a rule (name, before, after)."""
+"""Recording of rewrites: who listens hears every application of a rule (name, before, after), and
+what each pass over a kernel leaves behind.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ class Event:
 
 
 Listener = Callable[[Event], None]
+PassListener = Callable[[str, UOp], None]
 _listener: Final[ContextVar[Listener | None]] = ContextVar("torpor_trace", default=None)
+_pass_listener: Final[ContextVar[PassListener | None]] = ContextVar("torpor_passes", default=None)
 
 
 def listener() -> Listener | None:
@@ -30,14 +34,23 @@ def listener() -> Listener | None:
     return _listener.get()
 
 
+def passed(name: str, root: UOp) -> None:
+    """Tell who listens what a pass has left behind."""
+    if (listen := _pass_listener.get()) is not None:
+        listen(name, root)
+
+
 @contextmanager
-def listening(function: Listener) -> Iterator[None]:
-    """Call `function` with each event inside the block."""
-    token = _listener.set(function)
+def listening(function: Listener, passes: PassListener | None = None) -> Iterator[None]:
+    """Call `function` with each event inside the block, and `passes` with each pass's name and
+    what it left.
+    """
+    token, other = _listener.set(function), _pass_listener.set(passes)
     try:
         yield
     finally:
         _listener.reset(token)
+        _pass_listener.reset(other)
 
 
 @contextmanager

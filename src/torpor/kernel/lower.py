@@ -14,6 +14,7 @@ from torpor.ir.contract import Contract
 from torpor.ir.ops import AxisType, Ops, identity
 from torpor.ir.records import Opt
 from torpor.ir.rewrite import graph_rewrite
+from torpor.ir.trace import passed
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses
 from torpor.kernel.choose.heuristics import choose
@@ -197,12 +198,15 @@ def lower(ast: UOp, target: Target, opts: Sequence[Opt] | None = None) -> Lowere
     for opt in chosen:
         kernel.apply_opt(opt)
         OPTIMISED.expect(kernel.ast)
+        passed(f"{opt.op.name} {opt.axis} {opt.arg}", kernel.ast)
     state = Lowering(kernel, target, ast, kernel.ast)
     for step in PASSES:
         step(state)
         contract = CONTRACTS[step]
         found = contract if isinstance(contract, Contract) else contract(target)
         found.expect(state.linear or state.root)
+        if not state.linear:
+            passed(step.__name__, state.root)
     threads = [r for r in kernel.axes if kind_of(r) is AxisType.THREAD]
     return Lowered(
         kernel.name,

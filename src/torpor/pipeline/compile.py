@@ -56,7 +56,7 @@ def program_for(ast: UOp, target: Target, opts: Sequence[Opt] | None = None) -> 
     from torpor.kernel.passes.inplace import shareable
     from torpor.source import RENDERERS
 
-    with narrating():
+    with narrating(ast):
         lowered = lower_kernel(ast, target, opts)
     name = lowered.name
     shared = shareable(ast, lowered.linear) if target.name == "cpu" else ()
@@ -146,7 +146,9 @@ def make_ready(items: Iterable[ScheduleItem]) -> list[str]:
 
 
 def load_kept(key: _Key, want: _Want, opts: Opts | None) -> bool:
-    """Load a kernel from the disk cache, if it is there."""
+    """Load a kernel from the disk cache, if it is there. Who records wants to see it made."""
+    if recording():
+        return False
     started = time.perf_counter()
     device = Device[device_of(want[0])]
     found = kept(device, disk_name(key, opts))

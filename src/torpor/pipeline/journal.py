@@ -3,23 +3,30 @@
 Each line is an object with one of these keys, which says what it is:
 
     node:     a line as `ir.text` writes them, numbered through the whole file; before its first use
-    rewrite:  {stage, rule, before, after}: one application of a rule to a node
+    graph:    {root, lines}: what is about to be scheduled, and for each line of the user's program
+              the nodes that it made
+    rewrite:  {stage, rule, before, after, of}: one application of a rule to a node; `of` is the ast
+              of the kernel that it was done for, if it was for one
+    pass:     {name, root, of}: what a pass or an opt made of a kernel
     schedule: a list of {ast, reason, lines, parameters}: kernels in order, with the places in the
               user's program that they come from, and what memory they get
     program:  {name, device, ast, opts, source, linear}: a kernel that has been made ready
-    run:      {name, device, start, microseconds, operations, bytes, line, asked}: a launch; `copy`
-              has no program
+    run:      {name, ast, device, start, microseconds, operations, bytes, line, asked}: a launch;
+              `copy` has no program
     phase:    {phase, name, why, start, microseconds, own, line, asked, thread}: something else that
               took time (see `base/phases.py`)
 
-Nodes are given by number; times in microseconds, starts by one clock; a `line` is that which built
-it, `asked` that which had to wait. A process writes one file, and says which on standard error.
+Nodes are given by number, equal ones by one; times in microseconds, starts by one clock; a `line`
+is that which built it, `asked` that which had to wait. A process writes one file, and says which on
+standard error.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -33,7 +40,7 @@ from torpor.base import settings
 from torpor.base.phases import Event, writers
 from torpor.base.site import decode
 from torpor.ir.records import Program, ScheduleItem
-from torpor.ir.text import show_line
+from torpor.ir.text import show_node
 from torpor.ir.trace import Event as Rewrite
 from torpor.ir.uop import UOp
 
@@ -71,11 +78,14 @@ class Journal:
         self.path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{self.process}.jsonl"
         self.file: IO[str] | None = None  # None: it cannot be written
         self.numbers: WeakKeyDictionary[UOp, int] = WeakKeyDictionary()
-        self.count = 0
+        self.known: dict[str, int] = {}  # nodes that may be gone, and may be made again
         with self._surviving():
             folder.mkdir(parents=True, exist_ok=True)
             self.file = self.path.open("a", encoding="utf-8")
             print(f"VIZ: recording to {self.path}", file=sys.stderr)
+            if settings.at_start("VIZ") == 1:
+                os.environ["TORPOR_VIZ"] = "file"  # processes that this one starts show no page
+                atexit.register(self._show)
 
     @contextmanager
     def _surviving(self) -> Iterator[None]:
@@ -89,33 +99,80 @@ class Journal:
                 with suppress(OSError):
                     file.close()
 
+    def _show(self) -> None:
+        """Serve the page until Ctrl-C, from a process of its own: this one's state is its own, and
+        it may no longer start threads.
+        """
+        if self.file is None or self.process != os.getpid() or not sys.executable:
+            return
+        with self._surviving():
+            self.flush()
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+            package = str(Path(__file__).resolve().parents[2])
+            paths = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
+            command = [sys.executable, "-P", "-m", "torpor", "explore", "--until-closed"]
+            process = subprocess.Popen(
+                [*command, "--trace", str(self.path)],
+                env={**os.environ, "PYTHONPATH": paths, "TORPOR_VIZ": "0"},
+                stdin=subprocess.PIPE,  # it ends when this process does, however that may be
+                stdout=2,
+            )
+            with process, suppress(KeyboardInterrupt):
+                process.wait()
+
     def write(self, kind: str, value: Any, at_once: bool = False) -> None:
         """One line; with `at_once`, it and all before it are then in the file."""
         if self.file is not None:
             with self._surviving():
                 self.file.write(json.dumps({kind: value}) + "\n")
-                if at_once:
-                    self.file.flush()
+        if at_once:
+            self.flush()
+
+    def flush(self) -> None:
+        """Have all so far in the file."""
+        if self.file is not None:
+            with self._surviving():
+                self.file.flush()
 
     def number(self, root: UOp) -> int:
         """The number of a node; it and what it is made of are written down if they are new."""
-        known = self.numbers.get(root)
-        if known is not None:
-            return known
-        numbers = self.numbers
+        found = self.numbers.get(root)
+        if found is not None:
+            return found
+        numbers, known = self.numbers, self.known
         for node in root.toposort(lambda below: below not in numbers):
             if node not in numbers:
-                numbers[node] = self.count
-                self.count += 1
-                self.write("node", show_line(node, numbers))
+                text = show_node(node, numbers)
+                if text not in known:
+                    known[text] = len(known)
+                    self.write("node", f"%{known[text]} = {text}")
+                numbers[node] = known[text]
         return numbers[root]
 
-    def rewrite(self, event: Rewrite) -> None:
-        """One application of a rule."""
+    def graph(self, root: UOp) -> None:
+        """What is about to be scheduled."""
+        lines: dict[str, list[int]] = {}
+        with _lock:
+            number = self.number(root)
+            for node in root.toposort():
+                for site in node.origins[:1]:
+                    lines.setdefault(str(decode(site)), []).append(self.number(node))
+            self.write("graph", {"root": number, "lines": lines})
+
+    def rewrite(self, event: Rewrite, ast: UOp | None) -> None:
+        """One application of a rule, and the kernel that it was done for."""
         with _lock:
             before, after = self.number(event.before), self.number(event.after)
+            of = None if ast is None else self.number(ast)
             fields = {"stage": event.stage, "rule": event.rule, "before": before, "after": after}
-            self.write("rewrite", fields)
+            self.write("rewrite", fields | {"of": of})
+
+    def after_pass(self, name: str, root: UOp, ast: UOp) -> None:
+        """What a pass made of a kernel."""
+        with _lock:
+            fields = {"name": name, "root": self.number(root), "of": self.number(ast)}
+            self.write("pass", fields)
 
     def schedule(self, items: Sequence[ScheduleItem]) -> None:
         """The kernels that are about to run."""
@@ -163,6 +220,8 @@ class Journal:
             own = round(event.own * 1e6, 1)
             fields |= {"phase": event.phase, "why": event.why, "own": own, "thread": event.thread}
         with _lock:
+            if launched:
+                fields["ast"] = self.number(event.subject[0].ast)
             self.write("run" if launched else "phase", fields, at_once=launched)
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from torpor.base import phases, settings
@@ -93,28 +93,37 @@ def say_event(event: Event) -> None:
     say(f"{event.stage}: {event.rule}\n  - {before[-1]}\n  + {after[-1]}")
 
 
-def tell_event(event: Event) -> None:
+def tell_event(event: Event, ast: UOp | None = None) -> None:
     """Print an application of a rule, write it down, or both, as the settings are."""
     if settings.number("DEBUG") >= 6:
         say_event(event)
     if recording():
-        journal().rewrite(event)
+        journal().rewrite(event, ast)
+
+
+def tell_pass(name: str, root: UOp, ast: UOp) -> None:
+    """Write down what a pass over a kernel left behind, if that is asked for."""
+    if recording():
+        journal().after_pass(name, root, ast)
 
 
 @contextmanager
-def narrating() -> Iterator[None]:
+def narrating(ast: UOp | None = None) -> Iterator[None]:
     """Inside the block, DEBUG=6 prints every rewrite and VIZ=1 writes it down (unless somebody else
-    listens).
+    listens), as done for the kernel `ast` if it is for one.
     """
     if (settings.number("DEBUG") < 6 and not recording()) or listener() is not None:
         yield
         return
-    with listening(tell_event):
+    passes = None if ast is None else partial(tell_pass, ast=ast)
+    with listening(partial(tell_event, ast=ast), passes):
         yield
 
 
 def note_graph(root: UOp) -> None:
-    """Count the operations of a graph that is about to be scheduled."""
+    """Count the operations of a graph that is about to be scheduled, and write it down."""
+    if recording():
+        journal().graph(root)
     for measurement in measurements():
         leaves = (Ops.CONST, Ops.BUFFER, Ops.VARIABLE, Ops.BIND, Ops.SINK, Ops.LEAF, Ops.DETACH)
         measurement.operations += sum(node.op not in leaves for node in root.toposort())

@@ -1,0 +1,198 @@
+// The page of a trace: the program's lines and graphs, kernels, rewrites, and when what happened.
+import { bar, code, fetchJson, h, place, time, typing } from "./dom.js";
+import { drawGraph } from "./graph.js";
+import { stepper } from "./steps.js";
+import { timeline } from "./timeline.js";
+
+const main = document.getElementById("main");
+const kernels = new Map(); // what has been fetched, by number
+const TABS = ["overview", "linear", "graph", "rewrites"];
+let index = null;
+let arrows = null; // who steps, if somebody does
+
+const REASONS = {
+  output: "the program asks for it",
+  contiguous: "the program calls contiguous()",
+};
+
+const pages = () => [
+  ["Program", "#program"], ["Kernels", "#kernels"],
+  ...(index.scheduling ? [["Scheduling", "#scheduling"]] : []), ["Time", "#time"],
+  ...(index.static ? [] : [["Views", "views"], ["Expressions", "expr"]]),
+];
+
+const address = (number, tab = "overview", step) =>
+  `#kernels/${number}/${tab}${step === undefined ? "" : `/${step}`}`;
+const kernelLink = (number) => h("a", { class: "kernel-link", href: address(number) }, index.kernels[number].name || `kernel ${number}`);
+
+async function kernel(number) {
+  if (!kernels.has(number)) kernels.set(number, await fetchJson(`data/kernel-${number}.json`));
+  return kernels.get(number);
+}
+
+// --- the program ---------------------------------------------------------------------------------
+function showProgram(chosen) {
+  const rows = (file) => file.lines.map(({ line, text, kernels: made, microseconds }) =>
+    h("tr", { id: `line-${line}`, "data-line": line, class: `${file.file}:${line}` === chosen ? "current" : undefined },
+      h("td", { class: "number" }, line),
+      h("td", {}, code(text, "python")),
+      h("td", {}, made.map((number) => [kernelLink(number), " "])),
+      h("td", { class: "number" }, microseconds ? time(microseconds) : "")));
+  const files = index.files.map((file) => h("section", {},
+    h("h2", {}, file.file),
+    h("table", { class: "lines" },
+      h("thead", {}, h("tr", {}, h("th", {}, "line"), h("th", {}, ""), h("th", {}, "computed by"), h("th", {}, "time"))),
+      h("tbody", {}, rows(file)))));
+  const graphs = index.graphs.map((graph, number) => {
+    const about = (node) => {
+      const at = graph.lines[node];
+      return at ? `${at.file}:${at.line}: ${at.text}` : "";
+    };
+    const choose = (node) => {
+      const at = graph.lines[node];
+      if (at) document.querySelector(`[data-line="${at.line}"]`)?.scrollIntoView({ block: "center" });
+    };
+    const draw = () => drawGraph(graph.nodes, [graph.root], { about, choose });
+    const title = `what was asked for: graph ${number + 1} of ${index.graphs.length}, ${Object.keys(graph.nodes).length} nodes`;
+    const details = h("details", { open: number === 0 }, h("summary", {}, title), number === 0 ? draw() : null);
+    details.addEventListener("toggle", () => { if (details.open && details.childElementCount === 1) details.append(draw()); });
+    return details;
+  });
+  main.replaceChildren(...(files.length + graphs.length ? [...files, ...graphs] : [empty()]));
+  main.querySelector("tr.current")?.scrollIntoView({ block: "center" });
+}
+
+const empty = () => h("p", {}, "Nothing was recorded.");
+
+// --- kernels -------------------------------------------------------------------------------------
+function list(current) {
+  const row = (one) => h("a", {
+    href: address(one.number), "data-kernel": one.name, "data-number": one.number, class: "row",
+    "aria-current": one.number === current ? "true" : undefined,
+  },
+  h("span", { class: "name" }, one.name || "(not made)"),
+  h("span", { class: "time" }, one.launches ? time(one.microseconds) : ""),
+  h("span", { class: "why" }, one.reasons.join(", ")),
+  one.places.length ? place(one.places[0]) : null);
+  const rows = h("div", { class: "rows" }, index.kernels.map(row));
+  const filter = h("input", {
+    type: "search", placeholder: "filter: name, line, reason  ( / )", "aria-label": "filter kernels", id: "filter",
+    on: { input: () => {
+      const wanted = filter.value.toLowerCase();
+      for (const one of rows.children) one.hidden = !one.textContent.toLowerCase().includes(wanted);
+    } },
+  });
+  return h("aside", { "aria-label": "kernels" }, filter, rows);
+}
+
+async function showKernels(number, tab, step) {
+  if (!index.kernels.length) return main.replaceChildren(empty());
+  const known = main.querySelector("aside");
+  const chosen = Math.min(number ?? 0, index.kernels.length - 1);
+  const detail = h("article", { id: "kernel" });
+  if (known && main.className === "split") {
+    for (const row of known.querySelectorAll(".row")) {
+      if (Number(row.dataset.number) === chosen) row.setAttribute("aria-current", "true");
+      else row.removeAttribute("aria-current");
+    }
+    main.replaceChildren(known, detail);
+  } else main.replaceChildren(list(chosen), detail);
+  main.className = "split";
+  const one = await kernel(chosen);
+  const tabs = h("nav", { class: "tabs", "aria-label": "of this kernel" }, TABS.map((name) =>
+    h("a", { href: address(chosen, name), "aria-current": name === tab ? "page" : undefined },
+      name === "rewrites" ? `rewrites (${one.steps.steps.length})` : name)));
+  detail.replaceChildren(h("h1", {}, one.name || "(not made)", " ", h("small", {}, one.device)), tabs, shown(one, tab, step));
+}
+
+function shown(one, tab, step) {
+  if (tab === "linear") return linear(one);
+  if (tab === "graph") return drawGraph(one.nodes, [one.ast]);
+  if (tab === "rewrites") {
+    const view = stepper(one, step ?? 0, (number) => history.replaceState(null, "", address(one.number, "rewrites", number)));
+    arrows = view.move;
+    return view.element;
+  }
+  return overview(one);
+}
+
+const linear = (one) => one.linear.length
+  ? h("ol", { class: "linear", start: 0 }, one.linear.map(({ depth, op, text }) =>
+    h("li", { "data-op": op, class: `depth-${Math.min(depth, 12)}` }, text)))
+  : h("p", {}, "It was not compiled while this was recorded.");
+
+function overview(one) {
+  const items = one.items.map(({ reason, lines, parameters }) => h("li", {},
+    h("b", {}, reason), REASONS[reason] ? `: ${REASONS[reason]}` : "", h("br"),
+    lines.map((line) => [h("code", {}, line), h("br")]),
+    h("span", { class: "less" }, `memory: ${parameters.join(", ")}`)));
+  const kinds = [...new Set(one.axes.map((axis) => axis.kind))];
+  const chip = (kind, ...text) => h("span", { class: `axis ${kind.toLowerCase()}`, "data-axis": kind }, ...text);
+  return h("div", {},
+    h("dl", {},
+      h("dt", {}, "a kernel of its own because"), h("dd", {}, h("ul", { id: "reasons" }, items)),
+      h("dt", {}, "lines"), h("dd", {}, one.places.map((at) => [h("a", { href: `#program/${encodeURIComponent(`${at.file}:${at.line}`)}` }, place(at)), h("br")])),
+      h("dt", {}, "opts"), h("dd", {}, one.opts.length ? one.opts.map((opt) => [h("code", { class: "opt" }, opt), " "]) : "none"),
+      h("dt", {}, "axes"), h("dd", {}, one.axes.length
+        ? [one.axes.map(({ name, kind, size }) => [chip(kind, `${name} : ${size}`), " "]), h("div", { class: "legend" }, kinds.map((kind) => [chip(kind, kind.toLowerCase()), " "]))]
+        : "none"),
+      h("dt", {}, "launches"), h("dd", {}, one.launches
+        ? `${one.launches}, ${time(one.microseconds)} in all; the quickest ${one.gflops.toFixed(2)} GFLOP/s, ${one.gbytes.toFixed(2)} GB/s`
+        : "none")),
+    h("h2", {}, "source"),
+    h("div", { id: "source" }, code(one.source || "(it was not made while this was recorded)", one.language)));
+}
+
+// --- around --------------------------------------------------------------------------------------
+async function show() {
+  arrows = null;
+  const [page, ...rest] = decodeURIComponent(location.hash.slice(1)).split("/");
+  if (page !== "kernels" && page !== "") main.className = "";
+  const current = { program: "Program", scheduling: "Scheduling", time: "Time" }[page] ?? "Kernels";
+  bar(pages(), current);
+  if (page === "program") showProgram(rest.join("/"));
+  else if (page === "time") main.replaceChildren(timeline(index, (number) => { location.hash = address(number); }));
+  else if (page === "scheduling") {
+    const view = stepper(await fetchJson("data/scheduling.json"), Number(rest[0] ?? 0), (number) => history.replaceState(null, "", `#scheduling/${number}`));
+    arrows = view.move;
+    main.replaceChildren(view.element);
+  } else {
+    const step = rest[2] === undefined ? undefined : Number(rest[2]);
+    await showKernels(rest[0] === undefined ? undefined : Number(rest[0]), TABS.includes(rest[1]) ? rest[1] : "overview", step);
+  }
+}
+
+const failing = (action) => async () => {
+  try {
+    await action();
+  } catch (error) {
+    main.replaceChildren(h("p", { id: "error", role: "alert" }, error.message));
+  }
+};
+
+document.addEventListener("keydown", (event) => {
+  if (typing(event)) return;
+  const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  if (event.key === "/") {
+    document.getElementById("filter")?.focus();
+    event.preventDefault();
+  } else if (by && arrows) {
+    arrows(by);
+    event.preventDefault();
+  } else if (by && event.key.length > 7 && event.key !== "ArrowRight" && event.target.matches(".row, body")) {
+    const rows = [...main.querySelectorAll(".row:not([hidden])")];
+    const at = rows.findIndex((row) => row.hasAttribute("aria-current"));
+    const next = rows[at + by];
+    if (next) {
+      next.focus();
+      location.hash = next.getAttribute("href");
+      event.preventDefault();
+    }
+  }
+});
+
+addEventListener("hashchange", failing(show));
+await failing(async () => {
+  index = await fetchJson("data/index.json");
+  await show();
+})();

@@ -1,0 +1,70 @@
+// Steps through what rules and passes did: a list, and the chosen step before and after.
+import { code, h } from "./dom.js";
+import { drawChange } from "./graph.js";
+
+const AROUND = 200; // steps that are listed before and after the chosen one
+
+// `found` has nodes and steps; `moved` hears of the number of the step that is shown.
+export function stepper(found, first, moved) {
+  const { steps, rules } = found.steps;
+  const listed = h("ol", { class: "steps", "aria-label": "steps" });
+  const shown = h("section", { class: "step", "aria-live": "polite" });
+  const element = h("div", { class: "stepper" }, listed, shown);
+  let current = -1;
+  let matching = () => true;
+
+  const row = (step, number) => h("li", {
+    "data-step": number, "data-rule": step.rule, "aria-current": number === current ? "step" : undefined,
+    class: step.pass ? "pass" : undefined, on: { click: () => go(number) },
+  }, h("span", { class: "less" }, `${number} `), step.rule, " ", h("span", { class: "less" }, step.pass ? "pass" : step.stage));
+
+  function fill() {
+    const rows = [];
+    for (let number = Math.max(0, current - AROUND); number < Math.min(steps.length, current + AROUND + 1); number++) {
+      if (number === current || matching(steps[number])) rows.push(row(steps[number], number));
+    }
+    listed.replaceChildren(...rows);
+    const chosen = listed.querySelector("[aria-current]");
+    if (chosen) listed.scrollTop = chosen.offsetTop - listed.clientHeight / 2;
+  }
+
+  function go(number) {
+    if (number < 0 || number >= steps.length) return;
+    current = number;
+    fill();
+    const step = steps[number];
+    const rule = rules[step.rule] ?? { says: "", place: "", source: "" };
+    shown.setAttribute("data-shown", number);
+    shown.replaceChildren(
+      h("h2", {}, `${number} of ${steps.length - 1}: `, h("span", { id: "rule" }, step.rule)),
+      h("p", { id: "equation" }, rule.says),
+      step.pass ? h("p", { class: "less" }, step.before === step.after ? "a pass; it left all as it was" : "a pass over the whole kernel")
+        : h("div", { class: "texts" }, h("pre", { class: "old" }, step.old), h("pre", { class: "new" }, step.new)),
+      drawChange(found.nodes, step.before, step.after),
+      rule.source ? h("details", {}, h("summary", {}, rule.place), code(rule.source, "python")) : "");
+    moved(number);
+  }
+
+  function move(by) {
+    let next = current + by;
+    while (next >= 0 && next < steps.length && !matching(steps[next])) next += by;
+    go(next);
+  }
+
+  if (!steps.length) return { element: h("p", {}, "No rule was applied while this was recorded."), move: () => {} };
+  const search = h("input", {
+    type: "search", placeholder: "rule, pass or expression", "aria-label": "search steps",
+    on: { input: () => {
+      const wanted = search.value.toLowerCase();
+      matching = (step) => `${step.rule} ${step.stage} ${step.old} ${step.new}`.toLowerCase().includes(wanted);
+      const next = steps.findIndex((step) => matching(step));
+      if (next >= 0) go(next);
+    } },
+  });
+  const buttons = h("div", { class: "buttons" },
+    h("button", { on: { click: () => move(-1) }, "aria-label": "previous step" }, "←"),
+    h("button", { on: { click: () => move(1) }, "aria-label": "next step" }, "→"), search);
+  element.prepend(buttons);
+  go(Math.min(Math.max(first, 0), steps.length - 1));
+  return { element, move };
+}

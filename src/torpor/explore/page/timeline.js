@@ -1,0 +1,77 @@
+// When what happened: a track for each thread and phase, zoomed by the wheel or + and -.
+import { h, svg, time } from "./dom.js";
+
+const ROW = 22;
+const LEFT = 110;
+
+export function timeline(index, choose) {
+  const { events } = index;
+  if (!events.length) return h("p", {}, "Nothing was recorded.");
+  const start = Math.min(...events.map((event) => event.start));
+  const end = Math.max(...events.map((event) => event.start + event.microseconds));
+  const tracks = [];
+  const trackOf = (event) => {
+    const name = event.phase === "kernel" ? "kernels" : event.phase;
+    const title = event.thread === undefined ? name : `${name}${threads.length > 1 ? ` ${threads.indexOf(event.thread) + 1}` : ""}`;
+    if (!tracks.includes(title)) tracks.push(title);
+    return tracks.indexOf(title);
+  };
+  const threads = [...new Set(events.map((event) => event.thread).filter((one) => one !== undefined))];
+  const placed = events.map((event) => ({ event, track: trackOf(event) }));
+  let [from, to] = [start, Math.max(end, start + 1)];
+  const label = h("p", { class: "less" });
+  const box = h("div", { class: "timeline", tabindex: 0, role: "group", "aria-label": "timeline: + and - zoom, arrows move" });
+
+  function draw() {
+    const wide = Math.max(box.clientWidth || 900, 300) - LEFT;
+    const scale = wide / (to - from);
+    const drawn = svg("svg", { width: wide + LEFT, height: tracks.length * ROW + 24 });
+    tracks.forEach((name, at) => drawn.append(svg("text", { x: 4, y: at * ROW + 15, class: "less" }, name)));
+    let last = new Map(); // the end of what is drawn on a track: what is narrower is not drawn again
+    for (const { event, track } of placed) {
+      const left = Math.max((event.start - from) * scale, 0);
+      const right = Math.min((event.start + event.microseconds - from) * scale, wide);
+      if (right < 0 || left > wide || right - left < 0) continue;
+      if (right - left < 1 && left - (last.get(track) ?? -9) < 1) continue;
+      last.set(track, Math.max(left, right));
+      const mark = svg("g", { class: `event ${event.phase}`, "data-event": event.phase },
+        svg("title", {}, [`${event.phase} ${event.name}`, time(event.microseconds), event.why, event.line ?? "", event.asked ? `asked for at ${event.asked}` : ""].filter(Boolean).join("\n")),
+        svg("rect", { x: LEFT + left, y: track * ROW + 2, width: Math.max(right - left, 1), height: ROW - 5, rx: 2 }));
+      if (right - left > 60) mark.append(svg("text", { x: LEFT + left + 4, y: track * ROW + 15 }, `${event.name || event.phase}`.slice(0, Math.floor((right - left) / 8))));
+      if (event.kernel !== undefined) mark.addEventListener("click", () => choose(event.kernel));
+      drawn.append(mark);
+    }
+    box.replaceChildren(drawn);
+    label.textContent = `${time(from - start)} to ${time(to - start)} of ${time(end - start)}; the wheel or + and - zoom, arrow keys move, 0 shows all${index.left_out ? `; ${index.left_out} later events are left out` : ""}`;
+  }
+
+  function zoom(factor, at = 0.5) {
+    const middle = from + (to - from) * at;
+    const span = Math.min(Math.max((to - from) * factor, 1), Math.max(end - start, 1));
+    from = Math.max(start, Math.min(middle - span * at, end - span));
+    to = from + span;
+    draw();
+  }
+
+  function move(by) {
+    const step = Math.max(start - from, Math.min((to - from) * by, Math.max(end, start + 1) - to));
+    [from, to] = [from + step, to + step];
+    draw();
+  }
+
+  box.addEventListener("wheel", (event) => {
+    const { left, width } = box.getBoundingClientRect();
+    zoom(event.deltaY > 0 ? 1.25 : 0.8, Math.min(Math.max((event.clientX - left - LEFT) / (width - LEFT), 0), 1));
+    event.preventDefault();
+  }, { passive: false });
+  box.addEventListener("keydown", (event) => {
+    const action = { "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), 0: () => zoom(Infinity), ArrowRight: () => move(0.25), ArrowLeft: () => move(-0.25) }[event.key];
+    if (action) {
+      action();
+      event.preventDefault();
+      event.stopPropagation();
+    }
+  });
+  new ResizeObserver(draw).observe(box);
+  return h("div", {}, label, box);
+}

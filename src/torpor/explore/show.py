@@ -1,0 +1,84 @@
+"""A trace in the terminal: kernels as a list, one kernel, or what the rules of a pass did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import Any
+
+from torpor.explore import content
+from torpor.explore.rules import meaning
+from torpor.explore.trace import Kernel, Step, Trace
+
+
+def chosen(trace: Trace, name: str = "", line: str = "") -> list[Kernel]:
+    """The kernels of a name (which may have `*`, or end with `#2` for the second so called), and of
+    a line of the program (`file:number`, of which the end of the file's path is enough).
+    """
+    found = trace.kernels
+    if name:
+        found = trace.named(name) or [k for k in found if fnmatchcase(k.name, name)]
+    if line:
+        found = [k for k in found if any(_is_at(p.file, p.line, line) for p in k.places)]
+    return list(found)
+
+
+def _is_at(file: str, number: int, line: str) -> bool:
+    return f"/{file}:{number}".endswith(f"/{line.lstrip('/')}")
+
+
+def listing(kernels: Iterable[Kernel]) -> str:
+    """A line for each kernel: its launches, time, rates, reason and line."""
+    lines = [f"{'kernel':24} {'runs':>6} {'time':>12} {'GFLOP/s':>8} {'GB/s':>7}  reason"]
+    for one in kernels:
+        rates = f"{one.rate('operations'):8.2f} {one.rate('bytes'):7.2f}"
+        where = f"  {one.places[0]}" if one.places else ""
+        why = ", ".join(one.reasons)
+        time = f"{one.microseconds:9.1f} us"
+        lines.append(
+            f"{one.name or '(not made)':24} {len(one.runs):6} {time} {rates}  {why}{where}"
+        )
+    return "\n".join(lines)
+
+
+def kernel(trace: Trace, one: Kernel) -> str:
+    """All of a kernel: why it is one, its lines, opts, axes, linear program and source."""
+    axes = ", ".join(f"{a['name']} {a['kind']} {a['size']}" for a in content.axes(trace, one))
+    parts = [
+        f"{one.name} on {one.device}",
+        f"stored because: {', '.join(one.reasons)}",
+        *(f"line: {place}" for place in one.places),
+        f"opts: {', '.join(one.opts) or 'none'}",
+        f"axes: {axes or 'none'}",
+        f"rules: {len(one.steps)} applied",
+    ]
+    linear = ["  " * row["depth"] + row["text"] for row in content.listing(trace, one.linear)]
+    parts += ["", *linear, "", one.source.rstrip()] if linear else ["", one.source.rstrip()]
+    return "\n".join(parts)
+
+
+def steps(trace: Trace, found: Iterable[Step], name: str) -> str:
+    """What the rules of a pass did, in order; all passes for `*`."""
+    lines = []
+    for number, step in enumerate(found):
+        if fnmatchcase(step.stage, name):
+            says = meaning(step.rule).says
+            lines.append(f"{number}: {step.stage}: {step.rule}{f'  {says}' if says else ''}")
+            lines.append(f"  - {trace.expression(step.before)}")
+            lines.append(f"  + {trace.expression(step.after)}")
+    return "\n".join(lines)
+
+
+def passes(trace: Trace, one: Kernel, name: str) -> str:
+    """What the passes of this name left of a kernel, as text."""
+    lines = []
+    for left in one.passes:
+        if fnmatchcase(left.name, name):
+            lines.append(f"{left.name}: {meaning(left.name, content.PASSES).says}".rstrip(": "))
+            lines += [f"  {trace.line(number)}" for number in trace.below([left.root])]
+    return "\n".join(lines)
+
+
+def as_data(trace: Trace, kernels: Iterable[Kernel], whole: bool) -> list[dict[str, Any]]:
+    """The kernels as the page has them: rows, or all that is known of each."""
+    return [content.kernel(trace, one) if whole else content.summary(one) for one in kernels]

@@ -1,0 +1,209 @@
+"""The page in a browser: driven as a person would, where there is a Chromium."""
+
+import functools
+import http.server
+import json
+import threading
+
+import pytest
+
+from tests import chromium
+from tests.recorded import record
+from torpor.explore import Server, read
+from torpor.explore.export import export
+
+pytestmark = pytest.mark.skipif(chromium.COMMAND is None, reason="there is no chromium")
+
+HOSTILE = """from torpor import Tensor
+x = Tensor.empty(3) + 1; "<script>window.broken = 1</script><img src=x onerror='window.broken=1'>"
+x.realize()
+"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium.Chromium() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def server(fusion):
+    one = Server(read(fusion))
+    yield one
+    one.close()
+
+
+@pytest.fixture(autouse=True)
+def quiet(browser, server):
+    """Nothing fails in the page, and nothing is asked of anybody else."""
+    browser.complaints.clear()
+    browser.asked.clear()
+    yield
+    assert browser.complaints == []
+    own = (server.address, "about:blank", "data:")
+    assert [url for url in browser.asked if not url.startswith((*own, "http://127.0.0.1:"))] == []
+
+
+def shown(browser, selector):
+    browser.wait(f"!!document.querySelector({json.dumps(selector)})")
+
+
+def test_from_the_program_to_the_kernels_and_their_source(browser, server):
+    browser.open(server.address)
+    assert browser.evaluate("document.title") == "torpor explorer"
+    shown(browser, "[data-kernel]")
+    names = browser.evaluate(
+        "[...document.querySelectorAll('[data-kernel]')].map((row) => row.dataset.kernel)"
+    )
+    assert len(names) == 2
+    for number, reason in enumerate(("contiguous", "output")):
+        browser.click(f'[data-kernel][data-number="{number}"]')
+        browser.wait(f"location.hash.startsWith('#kernels/{number}')")
+        browser.wait(f"document.querySelector('#reasons b')?.textContent === '{reason}'")
+        assert names[number] in browser.text("#source")
+        assert browser.texts("[data-axis]")
+
+
+def test_from_a_line_to_its_kernel_and_back(browser, server):
+    browser.open(f"{server.address}#program")
+    shown(browser, '[data-node="CONTIGUOUS"]')
+    browser.click('[data-line="4"] .kernel-link')
+    browser.wait("document.querySelector('#reasons b')?.textContent === 'contiguous'")
+    browser.click('#kernel dd a[href*="%3A4"]')
+    browser.wait("document.querySelector('tr.current')?.dataset.line === '4'")
+
+
+def test_rewrites_are_stepped_through_by_keys(browser, server):
+    browser.open(f"{server.address}#kernels/0/rewrites")
+    shown(browser, '[data-step="0"][aria-current]')
+    assert browser.text("#equation").startswith("`")
+    for key, number in (("ArrowRight", 1), ("ArrowDown", 2), ("ArrowLeft", 1), ("ArrowUp", 0)):
+        browser.press(key)
+        browser.wait(f"document.querySelector('.step').dataset.shown === '{number}'")
+    browser.press("ArrowLeft")
+    assert browser.evaluate("document.querySelector('.step').dataset.shown") == "0"
+    shown(browser, ".before .node.marked")
+    shown(browser, ".after .node")
+    browser.fill(".stepper input", "write_out")
+    browser.wait("document.querySelector('#rule').textContent === 'write_out'")
+    shown(browser, ".after .node.marked")
+
+
+def test_the_linear_program_and_the_ast(browser, server):
+    browser.open(f"{server.address}#kernels/0/linear")
+    assert "STORE" in browser.text(".linear")
+    browser.open(f"{server.address}#kernels/0/graph")
+    shown(browser, '[data-node="STORE"]')
+
+
+def test_the_timeline_leads_to_kernels(browser, server):
+    browser.open(f"{server.address}#time")
+    shown(browser, '[data-event="compile"]')
+    before = browser.text("#main p")
+    browser.evaluate("document.querySelector('.timeline').focus()")
+    browser.press("+")
+    browser.wait(f"document.querySelector('#main p').innerText !== {json.dumps(before)}")
+    browser.press("0")
+    browser.wait(f"document.querySelector('#main p').innerText === {json.dumps(before)}")
+    browser.evaluate(
+        "document.querySelector('[data-event=kernel]').dispatchEvent(new MouseEvent('click'))"
+    )
+    browser.wait("location.hash.startsWith('#kernels/0')")
+
+
+def test_views_of_the_documents_example(browser, server):
+    browser.open(f"{server.address}views")
+    browser.fill("#tracker", "ShapeTracker.from_shape((3, 2))")
+    browser.wait("document.querySelector('#index-expression')?.textContent === '((ridx0*2)+ridx1)'")
+    for movement, argument in (("permute", "(1, 0)"), ("reshape", "(3, 2)")):
+        browser.evaluate(f"document.querySelector('#movement').value = '{movement}'")
+        browser.fill("#argument", argument)
+        browser.click("#apply")
+        browser.wait(
+            f"document.querySelector('#moves li:last-child').textContent.includes('{movement}')"
+        )
+    assert browser.texts("[data-cell]") == ["0", "2", "4", "1", "3", "5"]
+    wanted = "(((((ridx0*2)+ridx1)%3)*2)+(((ridx0*2)+ridx1)//3))"
+    assert browser.text("#index-expression") == wanted
+    assert browser.text("#validity-expression") == "True"
+    browser.click("#undo")
+    browser.wait("document.querySelectorAll('#moves li').length === 2")
+
+
+def test_views_are_edited_by_fields_and_masks_are_shown(browser, server):
+    browser.open(f"{server.address}views")
+    shown(browser, '[data-field="mask"]')
+    browser.fill("#tracker", "View(shape=(2, 2), strides=(2, 1))")
+    browser.wait("document.querySelectorAll('fieldset').length === 1")
+    browser.fill('[data-field="mask"]', "((0, 1), (0, 2))")
+    browser.press("Enter")
+    browser.wait("document.querySelector('#validity-expression')?.textContent === '(ridx0<1)'")
+    assert browser.texts("[data-cell]") == ["0", "1"]
+    browser.fill("#tracker", "View(shape=(2, 2), strides=(2, 1)")
+    assert browser.evaluate("true")
+    browser.wait("document.querySelector('#error')?.dataset.offset === '33'")
+
+
+def test_expressions_and_where_they_are_wrong(browser, server):
+    browser.open(f"{server.address}expr")
+    shown(browser, "[data-cell]")
+    assert browser.texts("[data-cell]") == ["0", "2", "4", "1", "3", "5"]
+    browser.fill("#index", "ridx0*+2")
+    browser.wait("document.querySelector('#error')?.dataset.offset === '6'")
+    assert browser.evaluate("document.querySelector('#error mark').textContent") == "+"
+    browser.fill("#index", "(ridx0*8 + ridx1)//8")
+    browser.wait("document.querySelector('#index-expression')?.textContent === 'ridx0'")
+    shown(browser, '[data-step="0"]')
+    assert browser.evaluate("document.querySelector('#error')") is None
+
+
+def test_on_half_a_screen_nothing_is_wider_than_it(browser, server):
+    try:
+        for width in (1280, 640):
+            browser.resize(width, 800)
+            for page in (
+                "#program",
+                "#kernels/0",
+                "#kernels/0/rewrites/0",
+                "#time",
+                "views",
+                "expr",
+            ):
+                browser.open(server.address + page)
+                browser.wait("document.querySelector('main').childElementCount > 0")
+                assert browser.evaluate("document.documentElement.scrollWidth") <= width, page
+    finally:
+        browser.resize(1280, 900)
+
+
+def test_what_a_program_is_called_is_text(browser, tmp_path):
+    script = tmp_path / "<b>&.py"
+    script.write_text(HOSTILE)
+    trace = read(record(script, tmp_path))
+    trace.kernels[0].name = "<script>window.broken=1</script>"
+    trace.kernels[0].source = "</code><img src=x onerror='window.broken=1'>"
+    server = Server(trace)
+    try:
+        for page in ("", "#program", "#kernels/0/rewrites", "#kernels/0/linear", "#time"):
+            browser.open(server.address + page)
+            browser.wait("document.querySelector('main').childElementCount > 0")
+            if page == "":
+                browser.wait("document.querySelector('#source')?.innerText.includes('onerror')")
+        assert browser.evaluate("window.broken") is None
+        assert browser.evaluate("document.querySelector('main script, main img, main b b')") is None
+    finally:
+        server.close()
+
+
+def test_the_exported_page_works_from_a_file_server(browser, server, fusion, tmp_path):
+    export(read(fusion), tmp_path)
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
+    handler.func.log_message = lambda *_: None
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as files:
+        threading.Thread(target=files.serve_forever, daemon=True).start()
+        browser.open(f"http://127.0.0.1:{files.server_address[1]}/#program")
+        shown(browser, '[data-node="CONTIGUOUS"]')
+        assert "Views" not in browser.text("#top")
+        browser.click(".kernel-link")
+        assert "define void" in browser.text("#source")
+        files.shutdown()

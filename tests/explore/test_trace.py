@@ -1,0 +1,98 @@
+"""Traces read back."""
+
+import json
+
+import pytest
+
+from torpor.base.errors import ParseError
+from torpor.explore import read
+from torpor.explore.trace import Node, Trace, place_of
+
+
+def written(tmp_path, *lines):
+    path = tmp_path / "trace.jsonl"
+    path.write_text(
+        "".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines)
+    )
+    return path
+
+
+def test_the_fusion_example_has_two_kernels_with_their_reasons_and_lines(trace):
+    first, second = trace.kernels
+    assert (first.reasons, second.reasons) == (["contiguous"], ["output"])
+    assert {(place.line, place.text) for place in first.places} >= {
+        (3, "a + 4"),
+        (4, "b.contiguous()"),
+    }
+    assert [(place.line, place.text) for place in second.places] == [(5, "c + 3")]
+    for kernel in trace.kernels:
+        assert kernel.name in kernel.source
+        assert len(kernel.runs) == 1
+        assert any(trace.nodes[number].op == "STORE" for number in kernel.linear)
+        assert [left.name for left in kernel.passes][-1] == "decompose"
+
+
+def test_the_graph_that_was_asked_for_knows_its_lines(trace):
+    (graph,) = trace.graphs
+    ops = {trace.nodes[number].op: number for number in trace.below([graph.root])}
+    assert graph.lines[ops["CONTIGUOUS"]].text == "b.contiguous()"
+
+
+def test_rules_are_those_of_their_kernel(trace):
+    for kernel in trace.kernels:
+        step = next(step for step in kernel.steps if step.rule == "rejoin_quotient")
+        assert trace.expression(step.after) == "ridx0"
+    assert any(step.rule == "divide_by_one" for step in trace.steps)
+
+
+def test_names_choose_kernels(trace):
+    name = trace.kernels[0].name
+    assert trace.named(name) == trace.kernels
+    assert trace.named(f"{name}#2") == trace.kernels[1:]
+    assert trace.named(f"{name}#3") == trace.named(f"{name}#0") == trace.named("none") == []
+
+
+def test_expressions_are_cut_where_they_would_be_long():
+    trace = Trace(nodes={0: Node("RANGE", "index", (), "(0, AxisType.LOOP)")})
+    for number in range(1, 5000):
+        trace.nodes[number] = Node("ADD", "index", (number - 1, number - 1), "")
+    assert trace.expression(1) == "(ridx0+ridx0)"
+    text = trace.expression(4999)
+    assert "…" in text
+    assert len(text) < 4000
+    for number in range(5000, 9999):
+        trace.nodes[number] = Node("NEG", "index", (number - 1,), "")
+    assert trace.expression(9998).startswith("neg(neg(")
+
+
+def test_a_line_that_was_cut_off_is_left_out(tmp_path):
+    path = written(tmp_path, {"node": "%0 = Ops.CONST index = 2"}, '{"node": "%1 = Ops.CO')
+    assert list(read(path).nodes) == [0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nonsense\n",
+        "[1, 2]\n",
+        '{"other": 1}\n',
+        '{"node": "%0 = Ops.CONST index = 3"}\n',
+        '{"node": "%1 = Ops.ADD index (%0, %7)"}\n',
+        '{"rewrite": {"stage": "a", "rule": "b", "before": 0, "after": 9}}\n',
+        '{"rewrite": {"stage": "a", "rule": "b", "before": 0, "after": [0]}}\n',
+        '{"run": {"name": "a", "ast": 0, "device": "CPU", "start": "1"}}\n',
+        '{"schedule": 3}\n',
+        "[" * 5000 + "\n",
+    ],
+)
+def test_what_is_no_trace_is_refused_by_line(tmp_path, line):
+    path = written(tmp_path, {"node": "%0 = Ops.CONST index = 2"}, line)
+    with pytest.raises(ParseError, match=r"trace\.jsonl:2: no "):
+        read(path)
+
+
+def test_places_are_read_back():
+    assert place_of("/a b/c.py:12: x + 1: y") == ("/a b/c.py", 12, "x + 1: y")
+    assert place_of(r"C:\a\b.py:3: x") == (r"C:\a\b.py", 3, "x")
+    assert place_of("/a.py:7") == ("/a.py", 7, "")
+    assert place_of("nowhere") == ("", 0, "nowhere")

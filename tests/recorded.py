@@ -1,0 +1,24 @@
+"""Scripts that are run and recorded."""
+
+import os
+import subprocess
+import sys
+
+FUSION = """from torpor import Tensor
+a = Tensor.empty(4, 4)
+b = a + 4
+c = b.contiguous()
+d = c + 3
+d.realize()
+"""
+
+
+def record(script, folder, **names):
+    """Run a script with VIZ=file; the trace's path."""
+    settings = {"TORPOR_VIZ": "file", "TORPOR_CACHE_DIR": str(folder), "TORPOR_TARGET": "avx2"}
+    environment = {**os.environ, **settings, **names}
+    command = [sys.executable, str(script)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    (path,) = (folder / "traces").iterdir()
+    return path
