@@ -6,7 +6,7 @@ import pytest
 from torpor import Context, Tensor, explain, jit
 from torpor.base.errors import MemoryLimitError
 from torpor.nn.optim import SGD
-from torpor.schedule.afresh import Limit, limited
+from torpor.schedule.limit import Limit, limited
 
 ROWS, WIDTH, LAYERS = 64, 16, 12
 ACTIVATION, WEIGHT = ROWS * WIDTH * 4, WIDTH * WIDTH * 4

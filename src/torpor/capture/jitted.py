@@ -26,7 +26,7 @@ from torpor.capture.tracer import is_severed
 from torpor.capture.tree import flatten, holds_twice
 from torpor.pipeline.anew import IN_A_ROW, warn
 from torpor.pipeline.compiled_graph import Failed
-from torpor.schedule.afresh import Limit, limited, megabytes
+from torpor.schedule.limit import Limit, limited, megabytes
 from torpor.tensor.handle import Handle
 from torpor.tensor.mode import grad_enabled
 from torpor.tensor.watch import active, watcher

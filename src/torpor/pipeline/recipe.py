@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
+from torpor.base.dtypes import DType
 from torpor.base.locks import recursive_lock
 from torpor.device import Buffer
 from torpor.device.buffer import BufferMaker
@@ -47,6 +48,11 @@ class Result:
 def joined(parts: Sequence[UOp], joint: Any) -> UOp:
     """One value over several devices."""
     return UOp(Ops.MULTI, parts[0].dtype, tuple(parts), joint)
+
+
+def make_buffer(device: str, size: int, dtype: DType) -> UOp:
+    """The BUFFER node of a new buffer, which gets its memory when it is first written."""
+    return UOp(Ops.BUFFER, dtype, (), Buffer(device, size, dtype))
 
 
 def over_buffer(buffer: UOp, shape: Shape) -> UOp:

@@ -1,5 +1,1 @@
 """Floor 4: from a graph to kernels. What is stored and why; ranges to index expressions; order."""
-
-from torpor.schedule.plan import Plan, TargetOf, plan
-
-__all__ = ["TargetOf", "Plan", "plan"]

@@ -10,9 +10,6 @@ each second, third and so on of the others, which leaves so many to begin from.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -22,58 +19,11 @@ from torpor.ir.records import ScheduleItem
 from torpor.ir.rewrite import unite_origins
 from torpor.ir.uop import UOp
 from torpor.schedule.cost import count_of
+from torpor.schedule.limit import Economy, Limit
 from torpor.schedule.region import STEPWISE
 
 EACH: Final = (2, 3, 4, 6, 8, 12, 16, 24, 32)  # one of so many values is kept
 _FIXED: Final = STEPWISE | LOOPED | {Ops.COPY}
-
-
-class Economy(NamedTuple):
-    """What a limit has cost: values that are computed afresh, operations more and in all, and the
-    most bytes before and now.
-    """
-
-    values: int
-    more: int
-    operations: int
-    before: int
-    now: int
-
-    def __str__(self) -> str:
-        share = self.more / max(self.operations, 1)
-        return (
-            f"{self.values} values are computed again, {share:.0%} more operations; "
-            f"{megabytes(self.now)} instead of {megabytes(self.before)}"
-        )
-
-
-def megabytes(count: int) -> str:
-    """A number of bytes, to read."""
-    return f"{count / 1e6:,.1f} MB"
-
-
-@dataclass
-class Limit:
-    """The most bytes that kernels may write for results and on the way; `economies`: what it has
-    cost, graph by graph.
-    """
-
-    bytes: int
-    economies: list[Economy] = field(default_factory=list)
-
-
-_limit: Final[ContextVar[Limit | None]] = ContextVar("torpor_memory_limit", default=None)
-limit_now: Final = _limit.get
-
-
-@contextmanager
-def limited(limit: Limit | None) -> Iterator[None]:
-    """Plan graphs in the block within the limit."""
-    token = _limit.set(limit)
-    try:
-        yield
-    finally:
-        _limit.reset(token)
 
 
 class Settled(NamedTuple):

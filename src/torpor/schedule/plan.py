@@ -15,12 +15,13 @@ from torpor.ir.records import ParamArg, ScheduleItem
 from torpor.ir.rewrite import graph_rewrite, hand_down_origins, unite_origins
 from torpor.ir.uop import UOp
 from torpor.schedule import crowd
-from torpor.schedule.afresh import Settled, limit_now, within
+from torpor.schedule.afresh import Settled, within
 from torpor.schedule.asked import ask_for_all
 from torpor.schedule.blocks import in_blocks
 from torpor.schedule.build import Builder
 from torpor.schedule.chain import MakeBuffer
 from torpor.schedule.fuse import Fuser
+from torpor.schedule.limit import limit_now
 from torpor.schedule.loops import loop_item
 from torpor.schedule.order import in_order, without_copies
 from torpor.schedule.prepare import prepare_rules

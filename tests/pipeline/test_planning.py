@@ -6,7 +6,7 @@ from torpor import Tensor, dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.records import ScheduleItem
 from torpor.ir.uop import UOp
-from torpor.pipeline.route import with_variables_of
+from torpor.pipeline.planning import with_variables_of
 
 
 def test_a_part_has_the_values_of_its_own_variables():
