@@ -40,10 +40,11 @@ def test_tensors_are_built_without_the_compiler(tmp_path):
     assert among(found, "rich", "importlib.metadata", "email", "tempfile") == []
 
 
-def test_a_kernel_that_is_on_the_disk_needs_no_renderer(tmp_path):
-    slow = ("rich", "subprocess", "torpor.pipeline.search", "torpor.source")
+def test_what_is_on_the_disk_needs_no_compiler(tmp_path):
+    rooms = [f"torpor.{room}" for room in ("kernel", "source", "rules", "view", "graph.rules")]
+    slow = ("rich", "subprocess", "torpor.pipeline.planning", "torpor.pipeline.search")
     assert "torpor.source.llvm" in modules_after(SUM, tmp_path)
-    assert among(modules_after(SUM, tmp_path), *slow) == []
+    assert among(modules_after(SUM, tmp_path), *slow, *rooms) == []
 
 
 def test_sizes_are_simplified_though_nothing_has_been_computed(tmp_path):

@@ -8,7 +8,6 @@ import pickle
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -27,9 +26,16 @@ ROOMS: Final = ("base", "ir", "rules", "view", "kernel", "source", "device")
 @cache
 def code_version(rooms: tuple[str, ...] = ROOMS) -> str:
     """A digest of the compiler's own text: entries made by other code are never used."""
-    digest = hashlib.sha256(llvm.version().encode())
+    parts = (llvm.version(), *map(text_of_room, rooms))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+@cache
+def text_of_room(room: str) -> str:
+    """A digest of a room's own text: each is read once in a process."""
+    digest = hashlib.sha256()
     root = Path(__file__).resolve().parent.parent
-    for path in sorted(chain.from_iterable(sources(root / room) for room in rooms)):
+    for path in sorted(sources(root / room)):
         digest.update(path.removeprefix(str(root)).encode())
         with open(path, "rb", 0) as file:
             digest.update(file.read())

@@ -24,7 +24,6 @@ from torpor.pipeline import disk
 from torpor.pipeline.canonical import Canonical
 from torpor.pipeline.recipe import Result
 
-FEWEST: Final = 32  # nodes of a graph whose schedule is worth a file
 # What decides on schedules besides what decides on kernels.
 ROOMS: Final = (*disk.ROOMS, "graph", "schedule", "pipeline")
 ADDRESS: Final = " at 0x"  # in the text of what is another thing in each process
@@ -42,7 +41,7 @@ class Unfit(Exception):
 def name_of(form: Canonical, roots: Roots) -> str | None:
     """The name of the entry for a graph; None where none is kept."""
     devices = {one for _, joined in roots for one in joined.split(JOINT)}
-    if len(form.order) < FEWEST or not all(map(is_kept, devices)):
+    if not all(map(is_kept, devices)):
         return None
     settings, wanted, words, places = form.key
     shown = ("\0".join(map(text_of, words)), repr(wanted), repr(places), repr(tuple(settings)))
