@@ -25,7 +25,7 @@ def main() -> int:
         print(f"conformance needs {' and '.join(absent)}: nothing was compared")
         return 0
     from conformance.report import written
-    from conformance.sweep import sweep
+    from conformance.sweep import host_calls, sweep
 
     parser = argparse.ArgumentParser(prog="python -m conformance")
     parser.add_argument("--all", action="store_true", help="every sample of each operator")
@@ -38,7 +38,7 @@ def main() -> int:
     count = None if chosen.all else chosen.samples
     families = sweep(chosen.dtype, count, tuple(chosen.only), chosen.seconds)
     default = "" if chosen.only else str(Path(__file__).parent / "results.md")
-    text = written(families, chosen.dtype, count)
+    text = written(families, chosen.dtype, count, host_calls)
     if path := chosen.out or default:
         Path(path).write_text(text, encoding="utf-8")
     print(text.partition("\n\n## ")[0])

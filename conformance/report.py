@@ -7,7 +7,12 @@ from collections.abc import Mapping
 PASSED, FAILED, MISSING = "passed", "failed", "missing"
 
 
-def written(families: Mapping[str, tuple[str, str]], dtype: str, samples: int | None) -> str:
+def written(
+    families: Mapping[str, tuple[str, str]],
+    dtype: str,
+    samples: int | None,
+    host_calls: Mapping[str, set[str]],
+) -> str:
     """The page: how many families passed, and the names of all, with reasons."""
     by = {verdict: [name for name, (found, _) in sorted(families.items()) if found == verdict]
           for verdict in (PASSED, FAILED, MISSING)}  # fmt: skip
@@ -29,6 +34,10 @@ def written(families: Mapping[str, tuple[str, str]], dtype: str, samples: int | 
         "## Missing",
         "",
         *wrapped(by[MISSING]),
+        "",
+        "## Computed on the host",
+        "",
+        *(f"- `{name}`: {', '.join(sorted(calls))}" for name, calls in sorted(host_calls.items())),
         "",
         "## Passed",
         "",

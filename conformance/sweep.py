@@ -19,6 +19,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 import torpor
 import torpor.nn.functional
 from conformance.report import FAILED, MISSING, PASSED
+from torpor.tensor import dense
 
 # What is not counted: sparse, private and masked operators, operators whose result is random or
 # uninitialised, and those that the project leaves out.
@@ -54,6 +55,10 @@ class Differs(Exception):
     """A result is not PyTorch's."""
 
 
+# Names of families, and what they computed on the host.
+host_calls: dict[str, set[str]] = {}
+
+
 def is_counted(name: str) -> bool:
     """Whether the family counts (see BEGINNINGS and NAMES)."""
     return name not in NAMES and not name.startswith(BEGINNINGS)
@@ -72,9 +77,26 @@ def sweep(
             FAILED, MISSING,
         ):  # fmt: skip
             continue
-        families[name] = found = verdict(operator, getattr(torch, dtype), samples, seconds)
+        with noted(name):
+            families[name] = found = verdict(operator, getattr(torch, dtype), samples, seconds)
         print(f"{found[0]:8} {name} {found[1]}", file=sys.stderr, flush=True)
     return families
+
+
+@contextmanager
+def noted(family: str) -> Iterator[None]:
+    """What is computed on the host inside is noted under a family."""
+    whole = dense.on_host
+
+    def on_host(name: str, *arguments: Any) -> Any:
+        host_calls.setdefault(family, set()).add(name)
+        return whole(name, *arguments)
+
+    dense.on_host = on_host
+    try:
+        yield
+    finally:
+        dense.on_host = whole
 
 
 def verdict(

@@ -83,6 +83,8 @@ ARGUMENTS = {
     },
     **{f"max_unpool{n}d": (x, np.int64(x * 0), 1) for n, x in ((1, LINE), (2, IMAGE), (3, CUBE))},
     "prelu": (X, V),
+    **dict.fromkeys(("cholesky", "cholesky_inverse"), (X + 9 * np.eye(2, dtype=np.float32),)),
+    **dict.fromkeys(("cholesky_solve", "triangular_solve"), (X, Y)),
     "threshold": (X, 0.5, 2.0),
     "batch_norm": (IMAGE, V, V),
     "group_norm": (IMAGE, 2),

@@ -316,17 +316,21 @@ class Reduce(Handle):
     @widely
     def norm(self, p: Any = 2, dim: Any = None, keepdim: bool = False) -> Tensor:
         """(sum of |x|**p) ** (1/p), of all elements or along axes; p may be 0 (how many are not 0),
-        inf (the greatest magnitude), -inf (the least) or "fro", which is 2. The squares of that one
-        may be too large or too small for the format.
+        inf (the greatest magnitude), -inf (the least), "fro", which is 2, or "nuc", the sum of a
+        matrix' singular values. Squares may be too large or too small for the format.
 
         >>> Tensor([3.0, 4.0]).norm().item()
         5.0
 
         Its gradient is 0 where it is, as for elements that are 0.
         """
+        if p == "nuc":
+            rows, columns = (-2, -1) if dim is None else dim
+            sums = self.movedim((rows, columns), (-2, -1)).svd().S.sum(-1, True).unsqueeze(-1)
+            kept = sums.movedim((-2, -1), (rows, columns))
+            return kept if keepdim else kept.squeeze((rows, columns))
         if isinstance(p, str) and p != "fro":
-            what = f"norm's p is a number or 'fro', not {p!r}"
-            raise ValueRangeError(f"{what}; norms of singular values are not there yet")
+            raise ValueRangeError(f"norm's p is a number, 'fro' or 'nuc', not {p!r}")
         size = self.abs()
         if p in ("fro", None) or p == 2:
             return _length(self, dim, keepdim, 1.0)

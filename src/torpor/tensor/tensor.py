@@ -15,6 +15,7 @@ from torpor.tensor.contraction import Contraction
 from torpor.tensor.convolution import Convolution
 from torpor.tensor.counting import Counting
 from torpor.tensor.creation import Creation
+from torpor.tensor.dense import Dense
 from torpor.tensor.differentiate import Differentiate, make_leaf
 from torpor.tensor.elementwise import Arithmetic
 from torpor.tensor.functions import Functions
@@ -81,6 +82,7 @@ class Tensor(
     Statistics,
     Contraction,
     Products,
+    Dense,
     Convolution,
     Pooling,
     Loss,

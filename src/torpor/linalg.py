@@ -1,0 +1,299 @@
+"""Linear algebra by the names of `torch.linalg`, for real matrices (..., n, m).
+
+Factorisations are computed by LAPACK at the call; everything else, gradients too, is generated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from torpor.base.errors import ShapeError, ValueRangeError
+from torpor.tensor import Tensor, dense
+from torpor.tensor.dense import QR, Eigen, LogDeterminant
+from torpor.tensor.host import known_shape
+from torpor.tensor.namespace import function_of
+from torpor.tensor.wide import widely
+
+DRIVERS: Final = ("gels", "gelsd", "gelss")
+
+cross = function_of("cross")
+det = function_of("det")
+inv = function_of("inverse")
+matrix_exp = function_of("matrix_exp")
+matrix_power = function_of("matrix_power")
+vecdot = function_of("vecdot")
+
+
+class Factors(NamedTuple):
+    """What `svd` gives: A = U diag(S) Vh."""
+
+    U: Any
+    S: Any
+    Vh: Any
+
+
+class Least(NamedTuple):
+    """What `lstsq` gives."""
+
+    solution: Any
+    residuals: Any
+    rank: Any
+    singular_values: Any
+
+
+class Checked(NamedTuple):
+    """A result and int32 zeros: what has none raises, unlike in PyTorch."""
+
+    result: Any
+    info: Any
+
+
+def slogdet(A: Tensor) -> LogDeterminant:
+    """(sign, logabsdet) of the determinants."""
+    return A.slogdet()
+
+
+def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
+    """Triangles L with A = L L.T; their transposes with `upper`."""
+    return A.cholesky(upper)
+
+
+def qr(A: Tensor, mode: str = "reduced") -> QR:
+    """A = Q R; mode "complete" has Q square, "r" has no Q."""
+    if mode not in ("reduced", "complete", "r"):
+        raise ValueRangeError(f"qr's mode is 'reduced', 'complete' or 'r', not {mode!r}")
+    made = dense.qr(A, mode == "complete")
+    return QR(A.new_zeros((0,)), made.R) if mode == "r" else made
+
+
+def svd(A: Tensor, full_matrices: bool = True) -> Factors:
+    """A = U diag(S) Vh, S descending; U and Vh square with `full_matrices`."""
+    u, s, v = A.svd(some=not full_matrices)
+    return Factors(u, s, v.mT)
+
+
+def svdvals(A: Tensor) -> Tensor:
+    """The singular values, descending."""
+    made: Tensor = dense.svd(A)[1]
+    return made
+
+
+def eigh(A: Tensor, UPLO: str = "L") -> Eigen:
+    """Eigenvalues, ascending, and eigenvectors of symmetric matrices."""
+    return dense.eigh(A, UPLO.upper() == "U")
+
+
+def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
+    """The eigenvalues of symmetric matrices, ascending."""
+    made: Tensor = eigh(A, UPLO).eigenvalues
+    return made
+
+
+# --- equations ------------------------------------------------------------------------------------
+def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
+    """X with A X = B, or X A = B without `left`; B may hold vectors."""
+    a, b, alone = dense.of_vectors(A, B)
+    made: Tensor = dense.solve(a, b) if left else dense.solve(a.mT, b.mT).mT
+    return made.squeeze(-1) if alone else made
+
+
+def solve_triangular(
+    A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Tensor:
+    """`solve` of triangles: what lies beside them is not looked at."""
+    made: Tensor = solve(dense.triangular(A, upper, unitriangular), B, left=left)
+    return made
+
+
+def _checked(function: Callable[..., Any]) -> Callable[..., Checked]:
+    def method(A: Tensor, *arguments: Any, check_errors: bool = False, **options: Any) -> Checked:
+        return Checked(function(A, *arguments, **options), A.new_zeros(A.shape[:-2], dtype="int32"))
+
+    method.__doc__ = f"(`{function.__name__}`, int32 zeros): what has no result raises."
+    return method
+
+
+cholesky_ex, inv_ex, solve_ex = _checked(cholesky), _checked(inv), _checked(solve)
+
+
+def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: Any = None) -> Least:
+    """X for which |A X - B| is least, of all such the shortest: solution, residuals (of
+    the drivers but "gelsy", PyTorch's own, where A has more rows than columns and full rank), rank,
+    and singular values (of "gelsd" and "gelss").
+    """
+    a, b, alone = dense.of_vectors(A, B)
+    rows, columns = known_shape(a.shape[-2:])
+    tolerance = _epsilon(a) * max(rows, columns) if rcond is None else rcond
+    made = dense.pinv(a, tolerance) @ b
+    values = dense.svd(a.detach())[1]
+    rank = (values > values.amax(-1, True) * tolerance).sum(-1) if min(rows, columns) else (
+        a.new_zeros(a.shape[:-2], dtype="int64"))  # fmt: skip
+    full = rows > columns and driver in DRIVERS and bool(rank.eq(columns).all())
+    residuals = (a @ made - b).square().sum(-2) if full else a.new_zeros((0,))
+    kept = values if driver in ("gelsd", "gelss") else a.new_zeros((0,))
+    rank = a.new_zeros((0,), dtype="int64") if driver == "gels" else rank
+    return Least(made.squeeze(-1) if alone else made, residuals, rank, kept)
+
+
+@widely
+def pinv(
+    A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
+) -> Tensor:
+    """The pseudoinverses of Moore and Penrose: singular values up to max(atol, rtol times the
+    greatest) count as 0.
+    """
+    rows, columns = known_shape(A.shape[-2:])
+    rtol = rcond if rtol is None else rtol
+    share: Any = (
+        (_epsilon(A) * max(rows, columns) if atol is None else 0.0) if rtol is None else rtol
+    )
+    share = share.numpy() if isinstance(share, Tensor) else share
+    if atol is not None and rows and columns:
+        least = atol.numpy() if isinstance(atol, Tensor) else atol
+        top = svdvals(A.detach()).amax(-1).numpy()
+        share = np.maximum(share, least / np.maximum(top, np.finfo(top.dtype).tiny))
+    made: Tensor = dense.pinv(A, share)
+    return made
+
+
+def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
+    """The inverse for `tensordot`, of the first `ind` axes against the others."""
+    count = math.prod(known_shape(A.shape[:ind]))
+    return A.reshape(count, -1).inverse().reshape(*A.shape[ind:], *A.shape[:ind])
+
+
+def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tensor:
+    """X with tensordot(A, X, X.ndim) = B; the axes `dims` of A are moved behind the others."""
+    if dims is not None:
+        A = A.movedim(tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))
+    shape = A.shape[B.ndim :]
+    flat = A.reshape(math.prod(known_shape(B.shape)), -1)
+    return solve(flat, B.reshape(-1)).reshape(*shape)
+
+
+# --- norms ----------------------------------------------------------------------------------------
+def vector_norm(
+    x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    """The norm of vectors along axes (None: of all elements), as `Tensor.norm`."""
+    operand = x if dtype is None else x.cast(dtype)
+    made: Tensor = operand.norm(float(ord), dim, keepdim)
+    return made
+
+
+def matrix_norm(
+    A: Tensor, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *,
+    dtype: Any = None,
+) -> Tensor:  # fmt: skip
+    """The norm of matrices: "fro", "nuc", 1 and -1 (columns' sums), inf and -inf (rows' sums), 2
+    and -2 (the greatest and the least singular value).
+    """
+    x: Any = A if dtype is None else A.cast(dtype)
+    rows, columns = (axis % x.ndim for axis in dim)
+    if ord == "fro":
+        return x.norm(2, (rows, columns), keepdim)  # type: ignore[no-any-return]
+    moved = x.movedim((rows, columns), (-2, -1))
+    if ord == "nuc" or abs(ord) == 2:
+        values = dense.svd(moved)[1]
+        made = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord > 0 else values.amin(-1)
+    elif abs(ord) in (1, math.inf):
+        sums = moved.abs().sum(-2 if abs(ord) == 1 else -1)
+        made = sums.amax(-1) if ord > 0 else sums.amin(-1)
+    else:
+        raise ValueRangeError(f"matrix_norm's ord is 'fro', 'nuc', 1, 2, inf or negative: {ord!r}")
+    if keepdim:
+        for axis in sorted((rows, columns)):
+            made = made.unsqueeze(axis)
+    return made  # type: ignore[no-any-return]
+
+
+def norm(
+    A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    """`matrix_norm` of two axes, `vector_norm` of one or, without `ord`, of any."""
+    axes = dim if dim is None or isinstance(dim, int) else tuple(dim)
+    if ord is None or isinstance(axes, int) or (isinstance(axes, tuple) and len(axes) == 1) or (
+        axes is None and A.ndim == 1
+    ):  # fmt: skip
+        return vector_norm(A, 2 if ord is None else ord, axes, keepdim, dtype=dtype)
+    if (axes is None and A.ndim != 2) or (axes is not None and len(axes) != 2):
+        raise ShapeError("a norm of matrices needs two axes")
+    return matrix_norm(A, ord, (-2, -1) if axes is None else axes, keepdim, dtype=dtype)
+
+
+def cond(A: Tensor, p: Any = None) -> Tensor:
+    """The condition: the norm times that of the inverse, of p None or 2 by singular values."""
+    if p in (None, 2, -2):
+        values: Any = dense.svd(A)[1]
+        made: Tensor = values.amax(-1) / values.amin(-1) if p != -2 else (
+            values.amin(-1) / values.amax(-1))  # fmt: skip
+        return made
+    both: Tensor = matrix_norm(A, p) * matrix_norm(A.inverse(), p)
+    return both
+
+
+def matrix_rank(
+    A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
+) -> Tensor:
+    """How many singular values are above max(atol, rtol times the greatest): int64."""
+    rows, columns = known_shape(A.shape[-2:])
+    if not rows or not columns:
+        return A.new_zeros(A.shape[:-2], dtype="int64")
+    values: Any = eigvalsh(A.detach()).abs() if hermitian else dense.svd(A.detach())[1]
+    atol = tol if atol is None else atol
+    if rtol is None:
+        rtol = _epsilon(A) * max(rows, columns) if atol is None else 0.0
+    least: Any = values.amax(-1) * rtol
+    least = least if atol is None else least.maximum(atol)
+    made: Tensor = (values > least.unsqueeze(-1)).sum(-1)
+    return made
+
+
+# --- products -------------------------------------------------------------------------------------
+def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
+    """The product of matrices, the first and the last of which may be vectors, in the order that
+    takes the fewest multiplications.
+    """
+    parts = list(tensors)
+    first, last = parts[0].ndim == 1, parts[-1].ndim == 1
+    parts[0] = parts[0].unsqueeze(0) if first else parts[0]
+    parts[-1] = parts[-1].unsqueeze(1) if last else parts[-1]
+    sizes = [known_shape(one.shape) for one in parts]
+    count = len(parts)
+    best: dict[tuple[int, int], tuple[float, int]] = {(i, i): (0.0, i) for i in range(count)}
+    for span in range(1, count):
+        for i in range(count - span):
+            j = i + span
+            best[i, j] = min(
+                (best[i, k][0] + best[k + 1, j][0] + sizes[i][0] * sizes[k][1] * sizes[j][1], k)
+                for k in range(i, j)
+            )
+
+    def multiplied(i: int, j: int) -> Tensor:
+        if i == j:
+            return parts[i]
+        middle = best[i, j][1]
+        return multiplied(i, middle) @ multiplied(middle + 1, j)
+
+    made = multiplied(0, count - 1)
+    made = made.squeeze(-1) if last else made
+    return made.squeeze(0) if first else made
+
+
+def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """The diagonals of matrices."""
+    return A.diagonal(offset, dim1, dim2)
+
+
+def vander(x: Tensor, N: int | None = None) -> Tensor:
+    """Powers of the last axis' elements as rows, 1 first."""
+    return (x if x.ndim else x.reshape(1)).vander(N, increasing=True)
+
+
+def _epsilon(x: Any) -> float:
+    """The gap behind 1 of the format that a matrix is computed in."""
+    return 2.0**-52 if x.dtype.name == "float64" else 2.0**-23

@@ -1,0 +1,152 @@
+"""Linear algebra beside NumPy's in float64, and gradients by finite differences."""
+
+import math
+
+import numpy as np
+import pytest
+
+from torpor import Tensor, linalg
+from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
+
+RANDOM = np.random.default_rng(8)
+A = RANDOM.normal(size=(2, 3, 3))
+TALL, WIDE = RANDOM.normal(size=(5, 3)), RANDOM.normal(size=(3, 5))
+SYMMETRIC = A + A.swapaxes(1, 2)
+POSITIVE = A @ A.swapaxes(1, 2) + np.eye(3)
+LEFT, RIGHT = np.tril(A) + 3 * np.eye(3), RANDOM.normal(size=(2, 3, 2))
+
+
+def T(array):
+    return Tensor(np.ascontiguousarray(array))
+
+
+def expm(a):
+    """Taylor's series of a / 64, squared six times."""
+    made = term = np.broadcast_to(np.eye(a.shape[-1]), a.shape)
+    for n in range(1, 20):
+        term = term @ a / 64 / n
+        made = made + term
+    for _ in range(6):
+        made = made @ made
+    return made
+
+
+# torpor's function, NumPy's, and the arrays; gradients are tried for all.
+CASES = {
+    "inv": (linalg.inv, np.linalg.inv, A),
+    "det": (linalg.det, np.linalg.det, A),
+    "slogdet": (lambda x: linalg.slogdet(x).logabsdet, lambda x: np.linalg.slogdet(x)[1], A),
+    "logdet": (Tensor.logdet, lambda x: np.log(np.linalg.det(x)), POSITIVE),
+    "cholesky": (lambda x: linalg.cholesky((x + x.mT) / 2),
+                 lambda x: np.linalg.cholesky((x + x.swapaxes(1, 2)) / 2), POSITIVE),
+    "solve": (lambda x: linalg.solve(x, T(RIGHT)), lambda x: np.linalg.solve(x, RIGHT), A),
+    "solve for": (lambda x: linalg.solve(T(A), x), lambda x: np.linalg.solve(A, x), RIGHT),
+    "solve_triangular": (lambda x: linalg.solve_triangular(x, T(RIGHT), upper=False),
+                         lambda x: np.linalg.solve(np.tril(x), RIGHT), LEFT),
+    "qr": (lambda x: linalg.qr(x).R, lambda x: np.linalg.qr(x)[1], TALL),
+    "qr, wide": (lambda x: linalg.qr(x).R, lambda x: np.linalg.qr(x)[1], WIDE),
+    "Q": (lambda x: linalg.qr(x).Q, lambda x: np.linalg.qr(x)[0], TALL),
+    "svdvals": (linalg.svdvals, lambda x: np.linalg.svd(x)[1], WIDE),
+    "svd": (lambda x: linalg.svd(x, False).U * linalg.svd(x, False).Vh[:, :3],
+            lambda x: np.linalg.svd(x)[0] * np.linalg.svd(x)[2][:3, :3], WIDE),
+    "eigvalsh": (lambda x: linalg.eigvalsh((x + x.mT) / 2),
+                 lambda x: np.linalg.eigvalsh((x + x.swapaxes(1, 2)) / 2), SYMMETRIC),
+    "eigh": (lambda x: linalg.eigh((x + x.mT) / 2).eigenvectors.square(),
+             lambda x: np.linalg.eigh((x + x.swapaxes(1, 2)) / 2)[1] ** 2, SYMMETRIC),
+    "pinv, tall": (linalg.pinv, np.linalg.pinv, TALL),
+    "pinv, wide": (linalg.pinv, np.linalg.pinv, WIDE),
+    "lstsq": (lambda x: linalg.lstsq(x, T(TALL[:, 0] ** 2)).solution,
+              lambda x: np.linalg.lstsq(x, TALL[:, 0] ** 2, rcond=None)[0], TALL),
+    "matrix_exp": (linalg.matrix_exp, expm, A),
+    "matrix_power": (lambda x: linalg.matrix_power(x, -3),
+                     lambda x: np.linalg.matrix_power(x, -3), A),
+    "multi_dot": (lambda x: linalg.multi_dot([x, T(WIDE), x, T(WIDE)]),
+                  lambda x: np.linalg.multi_dot([x, WIDE, x, WIDE]), TALL),
+    "tensorinv": (lambda x: linalg.tensorinv(x.reshape(2, 2, 4), 2),
+                  lambda x: np.linalg.tensorinv(x.reshape(2, 2, 4), 2), POSITIVE[0, :1, :1] + (
+                      np.arange(16.0).reshape(4, 4) ** 2 % 7)),
+    "tensorsolve": (lambda x: linalg.tensorsolve(x.reshape(3, 1, 3), T(RIGHT[0, :, :1])),
+                    lambda x: np.linalg.tensorsolve(x.reshape(3, 1, 3), RIGHT[0, :, :1]), A[0]),
+    "cond": (lambda x: linalg.cond(x, 1), lambda x: np.linalg.cond(x, 1), A[0]),
+    "norm": (lambda x: Tensor.stack([linalg.matrix_norm(x, p) for p in (
+                "fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf)]), lambda x: np.array([
+                    np.linalg.norm(x, p) for p in (
+                        "fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf)]), WIDE),
+    "cholesky_solve": (lambda x: x.cholesky_solve(T(np.tril(POSITIVE[0]))),
+                       lambda x: np.linalg.solve(
+                           np.tril(POSITIVE[0]) @ np.tril(POSITIVE[0]).T, x), RIGHT[0]),
+    "nuc": (lambda x: x.norm("nuc"), lambda x: np.linalg.norm(x, "nuc"), TALL),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_and_gradients(name):
+    ours, theirs, array = CASES[name]
+    x = T(array).requires_grad_()
+    made, expected = ours(x), np.asarray(theirs(array))
+    assert made.shape == expected.shape
+    np.testing.assert_allclose(made.numpy(), expected, 1e-9, 1e-11)
+    weights = np.random.default_rng(1).uniform(0.5, 1.5, expected.shape)
+    (slope,) = (made * T(weights)).sum().gradient(x)
+    way = np.random.default_rng(2).normal(size=array.shape)
+    step = 1e-5
+    apart = np.asarray(theirs(array + step * way)) - np.asarray(theirs(array - step * way))
+    expected = (apart * weights).sum() / (2 * step)
+    assert (slope.numpy() * way).sum() == pytest.approx(expected, rel=1e-5, abs=1e-7)
+
+
+def test_second_gradients():
+    x = Tensor([[2.0, 1.0], [0.5, 3.0]], dtype="float64").requires_grad_()
+    (first,) = x.inverse().sum().gradient(x)
+    (second,) = first[0, 0].gradient(x)
+    inverse = np.linalg.inv(x.detach().numpy())
+    step, found = 1e-6, np.zeros((2, 2))
+    for place in np.ndindex(2, 2):
+        moved = x.detach().numpy().copy()
+        moved[place] += step
+        y = np.linalg.inv(moved)
+        found[place] = (-(y.T @ np.ones((2, 2)) @ y.T)[0, 0] + (
+            inverse.T @ np.ones((2, 2)) @ inverse.T)[0, 0]) / step  # fmt: skip
+    np.testing.assert_allclose(second.numpy(), found, 1e-4)
+
+
+def test_determinants_of_singular_matrices():
+    x = Tensor([[1.0, 2.0], [2.0, 4.0]], dtype="float64").requires_grad_()
+    (slope,) = x.det().gradient(x)
+    np.testing.assert_allclose(slope.numpy(), [[4, -2], [-2, 1]], 1e-9, 1e-9)
+
+
+def test_shapes_and_modes():
+    x = T(TALL)
+    assert linalg.qr(x, "complete").Q.shape == (5, 5) and linalg.qr(x, "r").Q.shape == (0,)
+    whole = linalg.qr(x, "complete")
+    np.testing.assert_allclose((whole.Q @ whole.R).numpy(), TALL, 1e-9)
+    u, s, vh = linalg.svd(x)
+    assert u.shape == (5, 5) and vh.shape == (3, 3)
+    np.testing.assert_allclose((u[:, :3] * s @ vh).numpy(), TALL, 1e-9)
+    np.testing.assert_allclose((u @ u.mT).numpy(), np.eye(5), 1e-9, 1e-9)
+    assert linalg.matrix_rank(T(TALL @ WIDE)).item() == 3
+    assert linalg.matrix_rank(T(TALL @ WIDE[:, :1])).item() == 1
+    assert linalg.inv_ex(T(A)).info.tolist() == [0, 0]
+    least = linalg.lstsq(x, T(TALL[:, :2] ** 2), driver="gelsd")
+    expected = np.linalg.lstsq(TALL, TALL[:, :2] ** 2, rcond=None)
+    for one, other in zip(least, expected):
+        np.testing.assert_allclose(one.numpy(), other, 1e-9)
+    low = T(np.tril(POSITIVE[0]))
+    np.testing.assert_allclose((low.cholesky_inverse() @ low @ low.mT).numpy(), np.eye(3), 1e-8,
+                               1e-8)  # fmt: skip
+    assert linalg.vander(T(np.array([2.0, 3.0]))).tolist() == [[1, 2], [1, 3]]
+    assert linalg.inv(Tensor([[2.0]], dtype="float16")).dtype.name == "float16"
+
+
+def test_what_has_no_result_is_said():
+    with pytest.raises(ValueRangeError, match="Singular"):
+        Tensor([[1.0, 2.0], [2.0, 4.0]]).inverse()
+    with pytest.raises(ValueRangeError, match="positive definite"):
+        Tensor([[-1.0]]).cholesky()
+    with pytest.raises(ShapeError, match="square matrices"):
+        T(TALL).det()
+    with pytest.raises(DTypeError, match="needs floats"):
+        Tensor([[1]]).inverse()
+    with pytest.raises(ValueRangeError, match="qr's mode"):
+        linalg.qr(T(TALL), "all")
