@@ -150,6 +150,8 @@ def compare(operator: Any, sample: Any, differentiable: bool) -> None:
     """Raise unless torpor gives what PyTorch gives for a sample."""
     leaves: list[tuple[torch.Tensor, torpor.Tensor]] = []
     function = named(operator.name, sample.input)
+    if (operator.name, operator.variant_test_name) == ("linalg.pinv", "singular"):
+        pinv, function = function, lambda a, b: pinv(a @ b.mT)  # as the samples are meant
     given, *arguments = map_tree(lambda x: ours(x, leaves), (sample.input, *sample.args))
     options = {name: map_tree(lambda x: ours(x, leaves), value)
                for name, value in sample.kwargs.items() if name not in FOREIGN}  # fmt: skip

@@ -144,8 +144,9 @@ def pinv(
     A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
 ) -> Tensor:
     """The pseudoinverses of Moore and Penrose: singular values up to max(atol, rtol times the
-    greatest) count as 0.
+    greatest) count as 0. With `hermitian` only the lower triangle of A is looked at.
     """
+    A = A.tril() + A.tril(-1).mT if hermitian else A
     rows, columns = known_shape(A.shape[-2:])
     rtol = rcond if rtol is None else rtol
     share: Any = (
