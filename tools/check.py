@@ -30,7 +30,9 @@ def typed_rooms() -> tuple[str, ...]:
     """Paths of the rooms that are checked in strict mode: floors 0 to 6, and programs on top."""
     package = ROOT / "src" / "torpor"
     paths = house.room_paths(package, lowest=0, highest=house.FLOORS["tensor"])
-    paths += [package / room for room in ("capture", "linalg.py", "nn", "profile", "explore", "cli")]
+    paths += [
+        package / room for room in ("capture", "linalg.py", "nn", "profile", "explore", "cli")
+    ]
     return tuple(str(path.relative_to(ROOT)) for path in paths)
 
 
