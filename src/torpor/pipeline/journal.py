@@ -26,7 +26,6 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -105,6 +104,8 @@ class Journal:
         """
         if self.file is None or self.process != os.getpid() or not sys.executable:
             return
+        import subprocess  # slow to import, and rarely needed
+
         with self._surviving():
             self.flush()
             for stream in (sys.stdout, sys.stderr):
