@@ -1,5 +1,10 @@
 """A limit of memory: values are computed afresh where it takes that, the same to the bit."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -120,3 +125,51 @@ def test_a_jitted_step_keeps_to_its_limit_and_says_what_it_costs():
 def test_a_jitted_step_that_cannot_keep_to_it_changes_nothing():
     with Context(JIT="1"), pytest.raises(MemoryLimitError, match="memory_limit=4096"):
         trained(memory_limit=4096)
+
+
+MEASURED = """
+import sys
+import numpy as np
+from torpor import Tensor, explain, jit
+from torpor.nn.optim import SGD
+
+random = np.random.default_rng(0)
+weights = [random.standard_normal((32, 32)).astype(np.float32) / 8 for _ in range(16)]
+weights = [Tensor(one, requires_grad=True).realize() for one in weights]
+x = Tensor(random.standard_normal((1 << 16, 32)).astype(np.float32)).realize()
+optimiser = SGD(weights, lr=0.1)
+
+@jit(memory_limit=int(sys.argv[1]) or None)
+def step(x):
+    optimiser.zero_grad()
+    for weight in weights:
+        x = (x @ weight).tanh()
+    loss = x.square().mean()
+    loss.backward()
+    optimiser.step()
+    return loss
+
+for _ in range(3):
+    step(x).item()
+(planned,) = [line for line in explain(step).splitlines() if " takes " in line]
+(most,) = [line for line in open("/proc/self/status") if line.startswith("VmHWM")]
+print(planned.split()[1], int(most.split()[1]) * 1024)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="asks Linux for its memory")
+def test_the_planned_peak_is_what_a_process_takes(tmp_path):
+    def run(limit):
+        """The planned and the measured peak, in bytes."""
+        done = subprocess.run(
+            [sys.executable, "-c", MEASURED, str(limit)],
+            env={**os.environ, "TORPOR_THREADS": "1", "TORPOR_CACHE_DIR": str(tmp_path)},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        planned, measured = done.stdout.split()
+        return float(planned.replace(",", "")) * 1e6, int(measured)
+
+    planned, measured = run(0)
+    least, less = run(90_000_000)
+    assert least <= 90e6 < planned
+    assert measured - less == pytest.approx(planned - least, rel=0.15)
