@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from torpor.profile.imports import importing
 from torpor.profile.table import Row
 
 SHOWN: Final = 20  # lines that a table shows
+MOST_EVENTS: Final = 500_000  # that a timeline has: a hundred megabytes of memory, or of a file
 
 
 @final
@@ -25,16 +27,24 @@ class Profile(phases.Listener):
     """What took time, line by line: `print(p)` is a table, `p.rows` are its lines for programs.
 
     Times are in seconds; `p.totals` has them by phase, with the program's own Python as "python".
-    May be looked at while the block still runs.
+    May be looked at while the block still runs. Rows count everything; `events`, which timelines
+    are made of, are the first half million.
     """
 
     def __init__(self) -> None:
         self.events: list[phases.Event] = []
+        self._rows, self._inside = table.Rows(), 0.0
+        self._lock = threading.RLock()  # a finaliser may compute something meanwhile
         self._started, self._ended = time.perf_counter(), 0.0
         self._thread = get_ident()
 
     def hear(self, event: phases.Event) -> None:
-        self.events.append(replace(event, subject=None))  # it may hold memory
+        with self._lock:
+            self._rows.add(event)
+            if event.thread == self._thread:
+                self._inside += event.own
+            if len(self.events) < MOST_EVENTS:
+                self.events.append(replace(event, subject=None))  # it may hold memory
 
     def close(self) -> None:
         """The block is over."""
@@ -48,20 +58,18 @@ class Profile(phases.Listener):
     @property
     def rows(self) -> list[Row]:
         """A row for each of the user's lines, that which took longest first."""
-        return table.rows_of(self.events)
+        return self._rows.sorted()
 
     @property
     def totals(self) -> dict[str, float]:
         """Seconds by phase."""
-        found = dict.fromkeys(phases.PHASES, 0.0)
-        for event in self.events:
-            found[event.phase] += event.own
-        inside = sum(event.own for event in self.events if event.thread == self._thread)
-        return found | {"python": max(self.seconds - inside, 0.0)}
+        rows = self._rows.sorted()
+        found = {name: sum(row.seconds.get(name, 0.0) for row in rows) for name in phases.PHASES}
+        return found | {"python": max(self.seconds - self._inside, 0.0)}
 
     def table(self, top: int = SHOWN) -> str:
         """The text of a table with so many lines."""
-        return table.text_of(self.rows, self.events, self.totals, self.seconds, top)
+        return table.text_of(self.rows, self.totals, self.seconds, top)
 
     def __str__(self) -> str:
         return self.table()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import linecache
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from torpor.base.phases import PHASES, Event
-from torpor.base.site import Place, decode
+from torpor.base.site import Place, Site, decode
 
 WIDEST: Final = 60  # characters of a line's text
 REASONS: Final = 3  # that are shown of a line
@@ -86,28 +86,37 @@ class Row:
             self.why[event.why] += 1
 
 
-def rows_of(events: Iterable[Event]) -> list[Row]:
-    """A row for each line, the longest first."""
-    rows: dict[tuple[str, int], Row] = {}
-    places: dict[Any, Place] = {None: NOWHERE}
-    for event in tuple(events):
+class Rows:
+    """Rows that grow as events come: what a program of any length does takes no more memory."""
+
+    def __init__(self) -> None:
+        self._by_line: dict[tuple[str, int], Row] = {}
+        self._by_site: dict[Site | None, Row] = {}
+
+    def add(self, event: Event) -> None:
+        """Count an event in, for the line that it belongs to."""
         site = event.built or event.asked
-        if site is not None and site not in places:
-            places[site] = decode(site)
-        file, line, function, _ = place = places[site]
-        if (file, line) not in rows:
-            text = linecache.getline(file, line).strip() if line else place.text
-            rows[file, line] = Row(file, line, function, text)
-        rows[file, line].add(event)
-    return sorted(rows.values(), key=lambda row: -row.total)
+        row = self._by_site.get(site)
+        if row is None:
+            row = self._by_site[site] = self._row_at(NOWHERE if site is None else decode(site))
+        row.add(event)
+
+    def _row_at(self, place: Place) -> Row:
+        file, line, function, text = place
+        text = linecache.getline(file, line).strip() if line else text
+        return self._by_line.setdefault((file, line), Row(file, line, function, text))
+
+    def sorted(self) -> list[Row]:
+        """A row for each line, the longest first."""
+        return sorted(self._by_line.values(), key=lambda row: -row.total)
 
 
 # --- to read --------------------------------------------------------------------------------------
-def text_of(
-    rows: Sequence[Row], events: Sequence[Event], totals: dict[str, float], seconds: float, top: int
-) -> str:
+def text_of(rows: Sequence[Row], totals: dict[str, float], seconds: float, top: int) -> str:
     """Totals, the table, and what was made again and why."""
-    counts = Counter(event.phase for event in events)
+    counts: Counter[str] = Counter()
+    for row in rows:
+        counts.update(row.counts)
     parts = [f"{name} {_seconds(spent)}{_counted(name, counts)}" for name, spent in totals.items()
              if spent >= 5e-5]  # fmt: skip
     lines = [f"{_seconds(seconds)}: {', '.join(parts)}"]
