@@ -128,12 +128,14 @@ def scheduled(
     name = None if form is None else plans.name_of(form, roots)
     if form is None or name is None:
         return (*planned_with_results(roots), False)
-    found = plans.read(name, form, make_buffer)
+    with phase("schedule", "from disk"):
+        found = plans.read(name, form, make_buffer)
     if found is not None:
         return (*found, True)
     lines = plans.lines_of(form)
     items, results = planned_with_results(roots)
-    plans.write(name, form, lines, (items, results))
+    with phase("schedule", "to disk"):
+        plans.write(name, form, lines, (items, results))
     return items, results, False
 
 
