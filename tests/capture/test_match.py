@@ -1,4 +1,4 @@
-"""The quick way says yes only where the general way finds the same kind of call."""
+"""The steps of a pattern go through only where the general way finds the same kind of call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import torpor
 from torpor import Context, Tensor, dtypes
 from torpor.capture.kind import kind_key
-from torpor.capture.match import Match, matcher, pattern_of
+from torpor.capture.match import Pattern, pattern_of
+from torpor.capture.program import Known, Slot
 from torpor.capture.tree import flatten
 
 
@@ -23,9 +24,65 @@ def general(arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
     return kind_key(structure, tensors), tensors, numbers
 
 
-def match_of(key: tuple[Any, ...], call: Any) -> Match | None:
+class Missed(Exception):
+    pass
+
+
+def value(operand: Any, registers: dict[str, Any]) -> Any:
+    if isinstance(operand, Known):
+        return operand.value
+    if isinstance(operand, Slot):
+        return operand.name
+    return registers[operand] if isinstance(operand, str) else operand
+
+
+def need(holds: bool) -> None:
+    if not holds:
+        raise Missed
+
+
+def taken(pattern: Pattern, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """The tensors and numbers that the steps find in a call; None where they miss."""
+    registers: dict[str, Any] = {}
+    given = [*arguments, *options.values()]
+    try:
+        need(len(given) == pattern.given)
+        for operation, operands, _ in pattern.steps:
+            one, *more = operands
+            known = [value(operand, registers) for operand in more]
+            match operation:
+                case "names":
+                    need((tuple(options) or None) == one.value)
+                case "argument":
+                    registers[one] = given[more[0]]
+                case "context":
+                    default = [x.value for x in more[1:] if isinstance(x, Known)]
+                    registers[one] = more[0].value.get(*default)
+                case "type":
+                    need(type(registers[one]) is known[0])
+                case "is":
+                    need(registers[one] is known[0])
+                case "equal":
+                    need(registers[one] == known[0])
+                case "slot":
+                    registers[one] = getattr(known[0], known[1], None)
+                case "tuple_length" | "list_length":
+                    need(len(registers[one]) == known[0])
+                case "tuple_item" | "list_item":
+                    registers[one] = known[0][known[1]]
+                case "distinct":
+                    stores = [id(registers[f"s{n}"]) for n in range(more[0])]
+                    need(len({*stores}) == len(stores))
+                case _:
+                    raise AssertionError(operation)
+    except Missed:
+        return None
+    return [registers[x] for x in pattern.places], [registers[x] for x in pattern.amounts]
+
+
+def match_of(key: tuple[Any, ...], call: Any) -> Any:
     pattern = pattern_of(key, *call)
-    return None if pattern is None else matcher(pattern)
+    return None if pattern is None else lambda *other: taken(pattern, *other)
 
 
 def computed(*shape: int, dtype: Any = None) -> Tensor:
@@ -67,13 +124,15 @@ def test_a_match_is_the_same_kind(one: Any, other: Any) -> None:
             assert [*found[1]] == numbers
 
 
-@pytest.mark.parametrize("leaf", [computed(2, 3), (computed(2), 1.5, ["a", {"b": None}])])
+@pytest.mark.parametrize("leaf", [computed(2, 3), (computed(2), 1.5, ["a", ("b", None)])])
 def test_plain_calls_match(leaf: Any) -> None:
-    call = (leaf, computed(1)), {"flag": True}
+    call = (leaf, computed(1)), {"flag": True, "more": computed(3)}
     match = match_of(general(*call)[0], call)
     assert match is not None
     assert match(*call) is not None
-    assert match((leaf, computed(1)), {"flag": False}) is None
+    assert match((leaf, computed(1)), {"flag": False, "more": computed(3)}) is None
+    assert match((leaf, computed(1)), {"other": True, "more": computed(3)}) is None
+    assert match((leaf, computed(1), True), {"more": computed(3)}) is None
 
 
 def test_settings_and_modes_are_looked_at() -> None:

@@ -18,7 +18,7 @@ from torpor.capture.attempt import Attempt, Call, attempt
 from torpor.capture.commit import Given
 from torpor.capture.holding import is_a
 from torpor.capture.kind import difference, kind_key, nearest
-from torpor.capture.match import Match, Pattern, matcher, pattern_of
+from torpor.capture.match import Pattern, pattern_of
 from torpor.capture.native import Native, native_for
 from torpor.capture.program import clock, make_native
 from torpor.capture.trace import MISS, Trace, is_whole
@@ -32,7 +32,7 @@ from torpor.tensor.mode import grad_enabled
 from torpor.tensor.watch import active, watcher
 
 MAXIMUM_TRACES: Final = 16  # of one function; the least recently used one goes
-MAXIMUM_MATCHES: Final = 4  # kinds of call that are looked for in the quick way
+MAXIMUM_PROGRAMS: Final = 4  # kinds of call that are replayed without Python
 MAXIMUM_REASONS: Final = 32  # that are kept for `explain`
 UNSTABLE_AFTER: Final = 3  # runs whose guards did not even hold when the function returned
 GIVE_UP_AFTER: Final = 4 * MAXIMUM_TRACES  # traces in a row without a replay
@@ -79,7 +79,6 @@ class Jitted:
         self._limit = None if memory_limit is None else Limit(memory_limit)
         self.__wrapped__ = function
         self._kinds: dict[tuple[Any, ...], _Kind] = {}
-        self._matches: tuple[tuple[Match, _Kind], ...] = ()
         self._programs = ()
         self._lock = recursive_lock()
         self._misses: list[str] = []
@@ -114,17 +113,6 @@ class Jitted:
         if active and watcher() is not None:
             return self.__wrapped__(*arguments, **options)
         self._settle()
-        for match, kind in self._matches:
-            if (found := match(arguments, options)) is not None:
-                result = self._replayed(kind, *found, (arguments, options))
-                if result is not MISS:
-                    self._go_native(kind)
-                    return result
-                break
-        return self._call(arguments, options)
-
-    def _call(self, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """The general way: of whatever kind the call is."""
         if settings.text("JIT") == "0":
             return self.__wrapped__(*arguments, **options)
         tensors: list[Any] = []
@@ -137,6 +125,7 @@ class Jitted:
         key, given = kind_key(structure, tensors), (arguments, options)
         kind = self._kinds.get(key)
         if kind and (result := self._replayed(kind, tensors, numbers, given)) is not MISS:
+            self._go_native(kind)
             return result
         if (kind is None or kind.plain is None) and self._streak < GIVE_UP_AFTER:
             call = Call(arguments, options, tensors, numbers, objects)
@@ -292,25 +281,22 @@ class Jitted:
         self._let_go()
 
     def _learn(self, kind: _Kind, pattern: Pattern | None) -> None:
-        """Have a quick way to see that a call is of this kind."""
+        """Note what tells calls of this kind, whose first trace is another one now."""
         kind.native, kind.pattern, kind.waited = None, pattern, 0
-        if pattern and kind.traces and all(known is not kind for _, known in self._matches):
-            self._matches = ((matcher(pattern), kind), *self._matches[: MAXIMUM_MATCHES - 1])
         self._line_up()
 
     def _line_up(self) -> None:
-        """Have the native replays of all kinds that are looked for in the quick way."""
-        kinds = [kind for _, kind in self._matches if kind.traces]
-        natives = [kind.native for kind in kinds if kind.native]
-        self._programs = tuple(x for native in natives for x in (native.address, native))
+        """Have the native replays of the kinds that were traced last."""
+        natives = [kind.native for kind in self._kinds.values() if kind.traces and kind.native]
+        latest = natives[: -MAXIMUM_PROGRAMS - 1 : -1]
+        self._programs = tuple(x for native in latest for x in (native.address, native))
 
     def _let_go(self) -> None:
         """Forget what is above the limits, the oldest first."""
         self._settle()
         oldest = sorted(self._kinds.items(), key=_last_use)
         for key, _ in oldest[: max(len(oldest) - 4 * MAXIMUM_TRACES, 0)]:
-            gone = self._kinds.pop(key)
-            self._matches = tuple(pair for pair in self._matches if pair[1] is not gone)
+            del self._kinds[key]
         extra = sum(len(kind.traces) for kind in self._kinds.values()) - MAXIMUM_TRACES
         for _, kind in oldest:
             if extra > 0 and kind.traces:

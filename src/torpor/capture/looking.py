@@ -27,6 +27,19 @@ _PART: Final = """
   %ok = icmp eq i64 %item.n, %y"""
 
 LOOKING: Final = {
+    # The names of arguments are those of the tuple x, or there are none and x is None.
+    "names": """
+  %wanted = inttoptr i64 %x to ptr
+  %none.wanted = icmp eq ptr %wanted, {none}
+  %none.given = icmp eq ptr %names, null
+  %same = icmp eq i1 %none.wanted, %none.given
+  br i1 %same, label %names.some, label %missed
+names.some:
+  br i1 %none.given, label %next, label %names.compare
+names.compare:
+  %alike = call i32 @PyObject_RichCompareBool(ptr %names, ptr %wanted, i32 2)
+  %ok = icmp eq i32 %alike, 1
+  br i1 %ok, label %next, label %missed""",
     "argument": """
   %o = ptr %arguments[%y]
   store ptr %o, ptr %at.x""",

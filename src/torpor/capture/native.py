@@ -1,6 +1,6 @@
 """A replay as steps of the native replayer, for calls in which nothing is unusual.
 
-What is not here (options, views, devices other than the host, random streams, names bound anew) is
+What is not here (views, devices other than the host, random streams, names bound anew) is
 replayed by `Trace`, which is also what a miss of the steps falls back to. Both run the same graph.
 """
 
@@ -131,17 +131,17 @@ class _Writer:
         special = (trace.streams, trace.draws, trace.seeded, trace.rewrites, trace.additions,
                    trace.effects)  # fmt: skip
         plain = all(isinstance(source, int | Storage) for source in trace.sources)
-        timed = timing() or pattern.steps is None or not trace.on_host
+        timed = timing() or not trace.on_host
         if any(special) or not plain or timed:
             raise Unfit
         self._pattern, self._trace = pattern, trace
-        self._steps: list[Step] = [*(pattern.steps or ())]
+        self._steps: list[Step] = [*pattern.steps]
         self._made: dict[int, str] = {}  # registers of what has been made, by id of its spec
         self._graph, self._first = trace.graph, trace.graph.memory.first_result
         if trace.graph.executor is None:
             raise Unfit
         self.words = trace.graph.executor.words
-        self.arguments = sum(known.operation == "argument" for known in self._steps)
+        self.arguments = pattern.given
 
     def steps(self, own: Any) -> Steps:
         """All steps. `own` is the lock for what a replay uses and changes."""
@@ -385,7 +385,7 @@ class _Writer:
 
     def _place(self, looked: tuple[Any, Any]) -> str:
         """The register with what the pattern took out of a container, or of the arguments."""
-        for known in self._pattern.steps or ():
+        for known in self._pattern.steps:
             if known.operation == "argument" and ("argument", known.operands[1]) == looked:
                 return str(known.operands[0])
             if known.operation in ("tuple_item", "list_item") and known.operands[1:] == looked:

@@ -103,7 +103,7 @@ define internal void @word(ptr %words, i64 %to, ptr %tuple, i64 %place) {{
 """
 
 _REPLAY: Final = """
-define internal ptr @replay(ptr %program, ptr %arguments) {{
+define internal ptr @replay(ptr %program, ptr %arguments, ptr %names) {{
 start:
   %cursor = alloca i64
   %key.p = alloca ptr
@@ -201,9 +201,14 @@ define void @torpor_replayer_tell(ptr %objects) {{
 
 define ptr @torpor_replayer(ptr %self, ptr %arguments, i64 %count, ptr %names) {{
 start:
-  %positional = icmp eq ptr %names, null
-  br i1 %positional, label %unwatched, label %general
+  %unnamed = icmp eq ptr %names, null
+  br i1 %unnamed, label %unwatched, label %named
+named:
+  %names.n = call i64 @PyTuple_Size(ptr %names)
+  br label %unwatched
 unwatched:
+  %options = phi i64 [0, %start], [%names.n, %named]
+  %given = add i64 %count, %options
   %active = load ptr, ptr {active}
   %watchers = call i64 @PyDict_Size(ptr %active)
   %quiet = icmp eq i64 %watchers, 0
@@ -227,11 +232,11 @@ ask:
   %runs = i64 %program[{HEAD_runs}]
   %taken = i64 %program[{HEAD_arguments}]
   %allowed = icmp ne i64 %runs, 0
-  %fits = icmp eq i64 %taken, %count
+  %fits = icmp eq i64 %taken, %given
   %try = and i1 %allowed, %fits
   br i1 %try, label %attempt, label %unfit
 attempt:
-  %found = call ptr @replay(ptr %program, ptr %arguments)
+  %found = call ptr @replay(ptr %program, ptr %arguments, ptr %names)
   %missed = icmp eq ptr %found, inttoptr (i64 1 to ptr)
   br i1 %missed, label %unfit, label %done
 unfit:
@@ -249,20 +254,12 @@ none:
   call void @Py_DecRef(ptr %programs)
   br label %general
 general:
-  %named = icmp eq ptr %names, null
-  br i1 %named, label %unnamed, label %names.count
-names.count:
-  %names.n = call i64 @PyTuple_Size(ptr %names)
-  br label %unnamed
-unnamed:
-  %options = phi i64 [0, %general], [%names.n, %names.count]
-  %given = add i64 %count, %options
   %all = add i64 %given, 1
   %passed = alloca ptr, i64 %all
   store ptr %self, ptr %passed
   br label %copying
 copying:
-  %c = phi i64 [0, %unnamed], [%c.next, %copy]
+  %c = phi i64 [0, %general], [%c.next, %copy]
   %c.next = add i64 %c, 1
   %c.more = icmp slt i64 %c, %given
   br i1 %c.more, label %copy, label %calling
@@ -280,8 +277,8 @@ calling:
 """
 
 _SHARED: Final = frozenset({
-    "arguments", "cursor", "item.p", "key.p", "locked", "missed", "next", "owned", "owned.count",
-    "owning", "leaving", "program", "raised", "registers", "words", "x", "y", "z",
+    "arguments", "cursor", "item.p", "key.p", "locked", "missed", "names", "next", "owned",
+    "owned.count", "owning", "leaving", "program", "raised", "registers", "words", "x", "y", "z",
 })  # fmt: skip
 _NAME: Final = re.compile(r"%([a-z][a-z.]*)|^([a-z.]+):", re.MULTILINE)
 
