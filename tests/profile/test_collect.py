@@ -57,6 +57,25 @@ def test_what_recurs_is_launched_and_nothing_else():
     assert sum(row.kernels for row in found.rows) == 2
 
 
+def test_equal_graphs_of_several_lines_are_each_ones_own():
+    x = Tensor(np.ones(719, np.float32)).realize()
+
+    def one():
+        return (x * 7.5).sum()
+
+    def other():
+        return (x * 7.5).sum()
+
+    assert one().item() == 719 * 7.5
+    with profile() as found:
+        for _ in range(3):
+            other().item()
+        one().item()
+    first = one.__code__.co_firstlineno + 1
+    second = other.__code__.co_firstlineno + 1
+    assert (row_at(found, first).kernels, row_at(found, second).kernels) == (1, 3)
+
+
 def test_phases_and_the_rest_make_up_the_whole_time():
     with profile() as found:
         (Tensor(np.ones(711, np.float32)) + 1).realize()

@@ -8,9 +8,10 @@ and a small arena.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 from torpor.base.dtypes import DType
@@ -24,6 +25,7 @@ from torpor.ir.uop import UOp
 from torpor.pipeline import reuse
 from torpor.pipeline.canonical import Canonical
 from torpor.pipeline.compiled_graph import CompiledGraph, Prepared, Word, compiled_graph
+from torpor.pipeline.report import timing
 
 MOST_BYTES: Final = 1 << 12  # of a result whose memory is kept: there may be many recipes
 MOST_WORDS: Final = 1_000_000  # words in the keys and commands that are kept: tens of megabytes
@@ -66,12 +68,14 @@ def over_buffer(buffer: UOp, shape: Shape) -> UOp:
 class Recipe:
     """takes:   give memory to be filled, with the node of a root's value.
     results: for each root, its parts (slot and shape; None for the root's own) and joint.
+    lines:   for each command, of which node of the graph it has its line, and which of the node's.
     used:    whether it has been since the cache was last full.
     """
 
     graph: CompiledGraph
     takes: tuple[Callable[[], reuse.Result], ...]
     results: tuple[tuple[tuple[tuple[int, Shape | None], ...], Any], ...]
+    lines: Sequence[tuple[int, int] | None] = ()
     words: int = 0
     used: bool = False
     lock: Any = field(default_factory=recursive_lock)  # of `takes`
@@ -118,10 +122,12 @@ def forget() -> None:
 
 # --- writing one down -----------------------------------------------------------------------------
 def recipe_of(
-    form: Canonical | None, ready: Sequence[Prepared], results: Sequence[Result]
-) -> tuple[Recipe, list[Buffer]]:
+    form: Canonical | None, ready: Sequence[Prepared], results: Sequence[Result],
+    lines: Mapping[Any, tuple[int, int]] = MappingProxyType({}),
+) -> tuple[Recipe, list[Buffer]]:  # fmt: skip
     """The recipe of what is ready to run, and the buffers that its results were planned for.
-    Without a form everything but results is as it is now at each run.
+    Without a form everything but results is as it is now at each run. `lines`: where the form's
+    nodes have which line of the program.
     """
     wanted = [node.arg for result in results for node, _ in result.parts]
     inputs, bound = ((), ()) if form is None else (form.buffers, form.bound)
@@ -139,7 +145,8 @@ def recipe_of(
         )
         for one in results
     )
-    return Recipe(graph, takes, values), [fresh[slot] for slot in sorted(fresh)]
+    places = [next(map(lines.get, one.item.origins), None) for one in ready]
+    return Recipe(graph, takes, values, places), [fresh[slot] for slot in sorted(fresh)]
 
 
 def can_be_kept(results: Sequence[Result]) -> bool:
@@ -194,6 +201,7 @@ def follow(
     recipe: Recipe, form: Canonical, shapes: Sequence[Shape], items: Sequence[ScheduleItem] = ()
 ) -> list[UOp]:
     """Compute roots of these shapes, whose canonical form is `form`, as `carry_out`."""
+    items = items or (here(recipe, form) if timing() else ())
     made = carry_out(recipe, form.buffers, [node.src[1].arg for node in form.bound], items)
     first = recipe.graph.memory.first_result
     found: list[UOp] = []
@@ -211,6 +219,20 @@ def follow(
             ]
             found.append(joined(joining, joint))
     return found
+
+
+def here(recipe: Recipe, form: Canonical) -> list[ScheduleItem]:
+    """What a recipe runs, as the lines have it that made this graph: another one of the same form
+    was planned.
+    """
+    graph = list(form.order)
+    if not graph or not recipe.lines:
+        return []
+    items = [command.item for command in recipe.graph.commands]
+    for number, line in enumerate(recipe.lines):
+        origins = () if line is None else graph[line[0]].origins[line[1] :]
+        items[number] = replace(items[number], origins=origins or items[number].origins)
+    return items
 
 
 def memory_at(

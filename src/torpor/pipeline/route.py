@@ -104,12 +104,13 @@ def computed(roots: Roots) -> list[UOp]:
         except Failed as failed:  # the lines to name are those of the graph that is here
             refused = Refused.of(failed, planned(roots)[0].items)
         raise refused
-    items, results, kept = scheduled(roots, form)
+    lines = {} if form is None else plans.lines_of(form)  # planning hands them down
+    items, results, kept = scheduled(roots, form, lines)
     show_schedule(items)
     try:
         if form is not None and recipe is not None:
             return follow(recipe, form, shapes, items)
-        run_first(form, items, results)
+        run_first(form, items, results, lines)
         return [result.node() for result in results]
     except Failed as failed:
         refused = Refused.of(failed, planned(roots)[0].items if kept else items)
@@ -117,14 +118,15 @@ def computed(roots: Roots) -> list[UOp]:
 
 
 def scheduled(
-    roots: Roots, form: Canonical | None
+    roots: Roots, form: Canonical | None, lines: plans.Lines
 ) -> tuple[Sequence[ScheduleItem], Sequence[Result], bool]:
     """The kernels for the roots, where these will lie, and whether that comes from the disk: then
     the kernels do not know what their checks mean.
     """
     if watched() or listener() is not None or limit_now() is not None:
         return (*planned_with_results(roots), False)
-    form = form or canonical(roots)
+    if form is None and (form := canonical(roots)) is not None:
+        lines = plans.lines_of(form)
     name = None if form is None else plans.name_of(form, roots)
     if form is None or name is None:
         return (*planned_with_results(roots), False)
@@ -132,7 +134,6 @@ def scheduled(
         found = plans.read(name, form, make_buffer)
     if found is not None:
         return (*found, True)
-    lines = plans.lines_of(form)
     items, results = planned_with_results(roots)
     with phase("schedule", "to disk"):
         plans.write(name, form, lines, (items, results))
@@ -150,14 +151,15 @@ def planned_with_results(roots: Roots) -> plans.Schedule:
 
 
 def run_first(
-    form: Canonical | None, items: Sequence[ScheduleItem], results: Sequence[Result]
-) -> None:
+    form: Canonical | None, items: Sequence[ScheduleItem], results: Sequence[Result],
+    lines: plans.Lines,
+) -> None:  # fmt: skip
     """Compile what was planned, run it into the memory that it was planned for, and keep it."""
     missing = make_ready(items)
     if not recorded():  # the jit knows by itself how often it traces
         anew.compiled(missing) if missing else anew.ran()
     ready = [prepare(item) for item in items]
-    recipe, buffers = recipe_of(form, ready, results)
+    recipe, buffers = recipe_of(form, ready, results, lines)
     inputs, bound = ((), ()) if form is None else (form.buffers, form.bound)
     recipe.graph.run(inputs, buffers, [node.src[1].arg for node in bound], items)
     record(ready)
