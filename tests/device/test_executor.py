@@ -14,7 +14,18 @@ from tests.device import programs
 from torpor.base.dtypes import dtypes
 from torpor.base.settings import Context
 from torpor.device import Buffer, Executable, executor
-from torpor.device.executor import Executor, Given, Own, Scratch, Step, copying, jumping, split
+from torpor.device.executor import (
+    Executor,
+    Given,
+    Own,
+    Row,
+    Scratch,
+    Step,
+    copying,
+    counting,
+    jumping,
+    split,
+)
 from torpor.device.pool import Pool
 
 SIZE = 10_000
@@ -24,7 +35,7 @@ def filled(values: Any) -> Buffer:
     return Buffer("CPU", len(values), dtypes.float32).allocate().copyin(values)
 
 
-Word = int | Given | Own
+Word = int | Given | Own | Row
 
 
 @cache
@@ -115,6 +126,32 @@ def test_jumps_are_taken_while_a_bool_is_what_they_ask(holds: bool) -> None:
     )
     assert run(made, [on.address]) == (0, 0)
     np.testing.assert_array_equal(data.numpy(), (values * 2 * 2 + 1) * 2 + 1)
+
+
+def test_rounds_are_counted_and_numbers_move_with_them() -> None:
+    """Three rounds of a loop with two of another one in each; run twice, since all begins anew."""
+    outer, inner = object(), object()
+    data = filled(np.zeros(SIZE, np.float32))
+    add = [
+        scaling(data.address, data.address, number)
+        for number in (Row(1, outer, 10), Row(100, inner, 1000))
+    ]
+    made = Executor(
+        [
+            counting(outer, 3, 1), add[0],
+            counting(inner, 2, 1), add[1], counting(inner, 2, -1),
+            counting(outer, 3, -4),
+        ],
+        words=0,
+    )  # fmt: skip
+    expected = 0
+    for _ in range(2):
+        for number in (1, 11, 21):
+            expected = expected * 2 + number
+            for further in (100, 1100):
+                expected = expected * 2 + further
+        assert run(made, []) == (0, 0)
+        np.testing.assert_array_equal(data.numpy(), np.full(SIZE, expected, np.float32))
 
 
 def test_a_large_copy_is_shared() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import torpor
-from torpor import Tensor, dtypes, jit
+from torpor import Context, Tensor, dtypes, jit
 
 NUMBERS = np.random.default_rng(7)
 ROWS = NUMBERS.normal(size=(4, 3, 4))
@@ -186,17 +186,54 @@ def test_a_gradient_taken_inside_of_a_step():
 
 
 # --- what is compiled -----------------------------------------------------------------------------
-def test_one_step_is_compiled_and_products_that_need_no_carry_are_one():
-    given = tensors(START, NUMBERS.normal(size=(50, 3, 4)), ENTER, AGAIN)
+def kernels(count):
+    given = tensors(START, NUMBERS.normal(size=(count, 3, 4)), ENTER, AGAIN)
     end, ys = recurrent(*given)
     loss = (ys * ys).sum() + end.sum()
-    items = loss.schedule(*loss.gradient(*given))
-    assert len({item.ast.key for item in items}) < 20
-    runs = {}
-    for item in items:
-        runs[item.ast.key] = runs.get(item.ast.key, 0) + 1
-    assert sorted(set(runs.values())) == [1, 50]
-    assert sum(count == 50 for count in runs.values()) <= 4  # a step, and a step back
+    return loss.schedule(*loss.gradient(*given))
+
+
+def test_a_loop_is_as_many_kernels_for_any_number_of_steps():
+    """A step and a step back come again and again; sums and products that need no carry, the
+    gradients of weights above all, are done once for all steps.
+    """
+    few, many = kernels(50), kernels(500)
+    assert len(few) == len(many) < 40
+    assert [item.reason for item in few] == [item.reason for item in many]
+    assert sum(item.jump is not None for item in many) == 4  # where rounds begin and end
+    for sums in (few, many):
+        written = [item.buffers[0].arg.size for item in sums if not item.variables]
+        assert {ENTER.size, AGAIN.size} <= {*written}
+
+
+@pytest.mark.parametrize("count", [3, 9, 10, 11, 12])
+@pytest.mark.parametrize("watched", [False, True])
+def test_rounds_and_what_is_left_of_them(count, watched):
+    """Carries whose places take turns, forwards and backwards, and rows inside of rows."""
+
+    def run(x):
+        (a, b), _ = torpor.scan(lambda c, y: ((c[1], c[0] * 2 + y), None), (x[0], x[0] * 0), x)
+        _, ys = torpor.scan(lambda c, y: (c + y, c), x[0] * 0, x, reverse=True)
+        _, zs = torpor.scan(
+            lambda c, y: (c + 1, torpor.scan(lambda d, e: (d * 2 + e, d), c, x)[1] + y), x[0] * 0, x
+        )
+        return a, b, ys, zs
+
+    x = np.arange(1, count + 1)
+    a, b = 1, 0
+    for y in x:
+        a, b = b, a * 2 + y
+    zs = np.zeros((count, count), int)
+    for row in range(count):
+        d = row
+        for column in range(count):
+            zs[row, column], d = d + x[row], d * 2 + x[column]
+    wanted = a, b, x[::-1].cumsum()[::-1] - x, zs
+    with Context(DEBUG=2 if watched else 0):
+        call = run if watched else jit(run)
+        for _ in range(1 if watched else 3):
+            for one, other in zip(call(Tensor(x)), wanted, strict=True):
+                np.testing.assert_array_equal(one.numpy(), other)
 
 
 # --- random numbers -------------------------------------------------------------------------------
@@ -432,8 +469,6 @@ def test_what_a_loop_reads_stays_until_it_ends():
 
 
 def test_while_loop_watched_kernel_by_kernel_is_the_same():
-    from torpor import Context
-
     with Context(DEBUG=2):
         assert rounds(Tensor(27))[1].item() == 111
 

@@ -19,7 +19,10 @@ CALL: Final = 5  # words of a call before those that it is given
 RECORD: Final = 6  # words of a command: entry, its table, total, where the trial of several threads
 # is (0: one thread only), where its error word is (0: none), where the section that it begins is
 # (0: none). One without entry is a jump: its table has the address of a bool and which one it must
-# be, its total is by how many commands to go on then.
+# be, its total is by how many commands to go on then. Without an address it counts: its table has
+# where a loop is, and whether its rounds begin.
+LOOP: Final = 4  # words of a loop: rounds so far, rounds, numbers that move, where they are
+MOVE: Final = 3  # words of a number that moves: where it is, the first, by how much
 SECTION: Final = 8  # words: next group, first failure, groups, where they are, where the commands
 # are, the command past the last group, where the addresses of the threads' scratch memory are, how
 # many threads have some
@@ -164,7 +167,8 @@ fill:
   %p.next = add i64 %p, 1
   br label %filling
 running:
-  %c = phi i64 [0, %filling], [%c.next, %following], [%past, %following.section], [%c.after, %jump]
+  %c = phi i64 [0, %filling], [%c.next, %following], [%past, %following.section],
+             [%jumped, %jumping]
   %c.more = icmp slt i64 %c, %commands
   br i1 %c.more, label %look, label %done
 look:
@@ -179,11 +183,49 @@ jump:
   %by = i64 %entry.p[2]
   %flag.p = load ptr, ptr %flags
   %wanted = i64 %flags[1]
+  %counts = icmp eq ptr %flag.p, null
+  br i1 %counts, label %count, label %ask
+count:
+  %block = ptr %flags[1]
+  %opens.word = i64 %flags[2]
+  %opens = icmp ne i64 %opens.word, 0
+  %n.before = load i64, ptr %block
+  %n.more = add i64 %n.before, 1
+  %n.now = select i1 %opens, i64 0, i64 %n.more
+  store i64 %n.now, ptr %block
+  %n = i64 %block[1]
+  %ms = i64 %block[2]
+  %move = ptr %block[3]
+  %more = icmp slt i64 %n.now, %n
+  br i1 %more, label %moving, label %counted
+moving:
+  %m = phi i64 [0, %count], [%m.next, %shift]
+  %m.more = icmp slt i64 %m, %ms
+  br i1 %m.more, label %shift, label %counted
+shift:
+  %m.place = mul i64 %m, {MOVE}
+  %word.pp = at %move[%m.place]
+  %word.p = load ptr, ptr %word.pp
+  %row.first = i64 %word.pp[1]
+  %row.by = i64 %word.pp[2]
+  %row.further = mul i64 %n.now, %row.by
+  %row = add i64 %row.first, %row.further
+  store i64 %row, ptr %word.p
+  %m.next = add i64 %m, 1
+  br label %moving
+counted:
+  %c.far = add i64 %c, %by
+  %c.counted = select i1 %more, i64 %c.far, i64 %c.next
+  br label %jumping
+ask:
   %flag.byte = load i8, ptr %flag.p
   %flag = zext i8 %flag.byte to i64
   %jumps = icmp eq i64 %flag, %wanted
   %c.there = add i64 %c, %by
   %c.after = select i1 %jumps, i64 %c.there, i64 %c.next
+  br label %jumping
+jumping:
+  %jumped = phi i64 [%c.after, %ask], [%c.counted, %counted]
   br label %running
 choose:
   %trial = ptr %entry.p[3]

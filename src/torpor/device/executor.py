@@ -16,7 +16,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
@@ -24,7 +24,17 @@ import numpy as np
 
 from torpor.base.locks import free_after_fork
 from torpor.device import resident
-from torpor.device.commands import CALL, GROUP, HEAD, PATCH, RECORD, SECTION, executor_text
+from torpor.device.commands import (
+    CALL,
+    GROUP,
+    HEAD,
+    LOOP,
+    MOVE,
+    PATCH,
+    RECORD,
+    SECTION,
+    executor_text,
+)
 from torpor.device.pool import pool
 from torpor.device.share import Trial
 
@@ -34,8 +44,8 @@ COPY_THREADS_FROM: Final = 1 << 20  # bytes that two threads copy in 21 us, one 
 class Step(NamedTuple):
     """One command: a kernel's entry and what it takes.
 
-    arguments: for each place of its pointer table a `Given`, an `Own`, or a number that is always
-               the same (an address, a variable).
+    arguments: for each place of its pointer table a `Given`, an `Own`, a `Row`, or a number that is
+               always the same (an address, a variable).
     total:     how many iterations its outermost loop has.
     trial:     whether several threads share these; None: one alone runs it. A `Given` word is the
                trial's address, or 0.
@@ -43,7 +53,7 @@ class Step(NamedTuple):
     """
 
     entry: int
-    arguments: tuple[int | Given | Own, ...]
+    arguments: tuple[int | Given | Own | Row | Count, ...]
     total: int | Given
     trial: Trial | Given | None
     checked: bool
@@ -97,6 +107,28 @@ def _trial_of(nbytes: int) -> Trial | None:
 def copying(target: int | Given | Own, source: int | Given | Own, nbytes: int) -> Step:
     """The command that copies bytes from one address to another."""
     return Step(_native()[1], (target, source), nbytes, _trial_of(nbytes), False)
+
+
+class Row(NamedTuple):
+    """A number that is `start` in the first of a loop's rounds, and larger `by` in each further
+    one.
+    """
+
+    start: int
+    loop: object
+    by: int
+
+
+class Count(NamedTuple):
+    """Where a loop's rounds are counted."""
+
+    loop: object
+    rounds: int
+
+
+def counting(loop: object, rounds: int, by: int) -> Step:
+    """The command that begins the rounds of a loop (`by` is 1), or goes back until all are done."""
+    return Step(0, (0, Count(loop, rounds), int(by == 1)), by, None, False)
 
 
 def jumping(flag: int | Given | Own, by: int, holds: bool) -> Step:
@@ -157,12 +189,13 @@ class _Table:
         starts = np.cumsum([0, *map(len, tables)])
         words = [word for table in tables for word in table]
         self.head = np.zeros(HEAD, np.int64)
-        self.tables = np.array([0 if type(w) in (Given, Own) else w for w in words], np.int64)
+        self.tables = np.array([_first_of(word) for word in words], np.int64)
         self._slots = np.zeros(scratch.threads, np.int64)
         self._records = np.zeros((len(steps), RECORD), np.int64)
         self._sections = np.zeros((len(sections), SECTION), np.int64)
         self._groups = [np.zeros((len(bounds) - 1, GROUP), np.int64) for bounds in sections]
         places = _places(self.tables)
+        self._loops = list(self._loops_of(steps, starts, places))  # kept alive
         pairs = list(zip(places, words, strict=True))
         own = [(to, word.offset) for to, word in pairs if type(word) is Own]
         self._own = np.array(own, np.int64).reshape(-1, 2)
@@ -181,6 +214,24 @@ class _Table:
         self._write_records(steps, starts, errors)
         given, records = self._given.ctypes.data, self._records.ctypes.data
         self.head[1:] = len(self._given), given, len(steps), records
+
+    def _loops_of(self, steps: Sequence[Step], starts: _Words, places: list[int]) -> Iterator[Any]:
+        """What counts each loop, and the numbers that move with its rounds."""
+        opened: dict[object, tuple[_Words, list[tuple[int, ...]]]] = {}
+        for step, start in zip(steps, starts, strict=False):
+            for place, word in enumerate(step.arguments, start):
+                if type(word) is Row and word.loop in opened:
+                    opened[word.loop][1].append((places[place], word.start, word.by))
+                elif type(word) is Count:
+                    if step.arguments[2]:
+                        opened[word.loop] = np.zeros(LOOP, np.int64), []
+                    block, found = opened[word.loop]
+                    self.tables[place] = block.ctypes.data
+                    if not step.arguments[2]:
+                        del opened[word.loop]
+                        moves = np.array(found, np.int64).reshape(-1, MOVE)
+                        block[1:] = word.rounds, len(moves), moves.ctypes.data
+                        yield block, moves
 
     def _given_sizes(self, steps: Sequence[Step]) -> list[tuple[int, ...]]:
         """Patches of records whose totals and trials a call is given."""
@@ -220,6 +271,11 @@ class _Table:
         self._trials = [s.trial for s in steps if isinstance(s.trial, Trial)]  # kept alive
         self._records[:, 3] = [s.trial.address if isinstance(s.trial, Trial) else 0 for s in steps]
         self._records[:, 4] = errors * checked
+
+
+def _first_of(word: Any) -> int:
+    """What stands in a table before a run fills it in."""
+    return word.start if type(word) is Row else 0 if isinstance(word, tuple) else word
 
 
 def _places(words: _Words) -> list[int]:

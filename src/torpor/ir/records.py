@@ -133,12 +133,27 @@ class Section:
     own: frozenset[UOp]
 
 
+@dataclass(frozen=True, eq=False)
+class Counter:
+    """Counts the rounds of some items, of which there are so many."""
+
+    rounds: int
+
+
 @dataclass(frozen=True)
 class Jump:
-    """The schedule goes on `by` items further, or back, if the bool that it reads is `holds`."""
+    """The schedule goes on `by` items further, or back, if the bool that it reads is `holds`. With
+    a `counter`: at the beginning of its rounds (`by` is 1), or back until all of them are done.
+    """
 
     by: int
-    holds: bool
+    holds: bool = True
+    counter: Counter | None = None
+
+    @property
+    def begins(self) -> bool:
+        """Whether rounds begin here."""
+        return self.by == 1
 
 
 @dataclass(frozen=True)
@@ -157,6 +172,7 @@ class ScheduleItem:
     bindings:  the BIND node that each of `variables` comes from.
     group:     the section that it is in, if any, and the number of its group there.
     jump:      of an item that only says where to go on.
+    moves:     variables that are larger by so much at each round of a counter.
     """
 
     ast: UOp
@@ -169,6 +185,7 @@ class ScheduleItem:
     bindings: tuple[UOp, ...] = field(default=(), compare=False)
     group: tuple[Section, int] | None = field(default=None, compare=False)
     jump: Jump | None = None
+    moves: tuple[tuple[str, Counter, int], ...] = ()
 
 
 @dataclass(frozen=True)

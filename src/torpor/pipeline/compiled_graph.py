@@ -12,7 +12,7 @@ time, another thread that is running the same graph) one command is run after th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -29,20 +29,23 @@ from torpor.device.executor import (
     Executor,
     Given,
     Own,
+    Row,
     Scratch,
     Step,
     copying,
+    counting,
     jumping,
     split,
 )
 from torpor.device.pool import thread_count
-from torpor.ir.records import Program, ScheduleItem
+from torpor.ir.records import Counter, Jump, Program, ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.pipeline import arena
 from torpor.pipeline.arena import SCRATCH, Slot
 from torpor.pipeline.compile import executable_for, has_kernel
 from torpor.pipeline.report import note_run, stripped, timing
 
+NONE_YET: Final[Mapping[Counter, int]] = {}
 KEPT: Final = 1 << 14  # bytes of an arena that stays with its graph: there may be many graphs
 
 
@@ -67,6 +70,14 @@ class Word(NamedTuple):
     """An integer that is another one at each run: its place among those that a run is given."""
 
     place: int
+
+
+class Moving(NamedTuple):
+    """An integer that is larger by so much at each round of a counter."""
+
+    start: int
+    counter: Counter
+    by: int
 
 
 class Between(NamedTuple):
@@ -104,13 +115,20 @@ class Command(NamedTuple):
     executable: Executable | None
     program: Program | None
     slots: tuple[Slot, ...]
-    values: tuple[int | Word, ...]
+    values: tuple[int | Word | Moving, ...]
     nbytes: int
     item: ScheduleItem
 
-    def values_in(self, words: Sequence[int]) -> tuple[int, ...]:
-        """Its integers in a run that is given these words."""
-        return tuple([v if isinstance(v, int) else words[v.place] for v in self.values])
+    def values_in(
+        self, words: Sequence[int], rounds: Mapping[Counter, int] = NONE_YET
+    ) -> tuple[int, ...]:
+        """Its integers in a run that is given these words, after so many rounds of counters."""
+        return tuple([
+            v if isinstance(v, int)
+            else words[v.place] if isinstance(v, Word)
+            else v.start + v.by * rounds.get(v.counter, 0)
+            for v in self.values
+        ])  # fmt: skip
 
 
 class Memory(NamedTuple):
@@ -200,6 +218,7 @@ class CompiledGraph:
         """Run each command by a call of its own, in memory of its own."""
         measured = timing()
         table = self._table(inputs, results)
+        rounds: dict[Counter, int] = {}
         after = 0
         while (number := after) < len(self.commands):
             command, after = self.commands[number], number + 1
@@ -208,14 +227,14 @@ class CompiledGraph:
                 if not buffer.place and not buffer.is_allocated():
                     buffer.allocate()
             if (jump := command.item.jump) is not None:
-                after = number + jump.by if _bool_in(buffers[0]) is jump.holds else after
+                after = number + jump.by if _is_taken(jump, buffers[0], rounds) else after
                 continue
             started = time.perf_counter() if measured else 0.0
             error = 0
             if command.executable is None:
                 copy_buffer(buffers[0], buffers[1])
             else:
-                error = command.executable(buffers, command.values_in(words))
+                error = command.executable(buffers, command.values_in(words, rounds))
             if measured:
                 item = items[number] if items else command.item
                 note_run(item, command.program, started, time.perf_counter() - started)
@@ -262,6 +281,8 @@ class CompiledGraph:
         """What native code does for a command, if it can."""
         if (jump := command.item.jump) is not None:
             seen = Device[command.item.buffers[0].arg.device].kind == "CPU"
+            if jump.counter is not None:
+                return counting(jump.counter, jump.counter.rounds, jump.by) if seen else None
             return jumping(self._address(command.slots[0]), jump.by, jump.holds) if seen else None
         return self._kernel(command) if command.program is not None else self._copy(command)
 
@@ -271,13 +292,18 @@ class CompiledGraph:
         entry = command.executable.native(known)
         if entry is None:
             return None
-        values = [v if isinstance(v, int) else Given(self._given + v.place) for v in command.values]
+        values = [self._value(value) for value in command.values]
         arguments = (*map(self._address, command.slots), *values)
         if entry.total is not None:
             return Step(entry.address, arguments, entry.total, entry.trial, entry.checked)
         place = self._given + self.words + 2 * len(self._varying)
         self._varying.append(command)
         return Step(entry.address, arguments, Given(place), Given(place + 1), entry.checked)
+
+    def _value(self, value: int | Word | Moving) -> int | Given | Row:
+        if isinstance(value, Moving):
+            return Row(*value)
+        return value if isinstance(value, int) else Given(self._given + value.place)
 
     def _copy(self, command: Command) -> Step | None:
         if not command.nbytes:
@@ -311,6 +337,14 @@ def _taking(kind: Kind) -> Callable[[], Buffer]:
         return kept[0]
 
     return take
+
+
+def _is_taken(jump: Jump, flag: Buffer, rounds: dict[Counter, int]) -> bool:
+    """Whether a run goes on where a jump says; rounds are counted."""
+    if jump.counter is None:
+        return _bool_in(flag) is jump.holds
+    rounds[jump.counter] = 0 if jump.begins else rounds[jump.counter] + 1
+    return rounds[jump.counter] < jump.counter.rounds
 
 
 def _bool_in(buffer: Buffer) -> bool:
@@ -437,8 +471,10 @@ def _command(
         target, source = (node.arg for node in item.buffers)
         seen = all(Device[buffer.device].kind == "CPU" for buffer in (target, source))
         return Command(None, None, places, (), source.nbytes if seen else 0, stripped(item))
-    known: dict[str, int | Word] = dict(item.variables)
+    known: dict[str, int | Word | Moving] = dict(item.variables)
     for (name, _), binding in zip(item.variables, item.bindings, strict=False):
         known[name] = word_of(binding) or known[name]
+    for name, counter, by in item.moves:
+        known[name] = Moving(dict(item.variables)[name], counter, by)
     values = program.values_of(known.items())
     return Command(one.executable, program, places, values, 0, stripped(item))

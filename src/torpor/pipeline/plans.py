@@ -18,7 +18,7 @@ from torpor.base.target import Target
 from torpor.device import Device
 from torpor.ir.infer import JOINT
 from torpor.ir.ops import Ops
-from torpor.ir.records import ScheduleItem, Section
+from torpor.ir.records import Counter, Jump, ScheduleItem, Section
 from torpor.ir.uop import UOp
 from torpor.pipeline import disk
 from torpor.pipeline.canonical import Canonical
@@ -93,6 +93,7 @@ class _Writer:
         self.numbers: dict[UOp, int] = {}
         self.nodes: list[tuple[str, str, tuple[int, ...], Any]] = []
         self.sections: dict[Section, int] = {}
+        self.counters: dict[Counter, int] = {}
 
     def entry(self, items: Sequence[ScheduleItem], results: Sequence[Result]) -> Any:
         written = list(map(self.item, items))
@@ -101,7 +102,8 @@ class _Writer:
             for one in results
         ]
         sections = [[self.slot(node) for node in section.own] for section in self.sections]
-        return self.nodes, self.made, sections, written, values
+        rounds = [counter.rounds for counter in self.counters]
+        return self.nodes, self.made, sections, rounds, written, values
 
     def item(self, item: ScheduleItem) -> Any:
         buffers = [self.slot(node) for node in item.buffers]
@@ -113,8 +115,18 @@ class _Writer:
             section, number = item.group
             group = self.sections.setdefault(section, len(self.sections)), number
         lines = [self.lines[o] for o in item.origins if o in self.lines]
-        ast = self.node(item.ast)
-        return ast, buffers, names, bound, values, item.reason, item.outputs, lines, group
+        ast, jump = self.node(item.ast), None
+        if item.jump is not None:
+            jump = item.jump.by, item.jump.holds, self.counter(item.jump.counter)
+        moves = [(name, self.counter(counter), by) for name, counter, by in item.moves]
+        memory = ast, buffers, names, bound, values
+        return *memory, item.reason, item.outputs, lines, group, jump, moves
+
+    def counter(self, counter: Counter | None) -> int | None:
+        """The number of what counts rounds."""
+        if counter is None:
+            return None
+        return self.counters.setdefault(counter, len(self.counters))
 
     def place(self, node: UOp) -> int:
         """The number of a bound variable of the graph."""
@@ -156,13 +168,13 @@ def read(name: str, form: Canonical, make_buffer: MakeBuffer) -> Schedule | None
     body = disk.read_body(disk.SCHEDULES, name)
     if body is None:
         return None
-    written, made, sections, items, results = pickle.loads(body)
+    written, made, sections, rounds, items, results = pickle.loads(body)
     nodes = _nodes(written)
     memory = [UOp(Ops.BUFFER, buffer.dtype, (), buffer) for buffer in form.buffers]
     memory += [make_buffer(device, size, from_name(dtype)) for device, size, dtype in made]
     groups = [Section(frozenset(memory[slot] for slot in own)) for own in sections]
-    graph = list(form.order)
-    found = tuple([_item(one, nodes, memory, form.bound, graph, groups) for one in items])
+    graph, counters = list(form.order), list(map(Counter, rounds))
+    found = tuple([_item(one, nodes, memory, form.bound, graph, groups, counters) for one in items])
     values = [
         Result(tuple([(memory[slot], shape) for slot, shape in parts]), joint)
         for parts, joint in results
@@ -182,9 +194,9 @@ def _nodes(written: Sequence[tuple[str, str, tuple[int, ...], Any]]) -> list[UOp
 
 def _item(
     written: Any, nodes: Sequence[UOp], memory: Sequence[UOp], bound: Sequence[UOp],
-    graph: Sequence[UOp], groups: Sequence[Section],
+    graph: Sequence[UOp], groups: Sequence[Section], counters: Sequence[Counter],
 ) -> ScheduleItem:  # fmt: skip
-    ast, buffers, names, places, values, reason, outputs, lines, group = written
+    ast, buffers, names, places, values, reason, outputs, lines, group, jump, moves = written
     bindings = tuple([bound[place] for place in places])
     known = [(name, int(node.src[1].arg)) for name, node in zip(names, bindings, strict=True)]
     origins = chain.from_iterable(graph[n].origins[place : place + 1] for n, place in lines)
@@ -198,4 +210,6 @@ def _item(
         tuple(dict.fromkeys(origins)),
         bindings,
         None if group is None else (groups[group[0]], group[1]),
+        jump and Jump(*jump[:2], None if jump[2] is None else counters[jump[2]]),
+        tuple([(name, counters[number], by) for name, number, by in moves]),
     )

@@ -14,12 +14,12 @@ from typing import Final
 from torpor.base.dtypes import dtypes
 from torpor.ir.infer import shape_of, shaped
 from torpor.ir.ops import AxisType, Ops
-from torpor.ir.records import CheckSite, Jump, ParamArg, ScheduleItem, Section, Stored
+from torpor.ir.records import CheckSite, Counter, Jump, ParamArg, ScheduleItem, Section, Stored
 from torpor.ir.uop import UOp
-from torpor.schedule.chain import BLOCK_NUMBER, MakeBuffer
+from torpor.schedule.chain import MakeBuffer
 from torpor.schedule.region import count
 
-STEP: Final = BLOCK_NUMBER.format(" of a loop")  # name of the VARIABLE that counts steps
+COUNTED_FROM: Final = 4  # rounds: fewer are written out
 HANDED: Final = Stored("handed on to the next step")
 SEEN_THROUGH: Final = frozenset({Ops.RESHAPE, Ops.DETACH, Ops.LEAF})
 Moved = tuple[int, int, int, int]  # a parameter, its start, how far its rows are, all their size
@@ -193,12 +193,7 @@ class Unfolded:
         if not any(by for _, _, by, _ in moved):
             return made
         row = most - step if self.loop.backwards else step
-        counter = UOp.variable(STEP, 0, most)
-        return replace(
-            made,
-            variables=(*item.variables, (name, row)),
-            bindings=(*item.bindings, UOp(Ops.BIND, dtypes.index, (counter, UOp.index_const(row)))),
-        )
+        return replace(made, variables=(*item.variables, (name, row)))
 
 
 class Unrolled(Unfolded):
@@ -246,12 +241,45 @@ class Unrolled(Unfolded):
         yield from self.before
         changing = self.changing()
         each = [item for item in self.body.items if not changing.isdisjoint(item.buffers)]
-        if any(item.jump for item in each):
+        if any(item.jump for item in self.body.items):
             each = list(self.body.items)
         yield from (self.at(self.body, one, 0, {}) for one in self.body.items if one not in each)
-        for step in range(self.loop.length):
+        first, period, rounds = self.alike() if each else (0, 1, 0)
+        yield from self.written_out(each, range(first))
+        if rounds:
+            counter = Counter(rounds)
+            inside = list(self.written_out(each, range(first, first + period), counter))
+            yield jump(inside[0].buffers[0], Jump(1, counter=counter))
+            yield from inside
+            yield jump(inside[0].buffers[0], Jump(-len(inside), counter=counter))
+        yield from self.written_out(each, range(first + period * rounds, self.loop.length))
+
+    def written_out(
+        self, items: Sequence[ScheduleItem], steps: range, counter: Counter | None = None
+    ) -> Iterator[ScheduleItem]:
+        """Kernels of some steps; with a counter these are the first of rounds."""
+        further = -len(steps) if self.loop.backwards else len(steps)
+        for step in steps:
             sections: dict[Section, Section] = {}
-            yield from (self.at(self.body, one, step, sections) for one in each)
+            for item in items:
+                made = self.at(self.body, item, step, sections)
+                own = made.variables[len(item.variables) :]
+                moves = [(name, counter, further) for name, _ in own] if counter else []
+                yield replace(made, moves=(*made.moves, *moves))
+
+    def alike(self) -> tuple[int, int, int]:
+        """From which step on so many steps come again and again, with rows aside, and how often."""
+        for first, period in ((0, 1), (1, 2)):
+            end = self.loop.length - first
+            rounds = (end - first) // period
+            steps = range(first, end - period)
+            if rounds >= COUNTED_FROM and all(
+                place.buffers[step] is place.buffers[step + period]
+                for place in self.places.values()
+                for step in steps
+            ):
+                return first, period, rounds
+        return 0, 1, 0
 
     def changing(self) -> set[UOp]:
         """The memory that not all steps find and leave alike."""
@@ -297,8 +325,8 @@ class Rounds(Unfolded):
             yield copy_of(begins, start, carry, 0, size)
             inside.append(copy_of(self.round.results[number], 0, carry, 0, size))
         (holds,) = self.look.results
-        yield from (*look, jump(holds, len(inside) + 2, False), *inside)
-        yield jump(holds, -len(inside) - len(look) - 1, True)
+        yield from (*look, jump(holds, Jump(len(inside) + 2, False)), *inside)
+        yield jump(holds, Jump(-len(inside) - len(look) - 1, True))
 
 
 def carry_in(body: Body, number: int) -> UOp | None:
@@ -306,11 +334,11 @@ def carry_in(body: Body, number: int) -> UOp | None:
     return next((memory for n, memory in body.memory.items() if n.arg[0] == number), None)
 
 
-def jump(flag: UOp, by: int, holds: bool) -> ScheduleItem:
+def jump(flag: UOp, where: Jump) -> ScheduleItem:
     """The item that says where to go on."""
     memory = UOp(Ops.PARAM, flag.dtype, (), ParamArg(0, flag.arg.size))
     ast = UOp.sink(UOp(Ops.IF, dtypes.void, (memory,)))
-    return ScheduleItem(ast, (flag,), reason="loop", outputs=(), jump=Jump(by, holds))
+    return ScheduleItem(ast, (flag,), reason="loop", outputs=(), jump=where)
 
 
 def in_a_loop(site: CheckSite) -> CheckSite:
