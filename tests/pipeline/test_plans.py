@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import torpor
 from torpor import Context, Tensor, Variable, jit, nn
 from torpor.ir.uop import UOp
 from torpor.pipeline import disk, recipe, route
@@ -61,6 +62,24 @@ def test_a_graph_that_another_process_has_computed_is_not_planned(planned):
     np.testing.assert_array_equal(several(Tensor(x), Tensor(w)).numpy(), first)
     assert not planned
     np.testing.assert_allclose(several(Tensor(-x), Tensor(w)).numpy(), expected(-x, w), rtol=1e-4)
+
+
+def test_loops_that_another_process_has_computed_are_not_planned(planned):
+    def found():
+        x = Tensor(np.arange(12.0))
+        end, before = torpor.scan(lambda c, y: (c * 2 + y, c), x[0], x)
+        least = torpor.while_loop(lambda n: n < 100, lambda n: n * 3, Tensor(1))
+        end.realize(before, least)
+        return [end.item(), before.tolist(), least.item()]
+
+    end, before = 0.0, []
+    for y in range(12):
+        before.append(end)
+        end = end * 2 + y
+    assert found() == [end, before, 243]
+    begin_anew(planned)
+    assert found() == [end, before, 243]
+    assert planned == []
 
 
 def test_other_constants_shapes_and_settings_are_planned(planned):

@@ -210,6 +210,11 @@ def _item(
         tuple(dict.fromkeys(origins)),
         bindings,
         None if group is None else (groups[group[0]], group[1]),
-        jump and Jump(*jump[:2], None if jump[2] is None else counters[jump[2]]),
+        None if jump is None else _jump(jump, counters),
         tuple([(name, counters[number], by) for name, number, by in moves]),
     )
+
+
+def _jump(written: tuple[int, bool, int | None], counters: Sequence[Counter]) -> Jump:
+    by, holds, number = written
+    return Jump(by, holds, None if number is None else counters[number])
