@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from torpor import Tensor, jit, no_grad
+from torpor import Tensor, jit, no_grad, while_loop
 from torpor.base.errors import OutOfBoundsError
 from torpor.capture import successor
 from torpor.tensor.storage import buffers_of
@@ -333,3 +333,24 @@ def test_a_late_check_comes_before_what_is_written_over() -> None:
         step(bad)
     np.testing.assert_array_equal(weight.numpy(), before)
     assert len(set(places[1:])) == 1
+
+
+def test_what_a_loop_makes_is_made_in_the_loop() -> None:
+    weight, other = weights(0), weights(2)
+    wanted = weight.numpy().astype(np.float64)
+
+    @jit
+    def step(rounds: Tensor, index: Tensor) -> Tensor:
+        new, count = while_loop(
+            lambda state: state[1] < rounds,
+            lambda state: (state[0] + 1, state[1] + 1),
+            (weight * 0.5, Tensor(0)),
+        )
+        weight.assign(new)
+        return other[index + count]  # checked after the loop
+
+    index = Tensor([3]).realize()
+    for rounds in (3, 1, 4, 0, 2):
+        step(Tensor([rounds]).sum().realize(), index)
+        wanted = wanted * 0.5 + rounds
+        np.testing.assert_allclose(weight.numpy(), wanted, rtol=1e-5)

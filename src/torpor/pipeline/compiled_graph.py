@@ -422,8 +422,11 @@ def compiled_graph(
 
 def updates_last(ready: Sequence[Prepared], changed: Collection[int]) -> list[Prepared]:
     """The same with commands that make what is `changed` (by `id`) behind the last check where they
-    can be there, so that it may be written over what was before it.
+    can be there, so that it may be written over what was before it. What comes in rounds stays as
+    it is.
     """
+    if any(one.item.jump is not None for one in ready):
+        return [*ready]
     end = max((number for number, one in enumerate(ready) if one.item.checks), default=-1) + 1
     late: list[Prepared] = []
     early: list[Prepared] = []
