@@ -13,6 +13,7 @@ from torpor import Tensor
 METHODS = {
     "assign", "backward", "cpu", "data", "dim", "element_size", "gradient", "item", "manual_seed",
     "new_full", "new_ones", "new_zeros", "numpy", "realize", "schedule", "schedule_with_vars", "to",
+    "to_device",
     "tolist", "train", "type", "where",
     "bool", "bfloat16", "byte", "char", "double", "float", "half", "int", "long", "short", "view",
 }  # fmt: skip

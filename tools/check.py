@@ -31,7 +31,7 @@ def typed_rooms() -> tuple[str, ...]:
     package = ROOT / "src" / "torpor"
     paths = house.room_paths(package, lowest=0, highest=house.FLOORS["tensor"])
     paths += [
-        package / room for room in ("capture", "linalg.py", "nn", "profile", "explore", "cli")
+        package / room for room in ("array_api", "capture", "nn", "profile", "explore", "cli")
     ]
     return tuple(str(path.relative_to(ROOT)) for path in paths)
 

@@ -32,7 +32,6 @@ FLOORS = {
     "tensor": 6,
     "capture": 7,
     "array_api": 7,
-    "linalg": 7,
     "io": 7,
     "dist": 7,
     "nn": 8,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from torpor.base.dtypes import dtypes, from_name
+from torpor.base.errors import ValueRangeError
 from torpor.graph import build
 from torpor.ir.ops import Ops
 from torpor.tensor.creation import beside
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
 
 MANTISSA: Final = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}
+VERSIONS: Final = ("2021.12", "2022.12", "2023.12", "2024.12")  # of the array API standard
 FEW: Final = 64  # elements that are looked for one by one
 
 
@@ -206,6 +209,16 @@ class Numeric(Handle):
     def mH(self) -> Tensor:
         """The transposes of a stack of matrices."""
         return self.mT
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """`torpor.array_api`: the functions of the array API standard."""
+        if api_version not in (None, *VERSIONS):
+            raise ValueRangeError(f"the array API's versions are {VERSIONS}, not {api_version!r}")
+        return sys.modules["torpor"].array_api  # the roof knows; no room below imports it
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
+        """As `to`: the standard's name."""
+        return self.to(device)
 
     # --- tests ------------------------------------------------------------------------------------
     def signbit(self) -> Tensor:

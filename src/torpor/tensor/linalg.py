@@ -12,10 +12,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from torpor.base.errors import ShapeError, ValueRangeError
-from torpor.tensor import Tensor, dense
+from torpor.tensor import dense
 from torpor.tensor.dense import QR, Eigen, LogDeterminant
 from torpor.tensor.host import known_shape
 from torpor.tensor.namespace import function_of
+from torpor.tensor.tensor import Tensor
 from torpor.tensor.wide import widely
 
 DRIVERS: Final = ("gels", "gelsd", "gelss")
@@ -196,7 +197,7 @@ def matrix_norm(
     x: Any = A if dtype is None else A.cast(dtype)
     rows, columns = (axis % x.ndim for axis in dim)
     if ord == "fro":
-        return x.norm(2, (rows, columns), keepdim)  # type: ignore[no-any-return]
+        return x.norm(2, (rows, columns), keepdim)
     moved = x.movedim((rows, columns), (-2, -1))
     if ord == "nuc" or abs(ord) == 2:
         values = dense.svd(moved)[1]
@@ -209,7 +210,7 @@ def matrix_norm(
     if keepdim:
         for axis in sorted((rows, columns)):
             made = made.unsqueeze(axis)
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def norm(
