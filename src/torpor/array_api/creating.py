@@ -74,7 +74,7 @@ def full(shape: Shape, fill_value: Any, *, dtype: Any = None, device: Any = None
 
 def empty_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Memory for the shape and the format of x."""
-    return empty(x.shape, dtype=dtype or x.dtype, device=device or x.device)  # type: ignore[arg-type]
+    return Tensor.empty(x.shape, dtype=dtype or x.dtype, device=device or x.device)
 
 
 def zeros_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
