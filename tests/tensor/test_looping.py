@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import torpor
-from torpor import Context, Tensor, dtypes, jit
+from torpor import Context, Tensor, Variable, dtypes, jit
 
 NUMBERS = np.random.default_rng(7)
 ROWS = NUMBERS.normal(size=(4, 3, 4))
@@ -496,3 +496,17 @@ def test_while_loop_has_no_gradient_and_refuses_what_it_cannot_do():
         torpor.while_loop(lambda y: y.sum() < 3, lambda y: y + Tensor.rand(1), x)
     with pytest.raises(ValueError, match="needs one bool"):
         torpor.while_loop(lambda y: y < 3, lambda y: y + 1, Tensor([1.0, 2.0]))
+
+
+# --- sizes that are variables ---------------------------------------------------------------------
+def test_steps_of_a_variable_size_are_those_of_that_size():
+    rows = NUMBERS.normal(size=(3, 10, 4))
+    for size in (4, 7):
+        n = Variable("n", 1, 10).bind(size)
+        x, start = Tensor(rows)[:, :n], Tensor(np.zeros((10, 5)))[:n]
+        end, ys = recurrent(start, x, Tensor(ENTER), Tensor(AGAIN))
+        wanted = by_numpy(np.zeros((size, 5)), rows[:, :size], ENTER, AGAIN)
+        np.testing.assert_allclose(end.sum().item(), wanted[0].sum(), rtol=1e-9)
+        np.testing.assert_allclose(ys.sum().item(), wanted[1].sum(), rtol=1e-9)
+        _, sums = torpor.scan(lambda c, y, x=x: (c, (x * y).sum()), 0, Tensor([1.0, 2.0]).double())
+        np.testing.assert_allclose(sums.numpy(), rows[:, :size].sum() * np.array([1, 2]))

@@ -14,6 +14,7 @@ from typing import Final
 
 from torpor.base.dtypes import dtypes
 from torpor.graph.elementwise import constant
+from torpor.graph.sizes import is_plain
 from torpor.ir.infer import largest, shape_of, shaped
 from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.records import Loop
@@ -139,6 +140,10 @@ class Enclosed:
             self.outside[node] = slot(len(self.operands), node)
             self.operands.append(node)
         return self.outside[node]
+
+    def has_plain_shapes(self) -> bool:
+        """Whether all sizes in the body are numbers."""
+        return all(is_plain(shape_of(node)) for node in self.inside.values())
 
     def rounds(self) -> UOp:
         """The LOOP that goes on as long as the last root says; the others are the next carries."""

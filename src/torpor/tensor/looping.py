@@ -14,6 +14,7 @@ from torpor.base.errors import DTypeError, ShapeError
 from torpor.device import Device
 from torpor.graph import branch, build
 from torpor.graph.loop import Enclosed, last, slot, steps
+from torpor.graph.sizes import is_plain
 from torpor.ir.uop import UOp
 from torpor.tensor.creation import as_tensor
 from torpor.tensor.handle import Handle, common_device, derive, located, make, node_on, render_shape
@@ -84,6 +85,8 @@ def scan(
     begins, rows = _tensors(init, device), _tensors(xs, device)
     given = [tensor for _, tensor in (*begins, *rows)]
     count = _length_of(rows, length)
+    if not all(is_plain(tensor.shape) for tensor in given):
+        return _written_out(f, init, xs, count, reverse)
     body = Step("scan", count, device)
     with body.watching():
         slots = [_placeholder(tensor, device) for _, tensor in begins]
@@ -106,10 +109,26 @@ def scan(
         {node: node_on(device, t) for (node, _), (_, t) in zip(row_slots, rows, strict=True)}
         | body.numbers(),
     )
+    if not closed.has_plain_shapes():
+        return _written_out(f, init, xs, count, reverse)
     loop = closed.loop(count, reverse)
     ends = [_made(last(loop, n), device, requires) for n in range(len(begins))]
     values = [_made(steps(loop, node), device, requires) for node in closed.roots[len(begins) :]]
     return filled(init, iter(ends)), filled(made[1], iter(values))
+
+
+def _written_out(
+    f: Callable[[Any, Any], tuple[Any, Any]], carry: Any, xs: Any, count: int, reverse: bool
+) -> tuple[Any, Any]:
+    """A scan whose sizes are not all known: step by step in the graph."""
+    found = []
+    for number in reversed(range(count)) if reverse else range(count):
+        rows = (as_tensor(leaf)[number] for _, leaf in leaves_of(xs))
+        carry, y = f(carry, filled(xs, rows))
+        found.append(y)
+    found = found[::-1] if reverse else found
+    columns = zip(*([as_tensor(leaf) for _, leaf in leaves_of(y)] for y in found), strict=True)
+    return carry, filled(found[0], (Handle._type.stack(*column) for column in columns))
 
 
 def _device_of(*trees: Any) -> str:
@@ -261,6 +280,8 @@ def while_loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], init: Any
         roots = [*after, goes_on.cast(dtypes.bool).reshape(())]
         nodes = [node_on(device, one) for one in roots]
         carried = [node_on(device, one) for _, one in begins]
+    if not all(is_plain(one.shape) for one in roots):
+        raise ShapeError("while_loop: all sizes have to be known")
     closed = Enclosed(nodes, dict(zip((node for node, _ in slots), carried, strict=True)), {})
     loop = closed.rounds()
     ends = [make(build.detach(last(loop, n)), device) for n in range(len(begins))]
