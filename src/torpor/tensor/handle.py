@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
 
 MAXIMUM_ORIGINS: Final = 8
+_NUMBERS: Final = frozenset({int, float, bool})
+_ARRAYS: Final = (np.ndarray, UOp)
 _CACHED_CONSTANTS: Final = 4096
 _constants: dict[tuple[bytes | Scalar, type, DType, Shape], UOp] = {}
 
@@ -274,11 +276,13 @@ def binary(op: Ops, left: Handle, right: Any, swapped: bool = False) -> Tensor:
         if not requires:
             requires = storage.requires if right._path is None else right.requires_grad
     else:
-        if isinstance(right, np.ndarray | UOp):
-            return binary(op, left, Handle._type(right, device=device), swapped)
-        value = as_scalar(right)
-        common = weak_dtype(value, dtype, default_float())
-        node, other = node.cast(common), weak_constant(value, common, shape_of(node))
+        if type(right) not in _NUMBERS:
+            if isinstance(right, _ARRAYS):
+                return binary(op, left, Handle._type(right, device=device), swapped)
+            right = as_scalar(right)
+        if dtype.kind != "float":  # a float's format is every number's
+            node = node.cast(weak_dtype(right, dtype, default_float()))
+        other = weak_constant(right, node.dtype, shape_of(node))
     if requires and not grad_enabled():
         node, other, requires = detached(node), detached(other), False
     try:
@@ -319,8 +323,7 @@ def number_or_tensor(value: Any, device: str) -> Any:
 
 def as_scalar(value: Any) -> Scalar:
     """The Python number that `value` is; NumPy's scalars count as Python's."""
-    kind = type(value)
-    if kind is int or kind is float or kind is bool:
+    if type(value) in _NUMBERS:
         return value
     item = getattr(value, "item", None)
     if item is not None and getattr(value, "shape", None) == ():

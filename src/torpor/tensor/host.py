@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -85,7 +86,7 @@ def memory_of(buffer: Buffer) -> Array:
 
 def _reshape(node: UOp, array: Array) -> Array:
     shape = known_shape(node.arg)
-    count = int(np.prod(shape, dtype=np.int64))
+    count = math.prod(shape)
     if array.ndim == 1 and array.size != count:  # a symbolic size: memory has room for the largest
         array = array[:count]
     return array.reshape(shape)

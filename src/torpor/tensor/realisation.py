@@ -147,7 +147,10 @@ def realize(*tensors: Handle) -> None:
 
 
 def _realize_alone(tensor: Handle) -> None:
-    """As `realize`, of one tensor that is no view, while nobody watches: the hot path."""
+    """As `realize`, of one tensor. One that is no view, while nobody watches, is the hot path."""
+    if active or tensor._path is not None:
+        realize(tensor)
+        return
     storage = tensor._storage
     if is_settled(storage):
         return
@@ -194,7 +197,7 @@ def value_of(tensor: Handle) -> Array:
     if JOINT in tensor._storage.device:
         return value_of(tensor.to(tensor.device[0]))
     if tensor._path is None or (tensor._path.kind == "leaf" and tensor._path.previous is None):
-        realize(tensor)
+        _realize_alone(tensor)
         array = read(tensor._current())
     if array is None:
         (value,) = compute_all([(node, tensor._storage.device)])
@@ -228,7 +231,7 @@ class Realisation(Handle):
         """Compute this tensor, and `more` together with it; itself. Errors that depend on values,
         integer division by zero and indices out of bounds, raise here, and nothing is changed then.
         """
-        if more or active or self._path is not None:
+        if more:
             realize(self, *more)
         else:
             _realize_alone(self)
