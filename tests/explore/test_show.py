@@ -14,7 +14,7 @@ def test_the_list_has_a_line_for_each_kernel(trace):
 def test_a_kernel_is_told_whole(trace):
     first = trace.kernels[0]
     text = show.kernel(trace, first)
-    assert "stored because: contiguous" in text
+    assert "stored because: contiguous (the program asks for it" in text
     assert first.source.rstrip() in text
     assert "= STORE void" in text
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.recorded import FUSION
 from torpor.base.errors import ParseError
 from torpor.explore import read
 from torpor.explore.trace import Node, Trace, place_of
@@ -96,3 +97,13 @@ def test_places_are_read_back():
     assert place_of(r"C:\a\b.py:3: x") == (r"C:\a\b.py", 3, "x")
     assert place_of("/a.py:7") == ("/a.py", 7, "")
     assert place_of("nowhere") == ("", 0, "nowhere")
+
+
+def test_kernels_know_who_reads_what_they_write(trace):
+    assert [kernel.readers for kernel in trace.kernels] == [[1], []]
+
+
+def test_the_programs_file_is_there(trace):
+    ((name, text),) = trace.files.items()
+    assert name.endswith("fusion.py")
+    assert text == FUSION

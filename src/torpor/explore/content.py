@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
+from torpor.explore.reasons import says
 from torpor.explore.rules import meaning
 from torpor.explore.trace import Graph, Kernel, Place, Step, Trace
 
@@ -72,7 +73,11 @@ def files(trace: Trace) -> list[dict[str, Any]]:
         if places:  # its time is counted once, at the line that asks for it
             line(places[0])["microseconds"] += kernel.microseconds
     return [
-        {"file": file, "lines": [lines[number] for number in sorted(lines)]}
+        {
+            "file": file,
+            "text": trace.files.get(file, ""),
+            "lines": [lines[number] for number in sorted(lines)],
+        }
         for file, lines in found.items()
     ]
 
@@ -94,7 +99,8 @@ def kernel(trace: Trace, one: Kernel) -> dict[str, Any]:
     shown = in_order(one)[:MOST_STEPS]
     return summary(one) | {
         "ast": one.ast,
-        "items": one.items,
+        "items": [item | {"says": says(item["reason"])} for item in one.items],
+        "readers": one.readers,
         "opts": one.opts,
         "axes": axes(trace, one),
         "source": one.source,

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from torpor.explore import content
+from torpor.explore.reasons import says
 from torpor.explore.rules import meaning
 from torpor.explore.trace import Kernel, Step, Trace
 
@@ -46,7 +47,8 @@ def kernel(trace: Trace, one: Kernel) -> str:
     axes = ", ".join(f"{a['name']} {a['kind']} {a['size']}" for a in content.axes(trace, one))
     parts = [
         f"{one.name} on {one.device}",
-        f"stored because: {', '.join(one.reasons)}",
+        *(f"stored because: {reason} ({says(reason)})" for reason in one.reasons),
+        *(f"read by: {trace.kernels[number].name}" for number in one.readers),
         *(f"line: {place}" for place in one.places),
         f"opts: {', '.join(one.opts) or 'none'}",
         f"axes: {axes or 'none'}",

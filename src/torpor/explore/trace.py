@@ -67,6 +67,7 @@ class Kernel:
 
     number:   in the order in which kernels are first spoken of.
     items:    the schedule's entries for it: {reason, lines, parameters}.
+    readers:  kernels that read what it writes.
     """
 
     number: int
@@ -80,6 +81,7 @@ class Kernel:
     steps: list[Step] = field(default_factory=list)
     passes: list[Pass] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
+    readers: list[int] = field(default_factory=list)
 
     @property
     def reasons(self) -> list[str]:
@@ -120,6 +122,7 @@ class Trace:
     kernels: list[Kernel] = field(default_factory=list)
     graphs: list[Graph] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)  # while graphs were scheduled
+    files: dict[str, str] = field(default_factory=dict)  # texts of the user's files
     events: list[dict[str, Any]] = field(default_factory=list)  # launches and phases, by start
     _known: dict[int, Kernel] = field(default_factory=dict, repr=False)
 
@@ -252,12 +255,25 @@ def _take_pass(trace: Trace, value: dict[str, Any]) -> None:
     kernel.passes.append(Pass(str(value["name"]), root, len(kernel.steps)))
 
 
+def _take_file(trace: Trace, value: dict[str, Any]) -> None:
+    trace.files[str(value["name"])] = str(value["text"])
+
+
 def _take_schedule(trace: Trace, value: list[dict[str, Any]]) -> None:
+    writers: dict[int, Kernel] = {}
     for item in value:
+        kernel = trace.kernel(_known(trace, item["ast"]))
+        buffers = [int(number) for number in item["buffers"]]
+        outputs = {int(place) for place in item["outputs"]}
+        for place, number in enumerate(buffers):
+            writer = writers.get(number)
+            if writer and place not in outputs and kernel.number not in writer.readers:
+                writer.readers.append(kernel.number)
+        writers |= {buffers[place]: kernel for place in outputs}
         kept = {"reason": str(item["reason"])}
         lists = {name: [str(one) for one in item[name]] for name in ("lines", "parameters")}
-        if kept | lists not in (items := trace.kernel(_known(trace, item["ast"])).items):
-            items.append(kept | lists)
+        if kept | lists not in kernel.items:
+            kernel.items.append(kept | lists)
 
 
 def _take_program(trace: Trace, value: dict[str, Any]) -> None:
@@ -298,6 +314,7 @@ def _known(trace: Trace, number: Any) -> int:
 
 _TAKES: Final[dict[str, Callable[[Trace, Any], None]]] = {
     "node": _take_node,
+    "file": _take_file,
     "graph": _take_graph,
     "rewrite": _take_rewrite,
     "pass": _take_pass,

@@ -3,13 +3,15 @@
 Each line is an object with one of these keys, which says what it is:
 
     node:     a line as `ir.text` writes them, numbered through the whole file; before its first use
+    file:     {name, text}: a file of the user's program, before it is first spoken of
     graph:    {root, lines}: what is about to be scheduled, and for each line of the user's program
               the nodes that it made
     rewrite:  {stage, rule, before, after, of}: one application of a rule to a node; `of` is the ast
               of the kernel that it was done for, if it was for one
     pass:     {name, root, of}: what a pass or an opt made of a kernel
-    schedule: a list of {ast, reason, lines, parameters}: kernels in order, with the places in the
-              user's program that they come from, and what memory they get
+    schedule: a list of {ast, reason, lines, parameters, buffers, outputs}: kernels in order, with
+              the places in the user's program that they come from, what memory they get, the
+              numbers of these buffers, and which of them they write
     program:  {name, device, ast, opts, source, linear}: a kernel that has been made ready
     run:      {name, ast, device, start, microseconds, operations, bytes, line, asked}: a launch;
               `copy` has no program
@@ -25,6 +27,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import linecache
 import os
 import sys
 import threading
@@ -32,17 +35,18 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 from weakref import WeakKeyDictionary
 
 from torpor.base import settings
 from torpor.base.phases import Event, writers
-from torpor.base.site import decode
+from torpor.base.site import Site, decode
 from torpor.ir.records import Program, ScheduleItem
 from torpor.ir.text import show_node
 from torpor.ir.trace import Event as Rewrite
 from torpor.ir.uop import UOp
 
+LARGEST_FILE: Final = 1 << 20  # characters of a program's file that is kept
 _lock = threading.RLock()  # a finaliser may compute something while this thread writes
 _current: list[Journal] = []  # this process's
 
@@ -77,6 +81,7 @@ class Journal:
         self.path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{self.process}.jsonl"
         self.file: IO[str] | None = None  # None: it cannot be written
         self.numbers: WeakKeyDictionary[UOp, int] = WeakKeyDictionary()
+        self.files: set[str] = set()
         self.known: dict[str, int] = {}  # nodes that may be gone, and may be made again
         with self._surviving():
             folder.mkdir(parents=True, exist_ok=True)
@@ -151,6 +156,17 @@ class Journal:
                 numbers[node] = known[text]
         return numbers[root]
 
+    def place(self, site: Site) -> str:
+        """A place in the user's program; the file that it is in is written down if it is new."""
+        place = decode(site)
+        with _lock:
+            if place.file not in self.files:
+                self.files.add(place.file)
+                text = "".join(linecache.getlines(place.file))
+                if 0 < len(text) <= LARGEST_FILE:
+                    self.write("file", {"name": place.file, "text": text})
+        return str(place)
+
     def graph(self, root: UOp) -> None:
         """What is about to be scheduled."""
         lines: dict[str, list[int]] = {}
@@ -158,7 +174,7 @@ class Journal:
             number = self.number(root)
             for node in root.toposort():
                 for site in node.origins[:1]:
-                    lines.setdefault(str(decode(site)), []).append(self.number(node))
+                    lines.setdefault(self.place(site), []).append(self.number(node))
             self.write("graph", {"root": number, "lines": lines})
 
     def rewrite(self, event: Rewrite, ast: UOp | None) -> None:
@@ -185,8 +201,10 @@ class Journal:
         return {
             "ast": self.number(item.ast),
             "reason": item.reason,
-            "lines": [str(decode(site)) for site in item.origins],
+            "lines": [self.place(site) for site in item.origins],
             "parameters": [f"{m.device} {m.dtype.name} {m.size}" for m in memory],
+            "buffers": [m.number for m in memory],
+            "outputs": list(item.outputs),
         }
 
     def program(self, ast: UOp, program: Program, device: str) -> None:
@@ -211,8 +229,8 @@ class Journal:
             "name": event.name,
             "start": round(event.start * 1e6, 1),
             "microseconds": round(event.seconds * 1e6, 1),
-            "line": None if event.built is None else str(decode(event.built)),
-            "asked": None if event.asked is None else str(decode(event.asked)),
+            "line": None if event.built is None else self.place(event.built),
+            "asked": None if event.asked is None else self.place(event.asked),
         }
         launched = event.phase == "kernel"
         if launched:

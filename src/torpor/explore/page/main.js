@@ -10,11 +10,6 @@ const TABS = ["overview", "linear", "graph", "rewrites"];
 let index = null;
 let arrows = null; // who steps, if somebody does
 
-const REASONS = {
-  output: "the program asks for it",
-  contiguous: "the program calls contiguous()",
-};
-
 const pages = () => [
   ["Program", "#program"], ["Kernels", "#kernels"],
   ...(index.scheduling ? [["Scheduling", "#scheduling"]] : []), ["Time", "#time"],
@@ -31,13 +26,23 @@ async function kernel(number) {
 }
 
 // --- the program ---------------------------------------------------------------------------------
+// The lines of a file: all of it where it was recorded, else those that made something.
+function linesOf(file) {
+  if (!file.text) return file.lines;
+  const known = new Map(file.lines.map((one) => [one.line, one]));
+  return file.text.replace(/\n$/, "").split("\n").map((text, at) => ({
+    kernels: [], microseconds: 0, ...known.get(at + 1), line: at + 1, text, silent: !known.has(at + 1),
+  }));
+}
+
 function showProgram(chosen) {
-  const rows = (file) => file.lines.map(({ line, text, kernels: made, microseconds }) =>
-    h("tr", { id: `line-${line}`, "data-line": line, class: `${file.file}:${line}` === chosen ? "current" : undefined },
+  const most = Math.max(...index.files.flatMap((file) => file.lines.map((line) => line.microseconds)));
+  const rows = (file) => linesOf(file).map(({ line, text, kernels: made, microseconds, silent }) =>
+    h("tr", { "data-line": line, class: [`${file.file}:${line}` === chosen ? "current" : "", silent ? "silent" : ""].join(" ") },
       h("td", { class: "number" }, line),
-      h("td", {}, code(text, "python")),
+      h("td", {}, code(text || " ", "python")),
       h("td", {}, made.map((number) => [kernelLink(number), " "])),
-      h("td", { class: "number" }, microseconds ? time(microseconds) : "")));
+      h("td", { class: "number" }, microseconds ? [h("meter", { min: 0, max: most, value: microseconds, "aria-hidden": "true" }), " ", time(microseconds)] : "")));
   const files = index.files.map((file) => h("section", {},
     h("h2", {}, file.file),
     h("table", { class: "lines" },
@@ -122,8 +127,8 @@ const linear = (one) => one.linear.length
   : h("p", {}, "It was not compiled while this was recorded.");
 
 function overview(one) {
-  const items = one.items.map(({ reason, lines, parameters }) => h("li", {},
-    h("b", {}, reason), REASONS[reason] ? `: ${REASONS[reason]}` : "", h("br"),
+  const items = one.items.map(({ reason, says, lines, parameters }) => h("li", {},
+    h("b", {}, reason), says ? `: ${says}` : "", h("br"),
     lines.map((line) => [h("code", {}, line), h("br")]),
     h("span", { class: "less" }, `memory: ${parameters.join(", ")}`)));
   const kinds = [...new Set(one.axes.map((axis) => axis.kind))];
@@ -132,6 +137,7 @@ function overview(one) {
     h("dl", {},
       h("dt", {}, "a kernel of its own because"), h("dd", {}, h("ul", { id: "reasons" }, items)),
       h("dt", {}, "lines"), h("dd", {}, one.places.map((at) => [h("a", { href: `#program/${encodeURIComponent(`${at.file}:${at.line}`)}` }, place(at)), h("br")])),
+      one.readers.length ? [h("dt", {}, "read by"), h("dd", { id: "readers" }, one.readers.map((number) => [kernelLink(number), " ", ...index.kernels[number].places.slice(0, 1).map(place), h("br")]))] : null,
       h("dt", {}, "opts"), h("dd", {}, one.opts.length ? one.opts.map((opt) => [h("code", { class: "opt" }, opt), " "]) : "none"),
       h("dt", {}, "axes"), h("dd", {}, one.axes.length
         ? [one.axes.map(({ name, kind, size }) => [chip(kind, `${name} : ${size}`), " "]), h("div", { class: "legend" }, kinds.map((kind) => [chip(kind, kind.toLowerCase()), " "]))]
