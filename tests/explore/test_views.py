@@ -58,6 +58,7 @@ def test_of_many_elements_the_first_are_shown():
     found = views("from_shape((100000, 100000))")
     assert found["cells"] == list(range(len(found["cells"])))
     assert len(found["cells"]) + found["left_out"] == 10**10
+    assert views("from_shape((1000000000000,))")["cells"][:3] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

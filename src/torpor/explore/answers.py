@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from torpor.explore import content
-from torpor.explore.expressions import compute_expression
+from torpor.explore.compute import COMPUTES, Computed, compute
 from torpor.explore.trace import Trace
-from torpor.explore.views import compute_views
 
 LARGEST_BODY: Final = 1 << 16
 PAGE: Final = Path(__file__).with_name("page")
@@ -43,10 +42,6 @@ TYPES: Final = {
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
     ".json": "application/json",
-}
-COMPUTES: Final[Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
-    "views": compute_views,
-    "expr": compute_expression,
 }
 
 
@@ -82,6 +77,7 @@ class Site:
     trace: Trace
     token: str
     hosts: frozenset[str] = field(default_factory=frozenset)
+    computer: Callable[[str, Computed], Computed] = compute
 
     def answer(self, request: Request) -> Answer:
         """The answer to any request."""
@@ -104,8 +100,8 @@ class Site:
 
     def compute(self, name: str, request: Request) -> Answer:
         """What the library computes for a page."""
-        function = COMPUTES.get(name.removeprefix("compute/")) if "compute/" in name else None
-        if function is None:
+        folder, _, wanted = name.partition("/")
+        if folder != "compute" or wanted not in COMPUTES:
             return refusal(404, "not found")
         if request.headers.get("content-type") != TYPES[".json"]:
             return refusal(415, "expected JSON")
@@ -115,7 +111,7 @@ class Site:
             return refusal(400, "this is no JSON")
         if not isinstance(value, dict):
             return refusal(400, "expected an object")
-        return as_json(function(value))
+        return as_json(self.computer(wanted, value))
 
     def document(self, name: str) -> Answer:
         """A page, a part of one, or data of the trace."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -20,10 +20,15 @@ def offsets(
     """
     order = list(UOp.sink(position, valid).toposort())[:-1]
     spans = [range(int(v.vmin), int(v.vmax) + 1) for v in variables]
+    count = min(math.prod(map(len, spans)), MOST_CELLS)
     found: list[int | None] = []
     valids: list[bool] = []
-    for point in itertools.islice(itertools.product(*spans), MOST_CELLS):
-        values: dict[UOp, Any] = dict(zip(variables, point, strict=True))
+    for number in range(count):
+        point = []
+        for span in reversed(spans):
+            number, digit = divmod(number, len(span))
+            point.append(span[digit])
+        values: dict[UOp, Any] = dict(zip(reversed(variables), point, strict=True))
         for node in order:
             if node not in values:
                 values[node] = _value(node, values)

@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
 from torpor.explore.answers import HEADERS, LARGEST_BODY, Answer, Request, Site, refusal
+from torpor.explore.compute import Computer
 from torpor.explore.trace import Trace, read
 from torpor.pipeline.journal import journal, recording
 
@@ -62,7 +63,8 @@ class Server:
     """The pages of a trace at `address`, until it is closed."""
 
     def __init__(self, trace: Trace, port: int = 0):
-        site = Site(trace, secrets.token_urlsafe(24))
+        self._computer = Computer()
+        site = Site(trace, secrets.token_urlsafe(24), computer=self._computer)
         handler = type("Handler", (_Handler,), {"site": site})
         self._server = ThreadingHTTPServer((HOST, port), handler)
         self._server.daemon_threads = True
@@ -84,6 +86,7 @@ class Server:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+        self._computer.close()
 
     def __repr__(self) -> str:
         return f"torpor explorer: {self.address}"

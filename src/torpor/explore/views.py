@@ -15,6 +15,7 @@ from torpor.view import ShapeTracker, View
 
 MOST_AXES: Final = 8
 MOST_CALLS: Final = 24
+WIDEST: Final = 4000  # characters of an expression
 LARGEST: Final = 1 << 40  # elements
 MOVES: Final = ("permute", "reshape", "expand", "pad", "shrink", "flip")
 
@@ -44,13 +45,18 @@ def shown(tracker: ShapeTracker) -> dict[str, Any]:
         "repr": repr(tracker),
         "shape": tracker.shape,
         "views": [asdict(view) for view in tracker.views],
-        "index": position.render(),
-        "valid": valid.render(),
+        "index": shortened(position.render()),
+        "valid": shortened(valid.render()),
         "variables": [[f"ridx{axis}", 0, size - 1] for axis, size in enumerate(tracker.shape)],
         "cells": cells,
         "valids": valids,
         "left_out": prod(tracker.shape) - len(cells),
     }
+
+
+def shortened(text: str) -> str:
+    """A text that can be shown."""
+    return text if len(text) <= WIDEST else f"{text[:WIDEST]}…"
 
 
 # --- from text ------------------------------------------------------------------------------------
