@@ -408,3 +408,18 @@ def test_a_number_that_is_guarded() -> None:
     assert f(computed(1), 5).item() == 2
     assert f(computed(1), 1).item() == 0
     assert f(computed(1), 7).item() == 2
+
+
+def test_a_long_step_is_native_from_its_second_call_on():
+    def step(x, w):
+        for _ in range(9):
+            x = (x @ w).softmax(-1).contiguous()
+        return x
+
+    jitted = torpor.jit(step)
+    x, w = (Tensor(np.eye(4, dtype=np.float32) * n).realize() for n in (2, 3))
+    wanted = step(x, w).numpy()
+    found = [jitted(x, w).numpy() for _ in range(4)]
+    assert runs_of(jitted) == 3
+    for one in found:
+        np.testing.assert_array_equal(one, wanted)

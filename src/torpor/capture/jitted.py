@@ -39,6 +39,7 @@ GIVE_UP_AFTER: Final = 4 * MAXIMUM_TRACES  # traces in a row without a replay
 PATIENCE: Final = 5.0  # seconds that a thread waits for another one's run of the function
 SHOWN_FROM: Final = 1 << 20  # bytes of memory that `explain` speaks of
 NATIVE_AFTER: Final = 2  # replays by Python, so that what is called once or twice compiles nothing
+MANY: Final = 8  # kernels of a trace, for which the first call is long enough to do it at once
 
 
 @dataclass
@@ -284,6 +285,9 @@ class Jitted:
         """Note what tells calls of this kind, whose first trace is another one now."""
         kind.native, kind.pattern, kind.waited = None, pattern, 0
         self._line_up()
+        if kind.traces and len(kind.traces[0].graph.commands) >= MANY:
+            kind.waited = NATIVE_AFTER - 1
+            self._go_native(kind)
 
     def _line_up(self) -> None:
         """Have the native replays of the kinds that were traced last."""
