@@ -46,6 +46,20 @@ def test_no_more_is_kept_than_the_limit():
     assert allocator.kept == 0
 
 
+def test_large_blocks_are_given_back_when_their_like_is_no_longer_freed():
+    allocator, now = HostAllocator(), [0.0]
+    allocator._clock = lambda: now[0]
+    large, small, other = (allocator.allocate(n, SPEC) for n in (1 << 24, 1000, 3 << 24))
+    for block in (large, small):
+        allocator.free(block)
+    for _ in range(100):  # a loop that frees the other one at each turn
+        now[0] += 1
+        allocator.free(other)
+        assert allocator.allocate(3 << 24, SPEC) is other
+    assert allocator.kept == small.capacity
+    assert allocator.allocate(1000, SPEC) is small
+
+
 def test_free_works_while_the_lock_is_held():
     allocator = HostAllocator()
     block = allocator.allocate(10, SPEC)

@@ -11,7 +11,6 @@ from typing import Any, Final, TypeVar
 
 Lock = TypeVar("Lock")
 
-_NOW: Final = (False,)  # without waiting
 _locks: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 
 
@@ -26,14 +25,17 @@ def recursive_lock() -> Any:
     return free_after_fork(threading.RLock())
 
 
-def taken(lock: Any, patience: float = 0.0) -> bool:
+def taken(lock: Any, patience: float = 0.0, *, at_once: tuple[bool] = (False,)) -> bool:
     """Whether the lock could be taken within so many seconds, without waiting by default.
 
     To be asked right before the `try` that gives it back. `lock.acquire(...)` would not do: Python
     looks for signals after each call, so that Ctrl-C may raise when it has just been taken. It does
-    not look while it goes over an iterator, nor when a function returns.
+    not look while it goes over an iterator, nor when a function returns. `at_once` has a name here
+    since those of the module are gone when the interpreter ends.
     """
-    (found,) = map(lock.acquire, (True,), (patience,)) if patience > 0 else map(lock.acquire, _NOW)
+    (found,) = (
+        map(lock.acquire, (True,), (patience,)) if patience > 0 else map(lock.acquire, at_once)
+    )
     return found  # type: ignore[no-any-return] # by no call: `bool` is one
 
 

@@ -1,8 +1,9 @@
 """Host memory that is used again: page faults on fresh memory cost more than most kernels.
 
 Blocks come in size classes, four to a power of two, so that at most a fifth of one is not used.
-Freed blocks are kept by class, up to a limit, the oldest given back first. `free` only appends to a
-queue, which needs no lock; the books are kept when the next block is asked for.
+Freed blocks are kept by class, up to a limit, the oldest given back first, and large ones for a few
+seconds after the last of their class. `free` only appends to a queue, which needs no lock; the
+books are kept when the next block is asked for.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import mmap
 import os
 import sys
 import threading
+import time
 from collections import OrderedDict, deque
 from typing import Any, Final, final
 
@@ -33,6 +35,9 @@ HUGE_PAGE: Final = 1 << 21
 # (bench/results/constants.md). Below 4 MiB too much of a block's last huge page would be unused.
 HUGE_FROM: Final = 1 << 22
 KEEP_AT_LEAST: Final = 1 << 28  # bytes, by choice, however little memory there is
+# Seconds that freed blocks with pages of their own are kept where none of their class is freed: a
+# loop frees each of its classes at each turn. A choice; new pages cost 0.1 ms for 2 MiB.
+IDLE: Final = 10.0
 KEEP_UNKNOWN: Final = 1 << 31  # where the machine does not say how much memory it has
 # Seconds that a thread waits for the books. No other thread has them for longer; who still waits
 # has interrupted their keeper, as the handler of a signal, and would wait for ever.
@@ -110,6 +115,10 @@ class HostAllocator(Allocator):
         self._lock, self._taken = threading.Lock(), taken  # a name that outlives this module
         self._returned: deque[Block] = deque()
         self._free: OrderedDict[int, deque[Block]] = OrderedDict()  # last used class last
+        self._freed: dict[int, float] = {}  # by class: when
+        # Names that outlive the module.
+        self._clock, self._idle, self._paged = time.monotonic, IDLE, PAGES_FROM
+        self._look = 0.0  # when to look for idle ones next
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._after_fork)
 
@@ -190,7 +199,7 @@ class HostAllocator(Allocator):
 
     def _settle(self) -> None:
         """Put returned blocks on their class's list; the lock is held."""
-        returned, free = self._returned, self._free
+        returned, free, now = self._returned, self._free, self._clock()
         while returned:
             block = returned.popleft()
             blocks = free.get(block.capacity)
@@ -200,6 +209,10 @@ class HostAllocator(Allocator):
             free.move_to_end(block.capacity)
             blocks.append(block)
             self.kept += block.capacity
+            self._freed[block.capacity] = now
+        if now > self._look:
+            self._look = now + self._idle / 2
+            self._drop_idle(now - self._idle)
         while self.kept > self.keep_limit:
             capacity, blocks = next(iter(free.items()))
             if blocks:
@@ -207,6 +220,13 @@ class HostAllocator(Allocator):
                 self.kept -= capacity
             else:
                 del free[capacity]
+
+    def _drop_idle(self, since: float) -> None:
+        """Give large blocks back of which no other has been freed since then; the lock is held."""
+        for capacity in [c for c, then in self._freed.items() if then < since]:
+            gone = self._free.pop(capacity, ()) if capacity >= self._paged else ()
+            self.kept -= capacity * len(gone)
+            del self._freed[capacity]
 
     def _after_fork(self) -> None:
         self._lock = threading.Lock()
