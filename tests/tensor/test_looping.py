@@ -302,6 +302,46 @@ def test_nothing_raises_in_the_branch_that_is_not_taken():
         wrong(Tensor([0, 9])).item()
 
 
+@pytest.mark.parametrize("jitted", [False, True])
+def test_just_one_of_two_branches_with_loops_runs(jitted):
+    """The other one would not end."""
+
+    def endless(x):
+        return torpor.while_loop(lambda y: y < 1, lambda y: y - 1, x)
+
+    def run(x):
+        return torpor.cond(x > 0, lambda: x * 2, lambda: endless(x))
+
+    def each(xs):
+        return torpor.scan(lambda c, x: (c, run(x)), 0, xs)[1]
+
+    call, every = (jit(run), jit(each)) if jitted else (run, each)
+    for number in (1, 2, 3):
+        assert call(Tensor(number)).item() == 2 * number
+        assert every(Tensor([number, 5])).tolist() == [2 * number, 10]
+
+
+def test_gradients_of_both_orders_through_branches_with_products():
+    weight = NUMBERS.normal(size=(3, 3))
+
+    @jit
+    def run(x, w):
+        y = torpor.cond(x.sum() > 0, lambda a: (a @ w).exp().sum(), lambda a: (a @ w @ w).sum(), x)
+        first = y.gradient(x, w)
+        return y, *first, *(first[0] ** 2).sum().gradient(x, w)
+
+    for sign in (1, -1, 1):
+        x = sign * np.array([[0.5, 1.0, 0.25]])
+        given = [Tensor(a, requires_grad=True) for a in (x, weight)]
+        found = [one.numpy() for one in run(*given)]
+        a, w = (Tensor(one, requires_grad=True) for one in (x, weight))
+        y = (a @ w).exp().sum() if sign > 0 else (a @ w @ w).sum()
+        first = y.gradient(a, w)
+        second = (first[0] ** 2).sum().gradient(a, w)
+        for one, other in zip(found, (y, *first, *second), strict=True):
+            np.testing.assert_allclose(one, other.numpy(), rtol=1e-9, atol=1e-12)
+
+
 def test_branches_that_differ_are_an_error():
     def run(x):
         return torpor.cond(x.sum() > 0, lambda y: y, lambda y: y.sum(), x)

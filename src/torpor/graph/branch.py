@@ -1,34 +1,52 @@
-"""Branches of which one is chosen by a bool: what was computed for the other one must not show.
+"""Branches of which one is taken: what the other one would have computed must not show.
 
-    chosen(condition, x, y)        x where the condition holds, else y
-    taken(nodes, given, condition) nodes computed from `given` for a branch, under its condition
+    either(condition, then, other, given)    both are computed, and the results chosen
+    branches(condition, then, other, given)  one is computed: two loops, of no round and of one
 
-Nothing in a branch that is not taken raises: its checks hold, its indices are 0, and it divides by
-1. Nor does a gradient flow through it: 0 times infinity is NaN, and would.
+`given` is what is computed outside of both. Where both are computed, nothing in a branch that is
+not taken raises: its checks hold, its indices are 0, and it divides by 1. Nor does a gradient flow
+through it: 0 times infinity is NaN, and would.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from torpor.graph.elementwise import constant, elementwise
-from torpor.graph.loop import slot
+from torpor.graph.gradient_elementwise import Gradients
+from torpor.graph.gradient_loop import Differentiate
+from torpor.graph.loop import HEAVY, Enclosed, last, slot
 from torpor.graph.movement import broadcast_to
-from torpor.graph.reduce import function
+from torpor.graph.reduce import detach, function
 from torpor.ir.infer import shape_of, shaped
 from torpor.ir.ops import LOOPED, Ops
 from torpor.ir.rewrite import unite_origins
 from torpor.ir.uop import UOp
 
 INDEXED: Final = frozenset({Ops.GATHER, Ops.SCATTER})
+CHOSEN: Final = "chosen"  # the FUNCTION of what branches give
 DIVIDED: Final = frozenset({Ops.IDIV, Ops.MOD})
 
 
 def chosen(condition: UOp, yes: UOp, no: UOp) -> UOp:
     """One of two values, by a bool without axes."""
     return elementwise(Ops.WHERE, broadcast_to(condition, shape_of(yes)), yes, no)
+
+
+def otherwise(condition: UOp) -> UOp:
+    """Whether it does not hold."""
+    return elementwise(Ops.XOR, condition, constant(True, condition.dtype))
+
+
+def either(
+    condition: UOp, then: Sequence[UOp], other: Sequence[UOp], given: Sequence[UOp]
+) -> list[UOp]:
+    """What two branches give, both of which are computed."""
+    yes = taken(then, given, condition)
+    no = taken(other, given, otherwise(condition))
+    return [chosen(condition, *pair) for pair in zip(yes, no, strict=True)]
 
 
 def taken(nodes: Sequence[UOp], given: Iterable[UOp], condition: UOp) -> list[UOp]:
@@ -83,3 +101,73 @@ def of_loop(node: UOp, loop: UOp, condition: UOp) -> UOp:
 def like(node: UOp, number: int | bool) -> UOp:
     """A number in the shape and format of a node."""
     return constant(number, node.dtype, shape_of(node))
+
+
+# --- branches of which one is run -----------------------------------------------------------------
+@dataclass(frozen=True)
+class Sides:
+    """Results of two branches, by nodes over SLOTs: as many of each."""
+
+    then: tuple[UOp, ...]
+    other: tuple[UOp, ...]
+
+
+def is_heavy(nodes: Sequence[UOp], given: Iterable[UOp]) -> bool:
+    """Whether there is more than elementwise work between what is given and the nodes."""
+    outside = set(given)
+    order = UOp.sink(*nodes).toposort(lambda node: node not in outside)
+    return any(node.op in HEAVY and node not in outside for node in order)
+
+
+def branches(
+    condition: UOp, then: Sequence[UOp], other: Sequence[UOp], given: Iterable[UOp]
+) -> list[UOp]:
+    """What two branches give, of which one is run; `given`: what is computed outside of both."""
+    body = Enclosed([*then, *other], {}, {}, {node: node for node in given})
+    sides = Sides(tuple(body.roots[: len(then)]), tuple(body.roots[len(then) :]))
+    return chosen_side(condition, sides, body.operands)
+
+
+def chosen_side(condition: UOp, sides: Sides, operands: Sequence[UOp]) -> list[UOp]:
+    """The results of one side: of two loops that begin with zeros, one has a round and the other
+    has none.
+    """
+    found = [constant(0, node.dtype, shape_of(node)) for node in sides.then]
+    fixed = {slot(number, one): one for number, one in enumerate(operands)}
+    for holds, nodes in ((condition, sides.then), (otherwise(condition), sides.other)):
+        carried = {slot(("result", number), one): one for number, one in enumerate(found)}
+        goes_on = slot("goes on", holds)
+        done = constant(False, goes_on.dtype)
+        body = Enclosed([*nodes, done, goes_on], {**carried, goes_on: holds}, {}, fixed)
+        loop = body.rounds()
+        found = [last(loop, number) for number in range(len(nodes))]
+    return [
+        function(detach(value), (condition, *operands), CHOSEN, Side(sides, number))
+        for number, value in enumerate(found)
+    ]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the results of two branches, for its gradient."""
+
+    sides: Sides
+    number: int
+
+
+def side_gradient(node: UOp, g: UOp, differentiate: Differentiate) -> Gradients:
+    """d of a result of two branches: the gradient in the branch that is taken, which is run again
+    for it.
+    """
+    _, condition, *operands = node.src
+    side: Side = node.arg[1]
+    floats = [number for number, one in enumerate(operands) if one.dtype.is_float]
+    slots = [slot(number, operands[number]) for number in floats]
+    seed = slot(len(operands), g)
+    both = []
+    for nodes in (side.sides.then, side.sides.other):
+        parts = differentiate([nodes[side.number]], [seed], slots)
+        zeros = [constant(0, one.dtype, shape_of(one)) for one in slots]
+        both.append(tuple(z if p is None else p for z, p in zip(zeros, parts, strict=True)))
+    made = dict(zip(floats, chosen_side(condition, Sides(*both), (*operands, g)), strict=True))
+    return None, *(made.get(number) for number in range(len(operands)))

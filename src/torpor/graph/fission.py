@@ -16,14 +16,13 @@ from dataclasses import replace
 from typing import Final
 
 from torpor.graph.abreast import Abreast, is_possible, reshape
-from torpor.graph.loop import Enclosed, bytes_of, last, slots_of, steps, uniform
+from torpor.graph.loop import HEAVY, Enclosed, bytes_of, last, slots_of, steps, uniform
 from torpor.graph.rules import simplify_graph
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import LOOPED, MOVEMENT, Ops
 from torpor.ir.records import Stored
 from torpor.ir.uop import UOp
 
-HEAVY: Final = frozenset({Ops.REDUCE_AXIS, Ops.SCAN_AXIS, Ops.SCATTER, Ops.GATHER}) | LOOPED
 WIDER: Final = 2  # times the bytes of a value that its operands may take, of all steps
 ROOM: Final = 1 << 26  # bytes of the values of all steps for which a reduction is done outside
 WHOLE: Final = frozenset({Ops.CONST, Ops.BIND, Ops.VARIABLE, Ops.SHRINK})

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from torpor.base.errors import GradientError, ShapeError
 from torpor.base.site import gradient_of
+from torpor.graph.branch import CHOSEN, side_gradient
 from torpor.graph.elementwise import cast, constant, elementwise
 from torpor.graph.gradient_elementwise import ELEMENTWISE, Gradients
 from torpor.graph.gradient_function import FUNCTIONS
@@ -40,6 +41,8 @@ RULES: Final[dict[Ops, Callable[[UOp, UOp], Gradients]]] = {
 def function_gradient(node: UOp, g: UOp) -> Gradients:
     """d function(value, x, ...): by the rule that it names; none for how the value is computed."""
     rule, value = node.arg[0], node.src[0]
+    if rule == CHOSEN:
+        return None, *side_gradient(node, g, gradients)
     if rule != AGAIN:
         parts = zip(FUNCTIONS[rule](node, g), map(shape_of, node.src[1:]), strict=True)
         return None, *(None if part is None else summed_to(part, shape) for part, shape in parts)

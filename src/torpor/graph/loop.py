@@ -16,13 +16,15 @@ from torpor.base.dtypes import dtypes
 from torpor.graph.elementwise import constant
 from torpor.graph.sizes import is_plain
 from torpor.ir.infer import largest, shape_of, shaped
-from torpor.ir.ops import MOVEMENT, Ops
+from torpor.ir.ops import LOOPED, MOVEMENT, Ops
 from torpor.ir.records import Loop
 from torpor.ir.rewrite import unite_origins
 from torpor.ir.uop import UOp
 
 MARKERS: Final = frozenset({Ops.LEAF})  # which say nothing inside of a body
 NAMING: Final = frozenset({"again", "same"})  # FUNCTIONs that only give a value another name
+# More than work on each element by itself.
+HEAVY: Final = frozenset({Ops.REDUCE_AXIS, Ops.SCAN_AXIS, Ops.SCATTER, Ops.GATHER}) | LOOPED
 VARYING: Final = frozenset({Ops.BUFFER, Ops.SLOT, Ops.BIND, Ops.VARIABLE, Ops.LOOP, Ops.MULTI})
 
 

@@ -6,7 +6,7 @@ The function that says what a step is runs once, on tensors that stand for what 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torpor.base.dtypes import dtypes
@@ -15,9 +15,10 @@ from torpor.device import Device
 from torpor.graph import branch, build
 from torpor.graph.loop import Enclosed, last, slot, steps
 from torpor.graph.sizes import is_plain
+from torpor.ir.infer import shape_of
 from torpor.ir.uop import UOp
 from torpor.tensor.creation import as_tensor
-from torpor.tensor.handle import Handle, common_device, derive, located, make, node_on, render_shape
+from torpor.tensor.handle import Handle, common_device, located, make, node_on, render_shape
 from torpor.tensor.host import known_shape
 from torpor.tensor.inside import Branch, Step, fresh
 from torpor.tensor.mode import grad_enabled, no_grad
@@ -220,9 +221,10 @@ def kind_of(tensor: Tensor) -> str:
 def cond(pred: Any, then: Callable[..., Any], otherwise: Callable[..., Any], *operands: Any) -> Any:
     """`then(*operands)` if `pred` (a bool, or a tensor of one) holds, else `otherwise(*operands)`.
 
-    Outside of a graph that is being traced, `pred` is read and one of them runs. In a jitted
-    function, and in a step of `scan`, both run, and the result is chosen: they give trees of the
-    same structure, shapes and formats. Nothing raises, and no gradient flows, in the other one.
+    Outside of a graph that is being traced, `pred` is read, and just that function runs. In a
+    jitted function, and in a step of `scan`, both are traced, and give trees of the same structure,
+    shapes and formats. If there are sums, products or loops in them, one is computed; else both
+    are, and the result is chosen. Nothing raises, and no gradient flows, in the other one.
 
     >>> torpor.cond(Tensor(3) > 2, lambda x: x * 2, lambda x: x, Tensor([1])).tolist()
     [2]
@@ -232,27 +234,39 @@ def cond(pred: Any, then: Callable[..., Any], otherwise: Callable[..., Any], *op
     if pred.size != 1:
         raise located(ShapeError(f"cond: needs one bool, not {render_shape(pred.shape)}"), (pred,))
     holds = pred.cast(dtypes.bool).reshape(())
-    yes_tree, yes = _branch(then, operands, holds)
-    no_tree, no = _branch(otherwise, operands, holds.logical_not())
+    yes_tree, yes, given = _branch(then, operands)
+    no_tree, no, more = _branch(otherwise, operands)
     _alike("cond: the result", (yes_tree, yes), (no_tree, no), ("of then", "of otherwise"))
-    pairs = zip(yes, no, strict=True)
-    results = [derive(branch.chosen, (holds, one, other)) for (_, one), (_, other) in pairs]
+    pairs = [(one, other) for (_, one), (_, other) in zip(yes, no, strict=True)]
+    entered = list(dict.fromkeys(one._current() for one in (*given, *more)))
+    device = common_device([one for pair in pairs for one in pair] or [holds])
+    sides = [[node_on(device, one) for one in side] for side in zip(*pairs, strict=True)]
+    condition = node_on(device, holds)
+    requires = [grad_enabled() and any(one.requires_grad for one in pair) for pair in pairs]
+    if not pairs:
+        found = []
+    elif branch.is_heavy([*sides[0], *sides[1]], entered) and _plain(pairs, entered):
+        found = branch.branches(condition, *sides, entered)
+    else:
+        found = branch.either(condition, *sides, entered)
+    results = [_made(node, device, needs) for node, needs in zip(found, requires, strict=True)]
     return filled(yes_tree, iter(results))
 
 
-def _branch(function: Callable[..., Any], operands: Any, holds: Tensor) -> tuple[Any, list[Leaf]]:
-    """What a function gives, as it is in a branch that is taken where a bool holds."""
+def _plain(pairs: Sequence[tuple[Tensor, Tensor]], entered: Sequence[UOp]) -> bool:
+    """Whether all sizes are known."""
+    shapes = [*(pair[0].shape for pair in pairs), *map(shape_of, entered)]
+    return all(map(is_plain, shapes))
+
+
+def _branch(
+    function: Callable[..., Any], operands: Any
+) -> tuple[Any, list[Leaf], Iterable[Handle]]:
+    """What a function gives, its leaves, and the tensors from outside that it looked at."""
     inside = Branch()
     with inside.watching():
         made = function(*operands)
-    leaves = [(where, as_tensor(leaf)) for where, leaf in leaves_of(made)]
-    given = [handle._current() for handle in inside.entered]
-    condition = holds._current()
-    found = branch.taken([leaf._operand() for _, leaf in leaves], given, condition)
-    return made, [
-        (where, make(node, leaf._storage.device, leaf.requires_grad and grad_enabled()))
-        for node, (where, leaf) in zip(found, leaves, strict=True)
-    ]
+    return made, [(where, as_tensor(leaf)) for where, leaf in leaves_of(made)], inside.entered
 
 
 def while_loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], init: Any) -> Any:
