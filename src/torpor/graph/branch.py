@@ -26,6 +26,7 @@ from torpor.ir.rewrite import unite_origins
 from torpor.ir.uop import UOp
 
 INDEXED: Final = frozenset({Ops.GATHER, Ops.SCATTER})
+BRANCHED: Final = HEAVY - {Ops.GATHER}  # for what a branch is taken, rather than both computed
 CHOSEN: Final = "chosen"  # the FUNCTION of what branches give
 DIVIDED: Final = frozenset({Ops.IDIV, Ops.MOD})
 
@@ -116,7 +117,7 @@ def is_heavy(nodes: Sequence[UOp], given: Iterable[UOp]) -> bool:
     """Whether there is more than elementwise work between what is given and the nodes."""
     outside = set(given)
     order = UOp.sink(*nodes).toposort(lambda node: node not in outside)
-    return any(node.op in HEAVY and node not in outside for node in order)
+    return any(node.op in BRANCHED and node not in outside for node in order)
 
 
 def branches(
@@ -142,7 +143,12 @@ def chosen_side(condition: UOp, sides: Sides, operands: Sequence[UOp]) -> list[U
         loop = body.rounds()
         found = [last(loop, number) for number in range(len(nodes))]
     return [
-        function(detach(value), (condition, *operands), CHOSEN, Side(sides, number))
+        UOp(
+            Ops.FUNCTION,
+            value.dtype,
+            (detach(value), condition, *operands),
+            (CHOSEN, Side(sides, number)),
+        )
         for number, value in enumerate(found)
     ]
 

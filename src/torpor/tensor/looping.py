@@ -246,9 +246,9 @@ def cond(pred: Any, then: Callable[..., Any], otherwise: Callable[..., Any], *op
     if not pairs:
         found = []
     elif branch.is_heavy([*sides[0], *sides[1]], entered) and _plain(pairs, entered):
-        found = branch.branches(condition, *sides, entered)
+        found = branch.branches(condition, sides[0], sides[1], entered)
     else:
-        found = branch.either(condition, *sides, entered)
+        found = branch.either(condition, sides[0], sides[1], entered)
     results = [_made(node, device, needs) for node, needs in zip(found, requires, strict=True)]
     return filled(yes_tree, iter(results))
 
