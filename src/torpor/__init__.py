@@ -46,38 +46,38 @@ FUNCTIONS: Final = tuple(
     binary_cross_entropy_with_logits bincount bitcast bitwise_and bitwise_left_shift bitwise_not
     bitwise_or bitwise_right_shift bitwise_xor bmm broadcast_to bucketize cast ceil celu
     cholesky cholesky_inverse cholesky_solve chunk clamp clamp_max clamp_min clip clone
-    combinations conj conj_physical contiguous conv1d conv2d conv3d conv_transpose1d
-    conv_transpose2d conv_transpose3d copysign corrcoef cos cosh count_nonzero cov cross
-    cross_entropy cummax cummin cumprod cumsum cumulative_trapezoid deg2rad det detach
+    combinations conj conj_physical constant_pad_nd contiguous conv1d conv2d conv3d
+    conv_transpose1d conv_transpose2d conv_transpose3d copysign corrcoef cos cosh count_nonzero
+    cov cross cross_entropy cummax cummin cumprod cumsum cumulative_trapezoid deg2rad det detach
     detach_copy diag diag_embed diagflat diagonal diagonal_copy diagonal_scatter diff digamma
     dist div divide dot dropout dsplit elu empty_like eq equal erf erfc erfinv exp exp2 expand
-    expand_as expand_copy expm1 fix flatten flip fliplr flipud float_power floor floor_divide
-    fmax fmin fmod frac frexp full_like gather gcd ge gelu glu greater greater_equal group_norm
-    gt hardshrink hardsigmoid hardswish hardtanh heaviside histc histogram histogramdd hsplit
-    huber_loss hypot i0 index_add index_copy index_fill index_put index_reduce index_select
-    inner instance_norm inverse is_complex is_contiguous is_floating_point is_nonzero
-    is_same_size is_signed isclose isfinite isin isinf isnan isneginf isposinf isreal kl_div
-    kron kthvalue l1_loss layer_norm lcm ldexp le leaky_relu lerp less less_equal lgamma linear
-    log log10 log1p log2 log_softmax logaddexp logaddexp2 logcumsumexp logdet logical_and
-    logical_not logical_or logical_xor logit logsigmoid logsumexp lt masked_fill masked_scatter
-    masked_select matmul matrix_exp matrix_power max max_pool1d max_pool2d max_pool3d
-    max_unpool1d max_unpool2d max_unpool3d maximum mean median min minimum mish mm mode moveaxis
-    movedim mse_loss msort mul multiply mv nan_to_num nanmean nanmedian nanquantile nansum
-    narrow narrow_copy ne neg negative nelement nextafter nll_loss nonzero norm normalize
-    not_equal numel one_hot ones_like outer pad permute permute_copy pinverse polygamma positive
-    pow prelu prod qr quantile quick_gelu rad2deg rand_like randint_like randn_like ravel
-    reciprocal relu relu6 remainder renorm repeat repeat_interleave reshape reshape_as
-    resolve_conj resolve_neg rms_norm roll rot90 round rsqrt rsub scaled_dot_product_attention
-    scatter scatter_add scatter_reduce select select_copy select_scatter selu sgn shard shrink
-    sigmoid sign signbit silu sin sinc sinh slice slice_copy slice_scatter slogdet
-    smooth_l1_loss softmax softmin softplus softshrink softsign sort
-    sparse_categorical_crossentropy split split_copy split_with_sizes split_with_sizes_copy sqrt
-    square squeeze squeeze_copy std std_mean sub subtract sum sum_to_size svd swapaxes swapdims
-    swish t t_copy take take_along_dim tan tanh tanhshrink tensor_split tensordot threshold tile
-    topk trace transpose transpose_copy trapezoid trapz triangular_solve tril triu true_divide
-    trunc unbind unbind_copy unflatten unfold unfold_copy unique unique_consecutive
-    unravel_index unsafe_chunk unsafe_split unsqueeze unsqueeze_copy vander var var_mean vdot
-    vecdot view_as view_copy vsplit xlogy zeros_like
+    expand_as expand_copy expm1 fill fix flatten flip fliplr flipud float_power floor
+    floor_divide fmax fmin fmod frac frexp full_like gather gcd ge gelu glu greater
+    greater_equal group_norm gt hardshrink hardsigmoid hardswish hardtanh heaviside histc
+    histogram histogramdd hsplit huber_loss hypot i0 index_add index_copy index_fill index_put
+    index_reduce index_select inner instance_norm inverse is_complex is_contiguous
+    is_floating_point is_nonzero is_same_size is_signed isclose isfinite isin isinf isnan
+    isneginf isposinf isreal kl_div kron kthvalue l1_loss layer_norm lcm ldexp le leaky_relu
+    lerp less less_equal lgamma linear log log10 log1p log2 log_softmax logaddexp logaddexp2
+    logcumsumexp logdet logical_and logical_not logical_or logical_xor logit logsigmoid
+    logsumexp lt masked_fill masked_scatter masked_select matmul matrix_exp matrix_power max
+    max_pool1d max_pool2d max_pool3d max_unpool1d max_unpool2d max_unpool3d maximum mean median
+    min minimum mish mm mode moveaxis movedim mse_loss msort mul multiply mv nan_to_num nanmean
+    nanmedian nanquantile nansum narrow narrow_copy ne neg negative nelement nextafter nll_loss
+    nonzero nonzero_static norm normalize not_equal numel one_hot ones_like outer pad permute
+    permute_copy pinverse polygamma positive pow prelu prod put qr quantile quick_gelu rad2deg
+    rand_like randint_like randn_like ravel reciprocal relu relu6 remainder renorm repeat
+    repeat_interleave reshape reshape_as resolve_conj resolve_neg rms_norm roll rot90 round
+    rsqrt rsub scaled_dot_product_attention scatter scatter_add scatter_reduce select
+    select_copy select_scatter selu sgn shard shrink sigmoid sign signbit silu sin sinc sinh
+    slice slice_copy slice_scatter slogdet smooth_l1_loss softmax softmin softplus softshrink
+    softsign sort sparse_categorical_crossentropy split split_copy split_with_sizes
+    split_with_sizes_copy sqrt square squeeze squeeze_copy std std_mean sub subtract sum
+    sum_to_size svd swapaxes swapdims swish t t_copy take take_along_dim tan tanh tanhshrink
+    tensor_split tensordot threshold tile topk trace transpose transpose_copy trapezoid trapz
+    triangular_solve tril triu true_divide trunc unbind unbind_copy unflatten unfold unfold_copy
+    unique unique_consecutive unravel_index unsafe_chunk unsafe_split unsqueeze unsqueeze_copy
+    vander var var_mean vdot vecdot view_as view_copy vsplit xlogy zeros_like
     """.split()  # noqa: SIM905 (a table that is read)
 )
 # Functions that make tensors, or take several: they are static methods of `Tensor` too.
@@ -85,9 +85,9 @@ MAKERS: Final = tuple(
     """
     arange atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes broadcast_tensors
     cartesian_prod cat column_stack concat concatenate dstack empty eye from_dlpack from_file
-    from_numpy full glorot_uniform hstack kaiming_normal kaiming_uniform linspace meshgrid
-    normal ones rand randint randn randperm row_stack scaled_uniform searchsorted stack
-    tril_indices triu_indices uniform vstack zeros
+    from_numpy full glorot_uniform hstack kaiming_normal kaiming_uniform linspace logspace
+    meshgrid normal ones rand randint randn randperm row_stack scalar_tensor scaled_uniform
+    searchsorted stack tril_indices triu_indices uniform vstack zeros
     """.split()  # noqa: SIM905 (a table that is read)
 )
 
@@ -119,6 +119,8 @@ PLACES: Final = {
     "value_and_grad": ("torpor.tensor", "value_and_grad"),
     "render": ("torpor.source", "render"),
     "array_api": ("torpor.array_api", None),
+    "grid_sampler_2d": ("torpor.nn.resampling", "grid_sampler_2d"),
+    "grid_sampler_3d": ("torpor.nn.resampling", "grid_sampler_3d"),
     "linalg": ("torpor.tensor.linalg", None),
     "nn": ("torpor.nn", None),
     "jit": ("torpor.capture", "jit"),

@@ -148,3 +148,21 @@ def test_instance_norm_follows_the_means_of_samples():
     after = F.instance_norm(Tensor(x), mean, variance, use_input_stats=False).numpy()
     known = (x - mean.numpy()[:, None]) / np.sqrt(variance.numpy()[:, None] + 1e-5)
     np.testing.assert_allclose(after, known, 1e-5, 1e-6)
+
+
+def test_bags_of_embeddings():
+    weight = RNG.normal(size=(6, 3)).astype(np.float32)
+    bags, starts = [[1, 2], [], [4, 4, 0]], Tensor([0, 2, 2])
+    flat = Tensor([1, 2, 4, 4, 0])
+    for mode, of in (("sum", np.sum), ("mean", np.mean), ("max", np.max)):
+        made = F.embedding_bag(flat, Tensor(weight), starts, mode=mode).numpy()
+        expected = [of(weight[bag], 0) if bag else np.zeros(3) for bag in bags]
+        np.testing.assert_allclose(made, expected, 1e-5, 1e-6)
+    made = F.embedding_bag(Tensor([[1, 2], [2, 4]]), Tensor(weight), padding_idx=2)
+    np.testing.assert_allclose(made.numpy(), weight[[1, 4]], 1e-6)
+    shares = Tensor([0.5, 2.0])
+    made = F.embedding_bag(
+        Tensor([1, 2]), Tensor(weight), Tensor([0, 2]), mode="sum", per_sample_weights=shares,
+        include_last_offset=True,
+    )  # fmt: skip
+    np.testing.assert_allclose(made.numpy(), [weight[1] * 0.5 + weight[2] * 2], 1e-5)

@@ -122,3 +122,16 @@ def test_what_does_not_fit_is_said():
         Tensor(V).dsplit(1)
     with pytest.raises(ShapeError, match="vectors and matrices"):
         Tensor(X).diag()
+
+
+def test_fill_put_and_pad_are_copies():
+    x = Tensor(M)
+    assert x.fill(2.0).tolist() == [[2.0] * 4] * 3
+    whole = M.copy()
+    np.put(whole, [1, 5, 1], [7.0, 8.0, 9.0])
+    same(x.put(Tensor([1, 5, 1]), Tensor([7.0, 8.0, 9.0])), whole)
+    np.add.at(whole.reshape(-1), [0, 0], [1.0, 2.0])
+    again = x.put(Tensor([1, 5, 1]), Tensor([7.0, 8.0, 9.0]))
+    same(again.put(Tensor([0, 0]), Tensor([1.0, 2.0]), accumulate=True), whole)
+    same(x.constant_pad_nd((1, 0), 5.0), np.pad(M, ((0, 0), (1, 0)), constant_values=5))
+    same(x, M)

@@ -51,8 +51,8 @@ def test_what_occurs():
     check(torpor.unique(Tensor([2.0, np.nan, 1.0, np.nan])), np.array([1, 2, np.nan, np.nan], "f4"))
     check(Tensor(np.zeros(0)).unique(), np.zeros(0))
     check(Tensor([3]).unique(), np.array([3]))
-    with pytest.raises(ShapeError, match="dim"):
-        Tensor(ARRAY).unique(dim=0)
+    with pytest.raises(ShapeError, match="axis 9"):
+        Tensor(ARRAY).unique(dim=9)
 
 
 def test_runs():
@@ -177,3 +177,26 @@ def test_histogram_of_one_value_and_of_none():
             Tensor([1.0, unknown]).histc(3).numpy()
         with pytest.raises(ValueRangeError, match="between"):
             Tensor([1.0]).histc(3, 0, unknown)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_kinds_of_slices(axis):
+    x = np.random.default_rng(1).integers(0, 2, (6, 2, 5)).astype(np.float32)
+    x = np.concatenate([x, x[::2]])
+    expected = np.unique(x, axis=axis, return_inverse=True, return_counts=True)
+    made = Tensor(x).unique(return_inverse=True, return_counts=True, dim=axis)
+    for one, other in zip(made, expected):
+        assert (one.numpy() == other.reshape(one.shape)).all()
+
+
+def test_runs_of_slices():
+    x = Tensor([[1, 1, 2, 1], [3, 3, 3, 3]])
+    values, inverse, counts = x.unique_consecutive(True, True, dim=1)
+    assert values.tolist() == [[1, 2, 1], [3, 3, 3]]
+    assert inverse.tolist() == [0, 0, 1, 2] and counts.tolist() == [2, 1, 1]
+
+
+def test_nonzero_places_of_a_known_count():
+    x = Tensor([0, 7, 0, 8])
+    assert x.nonzero_static(3).tolist() == [[1], [3], [-1]]
+    assert x.nonzero_static(1, fill_value=9).tolist() == [[1]]

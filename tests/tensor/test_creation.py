@@ -276,3 +276,11 @@ def test_arange_of_int64_counts_with_integers():
     assert Tensor.arange(-0.5, 2, dtype="int64").tolist() == [0, 1]
     with pytest.raises(ShapeError, match="not 0"):
         Tensor.arange(0, 2.5, 0.5, dtype="int64")
+
+
+def test_logspace_and_scalars():
+    made = Tensor.logspace(-1, 2, 4).numpy()
+    np.testing.assert_allclose(made, np.logspace(-1, 2, 4), 1e-6)
+    assert Tensor.logspace(0, 3, 4, base=2, dtype="int64").tolist() == [1, 2, 4, 8]
+    assert Tensor.scalar_tensor(3).tolist() == 3.0
+    assert Tensor.scalar_tensor(3).dtype.name == "float32"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from torpor.base.errors import ShapeError
+from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.base.missing import names_of
 from torpor.nn.losses import *  # noqa: F403  (listed there, once)
 from torpor.nn.resampling import *  # noqa: F403
@@ -14,6 +14,7 @@ from torpor.tensor import Tensor, no_grad
 from torpor.tensor.convolution import check_window, windows
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import derive, float_dtype, with_rule
+from torpor.tensor.host import known_size
 from torpor.tensor.loss import check_several
 from torpor.tensor.namespace import function_of
 from torpor.tensor.operands import choose
@@ -107,6 +108,49 @@ def embedding(x: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tens
         return rows
     within("padding_idx", padding_idx, -len(weight), len(weight) - 1)
     return choose(x.eq(padding_idx % len(weight)).unsqueeze(-1), rows.detach(), rows)
+
+
+def embedding_bag(
+    x: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    *,
+    mode: str = "mean",
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    """The "sum", "mean" or "max" of the rows of weight[rows, width] that each bag names: x[bag,
+    count], or x[count] in bags that begin at the offsets[bag]; with `include_last_offset` the last
+    one ends them. Rows `padding_idx` do not count.
+    """
+    if mode not in ("sum", "mean", "max"):
+        raise ValueRangeError(f"embedding_bag's mode is 'sum', 'mean' or 'max', not {mode!r}")
+    x = beside(x, weight)
+    flat, place = x.reshape(-1), Tensor.arange(x.numel(), device=weight.device)
+    if x.ndim == 2:
+        count, bag = x.shape[0], place // max(known_size(x.shape[1]), 1)
+    elif offsets is None:
+        raise ShapeError("embedding_bag of a vector needs offsets")
+    else:
+        starts = offsets.narrow(0, 0, known_size(offsets.shape[0]) - int(include_last_offset))
+        count, bag = starts.shape[0], Tensor.searchsorted(starts, place, right=True) - 1
+    rows: Any = embedding(flat, weight)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.reshape(-1, 1)
+    kept = flat.ones_like(dtype="bool")
+    if padding_idx is not None:
+        kept = flat.ne(padding_idx % known_size(weight.shape[0]))
+    nothing = weight.new_zeros((count, weight.shape[1]))
+    if mode == "max":
+        rows, bag = rows[kept], bag[kept]
+        made: Tensor = nothing.index_reduce(0, bag, rows, "amax", include_self=False)
+        return made
+    total = nothing.index_add(0, bag, choose(kept.unsqueeze(1), rows, 0.0))
+    if mode == "sum":
+        return total
+    often = nothing.new_zeros((count,)).index_add(0, bag, kept.cast(weight.dtype))
+    return total / often.clamp(1).unsqueeze(1)
 
 
 @widely

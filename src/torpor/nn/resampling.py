@@ -250,6 +250,18 @@ def _picked(image: Any, places: Sequence[Any], padding: str, corners: bool) -> A
     return held.unsqueeze(1).where(found, 0.0)
 
 
+def grid_sampler_2d(
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
+    """`grid_sample` with modes as numbers, in the order in which they are named there."""
+    mode = ("bilinear", "nearest", "bicubic")[interpolation_mode]
+    padding = ("zeros", "border", "reflection")[padding_mode]
+    return grid_sample(input, grid, mode, padding, align_corners)
+
+
+grid_sampler_3d = grid_sampler_2d
+
+
 # --- channels -------------------------------------------------------------------------------------
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """(..., channels r r, height, width) to (..., channels, height r, width r). Shi et al., 2016,

@@ -273,6 +273,23 @@ class Arranging(Handle):
         """A view of start, start + step, … before `end` of one axis, as in `x[start:end:step]`."""
         return self[(*(slice(None),) * an_axis(dim, self), slice(start, end, step))]
 
+    def fill(self, value: Any) -> Tensor:
+        """A copy in which every element is a number, or a 0-d tensor."""
+        made: Tensor = self.clone()
+        return made.fill_(value)
+
+    def put(self, index: Any, source: Any, accumulate: bool = False) -> Tensor:
+        """A copy with the elements of `source` at places of the flattened tensor; with
+        `accumulate` added, one after the other.
+        """
+        places, values = (beside(one, self).reshape(-1) for one in (index, source))
+        flat = self.reshape(-1).index_put((places,), values, accumulate)
+        return flat.reshape(self.shape)
+
+    def constant_pad_nd(self, pad: Sequence[int], value: Any = 0) -> Tensor:
+        """`pad` with a number."""
+        return self.pad(pad, value=value)
+
     # --- sums and indices -------------------------------------------------------------------------
     def sum_to_size(self, *size: Any) -> Tensor:
         """The sum over what was broadcast from the shape `size`."""

@@ -23,7 +23,7 @@ from torpor.tensor.iota import iota
 from torpor.tensor.operands import choose, need
 from torpor.tensor.radix import keys_of, placed, sorted_keys, sorted_numbers, values_of
 from torpor.tensor.scatter import as_number
-from torpor.tensor.spelling import within
+from torpor.tensor.spelling import one_axis, within
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -70,6 +70,11 @@ class Counting(Handle):
         tails = [()] * axes if as_tuple else [(axes,)]
         found = _chosen(("places", as_tuple), partial(_places, as_tuple), tails, self)
         return tuple(found) if as_tuple else found[0]
+
+    def nonzero_static(self, size: int, fill_value: int = -1) -> Tensor:
+        """`nonzero` cut, or filled up, to `size` rows."""
+        found = self.nonzero()[:size]
+        return found.pad([(0, size - found.shape[0]), None], value=fill_value)
 
     def argwhere(self) -> Tensor:
         """As `nonzero`: int64 (count, axes)."""
@@ -162,24 +167,52 @@ class Counting(Handle):
     ) -> Any:
         """The values that occur, in order: (count,). With `return_inverse` also which of them each
         element is (int64, the tensor's shape), with `return_counts` how often each occurs (int64).
-        Each NaN is a value of its own. Computed at the call; `dim` is not there yet (`ShapeError`).
+        Each NaN is a value of its own. With `dim` the slices of that axis, in the order of their
+        elements. Computed at the call.
 
         >>> Tensor([3, 1, 3]).unique(return_counts=True)[1].tolist()
         [1, 2]
         """
         if dim is not None:
-            raise located(ShapeError("unique compares elements; dim is not there yet"), (self,))
+            return _slices(self, dim, False, return_inverse, return_counts)
         found = _kinds(self.reshape(-1).detach(), return_inverse, return_counts)
         return _asked(found, self.shape, return_inverse, return_counts)
 
-    def unique_consecutive(self, return_inverse: bool = False, return_counts: bool = False) -> Any:
+    def unique_consecutive(
+        self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+    ) -> Any:
         """As `unique`, of neighbours only, in their order.
 
         >>> Tensor([1, 1, 2, 1]).unique_consecutive().tolist()
         [1, 2, 1]
         """
+        if dim is not None:
+            return _slices(self, dim, True, return_inverse, return_counts)
         found = _found("runs", _runs, self.reshape(-1).detach(), return_inverse, return_counts)
         return _asked(found, self.shape, return_inverse, return_counts)
+
+
+def _slices(operand: Any, dim: int, runs: bool, inverse: bool, counts: bool) -> Any:
+    """The kinds of an axis' slices: they are numbered in the order of their first elements, then,
+    of equal ones, of their second, and so on.
+    """
+    axis = one_axis(dim, operand.ndim)
+    moved = operand.detach().movedim(axis, 0)
+    length = known_shape(moved.shape)[0]
+    rows = moved.reshape(length, -1) if moved.numel() else moved.new_zeros((length, 0))
+    if runs:
+        apart = rows[1:].ne(rows[:-1]).any(1) if length > 1 else rows[:0].any(1)
+        number = apart.long().cumsum(0).pad((min(length, 1), 0))
+    else:
+        number = rows.new_zeros((length,), dtype=dtypes.int64)
+        for column in rows.unbind(1):
+            kinds, which = column.unique(return_inverse=True)
+            number = (number * kinds.shape[0] + which).unique(return_inverse=True)[1]
+    often = number.bincount()
+    places = make(iota(length, operand.device), operand.device)
+    first = often.full_like(length).scatter_reduce(0, number, places, "amin")
+    found = Kinds(operand.index_select(axis, first), number, often)
+    return _asked(found, (length,), inverse, counts)
 
 
 def _range(flat: Any) -> tuple[Any, Any]:

@@ -310,6 +310,25 @@ class Creation(Handle):
         made = (index * 2 < count).where(rising, falling)  # exact at both ends
         return _finish(made.cast(kind), options)
 
+    @staticmethod
+    def logspace(
+        start: float, end: float, steps: int, base: float = 10.0, dtype: Any = None,
+        device: str | None = None, **options: Any,
+    ) -> Tensor:  # fmt: skip
+        """`steps` numbers from base**start to base**end with equally spaced exponents.
+
+        >>> Tensor.logspace(0, 3, 4).tolist()
+        [1.0, 10.0, 100.0, 1000.0]
+        """
+        powers = Creation.linspace(start, end, steps, dtypes.float64, device)
+        made: Any = base**powers
+        return _finish(made.cast(chosen(dtype, default_float())), options)
+
+    @staticmethod
+    def scalar_tensor(s: Scalar, dtype: Any = None, **options: Any) -> Tensor:
+        """A number as a 0-d tensor, of the default float format unless `dtype` is given."""
+        return Creation.full((), s, chosen(dtype, default_float()), **options)
+
     # --- like another -----------------------------------------------------------------------------
     def full_like(self, fill_value: Scalar, dtype: Any = None, **options: Any) -> Tensor:
         """`fill_value` in this tensor's shape, and its format and device unless given."""
