@@ -7,6 +7,7 @@ python -m bench.plain torpor rows   # one of them: three times in seconds, as JS
 from __future__ import annotations
 
 import json
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -94,18 +95,162 @@ def cache(lib: Any) -> Callable[[int], float]:
     return step
 
 
-PROGRAMS: Final = {p.__name__: p for p in (descent, minibatches, crops, rows, cache)}
+def growing(lib: Any) -> Callable[[int], float]:
+    """Inputs of a length that grows."""
+    w = tensor(lib, RANDOM.standard_normal((64, 64)).astype(np.float32))
+
+    def step(n: int) -> float:
+        x = tensor(lib, RANDOM.standard_normal((n + 3, 64)).astype(np.float32))
+        return float(((x @ w).softmax(-1) * x).sum(0).max().item())
+
+    return step
+
+
+def carried(lib: Any) -> Callable[[int], float]:
+    """A value that is carried on, with a rate that falls, and only looked at."""
+    state = [tensor(lib, np.ones(1000, np.float32))]
+
+    def step(n: int) -> float:
+        state[0] = state[0] - 0.99**n * (state[0] * 0.1)
+        return float(state[0].sum().item())
+
+    return step
+
+
+def sampling(lib: Any) -> Callable[[int], float]:
+    """Tokens from a small transformer, with a cache made by `cat`."""
+    nn, width, heads, kinds = lib.nn, 64, 4, 100
+    embedding, head = nn.Embedding(kinds, width), nn.Linear(width, kinds)
+    layers = [
+        [nn.Linear(*shape) for shape in ((width, 3 * width), (width, width), (width, 4 * width),
+                                         (4 * width, width))] for _ in range(2)
+    ]  # fmt: skip
+    cache: list[Any] = [None] * len(layers)
+    token = [1]
+
+    def attended(number: int, joint: Any) -> Any:
+        parts = (part.reshape(1, heads, -1).transpose(0, 1) for part in joint.chunk(3, -1))
+        query, key, value = parts
+        if cache[number] is not None:
+            before = cache[number]
+            key = lib.cat([before[0], key], dim=1)
+            value = lib.cat([before[1], value], dim=1)
+        cache[number] = key, value
+        weights = (query @ key.transpose(-1, -2) / 4).softmax(-1)
+        return (weights @ value).transpose(0, 1).reshape(1, width)
+
+    def step(_: int) -> float:
+        with lib.no_grad():
+            x = embedding(tensor(lib, np.array(token)))
+            for number, (joint, out, up, down) in enumerate(layers):
+                x = x + out(attended(number, joint(x)))
+                x = x + down(nn.functional.gelu(up(x)))
+            token[0] = int(head(x).argmax().item())
+        return float(token[0])
+
+    return step
+
+
+def adam(lib: Any, *modules: Any) -> Any:
+    """An optimiser of the parameters of modules."""
+    kinds = lib.optim if lib.__name__ == "torch" else lib.nn.optim
+    return kinds.Adam([parameter for module in modules for parameter in module.parameters()])
+
+
+def stepped(optimiser: Any, loss: Any) -> float:
+    """The loss, after a step of the optimiser."""
+    optimiser.zero_grad()
+    loss.backward()
+    optimiser.step()
+    return float(loss.item())
+
+
+def vae(lib: Any) -> Callable[[int], float]:
+    """A variational autoencoder on slices of its data."""
+    nn = lib.nn
+    x = tensor(lib, RANDOM.random((2000, 196)).astype(np.float32))
+    encoder, decoder = (
+        nn.Sequential(nn.Linear(a, 128), nn.ReLU(), nn.Linear(128, b))
+        for a, b in ((196, 32), (16, 196))
+    )
+    optimiser = adam(lib, encoder, decoder)
+
+    def step(n: int) -> float:
+        batch = x[n * 64 % 1900 : n * 64 % 1900 + 64]
+        mean, log = encoder(batch).chunk(2, -1)
+        made = decoder(mean + (log / 2).exp() * lib.randn(64, 16))
+        loss = nn.functional.binary_cross_entropy_with_logits(made, batch, reduction="sum")
+        return stepped(optimiser, (loss - (1 + log - mean**2 - log.exp()).sum() / 2) / 64)
+
+    return step
+
+
+def residual(lib: Any) -> Callable[[int], float]:
+    """A small network of convolutions with batch norm."""
+    nn = lib.nn
+    x = tensor(lib, RANDOM.standard_normal((400, 3, 16, 16)).astype(np.float32))
+    y = tensor(lib, RANDOM.integers(0, 10, 400))
+    first = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU())
+    blocks = [
+        nn.Sequential(
+            nn.Conv2d(16, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
+            nn.Conv2d(16, 16, 3, padding=1), nn.BatchNorm2d(16),
+        ) for _ in range(2)
+    ]  # fmt: skip
+    last = nn.Linear(16, 10)
+    optimiser = adam(lib, first, *blocks, last)
+
+    def step(n: int) -> float:
+        rows = slice(n * 16 % 384, n * 16 % 384 + 16)
+        made = first(x[rows])
+        for block in blocks:
+            made = nn.functional.relu(made + block(made))
+        return stepped(optimiser, nn.functional.cross_entropy(last(made.mean((2, 3))), y[rows]))
+
+    return step
+
+
+def lstm(lib: Any) -> Callable[[int], float]:
+    """An LSTM on slices of its data."""
+    x = tensor(lib, RANDOM.standard_normal((500, 12, 16)).astype(np.float32))
+    y = tensor(lib, RANDOM.standard_normal((500, 1)).astype(np.float32))
+    cell, head = lib.nn.LSTM(16, 32, batch_first=True), lib.nn.Linear(32, 1)
+    optimiser = adam(lib, cell, head)
+
+    def step(n: int) -> float:
+        rows = slice(n * 8 % 480, n * 8 % 480 + 8)
+        found = head(cell(x[rows])[0][:, -1])
+        return stepped(optimiser, ((found - y[rows]) ** 2).mean())
+
+    return step
+
+
+PROGRAMS: Final = {
+    p.__name__: p
+    for p in (
+        descent, minibatches, crops, rows, cache, growing, carried, sampling, vae, residual, lstm
+    )
+}  # fmt: skip
 
 
 def timed(name: str, program: str) -> list[float]:
-    """Seconds of the first, the second and the hundredth pass."""
+    """Seconds of the first, the second and the hundredth pass, and of the slowest after the third;
+    and thousands of megabytes that the passes after the 40th added.
+    """
     step = PROGRAMS[program](process.library(name))
-    times = []
+    times, before = [], 0.0
     for n in range(PASSES):
         started = time.perf_counter()
         step(n)
         times.append(time.perf_counter() - started)
-    return [times[0], times[1], float(np.median(times[LATE]))]
+        before = resident() if n == 40 else before
+    late = float(np.median(times[LATE]))
+    return [times[0], times[1], late, max(times[3:]), (resident() - before) / 1e3]
+
+
+def resident() -> float:
+    """Megabytes that the process has had at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def main() -> None:
@@ -113,9 +258,10 @@ def main() -> None:
     if len(sys.argv) == 3:
         print(json.dumps(timed(*sys.argv[1:])))
         return
-    print("Milliseconds.\n")
-    print("| program | torpor: 1st | 2nd | 100th | torch: 1st | 2nd | 100th | 100th / torch |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("Milliseconds; and megabytes that the passes after the 40th added.\n")
+    names = "1st | 2nd | 100th | slowest after the 3rd | MB"
+    print(f"| program | torpor: {names} | torch: {names} | 100th / torch |")
+    print(f"|{'---|' * 12}")
     for program in PROGRAMS:
         ours, theirs = (process.answer("bench.plain", name, program) for name in LIBRARIES)
         cells = [f"{seconds * 1e3:.2f}" for seconds in (*ours, *theirs)]

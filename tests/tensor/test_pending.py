@@ -7,8 +7,9 @@ import gc
 import numpy as np
 import pytest
 
-from torpor import Tensor, no_grad
+from torpor import Tensor, nn, no_grad
 from torpor.base.errors import OutOfBoundsError
+from torpor.device import Buffer
 
 RANDOM = np.random.default_rng(0)
 INPUTS = RANDOM.standard_normal((50, 3))
@@ -125,3 +126,45 @@ def test_what_many_write_to_in_turn_is_computed_in_rounds() -> None:
         seen.add(tuple(nodes_of(one) for one in several))
     assert len(seen) <= 8
     assert [one.tolist() for one in several] == [[780.0] * 3] * 4
+
+
+def test_a_detached_loss_that_is_kept_keeps_no_weights() -> None:
+    x = Tensor(np.ones((3, 317))).realize()
+    w = Tensor(np.ones((317, 11)), requires_grad=True)
+    optimiser = nn.optim.SGD([w], lr=1e-3)
+    kept, wanted = [], []
+
+    def step() -> None:
+        optimiser.zero_grad()
+        loss = (x @ w).square().mean()
+        loss.backward()
+        optimiser.step()
+        kept.append(loss.detach())
+        wanted.append(loss.item())
+
+    def weights() -> int:
+        gc.collect()
+        return sum(isinstance(one, Buffer) and one.size == 317 * 11 for one in gc.get_objects())
+
+    for _ in range(4):
+        step()
+    before = weights()
+    for _ in range(10):
+        step()
+    assert weights() == before
+    assert [one.item() for one in kept] == wanted
+    assert wanted[-1] < wanted[0]
+
+
+def test_a_write_to_a_detached_view_is_still_seen() -> None:
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    doubled = w * 2
+    view = doubled.detach()
+    doubled.sum().item()
+    with no_grad():
+        view += 5
+    assert doubled.tolist() == [7, 9]
+    other = (w * 3).detach()
+    (other + 1).sum().item()
+    other += 1
+    assert other.tolist() == [4, 7]

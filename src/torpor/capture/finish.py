@@ -23,8 +23,8 @@ from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.pipeline.compiled_graph import CompiledGraph, Word, compiled_graph
+from torpor.tensor.computing import compute
 from torpor.tensor.handle import Handle
-from torpor.tensor.realisation import compute
 from torpor.tensor.storage import Storage, buffers_of, is_buffer
 from torpor.tensor.tensor import steps_of
 

@@ -21,6 +21,7 @@ from torpor.capture.kind import difference, kind_key, nearest
 from torpor.capture.match import Pattern, pattern_of
 from torpor.capture.native import Native, native_for
 from torpor.capture.program import clock, make_native
+from torpor.capture.sizes import STEADY, Dynamic, Sizes, computed, shown
 from torpor.capture.trace import MISS, Trace, is_whole
 from torpor.capture.tracer import is_severed
 from torpor.capture.tree import flatten, holds_twice
@@ -56,6 +57,7 @@ class _Kind:
     waited: int = 0  # replays before that is tried
     views_observed: bool = False
     used: int = 0
+    sized: bool = False  # computed by kernels for any size
 
 
 def _last_use(entry: tuple[Any, _Kind]) -> int:
@@ -75,16 +77,23 @@ class Jitted:
     __slots__ = ("_programs", "__dict__", "__weakref__")
     _programs: tuple[Any, ...]  # native replays: addresses, each with what keeps it alive
 
-    def __init__(self, function: Callable[..., Any], memory_limit: int | None = None):
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        memory_limit: int | None = None,
+        dynamic: Dynamic = None,
+    ):
         functools.update_wrapper(self, function, updated=())
         self._limit = None if memory_limit is None else Limit(memory_limit)
         self.__wrapped__ = function
+        self._sizes, self._dynamic = Sizes(function, dynamic), dynamic
         self._kinds: dict[tuple[Any, ...], _Kind] = {}
         self._programs = ()
         self._lock = recursive_lock()
         self._misses: list[str] = []
         self._by_value: str | None = None  # why numbers are guarded by value
         self._streak = 0  # traces since the last replay
+        self._row: tuple[_Kind | None, int] = None, 0  # calls of one size by kernels for any
         self._baked: dict[str, None] = {}
         self._refused: dict[str, None] = {}
 
@@ -97,12 +106,14 @@ class Jitted:
     def __deepcopy__(self, memo: Any) -> Jitted:
         """Functions are not copied; a method of an object becomes that of the object's copy."""
         wrapped = copy.deepcopy(self.__wrapped__, memo)
-        return self if wrapped is self.__wrapped__ else Jitted(wrapped, self._limit_bytes())
+        if wrapped is self.__wrapped__:
+            return self
+        return Jitted(wrapped, self._limit_bytes(), self._dynamic)
 
     def __reduce__(self) -> Any:
         if is_a(self.__wrapped__, types.FunctionType):
             return self.__qualname__  # as functions are: by name
-        return Jitted, (self.__wrapped__, self._limit_bytes())
+        return Jitted, (self.__wrapped__, self._limit_bytes(), self._dynamic)
 
     def _limit_bytes(self) -> int | None:
         return None if self._limit is None else self._limit.bytes
@@ -139,6 +150,8 @@ class Jitted:
                 if kind and (result := self._replayed(kind, tensors, numbers, given)) is not MISS:
                     return result  # another thread has just traced it
                 kind = self._kind_of(key, call)
+                if self._is_sized(kind):
+                    return computed(self.__wrapped__(*arguments, **options))
                 if kind.plain is None:
                     # The run may change lists in them.
                     pattern = pattern_of(key, arguments, options)
@@ -228,16 +241,29 @@ class Jitted:
         if kind is None:
             if self._kinds:
                 self._note_miss(difference(key, nearest(key, self._kinds)))
-            kind = self._kinds[key] = _Kind(call.objects, plain=_obstacle(call.tensors))
+            sized = self._sizes.vary(key, self._kinds, call)
+            kind = _Kind(call.objects, plain=_obstacle(call.tensors), sized=sized)
+            self._kinds[key] = kind
             clock[0] += 1
             kind.used = int(clock[0])
             self._let_go()
         elif kind.traces:
             self._note_miss(kind.traces[0].failing(call.tensors))
+        if kind.sized and kind.plain is None:
+            return kind
         self._streak += 1
         if self._streak == 1 + IN_A_ROW and len({*self._misses[-IN_A_ROW:]}) == 1:
             self._tell_of_misses()
         return kind
+
+    def _is_sized(self, kind: _Kind) -> bool:
+        """Whether a call is computed by kernels for any size: unless its size stays."""
+        if not kind.sized or kind.plain is not None:
+            return False
+        last, calls = self._row
+        self._row = kind, (calls if kind is last else 0) + 1
+        kind.sized = self._row[1] <= STEADY
+        return kind.sized
 
     def _tell_of_misses(self) -> None:
         """Warn that each of the last calls was traced, for the same reason."""
@@ -329,6 +355,9 @@ class Jitted:
                 lines += [f"    guards {path}" for path in (*trace.used, *trace.guards.paths())]
         if not number:
             lines.append("  no traces")
+        varying = [key for key, kind in self._kinds.items() if kind.sized]
+        if varying:
+            lines.append(f"  takes sizes as numbers: {shown(varying)}")
         lines += [f"  missed because of {path}" for path in list(self._misses)]
         lines += [f"  baked in: {what}" for what in list(self._baked)]
         lines += [f"  runs as it is, since it {what}" for what in list(self._refused)]
@@ -340,7 +369,7 @@ class Jitted:
 _general: Final = Jitted.__call__  # for calls that no native replay fits
 
 
-def jit(function: Any = None, *, memory_limit: int | None = None) -> Any:
+def jit(function: Any = None, *, memory_limit: int | None = None, dynamic: Dynamic = None) -> Any:
     """`function`, traced on its first call; later calls replay its kernels while guards hold.
 
     Tensors among the arguments, and tensors that the function reaches in any other way, are inputs;
@@ -352,15 +381,18 @@ def jit(function: Any = None, *, memory_limit: int | None = None) -> Any:
     memory_limit: the most bytes that a call may take for results and on the way, beside arguments
                   and what it reads. Values are computed again instead of kept until it fits;
                   `explain` says what that costs. `MemoryLimitError` where it cannot be.
+    dynamic:      the name of an argument whose sizes vary, names, or a dict of names and axes:
+                  kernels take these sizes as numbers after the first, and after the second those
+                  of whichever tensors change if nothing is named.
     """
     if function is None:
-        return functools.partial(jit, memory_limit=memory_limit)
+        return functools.partial(jit, memory_limit=memory_limit, dynamic=dynamic)
     if not callable(function):
         raise CaptureError(f"jit takes a function, as in jit(f)(x), not {function!r}")
-    if isinstance(function, Jitted) and memory_limit is None:
+    if isinstance(function, Jitted) and memory_limit is None and dynamic is None:
         return function
     wrapped = function.__wrapped__ if isinstance(function, Jitted) else function
-    return Jitted(wrapped, memory_limit)
+    return Jitted(wrapped, memory_limit, dynamic)
 
 
 def explain(jitted: Any) -> str:

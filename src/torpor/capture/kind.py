@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from torpor.base import settings
@@ -74,6 +74,20 @@ def _tensor_keys(tensors: Sequence[Handle]) -> list[TensorKey]:
             TensorKey(shape_of(node), node.dtype, device, cut, requires, whole, graph, shared)
         )
     return found
+
+
+def without_sizes(key: tuple[Any, ...], varying: Mapping[int, Container[int]] | None) -> Any:
+    """What kinds of call have in common that differ in sizes alone: of all axes of tensors, or of
+    those that are named by the tensor's number.
+    """
+
+    def rest(number: int, tensor: TensorKey) -> TensorKey:
+        axes = range(len(tensor.shape)) if varying is None else varying.get(number, ())
+        sizes = enumerate(tensor.shape)
+        return tensor._replace(shape=tuple([None if n in axes else size for n, size in sizes]))
+
+    front = len(_MODES)
+    return (*key[:front], *[rest(n, tensor) for n, tensor in enumerate(key[front:])])
 
 
 def nearest(key: tuple[Any, ...], known: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:

@@ -19,9 +19,9 @@ from torpor.capture.tree import Path, holds_twice
 from torpor.device import Buffer
 from torpor.ir.infer import Shape, shape_of
 from torpor.pipeline.compiled_graph import CompiledGraph
+from torpor.tensor.computing import compute
 from torpor.tensor.handle import Handle
 from torpor.tensor.random import go_on_from, manual_seed, state_of, take_draws
-from torpor.tensor.realisation import compute
 from torpor.tensor.storage import Storage, buffers_of, is_buffer
 
 

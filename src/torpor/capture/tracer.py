@@ -36,11 +36,11 @@ from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.pipeline.compiled_graph import Prepared
 from torpor.pipeline.run import recorders
+from torpor.tensor.computing import compute
 from torpor.tensor.differentiate import SEVERED
 from torpor.tensor.handle import Handle
 from torpor.tensor.mode import grad_enabled
 from torpor.tensor.random import fresh_name, state_of
-from torpor.tensor.realisation import compute
 from torpor.tensor.storage import Storage, buffers_of, is_buffer, recall
 from torpor.tensor.watch import Watcher, active
 

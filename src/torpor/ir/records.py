@@ -93,10 +93,13 @@ class Loop:
 
 @dataclass(frozen=True)
 class BufferSpec:
-    """How a buffer is to be allocated. `alignment` in bytes."""
+    """How a buffer is to be allocated. `alignment` in bytes. `varying`: it stands for others, of
+    fewer elements perhaps.
+    """
 
     alignment: int = 64
     external_pointer: int | None = None
+    varying: bool = False
 
 
 @dataclass(frozen=True)

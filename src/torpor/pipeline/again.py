@@ -18,6 +18,7 @@ from torpor.ir.uop import UOp
 from torpor.pipeline import anew
 from torpor.pipeline.canonical import Canonical, canonical, settings_now
 from torpor.pipeline.compiled_graph import Failed
+from torpor.pipeline.likeness import pin
 from torpor.pipeline.recipe import Recipe, carry_out, memory_at, recipe_for, value_in
 from torpor.pipeline.run import observed
 
@@ -67,6 +68,7 @@ def learn(name: Hashable, inputs: Sequence[Buffer], roots: Sequence[tuple[UOp, s
     numbers = {id(buffer): number for number, buffer in enumerate(inputs)}
     if len(numbers) < len(inputs):
         return
+    pin(form)
     read = tuple(numbers.get(id(buffer), buffer) for buffer in form.buffers)
     _known[name, settings_now()] = Known(form._replace(buffers=()), read)
 
@@ -127,6 +129,11 @@ def value_of(small: Small, root: UOp) -> UOp | None:
     except Failed:
         return None
     return made.node if made.node is not None else value_in(made.buffer, shape_of(root))
+
+
+def forget_small() -> None:
+    """Forget all small graphs: more may be wanted of them."""
+    _small.clear()
 
 
 def know(small: Small, roots: Sequence[tuple[UOp, str]]) -> None:

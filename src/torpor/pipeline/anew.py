@@ -8,6 +8,7 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Final
 
@@ -41,14 +42,32 @@ HELP: Final = (
 )
 
 
+class _Told(threading.local):
+    because: str | None = None
+
+
+_told: Final = _Told()
+
+
+@contextmanager
+def because(why: str | None) -> Iterator[None]:
+    """Inside, kernels of this thread are made ready for this reason, if there is one."""
+    before, _told.because = _told.because, why
+    try:
+        yield
+    finally:
+        _told.because = before
+
+
 def reasons(items: Sequence[ScheduleItem]) -> list[str]:
-    """Why the kernel of each item has to be made ready: in which way it differs from the nearest
-    one that its line had before; `NEW` where there was none.
+    """Why the kernel of each item has to be made ready: what is known of all of them, or in which
+    way it differs from the nearest one that its line had before; `NEW` where there was none.
     """
     lines = [line_of(item.origins[0]) if item.origins else ("", 0) for item in items]
     with _lock:
         found = [
-            _nearest(difference(known, item.ast) for known in _kernels.get(line, ()))
+            _told.because
+            or _nearest(difference(known, item.ast) for known in _kernels.get(line, ()))
             for line, item in zip(lines, items, strict=True)
         ]
         for line, item in zip(lines, items, strict=True):

@@ -3,9 +3,10 @@
 The graph is written down from its roots to its leaves, with its nodes numbered in order of
 appearance; a node that appears again is its number. Memory is told by format, size and device, a
 bound variable by its limits: which buffer it is, what value it has and how it is called stay out,
-and are listed beside. Where boxes lie (`X[i:i+64]`, `X[i] = y`) is written apart, at the end of the
-key: graphs that differ in nothing else have one `skeleton` (see `boxes.py`). Everything else is
-part of the key, constants included, since they fold; so are all settings.
+and are listed beside. The numbers of movements (sizes, and where boxes such as `X[i:i+64]` lie),
+the sizes of memory and constants are written apart, at the end of the key: graphs that differ in
+nothing else have one `skeleton` (see `general.py`). Everything else is part of the key, as are all
+settings.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from torpor.base import settings
+from torpor.base.dtypes import dtypes
 from torpor.base.errors import ValueRangeError
 from torpor.device import Buffer
 from torpor.ir.ops import MOVEMENT, Ops
@@ -25,79 +27,114 @@ MOST_NODES: Final = 100_000  # a graph of more is not worth writing down
 _NUMBERS: Final = frozenset({int, bool})
 # An enumeration is slow to ask for its members.
 _BUFFER, _CONST, _BIND, _LEAF = Ops.BUFFER, Ops.CONST, Ops.BIND, Ops.LEAF
-_FUNCTION: Final = Ops.FUNCTION
+_FUNCTION, _INDEX, _SHEAR, _CHECK = Ops.FUNCTION, dtypes.index, Ops.SHEAR, Ops.CHECK
 _SLOT: Final = Ops.SLOT
-_SHRINK, _PAD = Ops.SHRINK, Ops.PAD
-_PLACED: Final = frozenset({*MOVEMENT, Ops.LEAF, Ops.DETACH})  # what memory is looked at through
-
+PAIRED: Final = frozenset({Ops.SHRINK, Ops.PAD})  # of two numbers for each axis
+NUMBERED: Final = frozenset({Ops.RESHAPE, Ops.EXPAND, Ops.SHEAR, *PAIRED})
 
 OF_A_STEP: Final = "a tensor of a loop's step has no value outside of it: hand it on as carry or y"
 
 
 class Canonical(NamedTuple):
-    """A graph's key, and what is not in it, in order of appearance: buffers, and BIND nodes; and
-    the SHRINK and PAD nodes whose places are at the end of the key. `order`: its nodes by number.
+    """A graph's key, and what is not in it, in order of appearance: buffers, and BIND nodes; the
+    nodes whose numbers are at the end of the key; and all nodes but constants, by their `order`.
     """
 
     key: tuple[Any, ...]
     buffers: Sequence[Buffer]
     bound: Sequence[UOp]
-    boxes: Sequence[UOp] = ()
+    numbered: Sequence[UOp] = ()
     order: Mapping[UOp, int] = MappingProxyType({})
 
     @property
     def skeleton(self) -> tuple[Any, ...]:
-        """The key without the places of boxes."""
+        """The key without the numbers."""
         return self.key[:-1]
+
+    @property
+    def wanted(self) -> tuple[Any, ...]:
+        """Which nodes are wanted, and on which devices."""
+        found: tuple[Any, ...] = self.key[1]
+        return found
+
+    @property
+    def numbers(self) -> tuple[Any, ...]:
+        """The numbers of each node of `numbered`; a CONST node is its own."""
+        found: tuple[Any, ...] = self.key[-1]
+        return found
 
 
 def canonical(roots: Sequence[tuple[UOp, str]]) -> Canonical | None:
     """The canonical form of `roots` (graph node, device); None if there are too many nodes."""
-    numbers: dict[UOp, int] = {}
+    places: dict[UOp, int] = {}
     words: list[Any] = []
     buffers: list[Buffer] = []
     bound: list[UOp] = []
-    boxes: list[UOp] = []
+    numbered: list[UOp] = []
+    numbers: list[Any] = []
     stack = [node for node, _ in reversed(roots)]
     while stack:
         node = stack.pop()
         while node.op is _FUNCTION:
             node = node.src[0]  # its rule for gradients changes no value
-        number = numbers.get(node)
-        if number is not None:
-            words.append(number)
-            continue
-        numbers[node] = len(numbers)
         op, arg, source = node.op, node.arg, node.src
+        if op is _CONST and node.dtype is not _INDEX and type(arg) is not bool:
+            words += (op, node.dtype)  # each time: which of them are equal is no part of the words
+            numbered.append(node)
+            numbers.append(node)
+            continue
+        place = places.get(node)
+        if place is not None:
+            words.append(place)
+            continue
+        places[node] = len(places)
         if not source:
             if op is _BUFFER:
                 buffers.append(arg)
-                words += (op, node.dtype, arg.size, arg.device)
+                words += (op, node.dtype, arg.device)
+                numbered.append(node)
+                numbers.append(arg.size)
             elif op is _SLOT:
                 raise ValueRangeError(OF_A_STEP)
             else:
                 words.append(node if op is _CONST else (op, node.dtype, arg[1:]))
             continue
-        if op in MOVEMENT and not is_known(arg):
-            source, arg = (*source, *sizes_in(arg)), marked(arg)
-        elif op is _SHRINK and source[0].below(_PLACED).op is _BUFFER:
-            boxes.append(node)
-            arg = tuple([stop - start for start, stop in arg])
-        elif op is _PAD:
-            boxes.append(node)
-            arg = tuple([before + after for before, after in arg])
+        if op in MOVEMENT:
+            if not is_known(arg):
+                source, arg = (*source, *sizes_in(arg)), marked(arg)
+            elif op in NUMBERED:
+                numbered.append(node)
+                arg = without_numbers(op, arg, numbers)
         elif op is _BIND:
             bound.append(node)
             source = source[:1]  # the variable, not its value
-        elif op is _LEAF:
-            arg = None  # an identity: the node's number says as much
+        elif op is _LEAF or op is _CHECK:
+            arg = None  # an identity, of which the node's number says as much; words for people
         words += (op, node.dtype, arg, len(source))
         stack += source[::-1]
-        if len(numbers) > MOST_NODES:
+        if len(places) > MOST_NODES:
             return None
-    wanted = tuple([(numbers[node.below((_FUNCTION,))], device) for node, device in roots])
-    key = (settings_now(), wanted, tuple(words), tuple([box.arg for box in boxes]))
-    return Canonical(key, buffers, bound, boxes, numbers)
+    wanted = tuple([(place_of(node, places), device) for node, device in roots])
+    key = (settings_now(), wanted, tuple(words), tuple(numbers))
+    return Canonical(key, buffers, bound, numbered, places)
+
+
+def without_numbers(op: Ops, arg: Any, numbers: list[Any]) -> Any:
+    """What is left of a movement's arg without its numbers, which are put down."""
+    if op in PAIRED:
+        for pair in arg:
+            numbers += pair
+    elif op is _SHEAR:
+        numbers += arg[2::3]
+        return (*arg[:2], *arg[3:5])
+    else:
+        numbers += arg
+    return len(arg)
+
+
+def place_of(root: UOp, places: Mapping[UOp, int]) -> int | None:
+    """Which node of those in order of appearance a root is; None for a constant."""
+    return places.get(root.below((_FUNCTION,)))
 
 
 class _Hashed(tuple[Any, ...]):

@@ -43,8 +43,8 @@ def name_of(form: Canonical, roots: Roots) -> str | None:
     devices = {one for _, joined in roots for one in joined.split(JOINT)}
     if not all(map(is_kept, devices)):
         return None
-    settings, wanted, words, places = form.key
-    shown = ("\0".join(map(text_of, words)), repr(wanted), repr(places), repr(tuple(settings)))
+    settings, wanted, *lists = form.key
+    shown = (*["\0".join(map(text_of, one)) for one in lists], repr(wanted), repr(tuple(settings)))
     if any(ADDRESS in text for text in shown):
         return None
     keys = sorted(Device[one].key for one in devices)

@@ -41,6 +41,10 @@ class Result:
     parts: tuple[Part, ...]
     joint: Any = None
 
+    def shaped(self, shape: Shape) -> Result:
+        """The value in a shape, if it is on one device."""
+        return self if self.joint is not None else Result(((self.parts[0][0], shape),))
+
     def node(self) -> UOp:
         """The value as a graph node."""
         parts = [over_buffer(*part) for part in self.parts]

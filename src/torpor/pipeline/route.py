@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from torpor.base.phases import phase
-from torpor.ir.infer import JOINT, shape_of
+from torpor.ir.infer import JOINT, Shape, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, Program, ScheduleItem
 from torpor.ir.trace import listener
 from torpor.ir.uop import UOp
-from torpor.pipeline import again, anew, plans
+from torpor.pipeline import again, along, anew, plans
+from torpor.pipeline.along import Place
 from torpor.pipeline.blame import index_of
-from torpor.pipeline.boxes import known_form, with_places
 from torpor.pipeline.canonical import Canonical, canonical
 from torpor.pipeline.compile import make_ready, programs_of, target_named
 from torpor.pipeline.compiled_graph import Failed, prepare
+from torpor.pipeline.general import Made, exactly
+from torpor.pipeline.likeness import generalised, known_form, note_numbers
 from torpor.pipeline.recipe import (
     Result,
     can_be_kept,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from torpor.schedule.plan import Plan, TargetOf
 
 Roots = Sequence[tuple[UOp, str]]
+Company = tuple[list[UOp], list[tuple[UOp, UOp]]]  # values of roots; (node, value) of others
 
 
 def planned(
@@ -68,14 +71,23 @@ def realize(roots: Roots) -> list[UOp]:
     """Compute `roots` (graph node, device); for each a node of its shape over the BUFFER that holds
     the value. Raises what an operation raises when it runs, and then nothing has changed.
     """
+    found = realize_along(roots)
+    assert found is not None, "nobody was asked"
+    return found[0]
+
+
+def realize_along(roots: Roots, new: Callable[[Canonical], bool] | None = None) -> Company | None:
+    """As `realize`; and what was computed along with the roots. `new` is told of a graph that has
+    not been computed yet, and says whether it has changed it: None then.
+    """
     alone = len(roots) == 1 and unseen() and limit_now() is None
     small = again.named(*roots[0]) if alone else None
     if small is not None and (value := again.value_of(small, roots[0][0])) is not None:
-        return [value]
+        return [value], []
     try:
         with phase("launch"):
-            made = computed(roots)
-        if small is not None:
+            made = in_company(roots, new)
+        if small is not None and made is not None and not made[1]:
             again.know(small, roots)
         return made
     except Refused as refused:
@@ -83,30 +95,100 @@ def realize(roots: Roots) -> list[UOp]:
     raise error_of(site, index_of(site, roots[0][1], computed))
 
 
+def take_along(place: Place) -> None:
+    """From now on compute this node of graphs with this skeleton along with their roots."""
+    again.forget_small()
+    along.take_along(place)
+
+
+def form_of(roots: Roots) -> Canonical | None:
+    """The canonical form of roots that are planned as all are."""
+    if limit_now() is not None:
+        return None
+    form = canonical(roots)
+    if form is not None and recorded():
+        note_numbers(form)
+        return None
+    return form
+
+
+def in_company(roots: Roots, new: Callable[[Canonical], bool] | None) -> Company | None:
+    """As `realize_along`, but that a failed check is `Refused`."""
+    form = form_of(roots)
+    if form is None:
+        return first_run(roots, None), []
+    own, wanted = along.with_company(form, roots)
+    try:
+        values = known_run(wanted, own)
+        if values is None:
+            if new is not None and new(form):
+                return None
+            values = new_run(wanted, own)
+    except Refused:
+        if wanted is roots:
+            raise
+        along.leave_alone(form)
+        return computed(roots), []
+    extra = zip(wanted[len(roots) :], values[len(roots) :], strict=True)
+    return values[: len(roots)], [(node, value) for (node, _), value in extra]
+
+
 def computed(roots: Roots) -> list[UOp]:
-    """As `realize`, but that a failed check is `Refused`."""
-    apart = recorded() or limit_now() is not None  # it is planned in a way of its own
-    form = None if apart else canonical(roots)
-    seen = observed()
-    if form is not None and form.boxes:
-        known = None if seen else known_form(form)
-        if known is not None and (recipe := recipe_for(known)) is not None:
-            anew.ran()
-            with suppress(Failed):  # it fails again below, where the graph is there to be blamed
-                return follow(recipe, known, [shape_of(node) for node, _ in roots])
-        roots, form = with_places(roots, form)
-    recipe = None if form is None else recipe_for(form)
-    shapes = [shape_of(node) for node, _ in roots]
-    if form is not None and recipe is not None and not seen:
+    """As `realize`, with nothing along, but that a failed check is `Refused`."""
+    form = form_of(roots)
+    if form is None:
+        return first_run(roots, None)
+    values = known_run(roots, form)
+    return new_run(roots, form) if values is None else values
+
+
+def known_run(roots: Roots, form: Canonical) -> list[UOp] | None:
+    """The values of roots with this form, if its like has been computed before."""
+    if observed():
+        return None
+    recipe = recipe_for(form)
+    if recipe is not None:
         anew.ran()
         try:
-            return follow(recipe, form, shapes)
+            return follow(recipe, form, shapes_of(roots))
         except Failed as failed:  # the lines to name are those of the graph that is here
             refused = Refused.of(failed, planned(roots)[0].items)
         raise refused
+    known = known_form(form)
+    if known is not None and (recipe := recipe_for(known)) is not None:
+        anew.ran()
+        with suppress(Failed):  # it fails again, where the graph is there to be blamed
+            return [*map(exactly, follow(recipe, known, shapes_of(roots)))]
+    return None
+
+
+def new_run(roots: Roots, form: Canonical) -> list[UOp]:
+    """The values of roots, by kernels for numbers that vary if some do."""
+    made = generalised(roots, form)
+    if made is not None:
+        with suppress(Refused), anew.because(made.why):  # and names its own sizes there
+            return [*map(exactly, first_run(made.roots, made.own, shapes_of(roots), made))]
+    return first_run(roots, form)
+
+
+def shapes_of(roots: Roots) -> list[Shape]:
+    return [shape_of(node) for node, _ in roots]
+
+
+def first_run(
+    roots: Roots,
+    form: Canonical | None,
+    shapes: Sequence[Shape] | None = None,
+    general: Made | None = None,
+) -> list[UOp]:
+    """Plan and compute roots, of these shapes, and keep how under their form."""
+    shapes = shapes_of(roots) if shapes is None else shapes
     lines = {} if form is None else plans.lines_of(form)  # planning hands them down
-    items, results, kept = scheduled(roots, form, lines)
+    items, results, kept = scheduled(roots, form, lines, shapes)
+    if general is not None:
+        items, form = general.seated(items), general.form
     show_schedule(items)
+    recipe = None if form is None else recipe_for(form)
     try:
         if form is not None and recipe is not None:
             return follow(recipe, form, shapes, items)
@@ -118,34 +200,35 @@ def computed(roots: Roots) -> list[UOp]:
 
 
 def scheduled(
-    roots: Roots, form: Canonical | None, lines: plans.Lines
+    roots: Roots, form: Canonical | None, lines: plans.Lines, shapes: Sequence[Shape]
 ) -> tuple[Sequence[ScheduleItem], Sequence[Result], bool]:
     """The kernels for the roots, where these will lie, and whether that comes from the disk: then
     the kernels do not know what their checks mean.
     """
     if watched() or listener() is not None or limit_now() is not None:
-        return (*planned_with_results(roots), False)
+        return (*planned_with_results(roots, shapes), False)
     if form is None and (form := canonical(roots)) is not None:
         lines = plans.lines_of(form)
     name = None if form is None else plans.name_of(form, roots)
     if form is None or name is None:
-        return (*planned_with_results(roots), False)
+        return (*planned_with_results(roots, shapes), False)
     with phase("schedule", "from disk"):
         found = plans.read(name, form, make_buffer)
     if found is not None:
-        return (*found, True)
-    items, results = planned_with_results(roots)
+        items, results = found
+        return items, [one.shaped(shape) for one, shape in zip(results, shapes, strict=True)], True
+    items, results = planned_with_results(roots, shapes)
     with phase("schedule", "to disk"):
         plans.write(name, form, lines, (items, results))
     return items, results, False
 
 
-def planned_with_results(roots: Roots) -> plans.Schedule:
+def planned_with_results(roots: Roots, shapes: Sequence[Shape]) -> plans.Schedule:
     """The kernels that compute the roots, and where these will lie."""
     made, groups, simple = planned(roots)
     results = [
-        result_of(made, group, node, *root)
-        for group, node, root in zip(groups, simple, roots, strict=True)
+        result_of(made, group, node, shape, device)
+        for group, node, shape, (_, device) in zip(groups, simple, shapes, roots, strict=True)
     ]
     return made.items, results
 
@@ -168,10 +251,10 @@ def run_first(
 
 
 def result_of(
-    made: Plan, group: list[tuple[UOp, str]], simple: UOp, root: UOp, device: str
+    made: Plan, group: list[tuple[UOp, str]], simple: UOp, shape: Shape, device: str
 ) -> Result:
     """Where a root's value lies; `group` is what was computed for it on each of its devices."""
     if JOINT not in device:
-        return Result(((made.results[group[0][0]], shape_of(root)),))
+        return Result(((made.results[group[0][0]], shape),))
     joint = simple.arg if simple.op is Ops.MULTI else (None, tuple(one for _, one in group))
     return Result(tuple((made.results[part], shape_of(part)) for part, _ in group), joint)

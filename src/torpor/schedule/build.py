@@ -26,6 +26,12 @@ Request = tuple[UOp, Indices, UOp]  # node, indices, where it is valid
 KINDS = {Ops.GATHER: "index", Ops.SCATTER: "index", Ops.CHECK: "requirement"}
 
 
+def sure_size(buffer: UOp) -> int | None:
+    """How many elements the memory of a BUFFER is sure to have; None where that varies."""
+    size: int = buffer.arg.size
+    return None if buffer.arg.options.varying else size
+
+
 def _elements_reduced(node: UOp) -> int:
     return count(shape_of(node.src[0]))
 
@@ -75,7 +81,7 @@ class Builder:
         number = self.numbers.setdefault(buffer, len(self.numbers))
         if number == len(self.buffers):
             self.buffers.append(buffer)
-        return UOp(Ops.PARAM, buffer.dtype, (), ParamArg(number, buffer.arg.size))
+        return UOp(Ops.PARAM, buffer.dtype, (), ParamArg(number, sure_size(buffer)))
 
     def flat(self, indices: Indices, node: UOp) -> UOp:
         """Row-major position of `indices` in a tensor of the shape of `node`."""
@@ -153,7 +159,8 @@ class Builder:
         position = self.flat(indices, node)
         if valid is not TRUE:
             position = simplify_under(position, valid)
-            if position.vmin >= 0 and position.vmax < buffer.arg.size:
+            size = sure_size(buffer)
+            if size is not None and position.vmin >= 0 and position.vmax < size:
                 valid = TRUE  # whoever asked masks the value, and the access itself is safe
         where = () if valid is TRUE else (valid,)
         place = UOp(Ops.INDEX, node.dtype, (self.parameter(buffer), position, *where))

@@ -17,7 +17,7 @@ from torpor.tensor.handle import Handle, located, make, view
 from torpor.tensor.host import known_shape
 from torpor.tensor.mode import grad_enabled
 from torpor.tensor.path import Step
-from torpor.tensor.pending import wait
+from torpor.tensor.pending import note_detached, wait
 from torpor.tensor.watch import active, watcher
 
 if TYPE_CHECKING:
@@ -134,7 +134,9 @@ class Differentiate(Handle):
 
     def detach(self) -> Tensor:
         """A view through which no gradient flows; writes to it are seen by this tensor."""
-        return view(self, "detach", None)  # also of what `gradient` may be asked about later
+        made = view(self, "detach", None)  # also of what `gradient` may be asked about later
+        note_detached(made)
+        return made
 
     def backward(self, gradient: Any = None, retain_graph: bool = True) -> Tensor:
         """Add the gradient of this tensor to `.grad` of every leaf that it depends on and that is

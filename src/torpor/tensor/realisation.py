@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,16 +16,16 @@ from torpor.ir.infer import JOINT, product
 from torpor.ir.ops import Ops
 from torpor.ir.records import Program, ScheduleItem
 from torpor.ir.uop import UOp
+from torpor.tensor.computing import compute, computed, pipeline
 from torpor.tensor.handle import Handle, Size, derive, located, make, render_shape, touch
 from torpor.tensor.host import Array, known_shape, read
 from torpor.tensor.path import Step
-from torpor.tensor.pending import are_waiting, leave, taken_along
+from torpor.tensor.pending import ALONE, are_waiting, leave, let_graphs_go, taken_along
 from torpor.tensor.storage import (
     Storage,
     is_buffer,
     is_settled,
     recall,
-    remember,
     without_known,
 )
 from torpor.tensor.watch import active, is_watched, watcher
@@ -36,55 +34,11 @@ if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
 
 
-def _count_of_one_holder() -> int:
-    """What `sys.getrefcount` says of a thing that one other thing and a name here hold: whether its
-    own argument counts depends on the Python.
-    """
-    holder = [object()]
-    thing = holder[0]
-    return sys.getrefcount(thing)
-
-
-_ALONE: Final = _count_of_one_holder()  # of a storage that only its handle holds
-
-
-@cache
-def _pipeline() -> Any:
-    """The compiler, which is imported when the first value is wanted: it takes a while."""
-    from torpor import pipeline
-
-    return pipeline
-
-
-def compute(roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
-    """The values of graph nodes on devices; what was computed before is not computed again."""
-    nodes = without_known([node for node, _ in roots])
-    places = [place for place, node in enumerate(nodes) if not is_buffer(node)]
-    made = _run([(nodes[place], roots[place][1]) for place in places])
-    for place, value in zip(places, made, strict=True):
-        remember(roots[place][0], value)
-        nodes[place] = value
-    return nodes
-
-
-def _computed(root: UOp, device: str) -> UOp:
-    """As `compute`, of one node; nobody is told that it has been computed."""
-    (node,) = without_known((root,))
-    return node if is_buffer(node) else _run(((node, device),))[0]
-
-
-def _run(roots: Sequence[tuple[UOp, str]]) -> Any:
-    """The values of nodes that nothing is known of."""
-    if not active:
-        return _pipeline().realize(roots)
-    with unwatched_calls():
-        return _pipeline().realize(roots)
-
-
 def compute_all(roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
     """As `compute`, and along with them what waits. Where that fails, the roots are computed alone,
     and then each that waits: one that fails is left to whoever asks for it.
     """
+    let_graphs_go()
     along = [] if is_watched() else taken_along()
     if along:
         asked = {node for node, _ in roots}
@@ -115,21 +69,6 @@ def _compute_each(storages: Sequence[Storage]) -> None:
             leave(storage)
 
 
-@contextmanager
-def unwatched_calls() -> Iterator[None]:
-    """While a trace watches this thread, spare it the compiler's own calls: they are many."""
-    watching = watcher() if active else None
-    profiler = sys.getprofile()
-    if watching is None or getattr(profiler, "__self__", None) is not watching:
-        yield  # nobody profiles, or the user does
-        return
-    sys.setprofile(None)
-    try:
-        yield
-    finally:
-        sys.setprofile(profiler)
-
-
 def realize(*tensors: Handle) -> None:
     """Compute these tensors together. Errors that depend on values raise before any is changed."""
     if active:
@@ -158,7 +97,7 @@ def _realize_alone(tensor: Handle) -> None:
     if storage.requires or are_waiting() or recall(node) is not None:
         realize(tensor)
         return
-    value = _computed(node, storage.device)
+    value = computed(node, storage.device)
     if value is node:  # memory on several devices
         return
     storage.settle(node, _of_its_own(storage, value))
@@ -180,7 +119,7 @@ def _cut_loose(tensor: Handle) -> None:
     storage, path = tensor._storage, tensor._path
     if path is None or path.leaf or storage.external is not None or is_buffer(storage.base):
         return
-    if sys.getrefcount(storage) <= _ALONE:
+    if sys.getrefcount(storage) <= ALONE:
         node, requires = tensor._current(), tensor.requires_grad
         tensor._storage = Storage(node, storage.device, requires)
         tensor._path, tensor._stamp = None, 0
@@ -241,7 +180,7 @@ class Realisation(Handle):
         """The kernels that realising would run, in order. Runs nothing and changes nothing."""
         tensors = (self, *more)
         nodes = without_known([tensor._current() for tensor in tensors])
-        return _pipeline().schedule(
+        return pipeline().schedule(
             [(n, t._storage.device) for n, t in zip(nodes, tensors, strict=True)]
         )
 
@@ -477,4 +416,4 @@ def lower(*tensors: Handle, target: str | None = None, opts: Any = None) -> list
     """
     nodes = without_known([tensor._current() for tensor in tensors])
     roots = [(node, tensor._storage.device) for node, tensor in zip(nodes, tensors, strict=True)]
-    return _pipeline().lower(roots, target, opts)
+    return pipeline().lower(roots, target, opts)

@@ -157,40 +157,41 @@ def is_settled(storage: Storage) -> bool:
     return below.op is _BUFFER and id(base) not in _known
 
 
+def has_known() -> bool:
+    """Whether anything that still is a graph has been computed."""
+    return bool(_known)
+
+
 def without_known(roots: Sequence[UOp]) -> list[UOp]:
     """The graphs with everything that was computed before replaced by its value."""
     nodes = [*roots]
     if not _known:
         return nodes
-    mapping: dict[UOp, UOp] = {}
-    stack = nodes.copy()
+    values = values_below(nodes)
+    return [values.get(node, node) for node in nodes]
+
+
+def values_below(roots: Sequence[UOp]) -> dict[UOp, UOp]:
+    """What stands for the nodes of the graphs that have been computed, or are made of such."""
+    done: dict[UOp, UOp] = {}
     seen: set[UOp] = set()
-    repeated = False
+    stack = [*roots]
     while stack:
-        node = stack.pop()
+        node = stack[-1]
         if node in seen:
-            continue
-        seen.add(node)
-        if id(node) in _known and (value := recall(node)) is not None:
-            mapping[node] = value
+            stack.pop()
+        elif id(node) in _known and (value := recall(node)) is not None:
+            done[node] = value
+            seen.add(node)
+        elif more := [below for below in node.src if below not in seen]:
+            stack += more
         else:
-            repeated = repeated or (node.op is _FUNCTION and node.arg[0] == AGAIN)
-            stack += node.src
-    if repeated:
-        return [_once(node, mapping) for node in nodes]
-    return [node.substitute(mapping) for node in nodes] if mapping else nodes
-
-
-def _once(root: UOp, known: dict[UOp, UOp]) -> UOp:
-    """The graph with values for what is known, also of computations that stand in it again."""
-    done = dict(known)
-    for node in root.toposort(lambda below: below not in known):
-        if node in done:
-            continue
-        if node.op is _FUNCTION and node.arg[0] == AGAIN:
-            done[node] = done[node.src[0]]
-            continue
-        source = tuple([done[below] for below in node.src])
-        made = node if source == node.src else node.replace(src=source)
-        done[node] = made if made is node else recall(made) or made
-    return done[root]
+            seen.add(node)
+            source = tuple([done.get(below, below) for below in node.src])
+            if node.op is _FUNCTION and node.arg[0] == AGAIN:
+                done[node] = source[0]
+            elif source != node.src:
+                made = node.replace(src=source)
+                made.origins = made.origins or node.origins
+                done[node] = recall(made) or made
+    return done

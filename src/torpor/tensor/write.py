@@ -126,7 +126,7 @@ def _write_through(target: Handle) -> None:
 
     Graphs that were built before keep the old value: their buffer is replaced by a copy of it.
     """
-    from torpor.tensor.realisation import compute
+    from torpor.tensor.computing import compute
 
     storage = target._storage
     old = storage.external

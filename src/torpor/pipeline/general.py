@@ -1,0 +1,186 @@
+"""Numbers that change from graph to graph become numbers that kernels are given.
+
+before  a graph that differs from one that came before in numbers alone: in SHRINK(X, ((64, 128),))
+        of memory where there was (0, 64), in a size 6 where there was 5, in a constant
+after   SHRINK(X, ((place, place + 64),)), place between 0 and len(X) - 64; size, size + 1,
+        16 * size wherever a size differs; and memory of one element in place of the constant
+
+So loops over minibatches, crops and rows, caches that grow and rates that fall compile their
+kernels twice, and not at each pass. Sizes are written as multiples of one that differs, plus a
+number, and what comes out is tried: the graph has to be legal for as many sizes as tell polynomials
+in them apart, and for the least and the greatest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from torpor.device import Buffer
+from torpor.ir.infer import largest, shape_of, shaped
+from torpor.ir.ops import Ops
+from torpor.ir.records import ScheduleItem
+from torpor.ir.uop import UOp
+from torpor.ir.variable import bind
+from torpor.pipeline.canonical import PAIRED, Canonical
+
+Roots = Sequence[tuple[UOp, str]]
+Numbers = tuple[Any, ...]
+Limits = tuple[int, int, int]  # the place of the number that a variable is, its least and greatest
+
+
+class Slot(NamedTuple):
+    """Where a number stands: which of its node's axes, and whether it is the second of a pair."""
+
+    node: UOp
+    axis: int = 0
+    second: bool = False
+
+
+@dataclass(frozen=True)
+class Varying:
+    """A number that is `times` the product of some variables, and `more`."""
+
+    variables: tuple[int, ...]
+    times: int = 1
+    more: int = 0
+
+    def at(self, values: Sequence[Any]) -> Any:
+        value = self.times
+        for variable in self.variables:
+            value = values[variable] * value
+        return value + self.more
+
+
+@dataclass(frozen=True)
+class General:
+    """What graphs of one skeleton have in common, and how they differ.
+
+    varying:   by the place of a number, what it is; all others are `fixed`.
+    constants: places of numbers that are given in memory.
+    same:      places of constants, and of others that have to be the same.
+    variables: for each the place of the number that is its value, its least and its greatest.
+    bound:     for each of the general graph's bound variables, which it is; None: one of its own.
+    buffers:   for each of its buffers the number of the graph's own, or after these of a constant.
+    sized:     whether sizes vary, and not only places and constants.
+    """
+
+    key: tuple[Any, ...]
+    fixed: Mapping[int, Any]
+    varying: Mapping[int, Varying]
+    constants: Sequence[int]
+    same: Sequence[tuple[int, int]]
+    variables: Sequence[Limits]
+    bound: Sequence[int | None]
+    buffers: Sequence[int]
+    sized: bool
+    pick: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        chosen = [*self.fixed] or [0]
+        object.__setattr__(self, "pick", itemgetter(*chosen, chosen[0]))
+
+    def values(self, numbers: Numbers) -> list[int] | None:
+        """The variables' values for these numbers; None where they are of another kind."""
+        same = [*self.fixed.values()]
+        if same and self.pick(numbers) != (*same, same[0]):
+            return None
+        found = [numbers[place] for place, _, _ in self.variables]
+        for value, (_, least, most) in zip(found, self.variables):
+            if not least <= value <= most:
+                return None
+        if any(numbers[place] != one.at(found) for place, one in self.varying.items()):
+            return None
+        if any(numbers[place] is not numbers[other] for place, other in self.same):
+            return None
+        return found
+
+    def form(self, own: Canonical, values: Sequence[int]) -> Canonical:
+        """The canonical form of the general graph with the memory and the values of a graph."""
+        theirs = iter(own.bound)
+        bound = [
+            next(theirs) if number is None else bound_to(number, values[number], self.variables)
+            for number in self.bound
+        ]
+        memory = [*own.buffers, *(constant_buffer(own.numbers[n], own) for n in self.constants)]
+        return Canonical(self.key, [memory[n] for n in self.buffers], bound)
+
+
+class Made(NamedTuple):
+    """A general graph; its own form, and that with the memory and the values that are there; what
+    memory is there in place of some of its own; and which numbers vary, in words.
+    """
+
+    roots: Roots
+    own: Canonical
+    form: Canonical
+    seats: Mapping[Buffer, Buffer]
+    why: str
+
+    def seated(self, items: Sequence[ScheduleItem]) -> tuple[ScheduleItem, ...]:
+        """The items on the memory that is there."""
+        return tuple(
+            replace(item, buffers=tuple([self.seat(node) for node in item.buffers]))
+            for item in items
+        )
+
+    def seat(self, node: UOp) -> UOp:
+        other = self.seats.get(node.arg)
+        return node if other is None else UOp(Ops.BUFFER, node.dtype, (), other)
+
+
+def exactly(node: UOp) -> UOp:
+    """A value in memory of a size that varies, in memory of just its own size."""
+    buffer, count = node.below((Ops.RESHAPE,)).arg, prod(map(largest, shape_of(node)))
+    if node.op is Ops.MULTI or buffer.size == count:
+        return node
+    exact = Buffer(buffer.device, count, buffer.dtype)
+    if buffer.is_allocated():
+        exact.share(buffer)
+    memory = shaped(UOp(Ops.BUFFER, buffer.dtype, (), exact), (count,))
+    shape = shape_of(node)
+    if shape == (count,):
+        return memory
+    return shaped(UOp(Ops.RESHAPE, buffer.dtype, (memory,), shape), shape)
+
+
+def slots_of(form: Canonical) -> Iterator[Slot]:
+    """Where each of the numbers stands."""
+    for node in form.numbered:
+        if node.op in PAIRED:
+            for axis in range(len(node.arg)):
+                yield Slot(node, axis)
+                yield Slot(node, axis, True)
+        else:
+            for axis in range(count_of(node)):
+                yield Slot(node, axis)
+
+
+def count_of(node: UOp) -> int:
+    """How many numbers a node has in a form."""
+    if node.op in (Ops.BUFFER, Ops.CONST):
+        return 1
+    if node.op is Ops.SHEAR:
+        return 2
+    return 2 * len(node.arg) if node.op in PAIRED else len(node.arg)
+
+
+def variable(number: int, least: int, most: int) -> UOp:
+    return UOp.variable(f"general{number}", least, most)
+
+
+def bound_to(number: int, value: int, variables: Sequence[Limits]) -> UOp:
+    """A variable of a general graph with its value."""
+    _, least, most = variables[number]
+    return bind(variable(number, least, most), value)
+
+
+def constant_buffer(node: UOp, form: Canonical) -> Buffer:
+    """Memory that holds a constant, on the device of what it meets."""
+    array = np.array([node.arg], node.dtype.numpy)
+    return Buffer(form.buffers[0].device, 1, node.dtype).allocate().copyin(array)

@@ -1,0 +1,127 @@
+"""Which graphs are like earlier ones but for numbers, and what is known of these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from torpor.base.errors import TorporError
+from torpor.ir.infer import shape_of
+from torpor.pipeline.canonical import Canonical
+from torpor.pipeline.general import General, Made, Numbers, Roots, slots_of
+from torpor.pipeline.vary import Graph, is_box
+
+MOST: Final = 4096  # skeletons that are remembered
+REMEMBERED: Final = 4  # numbers, and general forms, of each
+STEADY: Final = 8  # passes with the same sizes, after which they get kernels of their own
+
+
+@dataclass
+class Seen:
+    """What is known of graphs that differ in numbers: the last ones they came with; by what is
+    wanted of them their general forms, the latest first; and how often the last sizes came in a
+    row.
+    """
+
+    numbers: list[Numbers] = field(default_factory=list)
+    forms: dict[tuple[Any, ...], list[General]] = field(default_factory=dict)
+    pinned: set[Numbers] = field(default_factory=set)  # that stay in the kernels
+    last: Numbers | None = None
+    times: int = 0
+
+    def is_steady(self, numbers: Numbers) -> bool:
+        """Whether these numbers have come so often in a row that they look as if they stay."""
+        self.times = self.times + 1 if numbers == self.last else 1
+        self.last = numbers
+        return self.times > STEADY
+
+
+_seen: Final[dict[tuple[Any, ...], Seen]] = {}
+_places: Final[dict[tuple[Any, ...], list[Numbers]]] = {}  # of boxes, by what is like them
+
+
+def known_form(form: Canonical) -> Canonical | None:
+    """The canonical form of the general graph, as it was written down before."""
+    seen = _seen.get(likeness(form))
+    if seen is None:
+        return None
+    if seen.pinned and form.numbers in seen.pinned:
+        return None
+    for general in seen.forms.get(form.wanted, ()):
+        values = general.values(form.numbers)
+        if values is not None:
+            if general.sized and seen.is_steady(form.numbers):
+                return None
+            return general.form(form, values)
+    return None
+
+
+def likeness(form: Canonical) -> tuple[Any, ...]:
+    """What graphs that differ in numbers, and in what is wanted of them, have in common."""
+    settings, _, words, _ = form.key
+    return settings, words
+
+
+def generalised(roots: Roots, form: Canonical) -> Made | None:
+    """The graph with variables for what has been different before; None where nothing has, or it
+    cannot be.
+    """
+    if len(_seen) >= MOST:
+        _seen.clear()
+        _places.clear()
+    seen = _seen.setdefault(likeness(form), Seen())
+    steady = seen.times > STEADY and seen.last == form.numbers
+    moved = moved_places(form)
+    earlier = [one for one in seen.numbers if one != form.numbers]
+    seen.numbers = [*earlier[-REMEMBERED + 1 :], form.numbers]
+    if steady or not (earlier or moved) or form.numbers in seen.pinned:
+        return None
+    for falling in (False, True):  # two sizes that grow seldom fall with each other
+        found = attempt(Graph(roots, form, earlier, moved, falling))
+        if found is not None:
+            general, made = found
+            known = seen.forms.get(form.wanted, [])
+            seen.forms[form.wanted] = [general, *known[: REMEMBERED - 1]]
+            return made
+    return None
+
+
+def pin(form: Canonical) -> None:
+    """Have a graph with just these numbers computed by kernels of its own: it is known by name."""
+    _seen.setdefault(likeness(form), Seen()).pinned.add(form.numbers)
+
+
+def note_numbers(form: Canonical) -> None:
+    """Know the numbers of a graph that is computed in another way: by a trace, say."""
+    seen = _seen.setdefault(likeness(form), Seen())
+    seen.numbers = [*seen.numbers[-REMEMBERED + 1 :], form.numbers]
+
+
+def attempt(graph: Graph) -> tuple[General, Made] | None:
+    """The general graph, if it can be."""
+    try:
+        return graph.general()
+    except TorporError:
+        return None
+
+
+def moved_places(form: Canonical) -> set[int]:
+    """Places of numbers of boxes in memory that lay elsewhere when the same line came before, in
+    whatever graph. Notes where they lie now.
+    """
+    found: set[int] = set()
+    alike: dict[tuple[Any, ...], list[tuple[int, Numbers]]] = {}
+    for place, (node, axis, second) in enumerate(slots_of(form)):
+        if second or axis or not is_box(node):
+            continue
+        lengths = tuple([stop - start for start, stop in node.arg])
+        kind = (node.op, node.dtype, shape_of(node.src[0]), lengths, node.origins[:1])
+        alike.setdefault(kind, []).append((place, node.arg))
+    for kind, boxes in alike.items():
+        before, now = _places.get(kind, []), [arg for _, arg in boxes]
+        _places[kind] = now
+        if len(before) == len(now):
+            for (place, arg), old in zip(boxes, before):
+                pairs = enumerate(zip(arg, old))
+                found.update(place + 2 * axis for axis, (one, other) in pairs if one != other)
+    return found

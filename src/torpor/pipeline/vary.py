@@ -1,0 +1,425 @@
+"""Writing a graph with variables for the numbers in which it differs from earlier ones.
+
+before  sizes that were 5 and are 6, 10 and 12, 6 and 7 now
+after   size, 2 * size, size + 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations_with_replacement, product
+from math import prod
+from typing import Any, Final
+
+from torpor.base import settings
+from torpor.base.dtypes import DType
+from torpor.base.errors import ShapeError, TorporError
+from torpor.device import Buffer
+from torpor.ir.contract_graph import GRAPH
+from torpor.ir.infer import Size, fold_size, largest, shape_of, shaped
+from torpor.ir.ops import MOVEMENT, Ops
+from torpor.ir.records import BufferSpec
+from torpor.ir.uop import UOp
+from torpor.pipeline.canonical import PAIRED, Canonical, canonical
+from torpor.pipeline.general import (
+    General,
+    Made,
+    Numbers,
+    Roots,
+    Varying,
+    bound_to,
+    count_of,
+    slots_of,
+)
+
+Values = tuple[int, ...]  # of a graph's variables
+
+MOST_SIZES: Final = 3  # that differ independently of each other
+TRIED: Final = 9  # values: a product of eight sizes is a polynomial of degree 8
+ROOM: Final = 1 << 18  # elements of a tensor up to which a size may grow; one may always double
+LARGE: Final = 1 << 22  # elements of a tensor whose sizes stay: it takes longer than compiling
+PLACED: Final = frozenset({*MOVEMENT, Ops.LEAF, Ops.DETACH})  # what memory is looked at through
+FIXED: Final = frozenset({Ops.COPY, Ops.MULTI, Ops.LOOP})  # their sizes are in no number
+STORED: Final = frozenset(
+    {Ops.BUFFER, Ops.REDUCE_AXIS, Ops.GATHER, Ops.SCATTER, Ops.SCAN_AXIS, Ops.CONTIGUOUS}
+)
+
+
+def is_box(node: UOp) -> bool:
+    """Whether a node is a part of memory, which may lie anywhere in it."""
+    return node.op is Ops.SHRINK and node.src[0].below(PLACED).op is Ops.BUFFER
+
+
+class Graph:
+    """A graph whose numbers are compared with those of earlier ones of the same skeleton.
+
+    falling: whether a size may be a number less another one.
+    """
+
+    def __init__(
+        self,
+        roots: Roots,
+        form: Canonical,
+        earlier: Sequence[Numbers],
+        moved: set[int],
+        falling: bool = False,
+    ) -> None:
+        self.falling = falling
+        self.roots, self.form = roots, form
+        self.slots = list(slots_of(form))
+        self.columns = (
+            list(zip(*earlier, form.numbers)) if earlier else [(n,) for n in form.numbers]
+        )
+        self.nodes = nodes_of(roots)
+        self.asked = frozenset(node for node, _ in roots)
+        self.varying: dict[int, Varying] = {}
+        self.constants: list[int] = []
+        self.same: list[tuple[int, int]] = []
+        self.starts: list[int] = []  # for each variable, the place of the number that it is
+        self.limits: list[tuple[int, int]] = []
+        self.sizes = 0  # how many of the variables are sizes: the first
+        self.moved = moved
+
+    def general(self) -> tuple[General, Made] | None:
+        """The general graph; None where numbers differ in another way than it can say."""
+        differ = [p for p, column in enumerate(self.columns) if len(set(column)) > 1]
+        constants = [p for p in differ if self.slots[p].node.op is Ops.CONST]
+        places = self.boxes({*differ, *self.moved}.difference(constants))
+        sizes = [p for p in differ if p not in places and p not in constants]
+        if not self.form.buffers:
+            return None  # nothing to read, on whichever device
+        self.share_constants(constants)
+        if not self.fit_sizes(sizes):
+            return None
+        for start, most in places.items():
+            if start not in self.varying:
+                self.fit_place(start, most)
+        if self.sizes and not self.find_limits():
+            return None
+        return self.written()
+
+    def share_constants(self, places: Sequence[int]) -> None:
+        """Equal constants are one node, whether or not all of its places differ."""
+        first: dict[UOp, int] = {}
+        for place in places:
+            first.setdefault(self.form.numbers[place], place)
+        self.constants = [*first.values()]
+        self.same = [
+            (place, first[number])
+            for place, number in enumerate(self.form.numbers)
+            if isinstance(number, UOp) and number in first and first[number] != place
+        ]
+
+    # --- what varies --------------------------------------------------------------------------
+    def boxes(self, differ: set[int]) -> dict[int, int]:
+        """Of the numbers that differ, those of boxes that keep their lengths: by the place of the
+        first of each pair, as of the second, the greatest value of the first.
+        """
+        found: dict[int, int] = {}
+        for place in differ:
+            node, axis, second = self.slots[place]
+            start = place - second
+            if node.op not in PAIRED or (node.op is Ops.SHRINK and not is_box(node)):
+                continue
+            sign = 1 if node.op is Ops.PAD else -1
+            pairs = zip(self.columns[start], self.columns[start + 1])
+            if len({stop + sign * first for first, stop in pairs}) > 1:
+                continue
+            first, stop = node.arg[axis]
+            size = shape_of(node.src[0])[axis]
+            if isinstance(size, int):
+                whole = first + stop if node.op is Ops.PAD else size - (stop - first)
+                found[start] = found[start + 1] = whole
+        return found
+
+    def fit_place(self, place: int, most: int) -> None:
+        """A variable for where a box starts, and with it for where it ends."""
+        start = place - self.slots[place].second
+        if start in self.varying:
+            return
+        first, second = self.form.numbers[start : start + 2]
+        sign = -1 if self.slots[place].node.op is Ops.PAD else 1
+        number = self.add(start, 0, most)
+        self.varying[start + 1] = Varying((number,), sign, second - sign * first)
+
+    def add(self, place: int, least: int, most: int) -> int:
+        """One more variable, whose value is the number at this place."""
+        number = len(self.starts)
+        self.starts.append(place)
+        self.limits.append((least, most))
+        self.varying[place] = Varying((number,))
+        return number
+
+    def fit_sizes(self, places: Sequence[int]) -> bool:
+        """Each size as a multiple of one that differs, plus a number."""
+        stay = settings.number("BEAM") > 0  # a search is for kernels of one size
+        if places and (stay or any(node.op in FIXED for node in self.nodes)):
+            return False
+
+        def step(place: int) -> tuple[bool, int, int]:
+            column = self.columns[place]
+            whole = self.slots[place].node.op is Ops.BUFFER  # the product of others
+            return whole, abs(column[-1] - column[-2]) or 1 << 62, column[-1]
+
+        for place in sorted(places, key=step):
+            column = self.columns[place]
+            found = next(
+                filter(None, (fit(one, column, self.falling) for one in self.known_columns())), None
+            )
+            if found is not None:
+                self.varying[place] = found
+            elif self.sizes == MOST_SIZES:
+                return False
+            else:
+                self.sizes = self.add(place, column[-1], column[-1]) + 1
+        return True
+
+    def known_columns(self) -> Iterator[tuple[tuple[int, ...], Sequence[int]]]:
+        """The variables, and products of two, and what they were."""
+        for number, start in enumerate(self.starts):
+            yield (number,), self.columns[start]
+        for (one, start), (other, more) in combinations_with_replacement(enumerate(self.starts), 2):
+            pairs = zip(self.columns[start], self.columns[more], strict=True)
+            yield (one, other), [left * right for left, right in pairs]
+
+    # --- for which values it holds ------------------------------------------------------------
+    def find_limits(self) -> bool:
+        """Widen the limits of the sizes as far as the graph stays legal, and see whether it is
+        legal in between.
+        """
+        now = [self.form.numbers[start] for start in self.starts]
+        if min(now[: self.sizes]) < 1:
+            return False
+        for number in range(self.sizes):
+
+            def legal(value: int, number: int = number) -> bool:
+                return self.elements((*now[:number], value, *now[number + 1 :])) is not None
+
+            self.limits[number] = first_legal(legal, 1, now[number]), now[number]
+        mosts = self.highest(now)
+        self.limits[: self.sizes] = [(one[0], most) for one, most in zip(self.limits, mosts)]
+        if any(least == most for least, most in self.limits[: self.sizes]):
+            return False
+        ends = product(*self.limits[: self.sizes])
+        some = ([self.between(n, i) for n in range(self.sizes)] for i in range(TRIED))
+        tried = ((*values, *now[self.sizes :]) for values in (*ends, *some))
+        counts = [self.elements(values) for values in tried]
+        return all(count is not None and count <= LARGE for count in counts)
+
+    def between(self, number: int, which: int) -> int:
+        """One of the values that are tried; other sizes grow at other paces."""
+        least, most = self.limits[number]
+        return least + which * (2 * number + 1) % (most - least + 1)
+
+    def highest(self, now: Sequence[int]) -> list[int]:
+        """How large the sizes may become together: each grows to the next power of two in turns, as
+        long as there is room; the first one may in any case become twice what it is.
+        """
+        mosts, rest = list(now[: self.sizes]), now[self.sizes :]
+        full: set[int] = set()
+        while len(full) < self.sizes:
+            for number in {*range(self.sizes)} - full:
+                more = 1 << mosts[number].bit_length()
+
+                def elements(value: int, number: int = number) -> int | None:
+                    return self.elements((*mosts[:number], value, *mosts[number + 1 :], *rest))
+
+                count = elements(more)
+                if count is None:
+                    mosts[number] = last_legal(
+                        lambda n: elements(n) is not None, mosts[number], more
+                    )
+                elif count <= ROOM or (not number and more < 4 * now[0]):
+                    mosts[number] = more
+                if mosts[number] < more or more >= ROOM:
+                    full.add(number)
+        return mosts
+
+    def elements(self, values: Values) -> int | None:
+        """How many elements the largest tensor has for these values; None where the graph is not
+        legal.
+        """
+        try:
+            sink, most = self.rebuilt(values)
+            GRAPH.check(sink)
+        except TorporError:
+            return None
+        return most
+
+    def rebuilt(self, values: Values) -> tuple[UOp, int]:
+        """The graph with these values, and the elements of the largest tensor that they change, of
+        those that are likely to be stored.
+        """
+        numbers = [
+            self.varying[place].at(values) if place in self.varying else number
+            for place, number in enumerate(self.form.numbers)
+        ]
+        args = self.args(numbers)
+        most, done = 0, dict[UOp, UOp]()
+        for node in self.nodes:
+            if node.op is Ops.FUNCTION:
+                done[node] = done[node.src[0]]
+                continue
+            source, arg = tuple([done[s] for s in node.src]), args.get(node, node.arg)
+            if node.op is Ops.BUFFER and node in args:
+                arg = Buffer(node.arg.device, arg, node.dtype)
+            done[node] = made = UOp(node.op, node.dtype, source, arg)
+            if made is not node and shape_of(made) != shape_of(node):
+                sizes = [largest(size) for size in shape_of(made)]
+                if min(sizes) < 0:
+                    raise ShapeError(f"no tensor has the shape {sizes}")
+                if node.op in STORED or node in self.asked:
+                    most = max(most, prod(sizes))
+        return done[self.nodes[-1]], most
+
+    def args(self, numbers: Sequence[Any]) -> dict[UOp, Any]:
+        """The args of the nodes whose numbers vary."""
+        found: dict[UOp, Any] = {}
+        at = 0
+        for node in self.form.numbered:
+            here = range(at, at + count_of(node))
+            at = here.stop
+            if node.op is Ops.CONST or not any(place in self.varying for place in here):
+                continue
+            taken = [numbers[place] for place in here]
+            if node.op is Ops.BUFFER:
+                found[node] = taken[0]
+            elif node.op is Ops.SHEAR:
+                found[node] = (*node.arg[:2], taken[0], *node.arg[3:5], taken[1])
+            elif node.op in PAIRED:
+                found[node] = tuple(zip(taken[::2], taken[1::2]))
+            else:
+                found[node] = tuple(taken)
+        return found
+
+    # --- the graph with variables -------------------------------------------------------------
+    def written(self) -> tuple[General, Made] | None:
+        """The general graph, and what there is to know of it."""
+        numbers = self.form.numbers
+        now = [numbers[start] for start in self.starts]
+        variables = [(s, *limits) for s, limits in zip(self.starts, self.limits, strict=True)]
+        nodes = [bound_to(n, value, variables) for n, value in enumerate(now)]
+        sizes = [
+            self.sized(self.varying[place], nodes) if place in self.varying else number
+            for place, number in enumerate(numbers)
+        ]
+        sink, seats = self.symbolic(self.args(sizes))
+        roots = [(node, device) for node, (_, device) in zip(sink.src, self.roots, strict=True)]
+        made = canonical(roots)
+        if made is None:
+            return None
+        own = {buffer: number for number, buffer in enumerate(self.form.buffers)}
+        names = {node.src[0]: number for number, node in enumerate(nodes)}
+        free = {*self.varying, *self.constants, *(place for place, _ in self.same)}
+        general = General(
+            made.key,
+            {place: number for place, number in enumerate(numbers) if place not in free},
+            {place: one for place, one in self.varying.items() if place not in self.starts},
+            self.constants, self.same, variables,
+            [names.get(node.src[0]) for node in made.bound],
+            [seats[buffer] if buffer in seats else own[buffer] for buffer in made.buffers],
+            self.sizes > 0,
+        )  # fmt: skip
+        form = general.form(self.form, now)
+        pairs = zip(made.buffers, form.buffers, strict=True)
+        stands = {stand: one for stand, one in pairs if stand is not one}
+        return general, Made(roots, made, form, stands, self.in_words())
+
+    def in_words(self) -> str:
+        """What varies, the first two."""
+        sizes = range(self.sizes)
+        told = [f"size {self.before(self.starts[n])} -> up to {self.limits[n][1]}" for n in sizes]
+        told += [f"position {self.before(start)} -> any" for start in self.starts[self.sizes :]]
+        told += [f"number {self.before(place).arg:.7g} -> any" for place in self.constants]
+        return ", ".join(told[:2])
+
+    def before(self, place: int) -> Any:
+        """What a number was the last time."""
+        return self.columns[place][-2:][0]
+
+    @staticmethod
+    def sized(one: Varying, nodes: Sequence[UOp]) -> Size:
+        return fold_size(one.at(nodes))
+
+    def symbolic(self, args: Mapping[UOp, Any]) -> tuple[UOp, dict[Buffer, int]]:
+        """The graph with these args, and the memory in it that others stand for: which of the
+        graph's own, or after these which constant.
+        """
+        done: dict[UOp, UOp] = {}
+        seats: dict[Buffer, int] = {}
+        own = {buffer: number for number, buffer in enumerate(self.form.buffers)}
+        constants = {self.form.numbers[place]: n for n, place in enumerate(self.constants)}
+        for node in self.nodes:
+            if node in constants:
+                done[node] = memory = stand_in(node.dtype, self.form.buffers[0].device, 1, ())
+                seats[memory.src[0].arg] = len(own) + constants[node]
+            elif node.op is Ops.BUFFER and node in args:
+                size = args[node]
+                memory = stand_in(node.dtype, node.arg.device, largest(size), (size,))
+                done[node], seats[memory.src[0].arg] = memory, own[node.arg]
+            elif node.op is Ops.FUNCTION:
+                done[node] = done[node.src[0]]
+            else:
+                source = tuple([done[s] for s in node.src])
+                done[node] = made = UOp(node.op, node.dtype, source, args.get(node, node.arg))
+                made.origins = made.origins or node.origins
+        return done[self.nodes[-1]], seats
+
+
+def stand_in(dtype: DType, device: str, size: int, shape: tuple[Size, ...]) -> UOp:
+    """Memory that other memory stands for, in a shape."""
+    buffer = Buffer(device, size, dtype, BufferSpec(varying=True))
+    memory = UOp(Ops.BUFFER, dtype, (), buffer)
+    return shaped(UOp(Ops.RESHAPE, dtype, (memory,), shape), shape)
+
+
+def nodes_of(roots: Roots) -> list[UOp]:
+    """The nodes of a graph in order, its sink last, without what only gradients need."""
+    sink = UOp.sink(*(node for node, _ in roots))
+    stack, reached = [sink], {sink}
+    while stack:
+        node = stack.pop()
+        for below in node.src[:1] if node.op is Ops.FUNCTION else node.src:
+            if below not in reached:
+                reached.add(below)
+                stack.append(below)
+    return [node for node in sink.toposort() if node in reached]
+
+
+def fit(
+    known: tuple[tuple[int, ...], Sequence[int]], column: Sequence[int], falling: bool = False
+) -> Varying | None:
+    """A column of numbers as a multiple of a known one, plus a number."""
+    variables, of = known
+    steps = [(a, b, x, y) for a, b, x, y in zip(of, of[1:], column, column[1:]) if a != b]
+    if not steps:
+        return None
+    a, b, x, y = steps[-1]
+    times, rest = divmod(y - x, b - a)
+    one = Varying(variables, times, y - times * b)
+    if rest or times < (-1 if falling else 1) or (len(variables) > 1 and one.more):
+        return None
+    holds = all(times * n + one.more == m for n, m in zip(of, column, strict=True))
+    return one if holds else None
+
+
+def first_legal(legal: Any, low: int, high: int) -> int:
+    """The least number from which on, up to `high`, all are legal, as far as halving tells."""
+    while low < high:
+        middle = (low + high) // 2
+        if legal(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return high
+
+
+def last_legal(legal: Any, low: int, high: int) -> int:
+    """The greatest number up to which all are legal, from `low` on."""
+    while low < high:
+        middle = (low + high + 1) // 2
+        if legal(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low

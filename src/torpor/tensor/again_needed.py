@@ -1,0 +1,116 @@
+"""Values that one computation used and a later one needs again.
+
+A tensor that somebody held while a graph with it was computed, but not asked for, is marked. Where
+a later graph needs it again, it is computed by itself, once, and kept from then on; and the next
+graph like the first computes it along (see `pipeline/along.py`). So no loop that carries tensors
+from pass to pass computes its past again, and its graphs do not grow. Leaves that gradients are
+asked for, such as parameters, are kept from the first time on.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from torpor.ir.infer import JOINT, device_of
+from torpor.ir.ops import MOVEMENT, Ops
+from torpor.ir.uop import UOp
+from torpor.tensor.storage import recall
+
+Roots = Sequence[tuple[UOp, str]]
+_THROUGH: Final = frozenset({*MOVEMENT, Ops.DETACH, Ops.LEAF, Ops.FUNCTION, Ops.CONTIGUOUS})
+_THERE: Final = frozenset({Ops.BUFFER, Ops.CONST, Ops.MULTI, Ops.SLOT, Ops.LOOP})
+
+_marks: Final[weakref.WeakKeyDictionary[UOp, Any]] = weakref.WeakKeyDictionary()
+
+
+def needed_again(roots: Roots) -> list[tuple[UOp, Any]]:
+    """The marked nodes that the graphs lead to first, and their marks, which they lose; and what
+    leaves are, such as parameters, that have not been computed (None).
+    """
+    found: list[tuple[UOp, Any]] = []
+    stack = [node for node, _ in roots]
+    asked, seen = set(stack), set(stack)
+    while stack:
+        node = stack.pop()
+        mark = _marks.pop(node, None)
+        if mark is not None:
+            found.append((node, mark))
+            if node not in asked:
+                continue
+        elif node.op is Ops.LEAF and is_work(below := node.below(_THROUGH)):
+            if below not in seen:
+                seen.add(below)
+                found.append((below, None))
+            continue
+        for below in node.src:
+            if below not in seen and recall(below) is None:
+                seen.add(below)
+                stack.append(below)
+    return found
+
+
+def is_work(node: UOp) -> bool:
+    """Whether something has to be computed for a node."""
+    return node.op not in _THERE and recall(node) is None
+
+
+def mark_held(roots: Roots, values: Mapping[UOp, UOp], form: Any) -> None:
+    """Mark what somebody holds of graphs that are computed; `values` are what stands for their
+    nodes, and `form` is the canonical form of these.
+    """
+    device = roots[0][1]
+    if JOINT in device or any(other != device for _, other in roots):
+        return
+    sink = UOp.sink(*(node for node, _ in roots))
+    asked = set(sink.src)
+    made = [node for node in set(values.values()) if node in form.order]
+    known = Counter(map(id, (*values, *form.order, *form.numbered, *made)))
+    known.update(id(below) for node in made for below in node.src)
+    held = held_in(sink, known)
+    passed: set[UOp] = set()
+    wanted = {kept_for(node, held, passed) for node in held}
+    for node in wanted - passed:
+        place = form.order.get(values.get(node, node))
+        if node in asked or place is None or not is_work(node):
+            continue
+        if node.below(_THROUGH).op is Ops.CHECK:
+            continue  # without it nobody knows what an index, whose value this is, means
+        if device_of(node) == device:
+            _marks[node] = (form.skeleton, place)
+
+
+def kept_for(node: UOp, held: Mapping[UOp, int], passed: set[UOp]) -> UOp:
+    """What is kept for a tensor that is held: itself, or what it is a view of, where a tensor other
+    than views stands for that, or it has fewer elements. Notes what only a storage seems to hold.
+    """
+    below = node
+    while below.op in _THROUGH:
+        wide = below.op is Ops.EXPAND
+        below = below.src[0]
+        if wide or held.get(below, 0) > 1 or not is_work(below):
+            node = below
+        elif below in held:
+            passed.add(below)
+    return node
+
+
+def held_in(sink: UOp, known: Mapping[int, int]) -> dict[UOp, int]:
+    """The nodes below that tensors stand for, and by how many others they are held than each other
+    and those that are known, by id. What only a storage holds, for its views, is none of them.
+    """
+    nodes: list[Any] = [*sink.toposort(lambda node: recall(node) is None)]
+    uses = Counter(id(below) for node in nodes for below in node.src)
+    nodes.append(object())
+    counts = [*map(sys.getrefcount, nodes)]
+    alone = counts.pop()
+    del nodes[-1]
+    found: dict[UOp, int] = {}
+    for node, count in zip(nodes, counts, strict=True):
+        holders = count - alone - uses[id(node)] - known[id(node)]
+        if node.held and holders > (node.op not in _THROUGH):
+            found[node] = holders
+    return found

@@ -1,0 +1,112 @@
+"""Computing nodes of graphs: what was computed before stands for itself."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
+from typing import Any
+
+from torpor.base.errors import TorporError
+from torpor.ir.uop import UOp
+from torpor.tensor.again_needed import mark_held, needed_again
+from torpor.tensor.storage import has_known, is_buffer, remember, values_below
+from torpor.tensor.watch import active, watcher
+
+
+@cache
+def pipeline() -> Any:
+    """The compiler, which is imported when the first value is wanted: it takes a while."""
+    from torpor import pipeline
+
+    return pipeline
+
+
+def compute(roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
+    """The values of graph nodes on devices; what was computed before is not computed again."""
+    while True:
+        values = values_below([node for node, _ in roots]) if has_known() else {}
+        nodes = [values.get(node, node) for node, _ in roots]
+        places = [place for place, node in enumerate(nodes) if not is_buffer(node)]
+        made = _run([roots[place] for place in places], values) if places else []
+        if made is not None:
+            break
+    for place, value in zip(places, made, strict=True):
+        remember(roots[place][0], value)
+        nodes[place] = value
+    return nodes
+
+
+def computed(root: UOp, device: str) -> UOp:
+    """As `compute`, of one node; nobody is told that it has been computed."""
+    values = values_below((root,)) if has_known() else {}
+    node = values.get(root, root)
+    if is_buffer(node):
+        return node
+    made = _run(((root, device),), values)
+    return compute(((root, device),))[0] if made is None else made[0]
+
+
+def _run(roots: Sequence[tuple[UOp, str]], values: Mapping[UOp, UOp]) -> list[UOp] | None:
+    """The values of nodes, `values` standing for what is below; None where something below has been
+    computed by itself, so that there is less to do.
+    """
+    wanted = [(values.get(node, node), device) for node, device in roots]
+    if active:
+        with unwatched_calls():
+            made: list[UOp] = pipeline().realize(wanted)
+            return made
+    found = pipeline().realize_along(wanted, partial(new_graph, roots, values))
+    if found is None:
+        return None
+    made, along = found
+    if along:
+        _remember_all(along, values)
+    return made
+
+
+def _remember_all(along: Sequence[tuple[UOp, UOp]], values: Mapping[UOp, UOp]) -> None:
+    """Note values of nodes, also for the nodes that these stand for."""
+    stands: dict[UOp, list[UOp]] = {}
+    for node, other in values.items():
+        stands.setdefault(other, []).append(node)
+    for node, value in along:
+        for one in (node, *stands.get(node, ())):
+            remember(one, value)
+
+
+def new_graph(asked: Sequence[tuple[UOp, str]], values: Mapping[UOp, UOp], form: Any) -> bool:
+    """Compute what earlier graphs had, and this one needs, by itself: whether there was such."""
+    again = needed_again(asked)
+    for _, mark in again:
+        if mark is not None:
+            pipeline().take_along(mark)
+    roots = {node for node, _ in asked}
+    alone = [node for node, _ in again if node not in roots]
+    if alone:
+        nodes = [values.get(node, node) for node in alone]
+        try:
+            made = pipeline().realize([(node, asked[0][1]) for node in nodes])
+        except (TorporError, MemoryError):  # it may be that it is not needed after all
+            return False
+        for node, value in zip(alone, made, strict=True):
+            remember(node, value)
+        return True
+    mark_held(asked, values, form)
+    return False
+
+
+@contextmanager
+def unwatched_calls() -> Iterator[None]:
+    """While a trace watches this thread, spare it the compiler's own calls: they are many."""
+    watching = watcher() if active else None
+    profiler = sys.getprofile()
+    if watching is None or getattr(profiler, "__self__", None) is not watching:
+        yield  # nobody profiles, or the user does
+        return
+    sys.setprofile(None)
+    try:
+        yield
+    finally:
+        sys.setprofile(profiler)

@@ -1,0 +1,290 @@
+"""Where boxes lie, sizes and constants are numbers that kernels are given: loops over them compile
+their kernels twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torpor import Tensor
+from torpor.base.errors import OutOfBoundsError
+from torpor.base.settings import Context
+from torpor.device.llvm import LlvmCompiler
+
+TABLE = np.random.default_rng(0).standard_normal((40, 30))
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The names of kernels, as they are compiled."""
+    names: list[str] = []
+    compile_one = LlvmCompiler.compile
+
+    def counted(self: LlvmCompiler, program):
+        names.append(program.name)
+        return compile_one(self, program)
+
+    monkeypatch.setattr(LlvmCompiler, "anywhere", False)
+    monkeypatch.setattr(LlvmCompiler, "compile", counted)
+    with Context(CACHE=0):
+        yield names
+
+
+def rows(x, n: int):
+    return (x[n * 3 : n * 3 + 3] * 2).sum(1)
+
+
+def element(x, n: int):
+    return x[n, 2 * n] + 1
+
+
+def crop(x, n: int):
+    return x[n + 2 : n + 10, 17 - n : 25 - n] * 3
+
+
+def strided(x, n: int):
+    return x[n : n + 16 : 4, ::2].mean(0)
+
+
+def turned(x, n: int):
+    return x.T[n : n + 7].sum(0)
+
+
+@pytest.mark.parametrize("function", [rows, element, crop, strided, turned])
+def test_loops_over_boxes_compile_nothing_after_the_second_pass(
+    function: Callable, compiled: list[str]
+) -> None:
+    x = Tensor(TABLE * np.pi).realize()  # a size of kernel that no other test has
+    for n in range(8):
+        if n == 2:
+            assert compiled
+            compiled.clear()
+        found, wanted = function(x, n).numpy(), function(TABLE * np.pi, n)
+        np.testing.assert_allclose(found, np.asarray(wanted), rtol=1e-12)
+    assert compiled == []
+
+
+def test_writes_to_places_compile_nothing_after_the_second_pass(compiled: list[str]) -> None:
+    cache, kept = Tensor(np.zeros((23, 5))).realize(), np.zeros((23, 5))
+    x = Tensor(TABLE).realize()
+    for n in range(10):
+        if n == 3:
+            compiled.clear()
+        cache[2 * n : 2 * n + 3] = x[n : n + 3, :5] * 2
+        kept[2 * n : 2 * n + 3] = TABLE[n : n + 3, :5] * 2
+        np.testing.assert_allclose(cache.numpy(), kept, rtol=1e-14)
+    assert compiled == []
+
+
+def test_gradients_of_boxes(compiled: list[str]) -> None:
+    x = Tensor(TABLE).requires_grad_()
+    for n in range(6):
+        if n == 3:
+            compiled.clear()
+        x.grad = None
+        x[n : n + 4].square().sum().backward()
+        wanted = np.zeros_like(TABLE)
+        wanted[n : n + 4] = 2 * TABLE[n : n + 4]
+        np.testing.assert_allclose(x.grad.numpy(), wanted, rtol=1e-14)
+    assert compiled == []
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 4)] * 6), min_size=3, max_size=5), st.data())
+def test_boxes_of_boxes_at_random(places: list[tuple[int, ...]], data) -> None:
+    """Slices, pads and writes of each other, with numbers that change from pass to pass."""
+    base = data.draw(st.integers(0, 2))
+    for a, b, c, d, e, f in places:
+        x = Tensor(TABLE).realize()
+        part = x[a : a + 20, b : b + 16][c : c + 12]
+        padded = part[:, d : d + 12].pad((e, 4 - e))
+        table = Tensor(np.zeros((20, 20))).realize()
+        table[f : f + 12, base : base + 16] = padded * 2
+        found = (table[a : a + 9] + 1).numpy()
+        taken = TABLE[a : a + 20, b : b + 16][c : c + 12][:, d : d + 12]
+        wanted = np.zeros((20, 20))
+        wanted[f : f + 12, base : base + 16] = np.pad(taken, ((0, 0), (e, 4 - e))) * 2
+        np.testing.assert_array_equal(found, wanted[a : a + 9] + 1)
+
+
+def test_the_line_of_an_error_is_still_known() -> None:
+    x, index = Tensor(TABLE).realize(), Tensor([0, 50]).realize()
+    for n in range(4):
+        with pytest.raises(OutOfBoundsError, match=r"x\[n : n \+ 3\]\[index\]"):
+            x[n : n + 3][index].numpy()
+
+
+# --- sizes ----------------------------------------------------------------------------------------
+SQUARE = np.random.default_rng(1).standard_normal((12, 12))
+
+
+def softmax(x):
+    grown = np.exp(x - x.max(-1, keepdims=True))
+    return grown / grown.sum(-1, keepdims=True)
+
+
+def layer(x, w):
+    return (x @ w).relu().softmax(-1)
+
+
+def wanted_layer(x, w):
+    return softmax(np.maximum(x @ w, 0))
+
+
+def attention(x, w):
+    heads = (x @ w).reshape(x.shape[0], 3, 4).transpose(0, 1)
+    below = Tensor.ones(x.shape[0], x.shape[0]).tril().bool()
+    scores = (heads @ heads.transpose(-1, -2)).masked_fill(~below, -1e9)
+    return (scores.softmax(-1) @ heads).transpose(0, 1).reshape(x.shape[0], 12)
+
+
+def wanted_attention(x, w):
+    heads = (x @ w).reshape(len(x), 3, 4).transpose(1, 0, 2)
+    scores = heads @ heads.transpose(0, 2, 1)
+    scores[:, ~np.tri(len(x), dtype=bool)] = -1e9
+    return (softmax(scores) @ heads).transpose(1, 0, 2).reshape(len(x), 12)
+
+
+def joined(x, w):
+    return Tensor.cat([x, x[:2] * 2, x], dim=0) @ w
+
+
+def wanted_joined(x, w):
+    return np.concatenate([x, x[:2] * 2, x]) @ w
+
+
+def statistics(x, w):
+    numbered = x * Tensor.arange(x.shape[0]).unsqueeze(1)
+    return numbered.mean(0) + x.std(0) + x.cumsum(0)[-1] + x.flip(0)[0]
+
+
+def wanted_statistics(x, w):
+    numbered = x * np.arange(len(x))[:, None]
+    return numbered.mean(0) + x.std(0, ddof=1) + x.sum(0) + x[-1]
+
+
+SIZED = [
+    (layer, wanted_layer),
+    (attention, wanted_attention),
+    (joined, wanted_joined),
+    (statistics, wanted_statistics),
+]
+
+
+@pytest.mark.parametrize(("function", "wanted"), SIZED)
+def test_lengths_compile_nothing_after_the_second(
+    function: Callable, wanted: Callable, compiled: list[str]
+) -> None:
+    w = Tensor(SQUARE).realize()
+    for number, length in enumerate((5, 6, 7, 8, 13, 3, 40)):
+        if number == 2:
+            assert compiled
+            compiled.clear()
+        x = np.random.default_rng(length).standard_normal((length, 12))
+        found = function(Tensor(x).realize(), w)
+        assert found.shape == wanted(x, SQUARE).shape
+        np.testing.assert_allclose(found.numpy(), wanted(x, SQUARE), rtol=1e-10, atol=1e-12)
+    assert compiled == []
+
+
+def test_two_lengths_that_differ_independently(compiled: list[str]) -> None:
+    for number, (rows, columns) in enumerate([(4, 9), (5, 7), (6, 8), (3, 30), (11, 5)]):
+        x = np.random.default_rng(number).standard_normal((rows, columns))
+        y = np.random.default_rng(number).standard_normal((columns, 3))
+        if number == 2:
+            compiled.clear()
+        found = (Tensor(x).realize() @ Tensor(y).realize()).exp().sum(1)
+        np.testing.assert_allclose(found.numpy(), np.exp(x @ y).sum(1), rtol=1e-12)
+    assert compiled == []
+
+
+def test_rolls(compiled: list[str]) -> None:
+    x = Tensor(TABLE).realize()
+    for n in range(1, 9):
+        if n == 4:
+            compiled.clear()
+        found = (x.roll(n, 0) * 2 + x).numpy()
+        np.testing.assert_allclose(found, np.roll(TABLE, n, 0) * 2 + TABLE, rtol=1e-12)
+    assert compiled == []
+
+
+def test_a_part_of_growing_length_of_memory_that_is_written_to(compiled: list[str]) -> None:
+    cache, kept = Tensor(np.zeros((20, 6))).realize(), np.zeros((20, 6))
+    for n in range(2, 14):
+        row = np.random.default_rng(n).standard_normal(6)
+        if n == 5:
+            compiled.clear()
+        cache[n - 2] = Tensor(row).realize()
+        kept[n - 2] = row
+        found = (cache[: n - 1] @ Tensor(row).realize()).softmax(0)
+        np.testing.assert_allclose(found.numpy(), softmax(kept[: n - 1] @ row), rtol=1e-12)
+    assert compiled == []
+
+
+def test_results_of_other_sizes_are_whole_tensors_of_their_own() -> None:
+    kept = []
+    for n in range(4, 10):
+        x = np.arange(n * 5.0).reshape(n, 5)
+        made = (Tensor(x).realize() * 3 + 1).realize()
+        kept.append((made, x * 3 + 1))
+    for made, wanted in kept:
+        np.testing.assert_array_equal(made.numpy(), wanted)
+        np.testing.assert_array_equal(made.T.reshape(-1).numpy(), wanted.T.reshape(-1))
+        made[0] = 7
+        assert made.numpy()[0].tolist() == [7] * 5
+        np.testing.assert_array_equal(made.numpy()[1:], wanted[1:])
+
+
+def test_sizes_that_stay_get_kernels_of_their_own(compiled: list[str]) -> None:
+    for n in (6, 7, 8):
+        (Tensor(np.ones((n, 9))).realize() * 5 + 4).numpy()
+    compiled.clear()
+    for _ in range(20):
+        found = (Tensor(np.ones((9, 9))).realize() * 5 + 4).numpy()
+        np.testing.assert_array_equal(found, np.full((9, 9), 9.0))
+    assert len(compiled) == 1
+
+
+def test_an_index_out_of_bounds_is_told_with_the_length_that_it_had() -> None:
+    index = Tensor([0, 8]).realize()
+    for n in range(9, 14):
+        x = Tensor(np.arange(n * 2.0).reshape(n, 2)).realize()
+        np.testing.assert_array_equal((x[index] + 1).numpy(), [[1, 2], [17, 18]])
+    x = Tensor(np.zeros((7, 2))).realize()
+    with pytest.raises(OutOfBoundsError, match="of length 7: 8"):
+        (x[index] + 1).numpy()
+
+
+# --- constants ------------------------------------------------------------------------------------
+def test_constants_that_change_compile_nothing_after_the_second(compiled: list[str]) -> None:
+    x = Tensor(TABLE).realize()
+    for n in range(8):
+        if n == 2:
+            compiled.clear()
+        rate = 0.5**n
+        found = (x - rate * x.square() + rate).sum(1).numpy()
+        np.testing.assert_allclose(found, (TABLE - rate * TABLE**2 + rate).sum(1), rtol=1e-12)
+    assert compiled == []
+
+
+def test_constants_that_were_equal_need_not_stay_so() -> None:
+    x = Tensor(TABLE).realize()
+    for first, second in [(2.0, 2.0), (3.0, 3.0), (3.0, 5.0), (4.0, 4.0), (2.0, 7.0)]:
+        found = (x.square() * first + (x.abs() + 1) * second).numpy()
+        wanted = TABLE**2 * first + (np.abs(TABLE) + 1) * second
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_integers_that_change(compiled: list[str]) -> None:
+    x = Tensor(np.arange(-20, 20)).realize()
+    for n in range(3, 9):
+        if n == 5:
+            compiled.clear()
+        found = (x // n + x % n * Tensor.full((1,), n)).numpy()
+        array = np.arange(-20, 20)
+        np.testing.assert_array_equal(found, array // n + array % n * n)
+    assert compiled == []

@@ -1,0 +1,146 @@
+"""What one computation used and a later one needs is computed once: loops do not compute their past
+again, and compile nothing after their first passes.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from torpor import Tensor, nn, no_grad
+from torpor.base.settings import Context
+from torpor.device.llvm import LlvmCompiler
+
+RANDOM = np.random.default_rng(3)
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The names of kernels, as they are compiled."""
+    names: list[str] = []
+    compile_one = LlvmCompiler.compile
+
+    def counted(self: LlvmCompiler, program):
+        names.append(program.name)
+        return compile_one(self, program)
+
+    monkeypatch.setattr(LlvmCompiler, "anywhere", False)
+    monkeypatch.setattr(LlvmCompiler, "compile", counted)
+    with Context(CACHE=0):
+        yield names
+
+
+def kernels_of(x: Tensor) -> int:
+    return len(x.schedule())
+
+
+def test_a_value_that_is_carried_on_and_never_asked_for(compiled: list[str]) -> None:
+    w, kept = Tensor(np.ones(37)).realize(), np.ones(37)
+    for n in range(12):
+        if n == 3:
+            compiled.clear()
+        w = w - 0.9**n * (w * 0.5).sin()
+        kept = kept - 0.9**n * np.sin(kept * 0.5)
+        np.testing.assert_allclose(w.sum().item(), kept.sum(), rtol=1e-12)
+    assert compiled == []
+    np.testing.assert_allclose(w.numpy(), kept, rtol=1e-12)
+
+
+def test_what_is_held_and_used_twice_is_computed_once() -> None:
+    x = Tensor(RANDOM.standard_normal((19, 23))).realize()
+    hidden = (x @ x.T).exp()
+    hidden.sum().item()
+    other = (hidden * 2).amax()
+    other.item()  # from now on it is kept
+    again = (hidden + 1).sum(0)
+    assert all(buffer.arg.size != 19 * 23 for item in again.schedule() for buffer in item.buffers)
+    wanted = (np.exp(x.numpy() @ x.numpy().T) + 1).sum(0)
+    np.testing.assert_allclose(again.numpy(), wanted, rtol=1e-10)
+
+
+def test_sampling_with_a_cache_made_by_cat(compiled: list[str]) -> None:
+    size, heads = 12, 3
+    table = RANDOM.standard_normal((10, size))
+    weights = RANDOM.standard_normal((3 * size, size)) / 3
+    embedding, project = Tensor(table).realize(), Tensor(weights).realize()
+
+    def split(x):
+        return [part.reshape(1, heads, size // heads).transpose(0, 1) for part in x.chunk(3, -1)]
+
+    token, keys, values = 1, None, None
+    known_token, known = 1, []
+    for n in range(14):
+        if n == 3:
+            compiled.clear()
+        with no_grad():
+            x = embedding[Tensor([token])]
+            query, key, value = split(x @ project.T)
+            keys = key if keys is None else Tensor.cat([keys, key], dim=1)
+            values = value if values is None else Tensor.cat([values, value], dim=1)
+            seen = ((query @ keys.transpose(-1, -2)).softmax(-1) @ values).transpose(0, 1)
+            token = int((x + seen.reshape(1, size)).argmax().item()) % 10
+        known.append(known_token)
+        known_token = wanted_token(table, weights, known, heads)
+        assert token == known_token
+    assert keys.shape == (heads, 14, size // heads)
+    assert compiled == []
+
+
+def wanted_token(table, weights, tokens, heads):
+    """The next token, with everything computed anew."""
+    projected = table[tokens] @ weights.T
+    query, key, value = np.split(projected, 3, -1)
+    query = query[-1].reshape(heads, -1)
+    key, value = (part.reshape(len(tokens), heads, -1) for part in (key, value))
+    scores = np.einsum("hd,thd->ht", query, key)
+    scores = np.exp(scores - scores.max(-1, keepdims=True))
+    scores /= scores.sum(-1, keepdims=True)
+    return int((table[tokens[-1]] + np.einsum("ht,thd->hd", scores, value).ravel()).argmax()) % 10
+
+
+def test_a_state_handed_from_step_to_step(compiled: list[str]) -> None:
+    cell = RANDOM.standard_normal((7, 7))
+    w, state, kept = Tensor(cell).realize(), Tensor(np.zeros(7)).realize(), np.zeros(7)
+    for n in range(9):
+        if n == 3:
+            compiled.clear()
+        x = RANDOM.standard_normal(7)
+        state = (state @ w + Tensor(x).realize()).tanh()
+        kept = np.tanh(kept @ cell + x)
+        np.testing.assert_allclose((state * 2).sum().item(), 2 * kept.sum(), rtol=1e-9)
+    assert compiled == []
+
+
+def test_parameters_are_computed_once() -> None:
+    layer = nn.Linear(5, 4)
+    x = Tensor(RANDOM.standard_normal((3, 5)).astype(np.float32)).realize()
+    first = layer(x).sum().item()
+    assert kernels_of(layer.weight.detach()) == 0
+    assert layer(x).sum().item() == first
+
+
+def test_an_error_in_what_is_held_is_left_to_who_asks_for_it() -> None:
+    x, index = Tensor(np.arange(5.0)).realize(), Tensor([7]).realize()
+    for _ in range(3):
+        held = x[index]
+        inside = Tensor([False]).realize()
+        assert inside.where(held, 1.0).sum().item() == 1
+        assert (inside.where(held, 1.0) * 3).sum().item() == 3
+        with pytest.raises(IndexError, match="7"):
+            held.numpy()
+
+
+def test_what_nobody_holds_any_more_is_let_go() -> None:
+    gc.collect()
+    x = Tensor(np.ones((50, 50))).realize()
+    before = sum(isinstance(one, type(x)) for one in gc.get_objects())
+    for _ in range(6):
+        y = (x @ x).exp()
+        y.sum().item()
+        (y + 1).amax().item()
+    del y
+    gc.collect()
+    assert sum(isinstance(one, type(x)) for one in gc.get_objects()) <= before + 1
