@@ -67,6 +67,7 @@ class General:
     variables: for each the place of the number that is its value, its least and its greatest.
     bound:     for each of the general graph's bound variables, which it is; None: one of its own.
     buffers:   for each of its buffers the number of the graph's own, or after these of a constant.
+    order:     for each of its nodes which of the graph's it is; 0 for what is none.
     sized:     whether sizes vary, and not only places and constants.
     """
 
@@ -78,6 +79,7 @@ class General:
     variables: Sequence[Limits]
     bound: Sequence[int | None]
     buffers: Sequence[int]
+    order: Sequence[int]
     sized: bool
     pick: Any = field(init=False)
 
@@ -108,7 +110,25 @@ class General:
             for number in self.bound
         ]
         memory = [*own.buffers, *(constant_buffer(own.numbers[n], own) for n in self.constants)]
-        return Canonical(self.key, [memory[n] for n in self.buffers], bound)
+        order = Order(own.order, self.order)
+        return Canonical(self.key, [memory[n] for n in self.buffers], bound, (), order)
+
+
+class Order(Mapping[UOp, int]):
+    """The nodes of a graph, in the order of a general one, once somebody wants to see them."""
+
+    def __init__(self, own: Mapping[UOp, int], numbers: Sequence[int]):
+        self._own, self._numbers = own, numbers
+
+    def __iter__(self) -> Iterator[UOp]:
+        nodes = [*self._own]
+        return (nodes[number] for number in self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __getitem__(self, node: UOp) -> int:
+        return [*self].index(node)
 
 
 class Made(NamedTuple):

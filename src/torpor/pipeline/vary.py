@@ -303,7 +303,8 @@ class Graph:
             self.sized(self.varying[place], nodes) if place in self.varying else number
             for place, number in enumerate(numbers)
         ]
-        sink, seats = self.symbolic(self.args(sizes))
+        done, seats = self.symbolic(self.args(sizes))
+        sink = done[self.nodes[-1]]
         roots = [(node, device) for node, (_, device) in zip(sink.src, self.roots, strict=True)]
         made = canonical(roots)
         if made is None:
@@ -311,6 +312,7 @@ class Graph:
         own = {buffer: number for number, buffer in enumerate(self.form.buffers)}
         names = {node.src[0]: number for number, node in enumerate(nodes)}
         free = {*self.varying, *self.constants, *(place for place, _ in self.same)}
+        mine = {done[node]: number for node, number in self.form.order.items() if node in done}
         general = General(
             made.key,
             {place: number for place, number in enumerate(numbers) if place not in free},
@@ -318,7 +320,7 @@ class Graph:
             self.constants, self.same, variables,
             [names.get(node.src[0]) for node in made.bound],
             [seats[buffer] if buffer in seats else own[buffer] for buffer in made.buffers],
-            self.sizes > 0,
+            [mine.get(node, 0) for node in made.order], self.sizes > 0,
         )  # fmt: skip
         form = general.form(self.form, now)
         pairs = zip(made.buffers, form.buffers, strict=True)
@@ -341,9 +343,9 @@ class Graph:
     def sized(one: Varying, nodes: Sequence[UOp]) -> Size:
         return fold_size(one.at(nodes))
 
-    def symbolic(self, args: Mapping[UOp, Any]) -> tuple[UOp, dict[Buffer, int]]:
-        """The graph with these args, and the memory in it that others stand for: which of the
-        graph's own, or after these which constant.
+    def symbolic(self, args: Mapping[UOp, Any]) -> tuple[dict[UOp, UOp], dict[Buffer, int]]:
+        """The nodes with these args, by what they were, and the memory in them that others stand
+        for: which of the graph's own, or after these which constant.
         """
         done: dict[UOp, UOp] = {}
         seats: dict[Buffer, int] = {}
@@ -363,7 +365,7 @@ class Graph:
                 source = tuple([done[s] for s in node.src])
                 done[node] = made = UOp(node.op, node.dtype, source, args.get(node, node.arg))
                 made.origins = made.origins or node.origins
-        return done[self.nodes[-1]], seats
+        return done, seats
 
 
 def stand_in(dtype: DType, device: str, size: int, shape: tuple[Size, ...]) -> UOp:
