@@ -91,7 +91,7 @@ class Chromium:
             message["sessionId"] = self._session
         os.write(self._write, json.dumps(message).encode() + b"\0")
         while True:
-            answer = self._next(30)
+            answer = self._next(60)
             if answer.get("id") == number:
                 assert "error" not in answer, (method, answer["error"])
                 return answer["result"]

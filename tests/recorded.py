@@ -15,7 +15,7 @@ d.realize()
 
 def record(script, folder, **names):
     """Run a script with VIZ=file; the trace's path."""
-    settings = {"TORPOR_VIZ": "file", "TORPOR_CACHE_DIR": str(folder), "TORPOR_TARGET": "avx2"}
+    settings = {"TORPOR_VIZ": "file", "TORPOR_CACHE_DIR": str(folder)}
     environment = {**os.environ, **settings, **names}
     command = [sys.executable, str(script)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)

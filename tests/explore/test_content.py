@@ -3,6 +3,7 @@
 import itertools
 
 from torpor.explore import content
+from torpor.explore.expressions import compute_expression
 
 
 def test_lines_lead_to_kernels(trace):
@@ -39,3 +40,12 @@ def test_every_node_that_is_spoken_of_is_given(trace):
     (graph,) = content.index(trace)["graphs"]
     assert "CONTIGUOUS" in {node[0] for node in graph["nodes"].values()}
     assert set(graph["lines"]) <= set(graph["nodes"])
+
+
+def test_what_a_kernel_reads_and_writes_are_expressions_that_the_page_reads(trace):
+    found = content.accesses(trace, trace.kernels[0])
+    assert sorted(access["what"] for access in found) == ["load", "store"]
+    for access in found:
+        shown = compute_expression(access)
+        assert shown["cells"] == list(range(16))
+        assert shown["valids"] == [True] * 16

@@ -89,6 +89,14 @@ def test_rewrites_are_stepped_through_by_keys(browser, server):
     shown(browser, ".after .node.marked")
 
 
+def test_an_access_leads_to_its_expression(browser, server):
+    browser.open(f"{server.address}#kernels/0")
+    browser.click("#accesses a")
+    browser.wait("location.pathname.endsWith('/expr')")
+    shown(browser, "[data-cell]")
+    assert browser.texts("[data-cell]") == [str(number) for number in range(16)]
+
+
 def test_the_linear_program_and_the_ast(browser, server):
     browser.open(f"{server.address}#kernels/0/linear")
     assert "STORE" in browser.text(".linear")
@@ -105,6 +113,12 @@ def test_the_timeline_leads_to_kernels(browser, server):
     browser.wait(f"document.querySelector('#main p').innerText !== {json.dumps(before)}")
     browser.press("0")
     browser.wait(f"document.querySelector('#main p').innerText === {json.dumps(before)}")
+    browser.evaluate(
+        "URL.createObjectURL = (blob) => { window.saved = blob.text(); return '#time' }"
+    )
+    browser.click("#chrome")
+    events = json.loads(browser.evaluate("window.saved"))["traceEvents"]
+    assert {"kernel", "compile", "schedule"} <= {event["cat"] for event in events}
     browser.evaluate(
         "document.querySelector('[data-event=kernel]').dispatchEvent(new MouseEvent('click'))"
     )

@@ -142,6 +142,9 @@ function overview(one) {
       h("dt", {}, "axes"), h("dd", {}, one.axes.length
         ? [one.axes.map(({ name, kind, size }) => [chip(kind, `${name} : ${size}`), " "]), h("div", { class: "legend" }, kinds.map((kind) => [chip(kind, kind.toLowerCase()), " "]))]
         : "none"),
+      h("dt", {}, "memory"), h("dd", { id: "accesses" }, one.accesses.map(({ what, memory, index: at, valid, variables }) => [
+        `${what} `, h("code", {}, memory, "[", variables.length && !index.static ? h("a", { href: `expr#${encodeURIComponent(JSON.stringify([variables, at, valid]))}` }, at) : at, "]"),
+        valid === "True" ? null : [" where ", h("code", {}, valid)], h("br")])),
       h("dt", {}, "launches"), h("dd", {}, one.launches
         ? `${one.launches}, ${time(one.microseconds)} in all; the quickest ${one.gflops.toFixed(2)} GFLOP/s, ${one.gbytes.toFixed(2)} GB/s`
         : "none")),

@@ -4,6 +4,21 @@ import { h, svg, time } from "./dom.js";
 const ROW = 22;
 const LEFT = 110;
 
+// The trace event format: complete events, in microseconds.
+const chrome = (events) => JSON.stringify({
+  displayTimeUnit: "ms",
+  traceEvents: events.map(({ name, phase, start, microseconds, thread, line, asked, why }) => ({
+    name: name || phase, cat: phase, ph: "X", ts: start, dur: microseconds, pid: 1, tid: thread ?? 0,
+    args: Object.fromEntries(Object.entries({ line, asked, why }).filter(([, value]) => value)),
+  })),
+});
+
+function download(name, text) {
+  const address = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+  h("a", { href: address, download: name }).click();
+  URL.revokeObjectURL(address);
+}
+
 export function timeline(index, choose) {
   const { events } = index;
   if (!events.length) return h("p", {}, "Nothing was recorded.");
@@ -73,5 +88,6 @@ export function timeline(index, choose) {
     }
   });
   new ResizeObserver(draw).observe(box);
-  return h("div", {}, label, box);
+  const save = h("button", { id: "chrome", on: { click: () => download("trace.json", chrome(events)) } }, "save for ui.perfetto.dev");
+  return h("div", {}, label, box, h("div", { class: "buttons" }, save));
 }
