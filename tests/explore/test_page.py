@@ -64,6 +64,21 @@ def test_from_the_program_to_the_kernels_and_their_source(browser, server):
         assert browser.texts("[data-axis]")
 
 
+def test_kernels_are_put_in_order_and_filtered(browser, server):
+    browser.open(server.address)
+    shown(browser, "[data-kernel]")
+    numbers = (
+        "[...document.querySelectorAll('.row:not([hidden])')].map((one) => one.dataset.number)"
+    )
+    assert browser.evaluate(numbers) == ["0", "1"]
+    times = [kernel.microseconds for kernel in server.site.trace.kernels]
+    browser.click("#by-time")
+    longest = sorted(range(2), key=lambda number: -times[number])
+    assert browser.evaluate(numbers) == [str(number) for number in longest]
+    browser.fill("#filter", "output")
+    assert browser.evaluate(numbers) == ["1"]
+
+
 def test_from_a_line_to_its_kernel_and_back(browser, server):
     browser.open(f"{server.address}#program")
     shown(browser, '[data-node="CONTIGUOUS"]')

@@ -64,7 +64,7 @@ class Server:
 
     def __init__(self, trace: Trace, port: int = 0):
         self._computer = Computer()
-        site = Site(trace, secrets.token_urlsafe(24), computer=self._computer)
+        self.site = site = Site(trace, secrets.token_urlsafe(24), computer=self._computer)
         handler = type("Handler", (_Handler,), {"site": site})
         self._server = ThreadingHTTPServer((HOST, port), handler)
         self._server.daemon_threads = True

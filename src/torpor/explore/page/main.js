@@ -26,6 +26,16 @@ async function kernel(number) {
 }
 
 // --- the program ---------------------------------------------------------------------------------
+const MOST_LINKS = 6;
+
+// Links to kernels, those that took longest first; of many, the rest opens by a click.
+function links(numbers) {
+  const sorted = [...numbers].sort((one, other) => index.kernels[other].microseconds - index.kernels[one].microseconds);
+  const all = (some) => some.map((number) => [kernelLink(number), " "]);
+  const rest = sorted.slice(MOST_LINKS);
+  return [all(sorted.slice(0, MOST_LINKS)), rest.length ? h("details", {}, h("summary", {}, `and ${rest.length} more`), all(rest)) : null];
+}
+
 // The lines of a file: all of it where it was recorded, else those that made something.
 function linesOf(file) {
   if (!file.text) return file.lines;
@@ -41,7 +51,7 @@ function showProgram(chosen) {
     h("tr", { "data-line": line, class: [`${file.file}:${line}` === chosen ? "current" : "", silent ? "silent" : ""].join(" ") },
       h("td", { class: "number" }, line),
       h("td", {}, code(text || " ", "python")),
-      h("td", {}, made.map((number) => [kernelLink(number), " "])),
+      h("td", {}, links(made)),
       h("td", { class: "number" }, microseconds ? [h("meter", { min: 0, max: most, value: microseconds, "aria-hidden": "true" }), " ", time(microseconds)] : "")));
   const files = index.files.map((file) => h("section", {},
     h("h2", {}, file.file),
@@ -80,6 +90,12 @@ function list(current) {
   h("span", { class: "why" }, one.reasons.join(", ")),
   one.places.length ? place(one.places[0]) : null);
   const rows = h("div", { class: "rows" }, index.kernels.map(row));
+  const byTime = h("input", { type: "checkbox", id: "by-time", on: { change: () => {
+    const order = [...rows.children].sort((one, other) => byTime.checked
+      ? index.kernels[other.dataset.number].microseconds - index.kernels[one.dataset.number].microseconds
+      : one.dataset.number - other.dataset.number);
+    rows.replaceChildren(...order);
+  } } });
   const filter = h("input", {
     type: "search", placeholder: "filter: name, line, reason  ( / )", "aria-label": "filter kernels", id: "filter",
     on: { input: () => {
@@ -87,7 +103,7 @@ function list(current) {
       for (const one of rows.children) one.hidden = !one.textContent.toLowerCase().includes(wanted);
     } },
   });
-  return h("aside", { "aria-label": "kernels" }, filter, rows);
+  return h("aside", { "aria-label": "kernels" }, filter, h("label", { class: "less" }, byTime, " longest first"), rows);
 }
 
 async function showKernels(number, tab, step) {
