@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +22,6 @@ COMPUTES: Final[Mapping[str, Callable[[Computed], Computed]]] = {
     "expr": compute_expression,
 }
 PATIENCE: Final = 10.0  # seconds
-MEMORY: Final = 4 << 30  # bytes, where a process can be limited
 _COMMAND: Final = "from torpor.explore.compute import work; work()"
 
 
@@ -34,10 +32,6 @@ def compute(name: str, request: Computed) -> Computed:
 
 def work() -> None:
     """Answer requests, a JSON line each, until there are no more."""
-    with suppress(ImportError, ValueError, OSError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     for line in sys.stdin:
         name, request = json.loads(line)
         try:
