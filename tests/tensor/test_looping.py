@@ -466,3 +466,9 @@ def test_steps_of_a_variable_size_are_those_of_that_size():
         np.testing.assert_allclose(ys.sum().item(), wanted[1].sum(), rtol=1e-9)
         _, sums = torpor.scan(lambda c, y, x=x: (c, (x * y).sum()), 0, Tensor([1.0, 2.0]).double())
         np.testing.assert_allclose(sums.numpy(), rows[:, :size].sum() * np.array([1, 2]))
+
+
+def test_how_many_steps_there_are_has_to_be_known():
+    n = Variable("n", 1, 10).bind(3)
+    with pytest.raises(ValueError, match="how long xs is has to be known"):
+        torpor.scan(lambda c, x: (c, x), 0, Tensor(np.arange(10))[:n])

@@ -151,7 +151,9 @@ def _length_of(rows: Sequence[Leaf], length: int | None) -> int:
     for where, tensor in rows:
         if not tensor.ndim:
             raise located(ShapeError(f"scan: xs{where} has no axis to go along"), (tensor,))
-        size = known_shape(tensor.shape[:1])[0]
+        size = tensor.shape[0]
+        if not isinstance(size, int):
+            raise located(ShapeError(f"scan: how long xs{where} is has to be known"), (tensor,))
         if length is not None and size != length:
             what = f"scan: xs{where} has {size} steps, not {length}"
             raise located(ShapeError(what), (tensor,))
