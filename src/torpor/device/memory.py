@@ -124,7 +124,8 @@ class HostAllocator(Allocator):
 
     def allocate(self, nbytes: int, spec: BufferSpec) -> Block:
         capacity = size_class(nbytes)
-        if spec.alignment <= PADDING and taken(self._lock, PATIENCE):
+        fresh = spec.zeros or spec.alignment > PADDING  # memory from the system is all 0
+        if not fresh and taken(self._lock, PATIENCE):
             try:
                 if self._returned:
                     self._settle()
@@ -135,11 +136,11 @@ class HostAllocator(Allocator):
             finally:
                 self._lock.release()
         try:
-            return self._fresh(capacity, spec.alignment)
+            return self._fresh(capacity, spec)
         except (MemoryError, OSError, ValueError, OverflowError):
             self.drop()
         try:
-            return self._fresh(capacity, spec.alignment)
+            return self._fresh(capacity, spec)
         except (MemoryError, OSError, ValueError, OverflowError):
             raise MemoryError(f"there are no {nbytes:,} bytes of host memory left") from None
 
@@ -190,10 +191,11 @@ class HostAllocator(Allocator):
             data = np.frombuffer(destination, np.uint8)
             ctypes.memmove(data.ctypes.data, block.address + offset, destination.nbytes)
 
-    def _fresh(self, capacity: int, alignment: int) -> Block:
-        if capacity >= PAGES_FROM:
-            return _paged_block(capacity, max(alignment, PADDING))
-        block, *more = _small_blocks(capacity, max(alignment, PADDING))
+    def _fresh(self, capacity: int, spec: BufferSpec) -> Block:
+        alignment = max(spec.alignment, PADDING)
+        if capacity >= PAGES_FROM or spec.zeros:
+            return _paged_block(capacity, alignment)
+        block, *more = _small_blocks(capacity, alignment)
         self._returned.extend(more)
         return block
 

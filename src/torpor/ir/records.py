@@ -94,12 +94,13 @@ class Loop:
 @dataclass(frozen=True)
 class BufferSpec:
     """How a buffer is to be allocated. `alignment` in bytes. `varying`: it stands for others, of
-    fewer elements perhaps.
+    fewer elements perhaps. `zeros`: all its bytes are to be 0, on the host.
     """
 
     alignment: int = 64
     external_pointer: int | None = None
     varying: bool = False
+    zeros: bool = False
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from torpor.pipeline.blame import index_of
 from torpor.pipeline.canonical import Canonical, canonical
 from torpor.pipeline.compile import make_ready, programs_of, target_named
 from torpor.pipeline.compiled_graph import Failed, prepare
+from torpor.pipeline.fill import zeros
 from torpor.pipeline.general import Made, exactly
 from torpor.pipeline.likeness import generalised, known_form, note_numbers
 from torpor.pipeline.recipe import (
@@ -84,6 +85,14 @@ def realize_along(roots: Roots, new: Callable[[Canonical], bool] | None = None) 
     small = again.named(*roots[0]) if alone else None
     if small is not None and (value := again.value_of(small, roots[0][0])) is not None:
         return [value], []
+    filled = [zeros(*root) for root in roots] if unseen() else []
+    if any(filled):
+        others = [root for root, zero in zip(roots, filled, strict=True) if zero is None]
+        found = realize_along(others, new) if others else ([], [])
+        if found is None:
+            return None
+        rest = iter(found[0])
+        return [next(rest) if zero is None else zero for zero in filled], found[1]
     try:
         with phase("launch"):
             made = in_company(roots, new)
