@@ -427,16 +427,17 @@ def updates_last(ready: Sequence[Prepared], changed: Collection[int]) -> list[Pr
     """
     if any(one.item.jump is not None for one in ready):
         return [*ready]
-    end = max((number for number, one in enumerate(ready) if one.item.checks), default=-1) + 1
+    checked = [one.program is not None and one.program.checks > 0 for one in ready]
+    end = max((number for number, checks in enumerate(checked) if checks), default=-1) + 1
     late: list[Prepared] = []
     early: list[Prepared] = []
     touched: set[int] = set()  # by commands that come later and stay where they are,
     written: set[int] = set()  # and what these write
-    for one in reversed(ready[:end]):
+    for one, checks in reversed([*zip(ready[:end], checked, strict=False)]):
         item = one.item
         used = {id(node.arg) for node in item.buffers}
         made = {id(item.buffers[n].arg) for n in item.outputs}
-        free = not item.checks and item.group is None and not made.isdisjoint(changed)
+        free = not checks and item.group is None and not made.isdisjoint(changed)
         if free and made.isdisjoint(touched) and used.isdisjoint(written):
             late.append(one)
         else:

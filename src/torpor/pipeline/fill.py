@@ -17,7 +17,9 @@ from torpor.ir.uop import UOp
 from torpor.pipeline.recipe import value_in
 
 LEAST: Final = 1 << 20  # bytes; smaller ones are filled quicker than had from the system
-_THROUGH: Final = frozenset({Ops.CONTIGUOUS, Ops.EXPAND, Ops.RESHAPE, Ops.CONST})
+_THROUGH: Final = frozenset(
+    {Ops.CONTIGUOUS, Ops.FUNCTION, Ops.EXPAND, Ops.RESHAPE, Ops.CONST}
+)  # a FUNCTION has a rule for gradients, and the value of what is below
 
 
 def zeros(node: UOp, device: str) -> UOp | None:
