@@ -41,6 +41,9 @@ def test_small_graphs_that_recur_are_told_apart() -> None:
         lambda x, y, z: (x + y).sum(),
         lambda x, y, z: (x + y).sum(0),
         lambda x, y, z: (x + y).sum(1),
+        lambda x, y, z: (x - y).clip(0, 5),
+        lambda x, y, z: (x - y).clip(0, 6),
+        lambda x, y, z: (x - y).clip(0, 5) + z,
     ]
     x, y, z = (Tensor(array).realize() for array in (a, b, c))
     held = []

@@ -77,7 +77,7 @@ def learn(name: Hashable, inputs: Sequence[Buffer], roots: Sequence[tuple[UOp, s
 MOST_OPS: Final = 8  # of a small graph: larger ones take longer to run than to write down
 MOST_SMALL: Final = 4096  # small graphs that are known
 # An enumeration is slow to ask for its members.
-_BUFFER, _CONST, _RESHAPE = Ops.BUFFER, Ops.CONST, Ops.RESHAPE
+_BUFFER, _CONST, _FUNCTION, _RESHAPE = Ops.BUFFER, Ops.CONST, Ops.FUNCTION, Ops.RESHAPE
 _WORDS: Final = ALU | {Ops.REDUCE_AXIS}  # they are told by op, format and arg
 
 Small = tuple[tuple[Any, ...], list[Buffer]]
@@ -93,6 +93,8 @@ def named(root: UOp, device: str) -> Small | None:
     stack, left = [root], MOST_OPS
     while stack:
         node = stack.pop()
+        while node.op is _FUNCTION:
+            node = node.src[0]  # its rule for gradients changes no value
         op, source = node.op, node.src
         if op in _WORDS:
             if not left:
