@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import groupby
+from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -99,6 +99,17 @@ def uses(places: Sequence[Iterable[Slot]]) -> tuple[dict[Slot, int], dict[Slot, 
             first.setdefault(slot, number)
             last[slot] = number
     return first, last
+
+
+def most_at_once(places: Sequence[Iterable[Slot]], nbytes: Mapping[Slot, int]) -> int:
+    """The most bytes at a time of memory that several commands have, of that in `nbytes`."""
+    first, last = uses(places)
+    change = [0] * (len(places) + 1)
+    for slot, size in nbytes.items():
+        if last[slot] > first[slot]:
+            change[first[slot]] += size
+            change[last[slot] + 1] -= size
+    return max(accumulate(change), default=0)
 
 
 # --- groups ---------------------------------------------------------------------------------------

@@ -423,7 +423,7 @@ def compiled_graph(
 def updates_last(ready: Sequence[Prepared], changed: Collection[int]) -> list[Prepared]:
     """The same with commands that make what is `changed` (by `id`) behind the last check where they
     can be there, so that it may be written over what was before it. What comes in rounds stays as
-    it is.
+    it is, and so does all where more memory would wait for these commands than it saves.
     """
     if any(one.item.jump is not None for one in ready):
         return [*ready]
@@ -444,7 +444,21 @@ def updates_last(ready: Sequence[Prepared], changed: Collection[int]) -> list[Pr
             early.append(one)
             touched |= used
             written |= made
-    return [*reversed(early), *reversed(late), *ready[end:]]
+    moved = [*reversed(early), *reversed(late), *ready[end:]]
+    saved = sum(made_by(late).values())
+    return moved if handed_on(moved) - handed_on(ready) <= saved else [*ready]
+
+
+def handed_on(ready: Sequence[Prepared]) -> int:
+    """The most bytes at a time of what commands make for later ones."""
+    touched = [[id(node.arg) for node in one.item.buffers] for one in ready]
+    return arena.most_at_once(touched, made_by(ready))
+
+
+def made_by(ready: Sequence[Prepared]) -> dict[int, int]:
+    """The bytes of what commands make, by `id`."""
+    items = [one.item for one in ready]
+    return {id(b): b.nbytes for i in items for n in i.outputs for b in (i.buffers[n].arg,)}
 
 
 def _own_of(items: Sequence[ScheduleItem]) -> set[int]:

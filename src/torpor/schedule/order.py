@@ -9,10 +9,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from torpor.ir.ops import Ops
 from torpor.ir.records import ScheduleItem
 from torpor.ir.uop import UOp
+
+SMALL: Final = 4096  # bytes that do not count
 
 # By id of an item: what has to be there before it runs, though it is not read.
 Awaited = Mapping[int, UOp | None]
@@ -22,7 +25,7 @@ def in_order(
     items: Sequence[ScheduleItem], awaited: Awaited, kept: Collection[UOp]
 ) -> list[ScheduleItem]:
     """The items in an order to run in; buffers in `kept` stay."""
-    return _Order(_depth_first(items, awaited), awaited, kept).run()
+    return _Order(_small_first(_depth_first(items, awaited), awaited), awaited, kept).run()
 
 
 def _depth_first(items: Sequence[ScheduleItem], awaited: Awaited) -> list[ScheduleItem]:
@@ -43,6 +46,19 @@ def _depth_first(items: Sequence[ScheduleItem], awaited: Awaited) -> list[Schedu
             if before is not None and before is not item and id(before) not in done:
                 stack.append((before, False))
     return list(done.values())
+
+
+def _small_first(items: Sequence[ScheduleItem], awaited: Awaited) -> list[ScheduleItem]:
+    """The items in order, but first those that make little of little: a number that many wait for
+    must not keep what they could free.
+    """
+    large: set[UOp] = set()
+    for item in items:
+        made = _written(item)
+        grows = sum(buffer.arg.nbytes for buffer in made) > SMALL
+        if grows or not large.isdisjoint(needed(item, awaited)):
+            large |= made
+    return sorted(items, key=lambda item: not large.isdisjoint(_written(item)))
 
 
 def needed(item: ScheduleItem, awaited: Awaited) -> list[UOp]:
