@@ -36,8 +36,7 @@ Values = tuple[int, ...]  # of a graph's variables
 
 MOST_SIZES: Final = 3  # that differ independently of each other
 TRIED: Final = 9  # values: a product of eight sizes is a polynomial of degree 8
-ROOM: Final = 1 << 18  # elements of a tensor up to which a size may grow; one may always double
-LARGE: Final = 1 << 22  # elements of a tensor whose sizes stay: it takes longer than compiling
+ROOM: Final = 1 << 16  # elements of a tensor up to which sizes vary: longer sums are split
 PLACED: Final = frozenset({*MOVEMENT, Ops.LEAF, Ops.DETACH})  # what memory is looked at through
 FIXED: Final = frozenset({Ops.COPY, Ops.MULTI, Ops.LOOP})  # their sizes are in no number
 STORED: Final = frozenset(
@@ -198,13 +197,13 @@ class Graph:
             self.limits[number] = first_legal(legal, 1, now[number]), now[number]
         mosts = self.highest(now)
         self.limits[: self.sizes] = [(one[0], most) for one, most in zip(self.limits, mosts)]
-        if any(least == most for least, most in self.limits[: self.sizes]):
+        if any(most <= value for most, value in zip(mosts, now)):
             return False
         ends = product(*self.limits[: self.sizes])
         some = ([self.between(n, i) for n in range(self.sizes)] for i in range(TRIED))
         tried = ((*values, *now[self.sizes :]) for values in (*ends, *some))
         counts = [self.elements(values) for values in tried]
-        return all(count is not None and count <= LARGE for count in counts)
+        return all(count is not None and count <= ROOM for count in counts)
 
     def between(self, number: int, which: int) -> int:
         """One of the values that are tried; other sizes grow at other paces."""
@@ -213,7 +212,7 @@ class Graph:
 
     def highest(self, now: Sequence[int]) -> list[int]:
         """How large the sizes may become together: each grows to the next power of two in turns, as
-        long as there is room; the first one may in any case become twice what it is.
+        long as there is room.
         """
         mosts, rest = list(now[: self.sizes]), now[self.sizes :]
         full: set[int] = set()
@@ -229,7 +228,7 @@ class Graph:
                     mosts[number] = last_legal(
                         lambda n: elements(n) is not None, mosts[number], more
                     )
-                elif count <= ROOM or (not number and more < 4 * now[0]):
+                elif count <= ROOM:
                     mosts[number] = more
                 if mosts[number] < more or more >= ROOM:
                     full.add(number)
