@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torpor import Tensor
+import torpor
+from torpor import Tensor, nn
 from torpor.base.errors import OutOfBoundsError
 from torpor.base.settings import Context
 from torpor.device.llvm import LlvmCompiler
@@ -288,3 +289,12 @@ def test_integers_that_change(compiled: list[str]) -> None:
         array = np.arange(-20, 20)
         np.testing.assert_array_equal(found, array // n + array % n * n)
     assert compiled == []
+
+
+def test_a_value_that_is_memory_already_is_that_memory_for_any_size() -> None:
+    for shape in ((30, 60), (30, 30), (17, 30), (4, 3)):
+        weight = nn.Linear(shape[1], shape[0]).weight
+        array = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+        with torpor.no_grad():
+            weight.copy_(torpor.from_numpy(array))
+        np.testing.assert_array_equal(weight.realize().numpy(), array)

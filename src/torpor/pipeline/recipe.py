@@ -45,6 +45,10 @@ class Result:
         """The value in a shape, if it is on one device."""
         return self if self.joint is not None else Result(((self.parts[0][0], shape),))
 
+    def on(self, memory: Callable[[UOp], UOp]) -> Result:
+        """The value in the memory that is there for its own."""
+        return Result(tuple((memory(node), shape) for node, shape in self.parts), self.joint)
+
     def node(self) -> UOp:
         """The value as a graph node."""
         parts = [over_buffer(*part) for part in self.parts]

@@ -196,6 +196,7 @@ def first_run(
     items, results, kept = scheduled(roots, form, lines, shapes)
     if general is not None:
         items, form = general.seated(items), general.form
+        results = [one.on(general.seat) for one in results]
     show_schedule(items)
     recipe = None if form is None else recipe_for(form)
     try:
