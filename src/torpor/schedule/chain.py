@@ -77,7 +77,8 @@ class Chain:
                 ranges = set(place.src[1].ranges())
                 if cut.isdisjoint(ranges):
                     elements = math.prod(max(int(r.src[0].vmax), 1) for r in ranges)
-                    total += min(elements, place.src[0].arg.size) * place.dtype.itemsize
+                    size = place.src[0].arg.size
+                    total += min(elements, size or elements) * place.dtype.itemsize
         return total
 
     @property
