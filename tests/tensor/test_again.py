@@ -48,9 +48,9 @@ def test_what_is_not_in_memory_is_put_there_and_twice_the_same_takes_the_usual_w
 
 def test_settings_are_part_of_what_is_known() -> None:
     calls: list[int] = []
-    x, y = (Tensor(RANDOM.random(9, np.float32)).realize() for _ in range(2))
     function = counted(calls)
     for strict in (0, 1, 0, 1):
+        x, y = (Tensor(RANDOM.random(9, np.float32)).realize() for _ in range(2))
         with Context(STRICT_FLOAT=strict):
             computed("a third function", function, x, y)
     assert len(calls) == 2

@@ -36,7 +36,10 @@ Values = tuple[int, ...]  # of a graph's variables
 
 MOST_SIZES: Final = 3  # that differ independently of each other
 TRIED: Final = 9  # values: a product of eight sizes is a polynomial of degree 8
-ROOM: Final = 1 << 16  # elements of a tensor up to which sizes vary: longer sums are split
+ROOM: Final = 1 << 16  # elements of a tensor up to which sizes vary
+# Terms of a sum up to which their number varies. It is added up in order then: n terms lose about
+# the square root of n units in the last place, 64 by choice. Longer sums are split.
+TERMS: Final = 1 << 12
 PLACED: Final = frozenset({*MOVEMENT, Ops.LEAF, Ops.DETACH})  # what memory is looked at through
 FIXED: Final = frozenset({Ops.COPY, Ops.MULTI, Ops.LOOP})  # their sizes are in no number
 STORED: Final = frozenset(
@@ -247,7 +250,7 @@ class Graph:
 
     def rebuilt(self, values: Values) -> tuple[UOp, int]:
         """The graph with these values, and the elements of the largest tensor that they change, of
-        those that are likely to be stored.
+        those that are likely to be stored; more than there is room for where a sum is too long.
         """
         numbers = [
             self.varying[place].at(values) if place in self.varying else number
@@ -269,6 +272,8 @@ class Graph:
                     raise ShapeError(f"no tensor has the shape {sizes}")
                 if node.op in STORED or node in self.asked:
                     most = max(most, prod(sizes))
+            if node.op is Ops.REDUCE_AXIS and TERMS < terms_of(made) != terms_of(node):
+                most = ROOM + 1
         return done[self.nodes[-1]], most
 
     def args(self, numbers: Sequence[Any]) -> dict[UOp, Any]:
@@ -365,6 +370,12 @@ class Graph:
                 done[node] = made = UOp(node.op, node.dtype, source, args.get(node, node.arg))
                 made.origins = made.origins or node.origins
         return done, seats
+
+
+def terms_of(node: UOp) -> int:
+    """How many elements make one of a REDUCE_AXIS."""
+    shape = shape_of(node.src[0])
+    return prod(largest(shape[axis]) for axis in node.arg[1])
 
 
 def stand_in(dtype: DType, device: str, size: int, shape: tuple[Size, ...]) -> UOp:
