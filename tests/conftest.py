@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,25 @@ def nothing_waits() -> None:
     from torpor.tensor.pending import taken_along  # not before the cache's folder is set
 
     taken_along()
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The names of kernels, as they are compiled."""
+    from torpor import Context  # not before the cache's folder is set
+    from torpor.device.llvm import LlvmCompiler
+
+    names: list[str] = []
+    compile_one = LlvmCompiler.compile
+
+    def counted(self, program):
+        names.append(program.name)
+        return compile_one(self, program)
+
+    monkeypatch.setattr(LlvmCompiler, "anywhere", False)
+    monkeypatch.setattr(LlvmCompiler, "compile", counted)
+    with Context(CACHE=0):
+        yield names
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ their kernels twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,26 +14,8 @@ from hypothesis import strategies as st
 import torpor
 from torpor import Tensor, nn
 from torpor.base.errors import OutOfBoundsError
-from torpor.base.settings import Context
-from torpor.device.llvm import LlvmCompiler
 
 TABLE = np.random.default_rng(0).standard_normal((40, 30))
-
-
-@pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The names of kernels, as they are compiled."""
-    names: list[str] = []
-    compile_one = LlvmCompiler.compile
-
-    def counted(self: LlvmCompiler, program):
-        names.append(program.name)
-        return compile_one(self, program)
-
-    monkeypatch.setattr(LlvmCompiler, "anywhere", False)
-    monkeypatch.setattr(LlvmCompiler, "compile", counted)
-    with Context(CACHE=0):
-        yield names
 
 
 def rows(x, n: int):

@@ -5,32 +5,13 @@ again, and compile nothing after their first passes.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from torpor import Tensor, nn, no_grad
-from torpor.base.settings import Context
-from torpor.device.llvm import LlvmCompiler
 
 RANDOM = np.random.default_rng(3)
-
-
-@pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The names of kernels, as they are compiled."""
-    names: list[str] = []
-    compile_one = LlvmCompiler.compile
-
-    def counted(self: LlvmCompiler, program):
-        names.append(program.name)
-        return compile_one(self, program)
-
-    monkeypatch.setattr(LlvmCompiler, "anywhere", False)
-    monkeypatch.setattr(LlvmCompiler, "compile", counted)
-    with Context(CACHE=0):
-        yield names
 
 
 def kernels_of(x: Tensor) -> int:
