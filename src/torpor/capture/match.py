@@ -37,7 +37,7 @@ class Pattern(NamedTuple):
 
 
 _EQUAL: Final = frozenset({str, bytes})
-_MOST_STEPS: Final = 2000
+_MOST_STEPS: Final = 2000  # of a pattern that is replayed without Python
 
 
 class _Unfit(Exception):

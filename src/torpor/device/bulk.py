@@ -23,7 +23,7 @@ from typing import IO, Any, Final
 # mostly 0.07 to 0.15 (the column `cold` of bench/results/full.md).
 BULK_FROM: Final = 4
 IDLE_SECONDS: Final = 10.0  # a program that compiles soon compiles again
-POLL_SECONDS: Final = 0.1
+POLL_SECONDS: Final = 0.1  # between looks for Ctrl-C while the other process works
 _LENGTH: Final = struct.Struct("<Q")
 
 

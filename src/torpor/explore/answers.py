@@ -19,7 +19,7 @@ from torpor.explore import content
 from torpor.explore.compute import COMPUTES, Computed, compute
 from torpor.explore.trace import Trace
 
-LARGEST_BODY: Final = 1 << 16
+LARGEST_BODY: Final = 1 << 16  # bytes of a request
 PAGE: Final = Path(__file__).with_name("page")
 PAGES: Final = {"": "index.html", "views": "views.html", "expr": "expr.html"}
 POLICY: Final = (

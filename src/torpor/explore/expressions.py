@@ -13,8 +13,8 @@ from torpor.explore.rules import meaning
 from torpor.ir import trace
 from torpor.ir.uop import UOp
 
-MOST_VARIABLES: Final = 8
-MOST_STEPS: Final = 2000
+MOST_VARIABLES: Final = 8  # of an expression
+MOST_STEPS: Final = 2000  # rules that are shown of a simplification
 WIDEST: Final = 4000  # characters of an expression that is shown
 
 

@@ -13,8 +13,8 @@ from torpor.explore.layout import offsets
 from torpor.ir.uop import UOp
 from torpor.view import ShapeTracker, View
 
-MOST_AXES: Final = 8
-MOST_CALLS: Final = 24
+MOST_AXES: Final = 8  # of a view
+MOST_CALLS: Final = 24  # movements, one after the other
 WIDEST: Final = 4000  # characters of an expression
 LARGEST: Final = 1 << 40  # elements
 MOVES: Final = ("permute", "reshape", "expand", "pad", "shrink", "flip")

@@ -19,7 +19,7 @@ from torpor.tensor.namespace import function_of
 from torpor.tensor.tensor import Tensor
 from torpor.tensor.wide import widely
 
-DRIVERS: Final = ("gels", "gelsd", "gelss")
+DRIVERS: Final = ("gels", "gelsd", "gelss")  # routines of LAPACK that `lstsq` is asked for by name
 
 cross = function_of("cross")
 det = function_of("det")
