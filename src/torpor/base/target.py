@@ -36,6 +36,15 @@ class Target:
     last_bytes:    size of the last cache, which cores share, bytes.
     stage_bytes:   most memory that a kernel may copy tiles to, for each thread, bytes.
     stream_bytes:  bytes of outputs from which storing past the caches pays; None: it never does.
+    clock:         cycles a second.
+    multiply_adds: vectors that are multiplied and added in a cycle.
+    latency:       cycles until the result of a multiply-add can be used.
+    issue:         instructions that begin in a cycle.
+    load_bytes:    bytes that are read from the first cache in a cycle.
+    line_cycles:   cycles between lines that follow each other from the second cache, from the last
+                   one and from memory.
+    pages:         pages whose place is at hand.
+    page_cycles:   cycles until that of another one is.
     """
 
     name: str
@@ -58,6 +67,14 @@ class Target:
     last_bytes: int = 32 * 1024 * 1024
     stage_bytes: int = 384 * 1024
     stream_bytes: int | None = None
+    clock: float = 3e9
+    multiply_adds: float = 2.0
+    latency: float = 4.0
+    issue: int = 6
+    load_bytes: int = 64
+    line_cycles: tuple[float, float, float] = (2.0, 5.0, 20.0)
+    pages: int = 64
+    page_cycles: float = 7.0
 
     def lanes(self, itemsize: int) -> int:
         """How many elements of `itemsize` bytes one vector register holds (at least 1)."""
