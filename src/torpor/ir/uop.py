@@ -49,7 +49,7 @@ class UOp:
 
     __slots__ = (
         "op", "dtype", "src", "arg", "origins", "normal", "held", "_bounds", "_key", "_shape",
-        "_device", "__weakref__",
+        "_device", "_affine", "__weakref__",
     )  # fmt: skip
 
     op: Ops
@@ -59,11 +59,13 @@ class UOp:
     origins: tuple[Any, ...]
     normal: int  # bits of the rule sets that are known to leave it and all below it as they are
     held: Any  # true of what a tensor stands for or has stood for: the storage, weakly, or True
-    # Computed when first asked for, then kept: bounds, digest, shape and device as a tensor.
+    # Computed when first asked for, then kept: bounds, digest, shape and device as a tensor, and
+    # how an integer is composed of others (`rules/affine.py`).
     _bounds: tuple[Any, Any]
     _key: bytes
     _shape: tuple[Any, ...]
     _device: str | None
+    _affine: Any
 
     def __new__(cls, op: Ops, dtype: DType, src: Source = (), arg: Any = None) -> UOp:
         key: _Key = (op, dtype, src, arg if type(arg) is not float else _identity_of(op, arg))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -11,7 +10,10 @@ from torpor.base.target import Target
 from torpor.ir.ops import ALU, AxisType, Ops
 from torpor.ir.uop import UOp
 from torpor.kernel.ranges import Loops, find_loops, iterations, kind_of, size_of
+from torpor.rules import affine as analysis
 from torpor.rules import conjuncts
+from torpor.rules.affine import Strides, affine
+from torpor.rules.linear import build
 
 NEAR: Final = 2  # elements from one lane to the next that a shuffle of two vectors reaches
 LANES_SEEN: Final = 8  # iterations that are looked at as the lanes of a vector
@@ -28,7 +30,7 @@ class Access:
     itemsize: int
     is_store: bool
     count: int
-    strides: dict[UOp, int | None]
+    strides: Strides
 
     def stride(self, one: UOp) -> int | None:
         """Elements between neighbours along a range; 0: it does not matter; None: irregular."""
@@ -76,10 +78,10 @@ def is_short_step(position: UOp, one: UOp) -> bool:
     """Whether a position that is not linear in a range moves alike in its blocks, and in each of
     them within twice as many elements: `one//2`, `one%2`.
     """
-    terms = [term for term in terms_of(position) if one in term.ranges()]
+    terms = {t: scale for t, scale in affine(position).terms.items() if one in t.ranges()}
     if not all(depends_only(term, one) for term in terms):
         return False
-    moved = [distances(terms, one, first) for first in (0, LANES_SEEN)]
+    moved = [distances(build(terms), one, first) for first in (0, LANES_SEEN)]
     return moved[0] == moved[1] and max(moved[0]) - min(moved[0]) < NEAR * LANES_SEEN
 
 
@@ -88,68 +90,31 @@ def depends_only(term: UOp, one: UOp) -> bool:
     return all(n is one or n.op in ALU or n.op is Ops.CONST for n in term.toposort())
 
 
-def distances(terms: Sequence[UOp], one: UOp, first: int) -> list[int]:
+def distances(moved: UOp, one: UOp, first: int) -> list[int]:
     """How far each iteration of a block, from `first` on, is from its first one."""
-    total = UOp.index_const(0)
-    for term in terms:
-        total = total + term
-    at = [total.substitute({one: UOp.index_const(first + n)}).simplify() for n in range(LANES_SEEN)]
+    at = [moved.substitute({one: UOp.index_const(first + n)}).simplify() for n in range(LANES_SEEN)]
     return [int(place.arg) - int(at[0].arg) for place in at]
 
 
-def terms_of(expression: UOp) -> list[UOp]:
-    """The summands of a sum, and of multiples of sums in it."""
-    terms: list[UOp] = []
-    stack = [(expression, 1)]
-    while stack:
-        node, factor = stack.pop()
-        if node.op is Ops.ADD:
-            stack.extend((source, factor) for source in reversed(node.src))
-        elif node.op is Ops.MUL and node.src[1].op is Ops.CONST:
-            inner, times = node.src[0], factor * int(node.src[1].arg)
-            if inner.op in (Ops.ADD, Ops.MUL):
-                stack.append((inner, times))
-            else:
-                terms.append(inner * times)
-        else:
-            terms.append(node if factor == 1 else node * factor)
-    return terms
-
-
-def linear_term(term: UOp) -> tuple[UOp, int] | None:
-    """(range, factor) of a summand `range` or `range*factor`."""
-    if term.op is Ops.RANGE:
-        return term, 1
-    if term.op is Ops.MUL and term.src[0].op is Ops.RANGE and term.src[1].op is Ops.CONST:
-        return term.src[0], int(term.src[1].arg)
-    return None
-
-
-def strides_of(position: UOp, loops: Loops) -> dict[UOp, int | None]:
-    """Elements by which a position moves with each range below it; None where not linearly."""
-    strides: dict[UOp, int | None] = {}
-    for term in terms_of(position):
-        linear = linear_term(term)
-        if linear is not None:
-            before = strides.get(linear[0], 0)
-            strides[linear[0]] = None if before is None else before + linear[1]
-        else:
-            strides.update(dict.fromkeys(free_of(term, loops)))
-    return strides
-
-
-def free_of(term: UOp, loops: Loops) -> frozenset[UOp]:
-    """The loops that a summand, perhaps a multiple of a node, depends on."""
-    return loops.free[term if term in loops.free else term.src[0]]
+def strides_of(position: UOp, _: object = None) -> Strides:
+    """As `rules.affine.strides_of`, for callers that still give the loops."""
+    return analysis.strides_of(position)
 
 
 def accesses(loops: Loops) -> list[Access]:
-    """Every memory access of the kernel."""
+    """Every memory access of the kernel: computed once for each state of it."""
+    if loops.accesses is None:
+        loops.accesses = find_accesses(loops)
+    return loops.accesses
+
+
+def find_accesses(loops: Loops) -> list[Access]:
+    """Every INDEX of the kernel."""
     stored = {n.src[0] for n in loops.order if n.op is Ops.STORE}
     found = []
     for node in loops.order:
         if node.op is Ops.INDEX:
-            strides = strides_of(node.src[1], loops)
+            strides = dict(strides_of(node.src[1]))
             if len(node.src) > 2:
                 for one in loops.free[node.src[2]]:
                     strides.setdefault(one, 0)

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
+from torpor.rules.affine import closed_by as closed_by
 
 Ranges = frozenset[UOp]
 _NONE: Ranges = frozenset()
@@ -50,28 +51,22 @@ def iterations(ranges: Sequence[UOp]) -> int:
     return math.prod(max(int(r.src[0].vmax), 1) for r in ranges)
 
 
-def closed_by(node: UOp) -> tuple[UOp, ...]:
-    """The ranges that a REDUCE or STORE runs over."""
-    if node.op is Ops.REDUCE:
-        return tuple(s for s in node.src if s.op is Ops.RANGE)
-    if node.op is Ops.STORE:
-        return tuple(s for s in node.src[2:] if s.op is Ops.RANGE)
-    return ()
-
-
 def values_of(reduction: UOp) -> tuple[UOp, ...]:
     """What one round of a REDUCE's innermost loop combines, in order."""
     return reduction.src[: len(reduction.src) - len(closed_by(reduction))]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Loops:
-    """Free ranges of each node of a kernel, and around each reduce range the ranges it runs in."""
+    """Free ranges of each node of a kernel, and around each reduce range the ranges it runs in.
+    What others find out about this state of the kernel is kept here: `nests`, `accesses`.
+    """
 
     order: tuple[UOp, ...]
     free: dict[UOp, Ranges]
     around: dict[UOp, Ranges]
-    nests: dict[Ranges, tuple[UOp, ...]] = field(default_factory=dict)  # of those asked for before
+    nests: dict[Ranges, tuple[UOp, ...]] = field(default_factory=dict)
+    accesses: list[Any] | None = None
 
     def nest(self, node: UOp) -> tuple[UOp, ...]:
         """The loops that the node is computed in, outermost first."""

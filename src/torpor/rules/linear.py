@@ -14,8 +14,8 @@ from typing import Final
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.rules.affine import Terms, affine
 
-Terms = dict[UOp, int]
 Linear = tuple[Terms, int]
 
 _Order = tuple[int, int, str, bytes]
@@ -24,31 +24,10 @@ MINUS_ONE: Final = UOp.index_const(-1)
 
 def linear(root: UOp, factor: int = 1) -> Linear:
     """The terms of `factor * root` by coefficient, in order of appearance, and the constant."""
-    terms: Terms = {}
-    constant = 0
-    stack = [(root, factor)]
-    while stack:
-        node, scale = stack.pop()
-        op = node.op
-        if op is Ops.ADD:
-            stack.append((node.src[1], scale))
-            stack.append((node.src[0], scale))
-        elif op is Ops.CONST:
-            constant += scale * node.arg
-        elif op is Ops.MUL and node.src[1].op is Ops.CONST:
-            stack.append((node.src[0], scale * node.src[1].arg))
-        elif op is Ops.MUL and node.src[0].op is Ops.CONST:
-            stack.append((node.src[1], scale * node.src[0].arg))
-        elif op is Ops.SUB:
-            stack.append((node.src[1], -scale))
-            stack.append((node.src[0], scale))
-        elif node.vmin == node.vmax:
-            constant += scale * node.vmin
-        else:
-            terms[node] = terms.get(node, 0) + scale
-    if 0 in terms.values():
-        terms = {term: scale for term, scale in terms.items() if scale}
-    return terms, constant
+    found = affine(root)
+    if factor == 1:
+        return found.terms, found.constant
+    return {term: factor * scale for term, scale in found.terms.items()}, factor * found.constant
 
 
 def difference(left: UOp, right: UOp) -> Linear:
@@ -144,5 +123,15 @@ def build(terms: Terms, constant: int = 0) -> UOp:
         parts.append(scaled(term, scale))
         start = stop
     if constant:
+        parts.append(UOp.index_const(constant))
+    return _chain(parts)
+
+
+def term_by_term(terms: Terms, constant: int = 0) -> UOp:
+    """The node of a form whose terms each have a multiplication of their own: those that do not
+    change in a loop can stand before it.
+    """
+    parts = [scaled(term, scale) for term, scale in terms.items()]
+    if constant or not parts:
         parts.append(UOp.index_const(constant))
     return _chain(parts)

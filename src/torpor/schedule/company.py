@@ -19,10 +19,11 @@ from typing import Final
 from torpor.ir.infer import Shape, shape_of
 from torpor.ir.ops import ALU, MOVEMENT, AxisType, Ops
 from torpor.ir.uop import UOp
+from torpor.rules.affine import is_dense, strides_of
 from torpor.schedule import cost
 from torpor.schedule.parting import Parting
 from torpor.schedule.reasons import NEAR, Reasons, reductions_near
-from torpor.schedule.region import ALONE, STORED, ZERO, Indices, Region, Use, count, largest_bound
+from torpor.schedule.region import ALONE, STORED, ZERO, Indices, Region, Use, count
 from torpor.view.movement import map_indices
 
 # Choices, of which only the order of magnitude matters (bench/results/constants.md).
@@ -221,33 +222,10 @@ def digits_of(region: Region, node: UOp, indices: Indices) -> dict[UOp, int] | N
     for index, size in zip(reversed(indices), reversed(shape), strict=True):
         position = index * stride + position
         stride *= int(size)  # type: ignore[arg-type]
-    digits = strides_in(position.simplify())
-    if digits is None or set(digits) != region.closure(indices):
+    strides = strides_of(position.simplify())
+    if not is_dense(strides, stride) or strides.keys() != region.closure(indices):
         return None
-    expected = 1
-    for one in sorted(digits, key=digits.__getitem__):
-        if digits[one] != expected:
-            return None
-        expected *= largest_bound(one)
-    return digits if expected == stride else None
-
-
-def strides_in(position: UOp) -> dict[UOp, int] | None:
-    """The factor of each range, where the position is a sum of ranges times numbers."""
-    found: dict[UOp, int] = {}
-    stack = [position]
-    while stack:
-        node = stack.pop()
-        one, factor = node, 1
-        if node.op is Ops.MUL and node.src[1].op is Ops.CONST:
-            one, factor = node.src[0], int(node.src[1].arg)
-        if node.op is Ops.ADD:
-            stack.extend(node.src)
-        elif one.op is Ops.RANGE and one not in found:
-            found[one] = factor
-        elif node is not ZERO:
-            return None
-    return found
+    return strides  # type: ignore[return-value]
 
 
 def probe(shape: Shape) -> Indices:

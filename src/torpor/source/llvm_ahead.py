@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from torpor.base.target import LINE, Target
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.rules.affine import strides_of
 from torpor.source.linear import constant
 from torpor.source.llvm_text import Body
 
@@ -86,23 +87,11 @@ def read_of(load: UOp, loops: Sequence[UOp]) -> Read:
     varying, shift = position, 0
     if position.op is Ops.ADD and isinstance(number := constant(position.src[1]), int):
         varying, shift = position.src[0], number
-    step, *outer = (stride(position, loop) * size for loop in reversed(loops[-2:]))
+    strides = strides_of(position)
+    step, *outer = ((strides.get(loop) or 0) * size for loop in reversed(loops[-2:]))
     return Read(
         load, memory, (memory, varying, shift * size // LINE), loops[-1], step, *outer or [0]
     )
-
-
-def stride(position: UOp, loop: UOp) -> int:
-    """By how much each round of a loop moves a position; 0: not at all, or not evenly."""
-    if position is loop:
-        return 1
-    if position.op is Ops.ADD:
-        return sum(stride(s, loop) for s in position.src)
-    factor = constant(position.src[1]) if position.op in (Ops.MUL, Ops.SHL) else None
-    if not isinstance(factor, int):
-        return 0
-    times = factor if position.op is Ops.MUL else 1 << factor
-    return stride(position.src[0], loop) * times
 
 
 def fetch(body: Body, address: str, distance: int) -> None:

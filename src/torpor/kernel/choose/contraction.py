@@ -17,11 +17,12 @@ from torpor.base.target import LINE
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
-from torpor.kernel.access import NEAR, strides_of
+from torpor.kernel.access import NEAR
 from torpor.kernel.choose.strips import ALONE
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.stage import loads_of, operands
 from torpor.kernel.ranges import Loops, closed_by, find_loops, iterations, kind_of, size_of
+from torpor.rules.affine import strides_of, strides_read
 
 RESULTS: Final = (AxisType.GLOBAL, AxisType.THREAD)  # axes of what is stored
 LANES_SHARED: Final = 64  # elements along the vectors that share what is packed of the rows
@@ -112,7 +113,7 @@ def weigh(kernel: Kernel, uses: int) -> tuple[float, Contraction] | None:
     values = [v for v in operands(kernel.ast) if summed <= loops.free[v]]
     if len(values) != 2:
         return None
-    stored = strides_of(kernel.ast.src[0].src[0].src[1], loops)
+    stored = strides_of(kernel.ast.src[0].src[0].src[1])
     best: tuple[float, Contraction] | None = None
     for packed, other in (values, values[::-1]):
         lanes = [r for r in outputs if r in loops.free[packed] and r not in loops.free[other]]
@@ -233,9 +234,7 @@ def is_masked(value: UOp) -> bool:
 
 def stride(value: UOp, one: UOp) -> int | None:
     """Elements between neighbours along an axis in what a value loads; None where they differ."""
-    places = [n.src[0] for n in value.toposort() if n.op is Ops.LOAD]
-    loops = find_loops(UOp.sink(*places))
-    found = {strides_of(p.src[1], loops).get(one, 0) for p in places}
+    found = strides_read(value, one)
     return found.pop() if len(found) == 1 else None
 
 

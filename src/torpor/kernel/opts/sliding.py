@@ -18,9 +18,10 @@ from torpor.base.dtypes import dtypes
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
-from torpor.kernel.access import only_where, strides_of
+from torpor.kernel.access import only_where
 from torpor.kernel.opts.stage import place, reach
 from torpor.kernel.ranges import find_loops, iterations, kind_of, nesting, size_of
+from torpor.rules.affine import strides_of
 
 BEYOND: Final = 2  # rows that may be read past the last one
 LOOPS: Final = (AxisType.GLOBAL, AxisType.LOOP, AxisType.REDUCE)
@@ -92,7 +93,7 @@ def paces_of(value: UOp, one: UOp, summed: UOp) -> list[tuple[int, int]]:
     """By how many places of a row a value may move with each of two axes: where elements of a row
     have others between them, positions do not say.
     """
-    strides = strides_of(value.src[0].src[1], find_loops(value))
+    strides = strides_of(value.src[0].src[1])
     apart, within = strides.get(one, 0), strides.get(summed, 0)
     if apart is None and within is None:
         return [(1, 1), (1, -1)]

@@ -10,7 +10,6 @@ from torpor.base.dtypes import dtypes
 from torpor.ir.ops import ALU, AxisType, Ops
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
-from torpor.kernel.access import strides_of
 from torpor.kernel.ranges import (
     Loops,
     closed_by,
@@ -20,6 +19,7 @@ from torpor.kernel.ranges import (
     nesting,
     size_of,
 )
+from torpor.rules.affine import strides_read
 
 ROUNDS_WRITTEN: Final = 8  # rounds, by choice, of a copying loop that are written out
 BLOCK: Final = 16  # rows, by choice, that are turned in registers at once: lanes of a wide vector
@@ -215,9 +215,7 @@ def twins(root: UOp, tile: Tile) -> list[tuple[UOp, tuple[UOp, ...]]]:
 
 def reach(value: UOp, one: UOp) -> int:
     """How far apart in memory neighbours along an axis are: the copy goes over far ones outside."""
-    places = [n.src[0] for n in value.toposort() if n.op is Ops.LOAD]
-    loops = find_loops(UOp.sink(*places))
-    return max(abs(strides_of(p.src[1], loops).get(one, 0) or 0) for p in places)
+    return max(abs(stride or 0) for stride in strides_read(value, one))
 
 
 def copy_kind(one: UOp, last: bool) -> AxisType:

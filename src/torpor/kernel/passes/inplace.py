@@ -9,13 +9,13 @@ input has a store after it at the very same position, in the very same loops.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.access import strides_of
-from torpor.kernel.ranges import find_loops, iterations, size_of
+from torpor.kernel.ranges import find_loops, iterations
+from torpor.rules.affine import is_dense, strides_of
 
 Pairs = tuple[tuple[int, int], ...]
 Loops = tuple[UOp, ...]
@@ -101,21 +101,5 @@ def _stored_once(ast: UOp) -> set[int]:
     return {
         slot
         for slot, index in single.items()
-        if len(index.src) == 2
-        and _is_dense(strides_of(index.src[1], loops).items(), index.src[0].arg.size)
+        if len(index.src) == 2 and is_dense(strides_of(index.src[1]), index.src[0].arg.size)
     }
-
-
-def _is_dense(strides: Iterable[tuple[UOp, int | None]], size: int | None) -> bool:
-    """Whether loops with these strides reach every number below `size` once, as digits do."""
-    expected = 1
-    for one, stride in sorted(strides, key=_by_stride):
-        count = size_of(one)
-        if count is None or (stride != expected and count != 1):
-            return False
-        expected *= count
-    return expected == size
-
-
-def _by_stride(pair: tuple[UOp, int | None]) -> int:
-    return -1 if pair[1] is None else pair[1]

@@ -12,7 +12,6 @@ from typing import Final
 from torpor.base.dtypes import DType, dtypes
 from torpor.ir.ops import ALU, Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.access import strides_of
 from torpor.kernel.passes.unroll import shifted
 from torpor.kernel.ranges import (
     closed_by,
@@ -23,6 +22,7 @@ from torpor.kernel.ranges import (
     size_of,
     values_of,
 )
+from torpor.rules.affine import strides_of
 
 # Width of vectors that come with cheap stores under masks: AVX-512's. Those of AVX2 (vmaskmovps)
 # take AMD's processors many cycles (Agner Fog, "Instruction tables").
@@ -112,10 +112,7 @@ class _Vectoriser:
     # --- memory -----------------------------------------------------------------------------------
     def stride(self, place: UOp) -> int | None:
         """Elements between lanes; None where it is not the same everywhere."""
-        position = place.src[1]
-        if self.lane not in self.loops.free[position]:
-            return 0
-        return strides_of(position, self.loops).get(self.lane)
+        return strides_of(place.src[1]).get(self.lane, 0)
 
     def at_lane(self, expression: UOp, number: int) -> UOp:
         """An index expression or condition in one lane."""

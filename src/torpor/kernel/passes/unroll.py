@@ -12,9 +12,10 @@ from torpor.base import settings
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import ALU, Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.access import free_of, linear_term, terms_of
 from torpor.kernel.passes.factors import factored, term_of
 from torpor.kernel.ranges import closed_by, find_loops, is_no_load, size_of
+from torpor.rules.affine import affine, strides_of
+from torpor.rules.linear import term_by_term
 
 Values = tuple[int, ...]
 INDEPENDENT: Final = 8  # accumulators that hide the latency of an addition on current CPUs
@@ -102,20 +103,12 @@ class _Unroller:
 
     def split_position(self, position: UOp) -> tuple[UOp, dict[UOp, int]] | None:
         """The part free of written-out ranges, and their factors; None if it is not linear."""
-        kept: list[UOp] = []
-        factors: dict[UOp, int] = {}
-        for term in terms_of(position):
-            linear = linear_term(term)
-            if linear is not None and linear[0] in self.wanted:
-                factors[linear[0]] = factors.get(linear[0], 0) + linear[1]
-            elif free_of(term, self.loops) & self.wanted:
-                return None
-            else:
-                kept.append(term)
-        base: UOp | None = None
-        for term in kept:
-            base = term if base is None else base + term
-        return (UOp.index_const(0) if base is None else base), factors
+        strides, found = strides_of(position), affine(position)
+        factors = {one: strides[one] for one in self.wanted & strides.keys()}
+        if None in factors.values():
+            return None
+        rest = {term: scale for term, scale in found.terms.items() if term not in factors}
+        return term_by_term(rest, found.constant), factors  # type: ignore[return-value]
 
     def reduce(self, node: UOp, values: dict[UOp, int]) -> UOp:
         """A reduction over loops and written-out ranges: with enough independent sums each loop

