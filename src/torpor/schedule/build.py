@@ -18,7 +18,7 @@ from torpor.rules import conjuncts, simplify_under, simplify_valid
 from torpor.schedule.cost import may_fail
 from torpor.schedule.fuse import Fuser
 from torpor.schedule.guards import guard_checks
-from torpor.schedule.nest import axis_number, separate_loops
+from torpor.schedule.loop_fission import axis_number, separate_loops
 from torpor.schedule.region import TRUE, ZERO, Indices, Region, count
 
 Step = Generator["Request", UOp, UOp]
@@ -40,7 +40,7 @@ class Builder:
     """Builds the ast of one region. `buffers` are the BUFFER nodes by parameter number."""
 
     def __init__(self, fuser: Fuser, region: Region, places: dict[UOp, UOp]):
-        self.fuser, self.parting = fuser, fuser.parting
+        self.fuser, self.state = fuser, fuser.state
         self.region, self.places = region, places
         self.buffers: list[UOp] = []
         self.numbers: dict[UOp, int] = {}
@@ -97,7 +97,7 @@ class Builder:
         elements, which is most of the work, then other reductions and the outputs.
         """
         computed = [
-            n for n, *_ in reversed(self.done) if self.parting.home.get(n) in (None, self.region)
+            n for n, *_ in reversed(self.done) if self.state.home.get(n) in (None, self.region)
         ]
         reductions = [node for node in computed if node.op is Ops.REDUCE_AXIS]
         reductions.sort(key=_elements_reduced, reverse=True)
@@ -126,7 +126,7 @@ class Builder:
 
     def value(self, request: Request) -> Step:
         node, indices, valid = request
-        home = self.parting.home.get(node)
+        home = self.state.home.get(node)
         if home is not None and home is not self.region:
             return self.load(node, indices, valid)
         if node.op in (Ops.CONST, Ops.BIND):
@@ -169,7 +169,7 @@ class Builder:
 
     def movement(self, request: Request) -> Step:
         node, indices, valid = request
-        below, here = self.parting.map(node, indices)
+        below, here = self.state.map(node, indices)
         if here is TRUE:
             return (yield node.src[0], below, valid)
         here = simplify_valid(here)

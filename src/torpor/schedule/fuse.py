@@ -13,25 +13,25 @@ from torpor.ir.infer import shape_of
 from torpor.ir.ops import ALU, LOOPED, MOVEMENT, AxisType, Ops
 from torpor.ir.uop import UOp
 from torpor.schedule import cost
-from torpor.schedule.company import Company
+from torpor.schedule.fusion_state import LEAVES, FusionState
 from torpor.schedule.loops import below_parts
-from torpor.schedule.parting import LEAVES, Parting
+from torpor.schedule.multi_output import MultiOutput
 from torpor.schedule.reasons import Reasons
 from torpor.schedule.region import STORED, ZERO, Indices, Region, Use
 
 
 class Fuser:
-    """Parts a graph into kernels, from the roots down; `parting` is what comes out."""
+    """Parts a graph into kernels, from the roots down; `state` is what comes out."""
 
     def __init__(self, roots: Sequence[tuple[UOp, str]], apart: Collection[UOp] = ()):
-        self.parting = Parting(roots, apart)
-        self.reasons = Reasons(self.parting)
-        self.company = Company(self.parting, self.reasons)
+        self.state = FusionState(roots, apart)
+        self.reasons = Reasons(self.state)
+        self.multi_output = MultiOutput(self.state, self.reasons)
 
     def run(self) -> None:
         """Visit every node after all of its uses."""
-        for node in reversed(self.parting.order):
-            if node.op is Ops.LOOP or (node.op in LEAVES and node not in self.parting.roots):
+        for node in reversed(self.state.order):
+            if node.op is Ops.LOOP or (node.op in LEAVES and node not in self.state.roots):
                 continue
             self.visit(node)
 
@@ -40,22 +40,24 @@ class Fuser:
         reason = self.reasons.to_store(node)
         if reason is not None:
             self.store(node, reason)
-        elif node not in self.parting.home:
-            for use in self.parting.uses[node]:
+        elif node not in self.state.home:
+            for use in self.state.uses[node]:
                 use.region.size += cost.length_of(node) if node.op in ALU else 0
                 self.push(node, use)
 
     def store(self, node: UOp, reason: str) -> None:
         """Store `node`: as one more output of a kernel that computes it anyway, or in its own."""
         found = None
-        if node not in self.parting.apart:
-            found = self.company.host(node) or self.company.neighbour(node)
-        if node.op is Ops.PRIOR or node in self.parting.home:
+        if node not in self.state.apart:
+            found = self.multi_output.computing_kernel(node) or self.multi_output.sibling_kernel(
+                node
+            )
+        if node.op is Ops.PRIOR or node in self.state.home:
             host, indices = self.with_prior(node)
         elif node.op in LOOPED:
             host, indices = self.with_loop(node), ()
         elif found is None:
-            host = self.parting.new_region(node, reason)
+            host = self.state.new_region(node, reason)
             indices = host.start(node)
         else:
             host, indices = found
@@ -63,32 +65,32 @@ class Fuser:
             around = host.closure(indices)
             if around < frozenset(host.axes):
                 host.hoisted.append(around)
-        self.parting.home[node] = host
-        self.parting.readers.setdefault(host, set()).update(self.parting.readers_of(node) - {host})
-        if node in self.parting.roots and node.op not in STORED and len(self.parting.roots) > 1:
-            self.company.note_root(node)
+        self.state.home[node] = host
+        self.state.readers.setdefault(host, set()).update(self.state.readers_of(node) - {host})
+        if node in self.state.roots and node.op not in STORED and len(self.state.roots) > 1:
+            self.multi_output.note_root(node)
         if node.op is Ops.COPY:
-            self.parting.force(node.src[0], "copied to another device", host, (Ops.RESHAPE,))
+            self.state.force(node.src[0], "copied to another device", host, (Ops.RESHAPE,))
         elif node.op is Ops.SCATTER:
             steps = host.steps or host.scatter(node)
             self.step(node, host, (indices, steps, steps))
         elif node.op in LOOPED:
             for source in node.src[0].src:
-                self.parting.force(below_parts(source)[0], "read by a loop", host, ())
+                self.state.force(below_parts(source)[0], "read by a loop", host, ())
         elif node.op is Ops.PRIOR:
             pass  # all that it needs are the operands of its SCATTER, which comes later
         elif node.op is Ops.SCAN_AXIS:
             axis = node.arg[1]
             self.step(node, host, (indices, (*indices[:axis], ZERO, *indices[axis + 1 :])))
         elif node.op is Ops.AFTER:
-            self.parting.force(node.src[1], "awaited by what is computed again", host, MOVEMENT)
+            self.state.force(node.src[1], "awaited by what is computed again", host, MOVEMENT)
             self.add(node.src[0], Use(host, indices))
         else:
             self.compute(node, host, indices)
 
     def compute(self, node: UOp, host: Region, indices: Indices) -> None:
         """Hand on what a stored value needs, also where its own kernel uses it elsewhere."""
-        here = [use for use in self.parting.uses[node] if use.region is host]
+        here = [use for use in self.state.uses[node] if use.region is host]
         for use in dict.fromkeys([Use(host, indices), *here]):
             host.size += node.op in ALU
             self.push(node, use)
@@ -96,41 +98,41 @@ class Fuser:
     def with_prior(self, node: UOp) -> tuple[Region, Indices]:
         """The kernel that stores a PRIOR beside its SCATTER, and where it stores the node."""
         scatter = node.src[0] if node.op is Ops.PRIOR else node
-        host = self.parting.home.get(scatter)
+        host = self.state.home.get(scatter)
         if host is None:
-            host = self.parting.new_region(node, "prior")
+            host = self.state.new_region(node, "prior")
             host.start(scatter)
-            self.parting.home[scatter] = host
+            self.state.home[scatter] = host
             host.outputs[node] = host.scatter(scatter)
         return host, host.outputs[node]
 
     def with_loop(self, node: UOp) -> Region:
         """What stores all that a LOOP gives."""
         loop = node.src[0]
-        if loop not in self.parting.loops:
-            self.parting.loops[loop] = self.parting.new_region(node, "loop")
-        self.parting.loops[loop].outputs[node] = ()
-        return self.parting.loops[loop]
+        if loop not in self.state.loops:
+            self.state.loops[loop] = self.state.new_region(node, "loop")
+        self.state.loops[loop].outputs[node] = ()
+        return self.state.loops[loop]
 
     def step(self, node: UOp, region: Region, places: Sequence[Indices]) -> None:
         """The operands of what goes step by step, each where it is needed. Only values that take no
         reduction are computed inside.
         """
         for source, indices in zip(node.src, places, strict=True):
-            if self.parting.weights.takes[source]:
-                self.parting.force(source, f"read by a {node.op.name.lower()}", region, MOVEMENT)
+            if self.state.weights.takes[source]:
+                self.state.force(source, f"read by a {node.op.name.lower()}", region, MOVEMENT)
             self.add(source, Use(region, indices))
 
     def push(self, node: UOp, use: Use) -> None:
         """Hand the use of `node` on to its operands."""
         region, indices = use
         if node.op in MOVEMENT:
-            below, _ = self.parting.map(node, indices)
+            below, _ = self.state.map(node, indices)
             self.add(node.src[0], Use(region, below))
         elif node.op is Ops.REDUCE_AXIS:
             self.add(node.src[0], Use(region, self.reduce(region, node, indices)))
         elif node.op is Ops.GATHER:
-            self.parting.force(node.src[0], "indexed by a tensor", region, MOVEMENT)
+            self.state.force(node.src[0], "indexed by a tensor", region, MOVEMENT)
             self.add(node.src[1], use)
         else:
             for source in node.src:
@@ -141,20 +143,20 @@ class Fuser:
 
     def add(self, node: UOp, use: Use) -> None:
         """Have a value used."""
-        self.parting.uses[node][use] = None
+        self.state.uses[node][use] = None
 
     def reduce(self, region: Region, node: UOp, indices: Indices) -> Indices:
         """Index expressions of a reduction's operand, with ranges on the reduced axes."""
         key = (region, node, indices)
-        found = self.parting.reduce_ranges.get(key)
+        found = self.state.reduce_ranges.get(key)
         if found is None:
             use = Use(region, indices)
-            found = self.company.loops(node, use)
+            found = self.multi_output.loops(node, use)
             if found is None:
                 found = self.fresh_loops(node, use)
-                self.company.note_loops(node, use, found)
-            self.parting.reduce_ranges[key] = found
-            self.company.note_reduction(node, use)
+                self.multi_output.note_loops(node, use, found)
+            self.state.reduce_ranges[key] = found
+            self.multi_output.note_reduction(node, use)
         return found
 
     def fresh_loops(self, node: UOp, use: Use) -> Indices:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.schedule.nest import closed_by
+from torpor.schedule.loop_fission import closed_by
 from torpor.schedule.region import Ranges
 
 ALWAYS = UOp.const(dtypes.bool, True)

@@ -14,7 +14,7 @@ from torpor.ir.ops import LOOPED, MOVEMENT, Ops
 from torpor.ir.records import ParamArg, ScheduleItem
 from torpor.ir.rewrite import graph_rewrite, hand_down_origins, unite_origins
 from torpor.ir.uop import UOp
-from torpor.schedule import crowd
+from torpor.schedule import parameter_limit
 from torpor.schedule.afresh import Settled, within
 from torpor.schedule.asked import ask_for_all
 from torpor.schedule.blocks import in_blocks
@@ -114,16 +114,16 @@ def fused(
         fuser.run()
         places = {
             node: make_buffer(region.device, count(shape_of(node)), node.dtype)
-            for node, region in fuser.parting.home.items()
+            for node, region in fuser.state.home.items()
         }
-        made = {region: item_of(fuser, region, places) for region in fuser.parting.regions}
+        made = {region: item_of(fuser, region, places) for region in fuser.state.regions}
         more: list[UOp] = []
         for region, item in made.items():
             kind = next(iter(region.outputs)).op
             no_kernel = kind is Ops.COPY or kind in LOOPED
             limit = None if no_kernel else target_of(region.device).parameters
-            if limit is not None and crowd.parameters(item) > limit:
-                more += crowd.apart(fuser.parting, region, item, limit)
+            if limit is not None and parameter_limit.parameters(item) > limit:
+                more += parameter_limit.apart(fuser.state, region, item, limit)
         if not set(more) - set(apart):
             return places, made
         apart.update(dict.fromkeys(more))

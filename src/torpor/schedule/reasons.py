@@ -11,33 +11,33 @@ from torpor.ir.ops import ALU, MOVEMENT, Ops
 from torpor.ir.records import Stored
 from torpor.ir.uop import UOp
 from torpor.schedule import cost
-from torpor.schedule.parting import Parting
+from torpor.schedule.fusion_state import FusionState
 from torpor.schedule.region import STORED, Region, Use, count
 
 NEAR: Final = 64  # operations of a value that are looked at for what it reads: bounds time only
 
 
 class Reasons:
-    """Judges by what is known of a parting. None for a reason: there is none."""
+    """Judges by what is known of a state. None for a reason: there is none."""
 
-    def __init__(self, parting: Parting):
-        self.parting = parting
-        self.weights = parting.weights
+    def __init__(self, state: FusionState):
+        self.state = state
+        self.weights = state.weights
 
     def to_store(self, node: UOp) -> str | None:
         """Why `node` has to be stored; None if it is computed where it is used."""
-        if node in self.parting.roots:
+        if node in self.state.roots:
             return "output"
-        if node in self.parting.forced:
-            return self.parting.forced[node]
+        if node in self.state.forced:
+            return self.state.forced[node]
         if node.op is Ops.CONTIGUOUS:
             return (node.arg or Stored()).reason
         if node.op in STORED:
             return node.op.name.lower()
-        uses = self.parting.uses[node]
+        uses = self.state.uses[node]
         if not uses or node.op in MOVEMENT:
             return None
-        if any(use.region.size >= self.parting.limit for use in uses):
+        if any(use.region.size >= self.state.limit for use in uses):
             return "kernel size"
         return self.to_part(node, list(uses))
 
@@ -191,16 +191,16 @@ class Reasons:
 
     def only_feeds_sum(self, node: UOp) -> bool:
         """Whether nothing but movement lies between this sum and the next."""
-        readers = self.parting.children.get(node, [])
+        readers = self.state.children.get(node, [])
         while len(readers) == 1 and readers[0].op in MOVEMENT:
-            readers = self.parting.children.get(readers[0], [])
+            readers = self.state.children.get(readers[0], [])
         return (
             len(readers) == 1 and readers[0].op is Ops.REDUCE_AXIS and readers[0].arg[0] is Ops.ADD
         )
 
     def is_unpacked(self, node: UOp) -> bool:
         """Whether this is a narrow value made wide, or only scales such ones."""
-        readers = self.parting.children.get(node, [])
+        readers = self.state.children.get(node, [])
         if any(reader.op is Ops.REDUCE_AXIS for reader in readers):
             return False  # what is summed, which shares nothing
         if node.op in ALU and self.weights.unpacks(node):
@@ -220,7 +220,7 @@ class Reasons:
         met, seen = set(stack), {node}
         while stack and len(met) <= cost.STREAMS:
             one = stack.pop()
-            inside = one in region.outputs or one not in self.parting.home
+            inside = one in region.outputs or one not in self.state.home
             if not inside or not (one.op in ALU or one.op in MOVEMENT):
                 met.add(one)
                 continue

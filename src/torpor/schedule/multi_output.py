@@ -1,9 +1,9 @@
-"""Values that one kernel computes side by side: further outputs, and reductions in one loop.
+"""Multi-output fusion: values that one kernel computes side by side, and reductions in one loop.
 
 A value that has to be stored is stored by a kernel that computes each of its elements once on its
-way to something else (`host`). A root that no kernel computes joins one that reads the same
-elements in the same order (`neighbour`). Reductions that run over the same elements and do not
-depend on each other share a loop (`loops`).
+way to something else (`computing_kernel`). A root that no kernel computes joins one that reads the
+same elements in the same order (`sibling_kernel`: sibling fusion). Reductions that run over the
+same elements and do not depend on each other share a loop (`loops`).
 
     (y, y.sum(1))              y is stored inside the loop of the sum
     (x.sum(1), x.amax(1))      one loop with two accumulators
@@ -21,7 +21,7 @@ from torpor.ir.ops import ALU, MOVEMENT, AxisType, Ops
 from torpor.ir.uop import UOp
 from torpor.rules.affine import is_dense, strides_of
 from torpor.schedule import cost
-from torpor.schedule.parting import Parting
+from torpor.schedule.fusion_state import FusionState
 from torpor.schedule.reasons import NEAR, Reasons, reductions_near
 from torpor.schedule.region import ALONE, STORED, ZERO, Indices, Region, Use, count
 from torpor.view.movement import map_indices
@@ -35,11 +35,11 @@ Read = tuple[UOp, Indices]  # what is read, and where: at indices in terms of `p
 Order = tuple[Shape, tuple[int, ...]]  # of a reduction: what it runs over, and the reduced axes
 
 
-class Company:
-    """Finds company for what is stored and reduced."""
+class MultiOutput:
+    """Finds kernels that may store more, and loops that may reduce more."""
 
-    def __init__(self, parting: Parting, reasons: Reasons):
-        self.parting, self.reasons = parting, reasons
+    def __init__(self, state: FusionState, reasons: Reasons):
+        self.state, self.reasons = state, reasons
         self.reads: dict[UOp, frozenset[Read]] = {}
         # For roots that come later, by what they read: elementwise roots, work on reductions, and
         # reductions that have been fused.
@@ -49,11 +49,11 @@ class Company:
         self.running: dict[tuple[Use, int, Order], list[tuple[UOp, Indices]]] = {}
 
     # --- kernels that compute the value anyway ----------------------------------------------------
-    def host(self, node: UOp) -> Place | None:
+    def computing_kernel(self, node: UOp) -> Place | None:
         """A kernel that computes every element of `node` once, if it may also store it."""
         if node.op in STORED:
             return None
-        for use in self.parting.uses[node]:
+        for use in self.state.uses[node]:
             region = use.region
             if not self.has_room(region, node) or not self.in_time(node, region):
                 continue
@@ -61,7 +61,7 @@ class Company:
                 continue
             first = next(iter(region.outputs))
             plain = shape_of(first) == shape_of(node) and use.indices == region.outputs[first]
-            here = [one for one in self.parting.uses[node] if one.region is region]
+            here = [one for one in self.state.uses[node] if one.region is region]
             if not plain and not self.stores_whole(node, use):
                 continue
             alone = plain and len({one.indices for one in here}) == 1
@@ -72,14 +72,14 @@ class Company:
     def has_room(self, region: Region, node: UOp) -> bool:
         """Whether the kernel runs where the value is wanted, and is not too large yet."""
         first = next(iter(region.outputs))
-        alone = first.op in ALONE or first in self.parting.apart
-        fits = region.size < self.parting.limit and not alone
-        return fits and region.device == self.parting.device(node)
+        alone = first.op in ALONE or first in self.state.apart
+        fits = region.size < self.state.limit and not alone
+        return fits and region.device == self.state.device(node)
 
     def in_time(self, node: UOp, region: Region) -> bool:
         """Whether no kernel that needs the value has to run before this one."""
-        others = self.parting.readers_of(node) - {region}
-        return not any(self.parting.runs_before(other, region) for other in others)
+        others = self.state.readers_of(node) - {region}
+        return not any(self.state.runs_before(other, region) for other in others)
 
     def stores_whole(self, node: UOp, use: Use) -> bool:
         """Whether the use computes every element once, where a store costs the kernel nothing: on
@@ -91,7 +91,7 @@ class Company:
         if digits is None:
             return False
         if around <= outputs:
-            reduced = self.parting.weights.carries[node] or node.op is Ops.REDUCE_AXIS
+            reduced = self.state.weights.carries[node] or node.op is Ops.REDUCE_AXIS
             return around == outputs or (bool(around) and reduced)
         if any(region.inside[r] - around for r in around - outputs):
             return False
@@ -101,17 +101,17 @@ class Company:
         return busy and in_a_row <= SHORT_ROW
 
     # --- kernels that read the same ---------------------------------------------------------------
-    def neighbour(self, node: UOp) -> Place | None:
+    def sibling_kernel(self, node: UOp) -> Place | None:
         """For a root: a kernel that reads elements that this reads too, in the same order, so that
         one pass over them serves both.
         """
-        if node not in self.parting.roots or node.op in STORED:
+        if node not in self.state.roots or node.op in STORED:
             return None
-        level = self.parting.weights.level[node]
+        level = self.state.weights.level[node]
         places = self.along_reduction(node) if level else self.along(node)
         for region, indices in places:
             full = len(region.outputs) >= MOST_OUTPUTS or not self.has_room(region, node)
-            readers = self.parting.readers_of(node)
+            readers = self.state.readers_of(node)
             first = next(iter(region.outputs))
             if first.dtype.itemsize != node.dtype.itemsize:
                 continue  # vectors have as many lanes as the widest format leaves
@@ -123,12 +123,12 @@ class Company:
         """For elementwise work: beside elementwise roots of its shape, or in a reduction's loop."""
         for read in self.reads_of(node):
             for other in self.by_read.get(read, ()):
-                region = self.parting.home[other]
+                region = self.state.home[other]
                 if shape_of(other) == shape_of(node):
                     yield region, region.outputs[other]
             for axes in self.orders(shape_of(node)):
                 for other, use in self.reducing.get(((shape_of(node), axes), read), ()):
-                    below = self.parting.reduce_ranges[use.region, other, use.indices]
+                    below = self.state.reduce_ranges[use.region, other, use.indices]
                     if self.stores_whole(node, Use(use.region, below)):
                         yield use.region, below
 
@@ -141,7 +141,7 @@ class Company:
         that has this shape.
         """
         near = reductions_near(node)
-        if any(self.parting.weights.is_product(one) for one in near):
+        if any(self.state.weights.is_product(one) for one in near):
             return  # a product's tiles take a kernel of their own
         for own in near:
             for read in self.reads_of(own.src[0]):
@@ -152,7 +152,7 @@ class Company:
                     if indices and fits and self.reasons.refusal(own, use, commit=False) is None:
                         yield use.region, indices
                 for other in self.working.get(key, ()):
-                    region = self.parting.home[other]
+                    region = self.state.home[other]
                     indices = region.outputs[other]
                     # Not inside a loop that reduces: what this needs may only be known after it.
                     outside = region.closure(indices) <= frozenset(region.axes)
@@ -161,7 +161,7 @@ class Company:
 
     def note_root(self, node: UOp) -> None:
         """A root has been stored: others may join it."""
-        if not self.parting.weights.level[node]:
+        if not self.state.weights.level[node]:
             for read in self.reads_of(node):
                 self.by_read.setdefault(read, []).append(node)
         for own in reductions_near(node):
@@ -170,7 +170,7 @@ class Company:
 
     def note_reduction(self, node: UOp, use: Use) -> None:
         """A reduction has been fused into a kernel: roots may join it."""
-        if len(self.parting.roots) > 1:
+        if len(self.state.roots) > 1:
             for read in self.reads_of(node.src[0]):
                 self.reducing.setdefault((order_of(node), read), []).append((node, use))
 
@@ -188,7 +188,7 @@ class Company:
 
         Not for products like a matrix's, whose accumulators fill the registers.
         """
-        weights = self.parting.weights
+        weights = self.state.weights
         key = (use, weights.level[node], order_of(node))
         others = self.running.setdefault(key, [])
         for other, below in others:
@@ -199,7 +199,7 @@ class Company:
 
     def note_loops(self, node: UOp, use: Use, below: Indices) -> None:
         """A reduction has loops of its own."""
-        key = (use, self.parting.weights.level[node], order_of(node))
+        key = (use, self.state.weights.level[node], order_of(node))
         self.running[key].append((node, below))
 
 

@@ -1,4 +1,4 @@
-"""Kernels with more parameters than a target takes: which values are stored to part them.
+"""Parameter limit: which values are stored where a kernel has more parameters than a target takes.
 
 before  a + b + c + d + e + f + g + h       8 operands and a result, where a kernel takes 8
 after   t = a + b + c + d + e + f + g       8
@@ -10,7 +10,7 @@ from __future__ import annotations
 from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.records import ScheduleItem
 from torpor.ir.uop import UOp
-from torpor.schedule.parting import Parting
+from torpor.schedule.fusion_state import FusionState
 from torpor.schedule.region import STORED, Region
 
 Reads = frozenset[UOp]
@@ -22,23 +22,23 @@ def parameters(item: ScheduleItem) -> int:
     return len(item.buffers) + len(item.variables) + bool(item.checks)
 
 
-def apart(parting: Parting, region: Region, item: ScheduleItem, limit: int) -> list[UOp]:
+def apart(state: FusionState, region: Region, item: ScheduleItem, limit: int) -> list[UOp]:
     """What must be stored by kernels of its own, so that the region's kernel has at most `limit`
     parameters: first the outputs that merely joined it, then values on the way to its output.
     """
     joined = [node for node in region.outputs if node.op not in STORED]
     if len(joined) > 1:
-        return [node for node in joined if node not in parting.apart]
+        return [node for node in joined if node not in state.apart]
     room = limit - (parameters(item) - len(item.buffers)) - len(region.outputs)
-    return cuts(parting, region, room)
+    return cuts(state, region, room)
 
 
-def cuts(parting: Parting, region: Region, room: int) -> list[UOp]:
+def cuts(state: FusionState, region: Region, room: int) -> list[UOp]:
     """Values to store, so that none in the region is computed from more than `room` others."""
     chosen: dict[UOp, None] = {}
     reads: dict[UOp, Reads] = {}
-    for node in needs(parting, region):
-        if node.op is Ops.BUFFER or parting.home.get(node, region) is not region:
+    for node in needs(state, region):
+        if node.op is Ops.BUFFER or state.home.get(node, region) is not region:
             reads[node] = frozenset({node})
             continue
         parts = {source: reads[source] for source in node.src}
@@ -53,10 +53,10 @@ def cuts(parting: Parting, region: Region, room: int) -> list[UOp]:
     return list(chosen)
 
 
-def needs(parting: Parting, region: Region) -> list[UOp]:
+def needs(state: FusionState, region: Region) -> list[UOp]:
     """What the region's kernel computes, and what it reads; operands first."""
     found = set(region.outputs)
-    for node in reversed(parting.order):
-        if node in found and parting.home.get(node, region) is region:
+    for node in reversed(state.order):
+        if node in found and state.home.get(node, region) is region:
             found.update(node.src)
-    return [node for node in parting.order if node in found]
+    return [node for node in state.order if node in found]

@@ -1,4 +1,4 @@
-"""`Parting`: a graph that is being parted into kernels, with all that is decided so far."""
+"""`FusionState`: a graph that is being parted into kernels, with all that is decided so far."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torpor.view.movement import map_indices
 LEAVES = frozenset({Ops.BUFFER, Ops.CONST, Ops.BIND, Ops.VARIABLE, Ops.SINK})
 
 
-class Parting:
+class FusionState:
     """Which values are stored (`home`: by which kernel) and where each is used (`uses`: at which
     indices, in which kernel).
 

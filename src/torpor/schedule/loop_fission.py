@@ -1,5 +1,6 @@
-"""Loops that do not nest are made apart. Which output ranges a value depends on is known only when
-its expression is there: an expanded value does not depend on those that it was copied along.
+"""Loop fission: loops that do not nest are made apart. Which output ranges a value depends on is
+known only when its expression is there: an expanded value does not depend on those that it was
+copied along.
 
 before  store(sum[i, j], reduce(x[i, k], k), i, j), store(y[j, i, k], x[i, k], i, j, k)
 after   store(sum[i, j], reduce(x[i, k], k), i, j), store(y[j, i, l], x[i, l], i, j, l)

@@ -15,7 +15,7 @@ from torpor.graph import build
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
 from torpor.pipeline import recipe
-from torpor.schedule.crowd import parameters
+from torpor.schedule.parameter_limit import parameters
 
 QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
