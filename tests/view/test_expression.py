@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from torpor.ir import Variable
 from torpor.view import ShapeTracker, View
-from torpor.view.expression import compose_expressions
+from torpor.view.compose import compose
 
 SIZE = Variable("n", 1, 10)
 
@@ -96,7 +96,7 @@ def test_one_view_says_symbolic_chains_too(move):
 
 def test_views_are_read_back_from_expressions():
     inner = View.create((SIZE, 4)).permute((1, 0))
-    one = compose_expressions([inner, View.create((4, SIZE)).flip((0,))])
+    one = compose(inner, View.create((4, SIZE)).flip((0,)))
     assert one == View.create((4, SIZE), (-1, 4), 3)
 
 

@@ -10,7 +10,8 @@ from tests.view.oracle import moved, offsets
 from torpor.base.dtypes import dtypes
 from torpor.ir import Ops, UOp
 from torpor.ir.infer import shape_of
-from torpor.view import ShapeTracker, View, map_indices, shapetracker_of
+from torpor.rules.movement import map_indices
+from torpor.view import ShapeTracker, View, shapetracker_of
 
 # rank-0 constant, repeated, then doubled: an elementwise node of shape (4, 6) is the base
 ONE = UOp.const(dtypes.float32, 1.0)

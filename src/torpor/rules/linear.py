@@ -14,7 +14,8 @@ from typing import Final
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.rules.affine import Terms, affine
+from torpor.rules.affine import Terms as Terms
+from torpor.rules.affine import affine
 
 Linear = tuple[Terms, int]
 

@@ -8,9 +8,9 @@ from torpor.base import settings
 from torpor.ir.infer import devices_of, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.rules.movement import map_indices
 from torpor.schedule import cost
 from torpor.schedule.region import Indices, Region, Use, count
-from torpor.view.movement import map_indices
 
 LEAVES = frozenset({Ops.BUFFER, Ops.CONST, Ops.BIND, Ops.VARIABLE, Ops.SINK})
 

@@ -1,32 +1,32 @@
 """Two views as one: `outer` walks through the elements of `inner`, which walks through memory.
 
-Known sizes: by digits, whatever the size; where those carry and the elements are few, every
-position is computed and one view fitted to them, so one view is found exactly if there is one.
-Symbolic sizes: dimensions are matched, else the index expressions are read back.
+The chain's index expression is written out and simplified by the rules that kernels' positions are
+simplified by; where it is linear and valid in a box, it is read back as a view. Of few elements
+every position is computed instead, so that there one view is found exactly if there is one.
 """
 
 from __future__ import annotations
 
-from torpor.view.counting import can_count, compose_static, fit, is_static
-from torpor.view.expression import compose_expressions
-from torpor.view.matching import match_dimensions
+from torpor.ir.infer import largest, product
+from torpor.rules import simplify_under
+from torpor.view.counting import COUNTED, fit, is_static
+from torpor.view.expression import box_of, expressions, linear
 from torpor.view.view import View
 
 
-def compose(inner: View, outer: View) -> View | None:
-    """The one view that walks as `outer` of `inner` does; None if there is none (or none found)."""
-    if outer.contiguous and outer.shape == inner.shape:
+def compose(*views: View) -> View | None:
+    """The one view that walks as the chain does; None if there is none (or none found)."""
+    inner, outer = views[0], views[-1]
+    if len(views) == 2 and outer.contiguous and outer.shape == inner.shape:
         return inner
-    if inner.contiguous and (outer.mask is None or inner.mask is None):
+    if len(views) == 2 and inner.contiguous and (outer.mask is None or inner.mask is None):
         return outer
-    if is_static(inner) and is_static(outer):
-        return compose_static(inner, outer)
-    matched = match_dimensions(inner, outer.shape) if outer.contiguous else None
-    return matched or compose_expressions([inner, outer])
-
-
-def compose_chain(views: list[View]) -> View | None:
-    """The one view equal to a chain, if there is one; None too where it is too large to tell."""
-    if can_count(views):
+    if all(map(is_static, views)) and largest(product(outer.shape)) <= COUNTED:
         return fit(views)
-    return None if all(map(is_static, views)) else compose_expressions(views)
+    position, valid = expressions(views)
+    box = box_of(valid, outer.shape)
+    found = linear(simplify_under(position, valid), len(outer.shape))
+    if found is None or box is None:
+        return None
+    offset, strides = found
+    return View.create(outer.shape, strides, offset, box)

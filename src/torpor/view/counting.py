@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from torpor.ir.infer import largest, product
-from torpor.view.digits import compose_digits
 from torpor.view.view import View
 
 COUNTED: Final = 1 << 15  # elements up to which positions are computed one by one
@@ -21,21 +21,6 @@ def is_static(view: View) -> bool:
     numbers: list[Any] = [*view.shape, *view.strides, view.offset]
     numbers += [number for limits in view.limits for number in limits]
     return all(isinstance(number, int) for number in numbers)
-
-
-def can_count(views: list[View]) -> bool:
-    """Whether every position of the chain can be computed one by one."""
-    if not all(map(is_static, views)):
-        return False
-    return largest(product(views[-1].shape)) <= COUNTED
-
-
-def compose_static(inner: View, outer: View) -> View | None:
-    """The one view that walks as `outer` of `inner` does: by digits, and where they carry by
-    visiting every element. None if there is none, or too many elements to tell.
-    """
-    one = compose_digits(inner, outer)
-    return fit([inner, outer]) if one is None and can_count([inner, outer]) else one
 
 
 def positions(view: View, flat: Positions, valid: Valid) -> tuple[Positions, Valid]:
@@ -52,7 +37,7 @@ def positions(view: View, flat: Positions, valid: Valid) -> tuple[Positions, Val
     return found, valid
 
 
-def fit(views: list[View]) -> View | None:
+def fit(views: Sequence[View]) -> View | None:
     """The one view equal to a chain of static views, if there is one."""
     shape = tuple(map(largest, views[-1].shape))
     count = largest(product(shape))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
-from torpor.ir.infer import Shape, Size
+from torpor.ir.infer import Shape, Size, product
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.view.merge import Mask, plus, times
-from torpor.view.movement import split
+from torpor.rules.movement import groups, map_reshape, split
+from torpor.rules.sizes import plus, polynomial, same, times
+from torpor.view.merge import Mask
 from torpor.view.view import View, larger, smaller
 
 
@@ -36,22 +38,19 @@ def slopes(expression: UOp, count: int) -> tuple[Size, list[Size | None]]:
     """(offset, factor of the range of each of `count` axes); None where an axis is not linear."""
     offset: Size = 0
     factors: list[Size | None] = [0] * count
-    for term in terms(expression, Ops.ADD):
-        factor: Size = 1
-        inside = []
-        for part in terms(term, Ops.MUL):
-            if axes_of(part):
-                inside.append(part)
-            else:
-                factor = times(factor, part)
+    for parts, factor in polynomial(expression).items():
+        inside = [part for part in parts if axes_of(part)]
+        value: Size = factor
+        for part in parts:
+            value = times(value, part) if part not in inside else value
         if not inside:
-            offset = plus(offset, factor)
+            offset = plus(offset, value)
         elif len(inside) == 1 and inside[0].op is Ops.RANGE:
             axis = inside[0].arg[0]
             before = factors[axis]
-            factors[axis] = None if before is None else plus(before, factor)
+            factors[axis] = None if before is None else plus(before, value)
         else:
-            for axis in axes_of(term):
+            for axis in set().union(*map(axes_of, inside)):
                 factors[axis] = None
     return offset, factors
 
@@ -94,16 +93,19 @@ def box_of(condition: UOp, shape: Shape) -> Mask | None:
     return tuple(limits)
 
 
-def compose_expressions(views: Sequence[View]) -> View | None:
-    """The view that the index expressions of a chain of views spell out, if they do."""
+def expressions(views: Sequence[View], indices: Sequence[UOp] | None = None) -> tuple[UOp, UOp]:
+    """(position in memory, condition) of a chain of views at indices into the last one: a reshape
+    by groups of axes that hold the same elements, as the scheduler does; all in fewest dimensions.
+    """
     shape = views[-1].shape
-    ranges = [UOp.range(size, axis) for axis, size in enumerate(shape)]
-    position, valid = views[-1].to_indexed_uops(ranges)
-    for view in reversed(views[:-1]):
-        position, valid = view.to_indexed_uops(split(position, view.shape), valid)
-    found = linear(position, len(shape))
-    box = box_of(valid, shape)
-    if found is None or box is None:
-        return None
-    offset, strides = found
-    return View.create(shape, strides, offset, box)
+    at = tuple(indices or (UOp.range(size, axis) for axis, size in enumerate(shape)))
+    position, valid = views[-1].to_indexed_uops(at)
+    for outer, inner in pairwise(reversed(views)):
+        if outer.contiguous and same(product(outer.shape), product(inner.shape)):
+            small = inner.minify([own for _, own in groups(outer.shape, inner.shape)])
+            at = map_reshape(outer.shape, small.shape, at)
+        else:
+            small = inner.minify()
+            at = tuple(split(position, small.shape))
+        position, valid = small.to_indexed_uops(at, valid)
+    return position, valid

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partialmethod
+from typing import Any
 
 from torpor.base.errors import ShapeError
 from torpor.ir.infer import Shape, Size, product, size_node
 from torpor.ir.uop import UOp
 from torpor.ir.variable import Variable
-from torpor.view.compose import compose, compose_chain
+from torpor.rules.sizes import same
+from torpor.view.compose import compose
 from torpor.view.counting import is_static
-from torpor.view.expression import slopes
-from torpor.view.merge import same
-from torpor.view.movement import split
+from torpor.view.expression import expressions, slopes
 from torpor.view.view import View
 
 
@@ -60,46 +61,22 @@ class ShapeTracker:
         return self if len(views) == len(self.views) else ShapeTracker(tuple(views))
 
     # --- movement ---------------------------------------------------------------------------------
-    def moved(self, function: Callable[[View], View | None], shape: Shape) -> ShapeTracker:
+    def moved(self, function: Callable[..., View | None], *given: Any) -> ShapeTracker:
         """The last view moved; where one view cannot say it, a new one over the old."""
-        view = function(self.views[-1])
+        view = function(self.views[-1], *given)
         if view is not None:
             return ShapeTracker((*self.views[:-1], view)).simplify()
-        fresh = function(View.create(shape))
+        fresh = function(View.create(self.shape), *given)
         assert fresh is not None, "row-major memory can be moved in every way"
         return ShapeTracker((*self.views, fresh)).simplify()
 
-    def permute(self, order: Sequence[int]) -> ShapeTracker:
-        """As `View.permute`."""
-        return self.moved(lambda view: view.permute(order), self.shape)
-
-    def expand(self, shape: Sequence[Size]) -> ShapeTracker:
-        """As `View.expand`."""
-        return self.moved(lambda view: view.expand(shape), self.shape)
-
-    def pad(self, pairs: Sequence[tuple[Size, Size]]) -> ShapeTracker:
-        """As `View.pad`."""
-        return self.moved(lambda view: view.pad(pairs), self.shape)
-
-    def shrink(self, bounds: Sequence[tuple[Size, Size]]) -> ShapeTracker:
-        """As `View.shrink`."""
-        return self.moved(lambda view: view.shrink(bounds), self.shape)
-
-    def flip(self, axes: Sequence[int]) -> ShapeTracker:
-        """As `View.flip`."""
-        return self.moved(lambda view: view.flip(axes), self.shape)
-
-    def shear(
-        self, axis: int, by_axis: int, length: Size, stride: int, step: int, offset: int
-    ) -> ShapeTracker:
-        """As `View.shear`."""
-        return self.moved(
-            lambda view: view.shear(axis, by_axis, length, stride, step, offset), self.shape
-        )
-
-    def reshape(self, shape: Sequence[Size]) -> ShapeTracker:
-        """The same elements in another shape."""
-        return self.moved(lambda view: view.reshape(shape), tuple(self.shape))
+    permute = partialmethod(moved, View.permute)
+    expand = partialmethod(moved, View.expand)
+    pad = partialmethod(moved, View.pad)
+    shrink = partialmethod(moved, View.shrink)
+    flip = partialmethod(moved, View.flip)
+    shear = partialmethod(moved, View.shear)
+    reshape = partialmethod(moved, View.reshape)
 
     def invert(self, shape: Sequence[Size]) -> ShapeTracker | None:
         """The tracker that leads back from what is seen to memory of `shape`; None if it loses or
@@ -113,17 +90,13 @@ class ShapeTracker:
                 return None
             back = step if back is None else back.reshape(view.shape) + step
         assert back is not None, "there is at least one view"
-        return back.reshape(shape)
+        found: ShapeTracker = back.reshape(shape)
+        return found
 
     # --- index expressions ------------------------------------------------------------------------
     def to_indexed_uops(self, idxs: Sequence[UOp] | None = None) -> tuple[UOp, UOp]:
         """(position in memory, condition) at `idxs` (ranges ridx0, ... by default)."""
-        position, valid = self.views[-1].to_indexed_uops(idxs)
-        for view in reversed(self.views[:-1]):
-            small = view.minify()
-            indices = split(position, small.shape)
-            position, valid = small.to_indexed_uops(indices, valid)
-        return position, valid
+        return expressions(self.views, idxs)
 
     def expr_idxs(self, idxs: Sequence[UOp] | None = None) -> tuple[UOp, UOp]:
         """As `to_indexed_uops`, with variables idx0, idx1, ... by default."""
@@ -151,7 +124,7 @@ def shorten(views: list[View]) -> list[View] | None:
     for length in range(len(views), 1, -1):
         for start in range(len(views) - length + 1):
             run = views[start : start + length]
-            one = compose(*run) if length == 2 else compose_chain(run)
+            one = compose(*run)
             if one is not None:
                 return [*views[:start], one, *views[start + length :]]
     return None
@@ -167,4 +140,6 @@ def invert_view(view: View) -> ShapeTracker | None:
     order = sorted(range(len(strides)), key=lambda axis: -abs(strides[axis]))
     if not inside.flip(turned).permute(order).contiguous:
         return None
-    return ShapeTracker.from_shape(view.shape).shrink(view.limits).flip(turned).permute(order)
+    back = ShapeTracker.from_shape(view.shape).shrink(view.limits)
+    way: ShapeTracker = back.flip(turned).permute(order)
+    return way

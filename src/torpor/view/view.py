@@ -10,8 +10,8 @@ from torpor.base.dtypes import dtypes
 from torpor.base.errors import ShapeError
 from torpor.ir.infer import Shape, Size, product, size_node
 from torpor.ir.uop import UOp
-from torpor.view.merge import Mask, is_full, merge_dims, plus, same, times
-from torpor.view.polynomial import is_never_less
+from torpor.rules.sizes import is_never_less, plus, same, times
+from torpor.view.merge import Dimension, Mask, is_full, merged
 
 TRUE: Final = UOp.const(dtypes.bool, True)
 Indices = tuple[UOp, ...]
@@ -109,10 +109,19 @@ class View:
                 valid = valid & ~(index < size_node(low)) & (index < size_node(high))
         return position.simplify(), valid.simplify()
 
-    def minify(self) -> View:
-        """The same walk in the fewest dimensions."""
-        merged = tuple(m[0] for m in merge_dims(self.shape, self.strides, self.mask))
-        return self.reshape(merged) or self
+    def minify(self, groups: Sequence[range] = ()) -> View:
+        """The same walk in the fewest dimensions; or in the fewest of each group of axes."""
+        found: list[Dimension] = []
+        offset = self.offset
+        for group in groups or [range(len(self.shape))]:
+            axes = slice(group.start, group.stop)
+            dims, shift = merged(self.shape[axes], self.strides[axes], self.limits[axes])
+            found += dims
+            offset = plus(offset, shift)
+        if not found:
+            return View.create((1,), None, self.offset) if self.mask is None else self
+        sizes, strides, low, high, _ = zip(*found, strict=True)
+        return View.create(sizes, strides, offset, tuple(zip(low, high, strict=True)))
 
     # --- movement ---------------------------------------------------------------------------------
     def permute(self, order: Sequence[int]) -> View:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from torpor.ir.infer import Size, fold_size, size_node
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 
@@ -44,6 +45,27 @@ def multiplied(left: Polynomial, right: Polynomial) -> Polynomial:
     return total
 
 
+def same(left: Size, right: Size) -> bool:
+    """Whether two sizes are provably equal."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left == right
+    return is_same(size_node(fold_size(left)), size_node(fold_size(right)))
+
+
+def times(left: Size, right: Size) -> Size:
+    """The product of two sizes or strides."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left * right
+    return fold_size(left * right if not isinstance(left, int) else right * left)
+
+
+def plus(left: Size, right: Size) -> Size:
+    """The sum of two sizes or offsets."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left + right
+    return fold_size(left + right if not isinstance(left, int) else right + left)
+
+
 def is_same(left: UOp, right: UOp) -> bool:
     """Whether two simplified sizes multiply out to one polynomial."""
     return left is right or polynomial(left) == polynomial(right)
@@ -64,6 +86,3 @@ def least(sum_of_products: Polynomial) -> int:
             low, high = min(ends), max(ends)
         total += low
     return total
-
-
-__all__ = ["is_never_less", "is_same"]

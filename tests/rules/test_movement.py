@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from torpor.base.dtypes import dtypes
 from torpor.ir import Ops, UOp
 from torpor.ir.infer import shape_of
-from torpor.view import map_indices
-from torpor.view.movement import groups
+from torpor.rules.movement import groups, map_indices
 
 
 def leaf(shape):

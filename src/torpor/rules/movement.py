@@ -8,7 +8,7 @@ from torpor.base.dtypes import dtypes
 from torpor.ir.infer import Shape, Size, shape_of, size_node
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.view.merge import same, times
+from torpor.rules.sizes import same, times
 
 Indices = tuple[UOp, ...]
 TRUE = UOp.const(dtypes.bool, True)

@@ -5,7 +5,6 @@ import pytest
 
 from torpor.ir import Variable
 from torpor.view import ShapeTracker, View
-from torpor.view.matching import match_dimensions
 
 N, M = Variable("n", 1, 5), Variable("m", 2, 4)
 VALUES = [(1, 2), (3, 4), (5, 3)]
@@ -46,7 +45,7 @@ def walked(view, n, m):
     ],
 )
 def test_what_one_view_can_say_is_found(view, shape):
-    one = match_dimensions(view, shape)
+    one = view.reshape(shape)
     assert one is not None
     for n, m in VALUES:
         expected = walked(view, n, m).reshape([number(size, n, m) for size in shape])
@@ -62,7 +61,6 @@ def test_what_one_view_can_say_is_found(view, shape):
     ],
 )
 def test_what_one_view_cannot_say_is_refused(view, shape):
-    assert match_dimensions(view, shape) is None
     assert view.reshape(shape) is None
 
 

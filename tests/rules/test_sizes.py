@@ -5,9 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torpor.ir import UOp, Variable
+from torpor.rules.sizes import is_never_less, is_same, same
 from torpor.view import ShapeTracker, View
-from torpor.view.merge import same
-from torpor.view.polynomial import is_never_less, is_same
 from torpor.view.view import larger, smaller
 
 N, M = Variable("n", 1, 6), Variable("m", 2, 5)
