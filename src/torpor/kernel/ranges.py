@@ -14,6 +14,7 @@ from torpor.ir.uop import UOp
 from torpor.rules.affine import closed_by as closed_by
 
 Ranges = frozenset[UOp]
+Changes = dict[UOp, tuple[UOp, tuple[UOp, ...]]]  # by range: its value, and the loops of that
 _NONE: Ranges = frozenset()
 WRITTEN: Final = (AxisType.UPCAST, AxisType.UNROLL)  # axes that become copies
 RECENT: Final = 8  # kernels whose loops are kept
@@ -136,7 +137,7 @@ def replace_range(root: UOp, old: UOp, value: UOp, new: Sequence[UOp]) -> UOp:
     return replace_ranges(root, {old: (value, tuple(new))})
 
 
-def replace_ranges(root: UOp, changes: dict[UOp, tuple[UOp, tuple[UOp, ...]]]) -> UOp:
+def replace_ranges(root: UOp, changes: Changes) -> UOp:
     """Several ranges replaced at once, as by `replace_range`."""
     done: dict[UOp, UOp] = {old: value for old, (value, _) in changes.items()}
     for node in root.toposort():
@@ -152,6 +153,11 @@ def replace_ranges(root: UOp, changes: dict[UOp, tuple[UOp, tuple[UOp, ...]]]) -
             source = tuple(done[s] for s in node.src)
         done[node] = node if source == node.src else node.replace(src=source)
     return done[root]
+
+
+def rename_ranges(root: UOp, changes: dict[UOp, UOp]) -> UOp:
+    """Ranges under other numbers and types, all at once: two may take each other's place."""
+    return replace_ranges(root, {old: (new, (new,)) for old, new in changes.items()})
 
 
 def map_nodes(root: UOp, function: Callable[[UOp], UOp]) -> UOp:

@@ -11,7 +11,7 @@ from typing import Final
 
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.ranges import closed_by, kind_of, number_of, replace_ranges, size_of
+from torpor.kernel.ranges import Changes, closed_by, kind_of, number_of, replace_ranges, size_of
 
 MOST: Final = 4  # digits of an axis: more loops than that are no blocks
 
@@ -24,7 +24,7 @@ def cut_axes(ast: UOp) -> UOp:
     found = {one: units_of(ast, one) for one in (*summed_products(ast), *grouped_axes(ast))}
     if not any(found.values()):
         return ast
-    changes: dict[UOp, tuple[UOp, tuple[UOp, ...]]] = {}
+    changes: Changes = {}
     for one in ast.ranges():
         made = digits_of(one, found.get(one, ()))
         position: UOp = made[-1]

@@ -54,16 +54,11 @@ def tile(kernel: State, opt: Opt) -> None:
 
 
 _HANDLERS: Final[dict[OptOps, Callable[[State, Opt], None]]] = {
-    OptOps.UPCAST: loops.upcast,
-    OptOps.OVERLAP: loops.overlap,
-    OptOps.UNROLL: loops.unroll,
-    OptOps.LOCAL: loops.local,
-    OptOps.GROUP: loops.group,
-    OptOps.GROUPTOP: loops.group,
+    **dict.fromkeys(loops.BINDINGS, loops.bind),
+    OptOps.THREAD: loops.thread,
     OptOps.PADTO: loops.pad_to,
     OptOps.SWAP: loops.swap,
     OptOps.NOLOCALS: loops.without_locals,
-    OptOps.THREAD: loops.thread,
     OptOps.TILE: tile,
     OptOps.PARTITION: loops.cut,
     OptOps.STAGE: memory.pack,

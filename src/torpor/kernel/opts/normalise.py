@@ -22,6 +22,7 @@ from torpor.kernel.ranges import (
     kind_of,
     map_nodes,
     number_of,
+    rename_ranges,
     replace_ranges,
     size_of,
 )
@@ -150,16 +151,7 @@ def order_outputs(ast: UOp) -> UOp:
     for number, one in enumerate(order):
         kind = AxisType.GLOBAL if one in common else AxisType.LOOP
         changes[one] = one.replace(arg=(number, kind))
-    return ast.substitute(_away(changes)).substitute(_back(changes))
-
-
-def _away(changes: dict[UOp, UOp]) -> dict[UOp, UOp]:
-    """First to numbers nobody uses, so that ranges that swap numbers do not become one."""
-    return {old: new.replace(arg=(-1 - new.arg[0], new.arg[1])) for old, new in changes.items()}
-
-
-def _back(changes: dict[UOp, UOp]) -> dict[UOp, UOp]:
-    return {new.replace(arg=(-1 - new.arg[0], new.arg[1])): new for new in changes.values()}
+    return rename_ranges(ast, changes)
 
 
 def index_expressions(ast: UOp) -> UOp:
@@ -238,5 +230,4 @@ def renumber(ast: UOp) -> UOp:
     """Axis numbers 0, 1, ... in nesting order: equal kernels get equal numbers."""
     axes = sorted(ast.ranges(), key=lambda r: (kind_of(r).value, number_of(r)))
     changes = {r: r.replace(arg=(number, kind_of(r))) for number, r in enumerate(axes)}
-    changes = {old: new for old, new in changes.items() if old is not new}
-    return ast.substitute(_away(changes)).substitute(_back(changes)) if changes else ast
+    return rename_ranges(ast, {old: new for old, new in changes.items() if old is not new})

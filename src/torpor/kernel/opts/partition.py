@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
@@ -12,8 +10,8 @@ from torpor.kernel.ranges import (
     find_loops,
     kind_of,
     nesting,
+    rename_ranges,
     replace_range,
-    replace_ranges,
     size_of,
 )
 
@@ -31,12 +29,13 @@ def partition(root: UOp, one: UOp, first: int, fresh: int) -> UOp:
     high = UOp.range(size - first, fresh, kind_of(one))
     loops = find_loops(root)
     inside = {r for r, outer in loops.around.items() if one in outer}
-    again = renamed([r for r in inside if kind_of(r) is not AxisType.UPCAST], fresh + 1)
+    moved = sorted((r for r in inside if kind_of(r) is not AxisType.UPCAST), key=nesting)
+    again = {r: r.replace(arg=(fresh + 1 + n, kind_of(r))) for n, r in enumerate(moved)}
     done: dict[UOp, UOp] = {}
 
     def halves(node: UOp) -> tuple[UOp, UOp]:
-        moved = replace_range(node, one, high + UOp.const(dtypes.index, first), [high])
-        return replace_range(node, one, low, [low]), replace_ranges(moved, again).simplify()
+        later = replace_range(node, one, high + UOp.const(dtypes.index, first), [high])
+        return replace_range(node, one, low, [low]), rename_ranges(later, again).simplify()
 
     for node in loops.order:
         source = tuple(done[s] for s in node.src)
@@ -60,12 +59,3 @@ def boundaries(root: UOp, one: UOp) -> list[int]:
         if node.op is Ops.CMPLT and node.src[1] is one and node.src[0].op is Ops.CONST:
             found.add(int(node.src[0].arg) + 1)
     return sorted(n for n in found if 0 < n < (size_of(one) or 0))
-
-
-def renamed(ranges: Iterable[UOp], fresh: int) -> dict[UOp, tuple[UOp, tuple[UOp, ...]]]:
-    """The same loops under numbers of their own."""
-    changes: dict[UOp, tuple[UOp, tuple[UOp, ...]]] = {}
-    for number, one in enumerate(sorted(ranges, key=nesting)):
-        other = one.replace(arg=(fresh + number, kind_of(one)))
-        changes[one] = other, (other,)
-    return changes

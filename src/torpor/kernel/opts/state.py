@@ -11,13 +11,13 @@ from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt
 from torpor.ir.uop import UOp
 from torpor.kernel.opts.normalise import normalise
+from torpor.kernel.opts.split import Tail, split
 from torpor.kernel.ranges import (
     closed_by,
     find_loops,
     kind_of,
     nesting,
     number_of,
-    replace_range,
     size_of,
 )
 
@@ -122,13 +122,15 @@ class State:
         if kind_of(one) not in kinds:
             raise self.refused(opt, f"it is a {kind_of(one).name.lower()} axis")
 
-    def amount(self, opt: Opt, one: UOp) -> int:
-        """How much of the axis the opt takes: a divisor of its size."""
+    def amount(self, opt: Opt, one: UOp, tail: Tail = Tail.NONE) -> int:
+        """How much of the axis the opt takes: a divisor of its size, unless tiles overlap."""
         size = size_of(one)
         if size is None:
             raise self.refused(opt, "the axis has a symbolic size")
+        if tail is Tail.OVERLAP and not 0 < (opt.arg or 0) < size:
+            raise self.refused(opt, "the axis is no longer than a tile")
         amount = opt.arg if opt.arg else size
-        if amount < 1 or size % amount:
+        if amount < 1 or (size % amount and tail is Tail.NONE):
             raise self.refused(opt, f"{amount} does not divide {size}")
         return amount
 
@@ -167,21 +169,12 @@ class State:
         self.number_on(1)
         return UOp.range(size, self._next - 1, kind)
 
-    def split(self, one: UOp, amount: int, kind: AxisType, top: bool = False) -> UOp:
-        """Cut `amount` iterations off an axis, as a new axis of type `kind`.
-
-        The new axis is the fast one, or with `top` the slow one.
-        """
-        size = size_of(one)
-        assert size is not None and size % amount == 0
+    def split(
+        self, one: UOp, amount: int, kind: AxisType, top: bool = False, tail: Tail = Tail.NONE
+    ) -> UOp:
+        """Cut `amount` iterations off an axis, as a new axis of type `kind`, which it gives."""
         fresh = self.new_axis(amount, kind)
-        rest = size // amount
-        if rest == 1:
-            self.ast = replace_range(self.ast, one, fresh, [fresh])
-            return fresh
-        outer = UOp.range(rest, *one.arg)
-        value = fresh * rest + outer if top else outer * amount + fresh
-        self.ast = replace_range(self.ast, one, value, [outer, fresh]).simplify()
+        self.ast = split(self.ast, one, fresh, top, tail)
         return fresh
 
 

@@ -6,7 +6,7 @@ from torpor.base.dtypes import dtypes
 from torpor.ir.ops import AxisType, Ops, identity
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
-from torpor.kernel.opts.padding import mask_beyond
+from torpor.kernel.opts.split import mask_beyond
 
 SIZE, PADDED = 5, 8
 OUT, DOWN = UOp.range(PADDED, 0, AxisType.GLOBAL), UOp.range(PADDED, 1, AxisType.REDUCE)

@@ -1,11 +1,53 @@
-"""Axes made longer than they are (PADTO): what runs beyond the end does nothing."""
+"""The one way to cut an axis: so many of its iterations become an axis of their own.
+
+before  for n in 12                 after   for o in 3, i in 4: n = o*4 + i
+
+Where they do not divide it, there is a tail. It is padded (what runs beyond the end does nothing),
+or tiles overlap, as evenly as they can, and compute some results twice, or what is left gets loops
+of its own (`partition.py`).
+"""
 
 from __future__ import annotations
+
+from enum import Enum, auto
 
 from torpor.ir.ops import AxisType, Ops, identity
 from torpor.ir.uop import UOp
 from torpor.kernel.access import is_gated, only_where
-from torpor.kernel.ranges import closed_by, find_loops, kind_of
+from torpor.kernel.ranges import closed_by, find_loops, kind_of, replace_range, size_of
+
+
+class Tail(Enum):
+    """What happens to iterations that are no whole tile."""
+
+    NONE = auto()
+    PAD = auto()
+    OVERLAP = auto()
+
+
+def split(root: UOp, one: UOp, inner: UOp, top: bool = False, tail: Tail = Tail.NONE) -> UOp:
+    """The kernel with iterations of `one` run by `inner`: the fast ones, with `top` the slow."""
+    if tail is Tail.PAD:
+        root, one = padded(root, one, size_of(inner) or 1)
+    size, factor = size_of(one) or 1, size_of(inner) or 1
+    assert tail is Tail.OVERLAP or size % factor == 0, "there is a tail"
+    tiles = -(-size // factor)
+    if tiles == 1:
+        return replace_range(root, one, inner, [inner])
+    outer = UOp.range(tiles, *one.arg)
+    place = inner * tiles + outer if top else outer * factor + inner
+    if tail is Tail.OVERLAP:
+        place = outer * (size - factor) // (tiles - 1) + inner
+    return replace_range(root, one, place, [outer, inner]).simplify()
+
+
+def padded(root: UOp, one: UOp, factor: int) -> tuple[UOp, UOp]:
+    """The kernel with the axis made longer, to a multiple of `factor`, and that axis."""
+    size = size_of(one) or 1
+    if size % factor == 0:
+        return root, one
+    wider = UOp.range(-(-size // factor) * factor, *one.arg)
+    return mask_beyond(replace_range(root, one, wider, [wider]), wider, size), wider
 
 
 def mask_beyond(root: UOp, one: UOp, size: int) -> UOp:
