@@ -42,6 +42,7 @@ from torpor.kernel.passes.lanes import split_lane, to_lanes
 from torpor.kernel.passes.linearise import linearise
 from torpor.kernel.passes.neighbours import pick_neighbours
 from torpor.kernel.passes.scalarise import scalarise
+from torpor.kernel.passes.scatter import stage_scattered
 from torpor.kernel.passes.shorten import shorten_loops
 from torpor.kernel.passes.turn import turn_blocks
 from torpor.kernel.passes.unroll import unroll
@@ -283,6 +284,8 @@ def choose_lanes(root: UOp, target: Target) -> tuple[UOp, list[UOp]]:
     for (_, _, width), one in ranked:
         if not any(together(loops, one, other) for other in chosen):
             chosen.append(one)
+            if target.vector_alu and not target.groups:
+                root = stage_scattered(root, one)
             lane, root = split_lane(root, one, width)
             lanes.append(lane)
     return root, lanes
