@@ -12,7 +12,7 @@ from typing import Final
 from torpor.base.dtypes import DType, dtypes
 from torpor.ir.ops import ALU, Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.passes.unroll import shifted
+from torpor.kernel.passes.unroll import shifted, split_position
 from torpor.kernel.ranges import (
     closed_by,
     find_loops,
@@ -36,6 +36,8 @@ class _Vectoriser:
         self.done: dict[UOp, UOp] = {}
         self.wholes: dict[UOp, tuple[Ops, UOp]] = {}  # of reductions over the lanes: their vectors
         self.stores: dict[UOp, list[UOp]] = {}
+        self.positions: dict[UOp, tuple[UOp, dict[UOp, int]] | None] = {}
+        self.moved = False  # whether positions have changed that do not depend on the lanes
 
     def run(self, root: UOp) -> UOp:
         for node in self.loops.order:
@@ -44,7 +46,9 @@ class _Vectoriser:
             if node.op is Ops.STORE:
                 self.stores[node] = self.store(node)
             elif node.op is not Ops.INDEX:
-                self.done[node] = self.make(node)
+                made = self.done[node] = self.make(node)
+                if made is not node and node.dtype is dtypes.index and not self.varies(node):
+                    self.moved = True
         return UOp.sink(*(s for store in root.src for s in self.stores[store]))
 
     def varies(self, node: UOp) -> bool:
@@ -114,6 +118,19 @@ class _Vectoriser:
         """Elements between lanes; None where it is not the same everywhere."""
         return strides_of(place.src[1]).get(self.lane, 0)
 
+    def parts(self, position: UOp) -> tuple[UOp, dict[UOp, int]] | None:
+        """A position without the lanes, and how far they are apart."""
+        if position not in self.positions:
+            self.positions[position] = split_position(position, {self.lane})
+        return self.positions[position]
+
+    def position(self, position: UOp, number: int) -> UOp:
+        """A position in one lane."""
+        parts = self.parts(position)
+        if parts is None or self.moved:
+            return self.at_lane(position, number)
+        return shifted(parts[0], number * parts[1].get(self.lane, 0))
+
     def at_lane(self, expression: UOp, number: int) -> UOp:
         """An index expression or condition in one lane."""
         below = expression.toposort()
@@ -128,7 +145,7 @@ class _Vectoriser:
     def place(self, node: UOp, number: int | None) -> UOp:
         """The INDEX of one lane; of the first of all lanes for None."""
         memory = self.done[node.src[0]]
-        position = self.at_lane(node.src[1], number or 0)
+        position = self.position(node.src[1], number or 0)
         if len(node.src) == 2:
             return UOp(Ops.INDEX, node.dtype, (memory, position))
         if number is not None:
@@ -141,7 +158,7 @@ class _Vectoriser:
         """The INDEX of each lane; where lanes are `stride` apart, from that of the first."""
         if stride is None:
             return [self.place(place, n) for n in range(self.width)]
-        memory, first = self.done[place.src[0]], self.at_lane(place.src[1], 0)
+        memory, first = self.done[place.src[0]], self.position(place.src[1], 0)
         found = []
         for number in range(self.width):
             condition = tuple(
@@ -163,7 +180,7 @@ class _Vectoriser:
             return UOp(Ops.LOAD, self.wide(node.dtype), (self.place(place, None), *rest))
         if stride == 0:  # only the condition varies
             condition = self.done[place.src[2]]
-            memory, position = self.done[place.src[0]], self.at_lane(place.src[1], 0)
+            memory, position = self.done[place.src[0]], self.position(place.src[1], 0)
             found = UOp(Ops.INDEX, place.dtype, (memory, position, any_lane(condition)))
             whole = UOp(Ops.LOAD, node.dtype, (found, *rest)).broadcast(self.width)
             return condition.where(whole, UOp.const(whole.dtype, 0))
@@ -208,7 +225,7 @@ class _Vectoriser:
     def store_part(self, node: UOp, part: range, ranges: tuple[UOp, ...]) -> UOp:
         """The store of some lanes that lie in a row."""
         place = node.src[0]
-        memory, position = self.done[place.src[0]], self.at_lane(place.src[1], part.start)
+        memory, position = self.done[place.src[0]], self.position(place.src[1], part.start)
         target = UOp(Ops.INDEX, place.dtype, (memory, position))
         value = self.vector(node.src[1]).gep(*part)
         return UOp(Ops.STORE, dtypes.void, (target, value, *ranges), node.arg)

@@ -15,7 +15,7 @@ from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.kernel.passes.turn import Spot, is_scattered, picked_from, spot_of
-from torpor.kernel.passes.unroll import is_never
+from torpor.kernel.passes.unroll import is_never, shifted
 
 GAP: Final = 2  # elements from one to the next, up to which both are in one row
 SOURCES: Final = 2  # vectors that one shuffle picks from
@@ -109,7 +109,7 @@ def runs_of(shifts: Iterable[int]) -> list[list[int]]:
 def row_at(spot: Spot, shift: int, like: UOp, count: int) -> UOp:
     """A read of `count` elements at a spot, of the format of the load `like`."""
     memory, rest, condition = spot
-    place = UOp(Ops.INDEX, like.src[0].dtype, (memory, (rest + shift).simplify(), *condition))
+    place = UOp(Ops.INDEX, like.src[0].dtype, (memory, shifted(rest, shift), *condition))
     if count == 1:
         return UOp(Ops.LOAD, like.dtype, (place,))
     return UOp(Ops.LOAD, like.dtype.vec(count), (place,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from operator import add
 from typing import Final
 
@@ -91,7 +91,7 @@ class _Unroller:
         rest = tuple(self.at(s, values) for s in node.src[2:])
         memory = self.at(node.src[0], values)
         if node.src[1] not in self.parts:
-            self.parts[node.src[1]] = self.split_position(node.src[1])
+            self.parts[node.src[1]] = split_position(node.src[1], self.wanted)
         parts = self.parts[node.src[1]]
         if parts is None:
             position = self.at(node.src[1], values).simplify()
@@ -100,15 +100,6 @@ class _Unroller:
             shift = sum(factor * values[one] for one, factor in factors.items())
             position = shifted(base, shift)
         return node.replace(src=(memory, position, *rest))
-
-    def split_position(self, position: UOp) -> tuple[UOp, dict[UOp, int]] | None:
-        """The part free of written-out ranges, and their factors; None if it is not linear."""
-        strides, found = strides_of(position), affine(position)
-        factors = {one: strides[one] for one in self.wanted & strides.keys()}
-        if None in factors.values():
-            return None
-        rest = {term: scale for term, scale in found.terms.items() if term not in factors}
-        return term_by_term(rest, found.constant), factors  # type: ignore[return-value]
 
     def reduce(self, node: UOp, values: dict[UOp, int]) -> UOp:
         """A reduction over loops and written-out ranges: with enough independent sums each loop
@@ -171,6 +162,16 @@ def both(left: UOp, right: UOp) -> UOp:
 def is_never(condition: UOp | None = None) -> bool:
     """Whether there is a condition, and it has become the constant False."""
     return condition is not None and condition.op is Ops.CONST and not condition.arg
+
+
+def split_position(position: UOp, wanted: Set[UOp]) -> tuple[UOp, dict[UOp, int]] | None:
+    """The part free of some ranges, and their factors; None if it is not linear in them."""
+    strides, found = strides_of(position), affine(position)
+    factors = {one: strides[one] for one in wanted & strides.keys()}
+    if None in factors.values():
+        return None
+    rest = {term: scale for term, scale in found.terms.items() if term not in factors}
+    return term_by_term(rest, found.constant), factors  # type: ignore[return-value]
 
 
 def shifted(base: UOp, shift: int) -> UOp:
