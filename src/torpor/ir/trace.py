@@ -34,6 +34,11 @@ def listener() -> Listener | None:
     return _listener.get()
 
 
+def watched() -> bool:
+    """Whether somebody is told of passes."""
+    return _pass_listener.get() is not None
+
+
 def passed(name: str, root: UOp) -> None:
     """Tell who listens what a pass has left behind."""
     if (listen := _pass_listener.get()) is not None:

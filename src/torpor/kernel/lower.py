@@ -14,10 +14,10 @@ from torpor.ir.contract import Contract
 from torpor.ir.ops import AxisType, Ops, identity
 from torpor.ir.records import Opt
 from torpor.ir.rewrite import graph_rewrite
-from torpor.ir.trace import passed
+from torpor.ir.trace import passed, watched
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses
-from torpor.kernel.choose.heuristics import choose
+from torpor.kernel.choose.heuristics import with_opts
 from torpor.kernel.contracts import (
     AST,
     LINEAR,
@@ -193,13 +193,7 @@ def lower(ast: UOp, target: Target, opts: Sequence[Opt] | None = None) -> Lowere
     kernel = Kernel(ast, target)
     NORMAL.expect(kernel.ast)
     ops, moved = estimate(kernel.ast)
-    chosen = opts
-    if chosen is None:
-        chosen = [] if settings.number("NOOPT") else choose(kernel)
-    for opt in chosen:
-        kernel.apply_opt(opt)
-        OPTIMISED.expect(kernel.ast)
-        passed(f"{opt.op.name} {opt.axis} {opt.arg}", kernel.ast)
+    kernel = optimised(kernel, opts)
     state = Lowering(kernel, target, ast, kernel.ast)
     for step in PASSES:
         step(state)
@@ -219,6 +213,21 @@ def lower(ast: UOp, target: Target, opts: Sequence[Opt] | None = None) -> Lowere
         ops,
         moved,
     )
+
+
+def optimised(kernel: Kernel, opts: Sequence[Opt] | None) -> Kernel:
+    """The kernel with these opts; who listens to passes is told of each."""
+    if opts is None:
+        found = kernel if settings.number("NOOPT") else with_opts(kernel)
+        if not watched():
+            OPTIMISED.expect(found.ast)
+            return found
+        opts = found.opts
+    for opt in opts:
+        kernel.apply_opt(opt)
+        OPTIMISED.expect(kernel.ast)
+        passed(f"{opt.op.name} {opt.axis} {opt.arg}", kernel.ast)
+    return kernel
 
 
 def refuse_formats(ast: UOp, target: Target) -> None:

@@ -21,13 +21,18 @@ DEAR: Final = 1.0  # time for packing, of that for products, beyond which it is 
 
 
 def choose(kernel: Kernel) -> list[Opt]:
-    """The opts for a kernel, already applied to a copy: they fit."""
+    """The opts for a kernel: they fit."""
+    return with_opts(kernel).opts
+
+
+def with_opts(kernel: Kernel) -> Kernel:
+    """A copy of a kernel, with the opts that suit it."""
     trial = kernel.copy()
     if kernel.target.groups and kernel.target.name != "python":
         for_groups(trial)
     elif kernel.target.name != "python":
         for_processor(trial)
-    return trial.opts
+    return trial
 
 
 # --- processors with vectors and threads ----------------------------------------------------------
