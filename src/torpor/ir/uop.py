@@ -284,18 +284,20 @@ class UOp:
     def toposort(self, gate: Callable[[UOp], bool] | None = None) -> dict[UOp, None]:
         """Every node below this one and itself, operands first; not below nodes failing `gate`."""
         done: dict[UOp, None] = {}
-        stack = [self]
-        while stack:
-            node = stack[-1]
-            if node not in done:
-                if gate is None or gate(node):
-                    for source in node.src[::-1]:
-                        if source not in done:
-                            stack.append(source)
-                    if stack[-1] is not node:
-                        continue
-                done[node] = None
-            stack.pop()
+        path = [self]
+        rest = [iter(self.src if gate is None or gate(self) else ())]
+        while rest:
+            for source in rest[-1]:
+                if source not in done:
+                    below = source.src if gate is None or gate(source) else ()
+                    if below:
+                        path.append(source)
+                        rest.append(iter(below))
+                        break
+                    done[source] = None
+            else:
+                rest.pop()
+                done[path.pop()] = None
         return done
 
     def below(self, ops: Container[Ops]) -> UOp:
