@@ -10,16 +10,11 @@ from torpor.ir.uop import UOp
 
 def fits(expr_nodes: Iterable[UOp], dtype: DType) -> bool:
     """Whether the bounds of every node of dtype index at or below `expr_nodes` fit `dtype`."""
-    seen: dict[UOp, None] = {}
-    for root in expr_nodes:
-        for node in root.toposort(lambda n: n not in seen):
-            if node in seen:
-                continue
-            seen[node] = None
-            is_index = node.dtype.scalar() is dtypes.index
-            if is_index and not (dtype.min <= node.vmin and node.vmax <= dtype.max):
-                return False
-    return True
+    return all(
+        dtype.min <= node.vmin and node.vmax <= dtype.max
+        for node in UOp.sink(*expr_nodes).toposort()
+        if node.dtype.scalar() is dtypes.index
+    )
 
 
 def index_dtype(expr_nodes: Iterable[UOp]) -> DType:

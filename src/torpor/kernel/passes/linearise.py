@@ -7,7 +7,7 @@ computed before it. Within a block, a value comes just before what first needs i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile, zip_longest
@@ -50,6 +50,7 @@ class _Lineariser:
         self.stored = frozenset(root.src)
         self.apart = self.stores_apart()
         self.top = _Block(())
+        self.blocks: dict[Nest, _Block] = {(): self.top}
         self.home: dict[UOp, _Block] = {}
         self.accumulators: dict[UOp, UOp] = {}
         self.results: dict[UOp, UOp] = {}
@@ -58,11 +59,10 @@ class _Lineariser:
 
     def block(self, nest: Nest) -> _Block:
         """The block of a loop nest."""
-        block = self.top
-        for depth, one in enumerate(nest):
-            if one not in block.children:
-                block.children[one] = _Block(nest[: depth + 1])
-            block = block.children[one]
+        block = self.blocks.get(nest)
+        if block is None:
+            block = self.blocks[nest] = _Block(nest)
+            self.block(nest[:-1]).children[nest[-1]] = block
         return block
 
     def stores_apart(self) -> bool:
@@ -103,22 +103,22 @@ class _Lineariser:
         for node in self.loops.order:
             if node.op in (Ops.SINK, Ops.RANGE):
                 continue
-            self.need(node.src, self.home[node].nest)
+            self.need(node.src, self.home[node])
             if node.op is Ops.BARRIER:
                 self.need_before(node)
             if node.op is Ops.REDUCE:
-                inner = self.loops.nest_of(self.loops.free[node] | frozenset(closed_by(node)))
+                closed = frozenset(closed_by(node))
+                inner = self.block(self.loops.nest_of(self.loops.free[node] | closed))
                 self.need(node.src, inner)
                 self.need(tuple(s for r in closed_by(node) for s in r.src), inner)
 
-    def need(self, source: tuple[UOp, ...], nest: Nest) -> None:
+    def need(self, source: tuple[UOp, ...], block: _Block) -> None:
         for operand in source:
             if operand.op is Ops.RANGE:
-                self.need(operand.src, nest)
-                continue
-            home = self.home[operand].nest
-            for depth in range(len(home) + 1, len(nest) + 1):
-                self.block(nest[:depth]).needs[operand] = None
+                self.need(operand.src, block)
+            elif (home := self.home[operand]) is not block:
+                for depth in range(len(home.nest) + 1, len(block.nest) + 1):
+                    self.block(block.nest[:depth]).needs[operand] = None
 
     def need_before(self, barrier: UOp) -> None:
         """Effects in loops beside those of the barrier come before these."""
@@ -190,14 +190,14 @@ class _Lineariser:
             found: list[UOp | _Block] = []
             for node in item.needs:
                 store = node.op is Ops.STORE
-                found.extend(self.before(node, block) if store else self.local(node, block))
+                found += self.before(node, block) if store else self.local((node,), block)
             return found
         if item.op is Ops.REDUCE:
             inner = self.loops.nest_of(self.loops.free[item] | frozenset(closed_by(item)))
             return [self.block(inner[: len(block.nest) + 1])]
         if item.op is Ops.BARRIER:
             return [n for s in item.src for n in self.before(s, block)]
-        return [n for s in item.src for n in self.local(s, block)]
+        return self.local(item.src, block)
 
     def before(self, effect: UOp, block: _Block) -> list[UOp | _Block]:
         """What must have run for the effect to have happened: itself, or the loops around it."""
@@ -208,11 +208,15 @@ class _Lineariser:
             [self.block(nest[: len(block.nest) + 1])] if len(nest) > len(block.nest) else [effect]
         )
 
-    def local(self, node: UOp, block: _Block) -> list[UOp | _Block]:
-        """The node if this block computes it (outer ones are there already)."""
-        if node.op is Ops.RANGE:
-            return [n for s in node.src for n in self.local(s, block)]
-        return [node] if self.home[node] is block else []
+    def local(self, nodes: Iterable[UOp], block: _Block) -> list[UOp | _Block]:
+        """The nodes that this block computes (outer ones are there already)."""
+        found: list[UOp | _Block] = []
+        for node in nodes:
+            if node.op is Ops.RANGE:
+                found += self.local(node.src, block)
+            elif self.home[node] is block:
+                found.append(node)
+        return found
 
     def loop(self, inner: _Block, outer: _Block) -> None:
         one = inner.nest[-1]
@@ -244,7 +248,7 @@ class _Lineariser:
         """register = register op value for each sum that grows here and each of its values."""
         totals: dict[UOp, UOp] = {}
         for reduction, value in in_order(block.updates):
-            for need in self.local(value, block):
+            for need in self.local((value,), block):
                 self.visit(need, block, emitted)
             before = totals.get(reduction) or self.total(reduction)
             totals[reduction] = before.alu(reduction.arg, self.rebuilt(value))
