@@ -5,7 +5,7 @@ from __future__ import annotations
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import ALU, Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.ranges import closed_by, find_loops, iterations
+from torpor.kernel.ranges import WRITTEN, closed_by, find_loops, iterations, kind_of
 
 _FREE = frozenset({Ops.CAST, Ops.BITCAST, Ops.WHERE, Ops.CMPLT, Ops.CMPNE, Ops.CMPEQ})
 
@@ -31,6 +31,17 @@ def estimate(ast: UOp) -> tuple[int, int]:
     for node, moved in touched.items():
         per_buffer[node.src[0]] = max(per_buffer.get(node.src[0], 0), moved)
     return operations, sum(per_buffer.values())
+
+
+def copies(ast: UOp) -> int:
+    """How many values are written out, each lane of a vector counted."""
+    loops = find_loops(ast)
+    total = 0
+    for node in loops.order:
+        if node.dtype.scalar() is not dtypes.index:
+            ranges = loops.free[node].union(closed_by(node) if node.op is Ops.STORE else ())
+            total += iterations([r for r in ranges if kind_of(r) in WRITTEN])
+    return total
 
 
 def is_data(node: UOp) -> bool:

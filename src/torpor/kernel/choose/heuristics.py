@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from torpor.ir.ops import AxisType
@@ -14,9 +15,11 @@ from torpor.kernel.choose.once import read_once
 from torpor.kernel.choose.products import tile_contraction, tile_words
 from torpor.kernel.choose.rows import beside_steps, has_passes, row_lanes
 from torpor.kernel.choose.vectors import Facts, attempt, unroll_short
+from torpor.kernel.estimate import copies
 from torpor.kernel.opts.kernel import OUTPUTS, Kernel
 from torpor.kernel.ranges import iterations, kind_of, size_of
 
+WRITTEN_OUT: Final = 1024  # values, each as long as a vector of floats
 DEAR: Final = 1.0  # time for packing, of that for products, beyond which it is a last resort
 
 
@@ -32,7 +35,25 @@ def with_opts(kernel: Kernel) -> Kernel:
         for_groups(trial)
     elif kernel.target.name != "python":
         for_processor(trial)
-    return trial
+    return trial if is_short(trial) else shorter(kernel, trial.opts)
+
+
+def shorter(kernel: Kernel, opts: Sequence[Opt]) -> Kernel:
+    """A copy of a kernel with the first of these opts, as far as it is not written out too often:
+    LLVM takes seconds for what does not fit the cache of instructions anyway.
+    """
+    made = kernel.copy()
+    for opt in opts:
+        longer = made.copy().apply([opt])
+        if not is_short(longer):
+            break
+        made = longer
+    return made
+
+
+def is_short(kernel: Kernel) -> bool:
+    """Whether a kernel is not written out too often."""
+    return copies(kernel.ast) <= WRITTEN_OUT * kernel.target.lanes(4)
 
 
 # --- processors with vectors and threads ----------------------------------------------------------
