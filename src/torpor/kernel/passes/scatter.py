@@ -35,7 +35,7 @@ def stage_scattered(root: UOp, lane: UOp) -> UOp:
     loop, from memory that vectors are stored to.
     """
     found = {a.node: a for a in accesses(find_loops(root)) if a.is_store}
-    changed = {}
+    changed: dict[UOp, UOp] = {}
     for store in root.src:
         access = found[store.src[0]]
         apart = access.stride(lane) not in (0, 1) and not access.is_woven(lane)
