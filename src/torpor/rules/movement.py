@@ -90,8 +90,10 @@ def map_reshape(outer: Shape, inner: Shape, indices: Indices) -> Indices:
 def flat(pairs: Sequence[tuple[UOp, Size]]) -> UOp:
     """Row-major position of indices in axes of the given sizes."""
     position: UOp = ZERO
-    for index, size in pairs:
-        position = position * size_node(size) + index
+    stride: UOp = UOp.index_const(1)
+    for index, size in reversed(pairs):
+        position = index * stride + position
+        stride = stride * size_node(size)
     return position.simplify()
 
 

@@ -15,6 +15,7 @@ from torpor.ir.records import CheckSite, ParamArg
 from torpor.ir.rewrite import MAXIMUM_ORIGINS
 from torpor.ir.uop import UOp
 from torpor.rules import conjuncts, simplify_under, simplify_valid
+from torpor.rules.movement import flat
 from torpor.schedule.cost import may_fail
 from torpor.schedule.fuse import Fuser
 from torpor.schedule.guards import guard_checks
@@ -85,12 +86,7 @@ class Builder:
 
     def flat(self, indices: Indices, node: UOp) -> UOp:
         """Row-major position of `indices` in a tensor of the shape of `node`."""
-        position: UOp = ZERO
-        stride: UOp = UOp.index_const(1)
-        for index, size in zip(reversed(indices), reversed(shape_of(node)), strict=True):
-            position = index * stride + position
-            stride = stride * size_node(size)
-        return position.simplify()
+        return flat(list(zip(indices, shape_of(node), strict=True)))
 
     def origins(self) -> tuple[Any, ...]:
         """Where the user's program made what this kernel computes: first the reduction of most

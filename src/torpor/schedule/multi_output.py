@@ -20,7 +20,7 @@ from torpor.ir.infer import Shape, shape_of
 from torpor.ir.ops import ALU, MOVEMENT, AxisType, Ops
 from torpor.ir.uop import UOp
 from torpor.rules.affine import is_dense, strides_of
-from torpor.rules.movement import map_indices
+from torpor.rules.movement import flat, map_indices
 from torpor.schedule import cost
 from torpor.schedule.fusion_state import FusionState
 from torpor.schedule.reasons import NEAR, Reasons, reductions_near
@@ -217,13 +217,8 @@ def digits_of(region: Region, node: UOp, indices: Indices) -> dict[UOp, int] | N
         return None
     if any(i.vmin < 0 or i.vmax >= n for i, n in zip(indices, shape, strict=True)):
         return None  # a use under padding meets only some of the elements
-    position: UOp = ZERO
-    stride = 1
-    for index, size in zip(reversed(indices), reversed(shape), strict=True):
-        position = index * stride + position
-        stride *= int(size)  # type: ignore[arg-type]
-    strides = strides_of(position.simplify())
-    if not is_dense(strides, stride) or strides.keys() != region.closure(indices):
+    strides = strides_of(flat(list(zip(indices, shape, strict=True))))
+    if not is_dense(strides, count(shape)) or strides.keys() != region.closure(indices):
         return None
     return strides  # type: ignore[return-value]
 

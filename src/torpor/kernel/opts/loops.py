@@ -179,7 +179,7 @@ def tile(kernel: State, opt: Opt) -> None:
         return
     inner = UOp.range(amount, number_of(one), AxisType.GLOBAL)
     outer = UOp.range((size_of(one) or 1) // amount, -1, kind_of(one))
-    changes = {one: (outer * amount + inner, (outer, inner))}
+    changes: Changes = {one: (outer * amount + inner, (outer, inner))}
     kernel.ast = renumber(replace_ranges(kernel.ast, changes).simplify())
     kernel.number_anew()
 

@@ -12,8 +12,16 @@ from torpor.kernel.opts.accumulate import accumulate, accumulated, growing, insi
 from torpor.kernel.opts.halves import PAIR, find_products, suits, sum_in_pairs
 from torpor.kernel.opts.normalise import drop_single, merge_axes, renumber
 from torpor.kernel.opts.quarters import QUARTERS, has_quads, sum_in_quads
-from torpor.kernel.opts.sliding import rows_of, slide
-from torpor.kernel.opts.stage import coefficients, direct_loads, operands, stage, tile_of
+from torpor.kernel.opts.sliding import rows_of
+from torpor.kernel.opts.stage import (
+    Tile,
+    coefficients,
+    copied,
+    direct_loads,
+    operands,
+    stage,
+    tile_of,
+)
 from torpor.kernel.opts.state import State
 from torpor.kernel.ranges import iterations, kind_of
 
@@ -47,9 +55,14 @@ def pack(kernel: State, opt: Opt) -> None:
     tile = tile_of(kernel.ast, values[opt.arg], level, single=opt.arg >= len(whole))
     if tile.size < 1:
         raise kernel.refused(opt, "inside that loop the value does not change")
+    fill(kernel, opt, copied(tile, kernel.fresh))
+    kernel.ast = merge_axes(kernel.ast, (AxisType.REDUCE,))  # what was packed lies in a row now
+
+
+def fill(kernel: State, opt: Opt, tile: Tile) -> None:
+    """Copy a tile to packed memory."""
     kernel.check_memory(opt, tile.bytes)
-    packed = stage(kernel.ast, tile, len(kernel.staged()), kernel.fresh)
-    kernel.ast = merge_axes(packed, (AxisType.REDUCE,))  # what was packed lies in a row now
+    kernel.ast = stage(kernel.ast, tile, len(kernel.staged()))
     kernel.number_anew()
 
 
@@ -64,9 +77,8 @@ def window(kernel: State, opt: Opt) -> None:
     rows = rows_of(kernel.ast, load, level, kernel.fresh, lanes)
     if rows is None:
         raise kernel.refused(opt, "no windows slide over what it reads inside that loop")
-    kernel.check_memory(opt, rows.bytes)
-    kernel.ast = slide(kernel.ast, rows, len(kernel.staged())).simplify()
-    kernel.number_anew()
+    fill(kernel, opt, rows)
+    kernel.ast = kernel.ast.simplify()
 
 
 def stream(kernel: State, opt: Opt) -> None:

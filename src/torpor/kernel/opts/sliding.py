@@ -14,13 +14,11 @@ from collections.abc import Sequence
 from math import gcd
 from typing import Final, NamedTuple
 
-from torpor.base.dtypes import dtypes
 from torpor.ir.ops import AxisType, Ops
-from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
 from torpor.kernel.access import only_where
-from torpor.kernel.opts.stage import place, reach
-from torpor.kernel.ranges import find_loops, iterations, kind_of, nesting, size_of
+from torpor.kernel.opts.stage import Tile, reach
+from torpor.kernel.ranges import find_loops, iterations, kind_of, nesting, number_of, size_of
 from torpor.rules.affine import strides_of
 
 BEYOND: Final = 2  # rows that may be read past the last one
@@ -40,23 +38,6 @@ class Window(NamedTuple):
     value: UOp
     step: int
     along: int
-
-
-class Rows(NamedTuple):
-    """A load as rows of packed memory: its value by the axes of the memory, outermost first, the
-    place along each axis that the load reads, and how many elements the memory has.
-    """
-
-    load: UOp
-    value: UOp
-    axes: tuple[UOp, ...]
-    places: tuple[UOp, ...]
-    size: int
-
-    @property
-    def bytes(self) -> int:
-        """How much memory it takes."""
-        return self.size * self.value.dtype.itemsize
 
 
 def windows_along(
@@ -123,7 +104,7 @@ def at_pace(value: UOp, one: UOp, summed: UOp, number: int, step: int, along: in
     return Window(one, summed, row, place, moved, step, pace)
 
 
-def rows_of(root: UOp, load: UOp, level: UOp, fresh: int, lanes: int) -> Rows | None:
+def rows_of(root: UOp, load: UOp, level: UOp, fresh: int, lanes: int) -> Tile | None:
     """What of a load one round of the loop `level` reads, each element once; None where there are
     no windows. Rows are whole vectors of `lanes` elements. New axes are numbered from `fresh`.
     """
@@ -141,8 +122,8 @@ def rows_of(root: UOp, load: UOp, level: UOp, fresh: int, lanes: int) -> Rows | 
     read, rest = [w.row for w in windows], [*results, *others]
     own = [loop(size_of(r) or 1, fresh + n) for n, r in enumerate([*rest, *read])]
     value = value.substitute(dict(zip([*rest, *read], own, strict=True)))
-    rows = Rows(load, value, tuple(own), (*rest, *(w.place for w in windows)), 0)
-    return in_vectors(rows, windows[-1].along, fresh + len(own), lanes)
+    places = [*rest, *(w.place for w in windows)]
+    return in_vectors(load, value, own, places, windows[-1].along, lanes)
 
 
 def is_inside(one: UOp, level: UOp) -> bool:
@@ -155,34 +136,25 @@ def loop(size: int, number: int) -> UOp:
     return UOp.range(size, number, AxisType.LOOP)
 
 
-def in_vectors(rows: Rows, step: int, fresh: int, lanes: int) -> Rows:
+def in_vectors(
+    load: UOp, value: UOp, axes: list[UOp], places: list[UOp], step: int, lanes: int
+) -> Tile:
     """The innermost rows as whole vectors; where windows are `step` places apart, as so many rows
     of the places between them.
     """
-    *outer, last = rows.axes
-    size, where = size_of(last) or 1, rows.places[-1]
+    *outer, last = axes
+    *at_outer, where = places
+    size, fresh = size_of(last) or 1, number_of(last) + 1
     row = loop(-(-size // (step * lanes)) * lanes, fresh + 1)
-    axes, places, at = [*outer, row], [*rows.places[:-1], where // step], row
+    own, read, at = [*outer, row], [*at_outer, where // step], row
     if step > 1:
         phase = loop(step, fresh)
-        axes.insert(len(outer), phase)
-        places.insert(len(outer), where % step)
+        own.insert(len(outer), phase)
+        read.insert(len(outer), where % step)
         at = row * step + phase
-    value = rows.value.substitute({last: at})
+    copy = value.substitute({last: at})
     if (size_of(row) or 1) * step > size:
-        value = only_where(value, at < UOp.index_const(size))
-    count = iterations(axes) + BEYOND * (size_of(row) or 1) * step
-    places = [where.simplify() for where in places]
-    return Rows(rows.load, value.simplify(), tuple(axes), tuple(places), count)
-
-
-def slide(root: UOp, rows: Rows, number: int) -> UOp:
-    """The kernel with the load read from the rows, in packed memory `number`, which is filled
-    before the loops inside the level.
-    """
-    memory = UOp(Ops.DEFINE_LOCAL, rows.value.dtype, (), ParamArg(number, rows.size))
-    target = place(memory, rows.axes)
-    filled = UOp(Ops.STORE, dtypes.void, (target, rows.value, *rows.axes))
-    barrier = UOp(Ops.BARRIER, dtypes.void, (filled,))
-    read = UOp(Ops.LOAD, rows.value.dtype, (place(memory, rows.axes, rows.places), barrier))
-    return root.substitute({rows.load: read})
+        copy = only_where(copy, at < UOp.index_const(size))
+    count = iterations(own) + BEYOND * (size_of(row) or 1) * step
+    found = tuple(place.simplify() for place in read)
+    return Tile(load, tuple(own), found, count, copy.simplify(), tuple(own), tuple(own))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from math import prod
+from typing import Final, NamedTuple
 
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import ALU, AxisType, Ops
@@ -20,27 +20,25 @@ from torpor.kernel.ranges import (
     size_of,
 )
 from torpor.rules.affine import strides_read
+from torpor.rules.movement import flat
 
 ROUNDS_WRITTEN: Final = 8  # rounds, by choice, of a copying loop that are written out
 BLOCK: Final = 16  # rows, by choice, that are turned in registers at once: lanes of a wide vector
 
 
-@dataclass(frozen=True)
-class Tile:
-    """What is staged: the value, and the axes inside the level that it runs over, outermost first
-    (so in the order of its elements in packed memory).
+class Tile(NamedTuple):
+    """What is staged: a value, the axes of its packed memory (outermost first), the place along
+    each of them where the kernel reads it, and how many elements there are; the value as it is
+    copied, the place along each axis where that is stored, and the loops that do so.
     """
 
     value: UOp
     axes: tuple[UOp, ...]
-
-    @property
-    def size(self) -> int:
-        """How many elements it has."""
-        total = 1
-        for one in self.axes:
-            total *= size_of(one) or 0
-        return total
+    places: tuple[UOp, ...]
+    size: int
+    copy: UOp
+    filled: tuple[UOp, ...]
+    loops: tuple[UOp, ...]
 
     @property
     def bytes(self) -> int:
@@ -158,32 +156,32 @@ def tile_of(root: UOp, value: UOp, level: UOp, single: bool = False) -> Tile:
     inside = sorted((r for r in free if nesting(r) > nesting(level)), key=nesting)
     if single or all(kind_of(r) is not AxisType.UPCAST for r in inside):  # copied in rows
         inside.sort(key=lambda one: reach(value, one) == 1)
-    return Tile(value, tuple(inside))
+    own, size = tuple(inside), prod(size_of(r) or 0 for r in inside)
+    return Tile(value, own, own, size, value, own, own)
 
 
-def stage(root: UOp, tile: Tile, number: int, fresh: int) -> UOp:
+def stage(root: UOp, tile: Tile, number: int) -> UOp:
     """The kernel with the tile read from packed memory `number`, which is filled before the loops
-    inside the level. The loops that fill it are numbered from `fresh`.
+    inside the level.
     """
     dtype = tile.value.dtype
     memory = UOp(Ops.DEFINE_LOCAL, dtype, (), ParamArg(number, tile.size))
-    places, copies = copied(tile, fresh)
-    moved = tile.value.substitute(dict(zip(tile.axes, places, strict=True)))
-    if len(copies) > len(places):
-        moved = moved.simplify()
-    fill = UOp(Ops.STORE, dtypes.void, (place(memory, tile.axes, places), moved, *copies))
-    filled = UOp(Ops.BARRIER, dtypes.void, (fill,))
+    target = place(memory, tile.axes, tile.filled)
+    filled = UOp(
+        Ops.BARRIER, dtypes.void, (UOp(Ops.STORE, dtypes.void, (target, tile.copy, *tile.loops)),)
+    )
+    reads = [(tile.value, tile.places), *twins(root, tile)]
     return root.substitute(
         {
-            value: UOp(Ops.LOAD, dtype, (place(memory, axes), filled))
-            for value, axes in [(tile.value, tile.axes), *twins(root, tile)]
+            value: UOp(Ops.LOAD, dtype, (place(memory, tile.axes, places), filled))
+            for value, places in reads
         }
     )
 
 
-def copied(tile: Tile, fresh: int) -> tuple[list[UOp], list[UOp]]:
-    """Where along each axis of the tile the loops of a copy are, and these loops. Rows that are
-    written out and lie apart, while neighbours lie along another axis, are copied in blocks.
+def copied(tile: Tile, fresh: int) -> Tile:
+    """The tile with loops of its own for the copy, numbered from `fresh`. Rows that are written out
+    and lie apart, while neighbours lie along another axis, are copied in blocks.
     """
     reaches = {one: reach(tile.value, one) for one in tile.axes}
     order = sorted(tile.axes, key=lambda one: -reaches[one])
@@ -200,12 +198,15 @@ def copied(tile: Tile, fresh: int) -> tuple[list[UOp], list[UOp]]:
         else:
             copies.append(UOp.range(size or 1, number, kind))
             places.append(copies[-1])
-    return places, copies
+    moved = tile.value.substitute(dict(zip(tile.axes, places, strict=True)))
+    if len(copies) > len(places):
+        moved = moved.simplify()
+    return tile._replace(copy=moved, filled=tuple(places), loops=tuple(copies))
 
 
 def twins(root: UOp, tile: Tile) -> list[tuple[UOp, tuple[UOp, ...]]]:
     """The same value elsewhere in the kernel, over another axis of the same size, and that axis."""
-    if len(tile.axes) != 1:
+    if tile.places != tile.axes or len(tile.axes) != 1:
         return []
     nodes, (own,) = set(root.toposort()), tile.axes
     others = [r for r in root.ranges() if r is not own and size_of(r) == size_of(own)]
@@ -230,7 +231,7 @@ def place(memory: UOp, axes: Sequence[UOp], at: Sequence[UOp] = ()) -> UOp:
     """Where packed memory holds an element: row by row in the order of the axes, at these places
     along them, or in their rounds.
     """
-    position: UOp = UOp.index_const(0)
-    for one, where in zip(axes, at or axes, strict=True):
-        position = position * (size_of(one) or 1) + where
-    return UOp(Ops.INDEX, memory.dtype, (memory, position.simplify()))
+    position = flat(
+        [(where, size_of(one) or 1) for one, where in zip(axes, at or axes, strict=True)]
+    )
+    return UOp(Ops.INDEX, memory.dtype, (memory, position))
