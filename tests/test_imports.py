@@ -42,7 +42,7 @@ def test_tensors_are_built_without_the_compiler(tmp_path):
 
 def test_what_is_on_the_disk_needs_no_compiler(tmp_path):
     rooms = [f"torpor.{room}" for room in ("kernel", "source", "rules", "view", "graph.rules")]
-    slow = ("rich", "subprocess", "torpor.pipeline.planning", "torpor.pipeline.search")
+    slow = ("rich", "subprocess", "torpor.pipeline.planning", "torpor.pipeline.tuner")
     assert "torpor.source.llvm" in modules_after(SUM, tmp_path)
     assert among(modules_after(SUM, tmp_path), *slow, *rooms) == []
 

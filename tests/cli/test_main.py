@@ -187,7 +187,7 @@ def test_cache_counts_and_clears(tmp_path, monkeypatch, capsys):
 
 def test_what_searches_found_is_shared_and_cleared(tmp_path, capsys):
     from torpor import Context
-    from torpor.pipeline import found
+    from torpor.pipeline import tuning_database as found
 
     shared = str(tmp_path / "shared.jsonl")
     with Context(CACHE_DIR=str(tmp_path / "here")):

@@ -1,8 +1,7 @@
 """Searches whose times come from formulas."""
 
 from torpor import Context, Tensor
-from torpor.pipeline import search
-from torpor.pipeline.watch import Watch
+from torpor.pipeline import tuner
 
 DEVICE = "CPU"
 
@@ -15,7 +14,7 @@ def product(size=32):
 
 def task(**context):
     with Context(**context):
-        made = search.task_for(product(), DEVICE)
+        made = tuner.task_for(product(), DEVICE)
     assert made is not None
     return made
 
@@ -30,7 +29,7 @@ class Clock:
 
 
 class Fake:
-    """A `Judge` by whom the heuristics' choice takes a millisecond, others `times` that."""
+    """A `TimingWorker` by which the heuristics' choice takes a millisecond, others `times` that."""
 
     def __init__(self, clock, times, duel=None, each=0.25):
         self.clock, self.times, self.each = clock, times, each
@@ -45,7 +44,7 @@ class Fake:
         if name == "open":
             self.own = None
             return None
-        if name == "duel":
+        if name == "compare":
             first, second = arguments[:2]
             assert first == self.own
             mine = 1e-3 * self.times(second)
@@ -62,9 +61,9 @@ class Fake:
 
 def settled(times, duel=None, made=None, each=0.25):
     clock = Clock()
-    judge = Fake(clock, times, duel, each)
-    entry = search.settle(made or task(), judge, Watch(), clock)
-    return entry, judge, clock
+    worker = Fake(clock, times, duel, each)
+    entry = tuner.settle(made or task(), worker, clock)
+    return entry, worker, clock
 
 
 def shorter(opts):

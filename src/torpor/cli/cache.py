@@ -1,4 +1,4 @@
-"""`torpor cache`: what is kept on disk: compiled kernels, and what timed searches found."""
+"""`torpor cache`: what is kept on disk: compiled kernels, and what timed searches database."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import argparse
 import json
 from pathlib import Path
 
-from torpor.pipeline import disk, found
+from torpor.pipeline import disk
+from torpor.pipeline import tuning_database as database
 
 
 def run_cache(arguments: argparse.Namespace) -> int:
@@ -17,10 +18,10 @@ def run_cache(arguments: argparse.Namespace) -> int:
         "kernels": len(kernels),
         "bytes": sum(path.stat().st_size for path in kernels),
         "removed": disk.clear() if arguments.clear else 0,
-        "imported": found.import_from(Path(arguments.source)) if arguments.source else 0,
-        "searched": len(found.read()),
-        "exported": found.export(Path(arguments.export)) if arguments.export else 0,
-        "forgotten": found.clear() if arguments.clear_search else 0,
+        "imported": database.import_from(Path(arguments.source)) if arguments.source else 0,
+        "searched": len(database.read()),
+        "exported": database.export(Path(arguments.export)) if arguments.export else 0,
+        "forgotten": database.clear() if arguments.clear_search else 0,
     }
     print(json.dumps(facts) if arguments.json else "\n".join(lines(facts, arguments)))
     return 0
@@ -40,5 +41,5 @@ def lines(facts: dict[str, str | int], arguments: argparse.Namespace) -> list[st
     megabytes = int(facts["bytes"]) / 1e6
     return done or [
         f"{facts['kernels']} kernels, {megabytes:.1f} MB in {facts['folder']}",
-        f"searches for {facts['searched']} kernels in {found.path()}",
+        f"searches for {facts['searched']} kernels in {database.path()}",
     ]

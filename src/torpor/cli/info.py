@@ -13,7 +13,8 @@ from torpor.base import settings
 from torpor.cli.screen import screen
 from torpor.device import Device
 from torpor.device.machine import cores, processor_name
-from torpor.pipeline import disk, found
+from torpor.pipeline import disk
+from torpor.pipeline import tuning_database as database
 
 
 def device_state(kind: str) -> str:
@@ -42,8 +43,8 @@ def facts() -> dict[str, Any]:
         "default device": Device.DEFAULT,
         "kernel cache": str(disk.folder()),
         "kernels kept": len(disk.entries()),
-        "search results": str(found.path()),
-        "kernels searched": len(found.read()),
+        "search results": str(database.path()),
+        "kernels searched": len(database.read()),
     }
 
 

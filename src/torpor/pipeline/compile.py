@@ -26,7 +26,7 @@ from torpor.pipeline.report import narrating, note_compile, show_program
 
 if TYPE_CHECKING:
     from torpor.kernel.lower import Lowered
-    from torpor.pipeline.found import Opts
+    from torpor.pipeline.tuning_database import Opts
 
 # What compiles, renders and searches is imported when a kernel is first compiled: one that is on
 # the disk needs none of it.
@@ -126,7 +126,7 @@ def make_ready(items: Iterable[ScheduleItem]) -> list[str]:
     wants = {key: (launches[key][0], why) for key, why in zip(missing, reasons, strict=True)}
     chosen: _Chosen = dict.fromkeys(missing)
     if settings.number("BEAM") > 0:
-        from torpor.pipeline.search import Wanted, opts_for
+        from torpor.pipeline.tuner import Wanted, opts_for
 
         wanted = [
             Wanted(same[0].ast, device_of(same[0]), [dict(item.variables) for item in same])
@@ -258,7 +258,7 @@ def programs_of(
     if opts is not None or not settings.number("BEAM"):
         program = cache(partial(program_for, target=target, opts=opts))  # blocks share their asts
         return [program(item.ast) for item in kernels]
-    from torpor.pipeline.search import opts_known
+    from torpor.pipeline.tuner import opts_known
 
     devices = (item.buffers[0].arg.device for item in kernels)
     return [

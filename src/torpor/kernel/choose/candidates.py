@@ -1,45 +1,35 @@
-"""Lists of opts near a given one: an amount changed, an opt left out, put in front or put behind.
+"""Lists of opts near a given one: an opt left out, changed, put in front or put behind.
 
 Nothing here knows which opts fit: whoever tries them asks the kernel, which refuses by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Final, TypeVar
 
 from torpor.base.errors import OptError
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
-from torpor.ir.uop import UOp
 from torpor.kernel.access import stored_bytes
+from torpor.kernel.cost import nests_of, seconds
 from torpor.kernel.opts.halves import find_products
 from torpor.kernel.opts.kernel import Kernel
-from torpor.kernel.opts.sliding import rows_of
 from torpor.kernel.opts.stage import coefficients, direct_loads, operands
-from torpor.kernel.ranges import WRITTEN, find_loops, iterations, kind_of, number_of, size_of
+from torpor.kernel.ranges import WRITTEN, find_loops, iterations, kind_of, size_of
 
 Opts = tuple[Opt, ...]
 Item = TypeVar("Item")
 
-# Amounts that a search may try, and how far it looks: choices, which decide what it finds.
+# Amounts that a search may try: choices, which decide what it finds.
 COPIES: Final = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 32, 48, 64)  # of a written-out axis
 BLOCKS: Final = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 1024)  # iterations of a cache block
 ITEMS: Final = (2, 4, 8, 16, 32, 64, 128, 256)  # work items along one axis of a group
-NEAR: Final = 3  # amounts that are tried on either side of the one there is
-WRITTEN_MOST: Final = 256  # vectors' worth of copies past which code is no longer tried
-OUTER: Final = (AxisType.GLOBAL, AxisType.THREAD, AxisType.LOOP)
-AMOUNTS: Final = {
-    OptOps.UPCAST: COPIES,
-    OptOps.UNROLL: COPIES,
-    OptOps.TILE: BLOCKS,
-    OptOps.LOCAL: ITEMS,
-    OptOps.GROUP: ITEMS,
-    OptOps.GROUPTOP: ITEMS,
-}
-UNUSUAL: Final = 8  # times less than usual is stored past the caches where it is only a trial
-OF_REDUCTIONS: Final = (OptOps.UNROLL, OptOps.GROUP, OptOps.GROUPTOP, OptOps.PAIR, OptOps.QUAD)
+ON_CPU: Final = {OptOps.UPCAST: COPIES, OptOps.TILE: BLOCKS}
+ON_GROUPS: Final = {OptOps.LOCAL: ITEMS}
+OF_SUMS: Final = {OptOps.UNROLL: COPIES}
+OF_SUMS_ON_GROUPS: Final = {OptOps.GROUPTOP: ITEMS, OptOps.GROUP: ITEMS}
 
 
 def after(kernel: Kernel, opts: Opts) -> Kernel | OptError:
@@ -51,6 +41,11 @@ def after(kernel: Kernel, opts: Opts) -> Kernel | OptError:
         return refusal
 
 
+def predicted(kernel: Kernel) -> float:
+    """Seconds that the kernel takes by the cost model, which is as wrong for its neighbours."""
+    return max(seconds(nests_of(kernel.ast, kernel.target), kernel.target), 1e-12)
+
+
 def code_length(kernel: Kernel) -> float:
     """How many vectors' worth of copies the kernel has of what it has most copies of."""
     loops = find_loops(kernel.ast)
@@ -59,207 +54,94 @@ def code_length(kernel: Kernel) -> float:
     return max(map(iterations, written), default=1) / kernel.target.lanes(4)
 
 
-def neighbours(kernel: Kernel, opts: Opts) -> Iterator[Opts]:
-    """Lists one step away from `opts`, which fit the kernel; the kinds of steps take turns."""
-    made = after(kernel, opts)
-    assert isinstance(made, Kernel)
-    steps = [
-        changed(kernel, opts),
-        ((*opts, more) for more in further(made)),
-        (opts[:n] + opts[n + 1 :] for n in range(len(opts))),
-        ((more, *opts) for more in further(kernel) if opts),
-        split_later(opts),
-    ]
-    return in_turn(steps)
-
-
 def in_turn(sources: Iterable[Iterator[Item]]) -> Iterator[Item]:
     """One of each source, then the next of each, until all are used up."""
     waiting = list(sources)
     while waiting:
         for source in list(waiting):
-            found = next(source, None)
-            if found is None:
+            try:
+                yield next(source)
+            except StopIteration:
                 waiting.remove(source)
-            else:
-                yield found
 
 
-def changed(kernel: Kernel, opts: Opts) -> Iterator[Opts]:
-    """Each opt with another amount, or on a neighbouring axis."""
-    choices = []
+def neighbours(kernel: Kernel, opts: Opts) -> Iterator[Opts]:
+    """Lists one step away from `opts`; the kinds of steps take turns."""
     made = kernel.copy()
-    for place, opt in enumerate(opts):
-        others = list(instead_of(made, opt))
-        choices.append(iter([(*opts[:place], other, *opts[place + 1 :]) for other in others]))
+    steps: list[Iterator[Opts]] = []
+    for n, opt in enumerate(opts):
+        steps.append(iter([opts[:n] + opts[n + 1 :]]))
+        others = sorted(instead_of(made, opt), key=partial(far, opt))
+        steps.append(iter([(*opts[:n], other, *opts[n + 1 :]) for other in others]))
         made.apply_opt(opt)
-    return in_turn(choices)
+    steps.append((*opts, more) for more in possible(made))
+    steps.append((more, *opts) for more in possible(kernel) if opts)
+    return in_turn(steps)
 
 
 def instead_of(kernel: Kernel, opt: Opt) -> Iterator[Opt]:
-    """Opts of the same kind that could stand in the place of `opt`, nearest first."""
-    axis = opt.axis
-    if axis is None:
-        return
-    if opt.op in AMOUNTS:
-        among = kernel.reduce_axes if opt.op in OF_REDUCTIONS else kernel.axes
-        size = size_of(among[axis]) or 1
-        now = opt.arg or size
-        for amount in near(now, divisors(size, AMOUNTS[opt.op])):
-            yield Opt(opt.op, axis, amount)
-        if opt.op is OptOps.UPCAST:
-            yield from (Opt(OptOps.OVERLAP, axis, n) for n in near(now, uneven(size)))
-    elif opt.op is OptOps.OVERLAP:
-        size = size_of(kernel.axes[axis]) or 1
-        now = opt.arg or size
-        yield from (Opt(opt.op, axis, n) for n in near(now, uneven(size)))
-        yield from (Opt(OptOps.UPCAST, axis, n) for n in near(now, divisors(size, COPIES)))
-    elif opt.op is OptOps.PADTO:
-        for multiple in paddings(kernel):
-            yield Opt(opt.op, axis, multiple)
-    elif opt.op is OptOps.PARTITION:
-        yield from (o for o in parts(kernel) if o.axis == axis and o != opt)
-    elif opt.op in (OptOps.STAGE, OptOps.WINDOW):
-        for other in range(readable(kernel, opt.op)):
-            if other != opt.arg:
-                yield Opt(opt.op, axis, other)
-    if opt.op is not OptOps.SWAP:
-        for other in (axis - 1, axis + 1):
-            if other >= 0:
-                yield Opt(opt.op, other, opt.arg)
+    """Opts that could stand in the place of `opt`: of its kind, or an overlap for copies."""
+    copies = (OptOps.UPCAST, OptOps.OVERLAP)
+    kinds = copies if opt.op in copies else (opt.op,)
+    return (o for o in possible(kernel) if o.op in kinds and o != opt)
 
 
-def near(now: int, amounts: Sequence[int]) -> list[int]:
-    """The amounts just below and just above `now`, nearest first."""
-    below = [n for n in amounts if n < now][::-1][:NEAR]
-    above = [n for n in amounts if n > now][:NEAR]
-    return sorted(chain(below, above), key=lambda n: max(n, now) / min(n, now))
+def far(now: Opt, one: Opt) -> tuple[int, float]:
+    """How far two opts of a kind are from each other: in axes, then by the ratio of amounts."""
+    most, least = max(one.arg or 1, now.arg or 1), min(one.arg or 1, now.arg or 1)
+    return abs((one.axis or 0) - (now.axis or 0)), most / least
 
 
-def divisors(size: int, amounts: Sequence[int]) -> list[int]:
-    """Those amounts that divide the size."""
-    return [n for n in amounts if n <= size and size % n == 0]
-
-
-def uneven(size: int) -> list[int]:
-    """Numbers of copies that do not divide the size: their tiles overlap."""
-    return [n for n in COPIES if n < size and size % n]
-
-
-def readable(kernel: Kernel, op: OptOps) -> int:
-    """How many values STAGE, or loads WINDOW, may choose from."""
-    if op is OptOps.WINDOW:
-        return len(direct_loads(kernel.ast))
-    return len(operands(kernel.ast)) + len(coefficients(kernel.ast))
-
-
-def split_later(opts: Opts) -> Iterator[Opts]:
-    """Two opts that stand next to each other, the other way round."""
-    for n in range(len(opts) - 1):
-        yield (*opts[:n], opts[n + 1], opts[n], *opts[n + 2 :])
-
-
-# --- one more opt ---------------------------------------------------------------------------------
-def further(kernel: Kernel) -> Iterator[Opt]:
-    """Opts that might fit the kernel as it is; the kinds take turns."""
-    groups = kernel.target.groups
+def possible(kernel: Kernel) -> Iterator[Opt]:
+    """Opts that might fit the kernel as it is, innermost axes first; the kinds take turns."""
+    target = kernel.target
+    sizes = [size_of(r) or 0 if kind_of(r) not in WRITTEN else 0 for r in kernel.axes]
+    sums = [size_of(r) or 0 for r in kernel.reduce_axes]
     kinds = [
-        amounts(OptOps.UPCAST, kernel.axes, OUTER),
-        amounts(OptOps.UNROLL, kernel.reduce_axes, (AxisType.REDUCE,), whole=True),
-        amounts(OptOps.TILE, kernel.axes, (AxisType.GLOBAL, AxisType.THREAD, AxisType.REDUCE)),
-        overlaps(kernel),
-        stages(kernel),
-        windows(kernel),
-        swaps(kernel),
-        parts(kernel),
-        (Opt(OptOps.PADTO, n, m) for m in paddings(kernel) for n in range(len(kernel.axes))),
+        by_divisor(op, sizes, amounts)
+        for op, amounts in (ON_CPU | (ON_GROUPS if target.groups else {})).items()
     ]
-    if stores_much(kernel):
-        kinds.append(iter([Opt(OptOps.STREAM)]))
+    kinds += [
+        by_divisor(op, sums, amounts)
+        for op, amounts in (OF_SUMS | (OF_SUMS_ON_GROUPS if target.groups else {})).items()
+    ]
+    lanes = target.lanes(4) if target.vector_alu else 4
+    axes = [(n, size) for n, size in reversed(list(enumerate(sizes))) if size > 1]
+    values = len(operands(kernel.ast)) + len(coefficients(kernel.ast))
+    loads = len(direct_loads(kernel.ast))
+    outputs = [n for n, r in enumerate(kernel.axes) if kind_of(r) is AxisType.GLOBAL]
+    kinds += [
+        (Opt(OptOps.OVERLAP, n, c) for n, size in axes for c in COPIES if size > c and size % c),
+        (Opt(OptOps.STAGE, n, value) for n, _ in axes for value in range(values)),
+        (Opt(OptOps.WINDOW, n, load) for n, _ in axes for load in range(loads)),
+        (Opt(OptOps.SWAP, a, b) for a in outputs for b in outputs if a < b),
+        (Opt(OptOps.PADTO, n, lanes * c) for c in (1, 2, 4, 8) for n, _ in axes),
+        (
+            Opt(OptOps.PARTITION, n, size - size % c)
+            for n, size in axes
+            for c in (lanes, 6, 4)
+            if size > c and size % c
+        ),
+        (Opt(OptOps.THREAD, n, 0) for n in range(min(2, len(sizes))) if target.threads),
+        (Opt(OptOps.STREAM) for _ in range(stores_much(kernel))),
+    ]
     if find_products(kernel.ast):
-        for op, known in ((OptOps.PAIR, kernel.target.pairs), (OptOps.QUAD, kernel.target.quads)):
-            kinds.append(iter([Opt(op, n) for n in range(len(kernel.reduce_axes)) if known]))
-    if kernel.target.threads:
-        kinds.append(Opt(OptOps.THREAD, n, 0) for n in range(min(2, len(kernel.axes))))
-    if groups:
-        kinds.append(amounts(OptOps.LOCAL, kernel.axes, (AxisType.GLOBAL,)))
-        kinds.append(amounts(OptOps.GROUPTOP, kernel.reduce_axes, (AxisType.REDUCE,)))
-        kinds.append(amounts(OptOps.GROUP, kernel.reduce_axes, (AxisType.REDUCE,)))
+        for op, known in ((OptOps.PAIR, target.pairs), (OptOps.QUAD, target.quads)):
+            kinds.append(iter([Opt(op, n) for n in range(len(sums)) if known]))
     return in_turn(kinds)
 
 
 def stores_much(kernel: Kernel) -> bool:
-    """Whether a kernel stores enough for stores past the caches to be worth trying: much less than
-    where they are chosen without a trial.
-    """
+    """Whether stores past the caches may pay: the kernel stores more than a second cache holds."""
     usual = kernel.target.stream_bytes
-    return usual is not None and stored_bytes(kernel.ast) * UNUSUAL >= usual
+    return usual is not None and stored_bytes(kernel.ast) > kernel.target.cache_bytes
 
 
-def amounts(
-    op: OptOps, axes: Sequence[UOp], kinds: Sequence[AxisType], whole: bool = False
-) -> Iterator[Opt]:
-    """`op` on each axis of these kinds, innermost first, with each amount that divides it."""
-    for axis in reversed(range(len(axes))):
-        size = size_of(axes[axis])
-        if size is None or size < 2 or kind_of(axes[axis]) not in kinds:
-            continue
-        if whole and size <= COPIES[-1]:
+def by_divisor(op: OptOps, sizes: list[int], amounts: tuple[int, ...]) -> Iterator[Opt]:
+    """`op` on each axis by each amount that divides it, and by the whole axis if it is short."""
+    for axis in reversed(range(len(sizes))):
+        if op is OptOps.UNROLL and 1 < sizes[axis] <= amounts[-1]:
             yield Opt(op, axis, 0)
-        for amount in divisors(size, AMOUNTS[op]):
-            if amount < size or not whole:
+        for amount in amounts:
+            if amount <= sizes[axis] and sizes[axis] % amount == 0:
                 yield Opt(op, axis, amount)
-
-
-def overlaps(kernel: Kernel) -> Iterator[Opt]:
-    """Each output axis, innermost first, in each number of copies that does not divide it."""
-    for axis in reversed(range(len(kernel.axes))):
-        size = size_of(kernel.axes[axis])
-        if size is not None and kind_of(kernel.axes[axis]) in OUTER:
-            yield from (Opt(OptOps.OVERLAP, axis, amount) for amount in uneven(size))
-
-
-def windows(kernel: Kernel) -> Iterator[Opt]:
-    """Each load that windows slide over inside a loop, innermost first."""
-    fresh = 1 + max(map(number_of, kernel.axes), default=0)
-    for level in reversed(range(len(kernel.axes))):
-        one = kernel.axes[level]
-        for number, load in enumerate(direct_loads(kernel.ast)):
-            lanes = kernel.target.lanes(load.dtype.itemsize)
-            if kind_of(one) in OUTER and rows_of(kernel.ast, load, one, fresh, lanes):
-                yield Opt(OptOps.WINDOW, level, number)
-
-
-def stages(kernel: Kernel) -> Iterator[Opt]:
-    """Each value that a reduction reads, packed inside each loop, innermost first."""
-    count = readable(kernel, OptOps.STAGE)
-    for level in reversed(range(len(kernel.axes))):
-        if kind_of(kernel.axes[level]) in OUTER:
-            for number in range(count):
-                yield Opt(OptOps.STAGE, level, number)
-
-
-def swaps(kernel: Kernel) -> Iterator[Opt]:
-    """Output axes, each with every one inside it."""
-    outputs = [n for n, r in enumerate(kernel.axes) if kind_of(r) is AxisType.GLOBAL]
-    for first in outputs:
-        for second in outputs:
-            if first < second:
-                yield Opt(OptOps.SWAP, first, second)
-
-
-def parts(kernel: Kernel) -> Iterator[Opt]:
-    """Axes that no vector divides, cut where whole vectors or whole tiles end."""
-    for axis in reversed(range(len(kernel.axes))):
-        size = size_of(kernel.axes[axis])
-        if size is None or kind_of(kernel.axes[axis]) in WRITTEN:
-            continue
-        for tile in (kernel.target.lanes(4), 8, 6, 4):
-            if size > tile and size % tile:
-                yield Opt(OptOps.PARTITION, axis, size - size % tile)
-
-
-def paddings(kernel: Kernel) -> list[int]:
-    """Multiples that an axis may be padded to: whole vectors."""
-    lanes = kernel.target.lanes(4) if kernel.target.vector_alu else 4
-    return [lanes * n for n in (1, 2, 3, 4, 8)]

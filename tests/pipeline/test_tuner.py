@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 import pytest
@@ -14,39 +15,40 @@ from torpor.device import Device
 from torpor.device.pool import cores
 from torpor.kernel import Kernel, Opt, OptOps
 from torpor.kernel.choose.heuristics import choose
-from torpor.pipeline import found, hunt, search
-from torpor.pipeline.judge import Lost, Refused
-from torpor.pipeline.watch import Watch, described
+from torpor.pipeline import tuner
+from torpor.pipeline import tuning_database as found
+from torpor.pipeline.timing_worker import Lost, Refused
+from torpor.pipeline.tuner import described
 
 
 @pytest.fixture(autouse=True)
 def fresh(tmp_path, monkeypatch):
     """Nothing found, nothing compiled, all the time in the world."""
-    monkeypatch.setitem(search._spent, "seconds", 0.0)
+    monkeypatch.setitem(tuner._spent, "seconds", 0.0)
     with Context(CACHE_DIR=str(tmp_path), BEAM=2, BEAM_SECONDS=10):
         yield
 
 
 # --- what wins ------------------------------------------------------------------------------------
 def test_a_faster_list_wins_and_is_kept():
-    entry, judge, _ = settled(shorter)
-    assert judge.own == tuple(choose(Kernel(product(), Device[DEVICE].target)))
+    entry, worker, _ = settled(shorter)
+    assert worker.own == tuple(choose(Kernel(product(), Device[DEVICE].target)))
     assert entry.opts == ()
     assert entry.gain == 2.0
     assert found.read()[entry.key] == entry
 
 
 def test_where_all_others_are_slower_the_heuristics_choice_stays():
-    entry, judge, _ = settled(lambda opts: 1.01)
+    entry, worker, _ = settled(lambda opts: 1.01)
     assert (entry.opts, entry.gain) == (None, 1.0)
     assert entry.seconds == 1e-3
-    assert not any(request[0] == "duel" for request in judge.asked), "nothing to compare"
+    assert not any(request[0] == "compare" for request in worker.asked), "nothing to compare"
 
 
 def test_a_win_within_noise_is_none():
-    entry, judge, _ = settled(shorter, [1.02] * 40)
+    entry, worker, _ = settled(shorter, [1.02] * 40)
     assert (entry.opts, entry.gain) == (None, 1.0)
-    assert sum(request[0] == "duel" for request in judge.asked) == hunt.FINALISTS
+    assert sum(request[0] == "compare" for request in worker.asked) == tuner.FINALISTS
 
 
 def test_a_machine_that_was_slow_at_first_makes_no_winners():
@@ -59,16 +61,16 @@ def test_a_machine_that_was_slow_at_first_makes_no_winners():
             return 3 * taken if slow else taken
 
     clock = Clock()
-    judge = Waking(clock, lambda opts: 1.01 + 0.1 * len(opts))
-    entry = search.settle(task(), judge, Watch(), clock)
+    worker = Waking(clock, lambda opts: 1.01 + 0.1 * len(opts))
+    entry = tuner.settle(task(), worker, clock)
     assert entry.seconds == 1e-3
-    assert entry.beam[0] == (1e-3, judge.own), "its neighbours are tried"
-    assert not any(request[0] == "duel" for request in judge.asked)
+    assert entry.beam[0] == (1e-3, worker.own), "its neighbours are tried"
+    assert not any(request[0] == "compare" for request in worker.asked)
 
 
 # --- budgets --------------------------------------------------------------------------------------
 class Patient(Fake):
-    """Ends what takes too long, as a `Judge` does."""
+    """Ends what takes too long, as a `TimingWorker` does."""
 
     def ask(self, patience, name, *arguments):
         if self.each > patience:
@@ -82,8 +84,8 @@ class Patient(Fake):
 def test_the_time_for_a_kernel_is_kept(each):
     """All that is asked counts: to be given the kernel, the heuristics' choice, the comparison."""
     clock = Clock()
-    judge = Patient(clock, shorter, each=each)
-    entry = search.settle(task(), judge, Watch(), clock)
+    worker = Patient(clock, shorter, each=each)
+    entry = tuner.settle(task(), worker, clock)
     assert clock.now <= 10.001
     assert entry.done or clock.now >= 7
     assert (entry.gain > 1) == (each < 1)
@@ -98,15 +100,15 @@ def test_what_ended_before_time_says_how_long_it_took():
 
 def test_no_kernel_is_searched_once_all_time_is_spent():
     with Context(BEAM_TOTAL=60):
-        assert not search.is_settled(task())
-        search._spent["seconds"] = 60.0
-        assert search.is_settled(task())
-        assert search.usable(task()) is None
+        assert not tuner.is_settled(task())
+        tuner._spent["seconds"] = 60.0
+        assert tuner.is_settled(task())
+        assert tuner.usable(task()) is None
 
 
 def test_what_is_searched_counts():
     _, _, clock = settled(shorter)
-    assert search._spent["seconds"] == clock.now > 0
+    assert tuner._spent["seconds"] == clock.now > 0
 
 
 # --- what goes wrong ------------------------------------------------------------------------------
@@ -120,11 +122,11 @@ def test_a_candidate_that_crashes_or_hangs_is_out_and_the_search_goes_on():
             return super().ask(patience, name, *arguments)
 
     clock = Clock()
-    judge = Crashing(clock, shorter, each=0.1)
-    entry = search.settle(task(), judge, Watch(), clock)
-    crashes = judge.asked.count(("crash",))
+    worker = Crashing(clock, shorter, each=0.1)
+    entry = tuner.settle(task(), worker, clock)
+    crashes = worker.asked.count(("crash",))
     assert crashes > 3
-    assert sum(request[0] == "open" for request in judge.asked) == 1 + crashes
+    assert sum(request[0] == "open" for request in worker.asked) == 1 + crashes
     assert entry.gain > 1
 
 
@@ -138,9 +140,9 @@ def test_nothing_is_started_again_when_time_is_up():
             return super().ask(patience, name, *arguments)
 
     clock = Clock()
-    judge = Hanging(clock, shorter)
-    entry = search.settle(task(), judge, Watch(), clock)
-    assert [request[0] for request in judge.asked[-2:]] == ["measure", "hang"]
+    worker = Hanging(clock, shorter)
+    entry = tuner.settle(task(), worker, clock)
+    assert [request[0] for request in worker.asked[-2:]] == ["measure", "hang"]
     assert entry.opts is None
     assert clock.now <= 10
 
@@ -159,7 +161,7 @@ def test_a_process_that_does_not_come_back_costs_no_more_than_the_time_there_is(
             return super().ask(patience, name, *arguments)
 
     clock = Clock()
-    entry = search.settle(task(), Ending(clock, shorter), Watch(), clock)
+    entry = tuner.settle(task(), Ending(clock, shorter), clock)
     assert clock.now <= 10
     assert entry.opts is None, "what could not be compared is not used"
     (kept,) = found.read().values()
@@ -174,7 +176,7 @@ def test_a_candidate_that_cannot_be_compiled_is_out():
             return super().ask(patience, name, *arguments)
 
     clock = Clock()
-    entry = search.settle(task(), Refusing(clock, shorter), Watch(), clock)
+    entry = tuner.settle(task(), Refusing(clock, shorter), clock)
     assert entry.opts is not None
     assert entry.opts != ()
 
@@ -184,7 +186,7 @@ def test_without_another_process_the_heuristics_choice_is_taken():
         def ask(self, patience, *request):
             raise Lost("no process to time candidates can be started")
 
-    entry = search.settle(task(), Gone(), Watch(), Clock())
+    entry = tuner.settle(task(), Gone(), Clock())
     assert entry.opts is None
     assert found.read() == {}, "the next process tries again"
 
@@ -198,16 +200,16 @@ class Interrupted(Fake):
 
 def test_ctrl_c_keeps_what_there_is_and_the_next_search_goes_on():
     clock = Clock()
-    judge = Interrupted(clock, shorter)
+    worker = Interrupted(clock, shorter)
     with pytest.raises(KeyboardInterrupt):
-        search.settle(task(), judge, Watch(), clock)
+        tuner.settle(task(), worker, clock)
     (kept,) = found.read().values()
     assert kept.opts is None, "nothing was compared yet"
-    assert len(kept.tried) == len(set(judge.measured())) > 20
+    assert len(kept.tried) == len(set(worker.measured())) > 20
     assert not kept.suffices(2, 10)
     entry, later, _ = settled(shorter)
-    again = set(judge.measured()) & set(later.measured())
-    assert again <= {opts for _, opts in kept.beam} | {judge.own}
+    again = set(worker.measured()) & set(later.measured())
+    assert again <= {opts for _, opts in kept.beam} | {worker.own}
     assert entry.gain > 1
     assert set(kept.tried) <= set(entry.tried)
 
@@ -222,100 +224,40 @@ def test_a_process_that_is_killed_loses_seconds_only():
                 raise Killed
             return super().ask(patience, name, *arguments)
 
-    judge = Dying(Clock(), shorter)
+    worker = Dying(Clock(), shorter)
     with pytest.raises(Killed):
-        search.settle(task(), judge, Watch(), judge.clock)
+        tuner.settle(task(), worker, worker.clock)
     (kept,) = found.read().values()
     assert not kept.suffices(2, 10)
-    lost = (hunt.SAVING + judge.each) / judge.each
-    assert len(judge.measured()) - 2 - lost <= len(kept.tried)
+    lost = (tuner.SAVING + worker.each) / worker.each
+    assert len(worker.measured()) - 2 - lost <= len(kept.tried)
     entry, later, _ = settled(shorter)
-    again = set(judge.measured()) & set(later.measured())
+    again = set(worker.measured()) & set(later.measured())
     assert len(again) <= len(kept.beam) + 1 + lost
     assert entry.gain > 1
-
-
-class Compiling:
-    """In the place of `Builders`: each list takes a tenth of a second, one after the other."""
-
-    def __init__(self, clock, fault=None):
-        self.clock, self.fault, self.open, self.handed, self.dropped = clock, fault, [], [], 0
-
-    def submit(self, ast, device, opts, patience, seconds):
-        self.open.append(opts)
-        self.handed.append(opts)
-        assert 0 < seconds <= 10
-        assert patience == max(hunt.ALLOWED, hunt.DEARER * 0.25)  # of what the first one took
-
-    def take(self, opts):
-        self.clock.now += 0.1 * len(self.open)
-        self.open.clear()
-        return self.fault if self.fault and len(opts) % 2 else f"object of {opts}".encode()
-
-    def drop(self):
-        self.dropped += 1
-        self.open.clear()
-
-
-def test_what_was_compiled_meanwhile_is_what_is_measured():
-    clock = Clock()
-    judge, compiling = Fake(clock, shorter), Compiling(clock)
-    entry = search.settle(task(), judge, Watch(), clock, compiling)
-    assert entry.gain == 2.0
-    asked = [request[1:] for request in judge.asked if request[0] == "measure"]
-    assert len(asked) > 10
-    others = [request for request in asked if request[0] != judge.own]
-    assert all(made == f"object of {opts}".encode() for opts, _, made in others)
-    assert {opts for opts, *_ in others} <= set(compiling.handed)
-    assert clock.now <= 10
-
-
-def test_nothing_is_compiled_while_the_last_two_are_compared():
-    clock = Clock()
-    compiling = Compiling(clock)
-
-    class Watching(Fake):
-        def ask(self, patience, name, *arguments):
-            assert not compiling.open, f"{name} is disturbed"
-            return super().ask(patience, name, *arguments)
-
-    entry = search.settle(task(), Watching(clock, shorter), Watch(), clock, compiling)
-    assert entry.gain == 2.0
-
-
-def test_what_cannot_be_compiled_is_out_and_not_measured():
-    clock = Clock()
-    judge, compiling = Fake(clock, shorter), Compiling(clock, "CompileError: no")
-    search.settle(task(), judge, Watch(), clock, compiling)
-    assert all(len(opts) % 2 == 0 for opts in judge.measured() if opts != judge.own)
-    assert len(set(compiling.handed)) > len(set(judge.measured()))
 
 
 def test_no_kernel_of_many_gets_more_than_what_is_left_of_all_time(monkeypatch):
     """A program may hand in hundreds of kernels at once."""
     given = []
 
-    def settle(task, judge, watch, builders):
+    def settle(task, worker, title):
         given.append(task.seconds)
-        search._spent["seconds"] += task.seconds
+        tuner._spent["seconds"] += task.seconds
         return task.entry
 
-    monkeypatch.setattr(search, "settle", settle)
-    monkeypatch.setattr(search, "Judge", Nobody)
-    monkeypatch.setattr(search, "Builders", Nobody)
-    kernels = [search.Wanted(product(size), DEVICE) for size in (16, 24, 32, 40, 48)]
+    monkeypatch.setattr(tuner, "settle", settle)
+    monkeypatch.setattr(tuner, "TimingWorker", Nobody)
+    kernels = [tuner.Wanted(product(size), DEVICE) for size in (16, 24, 32, 40, 48)]
     with Context(BEAM_TOTAL=25):
-        assert search.opts_for(kernels) == [None] * 5
+        assert tuner.opts_for(kernels) == [None] * 5
     assert given == [10, 10, pytest.approx(5, abs=0.1)]
 
 
 class Nobody:
-    """Neither measures nor compiles."""
+    """Measures nothing."""
 
     def __init__(self, settings):
-        pass
-
-    def start(self, patience):
         pass
 
     def ask(self, patience, *request):
@@ -328,10 +270,10 @@ class Nobody:
 # --- what is kept ---------------------------------------------------------------------------------
 def test_what_was_found_is_used_without_another_search():
     entry, _, _ = settled(shorter, each=0.5)
-    assert search.is_settled(task())
-    assert search.usable(task()) == entry.opts
-    assert not search.is_settled(task(BEAM=3)), "wider"
-    assert not search.is_settled(task(BEAM_SECONDS=20)), "longer"
+    assert tuner.is_settled(task())
+    assert tuner.usable(task()) == entry.opts
+    assert not tuner.is_settled(task(BEAM=3)), "wider"
+    assert not tuner.is_settled(task(BEAM_SECONDS=20)), "longer"
 
 
 def test_lower_shows_what_was_found_and_searches_nothing():
@@ -349,12 +291,11 @@ def test_lower_shows_what_was_found_and_searches_nothing():
 
 def test_times_of_another_compiler_are_measured_again(monkeypatch):
     first, _, _ = settled(shorter)
-    monkeypatch.setattr(search, "code", lambda: "another")
-    monkeypatch.setattr(hunt, "code", lambda: "another")
-    assert not search.is_settled(task())
-    assert search.usable(task()) is None
-    entry, judge, _ = settled(lambda opts: 1.2)
-    assert first.opts in judge.measured(), "what won is a candidate"
+    monkeypatch.setattr(tuner, "code", lambda: "another")
+    assert not tuner.is_settled(task())
+    assert tuner.usable(task()) is None
+    entry, worker, _ = settled(lambda opts: 1.2)
+    assert first.opts in worker.measured(), "what won is a candidate"
     assert entry.opts is None
     assert entry.code == "another"
 
@@ -366,13 +307,13 @@ def keys_by_threads(**context):
 def test_what_is_best_for_one_number_of_threads_is_not_used_for_another():
     assert len(keys_by_threads()) == 3
     with Context(THREADS=3):
-        assert search.settings_for_candidates()["THREADS"] == 3
+        assert tuner.settings_for_candidates()["THREADS"] == 3
 
 
 def test_splits_of_sums_do_not_depend_on_the_number_of_threads():
     assert len(keys_by_threads(BEAM_SPLITS=1)) == 1
     with Context(THREADS=3, BEAM_SPLITS=1):
-        assert search.settings_for_candidates()["THREADS"] == cores()
+        assert tuner.settings_for_candidates()["THREADS"] == cores()
 
 
 @pytest.mark.parametrize("other", [{"BEAM_SPLITS": 1}, {"STRICT_FLOAT": 1}])
@@ -384,25 +325,25 @@ def test_what_other_hardware_found_is_not_used():
     entry, _, _ = settled(shorter)
     found.clear()
     found.add([replace(entry, hardware="another processor 2 threads")])
-    assert not search.is_settled(task())
-    assert search.usable(task()) is None
+    assert not tuner.is_settled(task())
+    assert tuner.usable(task()) is None
     found.add([entry])
-    assert search.usable(task()) == entry.opts == ()
+    assert tuner.usable(task()) == entry.opts == ()
 
 
 def test_opts_that_do_not_fit_are_not_used():
     made = task()
     with Context(BEAM_SECONDS=0):
-        found.add([found.Entry(*made.entry.key, "x", search.code(), (Opt(OptOps.UPCAST, 9, 4),))])
-        assert search.usable(task()) is None
+        found.add([found.Entry(*made.entry.key, "x", tuner.code(), (Opt(OptOps.UPCAST, 9, 4),))])
+        assert tuner.usable(task()) is None
 
 
 def test_what_is_not_searched():
     target = Device[DEVICE].target
-    assert "twice" in search.why_not(product(16384), target)
-    assert "timing" in search.why_not(product(), Device["PYTHON"].target)
+    assert "twice" in tuner.why_not(product(16384), target)
+    assert "timing" in tuner.why_not(product(), Device["PYTHON"].target)
     with Context(NOOPT=1):
-        assert search.task_for(product(), DEVICE) is None
+        assert tuner.task_for(product(), DEVICE) is None
 
 
 def test_a_line_says_what_was_found():
@@ -426,7 +367,7 @@ def test_a_true_search_gives_the_same_bits_and_is_used_again(capsys):
 
     with Context(BEAM=0):
         expected, _ = compute()
-    with Context(BEAM=1, BEAM_SECONDS=1):
+    with Context(BEAM=1, BEAM_SECONDS=3):
         got, ((program, _, _),) = compute()
         np.testing.assert_array_equal(got, expected)
         (entry,) = found.read().values()
@@ -449,3 +390,34 @@ def test_where_nothing_can_be_kept_it_is_said_once(tmp_path, capsys):
     assert entry.gain == 2.0
     (complaint,) = capsys.readouterr().err.splitlines()
     assert complaint.startswith("beam: what was found cannot be kept: ")
+
+
+# --- what is tried --------------------------------------------------------------------------------
+def test_the_best_amounts_are_found_from_nothing():
+    """Fastest with one axis written out 16 times and another 4 times."""
+
+    def times(opts):
+        copies = sorted([1, 1, *(o.arg for o in opts if o.op is OptOps.UPCAST)])[-2:]
+        return 0.1 + 0.1 * (abs(copies[0] - 4) + abs(copies[1] - 16))
+
+    entry, worker, _ = settled(times, each=0.05)
+    assert times(entry.opts) == 0.1
+    assert len(set(worker.measured())) == len(entry.tried), "no kernel is timed twice"
+    _, again, _ = settled(times, each=0.05, made=replace(task(), entry=replace(entry, tried=())))
+    assert again.measured()
+
+
+def test_endless_code_is_not_even_compiled():
+    _, worker, _ = settled(lambda opts: 1 / (1 + len(opts)), each=0.2)
+    copies = [prod(o.arg for o in opts if o.op is OptOps.UPCAST) for opts in worker.measured()]
+    assert max(copies) <= tuner.LONGEST * Device[DEVICE].target.lanes(4)
+
+
+# --- what is seen ---------------------------------------------------------------------------------
+def test_a_long_search_says_how_far_it_is(capsys):
+    clock = Clock()
+    with Context(BEAM_SECONDS=60, DEBUG=0):
+        tuner.settle(task(BEAM_SECONDS=60), Fake(clock, shorter), clock, "2 of 5 kernels")
+    first, *_ = capsys.readouterr().err.splitlines()
+    assert first.startswith("search: 2 of 5 kernels, r_32_32_32: ")
+    assert "s more at most" in first

@@ -1,5 +1,5 @@
-"""What timed searches found: one JSON object a line, by hardware and kernel, in a file that can be
-copied from machine to machine.
+"""The tuning database: what timed searches found, one JSON object a line, by hardware and kernel,
+in a file that can be copied from machine to machine.
 
 Lines are only ever added, each by one write; the last one for a kernel counts. A line that cannot
 be read, or is of another version, is passed over.
@@ -8,7 +8,6 @@ be read, or is of another version, is passed over.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -81,19 +80,13 @@ def from_line(line: str) -> Entry | None:
         beam = tuple((float(seconds), to_opts(one)) for seconds, one in fields.pop("beam"))
         tried = tuple(map(str, fields.pop("tried")))
         chosen = None if opts is None else to_opts(opts)
-        return checked(Entry(**fields, opts=chosen, beam=beam, tried=tried))
+        entry = Entry(**fields, opts=chosen, beam=beam, tried=tried)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
-
-
-def checked(entry: Entry) -> Entry:
-    """The entry; a `TypeError` where a field is of the wrong type."""
-    kinds: dict[str, Any] = {"str": str, "float": (float, int), "int": int, "bool": bool}
-    for name, field in Entry.__dataclass_fields__.items():
-        kind = kinds.get(str(field.type), object)
-        if not isinstance(getattr(entry, name), kind):
-            raise TypeError(name)
-    return entry
+    texts = entry.hardware, entry.kernel, entry.name, entry.code
+    numbers = entry.gain, entry.seconds, entry.width, entry.spent, entry.done
+    fine = all(isinstance(n, (int, float)) for n in numbers)
+    return entry if fine and all(isinstance(t, str) for t in texts) else None
 
 
 def from_opts(opts: Opts) -> list[list[Any]]:
@@ -102,12 +95,9 @@ def from_opts(opts: Opts) -> list[list[Any]]:
 
 def to_opts(listed: Any) -> Opts:
     """The opts; what is none is a `KeyError`, `TypeError` or `ValueError`."""
-    made = []
-    for name, axis, arg in listed:
-        if not all(n is None or type(n) is int for n in (axis, arg)):
-            raise TypeError("the axis and the amount of an opt are integers")
-        made.append(Opt(OptOps[name], axis, arg))
-    return tuple(made)
+    if not all(n is None or type(n) is int for _, *numbers in listed for n in numbers):
+        raise TypeError("the axis and the amount of an opt are integers")
+    return tuple([Opt(OptOps[name], axis, arg) for name, axis, arg in listed])
 
 
 # --- the file -------------------------------------------------------------------------------------
@@ -138,27 +128,16 @@ def read(file: Path | None = None) -> dict[tuple[str, str], Entry]:
 
 
 def add(entries: Iterable[Entry], file: Path | None = None) -> None:
-    """Append entries, each whole or not at all; a disk that cannot be written to is an `OSError`.
+    """Append entries; a disk that cannot be written to is an `OSError`.
 
-    Several processes may do so at once: each line is one write to the end of the file. One that a
-    crash cut short is ended here, so that it spoils no other; one that is just being written may
-    look so, and then an empty line is left.
+    Several processes may do so at once: each is one write to the end of the file. A line's end in
+    front closes what a crash cut short, so that it spoils no other; empty lines are passed over.
     """
     file = path() if file is None else file
     file.parent.mkdir(parents=True, exist_ok=True)
-    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
-    handle = os.open(file, flags, 0o644)
-    try:
-        size = os.fstat(handle).st_size
-        cut = b""
-        if size:
-            os.lseek(handle, -1, os.SEEK_END)
-            cut = b"" if os.read(handle, 1) == b"\n" else b"\n"
+    with file.open("ab", buffering=0) as whole:
         for entry in entries:
-            os.write(handle, cut + to_line(entry).encode() + b"\n")
-            cut = b""
-    finally:
-        os.close(handle)
+            whole.write(b"\n" + to_line(entry).encode() + b"\n")
 
 
 def export(file: Path) -> int:
@@ -176,19 +155,17 @@ def import_from(file: Path) -> int:
     many. A file without a single entry is an error: it is something else.
     """
     file.stat()  # raises where it is not there
-    offered = read(file)
+    offered, known = read(file), read()
     if not offered:
         raise TorporError(f"{file} holds nothing that a search of torpor found")
-    known = read()
-    wanted = [e for key, e in offered.items() if key not in known or more(e, known[key])]
+
+    def extent(entry: Entry) -> tuple[int, bool, float]:
+        return entry.width, entry.done, entry.spent
+
+    wanted = [e for key, e in offered.items() if key not in known or extent(e) > extent(known[key])]
     if wanted:
         add(wanted)
     return len(wanted)
-
-
-def more(offered: Entry, known: Entry) -> bool:
-    """Whether an entry tells more than the one that is known."""
-    return (offered.width, offered.done, offered.spent) > (known.width, known.done, known.spent)
 
 
 def clear() -> int:

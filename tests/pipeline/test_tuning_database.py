@@ -11,8 +11,8 @@ import pytest
 from torpor import Context
 from torpor.base.errors import TorporError
 from torpor.kernel import Opt, OptOps
-from torpor.pipeline import found
-from torpor.pipeline.found import Entry, from_line, to_line
+from torpor.pipeline import tuning_database as found
+from torpor.pipeline.tuning_database import Entry, from_line, to_line
 
 OPTS = (Opt(OptOps.UPCAST, 1, 16), Opt(OptOps.THREAD, 0, 0), Opt(OptOps.NOLOCALS))
 ENTRY = Entry(
