@@ -10,6 +10,9 @@ from torpor.base.errors import DeviceError
 
 LINE: Final = 64  # bytes of a cache line (128 on Apple's processors: then two of them)
 
+WORD: Final = 4  # bytes of the words that a DOT multiplies the parts of
+DOT_BYTES: Final = 16  # of the shortest vectors of words for which x86 and AArch64 have one
+
 
 @dataclass(frozen=True)
 class Target:
@@ -28,9 +31,8 @@ class Target:
     threads:       the outermost axis may be cut among native threads.
     missing:       dtype names that the target cannot compute with (decomposed before rendering).
     converts:      of those, the ones that it converts to and from float32 all the same.
-    pairs:         one instruction multiplies the 16-bit halves of two words and adds the products.
-    quads:         of which two 8-bit formats, in alphabetical order, one instruction multiplies the
-                   four bytes of two words and adds the products to a third word.
+    dots:          of which two small formats, in alphabetical order, one instruction multiplies the
+                   parts of two words of 32 bits and adds the products to a third word.
     first_bytes:   size of a core's first cache for data, bytes.
     cache_bytes:   size of the second cache, or of a core's share of it, bytes.
     last_bytes:    size of the last cache, which cores share, bytes.
@@ -60,8 +62,7 @@ class Target:
     threads: bool = False
     missing: frozenset[str] = frozenset()
     converts: frozenset[str] = frozenset()
-    pairs: bool = False
-    quads: frozenset[tuple[str, str]] = frozenset()
+    dots: frozenset[tuple[str, str]] = frozenset()
     first_bytes: int = 32 * 1024
     cache_bytes: int = 512 * 1024
     last_bytes: int = 32 * 1024 * 1024
@@ -76,16 +77,28 @@ class Target:
     pages: int = 64
     page_cycles: float = 7.0
 
+    def has_dot(self, formats: tuple[str, str], lanes: int) -> bool:
+        """Whether one instruction is a DOT of these formats in so many lanes."""
+        first, second = sorted(formats)
+        fits = self.groups or DOT_BYTES <= lanes * WORD <= self.vector_bytes
+        return (first, second) in self.dots and fits
+
     def lanes(self, itemsize: int) -> int:
         """How many elements of `itemsize` bytes one vector register holds (at least 1)."""
         return max(1, self.vector_bytes // itemsize)
 
 
 _SMALL_FLOATS: Final = frozenset({"float16", "bfloat16"})
+# The formats of a DOT's parts of which some processor has an instruction.
+DOTS: Final = (
+    ("int8", "int8"), ("uint8", "uint8"), ("int8", "uint8"), ("bfloat16", "bfloat16"),
+    ("int16", "int16"),
+)  # fmt: skip
+PARTS: Final = frozenset(name for formats in DOTS for name in formats)
 _TARGETS: Final[dict[str, Target]] = {
     "cpu": Target("cpu", vector_bytes=32, threads=True, missing=_SMALL_FLOATS),
     "c": Target("c", vector_bytes=32, threads=True, missing=frozenset({"bfloat16"})),
-    "python": Target("python", groups=True),
+    "python": Target("python", groups=True, dots=frozenset(DOTS)),
     # 1024 work items, the grid, 48 KiB and 4096 bytes of parameters: CUDA C++ Programming Guide,
     # "Technical Specifications" and "Function Parameters".
     "cuda": Target(

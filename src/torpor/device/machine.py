@@ -21,7 +21,7 @@ from typing import Final
 import llvmlite.binding as llvm
 
 from torpor.base.errors import DeviceError
-from torpor.base.target import Target, get_target
+from torpor.base.target import DOTS, Target, get_target
 from torpor.device.caches import USUAL, CacheSizes, bytes_written, cache_sizes
 
 LEVELS: Final = {"sse": "x86-64-v2", "avx2": "x86-64-v3", "avx512": "x86-64-v4"}
@@ -84,7 +84,7 @@ def _level_machine(level: str) -> Machine:
         triple = process_triple()
         runs = all(_host_features().get(need, False) for need in LEVEL_NEEDS[level])
     wide = ("avx2", "avx", "f16c")
-    names = {"sse": (), "avx2": wide, "avx512": ("avx512f", *wide)}[level]
+    names = {"sse": (), "avx2": wide, "avx512": (*LEVEL_NEEDS[level], *wide)}[level]
     return Machine(triple, LEVELS[level], ",".join(f"+{name}" for name in names), runs)
 
 
@@ -166,8 +166,7 @@ def facts(found: Machine) -> Target:
         vector_bytes=width,
         registers=registers,
         converts=frozenset({"float16"} if found.is_arm or found.has("f16c") else ()),
-        pairs=not found.is_arm,  # pmaddwd, which SSE2 has
-        quads=quads_of(found, width),
+        dots=dots_of(found, width),
         first_bytes=caches.first,
         cache_bytes=caches.second,
         last_bytes=caches.last,
@@ -179,18 +178,21 @@ def facts(found: Machine) -> Target:
     )
 
 
-def quads_of(found: Machine, width: int) -> frozenset[tuple[str, str]]:
-    """The 8-bit formats of which the processor multiplies four bytes of words at a time, in vectors
-    of `width` bytes: sdot, udot and usdot; vpdpbusd, vpdpbssd and vpdpbuud.
+def dots_of(found: Machine, width: int) -> frozenset[tuple[str, str]]:
+    """The formats of a DOT's parts for which the processor has an instruction, in vectors of
+    `width` bytes: sdot, udot, usdot and bfdot; vpdpbssd, vpdpbuud, vpdpbusd, vdpbf16ps and pmaddwd.
     """
-    alike, mixed = {("int8", "int8"), ("uint8", "uint8")}, {("int8", "uint8")}
     if found.is_arm:
-        both = found.has("dotprod"), found.has("i8mm")
+        features = ("dotprod", "dotprod", "i8mm", "bf16", "")
+    elif width == 64:
+        features = ("", "", "avx512vnni", "avx512bf16", "avx512bw")
     else:
-        narrow = found.has("avxvnni") or (found.has("avx512vnni") and found.has("avx512vl"))
-        wide = found.has("avx512vnni") and found.has("avx512f")
-        both = found.has("avxvnniint8") and width == 32, wide if width == 64 else narrow
-    return frozenset((alike if both[0] else set()) | (mixed if both[1] else set()))
+        alike = "avxvnniint8" if width == 32 else ""
+        short = found.has("avx512vl")  # what is of 64 bytes is there in shorter vectors too
+        mixed = "avx512vnni" if short and not found.has("avxvnni") else "avxvnni"
+        features = (alike, alike, mixed, "avx512bf16" if short else "", "sse2")
+    known = dict(zip(DOTS, features, strict=True))
+    return frozenset(dot for dot, name in known.items() if name == "sse2" or found.has(name))
 
 
 def processor_name() -> str:

@@ -99,6 +99,7 @@ class Ops(Enum):
     CMPEQ = auto()
     # arithmetic, three operands
     WHERE = auto()
+    DOT = auto()
     # vectors
     VECTORIZE = auto()
     GEP = auto()
@@ -405,6 +406,12 @@ ROWS: Final[dict[Ops, Row]] = {
         "second operand where the first holds, else third",
         lambda c, a, b: a if c else b,
         _where_bounds,
+    ),
+    Ops.DOT: Row(
+        None,
+        frozenset({Trait.ALU, Trait.KERNEL}),
+        "the products of the parts of two words of 32 bits, added, and src[2] if it is there; arg "
+        "is the formats of the parts of the one and of the other",
     ),
     Ops.VECTORIZE: Row(None, _KERNEL, "a vector of its scalar operands"),
     Ops.GEP: Row(None, _KERNEL, "lanes arg (a tuple) of a vector, or of two end to end"),

@@ -44,7 +44,7 @@ def compares_alike(node: UOp) -> bool:
 
 def computes_alike(node: UOp) -> bool:
     """Operands have the format of the result (casts, shifts and conditions aside)."""
-    if node.op in (Ops.CAST, Ops.BITCAST, Ops.SHL, Ops.SHR):
+    if node.op in (Ops.CAST, Ops.BITCAST, Ops.SHL, Ops.SHR, Ops.DOT):
         return lanes_agree(node)
     values = node.src[1:] if node.op is Ops.WHERE else node.src
     return lanes_agree(node) and all(s.dtype is node.dtype for s in values)

@@ -36,6 +36,7 @@ from torpor.kernel.decompose import in_words, rules_for
 from torpor.kernel.estimate import estimate
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.passes.apart import part_loops
+from torpor.kernel.passes.dots import add_in_dots
 from torpor.kernel.passes.groups import part_reductions, share_reductions, to_items
 from torpor.kernel.passes.inside import unclamp
 from torpor.kernel.passes.lanes import split_lane, to_lanes
@@ -146,8 +147,9 @@ def decompose(state: Lowering) -> None:
 
 
 def order(state: Lowering) -> None:
-    """The graph as a list."""
-    state.linear = list(with_parameters(linearise(part_loops(state.root)), state.ast))
+    """The graph as a list, in which a DOT adds to its sum itself."""
+    linear = add_in_dots(linearise(part_loops(state.root)))
+    state.linear = list(with_parameters(linear, state.ast))
 
 
 def narrow(state: Lowering) -> None:

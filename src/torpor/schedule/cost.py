@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from torpor.base.target import PARTS
 from torpor.ir.infer import largest, shape_of
 from torpor.ir.ops import ALU, MOVEMENT, TRANSCENDENTAL, Ops
 from torpor.ir.uop import UOp
@@ -90,8 +91,10 @@ class Weights:
 
     def unpacks(self, node: UOp) -> bool:
         """Whether this is computed in a few steps from much less memory than it would take itself:
-        numbers in a narrow format, with what scales them.
+        numbers in a narrow format, with what scales them; or numbers that a DOT takes as they are.
         """
+        if node.op is Ops.CAST and node.src[0].dtype.name in PARTS:
+            return True
         narrow = self.bytes[node] * NARROW <= node.dtype.itemsize
         return narrow and self.steps[node] <= UNPACKING
 

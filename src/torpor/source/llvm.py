@@ -17,9 +17,8 @@ from torpor.source import llvm_control, llvm_memory, llvm_vectors
 from torpor.source.linear import prepare, signature
 from torpor.source.llvm_ahead import fetches
 from torpor.source.llvm_alu import alu
+from torpor.source.llvm_dot import dot
 from torpor.source.llvm_function import Function, Pairs
-from torpor.source.llvm_pairs import multiply_add, needless, pairs_of
-from torpor.source.llvm_quads import Quad, multiply_bytes, quads_of
 from torpor.source.llvm_stream import MARK_MEANS, either, streamed_slots
 from torpor.source.llvm_text import constant_text
 from torpor.source.names import identifier
@@ -63,14 +62,10 @@ def function_of(
 ) -> Function:
     """The function of a linear program."""
     made = Function(signature(nodes), target, shared, streams)
-    made.pairs, made.quads = pairs_of(nodes), quads_of(nodes, target)
     made.ahead = fetches(nodes, target) if streams else {}
     made.held = {node.src[1]: node for node in nodes if llvm_control.is_held(node)}
-    operands = {node: quad.operands for node, quad in made.quads.items()}
-    unwritten = needless(nodes, {**made.pairs, **operands})
     for node in nodes:
-        if node not in unwritten:
-            add(made, node)
+        add(made, node)
     return made
 
 
@@ -81,27 +76,15 @@ def add(function: Function, node: UOp) -> None:
     text = constant_text(node)
     if text is not None:
         function.names[node] = text
-    elif node in function.pairs:
-        words = tuple(function.whole(word, node.dtype.count) for word in function.pairs[node])
-        function.names[node] = multiply_add(function.body, (words[0], words[1]), node.dtype.count)
-    elif node in function.quads:
-        add_quad(function, node, function.quads[node])
+    elif node.op is Ops.DOT:
+        operands = tuple(function.names[s] for s in node.src)
+        function.names[node] = dot(function.body, node, operands, function.target)
     elif node.op in ALU:
         function.names[node] = alu(function.body, node, tuple(function.names[s] for s in node.src))
     elif node.op in _STATEMENTS:
         _STATEMENTS[node.op](function, node)
     else:
         raise ContractError(f"LLVM IR has no {node.op}")
-
-
-def add_quad(function: Function, node: UOp, found: Quad) -> None:
-    """The products of four bytes in each lane, added to a word."""
-    count = node.dtype.count
-    x, y = (function.whole(word, count) for word in found.words)
-    total = "zeroinitializer" if found.total is None else function.names[found.total]
-    function.names[node] = multiply_bytes(
-        function.body, found, (x, y), total, count, function.target
-    )
 
 
 _STATEMENTS: Final[dict[Ops, Callable[[Function, UOp], None]]] = {

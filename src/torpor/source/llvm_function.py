@@ -12,7 +12,6 @@ from torpor.base.dtypes import DType
 from torpor.base.target import Target
 from torpor.ir.uop import UOp
 from torpor.source.linear import Signature
-from torpor.source.llvm_quads import Quad
 from torpor.source.llvm_text import Body, type_of, vector
 
 # Memory of parameters may have come from outside, aligned to its elements only.
@@ -32,8 +31,6 @@ class Function:
         self.body = Body()
         self.names: dict[UOp, str] = {}
         self.ends: dict[UOp, tuple[str, ...]] = {}
-        self.pairs: dict[UOp, tuple[UOp, UOp]] = {}
-        self.quads: dict[UOp, Quad] = {}
         self.ahead: dict[UOp, int] = {}
         self.held: dict[UOp, UOp] = {}  # by CHECK: the WHERE that gives its value where it holds
         # What a kernel stores lies in no other parameter, unless it may take the place of one.

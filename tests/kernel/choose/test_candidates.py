@@ -156,6 +156,7 @@ def test_tiles_may_overlap_or_not():
 
 def test_two_terms_at_a_time_are_tried_where_there_is_an_instruction():
     a, b = (Tensor(np.ones((16, 16), np.int8)) for _ in range(2))
-    assert offered(a.int() @ b.int(), OptOps.PAIR, pairs=True)
-    assert not offered(a.int() @ b.int(), OptOps.PAIR, pairs=False)
-    assert not offered(a.float() @ b.float() * 0.1, OptOps.PAIR, pairs=False)
+    short = frozenset({("int16", "int16")})
+    assert offered(a.int() @ b.int(), OptOps.PAIR, dots=short)
+    assert not offered(a.int() @ b.int(), OptOps.PAIR, dots=frozenset())
+    assert not offered(a.float() @ b.float() * 0.1, OptOps.PAIR, dots=short)

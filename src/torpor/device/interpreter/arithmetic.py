@@ -100,6 +100,18 @@ def _where(condition: Array, yes: Array, no: Array) -> Array:
     return np.where(condition, yes, no)
 
 
+def dot(x: Array, y: Array, *sums: Array, formats: tuple[str, str]) -> Array:
+    """The products of the parts of 32-bit words, added from the first on, and a sum if there is."""
+    wide = np.float32 if formats[0] == "bfloat16" else np.int32
+    left, right = (
+        bitcast(word, getattr(dtypes, name)).reshape(*word.shape, -1).astype(wide)
+        for word, name in zip((x, y), formats, strict=True)
+    )
+    products = left * right
+    total: Array = np.add.reduce(products, -1, dtype=wide)
+    return sum(sums, start=total)
+
+
 ARITHMETIC: Final[dict[Ops, Callable[..., Array]]] = {
     Ops.EXP: _through_double(np.exp),
     Ops.EXP2: _through_double(np.exp2),

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from torpor.base.errors import ContractError
-from torpor.device.interpreter.arithmetic import ARITHMETIC, Array, bitcast, cast
+from torpor.device.interpreter.arithmetic import ARITHMETIC, Array, bitcast, cast, dot
 from torpor.ir.ops import ALU, Ops
 from torpor.ir.text import show
 from torpor.ir.uop import UOp
@@ -156,6 +156,8 @@ class Groups:
             return cast(operands[0], node.src[0].dtype.scalar(), dtype)
         if node.op is Ops.BITCAST:
             return bitcast(operands[0], dtype)
+        if node.op is Ops.DOT:
+            return dot(*operands, formats=node.arg)
         divides = node.op in (Ops.IDIV, Ops.MOD) and dtype.is_integral
         if divides and self._joined(operands[1] == 0).any():
             raise fault("an integer is divided by zero", node)

@@ -14,7 +14,7 @@ from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel.access import stored_bytes
 from torpor.kernel.cost import nests_of, seconds
-from torpor.kernel.opts.halves import find_products
+from torpor.kernel.opts.dot import find_products
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.stage import coefficients, direct_loads, operands
 from torpor.kernel.ranges import WRITTEN, find_loops, iterations, kind_of, size_of
@@ -125,9 +125,8 @@ def possible(kernel: Kernel) -> Iterator[Opt]:
         (Opt(OptOps.THREAD, n, 0) for n in range(min(2, len(sizes))) if target.threads),
         (Opt(OptOps.STREAM) for _ in range(stores_much(kernel))),
     ]
-    if find_products(kernel.ast):
-        for op, known in ((OptOps.PAIR, target.pairs), (OptOps.QUAD, target.quads)):
-            kinds.append(iter([Opt(op, n) for n in range(len(sums)) if known]))
+    if target.dots and find_products(kernel.ast):
+        kinds.append(Opt(OptOps.DOT, n, terms) for terms in (2, 4) for n in range(len(sums)))
     return in_turn(kinds)
 
 

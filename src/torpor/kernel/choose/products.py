@@ -91,7 +91,7 @@ def tile_words(kernel: Kernel) -> bool:
     suits: worth it where both operands are packed, so that many products share a word; and where a
     matrix is read down its columns, two of whose rows make words as quickly as they become int32.
     """
-    ways = [OptOps.QUAD] * bool(kernel.target.quads) + [OptOps.PAIR] * kernel.target.pairs
+    ways = (OptOps.QUAD, OptOps.PAIR) if kernel.target.dots else ()
     for op, position in product(ways, range(len(kernel.reduce_axes))):
         trial = kernel.copy()
         if not attempt(trial, Opt(op, position)):

@@ -16,6 +16,7 @@ from torpor.kernel.decompose.conversions import (
     SATURATION_RULES,
     SHIFT_RULES,
 )
+from torpor.kernel.decompose.dots import dot_rules
 from torpor.kernel.decompose.functions import (
     FUNCTION_RULES,
     NARROW_INTEGER_RULES,
@@ -49,7 +50,7 @@ def rules_for(target: Target) -> PatternMatcher:
     rules = PatternMatcher([])
     if small:
         rules = _storage_rules(small) + arithmetic_rules(small, native)
-    rules = rules + FUNCTION_RULES + SHIFT_RULES + BOOL_RULES
+    rules = rules + dot_rules(target) + FUNCTION_RULES + SHIFT_RULES + BOOL_RULES
     rules += NARROW_INTEGER_RULES if "uint64" in missing else WIDE_INTEGER_RULES
     if "float64" not in missing:
         rules += WIDE_REMAINDER_RULES

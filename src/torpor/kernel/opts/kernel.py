@@ -64,6 +64,6 @@ _HANDLERS: Final[dict[OptOps, Callable[[State, Opt], None]]] = {
     OptOps.STAGE: memory.pack,
     OptOps.WINDOW: memory.window,
     OptOps.STREAM: memory.stream,
-    OptOps.PAIR: memory.pair,
-    OptOps.QUAD: memory.quad,
+    OptOps.PAIR: memory.dot,
+    OptOps.QUAD: memory.dot,
 }

@@ -7,11 +7,10 @@ from __future__ import annotations
 from typing import Final
 
 from torpor.ir.ops import STREAMED, AxisType
-from torpor.ir.records import Opt
+from torpor.ir.records import Opt, OptOps
 from torpor.kernel.opts.accumulate import accumulate, accumulated, growing, inside
-from torpor.kernel.opts.halves import PAIR, find_products, suits, sum_in_pairs
+from torpor.kernel.opts.dot import find_products, parts_of, suits, sum_in_words
 from torpor.kernel.opts.normalise import drop_single, merge_axes, renumber
-from torpor.kernel.opts.quarters import QUARTERS, has_quads, sum_in_quads
 from torpor.kernel.opts.sliding import rows_of
 from torpor.kernel.opts.stage import (
     Tile,
@@ -26,6 +25,8 @@ from torpor.kernel.opts.state import State
 from torpor.kernel.ranges import iterations, kind_of
 
 LOOPS: Final = (AxisType.GLOBAL, AxisType.THREAD, AxisType.LOOP)  # in which memory may be filled
+
+TERMS: Final = {OptOps.PAIR: 2, OptOps.QUAD: 4}  # of a DOT
 
 
 def tile_sum(kernel: State, opt: Opt) -> None:
@@ -91,23 +92,13 @@ def stream(kernel: State, opt: Opt) -> None:
     kernel.ast = kernel.ast.substitute({s: s.replace(arg=STREAMED) for s in stores})
 
 
-def pair(kernel: State, opt: Opt) -> None:
-    """Multiply and add two terms of a sum of small integers at a time."""
-    one = kernel.axis(opt, kernel.reduce_axes)
+def dot(kernel: State, opt: Opt) -> None:
+    """Multiply and add two or four terms of a sum of small numbers at a time."""
+    one, terms = kernel.axis(opt, kernel.reduce_axes), TERMS[opt.op]
     found = find_products(kernel.ast)
-    if not kernel.target.pairs or found is None:
-        raise kernel.refused(opt, "there is no instruction for two terms of this sum")
-    if kind_of(one) is not AxisType.REDUCE or not suits(found, one, PAIR):
-        raise kernel.refused(opt, "it needs a reduce axis of whole pairs of terms")
-    kernel.ast = sum_in_pairs(kernel.ast, found, one).simplify()
-
-
-def quad(kernel: State, opt: Opt) -> None:
-    """Multiply and add four terms of a sum of small integers at a time."""
-    one = kernel.axis(opt, kernel.reduce_axes)
-    found = find_products(kernel.ast)
-    if found is None or not has_quads(kernel.target, found):
-        raise kernel.refused(opt, "there is no instruction for four terms of this sum")
-    if kind_of(one) is not AxisType.REDUCE or not suits(found, one, QUARTERS):
-        raise kernel.refused(opt, "it needs a reduce axis of whole fours of terms")
-    kernel.ast = sum_in_quads(kernel.ast, found, one).simplify()
+    formats = None if found is None else parts_of(kernel.target, found, terms)
+    if found is None or formats is None:
+        raise kernel.refused(opt, f"there is no instruction for {terms} terms of this sum")
+    if kind_of(one) is not AxisType.REDUCE or not suits(found, one, terms):
+        raise kernel.refused(opt, f"it needs a reduce axis of whole words of {terms} terms")
+    kernel.ast = sum_in_words(kernel.ast, found, one, formats)

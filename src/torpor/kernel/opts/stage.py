@@ -23,6 +23,7 @@ from torpor.rules.affine import strides_read
 from torpor.rules.movement import flat
 
 ROUNDS_WRITTEN: Final = 8  # rounds, by choice, of a copying loop that are written out
+PRODUCTS: Final = (Ops.MUL, Ops.DOT)
 BLOCK: Final = 16  # rows, by choice, that are turned in registers at once: lanes of a wide vector
 
 
@@ -76,7 +77,7 @@ def coefficients(root: UOp) -> list[UOp]:
     """
     loops = find_loops(root)
     found: dict[UOp, int] = {}
-    products = [n.src[0] for n in loops.order if n.op is Ops.REDUCE and n.src[0].op is Ops.MUL]
+    products = [n.src[0] for n in loops.order if n.op is Ops.REDUCE and n.src[0].op in PRODUCTS]
     for factor in [f for product in products for f in product.src]:
         nodes = [n for n in factor.toposort(is_no_load) if n.op in ALU]
         for user in nodes:
@@ -103,7 +104,7 @@ def factors(reduction: UOp, loops: Loops) -> list[UOp]:
     """The factors of a product that is summed that are each computed from several direct loads, if
     neither factor runs over all axes of the product.
     """
-    if reduction.op is not Ops.REDUCE or reduction.src[0].op is not Ops.MUL:
+    if reduction.op is not Ops.REDUCE or reduction.src[0].op not in PRODUCTS:
         return []
     product = reduction.src[0]
     if any(loops.free[f] == loops.free[product] for f in product.src):

@@ -368,20 +368,12 @@ def by_shared_operand(terms: list[tuple[UOp, UOp]]) -> list[tuple[UOp, UOp]]:
     """The (sum, value) pairs so that values with an operand in common follow each other: of their
     operands the one in fewer values, so that few others have to be kept in registers meanwhile.
     """
-    read = {value: operands_of(value) for _, value in terms}
-    uses = Counter(s for _, value in terms for s in read[value])
+    uses = Counter(s for _, value in terms for s in value.src)
     groups: dict[UOp, list[tuple[UOp, UOp]]] = {}
     for reduction, value in terms:
-        least = min(read[value], key=uses.__getitem__, default=value)
+        least = min(value.src, key=uses.__getitem__, default=value)
         groups.setdefault(least, []).append((reduction, value))
     return [term for group in groups.values() for term in group]
-
-
-def operands_of(value: UOp) -> tuple[UOp, ...]:
-    """What a value is computed from: the words whose parts are multiplied, if it adds products."""
-    if value.op is not Ops.ADD or not value.dtype.is_int:
-        return value.src
-    return tuple(n for n in value.toposort(is_no_load) if n.op is Ops.LOAD)
 
 
 _DECLARED = (Ops.PARAM, Ops.VARIABLE, Ops.DEFINE_LOCAL)

@@ -190,7 +190,7 @@ def in_chains(op: Ops, values: Sequence[UOp], beside: int = 1) -> Sequence[UOp]:
     multiplies and adds, which pairs of products would need for every second one only. With enough
     sums beside this one, all in one chain.
     """
-    if op is not Ops.ADD or any(value.op is not Ops.MUL for value in values):
+    if op is not Ops.ADD or any(value.op not in (Ops.MUL, Ops.DOT) for value in values):
         return values
     chains = 1 if beside >= INDEPENDENT else -(-len(values) // CHAIN)
     return [functools.reduce(add, values[start::chains]) for start in range(chains)]

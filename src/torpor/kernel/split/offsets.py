@@ -16,7 +16,7 @@ from torpor.ir.ops import Ops
 from torpor.ir.records import OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.choose.heuristics import choose
-from torpor.kernel.opts.halves import Products, converted, find_products
+from torpor.kernel.opts.dot import Products, converted, find_products
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.stage import place
 from torpor.kernel.ranges import closed_by, find_loops, iterations, nesting
@@ -29,7 +29,7 @@ def in_offsets(ast: UOp, target: Target) -> Parted | None:
     """The kernel that sums one operand, and the kernel whose other one is unsigned; None where the
     target does not multiply four terms at a time for that.
     """
-    if ("int8", "uint8") not in target.quads or ("int8", "int8") in target.quads:
+    if ("int8", "uint8") not in target.dots or ("int8", "int8") in target.dots:
         return None
     kernel = Kernel(ast, target)
     found = find_products(kernel.ast)

@@ -190,7 +190,7 @@ def test_arm_under_the_emulator(tmp_path, left, right, level):
 @pytest.mark.parametrize(
     ("left", "right", "terms", "level", "why"),
     [("int8", "int8", 64, AVX2, "no instruction"), ("int8", "uint8", 64, ARM, "no instruction"),
-     ("uint8", "int8", 64, "avx2", "no instruction"), ("uint8", "int8", 3, AVX2, "whole fours"),
+     ("uint8", "int8", 64, "avx2", "no instruction"), ("uint8", "int8", 3, AVX2, "whole words"),
      ("float32", "float32", 64, ALL, "no instruction")],
 )  # fmt: skip
 def test_refusals(left, right, terms, level, why):

@@ -83,7 +83,7 @@ def test_odd_axes_beside_others_are_summed_one_by_one():
     a, b = Tensor.empty(64, 3, 7, dtype=dtypes.int8), Tensor.empty(3, 64, 7, dtype=dtypes.int8)
     x, y = a.reshape(64, 1, 3, 7).int(), b.permute(1, 0, 2).reshape(1, 64, 3, 7).int()
     kernel = Kernel(ast_of((x * y).sum((2, 3), dtype=dtypes.int32)), AVX2)
-    with pytest.raises(OptError, match="whole pairs"):
+    with pytest.raises(OptError, match="whole words"):
         kernel.apply_opt(Opt(OptOps.PAIR, 1))
 
 

@@ -1,0 +1,169 @@
+"""DOT: sums of products of small formats several terms at a time, as one instruction takes them.
+
+before  sum(k, a[k] * b[k])
+after   sum(i, dot(x[i], y[i])), where the parts of the words x[i] and y[i] are a[s*i] to
+        a[s*i + s-1] and those of b
+
+Words are of 32 bits: of two parts (PAIR) or four (QUAD). Those that lie in memory as they are
+needed are read as words; others are put together, best where they are packed (STAGE).
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+from typing import Final, NamedTuple
+
+from torpor.base import settings
+from torpor.base.dtypes import DType, dtypes
+from torpor.base.target import WORD, Target
+from torpor.ir.ops import Ops
+from torpor.ir.records import ParamArg
+from torpor.ir.uop import UOp
+from torpor.kernel.ranges import closed_by, size_of
+from torpor.rules.affine import affine
+from torpor.rules.linear import build
+
+BYTE: Final = 8  # bits
+INTEGERS: Final = (dtypes.int8, dtypes.uint8, dtypes.int16)  # formats that a signed half holds
+
+
+class Products(NamedTuple):
+    """What is replaced, a sum of products or the conversion of one to `dtype`; the sum; and the two
+    factors, each of a small format.
+    """
+
+    whole: UOp
+    total: UOp
+    factors: tuple[UOp, UOp]
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether the products are of integers, so that every sum is exact."""
+        return self.factors[0].dtype.is_int
+
+
+def find_products(root: UOp) -> Products | None:
+    """The only reduction of a kernel, if it is sum(a*b) over small integers, taken in int32 (or in
+    float32 that holds every partial sum); or over bfloat16, taken in float32. That is a licence
+    (off under STRICT_FLOAT): instructions take denormal numbers for 0.
+    """
+    nodes = list(root.toposort())
+    sums = [n for n in nodes if n.op is Ops.REDUCE]
+    if len(sums) != 1 or sums[0].arg is not Ops.ADD or sums[0].src[0].op is not Ops.MUL:
+        return None
+    (total,) = sums
+    first, second = (f.src[0] if f.op is Ops.CAST else f for f in total.src[0].src)
+    users = [n for n in nodes if total in n.src]
+    if first.dtype is second.dtype is dtypes.bfloat16 and total.dtype is dtypes.float32:
+        licence = not settings.number("STRICT_FLOAT")
+        return Products(total, total, (first, second)) if licence else None
+    if first.dtype not in INTEGERS or second.dtype not in INTEGERS:
+        return None
+    if total.dtype is dtypes.int32:
+        return Products(total, total, (first, second))
+    bytes_ = first.dtype.itemsize == second.dtype.itemsize == 1
+    converted = len(users) == 1 and is_conversion(users[0])
+    if total.dtype is not dtypes.float32 or not (bytes_ and converted):
+        return None
+    return Products(users[0], total, (first, second))
+
+
+def is_conversion(node: UOp) -> bool:
+    """Whether a float sum is taken for what it is: an integer of at most 25 bits."""
+    return node.op is Ops.CAST and node.dtype in (dtypes.int32, dtypes.int64)
+
+
+def parts_of(target: Target, found: Products, terms: int) -> tuple[DType, DType] | None:
+    """In which formats an instruction of the target takes so many terms at a time; None where there
+    is none. Integers of 8 bits may be halves of 16.
+    """
+    left, right = (factor.dtype for factor in found.factors)
+    if found.is_integer and terms * dtypes.int16.itemsize == WORD:
+        left = right = dtypes.int16
+    first, second = sorted((left.name, right.name))
+    fits = left.itemsize == right.itemsize == WORD // terms
+    return (left, right) if fits and (first, second) in target.dots else None
+
+
+def suits(found: Products, one: UOp, terms: int) -> bool:
+    """Whether an axis has whole words of so many terms; and nothing but these, if there are other
+    axes of the sum, or if the rest would round otherwise.
+    """
+    size = size_of(one) or 0
+    alone = len(closed_by(found.total)) == 1
+    return size >= terms and (size % terms == 0 or alone)
+
+
+def sum_in_words(
+    root: UOp, found: Products, one: UOp, formats: tuple[DType, DType], rows: bool = True
+) -> UOp:
+    """The kernel with the sum of the DOTs of words along an axis instead of `one`, and with the
+    terms added one by one that fill no word. `rows`: memory may be read as words.
+    """
+    terms = WORD // formats[0].itemsize
+    size = size_of(one) or 0
+    words = UOp.range(size // terms, *one.arg)
+    factors = sorted(zip(found.factors, formats, strict=True), key=lambda f: f[1] is dtypes.int8)
+    taken = [
+        word(factor if factor.dtype is form else factor.cast(form), one, words, terms, rows)
+        for factor, form in factors
+    ]
+    dtype = dtypes.int32 if found.is_integer else dtypes.float32
+    dot = UOp(Ops.DOT, dtype, tuple(taken), tuple(form.name for _, form in factors))
+    ranges = tuple(words if r is one else r for r in closed_by(found.total))
+    total = UOp(Ops.REDUCE, dtype, (dot, *ranges), Ops.ADD)
+    a, b = (factor.cast(dtype) for factor in found.factors)
+    for place in range(size - size % terms, size):
+        total = total + (a * b).substitute({one: UOp.index_const(place)})
+    made = root.substitute({found.whole: converted(total, found.whole.dtype)}).simplify()
+    slots = [node.arg.slot for node in made.toposort() if node.op is Ops.PARAM]
+    if len(slots) > len(set(slots)):  # some of that memory is read in its own format as well
+        return sum_in_words(root, found, one, formats, rows=False)
+    return made
+
+
+def converted(value: UOp, dtype: DType) -> UOp:
+    """The value in a format."""
+    return value if value.dtype is dtype else value.cast(dtype)
+
+
+def word(value: UOp, one: UOp, words: UOp, terms: int, rows: bool) -> UOp:
+    """value[terms*words] to value[terms*words + terms-1] in an int32, the first lowest."""
+    if value.op is Ops.BITCAST and value.dtype.itemsize == value.src[0].dtype.itemsize:
+        return word(value.src[0], one, words, terms, rows)
+    if value.op is Ops.XOR and value.src[1].op is Ops.CONST:  # the highest bit turned
+        every = sum(int(value.src[1].arg) << n * value.dtype.bits for n in range(terms))
+        turned = every - (1 << 32 if every >> 31 else 0)
+        return word(value.src[0], one, words, terms, rows) ^ UOp.const(dtypes.int32, turned)
+    parts = [value.substitute({one: words * terms + n}).simplify() for n in range(terms)]
+    found = in_place(value, parts[0], one, terms) if rows else None
+    return reduce(or_, map(shifted, parts, range(terms))) if found is None else found
+
+
+def shifted(part: UOp, number: int) -> UOp:
+    """A part of a word at its place in it."""
+    bits = part.dtype.bits
+    unsigned = {1: dtypes.uint8, 2: dtypes.uint16}[part.dtype.itemsize]
+    wide = part.bitcast(unsigned).cast(dtypes.int32)
+    return wide << UOp.const(dtypes.int32, number * bits) if number else wide
+
+
+def in_place(value: UOp, first: UOp, one: UOp, terms: int) -> UOp | None:
+    """load(memory, terms*i + n) for all n = load(memory of words, i); None where the parts of a
+    word do not lie in a row, or words not one behind the other.
+    """
+    if value.op is not Ops.LOAD or len(value.src) > 1 or len(value.src[0].src) > 2:
+        return None
+    memory, position = value.src[0].src
+    if memory.op is not Ops.PARAM or (memory.arg.size or 1) % terms:
+        return None
+    if affine(position).terms.get(one) != 1:
+        return None
+    place = affine(first.src[0].src[1])
+    if place.constant % terms or any(scale % terms for scale in place.terms.values()):
+        return None
+    terms_of = {term: scale // terms for term, scale in place.terms.items()}
+    whole = UOp(Ops.PARAM, dtypes.int32, (), ParamArg(memory.arg.slot, memory.arg.size // terms))
+    at = build(terms_of, place.constant // terms)
+    return UOp(Ops.LOAD, dtypes.int32, (UOp(Ops.INDEX, dtypes.int32, (whole, at)),))
