@@ -12,7 +12,7 @@ from torpor.ir.uop import UOp
 
 
 class OptOps(Enum):
-    """The optimisation primitives on axes. TENSORCORE comes later."""
+    """The optimisation primitives on axes."""
 
     UPCAST = auto()
     OVERLAP = auto()
@@ -29,9 +29,8 @@ class OptOps(Enum):
     WINDOW = auto()
     THREAD = auto()
     STREAM = auto()
-    PAIR = auto()
-    QUAD = auto()
-    TENSORCORE = auto()
+    DOT = auto()
+    TENSORCORE = DOT  # another name for it
 
     def __repr__(self) -> str:
         return f"OptOps.{self.name}"

@@ -157,6 +157,6 @@ def test_tiles_may_overlap_or_not():
 def test_two_terms_at_a_time_are_tried_where_there_is_an_instruction():
     a, b = (Tensor(np.ones((16, 16), np.int8)) for _ in range(2))
     short = frozenset({("int16", "int16")})
-    assert offered(a.int() @ b.int(), OptOps.PAIR, dots=short)
-    assert not offered(a.int() @ b.int(), OptOps.PAIR, dots=frozenset())
-    assert not offered(a.float() @ b.float() * 0.1, OptOps.PAIR, dots=short)
+    assert offered(a.int() @ b.int(), OptOps.DOT, dots=short)
+    assert not offered(a.int() @ b.int(), OptOps.DOT, dots=frozenset())
+    assert not offered(a.float() @ b.float() * 0.1, OptOps.DOT, dots=short)

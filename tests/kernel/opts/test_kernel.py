@@ -17,11 +17,9 @@ from torpor.kernel.ranges import kind_of
 
 CASES = cases()
 NAMED = {one.name: one for one in CASES}
-LATER = (OptOps.TENSORCORE,)
-NOW = [op for op in OptOps if op not in LATER]
 QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 OPTS = st.builds(
-    Opt, st.sampled_from(NOW), st.integers(0, 5), st.sampled_from([0, 0, 2, 3, 4, 6, 8])
+    Opt, st.sampled_from(OptOps), st.integers(0, 5), st.sampled_from([0, 0, 2, 3, 4, 6, 8])
 )
 
 
@@ -136,12 +134,6 @@ def test_any_opts_keep_the_result_on_the_processor(one, wanted):
 
 
 # --- refusals -------------------------------------------------------------------------------------
-@pytest.mark.parametrize("op", LATER)
-def test_what_comes_later_is_refused_politely(op):
-    with pytest.raises(OptError, match=f"{op.name}.*not there yet"):
-        kernel_of("matmul").apply_opt(Opt(op, 0, 4))
-
-
 @pytest.mark.parametrize(
     ("name", "target", "opts", "why"),
     [

@@ -56,8 +56,8 @@ def test_stores_are_streamed_once():
 @pytest.mark.parametrize(
     ("opt", "why"),
     [
-        (Opt(OptOps.PAIR, 0), "PAIR.*no instruction for 2 terms"),
-        (Opt(OptOps.QUAD, 0), "QUAD.*no instruction for 4 terms"),
+        (Opt(OptOps.DOT, 0, 2), "DOT.*no instruction for 2 terms"),
+        (Opt(OptOps.TENSORCORE, 0, 4), "DOT.*no instruction for 4 terms"),
         (Opt(OptOps.WINDOW, 0, 0), "WINDOW.*no windows slide"),
         (Opt(OptOps.WINDOW, 0, 9), "WINDOW.*there are 2 loads"),
     ],

@@ -24,7 +24,8 @@ def ast_of(result):
 
 
 def pairs(result, target: Target = AVX2):
-    return [o.op for o in choose(Kernel(ast_of(result), target))].count(OptOps.PAIR)
+    opts = choose(Kernel(ast_of(result), target))
+    return [(o.op, o.arg) for o in opts].count((OptOps.DOT, 2))
 
 
 @pytest.mark.parametrize("form", ["plain", "left transposed", "right transposed"])
@@ -84,7 +85,7 @@ def test_odd_axes_beside_others_are_summed_one_by_one():
     x, y = a.reshape(64, 1, 3, 7).int(), b.permute(1, 0, 2).reshape(1, 64, 3, 7).int()
     kernel = Kernel(ast_of((x * y).sum((2, 3), dtype=dtypes.int32)), AVX2)
     with pytest.raises(OptError, match="whole words"):
-        kernel.apply_opt(Opt(OptOps.PAIR, 1))
+        kernel.apply_opt(Opt(OptOps.DOT, 1, 2))
 
 
 def test_several_reduce_axes_and_what_follows_the_sum():
@@ -118,8 +119,8 @@ def test_few_rows_with_rows_of_a_matrix_are_left_alone(rows, many):
 def test_refusals(name, terms, target, why):
     a = Tensor.empty(32, terms, dtype=getattr(dtypes, name)).int()
     kernel = Kernel(ast_of(a @ a.reshape(terms, 32)), target)
-    with pytest.raises(OptError, match=f"PAIR.*{why}"):
-        kernel.apply_opt(Opt(OptOps.PAIR, 0))
+    with pytest.raises(OptError, match=f"DOT.*{why}"):
+        kernel.apply_opt(Opt(OptOps.DOT, 0, 2))
 
 
 @pytest.mark.parametrize(

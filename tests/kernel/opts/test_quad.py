@@ -57,7 +57,7 @@ def item_of(result):
 
 def quads(result, level):
     opts = choose(Kernel(item_of(result).ast, facts(machine(level))))
-    return [opt.op for opt in opts].count(OptOps.QUAD)
+    return [(opt.op, opt.arg) for opt in opts].count((OptOps.DOT, 4))
 
 
 # --- the meaning of x86's instructions, written out -----------------------------------------------
@@ -197,8 +197,8 @@ def test_refusals(left, right, terms, level, why):
     a = Tensor.empty(32, terms, dtype=getattr(dtypes, left)).int()
     b = Tensor.empty(terms, 32, dtype=getattr(dtypes, right)).int()
     kernel = Kernel(item_of(a @ b).ast, facts(machine(level)))
-    with pytest.raises(OptError, match=f"QUAD.*{why}"):
-        kernel.apply_opt(Opt(OptOps.QUAD, 0))
+    with pytest.raises(OptError, match=f"DOT.*{why}"):
+        kernel.apply_opt(Opt(OptOps.DOT, 0, 4))
 
 
 def test_other_targets_write_the_products_out():
@@ -209,7 +209,7 @@ def test_other_targets_write_the_products_out():
     item = item_of(product(a, b))
     device = Device["PYTHON"]
     target = replace(facts(machine(MIXED)), name="python")
-    program = program_for(item.ast, target, [Opt(OptOps.QUAD, 0)])
+    program = program_for(item.ast, target, [Opt(OptOps.DOT, 0, 4)])
     buffers = [node.arg for node in item.buffers]
     buffers[0].allocate()
     device.executable(program, device.compiler.compile(program))(buffers)

@@ -51,7 +51,7 @@ WIDE: Final = 9  # places of such a window
 # 64 channels) rows that are copied took a tenth longer than packed panels.
 PASSING: Final = 2
 PAIRED: Final = 0.8  # the same and padding for words of two terms, beyond which they are no gain
-IN_WORDS: Final = (OptOps.PAIR, OptOps.QUAD)  # few of these products wait to be added
+TERMS: Final = (4, 2)  # of a DOT
 WORDS: Final = 8  # products that must share a word before putting it together pays
 
 
@@ -91,12 +91,12 @@ def tile_words(kernel: Kernel) -> bool:
     suits: worth it where both operands are packed, so that many products share a word; and where a
     matrix is read down its columns, two of whose rows make words as quickly as they become int32.
     """
-    ways = (OptOps.QUAD, OptOps.PAIR) if kernel.target.dots else ()
-    for op, position in product(ways, range(len(kernel.reduce_axes))):
+    ways = TERMS if kernel.target.dots else ()
+    for terms, position in product(ways, range(len(kernel.reduce_axes))):
         trial = kernel.copy()
-        if not attempt(trial, Opt(op, position)):
+        if not attempt(trial, Opt(OptOps.DOT, position, terms)):
             continue
-        if op is OptOps.PAIR and tile_columns(trial):
+        if terms == min(TERMS) and tile_columns(trial):
             kernel.become(trial)
             return True
         if shares_words(trial) and tile_contraction(trial, PAIRED):
@@ -129,7 +129,7 @@ def panels_room(kernel: Kernel) -> int:
 
 def shapes_for(kernel: Kernel, found: Contraction) -> Shapes:
     """The register tiles that suit the target and the format of the products."""
-    fused = found.packed.dtype.is_float or any(opt.op in IN_WORDS for opt in kernel.opts)
+    fused = found.packed.dtype.is_float or any(opt.op is OptOps.DOT for opt in kernel.opts)
     return shapes_of(kernel.target.registers, fused)
 
 

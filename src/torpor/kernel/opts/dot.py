@@ -4,7 +4,7 @@ before  sum(k, a[k] * b[k])
 after   sum(i, dot(x[i], y[i])), where the parts of the words x[i] and y[i] are a[s*i] to
         a[s*i + s-1] and those of b
 
-Words are of 32 bits: of two parts (PAIR) or four (QUAD). Those that lie in memory as they are
+Words are of 32 bits: of two parts or four. Those that lie in memory as they are
 needed are read as words; others are put together, best where they are packed (STAGE).
 """
 
@@ -82,7 +82,7 @@ def parts_of(target: Target, found: Products, terms: int) -> tuple[DType, DType]
     if found.is_integer and terms * dtypes.int16.itemsize == WORD:
         left = right = dtypes.int16
     first, second = sorted((left.name, right.name))
-    fits = left.itemsize == right.itemsize == WORD // terms
+    fits = left.itemsize * terms == right.itemsize * terms == WORD
     return (left, right) if fits and (first, second) in target.dots else None
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 from torpor.ir.ops import STREAMED, AxisType
-from torpor.ir.records import Opt, OptOps
+from torpor.ir.records import Opt
 from torpor.kernel.opts.accumulate import accumulate, accumulated, growing, inside
 from torpor.kernel.opts.dot import find_products, parts_of, suits, sum_in_words
 from torpor.kernel.opts.normalise import drop_single, merge_axes, renumber
@@ -25,8 +25,6 @@ from torpor.kernel.opts.state import State
 from torpor.kernel.ranges import iterations, kind_of
 
 LOOPS: Final = (AxisType.GLOBAL, AxisType.THREAD, AxisType.LOOP)  # in which memory may be filled
-
-TERMS: Final = {OptOps.PAIR: 2, OptOps.QUAD: 4}  # of a DOT
 
 
 def tile_sum(kernel: State, opt: Opt) -> None:
@@ -94,7 +92,7 @@ def stream(kernel: State, opt: Opt) -> None:
 
 def dot(kernel: State, opt: Opt) -> None:
     """Multiply and add two or four terms of a sum of small numbers at a time."""
-    one, terms = kernel.axis(opt, kernel.reduce_axes), TERMS[opt.op]
+    one, terms = kernel.axis(opt, kernel.reduce_axes), opt.arg or 0
     found = find_products(kernel.ast)
     formats = None if found is None else parts_of(kernel.target, found, terms)
     if found is None or formats is None:

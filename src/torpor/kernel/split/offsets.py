@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from torpor.base.dtypes import dtypes
-from torpor.base.target import Target
+from torpor.base.target import WORD, Target
 from torpor.ir.ops import Ops
 from torpor.ir.records import OptOps
 from torpor.ir.uop import UOp
@@ -37,7 +37,7 @@ def in_offsets(ast: UOp, target: Target) -> Parted | None:
         return None
     made = with_offset(kernel, found)
     opts = choose(Kernel(made.rest, target)) if made is not None else []
-    return made if any(opt.op is OptOps.QUAD for opt in opts) else None
+    return made if any(opt.op is OptOps.DOT and opt.arg == WORD for opt in opts) else None
 
 
 def is_signed(found: Products) -> bool:
