@@ -8,16 +8,16 @@ import sys
 import pytest
 
 from bench import sweep
-from torpor.schedule import blocks, skip
+from torpor.schedule import tile_and_fuse, tiles
 
 
 def test_a_constant_is_changed_wherever_it_was_imported_to(monkeypatch):
-    monkeypatch.setattr(skip, "PARTS", 5)
-    monkeypatch.setattr(blocks, "PARTS", 5)
-    sweep.change("schedule.skip.PARTS", 7)
-    assert (skip.PARTS, blocks.PARTS) == (7, 7)
+    monkeypatch.setattr(tiles, "PARTS", 5)
+    monkeypatch.setattr(tile_and_fuse, "PARTS", 5)
+    sweep.change("schedule.tiles.PARTS", 7)
+    assert (tiles.PARTS, tile_and_fuse.PARTS) == (7, 7)
     with pytest.raises(AttributeError):
-        sweep.change("schedule.chain.NO_SUCH", 7)
+        sweep.change("schedule.tile_groups.NO_SUCH", 7)
 
 
 def test_each_value_has_a_column(monkeypatch, capsys):

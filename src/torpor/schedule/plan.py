@@ -17,15 +17,15 @@ from torpor.ir.uop import UOp
 from torpor.schedule import parameter_limit
 from torpor.schedule.afresh import Settled, within
 from torpor.schedule.asked import ask_for_all
-from torpor.schedule.blocks import in_blocks
 from torpor.schedule.build import Builder
-from torpor.schedule.chain import MakeBuffer
 from torpor.schedule.fuse import Fuser
 from torpor.schedule.limit import limit_now
 from torpor.schedule.loops import loop_item
 from torpor.schedule.order import in_order, without_copies
 from torpor.schedule.prepare import prepare_rules
 from torpor.schedule.region import Region, count
+from torpor.schedule.split_reduction import MakeBuffer
+from torpor.schedule.tile_and_fuse import tile_and_fuse
 
 TargetOf = Callable[[str], Target]
 Places = dict[UOp, UOp]
@@ -91,7 +91,7 @@ def plan(roots: Sequence[tuple[UOp, str]], make_buffer: MakeBuffer, target_of: T
         made = within(limit, settle, made)
     places = zip(wanted, made.roots, strict=True)
     results.update({root: made.places[prepared] for root, (prepared, _) in places})
-    items = in_blocks(made.items, results.values(), make_buffer, target_of(roots[0][1]))
+    items = tile_and_fuse(made.items, results.values(), make_buffer, target_of(roots[0][1]))
     return Plan(tuple(items), results)
 
 

@@ -11,8 +11,8 @@ from torpor.ir.ops import MOVEMENT, Ops, identity
 from torpor.ir.pattern import PatternMatcher, UPat
 from torpor.ir.records import Stored
 from torpor.ir.uop import UOp
-from torpor.schedule.chain import CHAINED_FROM
 from torpor.schedule.cost import LONG, SMALL, count_of, terms_of
+from torpor.schedule.tile_groups import SHARED_FROM
 
 # A reduction to few elements is cut so that the parts run in parallel. The cut depends on the shape
 # alone, so results are the same for any number of threads. The numbers are choices; one thread does
@@ -129,7 +129,7 @@ def goes_by_blocks(node: UOp) -> bool:
     kernel to kernel (a softmax of scores): they have room in a cache, and threads share them.
     """
     value = node.src[0]
-    if count_of(node) == 1 or count_of(value) * value.dtype.itemsize * 2 < CHAINED_FROM:
+    if count_of(node) == 1 or count_of(value) * value.dtype.itemsize * 2 < SHARED_FROM:
         return False
     near = value.toposort(lambda n: n.op not in (Ops.REDUCE_AXIS, Ops.CONTIGUOUS))
     return any(

@@ -186,7 +186,7 @@ class Realisation(Handle):
 
     def schedule_with_vars(self, *more: Tensor) -> tuple[list[ScheduleItem], dict[str, int]]:
         """The schedule, and the values of the graph's bound variables in it, by name."""
-        from torpor.schedule.chain import counts_blocks
+        from torpor.schedule.tile_groups import counts_blocks
 
         items = self.schedule(*more)
         bound = [b for item in items for b in item.bindings if not counts_blocks(b.src[0])]

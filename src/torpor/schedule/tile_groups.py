@@ -1,32 +1,30 @@
-"""Chains: kernels that hand each other values row by row.
+"""Which kernels may share a tile: those that hand each other values row by row.
 
-A chain is a set of kernels that agree on an axis, the rows: whatever one of them stores and another
-reads is written and read at the same row. So a block of rows can go through all of them before the
-next does. What a kernel makes of all rows must be one sum over them, which can grow.
+They agree on an axis, the rows: whatever one of them stores and another reads is written and read
+at the same row. So a block of rows can go through all of them before the next does. What a kernel
+makes of all rows must be a reduction over them, which can accumulate.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from torpor.base.dtypes import DType
 from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.rules.linear import bounds, linear
+from torpor.schedule.split_reduction import length, parameter_of, split_reduction
 
-# Bytes handed on: more than a last cache holds beside the rest. Without chains attention of 1024
+# Bytes handed on: more than a last cache holds beside the rest. Without tiles attention of 1024
 # takes a quarter longer with its gradients, and as long without (bench/results/constants.md). A
 # smaller cache has less room, down to what was tried; for a larger one memory counts.
-CHAINED_FROM: Final = 32 << 20
-CHAINED_LEAST: Final = 8 << 20
+SHARED_FROM: Final = 32 << 20
+SHARED_LEAST: Final = 8 << 20
 BLOCK_NUMBER: Final = "block{}"  # name of a VARIABLE, by level: the blocks of blocks are level 1
-
-MakeBuffer = Callable[[str, int, DType], UOp]  # a BUFFER: its device, elements and their format
 
 
 class Rows(NamedTuple):
@@ -37,7 +35,7 @@ class Rows(NamedTuple):
 
 
 @dataclass
-class Chain:
+class FusionGroup:
     """Kernels that agree on rows.
 
     items:  in order.
@@ -86,16 +84,29 @@ class Chain:
         """How many rows there are."""
         return next(iter(self.rows.values())).total
 
+    @property
+    def masked(self) -> bool:
+        """Whether some kernel chooses by a condition on its row and another of its axes."""
+        for item, cut in zip(self.items, self.cut, strict=True):
+            for node in item.ast.toposort():
+                if node.op is Ops.WHERE:
+                    condition = node.src[0].toposort()
+                    ranges = {n for n in condition if n.op is Ops.RANGE}
+                    whole = any(n.op is Ops.REDUCE for n in condition)  # about a row
+                    if len(ranges) > 1 and ranges & cut and not whole:
+                        return True
+        return False
+
 
 # --- which kernels may make one -------------------------------------------------------------------
-def chained_from(target: Target) -> int:
-    """Bytes that kernels hand on from which they make a chain."""
-    return min(max(target.last_bytes, CHAINED_LEAST), CHAINED_FROM)
+def shared_from(target: Target) -> int:
+    """Bytes that kernels hand on from which they share tiles."""
+    return min(max(target.last_bytes, SHARED_LEAST), SHARED_FROM)
 
 
 def candidates(items: Sequence[ScheduleItem], least: int) -> Iterator[list[ScheduleItem]]:
     """Sets of kernels connected by large values, with whatever lies between them; `least`: bytes of
-    what a chain hands on.
+    what a group hands on.
     """
     large = {b for item in items for b in stored_by(item) if b.arg.nbytes * 2 >= least}
     waiting = [item for item in items if large.intersection(item.buffers)]
@@ -144,11 +155,11 @@ def between(items: Sequence[ScheduleItem], some: Sequence[ScheduleItem]) -> list
 
 
 def around(
-    items: Sequence[ScheduleItem], chain: Sequence[ScheduleItem]
+    items: Sequence[ScheduleItem], group: Sequence[ScheduleItem]
 ) -> tuple[list[ScheduleItem], list[ScheduleItem]]:
-    """The items that can run before the chain, and those that need it."""
-    later = reached(items, chain)
-    after = [item for item in later if item not in chain]
+    """The items that can run before the group, and those that need it."""
+    later = reached(items, group)
+    after = [item for item in later if item not in group]
     return [item for item in items if item not in later], after
 
 
@@ -161,44 +172,44 @@ def even_part(count: int, most: int) -> int:
 
 
 # --- whether they agree ---------------------------------------------------------------------------
-def chain_of(
+def group_of(
     items: Sequence[ScheduleItem],
     members: list[ScheduleItem],
     outside: frozenset[UOp],
     least: int,
-) -> Chain | None:
-    """The chain that these items are, without those that do not fit and what comes after them;
+) -> FusionGroup | None:
+    """The group that these items are, without those that do not fit and what comes after them;
     `least`: bytes that it hands on.
     """
     while len(members) > 1:
-        chain, misfit = aligned(members)
+        group, misfit = aligned(members)
         if misfit is None:
             elsewhere = {b for i in items if i not in members for b in read_by(i)} | outside
-            chain.inside = [b for b in chain.rows if b not in elsewhere]
-            return chain if chain.handed >= least else None
+            group.inside = [b for b in group.rows if b not in elsewhere]
+            return group if group.handed >= least else None
         lost = reached(members, [misfit])
         members = [item for item in members if item not in lost]
     return None
 
 
-def aligned(members: list[ScheduleItem]) -> tuple[Chain, ScheduleItem | None]:
-    """The items as a chain, and one that does not agree with what those before it do."""
-    chain = Chain(members, {})
+def aligned(members: list[ScheduleItem]) -> tuple[FusionGroup, ScheduleItem | None]:
+    """The items as a group, and one that does not agree with what those before it do."""
+    group = FusionGroup(members, {})
     read = {b for item in members for b in read_by(item)}
     for item in members:
         handed = [n for n in item.outputs if item.buffers[n] in read]
         for number in handed:
             rows = rows_of(item, number)
             buffer = item.buffers[number]
-            parted = buffer in chain.rows  # several kernels each write a part of it
-            if rows is None or parted or (chain.rows and rows.total != chain.count):
-                return chain, item
-            chain.rows[buffer] = rows
-        cut = cut_ranges(item, chain.rows)
-        if not cut or not all(may_cut(item, n, cut, n in handed) for n in item.outputs):
-            return chain, item
-        chain.cut.append(cut)
-    return chain, None
+            parted = buffer in group.rows  # several kernels each write a part of it
+            if rows is None or parted or (group.rows and rows.total != group.count):
+                return group, item
+            group.rows[buffer] = rows
+        cut = cut_ranges(item, group.rows)
+        if not cut or not can_share(item, cut, handed):
+            return group, item
+        group.cut.append(cut)
+    return group, None
 
 
 def rows_of(item: ScheduleItem, number: int) -> Rows | None:
@@ -218,24 +229,12 @@ def first(pair: tuple[int, UOp]) -> int:
     return pair[0]
 
 
-def length(one: UOp) -> int:
-    """The iterations of a range; 0 where they are not known."""
-    bound = one.src[0]
-    return int(bound.arg) if bound.op is Ops.CONST else 0
-
-
 def store_of(item: ScheduleItem, number: int) -> UOp | None:
     """The one STORE of an output; None where it takes several or goes step by step."""
     found = [s for s in item.ast.src if parameter_of(s.src[0]) == number]
     if len(found) != 1 or any(r.arg[1] is AxisType.SERIAL for r in item.ast.ranges()):
         return None
     return found[0] if found[0].src[0].op is Ops.INDEX else None
-
-
-def parameter_of(place: UOp) -> int:
-    """The number of the parameter that an INDEX is of, or that is a whole buffer itself."""
-    memory = place.src[0] if place.op is Ops.INDEX else place
-    return int(memory.arg.slot)
 
 
 def cut_ranges(item: ScheduleItem, rows: dict[UOp, Rows]) -> frozenset[UOp]:
@@ -267,22 +266,18 @@ def counts_blocks(term: UOp) -> bool:
     return term.op is Ops.VARIABLE and term.arg[0].startswith(BLOCK_NUMBER.format(""))
 
 
-def may_cut(item: ScheduleItem, number: int, cut: frozenset[UOp], handed: bool) -> bool:
-    """Whether an output can be made block by block: it is stored row by row, or it is one sum over
-    the rows that can grow (which nobody in the chain may read before it is complete).
+def can_share(item: ScheduleItem, cut: frozenset[UOp], handed: Sequence[int]) -> bool:
+    """Whether an item can go block by block: each output is stored row by row, or accumulates over
+    the rows where it lies (and nobody among the others may read it before it is complete).
     """
-    store = store_of(item, number)
-    if store is None:
+    parts = split_reduction(item, cut)
+    if parts is None or not parts.is_simple:
         return False
-    sums = [n for n in store.src[1].toposort() if n.op is Ops.REDUCE and cut & set(n.src)]
-    over = cut & set(store.src[2:])
-    if over:
-        return len(over) == 1 and not sums
-    return len(sums) == 1 and not handed and can_grow(store, sums[0], cut)
-
-
-def can_grow(store: UOp, total: UOp, cut: frozenset[UOp]) -> bool:
-    """Whether a sum, in the format that is stored, stands in no other."""
-    outer = [n for n in store.src[1].toposort() if n.op is Ops.REDUCE and n is not total]
-    nested = any(total in n.toposort() for n in outer)
-    return not nested and total.dtype is store.src[0].dtype and len(cut & set(total.src)) == 1
+    for number in item.outputs:
+        store = store_of(item, number)
+        if store is None:
+            return False
+        along = parts.is_along(store)
+        if len(parts.below[store]) != (not along) or (number in handed and not along):
+            return False
+    return True

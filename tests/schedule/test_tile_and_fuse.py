@@ -20,16 +20,16 @@ from torpor import Tensor
 from torpor.base.errors import DivisionByZeroError, OutOfBoundsError
 from torpor.base.target import get_target
 from torpor.pipeline import recipe
-from torpor.schedule import blocks, chain
+from torpor.schedule import tile_and_fuse, tile_groups
 
 
 @contextmanager
 def chained(block: int) -> Iterator[pytest.MonkeyPatch]:
     """Chains from 1 KiB on, by blocks of so many bytes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chain, "CHAINED_FROM", 1024)
-        patch.setattr(blocks, "BLOCK", block)
-        patch.setattr(blocks, "CACHED", 1e9)
+        patch.setattr(tile_groups, "SHARED_FROM", 1024)
+        patch.setattr(tile_and_fuse, "BLOCK", block)
+        patch.setattr(tile_and_fuse, "CACHED", 1e9)
         recipe.forget()  # what was planned with other sizes
         yield patch
         recipe.forget()
@@ -231,7 +231,7 @@ def test_a_result_that_is_wanted_stays_whole() -> None:
 
 
 def test_much_that_is_read_anew_for_each_block_prevents_them(monkeypatch) -> None:
-    monkeypatch.setattr(blocks, "CACHED", 4)
+    monkeypatch.setattr(tile_and_fuse, "CACHED", 4)
     x, weight = Tensor.empty(64, 8), Tensor.empty(8, 512)
     narrow = ((x + 1).contiguous() * 2).contiguous().sum(1)
     wide = (((x + 1).contiguous() * 2).contiguous() @ weight).sum(1)
@@ -270,7 +270,7 @@ def test_a_bad_index_in_a_later_block_is_the_users_error() -> None:
     assert any(i.bindings for i in good.schedule())
     good.realize()
     index[60] = 7
-    with pytest.raises(OutOfBoundsError, match=r"test_blocks\.py"):
+    with pytest.raises(OutOfBoundsError, match=r"test_tile_and_fuse\.py"):
         (table[Tensor(index)].contiguous() + 1).contiguous().sum(1).realize()
 
 
@@ -354,8 +354,8 @@ def test_chains_at_random(steps: list[str], shape: tuple[int, ...], end: str) ->
 )
 def test_blocks_stay_in_the_last_cache(last, sizes, monkeypatch):
     """Sizes in MiB: of a block, and of what a chain hands on at least."""
-    monkeypatch.setattr(blocks, "BLOCK", 8 << 20)
-    monkeypatch.setattr(chain, "CHAINED_FROM", 32 << 20)
+    monkeypatch.setattr(tile_and_fuse, "BLOCK", 8 << 20)
+    monkeypatch.setattr(tile_groups, "SHARED_FROM", 32 << 20)
     target = replace(get_target("cpu"), last_bytes=last << 20)
-    found = blocks.block_bytes(target), chain.chained_from(target)
+    found = tile_and_fuse.block_bytes(target), tile_groups.shared_from(target)
     assert found == tuple(size << 20 for size in sizes)

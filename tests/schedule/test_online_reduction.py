@@ -14,7 +14,7 @@ from torpor.base.dtypes import dtypes
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
-from torpor.schedule.rescale import degree, factor, known, power_of
+from torpor.schedule.online_reduction import degree, factor, known, power_of
 
 FIRST, SECOND = (UOp.range(8, n, AxisType.REDUCE) for n in (0, 1))
 X, Y = (UOp(Ops.PARAM, dtypes.float64, (), ParamArg(n, 8)) for n in (0, 1))

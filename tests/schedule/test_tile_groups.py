@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.schedule.test_blocks import bytes_between
+from tests.schedule.test_tile_and_fuse import bytes_between
 from torpor.base.settings import Context
-from torpor.schedule import chain
+from torpor.schedule import tile_groups
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from torpor.schedule import chain
      (7, 4, 4), (12, 8, 6), (5, 1, 1)],
 )  # fmt: skip
 def test_parts_divide_or_nearly_so(count: int, most: int, part: int) -> None:
-    assert chain.even_part(count, most) == part
+    assert tile_groups.even_part(count, most) == part
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from torpor.base.dtypes import dtypes
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
-from torpor.schedule.columns import column_at, folded
+from torpor.schedule.dead_tiles import column_at, folded
 
 FLOAT = dtypes.float32
 SPECIAL = (0.0, 1.0, -math.inf)

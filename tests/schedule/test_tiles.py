@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.schedule.test_blocks import attention, attention_gradients, chained, numbers
+from tests.schedule.test_tile_and_fuse import attention, attention_gradients, chained, numbers
 from torpor import Tensor
 from torpor.base.settings import Context
 from torpor.base.target import get_target
 from torpor.ir.ops import Ops
-from torpor.schedule import skip
+from torpor.schedule import tiles
 from torpor.tensor.contraction import attention as attention_of
 
 
@@ -26,7 +26,7 @@ from torpor.tensor.contraction import attention as attention_of
 def small_sizes() -> Iterator[None]:
     """Tiles from 4 columns on: vectors of one, as it were."""
     with chained(8192) as patch:
-        patch.setattr(skip, "ITEMSIZE", 64)
+        patch.setattr(tiles, "ITEMSIZE", 64)
         yield
 
 
@@ -40,7 +40,7 @@ def launches_of(items) -> dict[str, int]:
 
 def skips(items) -> bool:
     """Whether some kernels run tile by tile."""
-    return any(bound.src[0].arg[0] == skip.TILE for item in items for bound in item.bindings)
+    return any(bound.src[0].arg[0] == tiles.TILE for item in items for bound in item.bindings)
 
 
 def differences(queries: int, keys: int) -> np.ndarray:
@@ -57,13 +57,13 @@ def band(queries: int, keys: int, low: int, high: int) -> Tensor:
 BANDS = {"causal": (-99, 0), "narrow": (-8, 0), "wide": (-5, 3), "upper": (0, 99)}
 
 
-def check(arrays, mask: np.ndarray, condition: Tensor, skipped: bool = True) -> None:
+def check(arrays, mask: np.ndarray, condition: Tensor) -> None:
     """Attention and its gradients, as NumPy's."""
     given = numbers(*arrays[0].shape[:-1], arrays[2].shape[-1], seed=9)
     tensors = [Tensor(a) for a in arrays]
     result = tensors[0].scaled_dot_product_attention(*tensors[1:], attn_mask=condition)
     gradients = result.gradient(*tensors, gradient=Tensor(given))
-    assert skips(result.schedule(*gradients)) is skipped
+    assert skips(result.schedule(*gradients))
     Tensor.realize(result, *gradients)
     np.testing.assert_allclose(result.numpy(), attention(*arrays, mask), rtol=1e-11, atol=1e-13)
     expected = attention_gradients(*arrays, given, mask)
@@ -86,8 +86,8 @@ def test_causal_attention_runs_fewer_tiles() -> None:
     whole = launches_of(query.scaled_dot_product_attention(query, query).schedule())
     causal = query.scaled_dot_product_attention(query, query, is_causal=True).schedule()
     rows = max(whole.values()), min(launches_of(causal).values())
-    tiles = max(launches_of(causal).values())
-    assert tiles < rows[1] * skip.PARTS * 0.7  # of so many tiles in each block of rows
+    most = max(launches_of(causal).values())
+    assert most < rows[1] * tiles.PARTS * 0.7  # of so many tiles in each block of rows
 
 
 def test_a_causal_mask_and_padding() -> None:
@@ -115,7 +115,7 @@ def test_rows_that_may_look_nowhere_are_0() -> None:
 
 def test_keys_that_no_query_looks_at() -> None:
     arrays = [numbers(1, n, 8, seed=n) for n in (16, 64, 64)]
-    check(arrays, differences(16, 64) <= 0, band(16, 64, -99, 0), skipped=False)
+    check(arrays, differences(16, 64) <= 0, band(16, 64, -99, 0))
 
 
 def test_what_is_read_without_the_mask_stays() -> None:
@@ -179,4 +179,4 @@ def test_tiles_have_vectors_of_the_processor(columns, vector, width):
     shorter. Of 4, 8 and 16 lanes.
     """
     lanes = replace(get_target("cpu"), vector_bytes=vector).lanes(4)
-    assert skip.tile_width(columns, lanes, skip.WIDEST) == width
+    assert tiles.tile_width(columns, lanes, tiles.WIDEST) == width

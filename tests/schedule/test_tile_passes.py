@@ -6,6 +6,7 @@ whichever target the tests run for.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import torpor
-from tests.schedule.test_blocks import (
+from tests.schedule.test_tile_and_fuse import (
     attention,
     attention_gradients,
     bytes_made,
@@ -24,7 +25,8 @@ from tests.schedule.test_blocks import (
 from torpor import Tensor
 from torpor.base.settings import Context
 from torpor.device import Device
-from torpor.schedule import online, skip
+from torpor.ir.ops import Ops
+from torpor.schedule import tile_passes, tiles
 
 WIDTH = 8  # of a head
 
@@ -33,22 +35,22 @@ WIDTH = 8  # of a head
 def small_sizes() -> Iterator[None]:
     """Tiles of one vector, from 16 columns on."""
     with chained(512) as patch:
-        patch.setattr(online, "LONG", 16)
-        patch.setattr(online, "ROWS", 8)
-        patch.setattr(online, "WIDE", narrow())
-        patch.setattr(skip, "NARROWEST", 1)
-        patch.setattr(skip, "FEWEST", 2)
+        patch.setattr(tile_passes, "LONG", 16)
+        patch.setattr(tile_passes, "ROWS", 8)
+        patch.setattr(tile_passes, "WIDE", narrow())
+        patch.setattr(tiles, "NARROWEST", 1)
+        patch.setattr(tiles, "FEWEST", 2)
         yield
 
 
 def narrow() -> int:
     """Columns of a tile."""
-    return Device["CPU"].target.lanes(skip.ITEMSIZE)
+    return Device["CPU"].target.lanes(tiles.ITEMSIZE)
 
 
 def by_tiles(items) -> bool:
     """Whether reductions go on from tile to tile."""
-    return any(b.src[0].arg[0] == skip.FIRST for i in items for b in i.bindings)
+    return any(b.src[0].arg[0] == tiles.TILE for i in items for b in i.bindings)
 
 
 @pytest.mark.parametrize(
@@ -121,15 +123,23 @@ def test_grouped_heads_and_their_gradients(
         np.testing.assert_allclose(slope.numpy(), expected, **close)
 
 
+def reducing(items) -> Counter[bytes]:
+    """How often each kernel of a tile that reduces something runs."""
+    nodes = {i.ast.key: i.ast.toposort() for i in items if i.group}
+    found = Counter(i.ast.key for i in items if i.group)
+    return Counter({k: n for k, n in found.items() if any(o.op is Ops.REDUCE for o in nodes[k])})
+
+
 def test_scores_are_computed_again_for_gradients_alone() -> None:
     tensors = [Tensor.empty(2, 32, 8, requires_grad=True) for _ in range(4)]
     result = tensors[0].scaled_dot_product_attention(*tensors[1:3])
-    forward = {i.ast.key for i in result.schedule() if i.group}
+    forward = reducing(result.schedule())
     assert len(forward) == 3  # scores, exponentials, their sums with the values
-    both = {i.ast.key for i in result.schedule(*result.gradient(*tensors[:3], gradient=tensors[3]))}
-    # Two kernels on rows between the passes; exponentials again, and slopes; sums over columns,
-    # and two over rows, which are alike.
-    assert len(both) == 3 + 2 + 2 + 2
+    assert len(set(forward.values())) == 1
+    both = reducing(result.schedule(*result.gradient(*tensors[:3], gradient=tensors[3])))
+    scores = next(iter(forward))
+    assert both[scores] == 2 * forward[scores]
+    assert all(n <= forward[key] for key, n in both.items() if key in forward and key != scores)
 
 
 @pytest.mark.parametrize("gradients", [False, True])
@@ -143,17 +153,17 @@ def test_memory_is_linear_in_the_length(gradients: bool) -> None:
         items = result.schedule(*slopes)
         made.append(bytes_made(items))
         own = {b for item in items if item.group for b in item.group[0].own}
-        assert max(b.arg.size for b in own) <= online.ROWS * max(narrow(), WIDTH)
+        assert max(b.arg.size for b in own) <= tile_passes.ROWS * max(narrow(), WIDTH)
     assert made[2] < 2.1 * made[1] < 4.41 * made[0]
 
 
 def test_lengths_without_divisors_have_a_shorter_block_and_tile() -> None:
     tensors = [Tensor.empty(2, n, 8, requires_grad=True) for n in (37, 43, 43)]
     result = tensors[0].scaled_dot_product_attention(*tensors[1:])
-    kernels = {i.ast.key for i in result.schedule() if i.group}
+    kernels = reducing(result.schedule())
     assert len(kernels) == 3 * 4  # whole, of fewer rows, of fewer columns, of fewer of both
     own = {b for item in result.schedule() if item.group for b in item.group[0].own}
-    assert max(b.arg.size for b in own) == online.ROWS * narrow()
+    assert max(b.arg.size for b in own) == tile_passes.ROWS * narrow()
 
 
 def test_rows_that_begin_or_consist_of_nothing() -> None:
