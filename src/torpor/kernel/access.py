@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -9,7 +10,15 @@ from typing import Final
 from torpor.base.target import Target
 from torpor.ir.ops import ALU, AxisType, Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.ranges import Loops, find_loops, iterations, kind_of, size_of
+from torpor.kernel.ranges import (
+    WRITTEN,
+    Loops,
+    Ranges,
+    find_loops,
+    iterations,
+    kind_of,
+    size_of,
+)
 from torpor.rules import affine as analysis
 from torpor.rules import conjuncts
 from torpor.rules.affine import Strides, affine
@@ -108,6 +117,15 @@ def accesses(loops: Loops) -> list[Access]:
     return loops.accesses
 
 
+def rounds_of(free: Ranges, loops: Loops) -> Sequence[UOp]:
+    """The loops by whose rounds something is computed: copies that are written out lie in those
+    that they depend on alone.
+    """
+    written = [one for one in free if kind_of(one) in WRITTEN]
+    around = loops.nest_of(free.difference(written))
+    return [*written, *(one for one in around if kind_of(one) not in WRITTEN)]
+
+
 def find_accesses(loops: Loops) -> list[Access]:
     """Every INDEX of the kernel."""
     stored = {n.src[0] for n in loops.order if n.op is Ops.STORE}
@@ -118,7 +136,7 @@ def find_accesses(loops: Loops) -> list[Access]:
             if len(node.src) > 2:
                 for one in loops.free[node.src[2]]:
                     strides.setdefault(one, 0)
-            count = iterations(loops.nest(node))
+            count = iterations(rounds_of(loops.free[node], loops))
             found.append(Access(node, node.dtype.itemsize, node in stored, count, strides))
     return found
 
