@@ -89,12 +89,13 @@ def map_reshape(outer: Shape, inner: Shape, indices: Indices) -> Indices:
 
 def flat(pairs: Sequence[tuple[UOp, Size]]) -> UOp:
     """Row-major position of indices in axes of the given sizes."""
-    position: UOp = ZERO
-    stride: UOp = UOp.index_const(1)
+    position: UOp | None = None
+    stride: Size = 1
     for index, size in reversed(pairs):
-        position = index * stride + position
-        stride = stride * size_node(size)
-    return position.simplify()
+        far = index if is_one(stride) else index * size_node(stride)
+        position = far if position is None else far + position
+        stride = times(stride, size)
+    return ZERO if position is None else position.simplify()
 
 
 def split(position: UOp, sizes: Sequence[Size]) -> list[UOp]:
