@@ -17,6 +17,7 @@ from torpor.base.settings import Context
 from torpor.device import Device
 from torpor.device.llvm import LlvmCompiler
 from torpor.device.machine import facts, machine
+from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel.choose.heuristics import choose
 from torpor.kernel.opts.kernel import Kernel
@@ -92,7 +93,7 @@ def written_out(text):
     return DECLARED.sub("\n".join(lines), text).replace(f"@{name}(", "@emulated(")
 
 
-def emulate(result, level):
+def emulate(result, level, write=written_out):
     """What kernels for a processor that is not here give, its instructions written out, and how
     many kernels have such instructions.
     """
@@ -101,7 +102,7 @@ def emulate(result, level):
     device, count = Device["CPU"], 0
     for item in items:
         program = program_for(item.ast, facts(machine(level)))
-        plain = replace(program, source=written_out(program.source))
+        plain = replace(program, source=write(program.source))
         count += plain.source != program.source
         buffers = [node.arg if node.arg.is_allocated() else node.arg.allocate()
                    for node in item.buffers]  # fmt: skip
@@ -201,16 +202,141 @@ def test_refusals(left, right, terms, level, why):
         kernel.apply_opt(Opt(OptOps.DOT, 0, 4))
 
 
-def test_other_targets_write_the_products_out():
-    """The form that the opt makes is plain arithmetic, which every renderer and the interpreter
-    know: four bytes of each word, signed or not.
-    """
-    a, b = random("int8", (6, 64)), random("uint8", (64, 8), 1)
-    item = item_of(product(a, b))
+def interpreted(item, opts):
+    """What the interpreter gives for a kernel with these opts."""
     device = Device["PYTHON"]
-    target = replace(facts(machine(MIXED)), name="python")
-    program = program_for(item.ast, target, [Opt(OptOps.DOT, 0, 4)])
+    program = program_for(item.ast, device.target, opts)
+    assert any(node.op is Ops.DOT for node in program.linear)
     buffers = [node.arg for node in item.buffers]
     buffers[0].allocate()
     device.executable(program, device.compiler.compile(program))(buffers)
+    return buffers[0].numpy()
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "terms"),
+    [("int8", "uint8", 4), ("uint8", "uint8", 4), ("uint8", "int8", 2), ("int16", "int16", 2)],
+)
+def test_the_interpreter_knows_what_the_op_means(left, right, terms):
+    a, b = random(left, (6, 64)), random(right, (64, 8), 1)
+    got = interpreted(item_of(product(a, b)), [Opt(OptOps.DOT, 0, terms)])
+    np.testing.assert_array_equal(got.reshape(6, 8), exact(a, b))
+
+
+def test_scalars_have_no_instruction():
+    """One word at a time is written out: no vector is there that the instruction could take."""
+    a, b = random("int8", (6, 64)), random("uint8", (64, 8), 1)
+    item = item_of(product(a, b))
+    program = program_for(item.ast, facts(machine(WIDE)), [Opt(OptOps.DOT, 0, 4)])
+    assert "vpdp" not in program.source
+    device, buffers = Device["CPU"], [node.arg for node in item.buffers]
+    buffers[0].allocate()
+    device.executable(program, device.compiler.compile(program))(buffers)
     np.testing.assert_array_equal(buffers[0].numpy().reshape(6, 8), exact(a, b))
+
+
+# --- bfloat16 -------------------------------------------------------------------------------------
+BRAIN = "avx512,+avx512bf16"
+BRAIN_ARM = "aarch64,+bf16"
+BRAIN_DECLARED = re.compile(r"declare <(\d+) x float> @(llvm\.x86\.avx512bf16\.\w+\.\d+)\(.*\)")
+
+
+def brain(shape, seed=0):
+    """Whole numbers of bfloat16, of which float32 holds every sum that the tests take."""
+    whole = np.random.default_rng(seed).integers(-100, 101, shape)
+    return whole.astype(dtypes.bfloat16.numpy)
+
+
+def brain_product(a, b, form="plain"):
+    x, y = Tensor(a).realize(), Tensor(b).realize()
+    if form == "left transposed":
+        x = Tensor(np.ascontiguousarray(a.T)).realize().T
+    if form == "right transposed":
+        y = Tensor(np.ascontiguousarray(b.T)).realize().T
+    return x.float() @ y.float()
+
+
+def brain_written_out(text):
+    """The text with a function in the place of vdpbf16ps."""
+    found = BRAIN_DECLARED.search(text)
+    if found is None:
+        return text
+    lanes, name = int(found[1]), found[2]
+    float_, word, parts = (f"<{n} x {kind}>" for n, kind in
+                           ((lanes, "float"), (lanes, "i32"), (2 * lanes, "bfloat")))  # fmt: skip
+    lines = [f"define internal {float_} @emulated({float_} %s, {parts} %xp, {parts} %yp) {{"]
+    for v in "xy":
+        lines += [
+            f"  %{v}w = bitcast {parts} %{v}p to {word}",
+            f"  %{v}l = shl {word} %{v}w, splat (i32 16)",
+            f"  %{v}h = and {word} %{v}w, splat (i32 -65536)",
+            f"  %{v}0 = bitcast {word} %{v}l to {float_}",
+            f"  %{v}1 = bitcast {word} %{v}h to {float_}",
+        ]
+    lines += [f"  %p{n} = fmul {float_} %x{n}, %y{n}" for n in range(2)]
+    lines += [f"  %t = fadd {float_} %s, %p0", f"  %u = fadd {float_} %t, %p1"]
+    lines += [f"  ret {float_} %u", "}"]
+    return BRAIN_DECLARED.sub("\n".join(lines), text).replace(f"@{name}(", "@emulated(")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("terms", [256, 263])
+def test_sums_of_products_of_bfloat16(form, terms):
+    """Also of an odd number of terms, where the last is added by itself."""
+    a, b = brain((272, terms)), brain((terms, 112), 1)
+    got, count = emulate(brain_product(a, b, form), BRAIN, brain_written_out)
+    np.testing.assert_array_equal(got, a.astype(np.float32) @ b.astype(np.float32))
+    assert count == 1
+
+
+def test_bfloat16_on_this_processor():
+    """Whatever it has, the result is rounded once, from a sum in float32."""
+    a, b = brain((150, 198)), brain((198, 131), 1)
+    got = (Tensor(a).realize() @ Tensor(b).realize()).numpy()
+    want = (a.astype(np.float32) @ b.astype(np.float32)).astype(dtypes.bfloat16.numpy)
+    np.testing.assert_array_equal(got, want)
+
+
+def test_a_matrix_and_its_own_transpose():
+    """One memory, read as words on both sides."""
+    a = brain((200, 128))
+    x = Tensor(a).realize()
+    got, count = emulate(x.float() @ x.float().T, BRAIN, brain_written_out)
+    np.testing.assert_array_equal(got, a.astype(np.float32) @ a.astype(np.float32).T)
+    assert count == 1
+
+
+def test_memory_that_is_needed_in_its_own_format_too():
+    a, b = brain((128, 128)), brain((128, 128), 1)
+    x = Tensor(a).realize()
+    got, count = emulate(x.float() @ Tensor(b).realize().float() + x, BRAIN, brain_written_out)
+    single = a.astype(np.float32)
+    np.testing.assert_array_equal(got, single @ b.astype(np.float32) + single)
+    assert count == 1
+
+
+def test_strict_floats_keep_denormal_numbers():
+    a, b = Tensor.empty(256, 256, dtype="bfloat16"), Tensor.empty(256, 256, dtype="bfloat16")
+    with Context(STRICT_FLOAT=1):
+        opts = choose(Kernel(item_of(a @ b).ast, facts(machine(BRAIN))))
+        assert OptOps.DOT not in [opt.op for opt in opts]
+        small = np.full((64, 64), 2.0**-130, np.float32).astype(dtypes.bfloat16.numpy)
+        got = (Tensor(small).realize() @ (Tensor.eye(64) * 2.0**100).bfloat16()).numpy()
+    assert (got.astype(np.float32) == 2.0**-30).all()
+
+
+@pytest.mark.parametrize(("level", "instruction"), [(BRAIN, "vdpbf16ps"), (BRAIN_ARM, "bfdot")])
+def test_the_instruction_for_bfloat16(level, instruction):
+    a, b = (Tensor.empty(256, 256, dtype="bfloat16") for _ in "ab")
+    with Context(TARGET=level):
+        program = program_for(item_of(a @ b).ast, facts(machine(level)))
+    text = LlvmCompiler(machine(level)).assembly(program)
+    hot = max(text.split("BB0_"), key=lambda block: block.count(f"\t{instruction}\t"))
+    assert hot.count(f"\t{instruction}\t") >= 12
+    assert len(re.findall(r"\t(?:vfmadd|vmulps|vaddps|fmla|fmul|fadd)", hot)) == 0
+
+
+def test_the_interpreter_and_bfloat16():
+    a, b = brain((6, 64)), brain((64, 8), 1)
+    got = interpreted(item_of(brain_product(a, b)), [Opt(OptOps.DOT, 0, 2)])
+    np.testing.assert_array_equal(got.reshape(6, 8), a.astype(np.float32) @ b.astype(np.float32))
