@@ -115,10 +115,10 @@ def refined(items: Sequence[ScheduleItem], target_of: TargetOf) -> Iterator[Sche
 
 
 def in_two(ast: UOp, target: Target) -> Parted | None:
-    """A kernel as two: a long sum in parts, or a product of signed bytes as one of unsigned ones
-    and what makes up for that.
+    """A kernel as two: a product of signed bytes as one of unsigned ones and what makes up for
+    that; or a long sum in parts, which would be a sum of fewer terms at a time.
     """
-    return in_parts(ast, target) or in_offsets(ast, target)
+    return in_offsets(ast, target) or in_parts(ast, target)
 
 
 def by_parts(item: ScheduleItem, found: Parted) -> list[ScheduleItem]:

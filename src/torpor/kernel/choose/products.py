@@ -87,9 +87,10 @@ def tile_contraction(kernel: Kernel, most: float = inf) -> bool:
 
 
 def tile_words(kernel: Kernel) -> bool:
-    """Sums of products of small integers several terms at a time, along the first reduce axis that
-    suits: worth it where both operands are packed, so that many products share a word; and where a
-    matrix is read down its columns, two of whose rows make words as quickly as they become int32.
+    """Sums of products of small formats several terms at a time, along the first reduce axis that
+    suits: worth it where many products share a word that is put together; where a matrix is read
+    down its columns, two of whose rows make words as quickly as they become int32; and always where
+    both operands lie in memory as words.
     """
     ways = TERMS if kernel.target.dots else ()
     for terms, position in product(ways, range(len(kernel.reduce_axes))):
@@ -99,15 +100,17 @@ def tile_words(kernel: Kernel) -> bool:
         if terms == min(TERMS) and tile_columns(trial):
             kernel.become(trial)
             return True
-        if shares_words(trial) and tile_contraction(trial, PAIRED):
+        dots = [n for n in trial.ast.toposort() if n.op is Ops.DOT]
+        most = inf if all(s.op is Ops.LOAD for n in dots for s in n.src) else PAIRED
+        if shares_words(trial, most) and tile_contraction(trial, most):
             kernel.become(trial)
             return True
     return False
 
 
-def shares_words(kernel: Kernel) -> bool:
+def shares_words(kernel: Kernel, most: float) -> bool:
     """Whether so many products share each word that packing both operands pays."""
-    found = find_contraction(kernel, most=PAIRED)
+    found = find_contraction(kernel, most=most)
     return found is not None and min(found.shared, size_of(found.lane) or 1) >= WORDS
 
 
