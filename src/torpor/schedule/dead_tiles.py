@@ -20,7 +20,7 @@ from torpor.ir.records import ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.rules import conjuncts
 from torpor.rules.linear import linear
-from torpor.schedule.split_reduction import length, parameter_of
+from torpor.schedule.reduction_fission import length, parameter_of
 from torpor.schedule.tile_groups import FusionGroup, counts_blocks
 
 FALSE: Final = UOp.const(dtypes.bool, False)

@@ -16,8 +16,8 @@ from torpor.ir.infer import shape_of, shaped
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import CheckSite, Counter, Jump, ParamArg, ScheduleItem, Section, Stored
 from torpor.ir.uop import UOp
+from torpor.schedule.reduction_fission import MakeBuffer
 from torpor.schedule.region import count
-from torpor.schedule.split_reduction import MakeBuffer
 
 COUNTED_FROM: Final = 4  # rounds: fewer are written out
 HANDED: Final = Stored("handed on to the next step")

@@ -23,8 +23,8 @@ from torpor.schedule.limit import limit_now
 from torpor.schedule.loops import loop_item
 from torpor.schedule.order import in_order, without_copies
 from torpor.schedule.prepare import prepare_rules
+from torpor.schedule.reduction_fission import MakeBuffer
 from torpor.schedule.region import Region, count
-from torpor.schedule.split_reduction import MakeBuffer
 from torpor.schedule.tile_and_fuse import tile_and_fuse
 
 TargetOf = Callable[[str], Target]

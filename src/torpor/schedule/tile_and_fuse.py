@@ -24,8 +24,8 @@ from torpor.base.target import Target
 from torpor.ir.ops import Ops
 from torpor.ir.records import ScheduleItem, Section
 from torpor.ir.uop import UOp
-from torpor.schedule.dead_tiles import columns_of
-from torpor.schedule.split_reduction import MakeBuffer, parameter_of, split_reduction
+from torpor.schedule.dead_tiles import columns_of, conditions
+from torpor.schedule.reduction_fission import MakeBuffer, fission, parameter_of
 from torpor.schedule.tile_groups import (
     BLOCK_NUMBER,
     FusionGroup,
@@ -130,7 +130,7 @@ def by_blocks(
     smaller = {b: make(b.arg.device, rows * group.rows[b].stride, b.dtype) for b in group.inside}
     body = []
     for item, cut in zip(group.items, group.cut, strict=True):
-        parts = split_reduction(item, cut)
+        parts = fission(item, cut)
         assert parts is not None, "it can share tiles"
         if parts.reductions:
             level.first.extend(parts.initial())
@@ -166,7 +166,8 @@ def rows_in_block(group: FusionGroup, block: int, make: MakeBuffer) -> int | Non
     if rows is not None:
         return rows
     size = group.row_bytes
-    masked = group.masked  # then blocks of any size leave something out
+    columns = columns_of(group)
+    masked = columns is not None and bool(conditions(columns))  # blocks of any size leave tiles out
     if size * group.count <= block and not masked:
         return None
     most = min(max(group.count // PARTS, 1), WIDEST) if masked else group.count - 1

@@ -17,7 +17,7 @@ from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.rules.linear import bounds, linear
-from torpor.schedule.split_reduction import length, parameter_of, split_reduction
+from torpor.schedule.reduction_fission import fission, length, parameter_of
 
 # Bytes handed on: more than a last cache holds beside the rest. Without tiles attention of 1024
 # takes a quarter longer with its gradients, and as long without (bench/results/constants.md). A
@@ -83,19 +83,6 @@ class FusionGroup:
     def count(self) -> int:
         """How many rows there are."""
         return next(iter(self.rows.values())).total
-
-    @property
-    def masked(self) -> bool:
-        """Whether some kernel chooses by a condition on its row and another of its axes."""
-        for item, cut in zip(self.items, self.cut, strict=True):
-            for node in item.ast.toposort():
-                if node.op is Ops.WHERE:
-                    condition = node.src[0].toposort()
-                    ranges = {n for n in condition if n.op is Ops.RANGE}
-                    whole = any(n.op is Ops.REDUCE for n in condition)  # about a row
-                    if len(ranges) > 1 and ranges & cut and not whole:
-                        return True
-        return False
 
 
 # --- which kernels may make one -------------------------------------------------------------------
@@ -270,7 +257,7 @@ def can_share(item: ScheduleItem, cut: frozenset[UOp], handed: Sequence[int]) ->
     """Whether an item can go block by block: each output is stored row by row, or accumulates over
     the rows where it lies (and nobody among the others may read it before it is complete).
     """
-    parts = split_reduction(item, cut)
+    parts = fission(item, cut)
     if parts is None or not parts.is_simple:
         return False
     for number in item.outputs:

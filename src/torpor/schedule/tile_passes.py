@@ -22,11 +22,11 @@ from torpor.ir.records import ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.schedule.dead_tiles import Columns, columns_of
 from torpor.schedule.online_reduction import degree
-from torpor.schedule.split_reduction import (
+from torpor.schedule.reduction_fission import (
     MakeBuffer,
-    SplitReduction,
+    ReductionFission,
+    fission,
     parameter_of,
-    split_reduction,
 )
 from torpor.schedule.tile_groups import FusionGroup, even_part, read_by, stored_by
 from torpor.schedule.tiles import Launches, once, tiles_of
@@ -52,7 +52,7 @@ class Member:
     item: ScheduleItem
     rows: frozenset[UOp]
     columns: frozenset[UOp]
-    parts: SplitReduction | None = None
+    parts: ReductionFission | None = None
     final: bool = True
     phase: int = 0
     power: Member | None = None
@@ -81,7 +81,7 @@ class Phases:
 
     def add(self, item: ScheduleItem, rows: frozenset[UOp], own: frozenset[UOp]) -> bool:
         """Take in the next kernel, if it can go by tiles."""
-        parts = split_reduction(item, own) if own else None
+        parts = fission(item, own) if own else None
         if own and parts is None:
             return False
         if parts is None:
@@ -95,7 +95,7 @@ class Phases:
             return self.add_reductions(parts, rows)
         return True
 
-    def add_reductions(self, parts: SplitReduction, rows: frozenset[UOp]) -> bool:
+    def add_reductions(self, parts: ReductionFission, rows: frozenset[UOp]) -> bool:
         """Take in a kernel with reductions over the columns, in its parts."""
         (row,), item, own = rows, parts.item, parts.ranges
         relative = parts.find_top(row)

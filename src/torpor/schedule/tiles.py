@@ -22,7 +22,7 @@ from torpor.ir.records import ParamArg, ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.rules.linear import linear
 from torpor.schedule.dead_tiles import COLUMN, FALSE, Columns, conditions, needless
-from torpor.schedule.split_reduction import parameter_of, split_reduction
+from torpor.schedule.reduction_fission import fission, parameter_of
 from torpor.schedule.tile_groups import BLOCK_NUMBER, counts_blocks
 
 # Measured with causal attention, see bench/results/constants.md.
@@ -261,7 +261,7 @@ def without_dead_tiles(columns: Columns, tiles: Tiles) -> list[Launches]:
     """The kernels of one block of rows, with memory of whole rows, without tiles that are dead."""
     made: list[Launches] = []
     for item, rows, own in columns.kernels:
-        parts = split_reduction(item, own) if own else None
+        parts = fission(item, own) if own else None
         if not own:
             made.append(Launches(item, rows, once))
         elif parts is None or parts.dependent or not parts.is_simple:

@@ -92,7 +92,7 @@ class Memory:
 
 
 @dataclass(eq=False)
-class SplitReduction:
+class ReductionFission:
     """A kernel with reductions over `ranges`, of which each node below depends on one at most.
 
     reductions: in order.
@@ -261,7 +261,7 @@ def never(node: UOp) -> bool:
     return False
 
 
-def split_reduction(item: ScheduleItem, ranges: Ranges) -> SplitReduction | None:
+def fission(item: ScheduleItem, ranges: Ranges) -> ReductionFission | None:
     """The kernel split at its reductions over some ranges; None where these are part of other ones,
     or something depends on two of the ranges.
     """
@@ -280,4 +280,4 @@ def split_reduction(item: ScheduleItem, ranges: Ranges) -> SplitReduction | None
             below[node] |= {node}
         elif node.op is Ops.REDUCE and below[node]:
             return None
-    return SplitReduction(item, ranges, reductions, below, free)
+    return ReductionFission(item, ranges, reductions, below, free)
