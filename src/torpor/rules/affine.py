@@ -83,6 +83,16 @@ def summed(root: UOp) -> tuple[Terms, int]:
     return terms, constant
 
 
+def without_constant(position: UOp) -> tuple[UOp, int]:
+    """What varies of a position, and its constant, which stands last."""
+    if position.op is Ops.ADD and position.src[1].op is Ops.CONST:
+        rest, more = without_constant(position.src[0])
+        return rest, more + int(position.src[1].arg)
+    if position.op is Ops.CONST:
+        return position.const_like(0), int(position.arg)
+    return position, 0
+
+
 def closed_by(node: UOp) -> tuple[UOp, ...]:
     """The ranges that a REDUCE or STORE runs over."""
     if node.op is Ops.REDUCE:

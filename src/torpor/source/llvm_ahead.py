@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 from torpor.base.target import LINE, Target
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.rules.affine import strides_of
-from torpor.source.linear import constant
+from torpor.rules.affine import strides_of, without_constant
 from torpor.source.llvm_text import Body
 
 # Measured by one thread of an AMD EPYC of the third generation (Zen 3), float32: 4224 x 4160
@@ -84,9 +83,7 @@ def read_of(load: UOp, loops: Sequence[UOp]) -> Read:
     """What a load inside of these loops is."""
     memory, position = load.src[0].src
     size = memory.dtype.itemsize
-    varying, shift = position, 0
-    if position.op is Ops.ADD and isinstance(number := constant(position.src[1]), int):
-        varying, shift = position.src[0], number
+    varying, shift = without_constant(position)
     strides = strides_of(position)
     step, *outer = ((strides.get(loop) or 0) * size for loop in reversed(loops[-2:]))
     return Read(

@@ -14,6 +14,7 @@ from typing import Final
 from torpor.base.target import Target
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.rules.affine import without_constant
 
 INNER: Final = 16  # bytes of the parts of a register within which shuffles are cheapest
 ITEMSIZES: Final = (4, 8)  # bytes of elements of which registers are shuffled one by one
@@ -61,11 +62,8 @@ def is_scattered(node: UOp, itemsizes: Collection[int] = ITEMSIZES) -> bool:
 def spot_of(load: UOp) -> tuple[Spot, int]:
     """Where an element is read, as what varies and a constant."""
     memory, position, *condition = load.src[0].src
-    if position.op is Ops.ADD and position.src[1].op is Ops.CONST:
-        return (memory, position.src[0], tuple(condition)), int(position.src[1].arg)
-    if position.op is Ops.CONST:
-        return (memory, UOp.index_const(0), tuple(condition)), int(position.arg)
-    return (memory, position, tuple(condition)), 0
+    rest, shift = without_constant(position)
+    return (memory, rest, tuple(condition)), shift
 
 
 def in_rows(loads: dict[int, UOp], width: int) -> dict[UOp, tuple[UOp, int]]:

@@ -14,7 +14,7 @@ from torpor.ir.ops import ALU, Ops
 from torpor.ir.uop import UOp
 from torpor.kernel.passes.factors import factored, term_of
 from torpor.kernel.ranges import closed_by, find_loops, is_no_load, size_of
-from torpor.rules.affine import affine, strides_of
+from torpor.rules.affine import affine, strides_of, without_constant
 from torpor.rules.linear import term_by_term
 
 Values = tuple[int, ...]
@@ -176,13 +176,10 @@ def split_position(position: UOp, wanted: Set[UOp]) -> tuple[UOp, dict[UOp, int]
 
 def shifted(base: UOp, shift: int) -> UOp:
     """Base + shift, with the constant last and none where it is 0."""
-    if shift == 0:
-        return base
-    if base.op is Ops.CONST:
-        return UOp.index_const(base.arg + shift)
-    if base.op is Ops.ADD and base.src[1].op is Ops.CONST:
-        return shifted(base.src[0], int(base.src[1].arg) + shift)
-    return base + shift
+    rest, constant = without_constant(base)
+    if rest.op is Ops.CONST:
+        return UOp.index_const(constant + shift)
+    return rest + (constant + shift) if constant + shift else rest
 
 
 def in_chains(op: Ops, values: Sequence[UOp], beside: int = 1) -> Sequence[UOp]:
