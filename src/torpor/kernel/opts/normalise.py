@@ -26,6 +26,7 @@ from torpor.kernel.ranges import (
     replace_ranges,
     size_of,
 )
+from torpor.rules.affine import strides_of
 
 
 def join_reductions(outer: UOp, inner: UOp) -> UOp | None:
@@ -193,14 +194,23 @@ def merge_pair(ast: UOp, outer: UOp, inner: UOp) -> UOp | None:
     sizes = size_of(outer), size_of(inner)
     if sizes[0] is None or sizes[1] is None:
         return None
+    before = index_expressions(ast)
+    if divisions(before) == 0 and not all(runs_on(e, outer, inner) for e in before.src):
+        return None
     merged = UOp.range(sizes[0] * sizes[1], *outer.arg)
     mapping = {outer: merged // sizes[1], inner: merged % sizes[1]}
-    before = index_expressions(ast)
     after = before.substitute(mapping).simplify()
     if divisions(after) > divisions(before):
         return None
     changes = {outer: (mapping[outer], (merged,)), inner: (mapping[inner], ())}
     return replace_ranges(ast, changes).simplify()
+
+
+def runs_on(expression: UOp, outer: UOp, inner: UOp) -> bool:
+    """Whether an axis goes on where the one inside of it ends, if that is known."""
+    strides = strides_of(expression)
+    slow, fast = strides.get(outer, 0), strides.get(inner, 0)
+    return slow is None or fast is None or slow == fast * (size_of(inner) or 0)
 
 
 def merge_axes(
