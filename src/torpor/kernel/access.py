@@ -47,7 +47,7 @@ class Access:
 
     def is_near(self, one: UOp) -> bool:
         """Whether neighbours along a range are read from so few elements, all of them in memory,
-        that two vectors hold those of one (`neighbours.py`).
+        that two vectors hold those of one (`interleaved_loads.py`).
         """
         if self.is_store or self.node.src[0].op is not Ops.PARAM:
             return False
@@ -56,9 +56,9 @@ class Access:
         stride = self.stride(one)
         return is_short_step(self.node.src[1], one) if stride is None else 0 < abs(stride) <= NEAR
 
-    def is_woven(self, one: UOp) -> bool:
+    def is_interleaved(self, one: UOp) -> bool:
         """Whether what lies between neighbours along a range is stored by copies written out, so
-        that vectors of theirs are shuffled into rows (`weave.py`).
+        that vectors of theirs are shuffled into rows (`interleaved_stores.py`).
         """
         apart = self.stride(one)
         beside = (r for r in self.strides if kind_of(r) is AxisType.UPCAST and r is not one)

@@ -35,19 +35,19 @@ from torpor.kernel.contracts import (
 from torpor.kernel.decompose import in_words, rules_for
 from torpor.kernel.estimate import estimate
 from torpor.kernel.opts.kernel import Kernel
-from torpor.kernel.passes.apart import part_loops
+from torpor.kernel.passes.bounds_checks import eliminate_bounds_checks
 from torpor.kernel.passes.dots import add_in_dots
+from torpor.kernel.passes.fission import fission_loops
 from torpor.kernel.passes.groups import part_reductions, share_reductions, to_items
-from torpor.kernel.passes.inside import unclamp
-from torpor.kernel.passes.lanes import split_lane, to_lanes
+from torpor.kernel.passes.interleaved_loads import interleave_loads
+from torpor.kernel.passes.interleaved_stores import interleave_stores
 from torpor.kernel.passes.linearise import linearise
-from torpor.kernel.passes.neighbours import pick_neighbours
+from torpor.kernel.passes.loop_bounds import tighten_bounds
+from torpor.kernel.passes.register_transpose import transpose_blocks
 from torpor.kernel.passes.scalarise import scalarise
 from torpor.kernel.passes.scatter import stage_scattered
-from torpor.kernel.passes.shorten import shorten_loops
-from torpor.kernel.passes.turn import turn_blocks
 from torpor.kernel.passes.unroll import unroll
-from torpor.kernel.passes.weave import weave_stores
+from torpor.kernel.passes.vectorise import split_lane, vectorise
 from torpor.kernel.passes.width import lower_index
 from torpor.kernel.ranges import (
     WRITTEN,
@@ -100,16 +100,16 @@ def write_out(state: Lowering) -> None:
     a fixed width, since copies differ by constants that index rules fold.
     """
     if not state.target.groups:
-        state.root = shorten_loops(state.root)
+        state.root = tighten_bounds(state.root)
     state.root, lanes = choose_lanes(state.root, state.target)
     written = [r for r in sorted(state.root.ranges(), key=nesting) if kind_of(r) in WRITTEN]
     state.root = unroll(state.root, [r for r in written if r not in lanes])
     state.root = fold_conditions(state.root)
     for lane in lanes:
-        state.root = to_lanes(state.root, lane, size_of(lane) or 1)
+        state.root = vectorise(state.root, lane, size_of(lane) or 1)
     if state.target.vector_alu and not state.target.groups:
-        state.root = pick_neighbours(turn_blocks(state.root, state.target))
-        state.root = weave_stores(state.root, state.target)
+        state.root = interleave_loads(transpose_blocks(state.root, state.target))
+        state.root = interleave_stores(state.root, state.target)
 
 
 def share(state: Lowering) -> None:
@@ -136,7 +136,7 @@ def choose_index_width(state: Lowering) -> None:
     """Index arithmetic becomes int32 or int64; after everything that uses its rules, which know by
     their clamps where indices that are read lie.
     """
-    state.root = unclamp(lower_index(state.root, state.target), state.target)
+    state.root = eliminate_bounds_checks(lower_index(state.root, state.target), state.target)
 
 
 def decompose(state: Lowering) -> None:
@@ -148,7 +148,7 @@ def decompose(state: Lowering) -> None:
 
 def order(state: Lowering) -> None:
     """The graph as a list, in which a DOT adds to its sum itself."""
-    linear = add_in_dots(linearise(part_loops(state.root)))
+    linear = add_in_dots(linearise(fission_loops(state.root)))
     state.linear = list(with_parameters(linear, state.ast))
 
 
@@ -308,6 +308,11 @@ def together(loops: Loops, one: UOp, other: UOp) -> bool:
     return any(both <= set(loops.nest_of(free)) for free in set(loops.free.values()))
 
 
+def is_row(access: Access, one: UOp) -> bool:
+    """Whether neighbours along an axis are moved as vectors, perhaps shuffled."""
+    return access.stride(one) == 1 or access.is_near(one) or access.is_interleaved(one)
+
+
 def lane_rank(one: UOp, found: list[Access], most: int) -> tuple[bool, int, int] | None:
     """How well an axis suits vectors: whether whole ones are stored, how many accesses they
     spare ((n - 1) / n of those to rows by n elements), and the width that divides it; None if it
@@ -315,10 +320,10 @@ def lane_rank(one: UOp, found: list[Access], most: int) -> tuple[bool, int, int]
     """
     size = size_of(one) or 1
     width = next((n for n in (16, 8, 4, 2) if n <= most and size % n == 0), 1)
-    rows = sum(a.count for a in found if a.stride(one) == 1 or a.is_near(one) or a.is_woven(one))
+    rows = sum(a.count for a in found if is_row(a, one))
     moved = sum(a.count for a in found if a.stride(one) != 0)
     gathers = moved - rows
-    stored = any(a.is_store and (a.stride(one) == 1 or a.is_woven(one)) for a in found)
+    stored = any(a.is_store and (a.stride(one) == 1 or a.is_interleaved(one)) for a in found)
     if width < 2 or rows == 0 or gathers > rows:
         return None
     return stored and width == most, rows * 2 * (width - 1) // width - gathers + stored, width

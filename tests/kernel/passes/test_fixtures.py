@@ -16,22 +16,22 @@ from torpor.base.target import get_target
 from torpor.ir.ops import Ops
 from torpor.ir.text import parse, show, show_lines
 from torpor.ir.uop import UOp
-from torpor.kernel.passes.apart import part_loops
+from torpor.kernel.passes.bounds_checks import eliminate_bounds_checks
 from torpor.kernel.passes.dots import add_in_dots
 from torpor.kernel.passes.factors import factored
+from torpor.kernel.passes.fission import fission_loops
 from torpor.kernel.passes.groups import share_reductions
 from torpor.kernel.passes.inplace import shareable
-from torpor.kernel.passes.inside import unclamp
-from torpor.kernel.passes.lanes import to_lanes
+from torpor.kernel.passes.interleaved_accumulators import interleaved
+from torpor.kernel.passes.interleaved_loads import interleave_loads
+from torpor.kernel.passes.interleaved_stores import interleave_stores
 from torpor.kernel.passes.linearise import linearise
-from torpor.kernel.passes.neighbours import pick_neighbours
+from torpor.kernel.passes.loop_bounds import tighten_bounds
+from torpor.kernel.passes.register_transpose import transpose_blocks
 from torpor.kernel.passes.scalarise import scalarise
 from torpor.kernel.passes.scatter import stage_scattered
-from torpor.kernel.passes.shorten import shorten_loops
-from torpor.kernel.passes.stagger import staggered
-from torpor.kernel.passes.turn import turn_blocks
 from torpor.kernel.passes.unroll import unroll
-from torpor.kernel.passes.weave import weave_stores
+from torpor.kernel.passes.vectorise import vectorise
 from torpor.kernel.passes.width import lower_index
 from torpor.kernel.ranges import WRITTEN, kind_of, size_of
 
@@ -47,12 +47,12 @@ def written(root: UOp) -> list[UOp]:
 
 def vectorised(root: UOp) -> UOp:
     (lane,) = written(root)
-    return to_lanes(root, lane, size_of(lane) or 1)
+    return vectorise(root, lane, size_of(lane) or 1)
 
 
 def in_turns(root: UOp) -> str:
     """The additions in the order in which sums grow together."""
-    found = staggered(root.toposort(), lambda node: node.op is Ops.LOAD)
+    found = interleaved(root.toposort(), lambda node: node.op is Ops.LOAD)
     return show_lines([*UOp.sink(*(s for one in found for s in one.steps)).toposort()])
 
 
@@ -62,22 +62,22 @@ def may_share(root: UOp) -> str:
 
 
 PASSES: dict[str, Callable[[UOp], UOp | str]] = {
-    "apart": part_loops,
+    "fission": fission_loops,
     "dots": lambda root: show_lines(add_in_dots(linearise(root))),
     "factors": lambda root: UOp.sink(*factored(root.src)),
     "groups": lambda root: share_reductions(root, get_target("opencl")),
     "inplace": may_share,
-    "inside": lambda root: unclamp(root, CPU),
-    "lanes": vectorised,
+    "bounds_checks": lambda root: eliminate_bounds_checks(root, CPU),
+    "vectorise": vectorised,
     "linearise": lambda root: show_lines(linearise(root)),
-    "neighbours": pick_neighbours,
+    "interleaved_loads": interleave_loads,
     "scalarise": scalarise,
     "scatter": lambda root: stage_scattered(root, written(root)[-1]),
-    "shorten": shorten_loops,
-    "stagger": in_turns,
-    "turn": lambda root: turn_blocks(root, CPU),
+    "loop_bounds": tighten_bounds,
+    "interleaved_accumulators": in_turns,
+    "register_transpose": lambda root: transpose_blocks(root, CPU),
     "unroll": lambda root: unroll(root, written(root)),
-    "weave": lambda root: weave_stores(root, CPU),
+    "interleaved_stores": lambda root: interleave_stores(root, CPU),
     "width": lambda root: lower_index(root, CPU),
 }
 

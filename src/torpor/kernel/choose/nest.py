@@ -67,7 +67,7 @@ def nest_lanes(kernel: Kernel) -> None:
 
 def write_between(kernel: Kernel) -> None:
     """A short axis along which results lie in a row, written out where they lie between others that
-    are computed from neighbours in memory: vectors of these are shuffled into rows (`weave.py`).
+    are computed from neighbours in memory: vectors of these are interleaved.
     """
     found = accesses(find_loops(kernel.ast))
     outputs = [r for r in kernel.axes if kind_of(r) is AxisType.GLOBAL]

@@ -59,7 +59,7 @@ class Facts:
             stride = access.stride(one)
             if alone and stride == 0:
                 continue
-            if stride == 1 or access.is_woven(one):
+            if stride == 1 or access.is_interleaved(one):
                 points = 2
             elif stride == 0:
                 points = 0 if access.is_store else 1

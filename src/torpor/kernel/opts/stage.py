@@ -24,7 +24,7 @@ from torpor.rules.movement import flat
 
 ROUNDS_WRITTEN: Final = 8  # rounds, by choice, of a copying loop that are written out
 PRODUCTS: Final = (Ops.MUL, Ops.DOT)
-BLOCK: Final = 16  # rows, by choice, that are turned in registers at once: lanes of a wide vector
+BLOCK: Final = 16  # rows, by choice, transposed in registers at once: lanes of a wide vector
 
 
 class Tile(NamedTuple):

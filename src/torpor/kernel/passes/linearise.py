@@ -16,7 +16,7 @@ from torpor.base.dtypes import dtypes
 from torpor.base.errors import ContractError
 from torpor.ir.ops import ALU, AxisType, Ops, identity
 from torpor.ir.uop import UOp
-from torpor.kernel.passes.stagger import staggered
+from torpor.kernel.passes.interleaved_accumulators import interleaved
 from torpor.kernel.ranges import (
     Loops,
     closed_by,
@@ -144,7 +144,7 @@ class _Lineariser:
         """Long sums that share what they read, in turns, and what is stored of them."""
         if not self.apart:
             return
-        found = staggered(block.sums, partial(self.is_in, block))
+        found = interleaved(block.sums, partial(self.is_in, block))
         sums = {one for batch in found for one in batch.sums}
         stores = [effect for effect in block.effects if effect in self.stored]
         needs = {e: sums & self.below(e.src[1], block, sums) for e in stores}

@@ -38,7 +38,7 @@ def stage_scattered(root: UOp, lane: UOp) -> UOp:
     changed: dict[UOp, UOp] = {}
     for store in root.src:
         access = found[store.src[0]]
-        apart = access.stride(lane) not in (0, 1) and not access.is_woven(lane)
+        apart = access.stride(lane) not in (0, 1) and not access.is_interleaved(lane)
         if lane in closed_by(store) and apart and is_long(store):
             changed[store] = through_tile(store, lane, root, len(changed))
     return UOp.sink(*(changed.get(s, s) for s in root.src)) if changed else root

@@ -37,7 +37,7 @@ class Group:
     used: dict[UOp, int]
 
 
-def staggered(nodes: Iterable[UOp], is_here: Callable[[UOp], bool]) -> list[Together]:
+def interleaved(nodes: Iterable[UOp], is_here: Callable[[UOp], bool]) -> list[Together]:
     """The additions of long sums of products among some nodes, in an order in which sums that share
     what is loaded here use it at once: of those that grow together, and then of the next ones.
     """

@@ -256,7 +256,7 @@ def any_lane(condition: UOp) -> UOp:
     return condition
 
 
-def to_lanes(root: UOp, lane: UOp, width: int) -> UOp:
+def vectorise(root: UOp, lane: UOp, width: int) -> UOp:
     """The kernel with the axis `lane`, of `width` (a power of two) iterations, as vector lanes."""
     return _Vectoriser(root, lane, width).run(root)
 

@@ -17,7 +17,7 @@ from torpor.ir.uop import UOp
 from torpor.kernel.ranges import map_nodes
 
 
-def unclamp(root: UOp, target: Target) -> UOp:
+def eliminate_bounds_checks(root: UOp, target: Target) -> UOp:
     """The kernel, its checked indices of 64 bits without their clamps."""
     if "int64" in target.missing or not any(n.op is Ops.CHECK for n in root.toposort()):
         return root

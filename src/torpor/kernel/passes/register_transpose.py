@@ -1,4 +1,4 @@
-"""Blocks that are read along one axis and used along another: read as rows, turned in registers.
+"""Blocks that are read along one axis and used along another: rows, transposed in registers.
 
 A vector whose lanes lie a row apart takes a read for each lane. Where as many neighbours of each of
 them are read for other vectors, the rows are read as vectors, and rounds of shuffles of two vectors
@@ -23,7 +23,7 @@ Spot = tuple[UOp, UOp, tuple[UOp, ...]]  # memory, the part of a position that i
 # under which condition it is read
 
 
-def turn_blocks(root: UOp, target: Target) -> UOp:
+def transpose_blocks(root: UOp, target: Target) -> UOp:
     """The kernel with wide reads wherever vectors are put together of a whole block's elements."""
     vectors = [n for n in root.toposort() if is_scattered(n)]
     rows: dict[Spot, dict[int, UOp]] = {}

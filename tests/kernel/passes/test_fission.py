@@ -10,7 +10,7 @@ from torpor.base.errors import ContractError
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
-from torpor.kernel.passes.apart import part_loops
+from torpor.kernel.passes.fission import fission_loops
 from torpor.kernel.passes.linearise import linearise
 from torpor.kernel.ranges import closed_by
 
@@ -46,7 +46,7 @@ OUTSIDE = total(load(2, (ROW, 4), (STEP, 1)), STEP)
 
 
 def test_a_sum_that_needs_fewer_loops_gets_one_of_its_own():
-    parted = part_loops(kernel(HERE / OUTSIDE))
+    parted = fission_loops(kernel(HERE / OUTSIDE))
     steps = [r for n in parted.toposort() if n.op is Ops.REDUCE for r in closed_by(n)]
     assert len(steps) == 2 == len(set(steps)) and len({r.arg[0] for r in loops(parted)}) == 4
     lines = linearise(parted)
@@ -60,7 +60,7 @@ def test_what_needs_itself_is_an_error_and_no_endless_search():
 
 def test_sums_in_one_place_keep_their_loop():
     root = kernel(HERE + total(load(2, (ROW, 8), (COLUMN, 4), (STEP, 1)), STEP))
-    assert part_loops(root) is root
+    assert fission_loops(root) is root
 
 
 def test_what_ends_by_a_loop_and_what_runs_in_it_moves_along():
@@ -68,7 +68,7 @@ def test_what_ends_by_a_loop_and_what_runs_in_it_moves_along():
     ending = INNER.replace(src=(STEP + 1,))
     here = total(total(load(1, (ROW, 400), (COLUMN, 80), (STEP, 8), (ending, 1)), ending), STEP)
     outside = total(total(load(2, (STEP, 8), (ending, 1)), ending), STEP)
-    parted = part_loops(kernel(here - outside))
+    parted = fission_loops(kernel(here - outside))
     assert len(loops(parted)) == 6 == len({r.arg[0] for r in loops(parted)})
     assert [n.op for n in linearise(parted)].count(Ops.END) == 6
 

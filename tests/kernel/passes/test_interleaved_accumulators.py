@@ -6,7 +6,7 @@ from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
-from torpor.kernel.passes.stagger import REGISTERS, chains_of, staggered
+from torpor.kernel.passes.interleaved_accumulators import REGISTERS, chains_of, interleaved
 
 IMAGE = UOp(Ops.PARAM, dtypes.float32, (), ParamArg(1, 1000))
 WEIGHT = UOp(Ops.PARAM, dtypes.float32, (), ParamArg(2, 1000))
@@ -32,7 +32,7 @@ def of_image(node):
 
 def steps_of(sums):
     nodes = dict.fromkeys(n for one in sums for n in one.toposort())
-    return staggered(nodes, lambda node: node.op is Ops.LOAD and of_image(node))
+    return interleaved(nodes, lambda node: node.op is Ops.LOAD and of_image(node))
 
 
 def read_by(step):

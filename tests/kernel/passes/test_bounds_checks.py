@@ -10,7 +10,7 @@ from torpor.base.target import Target
 from torpor.device import Device
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.passes.inside import unclamp
+from torpor.kernel.passes.bounds_checks import eliminate_bounds_checks
 from torpor.tensor.realisation import lower
 
 HOST = Device["CPU"].target
@@ -46,7 +46,7 @@ def asks(root: UOp, index: int) -> bool:
 @pytest.mark.parametrize("length", [1, 2, 7, 1 << 31, (1 << 63) - 1])
 def test_the_same_places_and_the_same_errors(length: int) -> None:
     before = checked(length)
-    after = unclamp(before, HOST)
+    after = eliminate_bounds_checks(before, HOST)
     assert after.op is Ops.WHERE
     ends = (0, 1, 2, 3, length - 2, length - 1, (1 << 63) - 1)
     for index in {*ends, *(-end - 1 for end in ends), *(min(e + 1, (1 << 63) - 1) for e in ends)}:
@@ -61,12 +61,12 @@ def test_the_same_places_and_the_same_errors(length: int) -> None:
 )  # fmt: skip
 def test_clamps_stay_where_the_check_asks_something_else(condition: UOp) -> None:
     root = checked(7, condition)
-    assert unclamp(root, HOST) is root
+    assert eliminate_bounds_checks(root, HOST) is root
 
 
 def test_clamps_stay_without_integers_of_64_bits() -> None:
     root = checked(7)
-    assert unclamp(root, Target("narrow", missing=frozenset({"int64"}))) is root
+    assert eliminate_bounds_checks(root, Target("narrow", missing=frozenset({"int64"}))) is root
 
 
 def test_a_lookup_compares_once_and_chooses_in_the_block_that_fails() -> None:

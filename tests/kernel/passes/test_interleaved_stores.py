@@ -10,7 +10,7 @@ from torpor.base.target import get_target
 from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, OptOps, ParamArg
 from torpor.ir.uop import UOp
-from torpor.kernel.passes.weave import gathered, in_vectors, weave_stores
+from torpor.kernel.passes.interleaved_stores import gathered, in_vectors, interleave_stores
 
 AVX2 = get_target("cpu")
 
@@ -78,7 +78,7 @@ def test_stores_stay_where_their_memory_is_read():
         for n, target in enumerate((place, next_one))
     ]
     root = UOp.sink(*stores)
-    assert weave_stores(root, AVX2) is root
+    assert interleave_stores(root, AVX2) is root
 
 
 def test_interleaved_results_are_stored_as_vectors():

@@ -14,7 +14,7 @@ from typing import Final
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.passes.turn import Spot, is_scattered, picked_from, spot_of
+from torpor.kernel.passes.register_transpose import Spot, is_scattered, picked_from, spot_of
 from torpor.kernel.passes.unroll import is_never, shifted
 
 GAP: Final = 2  # elements from one to the next, up to which both are in one row
@@ -24,7 +24,7 @@ PICKED: Final = (1, 4, 8)  # bytes of elements of which vectors are shuffled
 Places = dict[int, tuple[UOp, int]]  # for each shift the row that holds the element, and its lane
 
 
-def pick_neighbours(root: UOp) -> UOp:
+def interleave_loads(root: UOp) -> UOp:
     """The kernel with reads of rows wherever vectors are put together of elements close by."""
     vectors = [n for n in root.toposort() if is_scattered(n, PICKED)]
     wanted: dict[tuple[Spot, int], dict[int, UOp]] = {}

@@ -15,7 +15,7 @@ from torpor.ir.ops import Ops
 from torpor.ir.records import ParamArg, Program
 from torpor.ir.uop import UOp
 from torpor.kernel import lower
-from torpor.kernel.passes.neighbours import in_runs, runs_of
+from torpor.kernel.passes.interleaved_loads import in_runs, runs_of
 
 SHIFTS = {
     "every second": list(range(0, 15, 2)),

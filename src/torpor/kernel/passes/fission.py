@@ -26,7 +26,7 @@ from torpor.kernel.ranges import (
 Nest = tuple[UOp, ...]
 
 
-def part_loops(root: UOp) -> UOp:
+def fission_loops(root: UOp) -> UOp:
     """The kernel with each loop closed by reductions in one place only."""
     while shared_loop(find_loops(root)) is not None:
         root = spaced(root)

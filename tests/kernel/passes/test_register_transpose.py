@@ -16,7 +16,7 @@ from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
 from torpor.kernel import Kernel, Opt, OptOps
 from torpor.kernel.choose.heuristics import choose
-from torpor.kernel.passes.turn import column
+from torpor.kernel.passes.register_transpose import column
 from torpor.pipeline import program_for
 
 

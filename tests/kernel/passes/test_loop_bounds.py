@@ -10,7 +10,7 @@ from torpor.base.dtypes import dtypes
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt, OptOps, ParamArg
 from torpor.ir.uop import UOp
-from torpor.kernel.passes.shorten import shorten_loops
+from torpor.kernel.passes.loop_bounds import tighten_bounds
 from torpor.kernel.ranges import closed_by
 
 END, BLOCK = 129, 8
@@ -44,14 +44,14 @@ INSIDE = UOp.index_const(END) > PLACE
 
 
 def test_a_sum_of_products_ends_where_both_factors_do():
-    shorter = shorten_loops(total(loaded(1, INSIDE).alu(Ops.MUL, loaded(2, INSIDE))))
+    shorter = tighten_bounds(total(loaded(1, INSIDE).alu(Ops.MUL, loaded(2, INSIDE))))
     assert rounds(shorter) == [8] * 16 + [1]
     assert not any(len(n.src) > 2 for n in shorter.toposort() if n.op is Ops.INDEX)
 
 
 def test_a_choice_of_the_identity_ends():
     least = UOp.const(dtypes.float32, -float("inf"))
-    shorter = shorten_loops(total(INSIDE.where(loaded(1, None), least), Ops.MAX))
+    shorter = tighten_bounds(total(INSIDE.where(loaded(1, None), least), Ops.MAX))
     assert rounds(shorter) == [8] * 16 + [1]
     assert not any(n.op is Ops.WHERE for n in shorter.toposort())
 
@@ -68,7 +68,7 @@ def test_a_choice_of_the_identity_ends():
 )
 def test_what_counts_beyond_the_end_goes_on(value: UOp):
     root = total(value)
-    assert shorten_loops(root) is root
+    assert tighten_bounds(root) is root
 
 
 @pytest.mark.parametrize("shape", [(8, 129, 640), (1, 1031, 640), (5, 67, 1100), (3, 1021, 300)])

@@ -25,7 +25,7 @@ from torpor.kernel.ranges import (
 from torpor.rules import conjuncts
 
 
-def shorten_loops(root: UOp) -> UOp:
+def tighten_bounds(root: UOp) -> UOp:
     """The kernel with loops of reductions shortened where that is known to change nothing."""
     loops = find_loops(root)
     closing: dict[UOp, list[UOp]] = {}
@@ -38,7 +38,7 @@ def shorten_loops(root: UOp) -> UOp:
             end = condition.src[1] - condition.src[0].substitute({one: one.const_like(0)})
             shorter = one.replace(src=(one.src[0].minimum(end).simplify(),))
             held = root.substitute({condition: condition.const_like(True)}).simplify()
-            return shorten_loops(replace_range(map_nodes(held, unasked), one, shorter, [shorter]))
+            return tighten_bounds(replace_range(map_nodes(held, unasked), one, shorter, [shorter]))
     return root
 
 

@@ -15,7 +15,7 @@ from torpor.base.target import get_target
 from torpor.graph import build
 from torpor.ir.ops import Ops
 from torpor.kernel import Opt, OptOps, lower
-from torpor.kernel.passes.lanes import parts_of
+from torpor.kernel.passes.vectorise import parts_of
 
 
 @given(st.sets(st.integers(0, 15)))

@@ -15,17 +15,17 @@ from collections.abc import Sequence
 from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.passes.turn import INNER, ITEMSIZES, merge, picked_from, spot_of
+from torpor.kernel.passes.register_transpose import INNER, ITEMSIZES, merge, picked_from, spot_of
 from torpor.kernel.ranges import kind_of
 
 
-def weave_stores(root: UOp, target: Target) -> UOp:
+def interleave_stores(root: UOp, target: Target) -> UOp:
     """The kernel with one store for every row of neighbours that are lanes of vectors, also where
     packed memory is filled.
     """
     filled = [n for n in root.toposort() if n.op is Ops.BARRIER]
-    woven = {node: node.replace(src=tuple(neighbours_joined(node, target))) for node in filled}
-    root = root.substitute(woven) if woven else root
+    joined_in = {node: node.replace(src=tuple(neighbours_joined(node, target))) for node in filled}
+    root = root.substitute(joined_in) if joined_in else root
     return UOp.sink(*neighbours_joined(root, target))
 
 
