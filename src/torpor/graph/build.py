@@ -17,6 +17,7 @@ from torpor.graph.movement import (
     reshape,
     shrink,
 )
+from torpor.graph.polyphase import overlap_add, windows
 from torpor.graph.recompute import checkpoint
 from torpor.graph.reduce import (
     again,
@@ -30,7 +31,7 @@ from torpor.graph.reduce import (
     reduce,
 )
 from torpor.graph.scan import latest, scan
-from torpor.graph.window import overlapping, shear, stride_axis, window
+from torpor.graph.window import shear, stride_axis, window
 
 __all__ = [
     "again",
@@ -53,7 +54,7 @@ __all__ = [
     "identity",
     "latest",
     "leaf",
-    "overlapping",
+    "overlap_add",
     "pad",
     "permute",
     "prior",
@@ -65,4 +66,5 @@ __all__ = [
     "shrink",
     "stride_axis",
     "window",
+    "windows",
 ]

@@ -17,6 +17,7 @@ from torpor.graph.elementwise import cast, elementwise
 from torpor.graph.gradient_elementwise import Gradients, like, no_gradient, scaled
 from torpor.graph.gradient_indexed import numbered, positions
 from torpor.graph.movement import expand, reshape
+from torpor.graph.polyphase import WINDOWS, windows_gradient
 from torpor.graph.reduce import contiguous, reduce
 from torpor.ir.infer import product, shape_of
 from torpor.ir.ops import Ops
@@ -263,7 +264,8 @@ def pool_gradient(node: UOp, g: UOp) -> Gradients:
     shape, count = shape_of(x), node.arg[1]
     lead, window = shape[:-count], shape[-count:]
     axes = tuple(range(len(lead), len(shape)))
-    r = contiguous(node) if x.op is Ops.SHEAR else node  # windows overlap: r is needed often
+    windows = x.src[0] if x.op is Ops.FUNCTION else x
+    r = contiguous(node) if windows.op is Ops.SHEAR else node  # they overlap: r is needed often
     nan, one = is_nan(r), like(cast(r, dtypes.int32), 1)
     top = kept(choice(nan, like(r, math.inf), r), axes, x)
     length = product(window)
@@ -318,4 +320,5 @@ FUNCTIONS: Final[dict[str, Callable[[UOp, UOp], Gradients]]] = {
     "first": first_gradient,
     "pool": pool_gradient,
     "taken": taken_gradient,
+    WINDOWS: windows_gradient,
 }

@@ -106,14 +106,3 @@ MOVEMENTS: Final = {
     Ops.FLIP: flip_gradient,
     Ops.SHEAR: shear_gradient,
 }
-
-
-def transposed(moved: UOp, source: UOp, value: UOp) -> UOp:
-    """What the movements from `source` to `moved` take from a place is added up there, of a value
-    in the shape of `moved`: the transpose of their map.
-    """
-    while moved is not source:
-        (below,) = MOVEMENTS[moved.op](moved, value)
-        assert below is not None, "movements have gradients"
-        value, moved = below, moved.src[0]
-    return value

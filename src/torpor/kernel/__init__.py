@@ -10,7 +10,6 @@ from torpor.kernel.split.offsets import in_offsets
 from torpor.kernel.split.parts import Parted, in_parts
 from torpor.kernel.split.phases import in_phases
 from torpor.kernel.split.pieces import Piece, in_pieces, own_parameters
-from torpor.kernel.split.rounds import over_met
 
 __all__ = [
     "Arranged",
@@ -27,7 +26,6 @@ __all__ = [
     "in_phases",
     "in_pieces",
     "lower",
-    "over_met",
     "own_parameters",
     "shareable",
 ]

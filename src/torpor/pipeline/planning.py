@@ -27,7 +27,6 @@ from torpor.kernel import (
     in_parts,
     in_phases,
     in_pieces,
-    over_met,
     own_parameters,
 )
 from torpor.pipeline.compile import has_kernel
@@ -83,7 +82,7 @@ def refined(items: Sequence[ScheduleItem], target_of: TargetOf) -> Iterator[Sche
     Thousands of items may share one ast, blocks of a chain for example: each is looked at once.
     """
     phases, order, parts = cache(in_phases), cache(arranged), cache(in_two)
-    checks, rounds, pieces = cache(checked_ahead), cache(over_met), cache(in_pieces)
+    checks, pieces = cache(checked_ahead), cache(in_pieces)
 
     def plan_body(roots: Roots) -> tuple[list[ScheduleItem], Places]:
         made = plan(roots, make_buffer, target_of)
@@ -103,7 +102,7 @@ def refined(items: Sequence[ScheduleItem], target_of: TargetOf) -> Iterator[Sche
             yield from [item] if ahead is None else by_parts(item, ahead)
             continue
         copies: dict[tuple[UOp, UOp], UOp] = {}
-        for ast in phases(rounds(item.ast)):  # they write parts of its output
+        for ast in phases(item.ast):  # they write parts of its output
             part = item if ast is item.ast else of_piece(item, own_parameters(ast))
             ast = part.ast
             if item.group is None and (found := parts(ast, target)) is not None:

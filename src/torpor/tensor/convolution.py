@@ -25,12 +25,17 @@ if TYPE_CHECKING:
 
 
 def windows(
-    node: UOp, kernel: Sequence[Any], stride: Sequence[int], dilation: Sequence[int]
+    node: UOp,
+    kernel: Sequence[Any],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[tuple[int, int]],
 ) -> UOp:
-    """(..., L1, L2) to (..., O1, O2, K1, K2): windows of the last axes."""
+    """(..., L1, L2) to (..., O1, O2, K1, K2): windows of the last axes, with zeros around."""
     lead = len(shape_of(node)) - len(kernel)
     for place, size in enumerate(kernel):
-        node = build.window(node, lead + place, size, stride[place], dilation[place])
+        options = stride[place], dilation[place], padding[place]
+        node = build.windows(node, lead + place, size, *options)
     return node
 
 
@@ -47,8 +52,7 @@ def _convolve(
     batch, channels = shape_of(image)[:2]
     outputs, inputs, *kernel = shape_of(weight)
     spatial = len(kernel)
-    padded = build.pad(image, ((0, 0), (0, 0), *padding))
-    seen = windows(padded, kernel, stride, dilation)  # (n, g*c, O..., K...)
+    seen = windows(image, kernel, stride, dilation, padding)  # (n, g*c, O..., K...)
     sizes = shape_of(seen)[2 : 2 + spatial]
     parts: Shape = (batch, groups, 1, channels // groups, *shape_of(seen)[2:])
     spread = build.reshape(seen, parts)
@@ -246,8 +250,6 @@ def _transposed(
     if any(o >= max(s, d) for o, s, d in zip(beyond, steps, spread, strict=True)):
         what = f"output_padding {beyond} must be below stride {steps} or dilation {spread}"
         raise located(ShapeError(what), (image,))
-    pairs = [(-p, o - p) for p, o in zip(around, beyond, strict=True)]
-    whole = derive(scatter_windows, (image, weight), steps, spread, groups)
     _check_bias(bias, groups * outputs)
-    made = whole.pad([None, None, *pairs])  # negative numbers cut
+    made = derive(scatter_windows, (image, weight), steps, spread, groups, around, beyond)
     return made if bias is None else made + bias.reshape(1, -1, *(1,) * dims)

@@ -20,7 +20,13 @@ PHASES_FEW: Final = 16
 
 
 def scatter_windows(
-    image: UOp, weight: UOp, stride: Sequence[int], dilation: Sequence[int], groups: int
+    image: UOp,
+    weight: UOp,
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    padding: Sequence[int],
+    beyond: Sequence[int],
 ) -> UOp:
     """Gives image (n, groups*i, O...), weight (groups*i, o, K...) to (n, groups*o, L...): each
     element times the weight is added to the window that a convolution would take it from. No
@@ -36,29 +42,11 @@ def scatter_windows(
     values = build.elementwise(Ops.MUL, build.cast(left, wide), build.cast(right, wide))
     if math.prod(stride) > PHASES_FEW:
         values = build.reduce(values, Ops.ADD, (2,), True)
-    parts = shape_of(values)[:4]
-    lines = build.reshape(values, (batch, math.prod(parts[1:]), *sizes, *kernel))
-    lines = _added_up(lines, stride, dilation)
-    spread = build.reshape(lines, (*parts, *shape_of(lines)[2:]))
-    summed = build.reduce(spread, Ops.ADD, (2,), False)
-    return build.cast(build.reshape(summed, (batch, groups * outputs, *shape_of(lines)[2:])), dtype)
-
-
-def _added_up(values: UOp, stride: Sequence[int], dilation: Sequence[int]) -> UOp:
-    """(n, c, O..., K...) to (n, c, L...): the sum of what windows have at a place."""
-    dims = len(stride)
-    from torpor.graph.gradient_movement import transposed
-
-    batch, channels, *sizes = shape_of(values)
-    kernel = [int(size) for size in sizes[dims:] if isinstance(size, int)]
-    each = zip(sizes[:dims], stride, kernel, dilation, strict=True)
-    lengths = [add(multiply(subtract(n, 1), s), d * (k - 1) + 1) for n, s, k, d in each]
-    whole = build.constant(0, values.dtype, (batch, channels, *lengths))
-    windows, joined = whole, math.prod(stride) > PHASES_FEW
-    for place, size in enumerate(kernel):
-        options = size, stride[place], dilation[place]
-        if joined:
-            windows = build.window(windows, 2 + place, *options)
-        else:
-            windows = build.overlapping(windows, 2 + place, *options, sizes[place])
-    return transposed(windows, whole, build.reshape(values, shape_of(windows)))
+    for place in reversed(range(len(kernel))):
+        step, apart, reach = stride[place], dilation[place], kernel[place] - 1
+        rest = apart * reach + 1 + beyond[place] - 2 * padding[place]
+        length = add(multiply(subtract(sizes[place], 1), step), rest)
+        values = build.overlap_add(values, 4 + place, step, apart, length, padding[place])
+    summed = build.reduce(values, Ops.ADD, (2,), False)
+    lengths = shape_of(summed)[3:]
+    return build.cast(build.reshape(summed, (batch, groups * outputs, *lengths)), dtype)

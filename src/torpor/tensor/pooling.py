@@ -219,7 +219,7 @@ def _pool_plan(
 
 def _pooled(operand: Any, sizes: Any, steps: Any, spread: Any) -> Any:
     """Windows (already padded): (tensor, axes of the windows)."""
-    made = derive(windows, (operand,), sizes, steps, spread)
+    made = derive(windows, (operand,), sizes, steps, spread, [(0, 0)] * len(sizes))
     return made, tuple(range(-len(sizes), 0))
 
 

@@ -69,14 +69,6 @@ def test_no_phases_where_little_is_summed():
         assert len(sums(x.conv_transpose2d(w, stride=2))) == 4  # no product is with the zeros
 
 
-def test_zeros_between_that_were_asked_for_are_multiplied_where_floats_are_strict():
-    x, w = Tensor.empty(2, 16, 24, 24), Tensor.empty(16, 16, 3, 3)
-    apart = x.unsqueeze(-1).pad((0, 1)).flatten(-2)
-    assert len(sums(apart.conv2d(w))) > 1
-    with Context(STRICT_FLOAT=1):
-        assert len(sums(apart.conv2d(w))) == 1
-
-
 @pytest.mark.parametrize("more", [False, True])
 def test_a_phase_that_meets_nothing_still_reads_what_is_added(more):
     """Windows further apart than they are long: no window has the places between."""
@@ -116,24 +108,16 @@ def test_windows_no_longer_than_their_step_sum_one_place_in_each_phase():
 def test_long_steps_have_phases_along_one_axis_only():
     x, w = Tensor.empty(2, 32, 128), Tensor.empty(32, 16, 16)
     assert len(sums(x.conv_transpose1d(w, stride=8, padding=4))) == 8
-    x, w = Tensor.empty(1, 32, 12, 12), Tensor.empty(4, 32, 8, 8)
-    for axis in (2, 3):
-        x = x.unsqueeze(axis + 1).pad([None] * (axis + 1) + [(0, 7)] + [None] * (3 - axis))
-        x = x.flatten(axis, axis + 1)
-    assert len(sums(x.conv2d(w, padding=7))) == 8
 
 
-def test_dilated_short_sums_keep_rows_whole_and_read_zeros_between():
-    """Windows of a phase start at other places than those of another: they are not put abreast,
-    and phases along rows would store every second element.
-    """
+def test_dilated_short_sums_meet_no_zeros():
     x = Tensor(np.random.default_rng(4).standard_normal((4, 16, 28, 28), np.float32))
     b = np.random.default_rng(5).standard_normal((16, 1, 5, 5), np.float32)
     y = x.conv2d(Tensor(b), stride=2, padding=4, dilation=3, groups=16)
     seed = np.random.default_rng(6).standard_normal(y.shape, np.float32)
     gradient = y.gradient(x, gradient=Tensor(seed))[0]
     programs = torpor.lower(gradient, target="cpu")
-    assert len(programs) == 2
+    assert sum(p.ops for p in programs) < 4 * 16 * 28**2 * 5**2
     parts = [image_gradient(b[[c]], seed[:, [c]], 2, 4, 28, 3) for c in range(16)]
     expected = np.concatenate(parts, 1)
     error = np.linalg.norm(gradient.numpy() - expected)

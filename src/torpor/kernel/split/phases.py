@@ -1,122 +1,207 @@
-"""Phases: a kernel whose sums meet something only at every s-th place, as s kernels without masks.
+"""Phases of strided windows: an output axis whose sums have more or fewer terms in each phase, as a
+kernel for each phase, or with the phases as an axis of their own where sums are short.
 
-before  out[h] = sum(k, where((h + k) % 2 < 1, x[(h + k) // 2] * w[k], 0))
-after   out[2*i] = sum(j, x[i + j] * w[2*j]);  out[2*i + 1] = sum(j, x[i + j + 1] * w[2*j + 1])
+before  out[i] = sum(j, x[i // 2 - j] * w[2*j + i % 2])          (w[3] is 0)
+after   out[2*i] = sum(j, x[i - j] * w[2*j]);  out[2*i + 1] = x[i] * w[1]
+or      out[2*i + p] = sum(j, x[i - j] * w[2*j + p])
 
-Such are the gradients by the images of strided convolutions, and transposed convolutions: all but
-one in s*s of the products that they sum are with zeros between.
+Such are windows that are added up (`graph/polyphase.py`). Of short sums the neighbours that lie
+side by side are worth more than the zeros, which are known once phases and windows are written out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from torpor.base import settings
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.access import is_gated, strides_of
+from torpor.kernel.access import is_gated
 from torpor.kernel.opts.normalise import joined
 from torpor.kernel.ranges import (
     closed_by,
-    find_loops,
     iterations,
     kind_of,
     map_nodes,
     number_of,
     replace_range,
+    replace_ranges,
     size_of,
 )
-from torpor.kernel.split.abreast import abreast
 from torpor.rules import conjuncts
+from torpor.rules.affine import affine, strides_of
 
-PRODUCTS_WORTH: Final = 1 << 20  # products from which more kernels, each to be compiled, pay
+PRODUCTS_WORTH: Final = 1 << 18  # products from which more kernels, each to be compiled, pay
 PHASES_MOST: Final = 16  # phases, at most
 PRODUCTS_FEW: Final = 32  # products in a sum, up to which it takes longer to store what lies apart
 ROUNDS: Final = 64  # rounds of a sum that are looked at one by one, at most
 
 
 def in_phases(ast: UOp) -> tuple[UOp, ...]:
-    """The kernels that together do what this one does, each for every s-th place of an output;
-    the kernel itself where there are no such sums, or little to gain.
+    """The kernels that together do what this one does, each for some places of an output; the
+    kernel itself where there are no phases, or little to gain.
     """
     if len(ast.src) != 1 or iterations(tuple(ast.ranges())) < PRODUCTS_WORTH:
         return (ast,)
-    if not any(n.op is Ops.MOD for n in ast.toposort()):
-        return (ast,)
     whole = joined(ast)
-    made = 1 + max(map(number_of, whole.ranges()))
+    sums = [n for n in whole.toposort() if n.op is Ops.REDUCE]
+    if len(sums) != 1 or sums[0].arg is not Ops.ADD:
+        return (ast,)
+    few = iterations(closed_by(sums[0])) <= PRODUCTS_FEW and shares_nothing(whole)
     pending, done = [(whole, PHASES_MOST)], []
     while pending:
         one, most = pending.pop()
-        parts = apart(one, most, made)
+        parts = beside(one, most) if few else apart(one, most)
         pending.extend((part, most // len(parts)) for part in reversed(parts))
         if not parts:
-            done.append(map_nodes(one, ungated))
-    return tuple(done) if done != [map_nodes(whole, ungated)] else (ast,)
+            done.append(map_nodes(one if few else narrowed(one), asked_once))
+    return (ast,) if done == [map_nodes(whole, asked_once)] else tuple(done)
 
 
-def apart(ast: UOp, most: int, made: int) -> list[UOp]:
-    """The kernel with its sum over fewer rounds, or its phases along an output axis, if they are at
-    most so many; none where neither is to be had. Axes of phases are numbered from `made`.
+def phases_of(ast: UOp) -> Iterator[tuple[UOp, int, int]]:
+    """Output axes with phases: the axis, how many, and the phase of the first place."""
+    for node in ast.toposort():
+        if node.op is Ops.MOD and node.src[1].op is Ops.CONST:
+            inner, step = affine(node.src[0]), int(node.src[1].arg)
+            for one in inner.terms:
+                alone = inner.terms == {one: 1} and one.op is Ops.RANGE and size_of(one)
+                if alone and kind_of(one) is AxisType.GLOBAL:
+                    yield one, step, inner.constant % step
+
+
+def apart(ast: UOp, most: int) -> list[UOp]:
+    """A kernel for each phase of an output axis; none without phases."""
+    for one, step, _ in phases_of(ast):
+        if step <= most:
+            return [
+                of_phase(ast, one, step, phase) for phase in range(min(step, size_of(one) or 1))
+            ]
+    return []
+
+
+def of_phase(ast: UOp, one: UOp, step: int, phase: int) -> UOp:
+    """out[step*i + phase] for all i."""
+    part = UOp.range(-(-((size_of(one) or 1) - phase) // step), *one.arg)
+    return replace_range(ast, one, part * step + UOp.index_const(phase), [part]).simplify()
+
+
+def beside(ast: UOp, most: int) -> list[UOp]:
+    """The kernel with the phases of an output axis as its last axis, and one for the places that
+    are left where the phases are not of one length.
     """
-    loops = find_loops(ast)
-    reductions = [n for n in loops.order if n.op is Ops.REDUCE]
-    if len(reductions) != 1 or reductions[0].arg is not Ops.ADD:
-        return []
-    found: list[UOp] = []
-    for condition in conditions(reductions[0]):
-        axes = loops.free[condition]
-        summed = axes & set(closed_by(reductions[0]))
-        if summed == axes and len(axes) == 1:
-            fewer = fewer_rounds(ast, reductions[0], condition)
-            if fewer is not None:
-                return [fewer]
-        outputs = [r for r in axes - summed if kind_of(r) is AxisType.GLOBAL and size_of(r)]
-        if summed and outputs and not found and 1 < (step := step_of(condition)) <= most:
-            one = min(outputs, key=number_of)
-            if iterations(closed_by(reductions[0])) <= PRODUCTS_FEW and shares_nothing(
-                ast, one, made
-            ):
-                found = together(ast, reductions[0], condition, one, step)
-                if not found and lies_in_rows(ast, one):
-                    continue  # rows are copied with the zeros between (`sliding.py`)
-            found = found or split(ast, one, step)
-    return found
+    for one, step, first in phases_of(ast):
+        size = size_of(one) or 1
+        if step > most or first or size < step:
+            continue
+        if rest := size % step:
+            return [segment(ast, one, 0, size - rest), segment(ast, one, size - rest, size)]
+        block = UOp.range(size // step, *one.arg)
+        phase = UOp.range(step, 1 + max(number_of(r) for r in ast.ranges()), AxisType.GLOBAL)
+        made = replace_range(ast, one, block * step + phase, [block, phase]).simplify()
+        return [forward(made, block)]
+    return []
 
 
-def together(ast: UOp, reduction: UOp, condition: UOp, one: UOp, step: int) -> list[UOp]:
-    """The kernel for all phases of an output axis, and one for the places that are left where the
-    phases are not of one length; none where they do not go together.
+def forward(ast: UOp, block: UOp) -> UOp:
+    """sum(j, x[i - j]) = sum(j, x[i + j - last]): windows begin at their first element."""
+    moves = [strides_of(n.src[0].src[1]) for n in ast.toposort() if n.op is Ops.LOAD]
+    backward = {
+        r for m in moves if m.get(block) for r, s in m.items()
+        if kind_of(r) is AxisType.REDUCE and s is not None and s < 0 and size_of(r)
+    }  # fmt: skip
+    turned: dict[UOp, tuple[UOp, tuple[UOp, ...]]] = {
+        r: ((size_of(r) or 1) - 1 + r * -1, (r,)) for r in backward
+    }
+    return replace_ranges(ast, turned).simplify() if turned else ast
+
+
+def segment(ast: UOp, one: UOp, start: int, stop: int) -> UOp:
+    """The kernel for the places from `start` to `stop` of an output axis."""
+    part = UOp.range(stop - start, *one.arg)
+    return replace_range(ast, one, part + UOp.index_const(start), [part]).simplify()
+
+
+def asked_once(node: UOp) -> UOp:
+    """where(c, x, 0) * where(c, w, 0) = where(c, x, 0) * w, if c is of an axis on which the place
+    in w does not depend: so what is read is the same for all phases, or needs no condition. A
+    licence, off under STRICT_FLOAT: padding of x times an infinite w is then NaN.
     """
-    rest = (size_of(one) or 0) % step
-    if rest:
-        return cut(ast, one, (size_of(one) or 0) - rest)
-    made = abreast(ast, reduction, condition, one, step)
-    return [] if made is None else [made]
+    if node.op is not Ops.MUL or settings.number("STRICT_FLOAT") or len(node.src) != 2:
+        return node
+    left, right = node.src
+    right = without_shared(right, left)
+    return node.replace(src=(without_shared(left, right), right))
 
 
-def cut(ast: UOp, one: UOp, first: int) -> list[UOp]:
-    """The kernel for the first places of an output axis, and the kernel for the others."""
+def without_shared(factor: UOp, other: UOp) -> UOp:
+    """A load without the conditions that the other factor has too and that do not bound it."""
+    if factor.op is Ops.CAST:
+        return factor.replace(src=(without_shared(factor.src[0], other),))
+    if factor.op is not Ops.LOAD or len(factor.src[0].src) < 3:
+        return factor
+    memory, position, condition = factor.src[0].src
+    kept, needed = [*conjuncts(condition)], {*position.ranges()}
+    for one in condition.ranges():
+        mine = [c for c in kept if one in c.ranges()]
+        if one not in needed and all(is_gated(other, c) for c in mine) and meet(mine, one):
+            kept = [c for c in kept if c not in mine]
+    where = [functools.reduce(lambda a, b: a & b, kept)] if kept else []
+    place = factor.src[0].replace(src=(memory, position, *where))
+    return factor.replace(src=(place, *factor.src[1:]))
+
+
+def meet(conditions: Sequence[UOp], one: UOp) -> bool:
+    """Whether wherever the other axes are conditions hold together at some place of an axis: the
+    same one of the first, the middle and the last, or for few places one for each of theirs.
+    """
     size = size_of(one) or 1
-    low, high = UOp.range(first, *one.arg), UOp.range(size - first, *one.arg)
-    places = (low, low), (high + UOp.index_const(first), high)
-    return [replace_range(ast, one, place, [part]).simplify() for place, part in places]
+    places = (UOp.index_const(n) for n in (0, size // 2, size - 1))
+    if any(all(c.substitute({one: n}).simplify().vmin for c in conditions) for n in places):
+        return True
+    axes = [*dict.fromkeys(r for c in conditions for r in c.ranges() if r is not one)]
+    if any(size_of(r) is None for r in axes) or iterations((one, *axes)) > ROUNDS:
+        return False
+    return all(
+        any(all(is_true(c, {**at, one: n}) for c in conditions) for n in range(size))
+        for at in assignments(axes)
+    )
 
 
-def shares_nothing(ast: UOp, one: UOp, made: int) -> bool:
-    """Whether one load alone reads other places along an output axis, that each result has for
-    itself, but for phases: no result shares it but with its neighbours.
+def assignments(axes: Sequence[UOp]) -> Iterator[dict[UOp, int]]:
+    """All numbers that some axes have together."""
+    for numbers in itertools.product(*(range(size_of(r) or 1) for r in axes)):
+        yield dict(zip(axes, numbers, strict=True))
+
+
+def shares_nothing(ast: UOp) -> bool:
+    """Whether no result shares what it reads but with its neighbours: one load is of all axes of
+    the results, also where phases are left aside.
     """
-    loops, store = find_loops(ast), ast.src[0]
-    loads = [loops.free[n] for n in loops.order if n.op is Ops.LOAD and one in loops.free[n]]
-    results = {r for r in closed_by(store) if number_of(r) < made}
-    return len(loads) == 1 and loads[0] >= results
+    phases = {n: UOp.index_const(0) for n in ast.toposort() if n.op is Ops.MOD}
+    results = {r for r in closed_by(ast.src[0]) if kind_of(r) is AxisType.GLOBAL}
+    places = [n.src[0].src[1] for n in ast.toposort() if n.op is Ops.LOAD]
+    return any(results <= {*place.substitute(phases).ranges()} for place in places)
 
 
-def lies_in_rows(ast: UOp, one: UOp) -> bool:
-    """Whether results lie in a row along an axis."""
-    return strides_of(ast.src[0].src[0].src[1], find_loops(ast)).get(one) == 1
+def narrowed(ast: UOp) -> UOp:
+    """The kernel with each sum only over the rounds that add something."""
+    while (fewer := next(shorter(ast), None)) is not None:
+        ast = fewer
+    return map_nodes(ast, ungated)
+
+
+def shorter(ast: UOp) -> Iterator[UOp]:
+    """The kernel with an axis of its sum over fewer rounds, in each way that there is."""
+    for reduction in [n for n in ast.toposort() if n.op is Ops.REDUCE]:
+        for condition in conditions(reduction):
+            axes = [*condition.ranges()]
+            if len(axes) == 1 and axes[0] in closed_by(reduction):
+                fewer = fewer_rounds(ast, reduction, condition)
+                if fewer is not None:
+                    yield fewer
 
 
 def ungated(node: UOp) -> UOp:
@@ -133,15 +218,6 @@ def conditions(reduction: UOp) -> Iterator[UOp]:
             yield node
 
 
-def step_of(condition: UOp) -> int:
-    """The s of a condition x % s < 1; 1 for any other."""
-    low, high = condition.src
-    if low.op is not Ops.MOD or low.src[1].op is not Ops.CONST:
-        return 1
-    regular = high.op is Ops.CONST and high.arg == 1
-    return int(low.src[1].arg) if regular else 1
-
-
 def vanishes(value: UOp, condition: UOp) -> bool:
     """Whether a value is 0 unless the condition holds. That 0 times infinity would be NaN is left
     aside, but under STRICT_FLOAT.
@@ -155,17 +231,6 @@ def vanishes(value: UOp, condition: UOp) -> bool:
     return is_gated(value, condition)
 
 
-def split(ast: UOp, one: UOp, step: int) -> list[UOp]:
-    """The kernel for each of the phases of an output axis."""
-    size = size_of(one) or 1
-    made = []
-    for phase in range(min(step, size)):
-        part = UOp.range(-(-(size - phase) // step), *one.arg)
-        place = part * step + UOp.index_const(phase)
-        made.append(replace_range(ast, one, place, [part]).simplify())
-    return made
-
-
 def fewer_rounds(ast: UOp, reduction: UOp, condition: UOp) -> UOp | None:
     """The kernel with a sum that goes only over the rounds for which the condition holds; None
     where these are not evenly apart, all there are, or not known before it runs.
@@ -174,7 +239,7 @@ def fewer_rounds(ast: UOp, reduction: UOp, condition: UOp) -> UOp | None:
     size = size_of(one) or 0
     if not 0 < size <= ROUNDS:
         return None
-    known = [is_true(condition, one, n) for n in range(size)]
+    known = [is_true(condition, {one: n}) for n in range(size)]
     if None in known:
         return None
     holds = [n for n, found in enumerate(known) if found]
@@ -188,7 +253,8 @@ def fewer_rounds(ast: UOp, reduction: UOp, condition: UOp) -> UOp | None:
     return replace_range(ast, one, place, [part]).simplify()
 
 
-def is_true(condition: UOp, one: UOp, number: int) -> bool | None:
-    """Whether a condition on the axis `one` alone holds in a round; None where data tells."""
-    found = condition.substitute({one: UOp.index_const(number)}).simplify()
+def is_true(condition: UOp, numbers: Mapping[UOp, int]) -> bool | None:
+    """Whether a condition holds in these rounds; None where more tells."""
+    at = {one: UOp.index_const(number) for one, number in numbers.items()}
+    found = condition.substitute(at).simplify()
     return bool(found.arg) if found.op is Ops.CONST else None

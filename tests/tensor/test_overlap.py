@@ -1,4 +1,4 @@
-"""Phases abreast: one kernel for all of them, whose windows read the same."""
+"""Transposed convolutions by one kernel for all phases, whose windows read the same."""
 
 import numpy as np
 import pytest
