@@ -30,8 +30,8 @@ from torpor.device.pool import thread_count
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.kernel import Kernel
-from torpor.kernel.choose.candidates import after, code_length, in_turn, neighbours, predicted
-from torpor.kernel.choose.heuristics import choose
+from torpor.kernel.choose.candidates import after, in_turn, neighbours, predicted
+from torpor.kernel.choose.heuristics import choose, is_short
 from torpor.pipeline import disk
 from torpor.pipeline import tuning_database as database
 from torpor.pipeline.report import say, say_once
@@ -56,7 +56,6 @@ EVERY: Final = 10.0  # seconds between lines that say how far a search is
 SLOW: Final = 2.0  # times the best one's time past which a list is neither timed exactly nor varied
 POOL: Final = 24  # new lists that are ranked for each round,
 ROUND: Final = 12  # and those that are timed for each member of the beam
-LONGEST: Final = 256  # vectors' worth of copies past which code is not tried
 MEMORY: Final = 1 << 30  # bytes of buffers past which a kernel is not searched
 DIGEST: Final = 12  # hexadecimal digits that tell one kernel from another within a search
 
@@ -339,10 +338,11 @@ class Tuner:
         if isinstance(made, OptError):
             note(f"refused: {made}")
             return False
-        length, name = code_length(made), digest(made)
-        if length > LONGEST:
-            note(f"refused: {list(opts)}: its code would be some {length:.0f} vectors long")
-        if length > LONGEST or name in self.tried or any(name == one[3] for one in self.waiting):
+        name = digest(made)
+        if name in self.tried or any(name == one[3] for one in self.waiting):
+            return False
+        if not is_short(made):
+            note(f"refused: {list(opts)}: it would be written out too often")
             return False
         guess = predicted(made)
         heappush(self.waiting, (guess * self.rates[parent], len(self.seen), opts, name, guess))

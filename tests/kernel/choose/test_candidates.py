@@ -17,7 +17,7 @@ from torpor import Tensor
 from torpor.base.errors import OptError
 from torpor.base.target import get_target
 from torpor.kernel import Kernel, Opt, OptOps
-from torpor.kernel.choose.candidates import after, code_length, in_turn, neighbours, predicted
+from torpor.kernel.choose.candidates import after, in_turn, neighbours, predicted
 from torpor.kernel.choose.heuristics import choose
 from torpor.kernel.ranges import iterations, size_of
 
@@ -89,16 +89,6 @@ def test_whatever_stands_in_a_file_fits_or_is_refused(opts):
     if isinstance(made, Kernel):
         assert all((size_of(r) or 1) > 0 for r in made.axes)
         assert iterations(made.axes) >= 36 * 48 * 64
-
-
-def test_the_length_of_code_is_that_of_its_longest_part():
-    kernel = product("cpu")
-    assert code_length(after(kernel, ())) == 1 / 8
-    assert code_length(after(kernel, (Opt(OptOps.UPCAST, 0, 36), Opt(OptOps.UNROLL, 0, 4)))) == 18
-    made = after(kernel, (Opt(OptOps.PARTITION, 0, 32), Opt(OptOps.UPCAST, 0, 32)))
-    rest = next(n for n, r in enumerate(made.axes) if size_of(r) == 4)
-    made.apply_opt(Opt(OptOps.UPCAST, rest, 4))
-    assert code_length(made) == 32 / 8
 
 
 def test_sources_take_turns():

@@ -17,7 +17,7 @@ from torpor.kernel.cost import nests_of, seconds
 from torpor.kernel.opts.dot import find_products
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.stage import coefficients, direct_loads, operands
-from torpor.kernel.ranges import WRITTEN, find_loops, iterations, kind_of, size_of
+from torpor.kernel.ranges import WRITTEN, kind_of, size_of
 
 Opts = tuple[Opt, ...]
 Item = TypeVar("Item")
@@ -44,14 +44,6 @@ def after(kernel: Kernel, opts: Opts) -> Kernel | OptError:
 def predicted(kernel: Kernel) -> float:
     """Seconds that the kernel takes by the cost model, which is as wrong for its neighbours."""
     return max(seconds(nests_of(kernel.ast, kernel.target), kernel.target), 1e-12)
-
-
-def code_length(kernel: Kernel) -> float:
-    """How many vectors' worth of copies the kernel has of what it has most copies of."""
-    loops = find_loops(kernel.ast)
-    nests = {frozenset(loops.nest_of(free)) for free in set(loops.free.values())}
-    written = ([r for r in nest if kind_of(r) in WRITTEN] for nest in nests)
-    return max(map(iterations, written), default=1) / kernel.target.lanes(4)
 
 
 def in_turn(sources: Iterable[Iterator[Item]]) -> Iterator[Item]:
