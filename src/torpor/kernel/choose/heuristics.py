@@ -9,11 +9,11 @@ from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel.access import passes_caches
 from torpor.kernel.choose.columns import tile_columns
-from torpor.kernel.choose.crossing import tile_crossing
 from torpor.kernel.choose.nest import down_columns, nest_lanes, window_lanes
 from torpor.kernel.choose.once import read_once
 from torpor.kernel.choose.products import tile_contraction, tile_words
 from torpor.kernel.choose.rows import beside_steps, has_passes, row_lanes
+from torpor.kernel.choose.transpose import tile_transpose
 from torpor.kernel.choose.vectors import Facts, attempt, unroll_short
 from torpor.kernel.estimate import copies
 from torpor.kernel.opts.kernel import OUTPUTS, Kernel
@@ -71,7 +71,7 @@ def for_processor(kernel: Kernel) -> None:
         or tile_contraction(kernel)
     ):
         return
-    if not tile_crossing(kernel):
+    if not tile_transpose(kernel):
         along_lanes(kernel)
     stream_out(kernel)
 

@@ -19,44 +19,40 @@ from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.partition import boundaries
 from torpor.kernel.ranges import closed_by, find_loops, kind_of, number_of, size_of
 
-LANES: Final = 8  # elements of a vector that is put together from several lines
+LANES: Final = 8  # elements of a vector that is put together from several lines, at least
 AXIS_SHORT: Final = 4  # axes that are shorter are written out whole
-# Measured by one thread of an AMD EPYC of the third generation (Zen 3), float32. Bytes by which
-# rows that are written are apart; single lines of them are slow past the caches: 4224 x 4160 takes
-# 11.5 ms, in twos 6.5 (a copy 4.5).
-WRITES: Final = 512  # in twos; in fours where rows are twice as far apart
-READS: Final = 4096  # in twos again: lines that are read share a set of the first cache
-# Lines in a row where rows that are written begin inside of a line, so that at each end of a run a
-# part of one is written: 3000 x 5000 takes 23 ms by 8 elements, 10.5 by 40, 7 to 11 by 120.
-LONGEST: Final = 8
+LONGEST: Final = 32  # elements along one axis of a block, which has the square of it
 
 
-class Crossing(NamedTuple):
-    """An axis along which a kernel writes and one along which it reads: bytes between what it reads
-    for two neighbours that it writes, and the other way round; bytes of an element read.
+class Transpose(NamedTuple):
+    """An axis along which a kernel writes and one along which it reads; bytes of an element read,
+    and bytes between rows that are written.
     """
 
     written: UOp
     read: UOp
-    reads: int
-    writes: int
     itemsize: int
+    apart: int
 
 
-def tile_crossing(kernel: Kernel) -> bool:
+def tile_transpose(kernel: Kernel) -> bool:
     """Choose opts for a kernel that reads across what it writes; says whether it was one."""
-    found = find_crossing(kernel)
+    found = find_transpose(kernel)
     if found is None:
         return False
     written, read = number_of(found.written), number_of(found.read)
-    line = max(AXIS_SHORT, LINE // found.itemsize)
+    line = min(LINE // found.itemsize, LONGEST)
     ends = ends_of(kernel, found.read)
     short = (size_of(found.written) or 0) < AXIS_SHORT
-    past = line <= 2 * LANES and passes_caches(kernel.ast, kernel.target)
+    wide = min(max(LANES, kernel.target.lanes(found.itemsize)), LONGEST)
+    whole = found.apart % LINE == 0
+    past = whole and passes_caches(kernel.ast, kernel.target)
     if past and not ends and not short:
-        write_lines(kernel, written, read, elements_together(found, line))
+        write_lanes(kernel, read, wide)
+        write_lanes(kernel, written, min(2 * line, LONGEST))
+        lines_in_turn(kernel, written, read)
     else:
-        write_lanes(kernel, written, LANES)
+        write_lanes(kernel, written, wide if whole else LANES)
         for number in cut_at(kernel, read, ends):
             write_lanes(kernel, number, LANES if short else line)
     for position in range(len(kernel.axes)):  # not one that some part does not run over
@@ -65,28 +61,10 @@ def tile_crossing(kernel: Kernel) -> bool:
     return True
 
 
-def elements_together(found: Crossing, line: int) -> int:
-    """How many elements are written in a row: a line of them; more where memory is slow to take
-    single lines, but not so many that the rows which are read at once push each other out of a
-    cache; long runs where long rows begin inside of a line.
+def lines_in_turn(kernel: Kernel, written: int, read: int) -> None:
+    """Lines written one after the other: what goes past the caches goes line by line, and memory is
+    read as so many rows from end to end.
     """
-    size = size_of(found.written) or 1
-    whole = size - size % LANES
-    if whole % line and whole > LONGEST * line:
-        runs = range(LANES, LONGEST * line + 1, LANES)
-        return max((n for n in runs if whole % n == 0), default=line)
-    most = 1
-    if found.writes % WRITES == 0:
-        most = 4 if found.writes % (2 * WRITES) == 0 and found.reads % READS else 2
-    return line * next(n for n in (4, 2, 1) if n <= most and (whole % (n * line) == 0 or n == 1))
-
-
-def write_lines(kernel: Kernel, written: int, read: int, together: int) -> None:
-    """Whole lines written one after the other, along the axis that is read: what goes past the
-    caches goes line by line, and memory is read as so many rows from end to end.
-    """
-    write_lanes(kernel, read, LANES)
-    write_lanes(kernel, written, together)
     places = [
         next((n for n, r in enumerate(kernel.axes) if r.arg == (number, AxisType.GLOBAL)), None)
         for number in (read, written)
@@ -95,7 +73,7 @@ def write_lines(kernel: Kernel, written: int, read: int, together: int) -> None:
         kernel.apply_opt(Opt(OptOps.SWAP, places[0], places[1]))
 
 
-def find_crossing(kernel: Kernel) -> Crossing | None:
+def find_transpose(kernel: Kernel) -> Transpose | None:
     """The axes of a kernel that reads across what it writes; None for any other."""
     if kernel.has_reduce or any(kind_of(r) is not AxisType.GLOBAL for r in kernel.axes):
         return None
@@ -110,10 +88,9 @@ def find_crossing(kernel: Kernel) -> Crossing | None:
     for access in found:
         for one in kernel.axes:
             if crosses(access, one, written[0]) and (size_of(one) or 0) >= AXIS_SHORT:
-                reads = abs(access.stride(written[0]) or 0) * access.itemsize
-                writes = max(abs(a.stride(one) or 0) * a.itemsize for a in stores)
-                if writes >= LINE or not short:
-                    return Crossing(written[0], one, reads, writes, access.itemsize)
+                apart = max(abs(a.stride(one) or 0) * a.itemsize for a in stores)
+                if apart >= LINE or not short:
+                    return Transpose(written[0], one, access.itemsize, apart)
     return None
 
 
@@ -161,5 +138,5 @@ def write_lanes(kernel: Kernel, number: int, most: int) -> None:
     rest = cut_apart(kernel, position, whole) if whole < size else None
     if rest is not None:
         kernel.apply_opt(Opt(OptOps.UPCAST, rest, 0))
-    amount = next(n for n in (most, LANES, whole) if whole % n == 0)
+    amount = next(n for n in (most, most // 2, LANES, whole) if whole % n == 0)
     kernel.apply_opt(Opt(OptOps.UPCAST, position, amount))

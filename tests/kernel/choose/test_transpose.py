@@ -8,6 +8,7 @@ import pytest
 import torpor
 from torpor import Tensor
 from torpor.device import Device
+from torpor.device.machine import facts, machine
 from torpor.kernel import Kernel, OptOps
 from torpor.kernel.choose.heuristics import choose
 
@@ -34,25 +35,33 @@ def test_sums_with_the_transpose():
 
 
 @pytest.mark.parametrize(
-    ("shape", "lines"),
-    [((4096, 4096), 2), ((4096, 4000), 4), ((4000, 4096), 1), ((4000, 4160), 1), ((4224, 4160), 2)],
-    ids=["both apart", "written apart", "read apart", "neither", "written half as far apart"],
+    ("name", "dtype", "written", "read"),
+    [
+        ("avx2", "float32", 8, 16),
+        ("avx512", "float32", 16, 16),
+        ("avx512", "float16", 32, 32),
+        ("avx2", "int8", 32, 32),
+    ],
 )
-def test_lines_go_past_the_caches_in_groups_where_they_are_pages_apart(shape, lines):
-    """A row that is written has as many elements as there are rows that are read."""
-    (item,) = Tensor.empty(*shape).T.contiguous().schedule()
-    target = replace(Device["CPU"].target, stream_bytes=1 << 16)
-    chosen = choose(Kernel(item.ast, target))
-    assert max(o.arg for o in chosen if o.op is OptOps.UPCAST) == 16 * lines
+def test_a_block_has_a_vector_by_a_line(name, dtype, written, read):
+    """Of 64 bytes, or less where that were too many elements to write out."""
+    x = Tensor.empty(1024, 4096, dtype=getattr(torpor.dtypes, dtype))
+    (item,) = x.T.contiguous().schedule()
+    target = facts(machine(name))
+    inside, past = (
+        choose(Kernel(item.ast, replace(target, stream_bytes=least)))
+        for least in (1 << 30, 1 << 16)
+    )
+    assert [o.arg for o in inside if o.op is OptOps.UPCAST] == [written, read]
+    assert [o.arg for o in past if o.op is OptOps.UPCAST] == [written, min(2 * read, 32)]
+    assert {o.op for o in past} - {o.op for o in inside} == {OptOps.SWAP, OptOps.STREAM}
 
 
-@pytest.mark.parametrize(("rows", "together"), [(3000, 120), (3001, 120), (1000, 40), (40, 8)])
-def test_long_rows_that_begin_inside_of_a_line_are_written_in_long_runs(rows, together):
-    """Of 128 elements at most, all alike."""
+@pytest.mark.parametrize("rows", [3000, 3001, 1000])
+def test_rows_that_begin_inside_of_a_line_are_written_from_end_to_end(rows):
     (item,) = Tensor.empty(rows, 5000).T.contiguous().schedule()
     target = replace(Device["CPU"].target, stream_bytes=1 << 16)
-    chosen = choose(Kernel(item.ast, target))
-    assert max(o.arg for o in chosen if o.op in (OptOps.UPCAST, OptOps.OVERLAP)) == together
+    assert OptOps.SWAP not in {o.op for o in choose(Kernel(item.ast, target))}
 
 
 @pytest.mark.parametrize("shape", [(3001, 4003), (1023, 1025), (127, 131)])
