@@ -209,7 +209,18 @@ def powers_of_others(x: Tensor) -> Tensor:
     return ((x * 2 - x.amax(-1, keepdim=True)).exp()) @ Tensor.ones(32, 4, dtype="float64")
 
 
-@pytest.mark.parametrize("function", [double_softmax, deviations, powers_of_others])
+def powers_and_values(x: Tensor) -> Tensor:
+    return (x.softmax(-1) * x) @ Tensor.ones(32, 4, dtype="float64")
+
+
+def logarithms(x: Tensor) -> Tensor:
+    return x.log_softmax(-1) @ Tensor.ones(32, 4, dtype="float64") + x.amax(-1, keepdim=True)
+
+
+KINDS = (double_softmax, deviations, powers_of_others, powers_and_values, logarithms)
+
+
+@pytest.mark.parametrize("function", KINDS)
 def test_rows_of_other_kinds(function) -> None:
     """Whether by tiles or not, the values are those of whole rows."""
     left, right = numbers(64, 8), numbers(8, 32, seed=1)

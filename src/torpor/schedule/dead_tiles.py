@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Final
 
+from torpor.base import settings
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import ALU, AxisType, Ops, identity
 from torpor.ir.records import ScheduleItem
@@ -46,7 +47,11 @@ class Columns:
 
 
 def columns_of(group: FusionGroup) -> Columns | None:
-    """The columns of the widest rows inside; None where some kernel reads these otherwise."""
+    """The columns of the widest rows inside; None where some kernel reads these otherwise, and
+    without the licence to do so by tiles.
+    """
+    if settings.number("STRICT_FLOAT"):
+        return None
     width = max((group.rows[b].stride for b in group.inside), default=0)
     values = frozenset(b for b in group.inside if group.rows[b].stride == width)
     found = Columns(width, values)

@@ -18,7 +18,6 @@ from dataclasses import replace
 from itertools import product
 from typing import Final, NamedTuple
 
-from torpor.base import settings
 from torpor.base.dtypes import dtypes
 from torpor.base.target import Target
 from torpor.ir.ops import Ops
@@ -109,7 +108,7 @@ def launches_of(
     by_tiles = tile_by_tile(block, counts, make, target)
     if by_tiles is not None:
         return by_tiles
-    columns = None if settings.number("STRICT_FLOAT") else columns_of(block)
+    columns = columns_of(block)
     tiles = columns and tiles_of(columns, counts, target, WIDEST, loops=True)
     if columns and tiles and tiles.conditions:
         return without_dead_tiles(columns, tiles)

@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from torpor.base import settings
 from torpor.base.target import Target
 from torpor.ir.ops import Ops
 from torpor.ir.records import ScheduleItem
@@ -179,7 +178,7 @@ def into(item: ScheduleItem, store: UOp) -> UOp:
 
 def phases_of(group: FusionGroup, make: MakeBuffer) -> Phases | None:
     """The passes over the columns that the kernels of a group make; None if rows stay whole."""
-    columns = None if settings.number("STRICT_FLOAT") else columns_of(group)
+    columns = columns_of(group)
     if columns is None or columns.width < LONG:
         return None
     phases = Phases(columns, make)
