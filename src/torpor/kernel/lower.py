@@ -43,6 +43,7 @@ from torpor.kernel.passes.interleaved_loads import interleave_loads
 from torpor.kernel.passes.interleaved_stores import interleave_stores
 from torpor.kernel.passes.linearise import linearise
 from torpor.kernel.passes.loop_bounds import tighten_bounds
+from torpor.kernel.passes.prefetch import prefetch
 from torpor.kernel.passes.register_transpose import transpose_blocks
 from torpor.kernel.passes.scalarise import scalarise
 from torpor.kernel.passes.scatter import stage_scattered
@@ -147,9 +148,9 @@ def decompose(state: Lowering) -> None:
 
 
 def order(state: Lowering) -> None:
-    """The graph as a list, in which a DOT adds to its sum itself."""
+    """The graph as a list, in which a DOT adds to its sum itself, and loads fetch ahead."""
     linear = add_in_dots(linearise(fission_loops(state.root)))
-    state.linear = list(with_parameters(linear, state.ast))
+    state.linear = list(with_parameters(prefetch(linear, state.target), state.ast))
 
 
 def narrow(state: Lowering) -> None:

@@ -15,7 +15,6 @@ from torpor.ir.ops import ALU, Ops
 from torpor.ir.uop import UOp
 from torpor.source import llvm_control, llvm_memory, llvm_vectors
 from torpor.source.linear import prepare, signature
-from torpor.source.llvm_ahead import fetches
 from torpor.source.llvm_alu import alu
 from torpor.source.llvm_dot import dot
 from torpor.source.llvm_function import Function, Pairs
@@ -62,7 +61,6 @@ def function_of(
 ) -> Function:
     """The function of a linear program."""
     made = Function(signature(nodes), target, shared, streams)
-    made.ahead = fetches(nodes, target) if streams else {}
     made.held = {node.src[1]: node for node in nodes if llvm_control.is_held(node)}
     for node in nodes:
         add(made, node)

@@ -13,8 +13,8 @@ from torpor.device import Device
 from torpor.device.machine import facts, machine
 from torpor.ir.ops import Ops
 from torpor.kernel import Opt, OptOps
+from torpor.kernel.passes.prefetch import AHEAD, LONGEST, fetches
 from torpor.pipeline import program_for
-from torpor.source.llvm_ahead import AHEAD, LONGEST, fetches
 
 STREAM = Opt(OptOps.STREAM)
 TARGET = facts(machine("avx2,l1=32K,l2=512K,l3=32M"))

@@ -1,8 +1,8 @@
-"""What is fetched ahead of its use in LLVM IR: memory that a processor does not fetch by itself.
+"""Prefetching: loads have memory fetched ahead that a processor does not fetch by itself.
 
 Processors follow a few rows of memory that are read from end to end. They lose many rows read side
 by side, as for a transpose, and know nothing of the next row while a later pass goes over this one.
-Only functions that store past the caches fetch ahead: what others work on is mostly in the caches.
+Only kernels that store past the caches fetch ahead: what others work on is mostly in the caches.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from torpor.base.target import LINE, Target
-from torpor.ir.ops import Ops
+from torpor.ir.ops import STREAMED, Ops
 from torpor.ir.uop import UOp
 from torpor.rules.affine import strides_of, without_constant
-from torpor.source.llvm_text import Body
 
 # Measured by one thread of an AMD EPYC of the third generation (Zen 3), float32: 4224 x 4160
 # transposed in blocks of 32 rows and 8 columns takes 6.5 ms with it, 7.9 ms without; with 16 rows
@@ -41,6 +40,18 @@ class Read(NamedTuple):
     loop: UOp
     step: int
     outer: int
+
+
+def prefetch(linear: Sequence[UOp], target: Target) -> list[UOp]:
+    """A linear program whose loads say how many bytes past their places they have fetched."""
+    if not any(node.op is Ops.STORE and node.arg == STREAMED for node in linear):
+        return list(linear)
+    found = fetches(linear, target)
+    made: dict[UOp, UOp] = {}
+    for node in linear:
+        source = tuple(made.get(s, s) for s in node.src)
+        made[node] = node.replace(src=source, arg=found.get(node, node.arg))
+    return list(made.values())
 
 
 def fetches(nodes: Sequence[UOp], target: Target) -> dict[UOp, int]:
@@ -89,11 +100,3 @@ def read_of(load: UOp, loops: Sequence[UOp]) -> Read:
     return Read(
         load, memory, (memory, varying, shift * size // LINE), loops[-1], step, *outer or [0]
     )
-
-
-def fetch(body: Body, address: str, distance: int) -> None:
-    """Have the caches read the line `distance` bytes on; past the end of memory it does no harm."""
-    place = body.value("at", f"getelementptr i8, ptr {address}, i64 {distance}")
-    # To be read, soon by this core too, as data: LLVM Language Reference, "llvm.prefetch".
-    how = ("i32", "0"), ("i32", "3"), ("i32", "1")
-    body.line(body.call("llvm.prefetch.p0", "void", ("ptr", place), *how))
