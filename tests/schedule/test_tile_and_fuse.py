@@ -169,6 +169,14 @@ def test_any_number_of_threads_gives_the_same_bits(causal: bool) -> None:
         assert len({one[number].tobytes() for one in found}) == 1
 
 
+def test_a_device_without_threads_goes_block_by_block() -> None:
+    arrays = [numbers(1, 16, 4, seed=n) for n in range(3)]
+    tensors = [Tensor(a, device="PYTHON") for a in arrays]
+    result = tensors[0].scaled_dot_product_attention(*tensors[1:])
+    assert any(item.group for item in result.schedule())
+    np.testing.assert_allclose(result.numpy(), attention(*arrays), rtol=1e-12)
+
+
 def test_gradients_of_weights_grow_from_block_to_block() -> None:
     x, first, second = numbers(64, 8), numbers(8, 16, seed=1), numbers(16, 4, seed=2)
     weights = [Tensor(w, requires_grad=True) for w in (first, second)]

@@ -391,7 +391,7 @@ def compiled_graph(
     sections = arena.sections_of(items)
     donated = arena.donations(kernels, pairs, sections)
     kinds = {key: kind_of(known[key]) for key in (*results, *between)}
-    lives = arena.values_of(touched, kinds, sections, _own_of(items))
+    lives = arena.values_of(touched, kinds, sections, _own_of(items, sections))
     lives = arena.throughout(lives, arena.rounds_of(items))
     _, last = arena.uses(touched)
     ending = {key for key in between if lives[key].death == last[key]}
@@ -461,10 +461,10 @@ def made_by(ready: Sequence[Prepared]) -> dict[int, int]:
     return {id(b): b.nbytes for i in items for n in i.outputs for b in (i.buffers[n].arg,)}
 
 
-def _own_of(items: Sequence[ScheduleItem]) -> set[int]:
-    """What each group of a section has for itself, by `id`."""
-    sections = {item.group[0] for item in items if item.group is not None}
-    return {id(node.arg) for section in sections for node in section.own}
+def _own_of(items: Sequence[ScheduleItem], sections: Sequence[Bounds]) -> set[int]:
+    """What each group has for itself, of those that may run at the same time, by `id`."""
+    groups = [group for first, *_ in sections if (group := items[first].group) is not None]
+    return {id(node.arg) for section, _ in groups for node in section.own}
 
 
 def _arena_kind(
