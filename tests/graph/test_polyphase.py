@@ -4,9 +4,13 @@ import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import torpor
+from tests.graph.evaluate import evaluate, tensor
 from torpor import Context, Tensor
+from torpor.graph import build
 from torpor.ir.ops import Ops
 from torpor.kernel.ranges import iterations
 
@@ -97,3 +101,18 @@ def test_rounds_that_only_some_lengths_have_are_kept(length):
     for place in range(length):
         expected[2 * place : 2 * place + 3] += line[place] * weight
     np.testing.assert_array_equal(found, expected)
+
+
+@given(st.tuples(*(st.integers(1, 4) for _ in range(4))), st.integers(0, 5), st.integers(-2, 5))
+def test_windows_added_up_are_what_a_loop_adds_up(sizes, before, more):
+    """sum(o, k, g[o, k] where o*stride + k*dilation - before = i), to the bit on integers."""
+    rows, size, stride, dilation = sizes
+    length = max((rows - 1) * stride + (size - 1) * dilation + 1 - before + more, 1)
+    g = np.arange(1, 2 * rows * size + 1).reshape(2, rows, size)
+    expected = np.zeros((2, length), np.int64)
+    for o, k in np.ndindex(rows, size):
+        place = o * stride + k * dilation - before
+        if 0 <= place < length:
+            expected[:, place] += g[:, o, k]
+    made = build.overlap_add(tensor(g), 1, stride, dilation, length, before)
+    np.testing.assert_array_equal(evaluate(made), expected)

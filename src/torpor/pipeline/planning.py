@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Any, Final
 
 from torpor.base.phases import phase
 from torpor.base.target import Target
@@ -38,6 +39,8 @@ from torpor.schedule.loops import Bodies, is_loop
 from torpor.schedule.plan import Places, Plan, TargetOf, plan
 
 Roots = Sequence[tuple[UOp, str]]
+Rule = Callable[[UOp, Target], Any]  # what takes the place of a kernel; nothing if it does not
+Items = Callable[[ScheduleItem, Any], list[ScheduleItem]]
 
 
 def spread(node: UOp, device: str) -> list[tuple[UOp, str]]:
@@ -81,8 +84,8 @@ def refined(items: Sequence[ScheduleItem], target_of: TargetOf) -> Iterator[Sche
 
     Thousands of items may share one ast, blocks of a chain for example: each is looked at once.
     """
-    phases, order, parts = cache(in_phases), cache(arranged), cache(in_two)
-    checks, pieces = cache(checked_ahead), cache(in_pieces)
+    phases, order, checks = cache(in_phases), cache(arranged), cache(checked_ahead)
+    several = [(cache(rule), items_of) for rule, items_of in SEVERAL]
 
     def plan_body(roots: Roots) -> tuple[list[ScheduleItem], Places]:
         made = plan(roots, make_buffer, target_of)
@@ -105,19 +108,13 @@ def refined(items: Sequence[ScheduleItem], target_of: TargetOf) -> Iterator[Sche
         for ast in phases(item.ast):  # they write parts of its output
             part = item if ast is item.ast else of_piece(item, own_parameters(ast))
             ast = part.ast
-            if item.group is None and (found := parts(ast, target)) is not None:
-                yield from by_parts(part, found)
-            elif item.group is None and (cut := pieces(ast, target)):
-                yield from (of_piece(part, piece) for piece in cut)
-            else:
+            rules = several if item.group is None else []
+            tried = ((rule(ast, target), items_of) for rule, items_of in rules)
+            made = next((one for one in tried if one[0]), None)
+            if made is None:
                 yield from in_order(part, order(ast, target), copies)
-
-
-def in_two(ast: UOp, target: Target) -> Parted | None:
-    """A kernel as two: a product of signed bytes as one of unsigned ones and what makes up for
-    that; or a long sum in parts, which would be a sum of fewer terms at a time.
-    """
-    return in_offsets(ast, target) or in_parts(ast, target)
+            else:
+                yield from made[1](part, made[0])
 
 
 def by_parts(item: ScheduleItem, found: Parted) -> list[ScheduleItem]:
@@ -129,6 +126,11 @@ def by_parts(item: ScheduleItem, found: Parted) -> list[ScheduleItem]:
     first = ScheduleItem(found.first, read, reason=reason, checks=item.checks, origins=item.origins)
     rest = replace(item, ast=found.rest, buffers=kept, checks=())
     return [with_variables_of(item, first), with_variables_of(item, rest)]
+
+
+def by_pieces(item: ScheduleItem, pieces: Sequence[Piece]) -> list[ScheduleItem]:
+    """The items that write the pieces of an item's output."""
+    return [of_piece(item, piece) for piece in pieces]
 
 
 def of_piece(item: ScheduleItem, piece: Piece) -> ScheduleItem:
@@ -167,3 +169,13 @@ def with_variables_of(item: ScheduleItem, part: ScheduleItem) -> ScheduleItem:
         variables=tuple(item.variables[number] for number in kept),
         bindings=tuple(item.bindings[number] for number in kept if item.bindings),
     )
+
+
+# What may take the place of a kernel without checks, after `in_phases` and before `arranged`: the
+# first that gains something does. Zero points come before split sums, which would leave sums of
+# fewer terms; both before index sets, since these are for kernels that sum nothing.
+SEVERAL: Final[tuple[tuple[Rule, Items], ...]] = (
+    (in_offsets, by_parts),
+    (in_parts, by_parts),
+    (in_pieces, by_pieces),
+)
