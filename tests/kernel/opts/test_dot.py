@@ -336,6 +336,21 @@ def test_the_instruction_for_bfloat16(level, instruction):
     assert len(re.findall(r"\t(?:vfmadd|vmulps|vaddps|fmla|fmul|fadd)", hot)) == 0
 
 
+def test_bfloat16_on_arm_under_the_emulator(tmp_path):
+    needs_emulator()
+    emulated = emulator.Emulated(machine(BRAIN_ARM))
+    a, b = brain((96, 132)), brain((132, 64), 1)
+    with Context(TARGET=BRAIN_ARM):
+        item = item_of(brain_product(a, b))
+        program = program_for(item.ast, facts(machine(BRAIN_ARM)))
+    assert "bfdot" in program.source
+    buffers = [node.arg for node in item.buffers]
+    emulated.add(program, buffers)
+    emulated.run(tmp_path)
+    got = emulated.held(buffers[0]).reshape(96, 64)
+    np.testing.assert_array_equal(got, a.astype(np.float32) @ b.astype(np.float32))
+
+
 def test_the_interpreter_and_bfloat16():
     a, b = brain((6, 64)), brain((64, 8), 1)
     got = interpreted(item_of(brain_product(a, b)), [Opt(OptOps.DOT, 0, 2)])
