@@ -92,3 +92,11 @@ def test_arrays_lists_and_numbers_go_where_the_tensor_is() -> None:
 def test_copy_is_asked_to_move() -> None:
     x = near() * 0
     np.testing.assert_array_equal(x.copy_(far()).numpy(), X)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3), (0,)])
+def test_a_number_is_on_any_device(shape):
+    for moved in (torpor.full(shape, 2.5).to("PYTHON"), torpor.full(shape, 2.5).to("PYTHON") * 2):
+        assert moved.device == "PYTHON"
+    assert np.array_equal(moved.numpy(), np.full(shape, 5, np.float32))
+    assert np.array_equal(torpor.full(shape, 7).to("PYTHON").to("CPU").numpy(), np.full(shape, 7))

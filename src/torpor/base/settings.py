@@ -36,6 +36,7 @@ DEFAULTS: Final[Mapping[str, Value]] = MappingProxyType(
         "CHECK": 0,  # 1: check the contract of each stage after every pass
         "CACHE_DIR": "",  # where compiled objects are kept, "": the user's cache folder
         "CACHE": 1,  # 0: no disk cache
+        "CACHE_MB": 1000,  # most megabytes of it; beyond, what was written first goes
         "SEED": 0,  # first seed of the default generator
         "JIT": "1",  # 0: jit runs the function as it is; strict: refuse what cannot be guarded
         "STRICT_FLOAT": 0,  # 1: no licence to reorder or contract floating point

@@ -6,8 +6,10 @@ import hashlib
 import os
 import pickle
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +22,7 @@ from torpor.ir.records import Program
 KERNELS: Final = "kernels"
 SCHEDULES: Final = "schedules"
 _DIGEST: Final = 32  # bytes of SHA-256 in front of every entry: of its name and what follows
+_LOOKS: Final = "00"  # names are digests: one of 256 asks how much there is
 ROOMS: Final = ("base", "ir", "rules", "view", "kernel", "source", "device")
 
 
@@ -96,7 +99,28 @@ def write(name: str, program: Program, compiled: bytes) -> None:
 
 def write_body(kind: str, name: str, body: bytes) -> None:
     """Keep an entry in the folder `kind`, as `write`."""
-    write_whole(settings.cache_dir() / kind / name, digest_of(name, body) + body)
+    place = settings.cache_dir() / kind
+    write_whole(place / name, digest_of(name, body) + body)
+    if name.startswith(_LOOKS):
+        bound(place, settings.number("CACHE_MB") * 10**6)
+
+
+def bound(place: Path, most: int) -> None:
+    """Remove what was written first, as long as a folder holds more than `most` bytes."""
+    with suppress(OSError):  # of a disk that cannot be written to
+        found = sorted(((s.st_mtime_ns, s.st_size, path) for path, s in stats(place)), reverse=True)
+        kept = accumulate(size for _, size, _ in found)
+        for (_, _, path), held in zip(found, kept, strict=True):
+            if held > most:
+                os.unlink(path)
+
+
+def stats(place: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """What is known of each file in a folder; other processes may remove some meanwhile."""
+    with os.scandir(place) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):
+                yield entry.path, entry.stat()
 
 
 def digest_of(name: str, body: bytes) -> bytes:

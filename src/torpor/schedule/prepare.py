@@ -47,6 +47,11 @@ def copy_of_movement(node: UOp, moved: UOp) -> UOp | None:
     return moved.substitute({base: copied})
 
 
+def copy_of_number(node: UOp, filled: UOp) -> UOp | None:
+    """copy(move(number)) = move(number): a number is in no memory that could be copied."""
+    return filled if filled.below(MOVEMENT).op is Ops.CONST else None
+
+
 def parts_of(length: int) -> tuple[int, int]:
     """Into how many parts a reduction over `length` elements is cut, and how long they are: what
     is left over is less than a part.
@@ -224,6 +229,10 @@ prepare_rules = PatternMatcher(
     [
         (UPat((Ops.LEAF, Ops.DETACH), name="node"), strip_marker),
         (UPat(Ops.COPY, src=(UPat(MOVEMENT, name="moved"),), name="node"), copy_of_movement),
+        (
+            UPat(Ops.COPY, src=(UPat((Ops.CONST, *MOVEMENT), name="filled"),), name="node"),
+            copy_of_number,
+        ),
         (UPat(Ops.REDUCE_AXIS, name="node"), split_reduction),
         (UPat(Ops.SCAN_AXIS, name="node"), split_scan),
     ]
