@@ -19,9 +19,9 @@ from torpor.kernel.ranges import (
     kind_of,
     size_of,
 )
-from torpor.rules import affine as analysis
 from torpor.rules import conjuncts
 from torpor.rules.affine import Strides, affine
+from torpor.rules.affine import strides_of as strides_of
 from torpor.rules.linear import build
 
 NEAR: Final = 2  # elements from one lane to the next that a shuffle of two vectors reaches
@@ -103,11 +103,6 @@ def distances(moved: UOp, one: UOp, first: int) -> list[int]:
     """How far each iteration of a block, from `first` on, is from its first one."""
     at = [moved.substitute({one: UOp.index_const(first + n)}).simplify() for n in range(LANES_SEEN)]
     return [int(place.arg) - int(at[0].arg) for place in at]
-
-
-def strides_of(position: UOp, _: object = None) -> Strides:
-    """As `rules.affine.strides_of`, for callers that still give the loops."""
-    return analysis.strides_of(position)
 
 
 def accesses(loops: Loops) -> list[Access]:

@@ -135,7 +135,7 @@ def loads_by_windows(kernel: Kernel, outputs: Sequence[UOp]) -> Iterator[Windowe
 
 def is_sparse(value: UOp, one: UOp) -> bool:
     """Whether what is read along an axis has other places between, so that no vector reads it."""
-    return strides_of(value.src[0].src[1], find_loops(value)).get(one, 0) is None
+    return strides_of(value.src[0].src[1]).get(one, 0) is None
 
 
 def span(value: UOp, window: Window) -> int:
@@ -145,14 +145,13 @@ def span(value: UOp, window: Window) -> int:
 
 def row_steps(window: Window) -> tuple[int, int]:
     """How many rows windows are apart, and how many the places of a window."""
-    strides = strides_of(window.place, find_loops(window.place))
+    strides = strides_of(window.place)
     return strides.get(window.one) or 1, abs(strides.get(window.summed) or 1)
 
 
 def phases_of(kernel: Kernel, axes: Sequence[UOp]) -> tuple[UOp, ...]:
     """The axes of results that lie between neighbours along one of the axes, and fill the place."""
-    loops = find_loops(kernel.ast)
-    strides = strides_of(kernel.ast.src[0].src[0].src[1], loops)
+    strides = strides_of(kernel.ast.src[0].src[0].src[1])
     apart = {strides.get(one) for one in axes}
     others = [r for r in kernel.axes if r not in axes and strides.get(r)]
     return tuple(r for r in others if (strides[r] or 0) * (size_of(r) or 0) in apart)
