@@ -43,8 +43,8 @@ class Target:
     latency:       cycles until the result of a multiply-add can be used.
     issue:         instructions that begin in a cycle.
     load_bytes:    bytes that are read from the first cache in a cycle.
-    line_cycles:   cycles between lines that follow each other from the second cache, from the last
-                   one and from memory.
+    line_cycles:   cycles between lines that follow each other from the second cache; how many more
+                   if they come from the last one; and more, from memory.
     pages:         pages whose place is at hand.
     page_cycles:   cycles until that of another one is.
     """
@@ -73,7 +73,7 @@ class Target:
     latency: float = 4.0
     issue: int = 6
     load_bytes: int = 64
-    line_cycles: tuple[float, float, float] = (2.0, 5.0, 20.0)
+    line_cycles: tuple[float, float, float] = (2.0, 2.0, 5.0)
     pages: int = 64
     page_cycles: float = 7.0
 

@@ -175,6 +175,7 @@ def facts(found: Machine) -> Target:
         # overwritten, a third of a copy's traffic, and less than the last cache is still in it
         # when it is read.
         stream_bytes=None if found.is_arm else caches.last,
+        multiply_adds=1.0 if width == 64 else 2.0,
     )
 
 

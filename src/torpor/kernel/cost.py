@@ -20,6 +20,7 @@ the cache as there is between them. Translation of addresses is one more such ca
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import lru_cache
 from math import ceil, gcd, prod
 from typing import Any, Final, NamedTuple
 
@@ -33,11 +34,14 @@ from torpor.kernel.ranges import WRITTEN, find_loops, kind_of, size_of
 PAGE: Final = 4096  # bytes of the smallest page, which every system has; no prefetcher leaves it
 WAYS: Final = 8  # lines of a set, the least that first caches of the last ten years have
 # Cycles, alike on all processors of the last ten years within a third:
+FOUND: Final = 2  # lines of a page until a prefetcher has found out what comes next
 LOOP: Final = 1.0  # that a round takes beside its body: a branch and a counter
 STARTED: Final = 16.0  # to begin a loop and to leave it: a branch that was not foreseen
+STORED: Final = 4.0  # times what reading a vector takes, to store it, as ports and queues have it
 MOVED: Final = 1.0  # to move one element between two vectors
 SHARERS: Final = 4  # threads for which there should be work enough, a choice: results must not
 # depend on how many there are
+KEPT: Final = 1 << 14  # answers about streams that are kept: candidates have most in common
 UNHIDDEN: Final = 0.3  # part of the shorter of arithmetic and transfers that the other hides not
 
 
@@ -75,6 +79,16 @@ class Nest(NamedTuple):
     streams: tuple[Stream, ...]
     lane: int | None = None
     operations: float = 1.0
+
+
+class Extent(NamedTuple):
+    """So many pieces, each of so many lines, so many bytes apart (the least distance; 0: there is
+    one piece).
+    """
+
+    pieces: int
+    lines: int
+    apart: int
 
 
 class Level(NamedTuple):
@@ -123,7 +137,7 @@ def cycles(nest: Nest, target: Target) -> float:
     """The cycles of one nest: arithmetic and transfers, of which the longer hides most of the
     shorter.
     """
-    work, moved = arithmetic(nest, target), sum(transfers(nest, at) for at in levels(target))
+    work, moved = arithmetic(nest, target), transfers(nest, target)
     return max(work, moved) + UNHIDDEN * min(work, moved)
 
 
@@ -132,10 +146,10 @@ def arithmetic(nest: Nest, target: Target) -> float:
     """Cycles where all that is read lies in the first cache."""
     rounds = sums = 1
     tile = steps = 1
-    for loop in nest.loops:
+    for number, loop in enumerate(nest.loops):
         if loop.written:
             tile *= loop.rounds
-            steps *= loop.rounds if loop.summed else 1
+            steps *= loop.rounds if loop.summed and number != nest.lane else 1
         else:
             rounds *= loop.rounds
             sums *= loop.rounds if loop.summed else 1
@@ -152,7 +166,7 @@ def arithmetic(nest: Nest, target: Target) -> float:
     over = vectors / steps - (target.registers - 2)  # sums that have no register are kept in memory
     body += max(0.0, over) * 2 * (steps if summed else 0)
     ends = rounds // sums
-    return rounds * (body + LOOP) + ends * (2 * writes + (STARTED if sums > 1 else 0.0))
+    return rounds * (body + LOOP) + ends * (STORED * writes + (STARTED if sums > 1 else 0.0))
 
 
 def reading(nest: Nest, one: Stream, width: int, target: Target) -> float:
@@ -168,16 +182,19 @@ def reading(nest: Nest, one: Stream, width: int, target: Target) -> float:
                 apart[move] = apart.get(move, 1) + loop.rounds - 1
     places = prod(apart.values()) * irregular * (1.0 + one.masked)
     lanes = 1 if nest.lane is None else nest.loops[nest.lane].rounds
+    others = [m for m in one.moves if m != one.itemsize]
     if along == 0:
         return places / 2
     if along == one.itemsize:
         size = width * one.itemsize
-        crossing = 1.0 if one.aligned else 1 + size / LINE
+        aligned = one.aligned or all(m is not None and m % size == 0 for m in others)
+        crossing = 1.0 if aligned else 1 + size / LINE
         return places * lanes / width * max(size / target.load_bytes, 0.5) * crossing
     return places * lanes * MOVED
 
 
 # --- transfers ------------------------------------------------------------------------------------
+@lru_cache(maxsize=8)
 def levels(target: Target) -> tuple[Level, ...]:
     """What lines come from when they are not in the first cache, the second, the last one, or
     their page's place is not at hand.
@@ -187,63 +204,79 @@ def levels(target: Target) -> tuple[Level, ...]:
     return (
         Level(first, LINE, first // WAYS, second, 2 * second),
         Level(cache, LINE, cache // WAYS, last, 3 * last),
-        Level(shared, LINE, shared // WAYS, memory, 2 * memory),
+        Level(shared, LINE, shared // WAYS, memory, 4 * memory),
         Level(target.pages * PAGE, PAGE, 0, target.page_cycles, target.page_cycles),
     )
 
 
-def transfers(nest: Nest, at: Level) -> float:
-    """Cycles for the lines that come from beyond a level."""
-    loops, count = nest.loops, len(nest.loops)
-    streams = nest.streams
-    fit = count
-    for first in range(count):
-        if sum(footprint(s, loops, first, at)[0] for s in streams) <= at.room:
-            fit = first
-            break
-    if fit == 0:
-        return 0.0  # all of it is there, as far as one kernel knows
-    total = 0.0
-    for s in streams:
-        first = fit
-        while first > 0 and s.moves[first - 1] == 0:
-            first -= 1
-        if first > 0:
-            first -= 1
-        lines, far = footprint(s, loops, first, at)[1:]
-        again = 1
-        for loop in loops[:first]:
-            again *= loop.rounds
-        total += again * lines * (at.far if far else at.near) * (1 + s.is_store)
+def transfers(nest: Nest, target: Target) -> float:
+    """Cycles for the lines that come from beyond each level."""
+    rounds = tuple(loop.rounds for loop in nest.loops)
+    body = next((n for n, loop in enumerate(nest.loops) if loop.written), len(rounds))
+    total, extents = 0.0, {}
+    for at in levels(target):
+        if at.line not in extents:
+            extents[at.line] = [
+                [extent(s.moves[n:], rounds[n:], s.itemsize, at.line) for s in nest.streams]
+                for n in range(body + 1)
+            ]
+        total += fetched(nest.streams, rounds, extents[at.line], at)
     return total
 
 
-def footprint(
-    one: Stream, loops: Sequence[Loop], first: int, at: Level
-) -> tuple[float, float, bool]:
-    """(bytes of a level that a stream takes in the loops from `first` on, lines that it touches,
-    whether these lie in pages of their own).
+def fetched(
+    streams: Sequence[Stream], rounds: Sequence[int], extents: Sequence[Sequence[Extent]], at: Level
+) -> float:
+    """Cycles for the lines that come from beyond a level. `extents`: of each stream, in the loops
+    from the first, the second one, ... on.
     """
+    fit = len(extents) - 1
+    while fit > 0 and sum([taken_by(one, at) for one in extents[fit - 1]]) <= at.room:
+        fit -= 1
+    if fit == 0:
+        return 0.0  # all of it is there, as far as one kernel knows
+    total = 0.0
+    for number, s in enumerate(streams):
+        first = fit
+        while first > 0 and s.moves[first - 1] == 0:
+            first -= 1
+        inner = extents[fit][number]
+        if taken_by(inner, at) <= at.room:
+            first = max(first - 1, 0)  # what one round of a loop has read, the next one finds
+        pieces, lines, between = extents[first][number]
+        far = min(1.0, FOUND / inner.lines) if max(between, inner.apart) >= PAGE else 0.0
+        moved = pieces * lines * (far * at.far + (1 - far) * at.near)
+        total += prod(rounds[:first]) * moved * (1 + s.is_store)
+    return total
+
+
+def taken_by(one: Extent, at: Level) -> int:
+    """How many bytes of a level a stream takes that touches so much."""
+    pieces, lines, apart = one
+    taken = lines * at.line
+    return pieces * (max(taken, gcd(apart, at.way)) if apart and at.way else taken)
+
+
+@lru_cache(maxsize=KEPT)
+def extent(
+    moves: tuple[int | None, ...], rounds: tuple[int, ...], itemsize: int, line: int
+) -> Extent:
+    """What a stream touches in these loops."""
     apart: dict[int, int] = {}
     pieces = 1
-    for loop, move in zip(loops[first:], one.moves[first:], strict=True):
+    for count, move in zip(rounds, moves, strict=True):
         if move is None:
-            pieces *= loop.rounds
+            pieces *= count
         elif move:
-            size = abs(move)
-            apart[size] = apart.get(size, 1) + loop.rounds - 1
-    run, between = one.itemsize, 0
+            apart[abs(move)] = apart.get(abs(move), 1) + count - 1
+    run, between = itemsize, 0
     for move in sorted(apart):
-        if move <= max(run, at.line):
+        if move <= max(run, line):
             run += move * (apart[move] - 1)
         else:
             pieces *= apart[move]
             between = between or move
-    lines = -(-run // at.line)
-    taken = lines * at.line
-    if between and at.way:
-        taken = max(taken, gcd(between, at.way))
-    return pieces * taken, pieces * lines, between >= PAGE and lines < 2
+    return Extent(pieces, -(-run // line), between)
 
 
 # --- a kernel as it is ----------------------------------------------------------------------------

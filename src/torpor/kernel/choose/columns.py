@@ -14,8 +14,8 @@ from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses, footprint
-from torpor.kernel.choose.contraction import RESULTS, axes_of_results, put_in_order
 from torpor.kernel.choose.registers import is_asked, write_copy, write_rows
+from torpor.kernel.choose.roles import RESULTS, axes_of_results, put_in_order
 from torpor.kernel.choose.vectors import attempt, attempt_all
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.stage import operands

@@ -20,7 +20,6 @@ from torpor.kernel.opts.kernel import OUTPUTS, Kernel
 from torpor.kernel.ranges import iterations, kind_of, size_of
 
 WRITTEN_OUT: Final = 1024  # values, each as long as a vector of floats
-DEAR: Final = 1.0  # time for packing, of that for products, beyond which it is a last resort
 
 
 def choose(kernel: Kernel) -> list[Opt]:
@@ -64,12 +63,7 @@ def for_processor(kernel: Kernel) -> None:
     if any(kind_of(r) is AxisType.SERIAL for r in kernel.axes):
         beside_steps(kernel)
         return
-    if (
-        tile_words(kernel)
-        or tile_contraction(kernel, DEAR)
-        or tile_columns(kernel)
-        or tile_contraction(kernel)
-    ):
+    if tile_words(kernel) or tile_contraction(kernel) or tile_columns(kernel):
         return
     if not tile_transpose(kernel):
         along_lanes(kernel)

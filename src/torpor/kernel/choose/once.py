@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torpor.ir.ops import AxisType
 from torpor.kernel.access import accesses, footprint
-from torpor.kernel.choose.contraction import put_in_order
+from torpor.kernel.choose.roles import put_in_order
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.ranges import find_loops, kind_of
 

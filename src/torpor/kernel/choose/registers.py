@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
-from torpor.base.target import LINE
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses
-from torpor.kernel.choose.contraction import RESULTS, Contraction
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.stage import operands, tile_of
 from torpor.kernel.ranges import closed_by, find_loops, kind_of, nesting, number_of, size_of
@@ -17,62 +15,6 @@ from torpor.kernel.ranges import closed_by, find_loops, kind_of, nesting, number
 COPY_SHORT: Final = 16  # rounds, by choice, of a copy without whole vectors that are written out
 PAIR: Final = 2  # bytes whose products are added in one instruction
 UNROLLED: Final = 2  # steps of the sum written out: more of them only crowd the registers
-
-
-class Plan(NamedTuple):
-    """A contraction whose axes are in order: those that do not share what is packed are the first
-    `around`, the rows are at `row`, the vectors follow. A register tile is `rows` rows of `panel`
-    elements; packed memory has room for `reach` panels as long as the sum.
-    """
-
-    found: Contraction
-    around: int
-    row: int
-    panel: int
-    rows: int
-    reach: int
-
-    @property
-    def lanes(self) -> int:
-        """How long the axis along the vectors is."""
-        return size_of(self.found.lane) or 1
-
-    @property
-    def height(self) -> int:
-        """How many rows there are."""
-        return size_of(self.found.row) or 1
-
-    @property
-    def line(self) -> int:
-        """How many rows a cache line holds where they lie side by side, packed."""
-        return max(1, LINE // self.found.other.dtype.itemsize)
-
-
-def block_rows(kernel: Kernel, plan: Plan, row: int) -> int:
-    """The rows, now at `row`, in blocks of at most two cache lines, which are packed together if
-    there is room; rows that fill no block apart. Gives the place of the axis within a block.
-    """
-    height = size_of(kernel.axes[row]) or 1
-    fit = kernel.target.stage_bytes // 3 // (plan.found.length * plan.found.other.dtype.itemsize)
-    block = rows_together(height, min(2 * plan.line, fit), plan.line)
-    if height % block:
-        rest = cut_apart(kernel, row, height - height % block)
-        if rest is not None:
-            write_rows(kernel, rest, 4)
-    if height < 2 * block:
-        return row
-    kernel.apply_opt(Opt(OptOps.TILE, row, block))
-    first = 1 if kind_of(kernel.axes[0]) is AxisType.THREAD else 0
-    for position in range(first, row):
-        kernel.apply_opt(Opt(OptOps.SWAP, position, position + 1))
-    return row + 1
-
-
-def rows_together(height: int, most: int, line: int) -> int:
-    """How many rows a block has: as many as divide them evenly, if these fill half a cache line."""
-    most = max(1, min(most, height))
-    even = max(n for n in range(1, most + 1) if height % n == 0)
-    return even if even * 2 >= min(line, most) else most
 
 
 def cut_apart(kernel: Kernel, position: int, first: int) -> int | None:
@@ -84,20 +26,6 @@ def cut_apart(kernel: Kernel, position: int, first: int) -> int | None:
         return None
     made = [(number_of(r), n) for n, r in enumerate(kernel.axes) if number_of(r) not in before]
     return min(made)[1]
-
-
-def tile_rows(kernel: Kernel, plan: Plan, row: int) -> None:
-    """Register tiles of the rows at `row`; they are packed in the loop around it, unless they can
-    be read where they are. What lies side by side stays so in the tiles.
-    """
-    packs = plan.found.packs
-    most = kernel.target.stage_bytes // 3
-    if packs and not plan.found.abreast:
-        stage_over(kernel, row - 1, kernel.axes[row], most)
-    tiles = write_rows(kernel, row, plan.rows)
-    if packs and plan.found.abreast:
-        for tile in tiles:
-            stage_over(kernel, row - 1, tile, most)
 
 
 def write_rows(kernel: Kernel, row: int, rows: int) -> list[UOp]:
@@ -126,37 +54,11 @@ def is_innermost(kernel: Kernel, one: UOp) -> bool:
     return last and kind_of(one) is AxisType.REDUCE
 
 
-def thread_blocks(kernel: Kernel, around: int, tiled: bool) -> int:
-    """The first `around` axes for the threads, and then the blocks, if the vectors' axis is `tiled`
-    in them: what a thread does one after the other lies side by side. Gives how many axes joined
-    others.
-    """
-    if kind_of(kernel.axes[0]) is not AxisType.GLOBAL:
-        return 0
-    places = [tiled + (number > 0) for number in range(around)] + [min(around, 1)] * tiled
-    for place in places:
-        kernel.apply_opt(Opt(OptOps.THREAD, place, 0))
-    return max(len(places) - 1, 0)
-
-
 def is_asked(kernel: Kernel, one: UOp) -> bool:
     """Whether conditions depend on an axis: a loop may end where they do, if it stays one."""
     free = find_loops(kernel.ast).free
     places = [n for n in kernel.ast.toposort() if n.op is Ops.INDEX and len(n.src) > 2]
     return any(one in free[place.src[2]] for place in places)
-
-
-def pack(kernel: Kernel) -> bool:
-    """The operand along the vectors, packed at the innermost loop around all that share it."""
-    loops = find_loops(kernel.ast)
-    outer = [r for r in kernel.axes if kind_of(r) in RESULTS]
-    for value in operands(kernel.ast):
-        free = loops.free[value]
-        shared = [n for n, r in enumerate(outer) if r not in free]
-        written = [r for r in free if kind_of(r) is AxisType.UPCAST]
-        if shared and shared[0] > 0 and written:
-            return stage_over(kernel, shared[0] - 1, written[0], kernel.target.stage_bytes)
-    return False
 
 
 def stage_over(kernel: Kernel, level: int, one: UOp, most: int) -> bool:

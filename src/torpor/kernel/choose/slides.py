@@ -14,8 +14,8 @@ from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import accesses, strides_of
-from torpor.kernel.choose.contraction import axes_of_results
 from torpor.kernel.choose.registers import cut_apart
+from torpor.kernel.choose.roles import axes_of_results
 from torpor.kernel.choose.vectors import attempt_all, thread_rest
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.partition import boundaries

@@ -13,12 +13,12 @@ from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses
-from torpor.kernel.choose.contraction import SPARE
 from torpor.kernel.choose.reuse import COPIES
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.ranges import closed_by, find_loops, iterations, kind_of, size_of
 
 SMALL_LOOP: Final = 8  # iterations of a reduce loop that is always written out
+SPARE: Final = 0.25  # share of a vector that may be padding where the axis is shorter than one
 CODE_LIMIT: Final = 160  # copies of the loop body past which compiling costs more than it gains
 NARROW: Final = 4  # lanes of the narrowest vectors: float32 in 128 bits, which all targets have
 MASKABLE: Final = (4, 8)  # bytes of elements that vector instructions can mask

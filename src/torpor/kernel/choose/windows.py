@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.choose.contraction import axes_of_results
+from torpor.kernel.choose.roles import axes_of_results
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.sliding import Window, windows_along
 from torpor.kernel.opts.stage import loads_of, operands

@@ -10,6 +10,7 @@ its gradient by the images, is else packed again and again; so is an image that 
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final, NamedTuple
 
 from torpor.base.dtypes import dtypes
@@ -17,17 +18,15 @@ from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
-from torpor.kernel.choose.contraction import find_contraction, is_movable, time_of
+from torpor.kernel.choose.tiling import best_plans, copy_seconds
 from torpor.kernel.choose.windows import Copied, copied_windows, in_order
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.stage import place
 from torpor.kernel.ranges import find_loops, iterations, nesting
 
 PRODUCTS_WORTH: Final = 1 << 22  # products from which another kernel pays
-USES: Final = 256  # products that each element of the operand is a factor of
-TURNED: Final = 128  # the same where neighbours are used one after the other: a transpose
-MOVED: Final = 20.0  # products that take as long as copying an element of an image
-GAIN: Final = 1.05  # times faster that a product has to be on the copy of an image
+USES: Final = 16  # products, at least, that each element of an operand is a factor of
+GAIN: Final = 1.05  # times faster that a product has to be on a copy
 
 
 class Arranged(NamedTuple):
@@ -46,23 +45,26 @@ def arranged(ast: UOp, target: Target) -> Arranged | None:
     if not target.threads or iterations(tuple(ast.ranges())) < PRODUCTS_WORTH:
         return None
     kernel = Kernel(ast, target)
-    copies = [on_copy(kernel, copied) for copied in copied_windows(kernel)]
-    times = {made: time_with(kernel, made) for made in copies if made is not None}
-    if times and min(times.values()) * GAIN < time_of(kernel, USES):
-        return min(times, key=lambda made: times[made])
-    found = find_contraction(kernel, USES)
-    if found is None or not found.scattered:
-        return None
-    if not is_movable(kernel, found, TURNED if found.abreast else USES):
-        return None
-    axes = tuple(sorted(find_loops(kernel.ast).free[found.other], key=nesting))
-    return on_copy(kernel, Copied(found.other, axes, axes, found.other, tuple(kernel.reduce_axes)))
+    plans = best_plans(kernel)[:1]
+    copies = copied_windows(kernel)
+    for _, plan in plans:
+        value = plan.roles.other.value
+        axes = tuple(sorted(find_loops(kernel.ast).free[value], key=nesting))
+        used = iterations(axes) * USES <= iterations(tuple(kernel.axes))
+        if value.op is Ops.LOAD and not plan.roles.other.masked and used:
+            copies.append(Copied(value, axes, axes, value, tuple(kernel.reduce_axes)))
+    made = [one for one in (on_copy(kernel, copied) for copied in copies) if one is not None]
+    times = {one: time_with(kernel, one) for one in made}
+    best = min(made, key=times.__getitem__, default=None)
+    plain = plans[0][0] if plans else inf
+    return best if best is not None and times[best] * GAIN < plain else None
 
 
 def time_with(kernel: Kernel, made: Arranged) -> float:
-    """Time for each product on the copy, with the time that copying takes."""
-    copying = MOVED * made.size / iterations(tuple(kernel.axes))
-    return time_of(Kernel(made.rest, kernel.target)) + copying
+    """Seconds on the copy, with those that copying takes."""
+    plans = best_plans(Kernel(made.rest, kernel.target))
+    itemsize = made.copy.src[0].src[1].dtype.itemsize
+    return (plans[0][0] if plans else inf) + copy_seconds(made.size, itemsize, kernel.target)
 
 
 def on_copy(kernel: Kernel, copied: Copied) -> Arranged | None:
