@@ -21,8 +21,8 @@ from torpor import Tensor
 from torpor.device import Device
 from torpor.ir.uop import UOp
 from torpor.kernel import Kernel
+from torpor.kernel.choose.plans import best_plans
 from torpor.kernel.choose.products import apply_plan
-from torpor.kernel.choose.tiling import best_plans
 from torpor.kernel.choose.vectors import attempt_all
 from torpor.pipeline import program_for
 

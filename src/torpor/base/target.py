@@ -73,7 +73,7 @@ class Target:
     latency: float = 4.0
     issue: int = 6
     load_bytes: int = 64
-    line_cycles: tuple[float, float, float] = (2.0, 2.0, 5.0)
+    line_cycles: tuple[float, float, float] = (2.0, 3.0, 4.0)
     pages: int = 64
     page_cycles: float = 7.0
 

@@ -34,15 +34,16 @@ from torpor.kernel.ranges import WRITTEN, find_loops, kind_of, size_of
 PAGE: Final = 4096  # bytes of the smallest page, which every system has; no prefetcher leaves it
 WAYS: Final = 8  # lines of a set, the least that first caches of the last ten years have
 # Cycles, alike on all processors of the last ten years within a third:
+FAR: Final = 1.5  # times as long as a line that follows another takes one of another page
 FOUND: Final = 2  # lines of a page until a prefetcher has found out what comes next
 LOOP: Final = 1.0  # that a round takes beside its body: a branch and a counter
 STARTED: Final = 16.0  # to begin a loop and to leave it: a branch that was not foreseen
 STORED: Final = 4.0  # times what reading a vector takes, to store it, as ports and queues have it
 MOVED: Final = 1.0  # to move one element between two vectors
-SHARERS: Final = 4  # threads for which there should be work enough, a choice: results must not
-# depend on how many there are
+SHARED_FROM: Final = 2e-5  # seconds of work from which waking threads pays
+SHARERS: Final = (1, 2, 3, 4, 8)  # threads that may share it: results do not depend on how many
 KEPT: Final = 1 << 14  # answers about streams that are kept: candidates have most in common
-UNHIDDEN: Final = 0.3  # part of the shorter of arithmetic and transfers that the other hides not
+UNHIDDEN: Final = 0.5  # part of the shorter of arithmetic and transfers that the other hides not
 
 
 class Loop(NamedTuple):
@@ -123,14 +124,15 @@ def seconds(nests: Sequence[Nest], target: Target, blocks: int | None = None) ->
     the work are all that threads can take; None: it is not shared.
     """
     taken = sum(cycles(nest, target) for nest in nests) / target.clock
-    return taken if blocks is None else taken * waiting(blocks)
+    shared = 0.0 if blocks is None else max(0.0, taken - SHARED_FROM)
+    return taken + shared * (waiting(blocks) - 1 if blocks else 0.0)
 
 
 def waiting(blocks: int) -> float:
-    """How many times longer than by equal shares `SHARERS` threads take, of which each takes block
-    after block: (the rounds that the last one takes) / (rounds by equal shares), half of the way.
+    """How many times longer than by equal shares threads take, of which each takes block after
+    block: the rounds that the last one takes, in the mean over `SHARERS`.
     """
-    return (1 + ceil(blocks / SHARERS) * SHARERS / blocks) / 2
+    return sum(ceil(blocks / count) * count / blocks for count in SHARERS) / len(SHARERS)
 
 
 def cycles(nest: Nest, target: Target) -> float:
@@ -202,9 +204,9 @@ def levels(target: Target) -> tuple[Level, ...]:
     second, last, memory = target.line_cycles
     first, cache, shared = target.first_bytes, target.cache_bytes, target.last_bytes
     return (
-        Level(first, LINE, first // WAYS, second, 2 * second),
-        Level(cache, LINE, cache // WAYS, last, 3 * last),
-        Level(shared, LINE, shared // WAYS, memory, 4 * memory),
+        Level(first, LINE, first // WAYS, second, FAR * second),
+        Level(cache, LINE, cache // WAYS, last, FAR * last),
+        Level(shared, LINE, shared // WAYS, memory, FAR * memory),
         Level(target.pages * PAGE, PAGE, 0, target.page_cycles, target.page_cycles),
     )
 

@@ -1,6 +1,5 @@
 """Opts of products: how wide blocks are, and that which products are tiled depends on reuse."""
 
-
 import numpy as np
 import pytest
 

@@ -8,8 +8,8 @@ from tests.kernel.kernels import case, check_kernel, matmul, sample
 from torpor.base.target import get_target
 from torpor.ir.ops import AxisType
 from torpor.ir.records import OptOps
+from torpor.kernel.choose.plans import rows_together
 from torpor.kernel.choose.registers import cut_apart, stage_over, write_rows
-from torpor.kernel.choose.tiling import rows_together
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.ranges import kind_of, size_of
 

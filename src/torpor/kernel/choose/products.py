@@ -9,10 +9,11 @@ from typing import Final
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel.choose.columns import tile_columns
+from torpor.kernel.choose.plans import best_plans
 from torpor.kernel.choose.registers import cut_apart, stage_over, write_rows
 from torpor.kernel.choose.roles import RESULTS, position_of, put_in_order
 from torpor.kernel.choose.slides import write_copy as write_rows_copied
-from torpor.kernel.choose.tiling import Plan, Strip, best_plans
+from torpor.kernel.choose.tiling import Plan, Strip
 from torpor.kernel.choose.vectors import attempt, attempt_all
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.stage import direct_loads

@@ -18,7 +18,8 @@ from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
-from torpor.kernel.choose.tiling import best_plans, copy_seconds
+from torpor.kernel.choose.plans import best_plans
+from torpor.kernel.choose.tiling import copy_seconds
 from torpor.kernel.choose.windows import Copied, copied_windows, in_order
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.stage import place

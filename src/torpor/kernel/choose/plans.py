@@ -1,0 +1,325 @@
+"""The plans for a summed product, which the cost model ranks: which axis runs along the vectors,
+register tiles, what is packed and in which loop, blocks of the results and of the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import permutations
+from math import ceil, inf, prod
+from typing import Final
+
+from torpor.base.target import LINE, Target
+from torpor.ir.ops import Ops
+from torpor.ir.records import OptOps
+from torpor.ir.uop import UOp
+from torpor.kernel import cost
+from torpor.kernel.choose.columns import find_columns
+from torpor.kernel.choose.roles import Roles, find_roles
+from torpor.kernel.choose.tiling import (
+    Plan,
+    Setting,
+    Strip,
+    depth_loops,
+    outer_loops,
+    predicted,
+    read,
+    setting_of,
+)
+from torpor.kernel.cost import Loop, Nest
+from torpor.kernel.opts.kernel import Kernel
+from torpor.kernel.ranges import iterations, size_of
+
+PANELS_SHARE: Final = 2 / 3  # of packed memory that lanes may take; rows take the rest
+DEPTHS: Final = (512, 192)  # steps of a block of the sum that are tried, a choice
+HEIGHTS: Final = (32, 96, 256)  # rows of a block that are tried, a choice
+REUSE: Final = 16  # rows that share a packed tile, below which sums are computed otherwise
+REUSE_WINDOWS: Final = 3  # the same where windows share what is copied too
+SPARE: Final = 0.25  # share of a vector that may be padding where the axis is shorter than one
+KEPT: Final = 64  # kernels whose plans are kept: several rooms ask for the same ones
+RECENT: dict[tuple[UOp, Target], list[tuple[float, Plan]]] = {}
+WAYS_TRIED: Final = 2  # ways to see a kernel as a product of which all plans are compared
+REFINED: Final = 6  # plans of which those are compared that read rows otherwise
+MOST_ROWS: Final = 14  # of a register tile: more of them only lengthen the code
+
+
+def best_plans(kernel: Kernel) -> list[tuple[float, Plan]]:
+    """Plans with their seconds, the quickest first; none where the kernel is no sum of products, or
+    one for which another way is quicker.
+    """
+    key = kernel.ast, kernel.target
+    if key not in RECENT:
+        if len(RECENT) > KEPT:
+            RECENT.clear()
+        RECENT[key] = ranked(kernel)
+    return RECENT[key]
+
+
+def ranked(kernel: Kernel) -> list[tuple[float, Plan]]:
+    """The same, found."""
+    ways = list(find_roles(kernel))
+    if not ways:
+        return []
+    at = setting_of(kernel)
+    otherwise = [along_sums(roles, at) for roles in ways]
+    if find_columns(kernel) is not None:
+        otherwise += [down_columns(roles, at) for roles in ways]
+    ways = [roles for roles in ways if is_shared(roles, at)]
+    begun = [min(timed(starts(roles, at), at), key=seconds_of, default=None) for roles in ways]
+    firsts = sorted((one for one in begun if one is not None), key=seconds_of)
+    found: list[tuple[float, Plan]] = []
+    for _, first in firsts[:WAYS_TRIED]:
+        roles = first.roles
+        found += timed((p for s in shapes(roles, at) for p in plans(roles, at, s)), at)
+    found.sort(key=seconds_of)
+    if found and min(otherwise) < found[0][0]:
+        return []
+    found += timed((p for _, plan in found[:REFINED] for p in other_rows(plan, at)), at)
+    return sorted(found, key=seconds_of)
+
+
+def is_shared(roles: Roles, at: Setting) -> bool:
+    """Whether so many rows share what is packed, and vectors are so full, that it may pay."""
+    least = REUSE_WINDOWS if roles.lead.windows(roles) else REUSE
+    return iterations(roles.rows) >= least and roles.lanes >= at.width * (1 - SPARE)
+
+
+def timed(plans: Iterable[Plan], at: Setting) -> list[tuple[float, Plan]]:
+    """Plans with their seconds."""
+    return [(predicted(plan, at), plan) for plan in plans]
+
+
+def seconds_of(timed: tuple[float, Plan]) -> float:
+    return timed[0]
+
+
+def starts(roles: Roles, at: Setting) -> Iterator[Plan]:
+    """A few plans of each kind, by which roles are compared."""
+    strips = next(s for s in shapes(roles, at) if len(s) == 1)
+    seen = set()
+    for plan in plans(roles, at, strips):
+        kind = plan.packs, bool(plan.depth), plan.rows > 0
+        if kind not in seen:
+            seen.add(kind)
+            yield plan
+
+
+def shapes(roles: Roles, at: Setting) -> list[tuple[Strip, ...]]:
+    """Register tiles, the best first: of one kind, or of two one after the other for an axis that
+    one kind pads. A quarter of the registers is left to what products read.
+    """
+    lanes, room = roles.lanes, at.target.registers * 3 // 4 - 2 * (at.instructions - 1)
+    tiles = [
+        (vectors, min(room // vectors, MOST_ROWS, roles.height))
+        for vectors in range(1, 5)
+        if vectors <= room and (vectors == 1 or (vectors - 1) * at.width < lanes)
+    ]
+    single = [(Strip(lanes, v * at.width, rows),) for v, rows in tiles]
+    single.sort(key=lambda strips: tiles_time(strips, at))
+    pairs = [
+        (Strip(cut, v * at.width, rows), Strip(lanes - cut, w * at.width, more))
+        for (v, rows), (w, more) in permutations(tiles, 2)
+        for cut in whole_tiles(lanes, v * at.width)
+    ]
+    best = min(pairs, key=lambda strips: tiles_time(strips, at), default=None)
+    worth = best is not None and tiles_time(best, at) < tiles_time(single[0], at)
+    return [*single[:2], *([best] if worth and best is not None else [])]
+
+
+def whole_tiles(lanes: int, panel: int) -> list[int]:
+    """Lanes that whole tiles cover, but for two at least: all of those, and a tile less."""
+    most = lanes // panel * panel
+    return [cut for cut in (most, most - panel) if 0 < cut < lanes - 1]
+
+
+def tiles_time(strips: Sequence[Strip], at: Setting) -> float:
+    """Cycles for a step of all the tiles along the lanes, for one row."""
+    return sum(tile_time(strip, at) for strip in strips)
+
+
+def tile_time(strip: Strip, at: Setting) -> float:
+    """Cycles for a step of all the tiles along the lanes, for one row."""
+    vectors = strip.panel // at.width
+    target, products = at.target, vectors * strip.rows * at.instructions
+    reads = vectors * max(target.vector_bytes / target.load_bytes, 0.5) + strip.rows / 2
+    waits = target.latency * at.instructions
+    step = max(products / target.multiply_adds, reads, waits, (products + 2 * reads) / target.issue)
+    return strip.padded / strip.panel * step / strip.rows
+
+
+def plans(roles: Roles, at: Setting, strips: tuple[Strip, ...]) -> Iterator[Plan]:
+    """Plans with these register tiles."""
+    start = Plan(roles, strips)
+    if roles.lead.value.op is Ops.LOAD:
+        for plan in heights(start):
+            yield from rows_read(plan, at)
+    yield from windowed(start, at)
+    for deep in depths(start, at):
+        for plan in blocks(deep, at):
+            for tall in heights(plan):
+                if has_loop(tall) and fits(tall, at):
+                    yield from rows_read(tall, at)
+
+
+def has_loop(plan: Plan) -> bool:
+    """Whether there is a loop that lanes can be packed in."""
+    return bool(depth_loops(plan)) or prod(loop.rounds for loop in outer_loops(plan)) > 1
+
+
+def depths(plan: Plan, at: Setting) -> Iterator[Plan]:
+    """Whole sums, and blocks of them."""
+    yield plan
+    length = iterations(plan.roles.sums)
+    for most in DEPTHS:
+        if len(plan.strips) == 1 and 2 * most <= max(length, 2 * DEPTHS[-1]) and length > most:
+            yield plan._replace(depth=depth_of(plan.roles, most))
+
+
+def along_sums(roles: Roles, at: Setting) -> float:
+    """Seconds where vectors run along the sum, and a few results of both axes share what is read:
+    what is left to those who choose opts for other sums.
+    """
+    summed = roles.sums[-1]
+    if roles.lead.stride(summed) != 1 or roles.other.stride(summed) != 1:
+        return inf
+    row, lane = roles.rows[-1], roles.lane
+    high, wide = (next(n for n in (4, 3, 2, 1) if (size_of(r) or 1) % n == 0) for r in (row, lane))
+    steps, length = min(at.width, size_of(summed) or 1), size_of(summed) or 1
+    loops = [Loop(r, size_of(r) or 1) for r in (*roles.around, *roles.rows[:-1])]
+    loops += [Loop(row, roles.height // high, high), Loop(lane, roles.lanes // wide, wide)]
+    blocks = prod(loop.rounds for loop in loops)
+    loops += [Loop(r, size_of(r) or 1, 1, summed=True) for r in roles.sums[:-1]]
+    loops.append(Loop(summed, ceil(length / steps), steps, summed=True))
+    loops += [Loop(row, high, 1, True), Loop(lane, wide, 1, True), Loop(summed, steps, 1, True)]
+    streams = (*read(roles.lead, loops), *read(roles.other, loops))
+    results = iterations(roles.order())
+    ends = results * steps * cost.MOVED / at.target.clock
+    nest = Nest(tuple(loops), streams, len(loops) - 1, at.instructions)
+    return cost.seconds([nest], at.target, blocks) + ends
+
+
+def down_columns(roles: Roles, at: Setting) -> float:
+    """Seconds where rows of memory are read a few at a time, from end to end, beside sums that grow
+    in memory (`columns.py`).
+    """
+    strip = next(s for s in shapes(roles, at) if len(s) == 1)[0]
+    depth = depth_of(roles, cost.WAYS)
+    if roles.lead.value.op is not Ops.LOAD or roles.lead.stride(roles.lane) != 1:
+        return inf
+    return predicted(Plan(roles, (strip,), block=strip.panel, depth=depth), at)
+
+
+def depth_of(roles: Roles, most: int) -> tuple[int, ...]:
+    """Rounds of each summed axis in a block: divisors, up to `most` steps in all. Axes go first
+    along which neighbours are nearest: lines are then read for one block only.
+    """
+    left = most
+    amounts: dict[UOp, int] = {}
+    for one in reversed(roles.lead.near(roles.sums)):
+        size = size_of(one) or 1
+        amount = max(n for n in range(1, min(left, size) + 1) if size % n == 0)
+        left = left // amount if amount == size else 1
+        amounts[one] = amount
+    return tuple(amounts[one] for one in roles.sums)
+
+
+def blocks(plan: Plan, at: Setting) -> Iterator[Plan]:
+    """Lanes packed at once: all, or blocks that have room."""
+    strip, depth = plan.strips[0], prod(plan.steps)
+    itemsize = plan.roles.lead.value.dtype.itemsize
+    reach = int(at.target.stage_bytes * PANELS_SHARE) // (depth * itemsize * strip.panel)
+    panels = plan.panels
+    if len(plan.strips) > 1:
+        if sum(s.padded for s in plan.strips) <= reach * strip.panel:
+            yield plan._replace(packs=OptOps.STAGE)
+        return
+    if not reach:
+        return
+    least = ceil(panels / reach)
+    for parts in sorted({least, 2 * least, 4 * least}):
+        count = ceil(panels / parts)
+        if parts <= panels:
+            block = count * strip.panel if count < panels else 0
+            yield plan._replace(packs=OptOps.STAGE, block=block)
+
+
+def heights(plan: Plan) -> Iterator[Plan]:
+    """Rows of a thread's block: all, those of the inner axes of rows, or parts of the last one."""
+    rows, height = plan.roles.rows, plan.roles.height
+    for outer in range(len(rows)):
+        yield plan._replace(outer=outer)
+    outer, seen = len(rows) - 1, set()
+    for most in HEIGHTS:
+        part = max(n for n in range(1, min(most, height) + 1) if height % n == 0)
+        if part < height and 2 * part >= most and part not in seen:
+            seen.add(part)
+            yield plan._replace(outer=outer, rows=part)
+
+
+def fits(plan: Plan, at: Setting) -> bool:
+    """Whether partial results have room beside what is packed."""
+    lanes = sum(s.padded for s in plan.strips) if not plan.block else plan.block
+    taken = lanes * prod(plan.steps) * plan.roles.lead.value.dtype.itemsize
+    if plan.depth:
+        inner = iterations(plan.roles.rows[plan.outer : -1])
+        taken += lanes * plan.height * inner * at.itemsize
+    return taken <= at.target.stage_bytes * PANELS_SHARE
+
+
+def rows_read(plan: Plan, at: Setting) -> Iterator[Plan]:
+    """The plan with rows read where they are if that may be, else packed some at a time."""
+    other = plan.roles.other
+    along = other.stride(plan.roles.sums[-1])
+    near = along is not None and abs(along) * other.value.dtype.itemsize < LINE
+    if other.value.op is Ops.LOAD and (near or not can_pack_rows(plan, at)):
+        yield plan
+    elif can_pack_rows(plan, at):
+        yield plan._replace(together=rows_of_block(plan, at))
+
+
+def other_rows(plan: Plan, at: Setting) -> Iterator[Plan]:
+    """The plan with rows packed where they were not, and read where they are where they were."""
+    if plan.together and plan.roles.other.value.op is Ops.LOAD:
+        yield plan._replace(together=0)
+    elif not plan.together and plan.packs is not OptOps.WINDOW and can_pack_rows(plan, at):
+        yield plan._replace(together=rows_of_block(plan, at))
+
+
+def can_pack_rows(plan: Plan, at: Setting) -> bool:
+    """Whether there is room and a loop to pack rows in."""
+    together = rows_of_block(plan, at)
+    nested = has_loop(plan) or together < plan.height
+    whole = len(plan.strips) == 1 and not (plan.depth and plan.height % together)
+    return together > 1 and nested and whole
+
+
+def rows_of_block(plan: Plan, at: Setting) -> int:
+    """How many rows are packed together: of two cache lines, if there is room."""
+    itemsize = plan.roles.other.value.dtype.itemsize
+    line = max(1, LINE // itemsize)
+    room = int(at.target.stage_bytes * (1 - PANELS_SHARE)) // (prod(plan.steps) * itemsize)
+    return rows_together(plan.height, min(2 * line, room), line)
+
+
+def rows_together(height: int, most: int, line: int) -> int:
+    """How many rows are packed together: as many as divide them evenly, if these fill half a cache
+    line.
+    """
+    most = max(1, min(most, height))
+    even = max(n for n in range(1, most + 1) if height % n == 0)
+    return even if even * 2 >= min(line, most) else most
+
+
+def windowed(plan: Plan, at: Setting) -> Iterator[Plan]:
+    """What windows slide over, copied with its borders: of some rows of an image."""
+    roles = plan.roles
+    windows = roles.lead.windows(roles)
+    if not windows or not roles.around:
+        return
+    rows = roles.around[-1]
+    height = size_of(rows) or 1
+    slides = any(window.one is rows for window in windows)
+    for image in [n for n in (8, 7, 6, 5, 4, 3, 2, 1) if height % n == 0][: 3 if slides else 0] or [
+        1
+    ]:
+        yield plan._replace(packs=OptOps.WINDOW, image=image)
