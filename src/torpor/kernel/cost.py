@@ -37,12 +37,13 @@ WAYS: Final = 8  # lines of a set, the least that first caches of the last ten y
 FAR: Final = 1.5  # times as long as a line that follows another takes one of another page
 FOUND: Final = 2  # lines of a page until a prefetcher has found out what comes next
 LOOP: Final = 1.0  # that a round takes beside its body: a branch and a counter
-STARTED: Final = 16.0  # to begin a loop and to leave it: a branch that was not foreseen
+STARTED: Final = 12.0  # to begin a loop and to leave it: a branch that was not foreseen
 STORED: Final = 4.0  # times what reading a vector takes, to store it, as ports and queues have it
 MOVED: Final = 1.0  # to move one element between two vectors
 SHARED_FROM: Final = 2e-5  # seconds of work from which waking threads pays
 SHARERS: Final = (1, 2, 3, 4, 8)  # threads that may share it: results do not depend on how many
 KEPT: Final = 1 << 14  # answers about streams that are kept: candidates have most in common
+UNHIDDEN_NEAR: Final = 0.15  # the same for lines of the second cache
 UNHIDDEN: Final = 0.5  # part of the shorter of arithmetic and transfers that the other hides not
 
 
@@ -136,17 +137,23 @@ def waiting(blocks: int) -> float:
 
 
 def cycles(nest: Nest, target: Target) -> float:
-    """The cycles of one nest: arithmetic and transfers, of which the longer hides most of the
-    shorter.
+    """The cycles of one nest: arithmetic, lines from the second cache, which are asked for long
+    before, and from further away; of two the longer hides most of the shorter.
     """
-    work, moved = arithmetic(nest, target), transfers(nest, target)
-    return max(work, moved) + UNHIDDEN * min(work, moved)
+    near, *far = transfers(nest, target)
+    work = overlapped(arithmetic(nest, target), near, UNHIDDEN_NEAR)
+    return overlapped(work, sum(far), UNHIDDEN)
+
+
+def overlapped(one: float, other: float, unhidden: float) -> float:
+    """Cycles for two things at once, of which the longer does not hide all of the shorter."""
+    return max(one, other) + unhidden * min(one, other)
 
 
 # --- arithmetic -----------------------------------------------------------------------------------
 def arithmetic(nest: Nest, target: Target) -> float:
     """Cycles where all that is read lies in the first cache."""
-    rounds = sums = 1
+    rounds = inner = sums = 1
     tile = steps = 1
     for number, loop in enumerate(nest.loops):
         if loop.written:
@@ -154,6 +161,7 @@ def arithmetic(nest: Nest, target: Target) -> float:
             steps *= loop.rounds if loop.summed and number != nest.lane else 1
         else:
             rounds *= loop.rounds
+            inner = loop.rounds
             sums *= loop.rounds if loop.summed else 1
     lanes = nest.loops[nest.lane].rounds if nest.lane is not None else 1
     itemsize = max((s.itemsize for s in nest.streams), default=4)
@@ -167,8 +175,8 @@ def arithmetic(nest: Nest, target: Target) -> float:
     body = max(vectors * nest.operations / target.multiply_adds, reads, chain, issued)
     over = vectors / steps - (target.registers - 2)  # sums that have no register are kept in memory
     body += max(0.0, over) * 2 * (steps if summed else 0)
-    ends = rounds // sums
-    return rounds * (body + LOOP) + ends * (STORED * writes + (STARTED if sums > 1 else 0.0))
+    started = rounds // inner * STARTED
+    return rounds * (body + LOOP) + started + rounds // sums * STORED * writes
 
 
 def reading(nest: Nest, one: Stream, width: int, target: Target) -> float:
@@ -211,19 +219,19 @@ def levels(target: Target) -> tuple[Level, ...]:
     )
 
 
-def transfers(nest: Nest, target: Target) -> float:
+def transfers(nest: Nest, target: Target) -> list[float]:
     """Cycles for the lines that come from beyond each level."""
     rounds = tuple(loop.rounds for loop in nest.loops)
     body = next((n for n, loop in enumerate(nest.loops) if loop.written), len(rounds))
-    total, extents = 0.0, {}
+    found, extents = [], {}
     for at in levels(target):
         if at.line not in extents:
             extents[at.line] = [
                 [extent(s.moves[n:], rounds[n:], s.itemsize, at.line) for s in nest.streams]
                 for n in range(body + 1)
             ]
-        total += fetched(nest.streams, rounds, extents[at.line], at)
-    return total
+        found.append(fetched(nest.streams, rounds, extents[at.line], at))
+    return found
 
 
 def fetched(

@@ -94,7 +94,7 @@ def setting_of(kernel: Kernel) -> Setting:
     loops = find_loops(kernel.ast)
     stores = tuple(strides_of(s.src[0].src[1]) for s in kernel.ast.src)
     (reduction,) = [n for n in loops.order if n.op is Ops.REDUCE]
-    words = any(opt.op in (OptOps.PAIR, OptOps.QUAD) for opt in kernel.opts)
+    words = any(opt.op is OptOps.DOT for opt in kernel.opts)
     size = max(reduction.dtype.itemsize, 4)
     fused = reduction.dtype.is_float or words
     return Setting(kernel.target, kernel.target.lanes(size), stores, size, 1 if fused else 2)
