@@ -79,8 +79,6 @@ def test_convolutions_and_gradients(eager, image, weights, stride, padding, dila
         by_w[(slice(None), slice(None), *place)] = np.einsum(
             "ncp,nop->oc", flat(wide[here]), flat(seed)
         )
-    copied = stride * dilation < 5 and weights[2] > stride  # a row of whole steps, in windows
-    assert len(y.schedule()) == 1 + copied
     agree(y.numpy(), expected)
     agree(of_x.numpy(), by_x[tuple(slice(p, n - q) for (p, q), n in zip(side, wide.shape))])
     agree(of_w.numpy(), by_w)
