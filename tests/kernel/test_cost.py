@@ -49,11 +49,11 @@ def test_more_sums_than_registers_cost_more():
 
 def test_what_a_cache_holds_is_fetched_once():
     fits, not_so = CPU.first_bytes // 64, 4 * CPU.first_bytes // 64
-    assert cycles(sweep(not_so, 64), CPU) > 6 * cycles(sweep(fits, 64), CPU)
+    assert cycles(sweep(not_so, 64), CPU) > 4.5 * cycles(sweep(fits, 64), CPU)
 
 
 def test_lines_a_power_of_two_apart_share_few_sets():
-    assert cycles(sweep(64, 4096), CPU) > 2 * cycles(sweep(64, 4096 + 64), CPU)
+    assert cycles(sweep(64, 4096), CPU) > 1.2 * cycles(sweep(64, 4096 + 64), CPU)
 
 
 def test_wider_vectors_are_quicker():

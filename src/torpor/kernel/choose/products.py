@@ -9,7 +9,7 @@ from typing import Final
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel.choose.columns import tile_columns
-from torpor.kernel.choose.plans import best_plans
+from torpor.kernel.choose.plans import REUSE, best_plans
 from torpor.kernel.choose.registers import cut_apart, stage_over, write_rows
 from torpor.kernel.choose.roles import RESULTS, position_of, put_in_order
 from torpor.kernel.choose.slides import write_copy as write_rows_copied
@@ -17,7 +17,7 @@ from torpor.kernel.choose.tiling import Plan, Strip
 from torpor.kernel.choose.vectors import attempt, attempt_all
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.stage import direct_loads
-from torpor.kernel.ranges import kind_of, number_of, size_of
+from torpor.kernel.ranges import iterations, kind_of, number_of, size_of
 
 TERMS: Final = (4, 2)  # of a DOT
 TRIED: Final = 4  # plans that are tried where opts of better ones are refused
@@ -42,10 +42,17 @@ def tile_words(kernel: Kernel) -> bool:
         trial = kernel.copy()
         if not attempt(trial, Opt(OptOps.DOT, position, terms)):
             continue
-        if (terms == min(TERMS) and tile_columns(trial)) or tile_contraction(trial):
+        columns = terms == min(TERMS) and tile_columns(trial)
+        if columns or (shares_words(trial) and tile_contraction(trial)):
             kernel.become(trial)
             return True
     return False
+
+
+def shares_words(kernel: Kernel) -> bool:
+    """Whether so many products share each word of both operands that making them pays."""
+    found = [plan.roles for _, plan in best_plans(kernel)[:1]]
+    return any(min(iterations(roles.rows), roles.lanes) >= REUSE for roles in found)
 
 
 def apply_plan(kernel: Kernel, plan: Plan) -> bool:
