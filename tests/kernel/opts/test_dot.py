@@ -195,8 +195,8 @@ def test_arm_under_the_emulator(tmp_path, left, right, level):
      ("float32", "float32", 64, ALL, "no instruction")],
 )  # fmt: skip
 def test_refusals(left, right, terms, level, why):
-    a = Tensor.empty(32, terms, dtype=getattr(dtypes, left)).int()
-    b = Tensor.empty(terms, 32, dtype=getattr(dtypes, right)).int()
+    a = Tensor.empty(8, terms, dtype=getattr(dtypes, left)).int()
+    b = Tensor.empty(terms, 8, dtype=getattr(dtypes, right)).int()
     kernel = Kernel(item_of(a @ b).ast, facts(machine(level)))
     with pytest.raises(OptError, match=f"DOT.*{why}"):
         kernel.apply_opt(Opt(OptOps.DOT, 0, 4))

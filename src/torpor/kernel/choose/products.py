@@ -20,6 +20,7 @@ from torpor.kernel.opts.stage import direct_loads
 from torpor.kernel.ranges import iterations, kind_of, number_of, size_of
 
 TERMS: Final = (4, 2)  # of a DOT
+WORTH: Final = 1.25  # times quicker that sums of words are predicted to be
 TRIED: Final = 4  # plans that are tried where opts of better ones are refused
 
 
@@ -43,16 +44,18 @@ def tile_words(kernel: Kernel) -> bool:
         if not attempt(trial, Opt(OptOps.DOT, position, terms)):
             continue
         columns = terms == min(TERMS) and tile_columns(trial)
-        if columns or (shares_words(trial) and tile_contraction(trial)):
+        if columns or (shares_words(kernel, trial) and tile_contraction(trial)):
             kernel.become(trial)
             return True
     return False
 
 
-def shares_words(kernel: Kernel) -> bool:
+def shares_words(kernel: Kernel, trial: Kernel) -> bool:
     """Whether so many products share each word of both operands that making them pays."""
-    found = [plan.roles for _, plan in best_plans(kernel)[:1]]
-    return any(min(iterations(roles.rows), roles.lanes) >= REUSE for roles in found)
+    found, plain = best_plans(trial)[:1], best_plans(kernel)[:1]
+    roles = [plan.roles for _, plan in found]
+    shared = any(min(iterations(one.rows), one.lanes) >= REUSE for one in roles)
+    return shared and (not plain or found[0][0] * WORTH < plain[0][0])
 
 
 def apply_plan(kernel: Kernel, plan: Plan) -> bool:
