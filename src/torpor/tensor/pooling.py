@@ -217,9 +217,10 @@ def _pool_plan(
     return sizes, steps, spread, paddings, more
 
 
-def _pooled(operand: Any, sizes: Any, steps: Any, spread: Any) -> Any:
-    """Windows (already padded): (tensor, axes of the windows)."""
-    made = derive(windows, (operand,), sizes, steps, spread, [(0, 0)] * len(sizes))
+def _pooled(operand: Any, sizes: Any, steps: Any, spread: Any, borders: Any = None) -> Any:
+    """Windows, with zeros at the borders: (tensor, axes of the windows)."""
+    around = [(0, 0)] * len(sizes) if borders is None else borders
+    made = derive(windows, (operand,), sizes, steps, spread, around)
     return made, tuple(range(-len(sizes), 0))
 
 
@@ -294,7 +295,8 @@ def _mean_pool(
     grown = operand.pad([*lead, *paddings]) if any(b for b, _ in paddings) else operand
     behind = [*lead, *[(0, m) for m in more]]
     check_window(grown, sizes, [(0, m) for m in more], spread)
-    found, axes = _pooled(grown.pad(behind) if any(more) else grown, sizes, steps, spread)
+    borders = [(b, a + m) for (b, a), m in zip(paddings, more, strict=True)]
+    found, axes = _pooled(operand, sizes, steps, spread, borders)
     total = found.sum(axes).cast(operand.dtype)
     if divisor is not None:
         if not divisor:

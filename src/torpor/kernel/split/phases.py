@@ -51,6 +51,7 @@ def in_phases(ast: UOp) -> tuple[UOp, ...]:
     if len(sums) != 1 or sums[0].arg is not Ops.ADD:
         return (ast,)
     few = iterations(closed_by(sums[0])) <= PRODUCTS_FEW and shares_nothing(whole)
+    few = few and not any(first for _, _, first in phases_of(whole))
     pending, done = [(whole, PHASES_MOST)], []
     while pending:
         one, most = pending.pop()
