@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
@@ -17,11 +18,11 @@ from torpor.kernel.access import Access, accesses, footprint
 from torpor.kernel.choose.registers import is_asked, write_copy, write_rows
 from torpor.kernel.choose.roles import RESULTS, axes_of_results, put_in_order
 from torpor.kernel.choose.vectors import attempt, attempt_all
+from torpor.kernel.cost import WAYS
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.stage import operands
 from torpor.kernel.ranges import find_loops, iterations, kind_of, number_of, size_of
 
-ROWS_TOGETHER: Final = 8  # as many as a first cache of 8 ways keeps at equal distances
 LANES: Final = 64  # columns from which this pays
 FIRST_TIMES: Final = 2  # times what a first cache holds: less than that is not far away anyhow
 COLUMNS_OF_THREAD: Final = 2048  # columns of a thread's block: shorter rows start too often
@@ -29,7 +30,6 @@ BLOCKS_MOST: Final = 8  # that threads share; two from a quarter of so many colu
 MOST_TERMS: Final = 4  # of the sum that a word has
 FEW_ROWS: Final = 32  # results a column has that may share what is read
 WINDOWS: Final = 2  # times that a matrix is read by windows, from which it is none
-LATENCY: Final = 8  # products in registers that are begun while one of them is added
 
 
 class Columns(NamedTuple):
@@ -87,7 +87,7 @@ def find_columns(kernel: Kernel) -> Columns | None:
 def apply_tiles(kernel: Kernel, found: Columns) -> bool:
     """Blocks of columns for the threads, blocks of rows, then the vectors."""
     lanes, down = size_of(found.lane) or 1, size_of(found.down) or 1
-    most = ROWS_TOGETHER // found.terms
+    most = WAYS // found.terms  # as many rows as a first cache keeps at equal distances
     rows = next((n for n in range(most, max(1, most // 2 - 1), -1) if down % n == 0), 0)
     if lanes < LANES or down <= max(rows, most):
         return False
@@ -95,7 +95,7 @@ def apply_tiles(kernel: Kernel, found: Columns) -> bool:
         rows = most
         kernel.apply_opt(Opt(OptOps.PADTO, kernel.axes.index(found.down), rows))
     wide = kernel.target.lanes(max(4, found.matrix.itemsize))
-    copies, vectors = register_tile(found.results, kernel.target.registers)
+    copies, vectors = register_tile(found.results, kernel.target)
     panel = vectors * wide
     cut_columns(kernel, found, panel)
     if not attempt(kernel, Opt(OptOps.TILE, len(kernel.axes) - 1, rows)):
@@ -104,13 +104,15 @@ def apply_tiles(kernel: Kernel, found: Columns) -> bool:
     return True
 
 
-def register_tile(results: Sequence[UOp], registers: int) -> tuple[int, int]:
+def register_tile(results: Sequence[UOp], target: Target) -> tuple[int, int]:
     """(results of a column, vectors of columns) computed at once, those that take least time."""
     if not results:
         return 1, 2
     height = size_of(results[-1]) or 1
     shapes = [(rows, vectors) for vectors in (2, 4) for rows in range(1, height + 1)]
-    return min((s for s in shapes if fits(*s, registers)), key=partial(tile_time, height))
+    begun = target.latency * target.multiply_adds  # products, while one of them is added
+    fitting = (s for s in shapes if fits(*s, target.registers))
+    return min(fitting, key=partial(tile_time, height, begun))
 
 
 def fits(rows: int, vectors: int, registers: int) -> bool:
@@ -118,13 +120,13 @@ def fits(rows: int, vectors: int, registers: int) -> bool:
     return rows * vectors + min(rows, vectors) < registers
 
 
-def tile_time(height: int, shape: tuple[int, int]) -> float:
+def tile_time(height: int, begun: float, shape: tuple[int, int]) -> float:
     """Time for a vector of columns with tiles of a shape and a rest, in products of one vector:
     additions to the same sum wait for each other.
     """
     rows, vectors = shape
     whole, rest = divmod(height, rows)
-    tiles = whole * max(rows * vectors, LATENCY) + max(rest * vectors, LATENCY * (rest > 0))
+    tiles = whole * max(rows * vectors, begun) + max(rest * vectors, begun * (rest > 0))
     return tiles / vectors
 
 

@@ -20,7 +20,8 @@ from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
 from torpor.kernel.access import footprint
-from torpor.kernel.choose.columns import ROWS_TOGETHER, Columns, find_columns
+from torpor.kernel.choose.columns import Columns, find_columns
+from torpor.kernel.cost import WAYS
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.normalise import renumber
 from torpor.kernel.opts.stage import place
@@ -88,7 +89,7 @@ def parts_of(found: Columns) -> int:
         down // (SHARE * iterations(found.results)),
         footprint(found.matrix) * found.matrix.itemsize // PART,
     )
-    return max((n for n in range(1, most + 1) if down % (n * ROWS_TOGETHER) == 0), default=1)
+    return max((n for n in range(1, most + 1) if down % (n * WAYS) == 0), default=1)
 
 
 def memory_between(dtype: DType, size: int) -> UOp:
