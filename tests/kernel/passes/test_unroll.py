@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -52,3 +54,19 @@ def test_products_are_added_in_chains_and_other_values_in_pairs(count):
     assert depth(made, Ops.ADD) == longest - 1 + (len(chains) - 1).bit_length()
     assert in_chains(Ops.ADD, numbers) is numbers
     assert in_chains(Ops.MAX, products) is products
+
+
+def test_a_position_that_a_sum_along_written_out_axes_gives_is_written_out_with_it():
+    """The places of a pool's greatest elements are products of sizes, along axes written out."""
+    shape, counts = (7, 5, 4), (3, 5, 2)
+    x = np.random.default_rng(0).permutation(140).astype(np.float32).reshape(shape)
+    bounds = [
+        [(k * n // count, -(-(k + 1) * n // count)) for k in range(count)]
+        for n, count in zip(shape, counts, strict=True)
+    ]
+    expected = [
+        x[tuple(slice(*one) for one in window)].max() for window in itertools.product(*bounds)
+    ]
+    with Context(CHECK=1, CACHE=0):
+        made = Tensor(x[None, None]).adaptive_max_pool3d(counts).numpy()
+    np.testing.assert_array_equal(made.ravel(), expected)

@@ -165,12 +165,16 @@ def is_never(condition: UOp | None = None) -> bool:
 
 
 def split_position(position: UOp, wanted: Set[UOp]) -> tuple[UOp, dict[UOp, int]] | None:
-    """The part free of some ranges, and their factors; None if it is not linear in them."""
+    """The part free of some ranges, and their factors; None if it is not linear in them, or what is
+    loaded along them says where.
+    """
     strides, found = strides_of(position), affine(position)
     factors = {one: strides[one] for one in wanted & strides.keys()}
     if None in factors.values():
         return None
     rest = {term: scale for term, scale in found.terms.items() if term not in factors}
+    if any(one in wanted for term in rest for one in term.ranges()):
+        return None
     return term_by_term(rest, found.constant), factors  # type: ignore[return-value]
 
 
