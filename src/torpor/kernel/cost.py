@@ -38,6 +38,7 @@ FAR: Final = 1.5  # times as long as a line that follows another takes one of an
 FOUND: Final = 2  # lines of a page until a prefetcher has found out what comes next
 LOOP: Final = 1.0  # that a round takes beside its body: a branch and a counter
 STARTED: Final = 12.0  # to begin a loop and to leave it: a branch that was not foreseen
+ASKED: Final = 4.0  # times what a read takes, to ask a condition before it
 STORED: Final = 4.0  # times what reading a vector takes, to store it, as ports and queues have it
 MOVED: Final = 1.0  # to move one element between two vectors
 SHARED_FROM: Final = 5e-6  # seconds of work from which waking threads pays
@@ -190,7 +191,7 @@ def reading(nest: Nest, one: Stream, width: int, target: Target) -> float:
                 irregular *= loop.rounds
             elif move:
                 apart[move] = apart.get(move, 1) + loop.rounds - 1
-    places = prod(apart.values()) * irregular * (1.0 + one.masked)
+    places = prod(apart.values()) * irregular * (1.0 + ASKED * one.masked)
     lanes = 1 if nest.lane is None else nest.loops[nest.lane].rounds
     others = [m for m in one.moves if m != one.itemsize]
     if along == 0:

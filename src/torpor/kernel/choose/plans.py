@@ -150,7 +150,7 @@ def tile_time(strip: Strip, at: Setting) -> float:
 def plans(roles: Roles, at: Setting, strips: tuple[Strip, ...]) -> Iterator[Plan]:
     """Plans with these register tiles."""
     start = Plan(roles, strips)
-    if roles.lead.value.op is Ops.LOAD:
+    if roles.lead.value.op is Ops.LOAD and not roles.lead.masked:
         for plan in heights(start):
             yield from rows_read(plan, at)
     yield from windowed(start, at)
@@ -271,7 +271,7 @@ def rows_read(plan: Plan, at: Setting) -> Iterator[Plan]:
     other = plan.roles.other
     along = other.stride(plan.roles.sums[-1])
     near = along is not None and abs(along) * other.value.dtype.itemsize < LINE
-    if other.value.op is Ops.LOAD and (near or not can_pack_rows(plan, at)):
+    if other.value.op is Ops.LOAD and ((near and not other.masked) or not can_pack_rows(plan, at)):
         yield plan
     elif can_pack_rows(plan, at):
         yield plan._replace(together=rows_of_block(plan, at))
