@@ -81,7 +81,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_others_are_refused(name):
-    x, y = tensors(2, 16, 16)
+    x, y = tensors(2, 48, 48)
     for item in REFUSED[name](x, y).schedule():
         program = prepare(item).program
         for _, slot in program.shared if program is not None else ():
@@ -90,7 +90,7 @@ def test_others_are_refused(name):
 
 def test_two_outputs_of_one_input_in_turn():
     """Stores in loops of their own: what the first writes over, the second still reads."""
-    x, y = tensors(2, 16, 16)
+    x, y = tensors(2, 48, 48)
     for item in (x + y).schedule(x.T * 1 + y):
         program = prepare(item).program
         if program is not None and len(item.outputs) > 1:
