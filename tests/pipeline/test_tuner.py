@@ -394,11 +394,11 @@ def test_where_nothing_can_be_kept_it_is_said_once(tmp_path, capsys):
 
 # --- what is tried --------------------------------------------------------------------------------
 def test_the_best_amounts_are_found_from_nothing():
-    """Fastest with one axis written out 16 times and another 4 times."""
+    """Fastest with one axis written out 8 times and another twice."""
 
     def times(opts):
         copies = sorted([1, 1, *(o.arg for o in opts if o.op is OptOps.UPCAST)])[-2:]
-        return 0.1 + 0.1 * (abs(copies[0] - 4) + abs(copies[1] - 16))
+        return 0.1 + 0.1 * (abs(copies[0] - 2) + abs(copies[1] - 8))
 
     entry, worker, _ = settled(times, each=0.05)
     assert times(entry.opts) == 0.1

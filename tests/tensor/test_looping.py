@@ -1,5 +1,9 @@
 """Loops: against loops of NumPy, finite differences, and the same steps written one by one."""
 
+import _thread
+import signal
+import threading
+
 import numpy as np
 import pytest
 
@@ -472,3 +476,23 @@ def test_how_many_steps_there_are_has_to_be_known():
     n = Variable("n", 1, 10).bind(3)
     with pytest.raises(ValueError, match="how long xs is has to be known"):
         torpor.scan(lambda c, x: (c, x), 0, Tensor(np.arange(10))[:n])
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_an_endless_while_loop_ends_at_ctrl_c(jitted):
+    def count_to(end):
+        return torpor.while_loop(lambda n: n != end, lambda n: n + 1, end * 0)
+
+    counting = jit(count_to) if jitted else count_to
+    old = signal.signal(signal.SIGINT, signal.default_int_handler)
+    interrupting = threading.Timer(0.5, _thread.interrupt_main)
+    try:
+        for end in (3, 1000, 5):  # compiled, and by native replays
+            assert int(counting(Tensor(float(end))).item()) == end
+        interrupting.start()
+        with pytest.raises(KeyboardInterrupt):
+            counting(Tensor(0.5)).item()
+        assert int(counting(Tensor(1000.0)).item()) == 1000
+    finally:
+        interrupting.join()
+        signal.signal(signal.SIGINT, old)

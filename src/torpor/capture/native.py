@@ -79,7 +79,7 @@ class Native:
         self.settle()
         program, graph = self.program, self._trace.graph
         executor = graph.executor
-        if executor is None:
+        if executor is None or executor.waits:
             program.set(runs=0)
             return
         several, threads = executor.packed is None, thread_count()

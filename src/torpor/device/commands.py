@@ -1,7 +1,9 @@
 """LLVM IR of the executor: what runs a table of commands, and what a thread does with groups.
 
 All is made of words of 64 bits. A program is (error word, patches, where they are, commands, where
-they are); a patch says to which address which of the words goes that a call is given, and how much
+they are, the command to begin with, how often a run may go back to look again whether a loop ends:
+0 for ever); a run that has gone back so often is paused, and its next call goes on there. A patch
+says to which address which of the words goes that a call is given, and how much
 is added to it.
 A call is (program, the pool's state, its `run`, threads, helpers) and these words.
 """
@@ -13,7 +15,8 @@ from typing import Final
 from torpor.device import worker
 from torpor.device.words import written_out
 
-HEAD: Final = 5  # words of a program
+HEAD: Final = 7  # words of a program
+PAUSED: Final = -1  # what a run gives that has gone back as often as it may
 PATCH: Final = 3  # words of a patch
 CALL: Final = 5  # words of a call before those that it is given
 RECORD: Final = 6  # words of a command: entry, its table, total, where the trial of several threads
@@ -150,6 +153,9 @@ start:
   %patch = ptr %program[2]
   %commands = i64 %program[3]
   %command = ptr %program[4]
+  %first.p = at %program[5]
+  %first = load i64, ptr %first.p
+  store i64 0, ptr %first.p
   br label %filling
 filling:
   %p = phi i64 [0, %start], [%p.next, %fill]
@@ -167,7 +173,7 @@ fill:
   %p.next = add i64 %p, 1
   br label %filling
 running:
-  %c = phi i64 [0, %filling], [%c.next, %following], [%past, %following.section],
+  %c = phi i64 [%first, %filling], [%c.next, %following], [%past, %following.section],
              [%jumped, %jumping]
   %c.more = icmp slt i64 %c, %commands
   br i1 %c.more, label %look, label %done
@@ -223,9 +229,21 @@ ask:
   %jumps = icmp eq i64 %flag, %wanted
   %c.there = add i64 %c, %by
   %c.after = select i1 %jumps, i64 %c.there, i64 %c.next
-  br label %jumping
+  %returns = icmp slt i64 %by, 0
+  %again = and i1 %jumps, %returns
+  br i1 %again, label %back, label %jumping
+back:
+  %left.p = at %program[6]
+  %left = load i64, ptr %left.p
+  %left.now = sub i64 %left, 1
+  store i64 %left.now, ptr %left.p
+  %pauses = icmp eq i64 %left.now, 0
+  br i1 %pauses, label %pause, label %jumping
+pause:
+  store i64 %c.after, ptr %first.p
+  ret i64 {PAUSED}
 jumping:
-  %jumped = phi i64 [%c.after, %ask], [%c.counted, %counted]
+  %jumped = phi i64 [%c.after, %ask], [%c.after, %back], [%c.counted, %counted]
   br label %running
 choose:
   %trial = ptr %entry.p[3]

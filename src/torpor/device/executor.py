@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
@@ -31,6 +32,7 @@ from torpor.device.commands import (
     LOOP,
     MOVE,
     PATCH,
+    PAUSED,
     RECORD,
     SECTION,
     executor_text,
@@ -39,6 +41,8 @@ from torpor.device.pool import pool
 from torpor.device.share import Trial
 
 COPY_THREADS_FROM: Final = 1 << 20  # bytes that two threads copy in 21 us, one in 31 (`share.py`)
+ROUNDS_FIRST: Final = 64  # of a loop that may never end, before signals are looked for
+PAUSE_AFTER: Final = 0.02  # seconds between two looks, at least: far below what a person notices
 
 
 class Step(NamedTuple):
@@ -138,12 +142,20 @@ def jumping(flag: int | Given | Own, by: int, holds: bool) -> Step:
     return Step(0, (flag, int(holds)), by, None, False)
 
 
+def goes_back(step: Step) -> bool:
+    """Whether a step is a jump back that depends on data."""
+    if step.entry or isinstance(step.arguments[1], Count):
+        return False
+    return isinstance(step.total, int) and step.total < 0
+
+
 class Executor:
     """A program of commands that can be run again and again, by one thread at a time.
 
     `words` is how many words each call is given. Of each of the `sections` any groups may run at
     the same time, on so many threads as have `scratch` memory for what their steps call their own.
-    `place` is the first word of a call.
+    `place` is the first word of a call. `waits`: whether how long it runs depends on data; it is
+    paused now and then, so that Ctrl-C ends it.
     """
 
     def __init__(
@@ -160,7 +172,9 @@ class Executor:
         call = _native()[0]
         self.call: Callable[[bytes], int] = call
         self.entry = ctypes.cast(call, ctypes.c_void_p).value or 0  # for native callers
-        self.packed = None if self._lends else partial(self._pack, self.place, 0, 0, 1, 0)
+        self.waits = any(goes_back(step) for step in steps)
+        alone = not (self._lends or self.waits)
+        self.packed = partial(self._pack, self.place, 0, 0, 1, 0) if alone else None
         self.lock = free_after_fork(threading.Lock())
 
     def launch(self, words: Sequence[int]) -> int:
@@ -169,13 +183,26 @@ class Executor:
         """
         if self.packed is not None:
             return self.call(self.packed(*words))
-        lent = pool.lend()
+        run = self._in_turns if self.waits else self.call
+        lent = pool.lend() if self._lends else None
         if lent is None:
-            return self.call(self._pack(self.place, 0, 0, 1, 0, *words))
+            return run(self._pack(self.place, 0, 0, 1, 0, *words))
         try:
-            return self.call(self._pack(self.place, *lent, *words))
+            return run(self._pack(self.place, *lent, *words))
         finally:
             pool.take_back()
+
+    def _in_turns(self, packed: bytes) -> int:
+        """A run with pauses, in which Python handles signals."""
+        head, rounds = self._table.head, ROUNDS_FIRST
+        try:
+            while True:
+                head[-1], started = rounds, time.perf_counter()
+                if (failed := self.call(packed)) != PAUSED:
+                    return failed
+                rounds *= 1 + (time.perf_counter() - started < PAUSE_AFTER)
+        finally:
+            head[-2:] = 0
 
 
 _Words = np.ndarray[Any, np.dtype[np.int64]]
@@ -213,7 +240,7 @@ class _Table:
             errors[bounds[0] : bounds[-1]] = self._error_words(number, bounds)
         self._write_records(steps, starts, errors)
         given, records = self._given.ctypes.data, self._records.ctypes.data
-        self.head[1:] = len(self._given), given, len(steps), records
+        self.head[1:5] = len(self._given), given, len(steps), records
 
     def _loops_of(self, steps: Sequence[Step], starts: _Words, places: list[int]) -> Iterator[Any]:
         """What counts each loop, and the numbers that move with its rounds."""

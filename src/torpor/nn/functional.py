@@ -177,10 +177,9 @@ def unfold(
     if x.ndim == 3:
         return unfold(x.unsqueeze(0), kernel_size, dilation, padding, stride).squeeze(0)
     sizes, spread, steps = pair(kernel_size), pair(dilation), pair(stride)
-    around = pair(padding)
-    grown = x.pad((around[1], around[1], around[0], around[0]))
-    check_window(x, sizes, [(p, p) for p in around], spread)
-    seen: Any = derive(windows, (grown,), sizes, steps, spread).permute(0, 1, 4, 5, 2, 3)
+    around = [(before, before) for before in pair(padding)]
+    check_window(x, sizes, around, spread)
+    seen: Any = derive(windows, (x,), sizes, steps, spread, around).permute(0, 1, 4, 5, 2, 3)
     batch, channels, *_, height, width = seen.shape
     made: Tensor = seen.reshape(batch, channels * sizes[0] * sizes[1], height * width)
     return made

@@ -13,11 +13,10 @@ import os
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
-from itertools import islice, repeat
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -30,7 +29,7 @@ from torpor.device.pool import thread_count
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.kernel import Kernel
-from torpor.kernel.choose.candidates import after, in_turn, neighbours, predicted
+from torpor.kernel.choose.candidates import after, neighbours, predicted
 from torpor.kernel.choose.heuristics import choose, is_short
 from torpor.pipeline import disk
 from torpor.pipeline import tuning_database as database
@@ -54,8 +53,7 @@ RUNS: Final = 30.0  # and how many runs of the best one it may take to run
 SAVING: Final = 2.0  # seconds after which the state is kept anew: what a killed process loses
 EVERY: Final = 10.0  # seconds between lines that say how far a search is
 SLOW: Final = 2.0  # times the best one's time past which a list is neither timed exactly nor varied
-POOL: Final = 24  # new lists that are ranked for each round,
-ROUND: Final = 12  # and those that are timed for each member of the beam
+ROUND: Final = 12  # lists that are timed in each round for each member of the beam
 MEMORY: Final = 1 << 30  # bytes of buffers past which a kernel is not searched
 DIGEST: Final = 12  # hexadecimal digits that tell one kernel from another within a search
 
@@ -279,7 +277,7 @@ class Tuner:
         self.best: list[tuple[float, Opts]] = []
         self.tried = set(known.tried)
         self.rates: dict[Opts, float] = {}  # measured seconds over predicted ones
-        self.sources: dict[Opts, Iterator[Opts]] = {}
+        self.grown: set[Opts] = set()  # lists whose neighbours are ranked
         self.seen: set[Opts] = set()
         self.waiting: list[tuple[float, int, Opts, str, float]] = []
         self.lost = True  # whether the other process has no kernel
@@ -318,35 +316,34 @@ class Tuner:
         return self.decided()
 
     def grow(self) -> None:
-        """Rank some more neighbours of the fastest lists, members of the beam taking turns."""
-        beam = [opts for seconds, opts in self.best if seconds <= self.best[0][0] * SLOW]
-        for opts in beam:
-            self.sources.setdefault(opts, neighbours(self.kernel, opts))
-        pairs = in_turn(zip(repeat(opts), self.sources[opts], strict=False) for opts in beam)
-        new = ((parent, opts) for parent, opts in pairs if opts not in self.seen)
-        ranked = (self.rank(parent, opts) for parent, opts in new)
-        for _ in islice(filter(None, ranked), POOL):
-            if self.is_over():
-                return
+        """Rank the neighbours of the fastest lists."""
+        for seconds, opts in self.best:
+            if opts in self.grown or seconds > self.best[0][0] * SLOW:
+                continue
+            self.grown.add(opts)
+            for other in neighbours(self.kernel, opts):
+                if self.is_over():
+                    return
+                if other not in self.seen:
+                    self.rank(opts, other)
 
-    def rank(self, parent: Opts, opts: Opts) -> bool:
+    def rank(self, parent: Opts, opts: Opts) -> None:
         """Put a list where it will be timed by what is predicted, corrected by how far that was
-        off for its parent; whether it makes a new kernel.
+        off for its parent, if it makes a new kernel.
         """
         self.seen.add(opts)
         made = after(self.kernel, opts)
         if isinstance(made, OptError):
             note(f"refused: {made}")
-            return False
+            return
         name = digest(made)
         if name in self.tried or any(name == one[3] for one in self.waiting):
-            return False
+            return
         if not is_short(made):
             note(f"refused: {list(opts)}: it would be written out too often")
-            return False
+            return
         guess = predicted(made)
         heappush(self.waiting, (guess * self.rates[parent], len(self.seen), opts, name, guess))
-        return True
 
     def attempt(self, opts: Opts, name: str, guess: float) -> None:
         """Time one list, and keep it if it is among the best."""
