@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
+from io import BytesIO
 from itertools import chain
 from typing import Any, Final
 
-from torpor.base.dtypes import DType, from_name
 from torpor.base.target import Target
-from torpor.device import Device
+from torpor.device import Buffer, Device
 from torpor.ir.infer import JOINT
 from torpor.ir.ops import Ops
-from torpor.ir.records import Counter, Jump, ScheduleItem, Section
+from torpor.ir.records import ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.pipeline import disk
 from torpor.pipeline.canonical import Canonical
@@ -29,7 +30,6 @@ ROOMS: Final = (*disk.ROOMS, "graph", "schedule", "pipeline")
 ADDRESS: Final = " at 0x"  # in the text of what is another thing in each process
 
 Roots = Sequence[tuple[UOp, str]]
-MakeBuffer = Callable[[str, int, DType], UOp]
 Schedule = tuple[tuple[ScheduleItem, ...], list[Result]]
 Lines = dict[Any, tuple[int, int]]  # of an origin: a node that has it, and its place there
 
@@ -77,144 +77,84 @@ def lines_of(form: Canonical) -> Lines:
 
 def write(name: str, form: Canonical, lines: Lines, schedule: Schedule) -> None:
     """Keep a schedule on disk, if it means the same in another process."""
+    items, results = schedule
+    # In order, since what a node is made of is pickled within it where it has not come before.
+    nodes = list(UOp.sink(*dict.fromkeys(item.ast for item in items)).toposort())
+    known = [[lines[o] for o in item.origins if o in lines] for item in items]
+    plain = [replace(item, checks=(), origins=()) for item in items]
+    body = BytesIO()
     try:
-        body = pickle.dumps(_Writer(form, lines).entry(*schedule))
+        if any(type(n) is not int for one in results for _, shape in one.parts for n in shape):
+            raise Unfit("a size that is a variable")
+        _Writer(body, form).dump((nodes, plain, known, results))
     except (Unfit, pickle.PicklingError, TypeError, AttributeError):
         return
-    disk.write_body(disk.SCHEDULES, name, body)
+    disk.write_body(disk.SCHEDULES, name, body.getvalue())
 
 
-class _Writer:
-    def __init__(self, form: Canonical, lines: Lines):
-        self.lines = lines
+class _Writer(pickle.Pickler):
+    """Has numbers for what is the graph's, and for memory that the schedule makes."""
+
+    def __init__(self, stream: BytesIO, form: Canonical):
+        super().__init__(stream)
         self.bound = {node: number for number, node in enumerate(form.bound)}
-        self.slots = {id(buffer): number for number, buffer in enumerate(form.buffers)}
-        self.made: list[tuple[str, int, str]] = []
-        self.numbers: dict[UOp, int] = {}
-        self.nodes: list[tuple[str, str, tuple[int, ...], Any]] = []
-        self.sections: dict[Section, int] = {}
-        self.counters: dict[Counter, int] = {}
+        self.slots: dict[int, Any] = {id(one): number for number, one in enumerate(form.buffers)}
 
-    def entry(self, items: Sequence[ScheduleItem], results: Sequence[Result]) -> Any:
-        written = list(map(self.item, items))
-        values = [
-            ([(self.slot(node), plain(shape)) for node, shape in one.parts], one.joint)
-            for one in results
-        ]
-        sections = [[self.slot(node) for node in section.own] for section in self.sections]
-        rounds = [counter.rounds for counter in self.counters]
-        return self.nodes, self.made, sections, rounds, written, values
+    def persistent_id(self, value: Any) -> Any:
+        if type(value) is Buffer:
+            if id(value) not in self.slots:
+                self.slots[id(value)] = self.made(value)
+            return self.slots[id(value)]
+        if type(value) is UOp and value.op is Ops.BIND:
+            if value not in self.bound:
+                raise Unfit("a variable that is not the graph's")
+            return "bound", self.bound[value]
+        return None
 
-    def item(self, item: ScheduleItem) -> Any:
-        buffers = [self.slot(node) for node in item.buffers]
-        bound = [self.place(node) for node in item.bindings]
-        values = item.variables[len(bound) :] if bound else item.variables
-        names = [name for name, _ in item.variables[: len(bound)]]
-        group = None
-        if item.group is not None:
-            section, number = item.group
-            group = self.sections.setdefault(section, len(self.sections)), number
-        lines = [self.lines[o] for o in item.origins if o in self.lines]
-        ast, jump = self.node(item.ast), None
-        if item.jump is not None:
-            jump = item.jump.by, item.jump.holds, self.counter(item.jump.counter)
-        moves = [(name, self.counter(counter), by) for name, counter, by in item.moves]
-        memory = ast, buffers, names, bound, values
-        return *memory, item.reason, item.outputs, lines, group, jump, moves
+    def made(self, buffer: Buffer) -> Any:
+        """What there is to know of memory that the schedule makes."""
+        if buffer.is_allocated() or not is_kept(buffer.device):
+            raise Unfit("memory that is neither the graph's nor new")
+        return len(self.slots), str(buffer.device), buffer.size, buffer.dtype
 
-    def counter(self, counter: Counter | None) -> int | None:
-        """The number of what counts rounds."""
-        if counter is None:
-            return None
-        return self.counters.setdefault(counter, len(self.counters))
-
-    def place(self, node: UOp) -> int:
-        """The number of a bound variable of the graph."""
-        if node not in self.bound:
-            raise Unfit("a variable that is not the graph's")
-        return self.bound[node]
-
-    def slot(self, node: UOp) -> int:
-        """The number of memory: the graph's, or such as the schedule makes."""
-        buffer = node.arg
-        if id(buffer) not in self.slots:
-            if buffer.is_allocated() or not is_kept(buffer.device):
-                raise Unfit("memory that is neither the graph's nor new")
-            self.slots[id(buffer)] = len(self.slots)
-            self.made.append((buffer.device, buffer.size, buffer.dtype.name))
-        return self.slots[id(buffer)]
-
-    def node(self, root: UOp) -> int:
-        """The number of a kernel's node, written down with what is below it."""
-        for node in root.toposort(lambda n: n not in self.numbers):
-            if node not in self.numbers:
-                source = tuple([self.numbers[s] for s in node.src])
-                self.numbers[node] = len(self.numbers)
-                self.nodes.append((node.op.name, node.dtype.name, source, node.arg))
-        return self.numbers[root]
-
-
-def plain(shape: Iterable[Any]) -> tuple[int, ...]:
-    """A shape of numbers."""
-    sizes = tuple(shape)
-    if not all(type(size) is int for size in sizes):
-        raise Unfit("a size that is a variable")
-    return sizes
+    def reducer_override(self, value: Any) -> Any:
+        if type(value) is UOp:
+            return UOp, (value.op, value.dtype, value.src, value.arg)
+        return NotImplemented
 
 
 # --- reading --------------------------------------------------------------------------------------
-def read(name: str, form: Canonical, make_buffer: MakeBuffer) -> Schedule | None:
+def read(name: str, form: Canonical) -> Schedule | None:
     """The schedule of a graph from the disk; None where it is missing or damaged."""
     body = disk.read_body(disk.SCHEDULES, name)
     if body is None:
         return None
-    written, made, sections, rounds, items, results = pickle.loads(body)
-    nodes = _nodes(written)
-    memory = [UOp(Ops.BUFFER, buffer.dtype, (), buffer) for buffer in form.buffers]
-    memory += [make_buffer(device, size, from_name(dtype)) for device, size, dtype in made]
-    groups = [Section(frozenset(memory[slot] for slot in own)) for own in sections]
-    graph, counters = list(form.order), list(map(Counter, rounds))
-    found = tuple([_item(one, nodes, memory, form.bound, graph, groups, counters) for one in items])
-    values = [
-        Result(tuple([(memory[slot], shape) for slot, shape in parts]), joint)
-        for parts, joint in results
-    ]
-    return found, values
+    _, items, known, results = _Reader(BytesIO(body), form).load()
+    graph = list(form.order)
+    return tuple([of_graph(*pair, graph) for pair in zip(items, known, strict=True)]), results
 
 
-def _nodes(written: Sequence[tuple[str, str, tuple[int, ...], Any]]) -> list[UOp]:
-    ops: Mapping[str, Ops] = Ops.__members__
-    formats: dict[str, DType] = {}
-    nodes: list[UOp] = []
-    for op, name, source, arg in written:
-        dtype = formats.get(name) or formats.setdefault(name, from_name(name))
-        nodes.append(UOp(ops[op], dtype, tuple([nodes[n] for n in source]), arg))
-    return nodes
+class _Reader(pickle.Unpickler):
+    def __init__(self, stream: BytesIO, form: Canonical):
+        super().__init__(stream)
+        self.form = form
+        self.made: dict[int, Buffer] = {}
+
+    def persistent_load(self, known: Any) -> Any:
+        if type(known) is int:
+            return self.form.buffers[known]
+        number, *kind = known
+        if number == "bound":
+            return self.form.bound[kind[0]]
+        return self.made.get(number) or self.made.setdefault(number, Buffer(*kind))
 
 
-def _item(
-    written: Any, nodes: Sequence[UOp], memory: Sequence[UOp], bound: Sequence[UOp],
-    graph: Sequence[UOp], groups: Sequence[Section], counters: Sequence[Counter],
-) -> ScheduleItem:  # fmt: skip
-    ast, buffers, names, places, values, reason, outputs, lines, group, jump, moves = written
-    bindings = tuple([bound[place] for place in places])
-    known = [(name, int(node.src[1].arg)) for name, node in zip(names, bindings, strict=True)]
+def of_graph(
+    item: ScheduleItem, lines: Sequence[tuple[int, int]], graph: Sequence[UOp]
+) -> ScheduleItem:
+    """An item with the values of variables that the graph has now, and its lines."""
+    named = zip(item.variables, item.bindings, strict=False)
+    bound = tuple([(name, int(node.src[1].arg)) for (name, _), node in named])
     origins = chain.from_iterable(graph[n].origins[place : place + 1] for n, place in lines)
-    return ScheduleItem(
-        nodes[ast],
-        tuple([memory[slot] for slot in buffers]),
-        (*known, *values),
-        reason,
-        (),
-        outputs,
-        tuple(dict.fromkeys(origins)),
-        bindings,
-        None if group is None else (groups[group[0]], group[1]),
-        None if jump is None else _jump(jump, counters),
-        tuple([(name, counters[number], by) for name, number, by in moves]),
-    )
-
-
-def _jump(written: tuple[int, bool, int | None], counters: Sequence[Counter]) -> Jump:
-    by, holds, number = written
-    return Jump(by, holds, None if number is None else counters[number])
+    values = (*bound, *item.variables[len(bound) :])
+    return replace(item, variables=values, origins=tuple(dict.fromkeys(origins)))

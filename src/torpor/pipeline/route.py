@@ -26,7 +26,6 @@ from torpor.pipeline.recipe import (
     can_be_kept,
     follow,
     keep,
-    make_buffer,
     recipe_for,
     recipe_of,
 )
@@ -223,7 +222,7 @@ def scheduled(
     if form is None or name is None:
         return (*planned_with_results(roots, shapes), False)
     with phase("schedule", "from disk"):
-        found = plans.read(name, form, make_buffer)
+        found = plans.read(name, form)
     if found is not None:
         items, results = found
         return items, [one.shaped(shape) for one, shape in zip(results, shapes, strict=True)], True
