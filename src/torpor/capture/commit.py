@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from torpor.capture.output import Shown, node_over, severed
 from torpor.capture.tree import refill
 from torpor.device import Buffer
-from torpor.ir.infer import Shape
+from torpor.device.buffer import buffer_node
+from torpor.ir.infer import Shape, shape_of, shaped
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.pipeline.reuse import Result
+from torpor.pipeline.compiled_graph import Kind
+from torpor.pipeline.reuse import Result, giving
+from torpor.tensor.differentiate import SEVERED
 from torpor.tensor.handle import Handle
-from torpor.tensor.host import buffer_node
 from torpor.tensor.storage import Storage
 from torpor.tensor.tensor import view_of
 
 if TYPE_CHECKING:
     from torpor.capture.trace import Trace
+
+
+MOST_BYTES: Final = 1 << 20  # making the buffer of a larger one costs little beside its kernel
+
+
+class Shown(NamedTuple):
+    """How the value in an output is seen: its shape, and whether it had a graph."""
+
+    shape: Shape
+    requires: bool
 
 
 class Value(NamedTuple):
@@ -55,6 +67,22 @@ class Fixed(NamedTuple):
 
 
 Given = tuple[tuple[Any, ...], dict[str, Any]]  # what a function is called with
+
+
+def node_over(buffer: Buffer, shown: Shown) -> UOp:
+    """The node of the value in a buffer."""
+    node = buffer_node(buffer, shown.shape)
+    return severed(node) if shown.requires else node
+
+
+def severed(node: UOp) -> UOp:
+    """The value as one whose graph is gone."""
+    return shaped(UOp(Ops.LEAF, node.dtype, (node,), SEVERED), shape_of(node))
+
+
+def results_of(output: Kind, shown: Shown | None) -> Callable[[], Result]:
+    """A function that gives a result for the next run (see `giving`)."""
+    return giving(output, None if shown is None else partial(node_over, shown=shown), MOST_BYTES)
 
 
 def node_of(value: Value, table: Sequence[Buffer]) -> UOp:

@@ -8,11 +8,10 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from torpor.base.dtypes import DType, dtypes
-from torpor.capture.commit import Fixed, Leaf, Value
+from torpor.capture.commit import Fixed, Leaf, Value, severed
 from torpor.capture.guards import Guards, guards_of
 from torpor.capture.holding import is_a
 from torpor.capture.number import Number, plain
-from torpor.capture.output import severed
 from torpor.capture.place import ABSENT, Place
 from torpor.capture.successor import is_worth_it
 from torpor.capture.trace import Trace, is_whole

@@ -10,17 +10,16 @@ import math
 from typing import Any, Final
 
 from torpor.base.locks import recursive_lock, taken
-from torpor.capture.commit import Fixed, Leaf, Value
+from torpor.capture.commit import Fixed, Leaf, Shown, Value
 from torpor.capture.match import Pattern, look
-from torpor.capture.output import Shown
 from torpor.capture.program import Known, Program, Slot, Step, Steps, step
 from torpor.capture.python import Unknown
 from torpor.capture.trace import Trace
 from torpor.device import Buffer
+from torpor.device.buffer import buffer_node
 from torpor.device.commands import CALL
 from torpor.device.pool import pool, thread_count
 from torpor.pipeline.compiled_graph import KEPT, CompiledGraph
-from torpor.pipeline.recipe import value_in
 from torpor.pipeline.report import timing, where_noted
 from torpor.pipeline.reuse import Fresh, Result, Reused
 from torpor.tensor.handle import Handle
@@ -363,7 +362,7 @@ class _Writer:
         sizes = [size for size in shape if isinstance(size, int)]
         if len(sizes) != len(shape):
             raise Unfit
-        return Storage(value_in(Buffer("CPU", math.prod(sizes), dtype), shape), "CPU")
+        return Storage(buffer_node(Buffer("CPU", math.prod(sizes), dtype), shape), "CPU")
 
     def _owner(self, owner: Any) -> str:
         """The register of a tensor whose gradient is set."""

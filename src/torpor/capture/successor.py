@@ -13,8 +13,7 @@ from functools import partial
 from sys import getrefcount
 from typing import Any, Final, NamedTuple
 
-from torpor.capture.commit import Value, whole
-from torpor.capture.output import Shown, node_over
+from torpor.capture.commit import Shown, Value, node_over, whole
 from torpor.device import Buffer
 from torpor.device.buffer import BufferMaker
 from torpor.device.pool import pool
@@ -46,7 +45,7 @@ class Owner(NamedTuple):
 
 
 # For a result: the input (its number) or the gradient that comes before it, and what gives it.
-Heir = tuple[int | Owner, "Successor | Replacement"]
+Heir = tuple[int | Owner, "Successor"]
 
 
 def heirs_of(
@@ -65,58 +64,40 @@ def heirs_of(
         number, seen = new - memory.first_result, shown[new]
         over = None if isinstance(before, Owner) else before
         if graph.donated.get(number, -1) == over and seen == Shown(shape, value.requires):
-            giver: Any = Replacement if over is None else Successor
-            found[number] = before, giver(memory.results[number], seen)
+            found[number] = before, Successor(memory.results[number], seen, over is None)
     pairs = zip(memory.results, found, strict=True)
     large = sum(kind.nbytes for kind, heir in pairs if heir is not None) >= LEAST
     return found if large else [None] * len(found)
 
 
 class Successor:
-    """Gives the result that a changed value is for: the one before it, if only its storage holds
-    that. For one thread at a time.
+    """Gives the result that takes the place of a storage's value, or (`of_gradient`) of what a
+    tensor has for a gradient: its memory, if nobody else holds that. For one thread at a time.
     """
 
-    def __init__(self, output: Kind, shown: Shown):
+    def __init__(self, output: Kind, shown: Shown, of_gradient: bool = False):
         self._fresh = Fresh(BufferMaker(*output), partial(node_over, shown=shown))
-        holder = [small_like(output, shown)]
-        self._alone = held(holder[0])  # by a storage and no one else
         self._nbytes = output.nbytes
+        self._held = held_by_handle if of_gradient else held
+        like: Any = small_like(output, shown)
+        # What `take` is given is held by a slot and by its argument, as here, and the buffer of a
+        # storage by who calls it, among the inputs.
+        seen = [whole(Storage(like, output.device))] if of_gradient else [like, below(like).arg]
+        del like
+        self._learn(seen[0])
 
-    def take(self, base: UOp) -> Result:
-        """The result for the next run; `base` is the value now. Who calls it holds the buffer
-        once.
+    def _learn(self, before: Any) -> None:
+        self._alone = self._held(before)
+
+    def take(self, before: Any) -> Result:
+        """The result for the next run; `before` is the value's node now, or the gradient (None:
+        there is none).
         """
-        buffer = below(base).arg
-        if buffer.base is None and buffer.memory.own and buffer.nbytes == self._nbytes:
-            first, *nodes, count, memory = held(base)
-            alone = [first - 1, *nodes, count - 2, memory]  # less `base`, what calls it, `buffer`
-            if alone == self._alone and not others_run():
-                return Result(buffer, base)
-        return self._fresh.take()
-
-
-class Replacement:
-    """Gives the result for a tensor's next gradient: the memory of the last one, if only that
-    tensor holds it. For one thread at a time.
-    """
-
-    def __init__(self, output: Kind, shown: Shown):
-        self._fresh = Fresh(BufferMaker(*output), partial(node_over, shown=shown))
-        self._nbytes = output.nbytes
-        self._alone: list[int] = []
-        holder = [whole(Storage(small_like(output, shown), output.device))]
-        self._learn(holder[0])
-
-    def _learn(self, grad: Handle) -> None:
-        self._alone = held_by_handle(grad)
-
-    def take(self, grad: Any) -> Result:
-        """The result for the next run; `grad` is the gradient now, if there is one."""
-        if isinstance(grad, Handle) and grad._path is None and held_by_handle(grad) == self._alone:
-            node = grad._node
+        if before is not None and self._held(before) == self._alone:
+            node = before._node if isinstance(before, Handle) else before
             buffer = below(node).arg
-            if buffer.memory.own and buffer.nbytes == self._nbytes and not others_run():
+            own = buffer.base is None and buffer.memory.own
+            if own and buffer.nbytes == self._nbytes and not others_run():
                 return Result(buffer, node)
         return self._fresh.take()
 
@@ -130,7 +111,8 @@ def small_like(output: Kind, shown: Shown) -> UOp:
 
 def held_by_handle(tensor: Handle) -> list[int]:
     """How often a tensor is held, its storage, and the parts of its value."""
-    if below(tensor._node).op is not Ops.BUFFER or tensor._node is not tensor._storage.base:
+    whole = tensor._path is None and tensor._node is tensor._storage.base
+    if not whole or below(tensor._node).op is not Ops.BUFFER:
         return []
     return [getrefcount(tensor), getrefcount(tensor._storage), *held(tensor._node)]
 

@@ -8,10 +8,9 @@ from typing import Any, Final
 
 from torpor.base.dtypes import DType
 from torpor.base.locks import recursive_lock
-from torpor.capture.commit import Given, Leaf, Value, commit, owner_of, shown_of
+from torpor.capture.commit import Given, Leaf, Value, commit, owner_of, results_of, shown_of
 from torpor.capture.guards import Guards
 from torpor.capture.number import Replay
-from torpor.capture.output import results_of
 from torpor.capture.place import Place
 from torpor.capture.successor import Owner, heirs_of
 from torpor.capture.tracer import Draw, Stream, cut_of, draw_word, stored

@@ -12,7 +12,10 @@ from torpor.base.dtypes import DType
 from torpor.base.errors import MemoryStateError
 from torpor.device.base import Memory
 from torpor.device.registry import Device
+from torpor.ir.infer import Shape, shaped
+from torpor.ir.ops import Ops
 from torpor.ir.records import BufferSpec
+from torpor.ir.uop import UOp
 
 _DEFAULT_SPEC: Final = BufferSpec()
 _numbers: Final = itertools.count(1)
@@ -198,3 +201,12 @@ def address_of(buffer: Buffer) -> int:
     if not buffer.is_allocated():
         buffer.allocate()
     return buffer.address
+
+
+def buffer_node(buffer: Buffer, shape: Shape) -> UOp:
+    """The graph node for `buffer`, in the given shape."""
+    whole = (buffer.size,)
+    node = shaped(UOp(Ops.BUFFER, buffer.dtype, (), buffer), whole)
+    if shape == whole:
+        return node
+    return shaped(UOp(Ops.RESHAPE, buffer.dtype, (node,), shape), shape)

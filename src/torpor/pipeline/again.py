@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from torpor.device import Buffer
+from torpor.device.buffer import buffer_node
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import ALU, MOVEMENT, Ops
 from torpor.ir.uop import UOp
@@ -19,7 +20,7 @@ from torpor.pipeline import anew
 from torpor.pipeline.canonical import Canonical, canonical, settings_now
 from torpor.pipeline.compiled_graph import Failed
 from torpor.pipeline.likeness import pin
-from torpor.pipeline.recipe import Recipe, carry_out, memory_at, recipe_for, value_in
+from torpor.pipeline.recipe import Recipe, carry_out, memory_at, recipe_for
 from torpor.pipeline.run import observed
 
 MOST: Final = 1024  # names that are known
@@ -130,7 +131,7 @@ def value_of(small: Small, root: UOp) -> UOp | None:
         recipe.graph.run(buffers, (made.buffer,))
     except Failed:
         return None
-    return made.node if made.node is not None else value_in(made.buffer, shape_of(root))
+    return made.node if made.node is not None else buffer_node(made.buffer, shape_of(root))
 
 
 def forget_small() -> None:

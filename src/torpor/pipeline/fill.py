@@ -10,11 +10,11 @@ import math
 from typing import Any, Final
 
 from torpor.device import Buffer, Device
+from torpor.device.buffer import buffer_node
 from torpor.ir.infer import JOINT, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.records import BufferSpec
 from torpor.ir.uop import UOp
-from torpor.pipeline.recipe import value_in
 
 LEAST: Final = 1 << 20  # bytes; smaller ones are filled quicker than had from the system
 _THROUGH: Final = frozenset(
@@ -32,7 +32,7 @@ def zeros(node: UOp, device: str) -> UOp | None:
     large = len(sizes) == len(shape) and size * node.dtype.itemsize >= LEAST
     if not large or below.op is not Ops.CONST or not is_zero(below.arg):
         return None
-    return value_in(Buffer(device, size, node.dtype, BufferSpec(zeros=True)).allocate(), shape)
+    return buffer_node(Buffer(device, size, node.dtype, BufferSpec(zeros=True)).allocate(), shape)
 
 
 def is_zero(number: Any) -> bool:

@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from torpor.device import Buffer
-from torpor.ir.infer import largest, shape_of, shaped
+from torpor.device.buffer import buffer_node
+from torpor.ir.infer import largest, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.records import ScheduleItem
 from torpor.ir.uop import UOp
@@ -162,11 +163,7 @@ def exactly(node: UOp) -> UOp:
     exact = Buffer(buffer.device, count, buffer.dtype)
     if buffer.is_allocated():
         exact.share(buffer)
-    memory = shaped(UOp(Ops.BUFFER, buffer.dtype, (), exact), (count,))
-    shape = shape_of(node)
-    if shape == (count,):
-        return memory
-    return shaped(UOp(Ops.RESHAPE, buffer.dtype, (memory,), shape), shape)
+    return buffer_node(exact, shape_of(node))
 
 
 def slots_of(form: Canonical) -> Iterator[Slot]:

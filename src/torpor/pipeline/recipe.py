@@ -17,14 +17,21 @@ from typing import Any, Final
 from torpor.base.dtypes import DType
 from torpor.base.locks import recursive_lock
 from torpor.device import Buffer
-from torpor.device.buffer import BufferMaker
-from torpor.ir.infer import Shape, shape_of, shaped
+from torpor.device.buffer import buffer_node
+from torpor.ir.infer import Shape, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.records import ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.pipeline import reuse
 from torpor.pipeline.canonical import Canonical
-from torpor.pipeline.compiled_graph import CompiledGraph, Prepared, Word, compiled_graph
+from torpor.pipeline.compiled_graph import (
+    CompiledGraph,
+    Kind,
+    Prepared,
+    Word,
+    compiled_graph,
+    kind_of,
+)
 from torpor.pipeline.report import timing
 
 MOST_BYTES: Final = 1 << 12  # of a result whose memory is kept: there may be many recipes
@@ -51,7 +58,7 @@ class Result:
 
     def node(self) -> UOp:
         """The value as a graph node."""
-        parts = [over_buffer(*part) for part in self.parts]
+        parts = [buffer_node(node.arg, shape) for node, shape in self.parts]
         return parts[0] if self.joint is None else joined(parts, self.joint)
 
 
@@ -63,13 +70,6 @@ def joined(parts: Sequence[UOp], joint: Any) -> UOp:
 def make_buffer(device: str, size: int, dtype: DType) -> UOp:
     """The BUFFER node of a new buffer, which gets its memory when it is first written."""
     return UOp(Ops.BUFFER, dtype, (), Buffer(device, size, dtype))
-
-
-def over_buffer(buffer: UOp, shape: Shape) -> UOp:
-    """The buffer's value in a shape."""
-    if shape == (buffer.arg.size,):
-        return buffer
-    return shaped(UOp(Ops.RESHAPE, buffer.dtype, (buffer,), shape), shape)
 
 
 @dataclass
@@ -145,7 +145,8 @@ def recipe_of(
     fresh = {slots[id(buffer)]: buffer for buffer in wanted if slots[id(buffer)] >= first}
     alone = [result.parts[0] for result in results if result.joint is None]
     shapes = {slots[id(node.arg)]: shape for node, shape in alone}
-    takes = tuple(taking(buffer, shapes.get(slot)) for slot, buffer in sorted(fresh.items()))
+    kinds = ((kind_of(buffer), shapes.get(slot)) for slot, buffer in sorted(fresh.items()))
+    takes = tuple(taking(*pair) for pair in kinds)
     values = tuple(
         (
             tuple((slots[id(n.arg)], None if one.joint is None else s) for n, s in one.parts),
@@ -170,27 +171,11 @@ def can_be_kept(results: Sequence[Result]) -> bool:
     )
 
 
-def taking(like: Buffer, shape: Shape | None) -> Callable[[], reuse.Result]:
-    """A function that gives memory like a buffer's, and the node of its value in this shape. Large
-    memory comes when it is filled.
-    """
-    if not is_small(like):
-        return reuse.Later(like.device, like.size, like.dtype).take
-    known = not any(isinstance(size, UOp) for size in shape or ())
-    make = BufferMaker(like.device, like.size, like.dtype)
-    node_over = partial(value_in, shape=shape) if shape is not None and known else None
-    return reuse.Reused(make, node_over).take
-
-
-def is_small(buffer: Buffer) -> bool:
-    """Whether its memory is kept for the next run."""
-    return buffer.nbytes <= MOST_BYTES
-
-
-def value_in(buffer: Buffer, shape: Shape) -> UOp:
-    """The node of the value in a buffer."""
-    node = shaped(UOp(Ops.BUFFER, buffer.dtype, (), buffer), (buffer.size,))
-    return over_buffer(node, shape)
+def taking(kind: Kind, shape: Shape | None) -> Callable[[], reuse.Result]:
+    """A function that gives memory of a kind, and the node of its value in this shape."""
+    if shape is None or any(isinstance(size, UOp) for size in shape):
+        return reuse.giving(kind, None, MOST_BYTES)
+    return reuse.giving(kind, partial(buffer_node, shape=shape), MOST_BYTES)
 
 
 # --- following it ---------------------------------------------------------------------------------
@@ -218,11 +203,11 @@ def follow(
             ((slot, _),) = parts
             node = made[slot - first].node if slot >= first else None
             if node is None or shape_of(node) != shape:  # two roots may be one value in two shapes
-                node = value_in(memory_at(recipe, slot, form.buffers, made), shape)
+                node = buffer_node(memory_at(recipe, slot, form.buffers, made), shape)
             found.append(node)
         else:
             joining = [
-                value_in(memory_at(recipe, slot, form.buffers, made), shape if s is None else s)
+                buffer_node(memory_at(recipe, slot, form.buffers, made), shape if s is None else s)
                 for slot, s in parts
             ]
             found.append(joined(joining, joint))

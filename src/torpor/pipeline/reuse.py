@@ -11,10 +11,10 @@ from collections.abc import Callable
 from sys import getrefcount
 from typing import Any, Final
 
-from torpor.base.dtypes import DType
 from torpor.device import Buffer
 from torpor.device.buffer import BufferMaker
 from torpor.ir.uop import UOp
+from torpor.pipeline.compiled_graph import Kind
 
 MOST_KEPT: Final = 2  # while the last result is an argument, another one takes its turn
 
@@ -52,16 +52,6 @@ class Fresh:
         return Result(buffer, None if self._node_over is None else self._node_over(buffer))
 
 
-class Later:
-    """Gives another result for each run, which gets its memory when it is filled."""
-
-    def __init__(self, device: str, size: int, dtype: DType):
-        self._wanted = device, size, dtype
-
-    def take(self) -> Result:
-        return Result(Buffer(*self._wanted), None)
-
-
 class Reused(Fresh):
     """Gives one of the last results again where nobody holds it. For one thread at a time; who
     holds a result, or anything in it, keeps it from being given again.
@@ -83,3 +73,12 @@ class Reused(Fresh):
             self.alone = [*map(getrefcount, parts)]
         self.known = [parts, *self.known[: MOST_KEPT - 1]]
         return parts[0]  # type: ignore[no-any-return]
+
+
+def giving(
+    kind: Kind, node_over: Callable[[Buffer], UOp] | None, most: int
+) -> Callable[[], Result]:
+    """A function that gives a result for the next run, in memory that was used before if that has
+    `most` bytes. Not to be called by two threads at once.
+    """
+    return (Reused if kind.nbytes <= most else Fresh)(BufferMaker(*kind), node_over).take

@@ -14,11 +14,12 @@ from typing import Any, Final
 from torpor.base.dtypes import DType
 from torpor.base.site import here
 from torpor.device import Buffer
+from torpor.device.buffer import buffer_node
 from torpor.ir.infer import JOINT, Shape, shape_of, shaped
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.handle import derive, make
-from torpor.tensor.host import buffer_node, known_shape
+from torpor.tensor.host import known_shape
 from torpor.tensor.storage import recall
 from torpor.tensor.watch import active
 

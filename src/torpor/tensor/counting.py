@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from torpor.base.dtypes import DType, dtypes
 from torpor.base.errors import ShapeError
 from torpor.device import Buffer, copy_buffer
+from torpor.device.buffer import buffer_node
 from torpor.graph import build
 from torpor.ir.infer import Shape, largest
 from torpor.ir.ops import Ops
@@ -18,7 +19,7 @@ from torpor.ir.records import Requirement
 from torpor.tensor.again import computed
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, located, make
-from torpor.tensor.host import buffer_node, known_shape
+from torpor.tensor.host import known_shape
 from torpor.tensor.iota import iota
 from torpor.tensor.operands import choose, need
 from torpor.tensor.radix import keys_of, placed, sorted_keys, sorted_numbers, values_of

@@ -12,6 +12,7 @@ import numpy as np
 from torpor.base.dtypes import DType, Scalar, as_dtype, dtypes
 from torpor.base.errors import DTypeError, ShapeError
 from torpor.device import Buffer, Device
+from torpor.device.buffer import buffer_node
 from torpor.graph import build
 from torpor.ir.infer import JOINT, Shape, fold_size, largest, product, size_node
 from torpor.ir.ops import Ops
@@ -26,7 +27,7 @@ from torpor.tensor.handle import (
     make,
     number_node,
 )
-from torpor.tensor.host import Array, buffer_from, buffer_node
+from torpor.tensor.host import Array, buffer_from
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import default_float
 from torpor.tensor.spelling import a_shape, counts_of

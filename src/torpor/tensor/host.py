@@ -11,7 +11,8 @@ import numpy as np
 from torpor.base.dtypes import DType
 from torpor.base.errors import ShapeError
 from torpor.device import Buffer
-from torpor.ir.infer import JOINT, Shape, Size, fold_size, shaped
+from torpor.device.buffer import buffer_node
+from torpor.ir.infer import JOINT, Shape, Size, fold_size
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.storage import Storage, recall
@@ -138,15 +139,6 @@ def buffer_from(array: Array, device: str, dtype: DType) -> Buffer:
         flat = converted(flat, dtype)
     buffer = Buffer(device, flat.size, dtype).allocate()
     return buffer.copyin(flat)
-
-
-def buffer_node(buffer: Buffer, shape: Shape) -> UOp:
-    """The graph node for `buffer`, in the given shape."""
-    whole = (buffer.size,)
-    node = shaped(UOp(Ops.BUFFER, buffer.dtype, (), buffer), whole)
-    if shape == whole:
-        return node
-    return shaped(UOp(Ops.RESHAPE, buffer.dtype, (node,), shape), shape)
 
 
 def stored(array: Array, dtype: DType, device: str, axis: int | None = None) -> Storage:

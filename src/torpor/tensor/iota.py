@@ -12,11 +12,12 @@ from typing import Any, Final
 import numpy as np
 
 from torpor.base.dtypes import DType, dtypes
+from torpor.device.buffer import buffer_node
 from torpor.graph import build
 from torpor.ir.infer import JOINT, Size, largest
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.tensor.host import buffer_from, buffer_node
+from torpor.tensor.host import buffer_from
 
 _TABLE: Final = 1024
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from torpor.device import Buffer
+from torpor.device.buffer import buffer_node
 from torpor.ir.infer import largest, product, shape_of
 from torpor.tensor.handle import Handle
-from torpor.tensor.host import buffer_node
 from torpor.tensor.path import forward
 from torpor.view import View, shapetracker_of
 

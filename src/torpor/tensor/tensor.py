@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from torpor.base.errors import DTypeError
 from torpor.base.missing import missing, names_of
+from torpor.device.buffer import buffer_node
 from torpor.tensor import mode
 from torpor.tensor.absent import say_what_is_absent, without_absent
 from torpor.tensor.arranging import Arranging
@@ -20,7 +21,7 @@ from torpor.tensor.differentiate import Differentiate, make_leaf
 from torpor.tensor.elementwise import Arithmetic
 from torpor.tensor.functions import Functions
 from torpor.tensor.handle import Handle, make
-from torpor.tensor.host import buffer_from, buffer_node
+from torpor.tensor.host import buffer_from
 from torpor.tensor.indexing import Indexing
 from torpor.tensor.joining import Joining
 from torpor.tensor.loss import Loss

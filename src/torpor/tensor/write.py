@@ -11,6 +11,7 @@ import numpy as np
 from torpor.base.dtypes import DType
 from torpor.base.errors import DeviceError, DTypeError, GradientError, ShapeError, TorporError
 from torpor.device import Buffer
+from torpor.device.buffer import buffer_node
 from torpor.graph import build
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
@@ -26,7 +27,7 @@ from torpor.tensor.handle import (
     render_shape,
     weak_constant,
 )
-from torpor.tensor.host import buffer_node, memory_of
+from torpor.tensor.host import memory_of
 from torpor.tensor.mode import grad_enabled
 from torpor.tensor.path import backward
 from torpor.tensor.pending import MOST_WRITES, wait, writes_of

@@ -11,7 +11,7 @@ import pytest
 import torpor
 from torpor import Tensor
 from torpor.base.dtypes import dtypes
-from torpor.capture.output import MOST_BYTES, Shown, results_of
+from torpor.capture.commit import MOST_BYTES, Shown, results_of
 from torpor.pipeline.compiled_graph import Kind
 
 SHOWN = Shown((2, 3), False)
