@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -33,6 +34,16 @@ from torpor.pipeline.compile import program_for
 def test_facts_follow_the_features(setting, arch, width, registers):
     found = facts(machine(setting))
     assert (found.arch, found.vector_bytes, found.registers) == (arch, width, registers)
+
+
+def test_vectors_of_512_bits_have_the_ports_of_the_processor():
+    generic = machine("avx512")
+    wide = [facts(replace(generic, processor=name)) for name in ("sapphirerapids", "znver4")]
+    assert wide[0].multiply_adds == 2 * wide[1].multiply_adds
+    assert wide[0].load_bytes == 2 * wide[1].load_bytes
+    sse, avx2 = (facts(machine(level)) for level in ("sse", "avx2"))
+    assert sse.multiply_adds < avx2.multiply_adds, "a multiply-add is two instructions"
+    assert avx2.broadcasts and not sse.broadcasts
 
 
 def test_the_host_runs_its_own_code_and_less():

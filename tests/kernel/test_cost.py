@@ -47,6 +47,11 @@ def test_more_sums_than_registers_cost_more():
     assert arithmetic(product(96, 96, 96, (12, 32)), CPU) > arithmetic(product(96, 96, 96), CPU)
 
 
+def test_factors_that_fill_no_vector_as_they_are_read_cost_more():
+    tile = product(96, 96, 96, (8, 8))
+    assert arithmetic(tile, replace(CPU, broadcasts=False)) > arithmetic(tile, CPU)
+
+
 def test_what_a_cache_holds_is_fetched_once():
     fits, not_so = CPU.first_bytes // 64, 4 * CPU.first_bytes // 64
     assert cycles(sweep(not_so, 64), CPU) > 4.5 * cycles(sweep(fits, 64), CPU)

@@ -40,6 +40,7 @@ class Target:
     stream_bytes:  bytes of outputs from which storing past the caches pays; None: it never does.
     clock:         cycles a second.
     multiply_adds: vectors that are multiplied and added in a cycle.
+    broadcasts:    one instruction reads an element and fills a vector with it.
     latency:       cycles until the result of a multiply-add can be used.
     issue:         instructions that begin in a cycle.
     load_bytes:    bytes that are read from the first cache in a cycle.
@@ -70,6 +71,7 @@ class Target:
     stream_bytes: int | None = None
     clock: float = 3e9
     multiply_adds: float = 2.0
+    broadcasts: bool = True
     latency: float = 4.0
     issue: int = 6
     load_bytes: int = 64

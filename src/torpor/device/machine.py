@@ -32,6 +32,10 @@ LEVEL_NEEDS: Final = {
     "avx512": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
 }
 ARM: Final = ("aarch64", "arm64")
+# Those that compute vectors of 512 bits with the ports for 256, two at a time (Zen 4: "Software
+# Optimization Guide for the AMD Zen4 Microarchitecture", 2.11) or have one port for them; others
+# that know such vectors have two.
+HALVES: Final = ("znver4", "cannonlake", "icelake-client", "tigerlake", "rocketlake")
 CACHES: Final = ("l1", "l2", "l3")  # words of TARGET for the fields of `CacheSizes`
 GROUPS: Final = Path("/sys/fs/cgroup")  # where Linux shows control groups,
 OWN_GROUPS: Final = Path("/proc/self/cgroup")  # and which of them this process is in
@@ -159,6 +163,8 @@ def facts(found: Machine) -> Target:
         arch, width, registers = "x86-64-avx2", 32, 16
     else:
         arch, width, registers = "x86-64-sse", 16, 16
+    fused = found.is_arm or width > 16
+    ports = 1 if width == 64 and found.processor in HALVES else 2
     caches = found.caches
     return replace(
         get_target("cpu"),
@@ -175,7 +181,9 @@ def facts(found: Machine) -> Target:
         # overwritten, a third of a copy's traffic, and less than the last cache is still in it
         # when it is read.
         stream_bytes=None if found.is_arm else caches.last,
-        multiply_adds=1.0 if width == 64 else 2.0,
+        multiply_adds=ports / (1 if fused else 2),
+        broadcasts=fused,
+        load_bytes=ports * width,
     )
 
 

@@ -172,8 +172,12 @@ def arithmetic(nest: Nest, target: Target) -> float:
     writes = sum(reading(nest, s, width, target) for s in nest.streams if s.is_store)
     summed = sums * steps > 1
     chain = steps * target.latency if summed else 0.0
+    computed = vectors * nest.operations / target.multiply_adds
+    if nest.lane is not None and not target.broadcasts:  # shuffles begin two a cycle, like reads
+        spread = [s for s in nest.streams if not s.is_store and s.moves[nest.lane] == 0]
+        computed += sum(reading(nest, s, width, target) for s in spread)
     issued = (vectors * nest.operations + reads * 2) / target.issue
-    body = max(vectors * nest.operations / target.multiply_adds, reads, chain, issued)
+    body = max(computed, reads, chain, issued)
     over = vectors / steps - (target.registers - 2)  # sums that have no register are kept in memory
     body += max(0.0, over) * 2 * (steps if summed else 0)
     started = rounds // inner * STARTED
