@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torpor.graph.gradient  # noqa: F401 (a traced function is not to be watched importing it)
 from torpor.base.errors import DivisionByZeroError, OutOfBoundsError, ValueRangeError
@@ -14,19 +14,9 @@ from torpor.capture.holding import is_a
 from torpor.capture.number import Number, Tape
 from torpor.capture.trace import Trace, is_whole, storage_of_view
 from torpor.capture.tracer import Again, Tracer, stored
-from torpor.capture.tree import Exchange, paths
-from torpor.capture.undo import can_undo, undo
+from torpor.capture.tree import Call, Exchange, paths, restore
 from torpor.tensor.handle import Handle, make
-
-
-class Call(NamedTuple):
-    """What a function is called with, and what `flatten` found in it."""
-
-    arguments: tuple[Any, ...]
-    options: dict[str, Any]
-    tensors: list[Any]
-    numbers: list[Any]
-    objects: list[Any]
+from torpor.tensor.random import go_on_from
 
 
 @dataclass(frozen=True)
@@ -172,3 +162,29 @@ def _stand_in(tensor: Handle) -> Handle:
         return tensor
     storage = storage_of_view(tensor)
     return make(storage.base, storage.device, storage=storage)
+
+
+# --- undoing it -----------------------------------------------------------------------------------
+def can_undo(tracer: Tracer) -> bool:
+    """Whether everything that the run changed is known."""
+    return not tracer.reasons and set(tracer.reseeded) <= {id(None)}
+
+
+def undo(tracer: Tracer) -> None:
+    """Put everything back that the run has changed: tensors, gradients, names, lists, streams."""
+    for entry in tracer.inputs.values():
+        if entry.storage.base is not entry.base:
+            entry.storage.replace(entry.base)
+            entry.storage.requires = entry.requires
+    for handle, gradient in tracer.grads.values():
+        handle.grad = gradient
+    for place in tracer.reach.places.values():
+        if place.name in tracer.reach.stored and place.now() is not place.value:
+            place.put(place.value)
+    for container, kept, _ in tracer.reach.contents.values():
+        restore(container, kept)
+    for container, kept, _ in (*tracer.altered.values(), *tracer.passed.values()):
+        restore(container, kept)
+    for stream in tracer.streams.values():
+        go_on_from(stream.generator, stream.state)
+    go_on_from(None, tracer.state)

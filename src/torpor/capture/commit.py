@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from torpor.capture.tree import refill
+from torpor.capture.tree import Call, mapped, refill
 from torpor.device import Buffer
 from torpor.device.buffer import buffer_node
 from torpor.ir.infer import Shape, shape_of, shaped
@@ -66,9 +66,6 @@ class Fixed(NamedTuple):
     value: Any
 
 
-Given = tuple[tuple[Any, ...], dict[str, Any]]  # what a function is called with
-
-
 def node_over(buffer: Buffer, shown: Shown) -> UOp:
     """The node of the value in a buffer."""
     node = buffer_node(buffer, shown.shape)
@@ -111,8 +108,8 @@ def owner_of(source: Any, tensors: Sequence[Handle]) -> Handle:
 
 
 def commit(
-    trace: Trace, tensors: Sequence[Handle], storages: Sequence[Storage], table: Sequence[Buffer],
-    results: Sequence[Result], numbers: Sequence[Any], given: Given,
+    trace: Trace, call: Call, storages: Sequence[Storage], table: Sequence[Buffer],
+    results: Sequence[Result], numbers: Sequence[Any],
 ) -> Any:  # fmt: skip
     """Make what a run leaves behind the current values; what the function gives. `table` has the
     buffers of the run by slot, `numbers` those that are computed from numbers among the arguments.
@@ -129,27 +126,27 @@ def commit(
         return node_of(value, table)
 
     fresh = [Storage(node(value), value.device, value.requires) for value in trace.values]
-    passed = [_at(given, path) for path in trace.passed]
+    passed = [_at(call, path) for path in trace.passed]
     for number, value in trace.changes:
         storage = storages[number]
         storage.requires, storage.base = value.requires, node(value)
         storage.stamp += 1
-    again = _Again(tensors, {"new": fresh, "input": storages}, numbers, passed)
+    again = _Again(call.tensors, {"new": fresh, "input": storages}, numbers, passed)
     for place, tree in trace.effects:
         place.put(again.tree(tree))
     for owner, tree in trace.grads:
-        owner_of(owner, tensors).grad = again.tree(tree)
+        owner_of(owner, call.tensors).grad = again.tree(tree)
     for owner, added in trace.additions:
         owner.extend(again.tree(added))
-    made = [(number, again.container(parts)) for number, parts in trace.rewrites]
+    made = [(number, mapped(parts, again.tree)) for number, parts in trace.rewrites]
     for number, parts in made:
         refill(passed[number], parts)
     return again.tree(trace.result)
 
 
-def _at(given: Given, path: Sequence[Any]) -> Any:
+def _at(call: Call, path: Sequence[Any]) -> Any:
     """The container among the arguments that these keys lead to."""
-    found: Any = given
+    found: Any = call
     for key in path:
         found = found[key]
     return found
@@ -171,18 +168,9 @@ class _Again:
             return tree.value
         known = self._made.get(id(tree))
         if known is None:
-            known = self._leaf(tree) if type(tree) is Leaf else self.container(tree)
+            known = self._leaf(tree) if type(tree) is Leaf else mapped(tree, self.tree)
             self._made[id(tree)] = known
         return known
-
-    def container(self, tree: Any) -> Any:
-        """A container of the trees in another one."""
-        if isinstance(tree, dict):
-            return {key: self.tree(part) for key, part in tree.items()}
-        parts = [self.tree(part) for part in tree]
-        if type(tree) is list:
-            return parts
-        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
 
     def _leaf(self, leaf: Leaf) -> Any:
         if leaf.kind == "argument":

@@ -16,7 +16,7 @@ from torpor.capture.place import ABSENT, Place
 from torpor.capture.successor import is_worth_it
 from torpor.capture.trace import Trace, is_whole
 from torpor.capture.tracer import Input, Passed, Tracer, is_severed, states_after
-from torpor.capture.tree import Path, containers, has_changed, is_plain, rebuild, same
+from torpor.capture.tree import Path, containers, has_changed, is_plain, mapped, rebuild, same
 from torpor.device import Buffer
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
@@ -150,7 +150,7 @@ class _Finish:
         if passed is not None and passed.path is not None:
             made: Any = Leaf("passed", self._place(passed.path))
         elif is_a(tree, list | tuple) or type(tree) is dict:
-            made = Fixed(tree) if self.tracer.reach.is_known(tree) else self.parts_of(tree)
+            made = Fixed(tree) if self.tracer.reach.is_known(tree) else mapped(tree, self.spec)
         else:
             made = self._leaf(tree)
         self.specs[id(tree)] = made, tree
@@ -159,19 +159,11 @@ class _Finish:
     def rewrite_of(self, passed: Passed) -> tuple[int, Any]:
         """The number of a list or dict that was passed, and the spec of what it holds now."""
         assert passed.path is not None, "others are refused"
-        return self._place(passed.path), self.parts_of(passed.container)
+        return self._place(passed.path), mapped(passed.container, self.spec)
 
     def _place(self, path: Path) -> int:
         """The number of a container that was passed."""
         return self.places.setdefault(path, len(self.places))
-
-    def parts_of(self, tree: Any) -> Any:
-        """A container of the specs of its parts."""
-        if is_a(tree, tuple) and hasattr(tree, "_fields"):
-            return type(tree)(*map(self.spec, tree))
-        if is_a(tree, list | tuple):
-            return type(tree)(map(self.spec, tree))
-        return {key: self.spec(part) for key, part in tree.items()}
 
     def _leaf(self, value: Any) -> Any:
         if type(value) is Number:

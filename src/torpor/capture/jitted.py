@@ -14,19 +14,19 @@ from torpor.base.errors import CaptureError
 from torpor.base.locks import recursive_lock, taken
 from torpor.base.phases import phase
 from torpor.base.site import decode, here
-from torpor.capture.attempt import Attempt, Call, attempt
-from torpor.capture.commit import Given
+from torpor.capture.attempt import Attempt, attempt
 from torpor.capture.holding import is_a
 from torpor.capture.kind import difference, kind_key, nearest
 from torpor.capture.match import Pattern, pattern_of
 from torpor.capture.native import Native, native_for
 from torpor.capture.program import clock, make_native
-from torpor.capture.sizes import STEADY, Dynamic, Sizes, computed, shown
+from torpor.capture.sizes import Dynamic, Sizes, computed, shown
 from torpor.capture.trace import MISS, Trace, is_whole
 from torpor.capture.tracer import is_severed
-from torpor.capture.tree import flatten, holds_twice
+from torpor.capture.tree import Call, holds_twice
 from torpor.pipeline.anew import IN_A_ROW, warn
 from torpor.pipeline.compiled_graph import Failed
+from torpor.pipeline.likeness import STEADY
 from torpor.schedule.limit import Limit, limited, megabytes
 from torpor.tensor.handle import Handle
 from torpor.tensor.mode import grad_enabled
@@ -127,27 +127,23 @@ class Jitted:
         self._settle()
         if settings.text("JIT") == "0":
             return self.__wrapped__(*arguments, **options)
-        tensors: list[Any] = []
-        numbers: list[Any] = []
-        objects: list[Any] = []
         try:
-            structure = flatten((arguments, options), tensors, numbers, objects)
+            call = Call.of(arguments, options)
         except RecursionError:
             return self._as_it_is("is passed a list that holds itself", arguments, options)
-        key, given = kind_key(structure, tensors), (arguments, options)
+        key = kind_key(call.structure, call.tensors)
         kind = self._kinds.get(key)
-        if kind and (result := self._replayed(kind, tensors, numbers, given)) is not MISS:
+        if kind and (result := self._replayed(kind, call)) is not MISS:
             self._go_native(kind)
             return result
         if (kind is None or kind.plain is None) and self._streak < GIVE_UP_AFTER:
-            call = Call(arguments, options, tensors, numbers, objects)
-            if numbers and holds_twice(given):  # they are inputs, each of its own
+            if call.numbers and holds_twice(call[:2]):  # they are inputs, each of its own
                 return self._as_it_is("is passed a list of numbers twice", arguments, options)
             if not taken(self._lock, PATIENCE):  # may wait for a lock that is held here
                 return self._as_it_is("is being traced by another thread", arguments, options)
             try:
                 kind = self._kinds.get(key)
-                if kind and (result := self._replayed(kind, tensors, numbers, given)) is not MISS:
+                if kind and (result := self._replayed(kind, call)) is not MISS:
                     return result  # another thread has just traced it
                 kind = self._kind_of(key, call)
                 if self._is_sized(kind):
@@ -163,17 +159,16 @@ class Jitted:
         plain = kind.plain if kind is not None else None
         return self._as_it_is(plain or "is called in another way each time", arguments, options)
 
-    def _replayed(
-        self, kind: _Kind, tensors: Sequence[Any], numbers: Sequence[Any], given: Given
-    ) -> Any:
+    def _replayed(self, kind: _Kind, call: Call) -> Any:
         """What the first trace whose guards hold gives; `MISS` if there is none."""
         with phase("launch", self._name()):
             for trace in kind.traces:
                 run = self._alone if trace.leaves else Trace.__call__
                 try:
-                    result = run(trace, tensors, numbers, given)
+                    result = run(trace, call)
                 except Failed:
-                    return self._blamed(given)
+                    # It has changed nothing; the function raises too, and can say more.
+                    return attempt(self.__wrapped__, call, False, False, self._by_value).result
                 if result is not MISS:
                     self._replays(kind)
                     return result
@@ -181,17 +176,6 @@ class Jitted:
 
     def _name(self) -> str:
         return getattr(self, "__qualname__", repr(self.__wrapped__))
-
-    def _blamed(self, given: Given) -> Any:
-        """What the function does itself where a check of its replay has failed, which has changed
-        nothing: it raises too, and can say more.
-        """
-        tensors: list[Any] = []
-        numbers: list[Any] = []
-        objects: list[Any] = []
-        flatten(given, tensors, numbers, objects)
-        call = Call(*given, tensors, numbers, objects)
-        return attempt(self.__wrapped__, call, False, False, self._by_value).result
 
     def _replays(self, kind: _Kind) -> None:
         clock[0] += 1
@@ -214,16 +198,14 @@ class Jitted:
             kind.native = native_for(kind.pattern, kind.traces[0], self._lock)
             self._line_up()
 
-    def _alone(
-        self, trace: Trace, tensors: Sequence[Any], numbers: Sequence[Any], given: Given
-    ) -> Any:
+    def _alone(self, trace: Trace, call: Call) -> Any:
         """What a trace that changes something gives, while no other thread changes it by a call of
         this function; `MISS` also where another thread does not come back.
         """
         if not taken(self._lock, PATIENCE):
             return MISS
         try:
-            return trace(tensors, numbers, given)
+            return trace(call)
         finally:
             self._lock.release()
 

@@ -17,7 +17,6 @@ from torpor.capture.tree import flatten
 from torpor.tensor.handle import Handle
 
 TRACED: Final = 2  # sizes that are, before kernels for any are used
-STEADY: Final = 8  # calls with one size in a row, after which it is traced too
 Dynamic = str | Iterable[str] | Mapping[str, Any] | None
 
 

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from torpor.base.dtypes import DType
 from torpor.base.locks import recursive_lock
-from torpor.capture.commit import Given, Leaf, Value, commit, owner_of, results_of, shown_of
+from torpor.capture.commit import Leaf, Value, commit, owner_of, results_of, shown_of
 from torpor.capture.guards import Guards
 from torpor.capture.number import Replay
 from torpor.capture.place import Place
 from torpor.capture.successor import Owner, heirs_of
 from torpor.capture.tracer import Draw, Stream, cut_of, draw_word, stored
-from torpor.capture.tree import Path, holds_twice
+from torpor.capture.tree import Call, Path, holds_twice
 from torpor.device import Buffer
 from torpor.ir.infer import Shape, shape_of
 from torpor.pipeline.compiled_graph import CompiledGraph
@@ -84,13 +84,14 @@ class Trace:
                 self.streams, self.seeded)  # fmt: skip
         self.leaves = any(left)  # whether a replay changes anything but what it gives back
 
-    def __call__(self, tensors: Sequence[Handle], numbers: Sequence[Any], given: Given) -> Any:
+    def __call__(self, call: Call) -> Any:
         """Do what the function would do; `MISS` if a guard fails, the numbers do not fit, or the
         arguments' memory is shared otherwise.
         """
-        if not self.guards.check(tensors) or (self.rewrites and holds_twice(given)):
+        tensors = call.tensors
+        if not self.guards.check(tensors) or (self.rewrites and holds_twice(call[:2])):
             return MISS
-        computed = self.numbers(numbers)
+        computed = self.numbers(call.numbers)
         if computed is None:
             return MISS
         found = self._gathered(tensors)
@@ -113,7 +114,7 @@ class Trace:
         for generator, seed, draw in self.seeded:
             seed_again(generator, seed, draw)
         table = [*inputs, *self.graph.memory.constants, *buffers]
-        return commit(self, tensors, storages, table, results, computed[1], given)
+        return commit(self, call, storages, table, results, computed[1])
 
     def failing(self, tensors: Sequence[Handle]) -> str:
         """Why it cannot be replayed with these arguments, in words."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,26 @@ SCALARS: Final = frozenset({int, bool, str, bytes, complex, type(None), type(Ell
 NUMBERS: Final = frozenset({int, float})
 _BY_VALUE: Final = SCALARS - NUMBERS
 Path = tuple[Any, ...]  # keys, from the outside in
+
+
+class Call(NamedTuple):
+    """What a function is called with, and what `flatten` finds in it."""
+
+    arguments: tuple[Any, ...]
+    options: dict[str, Any]
+    structure: Any
+    tensors: list[Any]
+    numbers: list[Any]
+    objects: list[Any]
+
+    @classmethod
+    def of(cls, arguments: tuple[Any, ...], options: dict[str, Any]) -> Call:
+        """The call with these; a `RecursionError` if a list among them holds itself."""
+        tensors: list[Any] = []
+        numbers: list[Any] = []
+        objects: list[Any] = []
+        structure = flatten((arguments, options), tensors, numbers, objects)
+        return cls(arguments, options, structure, tensors, numbers, objects)
 
 
 def flatten(tree: Any, tensors: list[Any], numbers: list[Any], objects: list[Any]) -> Any:
@@ -81,13 +101,23 @@ def is_plain(value: Any) -> bool:
 
 def rebuild(tree: Any, leaf: Callable[[Any], Any]) -> Any:
     """A tree of the same structure with `leaf` of each leaf."""
-    if is_a(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*[rebuild(part, leaf) for part in tree])
-    if is_a(tree, list | tuple):
-        return type(tree)([rebuild(part, leaf) for part in tree])
-    if type(tree) is dict:
-        return {key: rebuild(part, leaf) for key, part in tree.items()}
+    if is_a(tree, list | tuple) or type(tree) is dict:
+        return mapped(tree, lambda part: rebuild(part, leaf))
     return leaf(tree)
+
+
+def mapped(container: Any, made: Callable[[Any], Any]) -> Any:
+    """A list, tuple or dict like another one, with what is `made` of each of its parts."""
+    if is_a(container, dict):
+        return {key: made(part) for key, part in container.items()}
+    return of_parts(container, [made(part) for part in parts_of(container)])
+
+
+def of_parts(like: Any, parts: list[Any]) -> Any:
+    """A list or tuple like another one, of these parts."""
+    if is_a(like, tuple) and hasattr(like, "_fields"):
+        return type(like)(*parts)
+    return type(like)(parts)
 
 
 def containers(tree: Any, path: Path = ()) -> Iterator[tuple[Any, Path]]:
@@ -150,7 +180,11 @@ class Exchange:
         """The tree with `leaf` of each leaf: where a list is in it twice, of what `leaf` gave."""
         if is_a(tree, tuple):
             parts = [self.put(part, leaf) for part in tree]
-            return self._fresh(tree, parts) if _differ(parts, tree) else tree
+            if not _differ(parts, tree):
+                return tree
+            made = of_parts(tree, parts)
+            self._tuples[id(made)] = made, tree
+            return made
         if is_a(tree, list) or type(tree) is dict:
             for key, part in _items(tree):
                 new = self.put(part, leaf)
@@ -173,11 +207,6 @@ class Exchange:
                     container[key] = new
         return plain
 
-    def _fresh(self, tree: Any, parts: list[Any]) -> Any:
-        made = _same_tuple(tree, parts)
-        self._tuples[id(made)] = made, tree
-        return made
-
     def _plain(self, tree: Any, leaf: Any, waiting: list[Any]) -> Any:
         """What the tree stood for; lists and dicts, which stay the same, are to be looked into."""
         if not is_a(tree, list | tuple) and type(tree) is not dict:
@@ -190,7 +219,7 @@ class Exchange:
             parts = [self._plain(part, leaf, waiting) for part in tree]
             if _differ(parts, tree):
                 original = self._tuples.get(id(tree))
-                plain = _same_tuple(tree, parts) if original is None else original[1]
+                plain = of_parts(tree, parts) if original is None else original[1]
         else:
             waiting.append(tree)
         self._taken[id(tree)] = tree, plain
@@ -205,10 +234,6 @@ def _items(container: Any) -> list[tuple[Any, Any]]:
 def _differ(parts: list[Any], tree: tuple[Any, ...]) -> bool:
     """Whether some part is another object than that of the tuple."""
     return any(new is not old for new, old in zip(parts, tree, strict=True))
-
-
-def _same_tuple(tree: Any, parts: list[Any]) -> Any:
-    return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
 
 
 def paths(tree: Any, path: str) -> Iterator[tuple[Any, str]]:
