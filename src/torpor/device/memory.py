@@ -21,7 +21,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from torpor.base.errors import DeviceError
-from torpor.base.locks import taken
+from torpor.base.locks import free_after_fork, taken
 from torpor.device.base import Allocator
 from torpor.ir.records import BufferSpec
 
@@ -112,15 +112,14 @@ class HostAllocator(Allocator):
     def __init__(self) -> None:
         self.keep_limit = _keep_limit()
         self.kept = 0  # bytes
-        self._lock, self._taken = threading.Lock(), taken  # a name that outlives this module
+        self._lock = free_after_fork(threading.Lock())
+        self._taken = taken  # a name that outlives this module
         self._returned: deque[Block] = deque()
         self._free: OrderedDict[int, deque[Block]] = OrderedDict()  # last used class last
         self._freed: dict[int, float] = {}  # by class: when
         # Names that outlive the module.
         self._clock, self._idle, self._paged = time.monotonic, IDLE, PAGES_FROM
         self._look = 0.0  # when to look for idle ones next
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._after_fork)
 
     def allocate(self, nbytes: int, spec: BufferSpec) -> Block:
         capacity = size_class(nbytes)
@@ -229,9 +228,6 @@ class HostAllocator(Allocator):
             gone = self._free.pop(capacity, ()) if capacity >= self._paged else ()
             self.kept -= capacity * len(gone)
             del self._freed[capacity]
-
-    def _after_fork(self) -> None:
-        self._lock = threading.Lock()
 
 
 host: Final = HostAllocator()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from torpor.base import settings
 from torpor.base.errors import DeviceError
+from torpor.base.locks import recursive_lock
 from torpor.base.phases import phase
 from torpor.base.target import Target, get_target
 from torpor.device import Device
@@ -38,16 +37,7 @@ _Want = tuple[ScheduleItem, str]  # one that needs the kernel, and why it is not
 _COMMAND: Final = "from torpor.pipeline.compile import serve; serve()"
 MOST_LOADED: Final = 8192  # kernels
 _executables: Final[dict[_Key, tuple[Program, Executable]]] = {}
-_lock = threading.RLock()  # a finaliser may compute something while this thread compiles
-
-
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.RLock()  # the thread that held it is not in the child
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+_lock: Final = recursive_lock()  # a finaliser may compute something while this thread compiles
 
 
 def program_for(ast: UOp, target: Target, opts: Sequence[Opt] | None = None) -> Program:

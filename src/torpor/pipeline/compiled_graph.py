@@ -38,14 +38,14 @@ from torpor.device.executor import (
     split,
 )
 from torpor.device.pool import thread_count
-from torpor.ir.records import Counter, Jump, Program, ScheduleItem
+from torpor.ir.records import Jump, Program, ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.pipeline import arena
 from torpor.pipeline.arena import SCRATCH, Slot
 from torpor.pipeline.compile import executable_for, has_kernel
 from torpor.pipeline.report import note_run, stripped, timing
 
-NONE_YET: Final[Mapping[Counter, int]] = {}
+NONE_YET: Final[Mapping[object, int]] = {}
 KEPT: Final = 1 << 14  # bytes of an arena that stays with its graph: there may be many graphs
 
 
@@ -70,14 +70,6 @@ class Word(NamedTuple):
     """An integer that is another one at each run: its place among those that a run is given."""
 
     place: int
-
-
-class Moving(NamedTuple):
-    """An integer that is larger by so much at each round of a counter."""
-
-    start: int
-    counter: Counter
-    by: int
 
 
 class Between(NamedTuple):
@@ -115,18 +107,18 @@ class Command(NamedTuple):
     executable: Executable | None
     program: Program | None
     slots: tuple[Slot, ...]
-    values: tuple[int | Word | Moving, ...]
+    values: tuple[int | Word | Row, ...]
     nbytes: int
     item: ScheduleItem
 
     def values_in(
-        self, words: Sequence[int], rounds: Mapping[Counter, int] = NONE_YET
+        self, words: Sequence[int], rounds: Mapping[object, int] = NONE_YET
     ) -> tuple[int, ...]:
         """Its integers in a run that is given these words, after so many rounds of counters."""
         return tuple([
             v if isinstance(v, int)
             else words[v.place] if isinstance(v, Word)
-            else v.start + v.by * rounds.get(v.counter, 0)
+            else v.start + v.by * rounds.get(v.loop, 0)
             for v in self.values
         ])  # fmt: skip
 
@@ -218,7 +210,7 @@ class CompiledGraph:
         """Run each command by a call of its own, in memory of its own."""
         measured = timing()
         table = self._table(inputs, results)
-        rounds: dict[Counter, int] = {}
+        rounds: dict[object, int] = {}
         after = 0
         while (number := after) < len(self.commands):
             command, after = self.commands[number], number + 1
@@ -300,10 +292,8 @@ class CompiledGraph:
         self._varying.append(command)
         return Step(entry.address, arguments, Given(place), Given(place + 1), entry.checked)
 
-    def _value(self, value: int | Word | Moving) -> int | Given | Row:
-        if isinstance(value, Moving):
-            return Row(*value)
-        return value if isinstance(value, int) else Given(self._given + value.place)
+    def _value(self, value: int | Word | Row) -> int | Given | Row:
+        return Given(self._given + value.place) if isinstance(value, Word) else value
 
     def _copy(self, command: Command) -> Step | None:
         if not command.nbytes:
@@ -339,7 +329,7 @@ def _taking(kind: Kind) -> Callable[[], Buffer]:
     return take
 
 
-def _is_taken(jump: Jump, flag: Buffer, rounds: dict[Counter, int]) -> bool:
+def _is_taken(jump: Jump, flag: Buffer, rounds: dict[object, int]) -> bool:
     """Whether a run goes on where a jump says; rounds are counted."""
     if jump.counter is None:
         return _bool_in(flag) is jump.holds
@@ -489,10 +479,10 @@ def _command(
         target, source = (node.arg for node in item.buffers)
         seen = all(Device[buffer.device].kind == "CPU" for buffer in (target, source))
         return Command(None, None, places, (), source.nbytes if seen else 0, stripped(item))
-    known: dict[str, int | Word | Moving] = dict(item.variables)
+    known: dict[str, int | Word | Row] = dict(item.variables)
     for (name, _), binding in zip(item.variables, item.bindings, strict=False):
         known[name] = word_of(binding) or known[name]
     for name, counter, by in item.moves:
-        known[name] = Moving(dict(item.variables)[name], counter, by)
+        known[name] = Row(dict(item.variables)[name], counter, by)
     values = program.values_of(known.items())
     return Command(one.executable, program, places, values, 0, stripped(item))

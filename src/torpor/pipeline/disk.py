@@ -74,8 +74,8 @@ def read(name: str) -> tuple[Program, bytes] | None:
     body = read_body(KERNELS, name)
     if body is None:
         return None
-    fields, compiled = pickle.loads(body)
-    return Program(**fields), compiled
+    found: tuple[Program, bytes] = pickle.loads(body)
+    return found
 
 
 def read_body(kind: str, name: str) -> bytes | None:
@@ -90,11 +90,8 @@ def read_body(kind: str, name: str) -> bytes | None:
 
 def write(name: str, program: Program, compiled: bytes) -> None:
     """Keep an entry; a disk that cannot be written to is not an error."""
-    plain = replace(program, linear=())
-    fields = {k: getattr(plain, k) for k in plain.__dataclass_fields__}
-    if not all(isinstance(size, int) for size in program.global_size):
-        return
-    write_body(KERNELS, name, pickle.dumps((fields, compiled)))
+    if all(isinstance(size, int) for size in program.global_size):
+        write_body(KERNELS, name, pickle.dumps((replace(program, linear=()), compiled)))
 
 
 def write_body(kind: str, name: str, body: bytes) -> None:

@@ -169,13 +169,9 @@ def exactly(node: UOp) -> UOp:
 def slots_of(form: Canonical) -> Iterator[Slot]:
     """Where each of the numbers stands."""
     for node in form.numbered:
-        if node.op in PAIRED:
-            for axis in range(len(node.arg)):
-                yield Slot(node, axis)
-                yield Slot(node, axis, True)
-        else:
-            for axis in range(count_of(node)):
-                yield Slot(node, axis)
+        for number in range(count_of(node)):
+            pair, second = divmod(number, 2)
+            yield Slot(node, pair, second == 1) if node.op in PAIRED else Slot(node, number)
 
 
 def count_of(node: UOp) -> int:

@@ -30,7 +30,6 @@ import json
 import linecache
 import os
 import sys
-import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -39,6 +38,7 @@ from typing import IO, Any, Final
 from weakref import WeakKeyDictionary
 
 from torpor.base import settings
+from torpor.base.locks import recursive_lock
 from torpor.base.phases import Event, writers
 from torpor.base.site import Site, decode
 from torpor.ir.records import Program, ScheduleItem
@@ -47,7 +47,7 @@ from torpor.ir.trace import Event as Rewrite
 from torpor.ir.uop import UOp
 
 LARGEST_FILE: Final = 1 << 20  # characters of a program's file that is kept
-_lock = threading.RLock()  # a finaliser may compute something while this thread writes
+_lock: Final = recursive_lock()  # a finaliser may compute something while this thread writes
 _current: list[Journal] = []  # this process's
 
 
@@ -62,15 +62,6 @@ def journal() -> Journal:
         if not _current or _current[0].process != os.getpid():
             _current[:] = [Journal(settings.cache_dir() / "traces")]
         return _current[0]
-
-
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.RLock()  # the thread that held it is not in the child
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Journal:

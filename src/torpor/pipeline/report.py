@@ -74,9 +74,7 @@ def measurements() -> list[Measurement]:
 def watched() -> bool:
     """Whether anything is printed or collected about schedules, here and now."""
     now = settings.snapshot()
-    if now["DEBUG"] or now["VIZ"]:
-        return True
-    return where_noted() is not None and bool(measurements())
+    return bool(now["DEBUG"] or now["VIZ"] or measurements())
 
 
 def say(text: str) -> None:

@@ -120,7 +120,7 @@ def form_of(roots: Roots) -> Canonical | None:
     return form
 
 
-def in_company(roots: Roots, new: Callable[[Canonical], bool] | None) -> Company | None:
+def in_company(roots: Roots, new: Callable[[Canonical], bool] | None = None) -> Company | None:
     """As `realize_along`, but that a failed check is `Refused`."""
     form = form_of(roots)
     if form is None:
@@ -136,18 +136,16 @@ def in_company(roots: Roots, new: Callable[[Canonical], bool] | None) -> Company
         if wanted is roots:
             raise
         along.leave_alone(form)
-        return computed(roots), []
+        return in_company(roots)
     extra = zip(wanted[len(roots) :], values[len(roots) :], strict=True)
     return values[: len(roots)], [(node, value) for (node, _), value in extra]
 
 
 def computed(roots: Roots) -> list[UOp]:
-    """As `realize`, with nothing along, but that a failed check is `Refused`."""
-    form = form_of(roots)
-    if form is None:
-        return first_run(roots, None)
-    values = known_run(roots, form)
-    return new_run(roots, form) if values is None else values
+    """As `realize`, but that a failed check is `Refused`."""
+    found = in_company(roots)
+    assert found is not None, "nobody was asked"
+    return found[0]
 
 
 def known_run(roots: Roots, form: Canonical) -> list[UOp] | None:

@@ -6,6 +6,7 @@ after   size, 2 * size, size + 1
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations_with_replacement, product
 from math import prod
@@ -197,7 +198,8 @@ class Graph:
             def legal(value: int, number: int = number) -> bool:
                 return self.elements((*now[:number], value, *now[number + 1 :])) is not None
 
-            self.limits[number] = first_legal(legal, 1, now[number]), now[number]
+            smaller = range(1, now[number])
+            self.limits[number] = 1 + bisect_left(smaller, True, key=legal), now[number]
         mosts = self.highest(now)
         self.limits[: self.sizes] = [(one[0], most) for one, most in zip(self.limits, mosts)]
         if any(most <= value for most, value in zip(mosts, now)):
@@ -228,9 +230,8 @@ class Graph:
 
                 count = elements(more)
                 if count is None:
-                    mosts[number] = last_legal(
-                        lambda n: elements(n) is not None, mosts[number], more
-                    )
+                    larger = range(mosts[number] + 1, more + 1)
+                    mosts[number] += bisect_left(larger, True, key=lambda n: elements(n) is None)
                 elif count <= ROOM:
                     mosts[number] = more
                 if mosts[number] < more or more >= ROOM:
@@ -413,25 +414,3 @@ def fit(
         return None
     holds = all(times * n + one.more == m for n, m in zip(of, column, strict=True))
     return one if holds else None
-
-
-def first_legal(legal: Any, low: int, high: int) -> int:
-    """The least number from which on, up to `high`, all are legal, as far as halving tells."""
-    while low < high:
-        middle = (low + high) // 2
-        if legal(middle):
-            high = middle
-        else:
-            low = middle + 1
-    return high
-
-
-def last_legal(legal: Any, low: int, high: int) -> int:
-    """The greatest number up to which all are legal, from `low` on."""
-    while low < high:
-        middle = (low + high + 1) // 2
-        if legal(middle):
-            low = middle
-        else:
-            high = middle - 1
-    return low
