@@ -103,3 +103,11 @@ def test_a_program_serves_its_page_when_it_ends(script):
         process.kill()
         process.communicate()
     assert ends(address), "the server outlives the program"
+
+
+def test_steps_are_executed_in_the_terminal(fusion, capsys):
+    assert main(["explore", "--trace", str(fusion), "--check"]) == 0
+    scheduling, first, second = capsys.readouterr().out.splitlines()
+    assert scheduling.startswith("scheduling: ")
+    assert first.endswith("steps hold")
+    assert second.endswith("steps hold")

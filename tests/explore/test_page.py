@@ -104,6 +104,46 @@ def test_rewrites_are_stepped_through_by_keys(browser, server):
     shown(browser, ".after .node.marked")
 
 
+def test_steps_are_compared_and_executed(browser, server):
+    browser.open(f"{server.address}#kernels/0/rewrites/0")
+    browser.click("#compare")
+    for number in ("1", "2"):
+        browser.press("ArrowRight")
+        browser.wait(f"document.querySelector('.step').dataset.shown === '{number}'")
+    shown(browser, "#compared .changes .new")
+    browser.click("#check")
+    browser.wait("document.querySelector('#verdict').textContent.startsWith('no step gives')")
+
+
+def test_a_step_that_is_wrong_is_jumped_to(browser, fusion):
+    trace = read(fusion)
+    steps = trace.kernels[1].steps
+    place = next(n for n, step in enumerate(steps) if step.rule == "rejoin_quotient")
+    wrong = next(n for n, node in trace.nodes.items() if node[:2] == ("CONST", "index"))
+    steps[place] = steps[place]._replace(after=wrong)
+    server = Server(trace)
+    try:
+        browser.open(f"{server.address}#kernels/1/rewrites/0")
+        browser.click("#check")
+        browser.wait("document.querySelector('#verdict').textContent.includes('is the first')")
+        assert browser.text("#rule") == "rejoin_quotient"
+    finally:
+        server.close()
+
+
+def test_assembly_and_what_other_opts_change(browser, server):
+    name = server.site.trace.kernels[0].name
+    browser.open(f"{server.address}#kernels/0/assembly")
+    browser.wait(f"document.querySelector('#compiled code')?.textContent.includes('{name}:')")
+    browser.open(f"{server.address}#kernels/0/opts")
+    browser.fill("#others", "UPCAST 0 2")
+    browser.evaluate("document.querySelector('#others').blur()")
+    shown(browser, "#compiled .changes .new")
+    browser.fill("#others", "UPCAST 0 7")
+    browser.evaluate("document.querySelector('#others').blur()")
+    browser.wait("document.querySelector('#error')?.textContent.includes('does not fit')")
+
+
 def test_an_access_leads_to_its_expression(browser, server):
     browser.open(f"{server.address}#kernels/0")
     browser.click("#accesses a")

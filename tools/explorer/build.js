@@ -8,6 +8,7 @@ const page = fileURLToPath(new URL("../../src/torpor/explore/page/", import.meta
 const common = { bundle: true, minify: true, platform: "browser", legalComments: "none" };
 await build({ ...common, entryPoints: ["worker.js"], format: "iife", outfile: `${page}graphviz.js` });
 await build({ ...common, entryPoints: ["highlight.js"], format: "esm", outfile: `${page}highlight.js` });
+await build({ ...common, entryPoints: ["diff.js"], format: "esm", outfile: `${page}diff.js` });
 
 const parts = [
   ["graphviz.js", "@hpcc-js/wasm-graphviz", [
@@ -15,6 +16,7 @@ const parts = [
     "Expat (MIT license; its source: https://github.com/libexpat/libexpat), compiled to WebAssembly.",
   ]],
   ["highlight.js", "highlight.js", []],
+  ["diff.js", "diff", []],
 ];
 const notices = parts.map(([file, folder, more]) => {
   const { name, version, license } = JSON.parse(readFileSync(`node_modules/${folder}/package.json`));

@@ -8,13 +8,18 @@ import sys
 import threading
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
+from typing import Final
 
 from torpor.base.errors import SettingError
 from torpor.base.settings import Context
 from torpor.cli.profile import as_main, heirs, status_of
 from torpor.explore import Kernel, Server, Trace, read, show
+from torpor.explore.content import in_order
 from torpor.explore.export import export
+from torpor.explore.remake import compute_check, material
 from torpor.pipeline.journal import journal
+
+IN_THE_TERMINAL: Final = ("list", "kernel", "line", "stage", "json", "check")
 
 
 def run_explore(arguments: argparse.Namespace) -> int:
@@ -29,7 +34,7 @@ def run_explore(arguments: argparse.Namespace) -> int:
     trace = Trace() if path is None else read(path)
     if arguments.static:
         print(export(trace, arguments.static))
-    elif arguments.list or arguments.kernel or arguments.line or arguments.stage or arguments.json:
+    elif any(getattr(arguments, name) for name in IN_THE_TERMINAL):
         print(text_of(trace, arguments))
     else:
         serve(trace, arguments)
@@ -54,6 +59,8 @@ def text_of(trace: Trace, arguments: argparse.Namespace) -> str:
     if (arguments.kernel or arguments.line) and not found:
         raise SettingError("explore: there is no such kernel; --list names them")
     whole = bool(arguments.kernel)
+    if arguments.check:
+        return check(trace, found, apart=not (arguments.kernel or arguments.line))
     if arguments.stage:
         return stages(trace, found if arguments.kernel or arguments.line else [], arguments.stage)
     if arguments.json:
@@ -61,6 +68,25 @@ def text_of(trace: Trace, arguments: argparse.Namespace) -> str:
     if whole:
         return "\n\n".join(show.kernel(trace, one) for one in found)
     return show.listing(found)
+
+
+def check(trace: Trace, found: list[Kernel], apart: bool) -> str:
+    """Where the steps of each kernel, executed one by one, first give another result; `apart` also
+    those of the scheduling.
+    """
+    lines = []
+    for one in [*([None] if apart else []), *found]:
+        steps = trace.steps if one is None else in_order(one)
+        told = compute_check(material(trace, one, "check"))
+        name, first = "scheduling" if one is None else one.name, told.get("first")
+        if first is None:
+            lines.append(told.get("error") or f"{name}: {told['tried']} of {len(steps)} steps hold")
+        else:
+            step = steps[first]
+            lines += [f"{name}: step {first}, {step.stage} {step.rule}, gives another result",
+                      f"  - {trace.expression(step.before)}",
+                      f"  + {trace.expression(step.after)}"]  # fmt: skip
+    return "\n".join(lines)
 
 
 def stages(trace: Trace, found: list[Kernel], name: str) -> str:

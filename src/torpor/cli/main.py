@@ -86,6 +86,9 @@ def add_explore(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     explore.add_argument(
         "--pass", dest="stage", metavar="NAME", help="print what a pass and its rules did"
     )
+    explore.add_argument(
+        "--check", action="store_true", help="execute every step; print the first wrong ones"
+    )
     explore.add_argument("--json", action="store_true", help="print kernels as JSON")
     explore.add_argument("--until-closed", action="store_true", help=argparse.SUPPRESS)
     explore.add_argument("script", nargs="?", help="a Python file")

@@ -17,8 +17,10 @@ from typing import Any, Final, NamedTuple
 
 from torpor.explore import content
 from torpor.explore.compute import COMPUTES, Computed, compute
+from torpor.explore.remake import material
 from torpor.explore.trace import Trace
 
+OF_KERNELS: Final = ("check", "program")  # what is computed of a kernel of the trace
 LARGEST_BODY: Final = 1 << 16  # bytes of a request
 PAGE: Final = Path(__file__).with_name("page")
 PAGES: Final = {"": "index.html", "views": "views.html", "expr": "expr.html"}
@@ -111,6 +113,12 @@ class Site:
             return refusal(400, "this is no JSON")
         if not isinstance(value, dict):
             return refusal(400, "expected an object")
+        if wanted in OF_KERNELS:
+            number = value.get("kernel")
+            if number is not None and number not in range(len(self.trace.kernels)):
+                return refusal(404, "there is no such kernel")
+            one = None if number is None else self.trace.kernels[number]
+            value = {**value, **material(self.trace, one, wanted)}
         return as_json(self.computer(wanted, value))
 
     def document(self, name: str) -> Answer:

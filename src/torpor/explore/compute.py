@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from torpor.explore.expressions import compute_expression
+from torpor.explore.remake import compute_check, compute_program
 from torpor.explore.views import compute_views
 
 Computed = dict[str, Any]
 COMPUTES: Final[Mapping[str, Callable[[Computed], Computed]]] = {
     "views": compute_views,
     "expr": compute_expression,
+    "check": compute_check,
+    "program": compute_program,
 }
 PATIENCE: Final = 10.0  # seconds
 _COMMAND: Final = "from torpor.explore.compute import work; work()"

@@ -105,11 +105,16 @@ def kernel(trace: Trace, one: Kernel) -> dict[str, Any]:
         "axes": axes(trace, one),
         "accesses": accesses(trace, one),
         "source": one.source,
-        "language": next(name for sign, name in LANGUAGES if sign in one.source),
+        "language": language(one.source),
         "linear": listing(trace, one.linear),
         "steps": steps(trace, shown),
         "nodes": nodes(trace, below_steps(trace, shown, one.ast)),
     }
+
+
+def language(source: str) -> str:
+    """What a kernel's source is written in."""
+    return next(name for sign, name in LANGUAGES if sign in source)
 
 
 def in_order(one: Kernel) -> list[Step]:

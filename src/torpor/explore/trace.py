@@ -156,9 +156,22 @@ class Trace:
                 stack.extend((s, False) for s in reversed(self.nodes[number].src))
         return list(found)
 
+    def text(self, roots: Iterable[int]) -> str:
+        """The nodes below these as `ir.text` reads them; buffers are known by what they are called
+        only.
+        """
+        lines = []
+        for number in self.below(roots):
+            node = self.nodes[number]
+            known = node._replace(arg=repr(node.arg)) if node.op == "BUFFER" else node
+            lines.append(self._line(number, known._replace(op=f"Ops.{node.op}")))
+        return "\n".join(lines)
+
     def line(self, number: int) -> str:
-        """A node as `ir.text` writes it."""
-        node = self.nodes[number]
+        """A node as `ir.text` writes it, in short."""
+        return self._line(number, self.nodes[number])
+
+    def _line(self, number: int, node: Node) -> str:
         source = f" ({', '.join(f'%{s}' for s in node.src)})" if node.src else ""
         return f"%{number} = {node.op} {node.dtype}{source}{f' = {node.arg}' if node.arg else ''}"
 

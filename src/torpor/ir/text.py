@@ -77,24 +77,31 @@ def show(root: UOp) -> str:
 
 def parse(text: str) -> UOp:
     """The node that `show` wrote; `ParseError` names the line that cannot be read."""
-    nodes: dict[str, UOp] = {}
-    last: UOp | None = None
+    nodes = parse_all(text)
+    if not nodes:
+        raise ParseError("there is no node in the text")
+    return next(reversed(nodes.values()))
+
+
+def parse_all(text: str) -> dict[int, UOp]:
+    """All nodes of a text by number, the last one last."""
+    nodes: dict[int, UOp] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         match = _LINE.match(line)
         if match is None or match["op"] not in Ops.__members__:
             raise ParseError(f"line {number} is not a node: {line!r}")
-        try:
-            source = tuple(nodes[s] for s in match["src"].split(", ")) if match["src"] else ()
-        except KeyError as missing:
-            raise ParseError(f"line {number} uses {missing} before it is defined") from None
+        operands = [int(s[1:]) for s in match["src"].split(", ")] if match["src"] else []
+        missing = [s for s in operands if s not in nodes]
+        if missing:
+            raise ParseError(f"line {number} uses '%{missing[0]}' before it is defined")
         arg = None if match["arg"] is None else _value(match["arg"], number)
-        last = UOp(Ops[match["op"]], from_name(match["dtype"]), source, arg)
-        nodes[f"%{match['number']}"] = last
-    if last is None:
-        raise ParseError("there is no node in the text")
-    return last
+        source = tuple(nodes[s] for s in operands)
+        made = UOp(Ops[match["op"]], from_name(match["dtype"]), source, arg)
+        nodes.pop(int(match["number"]), None)  # a number that is given anew is the last
+        nodes[int(match["number"])] = made
+    return nodes
 
 
 _NAMES["node"] = parse

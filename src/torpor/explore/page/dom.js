@@ -1,4 +1,5 @@
 // Small helpers. Text from a trace only ever becomes text nodes.
+import { diffLines } from "./diff.js";
 import { highlight } from "./highlight.js";
 
 // An element: attributes by name (`on` has listeners), then children: elements, texts, lists.
@@ -28,6 +29,22 @@ export function code(text, language) {
   if (text.length > 200_000) block.textContent = text;
   else block.innerHTML = highlight(text, language); // which escapes
   return h("pre", { tabindex: 0 }, block);
+}
+
+const AROUND = 3; // lines that are shown around a change
+
+// What became of a text, by lines; of what is the same, only what is near a change.
+export function changes(old, fresh) {
+  const parts = diffLines(old, fresh, { maxEditLength: 5000 });
+  if (!parts) return h("p", {}, "nearly all of it differs");
+  if (parts.every((part) => !part.added && !part.removed)) return h("p", { class: "less" }, "they are the same");
+  const same = (text, first, last) => {
+    const rows = text.split("\n").slice(0, -1);
+    if (rows.length <= 2 * AROUND + 1) return text;
+    return `${first ? "" : `${rows.slice(0, AROUND).join("\n")}\n`}⋯ ${rows.length} lines ⋯\n${last ? "" : `${rows.slice(-AROUND).join("\n")}\n`}`;
+  };
+  return h("div", { class: "changes", tabindex: 0 }, parts.map(({ added, removed, value }, at) =>
+    h("pre", { class: added ? "new" : removed ? "old" : "" }, added || removed ? value : same(value, at === 0, at === parts.length - 1))));
 }
 
 export function time(microseconds) {

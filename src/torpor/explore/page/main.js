@@ -1,12 +1,13 @@
 // The page of a trace: the program's lines and graphs, kernels, rewrites, and when what happened.
 import { bar, code, fetchJson, h, place, time, typing } from "./dom.js";
+import { compiler } from "./compile.js";
 import { drawGraph } from "./graph.js";
 import { stepper } from "./steps.js";
 import { timeline } from "./timeline.js";
 
 const main = document.getElementById("main");
 const kernels = new Map(); // what has been fetched, by number
-const TABS = ["overview", "linear", "graph", "rewrites"];
+const tabs = () => ["overview", "linear", ...(index.static ? [] : ["assembly", "opts"]), "graph", "rewrites"];
 let index = null;
 let arrows = null; // who steps, if somebody does
 
@@ -120,17 +121,18 @@ async function showKernels(number, tab, step) {
   } else main.replaceChildren(list(chosen), detail);
   main.className = "split";
   const one = await kernel(chosen);
-  const tabs = h("nav", { class: "tabs", "aria-label": "of this kernel" }, TABS.map((name) =>
+  const sections = h("nav", { class: "tabs", "aria-label": "of this kernel" }, tabs().map((name) =>
     h("a", { href: address(chosen, name), "aria-current": name === tab ? "page" : undefined },
       name === "rewrites" ? `rewrites (${one.steps.steps.length})` : name)));
-  detail.replaceChildren(h("h1", {}, one.name || "(not made)", " ", h("small", {}, one.device)), tabs, shown(one, tab, step));
+  detail.replaceChildren(h("h1", {}, one.name || "(not made)", " ", h("small", {}, one.device)), sections, shown(one, tab, step));
 }
 
 function shown(one, tab, step) {
   if (tab === "linear") return linear(one);
   if (tab === "graph") return drawGraph(one.nodes, [one.ast]);
+  if (tab === "assembly" || tab === "opts") return compiler(one, tab === "opts" ? "both" : tab);
   if (tab === "rewrites") {
-    const view = stepper(one, step ?? 0, (number) => history.replaceState(null, "", address(one.number, "rewrites", number)));
+    const view = stepper(one, step ?? 0, (number) => history.replaceState(null, "", address(one.number, "rewrites", number)), index.static ? null : { kernel: one.number });
     arrows = view.move;
     return view.element;
   }
@@ -178,12 +180,12 @@ async function show() {
   if (page === "program") showProgram(rest.join("/"));
   else if (page === "time") main.replaceChildren(timeline(index, (number) => { location.hash = address(number); }));
   else if (page === "scheduling") {
-    const view = stepper(await fetchJson("data/scheduling.json"), Number(rest[0] ?? 0), (number) => history.replaceState(null, "", `#scheduling/${number}`));
+    const view = stepper(await fetchJson("data/scheduling.json"), Number(rest[0] ?? 0), (number) => history.replaceState(null, "", `#scheduling/${number}`), index.static ? null : { kernel: null });
     arrows = view.move;
     main.replaceChildren(view.element);
   } else {
     const step = rest[2] === undefined ? undefined : Number(rest[2]);
-    await showKernels(rest[0] === undefined ? undefined : Number(rest[0]), TABS.includes(rest[1]) ? rest[1] : "overview", step);
+    await showKernels(rest[0] === undefined ? undefined : Number(rest[0]), tabs().includes(rest[1]) ? rest[1] : "overview", step);
   }
 }
 

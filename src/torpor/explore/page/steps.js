@@ -1,16 +1,23 @@
 // Steps through what rules and passes did: a list, and the chosen step before and after.
-import { code, h } from "./dom.js";
-import { drawChange } from "./graph.js";
+import { changes, code, compute, h } from "./dom.js";
+import { below, drawChange } from "./graph.js";
 
 const AROUND = 200; // steps that are listed before and after the chosen one
 
-// `found` has nodes and steps; `moved` hears of the number of the step that is shown.
-export function stepper(found, first, moved) {
+// A graph as lines that say what each node computes, so that equal nodes are equal lines.
+const lines = (nodes, root) => [...below(nodes, root)].reverse()
+  .map((number) => `${nodes[number][0]} ${nodes[number][1]}  ${nodes[number][4]}\n`).join("");
+
+// `found` has nodes and steps; `moved` hears of the number of the step that is shown; where a server
+// can execute the steps, `check` is what it is asked.
+export function stepper(found, first, moved, check) {
   const { steps, rules } = found.steps;
   const listed = h("ol", { class: "steps", "aria-label": "steps" });
   const shown = h("section", { class: "step", "aria-live": "polite" });
   const element = h("div", { class: "stepper" }, listed, shown);
+  const verdict = h("p", { id: "verdict", role: "status" });
   let current = -1;
+  let other = null; // the step that this one is compared with
   let matching = () => true;
 
   const row = (step, number) => h("li", {
@@ -40,7 +47,9 @@ export function stepper(found, first, moved) {
       h("p", { id: "equation" }, rule.says),
       step.pass ? h("p", { class: "less" }, step.before === step.after ? "a pass; it left all as it was" : "a pass over the whole kernel")
         : h("div", { class: "texts" }, h("pre", { class: "old" }, step.old), h("pre", { class: "new" }, step.new)),
-      drawChange(found.nodes, step.before, step.after),
+      other === null ? drawChange(found.nodes, step.before, step.after) : h("section", { id: "compared" },
+        h("h3", {}, `from what step ${other} (${steps[other].rule}) left to what this one leaves`),
+        changes(lines(found.nodes, steps[other].after), lines(found.nodes, step.after))),
       rule.source ? h("details", {}, h("summary", {}, rule.place), code(rule.source, "python")) : "");
     moved(number);
   }
@@ -61,9 +70,26 @@ export function stepper(found, first, moved) {
       if (next >= 0) go(next);
     } },
   });
+  const compare = h("button", { id: "compare", "aria-pressed": "false", on: { click: () => {
+    other = other === null ? current : null;
+    compare.setAttribute("aria-pressed", other !== null);
+    compare.textContent = other === null ? "compare with this step" : `compared with step ${other}`;
+    go(current);
+  } } }, "compare with this step");
+  async function judge() {
+    verdict.textContent = "every step is executed on random numbers…";
+    const { error, first: wrong, tried, steps: all } = await compute("check", check).catch((failed) => ({ error: failed.message }));
+    if (error) verdict.textContent = error;
+    else if (wrong === null) verdict.textContent = `no step gives another result; ${tried} of ${all} could be executed`;
+    else {
+      verdict.textContent = `step ${wrong} is the first whose result differs from what it began with`;
+      go(wrong);
+    }
+  }
   const buttons = h("div", { class: "buttons" },
     h("button", { on: { click: () => move(-1) }, "aria-label": "previous step" }, "←"),
-    h("button", { on: { click: () => move(1) }, "aria-label": "next step" }, "→"), search);
+    h("button", { on: { click: () => move(1) }, "aria-label": "next step" }, "→"), search, compare,
+    check ? h("button", { id: "check", on: { click: judge } }, "find the first wrong step") : null, verdict);
   element.prepend(buttons);
   go(Math.min(Math.max(first, 0), steps.length - 1));
   return { element, move };

@@ -1,0 +1,38 @@
+"""Kernels of a trace compiled anew, for other targets and with other opts."""
+
+import pytest
+
+from torpor.explore.remake import TARGETS, compute_program, material
+
+
+def made(trace, **request):
+    return compute_program({**material(trace, trace.kernels[0], "program"), **request})
+
+
+def test_the_recorded_opts_give_the_recorded_source(trace):
+    kernel = trace.kernels[0]
+    found = made(trace, target="cpu", opts="\n".join(kernel.opts))
+    assert (found["source"], found["opts"]) == (kernel.source, kernel.opts)
+    assert kernel.name in found["assembly"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_target_has_its_source(trace, target):
+    assert trace.kernels[0].name.split("_")[0] in made(trace, target=target, opts=None)["source"]
+
+
+@pytest.mark.parametrize(
+    ("opts", "error"),
+    [
+        ("UPCAST 0 7", "does not fit"),
+        ("import os", "is no opt"),
+        ("UPCAST 0 2\n" * 70, "more than 64 opts"),
+        ("UPCAST 0 (2, 2)", "is no opt"),
+    ],
+)
+def test_opts_that_cannot_be_are_refused(trace, opts, error):
+    assert error in made(trace, target="cpu", opts=opts)["error"]
+
+
+def test_other_targets_are_refused(trace):
+    assert "none of cpu" in made(trace, target="nothing", opts=None)["error"]

@@ -1,0 +1,2 @@
+// Compares texts by lines, for the explorer.
+export { diffLines } from "diff";
