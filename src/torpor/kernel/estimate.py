@@ -34,11 +34,13 @@ def estimate(ast: UOp) -> tuple[int, int]:
 
 
 def copies(ast: UOp) -> int:
-    """How many values are written out, each lane of a vector counted."""
+    """How many values are written out, each lane of a vector counted; not where they lie, nor what
+    decides whether they are there: most of that is known for each copy.
+    """
     loops = find_loops(ast)
     total = 0
     for node in loops.order:
-        if node.dtype.scalar() is not dtypes.index:
+        if is_data(node) and node.op is not Ops.INDEX:
             ranges = loops.free[node].union(closed_by(node) if node.op is Ops.STORE else ())
             total += iterations([r for r in ranges if kind_of(r) in WRITTEN])
     return total

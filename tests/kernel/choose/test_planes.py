@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 from torpor import Tensor, lower
-from torpor.kernel import Opt, OptOps
+from torpor.device.machine import facts, machine
+from torpor.ir.ops import AxisType
+from torpor.kernel import Kernel, Opt, OptOps
+from torpor.kernel.choose.heuristics import choose
+from torpor.kernel.ranges import kind_of
 
 TARGET = "cpu"
 
@@ -101,3 +105,12 @@ def test_sums_of_many_products_are_not():
     a, b = Tensor(np.ones((64, 64), np.float32)), Tensor(np.ones((64, 64), np.float32))
     (program,) = lower(a @ b, target=TARGET)
     assert Opt(OptOps.UPCAST, 1, 0) not in program.opts
+
+
+@pytest.mark.parametrize("name", ["avx2", "avx512"])
+def test_all_sums_are_written_out_also_where_edges_are_asked_for(name):
+    """Of four vectors by some rows, by nine places: conditions at the edges make it no longer."""
+    result = Tensor.empty(2, 8, 56, 56).conv2d(Tensor.empty(8, 1, 3, 3), padding=1, groups=8)
+    kernel = Kernel(result.schedule()[-1].ast, facts(machine(name)))
+    made = kernel.apply(choose(kernel))
+    assert all(kind_of(r) is AxisType.UNROLL for r in made.reduce_axes)

@@ -129,6 +129,11 @@ def depth_loops(plan: Plan) -> list[Loop]:
     return [Loop(r, (size_of(r) or 1) // n, n) for r, n in pairs if n < (size_of(r) or 1)]
 
 
+def rows_around(plan: Plan) -> list[Loop]:
+    """The loops of a block over the axes of rows but for the last one."""
+    return [Loop(r, size_of(r) or 1) for r in plan.roles.rows[plan.outer : -1]]
+
+
 def nests(plan: Plan, at: Setting) -> list[Nest]:
     """The copies and the products of a plan, as the cost model sees them."""
     around = [*outer_loops(plan), *depth_loops(plan)]
@@ -141,7 +146,7 @@ def nests(plan: Plan, at: Setting) -> list[Nest]:
     if plan.together:
         tiles = ceil(plan.height / plan.together)
         inner.append(Loop(plan.roles.rows[-1], tiles, plan.together))
-        made.append(copy_rows(plan, at, [*around, *inner]))
+        made.append(copy_rows(plan, at, [*around, *inner, *rows_around(plan)]))
     for strip in plan.strips:
         made.append(products(plan, strip, at, [*around, *inner]))
     if plan.depth:
@@ -167,8 +172,7 @@ def products(plan: Plan, strip: Strip, at: Setting, around: Sequence[Loop]) -> N
     high = ceil(height / tiles)
     lanes = min(plan.block or strip.lanes, strip.padded)
     sums = summed_loops(plan, UNROLLED)
-    loops = [*around]
-    loops += [Loop(r, size_of(r) or 1) for r in roles.rows[plan.outer : -1]]
+    loops = [*around, *rows_around(plan)]
     loops += [Loop(row, tiles, high), Loop(lane, ceil(lanes / strip.panel), strip.panel)]
     loops += [loop for loop in sums if not loop.written]
     loops += [loop for loop in sums if loop.written]
@@ -249,7 +253,7 @@ def store_sums(plan: Plan, at: Setting) -> Nest:
     lanes = plan.block or roles.lanes
     loops = outer_loops(plan)
     inner = len(loops)
-    loops += [Loop(r, size_of(r) or 1) for r in roles.rows[plan.outer : -1]]
+    loops += rows_around(plan)
     wide = min(at.width, lanes)
     loops += [Loop(roles.rows[-1], plan.height), Loop(roles.lane, ceil(lanes / wide), wide)]
     loops.append(Loop(roles.lane, wide, 1, True))
