@@ -6,6 +6,8 @@ import pytest
 from tests.kernel.products import FORMS, agree, operands, opts_of
 from torpor.device.machine import facts, machine
 from torpor.ir.records import OptOps
+from torpor.kernel import Kernel
+from torpor.kernel.choose.plans import best_plans
 
 AVX2 = facts(machine("avx2"))
 
@@ -32,6 +34,15 @@ def test_small_products_in_a_batch_are_not_packed():
     result = x @ (x.flip(0) + 1).contiguous()
     assert OptOps.STAGE not in opts_of(result)
     agree(result.numpy(), a @ (a[::-1] + 1))
+
+
+@pytest.mark.parametrize(("inner", "more"), [(1000, True), (1024, False)])
+def test_tiles_have_rows_that_the_sets_of_the_first_cache_hold(inner, more):
+    target = facts(machine("avx512,l1=32K,l2=1M,l3=32M"))
+    x = operands(1008, inner, 1024, "plain")[0]
+    (kernel,) = [Kernel(item.ast, target) for item in (x[0] @ x[1]).schedule()]
+    strips = best_plans(kernel)[0][1].strips
+    assert (max(strip.rows for strip in strips) > 8) is more, "lines of eight rows lie in one set"
 
 
 @pytest.mark.parametrize("inner", [1000, 2048])

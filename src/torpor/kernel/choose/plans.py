@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import permutations
-from math import ceil, inf, prod
+from math import ceil, gcd, inf, prod
 from typing import Final
 
 from torpor.base.target import LINE, Target
@@ -109,8 +109,9 @@ def shapes(roles: Roles, at: Setting) -> list[tuple[Strip, ...]]:
     one kind pads. A quarter of the registers is left to what products read.
     """
     lanes, room = roles.lanes, at.target.registers * 3 // 4 - 2 * (at.instructions - 1)
+    most = min(MOST_ROWS, roles.height, rows_held(roles, at))
     tiles = [
-        (vectors, min(room // vectors, MOST_ROWS, roles.height))
+        (vectors, min(room // vectors, most))
         for vectors in range(1, 5)
         if vectors <= room and (vectors == 1 or (vectors - 1) * at.width < lanes)
     ]
@@ -124,6 +125,13 @@ def shapes(roles: Roles, at: Setting) -> list[tuple[Strip, ...]]:
     best = min(pairs, key=lambda strips: tiles_time(strips, at), default=None)
     worth = best is not None and tiles_time(best, at) < tiles_time(single[0], at)
     return [*single[:2], *([best] if worth and best is not None else [])]
+
+
+def rows_held(roles: Roles, at: Setting) -> int:
+    """Rows of which the first cache holds a line each: a power of two apart, they share sets."""
+    way = at.target.first_bytes // cost.WAYS
+    apart = (roles.other.stride(roles.rows[-1]) or 0) * roles.other.value.dtype.itemsize
+    return at.target.first_bytes // gcd(apart, way)
 
 
 def whole_tiles(lanes: int, panel: int) -> list[int]:
