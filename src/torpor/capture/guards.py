@@ -89,6 +89,32 @@ class Guards:
         if not exact or not steps:
             (self.asked if steps else self.slow).append(expression)
 
+    def add_held(
+        self, owner: Any, name: str, value: Any, path: str, *, other: bool = False,
+        equal: bool = False,
+    ) -> None:  # fmt: skip
+        """One more test: a slot of a tensor or a storage, an entry of a dict, what is in a cell, or
+        a part of a function is this very value; `other`: it is another one; `equal`: or it is
+        another one that equals it.
+        """
+        found, known = f"{self.bind(owner)}.{name}", Known(value)
+        steps = [step("constant", "owner", Known(owner))]
+        if is_a(owner, types.FunctionType):  # Python keeps None there as no object
+            steps = [step(name.strip("_"), Known(owner), 0 if value is None else known)]
+        elif is_a(owner, types.CellType):
+            found = f"{self.bind(owner)}.cell_contents"
+            steps = [step("cell", "held", Known(owner)), step("is", "held", known)]
+        elif is_a(owner, Handle | Storage):
+            slot = Slot(Handle if is_a(owner, Handle) else Storage, name)
+            steps += [step("slot", "held", "owner", slot), step("is", "held", known)]
+        else:
+            found = f"{self.bind(owner)}[{name!r}]"
+            entry = step("dict_item", "held", "owner", Known(name)), step("is", "held", known)
+            steps = [*steps, *entry] if _has_names(owner, name) else []
+        if other:
+            steps[-1] = steps[-1]._replace(operation="not")
+        self.add(_test(found, self.bind(value), other, equal), path, *steps, exact=not equal)
+
     def add_of_class(self, expression: str, path: str) -> None:
         """One more test, about what a class has: it holds while the class has not been changed."""
         self.tests.append((expression, path))
@@ -162,6 +188,17 @@ class Guards:
         return None
 
 
+def _has_names(owner: Any, name: Any) -> bool:
+    """Whether native code finds this entry of a mapping."""
+    return type(owner) is dict and type(name) is str
+
+
+def _test(found: str, value: str, other: bool = False, equal: bool = False) -> str:
+    """The expression that asks whether something is a value."""
+    test = f"{found} is {'not ' if other else ''}{value}"
+    return f"({test} or same({found}, {value}))" if equal else test
+
+
 def _all(expressions: Sequence[str]) -> str:
     return "\n  and ".join(expressions) or "True"
 
@@ -185,15 +222,10 @@ def guards_of(tracer: Tracer, arguments: Sequence[Handle]) -> Guards:
     for handle, path, steps, requires in reach.tensors.values():
         entry = tracer.inputs.get(id(handle._storage))
         if entry is not None:
-            name, storage = guards.bind(handle), guards.bind(handle._storage)
-            test = f"{name}._path is {guards.bind(steps)} and {name}._storage is {storage}"
-            test = f"{test} and {storage}.requires is {entry.requires}"
-            native = [
-                *_slot_is(handle, "_path", steps),
-                *_slot_is(handle, "_storage", handle._storage),
-                *_slot_is(handle._storage, "requires", entry.requires),
-            ]
-            guards.add(test, f"{path} (whether it needs a gradient)", *native)
+            what, storage = f"{path} (whether it needs a gradient)", handle._storage
+            guards.add_held(handle, "_path", steps, what)
+            guards.add_held(handle, "_storage", storage, what)
+            guards.add_held(storage, "requires", entry.requires, what)
         elif "requires_grad" in reach.loaded:
             guards.add(
                 f"{guards.bind(handle)}.requires_grad is {requires}", f"{path}.requires_grad"
@@ -208,17 +240,6 @@ def guards_of(tracer: Tracer, arguments: Sequence[Handle]) -> Guards:
     _guard_grads(guards, tracer, arguments)
     guards.compile()
     return guards
-
-
-def _slot_is(owner: Handle | Storage, name: str, value: Any) -> tuple[Step, Step, Step]:
-    """The steps that ask whether a slot of an object holds a value."""
-    known = step("constant", "owner", Known(owner))
-    slot = Slot(Handle if is_a(owner, Handle) else Storage, name)
-    return known, step("slot", "held", "owner", slot), step("is", "held", Known(value))
-
-
-FEW_FUNCTIONS: Final = 4  # of which each is asked by itself
-_CODE_PARTS: Final = ("__code__", "__defaults__", "__kwdefaults__")
 
 
 def _guard_objects(guards: Guards, objects: Sequence[Any]) -> None:
@@ -272,73 +293,29 @@ def _last_of(own: Any) -> Any:
 
 def _guard_functions(guards: Guards, functions: Sequence[types.FunctionType]) -> None:
     """The code and the defaults of the functions that ran."""
-    if len(functions) <= FEW_FUNCTIONS:
-        for function in functions:
-            for part in _CODE_PARTS:
-                known = guards.bind(getattr(function, part))
-                test = f"{guards.bind(function)}.{part} is {known}"
-                guards.add(test, _FUNCTIONS, _part_is(function, part))
-        return
-    bound = guards.bind(list(functions))
-    for part in _CODE_PARTS:
-        getter = operator.attrgetter(part)
-        parts = [*map(getter, functions)]
-        if part != "__code__" and not any(parts):
-            continue
-        guards.bind(parts)  # keeps them alive, and so their identities
-        ids = guards.bind([*map(id, parts)])
-        test = f"[*map(id, map({guards.bind(getter)}, {bound}))] == {ids}"
-        guards.add(test, _FUNCTIONS, *[_part_is(function, part) for function in functions])
-
-
-def _part_is(function: types.FunctionType, part: str) -> Step:
-    """The step that asks whether a part of a function is what it is now."""
-    known: Any = getattr(function, part)
-    operand = 0 if known is None else Known(known)  # which Python keeps as no object
-    return step(part.strip("_"), Known(function), operand)
-
-
-_DICT: Final = ("dict_item", "lacks")  # operations that find an entry, and that there is none
+    for function in functions:
+        for part in ("__code__", "__defaults__", "__kwdefaults__"):
+            guards.add_held(function, part, getattr(function, part), _FUNCTIONS)
 
 
 def _guard_place(guards: Guards, place: Place) -> None:
-    steps: list[Step] = []
-    ways = _DICT if type(place.owner) is dict and type(place.name) is str else None
-    path = _about(place)
-    if (
-        place.slot is not None
-        or is_a(place, Variable | Local)
-        or (is_a(place.owner, _CELL) and place.value is ABSENT)
-    ):
+    path, owner, name, value = _about(place), place.owner, place.name, place.value
+    equal = is_plain(value) and type(value) not in (bool, type(None))
+    in_cell = is_a(owner, types.CellType)
+    if place.slot is not None or is_a(place, Variable | Local) or (in_cell and value is ABSENT):
         found = f"{guards.bind(place)}.now()"
-    elif is_a(place.owner, _CELL):
-        found = f"{guards.bind(place.owner)}.cell_contents"
-        steps = [step("cell", "value", Known(place.owner))]
-    elif place.value is ABSENT:
-        if ways is not None:
-            steps = [step("constant", "owner", Known(place.owner))]
-            steps.append(step(ways[1], "owner", Known(place.name)))
-        test = f"{place.name!r} not in {guards.bind(place.owner)}"
-        if is_a(place, Inherited):
-            guards.add_of_class(test, path)
-        else:
-            guards.add(test, path, *steps)
-        return
-    else:
-        found = f"{guards.bind(place.owner)}[{place.name!r}]"
-        if ways is not None:
-            steps = [step("constant", "owner", Known(place.owner))]
-            steps.append(step(ways[0], "value", "owner", Known(place.name)))
-    steps += [step("is", "value", Known(place.value))] if steps else []
-    value = guards.bind(place.value)
-    test = f"{found} is {value}"
-    equal = is_plain(place.value) and type(place.value) not in (bool, type(None))
-    if equal:
-        test = f"({test} or same({found}, {value}))"
-    if is_a(place, Inherited):
+        guards.add(_test(found, guards.bind(value), equal=equal), path)
+    elif is_a(place, Inherited):
+        found, bound = f"{guards.bind(owner)}[{name!r}]", guards.bind(value)
+        absent = f"{name!r} not in {guards.bind(owner)}"
+        test = absent if value is ABSENT else _test(found, bound, equal=equal)
         guards.add_of_class(test, path)
+    elif value is ABSENT:
+        steps = (step("constant", "owner", Known(owner)), step("lacks", "owner", Known(name)))
+        natively = steps if _has_names(owner, name) else ()
+        guards.add(f"{name!r} not in {guards.bind(owner)}", path, *natively)
     else:
-        guards.add(test, path, *steps, exact=not equal)
+        guards.add_held(owner, name, value, path, equal=equal)
 
 
 def _about(place: Place) -> str:
@@ -404,15 +381,8 @@ def _guard_grads(guards: Guards, tracer: Tracer, arguments: Sequence[Handle]) ->
     for handle, entry in tracer.grads.values():
         asked = "grad" in tracer.reach.loaded and handle.requires_grad
         if id(handle) not in tracer.forgotten and (asked or id(handle) in tracer.accumulated):
-            name = places.get(id(handle)) or guards.bind(handle)
-            test = f"{name}.grad is {'' if entry is None else 'not '}None"
-            steps = _gradient_is(places, handle, entry)
-            guards.add(test, "whether a leaf has a gradient already", *steps)
-
-
-def _gradient_is(places: dict[int, str], handle: Handle, known: Any) -> list[Step]:
-    """The steps that ask whether a tensor has a gradient, if it is not among the arguments."""
-    if id(handle) in places:
-        return []
-    owner, held, asked = _slot_is(handle, "grad", None)
-    return [owner, held, asked if known is None else asked._replace(operation="not")]
+            what, has = "whether a leaf has a gradient already", entry is not None
+            if id(handle) in places:
+                guards.add(f"{places[id(handle)]}.grad is {'not ' if has else ''}None", what)
+            else:
+                guards.add_held(handle, "grad", None, what, other=has)
