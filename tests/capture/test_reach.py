@@ -5,6 +5,7 @@ from __future__ import annotations
 import cProfile
 import functools
 import gc
+import importlib
 import os
 import sys
 from collections.abc import Callable
@@ -410,3 +411,51 @@ def test_a_profiler_in_c_sees_a_first_call() -> None:
     profile.disable()
     assert value.tolist() == [10]
     assert any(getattr(e.code, "co_name", "") == "realize" for e in profile.getstats())
+
+
+@pytest.fixture
+def imported(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Writes a module that no other test knows, and that is forgotten in the end."""
+    names: list[str] = []
+
+    def write(text: str) -> str:
+        names.append(f"module_of_{tmp_path.name}_{len(names)}")
+        (tmp_path / f"{names[-1]}.py").write_text(text)
+        return names[-1]
+
+    monkeypatch.syspath_prepend(tmp_path)
+    yield write
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+def importing(name: str) -> Any:
+    """A jitted function that imports a module of this name at its first call."""
+    scope: dict[str, Any] = {}
+    exec(
+        f"def f(x):\n try:\n  import {name}\n except ImportError:\n  return x\n"
+        f" return x * {name}.scale\n",
+        scope,
+    )
+    return torpor.jit(scope["f"])
+
+
+def test_what_an_import_does_happens_once(imported: Any) -> None:
+    name = imported("import os, time\nstarted = time.time(), os.getcwd()\nscale = 2.0\n")
+    with torpor.Context(JIT="strict"):
+        f = importing(name)
+        assert [f(numbers(3)).item() for _ in range(4)] == [6] * 4
+        sys.modules[name].scale = 5.0
+        assert f(numbers(3)).item() == 15
+    assert "baked in" not in torpor.explain(f)
+
+
+def test_a_module_that_is_there_later_is_seen(imported: Any, tmp_path: Any) -> None:
+    name = imported("scale = 4.0\n")
+    (tmp_path / f"{name}.py").rename(tmp_path / "elsewhere")
+    f = importing(name)
+    assert [f(numbers(3)).item() for _ in range(3)] == [3] * 3
+    (tmp_path / "elsewhere").rename(tmp_path / f"{name}.py")
+    importlib.invalidate_caches()
+    importlib.import_module(name)
+    assert [f(numbers(3)).item() for _ in range(3)] == [12] * 3

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torpor.graph.gradient  # noqa: F401 (a traced function is not to be watched importing it)
 from torpor.base.errors import DivisionByZeroError, OutOfBoundsError, ValueRangeError
 from torpor.capture.code import asks_for_types
 from torpor.capture.finish import finish

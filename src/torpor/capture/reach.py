@@ -107,7 +107,7 @@ class Reach:
             if name not in namespace:
                 self._place(vars(builtins), name, name)
         for module in names.imported:
-            if module in sys.modules and not is_opaque(module):
+            if not is_opaque(module):
                 self._place(sys.modules, module, f"sys.modules[{module!r}]", read=True)
         if "__dict__" in names.loaded and not is_ours(namespace.get("__name__")):
             self.read_everything(True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import importlib
 import sys
 import types
 import weakref
@@ -58,6 +59,8 @@ _IMPURE_INSIDE: Final = frozenset({"input", "open", "print", "_get_extobj_dict",
 _ANY_NAME: Final = frozenset(
     {"getattr", "vars", "dir", "globals", "locals", "delattr", "setattr", "hasattr"}
 )
+_importer: Any = importlib
+_IMPORTING: Final = _importer._bootstrap._find_and_load  # what runs in it happens once
 _PURE_TYPES: Final = (
     str, bytes, int, float, complex, tuple, list, dict, set, frozenset, range, slice, type,
     np.ndarray, np.generic, np.dtype, types.MappingProxyType, bytearray, memoryview,
@@ -204,7 +207,7 @@ class Tracer(Watcher):
         self._opened: set[types.CodeType] = set()
         self._opaque: dict[types.CodeType, bool] = {}
         self._computing: types.FrameType | None = None  # inside, no code of the user runs
-        self._ignored = {compute.__code__, *map(_code_of, gc.callbacks)}
+        self._ignored = {compute.__code__, _IMPORTING.__code__, *map(_code_of, gc.callbacks)}
         self._thread = get_ident()
 
     # --- verdicts ---------------------------------------------------------------------------------
