@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from torpor.base.files import replacing, write_whole
+from torpor.base.files import read_checked, replacing, write_checked, write_whole
 
 
 def test_a_file_and_its_folder_are_made_and_replaced(tmp_path):
@@ -44,3 +44,14 @@ def test_a_link_that_leads_nowhere_is_replaced(tmp_path):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     write_whole(tmp_path / "loop", b"new")
     assert (tmp_path / "loop").read_bytes() == b"new"
+
+
+def test_what_is_checked_is_read_as_it_was_written(tmp_path):
+    path = tmp_path / "folder" / "name"
+    assert read_checked(path) is None
+    write_checked(path, b"body")
+    assert read_checked(path) == b"body"
+    path.replace(tmp_path / "other")
+    assert read_checked(tmp_path / "other") is None
+    (tmp_path / "folder" / "name").write_bytes(b"")
+    assert read_checked(path) is None

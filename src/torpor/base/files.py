@@ -1,13 +1,16 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and such as are checked when they are read."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
+
+_DIGEST: Final = 32  # bytes of SHA-256 in front of what is checked: of its name and what follows
 
 
 @contextmanager
@@ -39,3 +42,23 @@ def write_whole(path: Path, data: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as file:
             file.write(data)
+
+
+def write_checked(path: Path, body: bytes) -> None:
+    """Write what `read_checked` reads, as `write_whole` does."""
+    write_whole(path, digest_of(path.name, body) + body)
+
+
+def read_checked(path: Path) -> bytes | None:
+    """What was written; None if it is missing, damaged, or stood under another name."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    digest, body = data[:_DIGEST], data[_DIGEST:]
+    return body if digest_of(path.name, body) == digest else None
+
+
+def digest_of(name: str, body: bytes) -> bytes:
+    """What stands in front of an entry: a file under another name is damaged, too."""
+    return hashlib.sha256(name.encode() + body).digest()

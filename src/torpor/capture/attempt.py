@@ -53,7 +53,6 @@ class _Run:
         self, function: Any, call: Call, strict: bool, observing: bool, by_value: str | None
     ):
         self.function, self.call, self.by_value = function, call, by_value
-        self.observing = observing
         self.tape = Tape(call.numbers, _names(function, call))
         self.tracer = Tracer(strict, self.tape, by_value is not None)
         if by_value:

@@ -207,9 +207,6 @@ def _always(tensors: Sequence[Handle]) -> bool:
     return True
 
 
-_CELL: Final = types.CellType
-
-
 def guards_of(tracer: Tracer, arguments: Sequence[Handle]) -> Guards:
     """The guards for everything that the traced code could read."""
     guards = Guards()

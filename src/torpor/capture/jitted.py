@@ -51,7 +51,6 @@ class _Kind:
     traces: list[Trace] = field(default_factory=list)
     plain: str | None = None
     unstable: int = 0
-    traced: int = 0
     pattern: Pattern | None = None  # what tells calls of this kind
     native: Native | None = None  # replays its first trace without Python
     waited: int = 0  # replays before that is tried
@@ -273,7 +272,6 @@ class Jitted:
         return made.result
 
     def _keep(self, kind: _Kind, made: Attempt) -> None:
-        kind.traced += 1
         trace = made.trace
         if trace is None:
             kind.plain = "; ".join(made.tracer.reasons)

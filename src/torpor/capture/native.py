@@ -10,6 +10,7 @@ import math
 from typing import Any, Final
 
 from torpor.base.locks import recursive_lock, taken
+from torpor.base.phases import listeners
 from torpor.capture.commit import Fixed, Leaf, Shown, Value
 from torpor.capture.match import Pattern, look
 from torpor.capture.program import Known, Program, Slot, Step, Steps, step
@@ -20,7 +21,7 @@ from torpor.device.buffer import buffer_node
 from torpor.device.commands import CALL
 from torpor.device.pool import pool, thread_count
 from torpor.pipeline.compiled_graph import KEPT, CompiledGraph
-from torpor.pipeline.report import timing, where_noted
+from torpor.pipeline.report import timing
 from torpor.pipeline.reuse import Fresh, Result, Reused
 from torpor.tensor.handle import Handle
 from torpor.tensor.storage import Storage
@@ -144,7 +145,7 @@ class _Writer:
 
     def steps(self, own: Any) -> Steps:
         """All steps. `own` is the lock for what a replay uses and changes."""
-        self._steps += look("noted", where_noted, None)
+        self._steps += look("noted", listeners, None)
         places = self._pattern.places
         passed = [*map(self._passed, range(len(self._trace.passed)))]
         storages = [f"s{number}" for number in range(len(places))]

@@ -193,16 +193,6 @@ class BufferMaker:
         return made
 
 
-def address_of(buffer: Buffer) -> int:
-    """Where its first byte is for the host, which can see it; allocates it if that is not done.
-
-    `buffer.place or address_of(buffer)` is the quick way to ask.
-    """
-    if not buffer.is_allocated():
-        buffer.allocate()
-    return buffer.address
-
-
 def buffer_node(buffer: Buffer, shape: Shape) -> UOp:
     """The graph node for `buffer`, in the given shape."""
     whole = (buffer.size,)

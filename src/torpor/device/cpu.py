@@ -112,15 +112,12 @@ class CpuDevice(DeviceBase):
     """The processor that this process runs on, or that the setting TARGET names."""
 
     kind: ClassVar[str] = "CPU"
+    allocator: HostAllocator = memory.host
 
     @property
     def machine(self) -> Machine:
         """The processor that code is generated for, here and now."""
         return machine(settings.text("TARGET"))
-
-    @property
-    def allocator(self) -> HostAllocator:
-        return memory.host
 
     @property
     def target(self) -> Target:

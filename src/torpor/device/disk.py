@@ -48,10 +48,7 @@ class DiskDevice(DeviceBase):
     """Mapped files."""
 
     kind: ClassVar[str] = "DISK"
-
-    @property
-    def allocator(self) -> Allocator:
-        return DiskAllocator()
+    allocator: Allocator = DiskAllocator()
 
 
 def disk_buffer(

@@ -17,10 +17,7 @@ class NpyDevice(DeviceBase):
     """Memory of arrays."""
 
     kind: ClassVar[str] = "NPY"
-
-    @property
-    def allocator(self) -> Allocator:
-        return memory.host
+    allocator: Allocator = memory.host
 
 
 def numpy_buffer(array: npt.NDArray[Any], device: str = "NPY") -> Buffer:

@@ -46,22 +46,10 @@ class NullDevice(DeviceBase):
     """Takes programs and memory, and does nothing with them."""
 
     kind: ClassVar[str] = "NULL"
-
-    @property
-    def allocator(self) -> Allocator:
-        return NullAllocator()
-
-    @property
-    def target(self) -> Target:
-        return get_target("cpu")
-
-    @property
-    def compiler(self) -> Compiler:
-        return NullCompiler()
-
-    @property
-    def key(self) -> str:
-        return "null"
+    allocator: Allocator = NullAllocator()
+    target: Target = get_target("cpu")
+    compiler: Compiler = NullCompiler()
+    key = "null"
 
     def executable(self, program: Program, compiled: bytes) -> Executable:
         return NullExecutable()

@@ -81,22 +81,10 @@ class PythonDevice(DeviceBase):
     """Runs linear IR in NumPy."""
 
     kind: ClassVar[str] = "PYTHON"
-
-    @property
-    def allocator(self) -> Allocator:
-        return memory.host
-
-    @property
-    def target(self) -> Target:
-        return get_target("python")
-
-    @property
-    def compiler(self) -> Compiler:
-        return PythonCompiler()
-
-    @property
-    def key(self) -> str:
-        return "python"
+    allocator: Allocator = memory.host
+    target: Target = get_target("python")
+    compiler: Compiler = PythonCompiler()
+    key = "python"
 
     def executable(self, program: Program, compiled: bytes) -> PythonExecutable:
         return PythonExecutable(program)

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from torpor.base import settings
-from torpor.base.errors import DeviceError
-from torpor.base.files import write_whole
+from torpor.base.files import read_checked, write_checked
 from torpor.device import llvm
 from torpor.device.machine import machine
 
@@ -31,17 +30,12 @@ def _compiled(text: str, name: str) -> bytes:
     host = machine("")
     if not settings.number("CACHE"):
         return llvm.compile_text(text, name, host, quick=True)
-    key = hashlib.sha256("\0".join((text, repr(host), llvm.version())).encode()).digest()
-    path = folder() / key.hex()
-    try:
-        kept = path.read_bytes()
-        if not kept.startswith(key):
-            raise DeviceError("what is kept under this name belongs to another text")
-        llvm.unsealed(kept.removeprefix(key))
-    except (OSError, DeviceError):  # missing, or damaged
-        kept = key + llvm.compile_text(text, name, host, quick=True)
-        write_whole(path, kept)
-    return kept.removeprefix(key)
+    key = hashlib.sha256("\0".join((text, repr(host), llvm.version())).encode()).hexdigest()
+    made = read_checked(folder() / key)
+    if made is None:
+        made = llvm.compile_text(text, name, host, quick=True)
+        write_checked(folder() / key, made)
+    return made
 
 
 def folder() -> Path:

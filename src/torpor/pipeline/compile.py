@@ -141,13 +141,17 @@ def load_kept(key: _Key, want: _Want, opts: Opts | None) -> bool:
         return False
     started = time.perf_counter()
     device = Device[device_of(want[0])]
-    found = kept(device, disk_name(key, opts))
-    if found is None:
+    cached = disk.read(disk_name(key, opts)) if disk.usable(device.target) else None
+    if cached is None:
         return False
-    keep_loaded(key, found)
+    program, compiled = cached
+    try:
+        keep_loaded(key, (program, device.executable(program, compiled)))
+    except DeviceError:  # what was kept is damaged
+        return False
     ended = time.perf_counter()
-    note_compile(found[0], *want, start=started, seconds=ended - started, from_disk=True)
-    show_program(key[0], found[0], device)
+    note_compile(program, *want, start=started, seconds=ended - started, from_disk=True)
+    show_program(key[0], program, device)
     return True
 
 
@@ -224,18 +228,6 @@ def _build_there(request: tuple[dict[str, settings.Value], UOp, Any, Target, Com
 def disk_name(key: _Key, opts: Opts | None) -> str:
     """The name of the disk cache's entry for a kernel; `opts` are those that a search found."""
     return disk.name_of(key[0].key, *map(str, key[1:4]), repr(opts))
-
-
-def kept(device: DeviceBase, name: str) -> tuple[Program, Executable] | None:
-    """The kernel from the disk cache; None where it is missing or damaged."""
-    cached = disk.read(name) if disk.usable(device.target) else None
-    if cached is None:
-        return None
-    program, compiled = cached
-    try:
-        return program, device.executable(program, compiled)
-    except DeviceError:
-        return None
 
 
 def programs_of(

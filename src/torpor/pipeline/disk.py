@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Final
 
 from torpor.base import settings
-from torpor.base.files import write_whole
+from torpor.base.files import read_checked, write_checked
 from torpor.base.target import Target
 from torpor.device import llvm, resident
 from torpor.ir.records import Program
 
 KERNELS: Final = "kernels"
 SCHEDULES: Final = "schedules"
-_DIGEST: Final = 32  # bytes of SHA-256 in front of every entry: of its name and what follows
 _LOOKS: Final = "00"  # names are digests: one of 256 asks how much there is
 ROOMS: Final = ("base", "ir", "rules", "view", "kernel", "source", "device")
 
@@ -80,12 +79,7 @@ def read(name: str) -> tuple[Program, bytes] | None:
 
 def read_body(kind: str, name: str) -> bytes | None:
     """What an entry in the folder `kind` holds, or None as for `read`."""
-    try:
-        data = (settings.cache_dir() / kind / name).read_bytes()
-    except OSError:
-        return None
-    digest, body = data[:_DIGEST], data[_DIGEST:]
-    return body if digest_of(name, body) == digest else None
+    return read_checked(settings.cache_dir() / kind / name)
 
 
 def write(name: str, program: Program, compiled: bytes) -> None:
@@ -97,7 +91,7 @@ def write(name: str, program: Program, compiled: bytes) -> None:
 def write_body(kind: str, name: str, body: bytes) -> None:
     """Keep an entry in the folder `kind`, as `write`."""
     place = settings.cache_dir() / kind
-    write_whole(place / name, digest_of(name, body) + body)
+    write_checked(place / name, body)
     if name.startswith(_LOOKS):
         bound(place, settings.number("CACHE_MB") * 10**6)
 
@@ -118,11 +112,6 @@ def stats(place: Path) -> Iterator[tuple[str, os.stat_result]]:
         for entry in entries:
             with suppress(FileNotFoundError):
                 yield entry.path, entry.stat()
-
-
-def digest_of(name: str, body: bytes) -> bytes:
-    """What stands in front of an entry: a file under another name is damaged, too."""
-    return hashlib.sha256(name.encode() + body).digest()
 
 
 def entries() -> list[Path]:

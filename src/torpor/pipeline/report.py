@@ -49,9 +49,6 @@ class Measurement(phases.Listener):
             self.compiles.append((event.subject, event.seconds, event.phase == "load"))
 
 
-where_noted: Final = phases.listeners  # who hears of launches here and now, if anybody
-
-
 @contextmanager
 def measuring() -> Iterator[Measurement]:
     """Collect every kernel launch and compilation inside the block."""
@@ -63,7 +60,7 @@ def measuring() -> Iterator[Measurement]:
 def timing() -> bool:
     """Whether launches are timed here and now."""
     now = settings.snapshot()
-    return where_noted() is not None or now["DEBUG"] not in (0, 1) or now["VIZ"] != 0
+    return phases.listeners() is not None or now["DEBUG"] not in (0, 1) or now["VIZ"] != 0
 
 
 def measurements() -> list[Measurement]:
