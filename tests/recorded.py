@@ -22,3 +22,17 @@ def record(script, folder, **names):
     assert done.returncode == 0, done.stderr
     (path,) = (folder / "traces").iterdir()
     return path
+
+
+JITTED = """import torpor
+from torpor import Tensor, jit
+scale = 2.0
+@jit
+def step(x, n):
+    return ((x * scale + n).contiguous() * 3).contiguous() + 1
+x = Tensor.empty(64, 64)
+for epoch in range(2):
+    torpor.mark(f"epoch {epoch}")
+    scale += epoch
+    step(x, 1.0).realize()
+"""

@@ -128,6 +128,7 @@ PLACES: Final = {
     "explain": ("torpor.capture", "explain"),
     "profile": ("torpor.profile", "profile"),
     "explore": ("torpor.explore", "explore"),
+    "mark": ("torpor.pipeline.journal", "mark"),
     "RecompileWarning": ("torpor.base.errors", "RecompileWarning"),
 }
 DTYPES: Final = tuple(

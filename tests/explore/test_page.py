@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from tests import chromium
-from tests.recorded import record
+from tests.recorded import JITTED, record
 from torpor.explore import Server, read
 from torpor.explore.export import export
 
@@ -152,6 +152,14 @@ def test_an_access_leads_to_its_expression(browser, server):
     assert browser.texts("[data-cell]") == [str(number) for number in range(16)]
 
 
+def test_an_access_leads_to_its_view(browser, server):
+    browser.open(f"{server.address}#kernels/0")
+    browser.click("#accesses .as-view")
+    browser.wait("location.pathname.endsWith('/views')")
+    shown(browser, "[data-cell]")
+    assert browser.texts("[data-cell]") == [str(number) for number in range(16)]
+
+
 def test_the_linear_program_and_the_ast(browser, server):
     browser.open(f"{server.address}#kernels/0/linear")
     assert "STORE" in browser.text(".linear")
@@ -178,6 +186,43 @@ def test_the_timeline_leads_to_kernels(browser, server):
         "document.querySelector('[data-event=kernel]').dispatchEvent(new MouseEvent('click'))"
     )
     browser.wait("location.hash.startsWith('#kernels/0')")
+
+
+def test_memory_at_a_moment_and_the_roofline_lead_to_kernels(browser, server):
+    browser.open(f"{server.address}#time")
+    shown(browser, "#live [data-buffer]")
+    before = browser.text("#live p")
+    browser.evaluate("document.querySelector('.memory').focus()")
+    browser.press("ArrowLeft")
+    browser.wait(f"document.querySelector('#live p').innerText !== {json.dumps(before)}")
+    shown(browser, "#roofline .roof")
+    browser.evaluate(
+        "document.querySelector('[data-point]').dispatchEvent(new MouseEvent('click'))"
+    )
+    browser.wait("location.hash.startsWith('#kernels/')")
+
+
+def test_the_schedule_leads_from_kernels_to_those_that_read_them(browser, server):
+    browser.open(f"{server.address}#program")
+    name = server.site.trace.kernels[0].name
+    browser.wait(f"document.querySelectorAll('#schedule [data-node=\"{name}\"]').length === 2")
+    assert browser.evaluate("document.querySelectorAll('#schedule .edge').length") == 1
+    browser.click("#schedule [data-node]")
+    browser.wait("location.hash.startsWith('#kernels/')")
+
+
+def test_what_the_jit_traced_and_where_values_lie(browser, tmp_path):
+    script = tmp_path / "jitted.py"
+    script.write_text(JITTED)
+    server = Server(read(record(script, tmp_path)))
+    try:
+        browser.open(f"{server.address}#programs")
+        shown(browser, "[data-jit=step] .lies")
+        assert browser.texts(".because") == ["it was new", "of scale"]
+        browser.open(f"{server.address}#time")
+        shown(browser, '[data-mark="epoch 1"]')
+    finally:
+        server.close()
 
 
 def test_views_of_the_documents_example(browser, server):

@@ -26,6 +26,7 @@ from torpor.capture.tracer import is_severed
 from torpor.capture.tree import Call, holds_twice
 from torpor.pipeline.anew import IN_A_ROW, warn
 from torpor.pipeline.compiled_graph import Failed
+from torpor.pipeline.journal import journal, recording
 from torpor.pipeline.likeness import STEADY
 from torpor.schedule.limit import Limit, limited, megabytes
 from torpor.tensor.handle import Handle
@@ -268,8 +269,19 @@ class Jitted:
                 kind.plain = "; ".join(made.tracer.reasons)
         else:
             self._keep(kind, made)
+        if recording():
+            self._write_down(kind, made, why)
         made.tracer.close()
         return made.result
+
+    def _write_down(self, kind: _Kind, made: Attempt, why: str) -> None:
+        """Tell who records what became of a run."""
+        trace = made.trace
+        guards = [] if trace is None else [*trace.used, *trace.guards.paths()]
+        takes = [] if trace is None else list(trace.taken)
+        facts = {"name": self._name(), "why": why, "plain": kind.plain, "guards": guards}
+        facts |= {"takes": takes, "baked": list(made.tracer.baked)}
+        journal().jit(here(), facts, None if trace is None else trace.graph)
 
     def _keep(self, kind: _Kind, made: Attempt) -> None:
         trace = made.trace

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
+from torpor.explore.accesses import accesses
 from torpor.explore.reasons import says
 from torpor.explore.rules import meaning
-from torpor.explore.trace import Graph, Kernel, Place, Step, Trace, name_of
+from torpor.explore.trace import Graph, Kernel, Place, Step, Trace
 
 PASSES: Final = "kernel/lower.py"  # where passes stand
 MOST_STEPS: Final = 20_000  # rules that a page shows of a kernel
@@ -28,6 +29,8 @@ def index(trace: Trace) -> dict[str, Any]:
         "events": trace.events[:MOST_EVENTS],
         "left_out": max(len(trace.events) - MOST_EVENTS, 0),
         "scheduling": len(trace.steps),
+        "jits": trace.jits,
+        "memory": list(trace.memory.values())[:MOST_EVENTS],
     }
 
 
@@ -49,6 +52,10 @@ def summary(kernel: Kernel) -> dict[str, Any]:
         "microseconds": kernel.microseconds,
         "gflops": kernel.rate("operations"),
         "gbytes": kernel.rate("bytes"),
+        "operations": max((run["operations"] for run in kernel.runs), default=0),
+        "bytes": max((run["bytes"] for run in kernel.runs), default=0),
+        "peaks": kernel.peaks,
+        "readers": kernel.readers,
         "rewrites": len(kernel.steps),
     }
 
@@ -100,7 +107,6 @@ def kernel(trace: Trace, one: Kernel) -> dict[str, Any]:
     return summary(one) | {
         "ast": one.ast,
         "items": [item | {"says": says(item["reason"])} for item in one.items],
-        "readers": one.readers,
         "opts": one.opts,
         "axes": axes(trace, one),
         "accesses": accesses(trace, one),
@@ -165,34 +171,6 @@ def axes(trace: Trace, one: Kernel) -> list[dict[str, str]]:
         if node.op == "RANGE" and (match := _AXIS.match(node.arg)):
             size = trace.expression(node.src[0])
             found.append({"name": f"ridx{match[1]}", "kind": match[2], "size": size})
-    return found
-
-
-def accesses(trace: Trace, one: Kernel) -> list[dict[str, Any]]:
-    """What a kernel reads and writes, before its opts: the parameter, the index, where it is valid,
-    and the variables in them with their limits (none where one is known at launch only).
-    """
-    found = []
-    for number in trace.below([one.ast]):
-        node = trace.nodes[number]
-        if node.op in ("LOAD", "STORE") and trace.nodes[node.src[0]].op == "INDEX":
-            memory, *index = trace.nodes[node.src[0]].src
-            index = index[:2]
-            ranges = [n for n in map(trace.nodes.get, trace.below(index)) if n and n.op == "RANGE"]
-            sizes = [trace.nodes[n.src[0]] for n in ranges]
-            fixed = all(size.op == "CONST" for size in sizes)
-            limits = (
-                [[name_of(n), 0, int(s.arg) - 1] for n, s in zip(ranges, sizes)] if fixed else []
-            )
-            found.append(
-                {
-                    "what": node.op.lower(),
-                    "memory": trace.expression(memory),
-                    "index": trace.expression(index[0]),
-                    "valid": trace.expression(index[1]) if len(index) > 1 else "True",
-                    "variables": limits,
-                }
-            )
     return found
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from torpor.base.errors import ParseError
+from torpor.explore.arena import arena_of
 
 LARGEST: Final = 1 << 29  # bytes of a file that is read
 WIDEST: Final = 2000  # characters of an expression that is written out
@@ -82,6 +83,7 @@ class Kernel:
     passes: list[Pass] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
     readers: list[int] = field(default_factory=list)
+    peaks: list[float] = field(default_factory=list)
 
     @property
     def reasons(self) -> list[str]:
@@ -124,6 +126,8 @@ class Trace:
     steps: list[Step] = field(default_factory=list)  # while graphs were scheduled
     files: dict[str, str] = field(default_factory=dict)  # texts of the user's files
     events: list[dict[str, Any]] = field(default_factory=list)  # launches and phases, by start
+    memory: dict[int, dict[str, Any]] = field(default_factory=dict)  # by number of the buffer
+    jits: list[dict[str, Any]] = field(default_factory=list)  # functions that were traced
     _known: dict[int, Kernel] = field(default_factory=dict, repr=False)
 
     def kernel(self, ast: int) -> Kernel:
@@ -266,6 +270,11 @@ def _take_pass(trace: Trace, value: dict[str, Any]) -> None:
     kernel = trace.kernel(_known(trace, value["of"]))
     root = _known(trace, value["root"])
     kernel.passes.append(Pass(str(value["name"]), root, len(kernel.steps)))
+    if "start" in value:
+        numbers = {name: value[name] for name in ("start", "microseconds")}
+        _check_numbers(numbers)
+        texts = {"phase": "pass", "name": str(value["name"]), "why": "", "line": "", "asked": ""}
+        trace.events.append(numbers | texts)
 
 
 def _take_file(trace: Trace, value: dict[str, Any]) -> None:
@@ -280,6 +289,11 @@ def _take_schedule(trace: Trace, value: list[dict[str, Any]]) -> None:
         outputs = {int(place) for place in item["outputs"]}
         for place, number in enumerate(buffers):
             writer = writers.get(number)
+            memory = trace.memory.get(number, {"readers": []})
+            if place in outputs:
+                memory["writer"] = kernel.number
+            elif kernel.number not in memory["readers"]:
+                memory["readers"].append(kernel.number)
             if writer and place not in outputs and kernel.number not in writer.readers:
                 writer.readers.append(kernel.number)
         writers |= {buffers[place]: kernel for place in outputs}
@@ -293,6 +307,7 @@ def _take_program(trace: Trace, value: dict[str, Any]) -> None:
     kernel = trace.kernel(_known(trace, value["ast"]))
     kernel.name, kernel.device = str(value["name"]), str(value["device"])
     kernel.opts, kernel.source = [str(opt) for opt in value["opts"]], str(value["source"])
+    kernel.peaks = [float(peak) for peak in value.get("peaks", [])]
     kernel.linear = [_known(trace, number) for number in value["linear"]]
 
 
@@ -311,6 +326,34 @@ def _take_phase(trace: Trace, value: dict[str, Any]) -> None:
     _check_numbers(numbers)
     texts = {name: value[name] for name in ("phase", "name", "why", "line", "asked")}
     trace.events.append(numbers | texts)
+
+
+def _take_buffer(trace: Trace, value: dict[str, Any]) -> None:
+    numbers = {name: value[name] for name in ("number", "bytes", "start")}
+    _check_numbers(numbers)
+    facts = {"device": str(value["device"]), "end": None, "writer": None}
+    trace.memory[numbers["number"]] = numbers | facts | {"readers": list[int]()}
+
+
+def _take_freed(trace: Trace, value: dict[str, Any]) -> None:
+    _check_numbers(value)
+    trace.memory[value["number"]]["end"] = value["start"]
+
+
+def _take_jit(trace: Trace, value: dict[str, Any]) -> None:
+    found: dict[str, Any] = {name: str(value[name] or "") for name in ("name", "why", "plain")}
+    found |= {name: [str(one) for one in value[name]] for name in ("guards", "takes", "baked")}
+    line = None if value["line"] is None else place_of(str(value["line"]))._asdict()
+    trace.jits.append(found | {"line": line, "arena": arena_of(value["graph"])})
+    event = {"phase": "mark", "name": f"traced {value['name']}", "start": value["start"]}
+    _take_mark(trace, event)
+
+
+def _take_mark(trace: Trace, value: dict[str, Any]) -> None:
+    _check_numbers({"start": value["start"]})
+    event = {"phase": "mark", "name": str(value["name"]), "start": value["start"]}
+    rest = {"microseconds": 0, "why": "", "line": "", "asked": ""}
+    trace.events.append(event | rest)
 
 
 def _check_numbers(numbers: dict[str, Any]) -> None:
@@ -334,5 +377,9 @@ _TAKES: Final[dict[str, Callable[[Trace, Any], None]]] = {
     "schedule": _take_schedule,
     "program": _take_program,
     "run": _take_run,
+    "buffer": _take_buffer,
+    "freed": _take_freed,
+    "jit": _take_jit,
+    "mark": _take_mark,
     "phase": _take_phase,
 }

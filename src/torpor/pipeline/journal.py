@@ -8,11 +8,19 @@ Each line is an object with one of these keys, which says what it is:
               the nodes that it made
     rewrite:  {stage, rule, before, after, of}: one application of a rule to a node; `of` is the ast
               of the kernel that it was done for, if it was for one
-    pass:     {name, root, of}: what a pass or an opt made of a kernel
+    pass:     {name, root, of, start, microseconds}: what a pass or an opt made of a kernel
     schedule: a list of {ast, reason, lines, parameters, buffers, outputs}: kernels in order, with
               the places in the user's program that they come from, what memory they get, the
               numbers of these buffers, and which of them they write
-    program:  {name, device, ast, opts, source, linear}: a kernel that has been made ready
+    buffer:   {number, device, bytes, start}: memory that a schedule speaks of for the first time
+    freed:    {number, start}: nobody holds it any more
+    jit:      {name, line, why, plain, guards, takes, baked, start, graph}: a function that was
+              traced: why, and if it cannot be replayed, why not; what it is replayed by: {commands:
+              [name, slots], inputs, constants, results: [device, bytes, input whose memory it may
+              take], arenas: [device, bytes], between: [bytes, slot, offset]}, slots in this order
+    mark:     {name, start}: the program says that it has come so far
+    program:  {name, device, ast, opts, source, peaks, linear}: a kernel that has been made ready,
+              and what operations and bytes a second its device has at most
     run:      {name, ast, device, start, microseconds, operations, bytes, line, asked}: a launch;
               `copy` has no program
     phase:    {phase, name, why, start, microseconds, own, line, asked, thread}: something else that
@@ -31,21 +39,28 @@ import linecache
 import os
 import sys
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Final
-from weakref import WeakKeyDictionary
+from typing import IO, TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary, finalize
 
 from torpor.base import settings
 from torpor.base.locks import recursive_lock
 from torpor.base.phases import Event, writers
 from torpor.base.site import Site, decode
+from torpor.device import Device
+from torpor.device.pool import thread_count
 from torpor.ir.records import Program, ScheduleItem
 from torpor.ir.text import show_node
 from torpor.ir.trace import Event as Rewrite
 from torpor.ir.uop import UOp
 
+if TYPE_CHECKING:
+    from torpor.pipeline.compiled_graph import CompiledGraph
+
+LINE: Final = 64  # bytes that come from memory at once
 LARGEST_FILE: Final = 1 << 20  # characters of a program's file that is kept
 _lock: Final = recursive_lock()  # a finaliser may compute something while this thread writes
 _current: list[Journal] = []  # this process's
@@ -73,6 +88,9 @@ class Journal:
         self.file: IO[str] | None = None  # None: it cannot be written
         self.numbers: WeakKeyDictionary[UOp, int] = WeakKeyDictionary()
         self.files: set[str] = set()
+        self.buffers: set[int] = set()
+        self.freed: deque[tuple[int, float]] = deque()  # not written yet: finalisers only append
+        self.since = time.perf_counter()  # the last pass ended, or the kernel was begun
         self.known: dict[str, int] = {}  # nodes that may be gone, and may be made again
         with self._surviving():
             folder.mkdir(parents=True, exist_ok=True)
@@ -122,6 +140,10 @@ class Journal:
         """One line; with `at_once`, it and all before it are then in the file."""
         if self.file is not None:
             with self._surviving():
+                while self.freed:
+                    number, start = self.freed.popleft()
+                    line = {"number": number, "start": round(start * 1e6, 1)}
+                    self.file.write(json.dumps({"freed": line}) + "\n")
                 self.file.write(json.dumps({kind: value}) + "\n")
         if at_once:
             self.flush()
@@ -179,8 +201,10 @@ class Journal:
     def after_pass(self, name: str, root: UOp, ast: UOp) -> None:
         """What a pass made of a kernel."""
         with _lock:
+            start, took = self.since * 1e6, (time.perf_counter() - self.since) * 1e6
             fields = {"name": name, "root": self.number(root), "of": self.number(ast)}
-            self.write("pass", fields)
+            self.write("pass", fields | {"start": round(start, 1), "microseconds": round(took, 1)})
+            self.since = time.perf_counter()
 
     def schedule(self, items: Sequence[ScheduleItem]) -> None:
         """The kernels that are about to run."""
@@ -189,6 +213,12 @@ class Journal:
 
     def _item(self, item: ScheduleItem) -> dict[str, Any]:
         memory = [node.arg for node in item.buffers]
+        for one in memory:
+            if one.number not in self.buffers:
+                self.buffers.add(one.number)
+                finalize(one, self._free, one.number).atexit = False
+                facts = {"number": one.number, "device": one.device, "bytes": one.nbytes}
+                self.write("buffer", facts | {"start": round(time.perf_counter() * 1e6, 1)})
         return {
             "ast": self.number(item.ast),
             "reason": item.reason,
@@ -197,6 +227,21 @@ class Journal:
             "buffers": [m.number for m in memory],
             "outputs": list(item.outputs),
         }
+
+    def _free(self, number: int) -> None:
+        self.freed.append((number, time.perf_counter()))
+
+    def mark(self, name: str) -> None:
+        """The program says that it has come so far."""
+        with _lock:
+            self.write("mark", {"name": name, "start": round(time.perf_counter() * 1e6, 1)})
+
+    def jit(self, site: Site | None, facts: dict[str, Any], graph: CompiledGraph | None) -> None:
+        """A function that was traced, and what it is replayed by."""
+        with _lock:
+            line = None if site is None else self.place(site)
+            fields = {"line": line, "start": round(time.perf_counter() * 1e6, 1)}
+            self.write("jit", facts | fields | {"graph": None if graph is None else _facts(graph)})
 
     def program(self, ast: UOp, program: Program, device: str) -> None:
         """A kernel that has just been made ready; from a cache, it has no linear program."""
@@ -207,6 +252,7 @@ class Journal:
                 "ast": self.number(ast),
                 "opts": [f"{opt.op.name} {opt.axis} {opt.arg}" for opt in program.opts],
                 "source": program.source,
+                "peaks": _peaks(device),
                 "linear": self._numbers(program.linear),
             }
             self.write("program", fields, at_once=True)
@@ -235,6 +281,27 @@ class Journal:
             self.write("run" if launched else "phase", fields, at_once=launched)
 
 
+def _facts(graph: CompiledGraph) -> dict[str, Any]:
+    """Commands and memory of a compiled graph."""
+    memory, donated = graph.memory, graph.donated
+    return {
+        "commands": [[c.program.name if c.program else "copy", c.slots] for c in graph.commands],
+        "inputs": memory.inputs,
+        "constants": len(memory.constants),
+        "results": [[k.device, k.nbytes, donated.get(n)] for n, k in enumerate(memory.results)],
+        "arenas": [[kind.device, kind.nbytes] for kind in memory.arenas],
+        "between": [[one.kind.nbytes, one.base, one.offset] for one in memory.between],
+    }
+
+
+def _peaks(name: str) -> list[float]:
+    """What the cost model knows of a device: float32 operations and bytes of memory a second."""
+    target = Device[name].target
+    cores = thread_count() if target.threads else 1
+    flops = target.clock * target.multiply_adds * 2 * target.vector_bytes / 4
+    return [cores * flops, cores * LINE * target.clock / sum(target.line_cycles)]
+
+
 def write_event(event: Event) -> None:
     """Write it down if that is asked for here and now."""
     if recording():
@@ -242,3 +309,11 @@ def write_event(event: Event) -> None:
 
 
 writers.append(write_event)
+
+
+def mark(name: str) -> None:
+    """Set a marker: where VIZ records, the explorer shows `name` at this time of the program, as in
+    `torpor.mark("epoch 2")`. Else nothing happens.
+    """
+    if recording():
+        journal().mark(str(name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -110,6 +111,8 @@ def narrating(ast: UOp | None = None) -> Iterator[None]:
     if (settings.number("DEBUG") < 6 and not recording()) or listener() is not None:
         yield
         return
+    if recording():
+        journal().since = time.perf_counter()
     passes = None if ast is None else partial(tell_pass, ast=ast)
     with listening(partial(tell_event, ast=ast), passes):
         yield

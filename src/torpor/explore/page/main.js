@@ -2,6 +2,9 @@
 import { bar, code, fetchJson, h, place, time, typing } from "./dom.js";
 import { compiler } from "./compile.js";
 import { drawGraph } from "./graph.js";
+import { memory } from "./memory.js";
+import { programs } from "./programs.js";
+import { roofline } from "./roofline.js";
 import { stepper } from "./steps.js";
 import { timeline } from "./timeline.js";
 
@@ -13,12 +16,13 @@ let arrows = null; // who steps, if somebody does
 
 const pages = () => [
   ["Program", "#program"], ["Kernels", "#kernels"],
-  ...(index.scheduling ? [["Scheduling", "#scheduling"]] : []), ["Time", "#time"],
+  ...(index.scheduling ? [["Scheduling", "#scheduling"]] : []), ...(index.jits.length ? [["Programs", "#programs"]] : []), ["Time", "#time"],
   ...(index.static ? [] : [["Views", "views"], ["Expressions", "expr"]]),
 ];
 
 const address = (number, tab = "overview", step) =>
   `#kernels/${number}/${tab}${step === undefined ? "" : `/${step}`}`;
+const go = (number) => { location.hash = address(number); };
 const kernelLink = (number) => h("a", { class: "kernel-link", href: address(number) }, index.kernels[number].name || `kernel ${number}`);
 
 async function kernel(number) {
@@ -74,8 +78,19 @@ function showProgram(chosen) {
     details.addEventListener("toggle", () => { if (details.open && details.childElementCount === 1) details.append(draw()); });
     return details;
   });
-  main.replaceChildren(...(files.length + graphs.length ? [...files, ...graphs] : [empty()]));
+  main.replaceChildren(...(files.length + graphs.length ? [...files, schedule(), ...graphs] : [empty()]));
   main.querySelector("tr.current")?.scrollIntoView({ block: "center" });
+}
+
+// What the graphs became: each kernel with why it is one, from those that write to those that read.
+function schedule() {
+  const writers = index.kernels.map(() => []);
+  for (const { number, readers } of index.kernels) for (const reader of readers) writers[reader].push(number);
+  const nodes = Object.fromEntries(index.kernels.map((one) => [one.number,
+    [one.name || `kernel ${one.number}`, one.reasons.join(", "), writers[one.number], one.launches ? time(one.microseconds) : "", one.places.map(({ line, text }) => `${line}: ${text}`).join("\n")]]));
+  const ends = index.kernels.filter(({ readers }) => !readers.length).map(({ number }) => number);
+  return h("section", { id: "schedule" }, h("h2", {}, "what they became: kernels, and why each is one"),
+    drawGraph(nodes, ends.length ? ends : [0], { choose: go }));
 }
 
 const empty = () => h("p", {}, "Nothing was recorded.");
@@ -160,9 +175,10 @@ function overview(one) {
       h("dt", {}, "axes"), h("dd", {}, one.axes.length
         ? [one.axes.map(({ name, kind, size }) => [chip(kind, `${name} : ${size}`), " "]), h("div", { class: "legend" }, kinds.map((kind) => [chip(kind, kind.toLowerCase()), " "]))]
         : "none"),
-      h("dt", {}, "memory"), h("dd", { id: "accesses" }, one.accesses.map(({ what, memory, index: at, valid, variables }) => [
+      h("dt", {}, "memory"), h("dd", { id: "accesses" }, one.accesses.map(({ what, memory, index: at, valid, variables, view }) => [
         `${what} `, h("code", {}, memory, "[", variables.length && !index.static ? h("a", { href: `expr#${encodeURIComponent(JSON.stringify([variables, at, valid]))}` }, at) : at, "]"),
-        valid === "True" ? null : [" where ", h("code", {}, valid)], h("br")])),
+        valid === "True" ? null : [" where ", h("code", {}, valid)],
+        view && !index.static ? [" ", h("a", { class: "as-view", href: `views#${encodeURIComponent(view)}` }, "as a view")] : null, h("br")])),
       h("dt", {}, "launches"), h("dd", {}, one.launches
         ? `${one.launches}, ${time(one.microseconds)} in all; the quickest ${one.gflops.toFixed(2)} GFLOP/s, ${one.gbytes.toFixed(2)} GB/s`
         : "none")),
@@ -175,10 +191,11 @@ async function show() {
   arrows = null;
   const [page, ...rest] = decodeURIComponent(location.hash.slice(1)).split("/");
   if (page !== "kernels" && page !== "") main.className = "";
-  const current = { program: "Program", scheduling: "Scheduling", time: "Time" }[page] ?? "Kernels";
+  const current = { program: "Program", scheduling: "Scheduling", programs: "Programs", time: "Time" }[page] ?? "Kernels";
   bar(pages(), current);
   if (page === "program") showProgram(rest.join("/"));
-  else if (page === "time") main.replaceChildren(timeline(index, (number) => { location.hash = address(number); }));
+  else if (page === "time") main.replaceChildren(timeline(index, go), memory(index.memory, kernelLink) ?? "", roofline(index.kernels, go) ?? "");
+  else if (page === "programs") main.replaceChildren(programs(index.jits));
   else if (page === "scheduling") {
     const view = stepper(await fetchJson("data/scheduling.json"), Number(rest[0] ?? 0), (number) => history.replaceState(null, "", `#scheduling/${number}`), index.static ? null : { kernel: null });
     arrows = view.move;

@@ -8,7 +8,7 @@ const LEFT = 110;
 const chrome = (events) => JSON.stringify({
   displayTimeUnit: "ms",
   traceEvents: events.map(({ name, phase, start, microseconds, thread, line, asked, why }) => ({
-    name: name || phase, cat: phase, ph: "X", ts: start, dur: microseconds, pid: 1, tid: thread ?? 0,
+    name: name || phase, cat: phase, ...(phase === "mark" ? { ph: "i", s: "g" } : { ph: "X", dur: microseconds }), ts: start, pid: 1, tid: thread ?? 0,
     args: Object.fromEntries(Object.entries({ line, asked, why }).filter(([, value]) => value)),
   })),
 });
@@ -21,18 +21,28 @@ function download(name, text) {
 
 export function timeline(index, choose) {
   const { events } = index;
-  if (!events.length) return h("p", {}, "Nothing was recorded.");
-  const start = Math.min(...events.map((event) => event.start));
-  const end = Math.max(...events.map((event) => event.start + event.microseconds));
-  const tracks = [];
-  const trackOf = (event) => {
-    const name = event.phase === "kernel" ? "kernels" : event.phase;
-    const title = event.thread === undefined ? name : `${name}${threads.length > 1 ? ` ${threads.indexOf(event.thread) + 1}` : ""}`;
+  const marks = events.filter((event) => event.phase === "mark");
+  const lasting = events.filter((event) => event.phase !== "mark");
+  if (!lasting.length) return h("p", {}, "Nothing was recorded.");
+  const start = Math.min(...lasting.map((event) => event.start));
+  const end = Math.max(...lasting.map((event) => event.start + event.microseconds));
+  const tracks = ["kernels"];
+  const threads = [...new Set(lasting.map((event) => event.thread).filter((one) => one !== undefined))];
+  const open = new Map(); // by thread: the ends of what is going on, outermost first
+  const placed = [...lasting].sort((one, other) => one.start - other.start || other.microseconds - one.microseconds).map((event) => {
+    if (event.phase === "kernel") return { event, track: 0 };
+    const thread = event.thread ?? threads[0];
+    const ends = open.get(thread) ?? [];
+    while (ends.length && ends.at(-1) <= event.start + 0.2) ends.pop();
+    ends.push(event.start + event.microseconds);
+    open.set(thread, ends);
+    const title = `${threads.length > 1 ? `thread ${threads.indexOf(thread) + 1}` : "compiler"}${" ".repeat(ends.length)}`;
     if (!tracks.includes(title)) tracks.push(title);
-    return tracks.indexOf(title);
-  };
-  const threads = [...new Set(events.map((event) => event.thread).filter((one) => one !== undefined))];
-  const placed = events.map((event) => ({ event, track: trackOf(event) }));
+    return { event, track: tracks.indexOf(title) };
+  });
+  const order = [...tracks].sort((one, other) => (one !== "kernels") - (other !== "kernels") || (one < other ? -1 : 1));
+  for (const one of placed) one.track = order.indexOf(tracks[one.track]);
+  tracks.splice(0, tracks.length, ...order);
   let [from, to] = [start, Math.max(end, start + 1)];
   const label = h("p", { class: "less" });
   const box = h("div", { class: "timeline", tabindex: 0, role: "group", "aria-label": "timeline: + and - zoom, arrows move" });
@@ -41,7 +51,7 @@ export function timeline(index, choose) {
     const wide = Math.max(box.clientWidth || 900, 300) - LEFT;
     const scale = wide / (to - from);
     const drawn = svg("svg", { width: wide + LEFT, height: tracks.length * ROW + 24 });
-    tracks.forEach((name, at) => drawn.append(svg("text", { x: 4, y: at * ROW + 15, class: "less" }, name)));
+    tracks.forEach((name, at) => drawn.append(svg("text", { x: 4, y: at * ROW + 15, class: "less" }, /  $/.test(name) ? "" : name)));
     let last = new Map(); // the end of what is drawn on a track: what is narrower is not drawn again
     for (const { event, track } of placed) {
       const left = Math.max((event.start - from) * scale, 0);
@@ -55,6 +65,15 @@ export function timeline(index, choose) {
       if (right - left > 60) mark.append(svg("text", { x: LEFT + left + 4, y: track * ROW + 15 }, `${event.name || event.phase}`.slice(0, Math.floor((right - left) / 8))));
       if (event.kernel !== undefined) mark.addEventListener("click", () => choose(event.kernel));
       drawn.append(mark);
+    }
+    let free = -Infinity; // where the last mark's name ends
+    for (const { name, start: at } of marks) {
+      const x = LEFT + (at - from) * scale;
+      if (at < from || at > to) continue;
+      const told = x < free ? "" : name.slice(0, 20);
+      if (told) free = x + told.length * 7 + 6;
+      drawn.append(svg("g", { class: "mark", "data-mark": name }, svg("title", {}, name),
+        svg("line", { x1: x, x2: x, y1: 0, y2: tracks.length * ROW + 8 }), svg("text", { x: x + 3, y: tracks.length * ROW + 18 }, told)));
     }
     box.replaceChildren(drawn);
     label.textContent = `${time(from - start)} to ${time(to - start)} of ${time(end - start)}; the wheel or + and - zoom, arrow keys move, 0 shows all${index.left_out ? `; ${index.left_out} later events are left out` : ""}`;

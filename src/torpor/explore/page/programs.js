@@ -1,0 +1,44 @@
+// Functions that the jit traced: why, what is guarded, and what lies where in their memory.
+import { h, place, svg } from "./dom.js";
+import { size } from "./memory.js";
+
+const WIDE = 900;
+
+// Who lies where, when: commands from left to right, bytes from top to bottom.
+function drawn({ commands, arenas, values, results }) {
+  const step = WIDE / Math.max(commands.length, 1);
+  const wheres = [...new Set(values.map((one) => one.arena))];
+  const pictures = wheres.map((where) => {
+    const inside = values.filter((one) => one.arena === where);
+    const whole = arenas[where]?.bytes ?? Math.max(...inside.map((one) => one.offset + one.bytes));
+    const high = Math.min(240, 40 + 14 * inside.length);
+    const boxes = inside.map((one) => svg("rect", {
+      class: "lies", x: one.first * step, width: Math.max((one.last - one.first + 1) * step - 1, 1),
+      y: one.offset / whole * high, height: Math.max(one.bytes / whole * high - 1, 1), "data-offset": one.offset,
+    }, svg("title", {}, `${size(one.bytes)} at ${one.offset}\nmade by ${commands[one.first]} (${one.first})\nlast read by ${commands[one.last]} (${one.last})`)));
+    return h("figure", {}, h("figcaption", {}, arenas[where] ? `${arenas[where].device}: ${size(whole)}` : `in the memory of ${where}, before it is made`),
+      svg("svg", { viewBox: `0 0 ${WIDE} ${high}`, class: "arena" }, boxes));
+  });
+  const donated = results.flatMap((one, number) => one.donor === null ? [] : [h("li", {}, `result ${number} (${size(one.bytes)}) takes the memory of input ${one.donor}, from ${commands[one.first]} on`)]);
+  return [h("p", { class: "less" }, `${commands.length} commands from left to right; ${values.length} values on the way; ${size(results.reduce((sum, one) => sum + one.bytes, 0))} in ${results.length} results`), pictures,
+    donated.length ? h("ul", { class: "donated" }, donated) : ""];
+}
+
+const listed = (title, texts, open = false) => texts.length
+  ? h("details", { open: open || texts.length <= 8 }, h("summary", {}, `${title} (${texts.length})`), h("ul", {}, texts.map((text) => h("li", {}, h("code", {}, text)))))
+  : null;
+
+export function programs(jits) {
+  const counts = new Map();
+  return h("div", {}, h("h1", {}, "Programs"), jits.map((one) => {
+    counts.set(one.name, (counts.get(one.name) ?? 0) + 1);
+    return h("section", { class: "program", "data-jit": one.name },
+      h("h2", {}, `${one.name}: trace ${counts.get(one.name)}`),
+      h("dl", {},
+        h("dt", {}, "traced because"), h("dd", { class: "because" }, one.why === "new" ? "it was new" : `of ${one.why}`),
+        one.line ? [h("dt", {}, "called at"), h("dd", {}, h("a", { href: `#program/${encodeURIComponent(`${one.line.file}:${one.line.line}`)}` }, place(one.line)))] : null,
+        one.plain ? [h("dt", {}, "runs as it is"), h("dd", {}, `since it ${one.plain}`)] : null),
+      listed("baked in", one.baked, true), listed("numbers that are inputs", one.takes), listed("guards", one.guards),
+      one.arena ? [h("h3", {}, "memory"), drawn(one.arena)] : null);
+  }));
+}
