@@ -138,10 +138,6 @@ def _pairs(value: Any) -> list[Any]:
     return [part for pair in value for part in pair]
 
 
-def _numbered_pairs(value: Any) -> Iterable[tuple[str, Any]]:
-    return _numbered(_pairs(value))
-
-
 def _memory(value: Any) -> Any:
     """What a view of memory shows; nothing when it has been released."""
     try:
@@ -157,10 +153,6 @@ def _precision(_: Any) -> str:
 
 def _told(error: Any) -> list[Any]:
     return [*error.args]
-
-
-def _numbered_told(error: Any) -> Iterable[tuple[str, Any]]:
-    return _numbered(_told(error))
 
 
 def _is_dead(reference: Any) -> list[bool]:
@@ -203,14 +195,14 @@ TABLE: Final[dict[tuple[Any, ...], Held]] = {
     (set,): Held(_gathered, _numbered),
     (dict, collections.OrderedDict, types.MappingProxyType): Held(_mapped, _entries),
     (collections.defaultdict,): Held(_mapped, _entries, ("default_factory",)),
-    _ITEMS: Held(_pairs, _numbered_pairs),
+    _ITEMS: Held(_pairs, lambda value: _numbered(_pairs(value))),
     (np.ndarray,): Held(np.copy),
     (array.array, bytearray): Held(bytes),
     (memoryview,): Held(_memory),
     (_native._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union): Held(bytes),
     _POINTERS: Held(bakes=True),
     (decimal.Decimal,): Held(_precision),
-    (BaseException,): Held(_told, _numbered_told),
+    (BaseException,): Held(_told, lambda error: _numbered(_told(error))),
     (weakref.ref,): Held(_is_dead, bakes=True),
     (weakref.finalize,): Held(bakes=True),
     (types.MethodType,): Held(None, _named("__self__", "__func__")),

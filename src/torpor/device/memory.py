@@ -134,14 +134,12 @@ class HostAllocator(Allocator):
                     return blocks.pop()
             finally:
                 self._lock.release()
-        try:
-            return self._fresh(capacity, spec)
-        except (MemoryError, OSError, ValueError, OverflowError):
-            self.drop()
-        try:
-            return self._fresh(capacity, spec)
-        except (MemoryError, OSError, ValueError, OverflowError):
-            raise MemoryError(f"there are no {nbytes:,} bytes of host memory left") from None
+        for _ in range(2):
+            try:
+                return self._fresh(capacity, spec)
+            except (MemoryError, OSError, ValueError, OverflowError):
+                self.drop()
+        raise MemoryError(f"there are no {nbytes:,} bytes of host memory left")
 
     def free(self, block: Block) -> None:
         if not block.pooled:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +15,7 @@ from torpor.device.base import DeviceBase
 from torpor.ir.infer import JOINT
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+    pass
 
 Factory = Callable[[str], DeviceBase]
 
@@ -35,22 +36,15 @@ _OWN: Final = {
 }
 
 
-def _own_factory(place: str) -> Factory:
+def _opening(load: Callable[[], Factory]) -> Factory:
+    """What opens a device, and is imported when it first does."""
+    return lambda device: load()(device)
+
+
+def _own(place: str) -> Any:
+    """What opens a device of torpor's own."""
     module, _, name = place.partition(":")
-
-    def open_device(device: str) -> DeviceBase:
-        made: DeviceBase = getattr(import_module(f"torpor.device.{module}"), name)(device)
-        return made
-
-    return open_device
-
-
-def _outside_factory(point: EntryPoint) -> Factory:
-    def open_device(device: str) -> DeviceBase:
-        made: DeviceBase = point.load()(device)
-        return made
-
-    return open_device
+    return getattr(import_module(f"torpor.device.{module}"), name)
 
 
 def _is_graphics(device: DeviceBase) -> bool:
@@ -110,7 +104,9 @@ class Devices:
         self._lock = recursive_lock()
         self._open: dict[str, DeviceBase] = {}
         self._names: dict[str, str] = {}  # as they were spelt, to canonical
-        self._factories: dict[str, Factory] = {k: _own_factory(p) for k, p in _OWN.items()}
+        self._factories: dict[str, Factory] = {
+            kind: _opening(partial(_own, place)) for kind, place in _OWN.items()
+        }
         self._looked_outside = False
 
     @property
@@ -199,7 +195,7 @@ class Devices:
 
             self._looked_outside = True
             for point in entry_points(group=ENTRY_POINTS):
-                self._factories.setdefault(point.name.upper(), _outside_factory(point))
+                self._factories.setdefault(point.name.upper(), _opening(point.load))
 
 
 Device: Final = Devices()

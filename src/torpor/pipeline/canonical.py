@@ -11,8 +11,7 @@ settings.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from torpor.base import settings
@@ -37,14 +36,14 @@ OF_A_STEP: Final = "a tensor of a loop's step has no value outside of it: hand i
 
 class Canonical(NamedTuple):
     """A graph's key, and what is not in it, in order of appearance: buffers, and BIND nodes; the
-    nodes whose numbers are at the end of the key; and all nodes but constants, by their `order`.
+    nodes whose numbers are at the end of the key; and all nodes but constants, in `order`.
     """
 
     key: tuple[Any, ...]
     buffers: Sequence[Buffer]
     bound: Sequence[UOp]
     numbered: Sequence[UOp] = ()
-    order: Mapping[UOp, int] = MappingProxyType({})
+    order: Iterable[UOp] = ()
 
     @property
     def skeleton(self) -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ in them apart, and for the least and the greatest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from operator import itemgetter
@@ -115,21 +115,16 @@ class General:
         return Canonical(self.key, [memory[n] for n in self.buffers], bound, (), order)
 
 
-class Order(Mapping[UOp, int]):
+@dataclass(frozen=True)
+class Order(Iterable[UOp]):
     """The nodes of a graph, in the order of a general one, once somebody wants to see them."""
 
-    def __init__(self, own: Mapping[UOp, int], numbers: Sequence[int]):
-        self._own, self._numbers = own, numbers
+    own: Iterable[UOp]
+    numbers: Sequence[int]
 
     def __iter__(self) -> Iterator[UOp]:
-        nodes = [*self._own]
-        return (nodes[number] for number in self._numbers)
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def __getitem__(self, node: UOp) -> int:
-        return [*self].index(node)
+        nodes = [*self.own]
+        return (nodes[number] for number in self.numbers)
 
 
 class Made(NamedTuple):

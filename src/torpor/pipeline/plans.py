@@ -69,7 +69,7 @@ def text_of(word: Any) -> str:
 def lines_of(form: Canonical) -> Lines:
     """Where each origin is found in a graph: before it is planned, which hands origins down."""
     found: Lines = {}
-    for node, number in form.order.items():
+    for number, node in enumerate(form.order):
         for place, origin in enumerate(node.origins):
             found.setdefault(origin, (number, place))
     return found

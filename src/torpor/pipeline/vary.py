@@ -317,7 +317,7 @@ class Graph:
         own = {buffer: number for number, buffer in enumerate(self.form.buffers)}
         names = {node.src[0]: number for number, node in enumerate(nodes)}
         free = {*self.varying, *self.constants, *(place for place, _ in self.same)}
-        mine = {done[node]: number for node, number in self.form.order.items() if node in done}
+        mine = {done[node]: number for number, node in enumerate(self.form.order) if node in done}
         general = General(
             made.key,
             {place: number for place, number in enumerate(numbers) if place not in free},
