@@ -225,41 +225,45 @@ def levels(target: Target) -> tuple[Level, ...]:
 
 
 def transfers(nest: Nest, target: Target) -> list[float]:
-    """Cycles for the lines that come from beyond each level."""
+    """Cycles for the lines that come from beyond each level. What one level holds, the next one,
+    whose sets are as many times larger as it is, holds too.
+    """
     rounds = tuple(loop.rounds for loop in nest.loops)
     body = next((n for n, loop in enumerate(nest.loops) if loop.written), len(rounds))
-    found, extents = [], {}
+    fit, line, found = body, 0, []
     for at in levels(target):
-        if at.line not in extents:
-            extents[at.line] = [
-                [extent(s.moves[n:], rounds[n:], s.itemsize, at.line) for s in nest.streams]
-                for n in range(body + 1)
-            ]
-        found.append(fetched(nest.streams, rounds, extents[at.line], at))
+        fit = body if at.line != line else fit
+        line, fit = at.line, fitting(nest.streams, rounds, fit, at)
+        found.append(fetched(nest.streams, rounds, fit, at) if fit else 0.0)
     return found
 
 
-def fetched(
-    streams: Sequence[Stream], rounds: Sequence[int], extents: Sequence[Sequence[Extent]], at: Level
-) -> float:
-    """Cycles for the lines that come from beyond a level. `extents`: of each stream, in the loops
-    from the first, the second one, ... on.
-    """
-    fit = len(extents) - 1
-    while fit > 0 and sum([taken_by(one, at) for one in extents[fit - 1]]) <= at.room:
+def fitting(streams: Sequence[Stream], rounds: tuple[int, ...], fit: int, at: Level) -> int:
+    """The outermost of the loops up to `fit` from which on a level holds all that is touched."""
+    while fit > 0:
+        room = at.room
+        for s in streams:
+            room -= taken_by(extent(s, fit - 1, rounds, at.line), at)
+        if room < 0:
+            break
         fit -= 1
-    if fit == 0:
-        return 0.0  # all of it is there, as far as one kernel knows
+    return fit
+
+
+def fetched(streams: Sequence[Stream], rounds: tuple[int, ...], fit: int, at: Level) -> float:
+    """Cycles for the lines that come from beyond a level, which holds what the loops from `fit` on
+    touch.
+    """
     total = 0.0
-    for number, s in enumerate(streams):
+    for s in streams:
         first = fit
         while first > 0 and s.moves[first - 1] == 0:
             first -= 1
-        inner = extents[fit][number]
-        if taken_by(inner, at) <= at.room:
+        held = extent(s, fit, rounds, at.line)
+        if taken_by(held, at) <= at.room:
             first = max(first - 1, 0)  # what one round of a loop has read, the next one finds
-        pieces, lines, between = extents[first][number]
-        far = min(1.0, FOUND / inner.lines) if max(between, inner.apart) >= PAGE else 0.0
+        pieces, lines, between = extent(s, first, rounds, at.line)
+        far = min(1.0, FOUND / held.lines) if max(between, held.apart) >= PAGE else 0.0
         moved = pieces * lines * (far * at.far + (1 - far) * at.near)
         total += prod(rounds[:first]) * moved * (1 + s.is_store)
     return total
@@ -272,8 +276,13 @@ def taken_by(one: Extent, at: Level) -> int:
     return pieces * (max(taken, gcd(apart, at.way)) if apart and at.way else taken)
 
 
+def extent(one: Stream, first: int, rounds: tuple[int, ...], line: int) -> Extent:
+    """What a stream touches in the loops from `first` on."""
+    return touched(one.moves[first:], rounds[first:], one.itemsize, line)
+
+
 @lru_cache(maxsize=KEPT)
-def extent(
+def touched(
     moves: tuple[int | None, ...], rounds: tuple[int, ...], itemsize: int, line: int
 ) -> Extent:
     """What a stream touches in these loops."""
@@ -283,10 +292,11 @@ def extent(
         if move is None:
             pieces *= count
         elif move:
-            apart[abs(move)] = apart.get(abs(move), 1) + count - 1
+            move = abs(move)
+            apart[move] = apart.get(move, 1) + count - 1
     run, between = itemsize, 0
     for move in sorted(apart):
-        if move <= max(run, line):
+        if move <= run or move <= line:
             run += move * (apart[move] - 1)
         else:
             pieces *= apart[move]

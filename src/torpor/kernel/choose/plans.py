@@ -5,6 +5,7 @@ register tiles, what is packed and in which loop, blocks of the results and of t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import nsmallest
 from itertools import permutations
 from math import ceil, gcd, inf, prod
 from typing import Final
@@ -38,8 +39,8 @@ REUSE_WINDOWS: Final = 3  # the same where windows share what is copied too
 SPARE: Final = 0.25  # share of a vector that may be padding where the axis is shorter than one
 KEPT: Final = 64  # kernels whose plans are kept: several rooms ask for the same ones
 RECENT: dict[tuple[UOp, Target], list[tuple[float, Plan]]] = {}
-WAYS_TRIED: Final = 2  # ways to see a kernel as a product of which all plans are compared
-REFINED: Final = 6  # plans of which those are compared that read rows otherwise
+NEAR: Final = 1.25  # times the least that the first plan of a kind takes, of which all are compared
+REFINED: Final = 6  # plans that are tried with other register tiles, and other ways to read rows
 MOST_ROWS: Final = 14  # of a register tile: more of them only lengthen the code
 
 
@@ -56,7 +57,9 @@ def best_plans(kernel: Kernel) -> list[tuple[float, Plan]]:
 
 
 def ranked(kernel: Kernel) -> list[tuple[float, Plan]]:
-    """The same, found."""
+    """The same, found: with one register tile for each way to see the kernel as a product, with
+    others like the best of these, and then with rows read otherwise.
+    """
     ways = list(find_roles(kernel))
     if not ways:
         return []
@@ -65,43 +68,48 @@ def ranked(kernel: Kernel) -> list[tuple[float, Plan]]:
     if find_columns(kernel) is not None:
         otherwise += [down_columns(roles, at) for roles in ways]
     ways = [roles for roles in ways if is_shared(roles, at)]
-    begun = [min(timed(starts(roles, at), at), key=seconds_of, default=None) for roles in ways]
-    firsts = sorted((one for one in begun if one is not None), key=seconds_of)
-    found: list[tuple[float, Plan]] = []
-    for _, first in firsts[:WAYS_TRIED]:
-        roles = first.roles
-        found += timed((p for s in shapes(roles, at) for p in plans(roles, at, s)), at)
-    found.sort(key=seconds_of)
-    if found and min(otherwise) < found[0][0]:
+    tiles = {roles: shapes(roles, at) for roles in ways}
+    made = {roles: list(plans(roles, at, tiles[roles][0])) for roles in ways}
+    found: dict[Plan, float] = {}
+    for some in made.values():
+        add(found, {kind_of_plan(plan): plan for plan in reversed(some)}.values(), at)
+    near = min(found.values(), default=inf) * NEAR
+    kinds = {(plan.roles, *kind_of_plan(plan)) for plan, taken in found.items() if taken <= near}
+    for some in made.values():
+        add(found, (p for p in some if (p.roles, *kind_of_plan(p)) in kinds), at)
+    like = {(p.roles, *kind_of_plan(p), p.rows, p.outer) for p in quickest(found)}
+    for roles, strips in tiles.items():
+        others = (p for one in strips[1:] for p in plans(roles, at, one))
+        add(found, (p for p in others if (roles, *kind_of_plan(p), p.rows, p.outer) in like), at)
+    if found and min(otherwise) < min(found.values()):
         return []
-    found += timed((p for _, plan in found[:REFINED] for p in other_rows(plan, at)), at)
-    return sorted(found, key=seconds_of)
+    add(found, (p for plan in quickest(found) for p in other_rows(plan, at)), at)
+    return sorted(((taken, plan) for plan, taken in found.items()), key=lambda one: one[0])
+
+
+def add(found: dict[Plan, float], plans: Iterable[Plan], at: Setting) -> None:
+    """Plans with their seconds."""
+    for plan in plans:
+        if plan not in found:
+            found[plan] = predicted(plan, at)
+
+
+def quickest(found: dict[Plan, float]) -> list[Plan]:
+    """Some plans that are near the best."""
+    return nsmallest(REFINED, found, key=found.__getitem__)
+
+
+def kind_of_plan(plan: Plan) -> tuple[OptOps | None, bool, bool]:
+    """What plans of a kind have in common: how lanes are packed, and whether sums and rows are in
+    blocks.
+    """
+    return plan.packs, bool(plan.depth), plan.rows > 0
 
 
 def is_shared(roles: Roles, at: Setting) -> bool:
     """Whether so many rows share what is packed, and vectors are so full, that it may pay."""
     least = REUSE_WINDOWS if roles.lead.windows(roles) else REUSE
     return iterations(roles.rows) >= least and roles.lanes >= at.width * (1 - SPARE)
-
-
-def timed(plans: Iterable[Plan], at: Setting) -> list[tuple[float, Plan]]:
-    """Plans with their seconds."""
-    return [(predicted(plan, at), plan) for plan in plans]
-
-
-def seconds_of(timed: tuple[float, Plan]) -> float:
-    return timed[0]
-
-
-def starts(roles: Roles, at: Setting) -> Iterator[Plan]:
-    """A few plans of each kind, by which roles are compared."""
-    strips = next(s for s in shapes(roles, at) if len(s) == 1)
-    seen = set()
-    for plan in plans(roles, at, strips):
-        kind = plan.packs, bool(plan.depth), plan.rows > 0
-        if kind not in seen:
-            seen.add(kind)
-            yield plan
 
 
 def shapes(roles: Roles, at: Setting) -> list[tuple[Strip, ...]]:
