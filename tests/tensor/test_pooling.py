@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from torpor import Tensor
+from torpor import Tensor, lower
 from torpor.base.errors import ShapeError
 
 RANDOM = np.random.default_rng(2)
@@ -74,3 +74,41 @@ def test_an_element_that_another_took_the_place_of_has_a_gradient():
 def test_cells_of_nothing_are_refused():
     with pytest.raises(ShapeError, match="adaptive pooling"):
         Tensor.zeros(1, 1, 0).adaptive_max_pool1d(2)
+
+
+def strided(image, size, stride, padding):
+    """The places of a padded image that each window of its last axis has, -1 for padding."""
+    length = image.shape[-1]
+    starts = range(-padding, length + padding - size + 1, stride)
+    return [[n if 0 <= n < length else -1 for n in range(s, s + size)] for s in starts]
+
+
+@pytest.mark.parametrize(("size", "stride"), [(3, 2), (5, 2), (3, 1), (4, 3)])
+def test_padding_is_less_than_all_else_and_has_no_gradient(size, stride):
+    padding = size // 2
+    image = np.random.default_rng(4).integers(-9, 0, (2, 3, 19)).astype(np.float32)
+    image[0, 0], image[1, 1, ::3], image[1, 2, 4:6] = -np.inf, 0, np.nan
+    places = strided(image, size, stride, padding)
+    values, first, gradient = np.zeros((2, 3, len(places))), [], np.zeros(image.shape)
+    for window, inside in enumerate([[n for n in each if n >= 0] for each in places]):
+        values[..., window] = image[..., inside].max(-1)
+        for at in np.ndindex(2, 3):
+            given = image[at][inside]
+            nan = np.flatnonzero(np.isnan(given))
+            first.append(inside[nan[-1] if len(nan) else given.argmax()])
+            gradient[(*at, first[-1])] += window + 1
+    x = Tensor(image)
+    made, found = x.max_pool1d(size, stride, padding, return_indices=True)
+    (back,) = made.gradient(x, gradient=(Tensor.arange(len(places)) + 1.0).expand(made.shape))
+    np.testing.assert_array_equal(made.numpy(), values)
+    np.testing.assert_array_equal(found.numpy().transpose(2, 0, 1).reshape(-1), first)
+    np.testing.assert_array_equal(back.numpy(), gradient)
+
+
+@pytest.mark.parametrize("size", [3, 4, 5])
+@pytest.mark.parametrize("padding", [0, 1])
+def test_gradients_of_maxima_by_strides_are_few_kernels(size, padding):
+    x = Tensor(np.ones((2, 32, 56, 56), np.float32))
+    made = x.max_pool2d(size, 2, padding)
+    programs = lower(*made.gradient(x, gradient=made.ones_like()))
+    assert len(programs) == 3, [program.name for program in programs]

@@ -240,8 +240,7 @@ def _max_pool(
     check_window(operand, sizes, pairs, spread)
     padded = any(b or a for b, a in pairs)
     grown: list[Any] = [None] * (operand.ndim - dims) + pairs
-    made = operand.pad(grown, value=operand.dtype.min) if padded else operand
-    found, _ = _pooled(made, sizes, steps, spread)
+    found, _ = _pooled(operand, sizes, steps, spread, pairs)
     inside = _inside(operand, grown, sizes, steps, spread) if padded else None
     places: Any = None
     if indices:
@@ -259,7 +258,8 @@ def _greatest(
     says where each element of the windows does, `inside` which are no padding.
     """
     axes = tuple(range(-dims, 0))
-    values = windows.amax(axes)
+    known = windows if inside is None else inside.where(windows, operand.dtype.min)
+    values = known.amax(axes)
     if operand.dtype.is_float:
         masks = [] if inside is None else [inside]
         values = with_rule(values, (windows, *masks), "pool", dims)

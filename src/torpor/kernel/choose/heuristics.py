@@ -19,7 +19,7 @@ from torpor.kernel.estimate import copies
 from torpor.kernel.opts.kernel import OUTPUTS, Kernel
 from torpor.kernel.ranges import iterations, kind_of, size_of
 
-WRITTEN_OUT: Final = 1024  # values, each as long as a vector of floats
+WRITTEN_OUT: Final = 2048  # vectors: two instructions each, of 8 bytes, fill a cache of 32 KB
 
 
 def choose(kernel: Kernel) -> list[Opt]:
@@ -38,13 +38,17 @@ def with_opts(kernel: Kernel) -> Kernel:
 
 
 def shorter(kernel: Kernel, opts: Sequence[Opt]) -> Kernel:
-    """A copy of a kernel with the first of these opts, as far as it is not written out too often:
-    LLVM takes seconds for what does not fit the cache of instructions anyway.
+    """A copy of a kernel with the first of these opts, the last of them by less, so that it is not
+    written out too often: LLVM takes seconds for what does not fit the cache of instructions.
     """
     made = kernel.copy()
     for opt in opts:
-        longer = made.copy().apply([opt])
-        if not is_short(longer):
+        amounts = range(opt.arg, 1, -1) if opt.op is OptOps.UPCAST and opt.arg else [opt.arg]
+        for amount in amounts:
+            longer = made.copy()
+            if attempt(longer, Opt(opt.op, opt.axis, amount)) and is_short(longer):
+                break
+        else:
             break
         made = longer
     return made

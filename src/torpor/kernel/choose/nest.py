@@ -66,25 +66,27 @@ def nest_lanes(kernel: Kernel) -> None:
 
 
 def write_between(kernel: Kernel) -> None:
-    """A short axis along which results lie in a row, written out where they lie between others that
-    are computed from neighbours in memory: vectors of these are interleaved.
+    """Short axes written out whose results lie between those along another axis: phases, which
+    read the same, and neighbours in a row, which are then interleaved.
     """
     found = accesses(find_loops(kernel.ast))
     outputs = [r for r in kernel.axes if kind_of(r) is AxisType.GLOBAL]
-    for short in outputs:
-        size = size_of(short) or 0
-        stored = all(a.stride(short) == 1 for a in found if a.is_store)
-        if stored and 1 < size <= WOVEN and any(is_between(found, r, size) for r in outputs):
+    for short in reversed(outputs):
+        small = 1 < (size_of(short) or 0) <= WOVEN
+        if small and any(is_between(found, short, one) for one in outputs):
             attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(short), 0))
-            return
 
 
-def is_between(found: Sequence[Access], one: UOp, apart: int) -> bool:
-    """Whether all that is stored lies so many elements apart along an axis, and all that is loaded
-    side by side, where it matters.
+def is_between(found: Sequence[Access], short: UOp, one: UOp) -> bool:
+    """Whether what is stored along a short axis fills the places between neighbours along another
+    one, and what is loaded there is the same, or lies in rows as what is stored does.
     """
-    moved = [a for a in found if a.stride(one) != 0]
-    return all(a.stride(one) == (apart if a.is_store else 1) for a in moved) and len(moved) > 1
+    stored = [(a.stride(short) or 0, a.stride(one)) for a in found if a.is_store]
+    loads = [a for a in found if not a.is_store and a.stride(one) != 0]
+    row = all(apart == 1 for apart, _ in stored) and all(a.stride(one) == 1 for a in loads)
+    same = all(a.stride(short) == 0 for a in loads)
+    fills = all(apart * (size_of(short) or 0) == step for apart, step in stored)
+    return fills and bool(loads) and (row or same)
 
 
 def window_lanes(kernel: Kernel) -> bool:

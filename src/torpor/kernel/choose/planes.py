@@ -57,7 +57,8 @@ def tile_windows(facts: Facts, lane: UOp, reused: list[UOp]) -> bool:
     if any((size_of(r) or SMALL_LOOP + 1) > SMALL_LOOP for r in kernel.reduce_axes):
         return False
     vectors = -(-(size_of(lane) or PRODUCTS_WRITTEN) // facts.lanes)
-    products = vectors * iterations(tuple(kernel.reduce_axes))
+    written = [r for r in kernel.axes if kind_of(r) is AxisType.UPCAST]
+    products = vectors * iterations((*kernel.reduce_axes, *written))
     if products > PRODUCTS_WRITTEN:
         return False
     rows = PRODUCTS_WRITTEN // products if shared >= SHARE_LOADED else 1
@@ -66,13 +67,13 @@ def tile_windows(facts: Facts, lane: UOp, reused: list[UOp]) -> bool:
 
 
 def write_sums(kernel: Kernel, lane: UOp, row: UOp, most: int) -> None:
-    """The axis along vectors, at most so many rows, and all sums written out."""
+    """The axis along vectors, and all sums written out, of at most so many rows."""
     attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(lane), 0))
-    tile_axis(kernel, row, most)
-    thread_rest(kernel)
     for number in reversed(range(len(kernel.reduce_axes))):
         if kind_of(kernel.reduce_axes[number]) is AxisType.REDUCE:
             attempt(kernel, Opt(OptOps.UNROLL, number, 0))
+    tile_axis(kernel, row, most)
+    thread_rest(kernel)
 
 
 def sum_rows(kernel: Kernel, lanes: int) -> None:

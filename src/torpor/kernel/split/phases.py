@@ -51,7 +51,9 @@ def in_phases(ast: UOp) -> tuple[UOp, ...]:
     if len(sums) != 1 or sums[0].arg is not Ops.ADD:
         return (ast,)
     few = iterations(closed_by(sums[0])) <= PRODUCTS_FEW and shares_nothing(whole)
-    few = few and not any(first for _, _, first in phases_of(whole))
+    found = [*phases_of(whole)]
+    begun = {one for one, _, first in found if not first}  # others begin within a round
+    few = few and all(one in begun for one, _, _ in found)
     pending, done = [(whole, PHASES_MOST)], []
     while pending:
         one, most = pending.pop()
@@ -179,12 +181,13 @@ def assignments(axes: Sequence[UOp]) -> Iterator[dict[UOp, int]]:
 
 def shares_nothing(ast: UOp) -> bool:
     """Whether no result shares what it reads but with its neighbours: one load is of all axes of
-    the results, also where phases are left aside.
+    the results that any is of, also where phases are left aside.
     """
     phases = {n: UOp.index_const(0) for n in ast.toposort() if n.op is Ops.MOD}
     results = {r for r in closed_by(ast.src[0]) if kind_of(r) is AxisType.GLOBAL}
     places = [n.src[0].src[1] for n in ast.toposort() if n.op is Ops.LOAD]
-    return any(results <= {*place.substitute(phases).ranges()} for place in places)
+    read = results & {*UOp.sink(*places).ranges()}
+    return any(read <= {*place.substitute(phases).ranges()} for place in places)
 
 
 def narrowed(ast: UOp) -> UOp:
