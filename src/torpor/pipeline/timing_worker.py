@@ -142,7 +142,7 @@ def serve() -> None:
                 reply: tuple[bool, Any] = True, None
                 if name == "open":
                     trial = Trial(*arguments)
-                elif name != "hello":
+                else:
                     reply = True, getattr(trial, name)(*arguments)
         except (TorporError, MemoryError, ValueError, ArithmeticError) as error:
             reply = False, f"{type(error).__name__}: {error}"

@@ -14,11 +14,11 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from torpor.base import settings
 from torpor.base.errors import OptError
@@ -44,10 +44,8 @@ Clock = Callable[[], float]
 MARGIN: Final = 1.03  # a winner's gain over the heuristics' choice, at least
 ROUNDS: Final = 40  # comparisons of a candidate with it, in turns
 DEVIATIONS: Final = 3.0  # of a fair coin, which it has to win oftener than by luck
-FINALISTS: Final = 2  # candidates that are compared with it at the end
 RESERVE: Final = 0.1  # share of the time for the comparison, and for what was begun before to end;
 COMPARED: Final = 9  # no less than so many runs take: the fewest that decide it
-STARTING: Final = 20.0  # seconds in which the other process must be there
 PATIENCE: Final = 3.0  # seconds that a candidate may take to compile,
 RUNS: Final = 30.0  # and how many runs of the best one it may take to run
 SAVING: Final = 2.0  # seconds after which the state is kept anew: what a killed process loses
@@ -78,12 +76,6 @@ class Wanted(NamedTuple):
     launches: Sequence[Values] = ({},)
 
 
-class Worker(Protocol):
-    """What times candidates: a `TimingWorker`, or what a test puts in its place."""
-
-    def ask(self, patience: float, *request: Any) -> Any: ...
-
-
 @dataclass(frozen=True)
 class Task:
     """A kernel to search opts for, and how long."""
@@ -112,11 +104,7 @@ def opts_for(kernels: Sequence[Wanted]) -> list[Opts | None]:
 
 def search_for(tasks: list[Task | None], wanted: Sequence[int]) -> None:
     """Settle the `wanted` ones of the tasks, as far as the time for all reaches."""
-    started = time.monotonic()
     with closing(TimingWorker(settings_for_candidates())) as worker:
-        with suppress(Lost, Refused):  # no kernel need answer for a process that starts slowly
-            worker.ask(STARTING, "hello")
-        _spent["seconds"] += time.monotonic() - started
         for count, n in enumerate(wanted, 1):
             task = tasks[n]
             assert task is not None
@@ -224,7 +212,7 @@ def note(text: str) -> None:
 
 
 # --- one kernel -----------------------------------------------------------------------------------
-def settle(task: Task, worker: Worker, clock: Clock = time.monotonic, title: str = "") -> Entry:
+def settle(task: Task, worker: Any, clock: Clock = time.monotonic, title: str = "") -> Entry:
     """Search, or go on with it, and keep the result; Ctrl-C keeps what there is, and is raised."""
     started = clock()
     tuner = Tuner(task, worker, clock, title)
@@ -265,7 +253,7 @@ def described(entry: Entry) -> str:
 class Tuner:
     """The search for one kernel while it goes on."""
 
-    def __init__(self, task: Task, worker: Worker, clock: Clock, title: str = ""):
+    def __init__(self, task: Task, worker: Any, clock: Clock, title: str = ""):
         self.task, self.worker, self.clock, self.title = task, worker, clock, title
         self.kernel = Kernel(task.ast, task.target)
         self.heuristic: Opts = tuple(choose(self.kernel))
@@ -385,22 +373,10 @@ class Tuner:
             patience = min(PATIENCE + RUNS * fastest, self.latest() - self.clock())
             if patience <= 0:
                 return "there was no time left to measure it"
-            taken: float | str = self.worker.ask(patience, "measure", opts, fastest * SLOW)
-            if not isinstance(taken, str) and taken < fastest:
-                self.measure_own(patience)
+            return self.worker.ask(patience, "measure", opts, fastest * SLOW)  # type: ignore[no-any-return]
         except (Lost, Refused) as fault:
             self.lost |= isinstance(fault, Lost)
             return str(fault)
-        return taken
-
-    def measure_own(self, patience: float) -> None:
-        """Measure the heuristics' choice anew, when another one seems to be faster than all: the
-        machine may only have been slower before, and then its neighbours are worth trying.
-        """
-        own = float(self.worker.ask(patience, "measure", self.heuristic, float("inf")))
-        if own < self.own:
-            self.enter(self.heuristic, own, self.own / self.rates[self.heuristic])
-            self.own = own
 
     def open(self, until: float) -> None:
         """Give the other process the kernel; the heuristics' choice says what results are right.
@@ -419,21 +395,24 @@ class Tuner:
 
     def decided(self) -> Entry:
         """The state, with the fastest list that beats the heuristics' choice, if one does."""
-        rivals = [(s, o) for s, o in self.best if o != self.heuristic and s < self.own]
+        seconds, opts = self.best[0]
         made = replace(self.state(), opts=None, gain=1.0, seconds=self.own)
         soon = self.deadline - COMPARED * self.own  # from then on there is no time to compare
-        if rivals and self.lost:
-            try:
+        if opts == self.heuristic or seconds >= self.own:
+            return self.timed(made)
+        try:
+            if self.lost:
                 self.open(soon)
-            except Lost:
-                return made  # another search may compare them
-        for seconds, opts in rivals[:FINALISTS]:
-            if self.clock() <= soon:
-                each = self.reserve / FINALISTS
-                pairs = self.asked(self.deadline, "compare", self.heuristic, opts, ROUNDS, each)
-                if gain := gain_of(pairs):
-                    made = replace(made, opts=opts, gain=gain, seconds=seconds)
-                    break
+        except Lost:
+            return made  # another search may compare them
+        if self.clock() <= soon:
+            request = "compare", self.heuristic, opts, ROUNDS, self.reserve
+            if gain := gain_of(self.asked(self.deadline, *request)):
+                made = replace(made, opts=opts, gain=gain, seconds=seconds)
+        return self.timed(made)
+
+    def timed(self, made: Entry) -> Entry:
+        """An entry that no search as long as this one adds to."""
         spent = self.state().spent
         return replace(made, spent=spent if made.done else max(spent, self.task.seconds))
 

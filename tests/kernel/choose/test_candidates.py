@@ -17,7 +17,7 @@ from torpor import Tensor
 from torpor.base.errors import OptError
 from torpor.base.target import get_target
 from torpor.kernel import Kernel, Opt, OptOps
-from torpor.kernel.choose.candidates import after, in_turn, neighbours, predicted
+from torpor.kernel.choose.candidates import after, neighbours, predicted
 from torpor.kernel.choose.heuristics import choose
 from torpor.kernel.ranges import iterations, size_of
 
@@ -40,11 +40,12 @@ def test_every_kind_of_opt_is_offered_and_fits_somewhere(target, kinds):
     assert {opts[0].op for opts in fitting} == kinds
 
 
-def test_amounts_around_the_one_there_is_come_nearest_first():
+def test_copies_are_of_axes_of_results_and_sums_are_unrolled():
     kernel = product("cpu")
-    start = (Opt(OptOps.UPCAST, 1, 4),)
-    others = [o[0] for o in neighbours(kernel, start) if len(o) == 1 and o[0].axis == 1]
-    assert [o.arg for o in others if o.op is OptOps.UPCAST][:4] == [2, 8, 16, 32]
+    offered = [opts[0] for opts in neighbours(kernel, ())]
+    (summed,) = (kernel.axes.index(r) for r in kernel.reduce_axes)
+    assert {opt.axis for opt in offered if opt.op is OptOps.UPCAST} == {0, 1, 2} - {summed}
+    assert {opt.axis for opt in offered if opt.op is OptOps.UNROLL} == {0}
 
 
 def test_what_is_predicted_tells_good_choices_from_none():
@@ -89,10 +90,6 @@ def test_whatever_stands_in_a_file_fits_or_is_refused(opts):
     if isinstance(made, Kernel):
         assert all((size_of(r) or 1) > 0 for r in made.axes)
         assert iterations(made.axes) >= 36 * 48 * 64
-
-
-def test_sources_take_turns():
-    assert list(in_turn([iter("abc"), iter(""), iter("d")])) == ["a", "d", "b", "c"]
 
 
 def offered(result, op, **facts):
