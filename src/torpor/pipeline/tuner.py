@@ -373,10 +373,11 @@ class Tuner:
             patience = min(PATIENCE + RUNS * fastest, self.latest() - self.clock())
             if patience <= 0:
                 return "there was no time left to measure it"
-            return self.worker.ask(patience, "measure", opts, fastest * SLOW)  # type: ignore[no-any-return]
+            taken: float | str = self.worker.ask(patience, "measure", opts, fastest * SLOW)
         except (Lost, Refused) as fault:
             self.lost |= isinstance(fault, Lost)
             return str(fault)
+        return taken
 
     def open(self, until: float) -> None:
         """Give the other process the kernel; the heuristics' choice says what results are right.
