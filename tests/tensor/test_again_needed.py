@@ -5,11 +5,13 @@ again, and compile nothing after their first passes.
 from __future__ import annotations
 
 import gc
+import weakref
 
 import numpy as np
 import pytest
 
 from torpor import Tensor, nn, no_grad
+from torpor.ir.ops import Ops
 
 RANDOM = np.random.default_rng(3)
 
@@ -125,3 +127,16 @@ def test_what_nobody_holds_any_more_is_let_go() -> None:
     del y
     gc.collect()
     assert sum(isinstance(one, type(x)) for one in gc.get_objects()) <= before + 1
+
+
+def test_what_was_computed_along_keeps_nothing_of_what_it_was_made_of():
+    state = Tensor(np.zeros(1000, np.float32)).realize()
+    for number in range(6):
+        x = Tensor(np.full(1000, number, np.float32)).realize()
+        memory = weakref.ref(x._current().below((Ops.RESHAPE,)).arg)
+        state = state * 0.5 + x
+        (state * 2).sum().item()
+    assert (state + 1).sum().item() == sum(n * 0.5 ** (5 - n) for n in range(6)) * 1000 + 1000
+    del x
+    gc.collect()
+    assert memory() is None

@@ -6,11 +6,11 @@ the gradient of it that gives the gradient of each operand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final
 
 from torpor.base.errors import GradientError, ShapeError
-from torpor.base.site import gradient_of
+from torpor.base.site import Site, gradient_of
 from torpor.graph.branch import CHOSEN, side_gradient
 from torpor.graph.elementwise import cast, constant, elementwise
 from torpor.graph.gradient_elementwise import ELEMENTWISE, Gradients
@@ -19,11 +19,13 @@ from torpor.graph.gradient_indexed import INDEXED
 from torpor.graph.gradient_loop import loop_gradient
 from torpor.graph.gradient_movement import MOVEMENTS
 from torpor.graph.gradient_reduce import OTHERS
+from torpor.graph.loop import NAMING
 from torpor.graph.movement import reshape
-from torpor.graph.recompute import Copies, is_checkpoint
+from torpor.graph.recompute import RULE, Copies, is_checkpoint
 from torpor.graph.reduce import AGAIN, leaf, reduce
 from torpor.graph.scan import scan_gradient
 from torpor.graph.sizes import describe
+from torpor.graph.template import Templates, described
 from torpor.ir.infer import Shape, shape_of
 from torpor.ir.ops import LOOPED, Ops
 from torpor.ir.rewrite import hand_down_origins
@@ -61,6 +63,9 @@ def summed_to(g: UOp, shape: Shape) -> UOp:
 
 RULES[Ops.FUNCTION] = function_gradient
 FLOWING: Final = frozenset(RULES) | LOOPED
+# FUNCTIONs whose gradients are made of more than their operands.
+_LOOKING: Final = frozenset({CHOSEN, RULE})
+_templates: Final = Templates()
 
 
 def gradient(root: UOp, targets: Sequence[UOp], seed: UOp) -> list[UOp | None]:
@@ -89,8 +94,65 @@ def gradients(
 def _gradients(
     roots: Sequence[UOp], seeds: Sequence[UOp], targets: Sequence[UOp]
 ) -> list[UOp | None]:
-    found: dict[UOp, UOp] = {}
     between = _between(roots, targets)
+    like = _like(between, roots, seeds, targets)
+    if like is None:
+        return _walked(between, roots, seeds, targets, {})
+    key, inputs = like
+    template = _templates.get(key)
+    if template is not None:
+        return template.made(inputs, _origins_of_gradient)
+    owners = dict.fromkeys(inputs)
+    results = _walked(between, roots, seeds, targets, owners)
+    _templates.learn(key, inputs, results, owners)
+    return results
+
+
+def _like(
+    between: Mapping[UOp, bool],
+    roots: Sequence[UOp],
+    seeds: Sequence[UOp],
+    targets: Sequence[UOp],
+) -> tuple[Hashable, list[UOp]] | None:
+    """What gradients of the same kind have in common, and the nodes that they are made of; None
+    where rules look at more than these.
+    """
+    places: dict[UOp, int] = {}
+    words: list[Hashable] = []
+
+    def place_of(node: UOp) -> int:
+        place = places.get(node)
+        if place is None:
+            words.append(described(node))
+            place = places[node] = len(places)
+        return place
+
+    for node, ends in between.items():
+        if ends:
+            place_of(node)
+            continue
+        op, arg = node.op, node.arg
+        if op is Ops.FUNCTION:
+            if arg[0] in _LOOKING:
+                return None
+            arg = arg[0] if arg[0] in NAMING else repr(arg)
+        sources = tuple([place_of(source) for source in node.src])
+        words += (op, node.dtype, arg, sources)
+        places[node] = len(places)
+    ends_at = tuple([places.get(target) for target in targets])
+    starts = tuple([place_of(node) for node in (*roots, *seeds)])
+    return (tuple(words), starts, ends_at), [*places]
+
+
+def _walked(
+    between: Mapping[UOp, bool],
+    roots: Sequence[UOp],
+    seeds: Sequence[UOp],
+    targets: Sequence[UOp],
+    owners: dict[UOp, UOp | None],
+) -> list[UOp | None]:
+    """The gradients by the rules of the nodes between; `owners` gets whose gradient a node is."""
+    found: dict[UOp, UOp] = {}
     of_loops: dict[UOp, dict[UOp, UOp]] = {}  # by LOOP: the gradient of each thing that it gives
     copies: dict[Any, Copies] = {}  # of values that are computed again, by checkpoint
     for root, seed in zip(roots, seeds, strict=True):
@@ -111,7 +173,7 @@ def _gradients(
             parts = RULES[node.op](node, grad)
         for source, part in zip(node.src, parts, strict=True):
             if part is not None and source in between:
-                _note_origins(part, node, grad)
+                _note_origins(part, node, grad, owners)
                 _add(found, source, part)
     return [found.get(target) if target in between else None for target in targets]
 
@@ -121,13 +183,18 @@ def _add(found: dict[UOp, UOp], node: UOp, part: UOp) -> None:
     found[node] = part if before is None else elementwise(Ops.ADD, before, part)
 
 
-def _note_origins(part: UOp, node: UOp, grad: UOp | None) -> None:
+def _note_origins(part: UOp, node: UOp, grad: UOp | None, owners: dict[UOp, UOp | None]) -> None:
     """Let the nodes that the rule for `node` made of `grad` say whose gradient they are."""
     given = {node, grad, *node.src}
-    origins = tuple(gradient_of(site) for site in node.origins)
-    for made in part.toposort(lambda below: below not in given and not below.origins):
-        if not made.origins and made not in given and made.src:
-            made.origins = origins
+    origins = _origins_of_gradient(node)
+    for made in part.toposort(lambda below: below not in given and below not in owners):
+        if made not in given and made not in owners and made.src:
+            owners[made] = node
+            made.origins = made.origins or origins
+
+
+def _origins_of_gradient(node: UOp) -> tuple[Site, ...]:
+    return tuple([gradient_of(site) for site in node.origins])
 
 
 def _between(roots: Sequence[UOp], targets: Sequence[UOp]) -> dict[UOp, bool]:

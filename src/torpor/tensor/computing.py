@@ -11,7 +11,7 @@ from typing import Any
 from torpor.base.errors import TorporError
 from torpor.ir.uop import UOp
 from torpor.tensor.again_needed import mark_held, needed_again
-from torpor.tensor.storage import has_known, is_buffer, remember, values_below
+from torpor.tensor.storage import has_known, is_buffer, remember, settle, values_below
 from torpor.tensor.watch import active, watcher
 
 
@@ -73,7 +73,7 @@ def _remember_all(along: Sequence[tuple[UOp, UOp]], values: Mapping[UOp, UOp]) -
         stands.setdefault(other, []).append(node)
     for node, value in along:
         for one in (node, *stands.get(node, ())):
-            remember(one, value)
+            settle(one, value)
 
 
 def new_graph(asked: Sequence[tuple[UOp, str]], values: Mapping[UOp, UOp], form: Any) -> bool:
@@ -91,7 +91,7 @@ def new_graph(asked: Sequence[tuple[UOp, str]], values: Mapping[UOp, UOp], form:
         except (TorporError, MemoryError):  # it may be that it is not needed after all
             return False
         for node, value in zip(alone, made, strict=True):
-            remember(node, value)
+            settle(node, value)
         return True
     mark_held(asked, values, form)
     return False

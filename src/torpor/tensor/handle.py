@@ -7,6 +7,7 @@ anew only when its storage has changed.
 from __future__ import annotations
 
 import struct
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -142,8 +143,8 @@ def make(
     if storage is None:
         if node.held:
             node = apart(node)
-        node.held = True
         storage = Storage(node, device, requires)
+        node.held = weakref.ref(storage)
     made._storage, made._path = storage, path
     made._node, made._stamp = node, storage.stamp
     made.grad = None

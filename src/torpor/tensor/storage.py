@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from torpor.device import Buffer
 from torpor.graph.reduce import AGAIN
-from torpor.ir.infer import JOINT
+from torpor.ir.infer import JOINT, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.watch import active, watcher
@@ -121,6 +121,17 @@ def remember(node: UOp, value: UOp) -> None:
         _known[id(node)] = entry
 
 
+def settle(node: UOp, value: UOp) -> None:
+    """Note that `value` stands for `node`, for the storage too whose value that is: what is made of
+    its tensors from now on is made of memory.
+    """
+    holder = node.held() if isinstance(node.held, weakref.ref) else None
+    if holder is None or holder.base is not node or holder.would_share(value):
+        remember(node, value)
+    else:
+        holder.settle(node, value)
+
+
 def reads_memory(node: UOp) -> bool:
     """Whether there is memory below, and so a device that the node belongs to."""
     first = node
@@ -192,6 +203,7 @@ def values_below(roots: Sequence[UOp]) -> dict[UOp, UOp]:
                 done[node] = source[0]
             elif source != node.src:
                 made = node.replace(src=source)
+                made._shape = shape_of(node)
                 made.origins = made.origins or node.origins
                 done[node] = recall(made) or made
     return done

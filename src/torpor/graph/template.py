@@ -1,0 +1,110 @@
+"""Nodes that were made of others, written down: what made them once is not done again.
+
+before  a = f(x, y), for which rules and builders have checked, promoted and broadcast
+after   for x and y alike in format, shape and all else that `f` looks at: the same nodes, at once
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, Final
+
+from torpor.ir.infer import shape_of
+from torpor.ir.ops import MOVEMENT, Ops
+from torpor.ir.uop import UOp
+
+MOST: Final = 1024  # templates that are kept
+_NONE: Final[Mapping[UOp, UOp]] = {}
+
+
+def described(node: UOp) -> Hashable:
+    """What may be looked at of a node that something is made of; a constant is known as a whole."""
+    if node.op is Ops.BUFFER or node.below(MOVEMENT).op is not Ops.CONST:
+        return node.op, node.dtype, shape_of(node), node.arg if node.op is Ops.CHECK else None
+    return node
+
+
+class Template:
+    """How `results` (None: there is none) are made of `inputs`.
+
+    owners: of which input a node has its origins, if of one.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[UOp],
+        results: Sequence[UOp | None],
+        owners: Mapping[UOp, UOp] = _NONE,
+    ):
+        places = {node: number for number, node in enumerate(inputs)}
+        sink = UOp.sink(*[node for node in results if node is not None])
+        order = [*sink.toposort(lambda node: node not in places)][:-1]
+        new = [node for node in order if node not in places]
+        moving = set(places)
+        for node in new:
+            if not moving.isdisjoint(node.src):
+                moving.add(node)
+        self.fixed = [node for node in new if node not in moving]
+        places |= {node: len(places) + number for number, node in enumerate(self.fixed)}
+        self.steps: list[tuple[Any, ...]] = []
+        for node in new:
+            if node in moving:
+                sources = [places[source] for source in node.src]
+                pick = itemgetter(*sources) if len(sources) > 1 else None
+                owner = places.get(owners.get(node))
+                arg, shape = node.arg, shape_of(node)
+                self.steps.append((node.op, node.dtype, arg, sources[0], pick, shape, owner))
+                places[node] = len(places)
+        self.results = [None if node is None else places[node] for node in results]
+
+    def is_whole(self) -> bool:
+        """Whether nothing is read but the inputs, and constants."""
+        return all(node.src or node.op is Ops.CONST for node in self.fixed)
+
+    def made(
+        self, inputs: Sequence[UOp], origins: Callable[[UOp], tuple[Any, ...]]
+    ) -> list[UOp | None]:
+        """The results of other inputs; `origins`: those that a node has of one."""
+        values = [*inputs, *self.fixed]
+        found: dict[int, tuple[Any, ...]] = {}
+        for op, dtype, arg, first, pick, shape, owner in self.steps:
+            node = UOp(op, dtype, (values[first],) if pick is None else pick(values), arg)
+            node._shape = shape
+            values.append(node)
+            if owner is not None and not node.origins:
+                if owner not in found:
+                    found[owner] = origins(values[owner])
+                node.origins = found[owner]
+        return [None if place is None else values[place] for place in self.results]
+
+
+class Templates:
+    """Templates by what they are of. One is written down when its like comes for the second time:
+    most come once or for ever.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Template | int] = {}
+
+    def get(self, key: Hashable) -> Template | None:
+        """The template of a key."""
+        found = self._known.get(key)
+        return found if isinstance(found, Template) else None
+
+    def learn(
+        self,
+        key: Hashable,
+        inputs: Sequence[UOp],
+        results: Sequence[UOp | None],
+        owners: Mapping[UOp, UOp] = _NONE,
+    ) -> None:
+        """What `get` of this key says from the next time on, or the one after."""
+        seen = self._known.get(key)
+        if seen is None:
+            if len(self._known) >= MOST:
+                self._known.clear()
+            self._known[key] = 1
+        elif seen == 1:
+            made = Template(inputs, results, owners)
+            self._known[key] = made if made.is_whole() else 2  # which is the last word

@@ -1,0 +1,83 @@
+"""Nodes that were made once, made again of others."""
+
+import numpy as np
+import pytest
+
+from torpor import Tensor
+from torpor.base.dtypes import dtypes
+from torpor.graph.build import constant, elementwise, expand, reshape
+from torpor.graph.template import Template, Templates, described
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+
+
+def slot(name: str, *shape: int) -> UOp:
+    return UOp(Ops.SLOT, dtypes.float32, (), (name, shape))
+
+
+def affine(x: UOp, y: UOp) -> UOp:
+    """2 x + y, of any shapes that broadcast."""
+    two = constant(2, dtypes.float32)
+    return elementwise(Ops.ADD, elementwise(Ops.MUL, x, two), y)
+
+
+def test_the_nodes_are_those_that_the_function_makes():
+    inputs, others = (slot("a", 3, 1), slot("b", 4)), (slot("c", 3, 1), slot("d", 4))
+    made = Template(inputs, [affine(*inputs), None, inputs[1]]).made(others, lambda _: ())
+    assert made == [affine(*others), None, others[1]]
+
+
+def test_what_reads_more_than_its_inputs_is_not_whole():
+    x, y = slot("a", 3), slot("b", 3)
+    assert Template((x, y), [affine(x, y)]).is_whole()
+    assert not Template((x,), [affine(x, y)]).is_whole()
+
+
+def test_constants_are_known_as_a_whole_and_all_else_by_its_kind():
+    one, two = (expand(reshape(constant(n, dtypes.float32), (1,)), (3,)) for n in (1, 2))
+    assert described(one) != described(two)
+    assert described(slot("a", 3)) == described(slot("b", 3)) != described(slot("c", 4))
+
+
+def test_one_is_written_down_when_its_like_comes_again():
+    known, x = Templates(), slot("a", 3)
+    for _ in range(2):
+        assert known.get("key") is None
+        known.learn("key", (x,), [affine(x, x)])
+    template = known.get("key")
+    assert template is not None
+    y = slot("b", 3)
+    assert template.made((y,), lambda _: ()) == [affine(y, y)]
+
+
+@pytest.mark.parametrize("factor", [0.0, -0.0, 3.0])
+def test_gradients_of_equal_steps_have_the_numbers_of_each(factor):
+    for _ in range(2):  # first with another number, then with this one: neither is the other's
+        for number in (2.0, factor, factor):
+            x = Tensor([1.0, 2.0], requires_grad=True)
+            (x * x * number).sum().backward()
+            found = x.grad.numpy()
+            np.testing.assert_array_equal(found, np.float32([2, 4]) * np.float32(number))
+            assert np.signbit(found).tolist() == [np.signbit(number)] * 2
+
+
+def test_gradients_to_any_order_and_where_some_are_not_asked_for():
+    for pass_ in range(4):
+        x = Tensor([2.0], requires_grad=True)
+        y = Tensor([3.0], requires_grad=pass_ % 2 == 0)
+        first = (x**3 * y).sum().gradient(x)[0]
+        second = first.sum().gradient(x)[0]
+        third = second.sum().gradient(x)[0]
+        assert [first.item(), second.item(), third.item()] == [36, 36, 18]
+        if pass_ % 2 == 0:
+            assert (x**3 * y).sum().gradient(x, y)[1].item() == 8
+
+
+def test_an_index_is_told_apart_by_what_it_asks_for():
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    for place in (0, 1, 1, 0):
+        x.grad = None
+        x[place].sum().backward()
+        wanted = np.zeros((2, 2))
+        wanted[place] = 1
+        np.testing.assert_array_equal(x.grad.numpy(), wanted)
