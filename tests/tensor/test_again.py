@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from torpor import Context, Tensor, jit
-from torpor.tensor.again import built, computed, memory_of
+from torpor.tensor.again import computed, memory_of
 
 RANDOM = np.random.default_rng(0)
 
@@ -108,19 +108,3 @@ def test_a_jitted_function_sees_what_is_computed_in_it() -> None:
     for seed in range(5):
         values = np.random.default_rng(seed).integers(0, 9, 40)
         np.testing.assert_array_equal(doubled(Tensor(values)).numpy(), np.unique(values) * 2)
-
-
-def test_a_graph_that_is_built_once_is_that_of_each_operand() -> None:
-    calls: list[int] = []
-
-    def turned(x: Tensor, axis: int) -> Tensor:
-        calls.append(1)
-        return (x + 1).flip(axis).contiguous() * x
-
-    for n in range(3):
-        values = RANDOM.integers(0, 9, (3, 4 + n // 2))
-        x = Tensor(values) if n else Tensor(values - 1) + 1
-        made = built(turned, x, 1)
-        assert made.shape == values.shape
-        np.testing.assert_array_equal(made.numpy(), np.flip(values + 1, 1) * values)
-    assert len(calls) == 2  # of two shapes

@@ -6,7 +6,7 @@ the gradient of it that gives the gradient of each operand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
 
 from torpor.base.errors import GradientError, ShapeError
@@ -25,7 +25,7 @@ from torpor.graph.recompute import RULE, Copies, is_checkpoint
 from torpor.graph.reduce import AGAIN, leaf, reduce
 from torpor.graph.scan import scan_gradient
 from torpor.graph.sizes import describe
-from torpor.graph.template import Templates, described
+from torpor.graph.template import Template, Templates, described
 from torpor.ir.infer import Shape, shape_of
 from torpor.ir.ops import LOOPED, Ops
 from torpor.ir.rewrite import hand_down_origins
@@ -102,14 +102,17 @@ def _gradients(
     template = _templates.get(key)
     if template is not None:
         return template.made(inputs, _origins_of_gradient)
-    owners = dict.fromkeys(inputs)
+    owners = {node: node for node in inputs}
     results = _walked(between, roots, seeds, targets, owners)
-    _templates.learn(key, inputs, results, owners)
+    if _templates.is_wanted(key):
+        template = Template(inputs, results, owners)
+        if template.is_whole():
+            _templates.learn(key, template)
     return results
 
 
 def _like(
-    between: Mapping[UOp, bool],
+    between: dict[UOp, bool],
     roots: Sequence[UOp],
     seeds: Sequence[UOp],
     targets: Sequence[UOp],
@@ -145,11 +148,11 @@ def _like(
 
 
 def _walked(
-    between: Mapping[UOp, bool],
+    between: dict[UOp, bool],
     roots: Sequence[UOp],
     seeds: Sequence[UOp],
     targets: Sequence[UOp],
-    owners: dict[UOp, UOp | None],
+    owners: dict[UOp, UOp],
 ) -> list[UOp | None]:
     """The gradients by the rules of the nodes between; `owners` gets whose gradient a node is."""
     found: dict[UOp, UOp] = {}
@@ -183,7 +186,7 @@ def _add(found: dict[UOp, UOp], node: UOp, part: UOp) -> None:
     found[node] = part if before is None else elementwise(Ops.ADD, before, part)
 
 
-def _note_origins(part: UOp, node: UOp, grad: UOp | None, owners: dict[UOp, UOp | None]) -> None:
+def _note_origins(part: UOp, node: UOp, grad: UOp | None, owners: dict[UOp, UOp]) -> None:
     """Let the nodes that the rule for `node` made of `grad` say whose gradient they are."""
     given = {node, grad, *node.src}
     origins = _origins_of_gradient(node)

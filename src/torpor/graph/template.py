@@ -15,6 +15,7 @@ from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.uop import UOp
 
 MOST: Final = 1024  # templates that are kept
+OFTEN: Final = 4  # how often their like comes before they are written down: a choice
 _NONE: Final[Mapping[UOp, UOp]] = {}
 
 
@@ -52,7 +53,7 @@ class Template:
             if node in moving:
                 sources = [places[source] for source in node.src]
                 pick = itemgetter(*sources) if len(sources) > 1 else None
-                owner = places.get(owners.get(node))
+                owner = places[owners[node]] if node in owners else None
                 arg, shape = node.arg, shape_of(node)
                 self.steps.append((node.op, node.dtype, arg, sources[0], pick, shape, owner))
                 places[node] = len(places)
@@ -80,31 +81,28 @@ class Template:
 
 
 class Templates:
-    """Templates by what they are of. One is written down when its like comes for the second time:
-    most come once or for ever.
+    """Templates by what they are of. One is written down when its like has come a few times: sizes
+    that grow from pass to pass never do.
     """
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, Template | int] = {}
+        self._known: dict[Hashable, Template | int] = {}  # or how often it has come
 
     def get(self, key: Hashable) -> Template | None:
         """The template of a key."""
         found = self._known.get(key)
         return found if isinstance(found, Template) else None
 
-    def learn(
-        self,
-        key: Hashable,
-        inputs: Sequence[UOp],
-        results: Sequence[UOp | None],
-        owners: Mapping[UOp, UOp] = _NONE,
-    ) -> None:
-        """What `get` of this key says from the next time on, or the one after."""
-        seen = self._known.get(key)
-        if seen is None:
-            if len(self._known) >= MOST:
-                self._known.clear()
-            self._known[key] = 1
-        elif seen == 1:
-            made = Template(inputs, results, owners)
-            self._known[key] = made if made.is_whole() else 2  # which is the last word
+    def is_wanted(self, key: Hashable) -> bool:
+        """Whether the time has come to `learn` the template of a key."""
+        seen = self._known.get(key, 0)
+        if isinstance(seen, Template):
+            return False
+        if not seen and len(self._known) >= MOST:
+            self._known.clear()
+        self._known[key] = seen + 1
+        return seen + 1 == OFTEN
+
+    def learn(self, key: Hashable, template: Template) -> None:
+        """Keep the template of a key."""
+        self._known[key] = template

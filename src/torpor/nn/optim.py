@@ -11,11 +11,12 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from torpor.base.dtypes import dtypes
+from torpor.base.dtypes import DType, dtypes
 from torpor.base.errors import DTypeError, GradientError, ShapeError, ValueRangeError
 from torpor.base.missing import names_of
 from torpor.tensor import Tensor, no_grad
 from torpor.tensor.differentiate import forget_gradients, leaf_number
+from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import within
 from torpor.tensor.watch import is_watched
 from torpor.tensor.wide import wide_dtype
@@ -162,23 +163,43 @@ class Adam(Optimizer):
     def prepare(self) -> None:
         self.steps.assign(self.steps + 1)
         for missing, beta in zip(self.missing, self.betas, strict=True):
-            power = self.steps.cast(missing.dtype) * (math.log(beta) if beta else -math.inf)
-            missing.assign(-power.expm1())
+            missing.assign(_missing(self.steps, missing.dtype, beta))
 
     def update(self, number: int, parameter: Tensor, gradient: Tensor) -> None:
-        dtype = gradient.dtype
-        value = parameter.detach().cast(dtype)
-        if self.weight_decay and not self.decoupled:
-            gradient = gradient + value * self.weight_decay
-        first = self.first[number] * self.betas[0] + gradient * (1 - self.betas[0])
-        second = self.second[number] * self.betas[1] + gradient * gradient * (1 - self.betas[1])
-        self.first[number].assign(first)
-        self.second[number].assign(second)
-        unbiased = (second / self.missing[1].cast(dtype)).sqrt() + self.eps
-        change = first / self.missing[0].cast(dtype) / unbiased
-        if self.weight_decay and self.decoupled:
-            change = change + value * self.weight_decay
-        parameter.assign((value - change * self._lr.cast(dtype)).cast(parameter.dtype))
+        moments = self.first[number], self.second[number]
+        decay = self.weight_decay, self.decoupled
+        *means, stepped = _adam(
+            parameter, gradient, *moments, *self.missing, self._lr, *self.betas, self.eps, *decay
+        )
+        for moment, mean in zip(moments, means, strict=True):
+            moment.assign(mean)
+        parameter.assign(stepped)
+
+
+@repeated
+def _missing(steps: Tensor, dtype: DType, beta: float) -> Tensor:
+    """1 - beta**steps."""
+    return -(steps.cast(dtype) * (math.log(beta) if beta else -math.inf)).expm1()
+
+
+@repeated
+def _adam(
+    parameter: Tensor, gradient: Tensor, first: Tensor, second: Tensor, missing_first: Tensor,
+    missing_second: Tensor, rate: Tensor, beta_first: float, beta_second: float, eps: float,
+    decay: float, decoupled: bool,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """The next moments and the next parameter."""
+    dtype = gradient.dtype
+    value = parameter.cast(dtype)
+    if decay and not decoupled:
+        gradient = gradient + value * decay
+    first = first * beta_first + gradient * (1 - beta_first)
+    second = second * beta_second + gradient * gradient * (1 - beta_second)
+    unbiased = (second / missing_second.cast(dtype)).sqrt() + eps
+    change = first / missing_first.cast(dtype) / unbiased
+    if decay and decoupled:
+        change = change + value * decay
+    return first, second, (value - change * rate.cast(dtype)).cast(parameter.dtype)
 
 
 class AdamW(Adam):

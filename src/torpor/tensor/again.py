@@ -1,29 +1,20 @@
-"""One function of tensors of the same kind, again and again: its graph is built once.
+"""One function of tensors of the same kind, computed again and again: its graph is built once.
 
-Of what methods compute at the call, later calls run the kernels on other memory. A long graph of
-one tensor is copied onto the next.
+Of what methods compute at the call, later calls run the kernels on other memory.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, Final
 
-from torpor.base.dtypes import DType
-from torpor.base.site import here
 from torpor.device import Buffer
-from torpor.device.buffer import buffer_node
-from torpor.ir.infer import JOINT, Shape, shape_of, shaped
+from torpor.ir.infer import Shape
 from torpor.ir.ops import Ops
-from torpor.ir.uop import UOp
-from torpor.tensor.handle import derive, make
-from torpor.tensor.host import known_shape
 from torpor.tensor.storage import recall
 from torpor.tensor.watch import active
 
-KEPT: Final = 1024  # graphs that are kept, the latest
 SAME: Final = frozenset(
     {Ops.RESHAPE, Ops.DETACH, Ops.FUNCTION}
 )  # the same elements in the same order
@@ -86,39 +77,3 @@ def memory_of(tensor: Any) -> Buffer | None:
     while node.op in SAME:
         node = recall(node.src[0]) or node.src[0]
     return node.arg if node.op is Ops.BUFFER and is_known(tensor.shape) else None
-
-
-def built(function: Callable[..., Any], operand: Any, *arguments: Hashable) -> Any:
-    """What `function` gives for a tensor, whose values no gradient flows from, and arguments. Its
-    graph is a copy of the first one of the kind: building sorts takes longer than running them.
-    """
-    device = operand._storage.device
-    if active or JOINT in device or not is_known(operand.shape):
-        return function(operand.detach(), *arguments)
-    return derive(_copied, (operand.detach(),), function, arguments, device)
-
-
-def _copied(operand: UOp, function: Any, arguments: Any, device: str) -> UOp:
-    """The graph that `_graph_of` keeps, of this operand."""
-    hole, nodes = _graph_of(function, arguments, shape_of(operand), operand.dtype, device)
-    done, site = {hole: operand}, here(2)
-    for node in nodes:
-        source = tuple([done.get(below, below) for below in node.src])
-        done[node] = copy = UOp(node.op, node.dtype, source, node.arg)
-        if site is not None and not copy.origins:
-            copy.origins = (site,)
-    return shaped(done[nodes[-1]], shape_of(nodes[-1]))
-
-
-@lru_cache(maxsize=KEPT)
-def _graph_of(
-    function: Any, arguments: Any, shape: Shape, dtype: DType, device: str
-) -> tuple[UOp, list[UOp]]:
-    """A node of this kind that stands for any, and in order those that read it."""
-    hole = buffer_node(Buffer(device, math.prod(known_shape(shape)), dtype), shape)
-    root = function(make(hole, device), *arguments)._current()
-    reading = {hole}
-    for node in root.toposort():
-        if not reading.isdisjoint(node.src):
-            reading.add(node)
-    return hole, [node for node in root.toposort() if node in reading and node is not hole]

@@ -18,6 +18,7 @@ from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, float_dtype, located, render_shape
 from torpor.tensor.host import known_size
 from torpor.tensor.operands import promoted, scaled
+from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import one_axis, within
 from torpor.tensor.wide import is_narrow, wide_dtype, widely
 
@@ -125,6 +126,7 @@ class Contraction(Handle):
         _check_axes("outer", (self, other), 1, 1)
         return self.reshape(-1, 1) * other.reshape(1, -1)
 
+    @repeated
     def linear(self, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """self @ weight.T + bias: (..., in) with weight (out, in) and bias (out,) gives (...,
         out).

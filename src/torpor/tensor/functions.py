@@ -18,6 +18,7 @@ from torpor.tensor.handle import (
     with_rule,
 )
 from torpor.tensor.operands import clamped, need
+from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import an_axis, spelled, whole_number, within
 from torpor.tensor.wide import wide_dtype, widely
 
@@ -89,6 +90,7 @@ class Functions(Handle):
         """Logarithm to base 10: log2(x) log10(2)."""
         return unary(Ops.LOG2, self) * math.log10(2)
 
+    @repeated
     @widely
     def log1p(self) -> Tensor:
         """log(1 + x), exact near 0.
@@ -104,6 +106,7 @@ class Functions(Handle):
         exact = (u.eq(1)).where(x, plain * (x / (u - 1)))
         return with_rule(u.isinf().where(plain, exact), (x,), "log1p")
 
+    @repeated
     @widely
     def expm1(self) -> Tensor:
         """exp(x) - 1, exact near 0.
@@ -264,6 +267,7 @@ class Functions(Handle):
         """min(max(x, 0), 6), in x's format; its gradient at 0 and 6 is 0."""
         return clamped(self, 0, 6, "within")
 
+    @repeated
     @widely
     def sigmoid(self) -> Tensor:
         """1 / (1 + exp(-x)), without overflow on either side."""
@@ -277,6 +281,7 @@ class Functions(Handle):
         """log(sigmoid(x)), without overflow or underflow."""
         return -(-self).softplus(threshold=1000)  # from where on it is x in every format
 
+    @repeated
     @widely
     def silu(self) -> Tensor:
         """x sigmoid(x). Elfwing, Uchibe and Doya, 2017, arXiv:1702.03118."""
@@ -284,11 +289,13 @@ class Functions(Handle):
 
     swish = silu
 
+    @repeated
     @widely
     def mish(self) -> Tensor:
         """x tanh(softplus(x)). Misra, 2019, arXiv:1908.08681."""
         return self * self.softplus().tanh()
 
+    @repeated
     def gelu(self, approximate: str = "none") -> Tensor:
         """x times the normal distribution's cumulative function of x, or its "tanh" approximation:
         x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x³))).
@@ -330,6 +337,7 @@ class Functions(Handle):
         """x above 0, negative_slope x below."""
         return (self > 0).where(self, self * negative_slope)
 
+    @repeated
     @widely
     def softplus(self, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
         """log(1 + exp(beta x)) / beta; x itself where beta x is above the threshold."""

@@ -16,6 +16,7 @@ from torpor.tensor.iota import iota
 from torpor.tensor.mode import training
 from torpor.tensor.operands import choose
 from torpor.tensor.random import random_uniform
+from torpor.tensor.repeated import repeated
 from torpor.tensor.scatter import placed, required
 from torpor.tensor.spelling import within
 from torpor.tensor.wide import wide_dtype, widely
@@ -94,6 +95,7 @@ class Loss(Handle):
         picked = _picked(self, choose(kept, target, 0), axis)
         return _counted(-picked, kept, target, weight, reduction)
 
+    @repeated
     @widely
     def cross_entropy(
         self,
@@ -168,6 +170,7 @@ class Loss(Handle):
         loss = with_rule(loss, sides, "binary_cross_entropy")
         return reduced(loss if weight is None else loss * weight, reduction)
 
+    @repeated
     def binary_cross_entropy_with_logits(
         self,
         target: Any,
@@ -199,6 +202,7 @@ class Loss(Handle):
         return reduced(loss, reduction)
 
     # --- normalisation ----------------------------------------------------------------------------
+    @repeated
     def layer_norm(
         self,
         normalized_shape: Sequence[int] | int,
@@ -266,6 +270,7 @@ class Loss(Handle):
         check_several(self, product(self.shape[:2]))
         return self._standardized(tuple(range(2, self.ndim)), None, None, eps)
 
+    @repeated
     def batch_norm(
         self,
         mean: Tensor,

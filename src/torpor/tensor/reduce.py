@@ -11,7 +11,6 @@ from torpor.graph import build
 from torpor.ir.infer import Size, product
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.tensor.again import built
 from torpor.tensor.handle import (
     Handle,
     as_number,
@@ -23,6 +22,7 @@ from torpor.tensor.handle import (
     with_rule,
 )
 from torpor.tensor.iota import iota
+from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import one_axis, some_axes, spelled
 from torpor.tensor.wide import wide_dtype, widely
 
@@ -99,6 +99,7 @@ def _unbiased_first(dim: Any, unbiased: Any) -> tuple[Any, Any]:
     return (None, dim) if isinstance(dim, bool) else (dim, unbiased)
 
 
+@repeated
 def _scale(operand: Any, dim: Any) -> Any:
     """The power of two by which squares of the elements along axes neither are too large nor
     vanish, that is mostly 1. After Blue, "A portable Fortran program to find the Euclidean norm of
@@ -282,6 +283,7 @@ class Reduce(Handle):
         return total if keepdim else total.squeeze(_axes(dim, self.ndim))
 
     @spelled
+    @repeated
     def softmax(self, dim: int = -1, dtype: Any = None) -> Tensor:
         """Exponentials divided by their sum along `dim`, without overflow; the shape stays. With
         `dtype`, x is cast first.
@@ -296,6 +298,7 @@ class Reduce(Handle):
         return shares.cast(operand.dtype)
 
     @spelled
+    @repeated
     def log_softmax(self, dim: int = -1, dtype: Any = None) -> Tensor:
         """log(softmax(x)), without underflow."""
         operand: Any = self if dtype is None else self.cast(dtype)
@@ -376,7 +379,7 @@ class Reduce(Handle):
 def _length(operand: Any, dim: Any, keepdim: bool, divisor: Any) -> Tensor:
     """sqrt(sum of squares / divisor); the squares may be too large or too small for the format."""
     axes = _axes(dim, operand.ndim)
-    scale: Any = 1.0 if _count(operand, dim) == 0 else built(_scale, operand, axes)
+    scale: Any = 1.0 if _count(operand, dim) == 0 else _scale(operand.detach(), axes)
     made: Any = _root((operand * scale).square().sum(dim, True) / divisor) / scale
     return made if keepdim else made.squeeze(axes)
 
@@ -410,9 +413,10 @@ def _first_where_extreme(operand: Any, dim: int | None, keepdim: bool, greatest:
     _needs_elements(operand, dim, "the index of an extreme element")
     if not operand.ndim:
         return operand.zeros_like(dtypes.int64)
-    return built(_first_along, operand, one_axis(dim, operand.ndim), bool(keepdim), greatest)
+    return _first_along(operand.detach(), one_axis(dim, operand.ndim), bool(keepdim), greatest)
 
 
+@repeated
 def _first_along(operand: Any, axis: int, keepdim: bool, greatest: bool) -> Any:
     """Where the first of the extreme elements of an axis stands."""
     length = operand.shape[axis]

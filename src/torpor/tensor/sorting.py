@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import OutOfBoundsError, ShapeError, ValueRangeError
 from torpor.graph import build
-from torpor.tensor.again import built
 from torpor.tensor.creation import as_tensor, beside
 from torpor.tensor.handle import Handle, derive, located, make, with_rule
 from torpor.tensor.iota import iota
 from torpor.tensor.operands import choose
 from torpor.tensor.radix import PAIRS, keys_of, sorted_numbers
+from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import one_axis, spelled
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Sorting(Handle):
         axis = one_axis(dim, self.ndim)
         if not self.ndim or not self.numel():
             return make(build.constant(0, dtypes.int64, self.shape), self.device)
-        return built(_order, self, axis, bool(descending))
+        return _order(self.detach(), axis, bool(descending))
 
     def msort(self) -> Tensor:
         """Values in ascending order along the first axis."""
@@ -82,7 +82,7 @@ class Sorting(Handle):
         if 0 in shape:
             found = make(build.constant(0, dtypes.int64, shape), self.device)
         else:
-            found = built(_greatest, self, axis, k, bool(largest))
+            found = _greatest(self.detach(), axis, k, bool(largest))
         return Sorted(_picked(self, axis, found), found)
 
     @spelled
@@ -178,12 +178,14 @@ def _searched(rows: Any, asked: Any, right: bool) -> Tensor:
     return before.reshape(*asked.shape)
 
 
+@repeated
 def _order(operand: Any, axis: int, descending: bool) -> Any:
     """As `argsort`."""
     keys = _rows(_ordered(operand, descending), axis)
     return _unrowed(sorted_numbers(keys.contiguous()), operand.shape, axis)
 
 
+@repeated
 def _greatest(operand: Any, axis: int, k: int, largest: bool) -> Any:
     """The indices that `topk` gives."""
     shape = (*operand.shape[:axis], k, *operand.shape[axis + 1 :])

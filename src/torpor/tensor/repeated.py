@@ -1,0 +1,115 @@
+"""Functions of tensors that are built once: the next time their nodes are made from a template."""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final, TypeVar
+
+from torpor.base.dtypes import DType
+from torpor.base.site import Site, here
+from torpor.graph.sizes import is_plain
+from torpor.graph.template import Template, Templates
+from torpor.ir.infer import JOINT, shape_of
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+from torpor.tensor.handle import Handle, make
+from torpor.tensor.inside import fresh
+from torpor.tensor.mode import default_float, grad_enabled
+from torpor.tensor.watch import active
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_TOLD: Final = frozenset({int, bool, str, type(None), DType})  # whose values are their own keys
+
+
+class _Call:
+    """A call of a function, seen as tensors and what is said beside them."""
+
+    def __init__(self, arguments: Sequence[Any], names: tuple[str, ...]):
+        self.arguments, self.handles = arguments, list[Handle]()
+        words: list[Hashable] = [names, grad_enabled(), default_float()]
+        for one in arguments:
+            kind = type(one)
+            if isinstance(one, Handle):
+                node = one._current()
+                words += (node.dtype, shape_of(node), one.requires_grad, one._storage.device)
+                self.handles.append(one)
+            elif kind in _TOLD or (kind is tuple and all(type(part) is int for part in one)):
+                words += (kind, one)
+            elif kind is float:
+                words += (kind, struct.pack("<d", one))
+            else:
+                words.append(None)
+                self.handles.clear()
+                break
+        self.key = tuple(words)
+
+    def is_plain(self) -> bool:
+        """Whether all its tensors are on one device, and their sizes are numbers."""
+        device = self.handles[0]._storage.device
+        same = all(one._storage.device == device for one in self.handles)
+        return same and JOINT not in device and all(is_plain(one.shape) for one in self.handles)
+
+    def nodes(self) -> list[UOp]:
+        return [one._current() for one in self.handles]
+
+    def stand_ins(self) -> list[Handle]:
+        """Tensors of which nothing is known but their kind."""
+        device = self.handles[0]._storage.device
+        nodes = [UOp(Ops.SLOT, n.dtype, (), (fresh(), shape_of(n))) for n in self.nodes()]
+        return [make(n, device, h.requires_grad) for n, h in zip(nodes, self.handles, strict=True)]
+
+
+def repeated(function: _Function) -> _Function:
+    """A pure function of tensors and plain values that gives a tensor, or a tuple of them, and
+    looks at their formats and shapes alone: called with the like a few times, it is not run any
+    more, but its nodes are made of those of the tensors that are there.
+    """
+    templates = Templates()
+    kinds: dict[Hashable, tuple[bool, tuple[bool, ...]]] = {}  # whether a tuple; what is required
+
+    @functools.wraps(function)
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        if active:
+            return function(*arguments, **options)
+        call = _Call((*arguments, *options.values()), tuple(options))
+        template = templates.get(call.key)
+        if template is None:
+            made = function(*arguments, **options)
+            if call.handles and templates.is_wanted(call.key) and call.is_plain():
+                learn(call, len(arguments), tuple(options))
+            return made
+        nodes = template.made(call.nodes(), _site)
+        several, required = kinds[call.key]
+        device = call.handles[0]._storage.device
+        results = [
+            make(node, device, requires)
+            for node, requires in zip(nodes, required, strict=True)
+            if node is not None
+        ]
+        return tuple(results) if several else results[0]
+
+    def learn(call: _Call, count: int, names: tuple[str, ...]) -> None:
+        """Write down what a call makes."""
+        stand_ins = call.stand_ins()
+        rest = iter(stand_ins)
+        given = [next(rest) if isinstance(one, Handle) else one for one in call.arguments]
+        made = function(*given[:count], **dict(zip(names, given[count:], strict=True)))
+        results = made if isinstance(made, tuple) else (made,)
+        nodes, inputs = [one._current() for one in results], [one._current() for one in stand_ins]
+        given_to = {id(one._storage) for one in stand_ins}
+        if any(id(one._storage) in given_to for one in results) or not set(inputs).isdisjoint(
+            nodes
+        ):
+            return  # views of the operands, and these themselves
+        owners = dict.fromkeys(UOp.sink(*nodes).toposort(), inputs[0])
+        kinds[call.key] = isinstance(made, tuple), tuple([one.requires_grad for one in results])
+        templates.learn(call.key, Template(inputs, nodes, owners))
+
+    return wrapped  # type: ignore[return-value]
+
+
+def _site(_: UOp) -> tuple[Site, ...]:
+    site = here()
+    return () if site is None else (site,)

@@ -1,0 +1,110 @@
+"""Functions whose graph is made from a template: the same values, gradients and places each time."""
+
+import numpy as np
+import pytest
+
+import torpor
+from torpor import Tensor, no_grad
+from torpor.tensor.repeated import repeated
+
+RANDOM = np.random.default_rng(5)
+PASSES = 8
+
+
+@pytest.fixture
+def counted():
+    calls = []
+
+    @repeated
+    def both(x, y, factor=1.0, keep=True):
+        calls.append(1)
+        made = (x * factor + y).tanh()
+        return (made, made.sum(-1)) if keep else made
+
+    return both, calls
+
+
+def test_it_runs_a_few_times_and_gives_the_same(counted):
+    both, calls = counted
+    for number in range(3 * PASSES):
+        x, y = RANDOM.standard_normal((2, 3, 4)).astype(np.float32)
+        made, total = both(Tensor(x), Tensor(y[:1]), factor=2.0)
+        wanted = np.tanh(2 * x.astype(float) + y[:1])
+        np.testing.assert_allclose(made.numpy(), wanted, rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(total.numpy(), wanted.sum(-1), rtol=1e-5, atol=1e-6)
+        before = len(calls) if number == PASSES else 0 if number < PASSES else before
+    assert len(calls) == before
+
+
+def test_numbers_formats_and_shapes_are_told_apart(counted):
+    both, _ = counted
+    for _ in range(PASSES):
+        for factor in (0.0, -0.0, 1, True, 3.0):
+            for dtype, shape in (("float32", (2,)), ("float64", (2,)), ("float32", (3,))):
+                x = Tensor(np.ones(shape), dtype=dtype)
+                made = both(x, x * -0.0, factor, keep=False)
+                assert (made.dtype.name, made.shape) == (dtype, shape)
+                wanted = np.tanh(np.ones(shape) * factor + -0.0)
+                np.testing.assert_allclose(made.numpy(), wanted, rtol=1e-6)
+                assert np.signbit(made.numpy()).all() == np.signbit(wanted).all()
+
+
+def test_gradients_flow_where_they_are_asked_for():
+    x = Tensor([0.5, -1.0], requires_grad=True)
+    for number in range(3 * PASSES):
+        x.grad = None
+        if number % 3 == 2:
+            with no_grad():
+                assert not x.sigmoid().requires_grad
+            continue
+        held = x.detach().sigmoid()
+        assert not held.requires_grad
+        (x.sigmoid() * held).sum().backward()
+        s = 1 / (1 + np.exp(-np.array([0.5, -1.0])))
+        np.testing.assert_allclose(x.grad.numpy(), s * s * (1 - s), rtol=1e-6)
+        (second,) = x.sigmoid().sum().gradient(x)[0].sum().gradient(x)
+        np.testing.assert_allclose(second.numpy(), s * (1 - s) * (1 - 2 * s), rtol=1e-5)
+
+
+def test_equal_calls_give_tensors_of_their_own():
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    for _ in range(PASSES):
+        one, other = x.softmax(-1), x.softmax(-1)
+        first, second = (one + 2 * other).sum().gradient(one, other)
+        assert (first.tolist(), second.tolist()) == ([1, 1], [2, 2])
+        with no_grad():
+            one.mul_(0)
+        assert one.tolist() == [0, 0] and abs(sum(other.tolist()) - 1) < 1e-6
+
+
+def test_what_is_written_in_place_is_seen():
+    x = Tensor([1.0, 2.0, 3.0])
+    for number in range(PASSES):
+        x[0] = float(number)
+        values = np.exp([number, 2.0, 3.0])
+        np.testing.assert_allclose(x.softmax(-1).numpy(), values / values.sum(), rtol=1e-6)
+
+
+def test_errors_name_the_line_that_was_run():
+    logits = Tensor(np.zeros((2, 3), np.float32))
+    for classes in [[0, 1]] * PASSES:
+        logits.cross_entropy(Tensor(classes)).item()
+    wrong = logits.cross_entropy(Tensor([0, 7]))  # this line
+    with pytest.raises(IndexError, match="7") as caught:
+        wrong.item()
+    assert "cross_entropy(Tensor([0, 7]))" in str(caught.value)
+    with pytest.raises(ValueError):
+        logits.cross_entropy(Tensor([0, 1, 2]))
+
+
+def test_under_a_jit_and_in_a_scan():
+    x = Tensor([0.5, 1.0])
+    for _ in range(PASSES):
+        x.sigmoid().realize()
+    jitted = torpor.jit(lambda x: x.sigmoid())
+    wanted = 1 / (1 + np.exp(-np.array([0.5, 1.0])))
+    for _ in range(3):
+        np.testing.assert_allclose(jitted(x).numpy(), wanted, rtol=1e-6)
+    ends, _ = torpor.scan(lambda c, row: ((c + row).sigmoid(), row), x * 0, x.reshape(2, 1))
+    first = 1 / (1 + np.exp(-0.5))
+    np.testing.assert_allclose(ends.numpy(), [1 / (1 + np.exp(-first - 1))] * 2, rtol=1e-6)
