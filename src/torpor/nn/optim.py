@@ -154,7 +154,7 @@ class Adam(Optimizer):
         self.second = [_zeros_like(p) for p in self.params]
         self.steps = Tensor([0], device=self.params[0].device).realize()
         # 1 - beta**steps: what is missing in means that began as zeros
-        self.missing = [self._scalar(0.0), self._scalar(0.0)]
+        self.missing = self._scalar(0.0), self._scalar(0.0)
         self.begin()
 
     def state(self) -> list[Tensor]:
@@ -166,20 +166,20 @@ class Adam(Optimizer):
             missing.assign(_missing(self.steps, missing.dtype, beta))
 
     def update(self, number: int, parameter: Tensor, gradient: Tensor) -> None:
-        moments = self.first[number], self.second[number]
-        decay = self.weight_decay, self.decoupled
-        *means, stepped = _adam(
-            parameter, gradient, *moments, *self.missing, self._lr, *self.betas, self.eps, *decay
-        )
-        for moment, mean in zip(moments, means, strict=True):
-            moment.assign(mean)
+        first, second, stepped = _adam(
+            parameter, gradient, self.first[number], self.second[number], *self.missing, self._lr,
+            self.betas[0], self.betas[1], self.eps, self.weight_decay, self.decoupled,
+        )  # fmt: skip
+        self.first[number].assign(first)
+        self.second[number].assign(second)
         parameter.assign(stepped)
 
 
 @repeated
 def _missing(steps: Tensor, dtype: DType, beta: float) -> Tensor:
     """1 - beta**steps."""
-    return -(steps.cast(dtype) * (math.log(beta) if beta else -math.inf)).expm1()
+    power: Tensor = steps.cast(dtype) * (math.log(beta) if beta else -math.inf)
+    return -power.expm1()
 
 
 @repeated

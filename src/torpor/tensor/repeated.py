@@ -28,7 +28,7 @@ class _Call:
 
     def __init__(self, arguments: Sequence[Any], names: tuple[str, ...]):
         self.arguments, self.handles = arguments, list[Handle]()
-        words: list[Hashable] = [names, grad_enabled(), default_float()]
+        words: list[Any] = [names, grad_enabled(), default_float()]
         for one in arguments:
             kind = type(one)
             if isinstance(one, Handle):
