@@ -46,7 +46,7 @@ FUNCTIONS: Final = tuple(
     binary_cross_entropy_with_logits bincount bitcast bitwise_and bitwise_left_shift bitwise_not
     bitwise_or bitwise_right_shift bitwise_xor bmm broadcast_to bucketize cast ceil celu
     cholesky cholesky_inverse cholesky_solve chunk clamp clamp_max clamp_min clip clone
-    combinations conj conj_physical constant_pad_nd contiguous conv1d conv2d conv3d
+    combinations complex conj conj_physical constant_pad_nd contiguous conv1d conv2d conv3d
     conv_transpose1d conv_transpose2d conv_transpose3d copysign corrcoef cos cosh count_nonzero
     cov cross cross_entropy cummax cummin cumprod cumsum cumulative_trapezoid deg2rad det detach
     detach_copy diag diag_embed diagflat diagonal diagonal_copy diagonal_scatter diff digamma
@@ -65,7 +65,7 @@ FUNCTIONS: Final = tuple(
     min minimum mish mm mode moveaxis movedim mse_loss msort mul multiply mv nan_to_num nanmean
     nanmedian nanquantile nansum narrow narrow_copy ne neg negative nelement nextafter nll_loss
     nonzero nonzero_static norm normalize not_equal numel one_hot ones_like outer pad permute
-    permute_copy pinverse polygamma positive pow prelu prod put qr quantile quick_gelu rad2deg
+    permute_copy pinverse polar polygamma positive pow prelu prod put qr quantile quick_gelu rad2deg
     rand_like randint_like randn_like ravel reciprocal relu relu6 remainder renorm repeat
     repeat_interleave reshape reshape_as resolve_conj resolve_neg rms_norm roll rot90 round
     rsqrt rsub scaled_dot_product_attention scatter scatter_add scatter_reduce select
@@ -77,7 +77,8 @@ FUNCTIONS: Final = tuple(
     tensor_split tensordot threshold tile topk trace transpose transpose_copy trapezoid trapz
     triangular_solve tril triu true_divide trunc unbind unbind_copy unflatten unfold unfold_copy
     unique unique_consecutive unravel_index unsafe_chunk unsafe_split unsqueeze unsqueeze_copy
-    vander var var_mean vdot vecdot view_as view_copy vsplit xlogy zeros_like
+    vander var var_mean vdot vecdot view_as view_as_complex view_as_real view_copy
+    vsplit xlogy zeros_like
     """.split()  # noqa: SIM905 (a table that is read)
 )
 # Functions that make tensors, or take several: they are static methods of `Tensor` too.
@@ -134,7 +135,7 @@ PLACES: Final = {
 DTYPES: Final = tuple(
     """
     bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64
-    half float double int long
+    half float double int long complex64 complex128 cfloat cdouble
     """.split()  # noqa: SIM905 (a table that is read)
 )
 _ROOMS: Final = frozenset({"ir", "view", "kernel", "source", "capture"})

@@ -12,13 +12,15 @@ import numpy as np
 from torpor.base.errors import DTypeError
 
 Scalar = bool | int | float
+PARTS: Final = {"complex64": "float32", "complex128": "float64"}  # of numbers of two floats
 
 
 class DType:
     """A number format, or a vector of `count` of them.
 
-    `kind` is one of void, bool, int, uint, float, index. `index` is the unbounded integer of index
-    arithmetic: it becomes int32 or int64 once its bounds are proved.
+    `kind` is one of void, bool, int, uint, float, complex, index. `index` is the unbounded integer
+    of index arithmetic: it becomes int32 or int64 once its bounds are proved. A complex number is
+    two floats to everything below the tensor: no node has a complex format.
     """
 
     __slots__ = ("name", "bits", "kind", "count", "_vectors", "_scalar", "__weakref__")
@@ -60,6 +62,15 @@ class DType:
     @property
     def is_float(self) -> bool:
         return self.kind == "float"
+
+    @property
+    def is_complex(self) -> bool:
+        return self.kind == "complex"
+
+    @property
+    def part(self) -> DType:
+        """The format of the real and of the imaginary part; itself where there is one part."""
+        return _BY_NAME[PARTS[self.name]] if self.kind == "complex" else self
 
     @property
     def is_int(self) -> bool:
@@ -145,10 +156,13 @@ class dtypes:
     bfloat16: Final = DType("bfloat16", 16, "float")
     float32: Final = DType("float32", 32, "float")
     float64: Final = DType("float64", 64, "float")
+    complex64: Final = DType("complex64", 64, "complex")
+    complex128: Final = DType("complex128", 128, "complex")
 
     char, short, int, long = int8, int16, int32, int64
     uchar, ushort, uint, ulong = uint8, uint16, uint32, uint64
     half, float, double = float16, float32, float64
+    cfloat, cdouble = complex64, complex128
 
     @staticmethod
     def from_numpy(dtype: object) -> DType:
@@ -171,7 +185,9 @@ _NUMPY: Final[dict[str, np.dtype]] = {
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
     "index": np.dtype("int64"),
 }
-SCALARS: Final[tuple[DType, ...]] = tuple(_BY_NAME[name] for name in _NUMPY if name != "index")
+SCALARS: Final[tuple[DType, ...]] = tuple(
+    _BY_NAME[name] for name in _NUMPY if name != "index" and name not in PARTS
+)
 
 
 def from_name(name: str) -> DType:
@@ -204,6 +220,8 @@ def _named(value: object) -> DType:
         return dtypes.int64
     if value is float:
         return dtypes.float32
+    if value is complex:
+        return dtypes.complex64
     try:
         return dtypes.from_numpy(value)
     except TypeError as error:

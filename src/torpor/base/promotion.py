@@ -8,7 +8,7 @@ from __future__ import annotations
 from torpor.base.dtypes import DType, dtypes
 from torpor.base.errors import DTypeError
 
-_KIND_RANK = {"bool": 0, "uint": 1, "int": 1, "float": 2}
+_KIND_RANK = {"bool": 0, "uint": 1, "int": 1, "float": 2, "complex": 3}
 _SIGNED = {8: dtypes.int8, 16: dtypes.int16, 32: dtypes.int32, 64: dtypes.int64}
 
 
@@ -18,6 +18,8 @@ def promote(left: DType, right: DType) -> DType:
         return left
     if left is dtypes.index or right is dtypes.index:
         return right if left is dtypes.index else left
+    if left.is_complex or right.is_complex:
+        return complex_of(promote(left.part, right.part))
     if _KIND_RANK[left.kind] != _KIND_RANK[right.kind]:
         return left if _KIND_RANK[left.kind] > _KIND_RANK[right.kind] else right
     if left.kind == right.kind:
@@ -35,9 +37,16 @@ def promote(left: DType, right: DType) -> DType:
     return _SIGNED[unsigned.bits * 2]
 
 
-def weak_dtype(value: bool | int | float, dtype: DType, default_float: DType) -> DType:
+def complex_of(dtype: DType) -> DType:
+    """The complex format whose parts hold numbers of `dtype`."""
+    return dtypes.complex128 if dtype.is_float and dtype.bits == 64 else dtypes.complex64
+
+
+def weak_dtype(value: bool | int | float | complex, dtype: DType, default_float: DType) -> DType:
     """The format that a Python scalar and a tensor of `dtype` meet in."""
-    if isinstance(value, bool) or dtype.kind == "float":
+    if isinstance(value, complex):
+        return complex_of(dtype.part if dtype.part.is_float else default_float)
+    if isinstance(value, bool) or dtype.part.is_float:
         return dtype
     if isinstance(value, float):
         return default_float

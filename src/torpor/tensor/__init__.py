@@ -1,6 +1,7 @@
 """Floor 6: the `Tensor` handle, one file a family of methods."""
 
 from torpor.tensor.checkpoint import checkpoint
+from torpor.tensor.complex_methods import complete as _complete  # noqa: F401
 from torpor.tensor.contraction import einsum
 from torpor.tensor.creation import as_tensor
 from torpor.tensor.differentiate import grad, value_and_grad

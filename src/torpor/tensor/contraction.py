@@ -110,7 +110,10 @@ class Contraction(Handle):
         >>> Tensor([[1, 2], [3, 4]]).matmul(Tensor([1, 10])).tolist()
         [21, 43]
         """
-        return derive(_matmul_nodes, (self, self._factor(other)))
+        factor: Any = self._factor(other)
+        if factor.is_pair:
+            return Handle._pairs.with_real(self).matmul(factor)  # type: ignore[no-any-return]
+        return derive(_matmul_nodes, (self, factor))
 
     def __matmul__(self, other: Any) -> Tensor:
         return self.matmul(other)

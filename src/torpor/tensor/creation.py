@@ -72,6 +72,19 @@ def _array_of(data: Any) -> tuple[Array, DType]:
     return array, default_float()
 
 
+def holds_complex(data: Any) -> bool:
+    """Whether data are, or hold, complex numbers."""
+    if isinstance(data, list | tuple):
+        kinds = set(map(type, data))
+        if not kinds - {int, float, bool}:
+            return False
+        return any(map(holds_complex, data))
+    if isinstance(data, Handle):
+        return data.is_pair
+    kind = getattr(getattr(data, "dtype", None), "kind", None)
+    return kind == "c" or isinstance(data, complex)
+
+
 def check_all_fit(array: Array, dtype: DType) -> None:
     """Python integers that the format cannot hold are an error, in lists as alone."""
     if array.dtype.kind in "iu" and array.size:
@@ -102,6 +115,11 @@ class Creation(Handle):
 
     __slots__ = ()
 
+    def __new__(cls, data: Any = None, dtype: Any = None, *_: Any, **__: Any) -> Any:
+        """Complex numbers are a kind of tensor of their own."""
+        pairs = holds_complex(data) if dtype is None else as_dtype(dtype).is_complex
+        return object.__new__(Handle._pairs if pairs else cls)
+
     def __init__(
         self,
         data: Any,
@@ -130,6 +148,9 @@ class Creation(Handle):
         """Memory of this shape, with anything in it."""
         shape = a_shape(size)
         kind = chosen(dtype, default_float())
+        if kind.is_complex:
+            parts = Creation.empty(*shape, 2, dtype=kind.part, device=device)
+            return _finish(parts.select(-1, 0).complex(parts.select(-1, 1)), options)
         buffer = Buffer(Device.canonicalize(device), _capacity(shape), kind)
         return _finish(make(buffer_node(buffer, shape), buffer.device), options)
 
@@ -146,6 +167,9 @@ class Creation(Handle):
         if not array.flags.c_contiguous:
             raise ShapeError("from_numpy shares memory, which must be C-contiguous; copy it first")
         dtype = dtypes.from_numpy(array.dtype)
+        if dtype.is_complex:
+            parts = array.view(dtype.part.numpy).reshape(*array.shape, 2)
+            return Creation.from_numpy(parts).view_as_complex()
         buffer = Buffer("CPU", array.size, dtype).allocate(array)
         node = buffer_node(buffer, array.shape)
         return make(node, "CPU", storage=Storage(node, "CPU", external=buffer))
@@ -216,6 +240,9 @@ class Creation(Handle):
         if isinstance(fill_value, Handle):
             check_one(fill_value)
             return fill_value.expand(shape) if dtype is None else fill_value.expand(shape).to(dtype)
+        if holds_complex(fill_value) or (dtype is not None and as_dtype(dtype).is_complex):
+            made: Any = Handle._type(fill_value, chosen(dtype, dtypes.complex64), device)
+            return _finish(made.expand(shape), options)
         number = as_scalar(fill_value)
         kind = chosen(dtype, dtype_of_numbers(number))
         check_fits(number, kind)
@@ -465,5 +492,5 @@ def beside(data: Any, handle: Any) -> Tensor:
     tensors are not, 0-d ones on the CPU aside: a `DeviceError` names both devices.
     """
     if isinstance(data, Handle):
-        common_device((handle, data))
+        common_device([one._parts[0] for one in (handle, data)])
     return as_tensor(data, device=handle.device)

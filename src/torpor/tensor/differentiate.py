@@ -178,6 +178,10 @@ class Differentiate(Handle):
         6.0
         """
         wanted = list(targets[0]) if targets and not isinstance(targets[0], Handle) else targets
+        if any(target.is_pair for target in wanted):
+            parts = [part for target in wanted for part in target._parts]
+            each = iter(self.gradient(*parts, gradient=gradient, materialize=materialize))
+            return [target._of([next(each) for _ in target._parts]) for target in wanted]
         if active and (watching := watcher()) is not None:
             watching.differentiated(None)
         leaves = _leaf_nodes(self._current())
@@ -255,6 +259,8 @@ def grad(
 
 def _fresh_leaf(tensor: Any) -> Any:
     """The same value under a new identity, on which an outer gradient still depends."""
+    if as_tensor(tensor).is_pair:
+        return as_tensor(tensor).by_parts(_fresh_leaf)
     made = make(as_tensor(tensor)._current(), as_tensor(tensor).device, tensor.requires_grad)
     make_leaf(made)
     return made

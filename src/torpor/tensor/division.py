@@ -61,6 +61,8 @@ def all_ones(operand: Handle) -> Any:
 def true_divide(left: Handle, right: Any, swapped: bool) -> Tensor:
     one: Any = left
     right = number_or_tensor(right, left.device)
+    if isinstance(right, Handle) and right.is_pair:
+        return binary(Ops.FDIV, left, right, swapped)
     if left.dtype.kind != "float":
         wide = right.dtype if isinstance(right, Handle) else left.dtype
         one = one.cast(float_dtype(wide))

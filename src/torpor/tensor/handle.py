@@ -63,6 +63,8 @@ class Handle:
     __slots__ = ("_storage", "_path", "_node", "_stamp", "_site", "grad", "__weakref__")
 
     _type: ClassVar[type[Any]]
+    _pairs: ClassVar[type[Any]]  # of complex numbers, which are two tensors
+    is_pair: ClassVar[bool] = False
     _storage: Storage
     _path: Step | None
     _node: UOp
@@ -91,6 +93,15 @@ class Handle:
         if self.requires_grad and not grad_enabled():
             return detached(node)
         return node
+
+    @property
+    def _parts(self) -> tuple[Any, ...]:
+        """The real tensors that it is made of: itself, or two of a complex one."""
+        return (self,)
+
+    def _of(self, parts: Any) -> Any:
+        """What is made of these as it is of its parts; None where all are None."""
+        return parts[0]
 
     @property
     def requires_grad(self) -> bool:
@@ -267,6 +278,8 @@ def binary(op: Ops, left: Handle, right: Any, swapped: bool = False) -> Tensor:
     device = storage.device
     dtype = node.dtype
     if isinstance(right, Handle):
+        if right.is_pair:
+            return right._meet(op, left, not swapped)
         storage = right._storage
         other = right._node if right._stamp == storage.stamp else right._current()
         if storage.device is not device and storage.device != device:
@@ -278,6 +291,9 @@ def binary(op: Ops, left: Handle, right: Any, swapped: bool = False) -> Tensor:
             requires = storage.requires if right._path is None else right.requires_grad
     else:
         if type(right) not in _NUMBERS:
+            if isinstance(right, complex | np.complexfloating):
+                pair = Handle._pairs.with_real(left)
+                return pair._meet(op, complex(right), swapped)
             if isinstance(right, _ARRAYS):
                 return binary(op, left, Handle._type(right, device=device), swapped)
             right = as_scalar(right)

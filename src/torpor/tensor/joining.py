@@ -192,6 +192,8 @@ def joined(parts: list[Any], axis: int) -> Tensor:
     parts = [part.cast(dtype) for part in parts]
     if len(parts) == 1:
         return parts[0].clone()
+    if dtype.is_complex:
+        return parts[0].by_parts(lambda *each: joined(list(each), axis), *parts[1:])
     return derive(_cat_nodes, parts, axis)
 
 

@@ -23,7 +23,9 @@ def function_of(name: str) -> Callable[..., Any]:
             named = "input" if "input" in options else "x"
             arguments = (options.pop(named),)
         out = options.pop("out", None)
-        made = method(as_tensor(arguments[0]), *arguments[1:], **options)
+        first: Any = as_tensor(arguments[0])
+        of_its_kind = getattr(type(first), name) if first.is_pair else method
+        made = of_its_kind(first, *arguments[1:], **options)
         return made if out is None else update(out, made)
 
     function.__name__ = function.__qualname__ = name

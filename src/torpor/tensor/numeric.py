@@ -7,11 +7,11 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from torpor.base.dtypes import dtypes, from_name
-from torpor.base.errors import ValueRangeError
+from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 from torpor.graph import build
 from torpor.ir.ops import Ops
 from torpor.tensor.creation import beside
-from torpor.tensor.handle import Handle, binary, derive, float_dtype, with_rule
+from torpor.tensor.handle import Handle, binary, derive, float_dtype, located, with_rule
 from torpor.tensor.operands import choose, need, promoted, sign_bit, sloped
 from torpor.tensor.special import arc
 from torpor.tensor.wide import widely
@@ -238,8 +238,31 @@ class Numeric(Handle):
         return self.ones_like(dtype=dtypes.bool)
 
     def is_complex(self) -> bool:
-        """Whether the format is a complex one: none is."""
+        """Whether the format is a complex one."""
         return False
+
+    def complex(self, imag: Any) -> Tensor:
+        """The complex numbers of these real parts and those imaginary ones, in one float format."""
+        return Handle._pairs.of(self, imag)  # type: ignore[no-any-return]
+
+    def polar(self, angle: Any) -> Tensor:
+        """The complex numbers of these magnitudes and those angles."""
+        turn = beside(angle, self)
+        return (self * turn.cos()).complex(self * turn.sin())
+
+    def view_as_real(self) -> Tensor:
+        """(...) of complex numbers as (..., 2) of floats: a tensor of its own."""
+        raise located(DTypeError(f"view_as_real is for complex numbers, not {self.dtype}"), (self,))
+
+    def view_as_complex(self) -> Tensor:
+        """(..., 2) of floats as (...) of complex numbers: a view.
+
+        >>> Tensor([[1.0, 2.0]]).view_as_complex().tolist()
+        [(1+2j)]
+        """
+        if not self.ndim or self.shape[-1] != 2:
+            raise located(ShapeError("view_as_complex needs a last axis of 2"), (self,))
+        return self.select(-1, 0).complex(self.select(-1, 1))
 
     def is_nonzero(self) -> bool:
         """Whether the only element is not 0, computed at the call."""

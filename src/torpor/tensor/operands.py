@@ -99,8 +99,15 @@ def choose(condition: Any, yes: Any, no: Any) -> Tensor:
     if condition.dtype is not dtypes.bool:
         condition = condition.cast(dtypes.bool)
     yes, no = (number_or_tensor(value, condition.device) for value in (yes, no))
+    yes, no = (
+        Handle._type(value, device=condition.device) if isinstance(value, complex) else value
+        for value in (yes, no)
+    )
     if isinstance(yes, Handle) and isinstance(no, Handle):
+        one: Any
         one, other = promoted(yes, no)
+        if one.is_pair:
+            return one.by_parts(lambda x, y: choose(condition, x, y), other)
         return derive(_where, (condition, one, other))
     if not isinstance(yes, Handle) and not isinstance(no, Handle):
         first = yes if isinstance(yes, float) or not isinstance(no, float) else float(yes)
@@ -109,6 +116,9 @@ def choose(condition: Any, yes: Any, no: Any) -> Tensor:
     tensor, number, first = (no, yes, True) if isinstance(no, Handle) else (yes, no, False)
     value = as_scalar(number)
     common = weak_dtype(value, tensor.dtype, default_float())
+    if tensor.is_pair:
+        other = tensor.new_full((), value)
+        return choose(condition, *((other, tensor) if first else (tensor, other)))
     constant = weak_constant(value, common)
     return derive(_where_constant, (condition, tensor.cast(common)), constant, first)
 

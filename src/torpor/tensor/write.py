@@ -37,7 +37,7 @@ from torpor.tensor.watch import active, is_watched, watcher
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
 
-_RANK = {"bool": 0, "uint": 1, "int": 2, "float": 3}
+_RANK = {"bool": 0, "uint": 1, "int": 2, "float": 3, "complex": 4}
 
 
 def write(target: Handle, value: Any) -> None:

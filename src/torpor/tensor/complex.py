@@ -1,0 +1,343 @@
+"""Arithmetic of complex tensors, through their real and imaginary parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
+
+import numpy as np
+
+from torpor.base.errors import DTypeError
+from torpor.base.promotion import complex_of, promote
+from torpor.ir.ops import Ops
+from torpor.tensor.complex_functions import angle, divide, magnitude, multiply, power
+from torpor.tensor.creation import beside, holds_complex
+from torpor.tensor.handle import Handle, located
+from torpor.tensor.pairs import NUMBERS, Pair, as_complex, paired, parts_of
+from torpor.tensor.tensor import Tensor
+
+OPERANDS: Final = (Handle, np.ndarray, *NUMBERS)
+
+
+class Complex(Pair):
+    """A tensor of complex numbers: what `Tensor` gives for complex data."""
+
+    __slots__ = ()
+
+    # --- parts, signs and tests -------------------------------------------------------------------
+    def abs(self) -> Tensor:
+        """|z|: real. Its gradient at 0 is 0."""
+        return magnitude(self._re, self._im)
+
+    absolute = __abs__ = abs
+
+    def angle(self) -> Tensor:
+        """The angle in [-pi, pi]: real."""
+        return angle(self._re, self._im)
+
+    def sgn(self) -> Tensor:
+        """z / |z|, 0 of 0."""
+        size = self.abs()
+        return self / size.eq(0).where(1, size)
+
+    def isnan(self) -> Tensor:
+        """Whether a part is NaN."""
+        return self._re.isnan() | self._im.isnan()
+
+    def isinf(self) -> Tensor:
+        """Whether a part is infinite."""
+        return self._re.isinf() | self._im.isinf()
+
+    def isfinite(self) -> Tensor:
+        """Whether both parts are finite."""
+        return self._re.isfinite() & self._im.isfinite()
+
+    # --- arithmetic -------------------------------------------------------------------------------
+    def _current(self) -> Any:
+        return self._node
+
+    _operand = _current
+
+    def __lt__(self, other: Any) -> NoReturn:
+        raise located(DTypeError("complex numbers have no order; compare abs(), real or imag"),
+                      (self, other))  # fmt: skip
+
+    __le__ = __gt__ = __ge__ = lt = le = gt = ge = less = less_equal = greater = __lt__
+    greater_equal = __lt__
+
+    def _meet(self, op: Ops, other: Any, swapped: bool = False) -> Any:
+        """`self op other`, where the other one may be real; with `swapped`, `other op self`."""
+        if not isinstance(other, OPERANDS):
+            what = f"a tensor cannot be combined with {type(other).__name__} {other!r}"
+            raise located(DTypeError(what), (self,))
+        if op in _SCALES and not (swapped and op is Ops.FDIV) and (
+            other.imag == 0 if isinstance(other, NUMBERS) else not holds_complex(other)
+        ):  # fmt: skip
+            factor = _real_beside(other, self)
+            return _scaled(op, self.cast(complex_of(factor.dtype)) if isinstance(factor, Handle)
+                           else self, factor)  # fmt: skip
+        left, right = _promoted(self, other)
+        if swapped:
+            left, right = right, left
+        return _OPERATIONS.get(op, _refused)(left, right)
+
+    def __add__(self, other: Any) -> Tensor:
+        return self._meet(Ops.ADD, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Tensor:
+        return self._meet(Ops.SUB, other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return self._meet(Ops.SUB, other, True)
+
+    def __mul__(self, other: Any) -> Tensor:
+        return self._meet(Ops.MUL, other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return self._meet(Ops.FDIV, other)
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return self._meet(Ops.FDIV, other, True)
+
+    def div(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+        """self / other; complex numbers have no whole quotient (`DTypeError`)."""
+        if rounding_mode is not None:
+            raise located(DTypeError("complex numbers have no whole quotient"), (self,))
+        return self / other
+
+    def true_divide(self, other: Any) -> Tensor:
+        """self / other."""
+        return self / other
+
+    divide = div
+
+    def add(self, other: Any, *, alpha: Any = 1) -> Tensor:
+        """self + alpha * other."""
+        return self + (other if type(alpha) is int and alpha == 1 else other * alpha)
+
+    def sub(self, other: Any, *, alpha: Any = 1) -> Tensor:
+        """self - alpha * other."""
+        return self - (other if type(alpha) is int and alpha == 1 else other * alpha)
+
+    def rsub(self, other: Any, *, alpha: Any = 1) -> Tensor:
+        """other - alpha * self."""
+        return other - self * alpha
+
+    subtract = sub
+
+    def __pow__(self, other: Any) -> Tensor:
+        """z^w; whole numbers up to 64 by products."""
+        if type(other) is int and abs(other) <= 64:
+            made = _repeated(self, abs(other))
+            return made.reciprocal() if other < 0 else made
+        return self._meet(Ops.POW, other)
+
+    def __rpow__(self, other: Any) -> Tensor:
+        return self._meet(Ops.POW, other, True)
+
+    def square(self) -> Tensor:
+        """z * z."""
+        return self * self
+
+    def reciprocal(self) -> Tensor:
+        """1 / z."""
+        return 1 / self
+
+    def eq(self, other: Any) -> Tensor:
+        """Whether both parts are equal."""
+        return self._meet(Ops.CMPEQ, other)
+
+    def ne(self, other: Any) -> Tensor:
+        """Whether a part differs."""
+        return self._meet(Ops.CMPNE, other)
+
+    not_equal = ne
+
+    def __eq__(self, other: object) -> Tensor:  # type: ignore[override]
+        return self.eq(other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __ne__(self, other: object) -> Tensor:  # type: ignore[override]
+        return self.ne(other) if isinstance(other, OPERANDS) else NotImplemented
+
+    __hash__ = Handle.__hash__
+
+    # --- sums and products ------------------------------------------------------------------------
+    def prod(self, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+        """The product over an axis, or of all elements, by halves."""
+        made: Any = self if dtype is None else self.cast(dtype)
+        if dim is None:
+            made, dim = made.reshape(-1), 0
+        made = made.movedim(dim, 0)
+        while made.shape[0] > 1:
+            half = made.shape[0] // 2
+            rest = made[2 * half :]
+            made = made[:half] * made[half : 2 * half]
+            made = Tensor.cat([made, rest]) if rest.shape[0] else made
+        whole = made[0] if made.shape[0] else made.sum(0) + 1
+        return whole.unsqueeze(dim) if keepdim else whole
+
+    def var(self, *arguments: Any, **options: Any) -> Tensor:
+        """The mean of |z - mean|²: real; the variances of both parts, added."""
+        return self._re.var(*arguments, **options) + self._im.var(*arguments, **options)
+
+    def std(self, *arguments: Any, **options: Any) -> Tensor:
+        """The square root of the variance."""
+        return self.var(*arguments, **options).sqrt()
+
+    def norm(self, p: Any = 2, dim: Any = None, keepdim: bool = False) -> Tensor:
+        """The norm of the magnitudes: real. Norms of matrices by singular values are refused."""
+        if p == "nuc" or (isinstance(dim, tuple | list) and len(dim) > 1 and p != "fro"):
+            raise located(DTypeError(f"norm with p={p!r} does not take complex numbers"), (self,))
+        return self.abs().norm(2 if p == "fro" else p, dim, keepdim)
+
+    def any(self, *arguments: Any, **options: Any) -> Tensor:
+        """Whether some are not 0."""
+        return self.ne(0).any(*arguments, **options)
+
+    def all(self, *arguments: Any, **options: Any) -> Tensor:
+        """Whether none is 0."""
+        return self.ne(0).all(*arguments, **options)
+
+    def logical_not(self) -> Tensor:
+        """Whether it is 0."""
+        return self.eq(0)
+
+    def isclose(
+        self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+    ) -> Tensor:
+        """Whether |self - other| <= atol + rtol |other|, or both are equal."""
+        x, y = _promoted(self, beside(other, self._re))
+        near = (x - y).abs() <= y.abs() * rtol + atol
+        made = x.eq(y) | (near & x.isfinite() & y.isfinite())
+        return made | (x.isnan() & y.isnan()) if equal_nan else made
+
+    def vdot(self, other: Any) -> Tensor:
+        """The sum of conj(self) * other."""
+        return self.conj().dot(other)
+
+    def vecdot(self, other: Any, dim: int = -1) -> Tensor:
+        """The sums of conj(self) * other along an axis."""
+        return (self.conj() * other).sum(dim)
+
+    def matmul(self, other: Any) -> Tensor:
+        """Matrix products, as of real tensors."""
+        return self._bilinear("matmul", other)
+
+    def _bilinear(self, name: str, other: Any, *arguments: Any, **options: Any) -> Tensor:
+        """A product that is linear in both operands, by four real ones."""
+        left, right = _promoted(self, beside(other, self._re))
+
+        def product(x: Any, y: Any) -> Any:
+            return getattr(x, name)(y, *arguments, **options)
+
+        (x, y), (u, v) = (left._re, left._im), (right._re, right._im)
+        return paired(product(x, u) - product(y, v), product(x, v) + product(y, u))
+
+    def __matmul__(self, other: Any) -> Tensor:
+        return self.matmul(other)
+
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return as_complex(beside(other, self._re)).matmul(self)
+
+
+# --- arithmetic -----------------------------------------------------------------------------------
+_SCALES: Final = (Ops.MUL, Ops.FDIV)  # by a real number: of both parts alike
+
+
+def _real_beside(other: Any, pair: Complex) -> Any:
+    """A number as Python's real one, a real tensor in the format that it and the parts meet in."""
+    if isinstance(other, NUMBERS):
+        return float(other.real)
+    tensor = beside(other, pair._re)
+    return tensor.cast(promote(pair.dtype, tensor.dtype).part)
+
+
+def _scaled(op: Ops, pair: Any, factor: Any) -> Any:
+    if op is Ops.MUL:
+        return paired(pair._re * factor, pair._im * factor)
+    return paired(pair._re / factor, pair._im / factor)
+
+
+def _promoted(left: Complex, right: Any) -> tuple[Any, Any]:
+    """Both complex in their common format; Python's numbers are weak."""
+    if isinstance(right, np.ndarray):
+        right = Tensor(right, device=left.device)
+    if isinstance(right, Handle):
+        other: Any = right
+        common = promote(left.dtype, other.dtype)
+        return left.cast(common), as_complex(other.cast(common.part if not other.is_pair
+                                                        else common))  # fmt: skip
+    x, y = parts_of(right)
+    return left, _Number(x, y)
+
+
+class _Number:
+    """A number in the place of a complex tensor: weak, as its parts are."""
+
+    __slots__ = ("_re", "_im")
+
+    def __init__(self, x: float, y: float):
+        self._re, self._im = x, y
+
+
+def _both(left: Any, right: Any) -> tuple[Any, Any, Any, Any]:
+    """Four parts; those of a number as 0-d tensors."""
+    like = left if isinstance(left, Complex) else right
+    parts = (left._re, left._im, right._re, right._im)
+    x, y, u, v = (
+        part if isinstance(part, Handle) else like._re.new_full((), part) for part in parts
+    )
+    return x, y, u, v
+
+
+def _add(left: Any, right: Any) -> Any:
+    return paired(left._re + right._re, left._im + right._im)
+
+
+def _subtract(left: Any, right: Any) -> Any:
+    return paired(left._re - right._re, left._im - right._im)
+
+
+def _multiply(left: Any, right: Any) -> Any:
+    return paired(*multiply(left._re, left._im, right._re, right._im))
+
+
+def _divide(left: Any, right: Any) -> Any:
+    return paired(*divide(*_both(left, right)))
+
+
+def _power(left: Any, right: Any) -> Any:
+    return paired(*power(*_both(left, right)))
+
+
+def _repeated(base: Any, exponent: int) -> Any:
+    """base^exponent by squares; 1 for 0."""
+    made = None
+    while exponent:
+        if exponent & 1:
+            made = base if made is None else made * base
+        exponent >>= 1
+        base = base * base if exponent else base
+    return base.ones_like() if made is None else made.clone() if made is base else made
+
+
+def _equal(left: Any, right: Any) -> Any:
+    return left._re.eq(right._re) & left._im.eq(right._im)
+
+
+def _differ(left: Any, right: Any) -> Any:
+    return left._re.ne(right._re) | left._im.ne(right._im)
+
+
+def _refused(left: Any, right: Any) -> NoReturn:
+    raise located(DTypeError("this operation does not take complex numbers"), (left, right))
+
+
+_OPERATIONS: Final[dict[Ops, Callable[[Any, Any], Any]]] = {
+    Ops.ADD: _add, Ops.SUB: _subtract, Ops.MUL: _multiply, Ops.FDIV: _divide, Ops.POW: _power,
+    Ops.CMPEQ: _equal, Ops.CMPNE: _differ,
+}  # fmt: skip

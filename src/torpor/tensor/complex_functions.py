@@ -1,0 +1,175 @@
+"""Functions of complex numbers as real functions of two parts: (x, y) stands for x + iy.
+
+Branch cuts are those of C99 and NumPy; the inverse functions are W. Kahan's ("Branch cuts for
+complex elementary functions", 1987), which lose no digits near the cuts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+Parts = tuple[Any, Any]
+
+
+def magnitude(x: Any, y: Any) -> Any:
+    """|z|, whose squares may be too large for the format; the gradient at 0 is 0, as PyTorch's."""
+    zero = x.eq(0) & y.eq(0)
+    return zero.where(0, zero.where(1, x).hypot(y))
+
+
+def angle(x: Any, y: Any) -> Any:
+    """The angle in [-pi, pi]; the gradient at 0 is 0, as PyTorch's."""
+    zero = (x.eq(0) & y.eq(0)).detach()
+    return zero.where(y.detach().atan2(x.detach()), y.atan2(zero.where(1, x)))
+
+
+def multiply(x: Any, y: Any, u: Any, v: Any) -> Parts:
+    """(x + iy)(u + iv)."""
+    return x * u - y * v, x * v + y * u
+
+
+def divide(x: Any, y: Any, u: Any, v: Any) -> Parts:
+    """(x + iy) / (u + iv), scaled so that no square overflows."""
+    most = u.detach().abs().maximum(v.detach().abs())
+    scale = (most.eq(0) | most.isinf()).where(1, most)
+    u, v = u / scale, v / scale
+    below = u * u + v * v
+    return (x * u + y * v) / below / scale, (y * u - x * v) / below / scale
+
+
+def exp(x: Any, y: Any) -> Parts:
+    """e^x (cos y + i sin y)."""
+    size = x.exp()
+    return size * y.cos(), y.eq(0).where(y, size * y.sin())
+
+
+def log(x: Any, y: Any) -> Parts:
+    """log|z| + i angle z; near |z| = 1 by what |z|² differs from 1."""
+    one, two = x.abs(), y.abs()
+    most, least = one.maximum(two), one.minimum(two)
+    near = ((most > 0.5) & (most < 2)).detach()
+    part, rest = near.where(most, 1), near.where(least, 0)
+    close = ((part - 1) * (part + 1) + rest * rest).log1p() / 2
+    return near.where(close, near.where(1, x).hypot(y).log()), y.atan2(x)
+
+
+def sqrt(x: Any, y: Any) -> Parts:
+    """The root in the right half plane."""
+    size = (magnitude(x, y) / 2 + x.abs() / 2).sqrt()
+    zero = size.eq(0)
+    rest = y.abs() / (zero.where(1, size) * 2)
+    right = x.detach() >= 0
+    return right.where(size, rest), right.where(rest, size).copysign(y.detach())
+
+
+def sinh(x: Any, y: Any) -> Parts:
+    """sinh x cos y + i cosh x sin y."""
+    return x.sinh() * y.cos(), x.cosh() * y.sin()
+
+
+def cosh(x: Any, y: Any) -> Parts:
+    """cosh x cos y + i sinh x sin y."""
+    return x.cosh() * y.cos(), x.sinh() * y.sin()
+
+
+def tanh(x: Any, y: Any) -> Parts:
+    """With t = tanh x and s = tan y: (t (1 + s²) + i s (1 - t²)) / (1 + t² s²)."""
+    t, s = x.tanh(), y.tan()
+    below = 1 + (t * s).square()
+    return t * (1 + s * s) / below, s / x.cosh().square() / below
+
+
+def asin(x: Any, y: Any) -> Parts:
+    """Kahan's: from the roots of 1 - z and 1 + z."""
+    (a, b), (c, d) = sqrt(1 - x, -y), sqrt(1 + x, y)
+    return x.atan2(a * c - b * d), (a * d - b * c).asinh()
+
+
+def acos(x: Any, y: Any) -> Parts:
+    """Kahan's: from the roots of 1 - z and 1 + z."""
+    (a, b), (c, d) = sqrt(1 - x, -y), sqrt(1 + x, y)
+    return 2 * a.atan2(c), (c * b - d * a).asinh()
+
+
+def acosh(x: Any, y: Any) -> Parts:
+    """Kahan's: from the roots of z - 1 and z + 1."""
+    (a, b), (c, d) = sqrt(x - 1, y), sqrt(x + 1, y)
+    return (a * c + b * d).asinh(), 2 * b.atan2(c)
+
+
+def atanh(x: Any, y: Any) -> Parts:
+    """log((1 + z) / (1 - z)) / 2."""
+    square = y * y
+    real = (4 * x / ((1 - x).square() + square)).log1p() / 4
+    return real, (2 * y).atan2((1 - x) * (1 + x) - square) / 2
+
+
+def turned(function: Callable[[Any, Any], Parts]) -> Callable[[Any, Any], Parts]:
+    """g with g(z) = -i f(iz): sin from sinh, tan from tanh, asin from asinh and so on."""
+
+    def made(x: Any, y: Any) -> Parts:
+        u, v = function(-y, x)
+        return v, -u
+
+    return made
+
+
+def expm1(x: Any, y: Any) -> Parts:
+    """e^z - 1, without cancellation near 0."""
+    half = (y / 2).sin()
+    return x.expm1() * y.cos() - 2 * half * half, x.exp() * y.sin()
+
+
+def log1p(x: Any, y: Any) -> Parts:
+    """log(1 + z), without cancellation near 0."""
+    small = ((x.abs() < 0.5) & (y.abs() < 0.5)).detach()
+    u, v = small.where(x, 0), small.where(y, 0)
+    return small.where((u * (2 + u) + v * v).log1p() / 2, log(1 + x, y)[0]), y.atan2(1 + x)
+
+
+def power(x: Any, y: Any, u: Any, v: Any) -> Parts:
+    """z^w = e^(w log z); 0 to the power of 0 is 1, to one with a positive real part 0."""
+    zero = (x.eq(0) & y.eq(0)).detach()
+    made = exp(*multiply(*log(zero.where(1, x), y), u, v))
+    at_zero = (u.eq(0) & v.eq(0)).where(1.0, (u > 0).where(0.0, math.nan))
+    return zero.where(at_zero, made[0]), zero.where(at_zero.isnan().where(math.nan, 0), made[1])
+
+
+def scaled(function: Callable[[Any, Any], Parts], factor: float) -> Callable[[Any, Any], Parts]:
+    """The function of z, times a number."""
+
+    def made(x: Any, y: Any) -> Parts:
+        u, v = function(x, y)
+        return u * factor, v * factor
+
+    return made
+
+
+def _cos(x: Any, y: Any) -> Parts:
+    return cosh(-y, x)
+
+
+def _exp2(x: Any, y: Any) -> Parts:
+    size, turn = x.exp2(), y * math.log(2)
+    return size * turn.cos(), size * turn.sin()
+
+
+def _sigmoid(x: Any, y: Any) -> Parts:
+    u, v = tanh(x / 2, y / 2)
+    return (1 + u) / 2, v / 2
+
+
+def _rsqrt(x: Any, y: Any) -> Parts:
+    return divide(x * 0 + 1, y * 0, *sqrt(x, y))
+
+
+FUNCTIONS: Final[dict[str, Callable[[Any, Any], Parts]]] = {
+    "exp": exp, "exp2": _exp2, "expm1": expm1, "log": log, "log1p": log1p,
+    "log2": scaled(log, 1 / math.log(2)), "log10": scaled(log, 1 / math.log(10)),
+    "sqrt": sqrt, "rsqrt": _rsqrt, "sinh": sinh, "cosh": cosh, "tanh": tanh,
+    "sin": turned(sinh), "cos": _cos, "tan": turned(tanh),
+    "asin": asin, "acos": acos, "atan": turned(atanh), "asinh": turned(asin), "acosh": acosh,
+    "atanh": atanh, "sigmoid": _sigmoid,
+}  # fmt: skip

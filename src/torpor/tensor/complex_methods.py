@@ -1,0 +1,196 @@
+"""Which of a tensor's methods complex tensors have: those of both parts, those that are made of
+other methods, and the functions of `complex_functions`. Every other one is refused by its name.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
+
+from torpor.base.dtypes import as_dtype
+from torpor.base.errors import DTypeError
+from torpor.tensor.complex import Complex
+from torpor.tensor.complex_functions import FUNCTIONS
+from torpor.tensor.handle import Handle, located
+from torpor.tensor.pairs import Pair, as_complex, paired, parts_of
+from torpor.tensor.tensor import Tensor
+
+# What is done to the real and to the imaginary parts alike.
+BOTH: Final = tuple(
+    """
+    __getitem__ __neg__ alias_copy broadcast_to chunk clone contiguous cpu cumsum detach
+    detach_copy diag diag_embed diagflat diagonal diagonal_copy dsplit expand expand_copy flatten
+    flip fliplr flipud gather hsplit index_select mean moveaxis movedim narrow narrow_copy neg
+    negative permute permute_copy ravel repeat repeat_interleave reshape roll rot90 select
+    select_copy slice slice_copy split split_copy split_with_sizes split_with_sizes_copy squeeze
+    squeeze_copy sum sum_to_size swapaxes swapdims t t_copy take take_along_dim tensor_split tile
+    trace transpose transpose_copy tril triu unbind unbind_copy unflatten unfold unfold_copy
+    unsafe_chunk unsafe_split unsqueeze unsqueeze_copy view_copy vsplit masked_select diff
+    trapezoid trapz cumulative_trapezoid combinations
+    """.split()  # noqa: SIM905 (a table that is read)
+)
+# Products of two operands, linear in each.
+BILINEAR: Final = ["mm", "bmm", "mv", "dot", "outer", "inner", "tensordot", "kron", "cross"]
+# What is written with other methods only, and means the same for complex numbers.
+MADE_OF_OTHERS: Final = tuple(
+    """
+    T mT __bool__ __contains__ __iter__ __len__ _only addbmm addmm addmv addr baddbmm allclose
+    view_as reshape_as expand_as broadcast_tensors bool divide dim element_size
+    equal is_contiguous is_floating_point is_nonzero is_same_size itemsize linear matrix_power
+    mul multiply nbytes nelement new_ones new_zeros numel ones_like zeros_like size
+    positive pow to to_device type where __array_namespace__ __array_ufunc__ __format__
+    __dir__ count_nonzero gradient _factor dist
+    """.split()  # noqa: SIM905 (a table that is read)
+)
+# What has no operand, or takes several in a list.
+STATIC: Final = tuple(
+    name for family in Tensor.__mro__ for name, value in vars(family).items()
+    if isinstance(value, staticmethod | classmethod)
+)  # fmt: skip
+ALIASES: Final = {
+    "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh",
+    "arctan": "atan", "arctanh": "atanh",
+}  # fmt: skip
+
+
+def _part(value: Any, number: int) -> Any:
+    """What an argument is for one of the parts: a complex format or tensor has two."""
+    if isinstance(value, Complex):
+        return parts_of(value)[number]
+    try:
+        return as_dtype(value).part if isinstance(value, type) or hasattr(value, "part") else value
+    except DTypeError:
+        return value
+
+
+def _joined(x: Any, y: Any) -> Any:
+    if isinstance(x, list | tuple):
+        return type(x)(_joined(*both) for both in zip(x, y, strict=True))
+    return paired(x, y)
+
+
+def _both(name: str) -> Callable[..., Any]:
+    function = getattr(Tensor, name)
+
+    @functools.wraps(function)
+    def method(self: Any, *arguments: Any, **options: Any) -> Any:
+        made = [
+            function(
+                part,
+                *(_part(one, number) for one in arguments),
+                **{key: _part(one, number) for key, one in options.items()},
+            )
+            for number, part in enumerate(parts_of(self))
+        ]
+        return _joined(*made)
+
+    return method
+
+
+def _bilinear(name: str) -> Callable[..., Any]:
+    @functools.wraps(getattr(Tensor, name))
+    def method(self: Any, other: Any, *arguments: Any, **options: Any) -> Any:
+        return self._bilinear(name, other, *arguments, **options)
+
+    return method
+
+
+def _function(name: str) -> Callable[..., Any]:
+    function = FUNCTIONS[name]
+
+    @functools.wraps(getattr(Tensor, name))
+    def method(self: Any) -> Any:
+        return paired(*function(*parts_of(self)))
+
+    return method
+
+
+def _refuse(name: str) -> Any:
+    def refused(self: Any, *arguments: Any, **options: Any) -> NoReturn:
+        what = f"{name} does not take complex numbers; take x.real and x.imag, or x.abs()"
+        raise located(DTypeError(what), (self,))
+
+    refused.__name__ = name
+    refused.__doc__ = "A `DTypeError`: it is not there for complex numbers."
+    return refused if callable(getattr(Tensor, name, None)) else property(refused)
+
+
+def _in_place(name: str, spelling: str) -> Callable[..., Any]:
+    @functools.wraps(getattr(Tensor, spelling))
+    def method(self: Any, *arguments: Any, **options: Any) -> Any:
+        made = getattr(self, name)(*arguments, **options)
+        return self.assign(as_complex(made).cast(self.dtype))
+
+    return method
+
+
+def _view(self: Any, *shape: Any) -> Any:
+    """As `reshape`; other bits of complex numbers are in `view_as_real`."""
+    if len(shape) == 1 and hasattr(shape[0], "part"):
+        raise located(DTypeError("view(dtype) does not take complex numbers; use view_as_real"),
+                      (self,))  # fmt: skip
+    return self.reshape(*shape)
+
+
+def _where(self: Any, condition: Any, other: Any) -> Any:
+    """`self` where the condition holds, else `other`."""
+    return condition.where(self, other)
+
+
+def _pad(self: Any, padding: Any, mode: str = "constant", value: Any = None) -> Any:
+    """As of real tensors; `value` may be complex."""
+    x, y = parts_of(0 if value is None else value)
+    return paired(self.real.pad(padding, mode, x if mode == "constant" else None),
+                  self.imag.pad(padding, mode, y if mode == "constant" else None))  # fmt: skip
+
+
+def _constant_pad(self: Any, pad: Any, value: Any = 0) -> Any:
+    """As `pad` with a constant."""
+    return self.pad(pad, "constant", value)
+
+
+def _to(self: Any, *arguments: Any, **options: Any) -> Any:
+    """On another device, in another complex format, or both."""
+    made = self
+    for value in (*arguments, *options.values()):
+        if isinstance(value, Handle):
+            made = made.to(value.device).cast(value.dtype)
+        elif (
+            hasattr(value, "part")
+            or value is complex
+            or (isinstance(value, str) and value.startswith("complex"))
+        ):
+            made = made.cast(value)
+        else:
+            made = paired(made.real.to(value), made.imag.to(value))
+    return made
+
+
+def complete() -> None:
+    """Give `Complex` its methods, and refuse the rest."""
+    own = set(vars(Complex)) | set(vars(Pair))
+    table: dict[str, Any] = {name: _both(name) for name in BOTH}
+    table |= {name: _bilinear(name) for name in BILINEAR}
+    table |= {name: _function(name) for name in FUNCTIONS}
+    table |= {other: table[name] for other, name in ALIASES.items()}
+    table |= {"view": _view, "where": _where, "pad": _pad, "constant_pad_nd": _constant_pad,
+              "to": _to, "type": _to}  # fmt: skip
+    for name, method in table.items():
+        if name not in own:
+            setattr(Complex, name, method)
+    known = own | set(table) | set(MADE_OF_OTHERS) | set(STATIC)
+    known |= {name for name in dir(object) if name != "__format__"}
+    for name in dir(Tensor):
+        base = name.removesuffix("_") if not name.startswith("_") else name
+        plain = f"__{name[3:]}" if name.startswith("__i") and name.endswith("__") else ""
+        if name in known or name in ("__annotations__", "__slots__", "__weakref__", "_type"):
+            continue
+        if (base != name and base in known) or plain in known:
+            setattr(Complex, name, _in_place(plain if plain in known else base, name))
+        else:
+            setattr(Complex, name, _refuse(name))
+
+
+Handle._pairs = Complex
+complete()

@@ -1,0 +1,243 @@
+"""Complex tensors against NumPy: formats, arithmetic, functions, views, writes, gradients."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import torpor
+from torpor import Tensor, dtypes
+from torpor.base.errors import DTypeError, GradientError
+
+
+def numbers(*shape, dtype=np.complex128, seed=0):
+    generator = np.random.default_rng(seed)
+    return (generator.normal(size=shape) + 1j * generator.normal(size=shape)).astype(dtype)
+
+
+def test_formats_of_data():
+    assert Tensor(1j).dtype is dtypes.complex64
+    assert Tensor([1, [2j][0]]).dtype is dtypes.complex64
+    assert Tensor(np.array([1j])).dtype is dtypes.complex128
+    assert Tensor([1.5], dtype="complex128").tolist() == [1.5 + 0j]
+    assert Tensor([1, 2]).cast(dtypes.complex64).dtype is dtypes.complex64
+    assert isinstance(Tensor(1j), Tensor)
+    assert Tensor(1j).is_complex() and not Tensor(1.0).is_complex()
+    assert dtypes.complex64.itemsize == 8 and dtypes.from_numpy(np.complex64) is dtypes.complex64
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        (Tensor([1.0]), "complex64"), (Tensor([1]), "complex64"), (2.5, "complex64"),
+        (1j, "complex64"), (Tensor([1.0], dtype="float64"), "complex128"),
+        (Tensor([1j], dtype="complex128"), "complex128"),
+    ],
+)  # fmt: skip
+def test_promotion(other, expected):
+    one = Tensor([1 + 2j])
+    for made in (one + other, other + one, one * other, other * one, one / other, one**other):
+        assert made.dtype.name == expected
+
+
+def test_real_tensors_meet_complex_numbers():
+    x = Tensor([1.0, 2.0], dtype="float64")
+    np.testing.assert_array_equal((x + 1j).numpy(), [1 + 1j, 2 + 1j])
+    assert (x * 1j).dtype is dtypes.complex128
+    assert (Tensor([1, 2]) - 1j).dtype is dtypes.complex64
+    np.testing.assert_array_equal((np.array([1j, 2]) * x).numpy(), [1j, 4])
+    np.testing.assert_allclose(x.div(Tensor([2j, 4])).numpy(), [-0.5j, 0.5])
+    np.testing.assert_allclose(x.matmul(Tensor([2j, 4])).item(), 8 + 2j)
+
+
+@given(st.integers(0, 3).flatmap(lambda n: st.tuples(*[st.integers(0, 4)] * n)), st.integers(0, 99))
+@settings(max_examples=4, deadline=None)
+def test_arithmetic_is_numpys(shape, seed):
+    a, b = numbers(*shape, seed=seed), numbers(*shape, seed=seed + 1)
+    x, y = Tensor(a), Tensor(b)
+    pairs = ((x + y, a + b), (x - y, a - b), (x * y, a * b), (x / y, a / b), (1 - x, 1 - a),
+             (-x, -a), (x.conj(), a.conj()), (x.abs(), abs(a)), (x.angle(), np.angle(a)),
+             (x.sum(), a.sum()), (x.prod(), a.prod()), (x**3, a**3), (x**-1, 1 / a),
+             (x**y, a**b), (2**x, 2**a), (x.real, a.real), (x.imag, a.imag))  # fmt: skip
+    for made, expected in pairs:
+        assert made.shape == expected.shape
+        np.testing.assert_allclose(made.numpy(), expected, rtol=1e-9, atol=1e-12)
+
+
+FUNCTIONS = [
+    "exp",
+    "expm1",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "sqrt",
+    "sin",
+    "cos",
+    "tan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "arcsin",
+    "arccos",
+    "arctan",
+    "arcsinh",
+    "arccosh",
+    "arctanh",
+    "reciprocal",
+    "square",
+    "exp2",
+]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_are_numpys(name):
+    a = np.concatenate([numbers(40), numbers(40) * 1e-6, numbers(40) * 5, [2 + 0j, -2 + 0j, 2j]])
+    expected = getattr(np, name)(a)
+    if name == "log1p":  # NumPy loses digits near 0
+        expected = np.where(abs(a) < 1e-4, a - a**2 / 2 + a**3 / 3, expected)
+    np.testing.assert_allclose(getattr(Tensor(a), name)().numpy(), expected, rtol=1e-12)
+    narrow = getattr(Tensor(a.astype(np.complex64)), name)()
+    assert narrow.dtype is dtypes.complex64
+    error = abs(narrow.numpy() - expected) / abs(expected)
+    assert error.max() < 2e-5
+
+
+def test_division_neither_over_nor_underflows():
+    a, b = np.array([1e300 + 1e300j, 1e-300 + 1j]), np.array([1e300 - 1e300j, 1e-300 + 1e-300j])
+    np.testing.assert_allclose((Tensor(a) / Tensor(b)).numpy(), a / b, rtol=1e-14)
+    assert Tensor(np.array([3e200 + 4e200j])).abs().item() == pytest.approx(5e200)
+
+
+def test_products_of_matrices_are_numpys():
+    a, b = numbers(2, 3, 4), numbers(4, 5, seed=1)
+    x, y = Tensor(a), Tensor(b)
+    np.testing.assert_allclose((x @ y).numpy(), a @ b)
+    np.testing.assert_allclose((x @ y.real).numpy(), a @ b.real)
+    np.testing.assert_allclose((x.real @ y).numpy(), a.real @ b)
+    np.testing.assert_allclose(x[0].mv(y[:, 0]).numpy(), a[0] @ b[:, 0])
+    np.testing.assert_allclose(x[0, 0].vdot(y[:, 0]).item(), np.vdot(a[0, 0], b[:, 0]))
+    np.testing.assert_allclose(x[0, 0].dot(y[:, 0]).item(), np.dot(a[0, 0], b[:, 0]))
+    np.testing.assert_allclose(x[0, 0].outer(y[0]).numpy(), np.outer(a[0, 0], b[0]))
+    np.testing.assert_allclose(torpor.einsum("bij,jk->ki", x, y).numpy(),
+                               np.einsum("bij,jk->ki", a, b))  # fmt: skip
+    np.testing.assert_allclose(x.mH.numpy(), a.conj().swapaxes(1, 2))
+    np.testing.assert_allclose(y.H.numpy(), b.conj().T)
+
+
+def test_sums_and_moments_are_numpys():
+    a = numbers(3, 4)
+    x = Tensor(a)
+    for made, expected in ((x.sum(0), a.sum(0)), (x.mean(1), a.mean(1)), (x.var(), a.var(ddof=1)),
+                           (x.std(0), a.std(0, ddof=1)), (x.norm(), np.linalg.norm(a)),
+                           (x.cumsum(1), a.cumsum(1)), (x.prod(0), a.prod(0))):  # fmt: skip
+        np.testing.assert_allclose(made.numpy(), expected)
+    assert x.any().item() and x.all().item() and not x.isnan().any().item()
+
+
+def test_movements_and_indices_are_views():
+    a = numbers(3, 4)
+    x = Tensor(a)
+    for made, expected in ((x.T, a.T), (x[1:, ::2], a[1:, ::2]), (x.reshape(2, 6), a.reshape(2, 6)),
+                           (x.flip(0), a[::-1]), (x[Tensor([2, 0])], a[[2, 0]]), (x[0], a[0]),
+                           (Tensor.stack([x, x]), np.stack([a, a])),
+                           (x.repeat(2, 1), np.tile(a, (2, 1))),
+                           (Tensor.cat([x, x.real], dim=1), np.concatenate([a, a.real], 1)),
+                           (x[x.abs() > 1], a[abs(a) > 1]),
+                           (x.pad((1, 0)), np.pad(a, ((0, 0), (1, 0)))),
+                           (x.where(x.real > 0, 0), np.where(a.real > 0, a, 0))):  # fmt: skip
+        np.testing.assert_array_equal(made.numpy(), expected)
+    row = x[1]
+    row += 1j
+    x.T[0, 0] = 5
+    x.imag[2] = 7
+    a[1] += 1j
+    a[0, 0], a.imag[2] = 5, 7
+    np.testing.assert_array_equal(x.numpy(), a)
+    np.testing.assert_array_equal(row.numpy(), a[1])
+    with pytest.raises(DTypeError):
+        Tensor([1.0]).add_(Tensor([1j]))
+    with pytest.raises(DTypeError):
+        Tensor([1.0])[0] = Tensor(1j)
+
+
+def test_memory_of_numpys_is_shared():
+    a = numbers(3)
+    x = Tensor.from_numpy(a)
+    x[1] = 2 + 3j
+    assert a[1] == 2 + 3j
+    pairs = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    z = pairs.view_as_complex()
+    z[0] = 9j
+    assert pairs.tolist() == [[0, 9], [3, 4]]
+    assert z.view_as_real().tolist() == [[0, 9], [3, 4]]
+
+
+def test_ways_out():
+    x = Tensor([1 + 2j, -0.5j]).realize()
+    assert repr(x) == "tensor([1.+2.j , 0.-0.5j])" or repr(x) == repr(np.array(x)).replace(
+        "array", "tensor").replace(", dtype=complex64", "")  # fmt: skip
+    assert "complex128" in repr(Tensor(np.array([1j])).realize())
+    assert x[0].item() == 1 + 2j and complex(x[0]) == 1 + 2j and f"{x[0]:.1f}" == "1.0+2.0j"
+    assert np.asarray(x).dtype == np.complex64
+    for same in (pickle.loads(pickle.dumps(x)), copy.copy(x), copy.deepcopy(x)):
+        assert same.tolist() == x.tolist() and same.dtype is x.dtype
+
+
+def test_constructors():
+    for made, expected in ((Tensor.zeros(2, dtype="complex64"), np.zeros(2, np.complex64)),
+                           (Tensor.full((2,), 1j), np.full(2, 1j, np.complex64)),
+                           (Tensor.eye(2, dtype="complex128"), np.eye(2, dtype=complex)),
+                           (Tensor([1j]).ones_like(), np.ones(1, np.complex64))):  # fmt: skip
+        np.testing.assert_array_equal(made.numpy(), expected)
+        assert made.numpy().dtype == expected.dtype
+    np.testing.assert_allclose(torpor.polar(Tensor(2.0), Tensor(0.5)).item(), 2 * np.exp(0.5j),
+                               rtol=1e-6)  # fmt: skip
+    assert torpor.complex(Tensor(1.0), Tensor(2.0)).item() == 1 + 2j
+    with pytest.raises(DTypeError):
+        torpor.complex(Tensor(1), Tensor(2))
+
+
+def test_gradients_are_those_of_both_parts():
+    z = Tensor([3 + 4j, 1j], dtype="complex128", requires_grad=True)
+    (z * z.conj()).real.sum().backward()
+    np.testing.assert_allclose(z.grad.numpy(), [6 + 8j, 2j])
+    a = numbers(4)
+    x = Tensor(a)
+
+    def loss(x):
+        return ((x.exp() / (x + 2)).sqrt() * Tensor(a[::-1].copy())).abs().sum()
+
+    gradient = torpor.grad(loss)(x).numpy()
+    step = 1e-6
+    for place in range(4):
+        for direction in (1, 1j):
+            moved = np.zeros(4, complex)
+            moved[place] = step * direction
+            slope = (loss(Tensor(a + moved)).item() - loss(Tensor(a - moved)).item()) / (2 * step)
+            part = gradient[place].real if direction == 1 else gradient[place].imag
+            assert slope == pytest.approx(part, rel=1e-6)
+    assert torpor.grad(lambda x: x.abs().sum())(Tensor([0j])).tolist() == [0]
+    with pytest.raises(GradientError):
+        z.sum().backward()
+
+
+@pytest.mark.parametrize(
+    "name", ["max", "sort", "argmax", "floor", "clamp", "cummax", "median", "relu", "round"]
+)
+def test_what_has_no_meaning_is_refused_by_its_name(name):
+    with pytest.raises(DTypeError, match=f"{name} does not take complex numbers"):
+        getattr(Tensor([1j]), name)()
+
+
+def test_order_and_narrowing_are_refused():
+    x = Tensor([1j])
+    for wrong in (lambda: x < x, lambda: Tensor([1.0]) < x, lambda: x.cast("float32"),
+                  lambda: Tensor([1.0]).maximum(x), lambda: x // 2, lambda: x % 2,
+                  lambda: float(x), lambda: Tensor([1.0]).atan2(x),
+                  lambda: Tensor.randn(2, dtype="complex64")):  # fmt: skip
+        with pytest.raises((DTypeError, TypeError)):
+            wrong()
