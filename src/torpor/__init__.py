@@ -122,6 +122,7 @@ PLACES: Final = {
     "array_api": ("torpor.array_api", None),
     "grid_sampler_2d": ("torpor.nn.resampling", "grid_sampler_2d"),
     "grid_sampler_3d": ("torpor.nn.resampling", "grid_sampler_3d"),
+    "fft": ("torpor.tensor.fft", None),
     "linalg": ("torpor.tensor.linalg", None),
     "nn": ("torpor.nn", None),
     "jit": ("torpor.capture", "jit"),

@@ -48,7 +48,7 @@ def test_protocols_of_python_are_not_disturbed():
     assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
 
 
-@pytest.mark.parametrize("name", ["io", "fft", "no_such_name"])
+@pytest.mark.parametrize("name", ["io", "no_such_name"])
 def test_rooms_that_are_not_built_are_not_there(name):
     assert not hasattr(torpor, name)
 

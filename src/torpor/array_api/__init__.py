@@ -1,4 +1,4 @@
-"""The array API standard (2024.12), with its own meanings, but for complex numbers and `fft`.
+"""The array API standard (2024.12), with its own meanings.
 
 What has the same meaning as in PyTorch is the tensor's method of that name.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from torpor.array_api import elements, linalg
+from torpor.array_api import elements, fft, linalg
 from torpor.array_api.creating import (
     arange,
     asarray,
@@ -96,13 +96,14 @@ bool, int8, int16, int32, int64 = (
 )  # fmt: skip
 uint8, uint16, uint32, uint64 = dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64
 float32, float64 = dtypes.float32, dtypes.float64
+complex64, complex128 = dtypes.complex64, dtypes.complex128
 
 __all__ = [
     *elements.__all__,
     "__array_api_version__", "__array_namespace_info__", "all", "any", "arange", "argmax",
     "argmin", "argsort", "asarray", "astype", "bool", "broadcast_arrays", "broadcast_shapes",
-    "broadcast_to", "can_cast", "concat", "count_nonzero", "cumulative_prod", "cumulative_sum",
-    "diff", "e", "empty", "empty_like", "expand_dims", "eye", "finfo", "flip", "float32",
+    "broadcast_to", "can_cast", "complex128", "complex64", "concat", "count_nonzero", "cumulative_prod", "cumulative_sum",
+    "diff", "e", "empty", "empty_like", "expand_dims", "eye", "fft", "finfo", "flip", "float32",
     "float64", "from_dlpack", "full", "full_like", "iinfo", "inf", "int16", "int32", "int64",
     "int8", "isdtype", "isin", "linalg", "linspace", "matmul", "matrix_transpose", "max",
     "mean", "meshgrid", "min", "moveaxis", "nan", "newaxis", "nonzero", "ones", "ones_like",

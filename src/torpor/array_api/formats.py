@@ -17,10 +17,10 @@ KINDS: Final[dict[str, tuple[DType, ...]]] = {
     "signed integer": (dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64),
     "unsigned integer": (dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64),
     "real floating": (dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16),
-    "complex floating": (),
+    "complex floating": (dtypes.complex64, dtypes.complex128),
 }
 KINDS["integral"] = KINDS["signed integer"] + KINDS["unsigned integer"]
-KINDS["numeric"] = KINDS["integral"] + KINDS["real floating"]
+KINDS["numeric"] = KINDS["integral"] + KINDS["real floating"] + KINDS["complex floating"]
 
 
 class FloatLimits(NamedTuple):
@@ -63,7 +63,7 @@ def can_cast(from_: Any, to: DType, /) -> bool:
 
 def finfo(type: Any, /) -> FloatLimits:
     """The limits of a float format."""
-    dtype = _format(type)
+    dtype = _format(type).part
     if not dtype.is_float:
         raise DTypeError(f"finfo is for floats, not {dtype}; use iinfo")
     if dtype is dtypes.bfloat16:
@@ -97,8 +97,12 @@ def isdtype(dtype: DType, kind: Any) -> bool:
 
 def result_type(*arrays_and_dtypes: Any) -> DType:
     """The format that arrays, formats and numbers meet in."""
-    numbers = [one for one in arrays_and_dtypes if isinstance(one, bool | int | float)]
-    others = [_format(one) for one in arrays_and_dtypes if not isinstance(one, bool | int | float)]
+    numbers = [one for one in arrays_and_dtypes if isinstance(one, bool | int | float | complex)]
+    others = [
+        _format(one)
+        for one in arrays_and_dtypes
+        if not isinstance(one, bool | int | float | complex)
+    ]
     if not others:
         raise DTypeError("result_type needs an array or a format")
     made = functools.reduce(promote, others)
@@ -122,11 +126,13 @@ class Info:
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
         """The formats of Python's numbers and of indices."""
-        return {"real floating": dtypes.float32, "integral": dtypes.int64, "indexing": dtypes.int64}
+        return {"real floating": dtypes.float32, "complex floating": dtypes.complex64,
+                "integral": dtypes.int64, "indexing": dtypes.int64}  # fmt: skip
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, DType]:
         """The formats by name, of a kind if one is given."""
         every = KINDS["bool"] + KINDS["integral"] + KINDS["real floating"][:2]
+        every += KINDS["complex floating"]
         return {one.name: one for one in every if kind is None or isdtype(one, kind)}
 
 
