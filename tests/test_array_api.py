@@ -170,3 +170,21 @@ def test_what_does_not_fit_is_said():
         xp.cumulative_sum(x)
     with pytest.raises(ShapeError, match="at least one axis"):
         xp.nonzero(Tensor(1))
+
+
+def test_complex_numbers_and_transforms_are_there():
+    a = np.array([1 + 2j, -0.5j])
+    x = xp.asarray(a)
+    assert x.dtype is xp.complex128
+    assert xp.isdtype(x.dtype, "complex floating") and xp.isdtype(x.dtype, "numeric")
+    assert xp.result_type(xp.float64, xp.complex64) is xp.complex128
+    pairs = (
+        (xp.real(x), a.real), (xp.imag(x), a.imag), (xp.conj(x), a.conj()), (xp.abs(x), abs(a)),
+        (xp.sign(x), a / abs(a)), (xp.vecdot(x, xp.flip(x)), np.vdot(a, a[::-1])),
+        (xp.mean(x), a.mean()), (xp.prod(x), a.prod()), (xp.add(x, 1j), a + 1j),
+        (xp.fft.fft(x, axis=0), np.fft.fft(a)), (xp.fft.fftshift(x, axes=0), np.fft.fftshift(a)),
+        (xp.fft.irfftn(x, s=(3,), axes=(0,)), np.fft.irfft(a, 3)),
+        (xp.std(x), a.std()), (xp.astype(xp.asarray([True]), xp.complex64), np.array([1 + 0j])),
+    )  # fmt: skip
+    for made, expected in pairs:
+        np.testing.assert_allclose(made.numpy(), expected, rtol=1e-12)

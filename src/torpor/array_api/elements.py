@@ -58,7 +58,7 @@ negative = _unary("negative")
 positive = _unary("positive")
 reciprocal = _unary("reciprocal")
 round = _unary("round")
-sign = _unary("sign")
+sign = _unary("sign", "sgn")
 signbit = _unary("signbit")
 sin = _unary("sin")
 sinh = _unary("sinh")
@@ -100,8 +100,14 @@ equal = _binary("equal", "eq")
 
 
 def real(x: Tensor, /) -> Tensor:
-    """Itself: every format is a real one."""
-    return x
+    """The real parts."""
+    return x.real
+
+
+def imag(x: Any, /) -> Tensor:
+    """The imaginary parts of complex numbers."""
+    made: Tensor = x.imag
+    return made
 
 
 def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
@@ -120,7 +126,8 @@ __all__ = [
     "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
     "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor",
     "ceil", "clip", "conj", "copysign", "cos", "cosh", "divide", "equal", "exp", "expm1", "floor",
-    "floor_divide", "greater", "greater_equal", "hypot", "isfinite", "isinf", "isnan", "less",
+    "floor_divide", "greater", "greater_equal", "hypot", "imag", "isfinite", "isinf", "isnan",
+    "less",
     "less_equal", "log", "log10", "log1p", "log2", "logaddexp", "logical_and", "logical_not",
     "logical_or", "logical_xor", "maximum", "minimum", "multiply", "negative", "nextafter",
     "not_equal", "positive", "pow", "real", "reciprocal", "remainder", "round", "sign", "signbit",
