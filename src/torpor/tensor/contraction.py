@@ -112,7 +112,7 @@ class Contraction(Handle):
         """
         factor: Any = self._factor(other)
         if factor.is_pair:
-            return Handle._pairs.with_real(self).matmul(factor)  # type: ignore[no-any-return]
+            return Handle._pairs.with_real(self).matmul(factor)
         return derive(_matmul_nodes, (self, factor))
 
     def __matmul__(self, other: Any) -> Tensor:

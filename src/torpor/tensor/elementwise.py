@@ -225,7 +225,7 @@ class Arithmetic(Handle):
             left, right = promoted(self, other)
             kind = left.dtype.kind
             if kind == "complex":
-                return left._meet(Ops.POW, right)  # type: ignore[no-any-return,attr-defined]
+                return left._meet(Ops.POW, right)
             return binary(Ops.POW, left, right) if kind == "float" else whole_power(left, right)
         exponent = as_scalar(other)
         common = weak_dtype(exponent, self.dtype, default_float())
@@ -397,7 +397,7 @@ class Arithmetic(Handle):
         if node.dtype is kind:
             return self  # type: ignore[return-value]
         if kind.is_complex:
-            return Handle._pairs.with_real(self).cast(kind)  # type: ignore[no-any-return]
+            return Handle._pairs.with_real(self).cast(kind)
         requires = self.requires_grad and grad_enabled() and kind.is_float
         return make(build.cast(node, kind), self.device, requires)
 

@@ -243,7 +243,7 @@ class Numeric(Handle):
 
     def complex(self, imag: Any) -> Tensor:
         """The complex numbers of these real parts and those imaginary ones, in one float format."""
-        return Handle._pairs.of(self, imag)  # type: ignore[no-any-return]
+        return Handle._pairs.of(self, imag)
 
     def polar(self, angle: Any) -> Tensor:
         """The complex numbers of these magnitudes and those angles."""
