@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from torpor.capture.holding import is_a
 from torpor.capture.kind import difference, kind_key, nearest
 from torpor.capture.match import Pattern, pattern_of
 from torpor.capture.native import Native, native_for
-from torpor.capture.program import clock, make_native
+from torpor.capture.program import make_native
 from torpor.capture.sizes import Dynamic, Sizes, computed, shown
 from torpor.capture.trace import MISS, Trace, is_whole
 from torpor.capture.tracer import is_severed
@@ -89,7 +90,7 @@ class Jitted:
         self._sizes, self._dynamic = Sizes(function, dynamic), dynamic
         self._kinds: dict[tuple[Any, ...], _Kind] = {}
         self._programs = ()
-        self._lock = recursive_lock()
+        self._lock, self._uses = recursive_lock(), itertools.count(1)
         self._misses: list[str] = []
         self._by_value: str | None = None  # why numbers are guarded by value
         self._streak = 0  # traces since the last replay
@@ -178,15 +179,14 @@ class Jitted:
         return getattr(self, "__qualname__", repr(self.__wrapped__))
 
     def _replays(self, kind: _Kind) -> None:
-        clock[0] += 1
-        kind.used = int(clock[0])
+        kind.used = next(self._uses)
         self._streak = 0
 
     def _settle(self) -> None:
         """Take note of what has been replayed without Python."""
         for native in self._programs[1::2]:
             if native.settle():
-                self._streak = 0
+                self._streak, native.used = 0, next(self._uses)
 
     def _go_native(self, kind: _Kind) -> None:
         """Have the next calls like one that Python has just replayed done without Python."""
@@ -226,8 +226,7 @@ class Jitted:
             sized = self._sizes.vary(key, self._kinds, call)
             kind = _Kind(call.objects, plain=_obstacle(call.tensors), sized=sized)
             self._kinds[key] = kind
-            clock[0] += 1
-            kind.used = int(clock[0])
+            kind.used = next(self._uses)
             self._let_go()
         elif kind.traces:
             self._note_miss(kind.traces[0].failing(call.tensors))

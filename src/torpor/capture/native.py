@@ -39,7 +39,9 @@ class Unfit(Exception):
 
 
 class Native:
-    """A trace's program, and how far it has been used."""
+    """A trace's program, and how far it has been used. `used`: when its function last saw that."""
+
+    used = 0
 
     def __init__(self, pattern: Pattern, trace: Trace, lock: Any):
         """`Unfit` if there is no such program."""
@@ -52,11 +54,6 @@ class Native:
         self.program = Program(steps, places, writer.arguments, words, own.release)
         self._seen, self._settling = 0, recursive_lock()  # runs that the trace knows of
         self.renew()
-
-    @property
-    def used(self) -> int:
-        """When it was last run, by the clock of all jitted functions."""
-        return self.program.get("used")
 
     def settle(self) -> int:
         """Have the trace know of the runs since it was last told; how many these are."""

@@ -28,7 +28,6 @@ from torpor.tensor.differentiate import SEVERED
 from torpor.tensor.watch import active
 
 _TELL: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-clock: Final = np.zeros(1, np.int64)  # calls of jitted functions so far
 
 
 class Known(NamedTuple):
@@ -120,7 +119,6 @@ class Program:
         owning = ("own", "take", "run", *OWNING)
         numbers = {*map(number_of, owning)}
         self.set(
-            clock=clock.ctypes.data,
             release=id(release),
             arguments=arguments,
             registers=len(assembler.registers),

@@ -19,7 +19,7 @@ from torpor.device.words import written_out
 
 RECORD: Final = 5
 HEAD: Final = (
-    "count", "runs", "used", "clock", "executor", "execute", "long", "lend", "take_back",
+    "count", "runs", "executor", "execute", "long", "lend", "take_back",
     "lent", "threads", "release", "arguments", "registers", "owned", "words",
 )  # fmt: skip
 
@@ -243,11 +243,6 @@ unfit:
   %i.next = add i64 %i, 2
   br label %each
 done:
-  %clock = ptr %program[{HEAD_clock}]
-  %time = load i64, ptr %clock
-  %time.next = add i64 %time, 1
-  store i64 %time.next, ptr %clock
-  %program[{HEAD_used}] = i64 %time.next
   call void @Py_DecRef(ptr %programs)
   ret ptr %found
 none:
