@@ -21,7 +21,7 @@ from torpor.kernel.ranges import closed_by, find_loops, kind_of, number_of, size
 
 LANES: Final = 8  # elements of a vector that is put together from several lines, at least
 AXIS_SHORT: Final = 4  # axes that are shorter are written out whole
-LONGEST: Final = 32  # elements along one axis of a block, which has the square of it
+LONGEST: Final = 32  # elements along one axis of a block, which has half of its square at most
 
 
 class Transpose(NamedTuple):
@@ -44,7 +44,7 @@ def tile_transpose(kernel: Kernel) -> bool:
     line = min(LINE // found.itemsize, LONGEST)
     ends = ends_of(kernel, found.read)
     short = (size_of(found.written) or 0) < AXIS_SHORT
-    wide = min(max(LANES, kernel.target.lanes(found.itemsize)), LONGEST)
+    wide = min(max(LANES, kernel.target.lanes(found.itemsize)), LONGEST // 2)
     whole = found.apart % LINE == 0
     past = whole and passes_caches(kernel.ast, kernel.target)
     if past and not ends and not short:
