@@ -58,3 +58,13 @@ def test_an_index_that_makes_no_difference_is_checked_too(index, length):
     for found in (table[asked], table[:, :1].gather(0, asked.reshape(-1, 1)).sum(0)):
         with pytest.raises(OutOfBoundsError):
             found.realize()
+
+
+def test_under_a_condition_indices_outside_are_not_read():
+    x = np.arange(5, dtype=np.float32)
+    index = np.array([0, 4, 99, -1, -7, 2**62, -(2**62)])
+    fine = (index >= -5) & (index < 5)
+    found = Tensor(fine).where(Tensor(x)[Tensor(index)], -1.0)
+    assert found.tolist() == [0, 4, -1, 4, -1, -1, -1]
+    with pytest.raises(OutOfBoundsError):
+        Tensor(x)[Tensor(index)].realize()

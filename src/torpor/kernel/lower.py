@@ -35,7 +35,6 @@ from torpor.kernel.contracts import (
 from torpor.kernel.decompose import in_words, rules_for
 from torpor.kernel.estimate import estimate
 from torpor.kernel.opts.kernel import Kernel
-from torpor.kernel.passes.bounds_checks import eliminate_bounds_checks
 from torpor.kernel.passes.dots import add_in_dots
 from torpor.kernel.passes.fission import fission_loops
 from torpor.kernel.passes.groups import part_reductions, share_reductions, to_items
@@ -137,7 +136,7 @@ def choose_index_width(state: Lowering) -> None:
     """Index arithmetic becomes int32 or int64; after everything that uses its rules, which know by
     their clamps where indices that are read lie.
     """
-    state.root = eliminate_bounds_checks(lower_index(state.root, state.target), state.target)
+    state.root = lower_index(state.root, state.target)
 
 
 def decompose(state: Lowering) -> None:

@@ -61,7 +61,6 @@ def function_of(
 ) -> Function:
     """The function of a linear program."""
     made = Function(signature(nodes), target, shared, streams)
-    made.held = {node.src[1]: node for node in nodes if llvm_control.is_held(node)}
     for node in nodes:
         add(made, node)
     return made

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from torpor.base.dtypes import DType
-from torpor.ir.ops import AxisType, Ops
+from torpor.ir.ops import AxisType
 from torpor.ir.uop import UOp
 from torpor.source.linear import constant
 from torpor.source.llvm_function import Function
-from torpor.source.llvm_text import constant_text, mangled, type_of
+from torpor.source.llvm_text import mangled, type_of
 
 
 def open_loop(function: Function, node: UOp) -> None:
@@ -68,9 +68,7 @@ def close_condition(function: Function, node: UOp) -> None:
 
 
 def check(function: Function, node: UOp) -> None:
-    """Set the error word to number + 1 if it is still 0 and a lane fails; a cold block, which
-    chooses what a WHERE on the same condition gives.
-    """
+    """Set the error word to number + 1 if it is still 0 and a lane fails; a cold block."""
     value, condition = node.src
     function.names[node] = function.names[value]
     holds = function.names[condition]
@@ -78,7 +76,7 @@ def check(function: Function, node: UOp) -> None:
         name = f"llvm.vector.reduce.and.{mangled(condition.dtype)}"
         kind = type_of(condition.dtype)
         holds = function.body.value("alu", function.body.call(name, "i1", (kind, holds)))
-    body, label, before = function.body, function.body.names.numbered("fail"), function.body.block
+    body, label = function.body, function.body.names.numbered("fail")
     body.line(f"br i1 {holds}, label %after_{label}, label %{label}, !prof !0")
     body.label(label)
     old = body.value("val", "load i64, ptr %error")
@@ -86,19 +84,7 @@ def check(function: Function, node: UOp) -> None:
     new = body.value("alu", f"select i1 {free}, i64 {int(node.arg) + 1}, i64 {old}")
     body.line(f"store i64 {new}, ptr %error")
     function.join(f"after_{label}")
-    if (where := function.held.get(node)) is not None:
-        kind, otherwise = type_of(where.dtype), constant_text(where.src[2])
-        ways = f"[ {function.names[value]}, %{before} ], [ {otherwise}, %{label} ]"
-        function.names[where] = body.value("val", f"phi {kind} {ways}")
 
 
 def nothing(function: Function, node: UOp) -> None:
     """One work item waits for nobody."""
-
-
-def is_held(node: UOp) -> bool:
-    """Whether the node is where(condition, CHECK(x, condition), constant) of one lane."""
-    if node.op is not Ops.WHERE or node.src[1].op is not Ops.CHECK:
-        return False
-    same = node.src[0] is node.src[1].src[1]
-    return same and node.dtype.count == 1 and node.src[2].op is Ops.CONST

@@ -31,7 +31,6 @@ class Function:
         self.body = Body()
         self.names: dict[UOp, str] = {}
         self.ends: dict[UOp, tuple[str, ...]] = {}
-        self.held: dict[UOp, UOp] = {}  # by CHECK: the WHERE that gives its value where it holds
         # What a kernel stores lies in no other parameter, unless it may take the place of one.
         together = set(chain.from_iterable(shared))
         self.arguments = [

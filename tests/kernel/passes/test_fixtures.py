@@ -16,7 +16,6 @@ from torpor.base.target import get_target
 from torpor.ir.ops import Ops
 from torpor.ir.text import parse, show, show_lines
 from torpor.ir.uop import UOp
-from torpor.kernel.passes.bounds_checks import eliminate_bounds_checks
 from torpor.kernel.passes.dots import add_in_dots
 from torpor.kernel.passes.factors import factored
 from torpor.kernel.passes.fission import fission_loops
@@ -68,7 +67,6 @@ PASSES: dict[str, Callable[[UOp], UOp | str]] = {
     "factors": lambda root: UOp.sink(*factored(root.src)),
     "groups": lambda root: share_reductions(root, get_target("opencl")),
     "inplace": may_share,
-    "bounds_checks": lambda root: eliminate_bounds_checks(root, CPU),
     "vectorise": vectorised,
     "linearise": lambda root: show_lines(linearise(root)),
     "interleaved_loads": interleave_loads,
