@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import operator
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -326,50 +326,42 @@ def _about(place: Place) -> str:
     return place.path
 
 
-_ITERATED: Final = (dict, list)  # exactly these are compared in place
-
-
 def _guard_contents(guards: Guards, container: Any, kept: Any, path: str) -> None:
-    name, snapshot = guards.bind(container), guards.bind(kept)
+    name, snapshot, what = guards.bind(container), guards.bind(kept), f"what {path} holds"
+    kind = type(container)
     if is_a(container, np.ndarray):
         guards.add(f"same_array({name}, {snapshot})", f"the elements of {path}")
         return
-    if type(container) not in _ITERATED:
+    if kind not in (dict, list):  # exactly these are compared in place
         guards.names["snapshot_of"] = snapshot_of
-        guards.add(f"same_parts(snapshot_of({name}), {snapshot})", f"what {path} holds")
+        guards.add(f"same_parts(snapshot_of({name}), {snapshot})", what)
         return
-    parts = kept.values() if is_a(kept, dict) else kept
-    quick = f"[*map(id, {name}{'.values()' if is_a(kept, dict) else ''})]"
-    if is_a(kept, dict) and all(type(key) is str for key in kept):
-        quick = f"[*{name}] == {guards.bind([*kept])} and {quick}"
-        test = f"{quick} == {guards.bind([*map(id, parts)])}"
-    elif is_a(kept, dict):
-        test = f"same_parts({name}, {snapshot})"
-    else:
-        test = f"{quick} == {guards.bind([*map(id, parts)])}"
+    if not all(type(key) is str for key in (kept if kind is dict else ())):
+        guards.add(f"same_parts({name}, {snapshot})", what)
+        return
+    parts, shown = ([*kept.values()], f"{name}.values()") if kind is dict else (kept, name)
+    test = f"[*map(id, {shown})] == {guards.bind([*map(id, parts)])}"
+    if kind is dict:
+        test = f"[*{name}] == {guards.bind([*kept])} and {test}"
     equal = any(map(is_plain, parts))
     if equal:
         test = f"({test} or same_parts({name}, {snapshot}))"
-    steps = _contents_are(container, kept)
-    guards.add(f"({test})", f"what {path} holds", *steps, exact=not equal)
+    guards.add(f"({test})", what, *_contents_are(container, kept), exact=not equal)
 
 
-def _contents_are(container: Any, kept: Any) -> list[Step]:
-    """The steps that ask whether a dict or a list holds just these; none for keys but text."""
-    kind = type(container)
-    steps = [step("constant", "owner", Known(container))]
-    steps.append(step(f"{kind.__name__}_length", "owner", len(kept)))
-    if kind is not dict:
-        for number, part in enumerate(kept):
-            steps.append(step(f"{kind.__name__}_item", "part", "owner", number))
-            steps.append(step("is", "part", Known(part)))
-    elif all(type(key) is str for key in kept):
-        steps.append(step("dict_start"))
-        pairs = kept.items()
-        steps += [step("dict_pair", "owner", Known(key), Known(part)) for key, part in pairs]
-    else:
-        return []
-    return steps
+def _contents_are(container: Any, kept: Any) -> Iterator[Step]:
+    """The steps that ask whether a dict whose keys are texts, or a list, holds just these."""
+    kind = type(container).__name__
+    yield step("constant", "owner", Known(container))
+    yield step(f"{kind}_length", "owner", len(kept))
+    if kind == "dict":
+        yield step("dict_start")
+        for key, part in kept.items():
+            yield step("dict_pair", "owner", Known(key), Known(part))
+        return
+    for number, part in enumerate(kept):
+        yield step("list_item", "part", "owner", number)
+        yield step("is", "part", Known(part))
 
 
 def _guard_grads(guards: Guards, tracer: Tracer, arguments: Sequence[Handle]) -> None:

@@ -171,16 +171,12 @@ class Jitted:
                     # It has changed nothing; the function raises too, and can say more.
                     return attempt(self.__wrapped__, call, False, False, self._by_value).result
                 if result is not MISS:
-                    self._replays(kind)
+                    kind.used, self._streak = next(self._uses), 0
                     return result
         return MISS
 
     def _name(self) -> str:
         return getattr(self, "__qualname__", repr(self.__wrapped__))
-
-    def _replays(self, kind: _Kind) -> None:
-        kind.used = next(self._uses)
-        self._streak = 0
 
     def _settle(self) -> None:
         """Take note of what has been replayed without Python."""
