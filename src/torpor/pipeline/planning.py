@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any, Final
 
 from torpor.base.phases import phase
 from torpor.base.target import Target
@@ -18,18 +17,7 @@ from torpor.ir.infer import JOINT
 from torpor.ir.ops import Ops
 from torpor.ir.records import ScheduleItem, Stored
 from torpor.ir.uop import UOp
-from torpor.kernel import (
-    Arranged,
-    Parted,
-    Piece,
-    arranged,
-    checked_ahead,
-    in_offsets,
-    in_parts,
-    in_phases,
-    in_pieces,
-    own_parameters,
-)
+from torpor.kernel import OF_CHECKS, OF_GROUPS, RULES, Parted, Piece, Rule
 from torpor.pipeline.compile import has_kernel
 from torpor.pipeline.recipe import (
     make_buffer,
@@ -39,8 +27,7 @@ from torpor.schedule.loops import Bodies, is_loop
 from torpor.schedule.plan import Places, Plan, TargetOf, plan
 
 Roots = Sequence[tuple[UOp, str]]
-Rule = Callable[[UOp, Target], Any]  # what takes the place of a kernel; nothing if it does not
-Items = Callable[[ScheduleItem, Any], list[ScheduleItem]]
+Copies = dict[tuple[UOp, tuple[UOp, ...]], UOp]  # what was stored already: by kernel, of what
 
 
 def spread(node: UOp, device: str) -> list[tuple[UOp, str]]:
@@ -80,84 +67,60 @@ def planned(
 
 
 def refined(items: Sequence[ScheduleItem], target_of: TargetOf) -> Iterator[ScheduleItem]:
-    """The items, their asts cut into phases and their operands put in order where that pays.
+    """The items, those with kernels that are better done as several as these.
 
     Thousands of items may share one ast, blocks of a chain for example: each is looked at once.
     """
-    phases, order, checks = cache(in_phases), cache(arranged), cache(checked_ahead)
-    several = [(cache(rule), items_of) for rule, items_of in SEVERAL]
+    cached = {rule: cache(rule) for rule in RULES}
 
     def plan_body(roots: Roots) -> tuple[list[ScheduleItem], Places]:
         made = plan(roots, make_buffer, target_of)
         return list(refined(made.items, target_of)), made.results
 
+    def divided(item: ScheduleItem, rules: Sequence[Rule], copies: Copies) -> list[ScheduleItem]:
+        """The items in the place of one, by the first rule that gains something."""
+        target = target_of(item.buffers[0].arg.device)
+        for number, rule in enumerate(rules, 1):
+            if isinstance(found := cached[rule](item.ast, target), Parted):
+                return by_parts(item, found, copies)
+            if found:
+                pieces = [of_piece(item, piece) for piece in found]
+                return [one for p in pieces for one in divided(p, rules[number:], copies)]
+        return [item]
+
     bodies = Bodies(plan_body, make_buffer)
     for item in items:
         if not has_kernel(item):
             yield item
-            continue
-        if is_loop(item):
+        elif is_loop(item):
             yield from bodies.kernels(item)
-            continue
-        target = target_of(item.buffers[0].arg.device)
-        if item.checks:
-            ahead = None if item.group is not None else checks(item.ast, target)
-            yield from [item] if ahead is None else by_parts(item, ahead)
-            continue
-        copies: dict[tuple[UOp, UOp], UOp] = {}
-        for ast in phases(item.ast):  # they write parts of its output
-            part = item if ast is item.ast else of_piece(item, own_parameters(ast))
-            ast = part.ast
-            rules = several if item.group is None else []
-            tried = ((rule(ast, target), items_of) for rule, items_of in rules)
-            made = next((one for one in tried if one[0]), None)
-            if made is None:
-                yield from in_order(part, order(ast, target), copies)
-            else:
-                yield from made[1](part, made[0])
+        else:
+            grouped = item.group is not None
+            rules = OF_GROUPS if grouped else OF_CHECKS if item.checks else RULES
+            yield from divided(item, () if grouped and item.checks else rules, {})
 
 
-def by_parts(item: ScheduleItem, found: Parted) -> list[ScheduleItem]:
-    """The item that computes what is needed first, with the checks, and the item that needs it."""
-    memory = make_buffer(item.buffers[0].arg.device, found.size, found.dtype)
-    read = (memory, *(item.buffers[n] for n in found.read))
+def by_parts(item: ScheduleItem, found: Parted, copies: Copies) -> list[ScheduleItem]:
+    """The item that computes what is needed first, with the checks, and the item that needs it.
+    What was stored for another piece of the same item (`copies`) is not stored again.
+    """
+    read = tuple(item.buffers[n] for n in found.read)
+    known = copies.get((found.first, read))
+    memory = known or make_buffer(item.buffers[0].arg.device, found.size, found.dtype)
+    copies[found.first, read] = memory
     kept = (*(item.buffers[n] for n in found.kept), memory)
-    reason = "checked first" if item.checks else "parts of a sum"
-    first = ScheduleItem(found.first, read, reason=reason, checks=item.checks, origins=item.origins)
+    first = ScheduleItem(
+        found.first, (memory, *read), reason=found.reason, checks=item.checks,
+        origins=item.origins, group=item.group,
+    )  # fmt: skip
     rest = replace(item, ast=found.rest, buffers=kept, checks=())
-    return [with_variables_of(item, first), with_variables_of(item, rest)]
-
-
-def by_pieces(item: ScheduleItem, pieces: Sequence[Piece]) -> list[ScheduleItem]:
-    """The items that write the pieces of an item's output."""
-    return [of_piece(item, piece) for piece in pieces]
+    return [with_variables_of(item, one) for one in ([rest] if known else [first, rest])]
 
 
 def of_piece(item: ScheduleItem, piece: Piece) -> ScheduleItem:
     """The item that writes a piece of an item's output."""
     buffers = tuple(item.buffers[n] for n in piece.slots)
     return with_variables_of(item, replace(item, ast=piece.ast, buffers=buffers))
-
-
-def in_order(
-    item: ScheduleItem, found: Arranged | None, copies: dict[tuple[UOp, UOp], UOp]
-) -> list[ScheduleItem]:
-    """The item, or a copy of an operand in the order in which it is read, and the item on it. What
-    another phase has copied is not copied again: `copies` has the buffers of these.
-    """
-    if found is None:
-        return [item]
-    origin = item.buffers[found.slot]
-    known = copies.get((found.copy, origin))
-    copied = known or make_buffer(item.buffers[0].arg.device, found.size, origin.dtype)
-    copies[found.copy, origin] = copied
-    buffers = tuple(copied if n == found.slot else b for n, b in enumerate(item.buffers))
-    if known is not None:
-        return [replace(item, ast=found.rest, buffers=buffers)]
-    copy = ScheduleItem(
-        found.copy, (copied, origin), reason="order of use", origins=item.origins, group=item.group
-    )
-    return [with_variables_of(item, copy), replace(item, ast=found.rest, buffers=buffers)]
 
 
 def with_variables_of(item: ScheduleItem, part: ScheduleItem) -> ScheduleItem:
@@ -169,13 +132,3 @@ def with_variables_of(item: ScheduleItem, part: ScheduleItem) -> ScheduleItem:
         variables=tuple(item.variables[number] for number in kept),
         bindings=tuple(item.bindings[number] for number in kept if item.bindings),
     )
-
-
-# What may take the place of a kernel without checks, after `in_phases` and before `arranged`: the
-# first that gains something does. Zero points come before split sums, which would leave sums of
-# fewer terms; both before index sets, since these are for kernels that sum nothing.
-SEVERAL: Final[tuple[tuple[Rule, Items], ...]] = (
-    (in_offsets, by_parts),
-    (in_parts, by_parts),
-    (in_pieces, by_pieces),
-)

@@ -18,7 +18,7 @@ from torpor.ir.uop import UOp
 from torpor.kernel.access import stored_bytes
 from torpor.kernel.opts.stage import place
 from torpor.kernel.ranges import Ranges, closed_by, find_loops, iterations, nesting, size_of
-from torpor.kernel.split.parts import Parted, memory_between, parted
+from torpor.kernel.split.several import Parted, memory_between, parted
 
 USES: Final = 16  # of each value that is checked, at least
 # Bytes stored, as for results that are written over the last ones (`capture/successor.py`): 1024
@@ -43,7 +43,7 @@ def checked_ahead(ast: UOp, target: Target) -> Parted | None:
     value = check.substitute(dict(zip(axes, fresh, strict=True)))
     checks = UOp.sink(UOp(Ops.STORE, dtypes.void, (place(memory, fresh), value, *fresh)))
     rest = ast.substitute({check: UOp(Ops.LOAD, check.dtype, (place(memory, axes),))})
-    return parted(checks, rest, memory)
+    return parted(checks, rest, memory, "checked first")
 
 
 def is_written(node: UOp, ast: UOp) -> bool:

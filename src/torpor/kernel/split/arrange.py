@@ -11,12 +11,11 @@ its gradient by the images, is else packed again and again; so is an image that 
 from __future__ import annotations
 
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final
 
 from torpor.base.dtypes import dtypes
 from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
-from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
 from torpor.kernel.choose.plans import best_plans
 from torpor.kernel.choose.tiling import copy_seconds
@@ -24,24 +23,14 @@ from torpor.kernel.choose.windows import Copied, copied_windows, in_order
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.stage import place
 from torpor.kernel.ranges import find_loops, iterations, nesting
+from torpor.kernel.split.several import Parted, memory_between, parted
 
 PRODUCTS_WORTH: Final = 1 << 22  # products from which another kernel pays
 USES: Final = 16  # products, at least, that each element of an operand is a factor of
 GAIN: Final = 1.05  # times faster that a product has to be on a copy
 
 
-class Arranged(NamedTuple):
-    """The kernel that copies parameter `slot` in order (parameter 1 to 0, of `size` elements), and
-    the kernel that reads the copy instead.
-    """
-
-    copy: UOp
-    rest: UOp
-    slot: int
-    size: int
-
-
-def arranged(ast: UOp, target: Target) -> Arranged | None:
+def arranged(ast: UOp, target: Target) -> Parted | None:
     """An operand's copy and the kernel on it; None where there is little to gain."""
     if not target.threads or iterations(tuple(ast.ranges())) < PRODUCTS_WORTH:
         return None
@@ -61,14 +50,14 @@ def arranged(ast: UOp, target: Target) -> Arranged | None:
     return best if best is not None and times[best] * GAIN < plain else None
 
 
-def time_with(kernel: Kernel, made: Arranged) -> float:
+def time_with(kernel: Kernel, made: Parted) -> float:
     """Seconds on the copy, with those that copying takes."""
     plans = best_plans(Kernel(made.rest, kernel.target))
-    itemsize = made.copy.src[0].src[1].dtype.itemsize
-    return (plans[0][0] if plans else inf) + copy_seconds(made.size, itemsize, kernel.target)
+    copying = copy_seconds(made.size, made.dtype.itemsize, kernel.target)
+    return (plans[0][0] if plans else inf) + copying
 
 
-def on_copy(kernel: Kernel, copied: Copied) -> Arranged | None:
+def on_copy(kernel: Kernel, copied: Copied) -> Parted | None:
     """The kernel that copies, and the other one on the copy; None where that reads the parameter
     elsewhere too.
     """
@@ -76,19 +65,14 @@ def on_copy(kernel: Kernel, copied: Copied) -> Arranged | None:
     parameter = load.src[0].src[0]
     if [n for n in kernel.ast.toposort() if parameter in n.src] != [load.src[0]]:
         return None
-    size = iterations(copied.axes)
-    fresh = parameter.replace(arg=ParamArg(parameter.arg.slot, size))
-    read = UOp(Ops.LOAD, load.dtype, (place(fresh, copied.axes, copied.places),))
+    memory = memory_between(parameter.dtype, iterations(copied.axes))
+    read = UOp(Ops.LOAD, load.dtype, (place(memory, copied.axes, copied.places),))
     rest = in_order(kernel.ast.substitute({load: read}), copied.order)
-    return Arranged(copy_of(copied, size), rest, parameter.arg.slot, size)
+    return parted(copy_of(copied, memory), rest, memory, "order of use")
 
 
-def copy_of(copied: Copied, size: int) -> UOp:
+def copy_of(copied: Copied, memory: UOp) -> UOp:
     """The kernel that stores what is copied row by row in the order of its axes."""
     own = [UOp.range(r.src[0].arg, number, AxisType.GLOBAL) for number, r in enumerate(copied.axes)]
-    origin = copied.load.src[0].src[0]
-    source = origin.replace(arg=ParamArg(1, origin.arg.size))
-    changes = {**dict(zip(copied.axes, own, strict=True)), origin: source}
-    moved = copied.value.substitute(changes).simplify()
-    memory = UOp(Ops.PARAM, moved.dtype, (), ParamArg(0, size))
+    moved = copied.value.substitute(dict(zip(copied.axes, own, strict=True))).simplify()
     return UOp.sink(UOp(Ops.STORE, dtypes.void, (place(memory, own), moved, *own)))

@@ -20,7 +20,7 @@ from torpor.kernel.opts.dot import Products, converted, find_products
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.stage import place
 from torpor.kernel.ranges import closed_by, find_loops, iterations, nesting
-from torpor.kernel.split.parts import Parted, memory_between, parted
+from torpor.kernel.split.several import Parted, memory_between, parted
 
 MIDDLE: Final = 128  # of an unsigned byte
 
@@ -59,7 +59,7 @@ def with_offset(kernel: Kernel, found: Products) -> Parted | None:
     total = UOp(Ops.REDUCE, dtypes.int32, (product, *closed_by(found.total)), Ops.ADD)
     moved = total + UOp(Ops.LOAD, dtypes.int32, (place(memory, axes),))
     rest = kernel.ast.substitute({found.whole: converted(moved, found.whole.dtype)})
-    return parted(sums, rest, memory)
+    return parted(sums, rest, memory, "parts of a sum")
 
 
 def offset(added: UOp, found: Products) -> UOp:

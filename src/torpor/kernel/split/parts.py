@@ -12,47 +12,30 @@ other sizes of parts, one and two threads of Zen 3 (512 KB next to a core, 32 MB
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
-from torpor.base.dtypes import DType, dtypes
+from torpor.base.dtypes import dtypes
 from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
-from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
 from torpor.kernel.access import footprint
 from torpor.kernel.choose.columns import Columns, find_columns
 from torpor.kernel.cost import WAYS
 from torpor.kernel.opts.kernel import Kernel
-from torpor.kernel.opts.normalise import renumber
 from torpor.kernel.opts.stage import place
 from torpor.kernel.ranges import (
     find_loops,
     iterations,
-    map_nodes,
     nesting,
     replace_range,
     size_of,
 )
+from torpor.kernel.split.several import Parted, memory_between, parted
 
 PART: Final = 1 << 21  # bytes of a part, at least
 PARTS: Final = 16  # most parts
 SHARE: Final = 32  # rows that a part has for each result of a column, at least
 PRODUCTS_WORTH: Final = 1 << 20  # products from which another kernel pays
-MEMORY: Final = -1  # stands for the parameter that the first of two kernels stores
-
-
-class Parted(NamedTuple):
-    """Two kernels in the place of one: the first stores `size` elements (its parameter 0), which
-    the rest reads (its last parameter); and which of the whole kernel's parameters are the others
-    of each, in order.
-    """
-
-    first: UOp
-    rest: UOp
-    size: int
-    dtype: DType
-    read: tuple[int, ...]
-    kept: tuple[int, ...]
 
 
 def in_parts(ast: UOp, target: Target) -> Parted | None:
@@ -70,7 +53,8 @@ def in_parts(ast: UOp, target: Target) -> Parted | None:
     result = UOp(Ops.LOAD, reduction.dtype, (place(memory, [part, *outputs]),))
     added = UOp(Ops.REDUCE, reduction.dtype, (result, part), reduction.arg)
     sums = sums_of(reduction, found.down, memory, [UOp.range(parts, -1, AxisType.GLOBAL), *outputs])
-    return parted(sums, kernel.ast.substitute({reduction: added}), memory)
+    rest = kernel.ast.substitute({reduction: added})
+    return parted(sums, rest, memory, "parts of a sum")
 
 
 def sums_of(reduction: UOp, down: UOp, memory: UOp, axes: list[UOp]) -> UOp:
@@ -90,33 +74,3 @@ def parts_of(found: Columns) -> int:
         footprint(found.matrix) * found.matrix.itemsize // PART,
     )
     return max((n for n in range(1, most + 1) if down % (n * WAYS) == 0), default=1)
-
-
-def memory_between(dtype: DType, size: int) -> UOp:
-    """The parameter by which the first of two kernels hands elements to the other."""
-    return UOp(Ops.PARAM, dtype, (), ParamArg(MEMORY, size))
-
-
-def parted(first: UOp, rest: UOp, memory: UOp) -> Parted:
-    """Two kernels, of which the first stores the memory between them and the other reads it."""
-    read, kept = slots_of(first), slots_of(rest)
-    return Parted(
-        renumbered(first, (MEMORY, *read)), renumbered(rest, (*kept, MEMORY)),
-        memory.arg.size, memory.dtype, read, kept,
-    )  # fmt: skip
-
-
-def slots_of(root: UOp) -> tuple[int, ...]:
-    """The numbers of a kernel's parameters, without the memory between it and another."""
-    return tuple(sorted({n.arg.slot for n in root.toposort() if n.op is Ops.PARAM} - {MEMORY}))
-
-
-def renumbered(root: UOp, slots: tuple[int, ...]) -> UOp:
-    """The kernel with its parameters and axes numbered anew, those in the order of `slots`."""
-
-    def numbered(node: UOp) -> UOp:
-        if node.op is not Ops.PARAM:
-            return node
-        return node.replace(arg=ParamArg(slots.index(node.arg.slot), node.arg.size))
-
-    return renumber(map_nodes(root, numbered))

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from torpor.base import settings
+from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
 from torpor.kernel.access import is_gated
@@ -31,6 +32,7 @@ from torpor.kernel.ranges import (
     replace_ranges,
     size_of,
 )
+from torpor.kernel.split.several import Piece, own_parameters
 from torpor.rules import conjuncts
 from torpor.rules.affine import affine, strides_of
 
@@ -40,16 +42,16 @@ PRODUCTS_FEW: Final = 32  # products in a sum, up to which it takes longer to st
 ROUNDS: Final = 64  # rounds of a sum that are looked at one by one, at most
 
 
-def in_phases(ast: UOp) -> tuple[UOp, ...]:
-    """The kernels that together do what this one does, each for some places of an output; the
-    kernel itself where there are no phases, or little to gain.
+def in_phases(ast: UOp, _: Target) -> tuple[Piece, ...]:
+    """The kernels that together do what this one does, each for some places of an output; none
+    where there are no phases, or little to gain.
     """
     if len(ast.src) != 1 or iterations(tuple(ast.ranges())) < PRODUCTS_WORTH:
-        return (ast,)
+        return ()
     whole = joined(ast)
     sums = [n for n in whole.toposort() if n.op is Ops.REDUCE]
     if len(sums) != 1 or sums[0].arg is not Ops.ADD:
-        return (ast,)
+        return ()
     few = iterations(closed_by(sums[0])) <= PRODUCTS_FEW and shares_nothing(whole)
     found = [*phases_of(whole)]
     begun = {one for one, _, first in found if not first}  # others begin within a round
@@ -61,7 +63,7 @@ def in_phases(ast: UOp) -> tuple[UOp, ...]:
         pending.extend((part, most // len(parts)) for part in reversed(parts))
         if not parts:
             done.append(map_nodes(one if few else narrowed(one), asked_once))
-    return (ast,) if done == [map_nodes(whole, asked_once)] else tuple(done)
+    return () if done == [map_nodes(whole, asked_once)] else tuple(map(own_parameters, done))
 
 
 def phases_of(ast: UOp) -> Iterator[tuple[UOp, int, int]]:

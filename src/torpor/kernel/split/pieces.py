@@ -10,7 +10,7 @@ is computed, and axes merge that conditions kept apart. Along the last axis `nes
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
@@ -19,17 +19,10 @@ from torpor.kernel.access import stored_bytes
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.partition import boundaries
 from torpor.kernel.ranges import kind_of, number_of, replace_range, size_of
-from torpor.kernel.split.parts import renumbered, slots_of
+from torpor.kernel.split.several import Piece, own_parameters
 
 MOST: Final = 4  # pieces of a kernel
 WORTH: Final = 1 << 17  # bytes stored from which other kernels pay, each to be compiled; a choice
-
-
-class Piece(NamedTuple):
-    """A kernel that writes a part, and which of the whole kernel's parameters are its own."""
-
-    ast: UOp
-    slots: tuple[int, ...]
 
 
 def in_pieces(ast: UOp, target: Target) -> tuple[Piece, ...]:
@@ -57,9 +50,3 @@ def piece_of(ast: UOp, one: UOp, start: int, end: int) -> Piece:
     part = UOp.range(end - start, number_of(one), kind_of(one))
     place = part + UOp.index_const(start)
     return own_parameters(replace_range(ast, one, place, [part]).simplify())
-
-
-def own_parameters(ast: UOp) -> Piece:
-    """A part of a kernel without the parameters that only other parts read."""
-    slots = slots_of(ast)
-    return Piece(renumbered(ast, slots), slots)

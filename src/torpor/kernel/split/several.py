@@ -1,0 +1,74 @@
+"""What takes the place of a kernel: two, the first of which stores memory that the rest reads; or
+pieces, each of which stores a part of what the kernel does.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from torpor.base.dtypes import DType
+from torpor.ir.ops import Ops
+from torpor.ir.records import ParamArg
+from torpor.ir.uop import UOp
+from torpor.kernel.opts.normalise import renumber
+from torpor.kernel.ranges import map_nodes
+
+MEMORY: Final = -1  # stands for the parameter that the first of two kernels stores
+
+
+class Parted(NamedTuple):
+    """Two kernels in the place of one: the first stores `size` elements (its parameter 0), which
+    the rest reads (its last parameter); which of the whole kernel's parameters are the others of
+    each, in order; and why there are two.
+    """
+
+    first: UOp
+    rest: UOp
+    size: int
+    dtype: DType
+    read: tuple[int, ...]
+    kept: tuple[int, ...]
+    reason: str
+
+
+class Piece(NamedTuple):
+    """A kernel that writes a part, and which of the whole kernel's parameters are its own."""
+
+    ast: UOp
+    slots: tuple[int, ...]
+
+
+def memory_between(dtype: DType, size: int) -> UOp:
+    """The parameter by which the first of two kernels hands elements to the other."""
+    return UOp(Ops.PARAM, dtype, (), ParamArg(MEMORY, size))
+
+
+def parted(first: UOp, rest: UOp, memory: UOp, reason: str) -> Parted:
+    """Two kernels, of which the first stores the memory between them and the other reads it."""
+    read, kept = slots_of(first), slots_of(rest)
+    return Parted(
+        renumbered(first, (MEMORY, *read)), renumbered(rest, (*kept, MEMORY)),
+        memory.arg.size, memory.dtype, read, kept, reason,
+    )  # fmt: skip
+
+
+def slots_of(root: UOp) -> tuple[int, ...]:
+    """The numbers of a kernel's parameters, without the memory between it and another."""
+    return tuple(sorted({n.arg.slot for n in root.toposort() if n.op is Ops.PARAM} - {MEMORY}))
+
+
+def renumbered(root: UOp, slots: tuple[int, ...]) -> UOp:
+    """The kernel with its parameters and axes numbered anew, those in the order of `slots`."""
+
+    def numbered(node: UOp) -> UOp:
+        if node.op is not Ops.PARAM:
+            return node
+        return node.replace(arg=ParamArg(slots.index(node.arg.slot), node.arg.size))
+
+    return renumber(map_nodes(root, numbered))
+
+
+def own_parameters(ast: UOp) -> Piece:
+    """A part of a kernel without the parameters that only other parts read."""
+    slots = slots_of(ast)
+    return Piece(renumbered(ast, slots), slots)
