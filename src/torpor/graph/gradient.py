@@ -66,6 +66,9 @@ FLOWING: Final = frozenset(RULES) | LOOPED
 # FUNCTIONs whose gradients are made of more than their operands.
 _LOOKING: Final = frozenset({CHOSEN, RULE})
 _templates: Final = Templates()
+# An enumeration is slow to ask for its members.
+_LOOP, _LEAF = Ops.LOOP, Ops.LEAF
+_HOLDING: Final = frozenset({Ops.LOOP, Ops.SINK})  # no floats themselves, but with such below
 
 
 def gradient(root: UOp, targets: Sequence[UOp], seed: UOp) -> list[UOp | None]:
@@ -203,17 +206,17 @@ def _origins_of_gradient(node: UOp) -> tuple[Site, ...]:
 def _between(roots: Sequence[UOp], targets: Sequence[UOp]) -> dict[UOp, bool]:
     """The nodes on paths from a target to a root, operands first; whether the walk ends there."""
     wanted = frozenset(targets)
-    ends = frozenset(target for target in wanted if target.op is Ops.LEAF)
 
     def goes_on(node: UOp) -> bool:
-        looped = node.op is Ops.LOOP or node.op is Ops.SINK
-        return looped or (node.dtype.is_float and node.op in FLOWING and node not in ends)
+        if node.op not in FLOWING or node.dtype.kind != "float":
+            return node.op in _HOLDING
+        return node.op is not _LEAF or node not in wanted
 
     between: dict[UOp, bool] = {}
     for node in UOp.sink(*roots).toposort(goes_on):
-        if node.op is Ops.SINK or not (node.dtype.is_float or node.op is Ops.LOOP):
+        if node.dtype.kind != "float" and node.op is not _LOOP:
             continue
-        below = goes_on(node) and any(source in between for source in node.src)
+        below = not between.keys().isdisjoint(node.src) and goes_on(node)
         if below or node in wanted:
             between[node] = not below
     return between
