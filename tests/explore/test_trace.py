@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.recorded import FUSION
+from tests.recorded import FUSION, record
 from torpor.base.errors import ParseError
 from torpor.explore import read
 from torpor.explore.trace import Node, Trace, place_of
@@ -107,3 +107,15 @@ def test_the_programs_file_is_there(trace):
     ((name, text),) = trace.files.items()
     assert name.endswith("fusion.py")
     assert text == FUSION
+
+
+def test_what_recurs_is_written_down_once_and_every_launch_of_it(tmp_path):
+    script = tmp_path / "loop.py"
+    script.write_text(
+        "from torpor import Tensor\nx = Tensor.empty(4)\n"
+        "for _ in range(4):\n    x = (x * 2 + 1).realize()\n"
+    )
+    trace = read(record(script, tmp_path))
+    (kernel,) = trace.kernels
+    assert len(kernel.runs) == 4
+    assert len(trace.graphs) == 1

@@ -78,6 +78,7 @@ class Recipe:
     results: for each root, its parts (slot and shape; None for the root's own) and joint.
     lines:   for each command, of which node of the graph it has its line, and which of the node's.
     used:    whether it has been since the cache was last full.
+    told:    whether a trace (VIZ) has how it was planned.
     """
 
     graph: CompiledGraph
@@ -86,6 +87,7 @@ class Recipe:
     lines: Sequence[tuple[int, int] | None] = ()
     words: int = 0
     used: bool = False
+    told: bool = False
     lock: Any = field(default_factory=recursive_lock)  # of `takes`
 
 

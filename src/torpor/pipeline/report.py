@@ -69,10 +69,12 @@ def measurements() -> list[Measurement]:
     return [one for one in phases.listeners() or () if isinstance(one, Measurement)]
 
 
-def watched() -> bool:
-    """Whether anything is printed or collected about schedules, here and now."""
+def watched(told: bool = False) -> bool:
+    """Whether anything is printed or collected about schedules, here and now; `told`: about one
+    that a trace has already.
+    """
     now = settings.snapshot()
-    return bool(now["DEBUG"] or now["VIZ"] or measurements())
+    return bool(now["DEBUG"] or (now["VIZ"] and not told) or measurements())
 
 
 def say(text: str) -> None:

@@ -20,6 +20,7 @@ from torpor.pipeline.compile import make_ready, programs_of, target_named
 from torpor.pipeline.compiled_graph import Failed, prepare
 from torpor.pipeline.fill import zeros
 from torpor.pipeline.general import Made, exactly
+from torpor.pipeline.journal import recording
 from torpor.pipeline.likeness import generalised, known_form, note_numbers
 from torpor.pipeline.recipe import (
     Result,
@@ -150,9 +151,9 @@ def computed(roots: Roots) -> list[UOp]:
 
 def known_run(roots: Roots, form: Canonical) -> list[UOp] | None:
     """The values of roots with this form, if its like has been computed before."""
-    if observed():
-        return None
     recipe = recipe_for(form)
+    if observed(recipe is not None and recipe.told):
+        return None
     if recipe is not None:
         anew.ran()
         try:
@@ -198,6 +199,7 @@ def first_run(
     recipe = None if form is None else recipe_for(form)
     try:
         if form is not None and recipe is not None:
+            recipe.told = recording()
             return follow(recipe, form, shapes, items)
         run_first(form, items, results, lines)
         return [result.node() for result in results]
@@ -254,6 +256,7 @@ def run_first(
     recipe.graph.run(inputs, buffers, [node.src[1].arg for node in bound], items)
     record(ready)
     if form is not None and can_be_kept(results):
+        recipe.told = recording()
         keep(form, recipe)
 
 

@@ -38,9 +38,11 @@ def unseen() -> bool:
     return not (recorders or now["DEBUG"] or now["VIZ"]) and listeners() is None is listener()
 
 
-def observed() -> bool:
-    """Whether somebody wants to see the schedules that run: DEBUG, `measuring`, a trace."""
-    return recorded() or watched() or listener() is not None
+def observed(told: bool = False) -> bool:
+    """Whether somebody wants to see the schedules that run: DEBUG, `measuring`, a trace, unless
+    that is `told` of them already.
+    """
+    return recorded() or watched(told) or listener() is not None
 
 
 class Refused(Exception):
