@@ -233,6 +233,20 @@ def test_what_has_no_meaning_is_refused_by_its_name(name):
         getattr(Tensor([1j]), name)()
 
 
+def test_arguments_of_both_parts():
+    a, b = numbers(4), np.array([5.0])
+    x = Tensor(a)
+    np.testing.assert_allclose(x.diff(prepend=Tensor(b)).numpy(), np.diff(a, prepend=b))
+    assert x.sum(dtype="complex64").dtype is dtypes.complex64
+    for wrong in (lambda: x.sum(dtype="float64"), lambda: x.mean(dtype=dtypes.float32)):
+        with pytest.raises(DTypeError, match="holds no imaginary part"):
+            wrong()
+    y = Tensor([1.0]) + 1
+    y.realize(x * 2)
+    assert y.tolist() == [2.0]
+    assert x.cfloat().dtype is dtypes.complex64 and Tensor([1]).cdouble().tolist() == [1]
+
+
 def test_order_and_narrowing_are_refused():
     x = Tensor([1j])
     for wrong in (lambda: x < x, lambda: Tensor([1.0]) < x, lambda: x.cast("float32"),

@@ -55,7 +55,7 @@ NAMES = ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"]
     st.sampled_from([None, 3, 6, 7]),
     st.integers(-2, 1),
 )
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=2, deadline=None)
 def test_norms_sizes_and_axes(name, norm, size, axis):
     a = numbers(4, 5)
     a = a.real.copy() if name in ("rfft", "ihfft") else a

@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
-from torpor.base.dtypes import as_dtype
+from torpor.base.dtypes import DType, as_dtype
 from torpor.base.errors import DTypeError
 from torpor.tensor.complex import Complex
 from torpor.tensor.complex_functions import FUNCTIONS
@@ -26,8 +26,7 @@ BOTH: Final = tuple(
     select_copy slice slice_copy split split_copy split_with_sizes split_with_sizes_copy squeeze
     squeeze_copy sum sum_to_size swapaxes swapdims t t_copy take take_along_dim tensor_split tile
     trace transpose transpose_copy tril triu unbind unbind_copy unflatten unfold unfold_copy
-    unsafe_chunk unsafe_split unsqueeze unsqueeze_copy view_copy vsplit masked_select diff
-    trapezoid trapz cumulative_trapezoid combinations
+    unsafe_chunk unsafe_split unsqueeze unsqueeze_copy view_copy vsplit masked_select combinations
     """.split()  # noqa: SIM905 (a table that is read)
 )
 # Products of two operands, linear in each.
@@ -37,6 +36,7 @@ MADE_OF_OTHERS: Final = tuple(
     """
     T mT __bool__ __contains__ __iter__ __len__ _only addbmm addmm addmv addr baddbmm allclose
     view_as reshape_as expand_as broadcast_tensors bool divide dim element_size
+    cdouble cfloat
     equal is_contiguous is_floating_point is_nonzero is_same_size itemsize linear matrix_power
     mul multiply nbytes nelement new_ones new_zeros numel ones_like zeros_like size
     positive pow to to_device type where __array_namespace__ __array_ufunc__ __format__
@@ -58,10 +58,12 @@ def _part(value: Any, number: int) -> Any:
     """What an argument is for one of the parts: a complex format or tensor has two."""
     if isinstance(value, Complex):
         return parts_of(value)[number]
-    try:
-        return as_dtype(value).part if isinstance(value, type) or hasattr(value, "part") else value
-    except DTypeError:
+    if not isinstance(value, str | type | DType):
         return value
+    kind = as_dtype(value)
+    if not kind.is_complex:
+        raise DTypeError(f"{kind} holds no imaginary part: take x.real, x.imag or x.abs()")
+    return kind.part
 
 
 def _joined(x: Any, y: Any) -> Any:
@@ -145,6 +147,13 @@ def _pad(self: Any, padding: Any, mode: str = "constant", value: Any = None) -> 
                   self.imag.pad(padding, mode, y if mode == "constant" else None))  # fmt: skip
 
 
+def _diff(self: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    """As of real tensors; what is put before and behind may be real or complex."""
+    ends = [(None, None) if end is None else parts_of(end) for end in (prepend, append)]
+    return paired(*(part.diff(n, dim, before, behind) for part, before, behind in zip(
+        parts_of(self), *ends, strict=True)))  # fmt: skip
+
+
 def _constant_pad(self: Any, pad: Any, value: Any = 0) -> Any:
     """As `pad` with a constant."""
     return self.pad(pad, "constant", value)
@@ -174,7 +183,8 @@ def complete() -> None:
     table |= {name: _bilinear(name) for name in BILINEAR}
     table |= {name: _function(name) for name in FUNCTIONS}
     table |= {other: table[name] for other, name in ALIASES.items()}
-    table |= {"view": _view, "where": _where, "pad": _pad, "constant_pad_nd": _constant_pad,
+    table |= {"view": _view, "where": _where, "pad": _pad, "diff": _diff,
+              "constant_pad_nd": _constant_pad,
               "to": _to, "type": _to}  # fmt: skip
     for name, method in table.items():
         if name not in own:

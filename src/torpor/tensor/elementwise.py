@@ -418,6 +418,14 @@ class Arithmetic(Handle):
         """As float64."""
         return self.cast(dtypes.float64)
 
+    def cfloat(self) -> Tensor:
+        """As complex64."""
+        return self.cast(dtypes.complex64)
+
+    def cdouble(self) -> Tensor:
+        """As complex128."""
+        return self.cast(dtypes.complex128)
+
     def half(self) -> Tensor:
         """As float16."""
         return self.cast(dtypes.float16)

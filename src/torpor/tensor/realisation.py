@@ -71,6 +71,7 @@ def _compute_each(storages: Sequence[Storage]) -> None:
 
 def realize(*tensors: Handle) -> None:
     """Compute these tensors together. Errors that depend on values raise before any is changed."""
+    tensors = tuple([part for tensor in tensors for part in tensor._parts])
     if active:
         touch(*tensors)
     for tensor in tensors:
