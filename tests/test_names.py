@@ -15,8 +15,8 @@ METHODS = {
     "new_full", "new_ones", "new_zeros", "numpy", "realize", "schedule", "schedule_with_vars", "to",
     "to_device",
     "tolist", "train", "type", "where",
-    "bool", "bfloat16", "byte", "cdouble", "cfloat", "char", "double", "float", "half", "int", "long",
-    "short",
+    "bool", "bfloat16", "byte", "cdouble", "cfloat", "char", "double", "float", "half", "int",
+    "long", "short",
     "view",
 }  # fmt: skip
 X, Y = np.float32([[0.5, 0.25], [0.75, 1.0]]), np.float32([[0.25, 0.5], [1.0, 0.5]])
