@@ -12,7 +12,7 @@ from torpor.kernel.cost import Loop, Nest, arithmetic, cycles, nests_of, seconds
 CPU = get_target("cpu")
 
 
-def product(rows, columns, inner, tile=(6, 16), step=None):
+def product(rows, columns, inner, tile=(6, 16), step=None, transposed=False):
     """Register tiles of a product of row-major matrices, `step` elements from row to row."""
     high, wide = tile
     loops = (
@@ -24,7 +24,8 @@ def product(rows, columns, inner, tile=(6, 16), step=None):
     )
     left = stream({"row": inner, "sum": 1}, 4, loops)
     right = stream({"sum": step or columns, "column": 1}, 4, loops)
-    result = stream({"row": columns, "column": 1}, 4, loops, is_store=True)
+    places = {"row": 1, "column": rows} if transposed else {"row": columns, "column": 1}
+    result = stream(places, 4, loops, is_store=True)
     return Nest(loops, (left, right, result), lane=4)
 
 
@@ -50,6 +51,11 @@ def test_more_sums_than_registers_cost_more():
 def test_factors_that_fill_no_vector_as_they_are_read_cost_more():
     tile = product(96, 96, 96, (8, 8))
     assert arithmetic(tile, replace(CPU, broadcasts=False)) > arithmetic(tile, CPU)
+
+
+def test_results_that_lie_apart_take_a_read_and_a_store_each():
+    apart, near = (arithmetic(product(96, 96, 96, transposed=t), CPU) for t in (True, False))
+    assert 96 * 96 < apart - near < 96 * 96 * 3
 
 
 def test_what_a_cache_holds_is_fetched_once():

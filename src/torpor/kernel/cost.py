@@ -169,7 +169,7 @@ def arithmetic(nest: Nest, target: Target) -> float:
     width = min(lanes, target.lanes(max(itemsize, 4)))
     vectors = tile / width if width > 1 else tile
     reads = sum(reading(nest, s, width, target) for s in nest.streams if not s.is_store)
-    writes = sum(reading(nest, s, width, target) for s in nest.streams if s.is_store)
+    writes = sum(writing(nest, s, width, target) for s in nest.streams if s.is_store)
     summed = sums * steps > 1
     chain = steps * target.latency if summed else 0.0
     computed = vectors * nest.operations / target.multiply_adds
@@ -181,7 +181,17 @@ def arithmetic(nest: Nest, target: Target) -> float:
     over = vectors / steps - (target.registers - 2)  # sums that have no register are kept in memory
     body += max(0.0, over) * 2 * (steps if summed else 0)
     started = rounds // inner * STARTED
-    return rounds * (body + LOOP) + started + rounds // sums * STORED * writes
+    return rounds * (body + LOOP) + started + rounds // sums * writes
+
+
+def writing(nest: Nest, one: Stream, width: int, target: Target) -> float:
+    """Cycles for what a body stores: vectors; elements that lie apart are each read again from
+    vectors in memory, and stored (`scatter.py`).
+    """
+    taken = reading(nest, one, width, target)
+    if nest.lane is None or one.moves[nest.lane] in (0, one.itemsize):
+        return STORED * taken
+    return taken * (2 + STORED / width)
 
 
 def reading(nest: Nest, one: Stream, width: int, target: Target) -> float:

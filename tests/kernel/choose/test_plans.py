@@ -1,0 +1,70 @@
+"""Which register tiles cover an axis, which blocks a sum is cut into, and what they compute."""
+
+import numpy as np
+import pytest
+
+from tests.kernel.products import FORMS, agree, operands
+from torpor import Tensor
+from torpor.device.machine import facts, machine
+from torpor.ir.records import OptOps
+from torpor.kernel import Kernel
+from torpor.kernel.choose.heuristics import choose
+from torpor.kernel.choose.plans import depth_of, shapes
+from torpor.kernel.choose.roles import find_roles
+from torpor.kernel.choose.tiling import setting_of
+from torpor.kernel.ranges import size_of
+
+TARGETS = {name: facts(machine(name)) for name in ("avx2", "avx512")}
+AVX2 = TARGETS["avx2"]
+
+
+def kernel_of(result, target=AVX2):
+    return Kernel(result.schedule()[-1].ast, target)
+
+
+def tiles(lanes, target):
+    """The register tiles that are tried for a product of so many columns, the best first."""
+    kernel = kernel_of(Tensor.empty(300, 50) @ Tensor.empty(50, lanes), target)
+    roles = next(one for one in find_roles(kernel) if one.lanes == lanes)
+    return shapes(roles, setting_of(kernel))
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+@pytest.mark.parametrize("lanes", [7, 17, 33, 56, 88, 127, 200, 399])
+def test_tiles_cover_the_axis_and_leave_registers_for_what_they_read(lanes, target):
+    width = target.lanes(4)
+    for strips in tiles(lanes, target):
+        assert sum(strip.lanes for strip in strips) == lanes
+        assert all(strip.lanes > 1 and strip.panel % width == 0 for strip in strips)
+        assert all(strip.rows * strip.panel // width <= target.registers - 4 for strip in strips)
+        assert sum(strip.padded for strip in strips) < lanes + max(s.panel for s in strips)
+
+
+@pytest.mark.parametrize(("lanes", "vectors"), [(20, 3), (28, 4), (40, 5), (56, 7), (88, 11)])
+def test_an_odd_vector_is_computed_with_two_others(lanes, vectors):
+    assert min(sum(s.padded for s in strips) for strips in tiles(lanes, AVX2)) == vectors * 8
+
+
+@pytest.mark.parametrize("most", [8, 192, 512])
+def test_the_blocks_of_a_sum_divide_its_axes(most):
+    a, b = Tensor.empty(4, 3, 40, 36), Tensor.empty(4, 5, 40, 36)
+    product = (a.reshape(4, 1, 3, 40, 36) * b.reshape(4, 5, 1, 40, 36)).sum((0, 3, 4))
+    for roles in find_roles(kernel_of(product)):
+        amounts = depth_of(roles, most)
+        sizes = [size_of(r) for r in roles.sums]
+        assert all(size % amount == 0 for size, amount in zip(sizes, amounts, strict=True))
+        assert 1 < np.prod(amounts) <= most
+
+
+@pytest.mark.parametrize("size", [(20, 24, 16400), (37, 40, 6000), (64, 16, 10010)])
+@pytest.mark.parametrize("form", FORMS)
+def test_long_sums(size, form):
+    rows, columns, inner = size
+    (x, y), (a, b) = operands(rows, inner, columns, form)
+    agree((x @ y + 1).numpy(), a @ b + 1, inner)
+
+
+def test_what_a_first_cache_holds_is_read_where_it_is():
+    small, wide = (Tensor.empty(n, n) @ Tensor.empty(n, n) for n in (64, 500))
+    packs = [OptOps.STAGE in [opt.op for opt in choose(kernel_of(x))] for x in (small, wide)]
+    assert packs == [False, True]
