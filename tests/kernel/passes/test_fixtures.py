@@ -13,7 +13,6 @@ import pytest
 
 import torpor.kernel.passes
 from torpor.base.target import get_target
-from torpor.ir.ops import Ops
 from torpor.ir.text import parse, show, show_lines
 from torpor.ir.uop import UOp
 from torpor.kernel.passes.dots import add_in_dots
@@ -21,7 +20,6 @@ from torpor.kernel.passes.factors import factored
 from torpor.kernel.passes.fission import fission_loops
 from torpor.kernel.passes.groups import share_reductions
 from torpor.kernel.passes.inplace import shareable
-from torpor.kernel.passes.interleaved_accumulators import interleaved
 from torpor.kernel.passes.interleaved_loads import interleave_loads
 from torpor.kernel.passes.interleaved_stores import interleave_stores
 from torpor.kernel.passes.linearise import linearise
@@ -50,12 +48,6 @@ def vectorised(root: UOp) -> UOp:
     return vectorise(root, lane, size_of(lane) or 1)
 
 
-def in_turns(root: UOp) -> str:
-    """The additions in the order in which sums grow together."""
-    found = interleaved(root.toposort(), lambda node: node.op is Ops.LOAD)
-    return show_lines([*UOp.sink(*(s for one in found for s in one.steps)).toposort()])
-
-
 def may_share(root: UOp) -> str:
     """Which (output, input) may be one memory."""
     return str(shareable(root, linearise(root)))
@@ -74,7 +66,6 @@ PASSES: dict[str, Callable[[UOp], UOp | str]] = {
     "scalarise": scalarise,
     "scatter": lambda root: stage_scattered(root, written(root)[-1]),
     "loop_bounds": tighten_bounds,
-    "interleaved_accumulators": in_turns,
     "register_transpose": lambda root: transpose_blocks(root, CPU),
     "unroll": lambda root: unroll(root, written(root)),
     "interleaved_stores": lambda root: interleave_stores(root, CPU),

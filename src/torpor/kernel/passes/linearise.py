@@ -7,22 +7,20 @@ computed before it. Within a block, a value comes just before what first needs i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile, zip_longest
 
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import ContractError
-from torpor.ir.ops import ALU, AxisType, Ops, identity
+from torpor.ir.ops import ALU, Ops, identity
 from torpor.ir.uop import UOp
-from torpor.kernel.passes.interleaved_accumulators import interleaved
 from torpor.kernel.ranges import (
     Loops,
     closed_by,
     find_loops,
     is_no_load,
-    kind_of,
     nesting,
     values_of,
 )
@@ -39,7 +37,6 @@ class _Block:
     children: dict[UOp, _Block] = field(default_factory=dict)
     updates: list[UOp] = field(default_factory=list)  # reductions whose sums grow here
     scans: list[UOp] = field(default_factory=list)  # running values that grow here
-    sums: list[UOp] = field(default_factory=list)  # additions that are done here
     needs: dict[UOp, None] = field(default_factory=dict)  # nodes of outer blocks used inside
 
 
@@ -48,7 +45,6 @@ class _Lineariser:
         self.root = root
         self.loops: Loops = find_loops(root)
         self.stored = frozenset(root.src)
-        self.apart = self.stores_apart()
         self.top = _Block(())
         self.blocks: dict[Nest, _Block] = {(): self.top}
         self.home: dict[UOp, _Block] = {}
@@ -65,17 +61,6 @@ class _Lineariser:
             self.block(nest[:-1]).children[nest[-1]] = block
         return block
 
-    def stores_apart(self) -> bool:
-        """Whether stores may change places: none is in a loop whose steps run in order, and nothing
-        reads what they store.
-        """
-        written = {s.src[0].src[0] for s in self.root.src}
-        return not any(
-            (n.op is Ops.RANGE and kind_of(n) is AxisType.SERIAL)
-            or (n.op is Ops.LOAD and n.src[0].src[0] in written)
-            for n in self.loops.order
-        )
-
     def run(self) -> list[UOp]:
         for node in self.loops.order:
             if node.op in (Ops.SINK, Ops.RANGE):
@@ -84,8 +69,6 @@ class _Lineariser:
             if node.op is Ops.STORE:
                 free = free | frozenset(closed_by(node))
             self.home[node] = block = self.block(self.loops.nest_of(free))
-            if node.op is Ops.ADD:
-                block.sums.append(node)
             if (node.op is Ops.STORE and closed_by(node)) or node in self.stored:
                 block.effects.append(node)
             if node.op is Ops.REDUCE:
@@ -133,35 +116,11 @@ class _Lineariser:
     def emit(self, block: _Block) -> None:
         """The statements of a block: what they need first, loops where their results are needed."""
         emitted: set[UOp | _Block] = set()
-        self.emit_sums(block, emitted)
         for effect in block.effects:
             self.visit(effect, block, emitted)
         self.grow(block, emitted)
         for inner in block.children.values():
             self.visit(inner, block, emitted)
-
-    def emit_sums(self, block: _Block, emitted: set[UOp | _Block]) -> None:
-        """Long sums that share what they read, in turns, and what is stored of them."""
-        if not self.apart:
-            return
-        found = interleaved(block.sums, partial(self.is_in, block))
-        sums = {one for batch in found for one in batch.sums}
-        stores = [effect for effect in block.effects if effect in self.stored]
-        needs = {e: sums & self.below(e.src[1], block, sums) for e in stores}
-        for batch in found:
-            for step in batch.steps:
-                self.visit(step, block, emitted)
-            for effect, wanted in needs.items():
-                if wanted and wanted <= emitted:
-                    self.visit(effect, block, emitted)
-
-    def below(self, value: UOp, block: _Block, ends: set[UOp]) -> Set[UOp]:
-        """What of a block a value needs, as far as `ends`: other blocks need nothing of it."""
-        return value.toposort(lambda n: n not in ends and self.home.get(n) is block).keys()
-
-    def is_in(self, block: _Block, node: UOp) -> bool:
-        """Whether a block computes a node."""
-        return self.home[node] is block
 
     def visit(self, goal: UOp | _Block, block: _Block, emitted: set[UOp | _Block]) -> None:
         """The statements that a value, store or loop of a block takes, but those already there."""
