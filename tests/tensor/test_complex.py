@@ -128,6 +128,15 @@ def test_products_of_matrices_are_numpys():
     np.testing.assert_allclose(y.H.numpy(), b.conj().T)
 
 
+def test_functions_of_matrices():
+    a = numbers(2, 3, 3)
+    np.testing.assert_allclose(Tensor(a).inverse().numpy(), np.linalg.inv(a))
+    values, vectors = np.linalg.eig(a)
+    expected = vectors * np.exp(values)[:, None] @ np.linalg.inv(vectors)
+    np.testing.assert_allclose(Tensor(a).matrix_exp().numpy(), expected)
+    np.testing.assert_allclose(torpor.linalg.inv(Tensor(a)).numpy(), np.linalg.inv(a))
+
+
 def test_sums_and_moments_are_numpys():
     a = numbers(3, 4)
     x = Tensor(a)

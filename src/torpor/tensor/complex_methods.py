@@ -118,6 +118,20 @@ def _refuse(name: str) -> Any:
     return refused if callable(getattr(Tensor, name, None)) else property(refused)
 
 
+def _by_blocks(name: str) -> Callable[..., Any]:
+    """f(A + iB) is in f of the real matrix [[A, -B], [B, A]]: the first column of blocks."""
+
+    @functools.wraps(getattr(Tensor, name))
+    def method(self: Any) -> Any:
+        x, y = parts_of(self)
+        blocks = [Tensor.cat(row, dim=-1) for row in ([x, -y], [y, x])]
+        made = getattr(Tensor.cat(blocks, dim=-2), name)()
+        size = self.shape[-1]
+        return paired(made[..., :size, :size], made[..., size:, :size])
+
+    return method
+
+
 def _in_place(name: str, spelling: str) -> Callable[..., Any]:
     @functools.wraps(getattr(Tensor, spelling))
     def method(self: Any, *arguments: Any, **options: Any) -> Any:
@@ -182,6 +196,7 @@ def complete() -> None:
     table: dict[str, Any] = {name: _both(name) for name in BOTH}
     table |= {name: _bilinear(name) for name in BILINEAR}
     table |= {name: _function(name) for name in FUNCTIONS}
+    table |= {name: _by_blocks(name) for name in ("inverse", "matrix_exp")}
     table |= {other: table[name] for other, name in ALIASES.items()}
     table |= {"view": _view, "where": _where, "pad": _pad, "diff": _diff,
               "constant_pad_nd": _constant_pad,
