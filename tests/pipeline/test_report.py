@@ -38,3 +38,19 @@ def test_every_rewrite_is_printed_at_level_six(capsys):
     with Context(DEBUG=5, CACHE=0):
         ((Tensor.empty(4, 4) + 4) + 3).schedule()
     assert "fold_elementwise" not in capsys.readouterr().err
+
+
+def test_debug_speaks_of_the_kernels_that_are_named_only(capsys):
+    with Context(DEBUG="6:r_*", CACHE=0):
+        (Tensor.arange(33).cos() * 3.5).contiguous().sum().realize()
+    told = capsys.readouterr().err
+    names = [line.split()[2] for line in told.splitlines() if line.startswith("*** ")]
+    assert names
+    assert all(name.startswith("r_") for name in names)
+    assert f"@{names[0]}(" in told
+    assert "@E_" not in told
+    assert "schedule:" not in told
+    assert "\n  + " in told
+    with Context(DEBUG="2:none*"):
+        (Tensor.arange(35) + 4.5).realize()
+    assert capsys.readouterr().err == ""

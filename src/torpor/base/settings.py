@@ -24,7 +24,8 @@ Value = int | str
 
 DEFAULTS: Final[Mapping[str, Value]] = MappingProxyType(
     {
-        "DEBUG": 0,  # 0-7, each level prints more
+        "DEBUG": 0,  # 0-7, each level prints more; 4:matmul* only of kernels of this name
+        "DEBUG_KERNELS": "",  # what DEBUG has after its colon
         "VIZ": 0,  # 1: write down all that happens and show it at the end, 2 or file: write it down
         "BEAM": 0,  # width of the timed search, 0: heuristics only
         "BEAM_SECONDS": 10,  # most time that the search for one kernel takes
@@ -60,14 +61,22 @@ def _parse(name: str, text: str) -> Value:
         raise SettingError(f"{name} takes an integer, got {text!r}") from None
 
 
+def _split(name: str, text: str) -> dict[str, Value]:
+    """What a setting's text sets: itself, and a filter that is written with it."""
+    level, colon, names = text.partition(":")
+    if name == "DEBUG" and colon:
+        return {name: _parse(name, level), "DEBUG_KERNELS": names}
+    return {name: _parse(name, text)}
+
+
 def _from_environment() -> dict[str, Value]:
     values: dict[str, Value] = dict(DEFAULTS)
     for name in DEFAULTS:
         if (own := os.environ.get(f"TORPOR_{name}")) is not None:
-            values[name] = _parse(name, own)
+            values |= _split(name, own)
         elif (short := os.environ.get(name)) is not None:
             try:
-                values[name] = _parse(name, short)
+                values |= _split(name, short)
             except SettingError:
                 warnings.warn(f"ignoring {name}={short!r}, which is not torpor's", stacklevel=2)
     return values
@@ -108,12 +117,12 @@ class Context:
     """
 
     def __init__(self, **overrides: Value):
+        self.overrides: dict[str, Value] = {}
         for name, value in overrides.items():
             if name not in DEFAULTS:
                 known = ", ".join(DEFAULTS)
                 raise SettingError(f"unknown setting {name!r}; the known ones are {known}")
-            overrides[name] = _parse(name, str(int(value) if isinstance(value, bool) else value))
-        self.overrides = overrides
+            self.overrides |= _split(name, str(int(value) if isinstance(value, bool) else value))
         self._tokens: list[Token[Mapping[str, Value]]] = []
 
     def __enter__(self) -> Context:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import lru_cache, partial
 from typing import Any, Final
 
@@ -77,6 +78,12 @@ def watched(told: bool = False) -> bool:
     return bool(now["DEBUG"] or (now["VIZ"] and not told) or measurements())
 
 
+def level_for(kernel: str) -> int:
+    """How much DEBUG prints of a kernel: nothing where it names others."""
+    names = settings.text("DEBUG_KERNELS")
+    return settings.number("DEBUG") if not names or fnmatchcase(kernel, names) else 0
+
+
 def say(text: str) -> None:
     """Diagnostics go to standard error, so that a program's output stays its own."""
     print(text, file=sys.stderr)
@@ -91,10 +98,16 @@ def say_event(event: Event) -> None:
     say(f"{event.stage}: {event.rule}\n  - {before[-1]}\n  + {after[-1]}")
 
 
+_held: Final[dict[UOp, list[Event]]] = {}  # of kernels whose names are not known yet
+
+
 def tell_event(event: Event, ast: UOp | None = None) -> None:
     """Print an application of a rule, write it down, or both, as the settings are."""
     if settings.number("DEBUG") >= 6:
-        say_event(event)
+        if not settings.text("DEBUG_KERNELS"):
+            say_event(event)
+        elif ast is not None:
+            _held.setdefault(ast, []).append(event)
     if recording():
         journal().rewrite(event, ast)
 
@@ -158,7 +171,7 @@ def note_run(item: ScheduleItem, program: Program | None, start: float, seconds:
             device=item.buffers[0].arg.device,
             subject=(item, program),
         )
-    if settings.number("DEBUG") >= 2:
+    if level_for("copy" if program is None else program.name) >= 2:
         say(describe_run(item, program, seconds))
 
 
@@ -193,7 +206,7 @@ def show_schedule(items: Sequence[ScheduleItem]) -> None:
     """What DEBUG and VIZ ask for about kernels that are about to run."""
     if recording() and items:
         journal().schedule(items)
-    if settings.number("DEBUG") >= 1 and items:
+    if settings.number("DEBUG") >= 1 and items and not settings.text("DEBUG_KERNELS"):
         devices = ", ".join(dict.fromkeys(item.buffers[0].arg.device for item in items))
         say(f"schedule: {len(items)} kernels on {devices}")
 
@@ -202,7 +215,10 @@ def show_program(ast: UOp, program: Program, device: DeviceBase) -> None:
     """What DEBUG and VIZ ask for about a program that has just been made ready."""
     if recording():
         journal().program(ast, program, device.name)
-    level = settings.number("DEBUG")
+    level = level_for(program.name)
+    for event in _held.pop(ast, ()):
+        if level >= 6:
+            say_event(event)
     if level >= 3:
         say(f"{show(ast)}\nopts of {program.name}: {list(program.opts)}")
     if level >= 4:
