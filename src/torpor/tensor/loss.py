@@ -14,7 +14,7 @@ from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, float_dtype, located, make, render_shape, with_rule
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import training
-from torpor.tensor.operands import choose
+from torpor.tensor.operands import choose, need
 from torpor.tensor.random import random_uniform
 from torpor.tensor.repeated import repeated
 from torpor.tensor.scatter import placed, required
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 
 def reduced(loss: Any, reduction: str) -> Tensor:
-    """The mean, the sum or each of the losses."""
+    """The mean, the sum or each of the losses, which are real."""
+    need(not loss.is_pair, "a loss is real: take abs(), or real and imag, of complex numbers", loss)
     made: Tensor = loss
     if reduction == "mean":
         return made.mean()
