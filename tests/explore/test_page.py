@@ -11,6 +11,7 @@ from tests import chromium
 from tests.recorded import JITTED, record
 from torpor.explore import Server, read
 from torpor.explore.export import export
+from torpor.explore.trace import Graph, Node, Trace
 
 pytestmark = pytest.mark.skipif(chromium.COMMAND is None, reason="there is no chromium")
 
@@ -321,3 +322,23 @@ def test_the_exported_page_works_from_a_file_server(browser, server, fusion, tmp
         browser.click(".kernel-link")
         assert "define void" in browser.text("#source")
         files.shutdown()
+
+
+def test_a_large_graph_is_shown_in_part_and_opens_by_a_click(browser):
+    trace = Trace("large", {0: Node("BUFFER", "float32", (), "Buffer(#1, CPU, 4, float32)")})
+    for number in range(1, 5000):
+        trace.nodes[number] = Node("ADD", "float32", (number - 1, number // 2), "")
+    trace.graphs.append(Graph(4999, {}))
+    server = Server(trace)
+    try:
+        browser.open(f"{server.address}#program")
+        shown(browser, "details .node.folded")
+        count = "document.querySelectorAll('details .node').length"
+        before = browser.evaluate(count)
+        assert before < 500
+        browser.evaluate(
+            "document.querySelector('details .node.folded').dispatchEvent(new MouseEvent('click'))"
+        )
+        browser.wait(f"{count} > {before}")
+    finally:
+        server.close()
