@@ -47,6 +47,8 @@ def test_real_tensors_meet_complex_numbers():
     x = Tensor([1.0, 2.0], dtype="float64")
     np.testing.assert_array_equal((x + 1j).numpy(), [1 + 1j, 2 + 1j])
     assert (x * 1j).dtype is dtypes.complex128
+    np.testing.assert_allclose((x**2j).numpy(), np.array([1, 2]) ** 2j)
+    np.testing.assert_allclose((2j**x).numpy(), 2j ** np.array([1, 2]))
     assert (Tensor([1, 2]) - 1j).dtype is dtypes.complex64
     np.testing.assert_array_equal((np.array([1j, 2]) * x).numpy(), [1j, 4])
     np.testing.assert_allclose(x.div(Tensor([2j, 4])).numpy(), [-0.5j, 0.5])

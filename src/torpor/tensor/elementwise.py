@@ -221,7 +221,7 @@ class Arithmetic(Handle):
 
     # --- powers -----------------------------------------------------------------------------------
     def __pow__(self, other: Any) -> Tensor:
-        if isinstance(other, Handle):
+        if isinstance(other, Handle | complex):
             left, right = promoted(self, other)
             kind = left.dtype.kind
             if kind == "complex":

@@ -45,6 +45,9 @@ def promoted(left: Handle, right: Any) -> tuple[Tensor, Tensor]:
         other: Any = right
         common = left.dtype if left.dtype is right.dtype else promote(left.dtype, right.dtype)
         return one.cast(common), other.cast(common)
+    if isinstance(right, complex):
+        pair = Handle._pairs.with_real(left)
+        return pair, pair.new_full((), right)
     value = as_scalar(right)
     common = weak_dtype(value, left.dtype, default_float())
     return one.cast(common), make(weak_constant(value, common), left.device)
