@@ -110,7 +110,7 @@ def window_lanes(kernel: Kernel) -> bool:
 def down_columns(kernel: Kernel) -> bool:
     """Vectors of columns where long passes run down columns: a few side by side, so that each row
     is read in pieces of some length, and two shares at least for the threads. As vectors along the
-    columns' length they take 12 times as long (14 kernels, AVX2; 8 times by SSE).
+    columns' length they take 12 times as long (mean of 14 kernels, AVX2).
     """
     facts = Facts.of(kernel)
     lane = best_lane(facts)
