@@ -5,8 +5,10 @@ import pytest
 
 from torpor import Tensor
 from torpor.base.dtypes import dtypes
+from torpor.device import Device
 from torpor.graph.build import constant, elementwise, expand, reshape
 from torpor.graph.template import Template, Templates, described
+from torpor.ir.infer import device_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 
@@ -70,6 +72,23 @@ def test_gradients_to_any_order_and_where_some_are_not_asked_for():
         assert [first.item(), second.item(), third.item()] == [36, 36, 18]
         if pass_ % 2 == 0:
             assert (x**3 * y).sum().gradient(x, y)[1].item() == 8
+
+
+def test_what_happens_to_be_made_by_a_rule_need_not_be_so_the_next_time():
+    for number in range(12):
+        x, w = (Tensor([n], requires_grad=True) for n in (2.0, 3.0))
+        factor, seed, other = Tensor([5.0]), Tensor([7.0]), Tensor([11.0])
+        beside = (seed if number < 6 else other) * factor  # the gradient of x, then it is not
+        (x * factor + w * beside).backward(seed)
+        assert [x.grad.item(), w.grad.item()] == [35, 7 * (35 if number < 6 else 55)]
+
+
+def test_a_gradient_goes_back_to_the_device_of_its_tensor():
+    for device in ("PYTHON", "CPU:1") * 8:
+        x = Tensor([1.0, 2.0], device=device, requires_grad=True)
+        (found,) = (x.to("CPU") * 3).sum().gradient(x)
+        assert device_of(found._current()) == Device.canonicalize(device)
+        assert found.tolist() == [3, 3]
 
 
 def test_an_index_is_told_apart_by_what_it_asks_for():

@@ -267,3 +267,37 @@ def test_order_and_narrowing_are_refused():
                   lambda: Tensor.randn(2, dtype="complex64")):  # fmt: skip
         with pytest.raises((DTypeError, TypeError)):
             wrong()
+
+
+def test_results_are_not_the_memory_of_what_they_are_made_of():
+    x, y, z = Tensor([1.0, 2.0]), Tensor([3.0, 4.0]), Tensor([1 + 2j, 3 - 4j])
+    made = [x.cast("complex64"), torpor.complex(x, y), torpor.complex(x, x), z.conj(),
+            z.conj_physical(), z.reshape(2, 1).prod(1), z.reshape(1, 2).mH]  # fmt: skip
+    known = [one.tolist() for one in made]
+    for one in (x, y, z):
+        one.fill_(7)
+    assert [one.tolist() for one in made] == known
+    for one in made:
+        one.mul_(2 + 1j)
+    assert (x.tolist(), y.tolist(), z.tolist()) == ([7, 7], [7, 7], [7, 7])
+    np.testing.assert_allclose(made[2].numpy(), (np.array([1, 2]) * (1 + 1j)) * (2 + 1j))
+
+
+def test_parts_are_written_as_they_were_before():
+    whole = slice(None)
+    for write in (
+        lambda z, value: z.assign(value),
+        lambda z, value: z.copy_(value),
+        lambda z, value: z.__setitem__(whole, value),
+    ):
+        pairs = Tensor([[1.0, 2.0], [3.0, 4.0]])
+        z, turned = pairs.view_as_complex(), pairs.flip(1).view_as_complex()
+        write(z, turned)
+        assert z.tolist() == [2 + 1j, 4 + 3j]
+
+
+def test_layers_take_complex_numbers():
+    x, weight = numbers(3, 4, seed=1), numbers(2, 4, seed=2)
+    for _ in range(8):
+        np.testing.assert_allclose(Tensor(x).linear(Tensor(weight)).numpy(), x @ weight.T)
+        np.testing.assert_allclose(Tensor(x.real).linear(Tensor(weight)).numpy(), x.real @ weight.T)

@@ -25,8 +25,8 @@ from torpor.graph.recompute import RULE, Copies, is_checkpoint
 from torpor.graph.reduce import AGAIN, leaf, reduce
 from torpor.graph.scan import scan_gradient
 from torpor.graph.sizes import describe
-from torpor.graph.template import Template, Templates, described
-from torpor.ir.infer import Shape, shape_of
+from torpor.graph.template import Template, Templates, described, stand_in
+from torpor.ir.infer import Shape, device_of, shape_of, shaped
 from torpor.ir.ops import LOOPED, Ops
 from torpor.ir.rewrite import hand_down_origins
 from torpor.ir.uop import UOp
@@ -108,10 +108,37 @@ def _gradients(
     owners = {node: node for node in inputs}
     results = _walked(between, roots, seeds, targets, owners)
     if _templates.is_wanted(key):
-        template = Template(inputs, results, owners)
-        if template.is_whole():
-            _templates.learn(key, template)
+        _learn(key, between, roots, seeds, targets, inputs)
     return results
+
+
+def _learn(
+    key: Hashable,
+    between: dict[UOp, bool],
+    roots: Sequence[UOp],
+    seeds: Sequence[UOp],
+    targets: Sequence[UOp],
+    inputs: Sequence[UOp],
+) -> None:
+    """Write down what the rules make of inputs of which nothing is known but what the key says: one
+    that happens to be what a rule makes of others need not be so the next time.
+    """
+    known: dict[UOp, UOp] = {}
+    for node in inputs:
+        if between.get(node, True):
+            known[node] = stand_in(node)
+        else:
+            made = node.replace(src=tuple([known[source] for source in node.src]))
+            known[node] = shaped(made, shape_of(node))
+    owners = {node: node for node in known.values()}
+    alike = {known[node]: ends for node, ends in between.items()}
+    starts, grown, ends = (
+        [known.get(node, node) for node in group] for group in (roots, seeds, targets)
+    )
+    results = _walked(alike, starts, grown, ends, owners)
+    template = Template([*known.values()], results, owners)
+    if template.is_whole():
+        _templates.learn(key, template)
 
 
 def _like(
@@ -142,6 +169,8 @@ def _like(
             if arg[0] in _LOOKING:
                 return None
             arg = arg[0] if arg[0] in NAMING else repr(arg)
+        elif op is Ops.COPY:
+            arg = arg, device_of(node.src[0])
         sources = tuple([place_of(source) for source in node.src])
         words += (op, node.dtype, arg, sources)
         places[node] = len(places)

@@ -10,8 +10,10 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
-from torpor.ir.infer import shape_of
-from torpor.ir.ops import MOVEMENT, Ops
+from torpor.graph.loop import slot
+from torpor.graph.reduce import identity
+from torpor.ir.infer import device_of, shape_of, shaped
+from torpor.ir.ops import LOOPED, MOVEMENT, Ops
 from torpor.ir.uop import UOp
 
 MOST: Final = 1024  # templates that are kept
@@ -21,9 +23,28 @@ _NONE: Final[Mapping[UOp, UOp]] = {}
 
 def described(node: UOp) -> Hashable:
     """What may be looked at of a node that something is made of; a constant is known as a whole."""
-    if node.op is Ops.BUFFER or node.below(MOVEMENT).op is not Ops.CONST:
+    if not _is_constant(node):
         return node.op, node.dtype, shape_of(node), node.arg if node.op is Ops.CHECK else None
     return node
+
+
+def stand_in(node: UOp) -> UOp:
+    """A node that is described alike, and is made of nothing that there is."""
+    if _is_constant(node):
+        return node
+    if not node.src or node.op in LOOPED:
+        return _unknown(node)
+    return shaped(node.replace(src=tuple(map(_unknown, node.src))), shape_of(node))
+
+
+def _is_constant(node: UOp) -> bool:
+    return node.op is not Ops.BUFFER and node.below(MOVEMENT).op is Ops.CONST
+
+
+def _unknown(node: UOp) -> UOp:
+    made = slot(("unknown", identity()), node)
+    made._device = device_of(node)
+    return made
 
 
 class Template:

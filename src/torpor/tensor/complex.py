@@ -177,7 +177,7 @@ class Complex(Pair):
             rest = made[2 * half :]
             made = made[:half] * made[half : 2 * half]
             made = Tensor.cat([made, rest]) if rest.shape[0] else made
-        whole = made[0] if made.shape[0] else made.sum(0) + 1
+        whole = made[0].clone() if made.shape[0] else made.sum(0) + 1
         return whole.unsqueeze(dim) if keepdim else whole
 
     def var(self, *arguments: Any, **options: Any) -> Tensor:

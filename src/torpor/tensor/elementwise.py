@@ -397,7 +397,7 @@ class Arithmetic(Handle):
         if node.dtype is kind:
             return self  # type: ignore[return-value]
         if kind.is_complex:
-            return Handle._pairs.with_real(self).cast(kind)
+            return Handle._pairs.with_real(self.clone()).cast(kind)
         requires = self.requires_grad and grad_enabled() and kind.is_float
         return make(build.cast(node, kind), self.device, requires)
 

@@ -243,7 +243,7 @@ class Numeric(Handle):
 
     def complex(self, imag: Any) -> Tensor:
         """The complex numbers of these real parts and those imaginary ones, in one float format."""
-        return Handle._pairs.of(self, imag)
+        return Handle._pairs.of(self, imag).clone()
 
     def polar(self, angle: Any) -> Tensor:
         """The complex numbers of these magnitudes and those angles."""
@@ -262,7 +262,7 @@ class Numeric(Handle):
         """
         if not self.ndim or self.shape[-1] != 2:
             raise located(ShapeError("view_as_complex needs a last axis of 2"), (self,))
-        return self.select(-1, 0).complex(self.select(-1, 1))
+        return Handle._pairs.of(self.select(-1, 0), self.select(-1, 1))
 
     def is_nonzero(self) -> bool:
         """Whether the only element is not 0, computed at the call."""

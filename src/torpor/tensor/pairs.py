@@ -69,7 +69,7 @@ class Pair(Tensor):
 
     @staticmethod
     def of(real: Any, imag: Any) -> Any:
-        """The complex numbers of these parts, which have one float format and are broadcast."""
+        """A view of parts, of one float format and broadcast, as complex numbers."""
         y = beside(imag, real)
         if real.dtype is not y.dtype or real.dtype not in (dtypes.float32, dtypes.float64):
             what = f"parts are both float32 or both float64, not {real.dtype} and {y.dtype}"
@@ -263,8 +263,8 @@ class Pair(Tensor):
         return self._im.eq(0)
 
     def conj(self) -> Tensor:
-        """x - iy."""
-        return paired(self._re, -self._im)
+        """x - iy; unlike PyTorch's a tensor of its own."""
+        return paired(self._re.clone(), -self._im)
 
     conj_physical = conj
 
@@ -288,15 +288,21 @@ class Pair(Tensor):
     # --- in place ---------------------------------------------------------------------------------
     def copy_(self, source: Any) -> Tensor:
         """Take the value of `source`, broadcast and cast; itself."""
-        for part, value in zip((self._re, self._im), parts_of(source), strict=True):
-            part.copy_(value)
+        x, y = self._apart(*parts_of(source))
+        self._re.copy_(x)
+        self._im.copy_(y)
         return self
+
+    def _apart(self, x: Any, y: Any) -> tuple[Any, Any]:
+        """Parts to be written, the second one as it is before the first is."""
+        shares = isinstance(y, Handle) and y._storage is self._re._storage
+        return x, y.clone() if shares else y
 
     def assign(self, value: Any) -> Tensor:
         """Take the value of a tensor of the same shape and format; itself."""
-        given = as_complex(beside(value, self._re))
-        self._re.assign(given._re)
-        self._im.assign(given._im)
+        x, y = self._apart(*parts_of(beside(value, self._re)))
+        self._re.assign(x)
+        self._im.assign(y)
         return self
 
     def fill_(self, value: Any) -> Tensor:
@@ -309,7 +315,8 @@ class Pair(Tensor):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """`x[key] = value`, as of real tensors."""
-        x, y = parts_of(beside(value, self._re) if isinstance(value, np.ndarray | list) else value)
+        given = beside(value, self._re) if isinstance(value, np.ndarray | list) else value
+        x, y = self._apart(*parts_of(given))
         self._re[key] = x
         self._im[key] = y
 

@@ -31,7 +31,7 @@ class _Call:
         words: list[Any] = [names, grad_enabled(), default_float()]
         for one in arguments:
             kind = type(one)
-            if isinstance(one, Handle):
+            if isinstance(one, Handle) and not one.is_pair:
                 node = one._current()
                 words += (node.dtype, shape_of(node), one.requires_grad, one._storage.device)
                 self.handles.append(one)
