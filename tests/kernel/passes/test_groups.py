@@ -20,14 +20,12 @@ QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck), max_exa
 @pytest.fixture
 def grid(monkeypatch):
     """A function that limits the grid of the interpreter."""
-    plain, key = PythonDevice.target.fget, PythonDevice.key.fget
+    plain, key = PythonDevice.target, PythonDevice.key
 
     def limited(*most):
         recipe.forget()
-        monkeypatch.setattr(
-            PythonDevice, "target", property(lambda self: replace(plain(self), grid=most))
-        )
-        monkeypatch.setattr(PythonDevice, "key", property(lambda self: f"{key(self)} {most}"))
+        monkeypatch.setattr(PythonDevice, "target", replace(plain, grid=most))
+        monkeypatch.setattr(PythonDevice, "key", f"{key} {most}")
 
     yield limited
     recipe.forget()

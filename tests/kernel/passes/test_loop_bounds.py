@@ -81,7 +81,9 @@ def test_products_with_sums_of_odd_lengths(shape: tuple[int, int, int]):
 
 
 def test_a_kernel_asks_no_round_of_its_loops():
-    (program,) = torpor.lower(Tensor.empty(8, 129) @ Tensor.empty(129, 2048), target="cpu")
+    padded = [Opt(OptOps.PADTO, 2, 8), Opt(OptOps.TILE, 2, 8)]
+    product = Tensor.empty(8, 129) @ Tensor.empty(129, 2048)
+    (program,) = torpor.lower(product, target="cpu", opts=padded)
     assert not any(len(n.src) > 2 for n in program.linear if n.op is Ops.INDEX)
     assert any(n.op is Ops.RANGE and n.src[0].op is not Ops.CONST for n in program.linear)
 

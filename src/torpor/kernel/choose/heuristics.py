@@ -16,6 +16,7 @@ from torpor.kernel.choose.rows import beside_steps, has_passes, row_lanes
 from torpor.kernel.choose.transpose import tile_transpose
 from torpor.kernel.choose.vectors import Facts, attempt, unroll_short
 from torpor.kernel.estimate import copies
+from torpor.kernel.lanes import lane_axes
 from torpor.kernel.opts.kernel import OUTPUTS, Kernel
 from torpor.kernel.ranges import iterations, kind_of, size_of
 
@@ -56,7 +57,10 @@ def shorter(kernel: Kernel, opts: Sequence[Opt]) -> Kernel:
 
 def is_short(kernel: Kernel) -> bool:
     """Whether a kernel is not written out too often."""
-    return copies(kernel.ast) <= WRITTEN_OUT * kernel.target.lanes(4)
+    target, count = kernel.target, copies(kernel.ast, kernel.target)
+    if count <= WRITTEN_OUT:
+        return True
+    return count <= WRITTEN_OUT * target.lanes(4) and bool(lane_axes(kernel.ast, target))
 
 
 # --- processors with vectors and threads ----------------------------------------------------------

@@ -39,8 +39,8 @@ REUSE_WINDOWS: Final = 3  # the same where windows share what is copied too
 SPARE: Final = 0.25  # share of a vector that may be padding where the axis is shorter than one
 KEPT: Final = 64  # kernels whose plans are kept: several rooms ask for the same ones
 RECENT: dict[tuple[UOp, Target], list[tuple[float, Plan]]] = {}
-NEAR: Final = 1.25  # times the least that the first plan of a kind takes, of which all are compared
-REFINED: Final = 6  # plans that are tried with other register tiles, and other ways to read rows
+NEAR: Final = 2.0  # times the least that the first plan of a kind takes, of which all are compared
+REFINED: Final = 12  # plans that are tried with other register tiles, and other ways to read rows
 MOST_ROWS: Final = 14  # of a register tile: more of them only lengthen the code
 
 
