@@ -409,3 +409,19 @@ def test_a_gradient_flows_to_what_is_written():
         assert of_b.tolist() == [13.0, 18.0]
         assert of_twice.tolist() == [3.0, 3.0]
         assert of_grown.tolist() == [11.0, 11.0]
+
+
+def test_what_was_computed_along_gives_no_wrong_zeros():
+    for _ in range(6):
+        x, w = Tensor([1.0, 2.0]), Tensor([3.0, 4.0], requires_grad=True)
+        a = x.exp()
+        (a @ Tensor([[1.0], [2.0]])).tolist()
+        root = (a * a * w).sum()
+        np.testing.assert_allclose(root.gradient(w)[0].numpy(), np.exp([2, 4]), rtol=1e-6)
+        try:
+            (found,) = root.gradient(x)
+        except GradientError:
+            continue
+        np.testing.assert_allclose(found.numpy(), 2 * np.exp([2, 4]) * [3, 4], rtol=1e-6)
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    assert (x * 2).sum().gradient(Tensor([5.0]))[0].tolist() == [0]

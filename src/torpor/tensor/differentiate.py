@@ -18,6 +18,7 @@ from torpor.tensor.host import known_shape
 from torpor.tensor.mode import grad_enabled
 from torpor.tensor.path import Step
 from torpor.tensor.pending import note_detached, wait
+from torpor.tensor.storage import reads_unasked
 from torpor.tensor.watch import active, watcher
 
 if TYPE_CHECKING:
@@ -70,6 +71,15 @@ def _leaf_nodes(root: UOp) -> dict[int, list[UOp]]:
 def _is_computed(node: UOp) -> bool:
     """Whether a value is a view of memory, of which nobody knows any more how it came about."""
     return node.below(MOVEMENT).op is Ops.BUFFER
+
+
+def _is_cut_off(root: UOp, targets: Sequence[Handle], found: Sequence[UOp | None]) -> bool:
+    """Whether a target may be without a gradient only because what was made of it is memory now."""
+    lost = any(
+        node is None and not target.requires_grad
+        for target, node in zip(targets, found, strict=True)
+    )
+    return (not any(found) and _is_computed(root)) or (lost and reads_unasked(root))
 
 
 def _seed(root: Handle, given: Any) -> UOp:
@@ -171,7 +181,8 @@ class Differentiate(Handle):
         `materialize`) for one that this does not depend on. This tensor has one element, or
         `gradient` has its shape. Through tensors that do not require a gradient it sees
         what has not been computed yet: `GradientError` where this tensor itself has, and
-        nothing leads back from it.
+        nothing leads back from it, and where tensors that it is made of have been computed along
+        with others, so that nothing leads back through them.
 
         >>> x = Tensor(3.0, requires_grad=True)
         >>> (x * x).gradient(x)[0].item()
@@ -190,10 +201,8 @@ class Differentiate(Handle):
             number = leaf_number(target)
             groups.append(leaves.get(number, []) if number is not None else [target._current()])
         found = _gradients(self, groups, gradient)
-        if materialize and not any(found) and _is_computed(self._current()):
-            what = (
-                "gradient: nothing leads back from a computed tensor to targets that did not have"
-            )
+        if materialize and _is_cut_off(self._current(), wanted, found):
+            what = "gradient: nothing leads back from computed tensors to targets that did not have"
             raise located(GradientError(f"{what} requires_grad=True before"), (self,))
         requires = self.requires_grad and grad_enabled()
         return [

@@ -99,6 +99,7 @@ class _Entry(weakref.ref[UOp]):
 
 # By id of the node, since most look-ups fail and must cost next to nothing.
 _known: Final[dict[int, _Entry]] = {}
+_unasked: Final[weakref.WeakSet[UOp]] = weakref.WeakSet()  # values of what was computed along
 
 
 def _drop(entry: weakref.ref[UOp]) -> None:
@@ -129,7 +130,14 @@ def settle(node: UOp, value: UOp) -> None:
     if holder is None or holder.base is not node or holder.would_share(value):
         remember(node, value)
     else:
+        if not holder.requires:
+            _unasked.add(value)
         holder.settle(node, value)
+
+
+def reads_unasked(node: UOp) -> bool:
+    """Whether there is memory below that took the place of a graph though nobody asked for it."""
+    return bool(_unasked) and not _unasked.isdisjoint(node.toposort())
 
 
 def reads_memory(node: UOp) -> bool:
