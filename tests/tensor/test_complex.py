@@ -301,3 +301,27 @@ def test_layers_take_complex_numbers():
     for _ in range(8):
         np.testing.assert_allclose(Tensor(x).linear(Tensor(weight)).numpy(), x @ weight.T)
         np.testing.assert_allclose(Tensor(x.real).linear(Tensor(weight)).numpy(), x.real @ weight.T)
+
+
+SLOPES = {
+    "exp": np.exp, "exp2": lambda z: np.log(2) * 2**z, "sqrt": lambda z: 0.5 / np.sqrt(z),
+    "rsqrt": lambda z: -0.5 * z**-1.5, "log": lambda z: 1 / z,
+    "asinh": lambda z: 1 / np.sqrt(1 + z * z), "asin": lambda z: 1 / np.sqrt(1 - z * z),
+    "acos": lambda z: -1 / np.sqrt(1 - z * z),
+    "acosh": lambda z: 1 / np.sqrt(z - 1) / np.sqrt(z + 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SLOPES)
+def test_slopes_on_the_axes(name):
+    z = np.array([1.5 + 0j, 4, 0.25j, 2j] if name == "acosh" else [0.25 + 0j, 0.5, 0.25j, 0.5j])
+    x = Tensor(z, requires_grad=True)
+    getattr(x, name)().real.sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), SLOPES[name](z).conj(), rtol=1e-9, atol=1e-12)
+    x.grad = None
+    getattr(x, name)().imag.sum().backward()
+    expected = (-1j * SLOPES[name](z)).conj()
+    np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-9, atol=1e-12)
+    x.grad = None
+    (x**0.5).real.sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), SLOPES["sqrt"](z).conj(), rtol=1e-9, atol=1e-12)

@@ -42,7 +42,7 @@ def divide(x: Any, y: Any, u: Any, v: Any) -> Parts:
 def exp(x: Any, y: Any) -> Parts:
     """e^x (cos y + i sin y)."""
     size = x.exp()
-    return size * y.cos(), y.eq(0).where(y, size * y.sin())
+    return size * y.cos(), (y.eq(0) & ~size.isfinite()).where(y, size * y.sin())
 
 
 def log(x: Any, y: Any) -> Parts:
@@ -57,11 +57,11 @@ def log(x: Any, y: Any) -> Parts:
 
 def sqrt(x: Any, y: Any) -> Parts:
     """The root in the right half plane."""
-    size = (magnitude(x, y) / 2 + x.abs() / 2).sqrt()
-    zero = size.eq(0)
-    rest = y.abs() / (zero.where(1, size) * 2)
     right = x.detach() >= 0
-    return right.where(size, rest), right.where(rest, size).copysign(y.detach())
+    size = (magnitude(x, y) / 2 + right.where(x, -x) / 2).sqrt()
+    turn = y.ones_like().copysign(y.detach())
+    rest = y * turn / (size.eq(0).where(1, size) * 2)  # |y| has no slope at 0
+    return right.where(size, rest), right.where(rest, size) * turn
 
 
 def sinh(x: Any, y: Any) -> Parts:
