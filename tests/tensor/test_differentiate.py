@@ -411,17 +411,36 @@ def test_a_gradient_flows_to_what_is_written():
         assert of_grown.tolist() == [11.0, 11.0]
 
 
-def test_what_was_computed_along_gives_no_wrong_zeros():
+def test_what_was_computed_along_still_leads_back():
+    """At every pass: also once a line is known to need its parts again."""
     for _ in range(6):
         x, w = Tensor([1.0, 2.0]), Tensor([3.0, 4.0], requires_grad=True)
         a = x.exp()
         (a @ Tensor([[1.0], [2.0]])).tolist()
         root = (a * a * w).sum()
-        np.testing.assert_allclose(root.gradient(w)[0].numpy(), np.exp([2, 4]), rtol=1e-6)
-        try:
-            (found,) = root.gradient(x)
-        except GradientError:
-            continue
-        np.testing.assert_allclose(found.numpy(), 2 * np.exp([2, 4]) * [3, 4], rtol=1e-6)
-    x = Tensor([1.0, 2.0], requires_grad=True)
-    assert (x * 2).sum().gradient(Tensor([5.0]))[0].tolist() == [0]
+        of_x, of_w = root.gradient(x, w)
+        np.testing.assert_allclose(of_w.numpy(), np.exp([2, 4]), rtol=1e-6)
+        np.testing.assert_allclose(of_x.numpy(), 2 * np.exp([2, 4]) * [3, 4], rtol=1e-6)
+
+
+def test_what_was_computed_along_with_a_gradient_still_leads_back():
+    for _ in range(6):
+        x = Tensor([1.0, 2.0], requires_grad=True)
+        a = x.exp()
+        (a + 1).tolist()
+        (a * a).sum().backward()
+        np.testing.assert_allclose(x.grad.numpy(), 2 * np.exp([2, 4]), rtol=1e-6)
+
+
+def test_what_was_carried_on_for_long_gives_no_wrong_zeros():
+    first = state = Tensor([1.0, 2.0])
+    w = Tensor([3.0, 4.0], requires_grad=True)
+    for number in range(40):
+        state = state * 0.5 + 1
+        (state * 2).sum().item()
+        if number < 4:
+            (found,) = (state * w).sum().gradient(first)
+            np.testing.assert_allclose(found.numpy(), np.array([3, 4]) * 0.5 ** (number + 1))
+    with pytest.raises(GradientError, match="requires_grad=True"):
+        (state * w).sum().gradient(first)
+    assert (w * 2).sum().gradient(Tensor([5.0]))[0].tolist() == [0]

@@ -71,9 +71,10 @@ def _remember_all(along: Sequence[tuple[UOp, UOp]], values: Mapping[UOp, UOp]) -
     stands: dict[UOp, list[UOp]] = {}
     for node, other in values.items():
         stands.setdefault(other, []).append(node)
+    ages: dict[UOp, int] = {}
     for node, value in along:
-        for one in (node, *stands.get(node, ())):
-            settle(one, value)
+        for one in (*stands.get(node, ()), node):
+            settle(one, value, ages)
 
 
 def new_graph(asked: Sequence[tuple[UOp, str]], values: Mapping[UOp, UOp], form: Any) -> bool:
@@ -90,8 +91,9 @@ def new_graph(asked: Sequence[tuple[UOp, str]], values: Mapping[UOp, UOp], form:
             made = pipeline().realize([(node, asked[0][1]) for node in nodes])
         except (TorporError, MemoryError):  # it may be that it is not needed after all
             return False
+        ages: dict[UOp, int] = {}
         for node, value in zip(alone, made, strict=True):
-            settle(node, value)
+            settle(node, value, ages)
         return True
     mark_held(asked, values, form)
     return False

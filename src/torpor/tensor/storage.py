@@ -90,13 +90,17 @@ def buffers_of(node: UOp) -> tuple[Buffer, ...]:
 
 
 class _Entry(weakref.ref[UOp]):
-    """A node that has been computed, weakly, and what stands for its value."""
+    """A node that has been computed, weakly, and what stands for its value. `age`: how many nodes
+    that were computed along with others lie on one way below it, with itself.
+    """
 
-    __slots__ = ("number", "value")
+    __slots__ = ("number", "value", "age")
     number: int
     value: UOp
+    age: int
 
 
+CARRIED: Final = 8  # values computed along, one made of the other, whose graphs are kept: a choice
 # By id of the node, since most look-ups fail and must cost next to nothing.
 _known: Final[dict[int, _Entry]] = {}
 _unasked: Final[weakref.WeakSet[UOp]] = weakref.WeakSet()  # values of what was computed along
@@ -108,7 +112,7 @@ def _drop(entry: weakref.ref[UOp]) -> None:
         del _known[entry.number]
 
 
-def remember(node: UOp, value: UOp) -> None:
+def remember(node: UOp, value: UOp, age: int = 0) -> None:
     """Note that `value` stands for what `node` computes, as long as `node` lives.
 
     Not for constants: they are one node on every device, and the value is on one of them.
@@ -118,21 +122,39 @@ def remember(node: UOp, value: UOp) -> None:
         return
     if node is not value and reads_memory(node):
         entry = _Entry(node, _drop)
-        entry.number, entry.value = id(node), value
+        entry.number, entry.value, entry.age = id(node), value, age
         _known[id(node)] = entry
 
 
-def settle(node: UOp, value: UOp) -> None:
-    """Note that `value` stands for `node`, for the storage too whose value that is: what is made of
-    its tensors from now on is made of memory.
+def settle(node: UOp, value: UOp, ages: dict[UOp, int]) -> None:
+    """Note that `value` stands for `node`, which was computed along with others. The graph of one
+    that is carried on from such to such is let go after `CARRIED` of them: its storage is memory.
     """
+    age = 1 + age_of(node, ages)
     holder = node.held() if isinstance(node.held, weakref.ref) else None
-    if holder is None or holder.base is not node or holder.would_share(value):
-        remember(node, value)
+    if age <= CARRIED or holder is None or holder.base is not node or holder.would_share(value):
+        remember(node, value, age)
     else:
         if not holder.requires:
             _unasked.add(value)
         holder.settle(node, value)
+
+
+def age_of(root: UOp, ages: dict[UOp, int]) -> int:
+    """How many nodes that were computed along lie on one way below; `ages`: of what was seen."""
+    stack = [*root.src]
+    while stack:
+        node = stack[-1]
+        entry = _known.get(id(node))
+        if node in ages:
+            stack.pop()
+        elif entry is not None and entry() is node:
+            ages[node] = entry.age
+        elif more := [below for below in node.src if below not in ages]:
+            stack += more
+        else:
+            ages[node] = max([ages[below] for below in node.src], default=0)
+    return max([ages[below] for below in root.src], default=0)
 
 
 def reads_unasked(node: UOp) -> bool:
