@@ -51,6 +51,7 @@ class Template:
     """How `results` (None: there is none) are made of `inputs`.
 
     owners: of which input a node has its origins, if of one.
+    about: what else whoever wrote it down wants to know.
     """
 
     def __init__(
@@ -58,7 +59,9 @@ class Template:
         inputs: Sequence[UOp],
         results: Sequence[UOp | None],
         owners: Mapping[UOp, UOp] = _NONE,
+        about: Any = None,
     ):
+        self.about = about
         places = {node: number for number, node in enumerate(inputs)}
         sink = UOp.sink(*[node for node in results if node is not None])
         order = [*sink.toposort(lambda node: node not in places)][:-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from torpor.base.dtypes import DType
@@ -67,7 +67,6 @@ def repeated(function: _Function) -> _Function:
     more, but its nodes are made of those of the tensors that are there.
     """
     templates = Templates()
-    kinds: dict[Hashable, tuple[bool, tuple[bool, ...]]] = {}  # whether a tuple; what is required
 
     @functools.wraps(function)
     def wrapped(*arguments: Any, **options: Any) -> Any:
@@ -81,7 +80,7 @@ def repeated(function: _Function) -> _Function:
                 learn(call, len(arguments), tuple(options))
             return made
         nodes = template.made(call.nodes(), _site)
-        several, required = kinds[call.key]
+        several, required = template.about
         device = call.handles[0]._storage.device
         results = [
             make(node, device, requires)
@@ -104,8 +103,8 @@ def repeated(function: _Function) -> _Function:
         ):
             return  # views of the operands, and these themselves
         owners = dict.fromkeys(UOp.sink(*nodes).toposort(), inputs[0])
-        kinds[call.key] = isinstance(made, tuple), tuple([one.requires_grad for one in results])
-        templates.learn(call.key, Template(inputs, nodes, owners))
+        about = isinstance(made, tuple), tuple([one.requires_grad for one in results])
+        templates.learn(call.key, Template(inputs, nodes, owners, about))
 
     return wrapped  # type: ignore[return-value]
 
