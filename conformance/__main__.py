@@ -5,7 +5,7 @@
     python -m conformance --only add conv    operators whose names begin so
     python -m conformance --dtype float16    samples of another format
 
-Writes conformance/results.md (of a whole run) and prints what failed. Needs torch and expecttest.
+Writes its format's part of conformance/results.md (after a whole run) and prints what failed. Needs torch and expecttest.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main() -> int:
     if absent:
         print(f"conformance needs {' and '.join(absent)}: nothing was compared")
         return 0
-    from conformance.report import written
+    from conformance.report import with_part, written
     from conformance.sweep import host_calls, sweep
 
     parser = argparse.ArgumentParser(prog="python -m conformance")
@@ -40,8 +40,9 @@ def main() -> int:
     default = "" if chosen.only else str(Path(__file__).parent / "results.md")
     text = written(families, chosen.dtype, count, host_calls)
     if path := chosen.out or default:
-        Path(path).write_text(text, encoding="utf-8")
-    print(text.partition("\n\n## ")[0])
+        page = Path(path).read_text(encoding="utf-8") if Path(path).exists() else ""
+        Path(path).write_text(with_part(page, text), encoding="utf-8")
+    print(text.partition("\n\n### ")[0])
     return 0
 
 

@@ -107,7 +107,8 @@ def verdict(
         warnings.simplefilter("ignore")
         try:
             with limited(seconds):
-                differentiable = operator.supports_autograd and dtype.is_floating_point
+                has_slope = dtype.is_floating_point or dtype.is_complex
+                differentiable = operator.supports_autograd and has_slope
                 drawn = list(operator.sample_inputs("cpu", dtype, requires_grad=differentiable))
                 drawn = [one for one in drawn if not one.kwargs.get("dropout_p")]  # random
                 for sample in few(drawn, samples):
