@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from bench.workload import Workload
-from bench.workloads import attention, convolution, indexing, matmul, memory, steps
+from bench.workloads import attention, convolution, indexing, language, matmul, memory, steps
 
 ALL: tuple[Workload, ...] = (
     *matmul.WORKLOADS,
@@ -14,6 +14,7 @@ ALL: tuple[Workload, ...] = (
     *convolution.WORKLOADS,
     *attention.WORKLOADS,
     *indexing.WORKLOADS,
+    *language.WORKLOADS,
     *steps.WORKLOADS,
 )
 

@@ -65,6 +65,27 @@ def test_einsum(equation, shapes):
     check(made, np.einsum(equation, *arrays))
 
 
+@pytest.mark.parametrize(("equation", "shapes", "most"), [
+    ("ij,jk,kl->il", ((40, 50), (50, 8), (8, 60)), 2 * 8 * (40 * 50 + 40 * 60)),
+    ("ab,bc,cd,de->ae", ((8, 40), (40, 30), (30, 20), (20, 4)), 2 * 4 * (600 + 1200 + 320)),
+    ("bij,jk,bkl->bil", ((3, 6, 40), (40, 5), (3, 5, 30)), 2 * 3 * 6 * (200 + 150)),
+    ("ij,kl->", ((60, 70), (80, 90)), 60 * 70 + 80 * 90),
+    ("...i,ij,j...->...", ((2, 40), (40, 50), (50, 2)), 2 * 2 * (2000 + 50)),
+], ids=str)  # fmt: skip
+def test_einsum_multiplies_in_the_order_of_fewest_operations(equation, shapes, most):
+    arrays = [numbers(shape, "float64", seed=n) for n, shape in enumerate(shapes)]
+    made = torpor.einsum(equation, *[Tensor(a).realize() for a in arrays])
+    assert sum(program.ops for program in torpor.lower(made)) < 2 * most
+    check(made, np.einsum(equation, *arrays), 1e-10)
+
+
+def test_einsum_of_a_length_that_is_known_when_it_runs():
+    rows = torpor.Variable("rows", 1, 5)
+    a, b, c = numbers((5, 6)), numbers((6, 7), seed=1), numbers((7, 4), seed=2)
+    made = torpor.einsum("ij,jk,kl->il", Tensor(a)[: rows.bind(3)], Tensor(b), Tensor(c))
+    check(made.sum(0), (a[:3] @ b @ c).sum(0), 1e-5)
+
+
 def test_attention():
     query, key, value = (numbers((2, 3, 4, 5), "float64", seed=i) for i in range(3))
     scores = query @ key.swapaxes(-1, -2) / np.sqrt(5)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 import string
+import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from torpor.base.dtypes import DType
 from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
@@ -24,6 +28,9 @@ from torpor.tensor.wide import is_narrow, wide_dtype, widely
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
+
+Term = tuple[str, Any]  # an operand of `einsum`: its letters, and a tensor with an axis for each
+EXACT: Final = 5  # operands up to which every order of contraction is tried
 
 
 def accumulator(dtype: DType) -> DType:
@@ -245,16 +252,54 @@ def einsum(equation: str, *operands: Any) -> Tensor:
                    else operands)  # fmt: skip
     inputs, output = _parse(equation.replace(" ", ""), tensors)
     _check_lengths(equation, inputs, tensors)
-    order = output + [x for x in dict.fromkeys("".join(inputs)) if x not in output]
+    terms = [_diagonals(letters, tensor) for letters, tensor in zip(inputs, tensors, strict=True)]
+    for place, term in enumerate(terms):
+        others = [*terms[:place], *terms[place + 1 :]]
+        terms[place] = _product([term], _needed([term], others, output))
+    for places in _contractions(tuple((x, _sizes(t)) for x, t in terms), "".join(output)):
+        joined = [terms[place] for place in places]
+        terms = [term for place, term in enumerate(terms) if place not in places]
+        terms.append(_product(joined, _needed(joined, terms, output)))
+    return terms[0][1]
+
+
+def _needed(terms: Sequence[Term], others: Sequence[Term], output: Sequence[str]) -> list[str]:
+    """Letters of the product of some terms: those of the output or of other terms."""
+    there = dict.fromkeys("".join(letters for letters, _ in terms))
+    later = {x for letters, _ in others for x in letters} - set(output)
+    return [x for x in output if x in there] + [x for x in there if x in later]
+
+
+def _product(terms: Sequence[Term], kept: list[str]) -> Term:
+    """The product of terms, summed over all letters but `kept`."""
+    order = kept + [x for x in dict.fromkeys("".join(x for x, _ in terms)) if x not in kept]
     product: Any = None
-    for letters, tensor in zip(inputs, tensors, strict=True):
-        letters, tensor = _diagonals(letters, tensor)
+    for letters, tensor in terms:
         tensor = tensor.permute([letters.index(x) for x in order if x in letters])
         tensor = tensor.reshape([tensor.shape[sum(y in letters for y in order[:i])] if x in letters
                                  else 1 for i, x in enumerate(order)])  # fmt: skip
         product = tensor if product is None else product * tensor
-    summed = tuple(range(len(output), len(order)))
-    return product.sum(summed).cast(product.dtype) if summed else product
+    summed = tuple(range(len(kept), len(order)))
+    return "".join(kept), product.sum(summed).cast(product.dtype) if summed else product
+
+
+def _sizes(tensor: Any) -> tuple[int, ...]:
+    """Lengths; of those that are known only when it runs, the greatest."""
+    return tuple(size if isinstance(size, int) else int(size.vmax) for size in tensor.shape)
+
+
+@lru_cache(maxsize=1024)
+def _contractions(terms: tuple[tuple[str, tuple[int, ...]], ...], output: str) -> list[list[int]]:
+    """Which terms are multiplied, one product after the other, each appended in their place; the
+    fewest operations of few terms, and of many what looks best at each step.
+    """
+    if len(terms) < 3:
+        return [list(range(len(terms)))]
+    shapes = [np.broadcast_to(np.int8(0), sizes) for _, sizes in terms]
+    equation = f"{','.join(letters for letters, _ in terms)}->{output}"
+    how = "optimal" if len(terms) <= EXACT else "greedy"
+    found = np.einsum_path(equation, *shapes, optimize=(how, sys.maxsize))[0]
+    return [list(places) for places in found[1:]]
 
 
 def _parse(equation: str, tensors: Sequence[Any]) -> tuple[list[str], list[str]]:
