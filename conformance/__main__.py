@@ -5,7 +5,8 @@
     python -m conformance --only add conv    operators whose names begin so
     python -m conformance --dtype float16    samples of another format
 
-Writes its format's part of conformance/results.md (after a whole run) and prints what failed. Needs torch and expecttest.
+Writes the part of its format in conformance/results.md (after a whole run) and prints what failed.
+Needs torch and expecttest.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 import torpor
 import torpor.nn.functional
 from conformance.report import FAILED, MISSING, PASSED
-from torpor.tensor import dense
+from torpor.tensor import factorisation
 
 # What is not counted: sparse, private and masked operators, operators whose result is random or
 # uninitialised, and those that the project leaves out.
@@ -86,17 +86,17 @@ def sweep(
 @contextmanager
 def noted(family: str) -> Iterator[None]:
     """What is computed on the host inside is noted under a family."""
-    whole = dense.on_host
+    whole = factorisation.on_host
 
     def on_host(name: str, *arguments: Any) -> Any:
         host_calls.setdefault(family, set()).add(name)
         return whole(name, *arguments)
 
-    dense.on_host = on_host
+    factorisation.on_host = on_host
     try:
         yield
     finally:
-        dense.on_host = whole
+        factorisation.on_host = whole
 
 
 def verdict(

@@ -108,6 +108,12 @@ def test_second_slopes():
     assert first.gradient(x)[0].item() == pytest.approx(-2 * 0.5 / 1.25**2)
     (first,) = x.lgamma().gradient(x)
     assert first.gradient(x)[0].item() == pytest.approx(math.pi**2 / 2)
+    y = x.erfinv()
+    (first,) = y.gradient(x)
+    assert first.gradient(x)[0].item() == pytest.approx(math.pi / 2 * y.item() * math.exp(
+        2 * y.item() ** 2))  # fmt: skip
+    (first,) = x.hypot(2 * x.detach()).gradient(x)
+    assert first.gradient(x)[0].item() == pytest.approx(4 / 5**1.5 / 0.5)
 
 
 def test_logit_is_clamped_and_integers_are_floats():

@@ -198,6 +198,16 @@ def power_gradient(node: UOp, g: UOp) -> Gradients:
     return (choice(zero, like(g, 0), scaled(times(g, lower), exponent)),)
 
 
+def hypot_gradient(node: UOp, g: UOp) -> Gradients:
+    """d hypot(x, y) = x / r dx + y / r dy."""
+    return tuple(times(g, elementwise(Ops.FDIV, part, node)) for part in node.src[1:])
+
+
+def erfinv_gradient(node: UOp, g: UOp) -> Gradients:
+    """d erfinv(x) = sqrt(pi) / 2 exp(r²) dx."""
+    return (scaled(times(g, elementwise(Ops.EXP, times(node, node))), math.sqrt(math.pi) / 2),)
+
+
 def log_add_gradient(node: UOp, g: UOp) -> Gradients:
     """d log(exp(x) + exp(y)) = exp(x - r) dx + exp(y - r) dy."""
     _, x, y = node.src
@@ -313,6 +323,8 @@ FUNCTIONS: Final[dict[str, Callable[[UOp, UOp], Gradients]]] = {
     "softplus": softplus_gradient,
     "root": root_gradient,
     "power": power_gradient,
+    "hypot": hypot_gradient,
+    "erfinv": erfinv_gradient,
     "log_add": log_add_gradient,
     "binary_cross_entropy": binary_cross_entropy_gradient,
     "variance": variance_gradient,

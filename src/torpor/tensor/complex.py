@@ -180,6 +180,15 @@ class Complex(Pair):
         whole = made[0].clone() if made.shape[0] else made.sum(0) + 1
         return whole.unsqueeze(dim) if keepdim else whole
 
+    def cumprod(self, dim: int, dtype: Any = None) -> Tensor:
+        """The products of what is up to each element along an axis, by doubling."""
+        made: Any = self if dtype is None else self.cast(dtype)
+        made, reach = made.movedim(dim, 0) if made.ndim else made.clone(), 1
+        while made.ndim and reach < made.shape[0]:
+            made = Tensor.cat([made[:reach], made[reach:] * made[:-reach]])
+            reach *= 2
+        return made.movedim(0, dim) if made.ndim else made
+
     def var(self, *arguments: Any, **options: Any) -> Tensor:
         """The mean of |z - mean|²: real; the variances of both parts, added."""
         return self._re.var(*arguments, **options) + self._im.var(*arguments, **options)
@@ -187,12 +196,6 @@ class Complex(Pair):
     def std(self, *arguments: Any, **options: Any) -> Tensor:
         """The square root of the variance."""
         return self.var(*arguments, **options).sqrt()
-
-    def norm(self, p: Any = 2, dim: Any = None, keepdim: bool = False) -> Tensor:
-        """The norm of the magnitudes: real. Norms of matrices by singular values are refused."""
-        if p == "nuc" or (isinstance(dim, tuple | list) and len(dim) > 1 and p != "fro"):
-            raise located(DTypeError(f"norm with p={p!r} does not take complex numbers"), (self,))
-        return self.abs().norm(2 if p == "fro" else p, dim, keepdim)
 
     def any(self, *arguments: Any, **options: Any) -> Tensor:
         """Whether some are not 0."""

@@ -40,7 +40,9 @@ MADE_OF_OTHERS: Final = tuple(
     equal is_contiguous is_floating_point is_nonzero is_same_size itemsize linear matrix_power
     mul multiply nbytes nelement new_ones new_zeros numel ones_like zeros_like size
     positive pow to to_device type where __array_namespace__ __array_ufunc__ __format__
-    __dir__ count_nonzero gradient _factor dist
+    __dir__ count_nonzero gradient _factor dist norm
+    inverse det slogdet logdet cholesky cholesky_solve cholesky_inverse triangular_solve qr svd
+    pinverse matrix_exp cat stack vander
     """.split()  # noqa: SIM905 (a table that is read)
 )
 # What has no operand, or takes several in a list.
@@ -118,20 +120,6 @@ def _refuse(name: str) -> Any:
     return refused if callable(getattr(Tensor, name, None)) else property(refused)
 
 
-def _by_blocks(name: str) -> Callable[..., Any]:
-    """f(A + iB) is in f of the real matrix [[A, -B], [B, A]]: the first column of blocks."""
-
-    @functools.wraps(getattr(Tensor, name))
-    def method(self: Any) -> Any:
-        x, y = parts_of(self)
-        blocks = [Tensor.cat(row, dim=-1) for row in ([x, -y], [y, x])]
-        made = getattr(Tensor.cat(blocks, dim=-2), name)()
-        size = self.shape[-1]
-        return paired(made[..., :size, :size], made[..., size:, :size])
-
-    return method
-
-
 def _in_place(name: str, spelling: str) -> Callable[..., Any]:
     @functools.wraps(getattr(Tensor, spelling))
     def method(self: Any, *arguments: Any, **options: Any) -> Any:
@@ -196,7 +184,6 @@ def complete() -> None:
     table: dict[str, Any] = {name: _both(name) for name in BOTH}
     table |= {name: _bilinear(name) for name in BILINEAR}
     table |= {name: _function(name) for name in FUNCTIONS}
-    table |= {name: _by_blocks(name) for name in ("inverse", "matrix_exp")}
     table |= {other: table[name] for other, name in ALIASES.items()}
     table |= {"view": _view, "where": _where, "pad": _pad, "diff": _diff,
               "constant_pad_nd": _constant_pad,

@@ -1,4 +1,4 @@
-"""Linear algebra by the names of `torch.linalg`, for real matrices (..., n, m).
+"""Linear algebra by the names of `torch.linalg`, for real and complex matrices (..., n, m).
 
 Factorisations are computed by LAPACK at the call; everything else, gradients too, is generated.
 """
@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from torpor.base.errors import ShapeError, ValueRangeError
-from torpor.tensor import dense
+from torpor.tensor import dense, factorisation
 from torpor.tensor.dense import QR, Eigen, LogDeterminant
 from torpor.tensor.host import known_shape
 from torpor.tensor.namespace import function_of
@@ -59,7 +59,7 @@ def slogdet(A: Tensor) -> LogDeterminant:
 
 
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
-    """Triangles L with A = L L.T; their transposes with `upper`."""
+    """Triangles L with A = L L.H; those of A = L.H L with `upper`."""
     return A.cholesky(upper)
 
 
@@ -74,7 +74,7 @@ def qr(A: Tensor, mode: str = "reduced") -> QR:
 def svd(A: Tensor, full_matrices: bool = True) -> Factors:
     """A = U diag(S) Vh, S descending; U and Vh square with `full_matrices`."""
     u, s, v = A.svd(some=not full_matrices)
-    return Factors(u, s, v.mT)
+    return Factors(u, s, v.mH)
 
 
 def svdvals(A: Tensor) -> Tensor:
@@ -84,13 +84,26 @@ def svdvals(A: Tensor) -> Tensor:
 
 
 def eigh(A: Tensor, UPLO: str = "L") -> Eigen:
-    """Eigenvalues, ascending, and eigenvectors of symmetric matrices."""
-    return dense.eigh(A, UPLO.upper() == "U")
+    """Eigenvalues, ascending, and eigenvectors of Hermitian matrices."""
+    return Eigen(*factorisation.eigh(dense.matrices(A, "eigh"), UPLO.upper() == "U"))
 
 
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
-    """The eigenvalues of symmetric matrices, ascending."""
+    """The eigenvalues of Hermitian matrices, ascending."""
     made: Tensor = eigh(A, UPLO).eigenvalues
+    return made
+
+
+def eig(A: Tensor) -> Eigen:
+    """Eigenvalues and, as columns of length 1, eigenvectors of square matrices: both complex. The
+    gradient is that of what no turn of an eigenvector by a complex number changes.
+    """
+    return Eigen(*factorisation.eig(dense.matrices(A, "eig")))
+
+
+def eigvals(A: Tensor) -> Tensor:
+    """The eigenvalues of square matrices: complex."""
+    made: Tensor = eig(A).eigenvalues
     return made
 
 
@@ -129,13 +142,14 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: Any = Non
     a, b, alone = dense.of_vectors(A, B)
     rows, columns = known_shape(a.shape[-2:])
     tolerance = _epsilon(a) * max(rows, columns) if rcond is None else rcond
-    made = dense.pinv(a, tolerance) @ b
+    made = factorisation.pinv(dense.matrices(a, "lstsq", False), tolerance) @ b
     values = dense.svd(a.detach())[1]
     rank = (values > values.amax(-1, True) * tolerance).sum(-1) if min(rows, columns) else (
         a.new_zeros(a.shape[:-2], dtype="int64"))  # fmt: skip
+    nothing = a.new_zeros((0,), dtype=a.dtype.part)
     full = rows > columns and driver in DRIVERS and bool(rank.eq(columns).all())
-    residuals = (a @ made - b).square().sum(-2) if full else a.new_zeros((0,))
-    kept = values if driver in ("gelsd", "gelss") else a.new_zeros((0,))
+    residuals = (a @ made - b).abs().square().sum(-2) if full else nothing
+    kept = values if driver in ("gelsd", "gelss") else nothing
     rank = a.new_zeros((0,), dtype="int64") if driver == "gels" else rank
     return Least(made.squeeze(-1) if alone else made, residuals, rank, kept)
 
@@ -147,7 +161,6 @@ def pinv(
     """The pseudoinverses of Moore and Penrose: singular values up to max(atol, rtol times the
     greatest) count as 0. With `hermitian` only the lower triangle of A is looked at.
     """
-    A = A.tril() + A.tril(-1).mT if hermitian else A
     rows, columns = known_shape(A.shape[-2:])
     rtol = rcond if rtol is None else rtol
     share: Any = (
@@ -158,7 +171,7 @@ def pinv(
         least = atol.numpy() if isinstance(atol, Tensor) else atol
         top = svdvals(A.detach()).amax(-1).numpy()
         share = np.maximum(share, least / np.maximum(top, np.finfo(top.dtype).tiny))
-    made: Tensor = dense.pinv(A, share)
+    made: Tensor = factorisation.pinv(dense.matrices(A, "pinv", hermitian), share, hermitian)
     return made
 
 
@@ -298,4 +311,4 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:
 
 def _epsilon(x: Any) -> float:
     """The gap behind 1 of the format that a matrix is computed in."""
-    return 2.0**-52 if x.dtype.name == "float64" else 2.0**-23
+    return 2.0**-52 if x.dtype.part.name == "float64" else 2.0**-23

@@ -69,7 +69,7 @@ class Numeric(Handle):
         scale = (most.eq(0) | most.isinf()).where(1, most)
         made = ((one / scale).square() + (two / scale).square()).sqrt() * scale
         made = (one.isinf() | two.isinf()).where(math.inf, made)
-        return sloped(made, (x, x / made), (y, y / made))
+        return with_rule(made, (x, y), "hypot")
 
     @widely
     def logaddexp(self, other: Any) -> Tensor:

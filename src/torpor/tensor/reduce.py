@@ -334,6 +334,8 @@ class Reduce(Handle):
             return kept if keepdim else kept.squeeze((rows, columns))
         if isinstance(p, str) and p != "fro":
             raise ValueRangeError(f"norm's p is a number, 'fro' or 'nuc', not {p!r}")
+        if self.is_pair:
+            return self.abs().norm(p, dim, keepdim)
         size = self.abs()
         if p in ("fro", None) or p == 2:
             return _length(self, dim, keepdim, 1.0)

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from torpor.base.errors import ValueRangeError
-from torpor.tensor.handle import Handle, float_dtype
+from torpor.tensor.handle import Handle, float_dtype, with_rule
 from torpor.tensor.operands import sign_bit, sloped
 from torpor.tensor.series import ATAN, ERFC, I0, I0_FAR, I1, I1_FAR, LGAMMA, chebyshev
 from torpor.tensor.wide import widely
@@ -166,7 +166,7 @@ class Special(Handle):
             guess = guess - step / (guess * step + 1)
         ends = size.eq(1).where(math.inf, size.ne(0).where(guess, size))
         made = (size > 1).where(math.nan, _signed(size.isnan().where(size, ends), x))
-        return sloped(made, (x, 1 / _bell(made)))
+        return with_rule(made, (x,), "erfinv")
 
     @widely
     def logit(self, eps: float | None = None) -> Tensor:
