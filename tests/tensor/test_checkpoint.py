@@ -185,3 +185,10 @@ def test_under_the_jit_it_is_the_same_step():
         return [step(Tensor(x)).numpy() for _ in range(4)]
 
     compared(losses)
+
+
+def test_complex_numbers_are_computed_again():
+    z = Tensor([1 + 2j, 0.5j]).requires_grad_()
+    slopes = [f(lambda x: x * x * x.exp(), z).abs().sum().gradient(z)[0].numpy()
+              for f in (checkpoint, lambda f, x: f(x))]  # fmt: skip
+    np.testing.assert_allclose(*slopes, 1e-6)

@@ -325,3 +325,13 @@ def test_slopes_on_the_axes(name):
     x.grad = None
     (x**0.5).real.sum().backward()
     np.testing.assert_allclose(x.grad.numpy(), SLOPES["sqrt"](z).conj(), rtol=1e-9, atol=1e-12)
+
+
+def test_slopes_of_signs_and_of_the_power_0():
+    z = Tensor([0j, 3 + 4j]).requires_grad_()
+    (slope,) = z.sgn().real.sum().gradient(z)  # PyTorch's: 0 at 0
+    np.testing.assert_allclose(slope.numpy(), [0, (16 - 12j) / 125], 1e-6)
+    one = z**0
+    assert one.tolist() == [1, 1] and one.requires_grad
+    one.real.sum().backward()
+    assert z.grad.tolist() == [0, 0]

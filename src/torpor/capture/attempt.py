@@ -9,7 +9,7 @@ from typing import Any
 from torpor.base.errors import DivisionByZeroError, OutOfBoundsError, ValueRangeError
 from torpor.capture.code import asks_for_types
 from torpor.capture.finish import finish
-from torpor.capture.holding import is_a
+from torpor.capture.holding import is_tensor
 from torpor.capture.number import Number, Tape
 from torpor.capture.trace import Trace, is_whole, storage_of_view
 from torpor.capture.tracer import Again, Tracer, stored
@@ -117,14 +117,14 @@ class _Run:
             if type(leaf) in (int, float):
                 number = next(numbers)
                 return leaf if self.by_value else number
-            return swap.get(id(leaf), leaf) if is_a(leaf, Handle) else leaf
+            return swap.get(id(leaf), leaf) if is_tensor(leaf) else leaf
 
         return put
 
     def _plain(self, leaf: Any) -> Any:
         if type(leaf) is Number:
             return leaf._value
-        return self.originals.get(id(leaf), leaf) if is_a(leaf, Handle) else leaf
+        return self.originals.get(id(leaf), leaf) if is_tensor(leaf) else leaf
 
     def _take_back(self, arguments: Any) -> None:
         """Leave nothing of the exchange behind: in arguments, or where the function put it."""

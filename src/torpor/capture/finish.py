@@ -10,13 +10,23 @@ from typing import Any, Final, NamedTuple
 from torpor.base.dtypes import DType, dtypes
 from torpor.capture.commit import Fixed, Leaf, Value, severed
 from torpor.capture.guards import Guards, guards_of
-from torpor.capture.holding import is_a
+from torpor.capture.holding import is_a, is_tensor
 from torpor.capture.number import Number, plain
 from torpor.capture.place import ABSENT, Place
 from torpor.capture.successor import is_worth_it
 from torpor.capture.trace import Trace, is_whole
 from torpor.capture.tracer import Input, Passed, Tracer, is_severed, states_after
-from torpor.capture.tree import Path, containers, has_changed, is_plain, mapped, rebuild, same
+from torpor.capture.tree import (
+    SEQUENCES,
+    UNCHANGING,
+    Path,
+    containers,
+    has_changed,
+    is_plain,
+    mapped,
+    rebuild,
+    same,
+)  # fmt: skip
 from torpor.device import Buffer
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
@@ -51,14 +61,14 @@ class _Finish:
         try:
             for part, _ in containers(tree):
                 passed = self.tracer.passed.get(id(part))
-                if passed and passed.path is None and not is_a(part, tuple):
+                if passed and passed.path is None and not is_a(part, UNCHANGING):
                     self.tracer.refuse("gives back a list or dict that it was passed twice")
             rebuild(tree, self._collect_leaf)
         except RecursionError:
             self.tracer.refuse("gives back or keeps a list that holds itself")
 
     def _collect_leaf(self, value: Any) -> Any:
-        if is_a(value, Handle):
+        if is_tensor(value):
             self.outputs[id(value)] = value
         elif type(value) is Number:
             pass
@@ -149,7 +159,7 @@ class _Finish:
         passed = self.tracer.passed.get(id(tree))
         if passed is not None and passed.path is not None:
             made: Any = Leaf("passed", self._place(passed.path))
-        elif is_a(tree, list | tuple) or type(tree) is dict:
+        elif is_a(tree, SEQUENCES) or type(tree) is dict:
             made = Fixed(tree) if self.tracer.reach.is_known(tree) else mapped(tree, self.spec)
         else:
             made = self._leaf(tree)
@@ -168,7 +178,7 @@ class _Finish:
     def _leaf(self, value: Any) -> Any:
         if type(value) is Number:
             return self._number(value)
-        if not is_a(value, Handle):
+        if not is_tensor(value):
             return Fixed(value)
         for number, (given, argument) in enumerate(zip(self.given, self.arguments, strict=True)):
             if value is given or value is argument:

@@ -31,7 +31,9 @@ import numpy as np
 
 from torpor.base.dtypes import DType
 from torpor.capture.code import CHANGING, is_opaque, root_of
+from torpor.tensor.complex import Complex
 from torpor.tensor.handle import Handle
+from torpor.tensor.pairs import Pair
 
 
 class Held(NamedTuple):
@@ -53,6 +55,12 @@ class Held(NamedTuple):
 def is_a(value: Any, kinds: Any) -> bool:
     """`isinstance` that asks nothing of the object: a `__getattribute__` of its class may raise."""
     return issubclass(type(value), kinds)
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether it is a tensor of real numbers; one of complex numbers holds two of these."""
+    kind = type(value)
+    return issubclass(kind, Handle) and not issubclass(kind, Pair)
 
 
 # What a class says of itself, whatever its metaclass makes of its attributes.
@@ -101,7 +109,7 @@ def parts_of(value: Any) -> Any:
     for kind in kinds:
         if is_a(value, kind):
             return iter(kind.__iter__(value))
-    return iter(value)
+    return iter(value._parts if is_a(value, Pair) else value)
 
 
 def _items(value: Any) -> Iterable[tuple[Any, Any]]:
@@ -190,7 +198,7 @@ _FIXED: Final[tuple[Any, ...]] = (
 # What a class inherits from these is known; those that `Reach` has more to say about stand last.
 TABLE: Final[dict[tuple[Any, ...], Held]] = {
     _FIXED: Held(),
-    (tuple, frozenset): Held(None, _numbered),
+    (tuple, frozenset, Complex): Held(None, _numbered),
     (list, collections.deque, *_KEYS, *_VALUES): Held(_listed, _numbered),
     (set,): Held(_gathered, _numbered),
     (dict, collections.OrderedDict, types.MappingProxyType): Held(_mapped, _entries),

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from torpor.base import settings
-from torpor.capture.holding import is_a
+from torpor.capture.holding import is_a, is_tensor
 from torpor.capture.kind import TensorKey
 from torpor.capture.program import Known, Slot, Step, step
 from torpor.capture.tree import NUMBERS
@@ -19,6 +19,7 @@ from torpor.ir.infer import JOINT
 from torpor.ir.uop import UOp
 from torpor.tensor.handle import Handle
 from torpor.tensor.mode import default_float, grad_enabled, training
+from torpor.tensor.pairs import Pair
 from torpor.tensor.storage import Storage
 
 
@@ -61,7 +62,7 @@ class _Writer:
     def tree(self, tree: Any, name: str) -> None:
         """What checks that what a register holds is like `tree`."""
         kind = type(tree)
-        if is_a(tree, Handle):
+        if is_tensor(tree):
             self.ask("type", name, Known(kind))
             self.tensor(name)
         elif kind in NUMBERS:
@@ -76,6 +77,11 @@ class _Writer:
             for number, part in enumerate(tree):
                 place = f"x{len(self.steps)}"
                 self.tree(part, self.ask(f"{kind.__name__}_item", place, name, number))
+        elif is_a(tree, Pair):
+            self.ask("type", name, Known(kind))
+            for slot, part in zip(("_re", "_im"), tree._parts, strict=True):
+                place = f"x{len(self.steps)}"
+                self.tree(part, self.ask("slot", place, name, Slot(Pair, slot)))
         elif is_a(tree, list | tuple | dict | slice) or hasattr(type(tree), "tobytes"):
             raise _Unfit
         else:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from torpor.base.locks import recursive_lock, taken
 from torpor.base.phases import listeners
 from torpor.capture.commit import Fixed, Leaf, Shown, Value
+from torpor.capture.holding import is_a
 from torpor.capture.match import Pattern, look
 from torpor.capture.program import Known, Program, Slot, Step, Steps, step
 from torpor.capture.python import Unknown
@@ -24,6 +25,7 @@ from torpor.pipeline.compiled_graph import KEPT, CompiledGraph
 from torpor.pipeline.report import timing
 from torpor.pipeline.reuse import Fresh, Result, Reused
 from torpor.tensor.handle import Handle
+from torpor.tensor.pairs import Pair
 from torpor.tensor.storage import Storage
 from torpor.tensor.tensor import view_of
 
@@ -310,6 +312,12 @@ class _Writer:
                 self._add(kind, known, 0, len(parts))
                 for number, part in enumerate(parts):
                     self._add(f"{kind}_put", known, number, part)
+            elif is_a(tree, Pair):
+                parts = [self._tree(part) for part in tree._parts]
+                known = f"x{len(self._steps)}.made"
+                self._add("new", known, Known(type(tree)))
+                for slot, part in zip(("_re", "_im"), parts, strict=True):
+                    self._add("put", known, Slot(Pair, slot), part)
             else:
                 raise Unfit
             self._made[id(tree)] = known

@@ -26,6 +26,7 @@ from torpor.capture.holding import (
     held_of,
     is_a,
     is_known,
+    is_tensor,
     line_of,
     module_of,
     name_of,
@@ -170,7 +171,7 @@ class Reach:
             value, path = self._waiting.pop()
             if self.is_known(value):
                 continue
-            if is_a(value, Handle):
+            if is_tensor(value):
                 self.tensors[id(value)] = value, path, value._path, value.requires_grad
                 self.found(value)
                 if value.grad is not None:

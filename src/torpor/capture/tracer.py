@@ -31,7 +31,7 @@ from torpor.capture.code import (
 from torpor.capture.holding import is_a, module_of, name_of, title_of
 from torpor.capture.number import Tape
 from torpor.capture.reach import Reach
-from torpor.capture.tree import Path, containers
+from torpor.capture.tree import UNCHANGING, Path, containers
 from torpor.ir.infer import JOINT
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
@@ -229,7 +229,8 @@ class Tracer(Watcher):
         """Note the lists, dicts and tuples among the arguments."""
         for container, path in containers((arguments, options)):
             where = None if id(container) in self.passed else path
-            self.passed[id(container)] = Passed(container, copy.copy(container), where)
+            kept = container if is_a(container, UNCHANGING) else copy.copy(container)
+            self.passed[id(container)] = Passed(container, kept, where)
 
     def close(self) -> None:
         """Let go of what the run was about; only verdicts stay. This and `reach` know each other,

@@ -1,4 +1,5 @@
-"""Trees of tuples, lists and dicts: taken apart into tensors, numbers and a hashable rest.
+"""Trees of tuples, lists, dicts and complex tensors, which are two real ones: taken apart into real
+tensors, numbers and a hashable rest.
 
 Bools and strings belong to the structure, so a call with another string is another kind of call.
 """
@@ -13,11 +14,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from torpor.base.dtypes import DType
-from torpor.capture.holding import is_a, parts_of
-from torpor.tensor.handle import Handle
+from torpor.capture.holding import is_a, is_tensor, parts_of
+from torpor.tensor.pairs import Pair, paired
 
 SCALARS: Final = frozenset({int, bool, str, bytes, complex, type(None), type(Ellipsis), DType})
 NUMBERS: Final = frozenset({int, float})
+SEQUENCES: Final = (list, tuple, Pair)
+UNCHANGING: Final = (tuple, Pair)  # that go on to hold what they held
 _BY_VALUE: Final = SCALARS - NUMBERS
 Path = tuple[Any, ...]  # keys, from the outside in
 
@@ -51,12 +54,12 @@ def flatten(tree: Any, tensors: list[Any], numbers: list[Any], objects: list[Any
     if kind in NUMBERS:
         numbers.append(tree)
         return kind
-    if is_a(tree, Handle):
+    if is_tensor(tree):
         tensors.append(tree)
         return kind
     if kind in _BY_VALUE:
         return kind, tree
-    if is_a(tree, list | tuple):
+    if is_a(tree, SEQUENCES):
         return (kind, *[flatten(part, tensors, numbers, objects) for part in parts_of(tree)])
     if kind is dict:
         parts = [flatten(part, tensors, numbers, objects) for part in tree.values()]
@@ -101,7 +104,7 @@ def is_plain(value: Any) -> bool:
 
 def rebuild(tree: Any, leaf: Callable[[Any], Any]) -> Any:
     """A tree of the same structure with `leaf` of each leaf."""
-    if is_a(tree, list | tuple) or type(tree) is dict:
+    if is_a(tree, SEQUENCES) or type(tree) is dict:
         return mapped(tree, lambda part: rebuild(part, leaf))
     return leaf(tree)
 
@@ -117,20 +120,20 @@ def of_parts(like: Any, parts: list[Any]) -> Any:
     """A list or tuple like another one, of these parts."""
     if is_a(like, tuple) and hasattr(like, "_fields"):
         return type(like)(*parts)
-    return type(like)(parts)
+    return paired(*parts) if is_a(like, Pair) else type(like)(parts)
 
 
 def containers(tree: Any, path: Path = ()) -> Iterator[tuple[Any, Path]]:
     """Every list, dict and tuple in the tree, and the keys that lead to it from `path` on."""
-    if is_a(tree, list | tuple) or type(tree) is dict:
+    if is_a(tree, SEQUENCES) or type(tree) is dict:
         yield tree, path
-        for key, part in tree.items() if type(tree) is dict else enumerate(tree):
+        for key, part in tree.items() if type(tree) is dict else enumerate(parts_of(tree)):
             yield from containers(part, (*path, key))
 
 
 def holds_twice(tree: Any) -> bool:
     """Whether a list or dict is in several places of the tree."""
-    ids = [id(part) for part, _ in containers(tree) if not is_a(part, tuple)]
+    ids = [id(part) for part, _ in containers(tree) if not is_a(part, UNCHANGING)]
     return len({*ids}) < len(ids)
 
 
@@ -178,8 +181,8 @@ class Exchange:
 
     def put(self, tree: Any, leaf: Callable[[Any], Any]) -> Any:
         """The tree with `leaf` of each leaf: where a list is in it twice, of what `leaf` gave."""
-        if is_a(tree, tuple):
-            parts = [self.put(part, leaf) for part in tree]
+        if is_a(tree, UNCHANGING):
+            parts = [self.put(part, leaf) for part in parts_of(tree)]
             if not _differ(parts, tree):
                 return tree
             made = of_parts(tree, parts)
@@ -209,14 +212,14 @@ class Exchange:
 
     def _plain(self, tree: Any, leaf: Any, waiting: list[Any]) -> Any:
         """What the tree stood for; lists and dicts, which stay the same, are to be looked into."""
-        if not is_a(tree, list | tuple) and type(tree) is not dict:
+        if not is_a(tree, SEQUENCES) and type(tree) is not dict:
             return leaf(tree)
         known = self._taken.get(id(tree))
         if known is not None:
             return known[1]
         plain = tree
-        if is_a(tree, tuple):
-            parts = [self._plain(part, leaf, waiting) for part in tree]
+        if is_a(tree, UNCHANGING):
+            parts = [self._plain(part, leaf, waiting) for part in parts_of(tree)]
             if _differ(parts, tree):
                 original = self._tuples.get(id(tree))
                 plain = of_parts(tree, parts) if original is None else original[1]
@@ -231,15 +234,15 @@ def _items(container: Any) -> list[tuple[Any, Any]]:
     return list(enumerate(parts_of(container)) if is_a(container, list) else container.items())
 
 
-def _differ(parts: list[Any], tree: tuple[Any, ...]) -> bool:
+def _differ(parts: list[Any], tree: Any) -> bool:
     """Whether some part is another object than that of the tuple."""
-    return any(new is not old for new, old in zip(parts, tree, strict=True))
+    return any(new is not old for new, old in zip(parts, parts_of(tree), strict=True))
 
 
 def paths(tree: Any, path: str) -> Iterator[tuple[Any, str]]:
     """Each leaf that is a number, with how to reach it from `path`."""
-    if is_a(tree, list | tuple):
-        for number, part in enumerate(tree):
+    if is_a(tree, SEQUENCES):
+        for number, part in enumerate(parts_of(tree)):
             yield from paths(part, f"{path}[{number}]")
     elif type(tree) is dict:
         for key, part in tree.items():

@@ -39,12 +39,16 @@ def checkpoint(
     def given(value: Any) -> Any:
         if not isinstance(value, Handle):
             return value
+        if value.is_pair:
+            return value.by_parts(given)
         inputs.append(build.alias(value._operand(), build.identity()))
         return make(inputs[-1], value._storage.device, value.requires_grad)
 
     def result(value: Any) -> Any:
         if not isinstance(value, Handle) or not value.requires_grad:
             return value
+        if value.is_pair:
+            return value.by_parts(result)
         node = build.checkpoint(value._current(), inputs, identity)
         return make(node, value._storage.device, value.requires_grad)
 

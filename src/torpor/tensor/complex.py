@@ -12,7 +12,7 @@ from torpor.base.promotion import complex_of, promote
 from torpor.ir.ops import Ops
 from torpor.tensor.complex_functions import angle, divide, magnitude, multiply, power
 from torpor.tensor.creation import beside, holds_complex
-from torpor.tensor.handle import Handle, located
+from torpor.tensor.handle import Handle, located, with_rule
 from torpor.tensor.pairs import NUMBERS, Pair, as_complex, paired, parts_of
 from torpor.tensor.tensor import Tensor
 
@@ -38,7 +38,8 @@ class Complex(Pair):
     def sgn(self) -> Tensor:
         """z / |z|, 0 of 0."""
         size = self.abs()
-        return self / size.eq(0).where(1, size)
+        zero = size.eq(0)
+        return zero.where(0, self) / zero.where(1, size)
 
     def isnan(self) -> Tensor:
         """Whether a part is NaN."""
@@ -325,7 +326,9 @@ def _repeated(base: Any, exponent: int) -> Any:
             made = base if made is None else made * base
         exponent >>= 1
         base = base * base if exponent else base
-    return base.ones_like() if made is None else made.clone() if made is base else made
+    if made is None:  # whose gradient is 0
+        return paired(*(with_rule(part, base._parts, "step") for part in base.ones_like()._parts))
+    return made.clone() if made is base else made
 
 
 def _equal(left: Any, right: Any) -> Any:

@@ -5,7 +5,6 @@ The function that says what a step is runs once, on tensors that stand for what 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,8 @@ from torpor.graph.loop import Enclosed, last, slot, steps
 from torpor.graph.sizes import is_plain
 from torpor.ir.infer import shape_of
 from torpor.ir.uop import UOp
-from torpor.tensor.creation import as_tensor
+from torpor.tensor.creation import as_tensor, holds_complex
+from torpor.tensor.differentiate import map_tree
 from torpor.tensor.handle import Handle, common_device, located, make, node_on, render_shape
 from torpor.tensor.host import known_shape
 from torpor.tensor.inside import Branch, Step, fresh
@@ -32,13 +32,15 @@ Leaf = tuple[str, Any]  # where a leaf is in its tree, as text, and the leaf
 
 # --- trees ----------------------------------------------------------------------------------------
 def leaves_of(tree: Any, where: str = "") -> Iterator[Leaf]:
-    """Everything in lists, tuples and dicts but None, in order."""
+    """Everything in lists, tuples and dicts but None, in order; of complex tensors both parts."""
     if isinstance(tree, dict):
         for key, part in tree.items():
             yield from leaves_of(part, f"{where}[{key!r}]")
     elif isinstance(tree, list | tuple):
         for number, part in enumerate(tree):
             yield from leaves_of(part, f"{where}[{number}]")
+    elif isinstance(tree, Handle) and tree.is_pair:
+        yield from zip((f"{where}.real", f"{where}.imag"), tree._parts, strict=True)
     elif tree is not None:
         yield where, tree
 
@@ -50,7 +52,19 @@ def filled(tree: Any, leaves: Iterator[Any]) -> Any:
     if isinstance(tree, list | tuple):
         parts = [filled(part, leaves) for part in tree]
         return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    if isinstance(tree, Handle) and tree.is_pair:
+        return tree._of([next(leaves), next(leaves)])
     return None if tree is None else next(leaves)
+
+
+def of_tensors(tree: Any, device: str | None = None) -> Any:
+    """The tree with complex numbers as tensors; with a device all numbers and arrays, on it."""
+
+    def tensor(leaf: Any) -> Any:
+        is_one = isinstance(leaf, Handle) or not (device or holds_complex(leaf))
+        return leaf if is_one else as_tensor(leaf, device=device)
+
+    return filled(tree, (tensor(leaf) for _, leaf in leaves_of(tree)))
 
 
 def structure(tree: Any) -> Any:
@@ -59,7 +73,7 @@ def structure(tree: Any) -> Any:
         return dict, tuple((key, structure(part)) for key, part in tree.items())
     if isinstance(tree, list | tuple):
         return type(tree), tuple(map(structure, tree))
-    return tree is None
+    return tree is None, isinstance(tree, Handle) and tree.is_pair
 
 
 # --- scan -----------------------------------------------------------------------------------------
@@ -83,7 +97,8 @@ def scan(
     [0, 1, 3]
     """
     device = _device_of(init, xs)
-    begins, rows = _tensors(init, device), _tensors(xs, device)
+    init, xs = of_tensors(init, device), of_tensors(xs, device)
+    begins, rows = [*leaves_of(init)], [*leaves_of(xs)]
     given = [tensor for _, tensor in (*begins, *rows)]
     count = _length_of(rows, length)
     if not all(is_plain(tensor.shape) for tensor in given):
@@ -98,6 +113,7 @@ def scan(
         )
     if not isinstance(made, tuple) or len(made) != 2:
         raise DTypeError(f"scan: the function gives (carry, y), not {type(made).__name__}")
+    made = of_tensors(made)
     after = _carried_on("scan", init, begins, made[0], device)
     outs = [as_tensor(leaf, device=device) for _, leaf in leaves_of(made[1])]
     requires = grad_enabled() and any(t.requires_grad for t in (*given, *after, *outs))
@@ -136,14 +152,6 @@ def _device_of(*trees: Any) -> str:
     """Where the tensors in trees are."""
     handles = [leaf for _, leaf in leaves_of(trees) if isinstance(leaf, Handle)]
     return common_device(handles) if handles else Device.canonicalize(None)
-
-
-def _tensors(tree: Any, device: str) -> list[Leaf]:
-    """The leaves of a tree as tensors: numbers and arrays on a device."""
-    return [
-        (where, leaf if isinstance(leaf, Handle) else as_tensor(leaf, device=device))
-        for where, leaf in leaves_of(tree)
-    ]
 
 
 def _length_of(rows: Sequence[Leaf], length: int | None) -> int:
@@ -211,7 +219,8 @@ def _alike(
 
 def shown(tree: Any) -> str:
     """A tree's structure as text."""
-    return repr(filled(tree, itertools.repeat("·"))).replace("'·'", "·")
+    dots = map_tree(lambda leaf: leaf if leaf is None else "·", tree)
+    return repr(dots).replace("'·'", "·")
 
 
 def kind_of(tensor: Tensor) -> str:
@@ -267,7 +276,7 @@ def _branch(
     """What a function gives, its leaves, and the tensors from outside that it looked at."""
     inside = Branch()
     with inside.watching():
-        made = function(*operands)
+        made = of_tensors(function(*operands))
     return made, [(where, as_tensor(leaf)) for where, leaf in leaves_of(made)], inside.entered
 
 
@@ -283,7 +292,8 @@ def while_loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], init: Any
     192
     """
     device = _device_of(init)
-    begins = _tensors(init, device)
+    init = of_tensors(init, device)
+    begins = [*leaves_of(init)]
     inside = Step("while_loop", None, device)
     with no_grad(), inside.watching():
         slots = [_placeholder(tensor, device) for _, tensor in begins]
@@ -291,7 +301,7 @@ def while_loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], init: Any
         if goes_on.size != 1:
             what = f"while_loop: needs one bool, not {render_shape(goes_on.shape)}"
             raise located(ShapeError(what), (goes_on,))
-        made = body(filled(init, (handle for _, handle in slots)))
+        made = of_tensors(body(filled(init, (handle for _, handle in slots))))
         after = _carried_on("while_loop", init, begins, made, device)
         roots = [*after, goes_on.cast(dtypes.bool).reshape(())]
         nodes = [node_on(device, one) for one in roots]
