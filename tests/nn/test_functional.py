@@ -166,3 +166,13 @@ def test_bags_of_embeddings():
         include_last_offset=True,
     )  # fmt: skip
     np.testing.assert_allclose(made.numpy(), [weight[1] * 0.5 + weight[2] * 2], 1e-5)
+
+
+def test_the_angle_of_what_is_broadcast_is_along_an_axis_of_both():
+    x, y = np.random.default_rng(1).normal(size=(2, 2, 3))
+    x, y = x.reshape(1, 2, 3), y.reshape(2, 1, 3)
+    one, other = np.broadcast_arrays(x, y)
+    expected = (one * other).sum(-2)
+    expected /= np.linalg.norm(one, axis=-2) * np.linalg.norm(other, axis=-2)
+    made = F.cosine_similarity(Tensor(x), Tensor(y), dim=-2)
+    np.testing.assert_allclose(made.numpy(), expected, 1e-12)

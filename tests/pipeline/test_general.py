@@ -280,3 +280,12 @@ def test_a_value_that_is_memory_already_is_that_memory_for_any_size() -> None:
         with torpor.no_grad():
             weight.copy_(torpor.from_numpy(array))
         np.testing.assert_array_equal(weight.realize().numpy(), array)
+
+
+def test_sizes_that_could_grow_beyond_memory_have_kernels_of_their_own():
+    for offset in (0, 1, 2, 3):
+        for rows in (5, 3):
+            x = np.arange(5.0 * rows, dtype=np.float32).reshape(rows, 5)
+            expected = np.stack([np.diag(row, offset) for row in x])
+            made = Tensor(x).diag_embed(offset=offset)
+            np.testing.assert_array_equal(made.numpy(), expected)

@@ -135,3 +135,13 @@ def test_fill_put_and_pad_are_copies():
     same(again.put(Tensor([0, 0]), Tensor([1.0, 2.0]), accumulate=True), whole)
     same(x.constant_pad_nd((1, 0), 5.0), np.pad(M, ((0, 0), (1, 0)), constant_values=5))
     same(x, M)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8"])
+def test_diagonals_of_small_formats(dtype):
+    whole, line = np.array([[1, 0], [0, 1]], dtype), np.array([0, 3], dtype)
+    written = whole.copy()
+    np.fill_diagonal(written, line)
+    made = Tensor(whole).diagonal_scatter(Tensor(line))
+    np.testing.assert_array_equal(made.numpy(), written)
+    np.testing.assert_array_equal(Tensor(line).diag_embed().numpy(), np.diag(line))

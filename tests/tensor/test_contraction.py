@@ -6,6 +6,7 @@ import pytest
 import torpor
 from tests.tensor.layouts import check, numbers
 from torpor import Tensor
+from torpor.base.errors import ShapeError
 
 SHAPES = [
     ((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 4)), ((2, 3), (3, 4)), ((5, 2, 3), (3, 4)),
@@ -183,3 +184,16 @@ def test_factors_of_0_ignore_what_they_multiply():
 def test_batches_of_bmm_are_as_many():
     with pytest.raises(ValueError, match="2 and 1 matrices"):
         Tensor.ones(2, 2, 2).bmm(Tensor.ones(1, 2, 2))
+
+
+def test_heads_of_keys_shared_by_several_of_queries():
+    random = np.random.default_rng(2)
+    query, key, value = (random.normal(size=(2, h, 5, 3)) for h in (6, 2, 2))
+    made = Tensor(query).scaled_dot_product_attention(Tensor(key), Tensor(value), enable_gqa=True)
+    scores = query @ np.repeat(key, 3, 1).swapaxes(-1, -2) / np.sqrt(3)
+    weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    np.testing.assert_allclose(made.numpy(), weights @ np.repeat(value, 3, 1), 1e-12)
+    with pytest.raises(ShapeError, match="4 heads of keys cannot be shared by 6"):
+        Tensor(query).scaled_dot_product_attention(
+            Tensor(query[:, :4]), Tensor(query[:, :4]), enable_gqa=True
+        )

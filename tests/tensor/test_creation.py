@@ -284,3 +284,8 @@ def test_logspace_and_scalars():
     assert Tensor.logspace(0, 3, 4, base=2, dtype="int64").tolist() == [1, 2, 4, 8]
     assert Tensor.scalar_tensor(3).tolist() == 3.0
     assert Tensor.scalar_tensor(3).dtype.name == "float32"
+
+
+def test_whole_powers_between_whole_exponents():
+    made = Tensor.logspace(4.3, 1.2, 2, dtype=dtypes.int64)
+    assert made.tolist() == [10000, 10]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.tensor.layouts import check, layouts, numbers
-from torpor import Tensor
+from torpor import Tensor, dtypes
 from torpor.base.errors import ShapeError, ValueRangeError
 
 erf = np.vectorize(math.erf, otypes=[np.float64])
@@ -191,3 +191,12 @@ def test_shrinking_activations():
     assert Tensor([[1.0, 0.0]]).glu().tolist() == [[0.5]]
     with pytest.raises(ShapeError, match="even length"):
         x.glu()
+
+
+def test_integers_are_clamped_to_whole_bounds():
+    made = Tensor([-3, -1, 0, 1, 3]).hardtanh(-1.5, 2.5)
+    assert made.dtype is dtypes.int64 and made.tolist() == [-1, -1, 0, 1, 2]
+
+
+def test_one_weight_keeps_a_number_a_number():
+    assert Tensor(-2.0).prelu(Tensor([0.25])).tolist() == -0.5

@@ -101,3 +101,15 @@ def test_signs_and_infinities():
     assert Tensor([-1, 0]).signbit().tolist() == [True, False]
     assert x.isreal().all().item() and not x.is_complex() and x.is_signed()
     assert x.conj() is x and x.real is x
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8"])
+def test_heaviside_of_small_formats(dtype):
+    x, at = np.array([0, 0, 1, 1], dtype), np.array([0, 1, 0, 1], dtype)
+    made = Tensor(x).heaviside(Tensor(at))
+    np.testing.assert_array_equal(made.numpy(), np.array([0, 1, 1, 1], dtype))
+
+
+def test_common_divisors_of_bytes():
+    x, y = np.array([12, 0, 7, 255], np.uint8), np.array([18, 5, 0, 34], np.uint8)
+    np.testing.assert_array_equal(Tensor(x).gcd(Tensor(y)).numpy(), np.gcd(x, y))

@@ -112,3 +112,9 @@ def test_gradients_of_maxima_by_strides_are_few_kernels(size, padding):
     made = x.max_pool2d(size, 2, padding)
     programs = lower(*made.gradient(x, gradient=made.ones_like()))
     assert len(programs) == 3, [program.name for program in programs]
+
+
+def test_the_largest_byte_of_padded_windows():
+    x = np.array([[[[0, 9], [200, 3]]]], np.uint8)
+    made = Tensor(x).max_pool2d(2, stride=1, padding=1)
+    assert made.tolist() == [[[[0, 9, 9], [200, 200, 9], [200, 200, 3]]]]

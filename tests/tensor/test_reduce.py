@@ -260,3 +260,11 @@ def test_the_gradient_of_a_deviation_that_has_no_value_has_none():
     assert np.isnan(one.std().gradient(one)[0].numpy()).all()
     assert np.isnan(rows.std(1).sum().gradient(rows)[0].numpy()).all()
     assert rows.std(1, correction=0).sum().gradient(rows)[0].tolist() == [[0.0], [0.0]]
+
+
+def test_no_difference_is_taken_of_what_is_laid_before():
+    assert Tensor([1, 2]).diff(0, prepend=Tensor([5])).tolist() == [1, 2]
+
+
+def test_a_correction_of_none_is_the_usual_one():
+    assert Tensor([1.0, 2.0, 4.0]).var(correction=None).item() == pytest.approx(7 / 3)

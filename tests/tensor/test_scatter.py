@@ -366,3 +366,8 @@ def test_what_fills_fits():
 def test_classes_of_nothing_are_not_known():
     with pytest.raises(ValueError, match="no elements"):
         Tensor.zeros(4, 0, dtype="int64").one_hot()
+
+
+def test_no_places_are_gathered_along_whatever_axes():
+    nothing = Tensor(np.zeros((2, 0), np.int64))
+    assert Tensor([1.0, 2.0]).gather(0, nothing).shape == (2, 0)

@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
+import torpor
 from torpor import Tensor
-from torpor.base.errors import DTypeError, ValueRangeError
+from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 
 NAN = math.nan
 X = np.random.default_rng(5).normal(size=(3, 7)).astype(np.float32)
@@ -80,3 +81,30 @@ def test_histograms(density):
     np.testing.assert_allclose(hist.numpy(), expected, 1e-5)
     for one, other in zip(edges, known):
         np.testing.assert_allclose(one.numpy(), other, 1e-6)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_slopes_on_a_grid(order):
+    x = np.random.default_rng(5).normal(size=(4, 5))
+    places = np.array([0.0, 1.0, 1.5, 4.0])
+    for made, expected in zip(
+        torpor.gradient(Tensor(x), edge_order=order), np.gradient(x, edge_order=order)
+    ):
+        np.testing.assert_allclose(made.numpy(), expected, 1e-12)
+    made = torpor.gradient(Tensor(x), dim=(1, 0), spacing=(0.5, 2.0), edge_order=order)
+    expected = np.gradient(x, 0.5, 2.0, axis=(1, 0), edge_order=order)
+    np.testing.assert_allclose([m.numpy() for m in made], expected, 1e-12)
+    (made,) = torpor.gradient(Tensor(x), dim=0, spacing=(Tensor(places),), edge_order=order)
+    np.testing.assert_allclose(made.numpy(), np.gradient(x, places, axis=0, edge_order=order))
+
+
+def test_slopes_need_neighbours():
+    with pytest.raises(ShapeError, match="3 places are needed"):
+        torpor.gradient(Tensor([1.0, 2.0]), edge_order=2)
+    with pytest.raises(ShapeError, match="along 1 axes needs as many spacings, not 2"):
+        torpor.gradient(Tensor([1.0, 2.0]), spacing=(1.0, 2.0))
+
+
+def test_the_quantile_of_a_number_has_no_axis_to_keep():
+    assert Tensor(2.0).quantile(0.5, 0, True).shape == ()
+    assert Tensor(2.0).quantile(Tensor([0.2, 0.5]), 0, True).tolist() == [2.0, 2.0]

@@ -7,8 +7,8 @@ import math
 from torpor.base.errors import ShapeError
 from torpor.nn.layers import Linear
 from torpor.nn.module import Module
+from torpor.nn.multi_head import multi_head_attention_forward
 from torpor.tensor import Tensor
-from torpor.tensor.contraction import attention
 from torpor.tensor.spelling import within
 
 
@@ -57,44 +57,26 @@ class MultiheadAttention(Module):
         Masks of bools are True where a query must not look, as in PyTorch; others are added.
         attn_mask[length, keys] or [batch * heads, length, keys], key_padding_mask[batch, keys].
         """
-        heads = [self._heads(x, part) for part, x in enumerate((query, key, value))]
-        mask = self._mask(attn_mask, key_padding_mask)
-        dropout = self.dropout if self.training else 0.0
-        mixed = attention(heads[0], heads[1], heads[2], mask, dropout, is_causal)
-        joined = mixed.transpose(1, 2).flatten(2)  # [batch, length, width]
-        joined = self.out_proj(joined if self.batch_first else joined.transpose(0, 1))
-        return joined, self._weights(heads, mask, is_causal) if need_weights else None
-
-    def _heads(self, x: Tensor, part: int) -> Tensor:
-        """The query's, key's or value's (part 0, 1, 2) [batch, head, length, width of a head]."""
-        if x.ndim != 3 or x.shape[2] != self.embed_dim:
-            raise ShapeError(f"expected three axes, the last of {self.embed_dim}, got {x.shape}")
-        rows = slice(part * self.embed_dim, (part + 1) * self.embed_dim)
-        bias = None if self.in_proj_bias is None else self.in_proj_bias[rows]
-        batches = x if self.batch_first else x.transpose(0, 1)
-        made = batches.linear(self.in_proj_weight[rows], bias)
-        return made.unflatten(2, (self.num_heads, -1)).transpose(1, 2)
-
-    def _mask(self, mask: Tensor | None, padding: Tensor | None) -> Tensor | None:
-        """What is added to the scores[batch, head, length, keys], if anything."""
-        if mask is not None and mask.ndim == 3:
-            mask = mask.unflatten(0, (-1, self.num_heads))
-        if padding is not None:
-            padding = padding.unsqueeze(1).unsqueeze(1)
-        added = [_added(given) for given in (mask, padding) if given is not None]
-        return sum(added[1:], added[0]) if added else None
-
-    def _weights(self, heads: list[Tensor], mask: Tensor | None, is_causal: bool) -> Tensor:
-        """What each key counts for each query: attention to the unit vectors, mean of the heads."""
-        query, key, _ = heads
-        count = key.shape[2]
-        assert isinstance(count, int), "the sizes of heads are numbers"
-        units = Tensor.eye(count, dtype=key.dtype, device=key.device)
-        return attention(query, key, units, mask, 0.0, is_causal).mean(1)
-
-
-def _added(mask: Tensor) -> Tensor:
-    """A mask as what is added: bools forbid where they are True."""
-    forbids = mask.dtype.kind == "bool"
-    made: Tensor = mask.where(float("-inf"), 0.0) if forbids else mask
-    return made
+        if self.batch_first:
+            query, key, value = (x.transpose(0, 1) for x in (query, key, value))
+        joined, weights = multi_head_attention_forward(
+            query,
+            key,
+            value,
+            self.embed_dim,
+            self.num_heads,
+            self.in_proj_weight,
+            self.in_proj_bias,
+            None,
+            None,
+            False,
+            self.dropout,
+            self.out_proj.weight,
+            self.out_proj.bias,
+            training=self.training,
+            key_padding_mask=key_padding_mask,
+            need_weights=need_weights,
+            attn_mask=attn_mask,
+            is_causal=is_causal,
+        )
+        return joined.transpose(0, 1) if self.batch_first else joined, weights

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.base.missing import names_of
 from torpor.nn.losses import *  # noqa: F403  (listed there, once)
+from torpor.nn.multi_head import multi_head_attention_forward as multi_head_attention_forward
 from torpor.nn.resampling import *  # noqa: F403
 from torpor.tensor import Tensor, no_grad
 from torpor.tensor.convolution import check_window, windows
@@ -158,6 +159,7 @@ def cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> 
     """The cosine of the angle between vectors along an axis: x · y / (|x| |y|), where no length
     counts as less than `eps`.
     """
+    x, y = Tensor.broadcast_tensors(x, y)  # whose axes `dim` counts
     made: Tensor = (_directions(x, dim, eps) * _directions(y, dim, eps)).sum(dim)
     return made
 
@@ -260,6 +262,10 @@ def batch_norm(
     With `training`, or without running statistics, mean and (biased) variance are the batch's own;
     in training the running ones, with unbiased variance, follow by `momentum`, in place.
     """
+    if x.ndim < 2:
+        if x.numel():
+            raise ShapeError(f"batch_norm needs 2 axes or more, not {x.ndim}")
+        return x.clone()
     others = (0, *range(2, x.ndim))
     mean, variance = running_mean, running_var
     dtype = float_dtype(x.dtype)

@@ -172,8 +172,8 @@ def known_run(roots: Roots, form: Canonical) -> list[UOp] | None:
 def new_run(roots: Roots, form: Canonical) -> list[UOp]:
     """The values of roots, by kernels for numbers that vary if some do."""
     made = generalised(roots, form)
-    if made is not None:
-        with suppress(Refused), anew.because(made.why):  # and names its own sizes there
+    if made is not None:  # what is refused names its own sizes below, and takes less memory
+        with suppress(Refused, MemoryError), anew.because(made.why):
             return [*map(exactly, first_run(made.roots, made.own, shapes_of(roots), made))]
     return first_run(roots, form)
 

@@ -15,6 +15,7 @@ from torpor.tensor.handle import Handle, located, make
 from torpor.tensor.host import known_size
 from torpor.tensor.iota import iota
 from torpor.tensor.joining import joined
+from torpor.tensor.operands import choose
 from torpor.tensor.spelling import a_shape, an_axis, one_axis, spelled
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ class Arranging(Handle):
         whole: Any = self.pad([*lead, (max(offset, 0), max(-offset, 0))]).unsqueeze(-2)
         place: Any = make(iota(size, self.device), self.device)
         held = (place.reshape(size, 1) + offset).eq(place)
-        made = held.where(whole, self.dtype.cast_scalar(0))
+        made = choose(held, whole, self.dtype.cast_scalar(0))
         made = made if one < other else made.mT
         return made.movedim((-2, -1), (min(one, other), max(one, other)))
 
@@ -267,7 +268,7 @@ class Arranging(Handle):
         row: Any = make(iota(rows, self.device), self.device)
         column: Any = make(iota(columns, self.device), self.device)
         held = (row.reshape(rows, 1) + offset).eq(column)
-        return held.where(whole, moved).cast(self.dtype).movedim((-2, -1), (dim1, dim2))
+        return choose(held, whole, moved).cast(self.dtype).movedim((-2, -1), (dim1, dim2))
 
     def slice(self, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
         """A view of start, start + step, … before `end` of one axis, as in `x[start:end:step]`."""

@@ -21,7 +21,7 @@ from torpor.ir.uop import UOp
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, float_dtype, located, render_shape
 from torpor.tensor.host import known_size
-from torpor.tensor.operands import promoted, scaled
+from torpor.tensor.operands import choose, promoted, scaled
 from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import one_axis, within
 from torpor.tensor.wide import is_narrow, wide_dtype, widely
@@ -66,7 +66,7 @@ def _matmul_nodes(left: UOp, right: UOp) -> UOp:
 def _times(operand: Any, factor: Any) -> Any:
     """`scaled`, where a factor of 0 gives 0 also of what is infinite or NaN."""
     made = scaled(operand, factor)
-    return made if factor else made.full_like(False, dtype="bool").where(made, 0)
+    return made if factor else choose(made.full_like(False, dtype="bool"), made, 0)
 
 
 def added_to(added: Any, product: Any, beta: Any, alpha: Any) -> Tensor:
@@ -182,6 +182,7 @@ class Contraction(Handle):
         dropout_p: float = 0.0,
         is_causal: bool = False,
         scale: float | None = None,
+        enable_gqa: bool = False,
     ) -> Tensor:
         """softmax(self @ key.mT * scale + mask) @ value, with scale 1 / sqrt(width) unless given.
         Vaswani et al., 2017, arXiv:1706.03762, equation 1.
@@ -190,9 +191,12 @@ class Contraction(Handle):
         queries, features). A mask (broadcast to (..., queries, keys)) of bools is True where a
         query may look, one of floats is added; or with `is_causal` query i looks at keys up to i. A
         query that the mask lets look nowhere gives 0, as no keys do. With `dropout_p`, weights are
-        dropped with that probability in training.
+        dropped with that probability in training. With `enable_gqa` a head of keys and values, axis
+        -3, serves several of queries that follow each other.
         """
         _check_mask(self, attn_mask, is_causal)
+        if enable_gqa:
+            key, value = _for_each_head(self, key), _for_each_head(self, value)
         return attention(self, key, value, attn_mask, dropout_p, is_causal, scale)
 
 
@@ -227,6 +231,15 @@ def _scores(query: Any, key: Any, scale: float | None) -> Any:
     wide = wide_dtype(float_dtype(query.dtype))
     factor = float(width or 1) ** -0.5 if scale is None else scale
     return query.cast(wide).matmul(key.cast(wide).mT) * factor
+
+
+def _for_each_head(query: Any, shared: Any) -> Any:
+    """Keys or values for each head of the queries, some of which share one."""
+    heads, count = query.shape[-3], shared.shape[-3]
+    if count == 0 or heads % count:
+        what = f"{count} heads of keys cannot be shared by {heads} of queries"
+        raise located(ShapeError(what), (query, shared))
+    return shared.repeat_interleave(heads // count, -3)
 
 
 def _check_mask(query: Any, mask: Any, is_causal: bool) -> None:

@@ -348,9 +348,13 @@ class Creation(Handle):
         >>> Tensor.logspace(0, 3, 4).tolist()
         [1.0, 10.0, 100.0, 1000.0]
         """
-        powers = Creation.linspace(start, end, steps, dtypes.float64, device)
-        made: Any = base**powers
-        return _finish(made.cast(chosen(dtype, default_float())), options)
+        format = chosen(dtype, default_float())
+        if format.is_int:  # which the ends are given in
+            start, end = (
+                x.trunc() if isinstance(x, Handle) else math.trunc(x) for x in (start, end)
+            )
+        made: Any = base ** Creation.linspace(start, end, steps, dtypes.float64, device)
+        return _finish(made.cast(format), options)
 
     @staticmethod
     def scalar_tensor(s: Scalar, dtype: Any = None, **options: Any) -> Tensor:

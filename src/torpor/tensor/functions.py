@@ -369,7 +369,9 @@ class Functions(Handle):
 
     def prelu(self, weight: Tensor) -> Tensor:
         """x above 0, weight x below: one weight, or one for each channel, axis 1."""
-        if weight.ndim == 1 and weight.shape != (1,):
+        if weight.shape == (1,):
+            weight = weight.reshape(())
+        elif weight.ndim == 1:
             weight = weight.reshape(-1, *(1,) * (self.ndim - 2))
         return (self > 0).where(self, weight * self)
 
@@ -392,6 +394,8 @@ class Functions(Handle):
     def hardtanh(self, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
         """x clamped to [min_val, max_val]; its gradient at these is 0."""
         within("min_val", min_val, -math.inf, max_val)
+        if self.dtype.is_int:  # which bounds of its own format hold
+            min_val, max_val = math.trunc(min_val), math.trunc(max_val)
         return clamped(self, min_val, max_val, "within")
 
     @widely

@@ -135,7 +135,7 @@ class Numeric(Handle):
         """0 below 0, 1 above, and `values` at 0."""
         x, at = promoted(self, values)
         step = (x > 0).cast(x.dtype)
-        return x.eq(0).where(at, choose(x.isnan(), x, step)).detach()
+        return choose(x.eq(0), at, choose(x.isnan(), x, step)).detach()
 
     def gcd(self, other: Any) -> Tensor:
         """The greatest common divisor of integers, by Euclid's algorithm."""
@@ -143,7 +143,8 @@ class Numeric(Handle):
         need(x.dtype.is_int, f"only integers have common divisors, not {x.dtype}", self)
         x, y = x.abs(), y.abs()
         for _ in range(math.ceil(x.dtype.bits * 1.4405)):  # Lamé's bound
-            x, y = y.eq(0).where(x, y), y.eq(0).where(0, x % y.eq(0).where(1, y))
+            over = y.eq(0)
+            x, y = choose(over, x, y), over.where(0, x % over.where(1, y))
         return x
 
     def lcm(self, other: Any) -> Tensor:

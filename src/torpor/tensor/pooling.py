@@ -15,6 +15,7 @@ from torpor.tensor.convolution import check_window, windows
 from torpor.tensor.handle import Handle, derive, float_dtype, located, make, render_shape, with_rule
 from torpor.tensor.host import known_shape
 from torpor.tensor.iota import iota
+from torpor.tensor.operands import choose
 from torpor.tensor.spelling import pair
 from torpor.tensor.wide import widely
 
@@ -258,7 +259,7 @@ def _greatest(
     says where each element of the windows does, `inside` which are no padding.
     """
     axes = tuple(range(-dims, 0))
-    known = windows if inside is None else inside.where(windows, operand.dtype.min)
+    known = windows if inside is None else choose(inside, windows, operand.dtype.min)
     values = known.amax(axes)
     if operand.dtype.is_float:
         masks = [] if inside is None else [inside]

@@ -17,6 +17,7 @@ from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.handle import derive, make
 from torpor.tensor.iota import iota
+from torpor.tensor.operands import choose
 
 PAIRS: Final = 128  # length up to which all pairs are compared
 LONG: Final = 1 << 15  # length from which rows are cut into parts
@@ -39,7 +40,7 @@ def keys_of(x: Any) -> Any:
     if dtype.kind == "int":
         return x.bitcast(unsigned) ^ sign
     bits = x.eq(0).where(0, x).bitcast(unsigned)
-    ordered = (bits >= sign).where(~bits, bits ^ sign)
+    ordered = choose(bits >= sign, ~bits, bits ^ sign)
     return x.isnan().where(2 * sign - 1, ordered)
 
 
@@ -50,7 +51,9 @@ def values_of(keys: Any, dtype: DType) -> Any:
     sign = 1 << (dtype.bits - 1)
     if dtype.kind == "int":
         return (keys ^ sign).bitcast(dtype)
-    return (keys >= sign).where(keys ^ sign, ~keys).bitcast(dtype) if dtype.is_float else keys
+    if not dtype.is_float:
+        return keys
+    return choose(keys >= sign, keys ^ sign, ~keys).bitcast(dtype)
 
 
 def ranks(keys: Any) -> Any:

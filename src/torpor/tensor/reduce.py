@@ -89,7 +89,7 @@ def _degrees(operand: Any, dim: Any, correction: Any, unbiased: Any) -> Any:
     if not operand.dtype.is_float:
         raise located(DTypeError("var and std need floats; cast first"), (operand,))
     count = _count(operand, dim)
-    less = correction if unbiased is None else int(unbiased)
+    less = (1 if correction is None else correction) if unbiased is None else int(unbiased)
     left = max(count - less, 0) if isinstance(count, int) else count - less
     return _divisor(left, operand.cast(wide_dtype(operand.dtype)))
 
@@ -365,7 +365,7 @@ class Reduce(Handle):
         [2, 2]
         """
         ends: Any = [one for one in (prepend, self, append) if one is not None]
-        made: Any = self if len(ends) == 1 else Handle._type.cat(ends, dim=dim)
+        made: Any = self if len(ends) == 1 or n == 0 else Handle._type.cat(ends, dim=dim)
         if not self.ndim or n < 0:
             what = f"differences are along an axis, and not taken {n} times of {self.ndim} axes"
             raise located(ShapeError(what), (self,))

@@ -258,6 +258,9 @@ def _gathered(what: str, operand: Any, axis: int, index: Any, from_end: bool = F
     """What `gather` says, for the operation that is called `what`."""
     index = beside(index, operand)
     source, asked = _vector(operand), _vector(index)
+    if 0 in asked.shape:  # which names no place, along whatever axes
+        made: Tensor = operand.new_zeros(index.shape)
+        return made
     _check_index(what, source, axis, asked)
     boxes = [(0, source.shape[a] if a == axis else s) for a, s in enumerate(asked.shape)]
     place = placed(asked, source.shape[axis], axis, what, from_end)

@@ -12,9 +12,11 @@ from torpor.graph import build
 from torpor.ir.ops import Ops
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, located, make
+from torpor.tensor.host import known_size
 from torpor.tensor.iota import iota
+from torpor.tensor.mode import default_float
 from torpor.tensor.sorting import Sorted
-from torpor.tensor.spelling import one_axis, spelled
+from torpor.tensor.spelling import one_axis, some_axes, spelled, within
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -169,7 +171,7 @@ def _quantile(
     empty = (~nan).sum(-1, True).eq(0) if passing else nan.any(-1, True)
     made = empty.where(math.nan, made)
     made = made.movedim(-1, 0)
-    if keepdim:
+    if keepdim and operand.ndim:
         made = made.unsqueeze(axis + 1) if dim is not None else made.reshape(
             -1, *(1,) * operand.ndim)  # fmt: skip
     return made if share.ndim else made.squeeze(0)
@@ -206,3 +208,49 @@ def _counted(parts: Sequence[Any], edges: Sequence[Any], weights: Any) -> Any:
     zeros = make(build.constant(0, kind, (math.prod(shape),)), parts[0].device)
     made: Any = derive(build.scatter, (zeros, inside.where(place, 0), given), 0, Ops.ADD)
     return made.reshape(*shape)
+
+
+def gradient(
+    input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1
+) -> tuple[Tensor, ...]:
+    """The slope along each axis of `dim` (all) of values on a grid, by differences with both
+    neighbours; at the ends with one, or with two for `edge_order` 2. `x.gradient(...)` is another
+    thing: a derivative by how x was computed.
+
+    spacing: the distance of neighbours, one for each axis, or the places along each as a vector.
+
+    >>> [x.tolist() for x in torpor.gradient(Tensor([1.0, 4.0, 9.0, 16.0]))]
+    [[3.0, 4.0, 6.0, 7.0]]
+    """
+    within("edge_order", edge_order, 1, 2)
+    x: Any = (
+        input if input.dtype.is_float or input.dtype.is_complex else input.cast(default_float())
+    )
+    axes = some_axes(dim, x.ndim)
+    several = isinstance(spacing, Sequence) or (isinstance(spacing, Handle) and spacing.ndim == 1)
+    steps = list(spacing) if several else [1 if spacing is None else spacing] * len(axes)
+    if len(steps) != len(axes):
+        raise ShapeError(
+            f"gradient along {len(axes)} axes needs as many spacings, not {len(steps)}"
+        )
+    return tuple(_slope(x, axis, step, edge_order) for axis, step in zip(axes, steps, strict=True))
+
+
+def _slope(x: Any, axis: int, step: Any, order: int) -> Any:
+    """Differences along an axis by neighbours that are `step` apart, or lie at `step[place]`."""
+    length = known_size(x.shape[axis])
+    if length <= order:
+        raise ShapeError(f"gradient along an axis of {length}: {order + 1} places are needed")
+    x = x.movedim(axis, -1)
+    places = isinstance(step, Handle) and step.ndim
+    apart = step.diff() if places else [float(step)] * (length - 1)
+    before, after = (apart[:-1], apart[1:]) if places else (apart[0], apart[0])
+    rises = x.diff()
+    left, right = rises[..., :-1] / before, rises[..., 1:] / after
+    inner = (left * after + right * before) / (before + after)
+    ends = [rises[..., :1] / apart[0], rises[..., -1:] / apart[-1]]
+    if order == 2:  # the slope of the parabola through three places
+        bend = (right - left) / (before + after)
+        ends[0] = ends[0] - bend[..., :1] * apart[0]
+        ends[1] = ends[1] + bend[..., -1:] * apart[-1]
+    return Handle._type.cat([ends[0], inner, ends[1]], -1).movedim(-1, axis)
