@@ -161,3 +161,20 @@ def test_clearing_the_cache_clears_schedules(planned, folder):
     assert list(folder.iterdir())
     disk.clear()
     assert not list(folder.iterdir())
+
+
+def test_results_of_one_loop_that_are_sums_are_told_apart():
+    x = numbers(5, 3)
+
+    def step(carry, row):
+        after = carry * 0.5 + row
+        return after, (after + 1, row + after * after)
+
+    _, (first, second) = torpor.scan(step, Tensor.zeros(3), Tensor(x))
+    assert not np.allclose(first.numpy(), second.numpy())
+    carry, wanted = np.zeros(3), []
+    for row in x:
+        carry = carry * 0.5 + row
+        wanted.append((carry + 1, row + carry * carry))
+    for found, number in ((first, 0), (second, 1)):
+        assert np.allclose(found.numpy(), [one[number] for one in wanted], atol=1e-5)

@@ -60,7 +60,7 @@ def is_kept(device: str) -> bool:
 
 def text_of(word: Any) -> str:
     """A word of a canonical form, so that equal ones have equal texts in all processes."""
-    if type(word) is UOp:  # a constant
+    if type(word) is UOp and word.op is Ops.CONST:
         return f"{word.dtype!r} {word.arg!r}"
     return word.name if type(word) is Ops else repr(word)
 
