@@ -289,3 +289,10 @@ def test_sizes_that_could_grow_beyond_memory_have_kernels_of_their_own():
             expected = np.stack([np.diag(row, offset) for row in x])
             made = Tensor(x).diag_embed(offset=offset)
             np.testing.assert_array_equal(made.numpy(), expected)
+
+
+def test_an_axis_that_is_repeated_is_no_size_of_one_that_is_not():
+    for shape in ((1, 2, 2), (1, 2, 1), (1, 1, 2), (1, 2, 2)):
+        x = np.arange(1.0, 1 + np.prod(shape), dtype=np.float32).reshape(shape)
+        made = Tensor(x).expand(3, 2, 2) + 1
+        np.testing.assert_array_equal(made.numpy(), np.broadcast_to(x, (3, 2, 2)) + 1)
