@@ -6,6 +6,7 @@ from tests.kernel.kernels import add, filled, sample
 from tests.schedule.graphs import roots_on
 from torpor import Context, Variable, dtypes
 from torpor.graph import build
+from torpor.graph.known import known, note
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.pipeline import canonical as module
@@ -78,3 +79,16 @@ def test_a_graph_that_is_too_large_has_none(monkeypatch):
         y = add(y, x)
     assert form(y) is None
     np.testing.assert_array_equal(form(x).buffers[0].size, 4)
+
+
+def test_what_has_been_computed_stands_for_itself_in_the_form():
+    """As if the graph were written anew with the memory in its place."""
+    x, memory = (node for node, _ in roots_on((sample(5), sample(5, step=2)), "CPU"))
+    made = add(x, x)
+    graph = add(build.reduce(add(made, x), Ops.MAX, 0), made)
+    note(made, memory, 3)
+    found = canonical([(graph, "CPU"), (made, "CPU")], known)
+    wanted = canonical([(graph.substitute({made: memory}), "CPU"), (memory, "CPU")])
+    assert found.key == wanted.key and found.buffers == wanted.buffers
+    assert [*found.ages.values()] == [3] and made not in found.order
+    assert canonical([(graph, "CPU"), (made, "CPU")]).key != wanted.key

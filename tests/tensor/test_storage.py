@@ -3,8 +3,8 @@
 import numpy as np
 
 from torpor import Tensor
-from torpor.tensor import storage
-from torpor.tensor.storage import is_settled, recall
+from torpor.graph.known import known
+from torpor.tensor.storage import is_settled, recall, remember
 
 
 def test_settled_is_what_needs_no_computing():
@@ -23,13 +23,13 @@ def test_a_note_that_outlives_its_node_says_nothing_of_another():
     note = remember_stale(first, second)
     assert recall(second._current()) is None
     np.testing.assert_array_equal(second.numpy(), [[6.0, 8.0, 10.0]])
-    assert note is not storage._known.get(id(second._current()))
+    assert note is not known.get(id(second._current()))
 
 
 def remember_stale(first: Tensor, second: Tensor) -> object:
     """Have the note of one tensor's node stand where another one's would."""
     node = first._current() * 1
-    storage.remember(node, first._current())
-    note = storage._known.pop(id(node))
-    storage._known[id(second._current())] = note
+    remember(node, first._current())
+    note = known.pop(id(node))
+    known[id(second._current())] = note
     return note

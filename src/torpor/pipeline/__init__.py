@@ -6,7 +6,7 @@
 from torpor.pipeline.again import learn, recall
 from torpor.pipeline.compile import program_for
 from torpor.pipeline.report import KernelRun, Measurement, measuring
-from torpor.pipeline.route import lower, realize, realize_along, schedule, take_along
+from torpor.pipeline.route import lower, realize, realize_again, realize_along, schedule, take_along
 
 __all__ = [
     "KernelRun",
@@ -16,6 +16,7 @@ __all__ = [
     "measuring",
     "program_for",
     "realize",
+    "realize_again",
     "realize_along",
     "recall",
     "schedule",

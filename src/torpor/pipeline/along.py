@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from torpor.graph.known import Known
+from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.pipeline.canonical import Canonical
 
@@ -16,8 +18,10 @@ Roots = Sequence[tuple[UOp, str]]
 Place = tuple[tuple[Any, ...], int]  # the skeleton of a graph, and which of its nodes
 
 MOST: Final = 4096  # skeletons that are remembered
+_MEMORY: Final = frozenset({Ops.BUFFER, Ops.MULTI})
 
 _along: Final[dict[tuple[Any, ...], tuple[int, ...]]] = {}
+_below: Final[dict[Place, frozenset[int]]] = {}  # see `memory_below`
 
 
 def take_along(place: Place) -> None:
@@ -25,6 +29,7 @@ def take_along(place: Place) -> None:
     skeleton, node = place
     if len(_along) >= MOST:
         _along.clear()
+        _below.clear()
     known = _along.get(skeleton, ())
     if node not in known:
         _along[skeleton] = (*known, node)
@@ -45,3 +50,38 @@ def with_company(form: Canonical, roots: Roots) -> tuple[Canonical, Roots]:
     key = (settings, (*wanted, *[(place, device) for place in taken]), *rest)
     nodes = list(form.order)
     return form._replace(key=key), [*roots, *[(nodes[place], device) for place in taken]]
+
+
+def ages_of(form: Canonical, nodes: Sequence[UOp], known: Known) -> list[int]:
+    """For each of the nodes, which are computed along, how many such lie on one way below, with
+    itself: by what memory stands for others of that kind.
+    """
+    places: Any = form.order
+    ages = {places[node]: age for node, age in form.ages.items() if age and node in places}
+    return [
+        1 + max([age for place, age in ages.items() if place in memory_below(form, node, known)])
+        if ages else 1
+        for node in nodes
+    ]  # fmt: skip
+
+
+def memory_below(form: Canonical, root: UOp, known: Known) -> frozenset[int]:
+    """The places of the memory that a node of a graph is made of: the same in all graphs alike."""
+    places: Any = form.order
+    name = form.skeleton, places[root]
+    found = _below.get(name)
+    if found is None:
+        inside: set[int] = set()
+        stack, seen = [*root.src], set[UOp]()
+        while stack:
+            node = stack.pop()
+            entry = known.get(id(node))
+            node = node if entry is None or entry() is not node else entry.value
+            if node in seen:
+                continue
+            seen.add(node)
+            if node.op in _MEMORY or (node.op is Ops.RESHAPE and node.src[0].op is Ops.BUFFER):
+                inside.add(places[node])
+            stack += node.src
+        found = _below[name] = frozenset(inside)
+    return found

@@ -12,15 +12,19 @@ settings.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from torpor.base import settings
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import ValueRangeError
 from torpor.device import Buffer
+from torpor.graph.known import NOTHING, Known
 from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.uop import UOp
 
+MOST_WORDS: Final = 512  # graphs whose words are one object: a choice
 MOST_NODES: Final = 100_000  # a graph of more is not worth writing down
 
 _NUMBERS: Final = frozenset({int, bool})
@@ -36,7 +40,8 @@ OF_A_STEP: Final = "a tensor of a loop's step has no value outside of it: hand i
 
 class Canonical(NamedTuple):
     """A graph's key, and what is not in it, in order of appearance: buffers, and BIND nodes; the
-    nodes whose numbers are at the end of the key; and all nodes but constants, in `order`.
+    nodes whose numbers are at the end of the key; all nodes but constants, in `order`; and the
+    nodes that stand for known ones, with the ages of these.
     """
 
     key: tuple[Any, ...]
@@ -44,6 +49,7 @@ class Canonical(NamedTuple):
     bound: Sequence[UOp]
     numbered: Sequence[UOp] = ()
     order: Iterable[UOp] = ()
+    ages: Mapping[UOp, int] = MappingProxyType({})
 
     @property
     def skeleton(self) -> tuple[Any, ...]:
@@ -63,19 +69,27 @@ class Canonical(NamedTuple):
         return found
 
 
-def canonical(roots: Sequence[tuple[UOp, str]]) -> Canonical | None:
-    """The canonical form of `roots` (graph node, device); None if there are too many nodes."""
+def canonical(roots: Sequence[tuple[UOp, str]], known: Known = NOTHING) -> Canonical | None:
+    """The canonical form of `roots` (graph node, device), with what stands for nodes that are known
+    in their place; None if there are too many nodes.
+    """
     places: dict[UOp, int] = {}
     words: list[Any] = []
     buffers: list[Buffer] = []
     bound: list[UOp] = []
     numbered: list[UOp] = []
     numbers: list[Any] = []
+    ages: dict[UOp, int] = {}
+    find = known.get
     stack = [node for node, _ in reversed(roots)]
     while stack:
         node = stack.pop()
-        while node.op is _FUNCTION:
-            node = node.src[0]  # its rule for gradients changes no value
+        if known and (entry := find(id(node))) is not None and entry() is node:
+            ages[entry.value] = entry.age
+            node = entry.value
+        elif node.op is _FUNCTION:
+            stack.append(node.src[0])  # its rule for gradients changes no value
+            continue
         op, arg, source = node.op, node.arg, node.src
         if op is _CONST and node.dtype is not _INDEX and type(arg) is not bool:
             words += (op, node.dtype)  # each time: which of them are equal is no part of the words
@@ -99,11 +113,8 @@ def canonical(roots: Sequence[tuple[UOp, str]]) -> Canonical | None:
                 words.append(node if op is _CONST else (op, node.dtype, arg[1:]))
             continue
         if op in MOVEMENT:
-            if not is_known(arg):
-                source, arg = (*source, *sizes_in(arg)), marked(arg)
-            elif op in NUMBERED:
-                numbered.append(node)
-                arg = without_numbers(op, arg, numbers)
+            arg, sizes = without_numbers(node, numbered, numbers)
+            source += sizes
         elif op is _BIND:
             bound.append(node)
             source = source[:1]  # the variable, not its value
@@ -113,36 +124,61 @@ def canonical(roots: Sequence[tuple[UOp, str]]) -> Canonical | None:
         stack += source[::-1]
         if len(places) > MOST_NODES:
             return None
-    wanted = tuple([(place_of(node, places), device) for node, device in roots])
-    key = (settings_now(), wanted, tuple(words), tuple(numbers))
-    return Canonical(key, buffers, bound, numbered, places)
+    wanted = tuple([(place_of(node, places, known), device) for node, device in roots])
+    key = (settings_now(), wanted, hashed(words), tuple(numbers))
+    return Canonical(key, buffers, bound, numbered, places, ages)
 
 
-def without_numbers(op: Ops, arg: Any, numbers: list[Any]) -> Any:
-    """What is left of a movement's arg without its numbers, which are put down."""
-    if op in PAIRED:
-        for pair in arg:
-            numbers += pair
-    elif op is _SHEAR:
+def without_numbers(
+    node: UOp, numbered: list[UOp], numbers: list[Any]
+) -> tuple[Any, tuple[UOp, ...]]:
+    """What is left of a movement's arg without its numbers, which are put down; and the nodes among
+    its sizes, where not all are numbers.
+    """
+    op, arg = node.op, node.arg
+    flat = [*chain.from_iterable(arg)] if op in PAIRED else arg
+    if not (_NUMBERS.issuperset(map(type, flat)) or is_known(arg)):
+        return marked(arg), tuple(sizes_in(arg))
+    if op not in NUMBERED:
+        return arg, ()
+    numbered.append(node)
+    if op is _SHEAR:
         numbers += arg[2::3]
-        return (*arg[:2], *arg[3:5])
-    else:
-        numbers += arg
-    return len(arg)
+        return (*arg[:2], *arg[3:5]), ()
+    numbers += flat
+    return len(arg), ()
 
 
-def place_of(root: UOp, places: Mapping[UOp, int]) -> int | None:
+def place_of(root: UOp, places: Mapping[UOp, int], known: Known = NOTHING) -> int | None:
     """Which node of those in order of appearance a root is; None for a constant."""
-    return places.get(root.below((_FUNCTION,)))
+    while True:
+        entry = known.get(id(root))
+        if entry is not None and entry() is root:
+            return places.get(entry.value)
+        if root.op is not _FUNCTION:
+            return places.get(root)
+        root = root.src[0]
 
 
 class _Hashed(tuple[Any, ...]):
-    """Values whose hash is known: they are part of every key."""
+    """Values whose hash is known: they are part of many keys."""
 
     code: int
 
     def __hash__(self) -> int:
         return self.code
+
+
+_words: Final[dict[_Hashed, _Hashed]] = {}
+
+
+def hashed(words: Iterable[Any]) -> _Hashed:
+    """Words of a key, hashed once; equal ones are mostly one object, which is quick to compare."""
+    made = _Hashed(words)
+    made.code = tuple.__hash__(made)
+    if len(_words) >= MOST_WORDS:
+        _words.clear()
+    return _words.setdefault(made, made)
 
 
 _settings: tuple[Mapping[str, Any] | None, _Hashed] = None, _Hashed()
@@ -155,7 +191,7 @@ def settings_now() -> tuple[Any, ...]:
     now = settings.snapshot()
     if mapping is not now:
         known = _Hashed(now.values())
-        known.code = hash(tuple(known))
+        known.code = tuple.__hash__(known)
         _settings = now, known
     return known
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from torpor.base.phases import phase
+from torpor.graph.known import Known
 from torpor.ir.infer import JOINT, Shape, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, Program, ScheduleItem
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from torpor.schedule.plan import Plan, TargetOf
 
 Roots = Sequence[tuple[UOp, str]]
+Again = tuple[list[UOp], list[tuple[UOp, UOp, int]]]
 Company = tuple[list[UOp], list[tuple[UOp, UOp]]]  # values of roots; (node, value) of others
 
 
@@ -104,6 +106,29 @@ def realize_along(roots: Roots, new: Callable[[Canonical], bool] | None = None) 
     raise error_of(site, index_of(site, roots[0][1], computed))
 
 
+def realize_again(roots: Roots, known: Known) -> Again | None:
+    """As `realize_along`, if the like has been computed before, of graphs in which what is known
+    stands for itself; of what was computed along the third is its age (see `along.ages_of`). None
+    else, and where a check fails: then the graph has to be there.
+    """
+    if not unseen() or limit_now() is not None:
+        return None
+    form = canonical(roots, known)
+    if form is None:
+        return None
+    own, wanted = along.with_company(form, roots)
+    with phase("launch"):
+        try:
+            values = followed(wanted, own)
+        except Failed:
+            return None
+    if values is None:
+        return None
+    nodes = [node for node, _ in wanted[len(roots) :]]
+    ages = along.ages_of(form, nodes, known) if nodes else ()
+    return values[: len(roots)], [*zip(nodes, values[len(roots) :], ages)]
+
+
 def take_along(place: Place) -> None:
     """From now on compute this node of graphs with this skeleton along with their roots."""
     again.forget_small()
@@ -150,17 +175,22 @@ def computed(roots: Roots) -> list[UOp]:
 
 
 def known_run(roots: Roots, form: Canonical) -> list[UOp] | None:
+    """As `followed`, but that a failed check is `Refused`."""
+    try:
+        return followed(roots, form)
+    except Failed as failed:  # the lines to name are those of the graph that is here
+        refused = Refused.of(failed, planned(roots)[0].items)
+    raise refused
+
+
+def followed(roots: Roots, form: Canonical) -> list[UOp] | None:
     """The values of roots with this form, if its like has been computed before."""
     recipe = recipe_for(form)
     if observed(recipe is not None and recipe.told):
         return None
     if recipe is not None:
         anew.ran()
-        try:
-            return follow(recipe, form, shapes_of(roots))
-        except Failed as failed:  # the lines to name are those of the graph that is here
-            refused = Refused.of(failed, planned(roots)[0].items)
-        raise refused
+        return follow(recipe, form, shapes_of(roots))
     known = known_form(form)
     if known is not None and (recipe := recipe_for(known)) is not None:
         anew.ran()

@@ -9,9 +9,17 @@ from functools import cache, partial
 from typing import Any
 
 from torpor.base.errors import TorporError
+from torpor.graph.known import known, shown
 from torpor.ir.uop import UOp
 from torpor.tensor.again_needed import mark_held, needed_again
-from torpor.tensor.storage import has_known, is_buffer, remember, settle, values_below
+from torpor.tensor.storage import (
+    age_of,
+    is_buffer,
+    reads_memory,
+    remember,
+    settle,
+    values_below,
+)
 from torpor.tensor.watch import active, watcher
 
 
@@ -26,10 +34,9 @@ def pipeline() -> Any:
 def compute(roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
     """The values of graph nodes on devices; what was computed before is not computed again."""
     while True:
-        values = values_below([node for node, _ in roots]) if has_known() else {}
-        nodes = [values.get(node, node) for node, _ in roots]
+        nodes = shown_now(roots)
         places = [place for place, node in enumerate(nodes) if not is_buffer(node)]
-        made = _run([roots[place] for place in places], values) if places else []
+        made = _run([roots[place] for place in places]) if places else []
         if made is not None:
             break
     for place, value in zip(places, made, strict=True):
@@ -40,23 +47,38 @@ def compute(roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
 
 def computed(root: UOp, device: str) -> UOp:
     """As `compute`, of one node; nobody is told that it has been computed."""
-    values = values_below((root,)) if has_known() else {}
-    node = values.get(root, root)
+    (node,) = shown_now(((root, device),))
     if is_buffer(node):
         return node
-    made = _run(((root, device),), values)
+    made = _run(((root, device),))
     return compute(((root, device),))[0] if made is None else made[0]
 
 
-def _run(roots: Sequence[tuple[UOp, str]], values: Mapping[UOp, UOp]) -> list[UOp] | None:
-    """The values of nodes, `values` standing for what is below; None where something below has been
-    computed by itself, so that there is less to do.
+def shown_now(roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
+    """What stands for nodes here and now: a trace has a say in it."""
+    if not active:
+        return [shown(node) for node, _ in roots]
+    values = values_below([node for node, _ in roots])
+    return [values.get(node, node) for node, _ in roots]
+
+
+def _run(roots: Sequence[tuple[UOp, str]]) -> list[UOp] | None:
+    """The values of nodes; None where something below has been computed by itself, so that there is
+    less to do.
     """
+    if known and not active:
+        again = pipeline().realize_again(roots, known)
+        if again is not None:
+            for node, value, age in again[1]:
+                settle(node, value, age)
+            made: list[UOp] = again[0]
+            return made
+    values = values_below([node for node, _ in roots]) if known else {}
     wanted = [(values.get(node, node), device) for node, device in roots]
     if active:
         with unwatched_calls():
-            made: list[UOp] = pipeline().realize(wanted)
-            return made
+            values_of: list[UOp] = pipeline().realize(wanted)
+        return values_of
     found = pipeline().realize_along(wanted, partial(new_graph, roots, values))
     if found is None:
         return None
@@ -74,7 +96,7 @@ def _remember_all(along: Sequence[tuple[UOp, UOp]], values: Mapping[UOp, UOp]) -
     ages: dict[UOp, int] = {}
     for node, value in along:
         for one in (*stands.get(node, ()), node):
-            settle(one, value, ages)
+            settle(one, value, 1 + age_of(one, ages))
 
 
 def new_graph(asked: Sequence[tuple[UOp, str]], values: Mapping[UOp, UOp], form: Any) -> bool:
@@ -93,7 +115,8 @@ def new_graph(asked: Sequence[tuple[UOp, str]], values: Mapping[UOp, UOp], form:
             return False
         ages: dict[UOp, int] = {}
         for node, value in zip(alone, made, strict=True):
-            settle(node, value, ages)
+            if reads_memory(node):
+                settle(node, value, 1 + age_of(node, ages))
         return True
     mark_held(asked, values, form)
     return False

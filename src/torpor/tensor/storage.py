@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from torpor.device import Buffer
+from torpor.graph.known import is_noted, known, note
 from torpor.graph.reduce import AGAIN
 from torpor.ir.infer import JOINT, shape_of
 from torpor.ir.ops import Ops
@@ -89,27 +90,8 @@ def buffers_of(node: UOp) -> tuple[Buffer, ...]:
     return (node.arg if node.op is _BUFFER else node.src[0].arg,)
 
 
-class _Entry(weakref.ref[UOp]):
-    """A node that has been computed, weakly, and what stands for its value. `age`: how many nodes
-    that were computed along with others lie on one way below it, with itself.
-    """
-
-    __slots__ = ("number", "value", "age")
-    number: int
-    value: UOp
-    age: int
-
-
 CARRIED: Final = 8  # values computed along, one made of the other, whose graphs are kept: a choice
-# By id of the node, since most look-ups fail and must cost next to nothing.
-_known: Final[dict[int, _Entry]] = {}
 _unasked: Final[weakref.WeakSet[UOp]] = weakref.WeakSet()  # values of what was computed along
-
-
-def _drop(entry: weakref.ref[UOp]) -> None:
-    assert isinstance(entry, _Entry), "only entries are registered"
-    if _known.get(entry.number) is entry:
-        del _known[entry.number]
 
 
 def remember(node: UOp, value: UOp, age: int = 0) -> None:
@@ -117,23 +99,19 @@ def remember(node: UOp, value: UOp, age: int = 0) -> None:
 
     Not for constants: they are one node on every device, and the value is on one of them.
     """
-    known = _known.get(id(node))
-    if known is not None and known.value is value and known() is node:
-        return
-    if node is not value and reads_memory(node):
-        entry = _Entry(node, _drop)
-        entry.number, entry.value, entry.age = id(node), value, age
-        _known[id(node)] = entry
+    if not is_noted(node, value) and node is not value and reads_memory(node):
+        note(node, value, age)
 
 
-def settle(node: UOp, value: UOp, ages: dict[UOp, int]) -> None:
-    """Note that `value` stands for `node`, which was computed along with others. The graph of one
-    that is carried on from such to such is let go after `CARRIED` of them: its storage is memory.
+def settle(node: UOp, value: UOp, age: int) -> None:
+    """Note that `value` stands for `node`, which reads memory and was computed along with others,
+    `age` of them on one way with itself. The graph of one that is carried on from such to such is
+    let go after `CARRIED` of them: its storage is memory.
     """
-    age = 1 + age_of(node, ages)
     holder = node.held() if isinstance(node.held, weakref.ref) else None
     if age <= CARRIED or holder is None or holder.base is not node or holder.would_share(value):
-        remember(node, value, age)
+        if not is_noted(node, value) and node is not value:
+            note(node, value, age)
     else:
         if not holder.requires:
             _unasked.add(value)
@@ -145,7 +123,7 @@ def age_of(root: UOp, ages: dict[UOp, int]) -> int:
     stack = [*root.src]
     while stack:
         node = stack[-1]
-        entry = _known.get(id(node))
+        entry = known.get(id(node))
         if node in ages:
             stack.pop()
         elif entry is not None and entry() is node:
@@ -183,7 +161,7 @@ def reads_memory(node: UOp) -> bool:
 
 def recall(node: UOp) -> UOp | None:
     """What stands for the value of `node`; None if it has not been computed."""
-    entry = _known.get(id(node))
+    entry = known.get(id(node))
     if entry is None or entry() is not node:  # an interrupt may have kept `_drop` from its work
         return None
     if active and (watching := watcher()) is not None:
@@ -195,18 +173,13 @@ def is_settled(storage: Storage) -> bool:
     """Whether its value lies in memory, and no other stands for it: nothing is left to compute."""
     base = storage.base
     below = base.src[0] if base.op is _RESHAPE else base
-    return below.op is _BUFFER and id(base) not in _known
-
-
-def has_known() -> bool:
-    """Whether anything that still is a graph has been computed."""
-    return bool(_known)
+    return below.op is _BUFFER and id(base) not in known
 
 
 def without_known(roots: Sequence[UOp]) -> list[UOp]:
     """The graphs with everything that was computed before replaced by its value."""
     nodes = [*roots]
-    if not _known:
+    if not known:
         return nodes
     values = values_below(nodes)
     return [values.get(node, node) for node in nodes]
@@ -221,7 +194,7 @@ def values_below(roots: Sequence[UOp]) -> dict[UOp, UOp]:
         node = stack[-1]
         if node in seen:
             stack.pop()
-        elif id(node) in _known and (value := recall(node)) is not None:
+        elif id(node) in known and (value := recall(node)) is not None:
             done[node] = value
             seen.add(node)
         elif more := [below for below in node.src if below not in seen]:
