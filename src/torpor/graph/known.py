@@ -29,8 +29,8 @@ class Entry(weakref.ref[UOp]):
     age: int
 
 
-Known = Mapping[int, Entry]  # by id of the node, since most look-ups fail and must cost nothing
-NOTHING: Final[Known] = MappingProxyType({})
+Notes = Mapping[int, Entry]  # by id of the node, since most look-ups fail and must cost nothing
+NOTHING: Final[Notes] = MappingProxyType({})
 known: Final[dict[int, Entry]] = {}
 
 
@@ -53,7 +53,7 @@ def is_noted(node: UOp, value: UOp) -> bool:
     return entry is not None and entry.value is value and entry() is node
 
 
-def shown(node: UOp, among: Known = known) -> UOp:
+def shown(node: UOp, among: Notes = known) -> UOp:
     """What stands for the value of a node: the node itself, if it has not been computed."""
     while True:
         entry = among.get(id(node))

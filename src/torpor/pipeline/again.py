@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from torpor.device import Buffer
 from torpor.device.buffer import buffer_node
+from torpor.graph.known import NOTHING, Notes
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import ALU, MOVEMENT, Ops
 from torpor.ir.uop import UOp
@@ -85,9 +86,10 @@ Small = tuple[tuple[Any, ...], list[Buffer]]
 _small: Final[dict[tuple[Any, ...], Recipe | None]] = {}  # None: there is no recipe for it alone
 
 
-def named(root: UOp, device: str) -> Small | None:
+def named(root: UOp, device: str, known: Notes = NOTHING) -> Small | None:
     """The name of a small graph, and the buffers that it reads, in the order of `canonical`; None
-    for any other. Equal nodes are one, so the tree says it all, but for which buffers are the same.
+    for any other, and where something in it is known. Equal nodes are one, so the tree says it all,
+    but for which buffers are the same.
     """
     words: list[Any] = []
     buffers: dict[Buffer, int] = {}
@@ -98,7 +100,7 @@ def named(root: UOp, device: str) -> Small | None:
             node = node.src[0]  # its rule for gradients changes no value
         op, source = node.op, node.src
         if op in _WORDS:
-            if not left:
+            if not left or id(node) in known:
                 return None
             left -= 1
             words += (op, node.dtype, node.arg)

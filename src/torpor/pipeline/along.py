@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from torpor.graph.known import Known
+from torpor.graph.known import Notes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.pipeline.canonical import Canonical
@@ -52,7 +52,7 @@ def with_company(form: Canonical, roots: Roots) -> tuple[Canonical, Roots]:
     return form._replace(key=key), [*roots, *[(nodes[place], device) for place in taken]]
 
 
-def ages_of(form: Canonical, nodes: Sequence[UOp], known: Known) -> list[int]:
+def ages_of(form: Canonical, nodes: Sequence[UOp], known: Notes) -> list[int]:
     """For each of the nodes, which are computed along, how many such lie on one way below, with
     itself: by what memory stands for others of that kind.
     """
@@ -65,7 +65,7 @@ def ages_of(form: Canonical, nodes: Sequence[UOp], known: Known) -> list[int]:
     ]  # fmt: skip
 
 
-def memory_below(form: Canonical, root: UOp, known: Known) -> frozenset[int]:
+def memory_below(form: Canonical, root: UOp, known: Notes) -> frozenset[int]:
     """The places of the memory that a node of a graph is made of: the same in all graphs alike."""
     places: Any = form.order
     name = form.skeleton, places[root]

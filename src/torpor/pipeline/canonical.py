@@ -20,7 +20,7 @@ from torpor.base import settings
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import ValueRangeError
 from torpor.device import Buffer
-from torpor.graph.known import NOTHING, Known
+from torpor.graph.known import NOTHING, Notes
 from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.uop import UOp
 
@@ -40,8 +40,8 @@ OF_A_STEP: Final = "a tensor of a loop's step has no value outside of it: hand i
 
 class Canonical(NamedTuple):
     """A graph's key, and what is not in it, in order of appearance: buffers, and BIND nodes; the
-    nodes whose numbers are at the end of the key; all nodes but constants, in `order`; and the
-    nodes that stand for known ones, with the ages of these.
+    nodes whose numbers are at the end of the key; all nodes but constants, in `order`; the nodes
+    that stand for known ones, with the ages of these; and the `values` of what is bound.
     """
 
     key: tuple[Any, ...]
@@ -50,6 +50,7 @@ class Canonical(NamedTuple):
     numbered: Sequence[UOp] = ()
     order: Iterable[UOp] = ()
     ages: Mapping[UOp, int] = MappingProxyType({})
+    values: Sequence[int] = ()
 
     @property
     def skeleton(self) -> tuple[Any, ...]:
@@ -69,7 +70,7 @@ class Canonical(NamedTuple):
         return found
 
 
-def canonical(roots: Sequence[tuple[UOp, str]], known: Known = NOTHING) -> Canonical | None:
+def canonical(roots: Sequence[tuple[UOp, str]], known: Notes = NOTHING) -> Canonical | None:
     """The canonical form of `roots` (graph node, device), with what stands for nodes that are known
     in their place; None if there are too many nodes.
     """
@@ -126,7 +127,8 @@ def canonical(roots: Sequence[tuple[UOp, str]], known: Known = NOTHING) -> Canon
             return None
     wanted = tuple([(place_of(node, places, known), device) for node, device in roots])
     key = (settings_now(), wanted, hashed(words), tuple(numbers))
-    return Canonical(key, buffers, bound, numbered, places, ages)
+    values = [node.src[1].arg for node in bound]
+    return Canonical(key, buffers, bound, numbered, places, ages, values)
 
 
 def without_numbers(
@@ -149,7 +151,7 @@ def without_numbers(
     return len(arg), ()
 
 
-def place_of(root: UOp, places: Mapping[UOp, int], known: Known = NOTHING) -> int | None:
+def place_of(root: UOp, places: Mapping[UOp, int], known: Notes = NOTHING) -> int | None:
     """Which node of those in order of appearance a root is; None for a constant."""
     while True:
         entry = known.get(id(root))

@@ -83,36 +83,40 @@ class General:
     order: Sequence[int]
     sized: bool
     pick: Any = field(init=False)
+    picked: Numbers = field(init=False)
 
     def __post_init__(self) -> None:
         chosen = [*self.fixed] or [0]
         object.__setattr__(self, "pick", itemgetter(*chosen, chosen[0]))
+        same = (*self.fixed.values(),)
+        object.__setattr__(self, "picked", (*same, *same[:1]))
 
     def values(self, numbers: Numbers) -> list[int] | None:
         """The variables' values for these numbers; None where they are of another kind."""
-        same = [*self.fixed.values()]
-        if same and self.pick(numbers) != (*same, same[0]):
+        if self.picked and self.pick(numbers) != self.picked:
             return None
-        found = [numbers[place] for place, _, _ in self.variables]
-        for value, (_, least, most) in zip(found, self.variables):
+        found: list[int] = []
+        for place, least, most in self.variables:
+            value = numbers[place]
             if not least <= value <= most:
                 return None
-        if any(numbers[place] != one.at(found) for place, one in self.varying.items()):
-            return None
-        if any(numbers[place] is not numbers[other] for place, other in self.same):
-            return None
+            found.append(value)
+        for place, one in self.varying.items():
+            if numbers[place] != one.at(found):
+                return None
+        for place, other in self.same:
+            if numbers[place] is not numbers[other]:
+                return None
         return found
 
     def form(self, own: Canonical, values: Sequence[int]) -> Canonical:
         """The canonical form of the general graph with the memory and the values of a graph."""
-        theirs = iter(own.bound)
-        bound = [
-            next(theirs) if number is None else bound_to(number, values[number], self.variables)
-            for number in self.bound
-        ]
-        memory = [*own.buffers, *(constant_buffer(own.numbers[n], own) for n in self.constants)]
+        theirs = iter(own.values)
+        bound = [next(theirs) if number is None else values[number] for number in self.bound]
+        memory = [*own.buffers, *[constant_buffer(own.numbers[n], own) for n in self.constants]]
         order = Order(own.order, self.order)
-        return Canonical(self.key, [memory[n] for n in self.buffers], bound, (), order)
+        buffers = [memory[n] for n in self.buffers]
+        return Canonical(self.key, buffers, (), (), order, own.ages, bound)
 
 
 @dataclass(frozen=True)

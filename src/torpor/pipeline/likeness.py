@@ -40,8 +40,10 @@ _seen: Final[dict[tuple[Any, ...], Seen]] = {}
 _places: Final[dict[tuple[Any, ...], list[Numbers]]] = {}  # of boxes, by what is like them
 
 
-def known_form(form: Canonical) -> Canonical | None:
-    """The canonical form of the general graph, as it was written down before."""
+def known_form(form: Canonical) -> tuple[Canonical, bool] | None:
+    """The canonical form of the general graph, as it was written down before, and whether its sizes
+    vary.
+    """
     seen = _seen.get(likeness(form))
     if seen is None:
         return None
@@ -52,7 +54,7 @@ def known_form(form: Canonical) -> Canonical | None:
         if values is not None:
             if general.sized and seen.is_steady(form.numbers):
                 return None
-            return general.form(form, values)
+            return general.form(form, values), general.sized
     return None
 
 

@@ -197,7 +197,7 @@ def follow(
 ) -> list[UOp]:
     """Compute roots of these shapes, whose canonical form is `form`, as `carry_out`."""
     items = items or (here(recipe, form) if timing() else ())
-    made = carry_out(recipe, form.buffers, [node.src[1].arg for node in form.bound], items)
+    made = carry_out(recipe, form.buffers, form.values, items)
     first = recipe.graph.memory.first_result
     found: list[UOp] = []
     for (parts, joint), shape in zip(recipe.results, shapes, strict=True):

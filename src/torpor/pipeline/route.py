@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from torpor.base.phases import phase
-from torpor.graph.known import Known
+from torpor.graph.known import Notes
 from torpor.ir.infer import JOINT, Shape, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, Program, ScheduleItem
@@ -85,8 +85,6 @@ def realize_along(roots: Roots, new: Callable[[Canonical], bool] | None = None) 
     """
     alone = len(roots) == 1 and unseen() and limit_now() is None
     small = again.named(*roots[0]) if alone else None
-    if small is not None and (value := again.value_of(small, roots[0][0])) is not None:
-        return [value], []
     filled = [zeros(*root) for root in roots] if unseen() else []
     if any(filled):
         others = [root for root, zero in zip(roots, filled, strict=True) if zero is None]
@@ -106,27 +104,33 @@ def realize_along(roots: Roots, new: Callable[[Canonical], bool] | None = None) 
     raise error_of(site, index_of(site, roots[0][1], computed))
 
 
-def realize_again(roots: Roots, known: Known) -> Again | None:
+def realize_again(roots: Roots, known: Notes) -> Again | None:
     """As `realize_along`, if the like has been computed before, of graphs in which what is known
     stands for itself; of what was computed along the third is its age (see `along.ages_of`). None
     else, and where a check fails: then the graph has to be there.
     """
     if not unseen() or limit_now() is not None:
         return None
+    small = again.named(*roots[0], known) if len(roots) == 1 else None
+    if small is not None and (value := again.value_of(small, roots[0][0])) is not None:
+        return [value], []
     form = canonical(roots, known)
     if form is None:
         return None
     own, wanted = along.with_company(form, roots)
-    with phase("launch"):
-        try:
-            values = followed(wanted, own)
-        except Failed:
-            return None
+    try:
+        values = followed(wanted, own)
+    except Failed:
+        return None
     if values is None:
         return None
+    if wanted is roots:
+        if small is not None:
+            again.know(small, roots)
+        return values, []
     nodes = [node for node, _ in wanted[len(roots) :]]
-    ages = along.ages_of(form, nodes, known) if nodes else ()
-    return values[: len(roots)], [*zip(nodes, values[len(roots) :], ages)]
+    extra = zip(nodes, values[len(roots) :], along.ages_of(form, nodes, known), strict=True)
+    return values[: len(roots)], [*extra]
 
 
 def take_along(place: Place) -> None:
@@ -175,7 +179,10 @@ def computed(roots: Roots) -> list[UOp]:
 
 
 def known_run(roots: Roots, form: Canonical) -> list[UOp] | None:
-    """As `followed`, but that a failed check is `Refused`."""
+    """As `followed`, but that a failed check is `Refused`; None where somebody wants to see it."""
+    recipe = recipe_for(form)
+    if observed(recipe is not None and recipe.told):
+        return None
     try:
         return followed(roots, form)
     except Failed as failed:  # the lines to name are those of the graph that is here
@@ -186,16 +193,15 @@ def known_run(roots: Roots, form: Canonical) -> list[UOp] | None:
 def followed(roots: Roots, form: Canonical) -> list[UOp] | None:
     """The values of roots with this form, if its like has been computed before."""
     recipe = recipe_for(form)
-    if observed(recipe is not None and recipe.told):
-        return None
     if recipe is not None:
         anew.ran()
         return follow(recipe, form, shapes_of(roots))
     known = known_form(form)
-    if known is not None and (recipe := recipe_for(known)) is not None:
+    if known is not None and (recipe := recipe_for(known[0])) is not None:
         anew.ran()
         with suppress(Failed):  # it fails again, where the graph is there to be blamed
-            return [*map(exactly, follow(recipe, known, shapes_of(roots)))]
+            found = follow(recipe, known[0], shapes_of(roots))
+            return [*map(exactly, found)] if known[1] else found
     return None
 
 
@@ -282,8 +288,8 @@ def run_first(
         anew.compiled(missing) if missing else anew.ran()
     ready = [prepare(item) for item in items]
     recipe, buffers = recipe_of(form, ready, results, lines)
-    inputs, bound = ((), ()) if form is None else (form.buffers, form.bound)
-    recipe.graph.run(inputs, buffers, [node.src[1].arg for node in bound], items)
+    inputs, values = ((), ()) if form is None else (form.buffers, form.values)
+    recipe.graph.run(inputs, buffers, values, items)
     record(ready)
     if form is not None and can_be_kept(results):
         recipe.told = recording()

@@ -329,7 +329,9 @@ class Graph:
             [seats[buffer] if buffer in seats else own[buffer] for buffer in made.buffers],
             [mine.get(node, 0) for node in made.order], self.sizes > 0,
         )  # fmt: skip
-        form = general.form(self.form, now)
+        theirs = iter(self.form.bound)
+        bound = [next(theirs) if n is None else nodes[n] for n in general.bound]
+        form = general.form(self.form, now)._replace(bound=bound)
         pairs = zip(made.buffers, form.buffers, strict=True)
         stands = {stand: one for stand, one in pairs if stand is not one}
         return general, Made(roots, made, form, stands, self.in_words())

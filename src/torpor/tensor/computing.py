@@ -66,7 +66,7 @@ def _run(roots: Sequence[tuple[UOp, str]]) -> list[UOp] | None:
     """The values of nodes; None where something below has been computed by itself, so that there is
     less to do.
     """
-    if known and not active:
+    if not active:
         again = pipeline().realize_again(roots, known)
         if again is not None:
             for node, value, age in again[1]:
