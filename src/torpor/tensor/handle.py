@@ -213,14 +213,20 @@ def derive(function: Callable[..., UOp], operands: Sequence[Handle], *arguments:
 
 def view(handle: Handle, kind: str, arg: Any) -> Tensor:
     """A view of `handle`: the same storage, one step further."""
-    node = handle._current()
+    return viewed(handle, ((kind, arg),))
+
+
+def viewed(handle: Handle, steps: Sequence[tuple[str, Any]]) -> Tensor:
+    """A view of `handle`: the same storage, some steps further."""
+    node = moved = handle._current()
     path = handle._path
     try:
-        moved = apply(kind, node, arg)
+        for kind, arg in steps:
+            before, moved = moved, apply(kind, moved, arg)
+            if moved is not before:
+                path = Step(path, kind, arg, before)
     except TorporError as error:
         raise located(error, (handle,)) from None
-    if moved is not node:
-        path = Step(path, kind, arg, node)
     if moved.held and moved.dtype.is_float:
         name, identity = "alias" if moved is node else "again", build.identity()
         path = Step(path, name, identity, moved)

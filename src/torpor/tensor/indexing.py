@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -12,12 +12,15 @@ from torpor.ir.infer import Size, fold_size, product, size_node
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.creation import beside
-from torpor.tensor.handle import Handle, as_number, check_fits, derive, located, view
+from torpor.tensor.handle import Handle, as_number, check_fits, derive, located, view, viewed
 from torpor.tensor.scatter import placed, required, wrapped
 from torpor.tensor.write import write
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
+
+
+_PLAIN: Final = frozenset({int, slice, type(None)})  # parts of keys that mean one thing alone
 
 
 class _Plan(NamedTuple):
@@ -57,16 +60,20 @@ def _is_advanced(part: Any) -> bool:
 def _full_key(key: Any, operand: Any) -> list[Any]:
     """The key with its Ellipsis written out, one part an axis (and None for new axes)."""
     parts = list(key) if isinstance(key, tuple) else [key]
+    axes = len(operand.shape)
+    if _PLAIN.issuperset(map(type, parts)):
+        missing = axes - len(parts) + parts.count(None)
+        if missing >= 0:
+            return [*parts, *[slice(None)] * missing]
     places = [place for place, part in enumerate(parts) if part is Ellipsis]
     if len(places) > 1:
         raise located(OutOfBoundsError("an index can have only one ellipsis"), (operand,))
     taken = sum(_axes_of(part) for part in parts if part is not None and part is not Ellipsis)
-    if taken > operand.ndim:
-        what = f"{taken} indices are too many for {operand.ndim} axes"
+    if taken > axes:
+        what = f"{taken} indices are too many for {axes} axes"
         raise located(OutOfBoundsError(what), (operand,))
-    missing = [slice(None)] * (operand.ndim - taken)
     place = places[0] if places else len(parts)
-    return parts[:place] + missing + parts[place + 1 :]
+    return parts[:place] + [slice(None)] * (axes - taken) + parts[place + 1 :]
 
 
 def _axes_of(part: Any) -> int:
@@ -76,15 +83,17 @@ def _axes_of(part: Any) -> int:
 
 def _plan(operand: Any, key: Any) -> _Plan:
     plan = _Plan([], [], [], [], [])
-    for part in _without_masks(_full_key(key, operand), operand):
-        flag = _flag(part)
+    parts, shape = _full_key(key, operand), operand.shape
+    plain = _PLAIN.issuperset(map(type, parts))
+    for part in parts if plain else _without_masks(parts, operand):
+        flag = None if plain else _flag(part)
         if flag is not None:  # an axis of its own, whose one element is taken once or not at all
             index = beside(np.zeros(int(flag), np.int64), operand)
             plan.tensors.append((len(plan.shape), index, len(plan.boxes)))
         if part is None or flag is not None:
             plan.shape.append(1)
             continue
-        size = operand.shape[len(plan.boxes)]
+        size = shape[len(plan.boxes)]
         if isinstance(part, slice):
             _plan_slice(plan, part, size, operand)
         elif _is_advanced(part):
@@ -177,21 +186,14 @@ def _difference(stop: Size, start: Size) -> Size:
 
 def _basic(operand: Any, plan: _Plan) -> Tensor:
     """The view that the plan means (whole axes where index tensors stand)."""
-    made = operand
-    if any(not _whole(box, size) for box, size in zip(plan.boxes, operand.shape)):
-        made = view(made, "shrink", tuple(plan.boxes))
-    for axis, step in enumerate(plan.steps):
-        if step != 1 and made.shape[axis] != 0:
-            made = view(made, "stride", (axis, step))
+    steps: list[tuple[str, Any]] = [("shrink", tuple(plan.boxes))]
+    if plan.steps.count(1) < len(plan.steps):
+        boxes = zip(plan.boxes, plan.steps, strict=True)
+        strides = [(axis, by) for axis, ((start, stop), by) in enumerate(boxes) if start != stop]
+        steps += [("stride", one) for one in strides if one[1] != 1]
     if any(plan.flips):
-        made = view(made, "flip", tuple(a for a, flip in enumerate(plan.flips) if flip))
-    if made is operand or made.shape != tuple(plan.shape):
-        made = view(made, "reshape", tuple(plan.shape))
-    return made
-
-
-def _whole(box: tuple[Size, Size], size: Size) -> bool:
-    return (isinstance(box[0], int) and box[0] == 0 and box[1] is size) or box == (0, size)
+        steps.append(("flip", tuple([axis for axis, flip in enumerate(plan.flips) if flip])))
+    return viewed(operand, (*steps, ("reshape", tuple(plan.shape))))
 
 
 # --- index tensors --------------------------------------------------------------------------------
