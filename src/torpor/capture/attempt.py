@@ -11,6 +11,7 @@ from torpor.capture.code import asks_for_types
 from torpor.capture.finish import finish
 from torpor.capture.holding import is_tensor
 from torpor.capture.number import Number, Tape
+from torpor.capture.sizes import AnySize
 from torpor.capture.trace import Trace, is_whole, storage_of_view
 from torpor.capture.tracer import Again, Tracer, stored
 from torpor.capture.tree import Call, Exchange, paths, restore
@@ -44,22 +45,41 @@ def attempt(
         return _Run(function, call, strict, observing, again.reason).attempt()
 
 
+def of_any_size(function: Callable[..., Any], call: Call, strict: bool, sizes: AnySize) -> Attempt:
+    """Run the function and trace it for any sizes, which are the last of the call's numbers; `Again`
+    if that cannot be, and then nothing has changed.
+    """
+    if asks_for_types(_code_of(function)):
+        raise Again("it asks for types")
+    return _Run(function, call, strict, False, None, sizes).attempt()
+
+
 def _code_of(function: Any) -> Any:
     return getattr(function, "__code__", None)
 
 
 class _Run:
     def __init__(
-        self, function: Any, call: Call, strict: bool, observing: bool, by_value: str | None
+        self,
+        function: Any,
+        call: Call,
+        strict: bool,
+        observing: bool,
+        by_value: str | None,
+        sizes: AnySize | None = None,
     ):
-        self.function, self.call, self.by_value = function, call, by_value
-        self.tape = Tape(call.numbers, _names(function, call))
+        self.function, self.call, self.by_value, self.sizes = function, call, by_value, sizes
+        bound = sizes.bound(call) if sizes else []
+        names = [*_names(function, call), *(sizes.names() if sizes else ())]
+        self.tape = Tape(call.numbers, names, bound)
         self.tracer = Tracer(strict, self.tape, by_value is not None)
         if by_value:
             for number in self.tape.numbers:
                 self.tape.guard_value(number, by_value)
         given = call.tensors if observing else [_stand_in(t) for t in call.tensors]
-        self.given: list[Any] = given
+        self.given: list[Any] = sizes.stand_ins(given, bound) if sizes else given
+        pairs = zip(self.given, call.tensors, strict=True)
+        self.tracer.sized = {id(g._storage) for g, t in pairs if sizes and g is not t}
         self.exchange = Exchange()
 
     def attempt(self) -> Attempt:
@@ -72,14 +92,18 @@ class _Run:
             tracer.reach.root(value, f"the object argument {number}")
         result = None
         try:
-            with tracer.watching():
+            with tracer.watching(), self.tape.deciding():
                 result = self.function(*arguments, **options)
+            if self.sizes:
+                self.sizes.admit(result)
+                if not self.tape.varies:
+                    raise Again("it depends on a size in another way than as a number")
             trace = self._finished(result)
         except Again:
             undo(tracer)
             raise
-        except (TypeError, ValueError) as error:
-            if self.by_value or not call.numbers or tracer.baked or not can_undo(tracer):
+        except Exception as error:
+            if not self._may_fail(error):
                 raise
             undo(tracer)
             raise Again(f"a {type(error).__name__} was raised: {error}") from error
@@ -88,6 +112,14 @@ class _Run:
             self._take_back((arguments, options))
         result = self.exchange.take_back(result, self._plain)
         return Attempt(result, trace, tracer, self.given, self.by_value)
+
+    def _may_fail(self, error: Exception) -> bool:
+        """Whether a run with stand-ins for numbers or sizes may raise what one without does not."""
+        if self.sizes:
+            return True
+        if self.by_value or not self.call.numbers or self.tracer.baked:
+            return False
+        return isinstance(error, TypeError | ValueError) and can_undo(self.tracer)
 
     def _finished(self, result: Any) -> Trace | None:
         """The trace of the run, unless a check fails: then nothing has changed, as in a replay."""

@@ -7,6 +7,7 @@ import functools
 import itertools
 import types
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, final
 
@@ -15,15 +16,15 @@ from torpor.base.errors import CaptureError
 from torpor.base.locks import recursive_lock, taken
 from torpor.base.phases import phase
 from torpor.base.site import decode, here
-from torpor.capture.attempt import Attempt, attempt
+from torpor.capture.attempt import Attempt, attempt, of_any_size
 from torpor.capture.holding import is_a
 from torpor.capture.kind import difference, kind_key, nearest
 from torpor.capture.match import Pattern, pattern_of
 from torpor.capture.native import Native, native_for
 from torpor.capture.program import make_native
-from torpor.capture.sizes import Dynamic, Sizes, computed, shown
+from torpor.capture.sizes import Dynamic, Larger, Sizes, computed, shown
 from torpor.capture.trace import MISS, Trace, is_whole
-from torpor.capture.tracer import is_severed
+from torpor.capture.tracer import Again, is_severed
 from torpor.capture.tree import Call, holds_twice
 from torpor.pipeline.anew import IN_A_ROW, warn
 from torpor.pipeline.compiled_graph import Failed
@@ -148,7 +149,7 @@ class Jitted:
                     return result  # another thread has just traced it
                 kind = self._kind_of(key, call)
                 if self._is_sized(kind):
-                    return computed(self.__wrapped__(*arguments, **options))
+                    return self._of_any_size(key, call)
                 if kind.plain is None:
                     # The run may change lists in them.
                     pattern = pattern_of(key, arguments, options)
@@ -241,6 +242,32 @@ class Jitted:
         self._row = kind, (calls if kind is last else 0) + 1
         kind.sized = self._row[1] <= STEADY
         return kind.sized
+
+    def _of_any_size(self, key: tuple[Any, ...], call: Call) -> Any:
+        """What a call gives by kernels for any size: replayed, if that can be, else computed."""
+        traced = [other for other, kind in self._kinds.items() if _leaves_nothing(kind)]
+        found = None if self._baked else self._sizes.any_size(key, traced, call)
+        if found is None:
+            return computed(self.__wrapped__(*call.arguments, **call.options))
+        sizes, sized = found
+        with phase("launch", self._name()), suppress(Failed):  # the function raises it anew
+            for trace in sizes.traces:
+                if (result := trace(sized)) is not MISS:
+                    return result
+        while sizes.growth >= 0:
+            try:
+                with phase("trace", self._name(), "sizes"):
+                    made = of_any_size(self.__wrapped__, sized, False, sizes)
+            except Larger:
+                continue
+            except Again:
+                break
+            sizes.keep(made.trace)
+            made.tracer.close()
+            return made.result
+        result = computed(self.__wrapped__(*call.arguments, **call.options))
+        sizes.refused = True
+        return result
 
     def _tell_of_misses(self) -> None:
         """Warn that each of the last calls was traced, for the same reason."""
@@ -395,6 +422,11 @@ def _memory_of(trace: Trace) -> Iterator[str]:
     """What a replay takes besides its inputs, where that is more than a little."""
     if trace.graph.peak_bytes >= SHOWN_FROM:
         yield f"takes {megabytes(trace.graph.peak_bytes)} for results and on the way"
+
+
+def _leaves_nothing(kind: _Kind) -> bool:
+    """Whether calls of a kind were traced, and only give something back."""
+    return bool(kind.traces) and not any(trace.leaves for trace in kind.traces)
 
 
 def _obstacle(tensors: Sequence[Handle]) -> str | None:

@@ -11,24 +11,31 @@ comparison.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 
-from torpor.base.dtypes import DType
+from torpor.base.dtypes import DType, dtypes
 from torpor.capture.encode import ENCODERS, integers_of, shown_as
 from torpor.capture.tree import same
 from torpor.graph import build
-from torpor.ir.infer import Shape
+from torpor.ir.infer import Shape, Size, fold_size
+from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.ir.variable import Variable, bind
 from torpor.tensor.handle import Handle
+from torpor.tensor.host import known_size
 from torpor.tensor.random import fresh_name
 from torpor.tensor.watch import Traced
 
 LONGEST_TAPE: Final = 1000  # lines; a longer computation with numbers is guarded by its values
 _PLAIN: Final = frozenset({int, float, bool})
+_SIZES: Final[dict[Ops, Callable[[Any, Any], Any]]] = {  # what sizes are computed by
+    Ops.ADD: operator.add, Ops.SUB: operator.sub, Ops.MUL: operator.mul,
+    Ops.IDIV: operator.floordiv, Ops.MOD: operator.mod,
+}  # fmt: skip
 _FAULTS: Final = (ArithmeticError, ValueError, TypeError)
 Replay = Callable[[Sequence[Any]], tuple[tuple[int, ...], tuple[Any, ...]] | None]
 
@@ -44,7 +51,9 @@ class Word(NamedTuple):
 class Tape:
     """What one run did with its numbers, as the lines of a function that does it again."""
 
-    def __init__(self, values: Sequence[Any], paths: Sequence[str]) -> None:
+    def __init__(
+        self, values: Sequence[Any], paths: Sequence[str], sizes: Sequence[UOp] = ()
+    ) -> None:
         self.lines: list[str] = []
         self.scope: dict[str, Any] = {"same": same}
         self.used: dict[str, None] = {}  # what is guarded, in words
@@ -58,6 +67,13 @@ class Tape:
             self.note(value, f"n[{place}]", (path,))
             for place, (value, path) in enumerate(zip(values, paths, strict=True))
         ]
+        self.sizes = dict(zip(sizes, self.numbers[len(values) - len(sizes) :], strict=True))
+        self.varies = True  # whether nothing depends on the value of a size
+        for node, number in self.sizes.items():
+            name, least, most = node.src[0].arg
+            number._node = node
+            self.words[Word(number._place, dtypes.index)] = name
+            self.lines.append(f"if not {least} <= t{number._place} <= {most}: return None")
 
     def note(self, value: Any, text: str, origins: tuple[str, ...]) -> Any:
         """The `Number` for a value that `text` computes."""
@@ -81,11 +97,51 @@ class Tape:
 
     def guard_value(self, number: Number, how: str) -> Any:
         """The value, which must be the same at a replay."""
+        self.varies &= number._node is None
         if not self.closed and number._place not in self.fixed:
             kept = self.constant(number._value)
             self.guard(f"same(t{number._place}, {kept})", number, how)
             self.fixed.add(number._place)
         return number._value
+
+    def size(self, size: Size) -> Any:
+        """A size as a number: one of the tape where it is symbolic."""
+        if isinstance(size, int) or not self.records:
+            return size
+        if size not in self.sizes:
+            if size.op is Ops.CONST:
+                return int(size.arg)
+            if size.op not in _SIZES:
+                self.varies = False
+                return known_size(size)
+            left, right = map(self.size, size.src)
+            self.sizes[size] = _SIZES[size.op](left, right)
+        return self.sizes[size]
+
+    @contextmanager
+    def deciding(self) -> Iterator[None]:
+        """Conditions on sizes are true where they are so now, which is noted: as nodes they would
+        all be.
+        """
+        if not self.sizes:
+            yield
+            return
+
+        def truth(node: UOp) -> bool:
+            if not is_on_sizes(node) or node.vmin:
+                return True
+            if not node.vmax:
+                return False
+            self.varies = False
+            now = {one: one.src[1] for one in node.toposort() if one.op is Ops.BIND}
+            return bool(node.substitute(now).simplify().arg)
+
+        kind: Any = UOp
+        kind.__bool__ = truth
+        try:
+            yield
+        finally:
+            del kind.__bool__
 
     @property
     def records(self) -> bool:
@@ -113,7 +169,7 @@ class Tape:
         scope = dict(self.scope)
         words = []
         for place, dtype in self.words:
-            scope[f"e_{dtype.name}"] = ENCODERS[dtype]
+            scope[f"e_{dtype.name}"] = ENCODERS.get(dtype, int)
             words.append(f"e_{dtype.name}(t{place}), ")
         scope["FAULTS"] = _FAULTS
         given = "".join(f"t{number._place}, " for number in results)
@@ -127,14 +183,16 @@ class Tape:
 class Number(Traced):
     """An int or a float of a traced call, or what was computed from some."""
 
-    __slots__ = ("_tape", "_place", "_value", "_origins")
+    __slots__ = ("_tape", "_place", "_value", "_origins", "_node")
     _tape: Tape
     _place: int
     _value: Any
     _origins: tuple[str, ...]
+    _node: UOp | None  # where it is a size
 
     def __init__(self, tape: Tape, place: int, value: Any, origins: tuple[str, ...]):
         self._tape, self._place, self._value, self._origins = tape, place, value, origins
+        self._node = None
 
     @property  # type: ignore[misc]  # typeshed's has a setter
     def __class__(self) -> Any:  # what `isinstance` asks
@@ -147,6 +205,10 @@ class Number(Traced):
             return build.constant(self._plain(f"as {dtype.name}"), dtype, shape)
         node = bind(Variable(name, *integers_of(dtype)), encoded)
         return build.broadcast_to(shown_as(node, dtype), shape)
+
+    def _size(self) -> UOp | None:
+        node = self._node
+        return node if node is not None and node.vmin >= 0 and self._tape.records else None
 
     def _plain(self, how: str) -> Any:
         """The Python number itself; a replay must be given one that is equal."""
@@ -218,6 +280,16 @@ class Number(Traced):
         return divmod(other, self._plain("its value, by divmod()"))
 
 
+def is_on_sizes(node: UOp) -> bool:
+    """Whether a node is a condition on symbolic sizes."""
+    if node.dtype is not dtypes.bool:
+        return False
+    below = node
+    while below.src and below.dtype is dtypes.bool:
+        below = below.src[0]
+    return below.dtype is dtypes.index and any(n.op is Ops.BIND for n in node.toposort())
+
+
 def plain(value: Any) -> Any:
     return value._plain("its value") if type(value) is Number else value
 
@@ -243,6 +315,10 @@ def _computed(
     if checked:
         kind = type(value).__name__
         tape.guard(f"type(t{made._place}) is {kind}", made, "which kind its power is of")
+    nodes = [x._node if type(x) is Number else x for x in operands]
+    if compute in _SIZES.values() and all(isinstance(x, UOp) or type(x) is int for x in nodes):
+        node = fold_size(compute(*nodes))
+        made._node = node if isinstance(node, UOp) else None
     return made
 
 

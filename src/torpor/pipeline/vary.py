@@ -37,7 +37,7 @@ Values = tuple[int, ...]  # of a graph's variables
 
 MOST_SIZES: Final = 3  # that differ independently of each other
 TRIED: Final = 9  # values: a product of eight sizes is a polynomial of degree 8
-ROOM: Final = 1 << 16  # elements of a tensor up to which sizes vary
+ROOM: Final = 1 << 20  # elements of a tensor up to which sizes vary
 # Terms of a sum up to which their number varies. It is added up in order then: n terms lose about
 # the square root of n units in the last place, 64 by choice. Longer sums are split.
 TERMS: Final = 1 << 12

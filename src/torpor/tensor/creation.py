@@ -32,6 +32,7 @@ from torpor.tensor.iota import iota
 from torpor.tensor.mode import default_float
 from torpor.tensor.spelling import a_shape, counts_of
 from torpor.tensor.storage import Storage
+from torpor.tensor.watch import as_size
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -288,7 +289,8 @@ class Creation(Handle):
         [1, 4, 7]
         """
         start, end, step = (
-            as_scalar(v) if isinstance(v, Handle | np.generic) else v for v in (start, end, step)
+            as_scalar(v) if isinstance(v, Handle | np.generic) else as_size(v)
+            for v in (start, end, step)
         )
         if end is None:
             start, end = 0, start

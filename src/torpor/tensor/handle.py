@@ -25,7 +25,7 @@ from torpor.ir.uop import UOp
 from torpor.tensor.mode import default_float, grad_enabled
 from torpor.tensor.path import Step, apply, detached, forward
 from torpor.tensor.storage import Storage
-from torpor.tensor.watch import Traced, active, watcher
+from torpor.tensor.watch import Traced, active, told, watcher
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -116,7 +116,8 @@ class Handle:
     @property
     def shape(self) -> Shape:
         """The lengths of its axes: integers, or nodes where they are symbolic."""
-        return shape_of(self._current())
+        shape = shape_of(self._current())
+        return told(shape) if active else shape
 
     @property
     def ndim(self) -> int:

@@ -16,6 +16,7 @@ from torpor.ir.infer import JOINT, Shape, Size, fold_size
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.storage import Storage, recall
+from torpor.tensor.watch import active, watcher
 
 Array = np.ndarray[Any, Any]
 _BOTTOMS: Final = frozenset({Ops.BUFFER, Ops.CONST, Ops.MULTI})
@@ -28,6 +29,8 @@ def known_size(size: Size) -> int:
     """The size as a number: bound variables have their values; a free one is a `ShapeError`."""
     if isinstance(size, int):
         return size
+    if active and (watching := watcher()) is not None:
+        watching.fixes(size)
     bound = {node: node.src[1] for node in size.toposort() if node.op is Ops.BIND}
     value = fold_size(size.substitute(bound))
     if isinstance(value, int):

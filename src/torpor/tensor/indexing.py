@@ -14,6 +14,7 @@ from torpor.ir.uop import UOp
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, as_number, check_fits, derive, located, view, viewed
 from torpor.tensor.scatter import placed, required, wrapped
+from torpor.tensor.watch import as_size
 from torpor.tensor.write import write
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ def _plan(operand: Any, key: Any) -> _Plan:
             continue
         size = shape[len(plan.boxes)]
         if isinstance(part, slice):
+            part = slice(as_size(part.start), as_size(part.stop), part.step)
             _plan_slice(plan, part, size, operand)
         elif _is_advanced(part):
             index = beside(part, operand)

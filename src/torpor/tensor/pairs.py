@@ -23,6 +23,7 @@ from torpor.tensor.host import Array
 from torpor.tensor.mode import default_float
 from torpor.tensor.realisation import read_if_there, realize, value_of
 from torpor.tensor.tensor import Tensor
+from torpor.tensor.watch import told
 
 
 class Refused:
@@ -87,7 +88,7 @@ class Pair(Tensor):
         return Tensor.stack([self._re, self._im], dim=-1)
 
     # --- what it is -------------------------------------------------------------------------------
-    shape = property(lambda self: self._re.shape)
+    shape = property(lambda self: told(self._re.shape))
     ndim = property(lambda self: self._re.ndim)
     device = property(lambda self: self._re.device)
     _parts = property(lambda self: (self._re, self._im))

@@ -28,7 +28,7 @@ from torpor.tensor.storage import (
     recall,
     without_known,
 )
-from torpor.tensor.watch import active, is_watched, watcher
+from torpor.tensor.watch import active, is_watched, told, watcher
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -260,11 +260,11 @@ class Realisation(Handle):
         """How many elements there are; called, the shape (or one axis of it) as in PyTorch."""
         shape = self.shape
         count = product(shape)
-        return Size(shape, count) if isinstance(count, int) else count
+        return Size(shape, count) if isinstance(count, int) else told((count,))[0]
 
     def numel(self) -> Any:
         """How many elements there are."""
-        return product(self.shape)
+        return told((product(self.shape),))[0]
 
     nelement = numel
 
@@ -284,7 +284,7 @@ class Realisation(Handle):
     @property
     def nbytes(self) -> Any:
         """Bytes of all elements."""
-        return self.numel() * self.dtype.itemsize
+        return told((self.numel() * self.dtype.itemsize,))[0]
 
     def __len__(self) -> int:
         if not self.ndim:

@@ -12,6 +12,7 @@ from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.ir.infer import Shape, Size
 from torpor.ir.uop import UOp
 from torpor.tensor.handle import Handle, located
+from torpor.tensor.watch import as_size
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 PAIRS: Final = {
@@ -91,6 +92,7 @@ def counts_of(numbers: Sequence[Any], what: str) -> Shape:
 
 def a_size(size: Any) -> Size:
     """A length: an integer, a 0-d tensor of one, or symbolic."""
+    size = as_size(size)
     if isinstance(size, UOp):
         return size
     if not hasattr(size, "__index__") or isinstance(size, bool):

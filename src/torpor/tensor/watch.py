@@ -58,6 +58,13 @@ class Watcher(ABC):
         """How many draws such a draw takes."""
         return rounds
 
+    def told(self, shape: Shape) -> tuple[Any, ...]:
+        """Sizes as whoever asks for them is told them."""
+        return shape
+
+    def fixes(self, size: UOp) -> None:
+        """Something is about to depend on the value of a symbolic size."""
+
     @abstractmethod
     def stands_for(self, node: UOp, value: UOp) -> bool:
         """Whether a value that was computed for a node may be used in its place."""
@@ -76,6 +83,10 @@ class Traced(ABC):
     def _constant(self, dtype: DType, shape: Shape) -> UOp:
         """The number in this format in every element of the shape, as a node."""
 
+    @abstractmethod
+    def _size(self) -> UOp | None:
+        """The number as a size, if that is another one at each replay too."""
+
 
 active: Final[dict[int, Watcher]] = {}
 
@@ -83,6 +94,20 @@ active: Final[dict[int, Watcher]] = {}
 def watcher() -> Watcher | None:
     """Who watches this thread, if anyone does."""
     return active.get(get_ident())
+
+
+def told(shape: Shape) -> tuple[Any, ...]:
+    """Sizes as whoever calls the caller is told them."""
+    watching = watcher() if active else None
+    return shape if watching is None else watching.told(shape)
+
+
+def as_size(value: Any) -> Any:
+    """A number of a trace as the size that it is; anything else as it is."""
+    if active and type(value) is not int and isinstance(value, Traced):
+        size = value._size()
+        return value if size is None else size
+    return value
 
 
 def is_watched() -> bool:
