@@ -16,6 +16,7 @@ import functools
 import json
 import math
 import os
+import re
 import resource
 import sys
 import time
@@ -60,8 +61,8 @@ def inputs(name: str, program: str, lib: Any) -> list[tuple[Any, ...]]:
 def kernels(lib: Any, step: Any) -> int:
     """Kernels of a steady call of a jitted function of torpor."""
     said = lib.explain(getattr(step, "jitted", step))
-    counts = [int(line.split()[2]) for line in said.splitlines() if line.endswith("times")]
-    return counts[-1] if counts else 0
+    counts = re.findall(r"(\d+) kernels, replayed", said)
+    return int(counts[-1]) if counts else 0
 
 
 def built(name: str, program: str, lib: Any, alike: bool) -> Callable[..., Any]:

@@ -46,8 +46,8 @@ def attempt(
 
 
 def of_any_size(function: Callable[..., Any], call: Call, strict: bool, sizes: AnySize) -> Attempt:
-    """Run the function and trace it for any sizes, which are the last of the call's numbers; `Again`
-    if that cannot be, and then nothing has changed.
+    """Run the function and trace it for any sizes, which are the last of the call's numbers;
+    `Again` if that cannot be, and then nothing has changed.
     """
     if asks_for_types(_code_of(function)):
         raise Again("it asks for types")

@@ -367,7 +367,8 @@ class Jitted:
                 lines += [f"    {text}" for text in _memory_of(trace)]
                 lines += [f"    takes {path} as an input" for path in trace.taken]
                 lines += [f"    guards {path}" for path in (*trace.used, *trace.guards.paths())]
-        if not number:
+        lines += self._sizes.explain()
+        if len(lines) == 1:
             lines.append("  no traces")
         varying = [key for key, kind in self._kinds.items() if kind.sized]
         if varying:

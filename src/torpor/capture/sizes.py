@@ -1,14 +1,16 @@
 """Kinds of call that differ in sizes alone, and are computed by kernels for any of them.
 
-What is called with ever other sizes is not traced for each: from the third on the function is
-called, and what it gives is computed by kernels that take its sizes as numbers (see
+What is called with ever other sizes is not traced for each. From the third on it is traced for any
+size: its tensors are given symbolic sizes, and the function is told numbers of the tape for them
+(see `number.py`), so that a replay asks what it asked of them. Where that does not serve, the
+function is called, and what it gives is computed by kernels that take its sizes as numbers (see
 `pipeline/vary.py`). A size that stays is traced after all.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from math import prod
 from typing import Any, Final
@@ -19,7 +21,7 @@ from torpor.base.errors import CaptureError
 from torpor.capture.kind import TensorKey, without_sizes
 from torpor.capture.tracer import Again
 from torpor.capture.tree import Call, flatten
-from torpor.ir.infer import Shape, largest, shape_of
+from torpor.ir.infer import JOINT, Shape, largest, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.ir.variable import Variable, bind
@@ -31,7 +33,7 @@ TRACED: Final = 2  # sizes that are, before kernels for any are used
 MOST: Final = 3  # sizes that vary independently of each other
 LEAST: Final = 2  # below that a size means something else: axes of one element are repeated
 GROWTH: Final = 2  # powers of two, beyond the next one, up to which a trace is for any size
-KEPT: Final = 4  # traces for any size of one kind, each up to another length
+KEPT: Final = 8  # traces for any size of one kind, each up to another length
 Place = tuple[int, int]  # the number of a tensor, and of its axis
 Dynamic = str | Iterable[str] | Mapping[str, Any] | None
 
@@ -160,6 +162,15 @@ class Sizes:
         others = sum(without_sizes(other, axes) == rest for other in known)
         return bool(others >= (TRACED if axes is None else 1))
 
+    def explain(self) -> Iterator[str]:
+        """What became of the traces for any size, in words."""
+        for one in self._any:
+            for trace in one.traces:
+                kernels = len(trace.graph.commands)
+                yield f"  trace for any size: {kernels} kernels, replayed {trace.hits} times"
+                yield from (f"    takes the {name} as a number" for name in one.names())
+                yield from (f"    guards {path}" for path in trace.used)
+
     def any_size(
         self, key: tuple[Any, ...], traced: Sequence[tuple[Any, ...]], call: Call
     ) -> tuple[AnySize, Call] | None:
@@ -171,13 +182,13 @@ class Sizes:
         rest = without_sizes(key, axes)
         shapes = [shapes_of(other) for other in traced if without_sizes(other, axes) == rest]
         places = varying_places([*shapes, shapes_of(key)])
-        ordinary = all(t._path is None and not t.requires_grad for t in call.tensors)
-        if not shapes or not 1 <= len(places) <= MOST or not ordinary:
+        if not shapes or not 1 <= len(places) <= MOST or not all(map(is_ordinary, call.tensors)):
             return None
-        self._any.append(one := AnySize(places, key))
-        values = one.values(key)
-        one.refused = values is None
-        return None if values is None else (one, with_sizes(call, values))
+        one = AnySize(places, key)
+        if (values := one.values(key)) is None:
+            return None
+        self._any.append(one)
+        return one, with_sizes(call, values)
 
     def _named(self, call: Any) -> dict[int, Container[int]]:
         """By the number of a tensor in a call, its axes that may vary."""
@@ -204,6 +215,13 @@ def varying_places(shapes: Sequence[Sequence[tuple[int, ...]]]) -> list[list[Pla
             if len({*column}) > 1:
                 columns.setdefault(column, []).append((tensor, axis))
     return [*columns.values()]
+
+
+def is_ordinary(tensor: Handle) -> bool:
+    """Whether a tensor is whole, on one device, and of sizes that are known."""
+    known = all(isinstance(size, int) for size in tensor.shape)
+    alone = tensor._path is None and JOINT not in tensor._storage.device
+    return known and alone and not tensor.requires_grad
 
 
 def with_sizes(call: Call, sizes: Sequence[int]) -> Call:

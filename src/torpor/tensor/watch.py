@@ -62,7 +62,7 @@ class Watcher(ABC):
         """Sizes as whoever asks for them is told them."""
         return shape
 
-    def fixes(self, size: UOp) -> None:
+    def fixes(self, size: UOp) -> None:  # noqa: B027 (most need not mind)
         """Something is about to depend on the value of a symbolic size."""
 
     @abstractmethod
