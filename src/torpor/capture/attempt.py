@@ -78,8 +78,6 @@ class _Run:
                 self.tape.guard_value(number, by_value)
         given = call.tensors if observing else [_stand_in(t) for t in call.tensors]
         self.given: list[Any] = sizes.stand_ins(given, bound) if sizes else given
-        pairs = zip(self.given, call.tensors, strict=True)
-        self.tracer.sized = {id(g._storage) for g, t in pairs if sizes and g is not t}
         self.exchange = Exchange()
 
     def attempt(self) -> Attempt:
@@ -96,7 +94,7 @@ class _Run:
                 result = self.function(*arguments, **options)
             if self.sizes:
                 self.sizes.admit(result)
-                if not self.tape.varies:
+                if tracer.reasons or not self.tape.varies:
                     raise Again("it depends on a size in another way than as a number")
             trace = self._finished(result)
         except Again:
@@ -133,7 +131,7 @@ class _Run:
 
     def _admit(self) -> None:
         for handle, tensor in zip(self.given, self.call.tensors, strict=True):
-            if not is_whole(tensor):
+            if self.sizes or not is_whole(tensor):
                 self.tracer.viewed |= {id(handle._storage), id(tensor._storage)}
             self.tracer.admit(handle._storage)
             self.tracer.note_grad(handle)
