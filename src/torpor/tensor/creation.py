@@ -30,9 +30,8 @@ from torpor.tensor.handle import (
 from torpor.tensor.host import Array, buffer_from
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import default_float
-from torpor.tensor.spelling import a_shape, counts_of
+from torpor.tensor.spelling import a_shape, an_end, counts_of
 from torpor.tensor.storage import Storage
-from torpor.tensor.watch import as_size
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -288,10 +287,7 @@ class Creation(Handle):
         >>> Tensor.arange(1, 10, 3).tolist()
         [1, 4, 7]
         """
-        start, end, step = (
-            as_scalar(v) if isinstance(v, Handle | np.generic) else as_size(v)
-            for v in (start, end, step)
-        )
+        start, end, step = map(an_end, (start, end, step))
         if end is None:
             start, end = 0, start
         where = Device.canonicalize(device)

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.ir.infer import Shape, Size
 from torpor.ir.uop import UOp
-from torpor.tensor.handle import Handle, located
+from torpor.tensor.handle import Handle, as_scalar, located
 from torpor.tensor.watch import as_size
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -98,6 +98,12 @@ def a_size(size: Any) -> Size:
     if not hasattr(size, "__index__") or isinstance(size, bool):
         raise ShapeError(f"a size is an integer, not {size!r}")
     return int(size.__index__())
+
+
+def an_end(value: Any) -> Any:
+    """Where a range starts or ends, or its step: a number, or symbolic."""
+    given = isinstance(value, Handle) or hasattr(value, "dtype")
+    return as_scalar(value) if given and not isinstance(value, UOp) else as_size(value)
 
 
 def pair(value: Any, count: int = 2) -> tuple[int, ...]:
