@@ -22,7 +22,7 @@ from torpor import Tensor, nn
         (nn.functional, "exp", r"there is .*Tensor\.exp"),
         (nn.init, "uniform_", r"nn\.init has no 'uniform_'.*Tensor\.uniform_"),
         (nn.init, "ones", r"there is .*Tensor\.ones"),
-        (nn.optim, "Adamax", r"nn\.optim has no 'Adamax'.*there is Adam"),
+        (nn.optim, "AdaMaxx", r"nn\.optim has no 'AdaMaxx'.*there is Adamax"),
         (Tensor, "cosine_similarity", r"nn\.functional\.cosine_similarity"),
         (Tensor(1.0), "igamma_", "Tensor has no 'igamma_'"),
     ],

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from torpor.base.missing import names_of
-from torpor.nn import functional, init, losses, optim, state
+from torpor.nn import functional, init, losses, optim, state, utils
 from torpor.nn.activations import (
     ELU,
     GELU,
@@ -87,4 +87,5 @@ __all__ = [
     "optim",
     "quantise",
     "state",
+    "utils",
 ]

@@ -1,0 +1,34 @@
+"""Optimisers, and schedules of their learning rates."""
+
+from typing import TYPE_CHECKING
+
+from torpor.base.missing import names_of
+from torpor.nn.optim import lr_scheduler, swa_utils
+from torpor.nn.optim.descent import ASGD, SGD, Adadelta, Adagrad, Muon, RMSprop, Rprop
+from torpor.nn.optim.lbfgs import LBFGS
+from torpor.nn.optim.moments import LAMB, Adafactor, Adam, Adamax, AdamW, NAdam, RAdam
+from torpor.nn.optim.optimizer import Optimizer
+
+__all__ = [
+    "ASGD",
+    "LAMB",
+    "LBFGS",
+    "SGD",
+    "Adadelta",
+    "Adafactor",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "Muon",
+    "NAdam",
+    "Optimizer",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
+    "lr_scheduler",
+    "swa_utils",
+]
+
+if not TYPE_CHECKING:
+    __getattr__ = names_of("torpor.nn.optim", lambda: __all__)

@@ -1,0 +1,191 @@
+"""A quasi-Newton method with a memory of few steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from torpor.base.errors import GradientError, ValueRangeError
+from torpor.nn.optim.optimizer import Optimizer
+from torpor.tensor import Tensor, enable_grad, no_grad
+
+Vector = NDArray[np.float64]
+
+
+class _Point(NamedTuple):
+    """A place on a line: how far along, the loss there, its gradient and its slope."""
+
+    at: float
+    loss: float
+    gradient: Vector
+    slope: float
+
+
+class LBFGS(Optimizer):
+    """Nocedal, 1980: directions from the last `history_size` changes of parameters and gradients.
+    `step` needs a closure, which is called several times; `line_search_fn="strong_wolfe"` looks
+    for a step along the direction, by Nocedal and Wright, Numerical Optimization, 2006, algorithms
+    3.5 and 3.6. The few numbers that decide are computed on the host.
+    """
+
+    options = {
+        "lr": 1.0, "max_iter": 20, "max_eval": None, "tolerance_grad": 1e-7,
+        "tolerance_change": 1e-9, "history_size": 100, "line_search_fn": None,
+    }  # fmt: skip
+
+    def __init__(self, *arguments: Any, **options: Any):
+        super().__init__(*arguments, **options)
+        self.history: list[tuple[Vector, Vector]] = []  # changes of parameters and of gradients
+        self._direction: Vector | None = None
+        self._before: Vector | None = None
+        self._length = 0.0
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        super().check(options)
+        search = options["line_search_fn"]
+        if search not in (None, "strong_wolfe"):
+            raise ValueRangeError(f"line_search_fn is None or strong_wolfe, not {search!r}")
+        if self.param_groups or options["maximize"]:
+            raise ValueRangeError("LBFGS has one group of parameters, and makes the loss less")
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Up to `max_iter` iterations; gives the loss before them."""
+        if closure is None:
+            raise GradientError("LBFGS evaluates the loss more than once: step needs a closure")
+        group, start = self.param_groups[0], self._values()
+        first, calls = self._evaluate(closure), 1
+        loss, gradient = first
+        for _ in range(group["max_iter"]):
+            if np.abs(gradient).max(initial=0) <= group["tolerance_grad"]:
+                break
+            direction = self._next_direction(gradient)
+            slope = float(gradient @ direction)
+            if slope > -group["tolerance_change"]:
+                break
+            rate = group["lr"]
+            if not self.history:
+                rate *= min(1.0, 1.0 / np.abs(gradient).sum())
+            line = _Line(self, closure, start, direction, _Point(0.0, loss, gradient, slope))
+            found = line.search(rate) if group["line_search_fn"] else line.at(rate)
+            start, calls = start + direction * found.at, calls + line.calls
+            self._write(start)
+            moved, change = np.abs(direction * found.at).max(), abs(found.loss - loss)
+            loss, gradient, self._length = found.loss, found.gradient, found.at
+            if (
+                calls >= (group["max_eval"] or group["max_iter"] * 5 // 4)
+                or min(moved, change) <= group["tolerance_change"]
+            ):
+                break
+        return Tensor(first[0])
+
+    def _next_direction(self, gradient: Vector) -> Vector:
+        """By the two loops of Nocedal and Wright, algorithm 7.4."""
+        if self._before is not None and self._direction is not None:
+            moved, changed = self._direction * self._length, gradient - self._before
+            if changed @ moved > 1e-10:  # the curvature is positive
+                self.history = [*self.history, (moved, changed)]
+                self.history = self.history[-self.param_groups[0]["history_size"] :]
+        direction, shares = -gradient, list[float]()
+        for moved, changed in reversed(self.history):
+            shares.append(float(moved @ direction) / float(changed @ moved))
+            direction = direction - shares[-1] * changed
+        if self.history:
+            moved, changed = self.history[-1]
+            direction = direction * (float(changed @ moved) / float(changed @ changed))
+        for (moved, changed), share in zip(self.history, reversed(shares), strict=True):
+            direction = direction + (share - changed @ direction / (changed @ moved)) * moved
+        self._direction, self._before = direction, gradient
+        return direction
+
+    def _values(self) -> Vector:
+        flat = [one.detach().numpy().astype(np.float64).ravel() for one in self.params]
+        return np.concatenate(flat)
+
+    def _write(self, values: Vector) -> None:
+        place = 0
+        with no_grad():
+            for parameter in self.params:
+                part = Tensor(values[place : place + parameter.numel()]).reshape(parameter.shape)
+                parameter.assign(part.cast(parameter.dtype).to(parameter.device))
+                place += parameter.numel()
+
+    def _evaluate(self, closure: Callable[[], Any]) -> tuple[float, Vector]:
+        with enable_grad():
+            loss = float(closure())
+        parts = [np.zeros(one.numel()) if one.grad is None else one.grad.numpy()
+                 for one in self.params]  # fmt: skip
+        return loss, np.concatenate([part.astype(np.float64).ravel() for part in parts])
+
+
+class _Line:
+    """The loss along a direction."""
+
+    def __init__(
+        self, rule: LBFGS, closure: Callable[[], Any], start: Vector, way: Vector, zero: _Point
+    ):
+        self.rule, self.closure, self.start, self.way, self.zero = rule, closure, start, way, zero
+        self.calls = 0
+
+    def at(self, place: float) -> _Point:
+        self.rule._write(self.start + self.way * place)
+        self.calls += 1
+        loss, gradient = self.rule._evaluate(self.closure)
+        return _Point(place, loss, gradient, float(gradient @ self.way))
+
+    def falls(self, point: _Point) -> bool:
+        """Whether the loss is lower by a fair part of what the slope at 0 promises."""
+        return point.loss <= self.zero.loss + 1e-4 * point.at * self.zero.slope
+
+    def is_flat(self, point: _Point) -> bool:
+        return abs(point.slope) <= -0.9 * self.zero.slope
+
+    def search(self, place: float, most: int = 25) -> _Point:
+        """A step that meets both of Wolfe's conditions, or the best that was found."""
+        before = self.zero
+        for number in range(most):
+            point = self.at(place)
+            if not self.falls(point) or (number and point.loss >= before.loss):
+                return self._between(before, point, most - number)
+            if self.is_flat(point):
+                return point
+            if point.slope >= 0:
+                return self._between(point, before, most - number)
+            least, widest = point.at + 0.01 * (point.at - before.at), point.at * 10
+            before, place = point, min(max(_lowest(before, point), least), widest)
+        return before
+
+    def _between(self, low: _Point, high: _Point, most: int) -> _Point:
+        """Narrow an interval whose end `low` has the lower loss."""
+        for _ in range(most):
+            width = abs(high.at - low.at)
+            if width * np.abs(self.way).max() < self.rule.param_groups[0]["tolerance_change"]:
+                break
+            margin, least = 0.1 * width, min(low.at, high.at)
+            point = self.at(min(max(_lowest(low, high), least + margin), least + width - margin))
+            if not self.falls(point) or point.loss >= low.loss:
+                high = point
+                continue
+            if self.is_flat(point):
+                return point
+            if point.slope * (high.at - low.at) >= 0:
+                high = low
+            low = point
+        return low
+
+
+def _lowest(one: _Point, other: _Point) -> float:
+    """Where the cubic through two losses and slopes is lowest (Nocedal and Wright, equation 3.59),
+    or their middle.
+    """
+    if one.at > other.at:
+        one, other = other, one
+    first = one.slope + other.slope - 3 * (one.loss - other.loss) / (one.at - other.at)
+    square = first * first - one.slope * other.slope
+    if not square >= 0:
+        return (one.at + other.at) / 2
+    root = float(square) ** 0.5
+    share = (other.slope + root - first) / (other.slope - one.slope + 2 * root)
+    return float(other.at - (other.at - one.at) * share)

@@ -1,0 +1,444 @@
+"""The base of optimisers: groups of parameters, what is kept of each, and the step.
+
+A step updates every parameter and all state in one realisation. Step counts and learning rates live
+in tensors, so that no step compiles anything new. Steps are computed, and what optimisers remember
+is kept, in float64 for parameters of that format and in float32 for all others: rates, decays and
+squares are often too small for 16 bits.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from torpor.base.dtypes import DType, dtypes
+from torpor.base.errors import DTypeError, GradientError, ShapeError, ValueRangeError
+from torpor.base.unseen import Unseen
+from torpor.tensor import Tensor, enable_grad, no_grad
+from torpor.tensor.differentiate import forget_gradients, leaf_number
+from torpor.tensor.repeated import repeated
+from torpor.tensor.spelling import within
+from torpor.tensor.watch import is_watched
+from torpor.tensor.wide import wide_dtype
+from torpor.tensor.write import restored_on_failure
+
+_BELOW_ONE: Final = frozenset({"alpha", "rho"})
+_ANY_SIGN: Final = frozenset({"alpha_power", "beta2_decay", "dampening", "lambd", "t0"})
+# Options of every optimiser; the last three say how PyTorch runs a step, which is not asked here.
+_COMMON: Final = {"maximize": False, "foreach": None, "fused": None, "capturable": False}
+
+
+class Settings:
+    """What steps read of a group: parameters, numbers that stay as they were given, and in tensors
+    the rate and the numbers that have been set since. Steps do not read the group itself, which a
+    jitted step would be guarded by.
+    """
+
+    def __init__(self, options: Mapping[str, Any]):
+        self.params: list[Tensor] = options["params"]
+        named = (_parts(k, v) for k, v in options.items() if k not in ("params", "lr"))
+        self.fixed = {key: part for parts in named for key, part in parts}
+        self.rate, self.live = self.scalar(options["lr"]), dict[str, Tensor]()
+
+    def scalar(self, value: float) -> Tensor:
+        """A number beside the parameters, in the widest format of their steps."""
+        wide = {wide_dtype(parameter.dtype) for parameter in self.params}
+        dtype = dtypes.float64 if dtypes.float64 in wide else dtypes.float32
+        return Tensor(value, dtype=dtype, device=self.params[0].device).realize()
+
+    def change(self, key: str, value: Any) -> None:
+        """Set a number where it lives; what is none, or was none, is written down again."""
+        if type(value) not in (int, float) or type(self.fixed[key]) not in (int, float):
+            self.fixed[key] = value
+        elif key in self.live:
+            self.live[key].assign(self.scalar(value))
+        else:
+            self.live[key] = self.scalar(value)
+
+    def numbers(self, dtype: DType) -> dict[str, Any]:
+        """The hyperparameters beside the rate, as rules take them."""
+        live = {name: value.cast(dtype) for name, value in self.live.items()}
+        return {name: v for name, v in (self.fixed | live).items() if name != "maximize"}
+
+
+class Group(MutableMapping[str, Any]):
+    """Parameters with their hyperparameters by name, which may be set at any time. `lr` is held in
+    a tensor, and so is each other number from when it is set for the first time: setting it then
+    compiles nothing, and reaches jitted steps.
+    """
+
+    def __init__(self, settings: Settings, options: Mapping[str, Any]):
+        self._settings, self._unseen = settings, Unseen(options)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._unseen.values[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name == "params":
+            raise ValueRangeError("a group keeps its parameters; see add_param_group")
+        if name == "lr":
+            value = _number(name, value)
+            self._settings.rate.assign(self._settings.scalar(value))
+        elif name in self._unseen.values:
+            before = dict(_parts(name, self._unseen.values[name]))
+            for key, part in _parts(name, value):
+                if key in self._settings.fixed and part != before[key]:
+                    self._settings.change(key, part)
+        self._unseen.values[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        raise ValueRangeError(f"a group keeps its {name}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._unseen.values)
+
+    def __len__(self) -> int:
+        return len(self._unseen.values)
+
+
+def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """A hyperparameter by its name, and each part of a tuple by its place."""
+    if isinstance(value, tuple | list):
+        yield from ((f"{name}_{place}", part) for place, part in enumerate(value))
+    else:
+        yield name, value
+
+
+class Count:
+    """Steps of parameters that have made the same number, and numbers that follow from it. Those
+    whose names begin with an underscore are computed at each step, and not part of a saved state.
+    """
+
+    def __init__(self, settings: Settings, values: Mapping[str, float]):
+        self.values = {name: settings.scalar(value) for name, value in values.items()}
+
+    def copy(self, settings: Settings) -> Count:
+        made = Count(settings, dict.fromkeys(self.values, 0.0))
+        for name, value in self.values.items():
+            made.values[name].assign(value)
+        return made
+
+
+class Optimizer:
+    """Base of optimisers. `params` are tensors, or groups: dictionaries with `params` and
+    hyperparameters of their own. A subclass says what it keeps and gives `rule`, a pure function
+    `(parameter, gradient, rate, *kept, *counted, **hyperparameters)` of the parameter's next value
+    and the next of what is kept; pairs such as `betas` come as `betas_0` and `betas_1`.
+    """
+
+    options: ClassVar[Mapping[str, Any]] = {"lr": 1e-3}  # with their defaults, in their order
+    kept: ClassVar[tuple[str, ...]] = ()  # of each parameter, by PyTorch's names
+    counted: Mapping[str, float] = {}  # as steps begin: see `count`
+    rule: ClassVar[Callable[..., Any]]
+    __signature__: ClassVar[inspect.Signature]
+
+    def __init_subclass__(cls) -> None:
+        either, named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+        kinds: list[tuple[str, Any, Any]] = [("params", inspect.Parameter.empty, either)]
+        kinds += [(name, default, either) for name, default in cls.options.items()]
+        kinds += [(k, v, named) for k, v in _COMMON.items() if k not in cls.options]
+        cls.__signature__ = inspect.Signature(
+            [inspect.Parameter(name, kind, default=default) for name, default, kind in kinds]
+        )
+
+    def __init__(self, *arguments: Any, **options: Any):
+        bound = self.__signature__.bind(*arguments, **options)
+        bound.apply_defaults()
+        self.defaults = {k: v for k, v in bound.arguments.items() if k in self.options}
+        self.defaults["maximize"] = bound.arguments["maximize"]
+        self.param_groups: list[Group] = []
+        self._settings: list[Settings] = []
+        self._kept: dict[int, dict[str, Tensor]] = {}
+        self._counts: dict[int, Count] = {}
+        for group in _groups(bound.arguments["params"]):
+            self.add_param_group(group)
+        if not self.param_groups:
+            raise ShapeError(f"{type(self).__name__} got no parameters")
+
+    def add_param_group(self, param_group: Mapping[str, Any]) -> None:
+        """More parameters: `{"params": [...], name: value, ...}`; what is not named is as in the
+        other groups.
+        """
+        options = self.defaults | dict(param_group)
+        for name in options.keys() - self.defaults.keys() - {"params", "initial_lr"}:
+            raise ValueRangeError(f"{type(self).__name__} has no option {name!r}")
+        options["params"] = _once(options["params"])
+        options["lr"] = _number("lr", options["lr"])
+        if not options["params"]:
+            raise ShapeError(f"{type(self).__name__} got no parameters")
+        known = {id(parameter) for parameter in self.params}
+        if any(id(parameter) in known for parameter in options["params"]):
+            raise ValueRangeError("a parameter is in two groups")
+        self.check(options)
+        settings = Settings(options)
+        self._settings.append(settings)
+        self.param_groups.append(Group(settings, options))
+        self._begin(settings, options)
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """Refuse hyperparameters that make no sense."""
+        for name, value in options.items():
+            if name in _BELOW_ONE:
+                within(name, value, 0, 1)
+            elif type(value) in (int, float) and name not in _ANY_SIGN:
+                within(name, value, 0)
+        if "betas" in options:
+            _check_betas(options["betas"])
+
+    def _begin(self, settings: Settings, options: Mapping[str, Any]) -> None:
+        """Have parameters and what is kept of them computed, all together."""
+        count, made = Count(settings, self.counted), list(settings.params)
+        for parameter in settings.params:
+            self._kept[id(parameter)] = self.initial(parameter, options)
+            self._counts[id(parameter)] = count
+            made += self._kept[id(parameter)].values()
+        made[0].realize(*made[1:])
+
+    def initial(self, parameter: Tensor, options: Mapping[str, Any]) -> dict[str, Tensor]:
+        """What is kept of a parameter before its first step."""
+        return {name: filled_like(parameter) for name in self.kept}
+
+    @property
+    def params(self) -> list[Tensor]:
+        """All parameters, once each."""
+        return [parameter for settings in self._settings for parameter in settings.params]
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of the first group; setting it sets that of all."""
+        return float(self.param_groups[0]["lr"])
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        for group in self.param_groups:
+            group["lr"] = value
+
+    @property
+    def state(self) -> dict[Tensor, dict[str, Tensor]]:
+        """What is kept, by parameter and name."""
+        return {parameter: self._state_of(parameter) for parameter in self.params}
+
+    def _state_of(self, parameter: Tensor) -> dict[str, Tensor]:
+        counted = self._counts[id(parameter)].values
+        shown = {name: value for name, value in counted.items() if not name.startswith("_")}
+        return shown | self._kept[id(parameter)]
+
+    def tensors(self) -> list[Tensor]:
+        """All that a step changes: parameters and what is kept."""
+        kept = [one for kept in self._kept.values() for one in kept.values()]
+        counts = {id(count): count for count in self._counts.values()}
+        counted = [one for count in counts.values() for one in count.values.values()]
+        return [*self.params, *kept, *counted]
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients, or with `set_to_none=False` make zeros of them."""
+        had = [] if set_to_none else [one for one in self.params if one.grad is not None]
+        forget_gradients(self.params)
+        for parameter in had:
+            parameter.grad = Tensor.zeros_like(parameter)
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update the parameters by their gradients and realise them, and with them what waits: the
+        losses that `backward` was called on, if they are still held, and running statistics of
+        layers: so nothing is computed twice. In a jitted function all of it, and the gradients that
+        it leaves behind, are computed together when it returns. Where that raises, parameters and
+        state stay as they were. A `closure` computes the gradients and gives the loss, which is
+        given back.
+        """
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        if all(parameter.grad is None for parameter in self.params):
+            raise GradientError("no parameter has a gradient; call backward() before step()")
+        with restored_on_failure(self.tensors()):
+            changed = self.schedule_step()
+            if not is_watched():
+                changed[0].realize(*changed[1:])
+        return loss
+
+    def schedule_step(self) -> list[Tensor]:
+        """Build the update without running it; gives everything that it changes."""
+        with no_grad():
+            for settings in self._settings:
+                moving = [one for one in settings.params if one.grad is not None]
+                self._advance(settings, moving)
+                for parameter in moving:
+                    self._update(settings, parameter)
+        return self.tensors()
+
+    def _advance(self, settings: Settings, moving: Sequence[Tensor]) -> None:
+        """Count the step of the parameters that make it. Those that stay behind keep a count of
+        their own, which begins anew for those that never made one.
+        """
+        if not self.counted:
+            return
+        names = {id(parameter) for parameter in moving}
+        staying = [one for one in settings.params if id(one) not in names]
+        ahead = {id(self._counts[name]): self._counts[name] for name in names}
+        apart = dict[int, Count]()
+        for parameter in staying:
+            count = self._counts[id(parameter)]
+            if id(count) in ahead:
+                if id(count) not in apart:
+                    apart[id(count)] = count.copy(settings)
+                self._counts[id(parameter)] = apart[id(count)]
+        for count in ahead.values():
+            made = self.count(count.values, settings.rate, settings.numbers(settings.rate.dtype))
+            for name, value in made.items():
+                count.values[name].assign(value)
+
+    def count(
+        self, values: Mapping[str, Tensor], rate: Tensor, numbers: Mapping[str, Any]
+    ) -> dict[str, Tensor]:
+        """The counted numbers after one more step."""
+        return {"step": values["step"] + 1}
+
+    def _update(self, settings: Settings, parameter: Tensor) -> None:
+        assert parameter.grad is not None
+        wide = wide_dtype(parameter.dtype)
+        gradient = parameter.grad.cast(wide)
+        if settings.fixed["maximize"]:
+            gradient = -gradient
+        kept = self._kept[id(parameter)]
+        shared, value = self._counts[id(parameter)].values.values(), parameter.detach()
+        numbers = settings.numbers(wide)
+        result = type(self).rule(value, gradient, settings.rate, *kept.values(), *shared, **numbers)
+        stepped, *after = result if isinstance(result, tuple) else (result,)
+        for tensor, new in zip(kept.values(), after, strict=True):
+            tensor.assign(new)
+        parameter.assign(stepped)
+
+    def state_dict(self) -> dict[str, Any]:
+        """State by the parameters' numbers, and the groups, as PyTorch lays them out."""
+        places = {id(parameter): place for place, parameter in enumerate(self.params)}
+        groups = [
+            {**group, "params": [places[id(one)] for one in group["params"]]}
+            for group in self.param_groups
+        ]
+        state = {places[id(one)]: self._state_of(one) for one in self.params}
+        return {"state": {k: v for k, v in state.items() if v}, "param_groups": groups}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over the state that `state_dict` of such an optimiser gave, here or in PyTorch, for
+        as many parameters in the same order. Nothing is changed where it does not fit.
+        """
+        groups, state = state_dict["param_groups"], state_dict["state"]
+        sizes = [len(group["params"]) for group in groups]
+        if sizes != [len(group["params"]) for group in self.param_groups]:
+            raise ValueRangeError(f"the state is of groups of {sizes} parameters")
+        numbers = [number for group in groups for number in group["params"]]
+        loaded = {
+            id(parameter): self._fitting(parameter, state.get(number, {}))
+            for parameter, number in zip(self.params, numbers, strict=True)
+        }
+        for group, other in zip(self.param_groups, groups, strict=True):
+            known = self.defaults.keys() | {"initial_lr"}
+            group.update({k: _plain(v) for k, v in other.items() if k in known})
+        for settings in self._settings:
+            self._load_counts(settings, loaded)
+        with no_grad():
+            for name, values in loaded.items():
+                for slot, tensor in self._kept[name].items():
+                    tensor.assign(values.get(slot, tensor))
+        self.params[0].realize(*self.tensors())
+
+    def _fitting(self, parameter: Tensor, values: Mapping[str, Any]) -> dict[str, Tensor]:
+        own, found = self._state_of(parameter), {}
+        for name in own.keys() & values.keys():
+            if values[name] is None:
+                continue
+            value = _detached(values[name])
+            counted = name in self.counted
+            if not counted and tuple(value.shape) != tuple(own[name].shape):
+                raise ShapeError(f"{name!r} has shape {own[name].shape}, not {value.shape}")
+            target = own[name]
+            made = value.reshape(target.shape).cast(target.dtype).to(target.device)
+            found[name] = made.contiguous()
+        return found
+
+    def _load_counts(self, settings: Settings, loaded: Mapping[int, Mapping[str, Tensor]]) -> None:
+        """One count for all parameters that made the same number of steps."""
+        shared = dict[tuple[float, ...], Count]()
+        for parameter in settings.params if self.counted else ():
+            values = {
+                name: float(loaded[id(parameter)][name].item())
+                if name in loaded[id(parameter)] else before
+                for name, before in self.counted.items()
+            }  # fmt: skip
+            key = tuple(values.values())
+            if key not in shared:
+                shared[key] = Count(settings, values)
+            self._counts[id(parameter)] = shared[key]
+
+    def __repr__(self) -> str:
+        options = ({k: v for k, v in group.items() if k != "params"} for group in self.param_groups)
+        inside = "; ".join(", ".join(f"{k}={v}" for k, v in group.items()) for group in options)
+        return f"{type(self).__name__}({inside})"
+
+
+def filled_like(parameter: Tensor, value: float = 0.0) -> Tensor:
+    """Memory of the parameter's shape in the format of its steps."""
+    dtype = wide_dtype(parameter.dtype)
+    made = Tensor.full(parameter.shape, value, dtype=dtype, device=parameter.device)
+    return made.contiguous()
+
+
+@repeated
+def one_less_power(steps: Tensor, dtype: DType, base: float | Tensor) -> Tensor:
+    """1 - base**steps: what is missing in means that began as zeros."""
+    exponent = base.log() if isinstance(base, Tensor) else math.log(base) if base else -math.inf
+    power: Tensor = steps.cast(dtype) * exponent
+    return -power.expm1()
+
+
+def _groups(params: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
+    if isinstance(params, Tensor):
+        raise DTypeError("an optimiser takes a sequence of parameters; write [parameter]")
+    given = list(params)
+    if given and all(isinstance(one, Mapping) for one in given):
+        yield from given
+    elif given:
+        yield {"params": given}
+
+
+def _once(params: Any) -> list[Tensor]:
+    given = [params] if isinstance(params, Tensor) else list(params)
+    return list({id(one): one for one in map(_checked, given)}.values())
+
+
+def _checked(given: Any) -> Tensor:
+    parameter = given[1] if isinstance(given, tuple) and len(given) == 2 else given
+    if not isinstance(parameter, Tensor):
+        raise DTypeError(f"an optimiser takes tensors, not {type(parameter).__name__}")
+    if parameter.requires_grad and leaf_number(parameter) is None:
+        raise GradientError("an optimiser changes leaves, not what is computed from them")
+    return parameter
+
+
+def _check_betas(betas: Any) -> None:
+    if not isinstance(betas, Sequence) or len(betas) != 2:
+        raise ValueRangeError(f"betas are two numbers, not {betas}")
+    if not all(0 <= beta < 1 for beta in betas):
+        raise ValueRangeError(f"each of the betas is at least 0 and less than 1, not {betas}")
+
+
+def _number(name: str, value: Any) -> float:
+    number = float(value)
+    within(name, number, 0)
+    return number
+
+
+def _plain(value: Any) -> Any:
+    """A hyperparameter as a plain value: rates may come as tensors of one element."""
+    return value.item() if hasattr(value, "item") else value
+
+
+def _detached(value: Any) -> Tensor:
+    if isinstance(value, Tensor):
+        return value.detach()
+    return Tensor(np.asarray(value.detach() if hasattr(value, "detach") else value))

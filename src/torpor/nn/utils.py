@@ -1,0 +1,83 @@
+"""What is done to parameters and their gradients between `backward` and `step`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from torpor.base.errors import ShapeError, ValueRangeError
+from torpor.tensor import Tensor, no_grad
+from torpor.tensor.repeated import repeated
+
+
+def get_total_norm(tensors: Iterable[Tensor], norm_type: float = 2.0) -> Tensor:
+    """The norm of all elements of all tensors, shape ()."""
+    norms = [_norm(one, float(norm_type)) for one in tensors]
+    return _norm(Tensor.stack(norms), float(norm_type)) if norms else Tensor(0.0)
+
+
+def clip_grad_norm_(
+    parameters: Any, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
+) -> Tensor:
+    """Scale all gradients so that their norm together is at most `max_norm`: Pascanu, Mikolov and
+    Bengio, 2013, arXiv:1211.5063. Gives the norm before, shape ().
+    """
+    moving = _with_gradients(parameters)
+    with no_grad():
+        gradients = [one.grad for one in moving if one.grad is not None]
+        norm = get_total_norm(gradients, norm_type)
+        if error_if_nonfinite and not math.isfinite(norm.item()):
+            raise ValueRangeError(f"the norm of the gradients is {norm.item()}")
+        for parameter, gradient in zip(moving, gradients, strict=True):
+            parameter.grad = _clipped(gradient, norm.to(gradient.device), float(max_norm))
+    return norm
+
+
+def clip_grad_value_(parameters: Any, clip_value: float) -> None:
+    """Bring each element of each gradient between -clip_value and clip_value."""
+    with no_grad():
+        for one in _with_gradients(parameters):
+            assert one.grad is not None
+            one.grad = one.grad.clamp(-clip_value, clip_value)
+
+
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
+    """All elements of all parameters, one after the other, shape (n,)."""
+    return Tensor.cat([one.reshape(-1) for one in parameters])
+
+
+def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
+    """Write the elements of `vec`, shape (n,), into the parameters, one after the other."""
+    place, given = 0, list(parameters)
+    if sum(one.numel() for one in given) != vec.numel():
+        raise ShapeError(f"{vec.numel()} elements for parameters of others")
+    with no_grad():
+        for one in given:
+            one.assign(vec.detach()[place : place + one.numel()].reshape(one.shape).cast(one.dtype))
+            place += one.numel()
+
+
+def _with_gradients(parameters: Any) -> list[Tensor]:
+    given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    return [one for one in given if one.grad is not None]
+
+
+@repeated
+def _norm(tensor: Tensor, order: float) -> Tensor:
+    size = tensor.abs()
+    if math.isinf(order):
+        found: Tensor = size.max() if order > 0 else size.min()
+    elif order == 2:
+        found = size.square().sum().sqrt()
+    else:
+        found = size.pow(order).sum().pow(1 / order)
+    return found
+
+
+@repeated
+def _clipped(gradient: Tensor, norm: Tensor, most: float) -> Tensor:
+    # the sum keeps the division finite where all gradients are zero
+    share = (most / (norm.cast(gradient.dtype) + 1e-6)).clamp(max=1.0)
+    scaled: Tensor = gradient * share
+    return scaled

@@ -1,0 +1,277 @@
+"""Rates of twelve steps and momenta of the first, fourth and eighth, as PyTorch has them."""
+
+import numpy as np
+import pytest
+
+from torpor import Tensor, nn
+from torpor.base.errors import TorporError
+from torpor.nn.optim import lr_scheduler
+
+CASES = [
+    (
+        "StepLR",
+        {"step_size": 3},
+        [0.1, 0.1, 0.1, 0.01, 0.01, 0.01, 0.001, 0.001, 0.001, 0.0001, 0.0001, 0.0001],
+        [0.9, 0.9, 0.9],
+    ),
+    (
+        "MultiStepLR",
+        {"milestones": [2, 5, 5, 8]},
+        [0.1, 0.1, 0.01, 0.01, 0.01, 0.0001, 0.0001, 0.0001, 1e-05, 1e-05, 1e-05, 1e-05],
+        [0.9, 0.9, 0.9],
+    ),
+    (
+        "ConstantLR",
+        {"total_iters": 4},
+        [0.03333333, 0.03333333, 0.03333333, 0.03333333, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1],
+        [0.9, 0.9, 0.9],
+    ),
+    (
+        "LinearLR",
+        {"total_iters": 4},
+        [0.03333333, 0.05, 0.06666667, 0.08333333, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1],
+        [0.9, 0.9, 0.9],
+    ),
+    (
+        "LinearLR",
+        {"start_factor": 1.0, "end_factor": 0.0, "total_iters": 6},
+        [0.1, 0.08333333, 0.06666667, 0.05, 0.03333333, 0.01666667, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+        [0.9, 0.9, 0.9],
+    ),
+    (
+        "ExponentialLR",
+        {"gamma": 0.9},
+        [
+            0.1,
+            0.09,
+            0.081,
+            0.0729,
+            0.06561,
+            0.059049,
+            0.0531441,
+            0.04782969,
+            0.04304672,
+            0.03874205,
+            0.03486784,
+            0.03138106,
+        ],
+        [0.9, 0.9, 0.9],
+    ),
+    (
+        "PolynomialLR",
+        {"total_iters": 7, "power": 2.0},
+        [
+            0.1,
+            0.07346939,
+            0.05102041,
+            0.03265306,
+            0.01836735,
+            0.00816327,
+            0.00204082,
+            0.0,
+            0.0,
+            0.0,
+            0.0,
+            0.0,
+        ],
+        [0.9, 0.9, 0.9],
+    ),
+    (
+        "CosineAnnealingLR",
+        {"T_max": 5, "eta_min": 0.001},
+        [
+            0.1,
+            0.09054634,
+            0.06579634,
+            0.03520366,
+            0.01045366,
+            0.001,
+            0.01045366,
+            0.03520366,
+            0.06579634,
+            0.09054634,
+            0.1,
+            0.09054634,
+        ],
+        [0.9, 0.9, 0.9],
+    ),
+    (
+        "CosineAnnealingWarmRestarts",
+        {"T_0": 2, "T_mult": 2, "eta_min": 0.001},
+        [
+            0.1,
+            0.0505,
+            0.1,
+            0.08550179,
+            0.0505,
+            0.01549821,
+            0.1,
+            0.09623204,
+            0.08550179,
+            0.06944283,
+            0.0505,
+            0.03155717,
+        ],
+        [0.9, 0.9, 0.9],
+    ),
+    (
+        "CyclicLR",
+        {"base_lr": 0.01, "max_lr": 0.1, "step_size_up": 3, "step_size_down": 5},
+        [0.01, 0.04, 0.07, 0.1, 0.082, 0.064, 0.046, 0.028, 0.01, 0.04, 0.07, 0.1],
+        [0.9, 0.8, 0.88],
+    ),
+    (
+        "CyclicLR",
+        {"base_lr": 0.01, "max_lr": 0.1, "step_size_up": 2, "mode": "triangular2"},
+        [0.01, 0.055, 0.1, 0.055, 0.01, 0.0325, 0.055, 0.0325, 0.01, 0.02125, 0.0325, 0.02125],
+        [0.9, 0.85, 0.875],
+    ),
+    (
+        "CyclicLR",
+        {"base_lr": 0.01, "max_lr": 0.1, "step_size_up": 2, "mode": "exp_range", "gamma": 0.9},
+        [
+            0.01,
+            0.0505,
+            0.0829,
+            0.042805,
+            0.01,
+            0.03657205,
+            0.05782969,
+            0.03152336,
+            0.01,
+            0.02743392,
+            0.04138106,
+            0.02412148,
+        ],
+        [0.9, 0.86355, 0.87608516],
+    ),
+    (
+        "OneCycleLR",
+        {"max_lr": 0.2, "total_steps": 13},
+        [
+            0.008,
+            0.05903279,
+            0.15787396,
+            0.19994041,
+            0.19287565,
+            0.17485118,
+            0.14799396,
+            0.11547327,
+            0.08112672,
+            0.04900734,
+            0.02290539,
+            0.00590101,
+        ],
+        [0.95, 0.85002979, 0.89226353],
+    ),
+    (
+        "OneCycleLR",
+        {"max_lr": 0.2, "total_steps": 13, "anneal_strategy": "linear", "three_phase": True},
+        [
+            0.008,
+            0.0742069,
+            0.14041379,
+            0.19337931,
+            0.12717241,
+            0.06096552,
+            0.00774196,
+            0.00645177,
+            0.00516157,
+            0.00387138,
+            0.00258119,
+            0.00129099,
+        ],
+        [0.95, 0.85344828, 0.95],
+    ),
+]
+
+
+def optimiser(rate=0.1):
+    return nn.optim.SGD([Tensor([0.0], requires_grad=True)], lr=rate, momentum=0.9)
+
+
+def rates(rule, schedule, count):
+    found = []
+    for _ in range(count):
+        found.append(rule.lr)
+        schedule.step()
+    return found
+
+
+@pytest.mark.parametrize(("name", "options", "expected", "momenta"), CASES)
+def test_rates_are_pytorchs(name, options, expected, momenta):
+    rule = optimiser()
+    schedule, found, seen = getattr(lr_scheduler, name)(rule, **options), [], []
+    for _ in range(12):
+        found.append(schedule.get_last_lr()[0])
+        seen.append(rule.param_groups[0]["momentum"])
+        schedule.step()
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose([seen[0], seen[3], seen[7]], momenta, rtol=1e-6)
+
+
+def test_functions_of_the_step():
+    rule = optimiser(1.0)
+    assert rates(rule, lr_scheduler.LambdaLR(rule, lambda at: 1 / (at + 1)), 3) == [1, 1 / 2, 1 / 3]
+    rule = optimiser(1.0)
+    found = rates(rule, lr_scheduler.MultiplicativeLR(rule, lambda at: 1 / (at + 1)), 3)
+    np.testing.assert_allclose(found, [1, 1 / 2, 1 / 6])
+
+
+def test_one_after_the_other_and_all_at_once():
+    rule = optimiser(1.0)
+    parts = [lr_scheduler.LinearLR(rule, 0.5, total_iters=2), lr_scheduler.ExponentialLR(rule, 0.1)]
+    found = rates(rule, lr_scheduler.SequentialLR(rule, parts, [3]), 6)
+    np.testing.assert_allclose(found, [0.5, 0.75, 1, 1, 0.1, 0.01])
+    rule = optimiser(1.0)
+    parts = [lr_scheduler.ConstantLR(rule, 0.5, 2), lr_scheduler.ExponentialLR(rule, 0.1)]
+    found = rates(rule, lr_scheduler.ChainedScheduler(parts), 4)
+    np.testing.assert_allclose(found, [0.5, 0.05, 0.01, 0.001])
+
+
+def test_a_plateau():
+    rule = optimiser(1.0)
+    schedule = lr_scheduler.ReduceLROnPlateau(rule, patience=1, factor=0.5, cooldown=1)
+    found = []
+    for value in (3.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 1.0):
+        schedule.step(Tensor(value))
+        found.append(rule.lr)
+    assert found == [1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25]
+
+
+@pytest.mark.parametrize(("name", "options", "expected", "momenta"), CASES[:9])
+def test_a_schedule_that_is_taken_up_again(name, options, expected, momenta):
+    rule = optimiser()
+    schedule = getattr(lr_scheduler, name)(rule, **options)
+    rates(rule, schedule, 5)
+    other = optimiser()
+    resumed = getattr(lr_scheduler, name)(other, **options)
+    resumed.load_state_dict(schedule.state_dict())
+    other.load_state_dict(rule.state_dict())
+    assert rates(rule, schedule, 5) == rates(other, resumed, 5)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda o: lr_scheduler.OneCycleLR(o, 0.1), "total_steps"),
+        (lambda o: lr_scheduler.OneCycleLR(o, 0.1, 5, anneal_strategy="x"), "cos or linear"),
+        (lambda o: lr_scheduler.CyclicLR(o, 0.1, 1.0, mode="x"), "triangular"),
+        (lambda o: lr_scheduler.StepLR(o, 0), "step_size"),
+        (lambda o: lr_scheduler.LambdaLR(o, [abs, abs]), "2 functions for 1"),
+        (lambda o: lr_scheduler.StepLR(o, 1, last_epoch=4), "initial_lr"),
+        (lambda o: lr_scheduler.SequentialLR(o, [], [1]), "schedules"),
+    ],
+)
+def test_arguments_that_make_no_sense(make, text):
+    with pytest.raises(TorporError, match=text):
+        make(optimiser())
+
+
+def test_one_cycle_ends():
+    rule = optimiser()
+    schedule = lr_scheduler.OneCycleLR(rule, 0.1, 3)
+    for _ in range(3):
+        schedule.step()
+    with pytest.raises(TorporError, match="3 steps"):
+        schedule.step()

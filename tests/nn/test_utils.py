@@ -1,0 +1,54 @@
+"""Norms of gradients against NumPy."""
+
+import numpy as np
+import pytest
+
+from torpor import Tensor, nn
+from torpor.base.errors import TorporError
+
+VALUES = [np.arange(6.0, dtype="f4").reshape(2, 3) - 2, np.array(3.0, "f4")]
+
+
+def parameters():
+    made = [Tensor(value, requires_grad=True) for value in VALUES]
+    for one, value in zip(made, VALUES, strict=True):
+        one.grad = Tensor(value * 2)
+    return [*made, Tensor([1.0], requires_grad=True)]
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, np.inf])
+@pytest.mark.parametrize("most", [1.0, 100.0])
+def test_gradients_are_scaled_together(order, most):
+    made = parameters()
+    norm = nn.utils.clip_grad_norm_(made, most, norm_type=order)
+    flat = np.concatenate([value.ravel() * 2 for value in VALUES])
+    expected = np.linalg.norm(flat, order)
+    np.testing.assert_allclose(norm.item(), expected, rtol=1e-6)
+    share = min(1.0, most / (expected + 1e-6))
+    for one, value in zip(made, VALUES, strict=False):
+        np.testing.assert_allclose(one.grad.numpy(), value * 2 * share, rtol=1e-5)
+    assert made[-1].grad is None
+
+
+def test_norms_that_are_not_finite():
+    (one, *_) = parameters()
+    one.grad = Tensor([[np.inf, 0, 0], [0, 0, 0]])
+    with pytest.raises(TorporError, match="norm of the gradients is inf"):
+        nn.utils.clip_grad_norm_(one, 1.0, error_if_nonfinite=True)
+    assert nn.utils.clip_grad_norm_([], 1.0).item() == 0
+
+
+def test_gradients_are_clipped_each():
+    made = parameters()
+    nn.utils.clip_grad_value_(made, 1.5)
+    assert made[0].grad.tolist() == [[-1.5, -1.5, 0], [1.5, 1.5, 1.5]]
+
+
+def test_parameters_as_a_vector():
+    made = parameters()
+    flat = nn.utils.parameters_to_vector(made)
+    assert flat.tolist() == [-2, -1, 0, 1, 2, 3, 3, 1]
+    nn.utils.vector_to_parameters(flat * 2, made)
+    assert made[1].item() == 6 and made[0].tolist() == [[-4, -2, 0], [2, 4, 6]]
+    with pytest.raises(TorporError, match="7 elements"):
+        nn.utils.vector_to_parameters(flat[:7], made)
