@@ -1,9 +1,7 @@
-"""The errors that torpor raises. Each is also the built-in error that Python would raise, and a
-RuntimeError, which PyTorch's are.
-"""
+"""The errors that torpor raises. Each is also the built-in error that Python would raise."""
 
 
-class TorporError(RuntimeError):
+class TorporError(Exception):
     """Base of every error that torpor raises on purpose."""
 
 
@@ -11,19 +9,15 @@ class ShapeError(TorporError, ValueError):
     """Shapes or axes that do not fit the operation."""
 
 
-class AxisError(ShapeError, IndexError):
-    """An axis that a tensor does not have."""
-
-
 class DTypeError(TorporError, TypeError):
     """A number format that is unknown or does not fit the operation."""
 
 
-class DeviceError(TorporError):
+class DeviceError(TorporError, RuntimeError):
     """An unknown device, a device that cannot be opened, or devices that were mixed."""
 
 
-class MemoryStateError(TorporError):
+class MemoryStateError(TorporError, RuntimeError):
     """A buffer that is allocated twice, read before it was allocated, or of the wrong size."""
 
 
@@ -35,7 +29,7 @@ class MemoryLimitError(TorporError, MemoryError):
     """What is computed takes more memory than `memory_limit` allows, however it is done."""
 
 
-class CompileError(TorporError):
+class CompileError(TorporError, RuntimeError):
     """A target's compiler refused the generated text."""
 
 
@@ -59,7 +53,7 @@ class ValueRangeError(TorporError, ValueError):
     """A value that the operation does not take: a negative shift count, an unknown mode."""
 
 
-class GradientError(TorporError):
+class GradientError(TorporError, RuntimeError):
     """A gradient that cannot be taken, or a write that would make one wrong."""
 
 
@@ -71,5 +65,5 @@ class RecompileWarning(UserWarning):
     """A line compiles at each call."""
 
 
-class CaptureError(TorporError):
+class CaptureError(TorporError, RuntimeError):
     """`JIT=strict` refuses a function that does what no guard can cover; the message says what."""

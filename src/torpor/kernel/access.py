@@ -60,9 +60,11 @@ class Access:
         """Whether what lies between neighbours along a range is stored by copies written out, so
         that vectors of theirs are shuffled into rows (`interleaved_stores.py`).
         """
-        apart = self.stride(one)
         beside = (r for r in self.strides if kind_of(r) is AxisType.UPCAST and r is not one)
-        return self.is_store and any(self.stride(r) == 1 and size_of(r) == apart for r in beside)
+        reach = 1
+        for r in sorted(beside, key=lambda r: self.strides[r] or 0):
+            reach *= (size_of(r) or 0) if self.strides[r] == reach else 1
+        return self.is_store and reach > 1 and self.stride(one) == reach
 
 
 def known_along(condition: UOp, one: UOp) -> bool:

@@ -1,10 +1,5 @@
-"""Fourier transforms by the names of `torch.fft` and `numpy.fft`, as generated code.
-
-A length n = r m is taken apart as Cooley and Tukey do (1965, "An algorithm for the machine
-calculation of complex Fourier series"): r-point transforms of stride m, which are products with a
-small matrix, twiddle factors, and m-point transforms of what comes out. A length with a large prime
-factor becomes a convolution whose length has none (L. I. Bluestein, 1970). Tables are computed in
-float64 and rounded once, so errors grow like log n.
+"""Fourier transforms by the names of `torch.fft` and `numpy.fft`, as generated code:
+`fourier.py` says how one axis is transformed.
 """
 
 from __future__ import annotations
@@ -14,11 +9,10 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
-import numpy as np
-
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 from torpor.tensor.creation import as_tensor
+from torpor.tensor.fourier import fourier, joined, split, stacked, turns
 from torpor.tensor.handle import located
 from torpor.tensor.host import known_size
 from torpor.tensor.mode import default_float
@@ -26,148 +20,7 @@ from torpor.tensor.pairs import as_complex, paired
 from torpor.tensor.spelling import some_axes, spelled, whole_number
 from torpor.tensor.tensor import Tensor
 
-RADIX: Final = 32  # of the largest matrix that a length is taken apart into
-LARGE: Final = 64  # a prime from which on a length becomes a convolution
 NORMS: Final = ("backward", "ortho", "forward")
-
-
-# --- one axis -------------------------------------------------------------------------------------
-def _transform(pair: Any, sign: int) -> Any:
-    """(b, 2, n) of real and imaginary parts to their transforms; a first axis of 1 part: real."""
-    count = pair.shape[-1]
-    factors = radices(count)
-    if factors and factors[-1] > LARGE:
-        return _by_convolution(pair, sign)
-    return _by_factors(pair, sign, factors)
-
-
-def _by_factors(pair: Any, sign: int, factors: list[int]) -> Any:
-    """Transforms of length r at stride m, twiddled, then those of length m: (b, 2, n)."""
-    batch, parts, count = pair.shape
-    lead: list[int] = []
-    for place, radix in enumerate(factors):
-        rest = count // radix
-        rows = math.prod(lead) * batch
-        matrix = _matrix(radix, sign, parts, pair.dtype.name, pair.device)
-        if place == len(factors) - 1:
-            pair = pair.reshape(rows, parts * radix) @ matrix.T
-        else:
-            pair = matrix @ pair.reshape(rows, parts * radix, rest)
-            pair = _twiddled(pair.reshape(rows, 2, radix, rest), sign)
-        lead.append(radix)
-        parts, count = 2, rest
-    if not factors:
-        return pair if parts == 2 else Tensor.cat([pair, pair * 0], dim=1)
-    *outer, last = factors
-    made = pair.reshape(batch, *outer, 2, last)
-    axes = (0, len(factors), len(factors) + 1, *range(len(factors) - 1, 0, -1))
-    return made.permute(*axes).reshape(batch, 2, -1)
-
-
-def _twiddled(pair: Any, sign: int) -> Any:
-    """(b, 2, r, m) times exp(±2πi k j / (r m)), as (b r, 2, m) in memory."""
-    batch, _, radix, rest = pair.shape
-    cosine, sine = _twiddles(radix, rest, sign, pair.dtype.name, pair.device)
-    x, y = pair.select(1, 0), pair.select(1, 1)
-    made = Tensor.stack([x * cosine - y * sine, x * sine + y * cosine], dim=2)
-    return made.reshape(batch * radix, 2, rest).contiguous()
-
-
-def _by_convolution(pair: Any, sign: int) -> Any:
-    """Bluestein's: with the chirp w, X_k = w_k sum_j (x_j w_j) conj(w_{k-j})."""
-    batch, parts, count = pair.shape
-    length = smooth(2 * count - 1)
-    chirp, filtered = _chirp(count, length, sign, pair.dtype.name, pair.device)
-    x = pair.select(1, 0)
-    y = pair.select(1, 1) if parts == 2 else x * 0
-    begun = paired(x, y) * chirp
-    spread = _transform(_stacked(begun.pad((0, length - count))), -1)
-    product = _split(spread) * filtered
-    back = _split(_transform(_stacked(product), 1)).narrow(-1, 0, count) * chirp
-    return _stacked(back)
-
-
-def _stacked(pair: Any) -> Any:
-    return Tensor.stack([pair.real, pair.imag], dim=1).contiguous()
-
-
-def _split(pair: Any) -> Any:
-    return paired(pair.select(1, 0), pair.select(1, 1))
-
-
-# --- lengths and tables ---------------------------------------------------------------------------
-@functools.lru_cache(4096)
-def radices(count: int) -> list[int]:
-    """Factors of a length, as few as there are up to RADIX, and of about one size."""
-    primes, rest = [], count
-    for prime in range(2, math.isqrt(count) + 1):
-        while rest % prime == 0:
-            primes.append(prime)
-            rest //= prime
-    primes = sorted([*primes, rest] if rest > 1 else primes)
-    if not primes or primes[-1] > RADIX:
-        return primes
-    bins = [1] * max(1, math.ceil(math.log(count) / math.log(RADIX) - 1e-9))
-    for prime in reversed(primes):
-        fits = [place for place, size in enumerate(bins) if size * prime <= RADIX]
-        if fits:
-            place = min(fits, key=lambda place: bins[place])
-            bins[place] *= prime
-        else:
-            bins.append(prime)
-    return sorted(size for size in bins if size > 1)
-
-
-@functools.lru_cache(4096)
-def smooth(least: int) -> int:
-    """The least length from `least` on that has no prime factors but 2, 3 and 5."""
-    best = 1 << max(least - 1, 0).bit_length()
-    fives = 1
-    while fives < best:
-        threes = fives
-        while threes < best:
-            twos = threes << max(-(-least // threes) - 1, 0).bit_length()
-            best = min(best, twos)
-            threes *= 3
-        fives *= 5
-    return best
-
-
-def _roots(numbers: Any, count: int, sign: int) -> Any:
-    """exp(±2πi k / n), whose multiples are reduced before they are rounded."""
-    return np.exp(sign * 2j * np.pi * (numbers % count) / count)
-
-
-def _kept(array: Any, dtype: str, device: str) -> Tensor:
-    return Tensor(array.astype(dtype), device=device)
-
-
-@functools.lru_cache(256)
-def _matrix(radix: int, sign: int, parts: int, dtype: str, device: str) -> Tensor:
-    """(2 r, parts r): the transform of r numbers as a real matrix."""
-    numbers = np.arange(radix)
-    table = _roots(np.outer(numbers, numbers), radix, sign)
-    whole = np.block([[table.real, -table.imag], [table.imag, table.real]])
-    return _kept(whole[:, : parts * radix], dtype, device)
-
-
-@functools.lru_cache(256)
-def _twiddles(radix: int, rest: int, sign: int, dtype: str, device: str) -> tuple[Tensor, Tensor]:
-    table = _roots(np.outer(np.arange(radix), np.arange(rest)), radix * rest, sign)
-    return _kept(table.real, dtype, device), _kept(table.imag, dtype, device)
-
-
-@functools.lru_cache(64)
-def _chirp(count: int, length: int, sign: int, dtype: str, device: str) -> tuple[Any, Any]:
-    """The chirp w_j = exp(±πi j² / n), and the transform of its conjugate, over the length."""
-    chirp = _roots(np.arange(count) ** 2, 2 * count, sign)
-    around = np.zeros(length, complex)
-    around[:count] = chirp.conj()
-    around[length - count + 1 :] = chirp.conj()[:0:-1]
-    filtered = np.fft.fft(around) / length
-    made = [paired(_kept(a.real, dtype, device), _kept(a.imag, dtype, device))
-            for a in (chirp, filtered)]  # fmt: skip
-    return made[0], made[1]
 
 
 # --- arguments ------------------------------------------------------------------------------------
@@ -212,28 +65,57 @@ def _cut(x: Any, axis: int, count: int) -> Any:
         count > there) else x  # fmt: skip
 
 
-def _along(x: Any, axis: int, sign: int, scale: float, keep: int | None = None) -> Any:
-    """The transform along one axis, of which the first `keep` numbers are kept."""
-    moved = x.movedim(axis, -1)
-    *lead, count = (known_size(size) for size in moved.shape)
-    flat = moved.reshape(-1, count)
-    pair = Tensor.stack([flat.real, flat.imag], dim=1) if x.is_pair else flat.unsqueeze(1)
-    made = _transform(pair, sign)
-    if keep is not None:
-        made = made.narrow(-1, 0, keep)
-    made = (made if scale == 1 else made * scale).contiguous()
-    return _split(made.reshape(-1, 2, made.shape[-1])).reshape(*lead, made.shape[-1]).movedim(
-        -1, axis)  # fmt: skip
+def _around(x: Any, axis: int) -> tuple[int, int, int]:
+    """How many elements there are before an axis, along it, and behind it."""
+    sizes = [known_size(size) for size in x.shape]
+    return math.prod(sizes[:axis]), sizes[axis], math.prod(sizes[axis + 1 :])
 
 
-def _whole(x: Any, axis: int, count: int) -> Any:
-    """All `count` numbers of a transform that is conjugate symmetric, from the first half."""
+def _along(x: Any, axis: int, sign: int, scale: float) -> Any:
+    """The transform along one axis."""
+    flat = as_complex(x).reshape(*_around(x, axis))
+    made = fourier(joined(flat.real, flat.imag), sign, scale)
+    return split(made.reshape(*x.shape, 2))
+
+
+def _half(x: Any, axis: int, sign: int, scale: float) -> Any:
+    """The first numbers of the transform of n real ones, of which the others follow. Of an even n
+    each pair is a complex number z: X_k is made of Z_k and the conjugate of Z_(n/2 - k).
+    """
+    before, count, behind = _around(x, axis)
+    if count % 2:
+        return _along(x, axis, sign, scale).narrow(axis, 0, count // 2 + 1)
+    pairs = x.reshape(before, count // 2, 2, behind).transpose(2, 3)
+    whole = fourier(pairs, sign, scale / 2)
+    a, b = Tensor.cat([whole, whole.narrow(1, 0, 1)], dim=1).unbind(-1)
+    c, d = a.flip(1), b.flip(1)
+    cosine, sine = turns(count, sign, x.dtype.name, x.device)
+    x_, y_ = b + d, c - a
+    made = stacked(a + c + (x_ * cosine - y_ * sine), b - d + (x_ * sine + y_ * cosine))
+    return split(made.reshape(*x.shape[:axis], count // 2 + 1, *x.shape[axis + 1 :], 2))
+
+
+def _whole(x: Any, axis: int, count: int, sign: int, scale: float) -> Any:
+    """All `count` numbers, which are real, of the transform of what is conjugate symmetric, from
+    the first half; of an even count as one of half the length, as in `_half`.
+    """
     x = as_complex(_cut(x, axis, count // 2 + 1))
-    rest = x.narrow(axis, 1, (count - 1) // 2).flip(axis).conj()
     ends = (0, count // 2) if count % 2 == 0 else (0,)
     at = Tensor.arange(count // 2 + 1).reshape(-1, *(1,) * (x.ndim - axis - 1))
     free = functools.reduce(lambda kept, end: kept & at.ne(end), ends, at >= 0).to(x.device)
-    return Tensor.cat([paired(x.real, free.where(x.imag, 0)), rest], dim=axis)
+    x = paired(x.real, free.where(x.imag, 0))
+    if count % 2:
+        rest = x.narrow(axis, 1, (count - 1) // 2).flip(axis).conj()
+        return _along(Tensor.cat([x, rest], dim=axis), axis, sign, scale).real
+    before, size, behind = _around(x, axis)
+    flat = x.reshape(before, size, behind)
+    a, b, c, d = (part.narrow(1, 0, size - 1) for each in (flat, flat.flip(1))
+                  for part in (each.real, each.imag))  # fmt: skip
+    cosine, sine = (t.narrow(0, 0, size - 1) for t in turns(count, sign, a.dtype.name, a.device))
+    x_, y_ = a - c, b + d
+    pairs = stacked(a + c - (x_ * sine + y_ * cosine), b - d + (x_ * cosine - y_ * sine))
+    made = fourier(pairs, sign, scale).transpose(2, 3)
+    return made.reshape(*x.shape[:axis], count, *x.shape[axis + 1 :])
 
 
 # --- one axis, by name ----------------------------------------------------------------------------
@@ -271,7 +153,7 @@ def rfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = Non
     x = _real(input, "rfft")
     (axis,) = some_axes(dim, x.ndim) or _no_axis(x)
     count = _length(x.shape[axis] if n is None else n)
-    return _along(_cut(x, axis, count), axis, -1, _scale(norm, count, False), count // 2 + 1)
+    return _half(_cut(x, axis, count), axis, -1, _scale(norm, count, False))
 
 
 @spelled
@@ -285,8 +167,7 @@ def irfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = No
 def _from_half(x: Any, n: Any, dim: int, norm: str | None, sign: int, inverse: bool) -> Any:
     (axis,) = some_axes(dim, x.ndim) or _no_axis(x)
     count = _length(2 * (x.shape[axis] - 1) if n is None else n)
-    made = _along(_whole(x, axis, count), axis, sign, _scale(norm, count, inverse))
-    return made.real
+    return _whole(x, axis, count, sign, _scale(norm, count, inverse))
 
 
 @spelled
@@ -301,7 +182,7 @@ def ihfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = No
     x = _real(input, "ihfft")
     (axis,) = some_axes(dim, x.ndim) or _no_axis(x)
     count = _length(x.shape[axis] if n is None else n)
-    return _along(_cut(x, axis, count), axis, 1, _scale(norm, count, True), count // 2 + 1)
+    return _half(_cut(x, axis, count), axis, 1, _scale(norm, count, True))
 
 
 # --- several axes ---------------------------------------------------------------------------------

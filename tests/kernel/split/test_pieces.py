@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+import torpor
 from torpor import Tensor, cat, jit
 from torpor.ir.ops import Ops
+from torpor.ir.records import OptOps
 from torpor.kernel.split.pieces import MOST, WORTH
 
 RANDOM = np.random.default_rng(0)
@@ -48,3 +50,24 @@ def test_small_kernels_and_sums_stay_whole() -> None:
     assert len(kernels(cat((small, small), 0))) == 1
     large = Tensor.empty(500, 300)
     assert len(kernels(cat((large, large), 0).sum(1))) == 1
+
+
+@pytest.mark.parametrize("axis", [1, -1])
+def test_parts_of_a_stack_that_are_made_of_the_same_are_computed_together(axis) -> None:
+    def made(a, b):
+        return Tensor.stack((a + b, a - b, a * b, b - a), axis)
+
+    kernel, *others = torpor.lower(made(Tensor(A).realize(), Tensor(B).realize()))
+    assert not others
+    assert any(opt.op is OptOps.UPCAST and opt.arg == 0 for opt in kernel.opts)
+    expected = np.stack((A + B, A - B, A * B, B - A), axis)
+    np.testing.assert_array_equal(made(Tensor(A), Tensor(B)).numpy(), expected)
+
+
+def test_complex_results_of_a_stack_lie_in_rows() -> None:
+    def made(a, b):
+        whole = [Tensor.stack((a + b, a - b), -1), Tensor.stack((a * b, b - a), -1)]
+        return Tensor.stack([part.select(-1, n) for part in whole for n in (0, 1)], -1)
+
+    expected = np.stack((A + B, A - B, A * B, B - A), -1)
+    np.testing.assert_array_equal(made(Tensor(A), Tensor(B)).numpy(), expected)

@@ -65,15 +65,24 @@ def nest_lanes(kernel: Kernel) -> None:
 
 
 def write_between(kernel: Kernel) -> None:
-    """Short axes written out whose results lie between those along another axis: phases, which
-    read the same, and neighbours in a row, which are then interleaved.
+    """Short axes written out: parts of a stack that are made of the same, and those whose results
+    lie between those along another axis: phases, which read the same, and neighbours in a row,
+    which are then interleaved.
     """
     found = accesses(find_loops(kernel.ast))
     outputs = [r for r in kernel.axes if kind_of(r) is AxisType.GLOBAL]
     for short in reversed(outputs):
         small = 1 < (size_of(short) or 0) <= WOVEN
-        if small and any(is_between(found, short, one) for one in outputs):
+        between = small and any(is_between(found, short, one) for one in outputs)
+        if between or is_stack(kernel, found, short):
             attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(short), 0))
+
+
+def is_stack(kernel: Kernel, found: Sequence[Access], short: UOp) -> bool:
+    """Whether each place of a short axis has a value of its own, and all are made of the same."""
+    size = size_of(short) or 0
+    same = all(a.stride(short) == 0 for a in found if not a.is_store)
+    return same and 1 < size <= SMALL_LOOP and len(boundaries(kernel.ast, short)) == size - 1
 
 
 def is_between(found: Sequence[Access], short: UOp, one: UOp) -> bool:

@@ -9,6 +9,7 @@ is computed, and axes merge that conditions kept apart. Along the last axis `nes
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -35,8 +36,17 @@ def in_pieces(ast: UOp, target: Target) -> tuple[Piece, ...]:
     for one in kernel.axes[:-1]:
         ends = [0, *boundaries(kernel.ast, one), size_of(one) or 0]
         if 1 < len(ends) - 1 <= MOST:
-            return tuple(piece_of(kernel.ast, one, start, end) for start, end in pairwise(ends))
+            parts = [part_of(kernel.ast, one, start, end) for start, end in pairwise(ends)]
+            alone = len(parts) < (size_of(one) or 0) or one is kernel.axes[0]  # threads share that
+            if alone or not share_reads(parts):
+                return tuple(own_parameters(part) for part in parts)
     return ()
+
+
+def share_reads(parts: Sequence[UOp]) -> bool:
+    """Whether parts read the same: all are then computed from what is read once, side by side."""
+    read = [{n for n in part.toposort() if n.op is Ops.LOAD} for part in parts]
+    return sum(map(len, read)) > len(set().union(*read))
 
 
 def is_plain(ast: UOp) -> bool:
@@ -45,8 +55,8 @@ def is_plain(ast: UOp) -> bool:
     return plain and not any(n.op is Ops.CHECK for n in ast.toposort())
 
 
-def piece_of(ast: UOp, one: UOp, start: int, end: int) -> Piece:
+def part_of(ast: UOp, one: UOp, start: int, end: int) -> UOp:
     """The kernel with an axis run from `start` to `end` only."""
     part = UOp.range(end - start, number_of(one), kind_of(one))
     place = part + UOp.index_const(start)
-    return own_parameters(replace_range(ast, one, place, [part]).simplify())
+    return replace_range(ast, one, place, [part]).simplify()
