@@ -289,3 +289,7 @@ def test_logspace_and_scalars():
 def test_whole_powers_between_whole_exponents():
     made = Tensor.logspace(4.3, 1.2, 2, dtype=dtypes.int64)
     assert made.tolist() == [10000, 10]
+
+
+def test_whole_numbers_lie_between_whole_ends():
+    assert Tensor.linspace(4.3, -3.6, 3, dtype=dtypes.int64).tolist() == [4, 0, -3]

@@ -1,7 +1,9 @@
-"""The errors that torpor raises. Each is also the built-in error that Python would raise."""
+"""The errors that torpor raises. Each is also the built-in error that Python would raise, and a
+RuntimeError, which PyTorch's are.
+"""
 
 
-class TorporError(Exception):
+class TorporError(RuntimeError):
     """Base of every error that torpor raises on purpose."""
 
 
@@ -9,15 +11,19 @@ class ShapeError(TorporError, ValueError):
     """Shapes or axes that do not fit the operation."""
 
 
+class AxisError(ShapeError, IndexError):
+    """An axis that a tensor does not have."""
+
+
 class DTypeError(TorporError, TypeError):
     """A number format that is unknown or does not fit the operation."""
 
 
-class DeviceError(TorporError, RuntimeError):
+class DeviceError(TorporError):
     """An unknown device, a device that cannot be opened, or devices that were mixed."""
 
 
-class MemoryStateError(TorporError, RuntimeError):
+class MemoryStateError(TorporError):
     """A buffer that is allocated twice, read before it was allocated, or of the wrong size."""
 
 
@@ -29,7 +35,7 @@ class MemoryLimitError(TorporError, MemoryError):
     """What is computed takes more memory than `memory_limit` allows, however it is done."""
 
 
-class CompileError(TorporError, RuntimeError):
+class CompileError(TorporError):
     """A target's compiler refused the generated text."""
 
 
@@ -53,7 +59,7 @@ class ValueRangeError(TorporError, ValueError):
     """A value that the operation does not take: a negative shift count, an unknown mode."""
 
 
-class GradientError(TorporError, RuntimeError):
+class GradientError(TorporError):
     """A gradient that cannot be taken, or a write that would make one wrong."""
 
 
@@ -65,5 +71,5 @@ class RecompileWarning(UserWarning):
     """A line compiles at each call."""
 
 
-class CaptureError(TorporError, RuntimeError):
+class CaptureError(TorporError):
     """`JIT=strict` refuses a function that does what no guard can cover; the message says what."""

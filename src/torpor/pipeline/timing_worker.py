@@ -52,7 +52,7 @@ POISON: Final = 0xA5  # what lies in outputs before a run that is checked
 ROUNDINGS: Final = 8.0  # errors that a result may differ by, besides its sum's
 
 
-class Lost(TorporError, RuntimeError):
+class Lost(TorporError):
     """The worker crashed, could not be started, or had to be ended since it took too long."""
 
 

@@ -313,13 +313,9 @@ class Creation(Handle):
 
     @staticmethod
     def linspace(
-        start: float,
-        end: float,
-        steps: int,
-        dtype: Any = None,
-        device: str | None = None,
+        start: float, end: float, steps: int, dtype: Any = None, device: str | None = None,
         **options: Any,
-    ) -> Tensor:
+    ) -> Tensor:  # fmt: skip
         """`steps` equally spaced numbers from `start` to `end`, both included and exact: (steps,).
 
         >>> Tensor.linspace(0, 1, 5).tolist()
@@ -328,7 +324,8 @@ class Creation(Handle):
         where = Device.canonicalize(device)
         (length,) = counts_of((steps,), "the steps of linspace")
         kind = _of_numbers(chosen(dtype, default_float()), "linspace")
-        first, last, count = (_wide_number(v, where) for v in (start, end, length))
+        ends = (*_ends(start, end, kind), length)
+        first, last, count = (_wide_number(v, where) for v in ends)
         gaps = (count - 1).maximum(1) if isinstance(count, Handle) else max(count - 1, 1)
         step = (last - first) / gaps
         index = make(iota(length, where), where).cast(dtypes.float64)
@@ -346,13 +343,9 @@ class Creation(Handle):
         >>> Tensor.logspace(0, 3, 4).tolist()
         [1.0, 10.0, 100.0, 1000.0]
         """
-        format = chosen(dtype, default_float())
-        if format.is_int:  # which the ends are given in
-            start, end = (
-                x.trunc() if isinstance(x, Handle) else math.trunc(x) for x in (start, end)
-            )
+        start, end = _ends(start, end, kind := chosen(dtype, default_float()))
         made: Any = base ** Creation.linspace(start, end, steps, dtypes.float64, device)
-        return _finish(made.cast(format), options)
+        return _finish(made.cast(kind), options)
 
     @staticmethod
     def scalar_tensor(s: Scalar, dtype: Any = None, **options: Any) -> Tensor:
@@ -390,6 +383,13 @@ class Creation(Handle):
     def new_ones(self, *size: Any, **options: Any) -> Tensor:
         """Ones in the shape `size`, and this tensor's format and device unless given."""
         return self.new_full(a_shape(size), 1, **options)
+
+
+def _ends(start: Any, end: Any, kind: DType) -> list[Any]:
+    """The ends of what lies between them, without fractions if that has none."""
+    if not kind.is_int:
+        return [start, end]
+    return [x.trunc() if isinstance(x, Handle) else math.trunc(x) for x in (start, end)]
 
 
 def _wide_number(value: Any, device: str) -> Any:

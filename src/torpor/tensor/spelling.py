@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from torpor.base.errors import ShapeError, ValueRangeError
+from torpor.base.errors import AxisError, ShapeError, ValueRangeError
 from torpor.ir.infer import Shape, Size
 from torpor.ir.uop import UOp
 from torpor.tensor.handle import Handle, as_scalar, located
@@ -39,7 +39,7 @@ def spelled(function: _Function) -> _Function:
         except ShapeError as error:
             if "\n" in str(error):
                 raise
-            raise located(ShapeError(f"{function.__name__}: {error}"), arguments) from None
+            raise located(type(error)(f"{function.__name__}: {error}"), arguments) from None
 
     return wrapped  # type: ignore[return-value]
 
@@ -51,7 +51,7 @@ def one_axis(dim: Any, ndim: int, extra: int = 0) -> int:
         raise ShapeError(f"an axis is an integer, not {dim!r}")
     axis = int(dim.__index__())
     if not -max(count, 1) <= axis < max(count, 1):
-        raise ShapeError(f"axis {axis} does not exist in a tensor of {ndim} axes")
+        raise AxisError(f"axis {axis} does not exist in a tensor of {ndim} axes")
     return axis + count if axis < 0 else axis
 
 
