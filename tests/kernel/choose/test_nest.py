@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from torpor import Tensor, cat, lower
+from torpor import Tensor, Variable, cat, lower
 from torpor.device import Device
 from torpor.device.machine import facts, machine
 from torpor.ir.ops import Ops
@@ -112,3 +112,45 @@ def test_rows_whose_number_no_tile_divides_are_summed_by_several_vectors() -> No
         for rows, vectors in ((4099, 4), (4096, 1)):
             found = [o for o in choose(rows_by_row(rows, level)) if o.op is OptOps.UNROLL]
             assert found[0] == Opt(OptOps.UNROLL, 0, vectors * lanes)
+
+
+# --- axes of symbolic length ----------------------------------------------------------------------
+def symbolic(rows, *, at=18):
+    """Rows of a matrix, and their number, of which only the most is known."""
+    count = Variable("rows", 1, rows).bind(at)
+    whole = np.random.default_rng(rows).standard_normal((rows, 48)).astype(np.float32)
+    return whole[:at], Tensor(whole).realize()[:count]
+
+
+WEIGHTS = np.random.default_rng(1).standard_normal((48, 48)).astype(np.float32)
+ALONG_ROWS = {
+    "columns": lambda x, w: x @ w,
+    "sums along both": lambda x, w: x @ w.T,
+    "of itself": lambda x, w: x @ x.T,
+    "downwards": lambda x, w: w @ x.T,
+}
+
+
+@pytest.mark.parametrize("name", ALONG_ROWS)
+@pytest.mark.parametrize("target", ["avx2", "avx512"])
+def test_rows_of_symbolic_number_share_what_they_read(name, target):
+    _, x = symbolic(64)
+    (item,) = ALONG_ROWS[name](x, Tensor(WEIGHTS).realize()).schedule()
+    chosen = choose(Kernel(item.ast, facts(machine(target))))
+    assert any(opt.op is OptOps.OVERLAP and (opt.arg or 0) > 1 for opt in chosen)
+
+
+@pytest.mark.parametrize("name", ALONG_ROWS)
+def test_each_row_of_a_symbolic_number_is_right(name):
+    function, w = ALONG_ROWS[name], Tensor(WEIGHTS).realize()
+    for at in (1, 2, 3, 4, 5, 8, 9, 31, 63, 64):
+        rows, x = symbolic(64, at=at)
+        wanted = function(rows.astype(np.float64), WEIGHTS.astype(np.float64))
+        np.testing.assert_allclose(function(x, w).numpy(), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_what_is_computed_twice_is_not_stored_over_what_it_is_computed_from():
+    _, x = symbolic(64)
+    _, y = symbolic(64)
+    (program,) = lower(x @ Tensor(WEIGHTS).realize() + y, target="cpu")
+    assert program.shared == ()

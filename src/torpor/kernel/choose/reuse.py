@@ -20,8 +20,8 @@ def reuse_axes(kernel: Kernel, found: list[Access], lane: UOp | None) -> list[UO
     most = max((a.count for a in loads), default=1)
     shared_by = []
     for one in kernel.axes:
-        size = size_of(one)
-        if one is lane or size is None or size < 2:
+        size = one.src[0].vmax
+        if one is lane or size < 2:
             continue
         if kind_of(one) not in OUTPUTS:
             continue

@@ -17,6 +17,7 @@ from torpor.kernel.choose.reuse import COPIES
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.ranges import closed_by, find_loops, iterations, kind_of, size_of
 
+COPIES_REPEATED: Final = 4  # of an axis of symbolic length: as many less one may be in vain
 SMALL_LOOP: Final = 8  # iterations of a reduce loop that is always written out
 SPARE: Final = 0.25  # share of a vector that may be padding where the axis is shorter than one
 CODE_LIMIT: Final = 160  # copies of the loop body past which compiling costs more than it gains
@@ -155,20 +156,23 @@ def pad_lane(facts: Facts, lane: UOp, whole_rows: bool = False) -> UOp:
 
 
 def tile_axis(kernel: Kernel, one: UOp, most: int, limit: int = COPIES) -> int:
-    """As many copies of an output axis as divide it and fit the registers (at most `limit`); gives
-    how many.
+    """As many copies of an output axis as divide it and fit the registers (at most `limit`), of one
+    of symbolic length so that the last one is repeated; gives how many.
     """
     axes = [r for r in kernel.axes if r is one or r.arg == one.arg]
     if not axes:
         return 1
     copies = copies_of(axes[0], min(most, limit))
-    opt = Opt(OptOps.UPCAST, kernel.axes.index(axes[0]), copies)
+    how = OptOps.OVERLAP if size_of(axes[0]) is None else OptOps.UPCAST
+    opt = Opt(how, kernel.axes.index(axes[0]), copies)
     return copies if copies > 1 and attempt(kernel, opt) else 1
 
 
 def copies_of(one: UOp, most: int) -> int:
-    """The most copies of an axis that divide it."""
-    size = size_of(one) or 1
+    """The most copies of an axis that divide it; of one of symbolic length a few."""
+    size = size_of(one)
+    if size is None:
+        return min(most, COPIES_REPEATED)
     return max(n for n in range(1, max(most, 1) + 1) if size % n == 0)
 
 

@@ -3,8 +3,8 @@
 before  for n in 12                 after   for o in 3, i in 4: n = o*4 + i
 
 Where they do not divide it, there is a tail. It is padded (what runs beyond the end does nothing),
-or tiles overlap, as evenly as they can, and compute some results twice, or what is left gets loops
-of its own (`partition.py`).
+or tiles overlap, as evenly as they can, and compute some results twice (where the length is not
+known, the last one), or what is left gets loops of its own (`partition.py`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ def split(root: UOp, one: UOp, inner: UOp, top: bool = False, tail: Tail = Tail.
     """The kernel with iterations of `one` run by `inner`: the fast ones, with `top` the slow."""
     if tail is Tail.PAD:
         root, one = padded(root, one, size_of(inner) or 1)
-    size, factor = size_of(one) or 1, size_of(inner) or 1
+    size, factor = size_of(one), size_of(inner) or 1
+    if size is None:
+        return repeated(root, one, inner, factor)
     assert tail is Tail.OVERLAP or size % factor == 0, "there is a tail"
     tiles = -(-size // factor)
     if tiles == 1:
@@ -38,6 +40,16 @@ def split(root: UOp, one: UOp, inner: UOp, top: bool = False, tail: Tail = Tail.
     place = inner * tiles + outer if top else outer * factor + inner
     if tail is Tail.OVERLAP:
         place = outer * (size - factor) // (tiles - 1) + inner
+    return replace_range(root, one, place, [outer, inner]).simplify()
+
+
+def repeated(root: UOp, one: UOp, inner: UOp, factor: int) -> UOp:
+    """The kernel with tiles of an axis whose length is not known: its last round takes the place of
+    those beyond it.
+    """
+    bound = one.src[0]
+    outer = UOp.range(((bound + (factor - 1)) // factor).simplify(), *one.arg)
+    place = (outer * factor + inner).minimum(bound - 1)
     return replace_range(root, one, place, [outer, inner]).simplify()
 
 

@@ -125,8 +125,9 @@ class State:
     def amount(self, opt: Opt, one: UOp, tail: Tail = Tail.NONE) -> int:
         """How much of the axis the opt takes: a divisor of its size, unless tiles overlap."""
         size = size_of(one)
-        if size is None:
+        if size is None and tail is not Tail.OVERLAP:
             raise self.refused(opt, "the axis has a symbolic size")
+        size = one.src[0].vmax if size is None else size
         if tail is Tail.OVERLAP and not 0 < (opt.arg or 0) < size:
             raise self.refused(opt, "the axis is no longer than a tile")
         amount = opt.arg if opt.arg else size
