@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from torpor.device import Buffer as Buffer
     from torpor.device import Device as Device
     from torpor.ir.variable import Variable as Variable
+    from torpor.nn.torch_files import load as load
+    from torpor.nn.torch_files import save as save
     from torpor.tensor import Generator as Generator
     from torpor.tensor import Tensor as Tensor
     from torpor.tensor import as_tensor as as_tensor
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from torpor.tensor.looping import cond as cond
     from torpor.tensor.looping import scan as scan
     from torpor.tensor.looping import while_loop as while_loop
+    from torpor.tensor.random import get_rng_state as get_rng_state
+    from torpor.tensor.random import set_rng_state as set_rng_state
 
 __version__ = "0.1.0"
 
@@ -112,6 +116,8 @@ PLACES: Final = {
     "grad": ("torpor.tensor", "grad"),
     "lower": ("torpor.tensor", "lower"),
     "manual_seed": ("torpor.tensor", "manual_seed"),
+    "get_rng_state": ("torpor.tensor.random", "get_rng_state"),
+    "set_rng_state": ("torpor.tensor.random", "set_rng_state"),
     "no_grad": ("torpor.tensor", "no_grad"),
     "cond": ("torpor.tensor.looping", "cond"),
     "while_loop": ("torpor.tensor.looping", "while_loop"),
@@ -129,6 +135,9 @@ PLACES: Final = {
     "fft": ("torpor.tensor.fft", None),
     "linalg": ("torpor.tensor.linalg", None),
     "nn": ("torpor.nn", None),
+    "optim": ("torpor.nn.optim", None),
+    "load": ("torpor.nn.torch_files", "load"),
+    "save": ("torpor.nn.torch_files", "save"),
     "jit": ("torpor.capture", "jit"),
     "TinyJit": ("torpor.capture", "jit"),
     "explain": ("torpor.capture", "explain"),

@@ -12,6 +12,7 @@ import numpy as np
 
 from torpor.base.errors import ShapeError
 from torpor.nn.safetensors import safe_load, safe_save
+from torpor.nn.torch_files import torch_load
 from torpor.tensor import Tensor, no_grad
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "load_state_dict",
     "safe_load",
     "safe_save",
+    "torch_load",
 ]
 
 # Containers whose elements PyTorch names directly by number.

@@ -88,6 +88,17 @@ def manual_seed(seed: int) -> None:
     _default.set(_seeded(seed))
 
 
+def get_rng_state() -> tuple[int, int]:
+    """(seed, number of the next draw) of this context's random numbers."""
+    return state_of(None)[:2]
+
+
+def set_rng_state(state: tuple[int, int]) -> None:
+    """Go on from what `get_rng_state` gave."""
+    seed, draw = state
+    _default.set(_seeded(seed)._replace(draw=draw))
+
+
 def fresh_name() -> int:
     """A number above the names of all seedings so far and below those to come."""
     return next(_names)
