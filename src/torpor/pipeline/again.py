@@ -119,8 +119,8 @@ def named(root: UOp, device: str, known: Notes = NOTHING) -> Small | None:
 
 
 def value_of(small: Small, root: UOp) -> UOp | None:
-    """The value of a small graph that is known, computed; None of any other, and where a check
-    fails, whose error needs the way that every graph goes.
+    """The value of a small graph that is known, computed while nobody wants to see it; None of any
+    other, and where a check fails, whose error needs the way that every graph goes.
     """
     name, buffers = small
     recipe = _small.get(name)
@@ -130,7 +130,7 @@ def value_of(small: Small, root: UOp) -> UOp | None:
     with recipe.lock:
         made = recipe.takes[0]()
     try:
-        recipe.graph.run(buffers, (made.buffer,))
+        recipe.graph.launch(buffers, (made.buffer,))
     except Failed:
         return None
     return made.node if made.node is not None else buffer_node(made.buffer, shape_of(root))

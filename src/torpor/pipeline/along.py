@@ -58,11 +58,13 @@ def ages_of(form: Canonical, nodes: Sequence[UOp], known: Notes) -> list[int]:
     """
     places: Any = form.order
     ages = {places[node]: age for node, age in form.ages.items() if age and node in places}
-    return [
-        1 + max([age for place, age in ages.items() if place in memory_below(form, node, known)])
-        if ages else 1
-        for node in nodes
-    ]  # fmt: skip
+    if not ages:
+        return [1] * len(nodes)
+    found = []
+    for node in nodes:
+        inside = memory_below(form, node, known)
+        found.append(1 + max([age for place, age in ages.items() if place in inside], default=0))
+    return found
 
 
 def memory_below(form: Canonical, root: UOp, known: Notes) -> frozenset[int]:

@@ -187,9 +187,18 @@ class CompiledGraph:
         """Run all commands; `items`: what to show of them, where they are of another place in the
         program. A `Failed` says which check did not hold: nothing but results has changed then.
         """
-        executor = self.executor
-        if executor is None or timing() or not taken(executor.lock):
+        if timing():
             self._one_by_one(inputs, results, words, items)
+        else:
+            self.launch(inputs, results, words)
+
+    def launch(
+        self, inputs: Sequence[Buffer], results: Sequence[Buffer], words: Sequence[int] = ()
+    ) -> None:
+        """As `run`, where nobody wants to see it."""
+        executor = self.executor
+        if executor is None or not taken(executor.lock):
+            self._one_by_one(inputs, results, words, ())
             return
         try:
             given = [b.place or _place_of(b) for b in (*inputs, *results)]

@@ -6,10 +6,11 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import Any
+from typing import Any, Final
 
 from torpor.base.errors import TorporError
 from torpor.graph.known import known, shown
+from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.again_needed import mark_held, needed_again
 from torpor.tensor.storage import (
@@ -21,6 +22,9 @@ from torpor.tensor.storage import (
     values_below,
 )
 from torpor.tensor.watch import active, watcher
+
+# An enumeration is slow to ask for its members.
+_MEMORY: Final = frozenset({Ops.BUFFER, Ops.RESHAPE, Ops.MULTI})
 
 
 @cache
@@ -47,8 +51,8 @@ def compute(roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
 
 def computed(root: UOp, device: str) -> UOp:
     """As `compute`, of one node; nobody is told that it has been computed."""
-    (node,) = shown_now(((root, device),))
-    if is_buffer(node):
+    node = shown_now(((root, device),))[0] if active else shown(root)
+    if node.op in _MEMORY and is_buffer(node):
         return node
     made = _run(((root, device),))
     return compute(((root, device),))[0] if made is None else made[0]
