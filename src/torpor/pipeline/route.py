@@ -99,15 +99,21 @@ def realize_along(roots: Roots, new: Callable[[Canonical], bool] | None = None) 
         if small is not None and made is not None and not made[1]:
             again.know(small, roots)
         return made
-    except Refused as refused:
-        site = refused.site
-    raise error_of(site, index_of(site, roots[0][1], computed))
+    except Refused as one:
+        refused = one
+    raise told(refused, roots)
+
+
+def told(refused: Refused, roots: Roots) -> Exception:
+    """What a failed check of these roots means to the user."""
+    site = refused.site
+    return error_of(site, index_of(site, roots[0][1], computed))
 
 
 def realize_again(roots: Roots, known: Notes) -> Again | None:
     """As `realize_along`, if the like has been computed before, of graphs in which what is known
     stands for itself; of what was computed along the third is its age (see `along.ages_of`). None
-    else, and where a check fails: then the graph has to be there.
+    else, and where a check fails in such a graph: it has to be there.
     """
     if not unseen() or limit_now() is not None:
         return None
@@ -118,10 +124,15 @@ def realize_again(roots: Roots, known: Notes) -> Again | None:
     if form is None:
         return None
     own, wanted = along.with_company(form, roots)
+    refused = None
     try:
         values = followed(wanted, own)
-    except Failed:
-        return None
+    except Failed as failed:
+        if form.ages or wanted is not roots:  # the graph that failed has to be written first
+            return None
+        refused = Refused.of(failed, planned(roots)[0].items)
+    if refused is not None:
+        raise told(refused, roots)
     if values is None:
         return None
     if wanted is roots:
