@@ -176,6 +176,8 @@ def unfold(
     """The windows of x[batch, channel, height, width] as columns: [batch, channel * kernel, window]
     (without batch as without).
     """
+    if x.is_pair:
+        return x.by_parts(lambda part: unfold(part, kernel_size, dilation, padding, stride))
     if x.ndim == 3:
         return unfold(x.unsqueeze(0), kernel_size, dilation, padding, stride).squeeze(0)
     sizes, spread, steps = pair(kernel_size), pair(dilation), pair(stride)

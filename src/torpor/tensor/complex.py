@@ -7,6 +7,7 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
+from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError
 from torpor.base.promotion import complex_of, promote
 from torpor.ir.ops import Ops
@@ -166,12 +167,29 @@ class Complex(Pair):
 
     __hash__ = Handle.__hash__
 
+    def logaddexp(self, other: Any) -> Tensor:
+        """log(exp(self) + exp(other)), without overflow."""
+        x, y = _promoted(self, beside(other, self._re))
+        above = x._re.detach() >= y._re.detach()
+        most, least = above.where(x, y), above.where(y, x)
+        return most + (least - most).exp().log1p()
+
+    def float_power(self, exponent: Any) -> Tensor:
+        """self to the power of the exponent, in complex128."""
+        return self.cast(dtypes.complex128) ** exponent
+
+    def ldexp(self, other: Any) -> Tensor:
+        """self times 2**other."""
+        return self * beside(other, self._re).exp2()
+
     # --- sums and products ------------------------------------------------------------------------
     def prod(self, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
         """The product over an axis, or of all elements, by halves."""
         made: Any = self if dtype is None else self.cast(dtype)
         if dim is None:
             made, dim = made.reshape(-1), 0
+        if not made.ndim:
+            return made.clone()
         made = made.movedim(dim, 0)
         while made.shape[0] > 1:
             half = made.shape[0] // 2
@@ -209,6 +227,10 @@ class Complex(Pair):
     def logical_not(self) -> Tensor:
         """Whether it is 0."""
         return self.eq(0)
+
+    def nonzero(self, as_tuple: bool = False) -> Any:
+        """Where elements are not 0, as of real tensors."""
+        return self.ne(0).nonzero(as_tuple)
 
     def isclose(
         self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False

@@ -5,8 +5,11 @@ other methods, and the functions of `complex_functions`. Every other one is refu
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
+
+import numpy as np
 
 from torpor.base.dtypes import DType, as_dtype
 from torpor.base.errors import DTypeError
@@ -31,6 +34,14 @@ BOTH: Final = tuple(
 )
 # Products of two operands, linear in each.
 BILINEAR: Final = ["mm", "bmm", "mv", "dot", "outer", "inner", "tensordot", "kron", "cross"]
+CONVOLUTIONS: Final = [f"conv{kind}{axes}d" for kind in ("", "_transpose") for axes in (1, 2, 3)]
+# What writes into both parts those of a value, which may be real: methods, and the value's name.
+VALUES: Final = {
+    "diagonal_scatter": "src", "select_scatter": "src", "slice_scatter": "src",
+    "index_copy": "source", "index_fill": "value", "index_put": "values", "put": "source",
+    "masked_fill": "value", "masked_scatter": "source", "scatter_add": "src", "pad": "value",
+    "constant_pad_nd": "value",
+}  # fmt: skip
 # What is written with other methods only, and means the same for complex numbers.
 MADE_OF_OTHERS: Final = tuple(
     """
@@ -42,7 +53,11 @@ MADE_OF_OTHERS: Final = tuple(
     positive pow to to_device type where __array_namespace__ __array_ufunc__ __format__
     __dir__ count_nonzero gradient _factor dist norm
     inverse det slogdet logdet cholesky cholesky_solve cholesky_inverse triangular_solve qr svd
-    pinverse matrix_exp cat stack vander
+    pinverse matrix_exp cat stack vander addcmul addcdiv corrcoef cov var_mean std_mean
+    logical_and logical_or logical_xor softmax log_softmax softmin logsumexp logcumsumexp normalize
+    rms_norm silu swish softsign tanhshrink sinc lerp renorm fill trapz trapezoid
+    cumulative_trapezoid l1_loss nonzero_static argwhere bfloat16 byte char double float half int
+    long short
     """.split()  # noqa: SIM905 (a table that is read)
 )
 # What has no operand, or takes several in a list.
@@ -110,6 +125,37 @@ def _function(name: str) -> Callable[..., Any]:
     return method
 
 
+def _with_value(name: str, value: str) -> Callable[..., Any]:
+    function = getattr(Tensor, name)
+    parameters = inspect.signature(function).parameters
+    place = [*parameters].index(value) - 1
+
+    @functools.wraps(function)
+    def method(self: Any, *arguments: Any, **options: Any) -> Any:
+        if place < len(arguments):
+            options[value] = arguments[place]
+            options |= dict(zip([*parameters][place + 2 :], arguments[place + 1 :], strict=False))
+            arguments = arguments[:place]
+        given = options.pop(value, parameters[value].default)
+        if given is None:  # padding that puts no value anywhere
+            return self.by_parts(lambda part: function(part, *arguments, **options))
+        given = Tensor(given, device=self.device) if isinstance(given, np.ndarray | list) else given
+        made = [function(part, *arguments, **{value: one}, **options)
+                for part, one in zip(parts_of(self), parts_of(given), strict=True)]  # fmt: skip
+        return _joined(*made)
+
+    return method
+
+
+def _convolution(name: str) -> Callable[..., Any]:
+    @functools.wraps(getattr(Tensor, name))
+    def method(self: Any, weight: Any, bias: Any = None, *arguments: Any, **options: Any) -> Any:
+        made = self._bilinear(name, weight, None, *arguments, **options)
+        return made if bias is None else made + bias.reshape(-1, *(1,) * (weight.ndim - 2))
+
+    return method
+
+
 def _refuse(name: str) -> Any:
     def refused(self: Any, *arguments: Any, **options: Any) -> NoReturn:
         what = f"{name} does not take complex numbers; take x.real and x.imag, or x.abs()"
@@ -142,13 +188,6 @@ def _where(self: Any, condition: Any, other: Any) -> Any:
     return condition.where(self, other)
 
 
-def _pad(self: Any, padding: Any, mode: str = "constant", value: Any = None) -> Any:
-    """As of real tensors; `value` may be complex."""
-    x, y = parts_of(0 if value is None else value)
-    return paired(self.real.pad(padding, mode, x if mode == "constant" else None),
-                  self.imag.pad(padding, mode, y if mode == "constant" else None))  # fmt: skip
-
-
 def _diff(self: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
     """As of real tensors; what is put before and behind may be real or complex."""
     ends = [(None, None) if end is None else parts_of(end) for end in (prepend, append)]
@@ -156,9 +195,16 @@ def _diff(self: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
         parts_of(self), *ends, strict=True)))  # fmt: skip
 
 
-def _constant_pad(self: Any, pad: Any, value: Any = 0) -> Any:
-    """As `pad` with a constant."""
-    return self.pad(pad, "constant", value)
+def _scatter(self: Any, dim: int, index: Any, src: Any, reduce: str | None = None) -> Any:
+    """As of real tensors; products of complex numbers are not there."""
+    if reduce == "multiply":
+        raise located(DTypeError("scatter does not multiply complex numbers"), (self,))
+    return _with_value("scatter", "src")(self, dim, index, src, reduce)
+
+
+def _index_add(self: Any, dim: int, index: Any, source: Any, alpha: Any = 1) -> Any:
+    """As of real tensors."""
+    return _with_value("index_add", "source")(self, dim, index, source * alpha)
 
 
 def _to(self: Any, *arguments: Any, **options: Any) -> Any:
@@ -185,9 +231,10 @@ def complete() -> None:
     table |= {name: _bilinear(name) for name in BILINEAR}
     table |= {name: _function(name) for name in FUNCTIONS}
     table |= {other: table[name] for other, name in ALIASES.items()}
-    table |= {"view": _view, "where": _where, "pad": _pad, "diff": _diff,
-              "constant_pad_nd": _constant_pad,
-              "to": _to, "type": _to}  # fmt: skip
+    table |= {name: _with_value(name, value) for name, value in VALUES.items()}
+    table |= {name: _convolution(name) for name in CONVOLUTIONS}
+    table |= {"view": _view, "where": _where, "diff": _diff, "scatter": _scatter,
+              "index_add": _index_add, "to": _to, "type": _to}  # fmt: skip
     for name, method in table.items():
         if name not in own:
             setattr(Complex, name, method)

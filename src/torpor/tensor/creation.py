@@ -218,7 +218,7 @@ class Creation(Handle):
             raise located(ShapeError("meshgrid is for vectors and 0-d tensors"), given)
         parts: list[Any] = [part.reshape(-1) for part in given]
         if parts:
-            common_device(parts)
+            common_device([part._parts[0] for part in parts])
         order = list(range(len(parts)))
         if indexing == "xy" and len(parts) > 1:
             order[:2] = 1, 0

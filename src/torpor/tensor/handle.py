@@ -404,5 +404,5 @@ def render_shape(shape: Shape) -> str:
 
 
 def float_dtype(dtype: DType) -> DType:
-    """The format itself if it is a float's, else the default float."""
-    return dtype if dtype.kind == "float" else default_float()
+    """The format itself if it is a float's or complex, else the default float."""
+    return dtype if dtype.kind in ("float", "complex") else default_float()

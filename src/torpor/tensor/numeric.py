@@ -202,6 +202,11 @@ class Numeric(Handle):
         return self  # type: ignore[return-value]
 
     @property
+    def imag(self) -> Tensor:
+        """Of complex numbers only; `DTypeError` for real ones, as in PyTorch."""
+        raise located(DTypeError("only complex numbers have an imag; it would be 0"), (self,))
+
+    @property
     def H(self) -> Tensor:
         """The transpose of a matrix."""
         return self.T

@@ -9,6 +9,7 @@ operation takes a pair for a real tensor.
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
@@ -228,15 +229,16 @@ class Pair(Tensor):
 
     # --- formats ----------------------------------------------------------------------------------
     def cast(self, dtype: Any) -> Tensor:
-        """In another complex format, or as bools, whether they are not 0. `DTypeError` for real
-        formats, that hold no imaginary part: take `real`, `imag`, `abs()` or `angle()`.
+        """In another complex format; as bools, whether they are not 0; in a real format their real
+        part, with a warning that the imaginary one is dropped.
         """
         kind = as_dtype(dtype)
         if kind.kind == "bool":
             return self.ne(0)
         if not kind.is_complex:
             what = f"{kind} holds no imaginary part: take x.real, x.imag, x.abs() or x.angle()"
-            raise located(DTypeError(what), (self,))
+            warnings.warn(what, np.exceptions.ComplexWarning, stacklevel=2)
+            return self._re.cast(kind)
         if kind is self.dtype:
             return self
         return paired(self._re.cast(kind.part), self._im.cast(kind.part))
@@ -320,17 +322,6 @@ class Pair(Tensor):
         x, y = self._apart(*parts_of(given))
         self._re[key] = x
         self._im[key] = y
-
-    def index_put(self, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
-        """As of real tensors."""
-        x, y = parts_of(beside(values, self._re))
-        return paired(self._re.index_put(indices, x, accumulate),
-                      self._im.index_put(indices, y, accumulate))  # fmt: skip
-
-    def masked_fill(self, mask: Any, value: Any) -> Tensor:
-        """`value` where the mask holds."""
-        x, y = parts_of(value)
-        return paired(self._re.masked_fill(mask, x), self._im.masked_fill(mask, y))
 
 
 # --- pairs ----------------------------------------------------------------------------------------

@@ -126,22 +126,23 @@ class Products(Handle):
         x: Any = self.cast(float_dtype(self.dtype))
         x = x.reshape(1, -1) if x.ndim < 2 else x
         weight: Any = None
+        kind = x.dtype.part
         for given in (fweights, aweights):
             if given is not None:
-                part = beside(given, self).cast(x.dtype)
+                part = beside(given, self).cast(kind)
                 weight = part if weight is None else weight * part
         if weight is None:
             count, mean = float(x.shape[1]), x.mean(1, True)
             centered = x - mean
             divisor: Any = max(count - correction, 0.0)
-            made = centered @ centered.mT
+            made = centered @ centered.mH
         else:
             total = weight.sum()
             centered = x - (x * weight).sum(1, True) / total
-            less = (weight * beside(aweights, self).cast(x.dtype)).sum() / total if (
+            less = (weight * beside(aweights, self).cast(kind)).sum() / total if (
                 aweights is not None) else 1.0  # fmt: skip
             divisor = (total - less * correction).clamp(0)
-            made = (centered * weight) @ centered.mT
+            made = (centered * weight) @ centered.mH
         made = made / divisor
         return made.reshape(()) if x.shape[0] == 1 else made
 
@@ -151,8 +152,9 @@ class Products(Handle):
         made: Any = self.cov()
         if not made.ndim:
             return made / made
-        deviation = made.diagonal().sqrt()
-        return (made / deviation.unsqueeze(1) / deviation).clamp(-1, 1)
+        deviation = made.diagonal().real.sqrt()
+        made = made / deviation.unsqueeze(1) / deviation
+        return made._of([part.clamp(-1, 1) for part in made._parts])  # type: ignore[no-any-return]
 
     # --- integrals --------------------------------------------------------------------------------
     @spelled

@@ -277,7 +277,7 @@ class Reduce(Handle):
             return self.exp().sum(dim, keepdim).log()  # -inf; there is no greatest element
         dtype = float_dtype(self.dtype)
         wide: Any = self.cast(wide_dtype(dtype))
-        top = wide.detach().amax(dim, True)
+        top = wide.detach().real.amax(dim, True)
         top = top.isfinite().where(top, 0)  # all -inf gives -inf, an inf gives inf
         total = ((wide - top).exp().sum(dim, True).log() + top).cast(dtype)
         return total if keepdim else total.squeeze(_axes(dim, self.ndim))
@@ -293,7 +293,7 @@ class Reduce(Handle):
         if _count(operand, dim) == 0:
             return operand
         wide = operand.cast(wide_dtype(operand.dtype))
-        grown = (wide - wide.detach().amax(dim, True)).exp()
+        grown = (wide - wide.detach().real.amax(dim, True)).exp()
         shares = grown * grown.sum(dim, True).reciprocal()  # one division a row, not an element
         return shares.cast(operand.dtype)
 
@@ -306,7 +306,7 @@ class Reduce(Handle):
         if _count(operand, dim) == 0:
             return operand
         wide = operand.cast(wide_dtype(operand.dtype))
-        moved = wide - wide.detach().amax(dim, True)
+        moved = wide - wide.detach().real.amax(dim, True)
         return (moved - moved.exp().sum(dim, True).log()).cast(operand.dtype)
 
     @spelled

@@ -77,6 +77,8 @@ class Scan(Handle):
 
 def _joined(x: Any, y: Any) -> Any:
     """Gives log(exp(x) + exp(y)) by way of the greater."""
+    if x.is_pair:
+        return x.logaddexp(y)
     top = x.maximum(y)
     top = top.isfinite().where(top, 0)
     return with_rule(((x - top).exp() + (y - top).exp()).log() + top, (x, y), "log_add")

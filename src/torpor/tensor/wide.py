@@ -17,7 +17,7 @@ def wide_dtype(dtype: DType) -> DType:
     """The format that sums and products of `dtype` are taken in."""
     if dtype.kind == "float":
         return dtypes.float32 if dtype.bits < 32 else dtype
-    return dtypes.int64
+    return dtype if dtype.is_complex else dtypes.int64
 
 
 def is_narrow(dtype: DType) -> bool:
