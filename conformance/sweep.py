@@ -31,7 +31,7 @@ BEGINNINGS = tuple(
 )
 NAMES = frozenset(
     """
-    bernoulli multinomial cauchy exponential geometric log_normal normal uniform stft istft geqrf
+    bernoulli multinomial cauchy exponential geometric log_normal normal uniform geqrf
     ormqr cdist polygamma mvlgamma svd_lowrank pca_lowrank to to_sparse type_as hash_tensor
     nn.functional.dropout nn.functional.dropout2d nn.functional.dropout3d
     nn.functional.alpha_dropout nn.functional.feature_alpha_dropout nn.functional.rrelu

@@ -61,7 +61,7 @@ FUNCTIONS: Final = tuple(
     histogram histogramdd hsplit huber_loss hypot i0 index_add index_copy index_fill index_put
     index_reduce index_select inner instance_norm inverse is_complex is_contiguous
     is_floating_point is_nonzero is_same_size is_signed isclose isfinite isin isinf isnan
-    isneginf isposinf isreal kl_div kron kthvalue l1_loss layer_norm lcm ldexp le leaky_relu
+    isneginf isposinf isreal istft kl_div kron kthvalue l1_loss layer_norm lcm ldexp le leaky_relu
     lerp less less_equal lgamma linear log log10 log1p log2 log_softmax logaddexp logaddexp2
     logcumsumexp logdet logical_and logical_not logical_or logical_xor logit logsigmoid
     logsumexp lt masked_fill masked_scatter masked_select matmul matrix_exp matrix_power max
@@ -76,7 +76,7 @@ FUNCTIONS: Final = tuple(
     select_copy select_scatter selu sgn shard shrink sigmoid sign signbit silu sin sinc sinh
     slice slice_copy slice_scatter slogdet smooth_l1_loss softmax softmin softplus softshrink
     softsign sort sparse_categorical_crossentropy split split_copy split_with_sizes
-    split_with_sizes_copy sqrt square squeeze squeeze_copy std std_mean sub subtract sum
+    split_with_sizes_copy sqrt square squeeze squeeze_copy std std_mean stft sub subtract sum
     sum_to_size svd swapaxes swapdims swish t t_copy take take_along_dim tan tanh tanhshrink
     tensor_split tensordot threshold tile topk trace transpose transpose_copy trapezoid trapz
     triangular_solve tril triu true_divide trunc unbind unbind_copy unflatten unfold unfold_copy

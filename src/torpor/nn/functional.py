@@ -177,7 +177,11 @@ def unfold(
     (without batch as without).
     """
     if x.is_pair:
-        return x.by_parts(lambda part: unfold(part, kernel_size, dilation, padding, stride))
+        pair_of: Any = x
+        whole: Tensor = pair_of.by_parts(
+            lambda part: unfold(part, kernel_size, dilation, padding, stride)
+        )
+        return whole
     if x.ndim == 3:
         return unfold(x.unsqueeze(0), kernel_size, dilation, padding, stride).squeeze(0)
     sizes, spread, steps = pair(kernel_size), pair(dilation), pair(stride)

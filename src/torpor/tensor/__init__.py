@@ -8,6 +8,7 @@ from torpor.tensor.differentiate import grad, value_and_grad
 from torpor.tensor.mode import device, enable_grad, no_grad, set_default_dtype
 from torpor.tensor.random import Generator, manual_seed
 from torpor.tensor.realisation import lower
+from torpor.tensor.short_time import istft, stft
 from torpor.tensor.tensor import Tensor
 
 __all__ = [
@@ -19,9 +20,11 @@ __all__ = [
     "einsum",
     "enable_grad",
     "grad",
+    "istft",
     "lower",
     "manual_seed",
     "no_grad",
     "set_default_dtype",
+    "stft",
     "value_and_grad",
 ]

@@ -269,58 +269,23 @@ def ihfftn(
     return _last_first(_real(input, "ihfftn"), s, dim, norm, ihfft, ifft)
 
 
-@spelled
-def fft2(
-    input: Any, s: Sequence[int] | None = None, dim: Any = (-2, -1), norm: str | None = None
-) -> Tensor:
-    """`fftn` along two axes, the last unless given."""
-    made: Tensor = fftn(input, s, dim, norm)
-    return made
+def _of_two(function: Any) -> Any:
+    """A transform along several axes along two, the last unless given."""
+    name = function.__name__.removesuffix("n")
+
+    @spelled
+    def of_two(
+        input: Any, s: Sequence[int] | None = None, dim: Any = (-2, -1), norm: str | None = None
+    ) -> Any:
+        return function(input, s, dim, norm)
+
+    of_two.__name__ = of_two.__qualname__ = f"{name}2"
+    of_two.__doc__ = f"`{name}n` along two axes, the last unless given."
+    return of_two
 
 
-@spelled
-def ifft2(
-    input: Any, s: Sequence[int] | None = None, dim: Any = (-2, -1), norm: str | None = None
-) -> Tensor:
-    """`ifftn` along two axes, the last unless given."""
-    made: Tensor = ifftn(input, s, dim, norm)
-    return made
-
-
-@spelled
-def rfft2(
-    input: Any, s: Sequence[int] | None = None, dim: Any = (-2, -1), norm: str | None = None
-) -> Tensor:
-    """`rfftn` along two axes, the last unless given."""
-    made: Tensor = rfftn(input, s, dim, norm)
-    return made
-
-
-@spelled
-def irfft2(
-    input: Any, s: Sequence[int] | None = None, dim: Any = (-2, -1), norm: str | None = None
-) -> Tensor:
-    """`irfftn` along two axes, the last unless given."""
-    made: Tensor = irfftn(input, s, dim, norm)
-    return made
-
-
-@spelled
-def hfft2(
-    input: Any, s: Sequence[int] | None = None, dim: Any = (-2, -1), norm: str | None = None
-) -> Tensor:
-    """`hfftn` along two axes, the last unless given."""
-    made: Tensor = hfftn(input, s, dim, norm)
-    return made
-
-
-@spelled
-def ihfft2(
-    input: Any, s: Sequence[int] | None = None, dim: Any = (-2, -1), norm: str | None = None
-) -> Tensor:
-    """`ihfftn` along two axes, the last unless given."""
-    made: Tensor = ihfftn(input, s, dim, norm)
-    return made
+fft2, ifft2, rfft2, irfft2 = map(_of_two, (fftn, ifftn, rfftn, irfftn))
+hfft2, ihfft2 = map(_of_two, (hfftn, ihfftn))
 
 
 # --- frequencies ----------------------------------------------------------------------------------

@@ -154,7 +154,7 @@ class Products(Handle):
             return made / made
         deviation = made.diagonal().real.sqrt()
         made = made / deviation.unsqueeze(1) / deviation
-        return made._of([part.clamp(-1, 1) for part in made._parts])  # type: ignore[no-any-return]
+        return made._of([part.clamp(-1, 1) for part in made._parts])
 
     # --- integrals --------------------------------------------------------------------------------
     @spelled
