@@ -126,6 +126,8 @@ ARGUMENTS = {
     "take_along_dim": (X, N, 0),
     "scatter": (X, 0, N, Y),
     "scatter_add": (X, 0, N, Y),
+    "stft": (np.arange(8.0), 4, 2, None, None, True, "reflect", False, None, True),
+    "istft": (np.ones((3, 4), np.complex128), 4, 2),
     "scatter_reduce": (X, 0, N, Y, "amax"),
     "index_add": (X, 0, W, Y),
     "index_copy": (X, 0, W, Y),
