@@ -108,3 +108,28 @@ def test_slopes_need_neighbours():
 def test_the_quantile_of_a_number_has_no_axis_to_keep():
     assert Tensor(2.0).quantile(0.5, 0, True).shape == ()
     assert Tensor(2.0).quantile(Tensor([0.2, 0.5]), 0, True).tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize(("low", "high", "bins"), [
+    (-3.0, 3.0, 100), (0.1, 0.7, 1000), (1e6, 1e6 + 1, 50), (-1.0, 1e-3, 333),
+])  # fmt: skip
+def test_equal_bins_hold_what_lies_between_their_edges(low, high, bins):
+    wide = (high - low) / 10
+    given = np.random.default_rng(0).uniform(low - wide, high + wide, 4000).astype(np.float32)
+    given[: bins + 1] = np.linspace(low, high, bins + 1)
+    given[-3:] = np.nan, np.inf, -np.inf
+    hist, edges = Tensor(given).histogram(bins, range=(low, high))
+    edges = edges.numpy()
+    held = given[(given >= edges[0]) & (given <= edges[-1])]
+    places = np.minimum(np.searchsorted(edges, held, side="right") - 1, bins - 1)
+    np.testing.assert_array_equal(hist.numpy(), np.bincount(places, minlength=bins))
+
+
+def test_equal_bins_are_found_without_a_search():
+    x = Tensor(np.zeros(1 << 16, np.float32)).realize()
+
+    def operations(bins):
+        made = x.histogram(bins, range=(0.0, 1.0)).hist
+        return sum(program.ops for program in torpor.lower(made))
+
+    assert operations(1024) < 1.2 * operations(16)

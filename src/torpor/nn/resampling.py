@@ -213,7 +213,7 @@ def grid_sample(
                      point - floor if step else floor + 1 - point)  # fmt: skip
             weight = share * weight
         part = _picked(input, [f + step for f, step in zip(floors, corner)], padding_mode,
-                       bool(align_corners)) * weight.unsqueeze(1)  # fmt: skip
+                       bool(align_corners)) * weight.unsqueeze(1).contiguous()  # fmt: skip
         made = part if made is None else made + part
     return made  # type: ignore[no-any-return]
 
@@ -244,10 +244,11 @@ def _picked(image: Any, places: Sequence[Any], padding: str, corners: bool) -> A
         index = inside.where(place, 0).long()
         flat = index if flat is None else flat * length + index
     batch, channels = image.shape[:2]
-    asked = flat.reshape(batch, 1, -1).expand(batch, channels, flat.numel() // batch)
-    found = image.reshape(batch, channels, -1).gather(2, asked)
+    whole = image.reshape(batch, channels, -1)
+    asked = flat.reshape(batch, 1, -1).contiguous().clamp(0, max(0, whole.shape[2] - 1))
+    found = whole.gather(2, asked.expand(batch, channels, asked.shape[2]))
     found = found.reshape(batch, channels, *places[0].shape[1:])
-    return held.unsqueeze(1).where(found, 0.0)
+    return held.unsqueeze(1).contiguous().where(found, 0.0)
 
 
 def grid_sampler_2d(

@@ -120,7 +120,8 @@ class Statistics(Handle):
         edges = _edges(flat, bins, range)
         weights = None if weight is None else beside(weight, self).reshape(-1)
         hist = _counted([flat], [edges], weights)
-        return Histogram(hist / (hist.sum() * edges.diff()) if density else hist, edges)
+        line, _ = edges
+        return Histogram(hist / (hist.sum() * line.diff()) if density else hist, line)
 
     def histogramdd(
         self, bins: Any, *, range: Any = None, weight: Any = None, density: bool = False
@@ -135,11 +136,12 @@ class Statistics(Handle):
         edges = [_edges(*three) for three in zip(parts, each, limits, strict=True)]
         weights = None if weight is None else beside(weight, self).reshape(-1)
         hist: Any = _counted(parts, edges, weights)
+        lines = tuple(line for line, _ in edges)
         if density:
             hist = hist / hist.sum()
-            for axis, edge in enumerate(edges):
-                hist = hist / edge.diff().reshape(-1, *(1,) * (len(edges) - 1 - axis))
-        return Histogram(hist, tuple(edges))
+            for axis, line in enumerate(lines):
+                hist = hist / line.diff().reshape(-1, *(1,) * (len(lines) - 1 - axis))
+        return Histogram(hist, lines)
 
 
 def _quantile(
@@ -177,10 +179,12 @@ def _quantile(
     return made if share.ndim else made.squeeze(0)
 
 
-def _edges(flat: Any, bins: Any, limits: Any) -> Any:
-    """The edges of bins: as given, or of so many equal parts of a range."""
+def _edges(flat: Any, bins: Any, limits: Any) -> tuple[Any, bool]:
+    """The edges of bins: as given, or of so many equal parts of a range; and whether they are such,
+    and so far apart that rounding moves nothing past a neighbour.
+    """
     if isinstance(bins, Handle | Sequence):
-        return beside(bins, flat).cast(flat.dtype)
+        return beside(bins, flat).cast(flat.dtype), False
     if limits is None:
         low, high = (flat.amin(), flat.amax()) if flat.numel() else (0.0, 1.0)
         low, high = (float(x.item()) if isinstance(x, Handle) else x for x in (low, high))
@@ -188,18 +192,35 @@ def _edges(flat: Any, bins: Any, limits: Any) -> Any:
         low, high = limits
     if low == high:
         low, high = low - 0.5, high + 0.5
-    return Handle._type.linspace(low, high, bins + 1, dtype=flat.dtype, device=flat.device)
+    made = Handle._type.linspace(low, high, bins + 1, dtype=flat.dtype, device=flat.device)
+    gap = {"float32": 2.0**-23, "float64": 2.0**-52}.get(flat.dtype.name, math.inf)
+    return made, (high - low) / bins > 8 * gap * max(abs(low), abs(high))
 
 
-def _counted(parts: Sequence[Any], edges: Sequence[Any], weights: Any) -> Any:
+def _cell(part: Any, edges: Any, equal: bool) -> Any:
+    """Which cell each number lies in, -1 or their count beyond: by halves; of equal cells, where it
+    should lie, or beside.
+    """
+    count = edges.shape[0] - 1
+    if equal:
+        scale = count / (edges[-1] - edges[0])
+        guess = ((part - edges[0]) * scale).clamp(0, count - 1).nan_to_num(0.0).cast(dtypes.int64)
+        guess = guess.clamp(0, count - 1)
+        below, above = part < edges[guess], part >= edges[guess + 1]
+        number = guess - below.cast(dtypes.int64) + above.cast(dtypes.int64)
+        number = part.isnan().where(count, number)
+    else:
+        number = Handle._type.searchsorted(edges, part, right=True) - 1
+    return part.eq(edges[-1]).where(count - 1, number)
+
+
+def _counted(parts: Sequence[Any], edges: Sequence[tuple[Any, bool]], weights: Any) -> Any:
     """How many points lie in each cell of a grid."""
     place: Any = None
     inside: Any = None
-    shape = [edge.shape[0] - 1 for edge in edges]
+    shape = [edge.shape[0] - 1 for edge, _ in edges]
     for part, edge, count in zip(parts, edges, shape, strict=True):
-        number = Handle._type.searchsorted(edge, part, right=True) - 1
-        last = part.eq(edge[-1])
-        number = last.where(count - 1, number)
+        number = _cell(part, *edge)
         held = (number >= 0) & (number < count)
         place = number if place is None else place * count + number
         inside = held if inside is None else inside & held
