@@ -44,6 +44,32 @@ def const(number):
         (X * 4 + Y, Y < 2, lambda x, y: x * 4 + y if y < 2 else None),
         (X * 4 + Y, (const(0) < X) & (Y * 2 < 5), lambda x, y: x * 4 + y if x and y < 3 else None),
         (X + Y + -2, (const(1) < Y + 0), lambda x, y: x + y - 2 if y > 1 else None),
+        (X * 4 + Y, (X * 4 + Y) < 7, lambda x, y: x * 4 + y if x * 4 + y < 7 else None),
+        (
+            Y * 3 + X,
+            ((X + Y) < 4) & (const(0) < X + Y * -1 + 2) & (Y < 3),
+            lambda x, y: y * 3 + x if x + y < 4 and x - y > -2 and y < 3 else None,
+        ),
+        (
+            X + Y,
+            (X + Y < 3).ne(UOp.const(dtypes.bool, True)),
+            lambda x, y: x + y if x + y >= 3 else None,
+        ),
+        (
+            (X * 4 + Y) // 3 + (X * 4 + Y) % 3 * 4,
+            None,
+            lambda x, y: (x * 4 + y) // 3 + (x * 4 + y) % 3 * 4,
+        ),
+        (
+            (X * 4 + Y) // 2 % 3 * 7 + Y,
+            (X * 4 + Y) // 6 < 1,
+            lambda x, y: (x * 4 + y) // 2 % 3 * 7 + y if x * 4 + y < 6 else None,
+        ),
+        (
+            (X + Y + -4) % 3,
+            const(-1) < (X + Y + -4) // 3,
+            lambda x, y: (x + y - 4) % 3 if x + y >= 4 else None,
+        ),
     ],
 )
 def test_a_view_says_what_the_index_says(index, valid, meaning):
@@ -56,10 +82,10 @@ def test_a_view_says_what_the_index_says(index, valid, meaning):
         assert place == meaning(*point)
 
 
-@pytest.mark.parametrize("index", [X // 2, X * Y, X % 2 + Y])
+@pytest.mark.parametrize("index", [X * Y, X % 2 + X % 3, (X % 3 + Y) // 2])
 def test_what_no_view_says_has_none(index):
     trace, found, numbers = traced(index)
-    assert view_of(trace, found, {numbers[X]: 3}) is None
+    assert view_of(trace, found, {numbers[n]: 3 for n in (X, Y) if n in numbers}) is None
 
 
 def test_the_fusion_example_reads_and_writes_in_a_row(trace):

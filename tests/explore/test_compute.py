@@ -14,7 +14,7 @@ SLOW = {
 
 @pytest.fixture
 def computer():
-    one = Computer(patience=3)
+    one = Computer(patience=30)
     yield one
     one.close()
 

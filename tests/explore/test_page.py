@@ -8,10 +8,11 @@ import threading
 import pytest
 
 from tests import chromium
+from tests.explore.test_regions import layers
 from tests.recorded import JITTED, record
 from torpor.explore import Server, read
 from torpor.explore.export import export
-from torpor.explore.trace import Graph, Node, Trace
+from torpor.explore.regions import MOST
 
 pytestmark = pytest.mark.skipif(chromium.COMMAND is None, reason="there is no chromium")
 
@@ -182,11 +183,51 @@ def test_the_timeline_leads_to_kernels(browser, server):
     )
     browser.click("#chrome")
     events = json.loads(browser.evaluate("window.saved"))["traceEvents"]
-    assert {"kernel", "compile", "schedule"} <= {event["cat"] for event in events}
+    assert {"kernel", "compile", "schedule"} <= {event.get("cat") for event in events}
+    names = {event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    assert {"CPU: queue", "Python"} <= names
     browser.evaluate(
         "document.querySelector('[data-event=kernel]').dispatchEvent(new MouseEvent('click'))"
     )
     browser.wait("location.hash.startsWith('#kernels/0')")
+
+
+def test_who_did_what_has_tracks_of_its_own(browser, fusion):
+    trace = read(fusion)
+    run = next(event for event in trace.events if event["phase"] == "kernel")
+    compiled = next(event for event in trace.events if event["phase"] == "compile")
+    trace.events += [{**run, "phase": "share", "worker": 1}, {**run, "device": "CPU:1"}]
+    trace.events += [{**compiled, "process": 4711}]
+    server = Server(trace)
+    try:
+        browser.open(f"{server.address}#time")
+        shown(browser, "[data-track]")
+        tracks = [name for name in browser.texts("[data-track]") if name]
+        wanted = ["CPU: queue", "CPU:1: queue", "CPU: thread 1", "Python", "helper 1"]
+        assert [name for name in tracks if name != "CPU: thread 0"] == wanted
+    finally:
+        server.close()
+
+
+def test_the_first_page_says_what_to_look_at(browser, server):
+    browser.open(server.address)
+    first, second = (kernel.name for kernel in server.site.trace.kernels)
+    between = browser.text("#between")
+    assert f"{first} is not one with {second}" in between.replace("\n", " ")
+    assert "by contiguous()" in between
+    assert "fusion.py:" in browser.text("#costliest") and browser.text("#copies") == "none"
+    browser.click("#check-all")
+    browser.wait("document.querySelector('#all-verdict').textContent.startsWith('no step gives')")
+
+
+def test_from_a_node_to_its_kernel_and_back(browser, server):
+    browser.open(f"{server.address}#program")
+    browser.click('details [data-node="CONTIGUOUS"]')
+    browser.click(".about-node .kernel-link")
+    browser.wait("document.querySelector('#reasons b')?.textContent === 'contiguous'")
+    browser.click("#to-graph")
+    browser.wait("!!document.querySelector('details .node.marked[data-node=CONTIGUOUS]')")
+    assert browser.evaluate("!document.querySelector('details .marked[data-node=BUFFER]')")
 
 
 def test_memory_at_a_moment_and_the_roofline_lead_to_kernels(browser, server):
@@ -219,7 +260,10 @@ def test_what_the_jit_traced_and_where_values_lie(browser, tmp_path):
     try:
         browser.open(f"{server.address}#programs")
         shown(browser, "[data-jit=step] .lies")
-        assert browser.texts(".because") == ["it was new", "of scale"]
+        changed = "of scale: it was 2.0, and then 3.0"
+        assert browser.texts(".because") == ["it was new", changed]
+        assert "scale = 2.0" in browser.texts(".guards code")
+        assert browser.text("#main .guards summary").startswith("guards: ")
         browser.open(f"{server.address}#time")
         shown(browser, '[data-mark="epoch 1"]')
     finally:
@@ -324,21 +368,24 @@ def test_the_exported_page_works_from_a_file_server(browser, server, fusion, tmp
         files.shutdown()
 
 
-def test_a_large_graph_is_shown_in_part_and_opens_by_a_click(browser):
-    trace = Trace("large", {0: Node("BUFFER", "float32", (), "Buffer(#1, CPU, 4, float32)")})
-    for number in range(1, 5000):
-        trace.nodes[number] = Node("ADD", "float32", (number - 1, number // 2), "")
-    trace.graphs.append(Graph(4999, {}))
+def test_a_large_graph_is_shown_as_regions_that_open_by_a_click(browser):
+    trace, graph = layers(620)
+    trace.graphs.append(graph)
     server = Server(trace)
     try:
         browser.open(f"{server.address}#program")
-        shown(browser, "details .node.folded")
-        count = "document.querySelectorAll('details .node').length"
-        before = browser.evaluate(count)
-        assert before < 500
-        browser.evaluate(
-            "document.querySelector('details .node.folded').dispatchEvent(new MouseEvent('click'))"
-        )
-        browser.wait(f"{count} > {before}")
+        shown(browser, "details .node[data-region]")
+        boxes = "document.querySelectorAll('details .node').length"
+        first = browser.evaluate(boxes)
+        assert first <= MOST
+        while browser.evaluate("!document.querySelector('details [data-node]')"):
+            before = browser.evaluate(boxes)
+            browser.evaluate(
+                "document.querySelector('details [data-region]').dispatchEvent(new Event('click'))"
+            )
+            browser.wait(f"{boxes} > {before}")
+        assert browser.texts("details [data-region*='Layer.forward']")
+        browser.click("details .fold")
+        browser.wait(f"{boxes} === {first}")
     finally:
         server.close()

@@ -22,6 +22,14 @@ def test_every_target_has_its_source(trace, target):
 
 
 @pytest.mark.parametrize(
+    ("processor", "sign"), [("sse", "xmm"), ("avx2", "ymm"), ("avx512", "zmm"), ("aarch64", ".4s")]
+)
+def test_processors_that_are_not_here_have_their_assembly(trace, processor, sign):
+    found = made(trace, target=processor, opts="UPCAST 0 4")
+    assert sign in found["assembly"] or sign in made(trace, target=processor)["assembly"]
+
+
+@pytest.mark.parametrize(
     ("opts", "error"),
     [
         ("UPCAST 0 7", "does not fit"),

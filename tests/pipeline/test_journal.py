@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from torpor import Context, Tensor
+from torpor.explore import read
 from torpor.ir.ops import Ops
 from torpor.ir.text import parse
 from torpor.ir.uop import UOp
@@ -30,12 +31,16 @@ class Trace:
     """The lines of the one file in the folder, by kind."""
 
     def __init__(self, folder):
-        (path,) = (folder / "traces").iterdir()
-        self.records = [json.loads(line) for line in path.read_text().splitlines()]
+        self.records = self.lines_of(folder)
         assert all(len(record) == 1 for record in self.records)
         self.lines = {}
         for line in self.of("node"):
             self.lines[int(re.match(r"%(\d+) = ", line)[1])] = line
+
+    @staticmethod
+    def lines_of(folder):
+        (path,) = (folder / "traces").iterdir()
+        return [json.loads(line) for line in path.read_text().splitlines()]
 
     def of(self, kind):
         return [record[kind] for record in self.records if kind in record]
@@ -72,7 +77,9 @@ def test_schedule_program_and_launch_are_written_down(folder):
     (program,) = trace.of("program")
     assert program["ast"] == kernel["ast"]
     assert program["name"] in program["source"]
-    linear = [trace.node(number).op for number in program["linear"]]
+    (made,) = trace.of("made")
+    assert made["of"] == program["ast"] and made["microseconds"] > 0
+    linear = [trace.node(number).op for number in made["linear"]]
     assert linear.count(Ops.STORE) >= 1
     assert linear.count(Ops.RANGE) == linear.count(Ops.END)
     (run,) = trace.of("run")
@@ -133,8 +140,30 @@ def test_kernels_are_made_anew_while_it_is_written_down(folder):
     code = "from torpor import Tensor; (Tensor.empty(16) + 1).realize()"
     run(code, CACHE_DIR=str(folder))
     run(code, VIZ="file", CACHE_DIR=str(folder))
-    (program,) = Trace(folder).of("program")
-    assert program["linear"]
+    (made,) = Trace(folder).of("made")
+    assert made["linear"]
+
+
+MANY = """import numpy as np
+from torpor import Tensor
+x = Tensor(np.arange(600, dtype=np.float32).reshape(20, 30))
+sums = [(x[:, :n].contiguous() * n).sum(1) for n in range(3, 15)]
+Tensor.realize(*sums)
+assert all(np.allclose(one.numpy(), n * x.numpy()[:, :n].sum(1)) for n, one in enumerate(sums, 3))
+"""
+
+
+def test_a_process_that_helps_to_compile_writes_down_what_it_does(folder):
+    run(MANY, VIZ="file", CACHE_DIR=str(folder))
+    lines = Trace.lines_of(folder)
+    assert len({line["process"] for line in lines if "process" in line}) == 2
+    trace = read(next((folder / "traces").iterdir()))
+    compiled = [event for event in trace.events if event["phase"] == "compile"]
+    assert len({event["process"] for event in compiled}) == 2
+    assert sorted(event["kernel"] for event in compiled) == list(range(len(trace.kernels)))
+    for kernel in trace.kernels:
+        assert kernel.linear and kernel.passes
+        assert trace.nodes[kernel.linear[-1]].op in ("STORE", "END")
 
 
 def test_nothing_is_written_without_it(folder):

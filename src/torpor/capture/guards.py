@@ -69,6 +69,7 @@ class Guards:
         self.names: dict[str, Any] = {"same": same, "same_array": same_array,
                                       "same_parts": same_parts}  # fmt: skip
         self._bound: dict[int, str] = {}
+        self.places: dict[str, Place] = {}  # by path, those that tests are about
         self.check: Check = _always
 
     def bind(self, value: Any) -> str:
@@ -297,6 +298,7 @@ def _guard_functions(guards: Guards, functions: Sequence[types.FunctionType]) ->
 
 def _guard_place(guards: Guards, place: Place) -> None:
     path, owner, name, value = _about(place), place.owner, place.name, place.value
+    guards.places.setdefault(path, place)
     equal = is_plain(value) and type(value) not in (bool, type(None))
     in_cell = is_a(owner, types.CellType)
     if place.slot is not None or is_a(place, Variable | Local) or (in_cell and value is ABSENT):

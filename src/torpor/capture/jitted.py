@@ -23,6 +23,7 @@ from torpor.capture.match import Pattern, pattern_of
 from torpor.capture.native import Native, native_for
 from torpor.capture.program import make_native
 from torpor.capture.sizes import Dynamic, Larger, Sizes, computed, shown
+from torpor.capture.telling import change, told
 from torpor.capture.trace import MISS, Trace, is_whole
 from torpor.capture.tracer import Again, is_severed
 from torpor.capture.tree import Call, holds_twice
@@ -292,17 +293,22 @@ class Jitted:
         else:
             self._keep(kind, made)
         if recording():
-            self._write_down(kind, made, why)
+            self._write_down(kind, call, made, why)
         made.tracer.close()
         return made.result
 
-    def _write_down(self, kind: _Kind, made: Attempt, why: str) -> None:
+    def _write_down(self, kind: _Kind, call: Call, made: Attempt, why: str) -> None:
         """Tell who records what became of a run."""
         trace = made.trace
-        guards = [] if trace is None else [*trace.used, *trace.guards.paths()]
-        takes = [] if trace is None else list(trace.taken)
-        facts = {"name": self._name(), "why": why, "plain": kind.plain, "guards": guards}
-        facts |= {"takes": takes, "baked": list(made.tracer.baked)}
+        shapes = [f"tensor {n}: {t.shape} {t.dtype.name}" for n, t in enumerate(call.tensors)]
+        facts: dict[str, Any] = {"name": self._name(), "why": why, "change": ""}
+        facts |= {"plain": kind.plain, "arguments": shapes, "guards": [], "takes": []}
+        facts["baked"] = list(made.tracer.baked)
+        if trace is not None:
+            used = [["arguments", path, ""] for path in trace.used]
+            facts |= {"guards": used + told(trace.guards), "takes": list(trace.taken)}
+            old = next((other for other in kind.traces if other is not trace), trace)
+            facts["change"] = change(why, old.guards, trace.guards)
         journal().jit(here(), facts, None if trace is None else trace.graph)
 
     def _keep(self, kind: _Kind, made: Attempt) -> None:

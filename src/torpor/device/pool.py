@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -49,6 +49,7 @@ _SHARE: Final = ctypes.CFUNCTYPE(
 _LOOP: Final = ctypes.CFUNCTYPE(_WORDS, _ADDRESS, _WORDS)
 _PLAIN: Final = ctypes.CFUNCTYPE(None, _ADDRESS)
 _CORE: Final = ctypes.PYFUNCTYPE(ctypes.c_int)
+_ENTRY: Final = ctypes.CFUNCTYPE(None, _ADDRESS, _WORDS, _WORDS)
 
 
 @lru_cache(maxsize=1)
@@ -154,6 +155,7 @@ class Pool:
         self._avoided = -1  # the core that workers keep off, the owner's; -1: none yet
         self._seen = -1  # the core on which the owner was last
         self._methods = self._lock.acquire, self._lock.release
+        self._shares: dict[int, tuple[float, float]] = {}  # by thread
         self.lent[:] = 0
 
     @property
@@ -163,8 +165,12 @@ class Pool:
 
     def run(self, entry: int, table: bytes, total: int, trial: Trial = SURE) -> None:
         """Call native `entry(table, begin, end)` for chunks that cover [0, total), by the way that
-        the trial says; wait for all.
+        the trial says; wait for all. Where VIZ records, `shares` has who did when what.
         """
+        self._shares.clear()
+        if settings.number("VIZ"):
+            watched = _ENTRY(partial(self._note_share, _ENTRY(entry)))
+            entry = ctypes.cast(watched, _ADDRESS).value or 0
         lent = self.lend()
         if lent is None:
             llvm.Entry(entry)(table, 0, total)
@@ -174,6 +180,20 @@ class Pool:
             self._share(state, entry, table, total, threads, helpers, trial.address)
         finally:
             self.take_back()
+
+    def _note_share(self, entry: Callable[..., object], *chunk: int) -> None:
+        start = time.perf_counter()
+        entry(*chunk)
+        first, _ = self._shares.get(threading.get_ident(), (start, start))
+        self._shares[threading.get_ident()] = first, time.perf_counter()
+
+    def shares(self) -> list[tuple[float, float]]:
+        """When each thread that had a part in the program that has just run began and ended, the
+        owner's first; empty where it ran on one thread, and where nothing was recorded.
+        """
+        own, shares = threading.get_ident(), self._shares
+        self._shares = {}
+        return [when for _, when in sorted(shares.items(), key=lambda one: one[0] != own)]
 
     def lend(self) -> tuple[int, int, int, int] | None:
         """The pool for native code, which runs any number of programs on it until `take_back`.
@@ -202,6 +222,11 @@ class Pool:
         core_of = 0 if self._core is None else _core_function()
         methods = [*map(id, self._methods)]
         self.lent[:] = threads, state, run, helpers, self._avoided, core_of, *methods
+
+    def get_ready(self) -> None:
+        """Have the threads started."""
+        if self.lend() is not None:
+            self.take_back()
 
     def take_back(self) -> None:
         """End what `lend` began."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torpor.explore.terms import Coordinate, Terms
 from torpor.explore.trace import Kernel, Trace, name_of
-
-Linear = dict[int, int]  # by range the factor; under -1 what is added
 
 
 def accesses(trace: Trace, one: Kernel) -> list[dict[str, Any]]:
@@ -38,63 +37,42 @@ def accesses(trace: Trace, one: Kernel) -> list[dict[str, Any]]:
 
 
 def view_of(trace: Trace, index: list[int], shape: dict[int, int]) -> str | None:
-    """The View whose axes are the ranges, outermost first; None where no single one says it."""
+    """The ShapeTracker whose axes are the ranges, outermost first: one view where the index is a
+    sum of ranges with factors, and its conditions limit ranges; two where they are about quotients
+    and remainders of such sums, or limit them; None where they are about anything else.
+
+    Of two views the upper goes to a point for each element, whose coordinates are the ranges and
+    the digits of those sums; the lower gives each coordinate its stride and its limits.
+    """
     axes = sorted(shape, key=lambda n: (len(name_of(trace.nodes[n])), name_of(trace.nodes[n])))
-    place = linear(trace, index[0])
-    limits = {n: (0, shape[n]) for n in axes}
-    if place is None or (len(index) > 1 and not limited(trace, index[1], limits)):
+    terms = Terms(trace, {n: shape[n] for n in axes})
+    place = terms.of(index[0]) if terms.prepare(index) else None
+    if place is None or (len(index) > 1 and not terms.limit(index[1])):
         return None
-    strides = _row(place.get(n, 0) for n in axes)
-    mask = _row(_row(limits[n]) for n in axes)
+    factors = [place.get(one, 0) for one in terms.sizes]
+    sizes, limits = [*terms.sizes.values()], [*terms.limits.values()]
+    lower = _view(sizes, factors, place.get(-1, 0), limits)
+    if not terms.sums:
+        return lower
+    offset, size = 0, 1
+    strides: dict[Coordinate, int] = dict.fromkeys(axes, 0)
+    for one, inner in reversed([*zip(terms.sizes, terms.sizes.values(), strict=True)]):
+        for axis, factor in terms.parts.get(one, {}).items():
+            if axis == -1:
+                offset += factor * size
+            else:
+                strides[axis] += factor * size
+        size *= inner
+    upper = _view([shape[n] for n in axes], [strides[n] for n in axes], offset, None)
+    return f"ShapeTracker(views=({lower}, {upper},))"
+
+
+def _view(shape: list[int], strides: list[int], offset: int, limits: Any) -> str:
+    mask = None if limits is None else _row(map(_row, limits))
     return (
-        f"View.create(shape={_row(shape[n] for n in axes)}, strides={strides}, "
-        f"offset={place.get(-1, 0)}, mask={mask})"
+        f"View.create(shape={_row(shape)}, strides={_row(strides)}, offset={offset}, mask={mask})"
     )
 
 
 def _row(items: Any) -> str:
     return f"({', '.join(map(str, items))},)"
-
-
-def linear(trace: Trace, number: int) -> Linear | None:
-    """An index as a sum of ranges with factors; None where it is none."""
-    node = trace.nodes[number]
-    if node.op == "CONST":
-        return {-1: int(node.arg)}
-    if node.op == "RANGE":
-        return {number: 1}
-    parts = [linear(trace, s) for s in node.src] if node.op in ("ADD", "MUL") else [None]
-    if None in parts:
-        return None
-    one, other = (part or {} for part in parts)
-    if node.op == "ADD":
-        return {n: one.get(n, 0) + other.get(n, 0) for n in one | other}
-    if set(one) != {-1}:
-        one, other = other, one
-    return {n: one[-1] * factor for n, factor in other.items()} if set(one) == {-1} else None
-
-
-def limited(trace: Trace, number: int, limits: dict[int, tuple[int, int]]) -> bool:
-    """Whether a condition only limits ranges, one by one; then `limits` are made narrower."""
-    node = trace.nodes[number]
-    if node.op == "CONST":
-        return node.arg == "True"
-    if node.op == "AND":
-        return all(limited(trace, s, limits) for s in node.src)
-    sides = [linear(trace, s) for s in node.src] if node.op == "CMPLT" else []
-    if len(sides) != 2 or None in sides:
-        return False
-    less = {n: (sides[0] or {}).get(n, 0) - (sides[1] or {}).get(n, 0) for n in {
-        **(sides[0] or {}), **(sides[1] or {})}}  # fmt: skip
-    added = less.pop(-1, 0)
-    factors = {n: factor for n, factor in less.items() if factor}
-    if len(factors) != 1:
-        return False
-    ((axis, factor),) = factors.items()  # factor * axis + added < 0
-    low, high = limits[axis]
-    if factor > 0:
-        high = min(high, max(-(added // factor), low))
-    else:
-        low = max(low, min(added // -factor + 1, high))
-    limits[axis] = (low, high)
-    return True

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from torpor.explore.accesses import accesses
 from torpor.explore.reasons import says
+from torpor.explore.regions import regions
 from torpor.explore.rules import meaning
 from torpor.explore.trace import Graph, Kernel, Place, Step, Trace
 
@@ -30,6 +31,7 @@ def index(trace: Trace) -> dict[str, Any]:
         "left_out": max(len(trace.events) - MOST_EVENTS, 0),
         "scheduling": len(trace.steps),
         "jits": trace.jits,
+        "says": {reason: says(reason) for one in trace.kernels for reason in one.reasons},
         "memory": list(trace.memory.values())[:MOST_EVENTS],
     }
 
@@ -56,6 +58,7 @@ def summary(kernel: Kernel) -> dict[str, Any]:
         "bytes": max((run["bytes"] for run in kernel.runs), default=0),
         "peaks": kernel.peaks,
         "readers": kernel.readers,
+        "reads": any(len(item["parameters"]) > 1 for item in kernel.items),
         "rewrites": len(kernel.steps),
     }
 
@@ -96,6 +99,7 @@ def graph(trace: Trace, one: Graph) -> dict[str, Any]:
     return {
         "root": one.root,
         "nodes": nodes(trace, kept),
+        "regions": regions(trace, one, [n for n in numbers if n in kept]),
         "lines": {n: place._asdict() for n, place in one.lines.items() if n in kept},
         "left_out": len(numbers) - len(kept),
     }

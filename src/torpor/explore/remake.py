@@ -15,6 +15,7 @@ from torpor.ir.text import parse, parse_all
 
 MOST_OPTS: Final = 64
 TARGETS: Final = ("cpu", "c", "cuda:sm_80", "opencl", "metal", "wgsl")
+PROCESSORS: Final = ("sse", "avx2", "avx512", "aarch64")  # that LLVM makes code for, anywhere
 _OPT: Final = re.compile(r"\s*(\w+)\s+(None|\d{1,6})\s+(None|\d{1,6})\s*")
 
 
@@ -48,15 +49,16 @@ def compute_check(request: dict[str, Any]) -> dict[str, Any]:
 def compute_program(request: dict[str, Any]) -> dict[str, Any]:
     """A kernel's source and assembly for a target, with these opts (None: the compiler's own)."""
     from torpor.pipeline import program_for
-    from torpor.pipeline.report import assembly_of
 
     try:
         text, name = request.get("opts"), str(request.get("target"))
         chosen = None if not isinstance(text, str) else opts_of(text)
-        if name not in TARGETS:
-            return {"error": f"{name!r} is none of {', '.join(TARGETS)}", "offset": 0}
-        program = program_for(parse(str(request.get("nodes", ""))), target_of(name), chosen)
-        assembly = assembly_of(program, _host()) if name == "cpu" else ""
+        known = (*TARGETS, *PROCESSORS)
+        if name not in known:
+            return {"error": f"{name!r} is none of {', '.join(known)}", "offset": 0}
+        target, compiler = target_of(name)
+        program = program_for(parse(str(request.get("nodes", ""))), target, chosen)
+        assembly = "" if compiler is None else compiler.assembly(program)
     except (TorporError, AssertionError) as error:
         return {"error": str(error) or "this cannot be compiled", "offset": 0}
     return {
@@ -83,12 +85,16 @@ def opts_of(text: str) -> list[Opt]:
     return found
 
 
-def target_of(name: str) -> Target:
-    """The target; for the CPU this machine, with its own widths."""
-    return _host().target if name == "cpu" else get_target(name)
-
-
-def _host() -> Any:
+def target_of(name: str) -> tuple[Target, Any]:
+    """The target, and what writes its assembly, if anything does; `cpu` is this machine, with its
+    own widths.
+    """
     from torpor.device import Device
+    from torpor.device.llvm import LlvmCompiler
+    from torpor.device.machine import facts, machine
 
-    return Device["CPU"]
+    if name == "cpu":
+        return Device["CPU"].target, Device["CPU"].compiler
+    if name in PROCESSORS:
+        return facts(machine(name)), LlvmCompiler(machine(name))
+    return get_target(name), None

@@ -9,12 +9,14 @@ from __future__ import annotations
 import secrets
 import sys
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
 from torpor.explore.answers import HEADERS, LARGEST_BODY, Answer, Request, Site, refusal
 from torpor.explore.compute import Computer
-from torpor.explore.trace import Trace, read
+from torpor.explore.reading import read
+from torpor.explore.trace import Trace
 from torpor.pipeline.journal import journal, recording
 
 HOST: Final = "127.0.0.1"
@@ -53,7 +55,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(answer.body)))
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(answer.body)
+            with suppress(ConnectionError):  # who asked has gone
+                self.wfile.write(answer.body)
 
     def log_message(self, format: str, *arguments: Any) -> None:
         """Nobody asked for a log."""

@@ -20,7 +20,7 @@ from torpor.ir.records import Opt, Program, ScheduleItem
 from torpor.ir.trace import listener
 from torpor.ir.uop import UOp
 from torpor.pipeline import anew, disk
-from torpor.pipeline.journal import recording
+from torpor.pipeline.journal import help_another, journal, recording
 from torpor.pipeline.report import narrating, note_compile, show_program
 
 if TYPE_CHECKING:
@@ -178,14 +178,14 @@ def compile_missing(keys: Mapping[_Key, _Want], device: DeviceBase, chosen: _Cho
 
 def built_all(wanted: Mapping[UOp, Opts | None], device: DeviceBase) -> list[_Built]:
     """The programs and objects of kernels with these opts, which another process helps to make
-    where nobody listens; what takes longest is begun first.
+    unless somebody listens here; what takes longest is begun first.
     """
     where = device.target, device.compiler
 
     def built(ast: UOp) -> _Built:
         return build(ast, wanted[ast], *where)
 
-    heard = settings.number("DEBUG") or recording() or listener() is not None
+    heard = settings.number("DEBUG") or listener() is not None
     if len(wanted) == 1 or not device.compiler.anywhere or heard:
         return [built(ast) for ast in wanted]
     from torpor.device import bulk  # it imports `subprocess`
@@ -193,15 +193,23 @@ def built_all(wanted: Mapping[UOp, Opts | None], device: DeviceBase) -> list[_Bu
     asts = sorted(wanted, key=expense, reverse=True)
     now = dict(settings.snapshot())
     requests = [(now, ast, wanted[ast], *where) for ast in asts]
-    made = bulk.make_all(requests, lambda n: built(asts[n]), _COMMAND)
-    found = dict(zip(asts, made, strict=True))
+    made = bulk.make_all(requests, lambda n: (built(asts[n]), ""), _COMMAND)
+    found = {}
+    for ast, (one, lines) in zip(asts, made, strict=True):
+        found[ast] = one
+        if lines:
+            journal().take_over(lines)
     return [found[ast] for ast in wanted]
 
 
 def build(ast: UOp, opts: Opts | None, target: Target, compiler: Compiler) -> _Built:
     """The program of a kernel, and its object."""
+    started = time.perf_counter()
     program = program_for(ast, target, opts)
-    return program, compiler.compile(program)
+    compiled = compiler.compile(program)
+    if recording():
+        journal().made(ast, program.linear, started)
+    return program, compiled
 
 
 def expense(ast: UOp) -> tuple[bool, int]:
@@ -215,14 +223,19 @@ def serve() -> None:
     """What the other process does."""
     from torpor.device import bulk
 
+    help_another()
     bulk.serve(_build_there)
 
 
-def _build_there(request: tuple[dict[str, settings.Value], UOp, Any, Target, Compiler]) -> _Built:
+def _build_there(
+    request: tuple[dict[str, settings.Value], UOp, Any, Target, Compiler],
+) -> tuple[_Built, str]:
+    """A kernel, and what was written down about its making."""
     now, *wanted = request
     with settings.Context(**now):
         program, compiled = build(*wanted)
-    return replace(program, linear=()), compiled
+        lines = journal().handed_over() if recording() else ""
+    return (replace(program, linear=()), compiled), lines
 
 
 def disk_name(key: _Key, opts: Opts | None) -> str:

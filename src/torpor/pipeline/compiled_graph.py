@@ -37,7 +37,7 @@ from torpor.device.executor import (
     jumping,
     split,
 )
-from torpor.device.pool import thread_count
+from torpor.device.pool import pool, thread_count
 from torpor.ir.records import Jump, Program, ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.pipeline import arena
@@ -218,6 +218,8 @@ class CompiledGraph:
     ) -> None:  # fmt: skip
         """Run each command by a call of its own, in memory of its own."""
         measured = timing()
+        if measured and any(c.program and c.program.thread_range for c in self.commands):
+            pool.get_ready()  # what that takes is no kernel's time
         table = self._table(inputs, results)
         rounds: dict[object, int] = {}
         after = 0

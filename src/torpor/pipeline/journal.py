@@ -14,26 +14,33 @@ Each line is an object with one of these keys, which says what it is:
               numbers of these buffers, and which of them they write
     buffer:   {number, device, bytes, start}: memory that a schedule speaks of for the first time
     freed:    {number, start}: nobody holds it any more
-    jit:      {name, line, why, plain, guards, takes, baked, start, graph}: a function that was
-              traced: why, and if it cannot be replayed, why not; what it is replayed by: {commands:
+    jit:      {name, line, why, change, plain, arguments, guards: [kind, path, value], takes, baked,
+              start, graph}: a function that was traced: why, what changed, and if it cannot be
+              replayed, why not; what it is replayed by: {commands:
               [name, slots], inputs, constants, results: [device, bytes, input whose memory it may
               take], arenas: [device, bytes], between: [bytes, slot, offset]}, slots in this order
     mark:     {name, start}: the program says that it has come so far
-    program:  {name, device, ast, opts, source, peaks, linear}: a kernel that has been made ready,
-              and what operations and bytes a second its device has at most
-    run:      {name, ast, device, start, microseconds, operations, bytes, line, asked}: a launch;
-              `copy` has no program
+    program:  {name, device, ast, opts, source, peaks}: a kernel that has been made ready, and what
+              operations and bytes a second its device has at most
+    made:     {of, linear, start, microseconds}: the linear program of a kernel that has just been
+              compiled, and how long that took
+    run:      {name, ast, device, start, microseconds, operations, bytes, line, asked, threads}: a
+              launch, and for each thread that had a part in it: [start, microseconds]; `copy` has
+              no program
     phase:    {phase, name, why, start, microseconds, own, line, asked, thread}: something else that
               took time (see `base/phases.py`)
+    process:  who wrote the lines up to the next of these, 0 being the program; each process
+              numbers nodes by itself
 
 Nodes are given by number, equal ones by one; times in microseconds, starts by one clock; a `line`
-is that which built it, `asked` that which had to wait. A process writes one file, and says which on
-standard error.
+is that which built it, `asked` that which had to wait. A program writes one file, and says which on
+standard error; a process that helps it to compile gives its lines to it.
 """
 
 from __future__ import annotations
 
 import atexit
+import io
 import json
 import linecache
 import os
@@ -43,6 +50,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import get_ident
 from typing import IO, TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary, finalize
 
@@ -51,7 +59,7 @@ from torpor.base.locks import recursive_lock
 from torpor.base.phases import Event, writers
 from torpor.base.site import Site, decode
 from torpor.device import Device
-from torpor.device.pool import thread_count
+from torpor.device.pool import pool, thread_count
 from torpor.ir.records import Program, ScheduleItem
 from torpor.ir.text import show_node
 from torpor.ir.trace import Event as Rewrite
@@ -79,12 +87,18 @@ def journal() -> Journal:
         return _current[0]
 
 
-class Journal:
-    """One file, written as things happen. Nodes that are gone are forgotten, not kept alive."""
+def help_another() -> None:
+    """This process compiles for another one, which it gives what it would write (`handed_over`)."""
+    _current[:] = [Journal()]
 
-    def __init__(self, folder: Path):
+
+class Journal:
+    """One file, written as things happen; without a folder one in memory. Nodes that are gone are
+    forgotten, not kept alive.
+    """
+
+    def __init__(self, folder: Path | None = None):
         self.process = os.getpid()
-        self.path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{self.process}.jsonl"
         self.file: IO[str] | None = None  # None: it cannot be written
         self.numbers: WeakKeyDictionary[UOp, int] = WeakKeyDictionary()
         self.files: set[str] = set()
@@ -92,6 +106,11 @@ class Journal:
         self.freed: deque[tuple[int, float]] = deque()  # not written yet: finalisers only append
         self.since = time.perf_counter()  # the last pass ended, or the kernel was begun
         self.known: dict[str, int] = {}  # nodes that may be gone, and may be made again
+        if folder is None:
+            self.file = io.StringIO()
+            self.write("process", self.process)
+            return
+        self.path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{self.process}.jsonl"
         with self._surviving():
             folder.mkdir(parents=True, exist_ok=True)
             self.file = self.path.open("a", encoding="utf-8")
@@ -154,6 +173,20 @@ class Journal:
             with self._surviving():
                 self.file.flush()
 
+    def handed_over(self) -> str:
+        """The lines in memory, which then begin anew."""
+        with _lock:
+            lines, self.file = self.file, io.StringIO()
+            self.write("process", self.process)
+        return lines.getvalue() if isinstance(lines, io.StringIO) else ""
+
+    def take_over(self, lines: str) -> None:
+        """Write down what another process has handed over."""
+        with _lock, self._surviving():
+            if self.file is not None and lines:
+                self.file.write(lines)
+                self.write("process", 0)
+
     def number(self, root: UOp) -> int:
         """The number of a node; it and what it is made of are written down if they are new."""
         found = self.numbers.get(root)
@@ -203,7 +236,8 @@ class Journal:
         with _lock:
             start, took = self.since * 1e6, (time.perf_counter() - self.since) * 1e6
             fields = {"name": name, "root": self.number(root), "of": self.number(ast)}
-            self.write("pass", fields | {"start": round(start, 1), "microseconds": round(took, 1)})
+            fields |= {"start": round(start, 1), "microseconds": round(took, 1)}
+            self.write("pass", fields | {"thread": get_ident()})
             self.since = time.perf_counter()
 
     def schedule(self, items: Sequence[ScheduleItem]) -> None:
@@ -244,7 +278,7 @@ class Journal:
             self.write("jit", facts | fields | {"graph": None if graph is None else _facts(graph)})
 
     def program(self, ast: UOp, program: Program, device: str) -> None:
-        """A kernel that has just been made ready; from a cache, it has no linear program."""
+        """A kernel that has just been made ready."""
         with _lock:
             fields = {
                 "name": program.name,
@@ -253,9 +287,16 @@ class Journal:
                 "opts": [f"{opt.op.name} {opt.axis} {opt.arg}" for opt in program.opts],
                 "source": program.source,
                 "peaks": _peaks(device),
-                "linear": self._numbers(program.linear),
             }
             self.write("program", fields, at_once=True)
+
+    def made(self, ast: UOp, linear: Iterable[UOp], start: float) -> None:
+        """A kernel that has just been compiled, begun at `start`."""
+        with _lock:
+            took = (time.perf_counter() - start) * 1e6
+            fields = {"of": self.number(ast), "linear": self._numbers(linear)}
+            fields |= {"start": round(start * 1e6, 1), "microseconds": round(took, 1)}
+            self.write("made", fields | {"thread": get_ident()})
 
     def _numbers(self, nodes: Iterable[UOp]) -> list[int]:
         return [self.number(node) for node in nodes]
@@ -272,6 +313,8 @@ class Journal:
         launched = event.phase == "kernel"
         if launched:
             fields |= {name: getattr(event, name) for name in ("device", "operations", "bytes")}
+            shares = [(start, end - start) for start, end in pool.shares()]
+            fields["threads"] = [[round(number * 1e6, 1) for number in one] for one in shares]
         else:
             own = round(event.own * 1e6, 1)
             fields |= {"phase": event.phase, "why": event.why, "own": own, "thread": event.thread}

@@ -1,7 +1,7 @@
 // A kernel compiled anew: for any target, with any opts, and compared with other opts.
 import { changes, code, compute, h } from "./dom.js";
 
-const TARGETS = ["cpu", "c", "cuda:sm_80", "opencl", "metal", "wgsl"];
+const TARGETS = ["cpu", "sse", "avx2", "avx512", "aarch64", "c", "cuda:sm_80", "opencl", "metal", "wgsl"];
 const SHOWN = { source: "source", assembly: "assembly", both: "what other opts change" };
 
 export function compiler(one, first) {
@@ -36,7 +36,7 @@ export function compiler(one, first) {
     result.replaceChildren(
       h("p", { class: "less" }, `opts: ${program.opts.join(", ") || "none"}`),
       other ? changes(program.source, other.source)
-        : what.value === "assembly" && !program.assembly ? h("p", {}, "Only for the cpu is there assembly.")
+        : what.value === "assembly" && !program.assembly ? h("p", {}, "There is no assembly for this target: its driver makes it.")
           : code(program[what.value], what.value === "assembly" ? "assembly" : program.language));
   }
   update();

@@ -12,14 +12,14 @@ export function h(name, attributes = {}, ...children) {
       element.setAttribute(key, value === true ? "" : value);
     }
   }
-  element.append(...children.flat(3).filter((child) => child !== null && child !== undefined));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return element;
 }
 
 export const svg = (name, attributes = {}, ...children) => {
   const element = document.createElementNS("http://www.w3.org/2000/svg", name);
   for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  element.append(...children.flat(3));
+  element.append(...children.flat(Infinity));
   return element;
 };
 

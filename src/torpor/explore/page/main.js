@@ -1,6 +1,7 @@
 // The page of a trace: the program's lines and graphs, kernels, rewrites, and when what happened.
 import { bar, code, fetchJson, h, place, time, typing } from "./dom.js";
 import { compiler } from "./compile.js";
+import { glance, toLine } from "./glance.js";
 import { drawGraph } from "./graph.js";
 import { memory } from "./memory.js";
 import { programs } from "./programs.js";
@@ -50,7 +51,23 @@ function linesOf(file) {
   }));
 }
 
-function showProgram(chosen) {
+const sameText = (one, other) => one.file === other.file && one.line === other.line && one.text === other.text;
+const sameLine = (one, other) => one.file === other.file && one.line === other.line;
+
+// What is known of a node of a graph: its line, and the kernels that compute what stands there.
+function aboutNode(graph, number) {
+  const [op, dtype, , arg, text] = graph.nodes[number];
+  const at = graph.lines[number];
+  const by = (same) => at ? index.kernels.filter((one) => one.places.some((place) => same(place, at))).map((one) => one.number) : [];
+  const exact = by(sameText);
+  const made = exact.length ? exact : by(sameLine);
+  return h("div", { class: "about-node", role: "status" }, h("b", {}, `${op} ${dtype} ${arg}`), " ", h("code", {}, text), h("br"),
+    at ? ["line ", h("a", { href: toLine(at) }, place(at)), h("br")] : "of no line of the program; ",
+    made.length ? ["computed by ", links(made)] : at ? "no kernel of its own: it is part of others, or needs none" : "");
+}
+
+// `chosen` is a line, or the number of a kernel whose nodes are marked.
+function showProgram(chosen, kernel) {
   const most = Math.max(...index.files.flatMap((file) => file.lines.map((line) => line.microseconds)));
   const rows = (file) => linesOf(file).map(({ line, text, kernels: made, microseconds, silent }) =>
     h("tr", { "data-line": line, class: [`${file.file}:${line}` === chosen ? "current" : "", silent ? "silent" : ""].join(" ") },
@@ -63,22 +80,28 @@ function showProgram(chosen) {
     h("table", { class: "lines" },
       h("thead", {}, h("tr", {}, h("th", {}, "line"), h("th", {}, ""), h("th", {}, "computed by"), h("th", {}, "time"))),
       h("tbody", {}, rows(file)))));
+  const became = schedule(); // laid out first, so that what comes below it stays where it is
+  let marked = false;
   const graphs = index.graphs.map((graph, number) => {
     const about = (node) => {
       const at = graph.lines[node];
       return at ? `${at.file}:${at.line}: ${at.text}` : "";
     };
-    const choose = (node) => {
-      const at = graph.lines[node];
-      if (at) document.querySelector(`[data-line="${at.line}"]`)?.scrollIntoView({ block: "center" });
-    };
-    const draw = () => drawGraph(graph.nodes, [graph.root], { about, choose });
+    const told = h("div");
+    const choose = (node) => told.replaceChildren(aboutNode(graph, node));
+    const places = kernel === undefined ? [] : index.kernels[kernel].places;
+    const nodesOf = (same) => Object.keys(graph.lines).map(Number).filter((node) => places.some((one) => same(one, graph.lines[node])));
+    const exact = nodesOf(sameText);
+    const mark = new Set(exact.length ? exact : nodesOf(sameLine));
+    const draw = () => h("div", {}, drawGraph(graph.nodes, [graph.root], { about, choose, mark, regions: graph.regions, reveal: kernel !== undefined }), told);
     const title = `what was asked for: graph ${number + 1} of ${index.graphs.length}, ${Object.keys(graph.nodes).length} nodes`;
-    const details = h("details", { open: number === 0 }, h("summary", {}, title), number === 0 ? draw() : null);
+    const first = kernel === undefined ? number === 0 : mark.size > 0 && !marked;
+    marked ||= mark.size > 0;
+    const details = h("details", { open: first }, h("summary", {}, title), first ? draw() : null);
     details.addEventListener("toggle", () => { if (details.open && details.childElementCount === 1) details.append(draw()); });
     return details;
   });
-  main.replaceChildren(...(files.length + graphs.length ? [...files, schedule(), ...graphs] : [empty()]));
+  main.replaceChildren(...(files.length + graphs.length ? [...files, became, ...graphs] : [empty()]));
   main.querySelector("tr.current")?.scrollIntoView({ block: "center" });
 }
 
@@ -122,7 +145,7 @@ function list(current) {
   return h("aside", { "aria-label": "kernels" }, filter, h("label", { class: "less" }, byTime, " longest first"), rows);
 }
 
-async function showKernels(number, tab, step) {
+async function showKernels(number, tab, step, first = false) {
   if (!index.kernels.length) return main.replaceChildren(empty());
   const known = main.querySelector("aside");
   const chosen = Math.min(number ?? 0, index.kernels.length - 1);
@@ -140,6 +163,7 @@ async function showKernels(number, tab, step) {
     h("a", { href: address(chosen, name), "aria-current": name === tab ? "page" : undefined },
       name === "rewrites" ? `rewrites (${one.steps.steps.length})` : name)));
   detail.replaceChildren(h("h1", {}, one.name || "(not made)", " ", h("small", {}, one.device)), sections, shown(one, tab, step));
+  if (first) detail.prepend(glance(index, kernelLink, (number, step) => { location.hash = number === null ? `#scheduling/${step}` : address(number, "rewrites", step); }));
 }
 
 function shown(one, tab, step) {
@@ -169,7 +193,7 @@ function overview(one) {
   return h("div", {},
     h("dl", {},
       h("dt", {}, "a kernel of its own because"), h("dd", {}, h("ul", { id: "reasons" }, items)),
-      h("dt", {}, "lines"), h("dd", {}, one.places.map((at) => [h("a", { href: `#program/${encodeURIComponent(`${at.file}:${at.line}`)}` }, place(at)), h("br")])),
+      h("dt", {}, "lines"), h("dd", {}, one.places.map((at) => [h("a", { href: toLine(at) }, place(at)), h("br")]), h("a", { id: "to-graph", href: `#graph/${one.number}` }, "where it is in the graph of tensors")),
       one.readers.length ? [h("dt", {}, "read by"), h("dd", { id: "readers" }, one.readers.map((number) => [kernelLink(number), " ", ...index.kernels[number].places.slice(0, 1).map(place), h("br")]))] : null,
       h("dt", {}, "opts"), h("dd", {}, one.opts.length ? one.opts.map((opt) => [h("code", { class: "opt" }, opt), " "]) : "none"),
       h("dt", {}, "axes"), h("dd", {}, one.axes.length
@@ -191,9 +215,10 @@ async function show() {
   arrows = null;
   const [page, ...rest] = decodeURIComponent(location.hash.slice(1)).split("/");
   if (page !== "kernels" && page !== "") main.className = "";
-  const current = { program: "Program", scheduling: "Scheduling", programs: "Programs", time: "Time" }[page] ?? "Kernels";
+  const current = { program: "Program", graph: "Program", scheduling: "Scheduling", programs: "Programs", time: "Time" }[page] ?? "Kernels";
   bar(pages(), current);
   if (page === "program") showProgram(rest.join("/"));
+  else if (page === "graph") showProgram("", Number(rest[0]));
   else if (page === "time") main.replaceChildren(timeline(index, go), memory(index.memory, kernelLink) ?? "", roofline(index.kernels, go) ?? "");
   else if (page === "programs") main.replaceChildren(programs(index.jits));
   else if (page === "scheduling") {
@@ -202,7 +227,7 @@ async function show() {
     main.replaceChildren(view.element);
   } else {
     const step = rest[2] === undefined ? undefined : Number(rest[2]);
-    await showKernels(rest[0] === undefined ? undefined : Number(rest[0]), tabs().includes(rest[1]) ? rest[1] : "overview", step);
+    await showKernels(rest[0] === undefined ? undefined : Number(rest[0]), tabs().includes(rest[1]) ? rest[1] : "overview", step, page === "");
   }
 }
 

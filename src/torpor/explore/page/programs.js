@@ -24,9 +24,21 @@ function drawn({ commands, arenas, values, results }) {
     donated.length ? h("ul", { class: "donated" }, donated) : ""];
 }
 
-const listed = (title, texts, open = false) => texts.length
-  ? h("details", { open: open || texts.length <= 8 }, h("summary", {}, `${title} (${texts.length})`), h("ul", {}, texts.map((text) => h("li", {}, h("code", {}, text)))))
+const listed = (title, texts, open = false, folded = false) => texts.length
+  ? h("details", { open: open || (!folded && texts.length <= 12) }, h("summary", {}, `${title} (${texts.length})`), h("ul", {}, texts.map((text) => h("li", {}, h("code", {}, text)))))
   : null;
+
+const LIBRARIES = /libraries/; // what a user hardly ever changes
+const because = ({ why, change }) => why === "new" ? "it was new" : `of ${why}${change ? `: ${change}` : ""}`;
+
+// What is guarded, by what kind of thing it is about, the user's own first; beside it its value.
+function guarded(guards) {
+  const kinds = Map.groupBy(guards, ([kind]) => kind);
+  const own = guards.filter(([kind]) => !LIBRARIES.test(kind)).length;
+  const order = [...kinds].sort(([one], [other]) => LIBRARIES.test(one) - LIBRARIES.test(other) || kinds.get(one).length - kinds.get(other).length);
+  return h("details", { class: "guards" }, h("summary", {}, `guards: ${own} of the program, ${guards.length - own} of libraries; where one differs, it is traced anew`),
+    order.map(([kind, all]) => listed(kind, all.map(([, path, value]) => value ? `${path} = ${value}` : path), false, LIBRARIES.test(kind))));
+}
 
 export function programs(jits) {
   const counts = new Map();
@@ -35,10 +47,11 @@ export function programs(jits) {
     return h("section", { class: "program", "data-jit": one.name },
       h("h2", {}, `${one.name}: trace ${counts.get(one.name)}`),
       h("dl", {},
-        h("dt", {}, "traced because"), h("dd", { class: "because" }, one.why === "new" ? "it was new" : `of ${one.why}`),
+        h("dt", {}, "traced because"), h("dd", { class: "because" }, because(one)),
         one.line ? [h("dt", {}, "called at"), h("dd", {}, h("a", { href: `#program/${encodeURIComponent(`${one.line.file}:${one.line.line}`)}` }, place(one.line)))] : null,
+        one.arguments.length ? [h("dt", {}, "arguments"), h("dd", {}, one.arguments.map((text) => [h("code", {}, text), h("br")]))] : null,
         one.plain ? [h("dt", {}, "runs as it is"), h("dd", {}, `since it ${one.plain}`)] : null),
-      listed("baked in", one.baked, true), listed("numbers that are inputs", one.takes), listed("guards", one.guards),
+      listed("baked in", one.baked, true), listed("numbers that are inputs", one.takes), one.guards.length ? guarded(one.guards) : null,
       one.arena ? [h("h3", {}, "memory"), drawn(one.arena)] : null);
   }));
 }

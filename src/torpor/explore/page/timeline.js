@@ -1,17 +1,39 @@
-// When what happened: a track for each thread and phase, zoomed by the wheel or + and -.
+// When what happened: a track for each device's queue, thread and process, zoomed by the wheel or + and -.
 import { h, svg, time } from "./dom.js";
 
 const ROW = 22;
 const LEFT = 110;
 
-// The trace event format: complete events, in microseconds.
-const chrome = (events) => JSON.stringify({
-  displayTimeUnit: "ms",
-  traceEvents: events.map(({ name, phase, start, microseconds, thread, line, asked, why }) => ({
-    name: name || phase, cat: phase, ...(phase === "mark" ? { ph: "i", s: "g" } : { ph: "X", dur: microseconds }), ts: start, pid: 1, tid: thread ?? 0,
-    args: Object.fromEntries(Object.entries({ line, asked, why }).filter(([, value]) => value)),
-  })),
-});
+// Who did something: a device's queue, a thread that had a part in its kernels, or a thread of Python
+// in this process or in one that helps it to compile. Names are in the order of the tracks.
+const helpers = (events) => [...new Set(events.map((event) => event.process))].filter(Boolean);
+function whoOf(events) {
+  const others = helpers(events);
+  const own = [...new Set(events.filter((event) => !event.process && !event.device).map((event) => event.thread))];
+  return (event) => {
+    if (event.phase === "kernel") return [0, `${event.device}: queue`];
+    if (event.phase === "share") return [1, `${event.device}: thread ${event.worker}`];
+    if (event.process) return [3, `helper ${others.indexOf(event.process) + 1}`];
+    return [2, own.indexOf(event.thread) > 0 ? `Python ${own.indexOf(event.thread) + 1}` : "Python"];
+  };
+}
+
+// The trace event format: complete events, in microseconds, and the names of processes and tracks.
+const chrome = (events) => {
+  const who = whoOf(events);
+  const tracks = [...new Set(events.map((event) => who(event).join()))].sort();
+  const places = (event) => ({ pid: event.process, tid: tracks.indexOf(who(event).join()) });
+  const about = (name, place, text) => ({ ph: "M", name, ...place, args: { name: text } });
+  const processes = [0, ...helpers(events)].map((pid) => about("process_name", { pid }, pid ? `helper ${pid}` : "program"));
+  const threads = new Map(events.map((event) => [who(event).join(), about("thread_name", places(event), who(event)[1])]));
+  return JSON.stringify({
+    displayTimeUnit: "ms",
+    traceEvents: [...processes, ...threads.values(), ...events.map((event) => ({
+      name: event.name || event.phase, cat: event.phase, ...(event.phase === "mark" ? { ph: "i", s: "g" } : { ph: "X", dur: event.microseconds }), ts: event.start, ...places(event),
+      args: Object.fromEntries(["line", "asked", "why"].flatMap((name) => event[name] ? [[name, event[name]]] : [])),
+    }))],
+  });
+};
 
 function download(name, text) {
   const address = URL.createObjectURL(new Blob([text], { type: "application/json" }));
@@ -26,23 +48,20 @@ export function timeline(index, choose) {
   if (!lasting.length) return h("p", {}, "Nothing was recorded.");
   const start = Math.min(...lasting.map((event) => event.start));
   const end = Math.max(...lasting.map((event) => event.start + event.microseconds));
-  const tracks = ["kernels"];
-  const threads = [...new Set(lasting.map((event) => event.thread).filter((one) => one !== undefined))];
-  const open = new Map(); // by thread: the ends of what is going on, outermost first
+  const who = whoOf(lasting);
+  const open = new Map(); // by name: the ends of what is going on, outermost first
   const placed = [...lasting].sort((one, other) => one.start - other.start || other.microseconds - one.microseconds).map((event) => {
-    if (event.phase === "kernel") return { event, track: 0 };
-    const thread = event.thread ?? threads[0];
-    const ends = open.get(thread) ?? [];
+    const [order, name] = who(event);
+    const ends = open.get(name) ?? [];
     while (ends.length && ends.at(-1) <= event.start + 0.2) ends.pop();
-    ends.push(event.start + event.microseconds);
-    open.set(thread, ends);
-    const title = `${threads.length > 1 ? `thread ${threads.indexOf(thread) + 1}` : "compiler"}${" ".repeat(ends.length)}`;
-    if (!tracks.includes(title)) tracks.push(title);
-    return { event, track: tracks.indexOf(title) };
+    if (order > 1) ends.push(event.start + event.microseconds);
+    open.set(name, ends);
+    return { event, order, name, depth: Math.max(ends.length - 1, 0) };
   });
-  const order = [...tracks].sort((one, other) => (one !== "kernels") - (other !== "kernels") || (one < other ? -1 : 1));
-  for (const one of placed) one.track = order.indexOf(tracks[one.track]);
-  tracks.splice(0, tracks.length, ...order);
+  const rowOf = ({ order, name, depth }) => `${order} ${name} ${String(depth).padStart(2, "0")}`;
+  const rows = [...new Set(placed.map(rowOf))].sort();
+  const tracks = rows.map((row) => row.endsWith(" 00") ? row.slice(2, -3) : "");
+  for (const one of placed) one.track = rows.indexOf(rowOf(one));
   let [from, to] = [start, Math.max(end, start + 1)];
   const label = h("p", { class: "less" });
   const box = h("div", { class: "timeline", tabindex: 0, role: "group", "aria-label": "timeline: + and - zoom, arrows move" });
@@ -51,7 +70,7 @@ export function timeline(index, choose) {
     const wide = Math.max(box.clientWidth || 900, 300) - LEFT;
     const scale = wide / (to - from);
     const drawn = svg("svg", { width: wide + LEFT, height: tracks.length * ROW + 24 });
-    tracks.forEach((name, at) => drawn.append(svg("text", { x: 4, y: at * ROW + 15, class: "less" }, /  $/.test(name) ? "" : name)));
+    tracks.forEach((name, at) => drawn.append(svg("text", { x: 4, y: at * ROW + 15, class: "less", "data-track": name }, name)));
     let last = new Map(); // the end of what is drawn on a track: what is narrower is not drawn again
     for (const { event, track } of placed) {
       const left = Math.max((event.start - from) * scale, 0);

@@ -1,0 +1,63 @@
+"""What a trace guards, in the words of the program: for who reads a recording."""
+
+from __future__ import annotations
+
+import types
+from typing import Any, Final
+
+from torpor.capture.guards import Guards
+from torpor.capture.holding import is_a
+from torpor.capture.place import ABSENT, Inherited, Place
+from torpor.capture.tree import is_plain
+
+_OWN: Final = "torpor"
+REST: Final = "of torpor and other libraries, and names that are not there"
+
+
+def told(guards: Guards) -> list[list[str]]:
+    """For each guard: what kind of thing it is about, what it is called, and its value if that is
+    a plain one.
+    """
+    found = []
+    for path in guards.paths():
+        place = guards.places.get(path)
+        kind = "what objects hold" if place is None else kind_of(place)
+        found.append([kind, path, "" if place is None else value_of(place)])
+    return found
+
+
+def value_of(place: Place | None) -> str:
+    """The value that was seen, if it is a plain one."""
+    return repr(place.value) if place is not None and is_plain(place.value) else ""
+
+
+def kind_of(place: Place) -> str:
+    """What kind of thing a place is."""
+    owner, value = place.owner, place.value
+    if value is ABSENT or _is_own(place):
+        return REST
+    if is_a(value, types.FunctionType) or is_a(value, type) or is_a(value, types.ModuleType):
+        return "functions, classes and modules"
+    if is_a(owner, types.CellType):
+        return "closure variables"
+    if _module_of(owner):
+        return "globals"
+    return "attributes of classes" if is_a(place, Inherited) else "attributes"
+
+
+def _module_of(owner: Any) -> str:
+    """The name of the module whose globals these are, if they are some."""
+    name = owner.get("__name__") if type(owner) is dict and "__spec__" in owner else None
+    return name if type(name) is str else ""
+
+
+def _is_own(place: Place) -> bool:
+    kind = place.kind if isinstance(place, Inherited) else None
+    name = _module_of(place.owner) if kind is None else type.__getattribute__(kind, "__module__")
+    return type(name) is str and name.partition(".")[0] in (_OWN, "builtins", "numpy")
+
+
+def change(why: str, old: Guards, new: Guards) -> str:
+    """What the value was that a call missed by, and what it became; empty where that is no text."""
+    was, now = value_of(old.places.get(why)), value_of(new.places.get(why))
+    return f"it was {was}, and then {now}" if was and now else ""
