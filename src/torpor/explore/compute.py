@@ -25,6 +25,7 @@ COMPUTES: Final[Mapping[str, Callable[[Computed], Computed]]] = {
     "program": compute_program,
 }
 PATIENCE: Final = 10.0  # seconds
+TO_START: Final = 60.0  # seconds until the process is ready: a busy machine takes long to import
 _COMMAND: Final = "from torpor.explore.compute import work; work()"
 
 
@@ -34,7 +35,8 @@ def compute(name: str, request: Computed) -> Computed:
 
 
 def work() -> None:
-    """Answer requests, a JSON line each, until there are no more."""
+    """Say that it is ready, then answer requests, a JSON line each, until there are no more."""
+    print(flush=True)
     for line in sys.stdin:
         name, request = json.loads(line)
         try:
@@ -56,8 +58,8 @@ class Computer:
     def __call__(self, name: str, request: Computed) -> Computed:
         """As `compute`; where it takes too long, an error."""
         with self._lock:
-            process = self._process = self._process or _start()
             try:
+                process = self._process or self._started()
                 answer = self._reader.submit(_ask, process, json.dumps([name, request]))
                 return json.loads(answer.result(self._patience))  # type: ignore[no-any-return]
             except Late:
@@ -66,6 +68,12 @@ class Computer:
                 error = "this could not be computed"
             self._end()
             return {"error": error, "offset": 0}
+
+    def _started(self) -> subprocess.Popen[str]:
+        process = self._process = _start()
+        assert process.stdout is not None
+        self._reader.submit(process.stdout.readline).result(TO_START)
+        return process
 
     def close(self) -> None:
         """End the process, if there is one."""

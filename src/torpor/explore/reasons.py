@@ -29,6 +29,8 @@ SAYS: Final = {
     "each other",
     "too few rows to keep the cores busy": "inside its reader it would run on few cores only",
     "checked first": "its values are checked before anything is computed with them",
+    "long reduction": "a long reduction with few results is made in two steps, so that cores share "
+    "it",
     "parts of a sum": "a long sum is cut into parts that cores share",
     "order of use": "it is copied once, in the order in which its reader goes through it",
     "carried on": "a loop goes on with it",

@@ -5,6 +5,8 @@ import { compute, h, place, time } from "./dom.js";
 const FEW = 4;
 
 export const toLine = ({ file, line }) => `#program/${encodeURIComponent(`${file}:${line}`)}`;
+// The lines of a kernel, each once.
+const lines = ({ places }) => [...new Map(places.map((one) => [`${one.file}:${one.line}`, one])).values()].slice(0, FEW).map((one) => [" ", lineLink(one)]);
 const lineLink = (at) => h("a", { href: toLine(at) }, place(at));
 
 function listed(title, id, rows, none) {
@@ -22,12 +24,12 @@ function costliest({ files }) {
 // Kernels that compute nothing: they put memory into another order, or elsewhere.
 const copies = ({ kernels }, link) => kernels.filter((one) => one.launches && !one.operations && one.reads)
   .sort((one, other) => other.microseconds - one.microseconds)
-  .map((one) => [link(one.number), ` ${time(one.microseconds)}, ${one.launches} × ${(one.bytes / 1e6).toFixed(2)} MB: `, h("b", {}, one.reasons.join(", ")), " ", one.places.slice(0, 1).map(lineLink)]);
+  .map((one) => [link(one.number), ` ${time(one.microseconds)}, ${one.launches} × ${(one.bytes / 1e6).toFixed(2)} MB: `, h("b", {}, one.reasons.join(", ")), lines(one)]);
 
 const between = ({ kernels, says }, link) => kernels.filter((one) => one.readers.length)
   .sort((one, other) => other.microseconds - one.microseconds)
   .map((one) => [link(one.number), " is not one with ", one.readers.slice(0, 3).map((number) => [link(number), " "]), one.readers.length > 3 ? `and ${one.readers.length - 3} more ` : "",
-    "because: ", one.reasons.map((reason) => [h("b", {}, reason), says[reason] ? ` (${says[reason]}) ` : " "]), one.places.slice(0, 1).map(lineLink)]);
+    "because: ", one.reasons.map((reason) => [h("b", {}, reason), says[reason] ? ` (${says[reason]}) ` : " "]), lines(one)]);
 
 // Executes the steps of every kernel, those of the scheduling first, up to the first wrong one.
 function checker({ kernels, scheduling }, go) {
