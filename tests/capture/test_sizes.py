@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
 import numpy as np
 import pytest
 
@@ -213,3 +216,20 @@ def test_an_argument_that_is_written_to_is_changed() -> None:
         x = Tensor(np.ones(length)).realize()
         step(x)
         assert x.tolist() == [1.0 + (length > 5)] * length
+
+
+def test_threads_that_trace_for_any_size_do_not_mind_each_other() -> None:
+    meet = Barrier(3)
+
+    def work(number: int) -> list[float]:
+        @jit
+        def run(x):
+            if x.shape[0] > 4:
+                meet.wait(timeout=5)
+            return (x * x.shape[0]).sum() * (2 if x.shape[0] < 7 else 3)
+
+        return [run(Tensor(np.ones(length)).realize()).item() for length in (3, 4, 5, 6, 9)]
+
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(work, range(3)))
+    assert found == [[18.0, 32.0, 50.0, 72.0, 243.0]] * 3

@@ -13,11 +13,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 
 from torpor.base.dtypes import DType, dtypes
+from torpor.base.locks import recursive_lock
 from torpor.capture.encode import ENCODERS, integers_of, shown_as
 from torpor.capture.tree import same
 from torpor.graph import build
@@ -126,22 +128,27 @@ class Tape:
         if not self.sizes:
             yield
             return
-
-        def truth(node: UOp) -> bool:
-            if not is_on_sizes(node) or node.vmin:
-                return True
-            if not node.vmax:
-                return False
-            self.varies = False
-            now = {one: one.src[1] for one in node.toposort() if one.op is Ops.BIND}
-            return bool(node.substitute(now).simplify().arg)
-
         kind: Any = UOp
-        kind.__bool__ = truth
+        with _lock:
+            _deciding[get_ident()] = self
+            kind.__bool__ = truth
         try:
             yield
         finally:
-            del kind.__bool__
+            with _lock:
+                del _deciding[get_ident()]
+                if not _deciding:
+                    del kind.__bool__
+
+    def holds(self, node: UOp) -> bool:
+        """Whether a condition is true now; any other node is."""
+        if not is_on_sizes(node) or node.vmin:
+            return True
+        if not node.vmax:
+            return False
+        self.varies = False
+        now = {one: one.src[1] for one in node.toposort() if one.op is Ops.BIND}
+        return bool(node.substitute(now).simplify().arg)
 
     @property
     def records(self) -> bool:
@@ -278,6 +285,16 @@ class Number(Traced):
 
     def __rdivmod__(self, other: Any) -> Any:
         return divmod(other, self._plain("its value, by divmod()"))
+
+
+_deciding: Final[dict[int, Tape]] = {}  # by thread
+_lock: Final = recursive_lock()
+
+
+def truth(node: UOp) -> bool:
+    """Whether a node is true, as the tape of the thread has it; where there is none all are."""
+    tape = _deciding.get(get_ident())
+    return True if tape is None else tape.holds(node)
 
 
 def is_on_sizes(node: UOp) -> bool:
