@@ -6,6 +6,7 @@ the gradient of it that gives the gradient of each operand.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
 
@@ -43,6 +44,8 @@ RULES: Final[dict[Ops, Callable[[UOp, UOp], Gradients]]] = {
 def function_gradient(node: UOp, g: UOp) -> Gradients:
     """d function(value, x, ...): by the rule that it names; none for how the value is computed."""
     rule, value = node.arg[0], node.src[0]
+    if rule == CUSTOM:
+        return None, *node.arg[1](g)
     if rule == CHOSEN:
         return None, *side_gradient(node, g, gradients)
     if rule != AGAIN:
@@ -63,8 +66,13 @@ def summed_to(g: UOp, shape: Shape) -> UOp:
 
 RULES[Ops.FUNCTION] = function_gradient
 FLOWING: Final = frozenset(RULES) | LOOPED
+CUSTOM: Final = "custom"  # a FUNCTION whose gradients are what its arg makes of its own
 # FUNCTIONs whose gradients are made of more than their operands.
-_LOOKING: Final = frozenset({CHOSEN, RULE})
+_LOOKING: Final = frozenset({CHOSEN, RULE, CUSTOM})
+# What is called with the gradient of a node, and gives the one that goes on.
+watched: Final[weakref.WeakKeyDictionary[UOp, list[Callable[[UOp], UOp]]]] = (
+    weakref.WeakKeyDictionary()
+)
 _templates: Final = Templates()
 # An enumeration is slow to ask for its members.
 _LOOP, _LEAF = Ops.LOOP, Ops.LEAF
@@ -98,6 +106,8 @@ def _gradients(
     roots: Sequence[UOp], seeds: Sequence[UOp], targets: Sequence[UOp]
 ) -> list[UOp | None]:
     between = _between(roots, targets)
+    if watched and not between.keys().isdisjoint([*watched]):
+        return _walked(between, roots, seeds, targets, {})
     like = _like(between, roots, seeds, targets)
     if like is None:
         return _walked(between, roots, seeds, targets, {})
@@ -194,6 +204,9 @@ def _walked(
         _add(found, root, seed)
     for node in reversed(between):
         grad = found.get(node)
+        if grad is not None and node in watched:
+            for hook in tuple(watched[node]):
+                grad = found[node] = hook(grad)
         if between[node] or (grad is None and node not in of_loops):
             continue
         if grad is None:

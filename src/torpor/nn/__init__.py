@@ -3,20 +3,15 @@
 from typing import TYPE_CHECKING
 
 from torpor.base.missing import names_of
-from torpor.nn import functional, init, losses, optim, state, utils
-from torpor.nn.activations import (
-    ELU,
-    GELU,
-    Identity,
-    LeakyReLU,
-    ReLU,
-    Sigmoid,
-    SiLU,
-    Softmax,
-    Softplus,
-    Tanh,
-)
+from torpor.nn import functional, init, losses, optim, state, stateless, utils
 from torpor.nn.attention import MultiheadAttention
+from torpor.nn.containers import (
+    ModuleDict,
+    ModuleList,
+    ParameterDict,
+    ParameterList,
+    Sequential,
+)
 from torpor.nn.convolution import (
     Conv1d,
     Conv2d,
@@ -25,20 +20,29 @@ from torpor.nn.convolution import (
     ConvTranspose2d,
     ConvTranspose3d,
 )
-from torpor.nn.layers import (
+from torpor.nn.layers import Bilinear, Embedding, EmbeddingBag, Linear, PReLU
+from torpor.nn.module import Buffer, Module, Parameter
+from torpor.nn.norms import (
     BatchNorm1d,
     BatchNorm2d,
     BatchNorm3d,
-    Dropout,
-    Embedding,
-    Flatten,
-    Linear,
-    MaxPool2d,
+    GroupNorm,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+    LayerNorm,
+    RMSNorm,
 )
-from torpor.nn.module import Module, ModuleList, ParameterList, Sequential
-from torpor.nn.norms import GroupNorm, LayerNorm, RMSNorm
 from torpor.nn.quantised import Quantised, QuantisedLinear, quantise
-from torpor.nn.recurrent import GRU, LSTM, RNN
+from torpor.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
+from torpor.nn.stateless import *  # noqa: F403 (a module for each function)
+from torpor.nn.transformer import (
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
 
 if not TYPE_CHECKING:
     __getattr__ = names_of("torpor.nn", lambda: __all__)
@@ -47,40 +51,47 @@ __all__ = [
     "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",
+    "Bilinear",
+    "Buffer",
     "Conv1d",
     "Conv2d",
     "Conv3d",
     "ConvTranspose1d",
     "ConvTranspose2d",
     "ConvTranspose3d",
-    "Dropout",
-    "ELU",
     "Embedding",
-    "Flatten",
-    "GELU",
+    "EmbeddingBag",
     "GRU",
+    "GRUCell",
     "GroupNorm",
-    "Identity",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
     "LSTM",
+    "LSTMCell",
     "LayerNorm",
-    "LeakyReLU",
     "Linear",
-    "MaxPool2d",
     "Module",
+    "ModuleDict",
     "ModuleList",
     "MultiheadAttention",
+    "PReLU",
+    "Parameter",
+    "ParameterDict",
     "ParameterList",
     "Quantised",
     "QuantisedLinear",
     "RMSNorm",
     "RNN",
-    "ReLU",
+    "RNNBase",
+    "RNNCell",
+    "RNNCellBase",
     "Sequential",
-    "SiLU",
-    "Sigmoid",
-    "Softmax",
-    "Softplus",
-    "Tanh",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
     "functional",
     "init",
     "losses",
@@ -89,3 +100,4 @@ __all__ = [
     "state",
     "utils",
 ]
+__all__ += stateless.__all__

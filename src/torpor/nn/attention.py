@@ -2,81 +2,75 @@
 
 from __future__ import annotations
 
-import math
-
-from torpor.base.errors import ShapeError
+from torpor.nn import init
 from torpor.nn.layers import Linear
-from torpor.nn.module import Module
+from torpor.nn.module import Layer, divide
 from torpor.nn.multi_head import multi_head_attention_forward
 from torpor.tensor import Tensor
 from torpor.tensor.spelling import within
 
-
-class MultiheadAttention(Module):
+class MultiheadAttention(Layer):
     """Attention by `num_heads` heads, each of its own part of the width. Vaswani et al., 2017,
     arXiv:1706.03762, section 3.2.2.
 
-    query[length, batch, embed_dim], key and value[keys, batch, embed_dim]; with `batch_first` the
-    batch comes first.
+    query[length, batch, embed_dim], key[keys, batch, kdim] and value[keys, batch, vdim], both of
+    `embed_dim` unless given; with `batch_first` the batch comes first, or there is none.
+    `add_bias_kv` adds a key and a value that are trained, `add_zero_attn` those of zeros.
     """
 
     def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        dropout: float = 0.0,
-        bias: bool = True,
-        batch_first: bool = False,
-    ):
-        if num_heads < 1 or embed_dim % num_heads:
-            raise ShapeError(f"{num_heads} heads do not divide a width of {embed_dim}")
+        self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True,
+        add_bias_kv: bool = False, add_zero_attn: bool = False, kdim: int | None = None,
+        vdim: int | None = None, batch_first: bool = False,
+    ):  # fmt: skip
+        divide("heads", num_heads, embed_dim)
         within("dropout's probability", dropout, 0, 1)
         self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, dropout
-        self.batch_first = batch_first
-        bound = math.sqrt(6 / (4 * embed_dim))  # Glorot and Bengio, 2010, equation 16
-        shape = (3 * embed_dim, embed_dim)
-        self.in_proj_weight = Tensor.uniform(*shape, low=-bound, high=bound, requires_grad=True)
+        self.add_zero_attn, self.batch_first = add_zero_attn, batch_first
+        self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
+        self.head_dim = embed_dim // num_heads
+        if self.kdim == self.vdim == embed_dim:
+            self.in_proj_weight = _glorot(3 * embed_dim, embed_dim)
+        else:
+            self.q_proj_weight = _glorot(embed_dim, embed_dim)
+            self.k_proj_weight = _glorot(embed_dim, self.kdim)
+            self.v_proj_weight = _glorot(embed_dim, self.vdim)
         self.in_proj_bias = Tensor.zeros(3 * embed_dim, requires_grad=True) if bias else None
         self.out_proj = Linear(embed_dim, embed_dim, bias)
         if bias:
             self.out_proj.bias = Tensor.zeros(embed_dim, requires_grad=True)
+        self.bias_k = self.bias_v = None
+        if add_bias_kv:
+            for name in ("bias_k", "bias_v"):
+                made = Tensor.zeros(1, 1, embed_dim, requires_grad=True)
+                setattr(self, name, init.xavier_normal_(made))
 
     def forward(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        key_padding_mask: Tensor | None = None,
-        need_weights: bool = True,
-        attn_mask: Tensor | None = None,
-        is_causal: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """The result in the query's shape, and the mean weights[batch, length, keys] or None; they
+        self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None = None,
+        need_weights: bool = True, attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True, is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+        """The result in the query's shape, and the mean weights[batch, length, keys], with
+        `average_attn_weights` off those of each head [batch, head, length, keys], or None; they
         cost nothing while nobody reads them.
 
         Masks of bools are True where a query must not look, as in PyTorch; others are added.
         attn_mask[length, keys] or [batch * heads, length, keys], key_padding_mask[batch, keys].
         """
-        if self.batch_first:
+        turned = self.batch_first and query.ndim == 3
+        if turned:
             query, key, value = (x.transpose(0, 1) for x in (query, key, value))
+        parts = [getattr(self, f"{part}_proj_weight", None) for part in "qkv"]
         joined, weights = multi_head_attention_forward(
-            query,
-            key,
-            value,
-            self.embed_dim,
-            self.num_heads,
-            self.in_proj_weight,
-            self.in_proj_bias,
-            None,
-            None,
-            False,
-            self.dropout,
-            self.out_proj.weight,
-            self.out_proj.bias,
-            training=self.training,
-            key_padding_mask=key_padding_mask,
-            need_weights=need_weights,
-            attn_mask=attn_mask,
-            is_causal=is_causal,
-        )
-        return joined.transpose(0, 1) if self.batch_first else joined, weights
+            query, key, value, self.embed_dim, self.num_heads,
+            getattr(self, "in_proj_weight", None), self.in_proj_bias, self.bias_k, self.bias_v,
+            self.add_zero_attn, self.dropout, self.out_proj.weight, self.out_proj.bias,
+            self.training, key_padding_mask, need_weights, attn_mask, parts[0] is not None, *parts,
+            average_attn_weights=average_attn_weights,
+            is_causal=is_causal and attn_mask is None,  # a mask that there is says it already
+        )  # fmt: skip
+        return joined.transpose(0, 1) if turned else joined, weights
+
+
+def _glorot(rows: int, columns: int) -> Tensor:
+    return init.xavier_uniform_(Tensor.zeros(rows, columns, requires_grad=True))

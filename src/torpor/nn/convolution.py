@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar, Final
 
-from torpor.base.errors import ShapeError
+from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.nn import init
-from torpor.nn.module import Module
+from torpor.nn.module import Layer, divide
 from torpor.tensor import Tensor
 from torpor.tensor.convolution import paddings
 from torpor.tensor.spelling import pair
 
 Sizes = int | Sequence[int]
+PADDINGS: Final = {
+    "zeros": "constant", "reflect": "reflect", "replicate": "replicate", "circular": "circular"
+}  # fmt: skip
 
 
-class _Convolution(Module):
+class _Convolution(Layer):
     """What convolutions share: sizes by axis, and a weight of `layout` with its bias."""
 
     axes: ClassVar[int]
@@ -30,8 +33,8 @@ class _Convolution(Module):
         """
         self.stride, self.dilation = pair(stride, self.axes), pair(dilation, self.axes)
         inside, outside = channels
-        if groups < 1 or inside % groups or outside % groups:
-            raise ShapeError(f"{groups} groups do not divide {inside} and {outside}")
+        for size in channels:
+            divide("groups", groups, size)
         self.in_channels, self.out_channels, self.groups = inside, outside, groups
         self.kernel_size = pair(kernel, self.axes)
         first, second = (inside, outside) if turned else (outside, inside)
@@ -39,10 +42,6 @@ class _Convolution(Module):
         fan_in = math.prod(shape[1:])  # of a turned one too, as in PyTorch
         self.weight = init.default_weight(shape, fan_in)
         self.bias = init.default_weight((outside,), fan_in) if bias else None
-
-    def __repr__(self) -> str:
-        sizes = f"kernel_size={self.kernel_size}, stride={self.stride}"
-        return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, {sizes})"
 
 
 class _Direct(_Convolution):
@@ -56,17 +55,23 @@ class _Direct(_Convolution):
         dilation: Sizes = 1,
         groups: int = 1,
         bias: bool = True,
+        padding_mode: str = "zeros",
     ):
+        if padding_mode not in PADDINGS:
+            raise ValueRangeError(f"padding_mode is one of {[*PADDINGS]}, not {padding_mode!r}")
+        self.padding_mode = padding_mode
         self.padding = padding if isinstance(padding, str) else pair(padding, self.axes)
         channels = in_channels, out_channels
         self._fill(channels, kernel_size, stride, dilation, groups, bias, turned=False)
-        paddings(self.padding, self.kernel_size, self.dilation, self.stride)
+        self._around = paddings(self.padding, self.kernel_size, self.dilation, self.stride)
 
     def forward(self, x: Tensor) -> Tensor:
+        padding: Any = self.padding
+        if self.padding_mode != "zeros":
+            sides = [side for pair in reversed(self._around) for side in pair]
+            x, padding = x.pad(sides, PADDINGS[self.padding_mode]), 0
         convolve = (x.conv1d, x.conv2d, x.conv3d)[self.axes - 1]
-        return convolve(
-            self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups
-        )
+        return convolve(self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
 
 class Conv1d(_Direct):
@@ -99,16 +104,33 @@ class _Transposed(_Convolution):
         groups: int = 1,
         bias: bool = True,
         dilation: Sizes = 1,
+        padding_mode: str = "zeros",
     ):
+        if padding_mode != "zeros":
+            raise ValueRangeError(f"a transposed convolution pads with zeros, not {padding_mode!r}")
+        self.padding_mode = padding_mode
         self.padding = pair(padding, self.axes)
         self.output_padding = pair(output_padding, self.axes)
         channels = in_channels, out_channels
         self._fill(channels, kernel_size, stride, dilation, groups, bias, turned=True)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         convolve = (x.conv_transpose1d, x.conv_transpose2d, x.conv_transpose3d)[self.axes - 1]
-        sizes = self.stride, self.padding, self.output_padding
+        further = self.output_padding if output_size is None else self._further(x, output_size)
+        sizes = self.stride, self.padding, further
         return convolve(self.weight, self.bias, *sizes, self.groups, self.dilation)
+
+    def _further(self, x: Tensor, wanted: Sequence[int]) -> tuple[int, ...]:
+        """The output padding by which the result has the sizes that are wanted."""
+        made = []
+        parts = zip(x.shape[-self.axes :], self.stride, self.padding, self.dilation,
+                    self.kernel_size, wanted[-self.axes :], strict=True)  # fmt: skip
+        for length, stride, padding, dilation, kernel, size in parts:
+            least = (length - 1) * stride - 2 * padding + dilation * (kernel - 1) + 1
+            if not 0 <= size - least < max(stride, dilation):
+                raise ShapeError(f"no result of size {size}: it is {least} or a little more")
+            made.append(size - least)
+        return tuple(made)
 
 
 class ConvTranspose1d(_Transposed):

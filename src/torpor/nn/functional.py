@@ -4,12 +4,17 @@ are explained; those that a layer keeps state for take that state here.
 
 from __future__ import annotations
 
+import functools
+import inspect
+import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.base.missing import names_of
 from torpor.nn.losses import *  # noqa: F403  (listed there, once)
 from torpor.nn.multi_head import multi_head_attention_forward as multi_head_attention_forward
+from torpor.nn.noise import *  # noqa: F403
 from torpor.nn.resampling import *  # noqa: F403
 from torpor.tensor import Tensor, no_grad
 from torpor.tensor.convolution import check_window, windows
@@ -22,26 +27,46 @@ from torpor.tensor.operands import choose
 from torpor.tensor.scatter import selected
 from torpor.tensor.spelling import pair, within
 from torpor.tensor.wide import wide_dtype, widely
+from torpor.tensor.write import update
+
+
+def _writing(name: str) -> Callable[..., Any]:
+    """The method `name` as a function that may be told to write to its operand: `inplace=True`."""
+    function = function_of(name)
+    own = inspect.signature(function)
+    count = len(own.parameters)
+
+    @functools.wraps(function)
+    def made(*arguments: Any, inplace: bool = False, **options: Any) -> Any:
+        if len(arguments) > count:
+            *arguments, inplace = arguments  # type: ignore[assignment]
+        result = function(*arguments, **options)
+        return update(arguments[0], result) if inplace else result
+
+    last = inspect.Parameter("inplace", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=False)
+    made.__signature__ = own.replace(parameters=[*own.parameters.values(), last])  # type: ignore[attr-defined]
+    return made
+
 
 # --- activations ----------------------------------------------------------------------------------
-celu = function_of("celu")
-elu = function_of("elu")
+celu = _writing("celu")
+elu = _writing("elu")
 gelu = function_of("gelu")
 glu = function_of("glu")
 hardshrink = function_of("hardshrink")
-hardsigmoid = function_of("hardsigmoid")
-hardswish = function_of("hardswish")
-hardtanh = function_of("hardtanh")
-leaky_relu = function_of("leaky_relu")
+hardsigmoid = _writing("hardsigmoid")
+hardswish = _writing("hardswish")
+hardtanh = _writing("hardtanh")
+leaky_relu = _writing("leaky_relu")
 log_softmax = function_of("log_softmax")
 logsigmoid = function_of("logsigmoid")
-mish = function_of("mish")
+mish = _writing("mish")
 prelu = function_of("prelu")
-relu = function_of("relu")
-relu6 = function_of("relu6")
-selu = function_of("selu")
+relu = _writing("relu")
+relu6 = _writing("relu6")
+selu = _writing("selu")
 sigmoid = function_of("sigmoid")
-silu = function_of("silu")
+silu = _writing("silu")
 softmax = function_of("softmax")
 softmin = function_of("softmin")
 softplus = function_of("softplus")
@@ -49,7 +74,7 @@ softshrink = function_of("softshrink")
 softsign = function_of("softsign")
 tanh = function_of("tanh")
 tanhshrink = function_of("tanhshrink")
-threshold = function_of("threshold")
+threshold = _writing("threshold")
 
 # --- products, windows and shapes -----------------------------------------------------------------
 adaptive_avg_pool1d = function_of("adaptive_avg_pool1d")
@@ -78,6 +103,32 @@ one_hot = function_of("one_hot")
 pad = function_of("pad")
 scaled_dot_product_attention = function_of("scaled_dot_product_attention")
 
+celu_ = function_of("celu_")
+elu_ = function_of("elu_")
+hardtanh_ = function_of("hardtanh_")
+leaky_relu_ = function_of("leaky_relu_")
+relu_ = function_of("relu_")
+selu_ = function_of("selu_")
+upsample = interpolate  # noqa: F405
+
+
+def _lp_pool(axes: int) -> Callable[..., Any]:
+    def pool(
+        x: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+    ) -> Tensor:
+        """The sum of each window's elements to the power `norm_type`, to the power 1 / norm_type."""
+        average = (avg_pool1d, avg_pool2d, avg_pool3d)[axes - 1]
+        count = math.prod(pair(kernel_size, axes))
+        mean = average(x**norm_type, kernel_size, stride, 0, ceil_mode)
+        made: Tensor = (mean.sign() * mean.abs().relu() * count) ** (1.0 / norm_type)
+        return made
+
+    pool.__name__ = pool.__qualname__ = f"lp_pool{axes}d"
+    return pool
+
+
+lp_pool1d, lp_pool2d, lp_pool3d = (_lp_pool(axes) for axes in (1, 2, 3))
+
 # --- norms ----------------------------------------------------------------------------------------
 group_norm = function_of("group_norm")
 layer_norm = function_of("layer_norm")
@@ -93,37 +144,55 @@ if not TYPE_CHECKING:
     __getattr__ = names_of("torpor.nn.functional", _names)
 
 
-def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
-    """Each element 0 with probability p, else divided by 1 - p; x itself unless `training`."""
-    made: Tensor = x.dropout(p, training=training)
-    return made
-
-
-def embedding(x: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
+def embedding(
+    x: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,
+    norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
+) -> Tensor:  # fmt: skip
     """The rows of weight[rows, width] that the integers x[...] name: [..., width]; one that does
     not exist raises at realisation, a negative one too. The row `padding_idx` gets no gradient.
+
+    Rows longer than `max_norm`, by the norm `norm_type`, are shortened in place first;
+    `scale_grad_by_freq` divides the gradient of each row by how often it is named; gradients are
+    dense, `sparse` or not.
     """
     x = beside(x, weight)
+    if max_norm is not None:
+        _shorten(weight, x, max_norm, norm_type)
     rows = selected("embedding", weight, 0, x.reshape(-1)).reshape(*x.shape, *weight.shape[1:])
+    if scale_grad_by_freq:
+        often = _often(x, weight).gather(0, x.reshape(-1).long()).reshape(*x.shape, 1)
+        rows = with_rule(rows.detach(), (rows / often,), "same")
     if padding_idx is None:
         return rows
     within("padding_idx", padding_idx, -len(weight), len(weight) - 1)
     return choose(x.eq(padding_idx % len(weight)).unsqueeze(-1), rows.detach(), rows)
 
 
+def _often(x: Tensor, weight: Tensor) -> Tensor:
+    """How often each row is named."""
+    flat = x.reshape(-1).long()
+    return weight.new_zeros((weight.shape[0],)).scatter_add(
+        0, flat, flat.ones_like(dtype=weight.dtype)
+    )
+
+
+def _shorten(weight: Tensor, x: Tensor, most: float, kind: float) -> None:
+    """Let rows that are named be no longer than `most`."""
+    with no_grad():
+        length: Any = weight.norm(kind, 1, True)
+        long = (_often(x, weight) > 0).unsqueeze(1) & (length > most)
+        weight.assign(long.where(weight * (most / (length + 1e-7)), weight))
+
+
 def embedding_bag(
-    x: Tensor,
-    weight: Tensor,
-    offsets: Tensor | None = None,
-    *,
-    mode: str = "mean",
-    per_sample_weights: Tensor | None = None,
-    include_last_offset: bool = False,
-    padding_idx: int | None = None,
-) -> Tensor:
+    x: Tensor, weight: Tensor, offsets: Tensor | None = None, max_norm: float | None = None,
+    norm_type: float = 2.0, scale_grad_by_freq: bool = False, mode: str = "mean",
+    sparse: bool = False, per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False, padding_idx: int | None = None,
+) -> Tensor:  # fmt: skip
     """The "sum", "mean" or "max" of the rows of weight[rows, width] that each bag names: x[bag,
     count], or x[count] in bags that begin at the offsets[bag]; with `include_last_offset` the last
-    one ends them. Rows `padding_idx` do not count.
+    one ends them. Rows `padding_idx` do not count; the other arguments are those of `embedding`.
     """
     if mode not in ("sum", "mean", "max"):
         raise ValueRangeError(f"embedding_bag's mode is 'sum', 'mean' or 'max', not {mode!r}")
@@ -136,7 +205,7 @@ def embedding_bag(
     else:
         starts = offsets.narrow(0, 0, known_size(offsets.shape[0]) - int(include_last_offset))
         count, bag = starts.shape[0], Tensor.searchsorted(starts, place, right=True) - 1
-    rows: Any = embedding(flat, weight)
+    rows: Any = embedding(flat, weight, None, max_norm, norm_type, scale_grad_by_freq)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.reshape(-1, 1)
     kept = flat.ones_like(dtype="bool")
@@ -259,7 +328,7 @@ def batch_norm(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     training: bool = False,
-    momentum: float = 0.1,
+    momentum: float | None = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
     """(x - mean) / sqrt(variance + eps) of x[batch, channel, ...], multiplied by weight[channel]

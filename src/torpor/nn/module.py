@@ -2,71 +2,193 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from torpor.base.errors import DTypeError
-from torpor.nn import state
-from torpor.tensor import Tensor
-from torpor.tensor.differentiate import forget_gradients
+from torpor.base.errors import DTypeError, ShapeError
+from torpor.nn import hooks, state
+from torpor.tensor import Tensor, mode
+from torpor.tensor.creation import as_tensor
+from torpor.tensor.differentiate import forget_gradients, is_parameter
 from torpor.tensor.shard import become
 
 
+class _ParameterType(type):
+    def __call__(cls, data: Any = None, requires_grad: bool = True) -> Any:
+        tensor = as_tensor(() if data is None else data).detach().clone()
+        return tensor.requires_grad_().requires_grad_(requires_grad)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Tensor) and is_parameter(instance)
+
+
+class Parameter(metaclass=_ParameterType):
+    """`Parameter(data, requires_grad=True)` is a tensor of its own that is trained; tensors are
+    instances of it that require a gradient, or did before `requires_grad_(False)`.
+    """
+
+
+def Buffer(data: Any = None) -> Tensor:
+    """A tensor that is kept in the state and not trained."""
+    return as_tensor(() if data is None else data).detach()
+
+
 class Module:
-    """Base of layers and models. Tensors that require a gradient are parameters; other tensors that
-    are attributes are kept in the state too. No registration is needed: attributes are looked at.
+    """Base of layers and models. Tensors that require a gradient are parameters, also while
+    `requires_grad_(False)` holds; other tensors that are attributes are buffers. No registration is
+    needed: attributes are looked at, and lists, tuples and dicts among them.
     """
 
     training: bool = True
+    _hooks: hooks.Hooks | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.forward(*args, **kwargs)
+        if self._hooks is None:
+            return self.forward(*args, **kwargs)
+        return self._hooks.called(self, args, kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes; subclasses say."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it computes: forward")
 
+    # --- modules inside ---------------------------------------------------------------------------
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """(name, module) directly inside, each module once."""
+        seen: set[int] = set()
+        for name, module in state.modules_inside(self, Module):
+            if id(module) not in seen:
+                seen.add(id(module))
+                yield name, module
+
     def children(self) -> Iterator[Module]:
         """The modules directly inside."""
-        for value in vars(self).values():
-            if isinstance(value, Module):
-                yield value
-            elif isinstance(value, list | tuple):
-                yield from (v for v in value if isinstance(v, Module))
-            elif isinstance(value, dict):
-                yield from (v for v in value.values() if isinstance(v, Module))
+        return (module for _, module in self.named_children())
+
+    def named_modules(
+        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """(dotted name, module) of this module and all inside, each once."""
+        memo = set() if memo is None else memo
+        if self not in memo:
+            if remove_duplicate:
+                memo.add(self)
+            yield prefix, self
+            for name, module in state.modules_inside(self, Module):
+                inner = f"{prefix}.{name}" if prefix else name
+                yield from module.named_modules(memo, inner, remove_duplicate)
 
     def modules(self) -> Iterator[Module]:
         """This module and all inside, each once."""
-        seen: set[int] = set()
-        stack: list[Module] = [self]
-        while stack:
-            module = stack.pop()
-            if id(module) not in seen:
-                seen.add(id(module))
-                yield module
-                stack.extend(reversed(list(module.children())))
+        return (module for _, module in self.named_modules())
 
-    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Make the module an attribute."""
+        self._set(name, module)
+
+    register_module = add_module
+
+    def get_submodule(self, target: str) -> Module:
+        """The module of this dotted name; itself for ""."""
+        found = dict(self.named_modules(remove_duplicate=False)).get(target)
+        if found is None:
+            raise AttributeError(f"{type(self).__name__} has no module {target!r}")
+        return found
+
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Put a module where the dotted name says; with `strict` only where one was."""
+        if strict:
+            self.get_submodule(target)
+        owner, _, name = target.rpartition(".")
+        state.put(self.get_submodule(owner), name, module)
+
+    # --- tensors ----------------------------------------------------------------------------------
+    def _set(self, name: str, value: Any) -> None:
+        if not name or "." in name:
+            raise KeyError(f"a name is not empty and has no dot, unlike {name!r}")
+        if hasattr(self, name) and name not in vars(self):
+            raise KeyError(f"{type(self).__name__} has an attribute {name!r} already")
+        setattr(self, name, value)
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Make the tensor an attribute that is not trained; not `persistent`, and it is no part of
+        the state.
+        """
+        self._set(name, tensor)
+        others = [known for known in vars(self).get("_passing", ()) if known != name]
+        if others or not persistent:
+            self._passing = (*others, *([] if persistent else [name]))
+
+    def register_parameter(self, name: str, param: Tensor | None) -> None:
+        """Make the tensor an attribute that is trained."""
+        self._set(name, param)
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
         """(dotted name, parameter), each parameter once."""
+        return self._named(True, prefix, recurse, remove_duplicate)
+
+    def parameters(self, recurse: bool = True) -> Iterator[Tensor]:
+        """Every parameter, once."""
+        return (tensor for _, tensor in self.named_parameters(recurse=recurse))
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """(dotted name, tensor) of those that are not trained, each once."""
+        return self._named(False, prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """Every tensor that is not trained, once."""
+        return (tensor for _, tensor in self.named_buffers(recurse=recurse))
+
+    def _named(
+        self, trained: bool, prefix: str, recurse: bool, once: bool
+    ) -> Iterator[tuple[str, Tensor]]:
         seen: set[int] = set()
-        for name, tensor in state.get_state_dict(self).items():
-            if tensor.requires_grad and id(tensor) not in seen:
+        inside = () if recurse else tuple(f"{name}." for name, _ in self.named_children())
+        for name, tensor in state.tensors_of(self).items():
+            if is_parameter(tensor) is not trained or name.startswith(inside):
+                continue
+            if not once or id(tensor) not in seen:
                 seen.add(id(tensor))
-                yield name, tensor
+                yield f"{prefix}.{name}" if prefix else name, tensor
 
-    def parameters(self) -> Iterator[Tensor]:
-        """Every tensor that requires a gradient, once."""
-        return (tensor for _, tensor in self.named_parameters())
+    def get_parameter(self, target: str) -> Tensor:
+        """The parameter of this dotted name."""
+        return self._found(target, dict(self.named_parameters(remove_duplicate=False)))
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """Every tensor by its dotted name."""
-        return state.get_state_dict(self)
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer of this dotted name."""
+        return self._found(target, dict(self.named_buffers(remove_duplicate=False)))
 
-    def load_state_dict(self, values: Mapping[str, Any], strict: bool = True) -> None:
-        """Copy values in by name; with `strict`, missing and unexpected names are errors."""
-        state.load_state_dict(self, values, strict=strict)
+    def _found(self, target: str, among: dict[str, Tensor]) -> Tensor:
+        if target not in among:
+            raise AttributeError(f"{type(self).__name__} has no such tensor: {target!r}")
+        return among[target]
 
+    def state_dict(
+        self, destination: Any = None, prefix: str = "", keep_vars: bool = True
+    ) -> dict[str, Tensor]:
+        """Every tensor by its dotted name: those themselves, or without `keep_vars` views of them
+        that are not trained. They are put into `destination`, if there is one.
+        """
+        found: dict[str, Tensor] = {} if destination is None else destination
+        for name, tensor in state.get_state_dict(self, prefix.removesuffix(".")).items():
+            found[name] = tensor if keep_vars else tensor.detach()
+        return found
+
+    def load_state_dict(
+        self, values: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> state.Misfit:
+        """Copy values in by name; with `strict`, missing and unexpected names are errors, else the
+        result names them. With `assign` formats become those of the values.
+        """
+        return state.load_state_dict(self, values, strict, assign)
+
+    # --- all that is inside -----------------------------------------------------------------------
     def train(self, mode: bool = True) -> Module:
         """Training behaviour on (or off) here and inside; gives the module."""
         for module in self.modules():
@@ -77,12 +199,18 @@ class Module:
         """Training behaviour off; gives the module."""
         return self.train(False)
 
+    def requires_grad_(self, requires_grad: bool = True) -> Module:
+        """Let every parameter require a gradient, or none; gives the module."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        return self
+
     def to(self, *arguments: Any, **options: Any) -> Module:
         """Move every tensor to a device, or every float to another float format, or both, as
         `Tensor.to` understands the arguments, in place: whoever holds a parameter keeps it. Gives
         the module.
         """
-        unique = {id(tensor): tensor for tensor in state.get_state_dict(self).values()}
+        unique = {id(tensor): tensor for tensor in state.tensors_of(self).values()}
         for tensor in unique.values():
             before = tensor.detach()
             moved = before.to(*arguments, **options)
@@ -94,6 +222,14 @@ class Module:
                 tensor.grad = tensor.grad.to(moved.device, moved.dtype)
             become(tensor, moved if moved is not before else moved.clone())
         return self
+
+    def cpu(self) -> Module:
+        """Every tensor on the processor; gives the module."""
+        return self.to("CPU")
+
+    def type(self, dst_type: Any) -> Module:
+        """Floats in a format; gives the module."""
+        return self.to(dst_type)
 
     def float(self) -> Module:
         """Floats as float32; gives the module."""
@@ -111,73 +247,100 @@ class Module:
         """Floats as bfloat16; gives the module."""
         return self.to("bfloat16")
 
-    def apply(self, function: Callable[[Module], None]) -> Module:
-        """Call `function` with every module, inner ones first; gives the module."""
+    def apply(self, fn: Callable[[Module], None]) -> Module:
+        """Call `fn` with every module, inner ones first; gives the module."""
         for module in reversed(list(self.modules())):
-            function(module)
+            fn(module)
         return self
 
-    def zero_grad(self) -> None:
-        """Forget the gradients."""
-        forget_gradients(self.parameters())
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients; without `set_to_none` those that there are become zeros."""
+        if set_to_none:
+            forget_gradients(self.parameters())
+        else:
+            for parameter in self.parameters():
+                parameter.grad = None if parameter.grad is None else parameter.grad.zeros_like()
+
+    # --- hooks ------------------------------------------------------------------------------------
+    def register_forward_pre_hook(
+        self, hook: hooks.Hook, *, prepend: bool = False, with_kwargs: bool = False
+    ) -> hooks.Removable:
+        """Call `hook(module, args)` before `forward`; what it gives, unless None, are the args. A
+        hook `with_kwargs` gets those too, and gives both. `.remove()` of the result takes it back.
+        """
+        return hooks.of(self).add("before", hook, prepend, with_kwargs)
+
+    def register_forward_hook(
+        self, hook: hooks.Hook, *, prepend: bool = False, with_kwargs: bool = False,
+        always_call: bool = False,
+    ) -> hooks.Removable:  # fmt: skip
+        """Call `hook(module, args, output)` after `forward`; what it gives, unless None, is the
+        output. A hook `with_kwargs` gets those before the output.
+        """
+        return hooks.of(self).add("after", hook, prepend, with_kwargs, always_call)
+
+    def register_full_backward_pre_hook(
+        self, hook: hooks.Hook, prepend: bool = False
+    ) -> hooks.Removable:
+        """Call `hook(module, grad_output)` with the gradients of the output when they are taken;
+        what it gives, unless None, are the gradients that go on.
+        """
+        return hooks.of(self).add("down", hook, prepend)
+
+    def register_full_backward_hook(
+        self, hook: hooks.Hook, prepend: bool = False
+    ) -> hooks.Removable:
+        """Call `hook(module, grad_input, grad_output)` with the gradients of the tensors among the
+        positional arguments; what it gives, unless None, are the gradients that go on.
+        """
+        return hooks.of(self).add("up", hook, prepend)
+
+    # --- words ------------------------------------------------------------------------------------
+    def extra_repr(self) -> str:
+        """What the module was made with, as far as it is known by the same name."""
+        own = vars(self)
+        told = {name: own[name] for name in inspect.signature(type(self)).parameters if name in own}
+        shown = {name: v is not None if isinstance(v, Tensor) or (name == "bias" and v is None) else v
+                 for name, v in told.items()}  # fmt: skip
+        plain = (bool, int, float, str, tuple, type(None))
+        return ", ".join(f"{n}={v!r}" for n, v in shown.items() if isinstance(v, plain))
 
     def __repr__(self) -> str:
-        inside = ", ".join(repr(child) for child in self.children())
-        return f"{type(self).__name__}({inside})"
+        name, extra = type(self).__name__, self.extra_repr()
+        lines = [f"({key}): {child!r}" for key, child in state.modules_inside(self, Module)]
+        if not lines:
+            return f"{name}({extra})"
+        inside = "\n".join([*([extra] if extra else []), *lines]).replace("\n", "\n  ")
+        return f"{name}(\n  {inside}\n)"
 
 
-class Sequential(Module):
-    """Modules or functions one after the other."""
+class Layer(Module):
+    """Base of modules that make tensors: their constructors take `device` and `dtype` of them."""
 
-    def __init__(self, *layers: Callable[..., Any]):
-        self.layers = list(layers)
-
-    def forward(self, x: Any) -> Any:
-        for layer in self.layers:
-            x = layer(x)
-        return x
-
-    def __len__(self) -> int:
-        return len(self.layers)
-
-    def __getitem__(self, index: int) -> Callable[..., Any]:
-        return self.layers[index]
-
-    def __iter__(self) -> Iterator[Callable[..., Any]]:
-        return iter(self.layers)
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls) and cls.__module__.startswith(__package__):
+            setattr(cls, "__init__", _placed(cls.__init__))  # noqa: B010 (mypy: a method)
 
 
-class ModuleList(Module):
-    """A list of modules."""
+def _placed(make: Callable[..., None]) -> Callable[..., None]:
+    """A constructor that takes `device` and `dtype`, and makes its tensors there and so."""
 
-    def __init__(self, modules: Any = ()):
-        self.items: list[Module] = list(modules)
+    @functools.wraps(make)
+    def made(*arguments: Any, device: Any = None, dtype: Any = None, **options: Any) -> None:
+        with mode.made_as(device, dtype):
+            make(*arguments, **options)
 
-    def append(self, module: Module) -> ModuleList:
-        self.items.append(module)
-        return self
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __getitem__(self, index: int) -> Module:
-        return self.items[index]
-
-    def __iter__(self) -> Iterator[Module]:
-        return iter(self.items)
+    own = inspect.signature(make)
+    further = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
+        for name in ("device", "dtype")
+    ]
+    made.__signature__ = own.replace(parameters=[*own.parameters.values(), *further])  # type: ignore[attr-defined]
+    return made
 
 
-class ParameterList(Module):
-    """A list of parameters."""
-
-    def __init__(self, parameters: Any = ()):
-        self.items: list[Tensor] = list(parameters)
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __getitem__(self, index: int) -> Tensor:
-        return self.items[index]
-
-    def __iter__(self) -> Iterator[Tensor]:
-        return iter(self.items)
+def divide(what: str, parts: int, whole: int) -> None:
+    """A `ShapeError` unless so many parts make the whole."""
+    if parts < 1 or whole % parts:
+        raise ShapeError(f"{parts} {what} do not divide {whole}")

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.nn import init
-from torpor.nn.module import Module
+from torpor.nn.module import Layer
 from torpor.tensor import Tensor
 from torpor.tensor.looping import scan
 from torpor.tensor.spelling import within
@@ -14,7 +14,7 @@ from torpor.tensor.spelling import within
 State = tuple[Tensor, ...]
 
 
-class _Recurrent(Module):
+class RNNBase(Layer):
     """Layers over layers of steps along a sequence, forwards and, if `bidirectional`, backwards.
 
     x[length, batch, input_size], with `batch_first` x[batch, length, input_size], or without batch
@@ -35,21 +35,27 @@ class _Recurrent(Module):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
+        proj_size: int = 0,
     ):
         if min(input_size, hidden_size, num_layers) < 1:
             raise ShapeError(f"sizes are positive, not {(input_size, hidden_size, num_layers)}")
+        if proj_size and (self.kept == 1 or not 0 <= proj_size < hidden_size):
+            what = "proj_size is for LSTM, and less than hidden_size"
+            raise ValueRangeError(f"{what}; {type(self).__name__} got {proj_size}")
         within("dropout's probability", dropout, 0, 1)
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.dropout = bias, batch_first, dropout
-        self.bidirectional = bidirectional
+        self.bidirectional, self.proj_size = bidirectional, proj_size
+        shown = proj_size or hidden_size
         rows = self.gates * hidden_size
         for number, suffix in enumerate(self._suffixes()):
             first = number < len(self._directions())
-            inputs = input_size if first else hidden_size * len(self._directions())
+            inputs = input_size if first else shown * len(self._directions())
             shapes: dict[str, tuple[int, ...]] = {
-                "weight_ih": (rows, inputs), "weight_hh": (rows, hidden_size)
+                "weight_ih": (rows, inputs), "weight_hh": (rows, shown)
             }  # fmt: skip
             shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)} if bias else {}
+            shapes |= {"weight_hr": (proj_size, hidden_size)} if proj_size else {}
             for name, shape in shapes.items():
                 setattr(self, f"{name}{suffix}", init.default_weight(shape, hidden_size))
 
@@ -86,21 +92,25 @@ class _Recurrent(Module):
 
     def _start(self, sequence: Tensor, given: Any, number: int) -> State:
         """The state that one layer starts from in one direction, each part [batch, hidden_size]."""
-        shape = (*sequence.shape[1:-1], self.hidden_size)
+        widths = (self.proj_size or self.hidden_size, self.hidden_size)[: self.kept]
+        shapes = [(*sequence.shape[1:-1], width) for width in widths]
         if given is None:
-            return (sequence.new_zeros(*shape),) * self.kept
+            return tuple(sequence.new_zeros(*shape) for shape in shapes)
         start: State = tuple(part[number] for part in given)
-        if len(start) != self.kept or any(part.shape != shape for part in start):
-            count = len(self._suffixes())
-            raise ShapeError(f"the state is {self.kept} of shape {(count, *shape)}")
+        if [part.shape for part in start] != shapes:
+            wanted = [(len(self._suffixes()), *shape) for shape in shapes]
+            raise ShapeError(f"the state is {self.kept} of shape {wanted}")
         return start
 
     def _run(self, sequence: Tensor, suffix: str, state: State) -> tuple[Tensor, State]:
         """(h of every step, last state) of one layer in one direction."""
         enter, again = (self._weights(part + suffix) for part in ("ih", "hh"))
+        shown = getattr(self, f"weight_hr{suffix}", None)
 
         def step(state: State, row: Tensor) -> tuple[State, Tensor]:
             after = self.step(row.linear(*enter), state[0].linear(*again), state)
+            if shown is not None:
+                after = (after[0].linear(shown), *after[1:])
             return after, after[0]
 
         end, outputs = scan(step, state, sequence, reverse=suffix.endswith("_reverse"))
@@ -109,17 +119,14 @@ class _Recurrent(Module):
     def _weights(self, name: str) -> tuple[Tensor, Tensor | None]:
         return getattr(self, f"weight_{name}"), getattr(self, f"bias_{name}", None)
 
-    def step(self, inputs: Tensor, hidden: Tensor, state: State) -> State:
+    def step(self: Any, inputs: Tensor, hidden: Tensor, state: State) -> State:
         """The next state, of what comes of the input and of the hidden state: both
         [batch, gates * hidden_size].
         """
         raise NotImplementedError(f"{type(self).__name__} does not say what a step is")
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.input_size}, {self.hidden_size}, {self.num_layers})"
 
-
-class RNN(_Recurrent):
+class RNN(RNNBase):
     """h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu of it. Elman, "Finding structure in time",
     1990.
     """
@@ -144,12 +151,12 @@ class RNN(_Recurrent):
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional
         )
 
-    def step(self, inputs: Tensor, hidden: Tensor, state: State) -> State:
+    def step(self: Any, inputs: Tensor, hidden: Tensor, state: State) -> State:
         total = inputs + hidden
         return (total.tanh() if self.nonlinearity == "tanh" else total.relu(),)
 
 
-class LSTM(_Recurrent):
+class LSTM(RNNBase):
     """c' = sigmoid(f) c + sigmoid(i) tanh(g) and h' = sigmoid(o) tanh(c'), where i, f, g and o are
     the parts of W_ih x + b_ih + W_hh h + b_hh. The state is (h, c). Hochreiter and Schmidhuber,
     1997; Gers, Schmidhuber and Cummins, 2000.
@@ -157,13 +164,13 @@ class LSTM(_Recurrent):
 
     gates, kept = 4, 2
 
-    def step(self, inputs: Tensor, hidden: Tensor, state: State) -> State:
+    def step(self: Any, inputs: Tensor, hidden: Tensor, state: State) -> State:
         enter, keep, value, leave = (inputs + hidden).chunk(4, -1)
         cell = keep.sigmoid() * state[1] + enter.sigmoid() * value.tanh()
         return leave.sigmoid() * cell.tanh(), cell
 
 
-class GRU(_Recurrent):
+class GRU(RNNBase):
     """h' = (1 - z) n + z h with r = sigmoid(x_r + h_r), z = sigmoid(x_z + h_z) and n = tanh(x_n +
     r h_n), where x_* and h_* are the parts of W_ih x + b_ih and of W_hh h + b_hh. Cho et al., 2014,
     arXiv:1406.1078, with the reset after the product, as PyTorch has it.
@@ -171,8 +178,70 @@ class GRU(_Recurrent):
 
     gates = 3
 
-    def step(self, inputs: Tensor, hidden: Tensor, state: State) -> State:
+    def step(self: Any, inputs: Tensor, hidden: Tensor, state: State) -> State:
         ours, theirs = inputs.chunk(3, -1), hidden.chunk(3, -1)
         reset, keep = (ours[gate].add(theirs[gate]).sigmoid() for gate in (0, 1))
         value = (ours[2] + reset * theirs[2]).tanh()
         return ((1 - keep) * value + keep * state[0],)
+
+
+# --- cells ----------------------------------------------------------------------------------------
+class RNNCellBase(Layer):
+    """One step of a recurrent layer: x[batch, input_size] and a state[batch, hidden_size], zeros
+    unless it is given, or both without batch, give the next state.
+    """
+
+    gates: ClassVar[int]
+    kept: ClassVar[int] = 1
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True):
+        self.input_size, self.hidden_size = input_size, hidden_size
+        rows = self.gates * hidden_size
+        self.weight_ih = init.default_weight((rows, input_size), hidden_size)
+        self.weight_hh = init.default_weight((rows, hidden_size), hidden_size)
+        self.bias_ih = init.default_weight((rows,), hidden_size) if bias else None
+        self.bias_hh = init.default_weight((rows,), hidden_size) if bias else None
+
+    def forward(self, x: Tensor, hx: Any = None) -> Any:
+        """The next state."""
+        if x.ndim not in (1, 2) or x.shape[-1] != self.input_size:
+            wanted = f"(batch, {self.input_size}) or without batch"
+            raise ShapeError(f"{type(self).__name__} expected {wanted}, got {x.shape}")
+        nothing = x.new_zeros(*x.shape[:-1], self.hidden_size)
+        given = (nothing,) * self.kept if hx is None else hx if isinstance(hx, tuple) else (hx,)
+        inputs = x.linear(self.weight_ih, self.bias_ih)
+        after = self._step(inputs, given[0].linear(self.weight_hh, self.bias_hh), given)
+        return after if self.kept > 1 else after[0]
+
+    def _step(self, inputs: Tensor, hidden: Tensor, state: State) -> State:
+        raise NotImplementedError(f"{type(self).__name__} does not say what a step is")
+
+
+class RNNCell(RNNCellBase):
+    """A step of `RNN`."""
+
+    gates = 1
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh"
+    ):
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueRangeError(f"nonlinearity is 'tanh' or 'relu', not {nonlinearity!r}")
+        self.nonlinearity = nonlinearity
+        super().__init__(input_size, hidden_size, bias)
+
+    _step = RNN.step
+
+
+class LSTMCell(RNNCellBase):
+    """A step of `LSTM`: the state is (h, c)."""
+
+    gates, kept = 4, 2
+    _step = LSTM.step
+
+
+class GRUCell(RNNCellBase):
+    """A step of `GRU`."""
+
+    gates = 3
+    _step = GRU.step

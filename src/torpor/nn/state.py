@@ -6,14 +6,16 @@ No pickled code is ever executed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from torpor.base.errors import ShapeError
 from torpor.nn.safetensors import safe_load, safe_save
 from torpor.nn.torch_files import torch_load
-from torpor.tensor import Tensor, no_grad
+from torpor.tensor import Tensor, as_tensor, no_grad
+from torpor.tensor.differentiate import is_parameter
+from torpor.tensor.shard import become
 
 __all__ = [
     "get_parameters",
@@ -24,17 +26,22 @@ __all__ = [
     "torch_load",
 ]
 
-# Containers whose elements PyTorch names directly by number.
-_TRANSPARENT: Final = {"Sequential": "layers", "ModuleList": "items", "ParameterList": "items"}
+
+class Misfit(NamedTuple):
+    """The names that only the model has, and those that only the values given have."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
 
 
 def _members(value: Any) -> Iterator[tuple[str, Any]]:
+    """(name, value) of what is directly inside; the members of containers stand for them."""
     if isinstance(value, list | tuple):
         yield from ((str(i), v) for i, v in enumerate(value))
     elif isinstance(value, Mapping):
         yield from ((str(k), v) for k, v in value.items())
     elif hasattr(value, "__dict__"):
-        transparent = _TRANSPARENT.get(type(value).__name__)
+        transparent = getattr(type(value), "_transparent", None)
         for name, inner in vars(value).items():
             if name == transparent:
                 yield from _members(inner)
@@ -42,9 +49,28 @@ def _members(value: Any) -> Iterator[tuple[str, Any]]:
                 yield name, inner
 
 
-def get_state_dict(model: Any, prefix: str = "") -> dict[str, Tensor]:
+def modules_inside(value: Any, kind: type[Any]) -> Iterator[tuple[str, Any]]:
+    """(dotted name, module) of the modules that are attributes, or in lists and dicts that are."""
+    for name, inner in _members(value):
+        if isinstance(inner, kind):
+            yield name, inner
+        elif isinstance(inner, list | tuple | dict):
+            yield from ((f"{name}.{below}", one) for below, one in modules_inside(inner, kind))
+
+
+def put(owner: Any, name: str, value: Any) -> None:
+    """Let `value` be the member of this name."""
+    if isinstance(owner, list):
+        owner[int(name)] = value
+        return
+    transparent = getattr(type(owner), "_transparent", None)
+    inside = owner if isinstance(owner, dict) else vars(owner)
+    (inside if transparent is None else inside[transparent])[name] = value
+
+
+def tensors_of(model: Any, prefix: str = "", passing: bool = True) -> dict[str, Tensor]:
     """Every tensor reachable through attributes, lists and dicts, by dotted name. Tied tensors
-    appear under each of their names.
+    appear under each of their names; buffers that are not persistent only if `passing`.
     """
     found: dict[str, Tensor] = {}
     stack: list[tuple[str, Any, tuple[int, ...]]] = [(prefix, model, ())]
@@ -53,15 +79,23 @@ def get_state_dict(model: Any, prefix: str = "") -> dict[str, Tensor]:
         if isinstance(value, Tensor):
             found[name] = value
         elif id(value) not in path:
-            inside = list(_members(value))
+            left_out = () if passing else getattr(value, "_passing", ())
+            inside = [member for member in _members(value) if member[0] not in left_out]
             for key, inner in reversed(inside):
                 stack.append((f"{name}.{key}" if name else key, inner, (*path, id(value))))
     return found
 
 
+def get_state_dict(model: Any, prefix: str = "") -> dict[str, Tensor]:
+    """The tensors that are saved, by dotted name: those that are reachable through attributes,
+    lists and dicts. Tied tensors appear under each of their names.
+    """
+    return tensors_of(model, prefix, False)
+
+
 def get_parameters(model: Any) -> list[Tensor]:
-    """Every tensor of the model that requires a gradient, once."""
-    unique = {id(t): t for t in get_state_dict(model).values() if t.requires_grad}
+    """Every tensor of the model that is trained, once."""
+    unique = {id(t): t for t in get_state_dict(model).values() if is_parameter(t)}
     return list(unique.values())
 
 
@@ -71,26 +105,34 @@ def _like(tensor: Tensor, given: Any) -> Tensor:
     return value.cast(tensor.dtype).to(tensor.device).contiguous()
 
 
-def load_state_dict(model: Any, values: Mapping[str, Any], strict: bool = True) -> None:
+def load_state_dict(
+    model: Any, values: Mapping[str, Any], strict: bool = True, assign: bool = False
+) -> Misfit:
     """Copy `values` (tensors or arrays by name) into the model's tensors.
 
     With `strict`, names that only one side has are an error; shapes must always agree. Nothing is
-    changed when an error is raised.
+    changed when an error is raised. With `assign` the model's tensors take the values' formats.
     """
     own = get_state_dict(model)
-    missing, unexpected = sorted(own.keys() - values.keys()), sorted(values.keys() - own.keys())
-    if strict and (missing or unexpected):
+    misfit = Misfit(sorted(own.keys() - values.keys()), sorted(values.keys() - own.keys()))
+    if strict and any(misfit):
+        missing, unexpected = misfit
         raise KeyError(f"the state does not fit: missing {missing}, unexpected {unexpected}")
-    for name in own.keys() & values.keys():
+    both = own.keys() & values.keys()
+    for name in both:
         if np.shape(values[name]) != tuple(own[name].shape):
             raise ShapeError(
                 f"{name!r} has shape {tuple(own[name].shape)}, the value given has "
                 f"{np.shape(values[name])}"
             )
     with no_grad():
-        made = {name: _like(own[name], values[name]) for name in own.keys() & values.keys()}
+        for name in both if assign else ():
+            given = as_tensor(values[name]).detach()
+            become(own[name], given.to(own[name].device).clone())
+        made = {name: _like(own[name], values[name]) for name in both if not assign}
         for name, value in made.items():
             own[name].assign(value)
-    chosen = [own[name] for name in own.keys() & values.keys()]
+    chosen = [own[name] for name in both]
     if chosen:
         chosen[0].realize(*chosen[1:])
+    return misfit

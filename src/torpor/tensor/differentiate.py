@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _leaves: Final[weakref.WeakValueDictionary[int, Handle]] = weakref.WeakValueDictionary()
 
 
+_RESTING: Final = "resting"  # a leaf that has let go of requiring a gradient
 SEVERED: Final = -1  # identity of LEAF nodes whose graph is gone: results of a jitted function
 
 
@@ -51,6 +52,12 @@ def leaf_number(tensor: Handle) -> int | None:
     """The identity of a leaf; None for any other tensor."""
     path = tensor._path
     return path.arg if path is not None and path.kind == "leaf" else None
+
+
+def is_parameter(tensor: Handle) -> bool:
+    """Whether it requires a gradient, or is a leaf that did."""
+    path = tensor._path
+    return tensor.requires_grad or (path is not None and path.arg == _RESTING)
 
 
 def _leaf_nodes(root: UOp) -> dict[int, list[UOp]]:
@@ -126,7 +133,7 @@ class Differentiate(Handle):
         """
         if not requires_grad:
             if self._path is not None and self._path.leaf:
-                self._path = Step(self._path, "detach", None, self._current())
+                self._path = Step(self._path, "detach", _RESTING, self._current())
                 self._stamp -= 1
             elif self.requires_grad:
                 raise located(GradientError("only a leaf can stop requiring a gradient"), (self,))

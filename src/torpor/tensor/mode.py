@@ -5,8 +5,9 @@ All of it is context-local: threads and asynchronous tasks do not see each other
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, Final, TypeVar
@@ -50,19 +51,53 @@ class _Flag:
     def __call__(self, function: _Function) -> _Function:
         @functools.wraps(function)
         def wrapped(*arguments: Any, **options: Any) -> Any:
-            with type(self)(self._value):
+            token = self.flag.set(self._value)
+            try:
                 return function(*arguments, **options)
+            finally:
+                self.flag.reset(token)
 
         return wrapped  # type: ignore[return-value]
 
 
-class no_grad(_Flag):
-    """Nothing is recorded for gradients inside: `with no_grad(): ...` or `@no_grad()`."""
+class set_grad_enabled(_Flag):
+    """Gradients are recorded, or not, from here on; in a `with` block until its end."""
 
     flag = _grad_enabled
 
+    def __init__(self, mode: bool):
+        super().__init__(mode)
+        self._tokens.append(self.flag.set(bool(mode)))
+
+    def __enter__(self) -> _Flag:
+        return self
+
+    def __call__(self, function: _Function) -> _Function:
+        self.flag.reset(self._tokens.pop())
+        return super().__call__(function)
+
+
+class no_grad(_Flag):
+    """Nothing is recorded for gradients inside: `with no_grad(): ...`, `@no_grad()` or `@no_grad`."""
+
+    flag = _grad_enabled
+
+    def __new__(cls, function: Any = None, **_options: Any) -> Any:
+        made = super().__new__(cls)
+        if not callable(function):
+            return made
+        made.__init__()
+        return made(function)
+
     def __init__(self, value: bool = False):
         super().__init__(value)
+
+
+class inference_mode(no_grad):
+    """As `no_grad`; with `mode` False as it is outside."""
+
+    def __init__(self, mode: bool = True):
+        super().__init__(not mode and grad_enabled())
 
 
 class enable_grad(no_grad):
@@ -93,9 +128,25 @@ class device(settings.Context):
         super().__init__(DEVICE=name)
 
 
+@contextlib.contextmanager
+def made_as(name: str | None, dtype: DType | str | type | None) -> Iterator[None]:
+    """Tensors and floats that say nothing else are made on this device and in this format inside."""
+    token = None if dtype is None else _default_float.set(_float_format(dtype))
+    try:
+        with contextlib.nullcontext() if name is None else device(str(name)):
+            yield
+    finally:
+        if token is not None:
+            _default_float.reset(token)
+
+
 def set_default_dtype(dtype: DType | str | type) -> None:
     """The format of Python floats and of integer `/` from here on, in this context."""
+    _default_float.set(_float_format(dtype))
+
+
+def _float_format(dtype: DType | str | type) -> DType:
     chosen = as_dtype(dtype)
     if not chosen.is_float:
         raise DTypeError(f"the default dtype must be a float format, not {chosen}")
-    _default_float.set(chosen)
+    return chosen

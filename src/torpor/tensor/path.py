@@ -26,7 +26,7 @@ def detached(node: UOp) -> UOp:
     return UOp(Ops.DETACH, node.dtype, (node,))
 
 
-def _detach(node: UOp, _: None) -> UOp:
+def _detach(node: UOp, _: str | None) -> UOp:
     return detached(node)
 
 

@@ -11,6 +11,7 @@ from torpor.graph import build
 from torpor.graph.multi import chunk
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.tensor.differentiate import is_parameter
 from torpor.tensor.handle import Handle, make
 from torpor.tensor.mode import no_grad
 from torpor.tensor.realisation import realize
@@ -69,8 +70,8 @@ def become(handle: Any, value: Handle) -> Tensor:
     """Let `handle` stand for another value, on any device and in any format; gives the handle.
     Whoever holds it sees the new value; views of the old one stay what they are.
     """
-    requires = handle.requires_grad
+    requires, trained = handle.requires_grad, is_parameter(handle)
     handle._storage, handle._path = value._storage, value._path
     handle._node, handle._stamp = value._node, value._stamp
-    made: Tensor = handle.requires_grad_(requires)
+    made: Tensor = handle.requires_grad_(trained).requires_grad_(requires)
     return made

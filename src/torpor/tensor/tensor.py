@@ -16,6 +16,7 @@ from torpor.tensor.contraction import Contraction
 from torpor.tensor.convolution import Convolution
 from torpor.tensor.counting import Counting
 from torpor.tensor.creation import Creation
+from torpor.tensor.custom import Hooked
 from torpor.tensor.dense import Dense
 from torpor.tensor.differentiate import Differentiate, make_leaf
 from torpor.tensor.elementwise import Arithmetic
@@ -89,6 +90,7 @@ class Tensor(
     Loss,
     Random,
     Differentiate,
+    Hooked,
     Write,
     Realisation,
     Sharding,

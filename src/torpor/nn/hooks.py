@@ -1,0 +1,118 @@
+"""Hooks of modules: functions that are called before and after `forward`, and with gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from torpor.tensor import Tensor
+from torpor.tensor.custom import between
+from torpor.tensor.differentiate import flat_tree, map_tree
+
+if TYPE_CHECKING:
+    from torpor.nn.module import Module
+
+Hook = Callable[..., Any]
+
+
+class Removable:
+    """What registering a hook gives: `.remove()` takes it back, also at the end of a `with`."""
+
+    __slots__ = ("_hooks", "_entry")
+
+    def __init__(self, hooks: list[Any], entry: Any):
+        self._hooks, self._entry = hooks, entry
+
+    def remove(self) -> None:
+        """Take the hook back."""
+        self._hooks[:] = [entry for entry in self._hooks if entry is not self._entry]
+
+    def __enter__(self) -> Removable:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+class Hooks:
+    """The hooks of one module by when they are called, in order: (hook, with keywords, always).
+    Nothing in it is part of the module's state.
+    """
+
+    __slots__ = ("before", "after", "down", "up")
+
+    def __init__(self) -> None:
+        self.before: list[Any] = []
+        self.after: list[Any] = []
+        self.down: list[Any] = []
+        self.up: list[Any] = []
+
+    def add(
+        self, when: str, hook: Hook, first: bool, keywords: bool = False, always: bool = False
+    ) -> Removable:
+        """One hook more."""
+        hooks, entry = getattr(self, when), (hook, keywords, always)
+        hooks.insert(0 if first else len(hooks), entry)
+        return Removable(hooks, entry)
+
+    def called(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the module computes, and what its hooks make of it."""
+        for hook, keywords, _ in tuple(self.before):
+            given = hook(module, args, kwargs) if keywords else hook(module, args)
+            if given is not None and keywords:
+                args, kwargs = given
+            elif given is not None:
+                args = given if isinstance(given, tuple) else (given,)
+        try:
+            result = self._differentiated(module, args, kwargs)
+        except BaseException:
+            for hook, keywords, always in tuple(self.after):
+                if always:
+                    hook(module, args, kwargs, None) if keywords else hook(module, args, None)
+            raise
+        for hook, keywords, _ in tuple(self.after):
+            given = hook(module, args, kwargs, result) if keywords else hook(module, args, result)
+            result = result if given is None else given
+        return result
+
+    def _differentiated(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not self.up and not self.down:
+            return module.forward(*args, **kwargs)
+        seen: list[tuple[Any, ...]] = []
+
+        def down(*gradients: Any) -> tuple[Any, ...]:
+            for hook, *_ in tuple(self.down):
+                gradients = _replaced(hook(module, gradients), gradients)
+            seen[:] = [gradients]
+            return gradients
+
+        def up(*gradients: Any) -> tuple[Any, ...]:
+            for hook, *_ in tuple(self.up):
+                gradients = _replaced(hook(module, gradients, seen[0]), gradients)
+            return gradients
+
+        args = _through(args, up)
+        return _through(module.forward(*args, **kwargs), down)
+
+
+def of(module: Module) -> Hooks:
+    """The hooks of a module."""
+    if module._hooks is None:
+        module._hooks = Hooks()
+    return module._hooks
+
+
+def _replaced(given: Any, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+    if given is None:
+        return gradients
+    return tuple(given) if isinstance(given, tuple | list) else (given,)
+
+
+def _through(tree: Any, hook: Callable[..., Any]) -> Any:
+    """The tensors of a tree, whose gradients go through the hook together."""
+    flows = [
+        t for t in flat_tree(tree) if isinstance(t, Tensor) and t.requires_grad and t.dtype.is_float
+    ]
+    passed = iter(between(flows, hook) if flows else ())
+    marked = {id(t) for t in flows}
+    return map_tree(lambda t: next(passed) if id(t) in marked else t, tree)

@@ -1,0 +1,238 @@
+"""Functions whose gradients are written by users, and hooks that see gradients as they are taken."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torpor.base.errors import GradientError
+from torpor.graph import build
+from torpor.graph.gradient import CUSTOM, watched
+from torpor.ir.uop import UOp
+from torpor.tensor.differentiate import leaf_number
+from torpor.tensor.handle import Handle, derive, located, make
+from torpor.tensor.mode import grad_enabled, no_grad
+
+Backward = Callable[..., Any]
+
+
+class _Rule:
+    """How the gradients of some tensors follow from those of others: `backward(*gradients)`. It is
+    asked once for each time that gradients are taken.
+    """
+
+    def __init__(self, backward: Backward, given: Sequence[Any], made: Sequence[Any]):
+        self._backward, self._made = backward, [(t.shape, t.dtype) for t in made]
+        self._device = given[0]._storage.device
+        self._given = [(t.shape, t.dtype) for t in given]
+
+    def __call__(self, g: UOp) -> list[UOp | None]:
+        packed: Any = make(g, self._device, True)
+        gradients, first = [], 0
+        for shape, dtype in self._made:
+            count = _count(shape)
+            part = packed.narrow(0, first, count).reshape(shape)
+            gradients.append(part.cast(dtype))
+            first += count
+        found = self._backward(*gradients)
+        found = found if isinstance(found, tuple | list) else (found,)
+        if len(found) != len(self._given):
+            what = f"gradients of {len(self._given)} tensors are needed, not {len(found)}"
+            raise GradientError(what)
+        return [
+            None if one is None else one.cast(dtype).broadcast_to(shape)._current()
+            for one, (shape, dtype) in zip(found, self._given, strict=True)
+        ]
+
+
+def _count(shape: Sequence[Any]) -> int:
+    count = 1
+    for size in shape:
+        count *= size
+    return count
+
+
+def ruled(backward: Backward, given: Sequence[Any], made: Sequence[Any]) -> list[Any]:
+    """The tensors `made`, whose gradients `backward` turns into those of the tensors `given`."""
+    rule = _Rule(backward, given, made)
+    wide = max((t.dtype for t in made), key=lambda dtype: dtype.itemsize)
+    packed: Any = made[0].detach().cast(wide).reshape(-1)
+    if len(made) > 1:
+        packed = packed.cat(*[t.detach().cast(wide).reshape(-1) for t in made[1:]])
+    packed = derive(_custom, (packed, *given), rule)
+    results, first = [], 0
+    for tensor in made:
+        count = _count(tensor.shape)
+        part = packed.narrow(0, first, count).reshape(tensor.shape).cast(tensor.dtype)
+        results.append(derive(_same, (tensor.detach(), part)))
+        first += count
+    return results
+
+
+def _custom(value: UOp, *rest: Any) -> UOp:
+    *operands, rule = rest
+    return build.function(value, operands, CUSTOM, rule)
+
+
+def _same(value: UOp, *operands: UOp) -> UOp:
+    return build.function(value, operands, "same")
+
+
+def between(tensors: Sequence[Any], hook: Backward) -> list[Any]:
+    """The same tensors, whose gradients go through the hook, all together."""
+    return ruled(hook, tensors, tensors)
+
+
+class Context:
+    """What `forward` leaves for `backward`."""
+
+    def __init__(self) -> None:
+        self.saved_tensors: tuple[Any, ...] = ()
+        self.needs_input_grad: tuple[bool, ...] = ()
+        self._without: set[int] = set()
+        self._zeros = True
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Keep tensors, which `saved_tensors` gives."""
+        self.saved_tensors = tensors
+
+    save_for_forward = save_for_backward
+
+    def mark_non_differentiable(self, *tensors: Any) -> None:
+        """Results through which no gradient flows."""
+        self._without |= {id(tensor) for tensor in tensors}
+
+    def mark_dirty(self, *tensors: Any) -> None:
+        """Say which arguments `forward` changes; here they tell themselves."""
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Here the gradient of a result that is not used is always zeros."""
+
+
+class Function:
+    """Base of functions with a gradient of their own, as PyTorch has them: static methods
+    `forward(ctx, *arguments)`, or `forward(*arguments)` beside `setup_context(ctx, inputs, output)`,
+    and `backward(ctx, *gradients)`, which gives a gradient for each argument, None for what has
+    none. Called as `TheFunction.apply(*arguments)`.
+
+    >>> class Clipped(Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         return x * 1
+    ...     @staticmethod
+    ...     def backward(ctx, gradient):
+    ...         return gradient.clamp(-1, 1)
+    >>> x = Tensor([3.0], requires_grad=True)
+    >>> (Clipped.apply(x) * 5).sum().gradient(x)[0].item()
+    1.0
+    """
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> Any:
+        """What is kept for `backward`, where `forward` does not get the context."""
+        raise NotImplementedError
+
+    @classmethod
+    def apply(cls, *arguments: Any) -> Any:
+        """The result, with the gradient that `backward` gives."""
+        ctx, kind = Context(), vars(Function)["setup_context"]
+        ctx.needs_input_grad = tuple(isinstance(a, Handle) and a.requires_grad for a in arguments)
+        forward: Any = getattr(cls, "forward")  # noqa: B009 (users write it)
+        with no_grad():
+            if cls.setup_context is kind.__func__:
+                result = forward(ctx, *arguments)
+            else:
+                result = forward(*arguments)
+                cls.setup_context(ctx, arguments, result)
+        if not grad_enabled() or not any(ctx.needs_input_grad):
+            return result
+        return cls._with_rule(ctx, arguments, result)
+
+    @classmethod
+    def _with_rule(cls, ctx: Context, arguments: tuple[Any, ...], result: Any) -> Any:
+        single = isinstance(result, Handle)
+        results = [result] if single else list(result)
+        smooth = [
+            number for number, one in enumerate(results)
+            if isinstance(one, Handle) and one.dtype.is_float and id(one) not in ctx._without
+        ]  # fmt: skip
+        asked = [number for number, wanted in enumerate(ctx.needs_input_grad) if wanted]
+
+        def backward(*gradients: Any) -> list[Any]:
+            known = dict(zip(smooth, gradients, strict=True))
+            all_of_them = [known[n] if n in known else _zeros(one) for n, one in enumerate(shapes)]
+            found = getattr(cls, "backward")(ctx, *all_of_them)  # noqa: B009 (users write it)
+            found = found if isinstance(found, tuple | list) else (found,)
+            if len(found) != len(arguments):
+                what = f"{cls.__name__}.backward gives {len(found)} gradients"
+                raise GradientError(f"{what} for {len(arguments)} arguments")
+            return [found[number] for number in asked]
+
+        shapes = [one.detach() if isinstance(one, Handle) else one for one in results]
+        given = [arguments[number] for number in asked]
+        made = ruled(backward, given, [results[number] for number in smooth]) if smooth else []
+        renewed = {id(results[number]): one for number, one in zip(smooth, made, strict=True)}
+        ctx.saved_tensors = tuple(renewed.get(id(kept), kept) for kept in ctx.saved_tensors)
+        results = [renewed.get(id(one), one) for one in results]
+        if single:
+            return results[0]
+        return type(result)(*results) if hasattr(result, "_fields") else type(result)(results)
+
+
+def _zeros(one: Any) -> Any:
+    return one.zeros_like() if isinstance(one, Handle) else None
+
+
+# --- hooks ----------------------------------------------------------------------------------------
+class RemovableHook:
+    """What `register_hook` gives: `.remove()` takes the hook back."""
+
+    def __init__(self, node: UOp, hook: Any):
+        self._node, self._hook = weakref.ref(node), hook
+
+    def remove(self) -> None:
+        """Take the hook back."""
+        node = self._node()
+        if node is not None and self._hook in watched.get(node, ()):
+            watched[node].remove(self._hook)
+
+
+class Hooked(Handle):
+    """Looking at gradients while they are taken."""
+
+    __slots__ = ()
+
+    def register_hook(self, hook: Callable[[Any], Any]) -> RemovableHook:
+        """Call `hook(gradient)` whenever the gradient for this tensor is taken; what it gives,
+        unless None, is the gradient that goes on. `.remove()` of the result takes it back.
+
+        >>> x = Tensor(3.0, requires_grad=True)
+        >>> _ = x.register_hook(lambda gradient: gradient * 10)
+        >>> (x * x).gradient(x)[0].item()
+        60.0
+        """
+        if not self.requires_grad:
+            what = "a hook needs a tensor that requires a gradient"
+            raise located(GradientError(what), (self,))
+        device, node = self._storage.device, self._current()
+
+        def on_nodes(g: UOp) -> UOp:
+            found = hook(make(g, device, grad_enabled()))
+            return g if found is None else found._current()
+
+        watched.setdefault(node, []).append(on_nodes)
+        return RemovableHook(node, on_nodes)
+
+    def retain_grad(self) -> None:
+        """Keep the gradient in `.grad` when `backward` is called, as leaves do."""
+        if leaf_number(self) is not None:
+            return
+        kept = weakref.ref(self)
+
+        def keep(gradient: Any) -> None:
+            tensor = kept()
+            if tensor is not None:
+                tensor.grad = gradient if tensor.grad is None else tensor.grad + gradient
+
+        self.register_hook(keep)
