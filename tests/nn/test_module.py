@@ -109,3 +109,88 @@ def test_devices_change_in_place_and_gradients_follow():
 def test_a_module_that_says_nothing_says_so():
     with pytest.raises(NotImplementedError, match="Silent"):
         type("Silent", (nn.Module,), {})()(1)
+
+
+def test_tensors_that_do_not_require_a_gradient_for_now_stay_parameters():
+    net = Net()
+    assert not any(p.requires_grad for p in net.requires_grad_(False).parameters())
+    assert [name for name, _ in net.named_parameters()] == PARAMETERS
+    again = pickle.loads(pickle.dumps(copy.deepcopy(net).double()))
+    assert [name for name, _ in again.named_parameters()] == PARAMETERS
+    assert isinstance(net.body[0].weight, nn.Parameter)
+    for parameter in net.parameters():
+        parameter.requires_grad = True
+    assert all(p.requires_grad for p in net.parameters())
+    fixed = nn.Parameter(Tensor.ones(2), requires_grad=False)
+    assert isinstance(fixed, nn.Parameter)
+    assert not fixed.requires_grad
+    assert not isinstance(fixed.detach(), nn.Parameter)
+
+
+def test_buffers_that_are_not_persistent_move_and_are_not_saved():
+    net = nn.Module()
+    net.register_buffer("mask", Tensor.ones(2), persistent=False)
+    net.register_buffer("count", Tensor.zeros(1))
+    net.register_buffer("nothing", None)
+    net.register_parameter("scale", nn.Parameter(Tensor.ones(1)))
+    net.add_module("inner", nn.BatchNorm1d(2, affine=False))
+    assert list(net.state_dict(prefix="net.")) == [
+        "net.count", "net.scale", "net.inner.running_mean", "net.inner.running_var",
+        "net.inner.num_batches_tracked",
+    ]  # fmt: skip
+    assert [n for n, _ in net.named_buffers(recurse=False)] == ["mask", "count"]
+    assert [n for n, _ in net.named_parameters(prefix="net")] == ["net.scale"]
+    assert net.double().mask.dtype.name == "float64"
+    assert net.get_buffer("inner.running_var").tolist() == [1.0, 1.0]
+    with pytest.raises(KeyError, match="already"):
+        net.register_buffer("forward", Tensor.ones(1))
+    with pytest.raises(AttributeError, match="scale"):
+        net.get_buffer("scale")
+
+
+def test_modules_are_found_and_put_by_name():
+    net = Net()
+    assert net.get_submodule("body.0") is net.body[0]
+    assert net.get_submodule("") is net
+    net.set_submodule("body.1", nn.Tanh())
+    assert isinstance(net.body[1], nn.Tanh)
+    names = [name for name, _ in net.named_modules()]
+    assert names == [
+        "", "body", "body.0", "body.1", "body.2", "heads", "heads.0", "scales", "parts.last",
+    ]  # fmt: skip
+    with pytest.raises(AttributeError, match="nowhere"):
+        net.get_submodule("nowhere")
+
+
+def test_what_does_not_fit_is_named():
+    net = nn.Linear(2, 1)
+    misfit = net.load_state_dict({"bias": np.ones(1), "other": np.ones(1)}, strict=False)
+    assert misfit.missing_keys == ["weight"]
+    assert misfit.unexpected_keys == ["other"]
+    assert net.bias.tolist() == [1.0]
+    values = {name: np.ones(t.shape) for name, t in net.state_dict().items()}
+    net.load_state_dict(values, assign=True)
+    assert net.weight.dtype.name == "float64"
+    assert net.weight.requires_grad
+
+
+def test_layers_are_made_on_a_device_and_in_a_format():
+    layer = nn.Linear(2, 3, device="PYTHON", dtype="float64")
+    assert (layer.weight.device, layer.bias.dtype.name) == ("PYTHON", "float64")
+    assert Tensor([1.0]).dtype.name == "float32"
+    assert nn.BatchNorm1d(2, dtype="float16").num_batches_tracked.dtype.name == "int64"
+
+    class Own(nn.Linear):
+        def __init__(self, dtype):
+            super().__init__(1, 1, dtype=dtype)
+            self.own = dtype
+
+    assert Own("float64").weight.dtype.name == "float64"
+
+
+def test_text_shows_what_is_inside():
+    net = nn.Sequential(nn.Linear(2, 3, bias=False), nn.ReLU())
+    assert repr(net) == (
+        "Sequential(\n  (0): Linear(in_features=2, out_features=3, bias=False)\n"
+        "  (1): ReLU(inplace=False)\n)"
+    )

@@ -9,6 +9,7 @@ from torpor.nn.multi_head import multi_head_attention_forward
 from torpor.tensor import Tensor
 from torpor.tensor.spelling import within
 
+
 class MultiheadAttention(Layer):
     """Attention by `num_heads` heads, each of its own part of the width. Vaswani et al., 2017,
     arXiv:1706.03762, section 3.2.2.
@@ -65,7 +66,9 @@ class MultiheadAttention(Layer):
             query, key, value, self.embed_dim, self.num_heads,
             getattr(self, "in_proj_weight", None), self.in_proj_bias, self.bias_k, self.bias_v,
             self.add_zero_attn, self.dropout, self.out_proj.weight, self.out_proj.bias,
-            self.training, key_padding_mask, need_weights, attn_mask, parts[0] is not None, *parts,
+            self.training, key_padding_mask, need_weights, attn_mask,
+            use_separate_proj_weight=parts[0] is not None, q_proj_weight=parts[0],
+            k_proj_weight=parts[1], v_proj_weight=parts[2],
             average_attn_weights=average_attn_weights,
             is_causal=is_causal and attn_mask is None,  # a mask that there is says it already
         )  # fmt: skip

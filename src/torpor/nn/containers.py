@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
 
-from torpor.nn.module import Module, Parameter
+from torpor.nn.module import Module, Parameter, parameter
 from torpor.tensor import Tensor
 
 
@@ -202,4 +202,4 @@ class ParameterDict(_Dict):
 
 def _trained(value: Any) -> Any:
     is_plain = isinstance(value, Tensor) and value.dtype.is_float
-    return Parameter(value) if is_plain and not isinstance(value, Parameter) else value
+    return parameter(value) if is_plain and not isinstance(value, Parameter) else value

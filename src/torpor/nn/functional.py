@@ -36,7 +36,7 @@ def _writing(name: str) -> Callable[..., Any]:
     own = inspect.signature(function)
     count = len(own.parameters)
 
-    @functools.wraps(function)
+    @functools.wraps(function.__wrapped__)  # type: ignore[attr-defined]
     def made(*arguments: Any, inplace: bool = False, **options: Any) -> Any:
         if len(arguments) > count:
             *arguments, inplace = arguments  # type: ignore[assignment]
@@ -44,7 +44,8 @@ def _writing(name: str) -> Callable[..., Any]:
         return update(arguments[0], result) if inplace else result
 
     last = inspect.Parameter("inplace", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=False)
-    made.__signature__ = own.replace(parameters=[*own.parameters.values(), last])  # type: ignore[attr-defined]
+    signature = own.replace(parameters=[*own.parameters.values(), last])
+    made.__signature__ = signature  # type: ignore[attr-defined]
     return made
 
 
@@ -116,7 +117,7 @@ def _lp_pool(axes: int) -> Callable[..., Any]:
     def pool(
         x: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
     ) -> Tensor:
-        """The sum of each window's elements to the power `norm_type`, to the power 1 / norm_type."""
+        """The `norm_type`-norm of each window, without the absolute values of its elements."""
         average = (avg_pool1d, avg_pool2d, avg_pool3d)[axes - 1]
         count = math.prod(pair(kernel_size, axes))
         mean = average(x**norm_type, kernel_size, stride, 0, ceil_mode)
@@ -328,7 +329,7 @@ def batch_norm(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     training: bool = False,
-    momentum: float | None = 0.1,
+    momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
     """(x - mean) / sqrt(variance + eps) of x[batch, channel, ...], multiplied by weight[channel]

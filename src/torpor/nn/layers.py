@@ -70,7 +70,8 @@ class _Rows(Layer):
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, **options: Any) -> Any:
         """A layer with these rows, not trained while `freeze` holds."""
-        return cls(*embeddings.shape, _weight=embeddings, _freeze=freeze, **options)  # type: ignore[call-arg]
+        make: Any = cls
+        return make(*embeddings.shape, _weight=embeddings, _freeze=freeze, **options)
 
 
 class Embedding(_Rows):

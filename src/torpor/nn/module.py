@@ -15,10 +15,15 @@ from torpor.tensor.differentiate import forget_gradients, is_parameter
 from torpor.tensor.shard import become
 
 
+def parameter(data: Any = None, requires_grad: bool = True) -> Tensor:
+    """A tensor of its own that is trained."""
+    tensor = as_tensor(() if data is None else data).detach().clone()
+    return tensor.requires_grad_().requires_grad_(requires_grad)
+
+
 class _ParameterType(type):
-    def __call__(cls, data: Any = None, requires_grad: bool = True) -> Any:
-        tensor = as_tensor(() if data is None else data).detach().clone()
-        return tensor.requires_grad_().requires_grad_(requires_grad)
+    def __call__(cls, *arguments: Any, **options: Any) -> Any:
+        return parameter(*arguments, **options)
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, Tensor) and is_parameter(instance)
@@ -299,11 +304,13 @@ class Module:
     def extra_repr(self) -> str:
         """What the module was made with, as far as it is known by the same name."""
         own = vars(self)
-        told = {name: own[name] for name in inspect.signature(type(self)).parameters if name in own}
-        shown = {name: v is not None if isinstance(v, Tensor) or (name == "bias" and v is None) else v
-                 for name, v in told.items()}  # fmt: skip
-        plain = (bool, int, float, str, tuple, type(None))
-        return ", ".join(f"{n}={v!r}" for n, v in shown.items() if isinstance(v, plain))
+        names = inspect.signature(type(self)).parameters
+        told = {name: own[name] for name in names if name in own}
+        plain = (bool, int, float, str, tuple)
+        shown = {name: v for name, v in told.items() if v is None or isinstance(v, plain)}
+        if isinstance(own.get("bias", ""), Tensor | None):
+            shown["bias"] = own["bias"] is not None
+        return ", ".join(f"{name}={v!r}" for name, v in shown.items())
 
     def __repr__(self) -> str:
         name, extra = type(self).__name__, self.extra_repr()
@@ -336,7 +343,8 @@ def _placed(make: Callable[..., None]) -> Callable[..., None]:
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
         for name in ("device", "dtype")
     ]
-    made.__signature__ = own.replace(parameters=[*own.parameters.values(), *further])  # type: ignore[attr-defined]
+    signature = own.replace(parameters=[*own.parameters.values(), *further])
+    made.__signature__ = signature  # type: ignore[attr-defined]
     return made
 
 

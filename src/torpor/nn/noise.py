@@ -79,8 +79,8 @@ def rrelu(
     x: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False,
     inplace: bool = False,
 ) -> Tensor:  # fmt: skip
-    """x where it is positive, else x times a slope: uniform between `lower` and `upper` in training,
-    else their mean. Xu et al., 2015, arXiv:1505.00853.
+    """x where it is positive, else x times a slope: in training uniform from `lower` to `upper`,
+    otherwise their mean. Xu et al., 2015, arXiv:1505.00853.
     """
     if training:
         slope = Tensor.rand(x.shape, dtype=x.dtype, device=x.device) * (upper - lower) + lower
@@ -102,8 +102,9 @@ def gumbel_softmax(
     if not hard:
         return soft
     best = soft.argmax(dim, True)
-    one = soft.detach().zeros_like().scatter(dim, best, 1.0)
-    return one - soft.detach() + soft
+    one: Tensor = soft.detach().zeros_like().scatter(dim, best, 1.0)
+    made: Tensor = one - soft.detach() + soft
+    return made
 
 
 # --- pools of random windows ----------------------------------------------------------------------
@@ -135,8 +136,8 @@ def _fractional(
     found = flat.flatten(1).gather(1, place.flatten(1)).reshape(*place.shape[: axes + 1], -1)
     best, taken = found.max(-1)
     places = place.reshape(*place.shape[: axes + 1], -1).gather(-1, taken.unsqueeze(-1)).squeeze(-1)
-    shape = (*x.shape[: x.ndim - axes], *wanted)
-    best, places = best.reshape(shape), places.reshape(shape)
+    whole = (*x.shape[: x.ndim - axes], *wanted)
+    best, places = best.reshape(whole), places.reshape(whole)
     return (best, places) if return_indices else best
 
 

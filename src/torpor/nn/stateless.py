@@ -11,13 +11,14 @@ from typing import Any, ClassVar, Final
 from torpor.nn import functional as F
 from torpor.nn.module import Module
 from torpor.tensor import Tensor
+from torpor.tensor.spelling import within
 
 __all__ = [
     "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d", "AdaptiveMaxPool3d", "AlphaDropout", "AvgPool1d", "AvgPool2d", "AvgPool3d",
     "BCELoss", "BCEWithLogitsLoss", "CELU", "CTCLoss", "ChannelShuffle", "CircularPad1d",
     "CircularPad2d", "CircularPad3d", "ConstantPad1d", "ConstantPad2d", "ConstantPad3d",
-    "CosineEmbeddingLoss", "CosineSimilarity", "CrossEntropyLoss", "CrossMapLRN2d", "Dropout",
+    "CosineEmbeddingLoss", "CosineSimilarity", "CrossEntropyLoss", "Dropout",
     "Dropout1d", "Dropout2d", "Dropout3d", "ELU", "FeatureAlphaDropout", "Flatten", "Fold",
     "FractionalMaxPool2d", "FractionalMaxPool3d", "GELU", "GLU", "GaussianNLLLoss", "Hardshrink",
     "Hardsigmoid", "Hardswish", "Hardtanh", "HingeEmbeddingLoss", "HuberLoss", "Identity",
@@ -45,6 +46,8 @@ class Stateless(Module):
         given = inspect.signature(type(self)).bind(*arguments, **options)
         given.apply_defaults()
         vars(self).update(given.arguments)
+        if self.random and "p" in self.names:
+            within("dropout's probability", given.arguments["p"], 0, 1)
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
         """The function of these tensors."""
@@ -211,7 +214,6 @@ ZeroPad3d = module_of("ZeroPad3d", _pads(3, "constant"), without=("value",))
 # --- norms and distances --------------------------------------------------------------------------
 CosineSimilarity = module_of("CosineSimilarity", F.cosine_similarity, 2)
 LocalResponseNorm = module_of("LocalResponseNorm", F.local_response_norm)
-CrossMapLRN2d = module_of("CrossMapLRN2d", F.local_response_norm)
 PairwiseDistance = module_of("PairwiseDistance", F.pairwise_distance, 2)
 
 # --- losses ---------------------------------------------------------------------------------------

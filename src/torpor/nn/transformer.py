@@ -36,6 +36,8 @@ class _Block(Layer):
     """
 
     norms: int
+    self_attn: MultiheadAttention
+    multihead_attn: MultiheadAttention
 
     def __init__(
         self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
@@ -119,7 +121,7 @@ class TransformerDecoderLayer(_Block):
 
 
 class TransformerEncoder(Module):
-    """`num_layers` copies of a layer, one after the other, and a norm at the end if there is one."""
+    """`num_layers` copies of a layer, one after the other, and a norm at the end if given."""
 
     def __init__(
         self, encoder_layer: Module, num_layers: int, norm: Module | None = None,
@@ -134,11 +136,11 @@ class TransformerEncoder(Module):
     ) -> Tensor:  # fmt: skip
         for layer in self.layers:
             src = layer(src, mask, src_key_padding_mask, bool(is_causal))
-        return src if self.norm is None else self.norm(src)  # type: ignore[no-any-return]
+        return src if self.norm is None else self.norm(src)
 
 
 class TransformerDecoder(Module):
-    """`num_layers` copies of a layer, one after the other, and a norm at the end if there is one."""
+    """`num_layers` copies of a layer, one after the other, and a norm at the end if given."""
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None):
         self.layers = ModuleList(copy.deepcopy(decoder_layer) for _ in range(num_layers))
@@ -155,7 +157,7 @@ class TransformerDecoder(Module):
                 tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask,
                 bool(tgt_is_causal), memory_is_causal,
             )  # fmt: skip
-        return tgt if self.norm is None else self.norm(tgt)  # type: ignore[no-any-return]
+        return tgt if self.norm is None else self.norm(tgt)
 
 
 class Transformer(Layer):

@@ -1,4 +1,4 @@
-"""Functions whose gradients are written by users, and hooks that see gradients as they are taken."""
+"""Functions with gradients that users write, and hooks that see gradients as they are taken."""
 
 from __future__ import annotations
 
@@ -112,9 +112,9 @@ class Context:
 
 class Function:
     """Base of functions with a gradient of their own, as PyTorch has them: static methods
-    `forward(ctx, *arguments)`, or `forward(*arguments)` beside `setup_context(ctx, inputs, output)`,
-    and `backward(ctx, *gradients)`, which gives a gradient for each argument, None for what has
-    none. Called as `TheFunction.apply(*arguments)`.
+    `forward(ctx, *arguments)`, or `forward(*arguments)` beside
+    `setup_context(ctx, inputs, output)`, and `backward(ctx, *gradients)`, which gives a gradient
+    for each argument, None for what has none. Called as `TheFunction.apply(*arguments)`.
 
     >>> class Clipped(Function):
     ...     @staticmethod

@@ -78,16 +78,12 @@ class set_grad_enabled(_Flag):
 
 
 class no_grad(_Flag):
-    """Nothing is recorded for gradients inside: `with no_grad(): ...`, `@no_grad()` or `@no_grad`."""
+    """Nothing is recorded for gradients inside: `with no_grad(): ...`, `@no_grad`."""
 
     flag = _grad_enabled
 
     def __new__(cls, function: Any = None, **_options: Any) -> Any:
-        made = super().__new__(cls)
-        if not callable(function):
-            return made
-        made.__init__()
-        return made(function)
+        return cls()(function) if callable(function) else super().__new__(cls)
 
     def __init__(self, value: bool = False):
         super().__init__(value)
@@ -130,7 +126,7 @@ class device(settings.Context):
 
 @contextlib.contextmanager
 def made_as(name: str | None, dtype: DType | str | type | None) -> Iterator[None]:
-    """Tensors and floats that say nothing else are made on this device and in this format inside."""
+    """Tensors that say nothing else are made on this device inside, and floats in this format."""
     token = None if dtype is None else _default_float.set(_float_format(dtype))
     try:
         with contextlib.nullcontext() if name is None else device(str(name)):

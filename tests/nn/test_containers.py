@@ -1,0 +1,55 @@
+"""Modules that hold others: names, order, and what lists and dicts can do."""
+
+import pytest
+
+from torpor import Tensor, nn
+
+
+def test_members_have_numbers_or_names_in_the_state():
+    net = nn.Sequential({"first": nn.Linear(2, 3), "act": nn.ReLU(), "last": nn.Linear(3, 1)})
+    assert list(net.state_dict()) == ["first.weight", "first.bias", "last.weight", "last.bias"]
+    assert net.first is net[0]
+    assert [name for name, _ in net.named_children()] == ["first", "act", "last"]
+    assert len(net[1:]) == 2
+    assert net[1:][1] is net.last
+
+    class Net(nn.Sequential):
+        """A container by another name is one."""
+
+    assert list(Net(nn.Linear(1, 1)).state_dict()) == ["0.weight", "0.bias"]
+    both = Net(nn.ReLU()) + nn.Sequential(nn.Tanh())
+    assert [type(layer).__name__ for layer in both] == ["ReLU", "Tanh"]
+
+
+def test_lists_change():
+    layers = nn.ModuleList(nn.Linear(n, 1) for n in (1, 2))
+    layers.append(nn.Linear(3, 1)).extend([nn.Linear(4, 1)])
+    layers.insert(0, nn.Linear(9, 1))
+    assert [layer.in_features for layer in layers] == [9, 1, 2, 3, 4]
+    assert layers.pop(1).in_features == 1
+    del layers[-1]
+    layers[0] = nn.Linear(7, 1)
+    assert [layer.in_features for layer in layers[:2]] == [7, 2]
+    assert list(layers.state_dict())[-1] == "2.bias"
+    assert nn.ModuleList()[:0]._inside == {}
+
+
+def test_dicts_change():
+    heads = nn.ModuleDict({"a": nn.Linear(1, 1)})
+    heads["b"] = nn.Linear(2, 1)
+    heads.update([("c", nn.ReLU())])
+    assert list(heads) == list(heads.keys()) == ["a", "b", "c"]
+    assert "b" in heads
+    assert heads.pop("a").in_features == 1
+    assert [type(v).__name__ for _, v in heads.items()] == ["Linear", "ReLU"]
+    with pytest.raises(KeyError, match="dot"):
+        heads["a.b"] = nn.ReLU()
+
+
+def test_tensors_in_lists_and_dicts_of_parameters_are_trained():
+    scales = nn.ParameterList([Tensor.ones(2), nn.Parameter(Tensor.zeros(1))])
+    assert [name for name, _ in scales.named_parameters()] == ["0", "1"]
+    tables = nn.ParameterDict({"left": Tensor.ones(2)})
+    assert list(dict(tables.named_parameters())) == ["left"]
+    assert tables.get("right") is None
+    assert tables.left.requires_grad

@@ -1,0 +1,55 @@
+"""Hooks of modules: when they are called, with what, and what they change."""
+
+import copy
+
+import pytest
+
+from torpor import Tensor, nn
+from torpor.base.errors import ShapeError
+
+
+def layer():
+    made = nn.Linear(2, 1, bias=False)
+    nn.init.constant_(made.weight, 3.0)
+    return made
+
+
+def test_hooks_before_and_after_change_arguments_and_results():
+    seen, module, x = [], layer(), Tensor([[1.0, 2.0]])
+    before = module.register_forward_pre_hook(lambda m, args: (args[0] * 2,))
+    after = module.register_forward_hook(lambda m, args, out: seen.append(args[0].tolist()))
+    assert module(x).tolist() == [[18.0]]
+    assert seen == [[[2.0, 4.0]]]
+    assert copy.deepcopy(module)(x).tolist() == [[18.0]]
+    assert list(module.state_dict()) == ["weight"]
+    before.remove()
+    after.remove()
+    module.register_forward_hook(lambda m, args, kwargs, out: out + len(kwargs), with_kwargs=True)
+    assert module(x=x).tolist() == [[10.0]]
+    assert len(seen) == 2
+    with module.register_forward_hook(lambda m, args, out: out * 0, prepend=True):
+        assert module(x).tolist() == [[0.0]]
+    assert module(x).tolist() == [[9.0]]
+
+
+def test_hooks_that_are_always_called_see_failures():
+    seen, module = [], layer()
+    module.register_forward_hook(lambda m, args, out: seen.append(out), always_call=True)
+    with pytest.raises(ShapeError, match="multiply"):
+        module(Tensor.ones(3))
+    assert seen == [None]
+
+
+def test_hooks_backwards_see_and_change_gradients():
+    seen, module = [], layer()
+    module.register_full_backward_hook(lambda m, down, up: seen.append((down, up)))
+    module.register_full_backward_pre_hook(lambda m, up: (up[0] * 10,))
+    x = Tensor([[1.0, 2.0]], requires_grad=True)
+    module(x).sum().backward()
+    assert x.grad.tolist() == [[30.0, 30.0]]
+    assert module.weight.grad.tolist() == [[10.0, 20.0]]
+    ((down, up),) = seen
+    assert down[0].tolist() == [[30.0, 30.0]]
+    assert up[0].tolist() == [[10.0]]
+    module.register_full_backward_hook(lambda m, down, up: (down[0] * 0,))
+    assert module(x).sum().gradient(x)[0].tolist() == [[0.0, 0.0]]

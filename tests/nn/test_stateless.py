@@ -1,0 +1,101 @@
+"""Modules that compute functions: their formulas, their constructors, and what they write."""
+
+import math
+
+import numpy as np
+import pytest
+
+from torpor import Tensor, nn
+
+X = np.linspace(-3, 3, 25)
+NORMAL = np.array([0.5 * (1 + math.erf(x / math.sqrt(2))) for x in X])
+CASES = [
+    (nn.ReLU(), np.maximum(X, 0)),
+    (nn.LeakyReLU(0.2), np.where(X > 0, X, 0.2 * X)),
+    (nn.ELU(2.0), np.where(X > 0, X, 2 * np.expm1(X))),
+    (nn.GELU(), X * NORMAL),
+    (nn.GELU("tanh"), X / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (X + 0.044715 * X**3)))),
+    (nn.SiLU(), X / (1 + np.exp(-X))),
+    (nn.Sigmoid(), 1 / (1 + np.exp(-X))),
+    (nn.Tanh(), np.tanh(X)),
+    (nn.Softplus(2.0), np.log1p(np.exp(2 * X)) / 2),
+    (nn.Softmax(0), np.exp(X) / np.exp(X).sum()),
+    (nn.LogSoftmax(dim=0), X - np.log(np.exp(X).sum())),
+    (nn.Softmin(0), np.exp(-X) / np.exp(-X).sum()),
+    (nn.CELU(2.0), np.where(X > 0, X, 2 * np.expm1(X / 2))),
+    (nn.Hardshrink(), np.where(abs(X) > 0.5, X, 0)),
+    (nn.Hardsigmoid(), np.clip(X / 6 + 0.5, 0, 1)),
+    (nn.Hardswish(), X * np.clip(X / 6 + 0.5, 0, 1)),
+    (nn.Hardtanh(-2, 0.5), np.clip(X, -2, 0.5)),
+    (nn.LogSigmoid(), -np.log1p(np.exp(-X))),
+    (nn.Mish(), X * np.tanh(np.log1p(np.exp(X)))),
+    (nn.RReLU().eval(), np.where(X >= 0, X, X * (1 / 8 + 1 / 3) / 2)),
+    (nn.ReLU6(), np.clip(X, 0, 6)),
+    (nn.Softshrink(), np.sign(X) * np.maximum(abs(X) - 0.5, 0)),
+    (nn.Softsign(), X / (1 + abs(X))),
+    (nn.Tanhshrink(), X - np.tanh(X)),
+    (nn.Threshold(0.1, 20), np.where(X > 0.1, X, 20)),
+    (nn.Unflatten(0, (5, 5)), X.reshape(5, 5)),
+    (nn.Dropout(0.3).eval(), X),
+    (nn.Identity(3, what=4), X),
+]
+
+
+@pytest.mark.parametrize(("layer", "expected"), CASES, ids=[str(c[0]) for c in CASES])
+def test_formulas(layer, expected):
+    assert np.allclose(layer(Tensor(X)).numpy(), expected, atol=1e-9)
+    assert not layer.state_dict()
+
+
+def test_constructors_are_those_of_the_functions():
+    pool = nn.MaxPool2d(3, 2, 1, 1, True)  # PyTorch's order: return_indices before ceil_mode
+    assert (pool.kernel_size, pool.return_indices, pool.ceil_mode) == (3, True, False)
+    assert repr(nn.LeakyReLU(0.2)) == "LeakyReLU(negative_slope=0.2, inplace=False)"
+    assert isinstance(nn.GELU(), nn.Module)
+    with pytest.raises(TypeError, match="slope"):
+        nn.LeakyReLU(slope=0.1)
+    unpool = nn.MaxUnpool1d(2)
+    values, places = nn.MaxPool1d(2, return_indices=True)(Tensor([[[1.0, 3.0, 2.0, 0.0, 9.0]]]))
+    back = unpool(values, places, output_size=(1, 1, 5))
+    assert back.tolist() == [[[0.0, 3.0, 2.0, 0.0, 0.0]]]
+
+
+def test_in_place_the_operand_changes():
+    for layer in (nn.ReLU(inplace=True), nn.ReLU(True)):
+        x = Tensor([-1.0, 2.0])
+        assert layer(x) is x
+        assert x.tolist() == [0.0, 2.0]
+    x = Tensor([-1.0, 2.0])
+    assert nn.functional.relu(x, True) is x
+    nn.ReLU()(x - 1)
+    assert x.tolist() == [0.0, 2.0]
+
+
+def test_padding_is_by_side_or_the_same_everywhere():
+    x = np.arange(12.0).reshape(1, 1, 3, 4)
+    assert (nn.ZeroPad2d((1, 0, 2, 0))(Tensor(x)).numpy()
+            == np.pad(x, ((0, 0), (0, 0), (2, 0), (1, 0)))).all()  # fmt: skip
+    for layer, mode in ((nn.ReflectionPad2d(2), "reflect"), (nn.ReplicationPad2d(2), "edge"),
+                        (nn.CircularPad2d(2), "wrap")):  # fmt: skip
+        wanted = np.pad(x, ((0, 0), (0, 0), (2, 2), (2, 2)), mode=mode)
+        assert (layer(Tensor(x)).numpy() == wanted).all()
+    assert nn.ConstantPad1d(1, 7.0)(Tensor([[[1.0]]])).tolist() == [[[7.0, 1.0, 7.0]]]
+
+
+def test_losses_have_their_arguments_and_weights_in_the_state():
+    logits, target = Tensor([[1.0, 2.0, 0.5], [0.1, 0.2, 0.3]]), Tensor([1, 2])
+    loss = nn.CrossEntropyLoss(weight=Tensor([1.0, 2.0, 3.0]), reduction="sum")
+    logs = logits.numpy() - np.log(np.exp(logits.numpy()).sum(1, keepdims=True))
+    assert np.isclose(loss(logits, target).item(), -2 * logs[0, 1] - 3 * logs[1, 2])
+    assert list(loss.state_dict()) == ["weight"]
+    assert nn.MSELoss(reduction="none")(logits, logits + 2).tolist() == [[4.0] * 3] * 2
+    assert nn.CTCLoss(zero_infinity=True).zero_infinity
+
+
+def test_channels_are_dropped_whole():
+    layer = nn.Dropout2d(0.5)
+    made = layer(Tensor.ones(50, 20, 2, 3)).numpy().reshape(1000, 6)
+    assert (made == made[:, :1]).all()
+    assert set(np.unique(made)) == {0.0, 2.0}
+    assert 400 < (made[:, 0] == 0).sum() < 600
+    assert (layer.eval()(Tensor.ones(1, 2, 2, 2)).numpy() == 1).all()
