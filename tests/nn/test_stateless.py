@@ -83,7 +83,7 @@ def test_padding_is_by_side_or_the_same_everywhere():
 
 
 def test_losses_have_their_arguments_and_weights_in_the_state():
-    logits, target = Tensor([[1.0, 2.0, 0.5], [0.1, 0.2, 0.3]]), Tensor([1, 2])
+    logits, target = Tensor([[1.0, 2.0, 0.5], [0.25, 0.5, 0.75]]), Tensor([1, 2])
     loss = nn.CrossEntropyLoss(weight=Tensor([1.0, 2.0, 3.0]), reduction="sum")
     logs = logits.numpy() - np.log(np.exp(logits.numpy()).sum(1, keepdims=True))
     assert np.isclose(loss(logits, target).item(), -2 * logs[0, 1] - 3 * logs[1, 2])
