@@ -12,7 +12,8 @@ from torpor import Tensor
 # and names that mean something else at the top, where they are formats and rooms.
 METHODS = {
     "assign", "backward", "cpu", "data", "dim", "element_size", "gradient", "item", "manual_seed",
-    "new_full", "new_ones", "new_zeros", "numpy", "realize", "schedule", "schedule_with_vars", "to",
+    "new_full", "new_ones", "new_zeros", "numpy", "realize", "register_hook",
+    "retain_grad", "schedule", "schedule_with_vars", "to",
     "to_device",
     "tolist", "train", "type", "where",
     "bool", "bfloat16", "byte", "cdouble", "cfloat", "char", "double", "float", "half", "int",
