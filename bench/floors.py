@@ -22,6 +22,13 @@ FLOORS: Final[Mapping[str, Floor]] = {
     "convolution": Floor(0.8, 1.0),
     "attention": Floor(0.9, 1.0),
     "indexing": Floor(0.7, 1.0),
+    "fft": Floor(0.5, 1.0),
+    "sort": Floor(0.5, 1.0),
+    "linalg": Floor(0.5, 1.0),
+    "images": Floor(0.5, 1.0),
+    "counting": Floor(0.5, 1.0),
+    "einsum": Floor(0.5, 1.0),
+    "scans": Floor(0.5, 1.0),
     "steps": Floor(1.0, 1.3),
 }
 BANDWIDTH_FLOOR: Final = 0.8  # of a copy, or of reads alone, in the same process:
