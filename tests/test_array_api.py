@@ -188,3 +188,26 @@ def test_complex_numbers_and_transforms_are_there():
     )  # fmt: skip
     for made, expected in pairs:
         np.testing.assert_allclose(made.numpy(), expected, rtol=1e-12)
+
+
+def test_what_formats_promote_to():
+    kinds = [xp.bool, xp.int8, xp.uint8, xp.int64, xp.uint64, xp.float32, xp.complex64]
+    found = {(str(a), str(b)) for a in kinds for b in kinds if a is not b and xp.can_cast(a, b)}
+    assert found == {
+        ("dtypes.int8", "dtypes.int64"),
+        ("dtypes.uint8", "dtypes.int64"),
+        ("dtypes.uint8", "dtypes.uint64"),
+        ("dtypes.float32", "dtypes.complex64"),
+    }
+
+
+def test_running_sums_of_a_number_are_a_vector():
+    assert xp.cumulative_sum(xp.asarray(3)).tolist() == [3]
+    assert xp.cumulative_prod(xp.asarray(3), include_initial=True).tolist() == [1, 3]
+
+
+def test_complex_numbers_are_rounded_and_found_and_multiplied():
+    z = np.array([[1.5 + 0.5j, 0], [2.5 - 1.2j, -0.6j]])
+    same(xp.round(xp.asarray(z)), np.round(z))
+    same(xp.nonzero(xp.asarray(z)), np.nonzero(z))
+    same(xp.prod(xp.asarray(z), keepdims=True), np.prod(z, keepdims=True))

@@ -57,7 +57,6 @@ logical_not = _unary("logical_not")
 negative = _unary("negative")
 positive = _unary("positive")
 reciprocal = _unary("reciprocal")
-round = _unary("round")
 sign = _unary("sign", "sgn")
 signbit = _unary("signbit")
 sin = _unary("sin")
@@ -97,6 +96,12 @@ pow = _binary("pow")
 remainder = _binary("remainder")
 subtract = _binary("subtract")
 equal = _binary("equal", "eq")
+
+
+def round(x: Any, /) -> Tensor:
+    """To the nearest whole number, the even one of two; of complex numbers both parts."""
+    made: Tensor = x.by_parts(Tensor.round) if x.is_pair else x.round()
+    return made
 
 
 def real(x: Tensor, /) -> Tensor:

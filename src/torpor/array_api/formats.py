@@ -54,9 +54,14 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -
 
 
 def can_cast(from_: Any, to: DType, /) -> bool:
-    """Whether the format promotes to another one."""
+    """Whether the format promotes to another one by the standard, which leaves open what bools and
+    integers promote to but each other.
+    """
+    one = _format(from_)
+    if one.is_integral and (one.is_int, to.is_integral) != (to.is_int, True):
+        return False
     try:
-        return promote(_format(from_), to) is to
+        return promote(one, to) is to
     except DTypeError:
         return False
 

@@ -113,8 +113,9 @@ def cumulative_prod(
 
 
 def _running(x: Tensor, method: str, axis: int | None, dtype: Any, initial: Any) -> Tensor:
-    if axis is None and x.ndim != 1:
+    if axis is None and x.ndim > 1:
         raise ShapeError("running sums need an axis, of arrays of more axes than one")
+    x = x if x.ndim else x.reshape(1)
     place = 0 if axis is None else axis % x.ndim
     made: Tensor = getattr(x, method)(place, dtype=_wide(x, dtype))
     if initial is None:

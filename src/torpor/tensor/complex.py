@@ -187,7 +187,8 @@ class Complex(Pair):
         """The product over an axis, or of all elements, by halves."""
         made: Any = self if dtype is None else self.cast(dtype)
         if dim is None:
-            made, dim = made.reshape(-1), 0
+            whole = made.reshape(-1).prod(0)
+            return whole.reshape((1,) * self.ndim) if keepdim else whole
         if not made.ndim:
             return made.clone()
         made = made.movedim(dim, 0)
