@@ -121,12 +121,9 @@ class Creation(Handle):
         return object.__new__(Handle._pairs if pairs else cls)
 
     def __init__(
-        self,
-        data: Any,
-        dtype: Any = None,
-        device: str | None = None,
+        self, data: Any, dtype: Any = None, device: str | None = None,
         requires_grad: bool | None = None,
-    ):
+    ):  # fmt: skip
         """A tensor of `data`, copied at the call: a number, nested lists, an array, a tensor or
         tensors. Python integers become int64, floats the default float, bools bool; arrays and
         tensors keep their format. `ShapeError` for lists of unequal lengths, `DTypeError` for what
@@ -135,12 +132,16 @@ class Creation(Handle):
         >>> Tensor([[1, 2], [3, 4]]).shape, Tensor([1, 2.5]).dtype
         ((2, 2), dtypes.float32)
         """
-        made = _made_from(data, None if dtype is None else as_dtype(dtype), device)
+        self._take(data, None if dtype is None else as_dtype(dtype), device)
+        if requires_grad:
+            self.requires_grad_()
+
+    def _take(self, data: Any, dtype: DType | None, device: str | None) -> None:
+        """Become a tensor of `data`."""
+        made = _made_from(data, dtype, device)
         self._storage, self._path = made._storage, made._path
         self._node, self._stamp, self._site = made._node, made._stamp, made._site
         self.grad = None
-        if requires_grad:
-            self.requires_grad_()
 
     # --- memory -----------------------------------------------------------------------------------
     @staticmethod

@@ -56,18 +56,9 @@ class Pair(Tensor):
     _re: Any
     _im: Any
 
-    def __init__(
-        self,
-        data: Any,
-        dtype: Any = None,
-        device: str | None = None,
-        requires_grad: bool | None = None,
-    ):
-        """As `Tensor`: Python's complex numbers become complex64, arrays keep their format."""
-        made = _made_from(data, None if dtype is None else as_dtype(dtype), device)
-        self._re, self._im = made._re, made._im
-        if requires_grad:
-            self.requires_grad_()
+    def _take(self, data: Any, dtype: DType | None, device: str | None) -> None:
+        made = _made_from(data, dtype, device)
+        self._re, self._im = made._parts
 
     @staticmethod
     def of(real: Any, imag: Any) -> Any:
