@@ -335,3 +335,11 @@ def test_slopes_of_signs_and_of_the_power_0():
     assert one.tolist() == [1, 1] and one.requires_grad
     one.real.sum().backward()
     assert z.grad.tolist() == [0, 0]
+
+
+def test_whole_powers_are_products():
+    z = Tensor([0j, 1 + 2j]).requires_grad_()
+    for whole in (1.0, 1 + 0j, np.float32(1)):
+        assert (z**whole).tolist() == [0, 1 + 2j]
+        assert (z**whole).real.sum().gradient(z)[0].tolist() == [1, 1]
+    assert (z**2.0).tolist() == [0, -3 + 4j]

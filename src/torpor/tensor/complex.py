@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
@@ -133,9 +134,10 @@ class Complex(Pair):
 
     def __pow__(self, other: Any) -> Tensor:
         """z^w; whole numbers up to 64 by products."""
-        if type(other) is int and abs(other) <= 64:
-            made = _repeated(self, abs(other))
-            return made.reciprocal() if other < 0 else made
+        number = complex(other) if isinstance(other, NUMBERS) else math.nan
+        if number.imag == 0 and number.real.is_integer() and abs(number) <= 64:
+            made = _repeated(self, abs(int(number.real)))
+            return made.reciprocal() if number.real < 0 else made
         return self._meet(Ops.POW, other)
 
     def __rpow__(self, other: Any) -> Tensor:
