@@ -10,7 +10,7 @@ import pytest
 from tests import chromium
 from tests.explore.test_regions import layers
 from tests.recorded import JITTED, record
-from torpor.explore import Server, read
+from torpor.explore import Server, content, read
 from torpor.explore.export import export
 from torpor.explore.regions import MOST
 
@@ -129,6 +129,11 @@ def test_a_step_that_is_wrong_is_jumped_to(browser, fusion):
         browser.click("#check")
         browser.wait("document.querySelector('#verdict').textContent.includes('is the first')")
         assert browser.text("#rule") == "rejoin_quotient"
+        browser.open(server.address)
+        browser.click("#check-all")
+        number = content.in_order(trace.kernels[1]).index(steps[place])
+        browser.wait(f"location.hash === '#kernels/1/rewrites/{number}'")
+        browser.wait("document.querySelector('#rule')?.textContent === 'rejoin_quotient'")
     finally:
         server.close()
 

@@ -119,3 +119,27 @@ def test_what_recurs_is_written_down_once_and_every_launch_of_it(tmp_path):
     (kernel,) = trace.kernels
     assert len(kernel.runs) == 4
     assert len(trace.graphs) == 1
+
+
+TRAINED = """from torpor import Tensor, nn
+from torpor.nn import functional as F
+net = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(),
+                    nn.Linear(8 * 36, 10))
+step = nn.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+x, y = Tensor.empty(2, 3, 6, 6), Tensor([1, 2])
+for _ in range(3):
+    step.zero_grad()
+    F.cross_entropy(net(x), y).backward()
+    step.step()
+"""
+
+
+def test_a_trace_of_training_is_small_and_steps_that_recur_add_little(tmp_path):
+    script = tmp_path / "trained.py"
+    script.write_text(TRAINED)
+    path = record(script, tmp_path)
+    trace = read(path)
+    # A step of a ResNet-18 has about 150 kernels, and its trace is to have less than 50 MB.
+    assert path.stat().st_size < 50e6 / 150 * len(trace.kernels)
+    launches = [len(kernel.runs) for kernel in trace.kernels]
+    assert sum(launches) > 2 * len(launches)

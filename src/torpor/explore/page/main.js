@@ -158,12 +158,14 @@ async function showKernels(number, tab, step, first = false) {
     main.replaceChildren(known, detail);
   } else main.replaceChildren(list(chosen), detail);
   main.className = "split";
+  const stepTo = (other, at) => { location.hash = other === null ? `#scheduling/${at}` : address(other, "rewrites", at); };
+  const before = first ? [glance(index, kernelLink, stepTo)] : [];
+  detail.replaceChildren(...before); // what is known already, at once
   const one = await kernel(chosen);
   const sections = h("nav", { class: "tabs", "aria-label": "of this kernel" }, tabs().map((name) =>
     h("a", { href: address(chosen, name), "aria-current": name === tab ? "page" : undefined },
       name === "rewrites" ? `rewrites (${one.steps.steps.length})` : name)));
-  detail.replaceChildren(h("h1", {}, one.name || "(not made)", " ", h("small", {}, one.device)), sections, shown(one, tab, step));
-  if (first) detail.prepend(glance(index, kernelLink, (number, step) => { location.hash = number === null ? `#scheduling/${step}` : address(number, "rewrites", step); }));
+  detail.replaceChildren(...before, h("h1", {}, one.name || "(not made)", " ", h("small", {}, one.device)), sections, shown(one, tab, step));
 }
 
 function shown(one, tab, step) {
