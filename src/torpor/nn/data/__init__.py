@@ -1,5 +1,44 @@
 """Data sets and their loading."""
 
+from torpor.nn.data.datasets import (
+    ChainDataset,
+    ConcatDataset,
+    Dataset,
+    IterableDataset,
+    Subset,
+    TensorDataset,
+    random_split,
+)
 from torpor.nn.data.digits import load_digits
+from torpor.nn.data.loader import DataLoader, default_collate, default_convert
+from torpor.nn.data.samplers import (
+    BatchSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+from torpor.nn.data.workers import WorkerError, get_worker_info
 
-__all__ = ["load_digits"]
+__all__ = [
+    "BatchSampler",
+    "ChainDataset",
+    "ConcatDataset",
+    "DataLoader",
+    "Dataset",
+    "IterableDataset",
+    "RandomSampler",
+    "Sampler",
+    "SequentialSampler",
+    "Subset",
+    "SubsetRandomSampler",
+    "TensorDataset",
+    "WeightedRandomSampler",
+    "WorkerError",
+    "default_collate",
+    "default_convert",
+    "get_worker_info",
+    "load_digits",
+    "random_split",
+]

@@ -1,0 +1,184 @@
+"""Batches of a dataset, one after the other."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from torpor.base.errors import ValueRangeError
+from torpor.nn.data.datasets import IterableDataset
+from torpor.nn.data.samplers import BatchSampler, RandomSampler, SequentialSampler
+from torpor.nn.data.workers import Task, Workers, fetched
+from torpor.tensor import Generator, Tensor
+from torpor.tensor.random import take_draws
+
+
+def default_collate(batch: list[Any]) -> Any:
+    """A list of samples as one batch: tensors, arrays and numbers are stacked along a new axis 0,
+    samples that are tuples, lists or dicts are collated part by part, texts stay a list.
+    """
+    first = batch[0]
+    if isinstance(first, Tensor):
+        return Tensor.stack(batch)
+    if isinstance(first, np.ndarray | np.generic):
+        return np.stack(batch)
+    if isinstance(first, bool | int | float | complex):
+        return np.asarray(batch, np.float64 if isinstance(first, float) else None)
+    if isinstance(first, str | bytes):
+        return batch
+    if isinstance(first, dict):
+        return {key: default_collate([sample[key] for sample in batch]) for key in first}
+    if isinstance(first, tuple | list):
+        if len({len(sample) for sample in batch}) != 1:
+            raise ValueRangeError("samples of one batch have different numbers of parts")
+        parts = [default_collate(list(part)) for part in zip(*batch, strict=True)]
+        is_named = hasattr(first, "_fields")
+        return type(first)(*parts) if is_named else type(first)(parts)
+    raise ValueRangeError(
+        f"samples are tensors, arrays, numbers, texts, and tuples, lists or dicts of them, not "
+        f"{type(first).__name__}; give a collate_fn"
+    )
+
+
+default_collate.is_default = True  # type: ignore[attr-defined]
+
+
+def default_convert(sample: Any) -> Any:
+    """A sample as it is, which is what a loader without batches gives."""
+    return sample
+
+
+def _tensors(value: Any) -> Any:
+    """The value with tensors for arrays."""
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
+        return Tensor(value)
+    if isinstance(value, dict):
+        return {key: _tensors(one) for key, one in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_tensors, value))
+    if isinstance(value, list | tuple):
+        return type(value)(map(_tensors, value))
+    return value
+
+
+class DataLoader:
+    """Iterates over batches of `batch_size` samples of a dataset, each epoch anew.
+
+    `shuffle` takes them in random order (of `generator`); `sampler` or `batch_sampler` say another;
+    `drop_last` leaves out a shorter last batch; `collate_fn` makes a batch of a list of samples, by
+    default `default_collate`, whose arrays become tensors. With `num_workers` that many processes
+    make batches, each `prefetch_factor` ahead; dataset and functions must be picklable then, and
+    `worker_init_fn(number)` is called in each. `persistent_workers` live on between epochs. An
+    error in a worker is raised here with its traceback, and so is an answer that takes longer than
+    `timeout` seconds. With `progress` a bar is drawn where the terminal can show it.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Iterable[int] | None = None,
+        batch_sampler: Iterable[list[int]] | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[Any], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        *,
+        generator: Generator | None = None,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        progress: bool = False,
+    ):
+        self.dataset, self.batch_size, self.drop_last = dataset, batch_size, drop_last
+        self.num_workers, self.timeout, self.generator = num_workers, timeout, generator
+        self.worker_init_fn, self.persistent_workers = worker_init_fn, persistent_workers
+        self.pin_memory, self.progress = pin_memory, progress
+        self.prefetch_factor = prefetch_factor or 2
+        self._kept: Workers | None = None
+        self._check(shuffle, sampler, batch_sampler)
+        self.sampler = sampler
+        if self.sampler is None and not isinstance(dataset, IterableDataset):
+            in_order = SequentialSampler(dataset)
+            self.sampler = RandomSampler(dataset, generator=generator) if shuffle else in_order
+        self.batch_sampler = batch_sampler
+        if batch_sampler is None and batch_size is not None and self.sampler is not None:
+            self.batch_sampler = BatchSampler(self.sampler, batch_size, drop_last)
+        batched = batch_size is not None or batch_sampler is not None
+        self.collate_fn = collate_fn or (default_collate if batched else default_convert)
+
+    def _check(self, shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
+        if self.num_workers < 0 or self.timeout < 0:
+            raise ValueRangeError("num_workers and timeout are at least 0")
+        if self.batch_size is not None and self.batch_size <= 0:
+            raise ValueRangeError(f"batch_size is at least 1, not {self.batch_size}")
+        if isinstance(self.dataset, IterableDataset):
+            if shuffle or sampler is not None or batch_sampler is not None:
+                raise ValueRangeError("an iterable dataset says itself which samples come when")
+        elif sampler is not None and shuffle:
+            raise ValueRangeError("a sampler says the order: shuffle cannot")
+        if batch_sampler is not None and (
+            self.batch_size != 1 or shuffle or sampler is not None or self.drop_last
+        ):
+            raise ValueRangeError(
+                "a batch_sampler takes the place of batch_size, shuffle, sampler and drop_last"
+            )
+
+    def __len__(self) -> int:
+        """The number of batches of an epoch."""
+        if isinstance(self.dataset, IterableDataset):
+            count, size = len(self.dataset), self.batch_size or 1  # type: ignore[arg-type]
+            return int(count // size if self.drop_last else -(-count // size))
+        return len(self._numbers())  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[Any]:
+        made = map(_tensors, self._spread() if self.num_workers else self._here())
+        if not self.progress:
+            return made
+        from rich.progress import track  # slow to import, and rarely needed
+
+        sized = not isinstance(self.dataset, IterableDataset) or hasattr(self.dataset, "__len__")
+        return iter(track(made, "batches", total=len(self) if sized else None))
+
+    def _numbers(self) -> Iterable[Any]:
+        chosen = self.sampler if self.batch_sampler is None else self.batch_sampler
+        assert chosen is not None
+        return chosen
+
+    def _here(self) -> Iterator[Any]:
+        if not isinstance(self.dataset, IterableDataset):
+            return (fetched(self.dataset, one, self.collate_fn) for one in self._numbers())
+        if self.batch_size is None:
+            return map(self.collate_fn, self.dataset)
+        return self._taken(iter(self.dataset), self.batch_size)
+
+    def _taken(self, samples: Iterator[Any], size: int) -> Iterator[Any]:
+        while batch := list(itertools.islice(samples, size)):
+            if len(batch) == size or not self.drop_last:
+                yield self.collate_fn(batch)
+
+    def _spread(self) -> Iterator[Any]:
+        state = take_draws(self.generator, 1)
+        workers = self._kept
+        self._kept = None
+        if workers is None:
+            seed = (state.seed * 1_000_003 + state.draw) & ((1 << 62) - 1)
+            task = Task(self.dataset, self.collate_fn, self.worker_init_fn, self.num_workers, seed)
+            workers = Workers(task, self.timeout)
+        requests: Iterator[Any] = iter(())
+        if isinstance(self.dataset, IterableDataset):
+            requests = itertools.repeat((self.batch_size, self.drop_last))
+        else:
+            requests = iter(self._numbers())
+        try:
+            yield from workers.batches(requests, self.prefetch_factor * self.num_workers)
+            if self.persistent_workers and not isinstance(self.dataset, IterableDataset):
+                self._kept = workers
+        finally:
+            if self._kept is not workers:
+                workers.close()

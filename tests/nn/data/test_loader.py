@@ -1,0 +1,176 @@
+"""Batches, orders and workers."""
+
+import collections
+
+import numpy as np
+import pytest
+
+import torpor
+from torpor import Tensor
+from torpor.base.errors import TorporError
+from torpor.nn import data
+
+
+class Squares(data.Dataset):
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, index):
+        return {"x": np.full(3, index, "f4"), "y": index * index, "name": str(index)}
+
+
+class Counting(data.IterableDataset):
+    def __iter__(self):
+        info = data.get_worker_info()
+        start, step = (0, 1) if info is None else (info.id, info.num_workers)
+        return iter(range(start, 10, step))
+
+
+class Broken(Squares):
+    def __getitem__(self, index):
+        if index == 3:
+            raise ValueError("the third is broken")
+        return index
+
+
+class Ending(Squares):
+    def __getitem__(self, index):
+        import os
+
+        os._exit(7)
+
+
+class Drawn(Squares):
+    def __getitem__(self, index):
+        return Tensor.rand(()).item()
+
+
+def named(number):
+    assert data.get_worker_info().id == number
+
+
+def test_batches():
+    loader = data.DataLoader(Squares(), batch_size=4)
+    batches = list(loader)
+    assert len(loader) == len(batches) == 3
+    assert isinstance(batches[0]["x"], Tensor) and batches[0]["x"].shape == (4, 3)
+    assert batches[1]["y"].tolist() == [16, 25, 36, 49] and batches[1]["y"].dtype.name == "int64"
+    assert batches[2]["name"] == ["8", "9"]
+    assert len(list(data.DataLoader(Squares(), 4, drop_last=True))) == 2
+    single = list(data.DataLoader(Squares(), batch_size=None))
+    assert len(single) == 10 and single[2]["y"] == 4
+    sums = data.DataLoader(Squares(), 5, collate_fn=lambda batch: sum(one["y"] for one in batch))
+    assert list(sums) == [30, 255]
+
+
+def test_tensors_in_batches():
+    rows = data.TensorDataset(Tensor.arange(6).reshape(3, 2), Tensor([1.0, 2.0, 3.0]))
+    (x, y), (last, _) = data.DataLoader(rows, 2)
+    assert x.tolist() == [[0, 1], [2, 3]] and y.tolist() == [1, 2] and last.tolist() == [[4, 5]]
+    first, second = data.random_split(rows, [1, 2])
+    found = [one for part in (first, second) for (_, y) in data.DataLoader(part, 3)
+             for one in y.tolist()]  # fmt: skip
+    assert sorted(found) == [1, 2, 3]
+    with pytest.raises(TorporError, match="one length"):
+        data.TensorDataset(Tensor([1]), Tensor([1, 2]))
+
+
+def test_orders_are_random_and_repeatable():
+    def epochs(seed):
+        loader = data.DataLoader(range(20), 20, True, generator=torpor.Generator(seed))
+        return [batch.tolist() for _ in range(2) for batch in loader]
+
+    one, other = epochs(1)
+    assert sorted(one) == sorted(other) == list(range(20))
+    assert one != other and epochs(1) == [one, other] and epochs(2)[0] != one
+
+
+def test_samplers():
+    torpor.manual_seed(0)
+    assert list(data.SequentialSampler("abc")) == [0, 1, 2]
+    drawn = list(data.RandomSampler(range(3), replacement=True, num_samples=50))
+    assert len(drawn) == 50 and set(drawn) == {0, 1, 2}
+    assert sorted(data.SubsetRandomSampler([4, 7, 9])) == [4, 7, 9]
+    weighted = list(data.WeightedRandomSampler([0.0, 1.0, 3.0], 4000))
+    assert 0 not in weighted and weighted.count(2) / 4000 == pytest.approx(0.75, abs=0.03)
+    batches = data.BatchSampler(data.SequentialSampler(range(5)), 2)
+    assert list(batches) == [[0, 1], [2, 3], [4]] and len(batches) == 3
+    loader = data.DataLoader(range(5), batch_sampler=[[4, 0], [1]])
+    assert [batch.tolist() for batch in loader] == [[4, 0], [1]] and len(loader) == 2
+
+
+def test_datasets_of_datasets():
+    joined = data.ConcatDataset([range(3), range(10, 12)])
+    assert [joined[i] for i in range(-1, 5)] == [11, 0, 1, 2, 10, 11]
+    with pytest.raises(IndexError, match="5 of 5"):
+        joined[5]
+    assert list(Counting() + Counting()) == [*range(10), *range(10)]
+    parts = data.random_split(range(10), [0.5, 0.25, 0.25])
+    assert [len(part) for part in parts] == [6, 2, 2]
+    with pytest.raises(TorporError, match="not the 10"):
+        data.random_split(range(10), [3, 3])
+
+
+def test_iterables():
+    assert [b.tolist() for b in data.DataLoader(Counting(), 4)] == [
+        [0, 1, 2, 3],
+        [4, 5, 6, 7],
+        [8, 9],
+    ]
+    assert len(list(data.DataLoader(Counting(), 4, drop_last=True))) == 2
+
+
+def test_workers_give_the_same_batches():
+    loader = data.DataLoader(
+        Squares(), 3, num_workers=2, worker_init_fn=named, persistent_workers=True
+    )
+    expected = [batch["y"].tolist() for batch in data.DataLoader(Squares(), 3)]
+    for _ in range(2):
+        assert [batch["y"].tolist() for batch in loader] == expected
+    loader._kept.close()
+    chained = data.DataLoader(Counting(), 2, num_workers=2)
+    assert sorted(n for batch in chained for n in batch.tolist()) == list(range(10))
+
+
+def test_workers_draw_numbers_of_their_own():
+    torpor.manual_seed(3)
+    (batch,) = data.DataLoader(Drawn(), 10, num_workers=1)
+    assert len(set(batch.tolist())) == 10
+
+
+def test_what_workers_raise_is_raised_here():
+    with pytest.raises(data.WorkerError, match="the third is broken"):
+        list(data.DataLoader(Broken(), 1, num_workers=1))
+    with pytest.raises(data.WorkerError, match="ended with status 7"):
+        list(data.DataLoader(Ending(), 1, num_workers=1))
+
+
+Pair = collections.namedtuple("Pair", "a b")
+
+
+def test_what_is_collated():
+    pairs = data.default_collate([Pair(1, 2.5), Pair(3, 4.5)])
+    assert isinstance(pairs, Pair) and pairs.a.tolist() == [1, 3] and pairs.b.dtype == np.float64
+    with pytest.raises(TorporError, match="give a collate_fn"):
+        data.default_collate([object()])
+    with pytest.raises(TorporError, match="different numbers"):
+        data.default_collate([(1,), (1, 2)])
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"batch_size": 0}, "batch_size"),
+        ({"shuffle": True, "sampler": [0]}, "shuffle cannot"),
+        ({"batch_sampler": [[0]], "batch_size": 4}, "takes the place"),
+        ({"num_workers": -1}, "at least 0"),
+    ],
+)
+def test_arguments_that_make_no_sense(options, text):
+    with pytest.raises(TorporError, match=text):
+        data.DataLoader(range(4), **options)
+
+
+def test_progress_is_drawn(capsys):
+    assert len(list(data.DataLoader(range(4), 2, progress=True))) == 2
+    assert "batches" in capsys.readouterr().out
