@@ -140,3 +140,11 @@ def test_what_is_carried_on_keeps_little_of_what_it_was_made_of():
     assert (state + 1).sum().item() == pytest.approx(45000.0)
     gc.collect()
     assert not any(memory() for memory in old[:12])
+
+
+def test_parameters_that_are_made_of_numbers_alone():
+    """They read no memory, so that nothing is gained by computing them by themselves."""
+    weight = Tensor.full((6, 3), 0.5).double().requires_grad_()
+    first, second = weight.split(3)
+    x = Tensor([[1.0, 2.0, 3.0]], dtype="float64")
+    assert (x @ first.T + x @ second.T).tolist() == [[6.0, 6.0, 6.0]]

@@ -110,7 +110,8 @@ def new_graph(asked: Sequence[tuple[UOp, str]], values: Mapping[UOp, UOp], form:
         if mark is not None:
             pipeline().take_along(mark)
     roots = {node for node, _ in asked}
-    alone = [node for node, _ in again if node not in roots]
+    # what reads no memory is nowhere noted: computing it by itself would change nothing
+    alone = [node for node, _ in again if node not in roots and reads_memory(node)]
     if alone:
         nodes = [values.get(node, node) for node in alone]
         try:
@@ -119,8 +120,7 @@ def new_graph(asked: Sequence[tuple[UOp, str]], values: Mapping[UOp, UOp], form:
             return False
         ages: dict[UOp, int] = {}
         for node, value in zip(alone, made, strict=True):
-            if reads_memory(node):
-                settle(node, value, 1 + age_of(node, ages))
+            settle(node, value, 1 + age_of(node, ages))
         return True
     mark_held(asked, values, form)
     return False
