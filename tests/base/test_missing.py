@@ -18,9 +18,9 @@ from torpor import Tensor, nn
         (torpor, "Linear", r"there is torpor\.nn\.Linear"),
         (nn, "SGD", r"there is torpor\.nn\.optim\.SGD"),
         (nn, "LazyLinear", r"torpor\.nn has no 'LazyLinear'.*there is Linear"),
-        (nn.functional, "gumbel_softmax", r"nn\.functional has no .*there is .*softmax"),
+        (nn.functional, "gumble_softmax", r"nn\.functional has no .*there is .*gumbel_softmax"),
         (nn.functional, "exp", r"there is .*Tensor\.exp"),
-        (nn.init, "uniform_", r"nn\.init has no 'uniform_'.*Tensor\.uniform_"),
+        (nn.init, "exponential_", r"nn\.init has no 'exponential_'"),
         (nn.init, "ones", r"there is .*Tensor\.ones"),
         (nn.optim, "AdaMaxx", r"nn\.optim has no 'AdaMaxx'.*there is Adamax"),
         (Tensor, "cosine_similarity", r"nn\.functional\.cosine_similarity"),
@@ -55,4 +55,5 @@ def test_rooms_that_are_not_built_are_not_there(name):
 
 def test_every_name_that_is_listed_is_there():
     for place in (torpor, nn, nn.optim, nn.functional, Tensor([[1.0]]), Tensor):
-        assert [name for name in dir(place) if not hasattr(place, name)] == []
+        listed = [name for name in dir(place) if name != "imag"]  # an error for real tensors
+        assert [name for name in listed if not hasattr(place, name)] == []

@@ -19,7 +19,7 @@ def test_why_a_function_was_traced_again_and_what_is_guarded(jitted):
     first, again = jitted.jits
     assert (first["name"], first["why"], again["why"]) == ("step", "new", "scale")
     assert first["line"]["line"] == 11
-    assert "scale" in first["guards"]
+    assert ["globals", "scale", "2.0"] in first["guards"]
     assert first["takes"]
 
 

@@ -117,7 +117,7 @@ DAMAGED = {
     "entry is a list": (file_of({"x": []}), "damaged entry"),
     "entry is empty": (file_of({"x": {}}), "format None"),
     "format is a list": (one(["F32"]), "which torpor does not have"),
-    "format is unknown": (one("X64", [1]), "'C64', which torpor does not have"),
+    "format is unknown": (one("X64", [1]), "'X64', which torpor does not have"),
     "format is nothing": (one(None), "format None"),
     "shape is a bool": (one("F32", True), "damaged shape: True"),
     "shape is a text": (one("F32", "2"), "damaged shape"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from torpor.graph.reduce import AGAIN
 from torpor.ir.ops import Ops
@@ -34,10 +34,9 @@ NOTHING: Final[Notes] = MappingProxyType({})
 known: Final[dict[int, Entry]] = {}
 
 
-def _drop(entry: weakref.ref[UOp]) -> None:
-    assert isinstance(entry, Entry), "only entries are registered"
-    if known.get(entry.number) is entry:
-        del known[entry.number]
+def _drop(entry: Any, among: dict[int, Entry] = known) -> None:  # names are gone at the very end
+    if among.get(entry.number) is entry:
+        del among[entry.number]
 
 
 def note(node: UOp, value: UOp, age: int = 0) -> None:

@@ -40,19 +40,19 @@ class Stateless(Module):
 
     function: ClassVar[Callable[..., Any]]
     names: ClassVar[tuple[str, ...]]
-    random: ClassVar[bool]  # whether it computes another thing in training
+    is_noisy: ClassVar[bool]  # whether it computes another thing in training
 
     def __init__(self, *arguments: Any, **options: Any):
         given = inspect.signature(type(self)).bind(*arguments, **options)
         given.apply_defaults()
         vars(self).update(given.arguments)
-        if self.random and "p" in self.names:
+        if self.is_noisy and "p" in self.names:
             within("dropout's probability", given.arguments["p"], 0, 1)
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
         """The function of these tensors."""
         known = {name: getattr(self, name) for name in self.names}
-        if self.random:
+        if self.is_noisy:
             known["training"] = self.training
         return type(self).function(*inputs, **known, **options)
 
@@ -70,7 +70,7 @@ def module_of(
     members = {
         "function": staticmethod(function),
         "names": tuple(p.name for p in taken),
-        "random": any(p.name == "training" for p in known),
+        "is_noisy": any(p.name == "training" for p in known),
         "__signature__": inspect.Signature(taken),
         "__doc__": f"`functional.{function.__name__}` as a module.\n\n{function.__doc__}",
         "__module__": __name__,
