@@ -93,6 +93,13 @@ def test_samplers():
     assert sorted(data.SubsetRandomSampler([4, 7, 9])) == [4, 7, 9]
     weighted = list(data.WeightedRandomSampler([0.0, 1.0, 3.0], 4000))
     assert 0 not in weighted and weighted.count(2) / 4000 == pytest.approx(0.75, abs=0.03)
+    once = list(data.WeightedRandomSampler([1.0, 0.0, 2.0, 9.0], 3, replacement=False))
+    assert sorted(once) == [0, 2, 3]
+    for wrong in ([1.0, -1.0], [0.0, 0.0], [float("nan"), 1.0]):
+        with pytest.raises(TorporError, match="weights are finite"):
+            data.WeightedRandomSampler(wrong, 2)
+    with pytest.raises(TorporError, match="3 of 2 samples"):
+        data.WeightedRandomSampler([1.0, 1.0, 0.0], 3, replacement=False)
     batches = data.BatchSampler(data.SequentialSampler(range(5)), 2)
     assert list(batches) == [[0, 1], [2, 3], [4]] and len(batches) == 3
     loader = data.DataLoader(range(5), batch_sampler=[[4, 0], [1]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any
 
@@ -85,13 +86,24 @@ class WeightedRandomSampler(Sampler):
         if num_samples <= 0:
             raise ValueRangeError(f"num_samples is at least 1, not {num_samples}")
         self.weights = Tensor(list(weights), dtype="float64")
+        least, total = self.weights.min().item(), self.weights.sum().item()
+        if not (least >= 0 and 0 < total < math.inf):
+            raise ValueRangeError("weights are finite, none is negative, and not all are 0")
+        there = int((self.weights > 0).sum().item())
+        if not replacement and num_samples > there:
+            raise ValueRangeError(f"{num_samples} of {there} samples without replacement")
         self.num_samples, self.replacement, self.generator = num_samples, replacement, generator
 
     def __iter__(self) -> Iterator[int]:
-        drawn = self.weights.multinomial(
-            self.num_samples, self.replacement, generator=self.generator
-        )
-        return iter(drawn.tolist())
+        if self.replacement:  # where a uniform number falls among the running sums
+            ends = self.weights.cumsum(0)
+            drawn = Tensor.rand(self.num_samples, dtype="float64", generator=self.generator)
+            places = ends.searchsorted(drawn * ends[-1], right=True)
+            return iter(places.clamp(max=len(self.weights) - 1).tolist())
+        # the largest of log(weight) + Gumbel noise: Yellott, 1977; Kool et al., 2019
+        noise = Tensor.rand(len(self.weights), dtype="float64", generator=self.generator)
+        scores = self.weights.log() - (-noise.log()).log()
+        return iter(scores.topk(self.num_samples).indices.tolist())
 
     def __len__(self) -> int:
         return self.num_samples
