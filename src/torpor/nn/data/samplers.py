@@ -98,7 +98,7 @@ class WeightedRandomSampler(Sampler):
         if self.replacement:  # where a uniform number falls among the running sums
             ends = self.weights.cumsum(0)
             drawn = Tensor.rand(self.num_samples, dtype="float64", generator=self.generator)
-            places = ends.searchsorted(drawn * ends[-1], right=True)
+            places = Tensor.searchsorted(ends, drawn * ends[-1], right=True)
             return iter(places.clamp(max=len(self.weights) - 1).tolist())
         # the largest of log(weight) + Gumbel noise: Yellott, 1977; Kool et al., 2019
         noise = Tensor.rand(len(self.weights), dtype="float64", generator=self.generator)
