@@ -47,6 +47,8 @@ ARGUMENTS = {
     "bitwise_not": (N,),
     "one_hot": (W,),
     "bincount": (W,),
+    "binomial": (N, 0.5),
+    "multinomial": (X, 2),
     "addmm": (X, X, Y),
     **dict.fromkeys(("addbmm", "baddbmm"), (X, X[None], Y[None])),
     **dict.fromkeys(("addcdiv", "addcmul"), (X, X, Y)),
@@ -164,7 +166,10 @@ ARGUMENTS = {
     "unflatten": (X, 0, (2, 1)),
     "unfold": (X, 0, 2),
 }
-RANDOM = {"bernoulli", "dropout", "rand_like", "randint_like", "randn_like"}
+RANDOM = {
+    "bernoulli", "binomial", "dropout", "multinomial", "poisson", "rand_like", "randint_like",
+    "randn_like",
+}  # fmt: skip
 
 
 def tensors(arguments):

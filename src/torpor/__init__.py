@@ -47,6 +47,7 @@ FUNCTIONS: Final = tuple(
     addmv addr adjoint alias_copy all allclose amax amin aminmax angle any arccos arccosh arcsin
     arcsinh arctan arctan2 arctanh argmax argmin argsort argwhere asin asinh atan atan2 atanh
     avg_pool1d avg_pool2d avg_pool3d baddbmm batch_norm bernoulli binary_cross_entropy
+    binomial multinomial poisson
     binary_cross_entropy_with_logits bincount bitcast bitwise_and bitwise_left_shift bitwise_not
     bitwise_or bitwise_right_shift bitwise_xor bmm broadcast_to bucketize cast ceil celu
     cholesky cholesky_inverse cholesky_solve chunk clamp clamp_max clamp_min clip clone

@@ -22,10 +22,9 @@ from torpor.device import Device
 from torpor.graph import build
 from torpor.ir.infer import Size, largest, product, shape_of
 from torpor.ir.ops import Ops
-from torpor.ir.records import Requirement
 from torpor.ir.uop import UOp
 from torpor.ir.variable import Variable, bind
-from torpor.tensor.handle import Handle, check_fits, derive, make
+from torpor.tensor.handle import Handle, check_fits, make
 from torpor.tensor.host import known_shape
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import default_float
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 
 _WORD: Final = (1 << 32) - 1
 _ROTATIONS: Final = ((13, 15, 26, 6), (17, 29, 16, 24))  # the paper's table 2, for 2 x 32 bits
-PROBABILITY: Final = Requirement("value", "bernoulli takes probabilities between 0 and 1")
 _PARITY: Final = 0x1BD11BDA  # the paper's section 3.2: keys of all zeros must not stay so
 _names: Final = itertools.count()
 _taking: Final = recursive_lock()  # a finaliser may draw while it is held
@@ -193,7 +191,8 @@ def _words(shape: tuple[Size, ...], device: str, generator: Generator | None) ->
     return build.reshape(left, shape), build.reshape(right, shape)
 
 
-def _draw(shape: Any, device: str | None, generator: Generator | None) -> tuple[Any, Any]:
+def random_words(shape: Any, device: str | None, generator: Generator | None) -> tuple[Any, Any]:
+    """Two random words (uint32) for each element."""
     where = Device.canonicalize(device)
     if any(isinstance(size, int) and size < 0 for size in shape):
         raise ShapeError(f"a shape cannot have a negative size: {shape}")
@@ -215,7 +214,19 @@ def random_uniform(
     generator: Generator | None = None,
 ) -> Tensor:  # fmt: skip
     """Uniform numbers in [0, 1)."""
-    return _unit(_draw(shape, device, generator), _float_format(dtype))
+    return _unit(random_words(shape, device, generator), _float_format(dtype))
+
+
+def open_uniform(
+    shape: Sequence[Size], device: str | None, dtype: DType, generator: Generator | None
+) -> Any:
+    """Uniform numbers in (0, 1), float32 or float64: the middles of 2**32 parts (float64: 2**53),
+    rounded, so that those close to 0 have all their places.
+    """
+    words = random_words(shape, device, generator)
+    if dtype is dtypes.float64:
+        return (_unit(words, dtype) + 2.0**-54).minimum(1 - 2.0**-53)
+    return ((words[0].cast(dtype) + 0.5) * 2.0**-32).minimum(1 - 2.0**-24)
 
 
 def _float_format(dtype: Any) -> DType:
@@ -225,14 +236,16 @@ def _float_format(dtype: Any) -> DType:
     return kind
 
 
-def _normal(shape: Any, device: str | None, dtype: Any, generator: Generator | None) -> Tensor:
+def normal_numbers(
+    shape: Any, device: str | None, dtype: Any, generator: Generator | None
+) -> Tensor:
     """Box and Muller (1958): sqrt(-2 log u) cos(2 pi v) of two uniforms, u in (0, 1]."""
     kind = _float_format(dtype)
     wide = kind if kind is dtypes.float64 else dtypes.float32
     if wide is dtypes.float64:
-        first, second = (_unit(_draw(shape, device, generator), wide) for _ in range(2))
+        first, second = (_unit(random_words(shape, device, generator), wide) for _ in range(2))
     else:
-        words = _draw(shape, device, generator)
+        words = random_words(shape, device, generator)
         first, second = _unit(words, wide), _unit((words[1], words[0]), wide)
     radius = ((1 - first).log() * -2).sqrt()
     return (radius * (second * (2 * math.pi)).cos()).cast(kind)
@@ -280,7 +293,7 @@ class Random(Handle):
         generator: Generator | None = None,
     ) -> Tensor:  # fmt: skip
         """Normal, of mean 0 and variance 1. Box and Muller, 1958."""
-        return _finished(_normal(a_shape(size), device, dtype, generator), requires_grad)
+        return _finished(normal_numbers(a_shape(size), device, dtype, generator), requires_grad)
 
     @staticmethod
     def randint(
@@ -305,7 +318,7 @@ class Random(Handle):
         kind = as_dtype(dtype)
         for end in (low, high - 1):
             check_fits(end, kind if kind.is_int else dtypes.int64)
-        words = _draw(shape, device, generator)
+        words = random_words(shape, device, generator)
         return _below(words, high - low, low).cast(kind)
 
     @staticmethod
@@ -316,19 +329,6 @@ class Random(Handle):
         _check_uniform(low, high)
         requires = options.pop("requires_grad", None)
         return _finished(Random.rand(*size, dtype=dtype, **options) * (high - low) + low, requires)
-
-    @staticmethod
-    def normal(
-        *size: Any, mean: float = 0.0, std: float = 1.0, dtype: Any = None, **options: Any
-    ) -> Tensor:
-        """Normal, of the given mean and standard deviation, which is not negative
-        (`ValueRangeError`): `normal(2, 3, mean=0, std=1)`, or `normal(0, 1, (2, 3))`.
-        """
-        if len(size) == 3 and isinstance(size[2], Sequence):
-            mean, std, size = size
-        within("a standard deviation", std, 0)
-        requires = options.pop("requires_grad", None)
-        return _finished(Random.randn(*size, dtype=dtype, **options) * std + mean, requires)
 
     @staticmethod
     def scaled_uniform(*size: Any, **options: Any) -> Tensor:
@@ -360,7 +360,8 @@ class Random(Handle):
         """
         shape = known_shape(a_shape(size))
         std = math.sqrt(2 / (1 + a**2) / max(math.prod(shape[1:]), 1))
-        return Random.normal(*shape, mean=0.0, std=std, **options)
+        requires = options.pop("requires_grad", None)
+        return _finished(Random.randn(*shape, **options) * std, requires)
 
     @staticmethod
     def _within(shape: Any, bound: float, options: dict[str, Any]) -> Tensor:
@@ -378,7 +379,7 @@ class Random(Handle):
         [0, 1, 2, 3]
         """
         (n,) = known_shape(counts_of((n,), "the count of randperm"))
-        left, _ = _draw((n,), device, generator)
+        left, _ = random_words((n,), device, generator)
         order = sorted_numbers(left.reshape(1, n).contiguous())
         rank = placed(make(iota(n, left.device), left.device).reshape(1, n), order)
         return rank.reshape(n).cast(dtype)
@@ -399,15 +400,6 @@ class Random(Handle):
         options = {"dtype": self.dtype, "device": self.device, **options}
         return Random.randint(low, high, self.shape, **options)
 
-    def bernoulli(self, generator: Generator | None = None) -> Tensor:
-        """1 with the probability that each element is, else 0; shape and format stay. One outside
-        [0, 1] raises at realisation.
-        """
-        drawn = random_uniform(self.shape, self.device, None, generator)
-        chance: Any = self.detach()
-        known: Any = derive(build.check, (chance, (chance >= 0) & (chance <= 1)), PROBABILITY)
-        return (drawn < known).cast(self.dtype)
-
     # --- in place ---------------------------------------------------------------------------------
     def uniform_(
         self, low: float = 0.0, high: float = 1.0, generator: Generator | None = None
@@ -422,7 +414,7 @@ class Random(Handle):
     ) -> Tensor:
         """Filled with normal numbers of the given mean and standard deviation; itself."""
         within("a standard deviation", std, 0)
-        drawn = _normal(self.shape, self.device, self.dtype, generator)
+        drawn = normal_numbers(self.shape, self.device, self.dtype, generator)
         return self.copy_(drawn * std + mean)
 
 

@@ -19,6 +19,7 @@ from torpor.tensor.creation import Creation
 from torpor.tensor.custom import Hooked
 from torpor.tensor.dense import Dense
 from torpor.tensor.differentiate import Differentiate, make_leaf
+from torpor.tensor.distributions import Distributions
 from torpor.tensor.elementwise import Arithmetic
 from torpor.tensor.functions import Functions
 from torpor.tensor.handle import Handle, make
@@ -89,6 +90,7 @@ class Tensor(
     Pooling,
     Loss,
     Random,
+    Distributions,
     Differentiate,
     Hooked,
     Write,
