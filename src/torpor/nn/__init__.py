@@ -1,6 +1,7 @@
 """Floor 8: layers, optimisers, losses, state and data."""
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from torpor.base.missing import names_of
 from torpor.nn import functional, init, losses, optim, state, stateless, utils
@@ -44,8 +45,15 @@ from torpor.nn.transformer import (
     TransformerEncoderLayer,
 )
 
-if not TYPE_CHECKING:
-    __getattr__ = names_of("torpor.nn", lambda: __all__)
+if TYPE_CHECKING:
+    from torpor.nn import data as data
+else:
+    _absent = names_of("torpor.nn", lambda: __all__)
+
+    def __getattr__(name: str) -> Any:
+        """`data`, which takes a while to import, when it is asked for."""
+        return importlib.import_module("torpor.nn.data") if name == "data" else _absent(name)
+
 
 __all__ = [
     "BatchNorm1d",
@@ -92,6 +100,7 @@ __all__ = [
     "TransformerDecoderLayer",
     "TransformerEncoder",
     "TransformerEncoderLayer",
+    "data",
     "functional",
     "init",
     "losses",
