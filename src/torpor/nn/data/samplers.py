@@ -95,15 +95,10 @@ class WeightedRandomSampler(Sampler):
         self.num_samples, self.replacement, self.generator = num_samples, replacement, generator
 
     def __iter__(self) -> Iterator[int]:
-        if self.replacement:  # where a uniform number falls among the running sums
-            ends = self.weights.cumsum(0)
-            drawn = Tensor.rand(self.num_samples, dtype="float64", generator=self.generator)
-            places = Tensor.searchsorted(ends, drawn * ends[-1], right=True)
-            return iter(places.clamp(max=len(self.weights) - 1).tolist())
-        # the largest of log(weight) + Gumbel noise: Yellott, 1977; Kool et al., 2019
-        noise = Tensor.rand(len(self.weights), dtype="float64", generator=self.generator)
-        scores = self.weights.log() - (-noise.log()).log()
-        return iter(scores.topk(self.num_samples).indices.tolist())
+        drawn = self.weights.multinomial(
+            self.num_samples, self.replacement, generator=self.generator
+        )
+        return iter(drawn.tolist())
 
     def __len__(self) -> int:
         return self.num_samples
