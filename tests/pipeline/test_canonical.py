@@ -2,9 +2,10 @@
 
 import numpy as np
 
+import torpor
 from tests.kernel.kernels import add, filled, sample
 from tests.schedule.graphs import roots_on
-from torpor import Context, Variable, dtypes
+from torpor import Context, Tensor, Variable, dtypes
 from torpor.graph import build
 from torpor.graph.known import known, note
 from torpor.ir.ops import Ops
@@ -92,3 +93,8 @@ def test_what_has_been_computed_stands_for_itself_in_the_form():
     assert found.key == wanted.key and found.buffers == wanted.buffers
     assert [*found.ages.values()] == [3] and made not in found.order
     assert canonical([(graph, "CPU"), (made, "CPU")]).key != wanted.key
+
+
+def test_loops_that_are_made_of_constants_alone():
+    ys = torpor.scan(lambda c, x: (c, (x + 1, Tensor.ones(2))), None, Tensor.zeros(3))[1]
+    assert [y.tolist() for y in ys] == [[1.0] * 3, [[1.0, 1.0]] * 3]

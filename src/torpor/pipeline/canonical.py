@@ -31,7 +31,7 @@ _NUMBERS: Final = frozenset({int, bool})
 # An enumeration is slow to ask for its members.
 _BUFFER, _CONST, _BIND, _LEAF = Ops.BUFFER, Ops.CONST, Ops.BIND, Ops.LEAF
 _FUNCTION, _INDEX, _SHEAR, _CHECK = Ops.FUNCTION, dtypes.index, Ops.SHEAR, Ops.CHECK
-_SLOT: Final = Ops.SLOT
+_SLOT, _LOOP = Ops.SLOT, Ops.LOOP
 PAIRED: Final = frozenset({Ops.SHRINK, Ops.PAD})  # of two numbers for each axis
 NUMBERED: Final = frozenset({Ops.RESHAPE, Ops.EXPAND, Ops.SHEAR, *PAIRED})
 
@@ -102,7 +102,7 @@ def canonical(roots: Sequence[tuple[UOp, str]], known: Notes = NOTHING) -> Canon
             words.append(place)
             continue
         places[node] = len(places)
-        if not source:
+        if not source and op is not _LOOP:
             if op is _BUFFER:
                 buffers.append(arg)
                 words += (op, node.dtype, arg.device)
