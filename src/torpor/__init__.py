@@ -36,6 +36,12 @@ if TYPE_CHECKING:
     from torpor.tensor.looping import while_loop as while_loop
     from torpor.tensor.random import get_rng_state as get_rng_state
     from torpor.tensor.random import set_rng_state as set_rng_state
+    from torpor.tensor.transforms import hessian as hessian
+    from torpor.tensor.transforms import jacfwd as jacfwd
+    from torpor.tensor.transforms import jacrev as jacrev
+    from torpor.tensor.transforms import jvp as jvp
+    from torpor.tensor.transforms import vjp as vjp
+    from torpor.tensor.transforms import vmap as vmap
 
 __version__ = "0.1.0"
 
@@ -129,6 +135,13 @@ PLACES: Final = {
     "scan": ("torpor.tensor.looping", "scan"),
     "set_default_dtype": ("torpor.tensor", "set_default_dtype"),
     "value_and_grad": ("torpor.tensor", "value_and_grad"),
+    "func": ("torpor.tensor.transforms", None),
+    "hessian": ("torpor.tensor.transforms", "hessian"),
+    "jacfwd": ("torpor.tensor.transforms", "jacfwd"),
+    "jacrev": ("torpor.tensor.transforms", "jacrev"),
+    "jvp": ("torpor.tensor.transforms", "jvp"),
+    "vjp": ("torpor.tensor.transforms", "vjp"),
+    "vmap": ("torpor.tensor.transforms", "vmap"),
     "render": ("torpor.source", "render"),
     "array_api": ("torpor.array_api", None),
     "grid_sampler_2d": ("torpor.nn.resampling", "grid_sampler_2d"),

@@ -1,0 +1,171 @@
+"""Products with Jacobians, Jacobians and functions of many rows, against closed forms, float64
+differences and loops over rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import torpor
+from torpor import Tensor
+from torpor.base.errors import DTypeError, GradientError, ShapeError
+
+RNG = np.random.default_rng(15)
+X, V = RNG.standard_normal(4), RNG.standard_normal(4)
+W, ROWS = RNG.standard_normal((3, 4)), RNG.standard_normal((5, 4))
+
+
+def wave(x: Any) -> Any:
+    return x.sin() * x.exp()
+
+
+def slope(x: Any) -> Any:
+    return (np.sin(x) + np.cos(x)) * np.exp(x)
+
+
+def energy(x: Any) -> Any:
+    return (x.softmax(0) * x**3).sum()
+
+
+def layer(p: Any) -> Any:
+    return {"a": (p["w"] @ p["x"]).tanh(), "b": [p["x"].cumsum(0).exp()]}
+
+
+def differences(f: Any, x: Any, step: float = 1e-5) -> Any:
+    """The Jacobian by central differences, the input's axis last."""
+    moves = np.eye(len(x)) * step
+    columns = [(f(Tensor(x + m)).numpy() - f(Tensor(x - m)).numpy()) / (2 * step) for m in moves]
+    return np.stack(columns, -1)
+
+
+def close(found: Any, wanted: Any, tolerance: float = 1e-9) -> None:
+    assert found.shape == np.shape(wanted)
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=tolerance, atol=tolerance)
+
+
+def test_vjp_gives_a_tuple_with_a_cotangent_for_each_primal() -> None:
+    y, pull = torpor.vjp(lambda a, b: a @ b, Tensor(W), Tensor(X))
+    of_w, of_x = pull(Tensor(V[:3]))
+    close(y, W @ X)
+    close(of_w, np.outer(V[:3], X))
+    close(of_x, W.T @ V[:3])
+
+
+def test_jvp_is_the_slope_along_the_tangents() -> None:
+    y, change = torpor.jvp(wave, (Tensor(X),), (Tensor(V),))
+    close(y, np.sin(X) * np.exp(X))
+    close(change, slope(X) * V)
+
+
+def test_trees_go_in_and_come_out() -> None:
+    primals = {"w": Tensor(W), "x": Tensor(X)}
+    y, change = torpor.jvp(layer, (primals,), ({"w": Tensor(W * 0), "x": Tensor(V)},))
+    a, b = np.tanh(W @ X), np.exp(np.cumsum(X))
+    close(change["a"], (1 - a * a) * (W @ V))
+    close(change["b"][0], b * np.cumsum(V))
+    _, pull = torpor.vjp(layer, primals)
+    (back,) = pull({"a": Tensor(V[:3]), "b": [Tensor(b * 0)]})
+    close(back["w"], np.outer((1 - a * a) * V[:3], X))
+    close(back["x"], W.T @ ((1 - a * a) * V[:3]))
+
+
+def test_what_is_beside_the_outputs_comes_third() -> None:
+    def f(x: Any) -> Any:
+        return wave(x), x * 2
+
+    close(torpor.vjp(f, Tensor(X), has_aux=True)[2], X * 2)
+    close(torpor.jvp(f, (Tensor(X),), (Tensor(V),), has_aux=True)[2], X * 2)
+    jacobian, beside = torpor.jacrev(f, has_aux=True)(Tensor(X))
+    close(jacobian, np.diag(slope(X)))
+    close(beside, X * 2)
+
+
+def test_complex_numbers_follow_the_conjugate_convention() -> None:
+    z, d = X + 1j * V, V - 2j * X
+    _, pull = torpor.vjp(lambda z: z * z, Tensor(z))
+    close(pull(Tensor(d))[0], np.conj(2 * z) * d)
+    close(torpor.jvp(lambda z: z * z, (Tensor(z),), (Tensor(d),))[1], 2 * z * d)
+
+
+@pytest.mark.parametrize("jacobian", [torpor.jacrev, torpor.jacfwd])
+def test_jacobians(jacobian: Any) -> None:
+    close(jacobian(wave)(Tensor(X)), np.diag(slope(X)))
+    close(jacobian(energy)(Tensor(X)), differences(energy, X), 1e-7)
+    of_w, of_x = jacobian(lambda w, x: w @ x, argnums=(0, 1))(Tensor(W), Tensor(X))
+    close(of_w, np.einsum("ik,j->ikj", np.eye(3), X))
+    close(of_x, W)
+    tree = jacobian(layer)({"w": Tensor(W), "x": Tensor(X)})
+    close(tree["b"][0]["w"], np.zeros((4, 3, 4)))
+    close(tree["b"][0]["x"], np.tril(np.ones((4, 4))) * np.exp(np.cumsum(X))[:, None])
+
+
+def test_an_output_that_depends_on_nothing_has_a_jacobian_of_zeros() -> None:
+    for jacobian in (torpor.jacrev, torpor.jacfwd):
+        close(jacobian(lambda x: (x * 2, Tensor(V[:2])))(Tensor(X))[1], np.zeros((2, 4)))
+
+
+def test_hessian() -> None:
+    close(torpor.hessian(lambda x: (x**3).sum())(Tensor(X)), np.diag(6 * X))
+    close(torpor.hessian(energy)(Tensor(X)), differences(torpor.grad(energy), X), 1e-7)
+    blocks = torpor.hessian(lambda a, b: (a * b * b).sum(), argnums=(0, 1))(Tensor(X), Tensor(V))
+    close(blocks[0][0], np.zeros((4, 4)))
+    close(blocks[0][1], np.diag(2 * V))
+    close(blocks[1][1], np.diag(2 * X))
+
+
+def test_they_go_into_each_other() -> None:
+    second = differences(torpor.grad(energy), X)
+    close(torpor.jvp(torpor.grad(energy), (Tensor(X),), (Tensor(V),))[1], second @ V, 1e-7)
+    along = torpor.grad(lambda x: torpor.jvp(energy, (x,), (Tensor(V),))[1])
+    close(along(Tensor(X)), second @ V, 1e-7)
+
+
+def test_inside_a_jit() -> None:
+    pulled = torpor.jit(lambda x, g: torpor.vjp(wave, x)[1](g)[0])
+    curved = torpor.jit(torpor.hessian(lambda x: (x**3).sum()))
+    for x in (X, V, X + V):
+        close(pulled(Tensor(x), Tensor(V)), slope(x) * V)
+        close(curved(Tensor(x)), np.diag(6 * x))
+
+
+def test_vmap_is_a_loop_over_rows() -> None:
+    both = torpor.vmap(lambda row, x: (row * x).sum(), in_dims=(0, None))
+    close(both(Tensor(ROWS), Tensor(X)), ROWS @ X)
+    turned = torpor.vmap(lambda a: a.cumsum(0), in_dims=1, out_dims=1)
+    close(turned(Tensor(ROWS)), np.cumsum(ROWS, 0))
+    close(torpor.vmap(lambda a: a.sort(0)[0])(Tensor(ROWS)), np.sort(ROWS, 1))
+    tree = torpor.vmap(lambda p: p["w"] + p["x"], in_dims=({"w": 0, "x": None},))
+    close(tree({"w": Tensor(W), "x": Tensor(X)}), W + X)
+
+
+def test_vmap_within_vmap_and_with_gradients() -> None:
+    pairs = torpor.vmap(lambda a: torpor.vmap(lambda b: (a * b).sum())(Tensor(W)))
+    close(pairs(Tensor(ROWS)), ROWS @ W.T)
+    wanted = np.stack([torpor.grad(energy)(Tensor(row)).numpy() for row in ROWS])
+    close(torpor.vmap(torpor.grad(energy))(Tensor(ROWS)), wanted)
+    close(torpor.grad(lambda a: torpor.vmap(energy)(a).sum())(Tensor(ROWS)), wanted)
+
+
+def test_vmap_of_no_examples() -> None:
+    assert torpor.vmap(wave)(Tensor(ROWS[:0])).shape == (0, 4)
+
+
+def test_errors_say_what_does_not_fit() -> None:
+    x = Tensor(X)
+    with pytest.raises(ShapeError, match=r"tangents\[0\] has the shape \(3,\), not \(4,\)"):
+        torpor.jvp(wave, (x,), (Tensor(V[:3]),))
+    with pytest.raises(ShapeError, match="another structure"):
+        torpor.vjp(wave, x)[1]((x, x))
+    with pytest.raises(GradientError, match="only floats"):
+        torpor.vjp(wave, Tensor([1, 2]))
+    with pytest.raises(DTypeError, match="complex"):
+        torpor.jacrev(lambda z: z * z)(Tensor(X + 1j * V))
+    with pytest.raises(ShapeError, match="at least one argument"):
+        torpor.vmap(wave, in_dims=None)(x)
+    with pytest.raises(ShapeError, match="2 axes for 1 values"):
+        torpor.vmap(wave, in_dims=(0, 0))(x)
+    with pytest.raises(ShapeError, match="out_dims"):
+        torpor.vmap(wave, out_dims=None)(x)
