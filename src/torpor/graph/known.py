@@ -34,9 +34,10 @@ NOTHING: Final[Notes] = MappingProxyType({})
 known: Final[dict[int, Entry]] = {}
 
 
-def _drop(entry: Any, among: dict[int, Entry] = known) -> None:  # names are gone at the very end
-    if among.get(entry.number) is entry:
-        del among[entry.number]
+def _drop(entry: Any, among: dict[int, Any] = known) -> None:  # names are gone at the very end
+    number: int = entry.number
+    if among.get(number) is entry:
+        del among[number]
 
 
 def note(node: UOp, value: UOp, age: int = 0) -> None:

@@ -37,8 +37,9 @@ def stft(
     normalized: divided by sqrt(n_fft).
     onesided:   the first n_fft // 2 + 1 frequencies, which is meant unless something is complex.
 
-    >>> stft(Tensor([0.0, 1.0, 0.0, -1.0] * 4), 4, center=False, return_complex=True).abs()[:, 0]
-    tensor([0., 2., 0.])
+    >>> wave = Tensor([0.0, 1.0, 0.0, -1.0] * 4)
+    >>> stft(wave, 4, center=False, return_complex=True).abs()[:, 0].round().tolist()
+    [0.0, 2.0, 0.0]
     """
     x: Any = as_tensor(input)
     if x.ndim not in (1, 2):
@@ -81,8 +82,9 @@ def istft(
     length: of the signal; what lies beyond the windows is 0.
 
     >>> window, x = Tensor([0.5, 1.0, 1.0, 0.5]), Tensor([1.0, 2.0, 3.0, 4.0])
-    >>> istft(stft(x, 4, 1, window=window, return_complex=True), 4, 1, window=window).round()
-    tensor([1., 2., 3., 4.])
+    >>> parts = stft(x, 4, 1, window=window, return_complex=True)
+    >>> istft(parts, 4, 1, window=window).round().tolist()
+    [1.0, 2.0, 3.0, 4.0]
     """
     x: Any = as_tensor(input)
     if not x.is_pair or x.ndim not in (2, 3):
