@@ -26,9 +26,9 @@ from torpor.kernel.choose.products import apply_plan
 from torpor.kernel.choose.vectors import attempt_all
 from torpor.pipeline import program_for
 
-SAMPLES = 5
+SAMPLES = 24
 SMALL = 0x3B  # the bytes of a small positive number in all formats
-SECONDS = 0.004  # of a sample
+SECONDS = 0.0004  # of a sample: shorter than what a busy machine lets another program run for
 
 
 def shapes() -> Iterator[tuple[str, Tensor]]:
@@ -39,6 +39,8 @@ def shapes() -> Iterator[tuple[str, Tensor]]:
         (384, 384, 384), (512, 512, 512), (500, 500, 500), (777, 777, 777), (1024, 1024, 1024),
         (300, 700, 500), (64, 2048, 96), (2048, 64, 2048), (17, 300, 1000), (96, 600, 300),
         (2048, 512, 32), (32, 512, 2048), (128, 4096, 128), (1000, 128, 1000), (256, 1024, 33),
+        (50, 80, 130), (100, 33, 4000), (1000, 1000, 17), (200, 30, 40), (640, 480, 320),
+        (333, 777, 111), (96, 96, 3000), (3000, 96, 96), (700, 1500, 64), (48, 48, 48),
     ]:  # fmt: skip
         name = f"{rows}x{inner}x{columns}"
         yield f"product {name}", e(rows, inner) @ e(inner, columns)
@@ -53,7 +55,8 @@ def shapes() -> Iterator[tuple[str, Tensor]]:
     for c, o, side, k, s in [
         (3, 64, 112, 7, 2), (64, 64, 56, 3, 1), (128, 128, 28, 3, 1), (256, 256, 14, 3, 1),
         (96, 80, 23, 3, 1), (24, 48, 32, 5, 1), (256, 64, 56, 1, 1), (512, 512, 7, 3, 1),
-        (160, 160, 14, 3, 1), (48, 48, 40, 3, 1),
+        (160, 160, 14, 3, 1), (48, 48, 40, 3, 1), (12, 40, 33, 3, 1), (40, 40, 17, 3, 1),
+        (64, 96, 20, 5, 2), (32, 64, 41, 3, 2), (200, 100, 10, 1, 1),
     ]:  # fmt: skip
         x, w = e(4, c, side, side), e(o, c, k, k)
         y = x.conv2d(w, stride=s, padding=k // 2)

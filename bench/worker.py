@@ -29,7 +29,7 @@ def pin(threads: int) -> None:
 
 def work(request: Mapping[str, Any], say: Any) -> None:
     """Time the workloads of a request; `say` takes each line."""
-    from torpor.cli.peak import measure_peaks
+    from bench.peaks import measure_peaks
 
     pin(request["threads"])
     say({"peaks": asdict(measure_peaks())})

@@ -154,7 +154,10 @@ def limited(seconds: int) -> Iterator[None]:
 
 
 # --- one sample -----------------------------------------------------------------------------------
-WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.float32: torch.float64}
+WIDER = {
+    torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.float32: torch.float64,
+    torch.complex64: torch.complex128,
+}  # fmt: skip
 
 
 def agree(operator: Any, sample: Any, differentiable: bool) -> None:
@@ -222,7 +225,8 @@ def compare(operator: Any, sample: Any, differentiable: bool, wider: bool = Fals
     for one, other in pairs:
         check("value", one, other, tolerance)
     if differentiable and leaves:
-        check_gradients(pairs, leaves, (tolerance[0] * 10, tolerance[1] * 10))
+        tied = operator.name in TIED
+        check_gradients(pairs, leaves, (tolerance[0] * 10, tolerance[1] * 10), tied)
 
 
 # Families that give places in the first tensor, of which PyTorch leaves open which one is given of
@@ -370,8 +374,11 @@ def check_gradients(
     pairs: list[tuple[Any, Any]],
     leaves: list[tuple[torch.Tensor, torpor.Tensor]],
     tolerance: tuple[float, float],
+    tied: bool = False,
 ) -> None:
-    """Compare gradients of the results, each weighted by numbers of its own, for all leaves."""
+    """Compare gradients of the results, each weighted by numbers of its own, for all leaves; where
+    which of equal elements is taken is open (`tied`), the sums over equal ones.
+    """
     random = np.random.default_rng(7)
     theirs, mine = None, None
     for one, other in real_pairs(pairs):
@@ -388,5 +395,8 @@ def check_gradients(
     made = mine.gradient(*targets) if mine.requires_grad else [None] * len(targets)
     for one, other, (leaf, _) in zip(expected, made, leaves, strict=True):
         zeros = torch.zeros_like(leaf)
-        check("gradient", zeros if one is None else one, zeros if other is None else other,
-              tolerance)  # fmt: skip
+        found = [array_of(zeros if part is None else part) for part in (one, other)]
+        if tied:
+            _, places = np.unique(array_of(leaf), return_inverse=True)
+            found = [np.bincount(places.ravel(), part.ravel()) for part in found]
+        check("gradient", found[0], found[1], tolerance)

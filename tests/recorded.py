@@ -12,6 +12,16 @@ d = c + 3
 d.realize()
 """
 
+# A compiler in which a rule is wrong, at work.
+BROKEN = """from torpor import Tensor
+from torpor.rules import division
+def wrong(node):
+    return node.const(node.dtype, 0) if _divisor(node) == 1 else None
+division.divide_by_one.__wrapped__.__code__ = wrong.__code__
+x = Tensor(list(range(6))).realize()
+assert (x.reshape(3, 2).permute(1, 0).reshape(6) * 10).tolist() != [0, 20, 40, 10, 30, 50]
+"""
+
 
 def record(script, folder, **names):
     """Run a script with VIZ=file; the trace's path."""

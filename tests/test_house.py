@@ -37,6 +37,29 @@ def test_every_import_points_down():
     assert [str(offence) for offence in house.import_offences(SOURCE)] == []
 
 
+def test_no_modules_load_each_other():
+    assert [str(offence) for offence in house.circle_offences(SOURCE)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("from torpor.tensor import c", True),
+        ("import torpor.tensor.c", True),
+        ("from torpor.tensor.c import name", True),
+        ("class A:\n    from . import c", True),
+        ("try:\n    from .c import name\nfinally:\n    pass", True),
+        ("def f():\n    from torpor.tensor import c", False),
+        ("if TYPE_CHECKING:\n    from torpor.tensor import c", False),
+    ],
+)
+def test_a_circle_through_modules_of_a_room_is_found(tmp_path, text, expected):
+    files = {"tensor/a.py": text, "tensor/c.py": "from torpor.tensor.a import x", "tensor/b.py": ""}
+    found = [offence.what for offence in house.circle_offences(build(tmp_path, files))]
+    assert len(found) == expected
+    assert all("tensor.a -> " in what and "tensor.c -> " in what for what in found)
+
+
 @pytest.mark.parametrize("room", KERNEL)
 def test_rooms_within_the_kernel_import_as_the_architecture_says(room):
     paths = sorted((SOURCE / "kernel" / room).glob("*.py"))

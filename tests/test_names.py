@@ -11,14 +11,13 @@ from torpor import Tensor
 # Methods that are about the handle itself: where it is computed, read, written and differentiated;
 # and names that mean something else at the top, where they are formats and rooms.
 METHODS = {
-    "assign", "backward", "cpu", "data", "dim", "element_size", "gradient", "item", "manual_seed",
-    "new_full", "new_ones", "new_zeros", "numpy", "realize", "register_hook",
-    "retain_grad", "schedule", "schedule_with_vars", "to",
-    "to_device",
-    "tolist", "train", "type", "where",
-    "bool", "bfloat16", "byte", "cdouble", "cfloat", "char", "double", "float", "half", "int",
-    "long", "short",
-    "view",
+    "assign", "backward", "bfloat16", "bool", "byte", "cdouble", "cfloat", "char", "cpu",
+    "dim", "double", "element_size", "float", "get_device", "gradient", "half", "int",
+    "is_conj", "is_inference", "is_neg", "item", "long", "manual_seed", "ndimension",
+    "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "numpy", "realize",
+    "register_hook", "register_post_accumulate_grad_hook", "retain_grad", "schedule",
+    "schedule_with_vars", "short", "storage_offset", "stride", "to", "to_device", "tolist",
+    "train", "type", "type_as", "view", "where",
 }  # fmt: skip
 X, Y = np.float32([[0.5, 0.25], [0.75, 1.0]]), np.float32([[0.25, 0.5], [1.0, 0.5]])
 N, B = np.int64([[0, 1], [1, 0]]), np.bool_([[True, False], [True, True]])
@@ -108,7 +107,7 @@ ARGUMENTS = {
     "cast": (X, torpor.int32),
     "bmm": (X[None], Y[None]),
     "mv": (X, V),
-    "outer": (V, V),
+    **dict.fromkeys(("ger", "outer"), (V, V)),
     "linear": (X, Y),
     "broadcast_to": (X, (3, 2, 2)),
     "expand": (X, (3, 2, 2)),

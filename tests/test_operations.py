@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from torpor import Tensor
-from torpor.base.dtypes import SCALARS, dtypes
+from torpor.base.dtypes import SCALARS, SMALL_FLOATS, dtypes
 
 LAYOUTS = {
     "contiguous": (lambda x: x, lambda x: x),
@@ -63,8 +63,8 @@ def check(cpu, interpreter, expected, dtype, same=True):
         np.testing.assert_array_equal(got, again)
     wide = np.asarray(expected).astype(np.float64 if dtype.is_float else got.dtype)
     if dtype.is_float and got.dtype != np.bool_:
-        steps = {16: 2.0**-8 if dtype is dtypes.bfloat16 else 2.0**-10, 32: 1e-6, 64: 1e-14}
-        tolerance = 2 * steps[dtype.bits]
+        step = 2.0 ** -(dtype.fraction + (dtype.bits < 16 or dtype is dtypes.bfloat16))
+        tolerance = 2 * {32: 1e-6, 64: 1e-14}.get(dtype.bits, step)
         for values in (got, again):
             np.testing.assert_allclose(values.astype(np.float64), wide, tolerance, tolerance)
     else:
@@ -115,7 +115,7 @@ def test_casts(dtype, target):
     (a, interpreted, array), _ = operands(dtype, "contiguous")
     made = [x.cast(target) for x in (a, interpreted)]
     with np.errstate(all="ignore"):
-        if dtype is dtypes.bfloat16 or target is dtypes.bfloat16:
+        if {dtype, target} & set(SMALL_FLOATS):
             expected = array.astype(np.float64).astype(target.numpy)
         else:
             expected = array.astype(target.numpy)

@@ -11,6 +11,7 @@ Run `python -m tools.house` in the repository root; it prints each offence as `f
 from __future__ import annotations
 
 import ast
+import graphlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -170,6 +171,42 @@ def import_offences(package: Path) -> Iterator[Offence]:
                 yield Offence(path, line, fault)
 
 
+def loading_imports(tree: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Imports that run when a module is loaded: not those in functions or for types alone."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield node
+        elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            yield from (found for other in node.orelse for found in loading_imports(other))
+        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield from loading_imports(node)
+
+
+def loads(package: Path) -> dict[str, set[str]]:
+    """The modules of the package that each module of it loads, the packages around them aside."""
+    files = package.rglob("*.py")
+    names = {".".join((dotted(path, package), path.stem)).removesuffix(".__init__"): path
+             for path in files}  # fmt: skip
+    found: dict[str, set[str]] = {}
+    for name, path in names.items():
+        asked: set[str] = set()
+        home = dotted(path, package)
+        for node in loading_imports(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+            for _, source in statement_targets(node, home):
+                inside = {f"{source}.{alias.name}" for alias in node.names} & names.keys()
+                asked |= inside or {source or ""}
+        found[name] = (asked & names.keys()) - {name}
+    return found
+
+
+def circle_offences(package: Path) -> Iterator[Offence]:
+    """A circle of modules that load each other: which of them may be imported first is chance."""
+    try:
+        graphlib.TopologicalSorter(loads(package)).prepare()
+    except graphlib.CycleError as error:
+        yield Offence(package, 1, f"imports go round: {' -> '.join(reversed(error.args[1]))}")
+
+
 def size_offences(path: Path) -> Iterator[Offence]:
     """Files, functions and lines of one file that are longer than the budgets."""
     text = path.read_text(encoding="utf-8")
@@ -189,7 +226,8 @@ def size_offences(path: Path) -> Iterator[Offence]:
 
 def offences(root: Path) -> list[Offence]:
     """Every broken rule in the repository at `root`."""
-    found = list(import_offences(root / "src" / PACKAGE))
+    package = root / "src" / PACKAGE
+    found = [*import_offences(package), *circle_offences(package)]
     for folder in ("src", "tools", "tests", "bench", "conformance", "examples"):
         for path in sorted((root / folder).rglob("*.py")):
             found.extend(size_offences(path))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from torpor.tensor import no_grad as no_grad
     from torpor.tensor import set_default_dtype as set_default_dtype
     from torpor.tensor import value_and_grad as value_and_grad
+    from torpor.tensor.custom_kernel import custom_kernel as custom_kernel
     from torpor.tensor.looping import cond as cond
     from torpor.tensor.looping import scan as scan
     from torpor.tensor.looping import while_loop as while_loop
@@ -63,7 +65,7 @@ FUNCTIONS: Final = tuple(
     detach_copy diag diag_embed diagflat diagonal diagonal_copy diagonal_scatter diff digamma
     dist div divide dot dropout dsplit elu empty_like eq equal erf erfc erfinv exp exp2 expand
     expand_as expand_copy expm1 fill fix flatten flip fliplr flipud float_power floor
-    floor_divide fmax fmin fmod frac frexp full_like gather gcd ge gelu glu greater
+    floor_divide fmax fmin fmod frac frexp full_like gather gcd ge gelu ger glu greater
     greater_equal group_norm gt hardshrink hardsigmoid hardswish hardtanh heaviside histc
     histogram histogramdd hsplit huber_loss hypot i0 index_add index_copy index_fill index_put
     index_reduce index_select inner instance_norm inverse is_complex is_contiguous
@@ -105,69 +107,56 @@ MAKERS: Final = tuple(
 
 # Where everything else lives. All names are imported when they are first used, so that a room can
 # be imported by itself and `import torpor` costs next to nothing. None: the module itself.
-PLACES: Final = {
-    "DType": ("torpor.base.dtypes", "DType"),
-    "dtypes": ("torpor.base.dtypes", "dtypes"),
-    "Context": ("torpor.base.settings", "Context"),
-    "Buffer": ("torpor.device", "Buffer"),
-    "Device": ("torpor.device", "Device"),
-    "Variable": ("torpor.ir.variable", "Variable"),
-    "Generator": ("torpor.tensor", "Generator"),
-    "Tensor": ("torpor.tensor", "Tensor"),
-    "tensor": ("torpor.tensor", None),
-    "device": ("torpor.device", None),
-    "checkpoint": ("torpor.tensor", "checkpoint"),
-    "as_tensor": ("torpor.tensor", "as_tensor"),
-    "einsum": ("torpor.tensor", "einsum"),
-    "autograd": ("torpor.tensor.autograd", None),
-    "enable_grad": ("torpor.tensor", "enable_grad"),
-    "inference_mode": ("torpor.tensor.mode", "inference_mode"),
-    "is_grad_enabled": ("torpor.tensor.mode", "grad_enabled"),
-    "set_grad_enabled": ("torpor.tensor.mode", "set_grad_enabled"),
-    "grad": ("torpor.tensor", "grad"),
-    "lower": ("torpor.tensor", "lower"),
-    "manual_seed": ("torpor.tensor", "manual_seed"),
-    "get_rng_state": ("torpor.tensor.random", "get_rng_state"),
-    "set_rng_state": ("torpor.tensor.random", "set_rng_state"),
-    "no_grad": ("torpor.tensor", "no_grad"),
-    "cond": ("torpor.tensor.looping", "cond"),
-    "while_loop": ("torpor.tensor.looping", "while_loop"),
-    "scan": ("torpor.tensor.looping", "scan"),
-    "set_default_dtype": ("torpor.tensor", "set_default_dtype"),
-    "value_and_grad": ("torpor.tensor", "value_and_grad"),
-    "func": ("torpor.tensor.transforms", None),
-    "hessian": ("torpor.tensor.transforms", "hessian"),
-    "jacfwd": ("torpor.tensor.transforms", "jacfwd"),
-    "jacrev": ("torpor.tensor.transforms", "jacrev"),
-    "jvp": ("torpor.tensor.transforms", "jvp"),
-    "vjp": ("torpor.tensor.transforms", "vjp"),
-    "vmap": ("torpor.tensor.transforms", "vmap"),
-    "render": ("torpor.source", "render"),
-    "array_api": ("torpor.array_api", None),
-    "grid_sampler_2d": ("torpor.nn.resampling", "grid_sampler_2d"),
-    "grid_sampler_3d": ("torpor.nn.resampling", "grid_sampler_3d"),
-    "native_batch_norm": ("torpor.nn.native", "native_batch_norm"),
-    "native_group_norm": ("torpor.nn.native", "native_group_norm"),
-    "native_layer_norm": ("torpor.nn.native", "native_layer_norm"),
-    "gradient": ("torpor.tensor.statistics", "gradient"),
-    "fft": ("torpor.tensor.fft", None),
-    "linalg": ("torpor.tensor.linalg", None),
-    "nn": ("torpor.nn", None),
-    "optim": ("torpor.nn.optim", None),
-    "load": ("torpor.nn.torch_files", "load"),
-    "save": ("torpor.nn.torch_files", "save"),
-    "jit": ("torpor.capture", "jit"),
+_NAMES: Final = {
+    "torpor.base.dtypes": "DType dtypes",
+    "torpor.base.errors": "RecompileWarning",
+    "torpor.base.settings": "Context",
+    "torpor.capture": "explain jit",
+    "torpor.device": "Buffer Device",
+    "torpor.explore": "explore",
+    "torpor.ir.variable": "Variable",
+    "torpor.nn.functional": "alpha_dropout bilinear cdist channel_shuffle cosine_embedding_loss "
+    "cosine_similarity ctc_loss embedding embedding_bag feature_alpha_dropout "
+    "hinge_embedding_loss margin_ranking_loss pairwise_distance pdist pixel_shuffle "
+    "pixel_unshuffle poisson_nll_loss rrelu triplet_margin_loss",
+    "torpor.nn.native": "native_batch_norm native_group_norm native_layer_norm",
+    "torpor.nn.resampling": "grid_sampler_2d grid_sampler_3d",
+    "torpor.nn.torch_files": "load save",
+    "torpor.pipeline.journal": "mark",
+    "torpor.profile": "profile",
+    "torpor.source": "render",
+    "torpor.tensor": "Generator Tensor as_tensor checkpoint einsum enable_grad grad lower "
+    "manual_seed no_grad set_default_dtype value_and_grad",
+    "torpor.tensor.custom_kernel": "custom_kernel",
+    "torpor.tensor.formats": "can_cast finfo iinfo imag is_tensor promote_types real result_type",
+    "torpor.tensor.looping": "cond scan while_loop",
+    "torpor.tensor.mode": "get_default_device inference_mode set_default_device set_grad_enabled",
+    "torpor.tensor.random": "get_rng_state set_rng_state",
+    "torpor.tensor.signal_windows": "bartlett_window blackman_window hamming_window hann_window "
+    "kaiser_window",
+    "torpor.tensor.statistics": "gradient",
+    "torpor.tensor.text": "set_printoptions",
+    "torpor.tensor.transforms": "hessian jacfwd jacrev jvp vjp vmap",
+}
+PLACES: Final[dict[str, tuple[str, str | None]]] = {
+    **{name: (module, name) for module, names in _NAMES.items() for name in names.split()},
+    "asarray": ("torpor.tensor", "as_tensor"),
+    "chain_matmul": ("torpor.tensor.linalg", "multi_dot"),
+    "special": ("torpor.tensor.special_names", None),
     "TinyJit": ("torpor.capture", "jit"),
-    "explain": ("torpor.capture", "explain"),
-    "profile": ("torpor.profile", "profile"),
-    "explore": ("torpor.explore", "explore"),
-    "mark": ("torpor.pipeline.journal", "mark"),
-    "RecompileWarning": ("torpor.base.errors", "RecompileWarning"),
+    "dtype": ("torpor.base.dtypes", "DType"),
+    "get_default_dtype": ("torpor.tensor.mode", "default_float"),
+    "is_grad_enabled": ("torpor.tensor.mode", "grad_enabled"),
+    **{name: ("math", name) for name in ("e", "inf", "nan", "pi")},
+    **{name: (f"torpor.nn.{name}", None) for name in ("distributions", "func", "optim")},
+    **{name: (f"torpor.tensor.{name}", None) for name in ("autograd", "cuda", "fft", "linalg")},
+    **{name: (f"torpor.{name}", None) for name in ("array_api", "device", "nn", "tensor")},
 }
 DTYPES: Final = tuple(
     """
-    bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64
-    half float double int long complex64 complex128 cfloat cdouble
+    bool int4 uint4 int8 int16 int32 int64 uint8 uint16 uint32 uint64 float8_e4m3fn float8_e5m2
+    float16 bfloat16 float32 float64 half float double short int long complex64 complex128 cfloat
+    cdouble
     """.split()  # noqa: SIM905 (a table that is read)
 )
 _ROOMS: Final = frozenset({"ir", "view", "kernel", "source", "capture"})
@@ -209,13 +198,44 @@ class _Package(ModuleType):
 sys.modules[__name__].__class__ = _Package
 
 
+class _Elsewhere:
+    """Finds `import torpor.optim`, and others that are at the top by name only, where they are."""
+
+    def find_spec(self, name: str, *_: Any) -> ModuleSpec | None:
+        """The module's spec, if it is one of these."""
+        place, attribute = PLACES.get(name.removeprefix("torpor."), (name, None))
+        loader: Any = self
+        return ModuleSpec(name, loader) if place != name and attribute is None else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """The module that it is, with its own spec in the alias's."""
+        module = importlib.import_module(PLACES[spec.name.removeprefix("torpor.")][0])
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing more: it has run where it is."""
+        assert module.__spec__ is not None
+        module.__spec__ = module.__spec__.loader_state
+
+
+sys.meta_path.append(_Elsewhere())
+
+
+def _is_in_place(name: str) -> bool:
+    """Whether it is a method that changes a tensor, which is a function too, as `add_(x, y)`."""
+    if name.startswith("_") or not name.endswith("_"):
+        return False
+    return hasattr(importlib.import_module("torpor.tensor").Tensor, name)
+
+
 def __getattr__(name: str) -> Any:
     if name in PLACES:
         module, attribute = PLACES[name]
         value = importlib.import_module(module)
         if attribute is not None:
             value = getattr(value, attribute)
-    elif name in FUNCTIONS:
+    elif name in FUNCTIONS or _is_in_place(name):
         value = importlib.import_module("torpor.tensor.namespace").function_of(name)
     elif name in MAKERS:
         value = getattr(importlib.import_module("torpor.tensor").Tensor, name)
@@ -233,4 +253,11 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-__all__ = [*PLACES, *FUNCTIONS, *MAKERS, *DTYPES, "where"]
+Size: Final[type] = tuple  # what shapes are
+newaxis: Final = None
+# What PyTorch calls ways of lying in memory: functions take them, and no value depends on them.
+strided, contiguous_format, preserve_format, channels_last, channels_last_3d = _MEMORY = (
+    "strided", "contiguous_format", "preserve_format", "channels_last", "channels_last_3d",
+)  # fmt: skip
+
+__all__ = ["Size", "newaxis", *_MEMORY, *PLACES, *FUNCTIONS, *MAKERS, *DTYPES, "where"]

@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import subprocess
+import sys
 
 import pytest
 
@@ -12,12 +14,17 @@ from torpor import Tensor, nn
 @pytest.mark.parametrize(
     ("place", "name", "text"),
     [
-        (Tensor(1.0), "mvlgamma", r"Tensor has no 'mvlgamma'.*there is .*lgamma"),
+        (Tensor(1.0), "igamma", r"Tensor has no 'igamma'.*there is .*lgamma"),
+        (Tensor(1.0), "astype", r"there is cast; .*docs/coming-from-pytorch\.md"),
+        (Tensor(1.0), "expand_dims", "there is unsqueeze"),
+        (torpor, "expand_dims", "there is unsqueeze"),
         (Tensor, "zeroes", r"Tensor has no 'zeroes'.*there is zeros"),
         (torpor, "argsrt", r"torpor has no 'argsrt'.*there is argsort"),
         (torpor, "Linear", r"there is torpor\.nn\.Linear"),
         (nn, "SGD", r"there is torpor\.nn\.optim\.SGD"),
-        (nn, "LazyLinear", r"torpor\.nn has no 'LazyLinear'.*there is Linear"),
+        (nn, "BatchNorm4d", r"torpor\.nn has no 'BatchNorm4d'.*there is .*BatchNorm"),
+        (torpor, "FloatTensor", r"there is tensor\(values, dtype=...\)"),
+        (torpor, "compile", r"there is jit"),
         (nn.functional, "gumble_softmax", r"nn\.functional has no .*there is .*gumbel_softmax"),
         (nn.functional, "exp", r"there is .*Tensor\.exp"),
         (nn.init, "exponential_", r"nn\.init has no 'exponential_'"),
@@ -34,6 +41,12 @@ def test_what_is_missing_says_so_and_what_there_is(place, name, text):
         getattr(place, name)
     with pytest.raises(AttributeError, match="PyTorch or NumPy"):
         getattr(place, name)
+
+
+def test_python_says_which_attribute_was_meant():
+    code = "from torpor import Tensor; Tensor([1.0]).shpe"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "Did you mean: 'shape'" in ran.stderr
 
 
 def test_protocols_of_python_are_not_disturbed():

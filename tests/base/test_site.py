@@ -1,3 +1,6 @@
+import contextlib
+
+from torpor.base import site as module
 from torpor.base.site import decode, gradient_of, here
 
 
@@ -31,3 +34,14 @@ def test_the_gradient_of_a_line_is_told_from_the_line():
     assert marked[:3] == place[:3]
     assert marked.text == f"gradient of {place.text}"
     assert gradient_of(gradient_of(site)) == gradient_of(site) != site
+
+
+def test_what_decorates_a_function_is_no_line_of_the_user():
+    @contextlib.contextmanager
+    def around():
+        yield
+
+    scope = {"here": here}
+    exec(compile("def asked():\n    return here()", module.__file__, "exec"), scope)
+    decorated = around()(scope["asked"])
+    assert decode(decorated()).file == __file__

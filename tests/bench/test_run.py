@@ -11,9 +11,8 @@ import sys
 
 import pytest
 
-from bench import run, worker
+from bench import peaks, run, worker
 from bench.engine import Effort
-from torpor.cli import peak
 
 
 def test_list_names_what_is_chosen(capsys):
@@ -133,7 +132,7 @@ def test_only_peers_that_count(monkeypatch):
 
     monkeypatch.setattr(worker, "race", race)
     monkeypatch.setattr(worker, "pin", lambda threads: None)
-    monkeypatch.setattr(peak, "measure_peaks", lambda: peak.Peaks(1.0, 1.0, 1.0, 1.0, 1.0))
+    monkeypatch.setattr(peaks, "measure_peaks", lambda: peaks.Peaks(1.0, 1.0, 1.0, 1.0, 1.0))
     request = {"threads": 1, "workloads": ["attention/128/forward"], "effort": {}}
     request["contenders"] = ["torpor", "torpor plain", "torch", "torch compiled", "jax"]
     for counted in (False, True):

@@ -15,6 +15,7 @@ import pytest
 import torpor
 from torpor import Tensor
 from torpor.base.errors import OutOfBoundsError
+from torpor.capture import guards
 from torpor.capture.python import is_known
 from torpor.device.pool import LENT, pool
 from torpor.pipeline.report import measuring
@@ -423,3 +424,34 @@ def test_a_long_step_is_native_from_its_second_call_on():
     assert runs_of(jitted) == 3
     for one in found:
         np.testing.assert_array_equal(one, wanted)
+
+
+def test_what_native_replays_make_is_a_tensor_like_any_other() -> None:
+    @torpor.jit
+    def double(x: Tensor) -> Tensor:
+        return x * 2
+
+    for n in range(6):
+        made = double(Tensor([float(n), 1.0]).realize())
+        made += made * 0.5
+        assert (made + 1).tolist() == [3.0 * n + 1, 4.0]
+
+
+def test_a_dict_by_numbers_is_guarded_without_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = {1000: computed(2.0), 2000: computed(3.0)}
+    asked: list[int] = []
+    real = guards.same_parts
+
+    def compared(*parts: Any) -> bool:
+        asked.append(1)
+        return real(*parts)
+
+    monkeypatch.setattr(guards, "same_parts", compared)
+    f = warm(lambda x: sum((x * one for one in weights.values()), start=x), x := computed(1.0))
+    asked.clear()
+    assert f(x).item() == 6
+    assert not asked
+    weights[3000] = computed(4.0)
+    assert f(x).item() == 10
+    weights[1000] = computed(1.0)
+    assert f(x).item() == 9

@@ -267,9 +267,11 @@ def a_context_variable(jit: Jit) -> Any:
 
 
 @scenario
-def the_text_of_a_tensor(jit: Jit) -> Any:
-    f = jit(lambda x: x * len(repr(x)))
-    return [f(numbers(value).realize()).item() for value in (1.5, 1.25, 100000)]
+def the_text_of_a_shape_and_a_format(jit: Jit) -> Any:
+    f = jit(lambda x: x * len(f"{x.shape} {x.dtype} {x.device}"))
+    shapes = (1, 10, (3, 100))
+    return [f(torpor.ones(shape, dtype=dtype)).sum().item() for shape in shapes
+            for dtype in ("int8", "float32")]  # fmt: skip
 
 
 # --- ways to write --------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import urllib.request
 
 import pytest
 
+from tests.recorded import BROKEN, record
 from torpor.cli import main
 
 SCRIPT = """import sys
@@ -68,6 +69,9 @@ def test_a_saved_trace_is_read_in_the_terminal(fusion, capsys):
     assert len(json.loads(capsys.readouterr().out)) == 2
     assert main(["explore", "--trace", str(fusion), "--pass", "simplify"]) == 0
     assert "rejoin_quotient  `(x//c)*c + x%c -> x`." in capsys.readouterr().out
+    assert main(["explore", "--trace", str(fusion), "--pass", "write_*", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [one["steps"][0]["rule"] for one in told] == ["write_out"] * 2
 
 
 def test_what_is_not_there_is_an_error(fusion, tmp_path, capsys):
@@ -107,7 +111,20 @@ def test_a_program_serves_its_page_when_it_ends(script):
 
 def test_steps_are_executed_in_the_terminal(fusion, capsys):
     assert main(["explore", "--trace", str(fusion), "--check"]) == 0
-    scheduling, first, second = capsys.readouterr().out.splitlines()
+    scheduling, *kernels = capsys.readouterr().out.splitlines()
     assert scheduling.startswith("scheduling: ")
-    assert first.endswith("steps hold")
-    assert second.endswith("steps hold")
+    assert len(kernels) == 2
+    assert all("no step gives another result" in line for line in kernels)
+
+
+def test_a_broken_rule_is_found_at_its_step(tmp_path, capsys):
+    script = tmp_path / "broken.py"
+    script.write_text(BROKEN)
+    trace = record(script, tmp_path)
+    assert main(["explore", "--trace", str(trace), "--check", "--json"]) == 0
+    scheduling, *kernels = json.loads(capsys.readouterr().out)
+    assert scheduling["first"]["rule"] == "divide_by_one"
+    assert (scheduling["first"]["before"], scheduling["first"]["after"]) == ("(ridx0//1)", "0")
+    assert [one["first"] for one in kernels] == [None]
+    assert main(["explore", "--trace", str(trace), "--check"]) == 0
+    assert "divide_by_one  `x//1 -> x`.\n  - (ridx0//1)\n  + 0\n" in capsys.readouterr().out

@@ -29,14 +29,19 @@ def begun(monkeypatch, tmp_path):
     return tmp_path / "begun"
 
 
+def wait_for(condition):
+    until = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
 def by_both(tasks, begun):
     """What is made of tasks, by this process not before the other one has begun with them."""
     begun.unlink(missing_ok=True)
 
     def here(number):
-        until = time.monotonic() + 20
-        while not begun.exists() and time.monotonic() < until:
-            time.sleep(0.01)
+        wait_for(begun.exists)
         return (tasks[number], os.getpid())
 
     return bulk.make_all(tasks, here, SERVER.format(begun=str(begun)))
@@ -73,13 +78,27 @@ def test_an_error_here_ends_it_all(begun):
         bulk.make_all([None] * 9, here, SERVER.format(begun=str(begun)))
 
 
+def test_what_has_been_made_there_is_taken_even_if_all_ends_here(begun):
+    taken = []
+
+    def here(number):
+        wait_for(begun.exists)
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        bulk.make_all(numbered(9), here, SERVER.format(begun=str(begun)), taken.append)
+    wait_for(lambda: taken)
+    assert taken[0][0] in numbered(9)
+
+
 def test_an_idle_process_ends(begun, monkeypatch):
     monkeypatch.setattr(bulk, "IDLE_SECONDS", 0.1)
     by_both(numbered(40), begun)
-    until = time.monotonic() + 20
-    while any(str(begun) in getattr(thread, "command", "") for thread in threading.enumerate()):
-        assert time.monotonic() < until
-        time.sleep(0.02)
+
+    def at_work():
+        return any(str(begun) in getattr(one, "command", "") for one in threading.enumerate())
+
+    wait_for(lambda: not at_work())
 
 
 def test_few_tasks_need_no_process(monkeypatch):

@@ -41,3 +41,26 @@ def test_words_are_read_and_written_at_their_places() -> None:
 def test_other_lines_stay() -> None:
     plain = "  %x = load i64, ptr %p\nwide: [2 x i64]\n  switch i64 %x, label %y [\n  ]"
     assert written_out(plain) == plain
+
+
+BRANCH = """
+define i64 @torpor_test_branch(i64 %x, i64 %y) {
+start:
+  if slt i64 %x, %y then %less else %ask
+ask:
+  if eq i64 %x, %y then %same else %more
+less:
+  ret i64 -1
+same:
+  ret i64 0
+more:
+  ret i64 1
+}
+"""
+
+
+def test_branches_go_where_a_comparison_says() -> None:
+    compiled = llvm.compile_text(written_out(BRANCH), "a test", machine(""))
+    kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+    function = kind(llvm.load(compiled, "torpor_test_branch"))
+    assert [function(x, 5) for x in (-6, 5, 7)] == [-1, 0, 1]

@@ -94,5 +94,7 @@ def test_what_is_no_request_is_refused(site):
     assert compute(site, "views", b"[" * 9000).status == 400
     assert compute(site, "views", b"[]").status == 400
     assert compute(site, "views", {}, **{"content-type": "text/plain"}).status == 415
+    for number in ("0", 1.0, True, [0], -1, 99):
+        assert compute(site, "check", {"kernel": number}).status == 404
     assert ask(site, "/secret/", "DELETE").status == 405
     assert ask(site, "/secret/compute/views").status == 404

@@ -8,12 +8,13 @@ from torpor.explore.check import Tried, first_difference, same_outcome, same_val
 from torpor.explore.check import outcome as outcome_of
 from torpor.explore.remake import compute_check, material
 from torpor.ir.ops import Ops
+from torpor.ir.records import ParamArg
 from torpor.ir.text import parse_all
 from torpor.ir.uop import UOp
 
 
 def steps_of(trace, kernel):
-    found = content.in_order(kernel)
+    found = content.in_order(trace, kernel)
     nodes = parse_all(trace.text(content.below_steps(trace, found, kernel.ast)))
     return nodes[kernel.ast], [
         Tried(not step.stage, nodes[step.before], nodes[step.after]) for step in found
@@ -48,6 +49,23 @@ def test_expressions_are_told_apart():
     assert same_value(x // y * y + x % y, x) is True
     assert same_value(x * 2, x * 3) is False
     assert same_value(x, x + y) is None  # y is nothing that x is made of
+
+
+def test_floats_that_are_read_as_integers_may_differ_in_their_last_bits():
+    def kernel(value):
+        target, source = (
+            UOp(Ops.PARAM, dtype, (), ParamArg(slot, 64))
+            for slot, dtype in enumerate((dtypes.int32, dtypes.float32))
+        )
+        axis = UOp.range(64, 0)
+        loaded = UOp(Ops.LOAD, dtypes.float32, (UOp(Ops.INDEX, dtypes.float32, (source, axis)),))
+        bits = value(loaded).bitcast(dtypes.int32)
+        place = UOp(Ops.INDEX, dtypes.int32, (target, axis))
+        return UOp.sink(UOp(Ops.STORE, dtypes.void, (place, bits, axis)))
+
+    wanted = outcome_of(kernel(lambda x: x + 0.1 + 0.2))
+    assert same_outcome(wanted, kernel(lambda x: x + 0.1 + 0.2)) is True
+    assert same_outcome(wanted, kernel(lambda x: x + 0.3)) is None
 
 
 def test_what_a_kernel_leaves_is_what_its_ast_says(trace):

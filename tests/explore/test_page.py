@@ -9,8 +9,8 @@ import pytest
 
 from tests import chromium
 from tests.explore.test_regions import layers
-from tests.recorded import JITTED, record
-from torpor.explore import Server, content, read
+from tests.recorded import BROKEN, JITTED, record
+from torpor.explore import Server, read
 from torpor.explore.export import export
 from torpor.explore.regions import MOST
 
@@ -117,23 +117,21 @@ def test_steps_are_compared_and_executed(browser, server):
     browser.wait("document.querySelector('#verdict').textContent.startsWith('no step gives')")
 
 
-def test_a_step_that_is_wrong_is_jumped_to(browser, fusion):
-    trace = read(fusion)
-    steps = trace.kernels[1].steps
-    place = next(n for n, step in enumerate(steps) if step.rule == "rejoin_quotient")
-    wrong = next(n for n, node in trace.nodes.items() if node[:2] == ("CONST", "index"))
-    steps[place] = steps[place]._replace(after=wrong)
-    server = Server(trace)
+def test_a_rule_that_is_broken_is_jumped_to(browser, tmp_path):
+    script = tmp_path / "broken.py"
+    script.write_text(BROKEN)
+    server = Server(read(record(script, tmp_path)))
+    rules = [step.rule for step in server.site.trace.steps]
+    number = rules.index("divide_by_one")
     try:
-        browser.open(f"{server.address}#kernels/1/rewrites/0")
+        browser.open(f"{server.address}#scheduling/{number + 1}")
         browser.click("#check")
         browser.wait("document.querySelector('#verdict').textContent.includes('is the first')")
-        assert browser.text("#rule") == "rejoin_quotient"
+        assert browser.text("#rule") == "divide_by_one"
         browser.open(server.address)
         browser.click("#check-all")
-        number = content.in_order(trace.kernels[1]).index(steps[place])
-        browser.wait(f"location.hash === '#kernels/1/rewrites/{number}'")
-        browser.wait("document.querySelector('#rule')?.textContent === 'rejoin_quotient'")
+        browser.wait(f"location.hash === '#scheduling/{number}'")
+        browser.wait("document.querySelector('#rule')?.textContent === 'divide_by_one'")
     finally:
         server.close()
 
@@ -220,6 +218,8 @@ def test_the_first_page_says_what_to_look_at(browser, server):
     between = browser.text("#between")
     assert f"{first} is not one with {second}" in between.replace("\n", " ")
     assert "by contiguous()" in between
+    costly = browser.texts("#costliest code")
+    assert set(costly) <= {"c = b.contiguous()", "d = c + 3", "b = a + 4"} and costly
     assert "fusion.py:" in browser.text("#costliest") and browser.text("#copies") == "none"
     browser.click("#check-all")
     browser.wait("document.querySelector('#all-verdict').textContent.startsWith('no step gives')")
@@ -373,9 +373,9 @@ def test_the_exported_page_works_from_a_file_server(browser, server, fusion, tmp
         files.shutdown()
 
 
-def test_a_large_graph_is_shown_as_regions_that_open_by_a_click(browser):
+def test_the_largest_graph_is_shown_as_regions_that_open_by_a_click(browser):
     trace, graph = layers(620)
-    trace.graphs.append(graph)
+    trace.graphs += [layers(1)[1], graph]
     server = Server(trace)
     try:
         browser.open(f"{server.address}#program")

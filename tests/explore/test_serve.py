@@ -1,6 +1,12 @@
 """The page's server, asked through its socket."""
 
 import http.client
+import json
+import signal
+import socket
+import struct
+import subprocess
+import sys
 from urllib.parse import urlsplit
 
 import pytest
@@ -8,6 +14,16 @@ import pytest
 from torpor import Context, Tensor
 from torpor.explore import Server, Trace, explore
 from torpor.pipeline import journal
+
+OWN = """import logging, signal, urllib.request
+logging.basicConfig(level=logging.DEBUG)
+import torpor
+before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+server = torpor.explore()
+print(urllib.request.urlopen(server.address).status)
+after = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+print(None if before == after else after)
+"""
 
 
 @pytest.fixture
@@ -61,7 +77,16 @@ def test_a_head_has_no_body(server):
 
 def test_bodies_are_bounded(server):
     assert ask(server, "compute/views", "POST", b"x" * 100_000)[0].status == 413
-    assert ask(server, "compute/views", "POST", **{"Content-Length": "-1"})[0].status == 413
+    assert ask(server, "compute/views", "POST", **{"Content-Length": "-1"})[0].status == 400
+
+
+def test_who_goes_without_waiting_for_an_answer_is_no_fault(server, capsys):
+    parts = urlsplit(server.address)
+    with socket.create_connection((parts.hostname, parts.port)) as gone:
+        gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        gone.sendall(b"GET / HTTP/1.1\r\n")
+    assert ask(server)[0].status == 200
+    assert capsys.readouterr().err == ""
 
 
 def test_explore_shows_what_was_recorded_so_far(tmp_path, monkeypatch, capsys):
@@ -83,3 +108,48 @@ def test_explore_without_a_recording_has_the_pages_that_need_none(capsys):
     finally:
         server.close()
     assert server.address in capsys.readouterr().err
+
+
+def test_a_program_keeps_its_signals_its_log_and_its_end(tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text(OWN)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "200\nNone\n")
+    assert done.stderr.startswith("torpor explorer: http://127.0.0.1:")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for another process there")
+def test_ctrl_c_ends_the_command():
+    command = [sys.executable, "-m", "torpor", "explore"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert b"Ctrl-C ends it" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert (process.wait(30), process.stderr.read()) == (0, b"")
+
+
+def test_without_uvicorn_it_says_what_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(ImportError, match="pip install uvicorn"):
+        Server(Trace())
+
+
+def test_a_body_of_unknown_length_is_read_and_bounded(server):
+    headers = {"Content-Type": "application/json"}
+    body = [b'{"text": "from_shape((2,))', b'.flip(0)"}']
+    answer, found = ask(server, "compute/views", "POST", iter(body), **headers)
+    assert (answer.status, json.loads(found)["cells"]) == (200, [1, 0])
+    assert ask(server, "compute/views", "POST", iter([b"x" * 100_000]), **headers)[0].status == 413
+
+
+def test_a_port_is_taken_once_and_free_afterwards(server):
+    other = Server(Trace())
+    port = urlsplit(other.address).port
+    with pytest.raises(OSError, match="in use"):
+        Server(Trace(), port)
+    other.close()
+    again = Server(Trace(), port)
+    again.close()
+    with pytest.raises(ConnectionRefusedError):
+        ask(again)

@@ -9,6 +9,14 @@ from torpor.base.errors import ParseError
 from torpor.explore import read
 from torpor.explore.trace import Node, Trace, place_of
 
+KINDS = """import torpor
+f = torpor.jit(lambda x, n: x + len(str(n)))
+for size, n in ((2, 1), (3, 1), (3, 1.5), (3, "a")):
+    f(torpor.empty(size), n)
+for size in (4, 4):
+    f(torpor.empty(9)[:size], "a")
+"""
+
 
 def written(tmp_path, *lines):
     path = tmp_path / "trace.jsonl"
@@ -142,3 +150,17 @@ def test_a_trace_of_training_is_small(tmp_path):
     # A step of a ResNet-18 has about 150 kernels, and its trace is to have less than 50 MB.
     assert path.stat().st_size < 50e6 / 150 * len(trace.kernels)
     assert max(len(kernel.runs) for kernel in trace.kernels) >= 2
+
+
+def test_what_differed_from_an_earlier_kind_of_call_is_told(tmp_path):
+    script = tmp_path / "kinds.py"
+    script.write_text(KINDS)
+    told = [(one["why"], one["change"]) for one in read(record(script, tmp_path)).jits]
+    assert told == [
+        ("new", ""),
+        ("the shape of tensor 0 among the arguments", "it was (2,), and then (3,)"),
+        ("the arguments", "it was int, and then float"),
+        ("the arguments", "it was int, and then str"),
+        ("the shape of tensor 0 among the arguments", "it was (3,), and then (4,)"),
+        ("what becomes of its views, which the call before looked for", ""),
+    ]

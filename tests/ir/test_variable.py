@@ -4,7 +4,7 @@ import pytest
 
 import torpor.rules  # noqa: F401 (makes `simplify` work)
 from torpor.base.dtypes import dtypes
-from torpor.base.errors import ShapeError
+from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.ir import Ops, UOp, Variable, expand
 
 a, b = Variable("a", 5, 7), Variable("b", 0, 9)
@@ -48,3 +48,18 @@ def test_expand():
     i, j = UOp.range(2, 0), UOp.range(3, 1)
     assert [e.arg for e in expand(i * 10 + j, i, j)] == [0, 1, 2, 10, 11, 12]
     assert [e.render() for e in expand(i + b, i, j)] == ["b", "(b+1)"]
+
+
+def test_a_condition_on_a_bound_variable_holds_or_not() -> None:
+    n = Variable("n", 1, 10).bind(7)
+    seen = ["more" if n > other else "less" for other in (5, 7, 9)]
+    assert seen == ["more", "less", "less"]
+    assert [bool(n >= 7), bool(n <= 6), bool((n * 2 < 15) & (n > 6))] == [True, False, True]
+    assert bool(n) and bool(n - 7)  # a number is there: only conditions are looked at
+
+
+def test_whether_a_condition_on_an_unbound_variable_holds_is_an_error() -> None:
+    n = Variable("n", 1, 10)
+    with pytest.raises(ValueRangeError, match="n"):
+        bool(n > 5)
+    assert bool(n < 11) and not bool(n > 10)  # whatever it is

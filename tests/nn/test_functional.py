@@ -88,6 +88,14 @@ def test_layers_count_the_batches_that_they_follow():
     assert layer.num_batches_tracked.item() == 1
 
 
+@pytest.mark.parametrize("shape", [(0, 2), (3, 2, 0), (0, 2, 4, 4)])
+def test_batches_of_nothing_leave_running_statistics(shape):
+    mean, variance = Tensor([1.0, 2.0]), Tensor([3.0, 4.0])
+    made = F.batch_norm(Tensor.zeros(*shape), mean, variance, training=True)
+    assert made.shape == shape
+    assert mean.tolist() == [1, 2] and variance.tolist() == [3, 4]
+
+
 def test_batch_norm_of_16_bits_is_computed_in_32():
     x = np.array([[30000.0], [-30000.0], [0.0]], np.float16)
     running = Tensor.zeros(1, dtype="float16").contiguous(), Tensor.ones(1).contiguous()
@@ -176,3 +184,12 @@ def test_the_angle_of_what_is_broadcast_is_along_an_axis_of_both():
     expected /= np.linalg.norm(one, axis=-2) * np.linalg.norm(other, axis=-2)
     made = F.cosine_similarity(Tensor(x), Tensor(y), dim=-2)
     np.testing.assert_allclose(made.numpy(), expected, 1e-12)
+
+
+def test_fold_asks_for_gradients_where_its_input_does():
+    columns = Tensor.ones(1, 4, 4)
+    assert not F.fold(columns, (3, 3), (2, 2)).requires_grad
+    columns.requires_grad_()
+    made = F.fold(columns, (3, 3), (2, 2))
+    made.square().sum().backward()
+    assert columns.grad.sum().item() == 2 * (4 * 1 + 4 * 4 + 1 * 16)

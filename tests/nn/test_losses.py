@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+import torpor
 import torpor.nn.functional as F
 from torpor import Tensor
 from torpor.base.errors import ShapeError, ValueRangeError
@@ -78,6 +79,25 @@ def test_distances():
     pairs = [(i, j) for i in range(4) for j in range(i + 1, 4)]
     expected = [abs(rows[i] - rows[j]).sum() for i, j in pairs]
     np.testing.assert_allclose(F.pdist(T(rows), 1).numpy(), expected)
+
+
+@pytest.mark.parametrize("p", [0, 1, 2, 3.5, np.inf])
+def test_distances_of_all_rows_from_all(p):
+    one, other = np.stack([X, Z]), np.stack([Y, X, -X])[:, None]
+    apart = one[..., :, None, :] - other[..., None, :, :]
+    made = torpor.cdist(T(one), T(other), p)
+    np.testing.assert_allclose(made.numpy(), np.linalg.norm(apart, p, -1), 1e-12)
+
+
+def test_distances_of_equal_rows_have_no_slope():
+    x, other = T(X).requires_grad_(), np.concatenate([X[:1], Y])
+    (slope,) = torpor.cdist(x, T(other)).sum().gradient(x)
+    apart = X[:, None] - other
+    length = lengths(apart)[..., None]
+    units = np.divide(apart, length, out=np.zeros_like(apart), where=length > 0)
+    np.testing.assert_allclose(slope.numpy(), units.sum(1), 1e-12)
+    with pytest.raises(ShapeError, match="rows"):
+        torpor.cdist(x, x[:, :2])
 
 
 def test_triplets_by_a_distance_of_ones_own():

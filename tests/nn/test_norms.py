@@ -77,3 +77,12 @@ def test_other_sizes_are_an_error():
 def test_groups_that_do_not_divide_the_channels(groups):
     with pytest.raises(ValueError, match="do not divide"):
         nn.GroupNorm(groups, 3)
+
+
+def test_batch_norms_become_those_of_all_devices():
+    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+    before = net[1].weight
+    made = nn.SyncBatchNorm.convert_sync_batchnorm(net)
+    assert type(made[1]) is nn.SyncBatchNorm and made[1].weight is before
+    assert made(Tensor.ones(2, 3)).shape == (2, 4)
+    assert nn.SyncBatchNorm(2)(Tensor.ones(1, 2, 3, 4, 5)).shape == (1, 2, 3, 4, 5)

@@ -72,6 +72,21 @@ def test_smoothing_takes_in_all_that_is_left_out():
     assert F.interpolate(x, (1, 2), mode="bilinear").numpy()[0, 0, 0, 0] == 0
 
 
+# What PyTorch 2.13 gives for these bytes.
+@pytest.mark.parametrize(
+    ("size", "mode", "expected"),
+    [
+        ((2, 3), "bilinear", [33, 228, 51, 76, 5, 210]),
+        ((3, 2), "bicubic", [99, 139, 71, 134, 42, 128]),
+        ((2, 6), "nearest", [0, 0, 200, 255, 255, 10, 90, 90, 3, 7, 7, 250]),
+    ],
+)
+def test_pictures_of_bytes_stay_bytes(size, mode, expected):
+    x = Tensor([[[[0, 200, 255, 10], [90, 3, 7, 250]]]], dtype="uint8")
+    made = F.interpolate(x, size, mode=mode)
+    assert made.dtype.name == "uint8" and made.reshape(-1).tolist() == expected
+
+
 def test_what_cannot_be_interpolated_is_said():
     x = Tensor(LINE)
     with pytest.raises(ValueRangeError, match="a size or a scale_factor"):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torpor import Tensor
+from torpor import Tensor, dtypes
 from torpor.base.errors import DTypeError, ParseError
 from torpor.nn.safetensors import safe_load, safe_save
 
@@ -226,3 +226,11 @@ def test_complex_numbers_come_back(tmp_path):
     safe_save({"z": Tensor([[1 + 2j, 3j]])}, tmp_path / "z")
     made = safe_load(tmp_path / "z")["z"]
     assert made.dtype.name == "complex64" and made.tolist() == [[1 + 2j, 3j]]
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float8_e4m3fn, dtypes.float8_e5m2], ids=str)
+def test_floats_of_8_bits_come_back(dtype, tmp_path):
+    bits = Tensor(np.arange(256, dtype=np.uint8))
+    safe_save({"x": bits.view(dtype)}, tmp_path / "a")
+    found = safe_load(tmp_path / "a")["x"]
+    assert found.dtype is dtype and found.view("uint8").tolist() == bits.tolist()

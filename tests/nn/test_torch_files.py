@@ -193,3 +193,36 @@ def test_what_cannot_be_saved(wrong, tmp_path):
     torpor.save(OrderedDict(loop=nested), tmp_path / "a.pt")  # as pickle writes it
     found = torpor.load(tmp_path / "a.pt")
     assert found["loop"][0] is found["loop"]
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float8_e4m3fn, dtypes.float8_e5m2], ids=str)
+def test_floats_of_8_bits_come_back(dtype, tmp_path):
+    torpor.save({"x": Tensor([[0.3, -448.0]]).cast(dtype)}, tmp_path / "a.pt")
+    found = torpor.load(tmp_path / "a.pt")["x"]
+    assert found.dtype is dtype and found.tolist() == Tensor([[0.3, -448.0]]).cast(dtype).tolist()
+
+
+def test_arrays_of_numpy_are_loaded(tmp_path):
+    given = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b.c": np.array(3)}
+    np.savez(tmp_path / "many.npz", **given)
+    np.save(tmp_path / "one.npy", given["a"])
+    found = torpor.load(tmp_path / "many.npz")
+    assert [*found] == ["a", "b.c"] and found["b.c"].item() == 3
+    assert (found["a"].numpy() == given["a"]).all()
+    assert (torpor.load(tmp_path / "one.npy").numpy() == given["a"]).all()
+    np.save(tmp_path / "code.npy", np.array([print]), allow_pickle=True)
+    with pytest.raises(ParseError, match="cannot be read"):
+        torpor.load(tmp_path / "code.npy")
+
+
+def test_tensors_are_loaded_to_the_device_that_is_asked_for(tmp_path):
+    for name in ("a.pt", "a.npz", "a.safetensors"):
+        path = tmp_path / name
+        if name == "a.npz":
+            np.savez(path, w=np.float32([1, 2]))
+        elif name == "a.pt":
+            torpor.save({"w": Tensor([1.0, 2.0])}, path)
+        else:
+            torpor.nn.state.safe_save({"w": Tensor([1.0, 2.0])}, path)
+        found = torpor.load(path, map_location="CPU:1", weights_only=False)["w"]
+        assert (found.device, found.tolist()) == ("CPU:1", [1, 2])

@@ -1,10 +1,12 @@
-"""Large zeros are memory of the system: they are zeros, and each tensor's own."""
+"""Tensors of one number need no kernel, large zeros no memory: each is a tensor's own."""
+
+import warnings
 
 import numpy as np
 import pytest
 
-from torpor import Tensor, dtypes
-from torpor.pipeline.fill import zeros
+from torpor import RecompileWarning, Tensor, dtypes, jit
+from torpor.pipeline.fill import filled
 
 SIZE = 1 << 20
 
@@ -56,11 +58,34 @@ def test_a_negative_zero_keeps_its_sign():
 @pytest.mark.parametrize(
     "tensor",
     [
-        Tensor.zeros(4),
         Tensor.ones(SIZE),
         Tensor.zeros(SIZE, device="PYTHON"),
         Tensor.zeros(SIZE) + 1,
     ],
 )
 def test_all_else_is_left_to_kernels(tensor):
-    assert zeros(tensor._storage.base, tensor.device) is None
+    assert filled(tensor._storage.base, tensor.device) is None
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "bfloat16", "float8_e5m2", "float64"])
+@pytest.mark.parametrize("shape", [(), (3,), (0, 2), (2, 3)])
+def test_few_of_one_number_are_that_number(shape, dtype):
+    made = Tensor.full(shape, 1, dtype=dtype)
+    assert filled(made._storage.base, made.device) is not None
+    np.testing.assert_array_equal(made.cast("float32").numpy(), np.ones(shape))
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("-inf"), -0.0, 1e-40, 0.1])
+def test_a_number_keeps_its_bits(number):
+    bits = Tensor(number).realize().numpy().view(np.int32)
+    assert bits == np.float32(number).view(np.int32)
+
+
+def test_numbers_handed_to_a_jitted_function_compile_nothing():
+    double = jit(lambda x: x * 2)
+    assert double(Tensor(0.25)).item() == 0.5
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RecompileWarning)
+        given = [0.37 + number for number in range(30)]
+        made = [double(Tensor(number, dtype="float64")).item() for number in given]
+    assert made == [2 * number for number in given]

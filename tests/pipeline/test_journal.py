@@ -11,7 +11,7 @@ import weakref
 import numpy as np
 import pytest
 
-from torpor import Context, Tensor
+from torpor import Context, Tensor, Variable
 from torpor.explore import read
 from torpor.ir.ops import Ops
 from torpor.ir.text import parse
@@ -55,6 +55,16 @@ class Trace:
                 operands = re.search(r" \((%\d+(?:, %\d+)*)\)", self.lines[one])
                 stack += map(int, re.findall(r"\d+", operands[1])) if operands else []
         return parse("\n".join(self.lines[one] for one in sorted(wanted)))
+
+
+def test_work_is_counted_at_the_sizes_of_a_launch(folder):
+    size = Variable("size", 1, 1000)
+    with Context(VIZ="file", CACHE_DIR=str(folder)):
+        for number in (10, 300):
+            (Tensor.ones(1000).realize()[: size.bind(number)] + 1).realize()
+    (path,) = (folder / "traces").iterdir()
+    work = [(run["operations"], run["bytes"]) for one in read(path).kernels for run in one.runs]
+    assert [one for one in work if one[0]] == [(10, 80), (300, 2400)]
 
 
 def compute(rows):

@@ -105,7 +105,9 @@ def exactly(value, dtype):
 
 
 EXTREMES = {
-    d: [d.min, d.max] if d.is_integral else [2.0**-14, 1 + 2.0 ** -(7 if d.bits == 16 else 23)]
+    d: [d.min, d.max]
+    if d.is_integral
+    else [d.smallest_normal * 2.0**-d.fraction, 1 + 2.0**-d.fraction, d.largest]
     for d in SCALARS
 }
 

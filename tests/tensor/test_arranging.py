@@ -145,3 +145,13 @@ def test_diagonals_of_small_formats(dtype):
     made = Tensor(whole).diagonal_scatter(Tensor(line))
     np.testing.assert_array_equal(made.numpy(), written)
     np.testing.assert_array_equal(Tensor(line).diag_embed().numpy(), np.diag(line))
+
+
+@pytest.mark.parametrize("name", ["meshgrid", "cartesian_prod", "block_diag", "broadcast_tensors"])
+def test_functions_of_several_tensors_are_methods_of_the_first(name):
+    x, y = Tensor([1, 2]), Tensor([[3, 4]] if name == "broadcast_tensors" else [3, 4, 5])
+    found, wanted = (
+        made if isinstance(made, tuple) else (made,)
+        for made in (getattr(x, name)(y), getattr(torpor, name)(x, y))
+    )
+    assert [one.tolist() for one in found] == [one.tolist() for one in wanted]

@@ -86,3 +86,82 @@ def test_modes_hold_for_a_block_a_function_or_from_here_on():
     assert not (x * 2).requires_grad
     torpor.set_grad_enabled(True)
     assert (x * 2).requires_grad
+
+
+def test_a_second_backward_needs_the_graph_to_have_been_kept():
+    """As PyTorch: an error only where the gradient needs values that are gone by then."""
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    squares = (x * x).sum()
+    squares.backward(retain_graph=True)
+    squares.backward()
+    assert x.grad.tolist() == [4.0, 8.0]
+    with pytest.raises(GradientError, match="retain_graph=True"):
+        squares.backward()
+    assert x.grad.tolist() == [4.0, 8.0]
+    (x * x).sum().backward()  # another graph
+    linear = (x * 3 + 1).sum()
+    linear.backward()
+    linear.backward()
+    assert x.grad.tolist() == [12.0, 18.0]
+    for _ in range(2):
+        (seeded := linear + 0).backward(Tensor(2.0))
+        seeded.backward(Tensor(2.0))
+    assert x.grad.tolist() == [36.0, 42.0]
+
+
+def test_backward_for_some_inputs_only():
+    x, y = (Tensor([value], requires_grad=True) for value in (2.0, 5.0))
+    between = x * y
+    (between * between).sum().backward(inputs=[x, between])
+    assert (x.grad.tolist(), between.grad.tolist(), y.grad) == ([100.0], [20.0], None)
+    torpor.autograd.backward([x * y, x + y], [Tensor([1.0]), Tensor([2.0])], inputs=y)
+    assert (x.grad.tolist(), y.grad.tolist()) == ([100.0], [4.0])
+
+
+def test_gradients_of_a_kept_graph_can_be_differentiated():
+    x = Tensor([2.0], requires_grad=True)
+    (x**3).sum().backward(create_graph=True)
+    assert x.grad.requires_grad and x.grad.tolist() == [12.0]
+    assert x.grad.sum().gradient(x)[0].tolist() == [12.0]
+    (x**3).sum().backward()
+    assert not x.grad.requires_grad
+
+
+def test_hooks_after_gradients_were_added():
+    x, seen = Tensor([2.0], requires_grad=True), []
+    hook = x.register_post_accumulate_grad_hook(lambda leaf: seen.append(leaf.grad.item()))
+    for _ in range(2):
+        (x * x).sum().backward()
+    hook.remove()
+    (x * x).sum().backward()
+    assert seen == [4.0, 8.0]
+    with pytest.raises(GradientError, match="leaves"):
+        (x * x).register_post_accumulate_grad_hook(print)
+
+
+def test_gradients_of_functions_ask_for_no_more_gradients():
+    """Unless something outside that they depend on does."""
+    x = Tensor([1.0, 2.0])
+    value, slope = torpor.value_and_grad(lambda x: (x * x).sum())(x)
+    assert not value.requires_grad and not slope.requires_grad and slope.tolist() == [2.0, 4.0]
+    w = Tensor([3.0, 4.0], requires_grad=True)
+    outside = torpor.grad(lambda x: (x * x * w).sum())(x)
+    assert outside.requires_grad and outside.sum().gradient(w)[0].tolist() == [2.0, 4.0]
+    assert torpor.grad(lambda w: (w * w).sum())(w).requires_grad
+    twice = torpor.grad(lambda x: torpor.grad(lambda x: (x**3).sum())(x).sum())(x)
+    assert twice.tolist() == [6.0, 12.0] and not twice.requires_grad
+
+
+def test_an_anomaly_names_the_line_whose_gradient_is_not_a_number():
+    x = Tensor([0.0, 4.0], requires_grad=True)
+    kept = Tensor([0.0, 1.0])
+    with torpor.autograd.detect_anomaly():
+        root = x.sqrt()
+        result = (root * kept).sum() + (x * x).sum()
+        with pytest.raises(GradientError, match=r"test_autograd.py:\d+: x.sqrt\(\)"):
+            result.backward()
+        assert x.grad is None
+        (x * x).sum().backward()
+    assert x.grad.tolist() == [0.0, 8.0]
+    with torpor.autograd.set_detect_anomaly(False):
+        assert (x.sqrt() * kept).sum().gradient(x)[0].isnan().tolist() == [True, False]

@@ -1,6 +1,7 @@
 """Complex tensors against NumPy: formats, arithmetic, functions, views, writes, gradients."""
 
 import copy
+import math
 import pickle
 
 import numpy as np
@@ -343,3 +344,54 @@ def test_whole_powers_are_products():
         assert (z**whole).tolist() == [0, 1 + 2j]
         assert (z**whole).real.sum().gradient(z)[0].tolist() == [1, 1]
     assert (z**2.0).tolist() == [0, -3 + 4j]
+
+
+EXTREMES = [0.0, -0.0, 1.0, -2.5, 1e30, -1e30, math.inf, -math.inf]
+INVERSE = ("acos", "acosh", "asin", "asinh", "atan", "atanh", "sqrt", "reciprocal", "tanh")
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", [*INVERSE, "sinh", "cosh", "sin", "cos"])
+def test_infinite_and_very_large_numbers(name):
+    """As C99's annex G, and NumPy, say; of what is NaN there either part may be."""
+    parts = np.array(EXTREMES, np.float32)
+    z = np.empty((len(parts), len(parts)), np.complex64)
+    z.real, z.imag = parts[:, None], parts
+    expected = getattr(np, name)(z)
+    found = getattr(Tensor(z), name)().numpy()
+    defined = ~(np.isnan(expected.real) | np.isnan(expected.imag))
+    if name in ("sinh", "cosh", "sin", "cos", "tanh"):  # the angle 1e30 is another in float32
+        defined &= (abs(z.real) < 1e30) | np.isinf(z.real)
+        defined &= (abs(z.imag) < 1e30) | np.isinf(z.imag)
+    for one, other in ((found.real, expected.real), (found.imag, expected.imag)):
+        np.testing.assert_allclose(one[defined], other[defined], 1e-6, 1e-37)
+
+
+def test_a_quotient_by_an_infinite_number_is_zero():
+    z = Tensor([1 + 1j, complex(0, 3)]) / Tensor([complex(math.inf, 2), complex(1, -math.inf)])
+    assert z.tolist() == [0, 0]
+
+
+def test_whole_numbers_become_complex_without_rounding():
+    whole = 2**53 - 1
+    assert Tensor([whole]).cast(dtypes.complex128).tolist() == [whole]
+
+
+def test_unique():
+    z = Tensor([[1 + 2j, 1 + 1j], [0j, 1 + 2j]])
+    values, inverse, counts = z.unique(return_inverse=True, return_counts=True)
+    assert values.tolist() == [0j, 1 + 1j, 1 + 2j] == z.unique().tolist()
+    assert inverse.tolist() == [[2, 1], [0, 2]] and counts.tolist() == [1, 1, 2]
+
+
+def test_unique_slices_and_runs():
+    array = np.complex64([[1 + 2j, 0, 1 + 1j, 0], [1j, 2, 1j, 2]])
+    z = Tensor(array)
+    for axis in (0, 1):
+        values, inverse, counts = z.unique(return_inverse=True, return_counts=True, dim=axis)
+        known = np.unique(array, return_inverse=True, return_counts=True, axis=axis)
+        assert (values.numpy() == known[0]).all() and (counts.numpy() == known[2]).all()
+        assert (inverse.numpy() == known[1].reshape(-1)).all()
+    runs, where = Tensor([1j, 1j, 2, 1j]).unique_consecutive(return_inverse=True)
+    assert runs.tolist() == [1j, 2, 1j] and where.tolist() == [0, 0, 1, 2]
+    assert z.unique(return_inverse=True)[1].shape == (2, 4)

@@ -360,3 +360,9 @@ def test_gradients_by_images_meet_an_infinity_in_its_own_window_alone(
     infinite[0, : channels // groups, rows, columns] = True
     np.testing.assert_array_equal(np.isposinf(values), infinite)
     assert not np.isnan(values).any()
+
+
+@pytest.mark.parametrize(("kernel", "padding"), [(1, 1), (2, 1)])
+def test_a_transposed_convolution_gives_some_elements(kernel, padding):
+    with pytest.raises(ShapeError, match="no elements"):
+        Tensor.ones(1, 1, 1).conv_transpose1d(Tensor.ones(1, 1, kernel), padding=padding)

@@ -1,3 +1,4 @@
+import contextvars
 import math
 
 import ml_dtypes
@@ -135,6 +136,29 @@ def test_devices():
     check(x.to("CPU") + torpor.ones(3), np.full(3, 2, np.float32))
     with pytest.raises(RuntimeError, match="NOSUCH"):
         Tensor([1.0], device="NOSUCH")
+
+
+def test_a_device_is_a_name_and_a_context():
+    second = torpor.device("cpu", 1)
+    assert second == "CPU:1" == torpor.device("cpu:1")
+    assert (second.type, second.index, torpor.device("cpu").index) == ("cpu", 1, None)
+    x = torpor.ones(2, device=second).to(second)
+    assert x.device == second and x.to("cpu").device.type == "cpu"
+    with second as inside, torpor.device("cpu"), second:
+        assert torpor.zeros(1).device == inside == "CPU:1"
+    assert torpor.zeros(1).device == "CPU"
+    with pytest.raises(RuntimeError, match="NOSUCH"):
+        torpor.device("NOSUCH")
+
+
+def test_the_default_device_is_the_contexts():
+    def inside():
+        torpor.set_default_device("CPU:1")
+        assert torpor.get_default_device() == "CPU:1"
+        return torpor.zeros(1).device
+
+    assert contextvars.copy_context().run(inside) == "CPU:1"
+    assert torpor.zeros(1).device == "CPU"
 
 
 def test_negative_sizes_and_unknown_options_are_errors():
@@ -293,3 +317,15 @@ def test_whole_powers_between_whole_exponents():
 
 def test_whole_numbers_lie_between_whole_ends():
     assert Tensor.linspace(4.3, -3.6, 3, dtype=dtypes.int64).tolist() == [4, 0, -3]
+
+
+def test_what_has_an_array_interface_keeps_its_format():
+    class Picture:
+        def __init__(self, array):
+            self.__array_interface__ = array.__array_interface__
+            self.array = array
+
+    array = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
+    made = Tensor(Picture(array))
+    assert made.dtype is torpor.uint8
+    check(made, array)

@@ -5,6 +5,7 @@ import torpor
 from tests.tensor.layouts import check, numbers
 from torpor import Tensor
 from torpor.base.errors import GradientError
+from torpor.ir import Ops
 
 STEP = 1e-5
 
@@ -444,3 +445,38 @@ def test_what_was_carried_on_for_long_gives_no_wrong_zeros():
     with pytest.raises(GradientError, match="requires_grad=True"):
         (state * w).sum().gradient(first)
     assert (w * 2).sum().gradient(Tensor([5.0]))[0].tolist() == [0]
+
+
+def first_result(name, x, y):
+    """What the function of this name gives for the first arguments that it takes."""
+    for arguments in ((), (y,), (0,), (1, 0), (0, 1, 2), (y, y), (2,), ((2, 6),)):
+        try:
+            made = getattr(torpor, name)(x, *arguments)
+        except (TypeError, ValueError, ArithmeticError, IndexError, RuntimeError, AttributeError):
+            continue
+        parts = made if isinstance(made, tuple | list) else (made,)
+        smooth = [one for one in parts if isinstance(one, Tensor) and one.requires_grad]
+        if smooth and not smooth[0].is_pair:
+            return smooth[0]
+    return None
+
+
+def test_gradient_and_backward_are_the_same_for_every_function():
+    """Mostly the same nodes: nothing need be computed to see it."""
+    x, y = Tensor.rand(3, 4, requires_grad=True), Tensor.rand(3, 4)
+    tried = 0
+    for name in torpor.FUNCTIONS:
+        made = first_result(name, x, y)
+        if made is not None:
+            seed = Tensor.ones(*made.shape)
+            (given,) = made.gradient(x, gradient=seed)
+            x.grad = None
+            made.backward(seed)
+            if x.grad is None:
+                assert given.tolist() == [[0] * 4] * 3, name
+            else:
+                first, second = (one._current().below((Ops.FUNCTION,)) for one in (given, x.grad))
+                # Factorisations are computed anew: other memory, the same numbers.
+                assert first is second or given.tolist() == x.grad.tolist(), name
+            tried += 1
+    assert tried > 200

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from torpor import Tensor
+from torpor import Tensor, dtypes
 from torpor.base.errors import DivisionByZeroError, ValueRangeError
 
 EDGES = [0.0, 1.0, 3.0, 0.1, 1e300, 1.7976931348623157e308, 5e-324, 2.2250738585072014e-308]
@@ -61,3 +61,18 @@ def test_a_float_is_no_number_of_places(name, count):
     with pytest.raises(TypeError, match="shifted by integers"):
         getattr(Tensor([1, 2]), name)(count)
     assert (Tensor([1, 2]) << True).tolist() == [2, 4]
+
+
+@pytest.mark.parametrize("dtype", [dtypes.bfloat16, dtypes.float16], ids=str)
+def test_small_floats_are_floored_before_they_are_rounded(dtype):
+    rng = np.random.default_rng(6)
+    a, b = (rng.normal(size=4000).astype(dtype.numpy) for _ in range(2))
+    exact = np.floor(a.astype(np.float64) / b.astype(np.float64))
+    found = Tensor(a) // Tensor(b)
+    np.testing.assert_array_equal(found.numpy(), exact.astype(dtype.numpy))
+
+
+def test_powers_of_no_integers():
+    nothing = Tensor.zeros(0, 3, dtype=dtypes.int64)
+    assert (nothing**nothing).tolist() == []
+    assert (nothing**nothing).sum(0).tolist() == [0, 0, 0]

@@ -7,6 +7,7 @@ import pytest
 import torpor
 from tests.tensor.layouts import check, layouts, numbers
 from torpor import Tensor, dtypes
+from torpor.base.errors import ShapeError
 
 ARITHMETIC = [
     operator.add,
@@ -302,3 +303,41 @@ def test_what_chooses_inside_takes_values_of_a_conditions_format(dtype):
 
 def test_squares_of_bools_are_int64():
     check(Tensor([True, False]).square(), np.array([1, 0]))
+
+
+SIZES = ["uint8", "int16", "float16", "int32", "float64", "bfloat16", "float8_e5m2"]
+
+
+@pytest.mark.parametrize("target", SIZES)
+@pytest.mark.parametrize("source", SIZES)
+def test_bits_as_another_format(source, target):
+    """Of another size too: the last axis grows or shrinks."""
+    raw = np.random.default_rng(3).integers(0, 256, (3, 16), np.uint8)
+    array = raw.view(dtypes.__dict__[source].numpy)
+    found = Tensor(array).view(target)
+    expected = array.view(dtypes.__dict__[target].numpy)
+    assert found.shape == expected.shape and found.dtype.name == target
+    np.testing.assert_array_equal(found.numpy().view(np.uint8), raw)
+    np.testing.assert_array_equal(found[1:, ::2].numpy(), expected[1:, ::2])
+
+
+def test_bits_of_another_size_are_a_view():
+    rng = np.random.default_rng(4)
+    for _ in range(20):
+        array = rng.integers(0, 256, (4, 16), np.uint8)
+        x, formats = Tensor(array), ["uint8", "int16", "int32", "int64"]
+        for _ in range(3):
+            name, row, step = rng.choice(formats), int(rng.integers(4)), int(rng.integers(1, 3))
+            left, right = x.view(str(name)), array.view(name)
+            for place in ((row, slice(None)), (slice(None), slice(0, None, step))):
+                value = int(rng.integers(100))
+                left[place] += value
+                right[place] += right.dtype.type(value)
+        np.testing.assert_array_equal(x.numpy(), array)
+
+
+def test_bits_that_have_no_place():
+    with pytest.raises(ShapeError, match="no last axis"):
+        Tensor(1.0).view("uint8")
+    with pytest.raises(ShapeError, match="its last axis of 6 is no multiple"):
+        Tensor.zeros(2, 6, dtype="uint8").view("int32")

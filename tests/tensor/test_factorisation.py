@@ -7,6 +7,7 @@ import pytest
 
 from torpor import Tensor, linalg
 from torpor.base.errors import ShapeError, ValueRangeError
+from torpor.pipeline.report import measuring
 
 RANDOM = np.random.default_rng(9)
 
@@ -138,6 +139,17 @@ def test_values_and_gradients(name):
     assert slope_along(x, made, weights, way) == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
+def test_gradients_of_the_like_are_each_of_its_own_values():
+    """The rules ask for values: what they gave for one matrix says nothing of the next."""
+    right = RIGHT[0].real
+    for scale in (1.0, 2.0, 4.0, 5.0, 8.0):
+        x = T(REAL * scale).requires_grad_()
+        (slope,) = linalg.solve(x, T(right)).sum().gradient(x)
+        inverse = np.linalg.inv(REAL * scale)
+        expected = -np.outer(inverse.T.sum(1), (inverse @ right).sum(1))
+        np.testing.assert_allclose(slope.numpy(), expected, 1e-9)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
 def test_values_that_are_equal_have_a_gradient(dtype):
     functions = (linalg.svdvals, linalg.eigvalsh, linalg.eigvals, lambda x: x.norm("nuc"))
@@ -232,3 +244,33 @@ def test_what_has_no_result_is_said():
         Tensor([[-1 + 0j]]).cholesky()
     with pytest.raises(ShapeError, match="square matrices"):
         linalg.eig(T(TALL))
+
+
+@pytest.mark.parametrize("array", [TALL.real, WIDE.real])
+@pytest.mark.parametrize("factors", [
+    lambda x, square: (linalg.svd(x, square)[0], linalg.svd(x, square)[2]),
+    lambda x, square: linalg.qr(x, "complete" if square else "reduced"),
+])  # fmt: skip
+def test_square_factors_have_the_gradients_of_the_others(array, factors):
+    slopes = []
+    for square in (True, False):
+        x = T(array).requires_grad_()
+        left, right = factors(x, square)
+        made = left[:, :3].square() @ right[:3].square()
+        slopes.append((made * made).sum().gradient(x)[0].numpy())
+    np.testing.assert_allclose(*slopes, 1e-9)
+
+
+def test_what_a_matrix_and_its_right_side_share_is_computed_once():
+    def system(scale):
+        shared = (scale * Tensor(REAL) @ Tensor(REAL).mT).tanh()
+        return shared @ shared + 3 * Tensor.eye(3), shared @ shared.sum(1)
+
+    with measuring() as together:
+        matrix, right = system(0.5)
+        matrix.realize(right)
+    expected = np.linalg.solve(matrix.numpy(), right.numpy())
+    with measuring() as solved:
+        found = linalg.solve(*system(0.5)).numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert len(solved.runs) <= len(together.runs)

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 
@@ -44,6 +46,28 @@ def test_index_tensors(key):
     check(Tensor(array)[key], array[wanted])
 
 
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ((0, slice(None), [0, 1]), lambda x: x[0][:, [0, 1]]),
+        ((slice(None), [1, 0], slice(None), 2), lambda x: x[..., 2][:, [1, 0]]),
+        (([1, 0], 2, [0, 3]), lambda x: x[:, 2][[1, 0], [0, 3]]),
+        ((0, 2, Ellipsis, None, [3, 0]), lambda x: x[0, 2][..., None, [3, 0]]),
+        (([1, 0], slice(None), [3, 0], 2), lambda x: x[..., 2][[1, 0], :, [3, 0]]),
+    ],
+)
+def test_an_index_tensor_without_axes_is_a_number(key, expected):
+    """What it leaves stands where it would stand without it, as in PyTorch."""
+    array = numbers((2, 3, 4, 5))
+    key = tuple(Tensor(part) if isinstance(part, int) else part for part in key)
+    check(Tensor(array)[key], expected(array))
+    written, wanted = Tensor(array.copy()), array.copy()
+    written[key] = Tensor(expected(array) + 100)
+    places = expected(np.arange(array.size).reshape(array.shape))
+    wanted.reshape(-1)[places.reshape(-1)] += 100
+    check(written, wanted)
+
+
 def test_every_layout_can_be_indexed():
     for _, x, a in layouts(numbers((4, 6))):
         if a.ndim == 2 and a.shape[0]:
@@ -57,9 +81,12 @@ def test_every_layout_can_be_indexed():
         (4, IndexError, "out of bounds for axis 0 of length 4"),
         ((0, -6), IndexError, "axis 1"),
         ((0, 0, 0), IndexError, "too many"),
-        ((Ellipsis, Ellipsis), IndexError, "one ellipsis"),
+        ((Ellipsis, Ellipsis), IndexError, "single ellipsis"),
         ("a", TypeError, "integer tensor"),
         (1.5, TypeError, "integer"),
+        (slice(None, None, 0), ValueError, "step cannot be zero"),
+        (slice(None, 1.5), TypeError, "slice"),
+        ([0.5], IndexError, "integers"),
     ],
 )
 def test_wrong_keys_raise_at_the_call(key, error, text):
@@ -243,3 +270,16 @@ def test_places_in_padding_are_zero(shape):
         index = Tensor(places).realize()
         taken = np.take(padded, places, axis)
         np.testing.assert_array_equal(x.index_select(axis, index).numpy(), taken)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 7, 8, 16, 100])
+@pytest.mark.parametrize("shape", [(3, 1, 1), (1, 4), (5, 1)])
+def test_indices_of_an_axis_of_one_element_are_all_checked(shape, count):
+    axis = max(n for n, size in enumerate(shape) if size == 1)
+    x = Tensor(np.arange(math.prod(shape)).reshape(shape)).realize() * 2 + 1
+    key = (slice(None),) * axis
+    right = x[*key, Tensor([0] * count)].sum(axis)
+    np.testing.assert_array_equal(right.numpy(), x.numpy().sum(axis) * count)
+    for wrong in ([0] * (count - 1) + [1], [-2] + [0] * (count - 1)):
+        with pytest.raises(IndexError, match=f"out of bounds for axis {axis} of length 1"):
+            x[*key, Tensor(wrong)].sum(axis).numpy()

@@ -45,3 +45,30 @@ def test_what_was_computed_lies_in_order():
     leaf = Tensor.ones(2, 3, requires_grad=True)
     assert leaf.is_contiguous()
     assert not leaf.T.is_contiguous()
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("nothing", "new axis")])
+def test_strides_and_offsets_are_numpys(name):
+    array = np.arange(24).reshape(4, 6)
+    view, ours = CASES[name](array), CASES[name](Tensor(array))
+    strides = [s // 8 for s in view.strides]
+    assert [s for s, n in zip(ours.stride(), view.shape) if n > 1] == [
+        s for s, n in zip(strides, view.shape) if n > 1
+    ]
+    start = view.__array_interface__["data"][0] - array.__array_interface__["data"][0]
+    assert ours.storage_offset() == start // 8
+
+
+def test_strides_of_what_was_computed_are_row_major():
+    x = Tensor.arange(24).reshape(2, 3, 4)
+    assert (x + 1).stride() == (12, 4, 1) and x.transpose(0, 2).stride() == (1, 4, 12)
+    assert x.stride(-2) == 4 and x.transpose(0, 2).reshape(4, 6).stride() == (6, 1)
+    assert Tensor.zeros(3, 1).expand(3, 4).stride() == (1, 0)
+    assert Tensor.zeros(0, 3).stride() == (3, 1) and Tensor(1.0).stride() == ()
+
+
+def test_what_kind_of_tensor_it_is():
+    x = Tensor([1.0])
+    assert x.is_cpu and not (x.is_cuda or x.is_meta or x.is_sparse or x.is_conj())
+    assert x.layout == "strided" and x.ndimension() == 1
+    assert (x.get_device(), Tensor([1.0], device="CPU:1").is_cpu) == (-1, True)

@@ -113,3 +113,9 @@ def test_heaviside_of_small_formats(dtype):
 def test_common_divisors_of_bytes():
     x, y = np.array([12, 0, 7, 255], np.uint8), np.array([18, 5, 0, 34], np.uint8)
     np.testing.assert_array_equal(Tensor(x).gcd(Tensor(y)).numpy(), np.gcd(x, y))
+
+
+def test_nextafter_has_the_slope_of_its_first_operand():
+    x, y = (Tensor(v, requires_grad=True) for v in ([1.0, 2.0, 3.0], [1.0, 5.0, 3.0]))
+    slopes = x.nextafter(y).sum().gradient(x, y)
+    assert [slope.tolist() for slope in slopes] == [[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
-from torpor import Tensor, nn, no_grad
-from torpor.base.errors import OutOfBoundsError
+from torpor import Tensor, jit, nn, no_grad
+from torpor.base.errors import GradientError, OutOfBoundsError
 from torpor.device import Buffer
+from torpor.tensor.storage import without_known
 
 RANDOM = np.random.default_rng(0)
 INPUTS = RANDOM.standard_normal((50, 3))
@@ -168,3 +171,215 @@ def test_a_write_to_a_detached_view_is_still_seen() -> None:
     (other + 1).sum().item()
     other += 1
     assert other.tolist() == [4, 7]
+
+
+# --- graphs that grow -----------------------------------------------------------------------------
+def largest_while(loop: Iterator[Tensor]) -> tuple[int, Tensor]:
+    """The largest graph in a loop of which nothing is asked for, and the last tensor."""
+    largest = 0
+    for latest in loop:
+        largest = max(largest, nodes_to_compute(latest))
+    return largest, latest
+
+
+def nodes_to_compute(tensor: Tensor) -> int:
+    (node,) = without_known([tensor._current()])
+    return len(node.toposort())
+
+
+MATRIX = RANDOM.standard_normal((7, 7)) / 4
+
+
+def powers(count: int) -> Iterator[Tensor]:
+    matrix, v = Tensor(MATRIX).realize(), Tensor(np.ones(7)).realize()
+    for _ in range(count):
+        v = matrix @ v
+        v = v / v.square().sum().sqrt()
+        yield v
+
+
+def test_a_loop_of_new_tensors_does_not_grow() -> None:
+    largest, v = largest_while(powers(200))
+    assert largest < 1500
+    wanted = np.ones(7)
+    for _ in range(200):
+        wanted = MATRIX @ wanted
+        wanted = wanted / np.sqrt((wanted**2).sum())
+    np.testing.assert_allclose(v.numpy(), wanted, rtol=1e-9)
+
+
+def test_such_a_loop_compiles_nothing_after_its_first_rounds(compiled: list[str]) -> None:
+    def run() -> Tensor:
+        v = Tensor(np.arange(7.0)).realize()
+        for n in range(200):
+            if n == 120:
+                compiled.clear()
+            v = v.roll(1, 0) * 0.9
+            v = v + 0.1 * v.mean()
+        return v
+
+    v = run()
+    assert compiled == []
+    assert np.isfinite(v.numpy()).all()
+
+
+def test_what_a_loop_collects_is_computed_with_it() -> None:
+    collected: list[Tensor] = []
+
+    def loop() -> Iterator[Tensor]:
+        for v in powers(100):
+            collected.append((v * 2).sum())
+            yield v
+
+    largest_while(loop())
+    assert sum(bool(one.schedule()) for one in collected) < 30
+    known, wanted = np.ones(7), []
+    for _ in range(100):
+        known = MATRIX @ known
+        known = known / np.sqrt((known**2).sum())
+        wanted.append(2 * known.sum())
+    np.testing.assert_allclose(Tensor.stack(collected).numpy(), wanted, rtol=1e-9)
+
+
+def test_a_sequence_that_grows_by_what_is_drawn_from_it() -> None:
+    """Tokens are drawn, put behind the others, and looked at only at the end."""
+
+    def sample() -> Iterator[Tensor]:
+        table = Tensor(np.linspace(-1, 1, 25).reshape(5, 5)).realize()
+        tokens = Tensor(np.zeros((1, 1), np.int64))
+        for _ in range(12):
+            hidden = table[tokens].cumsum(1)
+            scores = (hidden @ table).softmax(-1)[:, -1]
+            tokens = Tensor.cat(tokens, scores.multinomial(1), dim=1)
+            yield tokens
+
+    Tensor.manual_seed(3)
+    with no_grad():
+        largest, tokens = largest_while(sample())
+    assert largest < 2500
+    Tensor.manual_seed(3)
+    with no_grad():
+        looked_at = [one.tolist() for one in sample()]  # each of them, at once
+    assert tokens.tolist() == looked_at[-1]
+
+
+def test_a_check_in_a_loop_raises_when_it_is_asked_for() -> None:
+    x = Tensor(np.ones(3)).realize()
+    bad = x + Tensor([5.0])[Tensor([7])].cast("float64")
+    for _ in range(60):
+        x = (x * 0.5).clip(0, 3) + 1
+        bad = bad * 0.5 + x
+    assert np.isfinite(x.numpy()).all()
+    with pytest.raises(OutOfBoundsError):
+        bad.numpy()
+
+
+def test_a_loop_that_fails_fails_only_when_it_is_asked_for() -> None:
+    divisor = Tensor([4]).realize()
+    value = Tensor([1000]).realize()
+    for _ in range(40):
+        value = value // divisor + 1
+        divisor = (divisor - 1).abs()  # 0 in the fifth round
+    with pytest.raises(ZeroDivisionError):
+        value.tolist()
+    assert divisor.tolist() == [0]
+
+
+def test_gradients_flow_through_long_chains() -> None:
+    w = Tensor([0.5], requires_grad=True)
+    x = w * 1
+    for _ in range(300):
+        x = 1.5 * x * (1 - x)
+    x.sum().backward()
+    value, slope = 0.5, 1.0
+    for _ in range(300):
+        value, slope = 1.5 * value * (1 - value), slope * 1.5 * (1 - 2 * value)
+    np.testing.assert_allclose(w.grad.item(), slope, rtol=1e-2)
+    np.testing.assert_allclose(x.item(), value, rtol=1e-4)
+
+
+def test_a_gradient_is_right_or_refused_where_no_leaf_was_marked() -> None:
+    """`gradient` of tensors without `requires_grad`, through a loop longer than what is kept."""
+    refused = 0
+    for rounds in (20, 60, 1000):
+        x = Tensor([0.3]).realize()
+        y = x
+        for _ in range(rounds):
+            y = y * 1.001 + 0.001
+        try:
+            (slope,) = y.sum().gradient(x)
+        except GradientError:
+            refused += 1
+        else:
+            np.testing.assert_allclose(slope.item(), 1.001**rounds, rtol=1e-3)
+    assert refused <= 1
+
+
+def test_a_value_larger_than_what_it_is_made_of_is_not_stored_early() -> None:
+    x = Tensor(np.ones(3)).realize()
+    huge = x.reshape(3, 1, 1).expand(3, 10**6, 10**6)  # 24 terabytes
+    for _ in range(150):
+        huge = huge * 0.5 + 1
+    assert huge[:, 5, 7].tolist() == [2.0] * 3
+
+
+def test_writes_seen_through_views_in_a_loop_that_is_cut() -> None:
+    x, known = Tensor(np.arange(4.0)).realize(), np.arange(4.0)
+    for n in range(120):
+        y, mine = x * 1.01 - 0.5, known * 1.01 - 0.5
+        y[n % 4 : n % 4 + 1] += x[0]
+        mine[n % 4] += known[0]
+        x, known = y, mine
+    np.testing.assert_allclose(x.numpy(), known, rtol=1e-9)
+
+
+def test_numbers_are_drawn_in_the_order_in_which_they_were_asked_for() -> None:
+    def walk(look: bool) -> list[float]:
+        Tensor.manual_seed(5)
+        x = Tensor(np.zeros(2, np.float32)).realize()
+        for _ in range(50):
+            x = (x + Tensor.rand(2) - 0.5) * 0.9
+            if look:
+                x.realize()
+        numbers: list[float] = x.tolist()
+        return numbers
+
+    assert walk(look=False) == pytest.approx(walk(look=True), abs=1e-6)
+
+
+def test_a_loop_of_constants_alone_does_not_grow() -> None:
+    x, known, largest = Tensor.full((3,), 2.0, dtype="float64"), np.full(3, 2.0), 0
+    for _ in range(200):
+        x, known = (x * 0.5 + x.mean()).sqrt(), np.sqrt(known * 0.5 + known.mean())
+        largest = max(largest, nodes_to_compute(x))
+    assert largest < 1500
+    np.testing.assert_allclose(x.numpy(), known, rtol=1e-9)
+
+
+def test_a_jitted_loop_computes_nothing_on_the_way() -> None:
+    @jit  # type: ignore[untyped-decorator]
+    def run(x: Tensor) -> Tensor:
+        for _ in range(100):
+            x = (x * 0.9).clip(0, 5) + 0.1
+        return x
+
+    known = np.ones(3)
+    for _ in range(100):
+        known = known * 0.9 + 0.1
+    for _ in range(3):
+        np.testing.assert_allclose(run(Tensor(np.ones(3))).numpy(), known, rtol=1e-9)
+
+
+def test_a_loop_that_begins_late_is_seen() -> None:
+    v = Tensor(np.arange(7.0)).realize()
+    line = "v = (v * 0.99 + 0.01).tanh()\n"
+    scope: dict[str, Any] = {"v": v}
+    exec(compile(line * 60, "straight on", "exec"), scope)  # nothing comes round in it
+
+    def doubled() -> Iterator[Tensor]:
+        v = Tensor(np.ones(7)).realize()
+        for _ in range(200):
+            v = v.roll(2, 0) * 2
+            yield (v := v / v.max())
+
+    assert largest_while(doubled())[0] < 1500

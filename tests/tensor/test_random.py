@@ -200,3 +200,11 @@ def test_more_than_a_draw_of_numbers_is_several_draws():
 def test_too_many_numbers_are_too_much_memory():
     with pytest.raises(MemoryError, match="4,000,000,000,000 bytes"):
         Tensor.rand(10**6, 10**6).realize()
+
+
+@pytest.mark.parametrize(
+    "name", ["scaled_uniform", "glorot_uniform", "kaiming_uniform", "kaiming_normal"]
+)
+def test_no_weight_has_a_negative_size(name):
+    with pytest.raises(ValueError, match="negative"):
+        getattr(Tensor, name)(-3, 2)

@@ -109,3 +109,31 @@ def test_under_a_jit_and_in_a_scan():
     ends, _ = torpor.scan(lambda c, row: ((c + row).sigmoid(), row), x * 0, x.reshape(2, 1))
     first = 1 / (1 + np.exp(-0.5))
     np.testing.assert_allclose(ends.numpy(), [1 / (1 + np.exp(-first - 1))] * 2, rtol=1e-6)
+
+
+def test_the_second_pass_of_a_loop_compiles_nothing(compiled):
+    """Unrolled steps of a cell, unjitted: the first step's graph is that of the others."""
+    torpor.manual_seed(0)
+    words, cell, head = (
+        torpor.nn.Embedding(11, 6),
+        torpor.nn.GRUCell(6, 8),
+        torpor.nn.Linear(8, 11),
+    )
+    parameters = [one for layer in (words, cell, head) for one in layer.parameters()]
+    optimiser = torpor.nn.optim.RMSprop(parameters, lr=1e-2)
+    seen, losses = [], []
+    for number in range(5):
+        text = (np.arange(15).reshape(3, 5) + number) % 11
+        carried, outputs = torpor.zeros(3, 8), []
+        for step in range(4):
+            carried = cell(words(Tensor(text)[:, step]), carried)
+            outputs.append(head(carried))
+        logits = torpor.stack(outputs, 1).reshape(-1, 11)
+        loss = torpor.nn.functional.cross_entropy(logits, Tensor(text[:, 1:].reshape(-1)))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+        seen.append(len(compiled))
+    assert losses[-1] < losses[0]
+    assert seen[1] == seen[-1], seen

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 
@@ -135,3 +137,27 @@ def test_long_running_sums_do_not_stand_still():
     found = Tensor.ones(3 << 23).cumsum(0)
     assert found[-1].item() == 3 << 23
     assert found[(1 << 24) + 2].item() == (1 << 24) + 4  # the nearest even number
+
+
+def test_logcumsumexp_of_small_floats_rounds_at_the_end():
+    array = np.random.default_rng(2).normal(size=200).astype(dtypes.bfloat16.numpy)
+    x = Tensor(array, requires_grad=True)
+    found = x.logcumsumexp(0)
+    exact = np.logaddexp.accumulate(array.astype(np.float64))
+    np.testing.assert_array_equal(found.numpy(), exact.astype(np.float32).astype(array.dtype))
+    (slope,) = found.float().sum().gradient(x)
+    weights = np.exp(array.astype(np.float64)[None] - exact[:, None]) * np.tri(200)
+    np.testing.assert_allclose(slope.float().numpy(), weights.sum(0), 2**-8)
+
+
+def test_gradients_of_sums_of_exponentials_beside_infinity() -> None:
+    """d out[j] / d x[i] = exp(x[i] - out[j]): nothing reaches what is less than infinity."""
+    inf = math.inf
+    x = Tensor([1.0, 0.5, inf, 2.0, -1.0], requires_grad=True)
+    x.logcumsumexp(0).sum().backward()
+    share = 1 / (1 + math.exp(0.5 - 1.0))
+    np.testing.assert_allclose(x.grad.numpy()[[0, 1, 3, 4]], [1 + share, 1 - share, 0, 0], 1e-6)
+    one, other = (Tensor([inf, 1.0, -inf, inf], requires_grad=True) for _ in "ab")
+    one.logaddexp(other.flip(0)).sum().backward()
+    np.testing.assert_array_equal(one.grad.numpy(), [np.nan, 1, 0, np.nan])
+    np.testing.assert_array_equal(other.grad.numpy(), [np.nan, 1, 0, np.nan])

@@ -289,6 +289,8 @@ def test_along_an_axis():
 def test_one_hot_refuses_classes_that_there_are_not(classes):
     with pytest.raises(IndexError, match="class"):
         Tensor(classes).one_hot(3).tolist()
+    with pytest.raises(IndexError, match="class"):
+        Tensor([-2, -1]).one_hot().tolist()
 
 
 NAMES = ("scatter", "scatter_add", "index_add", "index_copy", "index_put", "masked_scatter")

@@ -128,3 +128,13 @@ def test_polygamma():
     assert Tensor(1).polygamma(x).tolist() == x.polygamma(1).tolist()
     with pytest.raises(ValueRangeError, match="order 0 or more"):
         x.polygamma(-1)
+
+
+def test_logit_has_no_slope_where_it_has_no_value():
+    """As PyTorch: NaN beyond 0 and 1; with eps no slope where the argument is held."""
+    x = Tensor([-0.5, 0.0, 0.25, 1.0, 1.5], requires_grad=True)
+    slope = x.logit().sum().gradient(x)[0].numpy()
+    assert np.isnan(slope[[0, 4]]).all() and np.isinf(slope[[1, 3]]).all()
+    assert np.isclose(slope[2], 16 / 3)
+    held = x.logit(0.1).sum().gradient(x)[0].numpy()
+    assert np.allclose(held, [0, 0, 16 / 3, 0, 0])

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import torpor
 from tests.tensor.layouts import check, numbers
 from torpor import Tensor
+from torpor.base.errors import GradientError
 
 
 @st.composite
@@ -257,3 +258,70 @@ def test_results_are_no_views_though_nothing_was_to_be_done(function, dtype):
     made = function(x)
     made += 5
     assert x.tolist() == [1, 2, 3]
+
+
+def test_views_in_place_change_the_tensor_and_not_its_others():
+    x = Tensor([[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]])
+    other = x[0]
+    assert x.squeeze_(0) is x and x.shape == (2, 3)
+    assert x.t_().shape == (3, 2) and other.shape == (2, 3)
+    x[0] = 9
+    assert other.tolist() == [[9, 2, 3], [9, 5, 6]]
+    assert x.unsqueeze_(1).transpose_(0, 2).shape == (2, 1, 3)
+    z = Tensor([[1j, 2.0]])
+    assert z.t_().shape == (2, 1) and z.squeeze_().tolist() == [1j, 2]
+
+
+def test_gradients_flow_through_views_in_place_and_leaves_refuse_them():
+    x = Tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+    with pytest.raises(GradientError, match="t_ would make another view of a leaf"):
+        x.t_()
+    y = x * 2
+    y.t_()[0] = 0
+    y.sum().backward()
+    assert x.grad.tolist() == [[0, 2, 2]]
+
+
+def test_what_is_done_in_place_is_a_function_too():
+    x = Tensor([-1.0, 2.0])
+    assert torpor.abs_(x) is x and torpor.add_(x, 1) is x and x.tolist() == [2, 3]
+    assert torpor.zero_(x).tolist() == [0, 0]
+    with pytest.raises(AttributeError, match="no 'softly_'"):
+        torpor.softly_(x)
+
+
+def test_data_is_a_view_without_gradients_and_called_the_memory():
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    assert x.data.fill_(3).tolist() == [3, 3] and not x.data.requires_grad
+    x.data[1] = 4
+    x.data = x.data * 2
+    assert x.tolist() == [6, 8] and x.is_leaf and x.data().tolist() == [6, 8]
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [12, 16]
+    assert isinstance(x.data + 1, Tensor) and not callable(x.data + 1)
+    with pytest.raises(ValueError, match="assign needs shape"):
+        x.data = Tensor([1.0])
+
+
+def test_data_is_written_inside_a_jit():
+    @torpor.jit
+    def step(x):
+        x.data.add_(1)
+        return x.data * 2
+
+    x = torpor.zeros(2).realize()
+    assert [step(x).tolist() for _ in range(3)] == [[2, 2], [4, 4], [6, 6]]
+    assert x.tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 5), (7, 3), (8, 3), (2, 2, 2), (0, 3), (1, 1)])
+@pytest.mark.parametrize("wrap", [False, True])
+def test_diagonals_are_filled_as_numpys(shape, wrap):
+    array = np.zeros(shape, np.float32)
+    x = Tensor(array)
+    if array.size:
+        np.fill_diagonal(array, 5, wrap)
+    assert x.fill_diagonal_(5, wrap) is x
+    assert (x.numpy() == array).all()
+    with pytest.raises(ValueError, match="two axes"):
+        Tensor([1.0]).fill_diagonal_(5)

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from torpor.base.errors import DTypeError
+from torpor.base.missing import did_you_mean
 
 Scalar = bool | int | float
 PARTS: Final = {"complex64": "float32", "complex128": "float64"}  # of numbers of two floats
@@ -18,17 +19,25 @@ PARTS: Final = {"complex64": "float32", "complex128": "float64"}  # of numbers o
 class DType:
     """A number format, or a vector of `count` of them.
 
-    `kind` is one of void, bool, int, uint, float, complex, index. `index` is the unbounded integer
+    `kind` is one of void, bool, int, uint, packed, float, complex, index. Packed ones are integers
+    that are kept, several in a byte, and not computed with. `index` is the unbounded integer
     of index arithmetic: it becomes int32 or int64 once its bounds are proved. A complex number is
-    two floats to everything below the tensor: no node has a complex format.
+    two floats to everything below the tensor: no node has a complex format. A float has `exponent`
+    bits of exponent; where it is not `infinite`, the largest exponent is one of numbers and all
+    ones alone are NaN.
     """
 
-    __slots__ = ("name", "bits", "kind", "count", "_vectors", "_scalar", "__weakref__")
+    __slots__ = (
+        "name", "bits", "kind", "count", "exponent", "infinite", "_vectors", "_scalar",
+        "__weakref__",
+    )  # fmt: skip
 
     def __init__(
-        self, name: str, bits: int, kind: str, count: int = 1, scalar: DType | None = None
-    ):
+        self, name: str, bits: int, kind: str, count: int = 1, scalar: DType | None = None,
+        *, exponent: int = 0, infinite: bool = True,
+    ):  # fmt: skip
         self.name, self.bits, self.kind, self.count = name, bits, kind, count
+        self.exponent, self.infinite = exponent, infinite
         self._scalar = scalar
         self._vectors: dict[int, DType] = {}
 
@@ -50,7 +59,10 @@ class DType:
             return self
         made = self._vectors.get(count)
         if made is None:
-            vector = DType(f"{self.name}x{count}", self.bits, self.kind, count, self)
+            vector = DType(
+                f"{self.name}x{count}", self.bits, self.kind, count, self,
+                exponent=self.exponent, infinite=self.infinite,
+            )  # fmt: skip
             made = self._vectors.setdefault(count, vector)
         return made
 
@@ -58,6 +70,29 @@ class DType:
     def itemsize(self) -> int:
         """Bytes of one element in memory (all lanes)."""
         return (self.bits + 7) // 8 * self.count
+
+    # --- floats -----------------------------------------------------------------------------------
+    @property
+    def fraction(self) -> int:
+        """Bits of a float's fraction: those behind the leading one, which is not stored."""
+        return self.bits - 1 - self.exponent
+
+    @property
+    def bias(self) -> int:
+        """What a float's exponent is stored with more."""
+        return (1 << (self.exponent - 1)) - 1
+
+    @property
+    def largest(self) -> float:
+        """The greatest finite float."""
+        if self.infinite:
+            return (2.0 - 2.0**-self.fraction) * 2.0**self.bias
+        return (2.0 - 2.0 ** (1 - self.fraction)) * 2.0 ** (self.bias + 1)
+
+    @property
+    def smallest_normal(self) -> float:
+        """The least float above 0 with all of its bits."""
+        return 2.0 ** (1 - self.bias)
 
     @property
     def is_float(self) -> bool:
@@ -84,23 +119,28 @@ class DType:
 
     @property
     def min(self) -> int | float:
-        """The least value (minus infinity for floats and index)."""
+        """The least value (minus infinity for index and for floats that have it)."""
         if self.kind in ("float", "index"):
-            return -math.inf
-        return -(1 << (self.bits - 1)) if self.kind == "int" else 0
+            return -self.max
+        return -(1 << (self.bits - 1)) if self.is_signed else 0
 
     @property
     def max(self) -> int | float:
-        """The greatest value (infinity for floats and index)."""
+        """The greatest value (infinity for index and for floats that have it)."""
         if self.kind in ("float", "index"):
-            return math.inf
+            return math.inf if self.infinite else self.largest
         if self.kind == "bool":
             return 1
-        return (1 << (self.bits - (self.kind == "int"))) - 1
+        return (1 << (self.bits - self.is_signed)) - 1
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether it is an integer that can be less than 0."""
+        return self.kind == "int" or self.name == "int4"
 
     @property
     def numpy(self) -> np.dtype:
-        """The NumPy dtype of one lane (index as int64; bfloat16 through ml_dtypes)."""
+        """The NumPy dtype of one lane (index as int64; what NumPy lacks through ml_dtypes)."""
         return _NUMPY[self.scalar().name]
 
     def cast_scalar(self, value: Scalar) -> Scalar:
@@ -118,15 +158,20 @@ class DType:
 
 
 def _round_float(dtype: DType, value: float) -> float:
-    if dtype.bits == 64 or math.isinf(value) or math.isnan(value):
+    if dtype.bits == 64 or math.isnan(value) or (math.isinf(value) and dtype.infinite):
         return value
-    if dtype.name == "float32":
+    if dtype.bits == 32:
         try:
             return float(struct.unpack("f", struct.pack("f", value))[0])
         except OverflowError:
             return math.copysign(math.inf, value)
-    with np.errstate(over="ignore"):
-        return float(np.float64(value).astype(dtype.numpy))
+    beyond = math.copysign(math.inf if dtype.infinite else math.nan, value)
+    if math.isinf(value):
+        return beyond
+    exponent = max(math.frexp(value)[1] - 1, 1 - dtype.bias)
+    step = math.ldexp(1.0, exponent - dtype.fraction)
+    rounded = math.copysign(round(value / step) * step, value)
+    return rounded if abs(rounded) <= dtype.largest else beyond
 
 
 def _saturate(dtype: DType, value: float) -> int:
@@ -144,6 +189,8 @@ class dtypes:
     void: Final = DType("void", 0, "void")
     index: Final = DType("index", 64, "index")
     bool: Final = DType("bool", 8, "bool")
+    int4: Final = DType("int4", 4, "packed")
+    uint4: Final = DType("uint4", 4, "packed")
     int8: Final = DType("int8", 8, "int")
     int16: Final = DType("int16", 16, "int")
     int32: Final = DType("int32", 32, "int")
@@ -152,10 +199,12 @@ class dtypes:
     uint16: Final = DType("uint16", 16, "uint")
     uint32: Final = DType("uint32", 32, "uint")
     uint64: Final = DType("uint64", 64, "uint")
-    float16: Final = DType("float16", 16, "float")
-    bfloat16: Final = DType("bfloat16", 16, "float")
-    float32: Final = DType("float32", 32, "float")
-    float64: Final = DType("float64", 64, "float")
+    float8_e4m3fn: Final = DType("float8_e4m3fn", 8, "float", exponent=4, infinite=False)
+    float8_e5m2: Final = DType("float8_e5m2", 8, "float", exponent=5)
+    float16: Final = DType("float16", 16, "float", exponent=5)
+    bfloat16: Final = DType("bfloat16", 16, "float", exponent=8)
+    float32: Final = DType("float32", 32, "float", exponent=8)
+    float64: Final = DType("float64", 64, "float", exponent=11)
     complex64: Final = DType("complex64", 64, "complex")
     complex128: Final = DType("complex128", 128, "complex")
 
@@ -181,13 +230,21 @@ _ALIASES: Final[dict[str, DType]] = {
     name: value for name, value in vars(dtypes).items() if isinstance(value, DType)
 }
 _NUMPY: Final[dict[str, np.dtype]] = {
-    **{d.name: np.dtype(d.name) for d in _ALL if d.name not in ("void", "index", "bfloat16")},
-    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+    **{
+        d.name: np.dtype(getattr(ml_dtypes, d.name, d.name))
+        for d in _ALL
+        if d.name not in ("void", "index")
+    },
     "index": np.dtype("int64"),
 }
 SCALARS: Final[tuple[DType, ...]] = tuple(
-    _BY_NAME[name] for name in _NUMPY if name != "index" and name not in PARTS
+    kind
+    for kind in (_BY_NAME[name] for name in _NUMPY if name != "index")
+    if kind.kind not in ("complex", "packed")
 )
+
+# Floats whose arithmetic is done in float32, each operation rounded.
+SMALL_FLOATS: Final = tuple(d for d in SCALARS if d.is_float and d.bits < 32)
 
 
 def from_name(name: str) -> DType:
@@ -198,11 +255,26 @@ def from_name(name: str) -> DType:
     base, _, count = name.rpartition("x")
     if base in _BY_NAME and count.isdigit():
         return _BY_NAME[base].vec(int(count))
-    raise DTypeError(f"unknown dtype {name!r}; the known ones are {', '.join(_BY_NAME)}")
+    known = f"the known ones are {', '.join(n for n in _NUMPY if n != 'index')}"
+    raise DTypeError(f"unknown dtype {name!r}{did_you_mean(name, _ALIASES)}; {known}")
+
+
+def names_format(text: str) -> bool:
+    """Whether a text is meant as the name of a format: it is one, or close to one."""
+    name = text.removeprefix("torch.").removeprefix("dtypes.")
+    return name in _ALIASES or (any(map(str.isdigit, name)) and bool(did_you_mean(name, _ALIASES)))
 
 
 def as_dtype(value: object) -> DType:
     """The format of a tensor, from a `DType`, its name, a Python number type or a NumPy dtype."""
+    found = kept_dtype(value)
+    if found.kind == "packed":
+        raise DTypeError(f"{found} is for keeping numbers: make the tensor in int8, and cast it")
+    return found
+
+
+def kept_dtype(value: object) -> DType:
+    """As `as_dtype`, also of formats that numbers are kept in and not computed with."""
     found = _named(value)
     if found.kind in ("void", "index"):
         raise DTypeError(f"{found} is no format of a tensor")

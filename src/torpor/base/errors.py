@@ -19,6 +19,10 @@ class DTypeError(TorporError, TypeError):
     """A number format that is unknown or does not fit the operation."""
 
 
+class IndexTypeError(DTypeError, IndexError):
+    """An index of a format that says no place."""
+
+
 class DeviceError(TorporError):
     """An unknown device, a device that cannot be opened, or devices that were mixed."""
 

@@ -11,6 +11,70 @@ from torpor.base.errors import TorporError
 _places: Final[dict[str, Callable[[], Iterable[str]]]] = {}
 
 
+# What a tensor is asked for under names of NumPy, JAX, TensorFlow, pandas and MLX, and of what
+# PyTorch has and torpor leaves out; and what is to be written here.
+INSTEAD: Final = {
+    name: instead
+    for line in """
+    astype as_type: cast
+    expand_dims: unsqueeze
+    conjugate: conj
+    asnumpy to_numpy: numpy
+    tobytes tofile dump: numpy().tobytes()
+    flat: flatten()
+    power: pow
+    reduce_sum: sum
+    reduce_mean: mean
+    reduce_max: amax
+    reduce_min: amin
+    reduce_prod: prod
+    reduce_any: any
+    reduce_all: all
+    argpartition partition: topk
+    compress: x[mask]
+    choose: gather
+    at: x[i] = value, or index_put
+    get_shape set_shape dims: shape
+    rank: ndim
+    block_until_ready eval compute: realize
+    device_put copy_to: to
+    stop_gradient: detach
+    value_counts: unique(return_counts=True)
+    isnull isna: isnan
+    fillna: nan_to_num
+    notna: isfinite
+    apply map: a function of tensors, or torpor.vmap
+    grad_fn: requires_grad, and torpor.autograd
+    data_ptr untyped_storage storage: data() or __dlpack__()
+    as_strided: unfold, or x[i]
+    resize resize_ resize_as resize_as_ set_: reshape, pad or x[...]
+    lu geqrf ormqr orgqr: qr, cholesky or torpor.linalg.solve
+    igamma igamma_ igammac igammac_: lgamma, or SciPy's gammainc
+    lstsq: torpor.linalg.lstsq
+    eig symeig: torpor.linalg.eig or torpor.linalg.eigh
+    solve: torpor.linalg.solve
+    to_sparse to_sparse_csr to_sparse_coo coalesce: dense tensors only
+    quantize_per_tensor dequantize q_scale: torpor.nn.quantised
+    names rename refine_names align_to: tensors without names of axes
+    share_memory_ pin_memory: to
+    compile script: jit
+    autocast amp GradScaler: cast("bfloat16") of modules and tensors
+    backends use_deterministic_algorithms set_float32_matmul_precision set_flush_denormal: \
+nothing to choose, as float32 is computed in float32, and the same at each run
+    set_num_threads get_num_threads: Context(THREADS=...)
+    utils: nn.utils and nn.data
+    random: manual_seed, get_rng_state and set_rng_state
+    set_default_tensor_type: set_default_dtype and set_default_device
+    lu_factor lu_solve lu_unpack ldl_factor ldl_solve householder_product: qr, solve and cholesky
+    FloatTensor DoubleTensor HalfTensor LongTensor IntTensor ShortTensor ByteTensor BoolTensor: \
+tensor(values, dtype=...), or empty(sizes, dtype=...)
+    """.strip().splitlines()
+    for names, instead in [line.strip().split(": ")]
+    for name in names.split()
+}
+_PAGE: Final = "; for names of PyTorch or NumPy see docs/coming-from-pytorch.md"
+
+
 class MissingNameError(TorporError, AttributeError):
     """A name that is not there. `hasattr` asks often and reads nothing, so what is to be said is
     worked out when it is read.
@@ -18,9 +82,9 @@ class MissingNameError(TorporError, AttributeError):
 
     def __str__(self) -> str:
         place, name = self.args
-        near = _near(place, name)
-        instead = f"; there is {', '.join(near)}" if near else ""
-        return f"{place} has no {name!r}: if PyTorch or NumPy has, it is not there yet{instead}"
+        near = INSTEAD.get(name) or ", ".join(_near(place, name))
+        instead = f"; there is {near}" if near else ""
+        return f"{place} has no {name!r}{instead}{_PAGE}"
 
 
 def missing(place: str, name: str) -> NoReturn:
@@ -40,6 +104,14 @@ def names_of(place: str, names: Callable[[], Iterable[str]]) -> Callable[[str], 
         missing(place, name)
 
     return lookup
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """The one of the names that is nearest, as the end of an error's text; nothing if none is."""
+    import difflib  # slow to import, and rarely needed
+
+    near = difflib.get_close_matches(name.casefold(), sorted(names), 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _near(place: str, name: str) -> list[str]:

@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from threading import get_ident
-from types import TracebackType
 from typing import Any, Final
 
 from torpor.base import settings
@@ -110,12 +109,7 @@ class _Phase(AbstractContextManager[None]):
         _open.inside.append(0.0)
         self._start = time.perf_counter()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         seconds = time.perf_counter() - self._start
         own = seconds - _open.inside.pop()
         tell(Event(self._name, self._what, self._start, seconds, own, self._asked, why=self._why))

@@ -20,6 +20,13 @@ def promote(left: DType, right: DType) -> DType:
         return right if left is dtypes.index else left
     if left.is_complex or right.is_complex:
         return complex_of(promote(left.part, right.part))
+    if any(d.is_float and d.bits == 8 for d in (left, right)):
+        raise DTypeError(
+            f"no format is what {left} and {right} meet in; cast one, "
+            f"for example x.cast({right if left.bits == 8 else left})"
+        )
+    if "packed" in (left.kind, right.kind):
+        raise DTypeError(f"{left} and {right} do not meet; cast what is kept in 4 bits to int8")
     if _KIND_RANK[left.kind] != _KIND_RANK[right.kind]:
         return left if _KIND_RANK[left.kind] > _KIND_RANK[right.kind] else right
     if left.kind == right.kind:

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Mapping
 from contextvars import ContextVar, Token
 from functools import lru_cache
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from torpor.base.errors import SettingError
@@ -130,12 +130,7 @@ class Context:
         self._tokens.append(_current.set(MappingProxyType(merged)))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         _current.reset(self._tokens.pop())
 
 

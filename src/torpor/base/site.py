@@ -7,19 +7,26 @@ gradient, has the same site with a mark.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
 from itertools import islice
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Final, NamedTuple
 
 # Code object, offset of the instruction in bytes, and where it is not the line's own work: a mark.
 Site = tuple[CodeType, int] | tuple[CodeType, int, str]
 _GRADIENT: Final = "gradient of "
 _PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
-# What lies between an import and the module, or what torpor imports when it is first used.
-_IMPORTING: Final = ("<frozen importlib", importlib.__file__)
+# What lies between an import and the module, or what torpor imports when it is first used; and
+# between a user's line and what is made ready to be written, or a function that is decorated.
+_BETWEEN: Final = (
+    "<frozen importlib",
+    importlib.__file__,
+    contextlib.__file__,
+    os.path.join(os.path.dirname(os.__file__), "pickle.py"),
+)
 # Programs that come along and that people read as they read their own.
 _PROGRAMS: Final = (os.path.join(_PACKAGE, "cli"), os.path.join(_PACKAGE, "nn", "models.py"))
 
@@ -29,7 +36,7 @@ class _Inside(dict[str, bool]):
 
     def __missing__(self, name: str) -> bool:
         known = name.startswith(_PACKAGE) and not name.startswith(_PROGRAMS)
-        known = known or name.startswith(_IMPORTING)
+        known = known or name.startswith(_BETWEEN)
         self[name] = known
         return known
 
@@ -47,6 +54,11 @@ class Place(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.text}" if self.text else f"{self.file}:{self.line}"
+
+
+def is_inside(frame: FrameType) -> bool:
+    """Whether a frame is one of torpor's own."""
+    return _inside[frame.f_code.co_filename]
 
 
 def here(depth: int = 1) -> Site | None:

@@ -90,7 +90,9 @@ class Target:
         return max(1, self.vector_bytes // itemsize)
 
 
-_SMALL_FLOATS: Final = frozenset({"float16", "bfloat16"})
+# No target computes with 8 bits.
+_FLOATS_OF_8: Final = frozenset({"float8_e4m3fn", "float8_e5m2"})
+_SMALL_FLOATS: Final = frozenset({"float16", "bfloat16"}) | _FLOATS_OF_8
 # The formats of a DOT's parts of which some processor has an instruction.
 DOTS: Final = (
     ("int8", "int8"), ("uint8", "uint8"), ("int8", "uint8"), ("bfloat16", "bfloat16"),
@@ -99,7 +101,7 @@ DOTS: Final = (
 PARTS: Final = frozenset(name for formats in DOTS for name in formats)
 _TARGETS: Final[dict[str, Target]] = {
     "cpu": Target("cpu", vector_bytes=32, threads=True, missing=_SMALL_FLOATS),
-    "c": Target("c", vector_bytes=32, threads=True, missing=frozenset({"bfloat16"})),
+    "c": Target("c", vector_bytes=32, threads=True, missing=_FLOATS_OF_8 | {"bfloat16"}),
     "python": Target("python", groups=True, dots=frozenset(DOTS)),
     # 1024 work items, the grid, 48 KiB and 4096 bytes of parameters: CUDA C++ Programming Guide,
     # "Technical Specifications" and "Function Parameters".
@@ -112,12 +114,13 @@ _TARGETS: Final[dict[str, Target]] = {
         grid=(2**31 - 1, 65535, 65535),
         local_bytes=49152,
         parameters=512,
+        missing=_FLOATS_OF_8,
     ),
     # The least CL_DEVICE_MAX_PARAMETER_SIZE of a full profile: 1024 bytes, 8 each.
     "opencl": Target("opencl", groups=True, parameters=128, missing=_SMALL_FLOATS),
     # Metal Feature Set Tables: 1024 threads and 32 KiB of memory for a threadgroup, 31 buffers.
     "metal": Target(
-        "metal", groups=True, group_limit=1024, parameters=31, missing=frozenset({"float64"})
+        "metal", groups=True, group_limit=1024, parameters=31, missing=_FLOATS_OF_8 | {"float64"}
     ),
     # WebGPU's default limits: 256 invocations a workgroup, 65535 of them along an axis, 16 KiB of
     # workgroup memory, 8 storage buffers (variables are uniforms, of which there may be 12, and
@@ -128,10 +131,9 @@ _TARGETS: Final[dict[str, Target]] = {
         grid=(65535, 65535, 65535),
         local_bytes=16384,
         parameters=8,
-        missing=frozenset(
+        missing=_SMALL_FLOATS
+        | frozenset(
             {
-                "float16",
-                "bfloat16",
                 "float64",
                 "int64",
                 "uint64",

@@ -15,6 +15,7 @@ from torpor.capture.sizes import AnySize
 from torpor.capture.trace import Trace, is_whole, storage_of_view
 from torpor.capture.tracer import Again, Tracer, stored
 from torpor.capture.tree import Call, Exchange, paths, restore
+from torpor.tensor.elementwise import unpacking
 from torpor.tensor.handle import Handle, make
 from torpor.tensor.random import go_on_from
 
@@ -189,7 +190,8 @@ def _stand_in(tensor: Handle) -> Handle:
         stored(tensor._storage)
         return tensor
     storage = storage_of_view(tensor)
-    return make(storage.base, storage.device, storage=storage)
+    made = make(storage.base, storage.device, storage=storage)
+    return unpacking(made, tensor._current()) if tensor.dtype.kind == "packed" else made
 
 
 # --- undoing it -----------------------------------------------------------------------------------

@@ -12,20 +12,10 @@ from typing import Final
 
 # Methods of lists, dicts and sets that only change them: a list to which a function only appends is
 # not something that it reads.
-CHANGERS: Final = frozenset(
-    [
-        "append",
-        "extend",
-        "insert",
-        "add",
-        "update",
-        "clear",
-        "remove",
-        "discard",
-        "appendleft",
-        "extendleft",
-    ]
-)
+CHANGERS: Final = frozenset({
+    "append", "extend", "insert", "add", "update", "clear", "remove", "discard", "appendleft",
+    "extendleft",
+})  # fmt: skip
 _ATTRIBUTE_LOADS: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"})
 _OUTER_LOADS: Final = frozenset({
     "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF",

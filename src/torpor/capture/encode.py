@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from torpor.base.dtypes import DType, dtypes
+from torpor.base.dtypes import SMALL_FLOATS, DType, dtypes, from_name
 from torpor.graph import build
 from torpor.ir.uop import UOp
 
@@ -28,9 +28,9 @@ def _float64(value: Any) -> int:
     return int.from_bytes(_DOUBLE.pack(value), "little", signed=True)
 
 
-def _half(dtype: DType) -> Callable[[Any], int]:
+def _small(dtype: DType) -> Callable[[Any], int]:
     def encode(value: Any) -> int:
-        return int(np.asarray(dtype.cast_scalar(value), dtype.numpy).view(np.uint16))
+        return int(np.asarray(dtype.cast_scalar(value), dtype.numpy).view(f"u{dtype.itemsize}"))
 
     return encode
 
@@ -49,15 +49,13 @@ _INTEGERS: Final = (
     dtypes.uint32,
 )  # fmt: skip
 _CARRIERS: Final[dict[DType, DType]] = {
-    dtypes.float16: dtypes.uint16,
-    dtypes.bfloat16: dtypes.uint16,
+    **{small: from_name(f"uint{small.bits}") for small in SMALL_FLOATS},
     dtypes.float32: dtypes.uint32,
     dtypes.float64: dtypes.int64,
 }
-# What is not here (8 bits of float, uint64, bool) is guarded by its value instead.
+# What is not here (uint64, bool) is guarded by its value instead.
 ENCODERS: Final[dict[DType, Callable[[Any], int]]] = {
-    dtypes.float16: _half(dtypes.float16),
-    dtypes.bfloat16: _half(dtypes.bfloat16),
+    **{small: _small(small) for small in SMALL_FLOATS},
     dtypes.float32: _float32,
     dtypes.float64: _float64,
     **{dtype: _integer(dtype) for dtype in _INTEGERS},

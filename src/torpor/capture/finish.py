@@ -15,7 +15,7 @@ from torpor.capture.number import Number, plain
 from torpor.capture.place import ABSENT, Place
 from torpor.capture.successor import is_worth_it
 from torpor.capture.trace import Trace, is_whole
-from torpor.capture.tracer import Input, Passed, Tracer, is_severed, states_after
+from torpor.capture.tracer import Input, Passed, Tracer, states_after
 from torpor.capture.tree import (
     SEQUENCES,
     UNCHANGING,
@@ -33,6 +33,7 @@ from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.pipeline.compiled_graph import CompiledGraph, Word, compiled_graph
 from torpor.tensor.computing import compute
+from torpor.tensor.differentiate import is_severed
 from torpor.tensor.handle import Handle
 from torpor.tensor.storage import Storage, buffers_of, is_buffer
 from torpor.tensor.tensor import steps_of
@@ -223,7 +224,8 @@ class _Finish:
 
 def _cut_loose(handle: Handle) -> None:
     """Give a view of a storage that nothing else of the outputs shares a storage of its own."""
-    if handle._path is not None and not handle._path.leaf:
+    packed = handle.dtype.kind == "packed"  # what is in memory is below it
+    if handle._path is not None and not handle._path.leaf and not packed:
         storage = Storage(handle._current(), handle._storage.device, handle.requires_grad)
         handle._storage, handle._path, handle._stamp = storage, None, 0
 

@@ -339,7 +339,9 @@ def _guard_contents(guards: Guards, container: Any, kept: Any, path: str) -> Non
         guards.add(f"same_parts(snapshot_of({name}), {snapshot})", what)
         return
     if not all(type(key) is str for key in (kept if kind is dict else ())):
-        guards.add(f"same_parts({name}, {snapshot})", what)
+        guards.add(
+            f"same_parts({name}, {snapshot})", what, *_contents_are(container, kept), exact=False
+        )
         return
     parts, shown = ([*kept.values()], f"{name}.values()") if kind is dict else (kept, name)
     test = f"[*map(id, {shown})] == {guards.bind([*map(id, parts)])}"
@@ -352,7 +354,7 @@ def _guard_contents(guards: Guards, container: Any, kept: Any, path: str) -> Non
 
 
 def _contents_are(container: Any, kept: Any) -> Iterator[Step]:
-    """The steps that ask whether a dict whose keys are texts, or a list, holds just these."""
+    """The steps that ask whether a dict or a list holds just these."""
     kind = type(container).__name__
     yield step("constant", "owner", Known(container))
     yield step(f"{kind}_length", "owner", len(kept))

@@ -23,15 +23,16 @@ from torpor.capture.match import Pattern, pattern_of
 from torpor.capture.native import Native, native_for
 from torpor.capture.program import make_native
 from torpor.capture.sizes import Dynamic, Larger, Sizes, computed, shown
-from torpor.capture.telling import change, told
+from torpor.capture.telling import change, changed, told
 from torpor.capture.trace import MISS, Trace, is_whole
-from torpor.capture.tracer import Again, is_severed
+from torpor.capture.tracer import Again
 from torpor.capture.tree import Call, holds_twice
 from torpor.pipeline.anew import IN_A_ROW, warn
 from torpor.pipeline.compiled_graph import Failed
 from torpor.pipeline.journal import journal, recording
 from torpor.pipeline.likeness import STEADY
 from torpor.schedule.limit import Limit, limited, megabytes
+from torpor.tensor.differentiate import is_severed
 from torpor.tensor.handle import Handle
 from torpor.tensor.mode import grad_enabled
 from torpor.tensor.watch import active, watcher
@@ -61,6 +62,7 @@ class _Kind:
     views_observed: bool = False
     used: int = 0
     sized: bool = False  # computed by kernels for any size
+    change: str = ""  # how its first call differed from the nearest kind
 
 
 def _last_use(entry: tuple[Any, _Kind]) -> int:
@@ -217,12 +219,15 @@ class Jitted:
     # --- tracing ----------------------------------------------------------------------------------
     def _kind_of(self, key: tuple[Any, ...], call: Call) -> _Kind:
         """The kind of call that this is; a new one if there was none of it. The lock is held."""
-        kind = self._kinds.get(key)
+        kind, change = self._kinds.get(key), ""
         if kind is None:
             if self._kinds:
-                self._note_miss(difference(key, nearest(key, self._kinds)))
+                why, *parts = difference(key, nearest(key, self._kinds))
+                self._note_miss(why)
+                change = changed(*parts)
             sized = self._sizes.vary(key, self._kinds, call)
-            kind = _Kind(call.objects, plain=_obstacle(call.tensors), sized=sized)
+            plain = _obstacle(call.tensors)
+            kind = _Kind(call.objects, plain=plain, sized=sized, change=change)
             self._kinds[key] = kind
             kind.used = next(self._uses)
             self._let_go()
@@ -282,6 +287,8 @@ class Jitted:
         observing = views and not kind.views_observed
         strict = settings.text("JIT") == "strict"
         why = self._misses[-1] if self._misses else "new"
+        if kind.views_observed and not kind.traces:
+            why, kind.change = "what becomes of its views, which the call before looked for", ""
         with phase("trace", self._name(), why), limited(self._limit):
             made = attempt(self.__wrapped__, call, strict, observing, self._by_value)
         self._by_value = made.by_value
@@ -301,14 +308,15 @@ class Jitted:
         """Tell who records what became of a run."""
         trace = made.trace
         shapes = [f"tensor {n}: {t.shape} {t.dtype.name}" for n, t in enumerate(call.tensors)]
-        facts: dict[str, Any] = {"name": self._name(), "why": why, "change": ""}
+        facts: dict[str, Any] = {"name": self._name(), "why": why, "change": kind.change}
         facts |= {"plain": kind.plain, "arguments": shapes, "guards": [], "takes": []}
         facts["baked"] = list(made.tracer.baked)
         if trace is not None:
             used = [["arguments", path, ""] for path in trace.used]
             facts |= {"guards": used + told(trace.guards), "takes": list(trace.taken)}
-            old = next((other for other in kind.traces if other is not trace), trace)
-            facts["change"] = change(why, old.guards, trace.guards)
+            old = next((other for other in kind.traces if other is not trace), None)
+            if old is not None:
+                facts["change"] = change(why, old.guards, trace.guards)
         journal().jit(here(), facts, None if trace is None else trace.graph)
 
     def _keep(self, kind: _Kind, made: Attempt) -> None:

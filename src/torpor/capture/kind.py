@@ -7,8 +7,9 @@ from typing import Any, Final, NamedTuple
 
 from torpor.base import settings
 from torpor.capture.trace import is_whole
-from torpor.capture.tracer import cut_of, is_severed
+from torpor.capture.tracer import cut_of
 from torpor.ir.infer import JOINT, shape_of
+from torpor.tensor.differentiate import is_severed
 from torpor.tensor.handle import Handle
 from torpor.tensor.mode import default_float, grad_enabled, training
 
@@ -104,19 +105,26 @@ def _parts(key: tuple[Any, ...]) -> list[Any]:
     return [*key[1], *key[2:5], *(part for tensor in key[5:] for part in tensor)]
 
 
-def difference(key: tuple[Any, ...], other: tuple[Any, ...]) -> str:
-    """What is different about two kinds of call, in words."""
-    for name, one, two in zip(SETTINGS, key[1], other[1], strict=True):
-        if one != two:
-            return f"the setting {name}"
-    for name, one, two in zip(_MODES, key, other, strict=False):
-        if name and one != two:
-            return name
+def difference(key: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[str, Any, Any]:
+    """What is different about a kind of call and an earlier one, in words; what it was, and is."""
+    for name, now, was in zip(SETTINGS, key[1], other[1], strict=True):
+        if now != was:
+            return f"the setting {name}", was, now
+    for name, now, was in zip(_MODES, key, other, strict=False):
+        if name and now != was:
+            return name, *_apart(was, now)
     for number, (one, two) in enumerate(zip(key[len(_MODES) :], other[len(_MODES) :], strict=True)):
-        for field, left, right in zip(TensorKey._fields, one, two, strict=True):
-            if left != right:
-                return f"{_FIELDS[field]} of tensor {number} among the arguments"
-    return "the arguments"
+        for field, now, was in zip(TensorKey._fields, one, two, strict=True):
+            if now != was:
+                return f"{_FIELDS[field]} of tensor {number} among the arguments", was, now
+    return _MODES[0], None, None
+
+
+def _apart(was: Any, now: Any) -> tuple[Any, Any]:
+    """The first parts in which two structures differ."""
+    while type(was) is type(now) is tuple and len(was) == len(now):
+        was, now = next((one, two) for one, two in zip(was, now, strict=True) if one != two)
+    return was, now
 
 
 _FIELDS: Final = {

@@ -32,8 +32,7 @@ LOOKING: Final = {
   %wanted = inttoptr i64 %x to ptr
   %none.wanted = icmp eq ptr %wanted, {none}
   %none.given = icmp eq ptr %names, null
-  %same = icmp eq i1 %none.wanted, %none.given
-  br i1 %same, label %names.some, label %missed
+  if eq i1 %none.wanted, %none.given then %names.some else %missed
 names.some:
   br i1 %none.given, label %next, label %names.compare
 names.compare:
@@ -62,21 +61,18 @@ names.compare:
   br label %distinct.one
 distinct.one:
   %i = phi i64 [0, %do.distinct], [%i.next, %distinct.all]
-  %i.more = icmp slt i64 %i, %y
-  br i1 %i.more, label %distinct.start, label %next
+  if slt i64 %i, %y then %distinct.start else %next
 distinct.start:
   %i.next = add i64 %i, 1
   %one = ptr %at.x[%i]
   br label %distinct.other
 distinct.other:
   %j = phi i64 [%i.next, %distinct.start], [%j.next, %distinct.look]
-  %j.more = icmp slt i64 %j, %y
-  br i1 %j.more, label %distinct.look, label %distinct.all
+  if slt i64 %j, %y then %distinct.look else %distinct.all
 distinct.look:
   %j.next = add i64 %j, 1
   %two = ptr %at.x[%j]
-  %alike = icmp eq ptr %one, %two
-  br i1 %alike, label %missed, label %distinct.other
+  if eq ptr %one, %two then %missed else %distinct.other
 distinct.all:
   br label %distinct.one""",
     "agree": """
@@ -160,8 +156,7 @@ distinct.all:
   %function = inttoptr i64 %x to ptr
   %first = at %registers[%y]
   %found = call ptr @PyObject_Vectorcall(ptr %function, ptr %first, i64 %z, ptr null)
-  %broken = icmp eq ptr %found, null
-  br i1 %broken, label %raised, label %holds.found
+  if eq ptr %found, null then %raised else %holds.found
 holds.found:
   call void @Py_DecRef(ptr %found)
   %ok = icmp eq ptr %found, {true}""",

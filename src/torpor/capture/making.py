@@ -28,35 +28,29 @@ _LEND: Final = """
   %words[3] = i64 1
   %words[4] = i64 0
   %lend = ptr %program[{HEAD_lend}]
-  %never = icmp eq ptr %lend, null
-  br i1 %never, label %run.ready, label %run.quick
+  if eq ptr %lend, null then %run.ready else %run.quick
 run.quick:
   %known = ptr %program[{HEAD_lent}]
   %wanted = i64 %program[{HEAD_threads}]
   %lent.threads = i64 %known[{LENT_threads}]
-  %alike = icmp eq i64 %wanted, %lent.threads
-  br i1 %alike, label %run.where, label %run.lend
+  if eq i64 %wanted, %lent.threads then %run.where else %run.lend
 run.where:
   %core.of = ptr %known[{LENT_core_of}]
-  %anywhere = icmp eq ptr %core.of, null
-  br i1 %anywhere, label %run.acquire, label %run.core
+  if eq ptr %core.of, null then %run.acquire else %run.core
 run.core:
   %core = call i32 %core.of()
   %core.n = sext i32 %core to i64
   %avoided = i64 %known[{LENT_core}]
-  %stays = icmp eq i64 %core.n, %avoided
-  br i1 %stays, label %run.acquire, label %run.lend
+  if eq i64 %core.n, %avoided then %run.acquire else %run.lend
 run.acquire:
   %acquire = ptr %known[{LENT_acquire}]
   %return = ptr %known[{LENT_release}]
   store ptr {false}, ptr %item.p
   %free = call ptr @PyObject_Vectorcall(ptr %acquire, ptr %item.p, i64 1, ptr null)
-  %acquire.broken = icmp eq ptr %free, null
-  br i1 %acquire.broken, label %raised, label %run.acquired
+  if eq ptr %free, null then %raised else %run.acquired
 run.acquired:
   call void @Py_DecRef(ptr %free)
-  %is.free = icmp eq ptr %free, {true}
-  br i1 %is.free, label %run.take, label %run.ready
+  if eq ptr %free, {true} then %run.take else %run.ready
 run.take:
   %lent.state = i64 %known[{LENT_state}]
   %lent.run = i64 %known[{LENT_run}]
@@ -68,12 +62,10 @@ run.take:
   br label %run.ready
 run.lend:
   %lent = call ptr @PyObject_CallNoArgs(ptr %lend)
-  %lend.broken = icmp eq ptr %lent, null
-  br i1 %lend.broken, label %raised, label %run.lent
+  if eq ptr %lent, null then %raised else %run.lent
 run.lent:
   call void @own(ptr %owned, ptr %owned.count, ptr %lent)
-  %nothing = icmp eq ptr %lent, {none}
-  br i1 %nothing, label %run.ready, label %run.pool
+  if eq ptr %lent, {none} then %run.ready else %run.pool
 run.pool:
   call void @word(ptr %words, i64 1, ptr %lent, i64 0)
   call void @word(ptr %words, i64 2, ptr %lent, i64 1)
@@ -90,8 +82,7 @@ run.ready:
   %taken = icmp ne ptr %give.back, null
   %execute = ptr %program[{HEAD_execute}]
   %long = i64 %program[{HEAD_long}]
-  %is.long = icmp ne i64 %long, 0
-  br i1 %is.long, label %run.free, label %run.held
+  if ne i64 %long, 0 then %run.free else %run.held
 run.held:
   %held.failed = call i64 %execute(ptr %words)
   br label %run.done
@@ -105,8 +96,7 @@ run.done:
   br i1 %taken, label %run.give, label %run.check
 run.give:
   %given = call ptr @PyObject_CallNoArgs(ptr %give.back)
-  %give.broken = icmp eq ptr %given, null
-  br i1 %give.broken, label %raised, label %run.gave
+  if eq ptr %given, null then %raised else %run.gave
 run.gave:
   call void @Py_DecRef(ptr %given)
   br label %run.check"""
@@ -114,8 +104,7 @@ run.gave:
 # A failed check is a miss: nothing has been changed, and Python finds out what it means.
 _CHECK: Final = """
 run.check:
-  %run.fine = icmp eq i64 %run.failed, 0
-  br i1 %run.fine, label %run.counting, label %missed
+  if eq i64 %run.failed, 0 then %run.counting else %missed
 run.counting:
   %run.count = i64 %program[{HEAD_count}]
   %run.counted = add i64 %run.count, 1
@@ -131,8 +120,7 @@ MAKING: Final = {
   %acquire = inttoptr i64 %x to ptr
   store ptr {false}, ptr %item.p
   %found = call ptr @PyObject_Vectorcall(ptr %acquire, ptr %item.p, i64 1, ptr null)
-  %broken = icmp eq ptr %found, null
-  br i1 %broken, label %raised, label %lock.found
+  if eq ptr %found, null then %raised else %lock.found
 lock.found:
   call void @Py_DecRef(ptr %found)
   %ok = icmp eq ptr %found, {true}
@@ -150,8 +138,7 @@ buffer.look:
   store ptr %arg, ptr %at.x
   %arg.n = ptrtoint ptr %arg to i64
   %buffer.op = load i64, ptr {buffer_op}
-  %ok = icmp eq i64 %op, %buffer.op
-  br i1 %ok, label %next, label %buffer.over
+  if eq i64 %op, %buffer.op then %next else %buffer.over
 buffer.over:
   %reshape.op = load i64, ptr {reshape_op}
   %leaf.op = load i64, ptr {leaf_op}
@@ -186,19 +173,16 @@ buffer.below:
   br label %take.one
 take.one:
   %candidate = phi i64 [0, %do.take], [%candidate.next, %take.other]
-  %take.more = icmp slt i64 %candidate, %candidates
-  br i1 %take.more, label %take.look, label %missed
+  if slt i64 %candidate, %candidates then %take.look else %missed
 take.look:
   %parts = call ptr @PyList_GetItem(ptr %known, i64 %candidate)
   %count = call i64 @PyList_Size(ptr %parts)
   %usual = call i64 @PyList_Size(ptr %alone)
   %candidate.next = add i64 %candidate, 1
-  %comparable = icmp eq i64 %count, %usual
-  br i1 %comparable, label %take.part, label %take.other
+  if eq i64 %count, %usual then %take.part else %take.other
 take.part:
   %part = phi i64 [0, %take.look], [%part.next, %take.held]
-  %part.more = icmp slt i64 %part, %count
-  br i1 %part.more, label %take.held, label %take.found
+  if slt i64 %part, %count then %take.held else %take.found
 take.held:
   %thing = call ptr @PyList_GetItem(ptr %parts, i64 %part)
   %holders = load i32, ptr %thing
@@ -207,8 +191,7 @@ take.held:
   %holders.n = zext i32 %holders to i64
   %holders.asked = add i64 %holders.n, 1
   %part.next = add i64 %part, 1
-  %is.alone = icmp eq i64 %holders.asked, %expected
-  br i1 %is.alone, label %take.part, label %take.other
+  if eq i64 %holders.asked, %expected then %take.part else %take.other
 take.other:
   br label %take.one
 take.found:
@@ -228,8 +211,7 @@ take.found:
   %item = call ptr @PyTuple_GetItem(ptr %o, i64 %z)
   %value = call i64 @PyLong_AsSsize_t(ptr %item)
   %words[%x] = i64 %value
-  %odd = icmp eq i64 %value, -1
-  br i1 %odd, label %number.look, label %next
+  if eq i64 %value, -1 then %number.look else %next
 number.look:
   %error = call ptr @PyErr_Occurred()
   %ok = icmp eq ptr %error, null""",

@@ -259,7 +259,8 @@ class _Writer:
             self._add("new", made, Known(Storage))
             self._node(value, f"{made}.base")
             self._add("constant", f"{made}.stamp", Known(0))
-            fixed = {"device": value.device, "requires": value.requires, "external": None}
+            fixed = {"device": value.device, "requires": value.requires, "external": None,
+                     "depth": 0}  # fmt: skip
             self._fill(made, Storage, fixed, ("base", "stamp"))
         changes: list[Step] = []
         for number, value in trace.changes:

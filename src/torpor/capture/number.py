@@ -26,7 +26,7 @@ from torpor.graph import build
 from torpor.ir.infer import Shape, Size, fold_size
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.ir.variable import Variable, bind
+from torpor.ir.variable import Variable, bind, holds
 from torpor.tensor.handle import Handle
 from torpor.tensor.host import known_size
 from torpor.tensor.random import fresh_name
@@ -138,7 +138,7 @@ class Tape:
             with _lock:
                 del _deciding[get_ident()]
                 if not _deciding:
-                    del kind.__bool__
+                    kind.__bool__ = holds
 
     def holds(self, node: UOp) -> bool:
         """Whether a condition is true now; any other node is."""
@@ -241,25 +241,10 @@ class Number(Traced):
         self._tape.guard(f"int(t{self._place}) == {whole}", self, "its value, by int()")
         return whole
 
-    def __float__(self) -> float:
-        return float(self._plain("its value, by float()"))
-
     def __index__(self) -> int:
         if type(self._value) is float:
             raise TypeError("'float' object cannot be interpreted as an integer")
         return int(self._plain("its value, as an index or a size"))
-
-    def __complex__(self) -> complex:
-        return complex(self._plain("its value, by complex()"))
-
-    def __hash__(self) -> int:
-        return hash(self._plain("its value, by hashing"))
-
-    def __str__(self) -> str:
-        return str(self._plain("its text"))
-
-    def __repr__(self) -> str:
-        return repr(self._plain("its text"))
 
     def __format__(self, specification: str) -> str:
         return format(self._plain("its text"), specification)
@@ -413,6 +398,10 @@ def _whole(name: str) -> Any:
     return method
 
 
+def _asked(read: Callable[[Any], Any], how: str) -> Any:
+    return lambda self: read(self._plain(how))
+
+
 _POWER: Final = _binary("**", operator.pow)
 _METHODS: Final[dict[str, Any]] = {"__pow__": _power, "__rpow__": _POWER[1], "__round__": _round}
 for _name, _symbol in {
@@ -428,6 +417,11 @@ for _name, _symbol in {
     _METHODS[f"__{_name}__"] = _comparison(_symbol, getattr(operator, _name))
 for _name, _form in {"neg": "-{}", "pos": "+{}", "abs": "abs({})", "invert": "~{}"}.items():
     _METHODS[f"__{_name}__"] = _unary(_form, getattr(operator, f"__{_name}__"))
+for _read, _how in (
+    (float, "its value, by float()"), (complex, "its value, by complex()"),
+    (hash, "its value, by hashing"), (str, "its text"), (repr, "its text"),
+):  # fmt: skip
+    _METHODS[f"__{_read.__name__}__"] = _asked(_read, _how)
 for _name in ("trunc", "floor", "ceil"):
     _METHODS[f"__{_name}__"] = _whole(_name)
 for _name, _method in _METHODS.items():

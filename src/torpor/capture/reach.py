@@ -132,6 +132,15 @@ class Reach:
                 self._attributes(owner, path, None)
             self._settle()
 
+    def named(self, owner: Any, name: str | None = None, **_: object) -> None:
+        """An attribute of `owner` is read, should it be there; no name: all that it itself has."""
+        asked = frozenset(own_attributes(owner) or () if name is None else [name])
+        self.asked |= asked
+        if name is None and self.is_known(owner):
+            self._whole(owner, self.path_of(owner))
+        self._learn(asked, _NONE, _NONE)
+        self._settle()
+
     def _learn(
         self, loaded: frozenset[str], changed: frozenset[str], stored: frozenset[str]
     ) -> None:
@@ -321,7 +330,8 @@ class Reach:
         own = own_attributes(value)
         if names is None:
             names = self.loaded | self.changed | self.stored
-            if not (is_a(value, types.ModuleType) and is_opaque(_name_of(value))):
+            # What an attribute of a module of torpor's is called, nobody computes.
+            if not (is_a(value, types.ModuleType) and _is_taken(_name_of(value))):
                 names = names.union(own or ())
         if is_a(value, types.ModuleType):
             self._of_module(value, own, names, path)
@@ -418,6 +428,10 @@ class Reach:
         # A descriptor of a class decides what binding its name in an object does.
         sets = is_a(place, Inherited) and hasattr(type(place.value), "__set__")
         return self.everything or named or place.read or (sets and place.name in self.stored)
+
+
+def _is_taken(module: Any) -> bool:
+    return is_opaque(module) or is_ours(module)
 
 
 def _name_of(module: Any) -> Any:

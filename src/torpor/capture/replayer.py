@@ -146,8 +146,7 @@ next:
 missed:
   call void @PyErr_Clear()
   %other = ptr %here[4]
-  %nowhere = icmp eq ptr %other, null
-  br i1 %nowhere, label %leaving, label %elsewhere
+  if eq ptr %other, null then %leaving else %elsewhere
 elsewhere:
   br label %step
 raised:
@@ -160,8 +159,7 @@ leaving:
 unlock:
   %release = ptr %program[{HEAD_release}]
   %unlocked = call ptr @PyObject_CallNoArgs(ptr %release)
-  %is.odd = icmp eq ptr %unlocked, null
-  br i1 %is.odd, label %odd, label %freed
+  if eq ptr %unlocked, null then %odd else %freed
 odd:
   call void @PyErr_Clear()
   br label %letting
@@ -170,8 +168,7 @@ freed:
   br label %letting
 letting:
   %left = load i64, ptr %owned.count
-  %any = icmp ne i64 %left, 0
-  br i1 %any, label %let, label %left.all
+  if ne i64 %left, 0 then %let else %left.all
 let:
   %left.less = sub i64 %left, 1
   store i64 %left.less, ptr %owned.count
@@ -179,8 +176,7 @@ let:
   call void @Py_DecRef(ptr %gone)
   br label %letting
 left.all:
-  %has.error = icmp eq ptr %gives, null
-  br i1 %has.error, label %again, label %over
+  if eq ptr %gives, null then %again else %over
 again:
   %kind.again = load ptr, ptr %error.kind
   %value.again = load ptr, ptr %error.value
@@ -201,8 +197,7 @@ define void @torpor_replayer_tell(ptr %objects) {{
 
 define ptr @torpor_replayer(ptr %self, ptr %arguments, i64 %count, ptr %names) {{
 start:
-  %unnamed = icmp eq ptr %names, null
-  br i1 %unnamed, label %unwatched, label %named
+  if eq ptr %names, null then %unwatched else %named
 named:
   %names.n = call i64 @PyTuple_Size(ptr %names)
   br label %unwatched
@@ -223,8 +218,7 @@ choose:
   br label %each
 each:
   %i = phi i64 [0, %choose], [%i.next, %unfit]
-  %more = icmp slt i64 %i, %programs.n
-  br i1 %more, label %ask, label %none
+  if slt i64 %i, %programs.n then %ask else %none
 ask:
   %address.o = call ptr @PyTuple_GetItem(ptr %programs, i64 %i)
   %address = call i64 @PyLong_AsSsize_t(ptr %address.o)
@@ -237,8 +231,7 @@ ask:
   br i1 %try, label %attempt, label %unfit
 attempt:
   %found = call ptr @replay(ptr %program, ptr %arguments, ptr %names)
-  %missed = icmp eq ptr %found, inttoptr (i64 1 to ptr)
-  br i1 %missed, label %unfit, label %done
+  if eq ptr %found, inttoptr (i64 1 to ptr) then %unfit else %done
 unfit:
   %i.next = add i64 %i, 2
   br label %each
@@ -256,8 +249,7 @@ general:
 copying:
   %c = phi i64 [0, %general], [%c.next, %copy]
   %c.next = add i64 %c, 1
-  %c.more = icmp slt i64 %c, %given
-  br i1 %c.more, label %copy, label %calling
+  if slt i64 %c, %given then %copy else %calling
 copy:
   %from = ptr %arguments[%c]
   %passed[%c.next] = ptr %from
@@ -290,7 +282,7 @@ _ENDS: Final = {
 def _ended(text: str) -> str:
     """The text of an operation with its last branch."""
     last, *_ = text.rpartition("\n")[2].split()
-    return text if last == "br" else text + _ENDS.get(last, "\n  br label %next")
+    return text if last in ("br", "if") else text + _ENDS.get(last, "\n  br label %next")
 
 
 def _block(name: str, text: str) -> str:

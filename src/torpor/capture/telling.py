@@ -60,4 +60,15 @@ def _is_own(place: Place) -> bool:
 def change(why: str, old: Guards, new: Guards) -> str:
     """What the value was that a call missed by, and what it became; empty where that is no text."""
     was, now = value_of(old.places.get(why)), value_of(new.places.get(why))
-    return f"it was {was}, and then {now}" if was and now else ""
+    return changed(was, now) if was and now else ""
+
+
+def changed(was: Any, now: Any) -> str:
+    """From what to what something changed that tells kinds of calls apart."""
+    return f"it was {_called(was)}, and then {_called(now)}"
+
+
+def _called(part: Any) -> str:
+    """A part of a kind of call as text: what is not by value is called by its type."""
+    kind = part[0] if type(part) is tuple and part and is_a(part[0], type) else part
+    return kind.__name__ if is_a(kind, type) else str(getattr(kind, "name", kind))

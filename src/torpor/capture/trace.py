@@ -16,12 +16,15 @@ from torpor.capture.successor import Owner, heirs_of
 from torpor.capture.tracer import Draw, Stream, cut_of, draw_word, stored
 from torpor.capture.tree import Call, Path, holds_twice
 from torpor.device import Buffer
-from torpor.ir.infer import Shape, shape_of
+from torpor.ir.infer import Shape, product, shape_of
 from torpor.pipeline.compiled_graph import CompiledGraph
 from torpor.tensor.computing import compute
 from torpor.tensor.handle import Handle
 from torpor.tensor.random import go_on_from, manual_seed, state_of, take_draws
 from torpor.tensor.storage import Storage, buffers_of, is_buffer
+from torpor.tensor.tensor import steps_of
+
+_UNPACKING: Final = (["bitcast"], ["bitcast", "reshape"])  # how bytes become numbers of 4 bits
 
 
 @dataclass
@@ -187,11 +190,19 @@ def kind_of(storage: Storage) -> tuple[Shape, DType, str, Any]:
 def is_whole(tensor: Handle) -> bool:
     """Whether the handle is all of its storage (or the leaf over it) rather than a view."""
     path = tensor._path
+    if path is not None and tensor.dtype.kind == "packed":
+        kinds = [kind for kind, _ in steps_of(path) if kind != "shrink"]
+        room = 2 * product(shape_of(tensor._storage.base))
+        return kinds in _UNPACKING and product(tensor.shape) in (room, room - 1)
     return path is None or (path.kind == "leaf" and path.previous is None)
 
 
 def storage_of_view(tensor: Handle) -> Storage:
     """A storage of its own with what a view shows now."""
+    if tensor.dtype.kind == "packed":
+        copy: Any = tensor
+        copied: Storage = copy.clone().realize()._storage
+        return copied
     node, device = tensor._current(), tensor._storage.device
     if not is_buffer(node):
         (node,) = compute([(node, device)])

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 
+from torpor.base.attributes import attribute, attributes
 from torpor.base.errors import CaptureError
 from torpor.capture.code import (
     CHANGERS,
@@ -38,7 +39,7 @@ from torpor.ir.uop import UOp
 from torpor.pipeline.compiled_graph import Prepared
 from torpor.pipeline.run import recorders
 from torpor.tensor.computing import compute
-from torpor.tensor.differentiate import SEVERED
+from torpor.tensor.differentiate import is_severed
 from torpor.tensor.handle import Handle
 from torpor.tensor.mode import grad_enabled
 from torpor.tensor.random import fresh_name, state_of
@@ -59,6 +60,7 @@ _IMPURE_INSIDE: Final = frozenset({"input", "open", "print", "_get_extobj_dict",
 _ANY_NAME: Final = frozenset(
     {"getattr", "vars", "dir", "globals", "locals", "delattr", "setattr", "hasattr"}
 )
+_BY_NAME: Final = {attribute.__code__, attributes.__code__}
 _importer: Any = importlib
 _IMPORTING: Final = _importer._bootstrap._find_and_load  # what runs in it happens once
 _PURE_TYPES: Final = (
@@ -127,11 +129,6 @@ def draw_word(asked: Draw, states: Sequence[Any]) -> int:
     if asked.what == "draw":
         return int(state.draw + asked.offset) & 0xFFFFFFFF
     return int(state.seed >> (32 * asked.offset)) & 0xFFFFFFFF
-
-
-def is_severed(node: UOp) -> bool:
-    """Whether the node is a value whose graph is gone."""
-    return node.op is Ops.LEAF and node.arg == SEVERED
 
 
 def cut_of(storage: Storage) -> Any:
@@ -308,6 +305,9 @@ class Tracer(Watcher):
         if not self._is_opaque(code, frame):
             self._opened.add(code)
             self._enter(code, frame)
+            return
+        if code in _BY_NAME:
+            self.reach.named(**frame.f_locals)
             return
         module = frame.f_globals.get("__name__", "")
         if root_of(module) not in CHANGING or module.startswith("importlib._"):

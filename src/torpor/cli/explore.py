@@ -6,9 +6,10 @@ import argparse
 import json
 import sys
 import threading
+from collections.abc import Iterable
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from torpor.base.errors import SettingError
 from torpor.base.settings import Context
@@ -55,64 +56,73 @@ def record(arguments: argparse.Namespace) -> tuple[Path, int]:
 
 def text_of(trace: Trace, arguments: argparse.Namespace) -> str:
     """What is asked for, as text or JSON."""
+    chosen = bool(arguments.kernel or arguments.line)
     found = show.chosen(trace, arguments.kernel or "", arguments.line or "")
-    if (arguments.kernel or arguments.line) and not found:
+    if chosen and not found:
         raise SettingError("explore: there is no such kernel; --list names them")
-    whole = bool(arguments.kernel)
+    every = found if chosen else [None, *found]
     if arguments.check:
-        return check(trace, found, apart=not (arguments.kernel or arguments.line))
-    if arguments.stage:
-        return stages(trace, found if arguments.kernel or arguments.line else [], arguments.stage)
-    if arguments.json:
-        return json.dumps(show.as_data(trace, found, whole))
-    if whole:
-        return "\n\n".join(show.kernel(trace, one) for one in found)
-    return show.listing(found)
+        data = [checked(trace, one) for one in every]
+        text = "\n".join(map(check_text, data))
+    elif arguments.stage:
+        data = stages(trace, every, arguments.stage)
+        text = "\n".join(map(stages_text, data))
+    else:
+        data = show.as_data(trace, found, bool(arguments.kernel))
+        whole = (show.kernel(trace, one) for one in found)
+        text = "\n\n".join(whole) if arguments.kernel else show.listing(found)
+    return json.dumps(data) if arguments.json else text
 
 
-def check(trace: Trace, found: list[Kernel], apart: bool) -> str:
-    """Where the steps of each kernel, executed one by one, first give another result; `apart` also
-    those of the scheduling.
+def checked(trace: Trace, one: Kernel | None) -> dict[str, Any]:
+    """Where the steps of a kernel, or of the scheduling, executed one by one, first give another
+    result, and how many could be executed.
     """
-    lines = []
-    for one in [*([None] if apart else []), *found]:
-        steps = trace.steps if one is None else in_order(one)
-        told = compute_check(material(trace, one, "check"))
-        name, first = "scheduling" if one is None else one.name, told.get("first")
-        if first is None:
-            lines.append(told.get("error") or f"{name}: {told['tried']} of {len(steps)} steps hold")
-        else:
-            step = steps[first]
-            lines += [f"{name}: step {first}, {step.stage} {step.rule}, gives another result",
-                      f"  - {trace.expression(step.before)}",
-                      f"  + {trace.expression(step.after)}"]  # fmt: skip
-    return "\n".join(lines)
+    told = compute_check(material(trace, one, "check"))
+    first = told.get("first")
+    if first is not None:
+        told["first"] = show.step(trace, first, in_order(trace, one)[first])
+    return {"kernel": None if one is None else one.name, **told}
 
 
-def stages(trace: Trace, found: list[Kernel], name: str) -> str:
-    """What a pass and its rules did: to these kernels, or where there is none, everywhere."""
-    parts = [] if found else [show.steps(trace, trace.steps, name)]
-    for one in found or trace.kernels:
-        told = [show.passes(trace, one, name), show.steps(trace, one.steps, name)]
-        parts += [f"{one.name}:", *told] if any(told) else []
-    text = "\n".join(part for part in parts if part)
-    if not text:
-        names = {step.stage for one in trace.kernels for step in one.steps}
-        names |= {step.stage for step in trace.steps}
-        names |= {left.name for one in trace.kernels for left in one.passes}
-        raise SettingError(
-            f"explore: there is no pass {name!r}; there are {', '.join(sorted(names))}"
-        )
-    return text
+def check_text(told: dict[str, Any]) -> str:
+    """What `checked` has found, as text."""
+    name = told["kernel"] or "scheduling"
+    if told.get("error"):
+        return f"{name}: {told['error']}"
+    if told["first"] is not None:
+        return f"{name}: this step gives another result\n{show.step_text(told['first'])}"
+    return f"{name}: no step gives another result; {told['tried']} of {told['steps']} were executed"
+
+
+def stages(trace: Trace, every: Iterable[Kernel | None], name: str) -> list[dict[str, Any]]:
+    """What passes of a name and the rules in them did, to each of these where they did anything."""
+    names: set[str] = set()
+    found = []
+    for one in every:
+        steps = in_order(trace, one)
+        names |= {step.stage or step.rule for step in steps}
+        if told := show.steps(trace, steps, name):
+            found.append({"kernel": None if one is None else one.name, "steps": told})
+    if not found:
+        known = ", ".join(sorted(names))
+        raise SettingError(f"explore: there is no pass {name!r}; there are {known}")
+    return found
+
+
+def stages_text(told: dict[str, Any]) -> str:
+    """What a pass did, as text."""
+    name = told["kernel"] or "scheduling"
+    return "\n".join([f"{name}:", *map(show.step_text, told["steps"])])
 
 
 def serve(trace: Trace, arguments: argparse.Namespace) -> None:
     """Serve the page until Ctrl-C."""
     server = Server(trace, arguments.port)
-    print(f"{server}  (Ctrl-C ends it)", flush=True)
-    if arguments.until_closed:
-        threading.Thread(target=_close_with_input, args=(server,), daemon=True).start()
     try:
+        print(f"{server}  (Ctrl-C ends it)", flush=True)
+        if arguments.until_closed:
+            threading.Thread(target=_close_with_input, args=(server,), daemon=True).start()
         server.wait()
     except KeyboardInterrupt:
         pass

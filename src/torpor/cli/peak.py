@@ -1,4 +1,4 @@
-"""What this machine can do at most, measured: arithmetic and memory, with generated kernels.
+"""What this machine can do at most, measured: arithmetic and copies, with generated kernels.
 
 Nothing here is a peak by definition: a kernel that beats it shows that this file can be improved.
 """
@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
-
-import numpy as np
 
 from torpor.base.target import Target
 from torpor.device import Device
@@ -28,21 +26,6 @@ ROWS: Final = 16  # vectors of a thread: about half a millisecond of work
 TILES: Final = 512  # of a thread: as much
 SIDE: Final = 512  # of a product: about 2 ms of work
 FILLED: Final = 0.75  # of the first cache, at most, by the factor that all tiles read
-MEMORY_SIZE: Final = 1 << 24  # elements: 64 MB, more than caches hold
-
-
-@dataclass(frozen=True)
-class Peaks:
-    """Of all threads together: float32 operations a second, and bytes a second of a sum (only
-    reads), a copy (as many writes as reads), a triad (two reads to a write) and a fill (only
-    writes). Writes count once, whatever the caches do.
-    """
-
-    flops: float
-    read: float
-    copy: float
-    triad: float
-    write: float
 
 
 def fastest(call: Callable[[], object], rounds: int = ROUNDS, seconds: float = 0.0) -> float:
@@ -145,25 +128,3 @@ def measure_copy(nbytes: int) -> float:
     count = max(nbytes // 8, 1)
     source = Tensor.ones(count).contiguous().realize()
     return 8.0 * count / fastest(runner(source + 1), rounds=30)
-
-
-def measure_bandwidth() -> dict[str, float]:
-    """Bytes a second of memory by kind of traffic: the better of generated kernels and NumPy's."""
-    plain = [np.ones(MEMORY_SIZE, np.float32) for _ in range(2)]
-    x, y = (Tensor(array).realize() for array in plain)
-    seconds = {
-        "read": fastest(runner(x.sum())),
-        "copy": min(fastest(runner(x + 1)), fastest(lambda: np.copyto(plain[1], plain[0]))),
-        "triad": fastest(runner(x + y * 3)),
-        "write": min(
-            fastest(runner(Tensor.zeros(MEMORY_SIZE).contiguous())),
-            fastest(lambda: plain[1].fill(1)),
-        ),
-    }
-    arrays = {"read": 1, "copy": 2, "triad": 3, "write": 1}
-    return {name: 4.0 * MEMORY_SIZE * arrays[name] / taken for name, taken in seconds.items()}
-
-
-def measure_peaks() -> Peaks:
-    """Everything at once; about a second."""
-    return Peaks(measure_flops(), **measure_bandwidth())

@@ -29,11 +29,12 @@ _LENGTH: Final = struct.Struct("<Q")
 
 @dataclass(eq=False)
 class Task:
-    """Something to do: what the other process is sent, what came of it, and whether it was tried
-    there; None as a result means that it is to be done here.
+    """Something to do: what the other process is sent, what is made of its answer, what came of it,
+    and whether it was tried there; None as a result means that it is to be done here.
     """
 
     request: Any
+    taken: Callable[[Any], Any]
     result: Any = None
     tried: threading.Event = field(default_factory=threading.Event)
 
@@ -133,7 +134,8 @@ class _Helper(threading.Thread):
                 return
             try:
                 send(process.stdin, task.request)
-                task.result = receive(process.stdout)
+                answer = receive(process.stdout)
+                task.result = None if answer is None else task.taken(answer)
             finally:
                 task.tried.set()
 
@@ -151,11 +153,17 @@ def _set_to_work(command: str, waiting: deque[Task]) -> None:
         helper.take(waiting)
 
 
-def make_all(requests: Sequence[Any], here: Callable[[int], Any], command: str) -> list[Any]:
+def make_all(
+    requests: Sequence[Any],
+    here: Callable[[int], Any],
+    command: str,
+    taken: Callable[[Any], Any] = lambda answer: answer,
+) -> list[Any]:
     """What is made of each request, in order: by `here`, which is given its number, or in another
-    Python that runs `command`, which calls `serve`. Those that come first are begun first.
+    Python that runs `command`, which calls `serve`; `taken` makes it of each answer of that, as it
+    comes, even if something else has failed here by then. Those that come first are begun first.
     """
-    tasks = [Task(request) for request in requests]
+    tasks = [Task(request, taken) for request in requests]
     numbers = {task: number for number, task in enumerate(tasks)}
     waiting = deque(tasks)
     _set_to_work(command, waiting)

@@ -56,8 +56,7 @@ start:
   br label %look
 look:
   %c = phi i64 [%first, %start], [%c.next, %following]
-  %c.more = icmp slt i64 %c, %end
-  br i1 %c.more, label %run, label %done
+  if slt i64 %c, %end then %run else %done
 run:
   %c.place = mul i64 %c, {RECORD}
   %entry.p = at %commands[%c.place]
@@ -67,12 +66,10 @@ run:
   %error.p = ptr %entry.p[4]
   call void %entry(ptr %table, i64 0, i64 %total)
   %c.next = add i64 %c, 1
-  %has.checks = icmp ne ptr %error.p, null
-  br i1 %has.checks, label %check, label %following
+  if ne ptr %error.p, null then %check else %following
 check:
   %error = load i64, ptr %error.p
-  %failed = icmp ne i64 %error, 0
-  br i1 %failed, label %fail, label %following
+  if ne i64 %error, 0 then %fail else %following
 following:
   br label %look
 fail:
@@ -95,8 +92,7 @@ start:
   br label %claim
 claim:
   %g = atomicrmw add ptr %section, i64 1 seq_cst
-  %some = icmp slt i64 %g, %groups
-  br i1 %some, label %begin, label %done
+  if slt i64 %g, %groups then %begin else %done
 begin:
   %g.place = mul i64 %g, {GROUP}
   %first.p = at %group.p[%g.place]
@@ -107,8 +103,7 @@ begin:
   br label %filling
 filling:
   %p = phi i64 [0, %begin], [%p.next, %fill]
-  %p.more = icmp slt i64 %p, %patches
-  br i1 %p.more, label %fill, label %run
+  if slt i64 %p, %patches then %fill else %run
 fill:
   %p.twice = shl i64 %p, 1
   %to.p = at %patch[%p.twice]
@@ -120,8 +115,7 @@ fill:
   br label %filling
 run:
   %failure = call i64 @torpor_execute_alone(ptr %commands, i64 %first, i64 %end)
-  %failed = icmp ne i64 %failure, 0
-  br i1 %failed, label %fail, label %claim
+  if ne i64 %failure, 0 then %fail else %claim
 fail:
   %other = atomicrmw umin ptr %failure.p, i64 %failure seq_cst
   store atomic i64 %groups, ptr %section seq_cst, align 8
@@ -159,8 +153,7 @@ start:
   br label %filling
 filling:
   %p = phi i64 [0, %start], [%p.next, %fill]
-  %p.more = icmp slt i64 %p, %patches
-  br i1 %p.more, label %fill, label %running
+  if slt i64 %p, %patches then %fill else %running
 fill:
   %p.place = mul i64 %p, {PATCH}
   %to.p = at %patch[%p.place]
@@ -175,22 +168,19 @@ fill:
 running:
   %c = phi i64 [%first, %filling], [%c.next, %following], [%past, %following.section],
              [%jumped, %jumping]
-  %c.more = icmp slt i64 %c, %commands
-  br i1 %c.more, label %look, label %done
+  if slt i64 %c, %commands then %look else %done
 look:
   %c.next = add i64 %c, 1
   %c.place = mul i64 %c, {RECORD}
   %entry.p = at %command[%c.place]
   %kernel = load ptr, ptr %entry.p
-  %is.jump = icmp eq ptr %kernel, null
-  br i1 %is.jump, label %jump, label %choose
+  if eq ptr %kernel, null then %jump else %choose
 jump:
   %flags = ptr %entry.p[1]
   %by = i64 %entry.p[2]
   %flag.p = load ptr, ptr %flags
   %wanted = i64 %flags[1]
-  %counts = icmp eq ptr %flag.p, null
-  br i1 %counts, label %count, label %ask
+  if eq ptr %flag.p, null then %count else %ask
 count:
   %block = ptr %flags[1]
   %opens.word = i64 %flags[2]
@@ -206,8 +196,7 @@ count:
   br i1 %more, label %moving, label %counted
 moving:
   %m = phi i64 [0, %count], [%m.next, %shift]
-  %m.more = icmp slt i64 %m, %ms
-  br i1 %m.more, label %shift, label %counted
+  if slt i64 %m, %ms then %shift else %counted
 shift:
   %m.place = mul i64 %m, {MOVE}
   %word.pp = at %move[%m.place]
@@ -237,8 +226,7 @@ back:
   %left = load i64, ptr %left.p
   %left.now = sub i64 %left, 1
   store i64 %left.now, ptr %left.p
-  %pauses = icmp eq i64 %left.now, 0
-  br i1 %pauses, label %pause, label %jumping
+  if eq i64 %left.now, 0 then %pause else %jumping
 pause:
   store i64 %c.after, ptr %first.p
   ret i64 {PAUSED}
@@ -266,8 +254,7 @@ group:
   call void %run(ptr %pool, ptr @torpor_execute_groups, ptr %section, i64 %able, i64 1,
                  i64 %helpers)
   %failure = load i64, ptr %failure.p
-  %fine = icmp eq i64 %failure, -1
-  br i1 %fine, label %following.section, label %fail
+  if eq i64 %failure, -1 then %following.section else %fail
 following.section:
   br label %running
 single:
@@ -282,12 +269,10 @@ share:
   %sharing = ptr %pool[{SHARE}]
   call void %sharing(ptr %pool, ptr %entry, ptr %table, i64 %total, i64 %threads, i64 %helpers,
                    ptr %trial)
-  %has.checks = icmp ne ptr %error.p, null
-  br i1 %has.checks, label %check, label %following
+  if ne ptr %error.p, null then %check else %following
 check:
   %error = load i64, ptr %error.p
-  %failed = icmp ne i64 %error, 0
-  br i1 %failed, label %fail.shared, label %following
+  if ne i64 %error, 0 then %fail.shared else %following
 fail.shared:
   store i64 0, ptr %error.p
   %high = shl i64 %c.next, 32
@@ -295,8 +280,7 @@ fail.shared:
   br label %fail
 alone:
   %ran = call i64 @torpor_execute_alone(ptr %command, i64 %c, i64 %c.next)
-  %ran.fine = icmp eq i64 %ran, 0
-  br i1 %ran.fine, label %following, label %fail
+  if eq i64 %ran, 0 then %following else %fail
 following:
   br label %running
 fail:

@@ -79,6 +79,16 @@ class DeviceName(str):
     def __reduce__(self) -> tuple[Any, ...]:
         return named, (str(self),)
 
+    @property
+    def type(self) -> DeviceName:
+        """The kind, without a number."""
+        return named(self.partition(":")[0])
+
+    @property
+    def index(self) -> Any:
+        """Which of its kind, as in its name; None where that has no number."""
+        return int(number) if (number := self.partition(":")[2]) else None
+
 
 def _spelt(name: str) -> str:
     """The canonical spelling of a name, of a device that may not be there."""

@@ -1,10 +1,13 @@
-"""A short form for words of memory in LLVM IR: torpor's own native code is full of them.
+"""Short forms for words of memory and for branches in LLVM IR: torpor's own native code is full of
+them.
 
 A word has 64 bits: a number (i64) or an address (ptr). A line that says one of
 
     %x = i64 %base[place]    reads the word at this place behind `%base`
     %base[place] = i64 %x    writes it
     %x = at %base[place]     is its address
+
+    if slt i64 %x, %y then %yes else %no    goes on where a comparison (of `icmp`) says
 
 is written out as LLVM has it. A place is a number, or a name that holds one.
 """
@@ -18,10 +21,12 @@ from typing import Final
 _PLACE: Final = r"(%[\w.]+)\[(%?[\w.]+)\]"
 _READ: Final = re.compile(rf"^  (%[\w.]+) = (i64|ptr|at) {_PLACE}$", re.MULTILINE)
 _WRITTEN: Final = re.compile(rf"^  {_PLACE} = (i64|ptr) (\S+)$", re.MULTILINE)
+_IF: Final = re.compile(r"^  if (.+) then (%[\w.]+) else (%[\w.]+)$", re.MULTILINE)
 
 
 def written_out(text: str) -> str:
-    """The text without short forms. Addresses have names that end in `.at`, or begin with `%to.`.
+    """The text without short forms. Addresses have names that end in `.at`, or begin with `%to.`,
+    comparisons `%if.` and a number.
 
     >>> print(written_out("  %x = i64 %base[2]"))
       %x.at = getelementptr i64, ptr %base, i64 2
@@ -43,4 +48,9 @@ def written_out(text: str) -> str:
             f"  {to} = getelementptr i64, ptr {base}, i64 {place}\n  store {kind} {value}, ptr {to}"
         )
 
-    return _WRITTEN.sub(write, _READ.sub(read, text))
+    def branch(match: re.Match[str]) -> str:
+        asked, yes, no = match.groups()
+        holds = f"%if.{next(numbers)}"
+        return f"  {holds} = icmp {asked}\n  br i1 {holds}, label {yes}, label {no}"
+
+    return _IF.sub(branch, _WRITTEN.sub(write, _READ.sub(read, text)))

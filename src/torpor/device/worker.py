@@ -118,8 +118,7 @@ visit:
 claim:
   %taken = atomicrmw add ptr %taken.p, i64 1 seq_cst
   %mine = add i64 %first, %taken
-  %some = icmp slt i64 %mine, %end.chunk
-  br i1 %some, label %call, label %next
+  if slt i64 %mine, %end.chunk then %call else %next
 call:
   %begin = mul i64 %mine, %chunk
   %far = add i64 %begin, %chunk
@@ -131,8 +130,7 @@ next:
   %visits.next = add i64 %visits, 1
   %is.last = icmp eq i64 %part.after, %parts
   %part.next = select i1 %is.last, i64 0, i64 %part.after
-  %more = icmp slt i64 %visits, %parts
-  br i1 %more, label %visit, label %done
+  if slt i64 %visits, %parts then %visit else %done
 done:
   ret void
 }}
@@ -154,17 +152,14 @@ start:
 look:
   %generation = load atomic i64, ptr %generation.p seq_cst, align 8
   %stop = load atomic i64, ptr %stop.p seq_cst, align 8
-  %stopped = icmp ne i64 %stop, 0
-  br i1 %stopped, label %leave, label %enter
+  if ne i64 %stop, 0 then %leave else %enter
 enter:
   %before = atomicrmw add ptr %active.p, i64 1 seq_cst
   %open = load atomic i64, ptr %open.p seq_cst, align 8
-  %is.open = icmp ne i64 %open, 0
-  br i1 %is.open, label %ask, label %exit
+  if ne i64 %open, 0 then %ask else %exit
 ask:
   %allowed = i64 %state[{ALLOWED}]
-  %mine = icmp slt i64 %index, %allowed
-  br i1 %mine, label %work, label %exit
+  if slt i64 %index, %allowed then %work else %exit
 work:
   %thread = add i64 %index, 1
   call void @torpor_pool_work(ptr %state, i64 %thread)
@@ -176,11 +171,9 @@ spin:
   %count = phi i64 [0, %exit], [%more, %again], [%more, %yielding]
   %looks = phi i64 [0, %exit], [%looks.more, %again], [%looks.more, %yielding]
   %now = load atomic i64, ptr %generation.p seq_cst, align 8
-  %changed = icmp ne i64 %now, %generation
-  br i1 %changed, label %look, label %wait
+  if ne i64 %now, %generation then %look else %wait
 wait:
-  %enough = icmp sge i64 %count, %spins
-  br i1 %enough, label %tired, label %again
+  if sge i64 %count, %spins then %tired else %again
 again:
   {pause}
   %still.open = load atomic i64, ptr %open.p seq_cst, align 8
@@ -199,8 +192,7 @@ yielding:
   %result = call i32 %yield()
   br label %spin
 tired:
-  %can.sleep = icmp ne ptr %syscall, null
-  br i1 %can.sleep, label %sleep, label %leave
+  if ne ptr %syscall, null then %sleep else %leave
 sleep:
   %slept = atomicrmw add ptr %sleepers.p, i64 1 seq_cst
   %expected = and i64 %generation, 4294967295
@@ -233,8 +225,7 @@ clear:
   %place = add i64 %line, {TAKEN}
   %state[%place] = i64 0
   %part.next = add i64 %part, 1
-  %more = icmp slt i64 %part.next, %parts
-  br i1 %more, label %clear, label %open
+  if slt i64 %part.next, %parts then %clear else %open
 open:
   store atomic i64 1, ptr %open.p seq_cst, align 8
   %old = atomicrmw add ptr %generation.p, i64 1 seq_cst
@@ -247,8 +238,7 @@ start:
   %sleepers.p = at %state[{SLEEPERS}]
   %here = ptrtoint ptr %state to i64
   %sleepers = load atomic i64, ptr %sleepers.p seq_cst, align 8
-  %some = icmp sgt i64 %sleepers, 0
-  br i1 %some, label %wake, label %done
+  if sgt i64 %sleepers, 0 then %wake else %done
 wake:
   %syscall = ptr %state[{SYSCALL}]
   %futex = i64 %state[{FUTEX}]
@@ -271,8 +261,7 @@ start:
 look:
   %count = phi i64 [0, %start], [%more, %again]
   %active = load atomic i64, ptr %active.p seq_cst, align 8
-  %busy = icmp ne i64 %active, 0
-  br i1 %busy, label %wait, label %done
+  if ne i64 %active, 0 then %wait else %done
 wait:
   %long = icmp sgt i64 %count, {OWNER_SPINS}
   %offer = and i1 %long, %can.yield
@@ -302,8 +291,7 @@ ask:
   %now = {ticks}
   %ended = i64 %state[{ENDED}]
   %pause = sub i64 %now, %ended
-  %is.long = icmp sgt i64 %pause, {RECENT}
-  br i1 %is.long, label %alone, label %share
+  if sgt i64 %pause, {RECENT} then %alone else %share
 alone:
   call void %entry(ptr %table, i64 0, i64 %total)
   br label %done

@@ -88,7 +88,7 @@ class Site:
         origin = request.headers.get("origin")
         if origin is not None and origin not in {f"http://{host}" for host in self.hosts}:
             return refusal(403, "another page may not ask this server")
-        path = request.path.partition("?")[0]
+        path = request.path
         _, token, *rest = path.split("/") if path.startswith("/") else ("", "")
         if not hmac.compare_digest(token.encode(), self.token.encode()):
             return refusal(404, "not found: the address has a token that is printed with it")
@@ -115,7 +115,8 @@ class Site:
             return refusal(400, "expected an object")
         if wanted in OF_KERNELS:
             number = value.get("kernel")
-            if number is not None and number not in range(len(self.trace.kernels)):
+            known = range(len(self.trace.kernels))
+            if number is not None and (type(number) is not int or number not in known):
                 return refusal(404, "there is no such kernel")
             one = None if number is None else self.trace.kernels[number]
             value = {**value, **material(self.trace, one, wanted)}

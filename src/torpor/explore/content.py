@@ -107,7 +107,7 @@ def graph(trace: Trace, one: Graph) -> dict[str, Any]:
 
 def kernel(trace: Trace, one: Kernel) -> dict[str, Any]:
     """All that the page shows of a kernel."""
-    shown = in_order(one)[:MOST_STEPS]
+    shown = in_order(trace, one)[:MOST_STEPS]
     return summary(one) | {
         "ast": one.ast,
         "items": [item | {"says": says(item["reason"])} for item in one.items],
@@ -127,8 +127,12 @@ def language(source: str) -> str:
     return next(name for sign, name in LANGUAGES if sign in source)
 
 
-def in_order(one: Kernel) -> list[Step]:
-    """The rules that were applied for a kernel, and what each pass left, as steps without stage."""
+def in_order(trace: Trace, one: Kernel | None) -> list[Step]:
+    """The rules that were applied for a kernel, and what each pass left, as steps without stage; or
+    the rules of the scheduling.
+    """
+    if one is None:
+        return trace.steps
     found: list[Step] = []
     root, done = one.ast, 0
     for left in one.passes:

@@ -7,7 +7,8 @@ which character.
     or_         comparisons joined by `and`, `or`, `not`
     comparison  sums joined by < <= > >= == != (a chain means all of them)
     sum         + - * // %, unary -, (…), a number, a name, True, False, min(…), max(…)
-    value       a number, None, True, False, (…, …), [… , …], or a call
+    value       a number, None, True, False, (…, …), [… , …], a call, or lines of arithmetic as
+                `ir.text` writes them: a size that is known at launch only
     call        NAME(value, …, NAME=value) and .NAME(…) after it, any number of times
 """
 
@@ -19,13 +20,21 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, NoReturn
 
 from torpor.base.dtypes import dtypes
+from torpor.base.errors import TorporError
+from torpor.ir.ops import Ops
+from torpor.ir.text import parse
 from torpor.ir.uop import UOp
 
 LONGEST: Final = 4000  # characters of a text
 DEEPEST: Final = 40  # parentheses inside of each other
 LARGEST: Final = 1 << 40  # a number's size
+_NODE: Final = (
+    r"%\d+ = Ops\.(?:CONST index = -?\d{1,13}|VARIABLE index = \('\w+', -?\d{1,13}, -?\d{1,13}\)"
+    r"|(?:ADD|SUB|MUL|IDIV|MOD|MIN|MAX) index \(%\d+, %\d+\))\s*"
+)
 _TOKEN: Final = re.compile(
-    r"\s*(?:(\d+)|([A-Za-z_]\w*)|(//|<=|>=|==|!=|[-+*%<>()\[\],.=&|~])|(\S))"
+    rf"\s*(?:(\d+)|([A-Za-z_]\w*)|((?:{_NODE})+)"
+    r"|(//|<=|>=|==|!=|[-+*%<>()\[\],.=&|~])|(\S))"
 )
 _COMPARISONS: Final[Mapping[str, Callable[[UOp, UOp], UOp]]] = {
     "<": lambda a, b: a < b,
@@ -46,7 +55,7 @@ class SyntaxFault(ValueError):
 
 
 class Token(NamedTuple):
-    """A piece of text: kind is "number", "name", "sign" or "end"."""
+    """A piece of text: kind is "number", "name", "nodes", "sign" or "end"."""
 
     kind: str
     text: str
@@ -70,10 +79,10 @@ def tokens(text: str) -> list[Token]:
         raise SyntaxFault(f"longer than {LONGEST} characters", LONGEST)
     found, place = [], 0
     while (match := _TOKEN.match(text, place)) is not None:
-        kind = ("number", "name", "sign", "")[(match.lastindex or 1) - 1]
+        kind = ("number", "name", "nodes", "sign", "")[(match.lastindex or 1) - 1]
         start = match.start(match.lastindex or 0)
         if not kind:
-            raise SyntaxFault(f"{match[4]!r} has no meaning here", start)
+            raise SyntaxFault(f"{match[5]!r} has no meaning here", start)
         found.append(Token(kind, match[match.lastindex or 0], start))
         place = match.end()
     return [*found, Token("end", "", len(text.rstrip()))]
@@ -285,11 +294,26 @@ class _Values(_Reader):
             return -self.number()
         if token.kind == "number":
             return self.number()
+        if token.kind == "nodes":
+            return self.nodes()
         if token.text in ("(", "["):
             return self.row()
         if word := self.take("None", "True", "False"):
             return {"None": None, "True": True, "False": False}[word.text]
         return self.chain()
+
+    def nodes(self) -> UOp:
+        try:
+            found = parse("\n".join(re.findall(_NODE, self.next.text)))
+        except TorporError as error:
+            self.fault(str(error))
+        for node in found.toposort():
+            if node.vmin > node.vmax:
+                self.fault(f"{node.arg[0]}: {node.vmin} is more than {node.vmax}")
+            if node.op in (Ops.IDIV, Ops.MOD) and node.src[1].vmin <= 0 <= node.src[1].vmax:
+                self.fault("something is divided by what may be zero")
+        self.place += 1
+        return found
 
     def row(self) -> tuple[Any, ...]:
         close = ")" if self.expect(self.next.text).text == "(" else "]"
@@ -342,7 +366,7 @@ class _Values(_Reader):
 
 
 def value(text: str) -> Any:
-    """The value of a text: a number, None, a tuple of values, or a `Call`."""
+    """The value of a text: a number, None, a tuple of values, a node, or a `Call`."""
     reader = _Values(text)
     found = reader.value()
     reader.end()

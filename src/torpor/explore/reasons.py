@@ -36,12 +36,20 @@ SAYS: Final = {
     "carried on": "a loop goes on with it",
     "loop": "it is what a loop computes at each step",
     "copy": "it goes to another device",
+    "copied to another device": "a copy takes what is stored",
+    "indexed by a tensor": "its reader picks elements of it, at places that are known when it runs",
+    "awaited by what is computed again": "what is computed anew for the gradient waits for it, so "
+    "that its memory is not taken before",
+    "after": "it takes the value of something else once that is there",
     "scan": "it is what a loop computes at each step",
     "gather": "its elements are picked by an index",
     "scatter": "values are written at places that are known when it runs",
 }
+READ_BY: Final = "read by a "  # scan, scatter, loop, or kernel of the user
 
 
 def says(reason: str) -> str:
     """A sentence about a reason; empty where there is none."""
+    if reason.startswith(READ_BY):
+        return "its reader takes what is stored: it does not compute on the way"
     return SAYS.get(reason, "")

@@ -32,12 +32,11 @@ def regions(trace: Trace, graph: Graph, numbers: Sequence[int]) -> list[Region]:
         inside = functions.get(place.file, {}).get(place.line, "")
         return f"{GRADIENT if gradient else ''}{inside or 'the program'}", place.file
 
-    edges = [(s, n) for n in numbers for s in trace.nodes[n].src if s in lines]
     whole = []
-    for title, inner in together(numbers, edges, function):
+    for title, inner in together(trace, numbers, function):
         parts = [
             _region(_title(trace, key), nodes)
-            for key, nodes in together(inner, edges, lambda number: lines[number])
+            for key, nodes in together(trace, inner, lambda number: lines[number])
         ]
         whole.append(parts[0] if len(parts) == 1 else _over(title[0], parts))
     return cut(whole)
@@ -79,7 +78,7 @@ def functions_of(text: str) -> dict[int, str]:
 
 
 def together(
-    numbers: Iterable[int], edges: Iterable[tuple[int, int]], key: Callable[[int], Hashable]
+    trace: Trace, numbers: Iterable[int], key: Callable[[int], Hashable]
 ) -> list[tuple[Any, list[int]]]:
     """Nodes of one key that hang together, with the key; by their first nodes."""
     keys = {number: key(number) for number in numbers}
@@ -90,9 +89,10 @@ def together(
             above[number] = number = above[above[number]]
         return number
 
-    for one, other in edges:
-        if one in keys and other in keys and keys[one] == keys[other]:
-            above[top(one)] = top(other)
+    for number, own in keys.items():
+        for source in trace.nodes[number].src:
+            if source in keys and keys[source] == own:
+                above[top(source)] = top(number)
     found: dict[int, list[int]] = {}
     for number in keys:
         found.setdefault(top(number), []).append(number)

@@ -26,8 +26,8 @@ def material(trace: Trace, one: Kernel | None, wanted: str) -> dict[str, Any]:
     """
     if wanted == "program":
         return {} if one is None else {"nodes": trace.text([one.ast])}
-    found = trace.steps if one is None else content.in_order(one)
-    steps = [(not step.stage, step.before, step.after) for step in found[: content.MOST_STEPS]]
+    found = content.in_order(trace, one)[: content.MOST_STEPS]
+    steps = [(not step.stage, step.before, step.after) for step in found]
     roots = [] if one is None else [one.ast]
     below = [*roots, *(number for _, *ends in steps for number in ends)]
     return {"nodes": trace.text(below), "roots": roots, "steps": steps}

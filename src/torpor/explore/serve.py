@@ -1,65 +1,62 @@
-"""The page's server: the standard library's, on the loopback interface only.
+"""The page's server: a small ASGI application, which uvicorn serves on the loopback interface only.
 
-A few requests of one person at a time need no framework: with it `VIZ=1` works wherever torpor is
-installed. What it answers, and whom, is `answers.py`.
+Uvicorn runs in a thread, where it leaves signals alone, and is imported when a page is served. What
+is answered, and whom, is `answers.py`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import logging
 import secrets
+import socket
 import sys
 import threading
-from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
-from torpor.explore.answers import HEADERS, LARGEST_BODY, Answer, Request, Site, refusal
+from torpor.explore.answers import HEADERS, LARGEST_BODY, Request, Site, refusal
 from torpor.explore.compute import Computer
 from torpor.explore.reading import read
 from torpor.explore.trace import Trace
 from torpor.pipeline.journal import journal, recording
 
 HOST: Final = "127.0.0.1"
-PATIENCE: Final = 30  # seconds until a silent connection is closed
+THREAD: Final = "torpor explorer"
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server_version = "torpor"
-    sys_version = ""
-    protocol_version = "HTTP/1.1"
-    timeout = PATIENCE
-    site: Site  # of the subclass that `Server` makes
+async def application(site: Site, scope: Any, receive: Any, send: Any) -> None:
+    """A site as ASGI has it. What is asked waits in a thread of its own for what is computed."""
+    body, more = b"", True
+    while more and len(body) <= LARGEST_BODY:
+        part = await receive()
+        body, more = body + part.get("body", b""), part.get("more_body", False)
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    request = Request(scope["method"], scope["raw_path"].decode("latin-1"), headers, body)
+    answer = refusal(413, "too long")
+    if len(body) <= LARGEST_BODY:
+        answer = await asyncio.to_thread(site.answer, request)
+    head = {**HEADERS, "Content-Type": answer.kind, "Content-Length": str(len(answer.body))}
+    head_bytes = [(name.encode(), value.encode()) for name, value in head.items()]
+    await send({"type": "http.response.start", "status": answer.status, "headers": head_bytes})
+    await send({"type": "http.response.body", "body": answer.body})
 
-    def do_GET(self) -> None:
-        self.give(self.site.answer(self.asked()))
 
-    do_HEAD = do_PUT = do_DELETE = do_OPTIONS = do_PATCH = do_GET
+def _elsewhere(record: logging.LogRecord) -> bool:
+    """Not what the explorer's server logs: nobody asked for it, save for faults."""
+    return record.threadName != THREAD or record.levelno >= logging.ERROR
 
-    def do_POST(self) -> None:
-        length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or len(length) > 9 or int(length) > LARGEST_BODY:
-            self.close_connection = True
-            self.give(refusal(413, "too long, or of unknown length"))
-            return
-        self.give(self.site.answer(self.asked(self.rfile.read(int(length)))))
 
-    def asked(self, body: bytes = b"") -> Request:
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        return Request(self.command, self.path, headers, body)
-
-    def give(self, answer: Answer) -> None:
-        self.send_response(answer.status)
-        for name, value in HEADERS.items():
-            self.send_header(name, value)
-        self.send_header("Content-Type", answer.kind)
-        self.send_header("Content-Length", str(len(answer.body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            with suppress(ConnectionError):  # who asked has gone
-                self.wfile.write(answer.body)
-
-    def log_message(self, format: str, *arguments: Any) -> None:
-        """Nobody asked for a log."""
+def _uvicorn(app: Any) -> Any:
+    """Uvicorn's server of an application, without anything that only some have installed."""
+    try:
+        from uvicorn import Config, Server
+    except ImportError as error:
+        raise ImportError(f"the explorer's page needs `pip install uvicorn`: {error}") from error
+    for name in ("asyncio", "uvicorn.error", "uvicorn.access"):
+        logging.getLogger(name).addFilter(_elsewhere)
+    plain: Any = {"interface": "asgi3", "http": "h11", "loop": "asyncio", "ws": "none"}
+    return Server(Config(app, **plain, lifespan="off", log_config=None, server_header=False))
 
 
 class Server:
@@ -68,14 +65,13 @@ class Server:
     def __init__(self, trace: Trace, port: int = 0):
         self._computer = Computer()
         self.site = site = Site(trace, secrets.token_urlsafe(24), computer=self._computer)
-        handler = type("Handler", (_Handler,), {"site": site})
-        self._server = ThreadingHTTPServer((HOST, port), handler)
-        self._server.daemon_threads = True
-        port = self._server.server_address[1]
+        listening = socket.create_server((HOST, port))
+        port = listening.getsockname()[1]
         site.hosts = frozenset({f"{HOST}:{port}", f"localhost:{port}"})
         self.address = f"http://{HOST}:{port}/{site.token}/"
+        self._server = _uvicorn(functools.partial(application, site))
         self._thread = threading.Thread(
-            target=self._server.serve_forever, name="torpor explorer", daemon=True
+            target=self._server.run, args=([listening],), name=THREAD, daemon=True
         )
         self._thread.start()
 
@@ -86,10 +82,9 @@ class Server:
 
     def close(self) -> None:
         """Answer no more."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.should_exit = self._server.force_exit = True
         self._computer.close()
+        self._thread.join()
 
     def __repr__(self) -> str:
         return f"torpor explorer: {self.address}"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Final
 
 from torpor.explore import content
 from torpor.explore.reasons import says
 from torpor.explore.rules import meaning
 from torpor.explore.trace import Kernel, Step, Trace
+
+_ENDS: Final = (("-", "before"), ("+", "after"))
 
 
 def chosen(trace: Trace, name: str = "", line: str = "") -> list[Kernel]:
@@ -59,25 +61,29 @@ def kernel(trace: Trace, one: Kernel) -> str:
     return "\n".join(parts)
 
 
-def steps(trace: Trace, found: Iterable[Step], name: str) -> str:
-    """What the rules of a pass did, in order; all passes for `*`."""
-    lines = []
-    for number, step in enumerate(found):
-        if fnmatchcase(step.stage, name):
-            says = meaning(step.rule).says
-            lines.append(f"{number}: {step.stage}: {step.rule}{f'  {says}' if says else ''}")
-            lines.append(f"  - {trace.expression(step.before)}")
-            lines.append(f"  + {trace.expression(step.after)}")
-    return "\n".join(lines)
+def step(trace: Trace, number: int, one: Step) -> dict[str, Any]:
+    """A step of `in_order` as data: a rule's with both expressions, a pass's with what it left."""
+    file = "" if one.stage else content.PASSES
+    told = {"number": number, "stage": one.stage, "rule": one.rule}
+    told["says"] = meaning(one.rule, file).says
+    if one.stage:
+        return told | {part: trace.expression(getattr(one, part)) for part in ("before", "after")}
+    return told | {"left": [trace.line(node) for node in trace.below([one.after])]}
 
 
-def passes(trace: Trace, one: Kernel, name: str) -> str:
-    """What the passes of this name left of a kernel, as text."""
-    lines = []
-    for left in one.passes:
-        if fnmatchcase(left.name, name):
-            lines.append(f"{left.name}: {meaning(left.name, content.PASSES).says}".rstrip(": "))
-            lines += [f"  {trace.line(number)}" for number in trace.below([left.root])]
+def steps(trace: Trace, found: Iterable[Step], name: str) -> list[dict[str, Any]]:
+    """What the passes of this name (which may have `*`) and the rules in them did, in order."""
+    wanted = ((n, s) for n, s in enumerate(found) if fnmatchcase(s.stage or s.rule, name))
+    return [step(trace, number, one) for number, one in wanted]
+
+
+def step_text(told: dict[str, Any]) -> str:
+    """A step as text."""
+    says = f"  {told['says']}" if told["says"] else ""
+    stage = f"{told['stage']}: " if told["stage"] else ""
+    lines = [f"{told['number']}: {stage}{told['rule']}{says}"]
+    lines += [f"  {line}" for line in told.get("left", ())]
+    lines += [f"  {sign} {told[end]}" for sign, end in _ENDS if end in told]
     return "\n".join(lines)
 
 

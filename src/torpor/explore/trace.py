@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 WIDEST: Final = 2000  # characters of an expression that is written out
 _PLACE: Final = re.compile(r"(.+?):(\d+)(?:: (.*))?", re.DOTALL)
+_BUFFER: Final = re.compile(r"Buffer\(#(\d+), .+, (\d+), \w+\)")
 _INFIX: Final = {
     "ADD": "+", "SUB": "-", "MUL": "*", "FDIV": "/", "IDIV": "//", "MOD": "%", "POW": "**",
     "AND": "&", "OR": "|", "XOR": "^", "SHL": "<<", "SHR": ">>", "CMPLT": "<", "CMPNE": "!=",
@@ -152,14 +153,13 @@ class Trace:
         return list(found)
 
     def text(self, roots: Iterable[int]) -> str:
-        """The nodes below these as `ir.text` reads them; buffers are known by what they are called
-        only.
-        """
+        """The nodes below these as `ir.text` reads them; of buffers number and size are known."""
         lines = []
         for number in self.below(roots):
             node = self.nodes[number]
-            known = node._replace(arg=repr(node.arg)) if node.op == "BUFFER" else node
-            lines.append(self._line(number, known._replace(op=f"Ops.{node.op}")))
+            if node.op == "BUFFER" and (found := _BUFFER.fullmatch(node.arg)):
+                node = node._replace(arg=f"ParamArg({found[1]}, {found[2]})")
+            lines.append(self._line(number, node._replace(op=f"Ops.{node.op}")))
         return "\n".join(lines)
 
     def line(self, number: int) -> str:

@@ -7,13 +7,15 @@ from dataclasses import asdict
 from math import prod
 from typing import Any, Final
 
+from torpor.base.dtypes import dtypes
 from torpor.base.errors import TorporError
 from torpor.explore.grammar import Call, SyntaxFault, value
 from torpor.explore.layout import offsets
+from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.view import ShapeTracker, View
 
-MOST_AXES: Final = 8  # of a view
+MOST_AXES: Final = 16  # of a view
 MOST_CALLS: Final = 24  # movements, one after the other
 WIDEST: Final = 4000  # characters of an expression
 LARGEST: Final = 1 << 40  # elements
@@ -37,21 +39,36 @@ def compute_views(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def shown(tracker: ShapeTracker) -> dict[str, Any]:
-    """A tracker, and its elements as far as they can be shown."""
-    ranges = [UOp.range(size, axis) for axis, size in enumerate(tracker.shape)]
-    position, valid = tracker.to_indexed_uops(ranges)
-    cells, valids = offsets(position, valid, ranges) if 0 not in tracker.shape else ([], [])
+    """A tracker, and its elements as far as they can be shown; what is known at launch only has its
+    largest value there, which `at` has.
+    """
+    position, valid = tracker.to_indexed_uops(
+        [UOp.range(s, n) for n, s in enumerate(tracker.shape)]
+    )
+    symbols = [n for n in UOp.sink(position, valid).toposort() if n.op is Ops.VARIABLE]
+    largest = {one: one.const(one.dtype, int(one.vmax)) for one in symbols}
+    sizes = [limits(size)[1] for size in tracker.shape]
+    ranges = [UOp.range(size, axis) for axis, size in enumerate(sizes)]
+    place, there = (one.substitute(largest) for one in tracker.to_indexed_uops(ranges))
+    cells, valids = offsets(place, there, ranges) if 0 not in sizes else ([], [])
+    variables = [[f"ridx{axis}", 0, size - 1] for axis, size in enumerate(sizes)]
     return {
         "repr": repr(tracker),
-        "shape": tracker.shape,
-        "views": [asdict(view) for view in tracker.views],
+        "shape": sizes,
+        "views": [] if symbols else [asdict(view) for view in tracker.views],
         "index": shortened(position.render()),
         "valid": shortened(valid.render()),
-        "variables": [[f"ridx{axis}", 0, size - 1] for axis, size in enumerate(tracker.shape)],
+        "variables": variables + [[n.arg[0], int(n.vmin), int(n.vmax)] for n in symbols],
+        "at": {one.arg[0]: int(one.vmax) for one in symbols},
         "cells": cells,
         "valids": valids,
-        "left_out": prod(tracker.shape) - len(cells),
+        "left_out": prod(sizes) - len(cells),
     }
+
+
+def limits(size: int | UOp) -> tuple[int, int]:
+    """The least and the largest value of a size."""
+    return (int(size.vmin), int(size.vmax)) if isinstance(size, UOp) else (size, size)
 
 
 def shortened(text: str) -> str:
@@ -92,7 +109,8 @@ def checked(call: Call, make: Callable[[], ShapeTracker]) -> ShapeTracker:
         raise SyntaxFault(str(error), call.offset) from None
     if len(made.shape) > MOST_AXES:
         raise SyntaxFault(f"more than {MOST_AXES} axes", call.offset)
-    if prod(made.shape) > LARGEST or any(size < 0 for size in made.shape):
+    sizes = [limits(size) for size in made.shape]
+    if prod(most for _, most in sizes) > LARGEST or any(least < 0 for least, _ in sizes):
         raise SyntaxFault(f"sizes {made.shape} are negative or too large", call.offset)
     return made
 
@@ -131,8 +149,9 @@ def view_of(call: Any, around: Call) -> View:
         offset or 0,
         None if mask is None else pairs(mask, call),
     )
-    limits = zip(made.limits, made.shape, strict=True)
-    if made.mask is not None and any(not 0 <= low <= high <= size for (low, high), size in limits):
+    known = [(*pair, size) for pair, size in zip(made.limits, made.shape, strict=True)]
+    known = [one for one in known if all(isinstance(number, int) for number in one)]
+    if made.mask is not None and any(not 0 <= low <= high <= size for low, high, size in known):
         raise SyntaxFault("a mask's limits are 0 <= low <= high <= size", call.offset)
     return made
 
@@ -151,17 +170,19 @@ def arguments(call: Call, *names: str, least: int | None = None) -> list[Any]:
 
 
 def is_number(one: Any) -> bool:
+    if isinstance(one, UOp):
+        return one.dtype is dtypes.index
     return isinstance(one, int) and not isinstance(one, bool)
 
 
-def numbers(given: Any, call: Call) -> tuple[int, ...]:
+def numbers(given: Any, call: Call) -> tuple[Any, ...]:
     """A row of numbers."""
     if not isinstance(given, tuple) or not all(map(is_number, given)):
         raise SyntaxFault(f"{call.name}: expected numbers in parentheses", call.offset)
     return given
 
 
-def pairs(given: Any, call: Call) -> tuple[tuple[int, int], ...]:
+def pairs(given: Any, call: Call) -> tuple[tuple[Any, Any], ...]:
     """A row of pairs of numbers."""
     rows = given if isinstance(given, tuple) else ((),)
     if not all(
@@ -194,8 +215,10 @@ def moved(tracker: ShapeTracker, call: Call) -> ShapeTracker:
 
 def refuse_outside(tracker: ShapeTracker, call: Call, rows: Sequence[tuple[int, int]]) -> None:
     """Padding is not negative, and what is cut out lies inside; the library counts the axes."""
-    if call.name == "pad" and any(min(row) < 0 for row in rows):
+    if call.name == "pad" and any(limits(size)[0] < 0 for row in rows for size in row):
         raise SyntaxFault("pad takes no negative numbers", call.offset)
     sizes = zip(rows, tracker.shape)
-    if call.name == "shrink" and any(not 0 <= low <= high <= size for (low, high), size in sizes):
+    if call.name == "shrink" and any(
+        not 0 <= limits(low)[0] <= limits(high)[1] <= limits(size)[1] for (low, high), size in sizes
+    ):
         raise SyntaxFault("the limits of shrink are 0 <= low <= high <= size", call.offset)

@@ -19,8 +19,6 @@ from torpor.rules import exact_rules, fold_rules
 
 _ARITHMETIC: Final = fold_rules + exact_rules
 _TRUE: Final = UOp.const(dtypes.bool, True)
-# Bits of a significand, the hidden one included (IEEE 754-2019, table 3.5; bfloat16 has 8).
-_PRECISION: Final = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 MayRaise = dict[UOp, bool]
 
 
@@ -160,7 +158,7 @@ def _reduced_float(op: Ops, value: float, count: int, dtype: DType) -> float | N
         return value
     significand = abs(value.as_integer_ratio()[0])
     significand //= significand & -significand
-    if significand * count >= 1 << _PRECISION[dtype.name]:
+    if significand * count >= 2 << dtype.fraction:
         return None
     total = value * count
     return total if math.isfinite(total) and dtype.cast_scalar(total) == total else None
@@ -171,6 +169,6 @@ constant_rules: Final = PatternMatcher([
     (UPat(MOVEMENT, src=(_x,), name="node"), move_constant),
     (UPat(Ops.REDUCE_AXIS, src=(_x,), name="node"), reduce_nothing),
     (UPat(Ops.REDUCE_AXIS, src=(_x,), name="node"), reduce_constant),
-    (UPat((*ALU, *MOVEMENT, Ops.REDUCE_AXIS), name="node"), compute_nothing),
+    (UPat((*ALU, *MOVEMENT, Ops.REDUCE_AXIS, Ops.CHECK), name="node"), compute_nothing),
     (UPat(ALU, name="node"), fold_elementwise),
 ])  # fmt: skip

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from torpor.base.dtypes import DType, Scalar, dtypes
+from torpor.base.dtypes import DType, Scalar, dtypes, from_name
 from torpor.base.errors import DTypeError, ShapeError
-from torpor.graph.movement import broadcast_shapes, expand
+from torpor.graph.movement import broadcast_shapes, expand, pad, reshape, shrink
 from torpor.graph.sizes import describe
 from torpor.ir.infer import Shape, Size, shape_of, shaped
 from torpor.ir.ops import ALU, COMPARE, ROWS, TRANSCENDENTAL, Ops
@@ -38,6 +38,8 @@ _common_shape: Final = lru_cache(maxsize=4096)(broadcast_shapes)
 
 def constant(value: Scalar, dtype: DType, shape: Sequence[Size] = ()) -> UOp:
     """The number `value` as `dtype` holds it, in every element of `shape`."""
+    if dtype.kind == "packed":
+        return cast(constant(value, dtypes.int8, shape), dtype)
     node = UOp(Ops.CONST, dtype, (), dtype.cast_scalar(value))
     if not shape:
         return node
@@ -97,6 +99,8 @@ def _fault(op: Ops, nodes: Sequence[UOp]) -> str:
         expected = f"{arity} operands"
     elif op is Ops.WHERE and nodes[0].dtype is not dtypes.bool:
         expected = "a bool condition"
+    elif any(node.dtype.kind == "packed" for node in nodes):
+        expected = "numbers to compute with (cast them, to int8 say)"
     elif nodes[-1].dtype.kind not in kinds:
         expected = f"operands of kind {' or '.join(sorted(kinds))}"
     else:
@@ -110,16 +114,101 @@ def cast(node: UOp, dtype: DType) -> UOp:
         return node
     if dtype is dtypes.void or dtype.count != 1:
         raise DTypeError(f"cast of {describe(node)}: expected a number format, got {dtype}")
-    return UOp(Ops.CAST, dtype, (node,))
+    if node.dtype.kind == "packed":
+        return cast(_numbers_of(node), dtype)
+    return _packed(node, dtype) if dtype.kind == "packed" else UOp(Ops.CAST, dtype, (node,))
 
 
 def bitcast(node: UOp, dtype: DType) -> UOp:
-    """The same bits read as `dtype`, which has the same size."""
+    """The same bits read as `dtype`; of another size, of so many more or fewer along the last axis.
+    The first element has the lowest bits.
+    """
     if dtype is node.dtype:
         return node
-    if dtype.itemsize != node.dtype.itemsize or "index" in (dtype.kind, node.dtype.kind):
-        raise DTypeError(
-            f"bitcast of {describe(node)}: expected a format of {node.dtype.itemsize} bytes, "
-            f"got {dtype} of {dtype.itemsize}"
+    if {dtype.kind, node.dtype.kind} & {"index", "complex", "void"}:
+        raise DTypeError(f"bitcast of {describe(node)}: {dtype} has no such bits")
+    packed = node.dtype.kind == "packed"
+    if dtype.bits == node.dtype.bits:
+        return UOp(Ops.BITCAST, dtype, (_bits_of(node) if packed else node,))
+    shape = shape_of(node)
+    if not shape:
+        raise ShapeError(f"bitcast of {describe(node)} to {dtype}: it has no last axis to change")
+    into = _split if dtype.bits < node.dtype.bits else _joined
+    count = dtype.bits // node.dtype.bits
+    if count and (isinstance(shape[-1], UOp) or shape[-1] % count):
+        raise ShapeError(
+            f"bitcast of {describe(node)} to {dtype}: {count} elements become one, "
+            f"and its last axis of {shape[-1]} is no multiple of that"
         )
-    return UOp(Ops.BITCAST, dtype, (node,))
+    word = _bits_of(node) if packed else bitcast(node, _word(node.dtype.bits))
+    made = into(word, node.dtype.bits, dtype.bits)
+    return _marked(made, dtype) if dtype.kind == "packed" else bitcast(made, dtype)
+
+
+def _word(bits: int) -> DType:
+    """The unsigned integer that holds so many bits."""
+    return from_name(f"uint{max(bits, 8)}")
+
+
+def _split(node: UOp, whole: int, bits: int) -> UOp:
+    """Words as their parts, the lowest first: (..., n) as (..., n * parts)."""
+    *rows, last = shape_of(node)
+    count = whole // bits
+    shifts = constant(0, node.dtype, (count,))
+    for place in range(1, count):
+        shift = constant(place * bits, node.dtype, (1,))
+        shifts = elementwise(Ops.OR, shifts, pad(shift, ((place, count - 1 - place),)))
+    spread = reshape(node, (*rows, last, 1))
+    parts = cast(elementwise(Ops.SHR, spread, shifts), _word(bits))
+    return reshape(parts, (*rows, last * count))
+
+
+def _joined(node: UOp, bits: int, whole: int) -> UOp:
+    """Parts as words, the lowest first: (..., n) as (..., n / parts)."""
+    *rows, last = shape_of(node)
+    count, word = whole // bits, _word(whole)
+    parts = cast(reshape(node, (*rows, last // count, count)), word)
+    made = constant(0, word, (*rows, last // count))
+    for place in range(count):
+        boxes = (*((0, size) for size in (*rows, last // count)), (place, place + 1))
+        one = reshape(shrink(parts, boxes), (*rows, last // count))
+        one = elementwise(Ops.SHL, one, constant(place * bits, word, ()))
+        made = elementwise(Ops.OR, made, one)
+    return made
+
+
+# --- numbers of 4 bits ----------------------------------------------------------------------------
+# A node of such a format is the mark BITCAST on the bits of each number, in an uint8 of its own,
+# with movements above. In memory two are in a byte, which `bitcast` makes of them. Only casts and
+# bitcasts look below the mark, so that no target knows of these formats.
+def _marked(bits: UOp, dtype: DType) -> UOp:
+    kept = elementwise(Ops.AND, bits, constant((1 << dtype.bits) - 1, dtypes.uint8))
+    return UOp(Ops.BITCAST, dtype, (kept,))
+
+
+def _bits_of(node: UOp) -> UOp:
+    """The bits of each number, as uint8: below the mark, with the movements that are above it."""
+    if node.op is Ops.BITCAST:
+        return node.src[0]
+    moved = UOp(node.op, dtypes.uint8, (_bits_of(node.src[0]), *node.src[1:]), node.arg)
+    return shaped(moved, shape_of(node))
+
+
+def _numbers_of(node: UOp) -> UOp:
+    """The numbers in a format of 8 bits."""
+    bits = _bits_of(node)
+    if not node.dtype.is_signed:
+        return bits
+    middle = constant(1 << (node.dtype.bits - 1), dtypes.uint8)
+    turned = cast(elementwise(Ops.XOR, bits, middle), dtypes.int8)
+    return elementwise(Ops.SUB, turned, cast(middle, dtypes.int8))
+
+
+def _packed(node: UOp, dtype: DType) -> UOp:
+    """Numbers in a format of 4 bits: integers without their high bits, floats held at the ends."""
+    if node.dtype.is_float:
+        wide = dtypes.int8 if dtype.is_signed else dtypes.uint8
+        least, most = (constant(int(end), wide) for end in (dtype.min, dtype.max))
+        node = elementwise(Ops.MAX, cast(node, wide), least)
+        node = elementwise(Ops.WHERE, elementwise(Ops.CMPLT, node, most), node, most)
+    return _marked(cast(node, dtypes.uint8), dtype)

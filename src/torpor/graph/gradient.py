@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Final
+from contextvars import ContextVar
+from typing import Any, Final, NamedTuple
 
 from torpor.base.errors import GradientError, ShapeError
 from torpor.base.site import Site, gradient_of
 from torpor.graph.branch import CHOSEN, side_gradient
-from torpor.graph.elementwise import cast, constant, elementwise
+from torpor.graph.elementwise import elementwise
 from torpor.graph.gradient_elementwise import ELEMENTWISE, Gradients
 from torpor.graph.gradient_function import FUNCTIONS
 from torpor.graph.gradient_indexed import INDEXED
@@ -23,7 +24,7 @@ from torpor.graph.gradient_reduce import OTHERS
 from torpor.graph.loop import NAMING
 from torpor.graph.movement import reshape
 from torpor.graph.recompute import RULE, Copies, is_checkpoint
-from torpor.graph.reduce import AGAIN, leaf, reduce
+from torpor.graph.reduce import AGAIN, reduce
 from torpor.graph.scan import scan_gradient
 from torpor.graph.sizes import describe
 from torpor.graph.template import Template, Templates, described, stand_in
@@ -67,16 +68,28 @@ def summed_to(g: UOp, shape: Shape) -> UOp:
 RULES[Ops.FUNCTION] = function_gradient
 FLOWING: Final = frozenset(RULES) | LOOPED
 CUSTOM: Final = "custom"  # a FUNCTION whose gradients are what its arg makes of its own
-# FUNCTIONs whose gradients are made of more than their operands.
-_LOOKING: Final = frozenset({CHOSEN, RULE, CUSTOM})
+# FUNCTIONs whose gradients are made of more than their operands; those whose rules ask for values
+# are added by what registers them.
+LOOKING: Final = {CHOSEN, RULE, CUSTOM}
 # What is called with the gradient of a node, and gives the one that goes on.
 watched: Final[weakref.WeakKeyDictionary[UOp, list[Callable[[UOp], UOp]]]] = (
     weakref.WeakKeyDictionary()
 )
+# While it is a list: each node that a gradient goes through, and what a rule gives for an operand.
+noted: Final[ContextVar[list[tuple[UOp, UOp]] | None]] = ContextVar("torpor_noted", default=None)
 _templates: Final = Templates()
 # An enumeration is slow to ask for its members.
 _LOOP, _LEAF = Ops.LOOP, Ops.LEAF
 _HOLDING: Final = frozenset({Ops.LOOP, Ops.SINK})  # no floats themselves, but with such below
+
+
+class _Walk(NamedTuple):
+    """The nodes on the way, and whether it ends there; from where, with what, and to where."""
+
+    between: dict[UOp, bool]
+    roots: Sequence[UOp]
+    seeds: Sequence[UOp]
+    targets: Sequence[UOp]
 
 
 def gradient(root: UOp, targets: Sequence[UOp], seed: UOp) -> list[UOp | None]:
@@ -105,58 +118,43 @@ def gradients(
 def _gradients(
     roots: Sequence[UOp], seeds: Sequence[UOp], targets: Sequence[UOp]
 ) -> list[UOp | None]:
-    between = _between(roots, targets)
-    if watched and not between.keys().isdisjoint([*watched]):
-        return _walked(between, roots, seeds, targets, {})
-    like = _like(between, roots, seeds, targets)
+    walk = _Walk(_between(roots, targets), roots, seeds, targets)
+    seen = watched and not walk.between.keys().isdisjoint([*watched])
+    like = None if seen or noted.get() is not None else _like(walk)
     if like is None:
-        return _walked(between, roots, seeds, targets, {})
+        return _walked(walk, {})
     key, inputs = like
     template = _templates.get(key)
     if template is not None:
         return template.made(inputs, _origins_of_gradient)
     owners = {node: node for node in inputs}
-    results = _walked(between, roots, seeds, targets, owners)
+    results = _walked(walk, owners)
     if _templates.is_wanted(key):
-        _learn(key, between, roots, seeds, targets, inputs)
+        _learn(key, walk, inputs)
     return results
 
 
-def _learn(
-    key: Hashable,
-    between: dict[UOp, bool],
-    roots: Sequence[UOp],
-    seeds: Sequence[UOp],
-    targets: Sequence[UOp],
-    inputs: Sequence[UOp],
-) -> None:
+def _learn(key: Hashable, walk: _Walk, inputs: Sequence[UOp]) -> None:
     """Write down what the rules make of inputs of which nothing is known but what the key says: one
     that happens to be what a rule makes of others need not be so the next time.
     """
     known: dict[UOp, UOp] = {}
     for node in inputs:
-        if between.get(node, True):
+        if walk.between.get(node, True):
             known[node] = stand_in(node)
         else:
             made = node.replace(src=tuple([known[source] for source in node.src]))
             known[node] = shaped(made, shape_of(node))
     owners = {node: node for node in known.values()}
-    alike = {known[node]: ends for node, ends in between.items()}
-    starts, grown, ends = (
-        [known.get(node, node) for node in group] for group in (roots, seeds, targets)
-    )
-    results = _walked(alike, starts, grown, ends, owners)
+    alike = {known[node]: ends for node, ends in walk.between.items()}
+    groups = ([known.get(node, node) for node in group] for group in walk[1:])
+    results = _walked(_Walk(alike, *groups), owners)
     template = Template([*known.values()], results, owners)
     if template.is_whole():
         _templates.learn(key, template)
 
 
-def _like(
-    between: dict[UOp, bool],
-    roots: Sequence[UOp],
-    seeds: Sequence[UOp],
-    targets: Sequence[UOp],
-) -> tuple[Hashable, list[UOp]] | None:
+def _like(walk: _Walk) -> tuple[Hashable, list[UOp]] | None:
     """What gradients of the same kind have in common, and the nodes that they are made of; None
     where rules look at more than these.
     """
@@ -170,13 +168,13 @@ def _like(
             place = places[node] = len(places)
         return place
 
-    for node, ends in between.items():
+    for node, ends in walk.between.items():
         if ends:
             place_of(node)
             continue
         op, arg = node.op, node.arg
         if op is Ops.FUNCTION:
-            if arg[0] in _LOOKING:
+            if arg[0] in LOOKING:
                 return None
             arg = arg[0] if arg[0] in NAMING else repr(arg)
         elif op is Ops.COPY:
@@ -184,22 +182,18 @@ def _like(
         sources = tuple([place_of(source) for source in node.src])
         words += (op, node.dtype, arg, sources)
         places[node] = len(places)
-    ends_at = tuple([places.get(target) for target in targets])
-    starts = tuple([place_of(node) for node in (*roots, *seeds)])
+    ends_at = tuple([places.get(target) for target in walk.targets])
+    starts = tuple([place_of(node) for node in (*walk.roots, *walk.seeds)])
     return (tuple(words), starts, ends_at), [*places]
 
 
-def _walked(
-    between: dict[UOp, bool],
-    roots: Sequence[UOp],
-    seeds: Sequence[UOp],
-    targets: Sequence[UOp],
-    owners: dict[UOp, UOp],
-) -> list[UOp | None]:
+def _walked(walk: _Walk, owners: dict[UOp, UOp]) -> list[UOp | None]:
     """The gradients by the rules of the nodes between; `owners` gets whose gradient a node is."""
+    between, roots, seeds, targets = walk
     found: dict[UOp, UOp] = {}
     of_loops: dict[UOp, dict[UOp, UOp]] = {}  # by LOOP: the gradient of each thing that it gives
     copies: dict[Any, Copies] = {}  # of values that are computed again, by checkpoint
+    noting = noted.get()
     for root, seed in zip(roots, seeds, strict=True):
         _add(found, root, seed)
     for node in reversed(between):
@@ -222,6 +216,8 @@ def _walked(
         for source, part in zip(node.src, parts, strict=True):
             if part is not None and source in between:
                 _note_origins(part, node, grad, owners)
+                if noting is not None:
+                    noting.append((node, part))
                 _add(found, source, part)
     return [found.get(target) if target in between else None for target in targets]
 
@@ -262,21 +258,3 @@ def _between(roots: Sequence[UOp], targets: Sequence[UOp]) -> dict[UOp, bool]:
         if below or node in wanted:
             between[node] = not below
     return between
-
-
-def jvp(root: UOp, targets: Sequence[UOp], tangents: Sequence[UOp]) -> UOp | None:
-    """The change of `root` when each target changes by its tangent; None where nothing flows.
-
-    Forward mode by reverse mode twice: the gradient is linear in its seed u, so the derivative for
-    u of the sum of gradient(u) * tangent is what the tangents do to `root`.
-    """
-    seed = leaf(constant(0, root.dtype, shape_of(root)))
-    total: UOp | None = None
-    for found, tangent in zip(gradient(root, targets, seed), tangents, strict=True):
-        if found is not None:
-            part = reduce(elementwise(Ops.MUL, found, tangent), Ops.ADD, None)
-            part = cast(part, root.dtype)
-            total = part if total is None else elementwise(Ops.ADD, total, part)
-    if total is None:
-        return None
-    return gradient(total, [seed], constant(1, total.dtype))[0]

@@ -134,24 +134,6 @@ def clamp_gradient(node: UOp, g: UOp) -> Gradients:
     )
 
 
-def fmod_gradient(node: UOp, g: UOp) -> Gradients:
-    """d fmod(x, y) = dx - trunc(x / y) dy."""
-    _, x, y = node.src
-    quotient = elementwise(Ops.TRUNC, elementwise(Ops.FDIV, x, y))
-    return g, scaled(times(g, quotient), -1)
-
-
-def expm1_gradient(node: UOp, g: UOp) -> Gradients:
-    """d expm1(x) = (r + 1) dx."""
-    return (times(g, elementwise(Ops.ADD, node, like(node, 1))),)
-
-
-def log1p_gradient(node: UOp, g: UOp) -> Gradients:
-    """d log1p(x) = dx / (1 + x)."""
-    x = node.src[1]
-    return (elementwise(Ops.FDIV, g, elementwise(Ops.ADD, x, like(x, 1))),)
-
-
 def sinh_gradient(node: UOp, g: UOp) -> Gradients:
     """d sinh(x) = cosh(x) dx: e (e / 2) + (1 / e) / (2 e) with e = exp(x / 2), which does not
     overflow before the result does.
@@ -209,22 +191,11 @@ def erfinv_gradient(node: UOp, g: UOp) -> Gradients:
 
 
 def log_add_gradient(node: UOp, g: UOp) -> Gradients:
-    """d log(exp(x) + exp(y)) = exp(x - r) dx + exp(y - r) dy."""
-    _, x, y = node.src
-    shares = (elementwise(Ops.EXP, elementwise(Ops.SUB, part, node)) for part in (x, y))
-    return tuple(times(g, share) for share in shares)
-
-
-def binary_cross_entropy_gradient(node: UOp, g: UOp) -> Gradients:
-    """d of -(t log(p) + (1 - t) log(1 - p)) = (p - t) / (p (1 - p)) dp + log((1 - p) / p) dt, the
-    divisor being no less than 1e-12.
+    """d log(exp(x) + exp(y)) = dx / (1 + exp(y - x)) + dy / (1 + exp(x - y)): infinity beside a
+    number has all of it.
     """
-    _, p, t = node.src
-    rest = elementwise(Ops.SUB, like(p, 1), p)
-    divisor = elementwise(Ops.MAX, times(rest, p), like(p, 1e-12))
-    slope = elementwise(Ops.FDIV, elementwise(Ops.SUB, p, t), divisor)
-    logs = elementwise(Ops.SUB, elementwise(Ops.LOG, rest), elementwise(Ops.LOG, p))
-    return times(g, slope), times(g, logs)
+    _, x, y = node.src
+    return tuple(times(g, logistic(elementwise(Ops.SUB, *pair))) for pair in ((x, y), (y, x)))
 
 
 # --- reductions -----------------------------------------------------------------------------------
@@ -315,9 +286,6 @@ FUNCTIONS: Final[dict[str, Callable[[UOp, UOp], Gradients]]] = {
     "between": between_gradient,
     "hardswish": hardswish_gradient,
     "clamp": clamp_gradient,
-    "fmod": fmod_gradient,
-    "expm1": expm1_gradient,
-    "log1p": log1p_gradient,
     "sinh": sinh_gradient,
     "elu": elu_gradient,
     "softplus": softplus_gradient,
@@ -326,7 +294,6 @@ FUNCTIONS: Final[dict[str, Callable[[UOp, UOp], Gradients]]] = {
     "hypot": hypot_gradient,
     "erfinv": erfinv_gradient,
     "log_add": log_add_gradient,
-    "binary_cross_entropy": binary_cross_entropy_gradient,
     "variance": variance_gradient,
     "evenly": evenly_gradient,
     "first": first_gradient,

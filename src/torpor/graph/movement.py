@@ -23,6 +23,7 @@ from torpor.graph.sizes import (
     is_size,
     known,
     least,
+    show_reach,
     show_shape,
 )
 from torpor.ir.infer import Shape, Size, fold_size, product, shape_of, shaped
@@ -189,7 +190,7 @@ def pad(node: UOp, pairs: Sequence[Sequence[Size]]) -> UOp:
         if least(pair[0]) < 0 or least(pair[1]) < 0:
             raise ShapeError(
                 f"pad of {describe(node)}: expected no negative amounts, got {show_shape(pair)}; "
-                f"shrink takes elements away"
+                f"shrink takes elements away{show_reach(*pair)}"
             )
     return UOp(Ops.PAD, node.dtype, (node,), found)
 
@@ -206,8 +207,8 @@ def shrink(node: UOp, pairs: Sequence[Sequence[Size]]) -> UOp:
         if not (least(start) >= 0 and at_most(start, stop) and at_most(stop, size)):
             raise ShapeError(
                 f"shrink of {describe(node)}: expected 0 <= start <= stop <= "
-                f"{show_shape((size,)).strip('(,)')} at axis {axis}, "
-                f"got {show_shape((start, stop))}"
+                f"{show_shape((size,))[1:-2]} at axis {axis}, "
+                f"got {show_shape((start, stop))}{show_reach(start, stop, size)}"
             )
     return UOp(Ops.SHRINK, node.dtype, (node,), found)
 

@@ -128,6 +128,13 @@ def show_shape(shape: Sequence[Size]) -> str:
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
 
 
+def show_reach(*sizes: Size) -> str:
+    """What the symbolic sizes can be, behind an error: "; i=2 reaches from 1 to 10"."""
+    parts = [f"{show_shape((size,))[1:-2]} reaches from {size.vmin} to {size.vmax}"
+             for size in dict.fromkeys(sizes) if not isinstance(size, int)]  # fmt: skip
+    return "".join(f"; {part}" for part in parts)
+
+
 def show_size(size: UOp) -> str:
     """A symbolic size as text: a Variable's name, bound or not, or the expression."""
     if size.op is Ops.BIND:

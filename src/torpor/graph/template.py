@@ -17,7 +17,9 @@ from torpor.ir.ops import LOOPED, MOVEMENT, Ops
 from torpor.ir.uop import UOp
 
 MOST: Final = 1024  # templates that are kept
-OFTEN: Final = 4  # how often their like comes before they are written down: a choice
+# Up to so many their like is written down at once, then where it has come so often: choices.
+FEW: Final = 16
+OFTEN: Final = 4
 _NONE: Final[Mapping[UOp, UOp]] = {}
 
 
@@ -105,8 +107,8 @@ class Template:
 
 
 class Templates:
-    """Templates by what they are of. One is written down when its like has come a few times: sizes
-    that grow from pass to pass never do.
+    """Templates by what they are of. The first are written down at once, further ones when their
+    like has come a few times: sizes that grow from pass to pass never do.
     """
 
     def __init__(self) -> None:
@@ -125,7 +127,7 @@ class Templates:
         if not seen and len(self._known) >= MOST:
             self._known.clear()
         self._known[key] = seen + 1
-        return seen + 1 == OFTEN
+        return seen + 1 == OFTEN or (not seen and len(self._known) <= FEW)
 
     def learn(self, key: Hashable, template: Template) -> None:
         """Keep the template of a key."""

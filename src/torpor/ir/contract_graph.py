@@ -171,6 +171,13 @@ def is_of_loop(node: UOp) -> bool:
     return node.src[0].op is Ops.LOOP
 
 
+def reads_operands(node: UOp) -> bool:
+    """A KERNEL stores values of its format, and has an operand for each other parameter."""
+    found = {n.arg.slot: n for n in node.arg[0].toposort() if n.op is Ops.PARAM}
+    memory = (node, *node.src)
+    return all(slot < len(memory) and n.dtype is memory[slot].dtype for slot, n in found.items())
+
+
 def is_in_one_place(node: UOp) -> bool:
     """What is over several devices is only held together by the SINK."""
     return all(s.op is not Ops.MULTI for s in node.src)
@@ -197,6 +204,7 @@ _CLAUSES: Final[tuple[Clause, ...]] = (
     (UPat(Ops.CHECK), says_requirement),
     (UPat(Ops.LOOP), loops_well),
     (UPat(LOOPED), is_of_loop),
+    (UPat(Ops.KERNEL), reads_operands),
     (UPat((Ops.BUFFER, Ops.CONST, Ops.VARIABLE, Ops.SINK, Ops.MULTI)), always),
 )
 GRAPH: Final = Contract("graph", _CLAUSES)

@@ -52,7 +52,7 @@ def _shape_of_one(node: UOp) -> Shape:
         return (arg.size,)
     if op in (Ops.RESHAPE, Ops.EXPAND):
         return tuple(arg)
-    if op is Ops.SLOT:
+    if op in (Ops.SLOT, Ops.KERNEL):
         return tuple(arg[1])
     if op in LOOPED:
         return _shape_of_looped(node)

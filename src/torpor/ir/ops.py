@@ -64,6 +64,7 @@ class Ops(Enum):
     LAST = auto()
     STEPS = auto()
     TRAIL = auto()
+    KERNEL = auto()
     # arithmetic, one operand
     CAST = auto()
     BITCAST = auto()
@@ -340,6 +341,12 @@ ROWS: Final[dict[Ops, Row]] = {
     Ops.STEPS: Row(1, _GRAPH, "the values that node arg of a LOOP's body has, step by step"),
     Ops.TRAIL: Row(
         1, _GRAPH, "what carry number arg of a LOOP is before its steps and in the end, as they lie"
+    ),
+    Ops.KERNEL: Row(
+        None,
+        _GRAPH,
+        "what a kernel stores in its parameter 0, of operands that are the others; arg is (the "
+        "kernel, the shape)",
     ),
     Ops.CAST: Row(1, _ALU, "converted to dtype: float to integer truncates, saturates, NaN is 0"),
     Ops.BITCAST: Row(1, _ALU, "the same bits read as dtype, of the same size"),

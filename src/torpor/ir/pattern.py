@@ -15,6 +15,15 @@ Match = dict[str, UOp]
 _ANY: Final = object()
 
 
+def _operator(op: Ops) -> Callable[[UPat, UPat | int | float], UPat]:
+    """The method `x op y`."""
+
+    def method(self: UPat, other: UPat | int | float) -> UPat:
+        return self.alu(op, self._other(other))
+
+    return method
+
+
 class UPat:
     """What a node must look like.
 
@@ -76,35 +85,10 @@ class UPat:
     def _other(self, value: UPat | int | float) -> UPat:
         return value if isinstance(value, UPat) else UPat.const(value)
 
-    def __add__(self, other: UPat | int | float) -> UPat:
-        return self.alu(Ops.ADD, self._other(other))
-
-    def __sub__(self, other: UPat | int | float) -> UPat:
-        return self.alu(Ops.SUB, self._other(other))
-
-    def __mul__(self, other: UPat | int | float) -> UPat:
-        return self.alu(Ops.MUL, self._other(other))
-
-    def __truediv__(self, other: UPat | int | float) -> UPat:
-        return self.alu(Ops.FDIV, self._other(other))
-
-    def __floordiv__(self, other: UPat | int | float) -> UPat:
-        return self.alu(Ops.IDIV, self._other(other))
-
-    def __mod__(self, other: UPat | int | float) -> UPat:
-        return self.alu(Ops.MOD, self._other(other))
-
-    def __lt__(self, other: UPat | int | float) -> UPat:
-        return self.alu(Ops.CMPLT, self._other(other))
-
-    def __and__(self, other: UPat | int | float) -> UPat:
-        return self.alu(Ops.AND, self._other(other))
-
-    def __or__(self, other: UPat | int | float) -> UPat:
-        return self.alu(Ops.OR, self._other(other))
-
-    def __xor__(self, other: UPat | int | float) -> UPat:
-        return self.alu(Ops.XOR, self._other(other))
+    __add__, __sub__, __mul__ = _operator(Ops.ADD), _operator(Ops.SUB), _operator(Ops.MUL)
+    __truediv__, __floordiv__ = _operator(Ops.FDIV), _operator(Ops.IDIV)
+    __mod__, __lt__ = _operator(Ops.MOD), _operator(Ops.CMPLT)
+    __and__, __or__, __xor__ = _operator(Ops.AND), _operator(Ops.OR), _operator(Ops.XOR)
 
     def where(self, yes: UPat, no: UPat | int | float) -> UPat:
         return self.alu(Ops.WHERE, yes, self._other(no))

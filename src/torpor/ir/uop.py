@@ -44,6 +44,24 @@ def _identity_of(op: Ops, arg: object) -> object:
     return arg
 
 
+def _operator(op: Ops) -> Callable[[UOp, UOp | Scalar], UOp]:
+    """The method `x op y`."""
+
+    def method(self: UOp, other: UOp | Scalar) -> UOp:
+        return self.alu(op, self._other(other))
+
+    return method
+
+
+def _reflected(op: Ops) -> Callable[[UOp, UOp | Scalar], UOp]:
+    """The method `y op x`."""
+
+    def method(self: UOp, other: UOp | Scalar) -> UOp:
+        return self._other(other).alu(op, self)
+
+    return method
+
+
 class UOp:
     """A node: `op` on the nodes `src`, giving `dtype`; `arg` is what else the op needs."""
 
@@ -183,68 +201,26 @@ class UOp:
             return UOp(Ops.WHERE, no.dtype, (self, no._other(yes), no))
         return UOp(Ops.WHERE, yes.dtype, (self, yes, yes._other(no)))
 
-    def __add__(self, other: UOp | Scalar) -> UOp:
-        return self.alu(Ops.ADD, self._other(other))
-
-    def __radd__(self, other: Scalar) -> UOp:
-        return self._other(other).alu(Ops.ADD, self)
-
-    def __sub__(self, other: UOp | Scalar) -> UOp:
-        return self.alu(Ops.SUB, self._other(other))
-
-    def __rsub__(self, other: Scalar) -> UOp:
-        return self._other(other).alu(Ops.SUB, self)
-
-    def __mul__(self, other: UOp | Scalar) -> UOp:
-        return self.alu(Ops.MUL, self._other(other))
-
-    def __rmul__(self, other: Scalar) -> UOp:
-        return self._other(other).alu(Ops.MUL, self)
+    __add__, __radd__ = _operator(Ops.ADD), _reflected(Ops.ADD)
+    __sub__, __rsub__ = _operator(Ops.SUB), _reflected(Ops.SUB)
+    __mul__, __rmul__ = _operator(Ops.MUL), _reflected(Ops.MUL)
+    __truediv__, __rtruediv__ = _operator(Ops.FDIV), _reflected(Ops.FDIV)
+    __floordiv__, __rfloordiv__ = _operator(Ops.IDIV), _reflected(Ops.IDIV)
+    __mod__, __rmod__ = _operator(Ops.MOD), _reflected(Ops.MOD)
+    __and__ = _operator(Ops.AND)
+    __or__ = _operator(Ops.OR)
+    __xor__ = _operator(Ops.XOR)
+    __lshift__ = _operator(Ops.SHL)
+    __rshift__ = _operator(Ops.SHR)
+    __lt__, __gt__ = _operator(Ops.CMPLT), _reflected(Ops.CMPLT)
+    eq, ne = _operator(Ops.CMPEQ), _operator(Ops.CMPNE)  # `==` compares the nodes themselves
+    maximum, minimum = _operator(Ops.MAX), _operator(Ops.MIN)
 
     def __neg__(self) -> UOp:
         return self * -1
 
-    def __truediv__(self, other: UOp | Scalar) -> UOp:
-        return self.alu(Ops.FDIV, self._other(other))
-
-    def __rtruediv__(self, other: Scalar) -> UOp:
-        return self._other(other).alu(Ops.FDIV, self)
-
-    def __floordiv__(self, other: UOp | Scalar) -> UOp:
-        return self.alu(Ops.IDIV, self._other(other))
-
-    def __rfloordiv__(self, other: Scalar) -> UOp:
-        return self._other(other).alu(Ops.IDIV, self)
-
-    def __mod__(self, other: UOp | Scalar) -> UOp:
-        return self.alu(Ops.MOD, self._other(other))
-
-    def __rmod__(self, other: Scalar) -> UOp:
-        return self._other(other).alu(Ops.MOD, self)
-
-    def __and__(self, other: UOp | Scalar) -> UOp:
-        return self.alu(Ops.AND, self._other(other))
-
-    def __or__(self, other: UOp | Scalar) -> UOp:
-        return self.alu(Ops.OR, self._other(other))
-
-    def __xor__(self, other: UOp | Scalar) -> UOp:
-        return self.alu(Ops.XOR, self._other(other))
-
-    def __lshift__(self, other: UOp | Scalar) -> UOp:
-        return self.alu(Ops.SHL, self._other(other))
-
-    def __rshift__(self, other: UOp | Scalar) -> UOp:
-        return self.alu(Ops.SHR, self._other(other))
-
     def __invert__(self) -> UOp:
         return self ^ (True if self.dtype.kind == "bool" else -1)
-
-    def __lt__(self, other: UOp | Scalar) -> UOp:
-        return self.alu(Ops.CMPLT, self._other(other))
-
-    def __gt__(self, other: UOp | Scalar) -> UOp:
-        return self._other(other).alu(Ops.CMPLT, self)
 
     def __le__(self, other: UOp | Scalar) -> UOp:
         """Not `other < self`; on floats also true where either is NaN."""
@@ -253,19 +229,6 @@ class UOp:
     def __ge__(self, other: UOp | Scalar) -> UOp:
         """Not `self < other`; on floats also true where either is NaN."""
         return ~(self < other)
-
-    def eq(self, other: UOp | Scalar) -> UOp:
-        """Whether they are equal, as a node (`==` compares the nodes themselves)."""
-        return self.alu(Ops.CMPEQ, self._other(other))
-
-    def ne(self, other: UOp | Scalar) -> UOp:
-        return self.alu(Ops.CMPNE, self._other(other))
-
-    def maximum(self, other: UOp | Scalar) -> UOp:
-        return self.alu(Ops.MAX, self._other(other))
-
-    def minimum(self, other: UOp | Scalar) -> UOp:
-        return self.alu(Ops.MIN, self._other(other))
 
     def gep(self, *lanes: int) -> UOp:
         """The given lanes of this vector."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable
 
 from torpor.base.dtypes import dtypes
-from torpor.base.errors import ShapeError
+from torpor.base.errors import ShapeError, ValueRangeError
+from torpor.base.site import is_inside
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 
@@ -53,6 +55,25 @@ def expand(expression: UOp, *ranges: UOp) -> list[UOp]:
     ]
 
 
-_methods: dict[str, Callable[..., object]] = {"bind": bind, "unbind": unbind}
+def holds(node: UOp) -> bool:
+    """Whether a condition on bound variables holds this time, where the user's own code asks for
+    it; a `ValueRangeError` for one on variables that have no value yet. Every other node is true,
+    and all are within torpor, which asks so whether there is one.
+    """
+    if node.dtype is not dtypes.bool or is_inside(sys._getframe(1)):
+        return True
+    order = node.toposort()
+    leaves = {below.op for below in order if not below.src or below.op is Ops.RANGE}
+    if not {Ops.VARIABLE} <= leaves <= {Ops.VARIABLE, Ops.CONST}:
+        return True
+    now = {below: below.src[1] for below in order if below.op is Ops.BIND}
+    found = node.substitute(now).simplify()
+    if found.op is not Ops.CONST:
+        what = f"whether {node.render()} holds is not known before the variables are bound"
+        raise ValueRangeError(what)
+    return bool(found.arg)
+
+
+_methods: dict[str, Callable[..., object]] = {"bind": bind, "unbind": unbind, "__bool__": holds}
 for _name, _function in _methods.items():
     setattr(UOp, _name, _function)

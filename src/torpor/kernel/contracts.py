@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-from torpor.base.dtypes import SCALARS, dtypes
+from torpor.base.dtypes import SCALARS, SMALL_FLOATS, dtypes
 from torpor.base.target import Target
 from torpor.ir.contract import Clause, Contract, always, never
 from torpor.ir.ops import ALU, COMPARE, GRAPH, TRANSCENDENTAL, AxisType, Ops
@@ -264,7 +264,7 @@ def sized(target: Target) -> Contract:
 @cache
 def decomposed(target: Target) -> Contract:
     """Nothing is computed that the target lacks (integers are narrowed on the linear program)."""
-    small = [d for d in (dtypes.float16, dtypes.bfloat16) if d.name in target.missing]
+    small = [d for d in SMALL_FLOATS if d.name in target.missing]
     clauses: list[Clause] = [(UPat(TRANSCENDENTAL), never)]
     if small:
         clauses.append((UPat(ALU - {Ops.BITCAST, Ops.CAST}, small), never))

@@ -125,11 +125,16 @@ def seconds(nests: Sequence[Nest], target: Target, blocks: int | None = None) ->
     """How long one thread takes for the nests, and waits for others at the end: `blocks` shares of
     the work are all that threads can take; None: it is not shared.
     """
-    taken = sum(cycles(nest, target) for nest in nests) / target.clock
-    shared = 0.0 if blocks is None else max(0.0, taken - SHARED_FROM)
+    return waited(sum(cycles(nest, target) for nest in nests) / target.clock, blocks)
+
+
+def waited(taken: float, blocks: int | None) -> float:
+    """Seconds with those that threads wait for each other, where they share the work."""
+    shared = max(0.0, taken - SHARED_FROM) if blocks else 0.0
     return taken + shared * (waiting(blocks) - 1 if blocks else 0.0)
 
 
+@lru_cache(maxsize=KEPT)
 def waiting(blocks: int) -> float:
     """How many times longer than by equal shares threads take, of which each takes block after
     block: the rounds that the last one takes, in the mean over `SHARERS`.
@@ -138,12 +143,16 @@ def waiting(blocks: int) -> float:
 
 
 def cycles(nest: Nest, target: Target) -> float:
-    """The cycles of one nest: arithmetic, lines from the second cache, which are asked for long
-    before, and from further away; of two the longer hides most of the shorter.
+    """The cycles of one nest."""
+    return with_transfers(nest, arithmetic(nest, target), target)
+
+
+def with_transfers(nest: Nest, computing: float, target: Target) -> float:
+    """The cycles of a nest whose arithmetic takes so many, with lines from the second cache, which
+    are asked for long before, and from further away; of two the longer hides most of the shorter.
     """
     near, *far = transfers(nest, target)
-    work = overlapped(arithmetic(nest, target), near, UNHIDDEN_NEAR)
-    return overlapped(work, sum(far), UNHIDDEN)
+    return overlapped(overlapped(computing, near, UNHIDDEN_NEAR), sum(far), UNHIDDEN)
 
 
 def overlapped(one: float, other: float, unhidden: float) -> float:
@@ -242,38 +251,43 @@ def transfers(nest: Nest, target: Target) -> list[float]:
     body = next((n for n, loop in enumerate(nest.loops) if loop.written), len(rounds))
     fit, line, found = body, 0, []
     for at in levels(target):
-        fit = body if at.line != line else fit
-        line, fit = at.line, fitting(nest.streams, rounds, fit, at)
-        found.append(fetched(nest.streams, rounds, fit, at) if fit else 0.0)
+        if at.line != line:
+            line, fit = at.line, body
+            held = [touched(s.moves, rounds, s.itemsize, line, body) for s in nest.streams]
+        fit = fitting(held, fit, at)
+        found.append(fetched(nest.streams, held, rounds, fit, at) if fit else 0.0)
     return found
 
 
-def fitting(streams: Sequence[Stream], rounds: tuple[int, ...], fit: int, at: Level) -> int:
+def fitting(held: Sequence[Sequence[Extent]], fit: int, at: Level) -> int:
     """The outermost of the loops up to `fit` from which on a level holds all that is touched."""
     while fit > 0:
         room = at.room
-        for s in streams:
-            room -= taken_by(extent(s, fit - 1, rounds, at.line), at)
+        for extents in held:
+            room -= taken_by(extents[fit - 1], at)
         if room < 0:
             break
         fit -= 1
     return fit
 
 
-def fetched(streams: Sequence[Stream], rounds: tuple[int, ...], fit: int, at: Level) -> float:
+def fetched(
+    streams: Sequence[Stream], held: Sequence[Sequence[Extent]], rounds: tuple[int, ...], fit: int,
+    at: Level,
+) -> float:  # fmt: skip
     """Cycles for the lines that come from beyond a level, which holds what the loops from `fit` on
     touch.
     """
     total = 0.0
-    for s in streams:
+    for s, extents in zip(streams, held, strict=True):
         first = fit
         while first > 0 and s.moves[first - 1] == 0:
             first -= 1
-        held = extent(s, fit, rounds, at.line)
-        if taken_by(held, at) <= at.room:
+        inner = extents[fit]
+        if taken_by(inner, at) <= at.room:
             first = max(first - 1, 0)  # what one round of a loop has read, the next one finds
-        pieces, lines, between = extent(s, first, rounds, at.line)
-        far = min(1.0, FOUND / held.lines) if max(between, held.apart) >= PAGE else 0.0
+        pieces, lines, between = extents[first]
+        far = min(1.0, FOUND / inner.lines) if max(between, inner.apart) >= PAGE else 0.0
         moved = pieces * lines * (far * at.far + (1 - far) * at.near)
         total += prod(rounds[:first]) * moved * (1 + s.is_store)
     return total
@@ -286,24 +300,28 @@ def taken_by(one: Extent, at: Level) -> int:
     return pieces * (max(taken, gcd(apart, at.way)) if apart and at.way else taken)
 
 
-def extent(one: Stream, first: int, rounds: tuple[int, ...], line: int) -> Extent:
-    """What a stream touches in the loops from `first` on."""
-    return touched(one.moves[first:], rounds[first:], one.itemsize, line)
-
-
 @lru_cache(maxsize=KEPT)
 def touched(
-    moves: tuple[int | None, ...], rounds: tuple[int, ...], itemsize: int, line: int
-) -> Extent:
-    """What a stream touches in these loops."""
+    moves: tuple[int | None, ...], rounds: tuple[int, ...], itemsize: int, line: int, body: int
+) -> list[Extent]:
+    """What a stream touches in the loops from each one on, up to that with number `body`."""
     apart: dict[int, int] = {}
-    pieces = 1
-    for count, move in zip(rounds, moves, strict=True):
+    irregular, found = 1, []
+    for place in range(len(moves) - 1, -1, -1):
+        if place == body - 1:
+            found.append(extent(apart, irregular, itemsize, line))
+        move = moves[place]
         if move is None:
-            pieces *= count
+            irregular *= rounds[place]
         elif move:
-            move = abs(move)
-            apart[move] = apart.get(move, 1) + count - 1
+            apart[abs(move)] = apart.get(abs(move), 1) + rounds[place] - 1
+        if place < body:
+            found.append(found[-1] if move == 0 else extent(apart, irregular, itemsize, line))
+    return found[::-1] or [extent(apart, irregular, itemsize, line)]
+
+
+def extent(apart: Mapping[int, int], pieces: int, itemsize: int, line: int) -> Extent:
+    """What lies in so many places so many bytes apart; and how often that is, somewhere else."""
     run, between = itemsize, 0
     for move in sorted(apart):
         if move <= run or move <= line:

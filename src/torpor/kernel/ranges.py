@@ -43,7 +43,9 @@ def is_no_load(node: UOp) -> bool:
 
 def size_of(one: UOp) -> int | None:
     """The number of iterations, None where it is symbolic."""
-    bound = one.src[0].simplify()
+    bound = one.src[0]
+    if bound.op is not Ops.CONST:
+        bound = bound.simplify()
     return int(bound.arg) if bound.op is Ops.CONST else None
 
 

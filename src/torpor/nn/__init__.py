@@ -4,7 +4,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from torpor.base.missing import names_of
-from torpor.nn import functional, init, losses, optim, state, stateless, utils
+from torpor.nn import func, functional, init, lazy, losses, optim, state, stateless, utils
+from torpor.nn.adaptive import AdaptiveLogSoftmaxWithLoss
 from torpor.nn.attention import MultiheadAttention
 from torpor.nn.containers import (
     ModuleDict,
@@ -22,6 +23,7 @@ from torpor.nn.convolution import (
     ConvTranspose3d,
 )
 from torpor.nn.layers import Bilinear, Embedding, EmbeddingBag, Linear, PReLU
+from torpor.nn.lazy import *  # noqa: F403 (a layer for each that has a width)
 from torpor.nn.module import Buffer, Module, Parameter
 from torpor.nn.norms import (
     BatchNorm1d,
@@ -33,6 +35,7 @@ from torpor.nn.norms import (
     InstanceNorm3d,
     LayerNorm,
     RMSNorm,
+    SyncBatchNorm,
 )
 from torpor.nn.quantised import Quantised, QuantisedLinear, quantise
 from torpor.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
@@ -47,6 +50,8 @@ from torpor.nn.transformer import (
 
 if TYPE_CHECKING:
     from torpor.nn import data as data
+
+    def __getattr__(name: str) -> Any: ...
 else:
     _absent = names_of("torpor.nn", lambda: __all__)
 
@@ -56,57 +61,14 @@ else:
 
 
 __all__ = [
-    "BatchNorm1d",
-    "BatchNorm2d",
-    "BatchNorm3d",
-    "Bilinear",
-    "Buffer",
-    "Conv1d",
-    "Conv2d",
-    "Conv3d",
-    "ConvTranspose1d",
-    "ConvTranspose2d",
-    "ConvTranspose3d",
-    "Embedding",
-    "EmbeddingBag",
-    "GRU",
-    "GRUCell",
-    "GroupNorm",
-    "InstanceNorm1d",
-    "InstanceNorm2d",
-    "InstanceNorm3d",
-    "LSTM",
-    "LSTMCell",
-    "LayerNorm",
-    "Linear",
-    "Module",
-    "ModuleDict",
-    "ModuleList",
-    "MultiheadAttention",
-    "PReLU",
-    "Parameter",
-    "ParameterDict",
-    "ParameterList",
-    "Quantised",
-    "QuantisedLinear",
-    "RMSNorm",
-    "RNN",
-    "RNNBase",
-    "RNNCell",
-    "RNNCellBase",
-    "Sequential",
-    "Transformer",
-    "TransformerDecoder",
-    "TransformerDecoderLayer",
-    "TransformerEncoder",
-    "TransformerEncoderLayer",
-    "data",
-    "functional",
-    "init",
-    "losses",
-    "optim",
-    "quantise",
-    "state",
-    "utils",
-]
-__all__ += stateless.__all__
+    "AdaptiveLogSoftmaxWithLoss", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Bilinear", "Buffer",
+    "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d",
+    "Embedding", "EmbeddingBag", "GRU", "GRUCell", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d",
+    "InstanceNorm3d", "LSTM", "LSTMCell", "LayerNorm", "Linear", "Module", "ModuleDict",
+    "ModuleList", "MultiheadAttention", "PReLU", "Parameter", "ParameterDict", "ParameterList",
+    "Quantised", "QuantisedLinear", "RMSNorm", "RNN", "RNNBase", "RNNCell", "RNNCellBase",
+    "Sequential", "SyncBatchNorm", "Transformer", "TransformerDecoder", "TransformerDecoderLayer",
+    "TransformerEncoder", "TransformerEncoderLayer", "data", "func", "functional", "init", "losses",
+    "optim", "quantise", "state", "utils",
+]  # fmt: skip
+__all__ += stateless.__all__ + lazy.__all__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from torpor.base.attributes import attribute
 from torpor.nn import init
 from torpor.nn.layers import Linear
 from torpor.nn.module import Layer, divide
@@ -61,10 +62,10 @@ class MultiheadAttention(Layer):
         turned = self.batch_first and query.ndim == 3
         if turned:
             query, key, value = (x.transpose(0, 1) for x in (query, key, value))
-        parts = [getattr(self, f"{part}_proj_weight", None) for part in "qkv"]
+        parts = [attribute(self, f"{part}_proj_weight", None) for part in "qkv"]
         joined, weights = multi_head_attention_forward(
             query, key, value, self.embed_dim, self.num_heads,
-            getattr(self, "in_proj_weight", None), self.in_proj_bias, self.bias_k, self.bias_v,
+            attribute(self, "in_proj_weight", None), self.in_proj_bias, self.bias_k, self.bias_v,
             self.add_zero_attn, self.dropout, self.out_proj.weight, self.out_proj.bias,
             self.training, key_padding_mask, need_weights, attn_mask,
             use_separate_proj_weight=parts[0] is not None, q_proj_weight=parts[0],

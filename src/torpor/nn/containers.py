@@ -16,10 +16,10 @@ class _Container(Module):
     _inside: dict[str, Any]
 
     def __getattr__(self, name: str) -> Any:
-        inside = vars(self).get("_inside", {})
-        if name not in inside:
+        # While the container is made or copied it has no inside yet.
+        if name == "_inside" or name not in self._inside:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        return inside[name]
+        return self._inside[name]
 
     def add_module(self, name: str, module: Any) -> None:
         """Put the module in under this name, which a dot cannot be in."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.base.missing import names_of
@@ -25,7 +26,7 @@ from torpor.tensor.loss import check_several
 from torpor.tensor.namespace import function_of
 from torpor.tensor.operands import choose
 from torpor.tensor.scatter import selected
-from torpor.tensor.spelling import pair, within
+from torpor.tensor.spelling import pair, spell, within
 from torpor.tensor.wide import wide_dtype, widely
 from torpor.tensor.write import update
 
@@ -49,80 +50,34 @@ def _writing(name: str) -> Callable[..., Any]:
     return made
 
 
-# --- activations ----------------------------------------------------------------------------------
-celu = _writing("celu")
-elu = _writing("elu")
-gelu = function_of("gelu")
-glu = function_of("glu")
-hardshrink = function_of("hardshrink")
-hardsigmoid = _writing("hardsigmoid")
-hardswish = _writing("hardswish")
-hardtanh = _writing("hardtanh")
-leaky_relu = _writing("leaky_relu")
-log_softmax = function_of("log_softmax")
-logsigmoid = function_of("logsigmoid")
-mish = _writing("mish")
-prelu = function_of("prelu")
-relu = _writing("relu")
-relu6 = _writing("relu6")
-selu = _writing("selu")
-sigmoid = function_of("sigmoid")
-silu = _writing("silu")
-softmax = function_of("softmax")
-softmin = function_of("softmin")
-softplus = function_of("softplus")
-softshrink = function_of("softshrink")
-softsign = function_of("softsign")
-tanh = function_of("tanh")
-tanhshrink = function_of("tanhshrink")
-threshold = _writing("threshold")
-
-# --- products, windows and shapes -----------------------------------------------------------------
-adaptive_avg_pool1d = function_of("adaptive_avg_pool1d")
-adaptive_avg_pool2d = function_of("adaptive_avg_pool2d")
-adaptive_avg_pool3d = function_of("adaptive_avg_pool3d")
-adaptive_max_pool1d = function_of("adaptive_max_pool1d")
-adaptive_max_pool2d = function_of("adaptive_max_pool2d")
-adaptive_max_pool3d = function_of("adaptive_max_pool3d")
-avg_pool1d = function_of("avg_pool1d")
-avg_pool2d = function_of("avg_pool2d")
-avg_pool3d = function_of("avg_pool3d")
-conv1d = function_of("conv1d")
-conv2d = function_of("conv2d")
-conv3d = function_of("conv3d")
-conv_transpose1d = function_of("conv_transpose1d")
-conv_transpose2d = function_of("conv_transpose2d")
-conv_transpose3d = function_of("conv_transpose3d")
-linear = function_of("linear")
-max_pool1d = function_of("max_pool1d")
-max_pool2d = function_of("max_pool2d")
-max_pool3d = function_of("max_pool3d")
-max_unpool1d = function_of("max_unpool1d")
-max_unpool2d = function_of("max_unpool2d")
-max_unpool3d = function_of("max_unpool3d")
-one_hot = function_of("one_hot")
-pad = function_of("pad")
-scaled_dot_product_attention = function_of("scaled_dot_product_attention")
-
-celu_ = function_of("celu_")
-elu_ = function_of("elu_")
-hardtanh_ = function_of("hardtanh_")
-leaky_relu_ = function_of("leaky_relu_")
-relu_ = function_of("relu_")
-selu_ = function_of("selu_")
+# Methods as functions; and those of them that may be told to write to their operand.
+_PLAIN: Final = """
+    adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d
+    adaptive_max_pool2d adaptive_max_pool3d avg_pool1d avg_pool2d avg_pool3d celu_ conv1d
+    conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d elu_ gelu glu group_norm
+    hardshrink hardtanh_ layer_norm leaky_relu_ linear log_softmax logsigmoid max_pool1d
+    max_pool2d max_pool3d max_unpool1d max_unpool2d max_unpool3d normalize one_hot pad prelu
+    relu_ rms_norm scaled_dot_product_attention selu_ sigmoid softmax softmin softplus
+    softshrink softsign tanh tanhshrink
+    """.split()  # noqa: SIM905 (a table that is read)
+_WRITING: Final = """
+    celu elu hardsigmoid hardswish hardtanh leaky_relu mish relu relu6 selu silu threshold
+    """.split()  # noqa: SIM905 (as above)
+globals().update({name: function_of(name) for name in _PLAIN})
+globals().update({name: _writing(name) for name in _WRITING})
 upsample = interpolate  # noqa: F405
 
 
 def _lp_pool(axes: int) -> Callable[..., Any]:
+    average = function_of(f"avg_pool{axes}d")
+
     def pool(
         x: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
     ) -> Tensor:
         """The `norm_type`-norm of each window, without the absolute values of its elements."""
-        average = (avg_pool1d, avg_pool2d, avg_pool3d)[axes - 1]
         count = math.prod(pair(kernel_size, axes))
         mean = average(x**norm_type, kernel_size, stride, 0, ceil_mode)
-        made: Tensor = (mean.sign() * mean.abs().relu() * count) ** (1.0 / norm_type)
-        return made
+        return (mean.sign() * mean.abs().relu() * count) ** (1.0 / norm_type)
 
     pool.__name__ = pool.__qualname__ = f"lp_pool{axes}d"
     return pool
@@ -130,18 +85,15 @@ def _lp_pool(axes: int) -> Callable[..., Any]:
 
 lp_pool1d, lp_pool2d, lp_pool3d = (_lp_pool(axes) for axes in (1, 2, 3))
 
-# --- norms ----------------------------------------------------------------------------------------
-group_norm = function_of("group_norm")
-layer_norm = function_of("layer_norm")
-normalize = function_of("normalize")
-rms_norm = function_of("rms_norm")
-
 
 def _names() -> list[str]:
     return [name for name, value in globals().items() if callable(value)]
 
 
-if not TYPE_CHECKING:
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
+else:
     __getattr__ = names_of("torpor.nn.functional", _names)
 
 
@@ -215,8 +167,7 @@ def embedding_bag(
     nothing = weight.new_zeros((count, weight.shape[1]))
     if mode == "max":
         rows, bag = rows[kept], bag[kept]
-        made: Tensor = nothing.index_reduce(0, bag, rows, "amax", include_self=False)
-        return made
+        return nothing.index_reduce(0, bag, rows, "amax", include_self=False)
     total = nothing.index_add(0, bag, choose(kept.unsqueeze(1), rows, 0.0))
     if mode == "sum":
         return total
@@ -230,8 +181,7 @@ def cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> 
     counts as less than `eps`.
     """
     x, y = Tensor.broadcast_tensors(x, y)  # whose axes `dim` counts
-    made: Tensor = (_directions(x, dim, eps) * _directions(y, dim, eps)).sum(dim)
-    return made
+    return (_directions(x, dim, eps) * _directions(y, dim, eps)).sum(dim)
 
 
 def _directions(x: Tensor, dim: int, eps: float) -> Tensor:
@@ -248,10 +198,7 @@ def unfold(
     """
     if x.is_pair:
         pair_of: Any = x
-        whole: Tensor = pair_of.by_parts(
-            lambda part: unfold(part, kernel_size, dilation, padding, stride)
-        )
-        return whole
+        return pair_of.by_parts(lambda part: unfold(part, kernel_size, dilation, padding, stride))
     if x.ndim == 3:
         return unfold(x.unsqueeze(0), kernel_size, dilation, padding, stride).squeeze(0)
     sizes, spread, steps = pair(kernel_size), pair(dilation), pair(stride)
@@ -259,8 +206,7 @@ def unfold(
     check_window(x, sizes, around, spread)
     seen: Any = derive(windows, (x,), sizes, steps, spread, around).permute(0, 1, 4, 5, 2, 3)
     batch, channels, *_, height, width = seen.shape
-    made: Tensor = seen.reshape(batch, channels * sizes[0] * sizes[1], height * width)
-    return made
+    return seen.reshape(batch, channels * sizes[0] * sizes[1], height * width)
 
 
 def fold(
@@ -277,8 +223,8 @@ def fold(
     shape = x.shape[0], x.shape[1] // (sizes[0] * sizes[1]), *pair(output_size)
     nothing = x.new_zeros(shape).requires_grad_()
     columns = unfold(nothing, kernel_size, dilation, padding, stride)
-    made: Tensor = columns.gradient(nothing, gradient=x)[0]
-    return made
+    made = columns.gradient(nothing, gradient=x)[0]  # linear in x: nothing is in it
+    return made if x.requires_grad else made.detach()
 
 
 @widely
@@ -290,8 +236,7 @@ def local_response_norm(
         raise ShapeError(f"local_response_norm needs 3 axes or more, not {x.ndim}")
     squares = x.square().transpose(1, -1).pad((size // 2, (size - 1) // 2))
     mean: Any = squares.unfold(-1, size).sum(-1).transpose(1, -1) / size
-    made: Tensor = x / (mean * alpha + k) ** beta
-    return made
+    return x / (mean * alpha + k) ** beta
 
 
 def instance_norm(
@@ -336,7 +281,8 @@ def batch_norm(
     and bias[channel] added. Ioffe and Szegedy, 2015, arXiv:1502.03167.
 
     With `training`, or without running statistics, mean and (biased) variance are the batch's own;
-    in training the running ones, with unbiased variance, follow by `momentum`, in place.
+    in training the running ones, with unbiased variance, follow by `momentum`, in place, unless
+    there are no elements.
     """
     if x.ndim < 2:
         if x.numel():
@@ -350,7 +296,7 @@ def batch_norm(
         check_several(x, x.shape[1])
     if training or mean is None or variance is None:
         mean, variance = x.mean(others), x.var(others, correction=0)
-        if training and running_mean is not None and running_var is not None:
+        if training and running_mean is not None and running_var is not None and 0 not in x.shape:
             count = x.numel() // x.shape[1]
             unbiased = variance.detach() * (count / max(count - 1, 1))
             with no_grad():
@@ -362,3 +308,6 @@ def batch_norm(
     y = y.cast(dtype)
     y = y if weight is None else y * weight.reshape(shape)
     return y if bias is None else y + bias.reshape(shape)
+
+
+spell(sys.modules[__name__])

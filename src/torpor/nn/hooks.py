@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from torpor.base.attributes import attribute
 from torpor.tensor import Tensor
 from torpor.tensor.custom import between
 from torpor.tensor.differentiate import flat_tree, map_tree
@@ -51,7 +52,7 @@ class Hooks:
         self, when: str, hook: Hook, first: bool, keywords: bool = False, always: bool = False
     ) -> Removable:
         """One hook more."""
-        hooks, entry = getattr(self, when), (hook, keywords, always)
+        hooks, entry = attribute(self, when), (hook, keywords, always)
         hooks.insert(0 if first else len(hooks), entry)
         return Removable(hooks, entry)
 

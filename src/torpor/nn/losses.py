@@ -6,17 +6,19 @@ there.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any, Final
 
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.tensor import Tensor, einsum
 from torpor.tensor.creation import beside
-from torpor.tensor.handle import with_rule
+from torpor.tensor.handle import located, with_rule
 from torpor.tensor.host import known_shape, known_size
 from torpor.tensor.loss import reduced
 from torpor.tensor.namespace import function_of
 from torpor.tensor.operands import choose
+from torpor.tensor.spelling import spell
 from torpor.tensor.wide import widely
 
 NEVER: Final = -1e30  # the logarithm of a probability of 0 whose differences are numbers
@@ -115,8 +117,7 @@ def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Tensor:
     """The p-norm of x1 - x2 + eps along the last axis."""
-    made: Tensor = (x1 - x2 + eps).norm(p, -1, keepdim)
-    return made
+    return (x1 - x2 + eps).norm(p, -1, keepdim)
 
 
 @widely
@@ -124,8 +125,20 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """The distances of all pairs of rows: (0, 1), (0, 2), …, (1, 2), …"""
     count = known_size(input.shape[0])
     rows = Tensor.triu_indices(count, count, 1, device=input.device)
-    made: Tensor = (input.index_select(0, rows[0]) - input.index_select(0, rows[1])).norm(p, 1)
-    return made
+    return (input.index_select(0, rows[0]) - input.index_select(0, rows[1])).norm(p, 1)
+
+
+@widely
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
+    """The distances of all rows of (..., n, k) from all of (..., m, k): (..., n, m). They are those
+    of differences, not of products, whatever `compute_mode`: near rows keep their digits.
+
+    >>> cdist(Tensor([[0.0, 0.0], [3.0, 0.0]]), Tensor([[0.0, 4.0]])).tolist()
+    [[4.0], [5.0]]
+    """
+    if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
+        raise located(ShapeError("cdist is of rows (..., n, k) and (..., m, k)"), (x1, x2))
+    return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
 
 
 @widely
@@ -268,3 +281,6 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
         raise ShapeError(f"bilinear needs a weight (out, in1, in2), not {weight.shape}")
     made = einsum("...i,oij,...j->...o", input1, weight, input2)
     return made if bias is None else made + bias
+
+
+spell(sys.modules[__name__])

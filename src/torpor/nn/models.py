@@ -23,5 +23,4 @@ class DigitNet(Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.first(x).relu().max_pool2d(2)
         x = self.second(x).relu().max_pool2d(2)
-        logits: Tensor = self.last(x.flatten(1))
-        return logits
+        return self.last(x.flatten(1))

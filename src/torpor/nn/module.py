@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from torpor.base.attributes import attribute, attributes
 from torpor.base.errors import DTypeError, ShapeError
 from torpor.nn import hooks, state
 from torpor.tensor import Tensor, mode
@@ -38,6 +39,16 @@ class Parameter(metaclass=_ParameterType):
 def Buffer(data: Any = None) -> Tensor:
     """A tensor that is kept in the state and not trained."""
     return as_tensor(() if data is None else data).detach()
+
+
+def _floats_as(name: str) -> Callable[[Any], Any]:
+    """The method that casts floats to a format."""
+
+    def method(self: Module) -> Module:
+        return self.to(name)
+
+    method.__doc__ = f"Floats as {name}; gives the module."
+    return method
 
 
 class Module:
@@ -112,7 +123,7 @@ class Module:
     def _set(self, name: str, value: Any) -> None:
         if not name or "." in name:
             raise KeyError(f"a name is not empty and has no dot, unlike {name!r}")
-        if hasattr(self, name) and name not in vars(self):
+        if hasattr(self, name) and name not in attributes(self):
             raise KeyError(f"{type(self).__name__} has an attribute {name!r} already")
         setattr(self, name, value)
 
@@ -121,7 +132,7 @@ class Module:
         the state.
         """
         self._set(name, tensor)
-        others = [known for known in vars(self).get("_passing", ()) if known != name]
+        others = [known for known in attribute(self, "_passing", ()) if known != name]
         if others or not persistent:
             self._passing = (*others, *([] if persistent else [name]))
 
@@ -236,21 +247,8 @@ class Module:
         """Floats in a format; gives the module."""
         return self.to(dst_type)
 
-    def float(self) -> Module:
-        """Floats as float32; gives the module."""
-        return self.to("float32")
-
-    def double(self) -> Module:
-        """Floats as float64; gives the module."""
-        return self.to("float64")
-
-    def half(self) -> Module:
-        """Floats as float16; gives the module."""
-        return self.to("float16")
-
-    def bfloat16(self) -> Module:
-        """Floats as bfloat16; gives the module."""
-        return self.to("bfloat16")
+    float, double = _floats_as("float32"), _floats_as("float64")
+    half, bfloat16 = _floats_as("float16"), _floats_as("bfloat16")
 
     def apply(self, fn: Callable[[Module], None]) -> Module:
         """Call `fn` with every module, inner ones first; gives the module."""
@@ -303,7 +301,7 @@ class Module:
     # --- words ------------------------------------------------------------------------------------
     def extra_repr(self) -> str:
         """What the module was made with, as far as it is known by the same name."""
-        own = vars(self)
+        own = attributes(self)
         names = inspect.signature(type(self)).parameters
         told = {name: own[name] for name in names if name in own}
         plain = (bool, int, float, str, tuple)

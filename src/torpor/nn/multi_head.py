@@ -113,5 +113,4 @@ def _weights(heads: list[Any], mask: Any, is_causal: bool) -> Tensor:
 def _added(mask: Tensor) -> Tensor:
     """A mask as what is added: bools forbid where they are True."""
     forbids = mask.dtype.kind == "bool"
-    made: Tensor = mask.where(float("-inf"), 0.0) if forbids else mask
-    return made
+    return mask.where(float("-inf"), 0.0) if forbids else mask

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torpor.base.errors import ShapeError
@@ -20,32 +21,26 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = Fa
     return update(x, made) if inplace else made
 
 
-def _dropped(x: Tensor, axes: int, p: float, training: bool, inplace: bool) -> Tensor:
-    """Whole channels of x[batch, channel, spatial axes] are 0 with probability p."""
-    within("dropout's probability", p, 0, 1)
-    if x.ndim not in (axes + 1, axes + 2):
-        raise ShapeError(f"(batch, channel, {axes} more axes) or without batch, not {x.shape}")
-    lead = x.ndim - axes
-    mask = x.new_ones((*x.shape[:lead], *[1] * axes)).dropout(p, training=training)
-    made = x * mask if training and p else x
-    return update(x, made) if inplace else made
+def _channels(axes: int, shape: str) -> Callable[..., Tensor]:
+    def dropped(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+        within("dropout's probability", p, 0, 1)
+        if x.ndim not in (axes + 1, axes + 2):
+            raise ShapeError(f"(batch, channel, {axes} more axes) or without batch, not {x.shape}")
+        lead = x.ndim - axes
+        mask = x.new_ones((*x.shape[:lead], *[1] * axes)).dropout(p, training=training)
+        made = x * mask if training and p else x
+        return update(x, made) if inplace else made
 
-
-def dropout1d(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Each channel of x[batch, channel, length] 0 with probability p, else divided by 1 - p.
-    Tompson et al., 2015, arXiv:1411.4280.
+    dropped.__name__ = dropped.__qualname__ = f"dropout{axes}d"
+    dropped.__doc__ = f"""Each channel of x[batch, channel, {shape}] 0 with probability p, else
+    divided by 1 - p. Tompson et al., 2015, arXiv:1411.4280.
     """
-    return _dropped(x, 1, p, training, inplace)
+    return dropped
 
 
-def dropout2d(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """As `dropout1d`, of x[batch, channel, height, width]."""
-    return _dropped(x, 2, p, training, inplace)
-
-
-def dropout3d(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """As `dropout1d`, of x[batch, channel, depth, height, width]."""
-    return _dropped(x, 3, p, training, inplace)
+dropout1d = _channels(1, "length")
+dropout2d = _channels(2, "height, width")
+dropout3d = _channels(3, "depth, height, width")
 
 
 def _alpha(x: Tensor, shape: Any, p: float, training: bool, inplace: bool) -> Tensor:
@@ -103,42 +98,56 @@ def gumbel_softmax(
         return soft
     best = soft.argmax(dim, True)
     one: Tensor = soft.detach().zeros_like().scatter(dim, best, 1.0)
-    made: Tensor = one - soft.detach() + soft
-    return made
+    return one - soft.detach() + soft
 
 
 # --- pools of random windows ----------------------------------------------------------------------
-def _fractional(
-    x: Tensor, axes: int, kernel_size: Any, output_size: Any, output_ratio: Any,
-    return_indices: bool, samples: Tensor | None,
-) -> Any:  # fmt: skip
-    sizes, inner = pair(kernel_size, axes), known_shape(x.shape[-axes:])
-    if (output_size is None) == (output_ratio is None):
-        raise ShapeError("a fractional pool needs an output_size or an output_ratio, and not both")
-    if output_size is not None:
-        wanted = pair(output_size, axes)
-    else:
-        ratios = output_ratio if isinstance(output_ratio, tuple | list) else [output_ratio] * axes
-        wanted = tuple(int(n * ratio) for n, ratio in zip(inner, ratios, strict=True))
-    flat = x.reshape(-1, *inner) if x.ndim == axes + 1 else x.flatten(0, 1)
-    rows = flat.shape[0]
-    lead = (1, *x.shape[:1]) if x.ndim == axes + 1 else x.shape[:2]
-    if samples is None:
-        samples = Tensor.rand(*lead, axes, dtype=x.dtype, device=x.device)
-    samples = samples.reshape(rows, axes)
-    place: Any = 0
-    for axis, (size, length, count) in enumerate(zip(sizes, inner, wanted, strict=True)):
-        starts = _starts(samples.narrow(1, axes - 1 - axis, 1), size, length, count)
-        index = starts.unsqueeze(2) + Tensor.arange(size, device=x.device)
-        shape = [rows, *[1] * (2 * axes)]
-        shape[1 + axis], shape[1 + axes + axis] = count, size
-        place = place * length + index.reshape(shape)
-    found = flat.flatten(1).gather(1, place.flatten(1)).reshape(*place.shape[: axes + 1], -1)
-    best, taken = found.max(-1)
-    places = place.reshape(*place.shape[: axes + 1], -1).gather(-1, taken.unsqueeze(-1)).squeeze(-1)
-    whole = (*x.shape[: x.ndim - axes], *wanted)
-    best, places = best.reshape(whole), places.reshape(whole)
-    return (best, places) if return_indices else best
+def _fractional(axes: int, shape: str) -> Callable[..., Any]:
+    def pool(
+        x: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
+        return_indices: bool = False, _random_samples: Tensor | None = None,
+    ) -> Any:  # fmt: skip
+        samples = _random_samples
+        sizes, inner = pair(kernel_size, axes), known_shape(x.shape[-axes:])
+        if (output_size is None) == (output_ratio is None):
+            raise ShapeError(
+                "a fractional pool needs an output_size or an output_ratio, and not both"
+            )
+        if output_size is not None:
+            wanted = pair(output_size, axes)
+        else:
+            ratios = (
+                output_ratio if isinstance(output_ratio, tuple | list) else [output_ratio] * axes
+            )
+            wanted = tuple(int(n * ratio) for n, ratio in zip(inner, ratios, strict=True))
+        flat = x.reshape(-1, *inner) if x.ndim == axes + 1 else x.flatten(0, 1)
+        rows = flat.shape[0]
+        lead = (1, *x.shape[:1]) if x.ndim == axes + 1 else x.shape[:2]
+        if samples is None:
+            samples = Tensor.rand(*lead, axes, dtype=x.dtype, device=x.device)
+        samples = samples.reshape(rows, axes)
+        place: Any = 0
+        for axis, (size, length, count) in enumerate(zip(sizes, inner, wanted, strict=True)):
+            starts = _starts(samples.narrow(1, axes - 1 - axis, 1), size, length, count)
+            index = starts.unsqueeze(2) + Tensor.arange(size, device=x.device)
+            shape = [rows, *[1] * (2 * axes)]
+            shape[1 + axis], shape[1 + axes + axis] = count, size
+            place = place * length + index.reshape(shape)
+        found = flat.flatten(1).gather(1, place.flatten(1)).reshape(*place.shape[: axes + 1], -1)
+        best, taken = found.max(-1)
+        places = (
+            place.reshape(*place.shape[: axes + 1], -1).gather(-1, taken.unsqueeze(-1)).squeeze(-1)
+        )
+        whole = (*x.shape[: x.ndim - axes], *wanted)
+        best, places = best.reshape(whole), places.reshape(whole)
+        return (best, places) if return_indices else best
+
+    pool.__name__ = pool.__qualname__ = f"fractional_max_pool{axes}d"
+    pool.__doc__ = f"""The maxima of windows that begin at random: of x[batch, channel, {shape}] (or
+    without batch), so many that `output_size` comes out, or `output_ratio` of what there is; with
+    `return_indices` also where they stand. Graham, 2014, arXiv:1412.6071.
+    """
+    return pool
 
 
 def _starts(sample: Any, size: int, length: int, count: int) -> Any:
@@ -152,24 +161,5 @@ def _starts(sample: Any, size: int, length: int, count: int) -> Any:
     return (number == count - 1).where(last, starts)
 
 
-def fractional_max_pool2d(
-    x: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
-    return_indices: bool = False, _random_samples: Tensor | None = None,
-) -> Any:  # fmt: skip
-    """The maxima of windows that begin at random: of x[batch, channel, height, width] (or without
-    batch), so many that `output_size` comes out, or `output_ratio` of what there is; with
-    `return_indices` also where they stand. Graham, 2014, arXiv:1412.6071.
-    """
-    return _fractional(
-        x, 2, kernel_size, output_size, output_ratio, return_indices, _random_samples
-    )
-
-
-def fractional_max_pool3d(
-    x: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
-    return_indices: bool = False, _random_samples: Tensor | None = None,
-) -> Any:  # fmt: skip
-    """As `fractional_max_pool2d`, of x[batch, channel, depth, height, width]."""
-    return _fractional(
-        x, 3, kernel_size, output_size, output_ratio, return_indices, _random_samples
-    )
+fractional_max_pool2d = _fractional(2, "height, width")
+fractional_max_pool3d = _fractional(3, "depth, height, width")

@@ -102,7 +102,7 @@ class _Running(Layer):
             raise ShapeError(f"{type(self).__name__} expected {wanted}, got {x.shape}")
 
 
-class _BatchNorm(_Running):
+class BatchNorm(_Running):
     """Each channel of x[batch, channel, ...] with mean 0 and variance 1, then scaled.
 
     In training the batch's own mean and (biased) variance are used, and running ones, with unbiased
@@ -131,22 +131,38 @@ class _BatchNorm(_Running):
         )  # fmt: skip
 
 
-class BatchNorm1d(_BatchNorm):
+class BatchNorm1d(BatchNorm):
     """Batch normalisation of x[batch, channel] or x[batch, channel, length]."""
 
     ranks = (2, 3)
 
 
-class BatchNorm2d(_BatchNorm):
+class BatchNorm2d(BatchNorm):
     """Batch normalisation of x[batch, channel, height, width]."""
 
     ranks = (4,)
 
 
-class BatchNorm3d(_BatchNorm):
+class BatchNorm3d(BatchNorm):
     """Batch normalisation of x[batch, channel, depth, height, width]."""
 
     ranks = (5,)
+
+
+class SyncBatchNorm(BatchNorm):
+    """Batch normalisation of x[batch, channel, ...]. The statistics are always those of the
+    whole batch here, whose shards are one tensor.
+    """
+
+    ranks = (2, 3, 4, 5)
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Any, process_group: Any = None) -> Any:
+        """The module, whose batch norms have become of this class, with their tensors."""
+        for one in module.modules():
+            if isinstance(one, BatchNorm) and one.ranks != cls.ranks:
+                one.__class__ = cls
+        return module
 
 
 class _InstanceNorm(_Running):

@@ -57,8 +57,7 @@ class Quantised(Module):
             values = values + self.minimum.cast(dtypes.float32).unsqueeze(-1)
         elif self.bits == NIBBLE:
             values = values + scale * -MIDDLE
-        dense: Tensor = values.reshape(*self.shape)
-        return dense
+        return values.reshape(*self.shape)
 
     def forward(self, x: Tensor) -> Tensor:
         """x[.., in] to sum over in of x[.., in] * weight[out, in], shape (.., out)."""

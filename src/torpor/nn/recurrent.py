@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from torpor.base.attributes import attribute
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.nn import init
 from torpor.nn.module import Layer
+from torpor.nn.utils.rnn import PackedSequence, pad_packed_sequence, repacked
 from torpor.tensor import Tensor
 from torpor.tensor.looping import scan
 from torpor.tensor.spelling import within
@@ -20,7 +22,8 @@ class RNNBase(Layer):
     x[length, batch, input_size], with `batch_first` x[batch, length, input_size], or without batch
     x[length, input_size], gives the last layer's h[length, batch, directions * hidden_size] in the
     same order, and the last states[layers * directions, batch, hidden_size]. In training `dropout`
-    drops between layers. Weights begin uniform in ±1/sqrt(hidden_size).
+    drops between layers. x may be packed (`nn.utils.rnn`). Weights begin uniform in
+    ±1/sqrt(hidden_size).
     """
 
     gates: ClassVar[int]  # what a step computes of its input and of the hidden state
@@ -67,13 +70,24 @@ class RNNBase(Layer):
         layers = range(self.num_layers)
         return [f"_l{layer}{way}" for layer in layers for way in self._directions()]
 
-    def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """(h of every step, last state). The state begins as zeros unless it is given."""
+    def forward(self, x: Any, state: Any = None) -> tuple[Any, Any]:
+        """(h of every step, last state). The state begins as zeros unless it is given. Of a
+        `PackedSequence` h is one, too, and each sequence's last state that of its own last step.
+        """
+        if isinstance(x, PackedSequence):
+            padded, lengths = pad_packed_sequence(x)
+            steps = Tensor.arange(padded.shape[0]).unsqueeze(1)
+            inside = (steps < lengths).unsqueeze(-1).to(padded.device)
+            output, ends = self._layers(padded, state, inside)
+            return repacked(output, x), ends
         if x.ndim not in (2, 3) or x.shape[-1] != self.input_size or 0 in x.shape:
             wanted = f"(length, batch, {self.input_size}) or without batch"
             raise ShapeError(f"{type(self).__name__} expected {wanted}, got {x.shape}")
         turned = self.batch_first and x.ndim == 3
-        sequence = x.transpose(0, 1) if turned else x
+        output, ends = self._layers(x.transpose(0, 1) if turned else x, state)
+        return output.transpose(0, 1) if turned else output, ends
+
+    def _layers(self, sequence: Tensor, state: Any, inside: Any = None) -> tuple[Tensor, Any]:
         given = state if state is None or isinstance(state, tuple) else (state,)
         last: list[State] = []
         for layer in range(self.num_layers):
@@ -82,13 +96,12 @@ class RNNBase(Layer):
             made = []
             for way in self._directions():
                 start = self._start(sequence, given, len(last))
-                outputs, end = self._run(sequence, f"_l{layer}{way}", start)
+                outputs, end = self._run(sequence, f"_l{layer}{way}", start, inside)
                 made.append(outputs)
                 last.append(end)
             sequence = made[0] if len(made) == 1 else Tensor.cat(*made, dim=-1)
         ends = tuple(Tensor.stack(*parts) for parts in zip(*last, strict=True))
-        output = sequence.transpose(0, 1) if turned else sequence
-        return output, ends if self.kept > 1 else ends[0]
+        return sequence, ends if self.kept > 1 else ends[0]
 
     def _start(self, sequence: Tensor, given: Any, number: int) -> State:
         """The state that one layer starts from in one direction, each part [batch, hidden_size]."""
@@ -102,28 +115,43 @@ class RNNBase(Layer):
             raise ShapeError(f"the state is {self.kept} of shape {wanted}")
         return start
 
-    def _run(self, sequence: Tensor, suffix: str, state: State) -> tuple[Tensor, State]:
-        """(h of every step, last state) of one layer in one direction."""
+    def _run(
+        self, sequence: Tensor, suffix: str, state: State, inside: Any = None
+    ) -> tuple[Tensor, State]:
+        """(h of every step, last state) of one layer in one direction; the state stays in steps
+        that are not `inside` a sequence.
+        """
         enter, again = (self._weights(part + suffix) for part in ("ih", "hh"))
-        shown = getattr(self, f"weight_hr{suffix}", None)
+        shown = attribute(self, f"weight_hr{suffix}", None)
 
-        def step(state: State, row: Tensor) -> tuple[State, Tensor]:
+        def step(state: State, given: Any) -> tuple[State, Tensor]:
+            row = given if inside is None else given[0]
             after = self.step(row.linear(*enter), state[0].linear(*again), state)
             if shown is not None:
                 after = (after[0].linear(shown), *after[1:])
+            if inside is not None:
+                pairs = zip(after, state, strict=True)
+                after = tuple(given[1].where(new, old) for new, old in pairs)
             return after, after[0]
 
-        end, outputs = scan(step, state, sequence, reverse=suffix.endswith("_reverse"))
+        rows = sequence if inside is None else (sequence, inside)
+        end, outputs = scan(step, state, rows, reverse=suffix.endswith("_reverse"))
         return outputs, end
 
     def _weights(self, name: str) -> tuple[Tensor, Tensor | None]:
-        return getattr(self, f"weight_{name}"), getattr(self, f"bias_{name}", None)
+        return attribute(self, f"weight_{name}"), attribute(self, f"bias_{name}", None)
 
     def step(self: Any, inputs: Tensor, hidden: Tensor, state: State) -> State:
         """The next state, of what comes of the input and of the hidden state: both
         [batch, gates * hidden_size].
         """
         raise NotImplementedError(f"{type(self).__name__} does not say what a step is")
+
+
+def _known(nonlinearity: str) -> str:
+    if nonlinearity not in ("tanh", "relu"):
+        raise ValueRangeError(f"nonlinearity is 'tanh' or 'relu', not {nonlinearity!r}")
+    return nonlinearity
 
 
 class RNN(RNNBase):
@@ -144,9 +172,7 @@ class RNN(RNNBase):
         dropout: float = 0.0,
         bidirectional: bool = False,
     ):
-        if nonlinearity not in ("tanh", "relu"):
-            raise ValueRangeError(f"nonlinearity is 'tanh' or 'relu', not {nonlinearity!r}")
-        self.nonlinearity = nonlinearity
+        self.nonlinearity = _known(nonlinearity)
         super().__init__(
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional
         )
@@ -225,9 +251,7 @@ class RNNCell(RNNCellBase):
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh"
     ):
-        if nonlinearity not in ("tanh", "relu"):
-            raise ValueRangeError(f"nonlinearity is 'tanh' or 'relu', not {nonlinearity!r}")
-        self.nonlinearity = nonlinearity
+        self.nonlinearity = _known(nonlinearity)
         super().__init__(input_size, hidden_size, bias)
 
     _step = RNN.step

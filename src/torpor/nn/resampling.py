@@ -6,16 +6,19 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from torpor.base.dtypes import dtypes
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.tensor import Tensor
 from torpor.tensor.host import known_shape
 from torpor.tensor.operands import choose
+from torpor.tensor.spelling import spell
 from torpor.tensor.wide import widely
 
 Array = npt.NDArray[Any]
@@ -37,7 +40,8 @@ def interpolate(
     by mode "nearest", "nearest-exact", "linear" ("bilinear", "trilinear"), "bicubic" or "area".
 
     align_corners: whether the centres of the corners stay where they are, rather than their outer
-    ends. antialias: whether a smaller picture is smoothed first (bilinear and bicubic).
+    ends. antialias: whether a smaller picture is smoothed first (bilinear and bicubic). Weighted
+    sums of integers are taken in float32, the last axis first, and rounded for each axis.
     """
     axes = input.ndim - 2
     inner = known_shape(input.shape[2:])
@@ -54,10 +58,10 @@ def interpolate(
         raise ShapeError(f"interpolate from {inner} to {tuple(wanted)}")
     if mode == "area":
         pools = input.adaptive_avg_pool1d, input.adaptive_avg_pool2d, input.adaptive_avg_pool3d
-        means: Tensor = pools[axes - 1](tuple(wanted))
-        return means
+        return pools[axes - 1](tuple(wanted))
     made = input
-    for axis, (length, count, factor) in enumerate(zip(inner, wanted, scales)):
+    for axis in reversed(range(axes)):
+        length, count, factor = inner[axis], wanted[axis], scales[axis]
         scale = length / count if factor is None else 1 / factor
         if mode in ("nearest", "nearest-exact"):
             places, weights = _nearest(length, count, scale, mode == "nearest-exact"), None
@@ -137,11 +141,12 @@ def _weighted(x: Any, axis: int, places: Array, weights: Array | None) -> Tensor
         axis, Tensor(np.ascontiguousarray(places.T).reshape(-1), device=x.device)
     )
     if weights is None:
-        return found  # type: ignore[no-any-return]
+        return found
     found = found.reshape(*x.shape[:axis], taps, count, *x.shape[axis + 1 :])
-    factors = Tensor(np.ascontiguousarray(weights.T), dtype=x.dtype, device=x.device)
-    factors = factors.reshape(taps, count, *(1,) * (x.ndim - 1 - axis))
-    return (found * factors).sum(axis)  # type: ignore[no-any-return]
+    dtype = dtypes.float32 if x.dtype.is_int else x.dtype
+    factors = Tensor(np.ascontiguousarray(weights.T), dtype=dtype, device=x.device)
+    made = (found * factors.reshape(taps, count, *(1,) * (x.ndim - 1 - axis))).sum(axis)
+    return (made + 0.5).floor().cast(x.dtype) if x.dtype.is_int else made
 
 
 def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
@@ -200,8 +205,7 @@ def grid_sample(
         points.append(point)
     if mode == "nearest":
         whole = [p.round() for p in points]
-        nearest: Tensor = _picked(input, whole, padding_mode, bool(align_corners))
-        return nearest
+        return _picked(input, whole, padding_mode, bool(align_corners))
     reach = range(-1, 3) if mode == "bicubic" else range(2)
     floors = [point.detach().floor() for point in points]
     made: Any = None
@@ -215,7 +219,7 @@ def grid_sample(
         part = _picked(input, [f + step for f, step in zip(floors, corner)], padding_mode,
                        bool(align_corners)) * weight.unsqueeze(1).contiguous()  # fmt: skip
         made = part if made is None else made + part
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def _inside(point: Any, length: int, padding: str, corners: bool) -> Any:
@@ -289,3 +293,6 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     batch, channels, *rest = input.shape
     parts = input.reshape(batch, groups, channels // groups, *rest)
     return parts.transpose(1, 2).reshape(batch, channels, *rest)
+
+
+spell(sys.modules[__name__])

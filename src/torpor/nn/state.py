@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from torpor.base.attributes import attribute, attributes
 from torpor.base.errors import ShapeError
+from torpor.nn.gguf import gguf_load
 from torpor.nn.safetensors import safe_load, safe_save
 from torpor.nn.torch_files import torch_load
 from torpor.tensor import Tensor, as_tensor, no_grad
@@ -20,6 +22,7 @@ from torpor.tensor.shard import become
 __all__ = [
     "get_parameters",
     "get_state_dict",
+    "gguf_load",
     "load_state_dict",
     "safe_load",
     "safe_save",
@@ -40,9 +43,9 @@ def _members(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((str(i), v) for i, v in enumerate(value))
     elif isinstance(value, Mapping):
         yield from ((str(k), v) for k, v in value.items())
-    elif hasattr(value, "__dict__"):
-        transparent = getattr(type(value), "_transparent", None)
-        for name, inner in vars(value).items():
+    else:
+        transparent = attribute(type(value), "_transparent", None)
+        for name, inner in attributes(value).items():
             if name == transparent:
                 yield from _members(inner)
             elif name != "grad":
@@ -63,9 +66,17 @@ def put(owner: Any, name: str, value: Any) -> None:
     if isinstance(owner, list):
         owner[int(name)] = value
         return
-    transparent = getattr(type(owner), "_transparent", None)
-    inside = owner if isinstance(owner, dict) else vars(owner)
+    transparent = attribute(type(owner), "_transparent", None)
+    inside = owner if isinstance(owner, dict) else attributes(owner)
     (inside if transparent is None else inside[transparent])[name] = value
+
+
+def put_inside(model: Any, name: str, value: Any) -> None:
+    """Let `value` be the member of this dotted name."""
+    *path, last = name.split(".")
+    for part in path:
+        model = dict(_members(model))[part]
+    put(model, last, value)
 
 
 def tensors_of(model: Any, prefix: str = "", passing: bool = True) -> dict[str, Tensor]:
@@ -79,7 +90,7 @@ def tensors_of(model: Any, prefix: str = "", passing: bool = True) -> dict[str, 
         if isinstance(value, Tensor):
             found[name] = value
         elif id(value) not in path:
-            left_out = () if passing else getattr(value, "_passing", ())
+            left_out = () if passing else attribute(value, "_passing", ())
             inside = [member for member in _members(value) if member[0] not in left_out]
             for key, inner in reversed(inside):
                 stack.append((f"{name}.{key}" if name else key, inner, (*path, id(value))))

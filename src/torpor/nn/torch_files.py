@@ -7,6 +7,7 @@ https://docs.pytorch.org/docs/stable/notes/serialization.html describes the form
 
 from __future__ import annotations
 
+import contextlib
 import io
 import math
 import os
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from torpor.base.dtypes import DType, dtypes
 from torpor.base.errors import DTypeError, ParseError
 from torpor.base.files import replacing
-from torpor.tensor import Tensor
+from torpor.tensor import Tensor, device
 
 _MAGIC: Final = 0x1950A86A20F9469CFC6C  # the first pickle of the older form
 _STORAGES: Final = {
@@ -92,7 +93,8 @@ def _viewed(
     if last >= flat.size:
         raise ParseError(f"a tensor of shape {tuple(shape)} reaches beyond its memory")
     steps = tuple(step * dtype.itemsize for step in strides)
-    view = np.lib.stride_tricks.as_strided(flat[offset:], tuple(shape), steps)
+    start = offset * dtype.itemsize
+    view: NDArray[Any] = np.ndarray(tuple(shape), dtype.numpy, memory.data, start, steps)
     return Tensor(view, requires_grad=bool(requires_grad) and dtype.is_float)
 
 
@@ -117,7 +119,16 @@ _KNOWN: Final[dict[str, Any]] = {
     "collections.OrderedDict": OrderedDict,
     **{f"torch.{name}": _Name(name) for name in _STORAGES},
     **{f"torch.{dtype.name}": dtype for dtype in _STORAGE_OF},
-    **{f"torch.{name}": getattr(dtypes, name) for name in ("uint16", "uint32", "uint64")},
+    **{
+        f"torch.{name}": getattr(dtypes, name)
+        for name in (
+            "uint16",
+            "uint32",
+            "uint64",
+            "float8_e4m3fn",
+            "float8_e5m2",
+        )
+    },
 }
 
 
@@ -148,16 +159,47 @@ class _Unpickler(pickle._Unpickler):
     dispatch[pickle.BUILD[0]] = load_build
 
 
-def load(path: str | os.PathLike[str]) -> Any:
-    """What `save`, PyTorch or safetensors wrote to a file, told apart by how it begins: tensors,
-    numbers and texts in dicts and lists. `ParseError` says what is wrong with a damaged one, and
-    names the class where it holds anything else.
+def load(
+    path: str | os.PathLike[str], map_location: str | None = None, *, weights_only: bool = True
+) -> Any:
+    """What `save`, PyTorch, safetensors or NumPy (`.npz`, `.npy`) wrote to a file, told apart by
+    how it begins: tensors, numbers and texts in dicts and lists. `ParseError` says what is wrong
+    with a damaged one, and names the class where it holds anything else, whatever `weights_only`
+    is. Tensors are on the device `map_location`, else on the default one.
     """
+    with contextlib.nullcontext() if map_location is None else device(map_location):
+        return _load(path)
+
+
+def _load(path: str | os.PathLike[str]) -> Any:
     from torpor.nn.safetensors import safe_load
 
     with Path(path).open("rb") as file:
-        start = file.read(2)
-    return torch_load(path) if start in (b"PK", b"\x80\x02") else safe_load(path)
+        start = file.read(6)
+        if start == b"\x93NUMPY" or (start[:2] == b"PK" and _is_npz(file)):
+            return _read_numpy(path)
+    return torch_load(path) if start[:2] in (b"PK", b"\x80\x02") else safe_load(path)
+
+
+def _is_npz(file: Any) -> bool:
+    """Whether a zip file holds arrays of NumPy's and nothing else."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return all(name.endswith(".npy") for name in archive.namelist())
+    except zipfile.BadZipFile:
+        return False
+
+
+def _read_numpy(path: str | os.PathLike[str]) -> Any:
+    """One tensor, or tensors by name; objects, which are pickled code, are refused."""
+    try:
+        found = np.load(path, allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            return Tensor(found)
+        with found:
+            return {name: Tensor(found[name]) for name in found}
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ParseError(f"{os.fspath(path)!r} cannot be read: {error}") from None
 
 
 def torch_load(path: str | os.PathLike[str]) -> Any:
@@ -268,124 +310,92 @@ def save(obj: Any, path: str | os.PathLike[str]) -> None:
     `load` read them; the file appears whole or not at all. A tensor that occurs twice is written
     once.
     """
-    writer = _Pickle()
-    writer.write(obj, 0)
+    text = io.BytesIO()
+    writer = _Pickler(text)
+    writer.dump(obj)
     with replacing(Path(path)) as file, zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("archive/data.pkl", writer.finished())
+        archive.writestr("archive/data.pkl", text.getvalue())
         archive.writestr("archive/byteorder", b"little")
         for key, array in enumerate(writer.arrays):
             archive.writestr(f"archive/data/{key}", array.tobytes())
         archive.writestr("archive/version", b"3\n")
 
 
-class _Pickle:
-    """A pickle of protocol 2, written by hand: it names PyTorch's classes, which are not here."""
+class _Global(NamedTuple):
+    """A class or a function by its name; nothing calls it here."""
 
-    def __init__(self) -> None:
-        self.text, self.arrays = bytearray(b"\x80\x02"), list[NDArray[Any]]()
-        self._known: dict[int, tuple[int, Any]] = {}  # places in the memo, by identity
+    module: str
+    name: str
 
-    def finished(self) -> bytes:
-        return bytes(self.text) + b"."
+    def __call__(self, *_: Any) -> Any:
+        raise AssertionError("it is only written")
 
-    def write(self, value: Any, depth: int) -> None:
-        """Append one value."""
-        if depth > _NESTED:
-            raise DTypeError(f"save takes containers up to {_NESTED} deep")
-        if isinstance(value, Tensor):
-            self._remembered(value, lambda: self._tensor(value))
-        elif isinstance(value, Mapping):
-            self._remembered(value, lambda: self._pairs(value, depth))
-        elif isinstance(value, list):
-            self._remembered(value, lambda: self._listed(value, depth))
-        elif isinstance(value, tuple):
-            self.text += b"("
-            for one in value:
-                self.write(one, depth + 1)
-            self.text += b"t"
-        elif isinstance(value, DType):
-            self._global("torch", value.name)
-        else:
-            self._plain(value)
 
-    def _plain(self, value: Any) -> None:
+class _Memory(NamedTuple):
+    """A tensor's numbers: the class of its storage, where they are written, and how many."""
+
+    kind: _Global
+    key: str
+    size: int
+
+
+class _Empty:
+    """An empty dictionary, in place of a tensor's hooks."""
+
+
+class _Pickler(pickle._Pickler):
+    """Writes PyTorch's names of classes, which are not here; `arrays` are the tensors' numbers."""
+
+    def __init__(self, file: Any):
+        super().__init__(file, protocol=2)
+        self.file, self.arrays, self.depth = file, list[NDArray[Any]](), 0
+        self.plain = dict[int, tuple[dict[Any, Any], Any]]()  # mappings of other kinds, by id
+
+    def save(self, value: Any, save_persistent_id: bool = True) -> None:
+        """Write one value."""
         if isinstance(value, np.generic):
             value = value.item()
-        if value is None:
-            self.text += b"N"
-        elif isinstance(value, bool):
-            self.text += b"\x88" if value else b"\x89"
-        elif isinstance(value, int):
-            width = value.bit_length() // 8 + 1
-            if width > 255:
-                raise DTypeError("save takes integers of up to 2,032 bits")
-            self.text += b"\x8a" + bytes([width]) + value.to_bytes(width, "little", signed=True)
-        elif isinstance(value, float):
-            self.text += b"G" + struct.pack(">d", value)
-        elif isinstance(value, str):
-            data = value.encode("utf-8", "surrogatepass")
-            self.text += b"X" + struct.pack("<I", len(data)) + data
-        else:
-            raise DTypeError(
-                f"save takes tensors, numbers, texts, dicts, lists and tuples, not a "
-                f"{type(value).__name__}; save a model's state_dict()"
-            )
-
-    def _remembered(self, value: Any, write: Callable[[], None]) -> None:
-        if id(value) in self._known:
-            self.text += b"j" + struct.pack("<I", self._known[id(value)][0])
+        elif isinstance(value, Mapping) and type(value) is not dict:
+            value = self.plain.setdefault(id(value), (dict(value), value))[0]
+        elif isinstance(value, DType):
+            value = _Global("torch", value.name)
+        if type(value) is _Global:
+            self.file.write(f"c{value.module}\n{value.name}\n".encode())
             return
-        write()
+        self.depth += isinstance(value, dict | list | tuple)
+        if self.depth > _NESTED:
+            raise DTypeError(f"save takes containers up to {_NESTED} deep")
+        super().save(value, save_persistent_id)  # type: ignore[misc]
+        self.depth -= isinstance(value, dict | list | tuple)
 
-    def _keep(self, value: Any) -> None:
-        self._known[id(value)] = len(self._known), value
-        self.text += b"r" + struct.pack("<I", len(self._known) - 1)
+    def persistent_id(self, value: Any) -> Any:
+        if type(value) is not _Memory:
+            return None
+        return "storage", value.kind, value.key, "cpu", value.size
 
-    def _pairs(self, value: Mapping[Any, Any], depth: int) -> None:
-        self.text += b"}"
-        self._keep(value)
-        self.text += b"("
-        for key, one in value.items():
-            self.write(key, depth + 1)
-            self.write(one, depth + 1)
-        self.text += b"u"
+    def reducer_override(self, value: Any) -> Any:
+        """How what Python has no way for is written."""
+        if isinstance(value, Tensor):
+            return self._tensor(value)
+        if type(value) is _Empty:
+            return _Global("collections", "OrderedDict"), ()
+        if type(value) in (type(None), bool, int, float, str, dict, list, tuple):
+            return NotImplemented
+        raise DTypeError(
+            f"save takes tensors, numbers, texts, dicts, lists and tuples, not a "
+            f"{type(value).__name__}; save a model's state_dict()"
+        )
 
-    def _listed(self, value: list[Any], depth: int) -> None:
-        self.text += b"]"
-        self._keep(value)
-        self.text += b"("
-        for one in value:
-            self.write(one, depth + 1)
-        self.text += b"e"
-
-    def _global(self, module: str, name: str) -> None:
-        self.text += f"c{module}\n{name}\n".encode()
-
-    def _tensor(self, value: Tensor) -> None:
+    def _tensor(self, value: Tensor) -> Any:
         numbers = value.detach().numpy()
         array = np.ascontiguousarray(numbers).reshape(numbers.shape)  # which makes 0 axes 1
-        typed = value.dtype in _STORAGE_OF
-        self._global("torch._utils", "_rebuild_tensor_v2" if typed else "_rebuild_tensor_v3")
-        self.text += b"("  # the function's arguments
-        self.text += b"("  # the memory
-        self._plain("storage")
-        if typed:
-            self._global("torch", _STORAGE_OF[value.dtype])
-        else:
-            self._global("torch.storage", "UntypedStorage")
-        self._plain(str(len(self.arrays)))
-        self._plain("cpu")
-        self._plain(array.size if typed else array.nbytes)
-        self.text += b"tQ"
-        strides = [math.prod(array.shape[axis + 1 :]) for axis in range(array.ndim)]
-        self._plain(0)
-        self.write(tuple(array.shape), 0)
-        self.write(tuple(strides), 0)
-        self._plain(value.requires_grad)
-        self._global("collections", "OrderedDict")
-        self.text += b")R"
-        if not typed:
-            self._global("torch", value.dtype.name)
-        self.text += b"tR"
-        self._keep(value)
+        key, typed = str(len(self.arrays)), value.dtype in _STORAGE_OF
         self.arrays.append(array)
+        if typed:
+            memory = _Memory(_Global("torch", _STORAGE_OF[value.dtype]), key, array.size)
+        else:
+            memory = _Memory(_Global("torch.storage", "UntypedStorage"), key, array.nbytes)
+        strides = tuple(math.prod(array.shape[axis + 1 :]) for axis in range(array.ndim))
+        view = memory, 0, tuple(array.shape), strides, value.requires_grad, _Empty()
+        made = _Global("torch._utils", f"_rebuild_tensor_v{2 if typed else 3}")
+        return made, view if typed else (*view, _Global("torch", value.dtype.name))

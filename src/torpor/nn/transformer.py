@@ -8,14 +8,14 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+from torpor.base.attributes import attribute
 from torpor.base.errors import ShapeError, ValueRangeError
-from torpor.nn import functional, init
+from torpor.nn import functional, init, stateless
 from torpor.nn.attention import MultiheadAttention
 from torpor.nn.containers import ModuleList
 from torpor.nn.layers import Linear
 from torpor.nn.module import Layer, Module
 from torpor.nn.norms import LayerNorm
-from torpor.nn.stateless import Dropout
 from torpor.tensor import Tensor
 
 Activation = str | Callable[[Tensor], Tensor]
@@ -50,24 +50,31 @@ class _Block(Layer):
             )
             setattr(self, name, heads)
         self.linear1 = Linear(d_model, dim_feedforward, bias)
-        self.dropout = Dropout(dropout)
+        self.dropout = stateless.Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias)
         self.norm_first = norm_first
         for number in range(1, self.norms + 1):
             setattr(self, f"norm{number}", LayerNorm(d_model, layer_norm_eps, bias=bias))
         for number in range(1, self.norms + 1):
-            setattr(self, f"dropout{number}", Dropout(dropout))
+            setattr(self, f"dropout{number}", stateless.Dropout(dropout))
         self.activation = _activation(activation)
 
     def _beside(self, x: Tensor, number: int, part: Callable[[Tensor], Tensor]) -> Tensor:
-        norm, dropout = getattr(self, f"norm{number}"), getattr(self, f"dropout{number}")
+        norm, dropout = attribute(self, f"norm{number}"), attribute(self, f"dropout{number}")
         if self.norm_first:
-            return x + dropout(part(norm(x)))  # type: ignore[no-any-return]
-        return norm(x + dropout(part(x)))  # type: ignore[no-any-return]
+            return x + dropout(part(norm(x)))
+        return norm(x + dropout(part(x)))
 
     def _forward(self, x: Tensor) -> Tensor:
-        made: Tensor = self.linear2(self.dropout(self.activation(self.linear1(x))))
-        return made
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+
+
+def _attended(
+    attention: MultiheadAttention, x: Tensor, to: Tensor, mask: Any, padding: Any, is_causal: bool
+) -> Tensor:
+    return attention(
+        x, to, to, attn_mask=mask, key_padding_mask=padding, need_weights=False, is_causal=is_causal
+    )[0]
 
 
 class TransformerEncoderLayer(_Block):
@@ -82,11 +89,7 @@ class TransformerEncoderLayer(_Block):
         src_key_padding_mask: Tensor | None = None, is_causal: bool = False,
     ) -> Tensor:  # fmt: skip
         def attend(x: Tensor) -> Tensor:
-            made: Tensor = self.self_attn(
-                x, x, x, attn_mask=src_mask, key_padding_mask=src_key_padding_mask,
-                need_weights=False, is_causal=is_causal,
-            )[0]  # fmt: skip
-            return made
+            return _attended(self.self_attn, x, x, src_mask, src_key_padding_mask, is_causal)
 
         return self._beside(self._beside(src, 1, attend), 2, self._forward)
 
@@ -103,18 +106,11 @@ class TransformerDecoderLayer(_Block):
         memory_is_causal: bool = False,
     ) -> Tensor:  # fmt: skip
         def attend(x: Tensor) -> Tensor:
-            made: Tensor = self.self_attn(
-                x, x, x, attn_mask=tgt_mask, key_padding_mask=tgt_key_padding_mask,
-                need_weights=False, is_causal=tgt_is_causal,
-            )[0]  # fmt: skip
-            return made
+            return _attended(self.self_attn, x, x, tgt_mask, tgt_key_padding_mask, tgt_is_causal)
 
         def look(x: Tensor) -> Tensor:
-            made: Tensor = self.multihead_attn(
-                x, memory, memory, attn_mask=memory_mask, key_padding_mask=memory_key_padding_mask,
-                need_weights=False, is_causal=memory_is_causal,
-            )[0]  # fmt: skip
-            return made
+            masks = memory_mask, memory_key_padding_mask, memory_is_causal
+            return _attended(self.multihead_attn, x, memory, *masks)
 
         x = self._beside(self._beside(tgt, 1, attend), 2, look)
         return self._beside(x, 3, self._forward)
@@ -196,11 +192,10 @@ class Transformer(Layer):
         if src.shape[-1] != self.d_model or tgt.shape[-1] != self.d_model:
             raise ShapeError(f"the last axes are {self.d_model}, not {src.shape} and {tgt.shape}")
         memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
-        made: Tensor = self.decoder(
+        return self.decoder(
             tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask,
             tgt_is_causal, memory_is_causal,
         )  # fmt: skip
-        return made
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:

@@ -3,22 +3,15 @@
 `realize` computes, `schedule` only says what would be computed, `lower` compiles for any target.
 """
 
-from torpor.pipeline.again import learn, recall
-from torpor.pipeline.compile import program_for
-from torpor.pipeline.report import KernelRun, Measurement, measuring
-from torpor.pipeline.route import lower, realize, realize_again, realize_along, schedule, take_along
-
-__all__ = [
-    "KernelRun",
-    "Measurement",
-    "learn",
-    "lower",
-    "measuring",
-    "program_for",
-    "realize",
-    "realize_again",
-    "realize_along",
-    "recall",
-    "schedule",
-    "take_along",
-]
+from torpor.pipeline.again import learn as learn
+from torpor.pipeline.again import recall as recall
+from torpor.pipeline.compile import program_for as program_for
+from torpor.pipeline.report import KernelRun as KernelRun
+from torpor.pipeline.report import Measurement as Measurement
+from torpor.pipeline.report import measuring as measuring
+from torpor.pipeline.route import lower as lower
+from torpor.pipeline.route import realize as realize
+from torpor.pipeline.route import realize_again as realize_again
+from torpor.pipeline.route import realize_along as realize_along
+from torpor.pipeline.route import schedule as schedule
+from torpor.pipeline.route import take_along as take_along

@@ -56,7 +56,7 @@ def ages_of(form: Canonical, nodes: Sequence[UOp], known: Notes) -> list[int]:
     """For each of the nodes, which are computed along, how many such lie on one way below, with
     itself: by what memory stands for others of that kind.
     """
-    places: Any = form.order
+    places = form.places
     ages = {places[node]: age for node, age in form.ages.items() if age and node in places}
     if not ages:
         return [1] * len(nodes)
@@ -67,14 +67,19 @@ def ages_of(form: Canonical, nodes: Sequence[UOp], known: Notes) -> list[int]:
     return found
 
 
+def valued(node: UOp) -> tuple[UOp, ...]:
+    """What a node's value is made of: not what only the gradient of a function is."""
+    return node.src[:1] if node.op is Ops.FUNCTION else node.src
+
+
 def memory_below(form: Canonical, root: UOp, known: Notes) -> frozenset[int]:
     """The places of the memory that a node of a graph is made of: the same in all graphs alike."""
-    places: Any = form.order
+    places = form.places
     name = form.skeleton, places[root]
     found = _below.get(name)
     if found is None:
         inside: set[int] = set()
-        stack, seen = [*root.src], set[UOp]()
+        stack, seen = [*valued(root)], set[UOp]()
         while stack:
             node = stack.pop()
             entry = known.get(id(node))
@@ -84,6 +89,6 @@ def memory_below(form: Canonical, root: UOp, known: Notes) -> frozenset[int]:
             seen.add(node)
             if node.op in _MEMORY or (node.op is Ops.RESHAPE and node.src[0].op is Ops.BUFFER):
                 inside.add(places[node])
-            stack += node.src
+            stack += valued(node)
         found = _below[name] = frozenset(inside)
     return found

@@ -1,9 +1,11 @@
 """What two realisations must have in common to run the same kernels.
 
 The graph is written down from its roots to its leaves, with its nodes numbered in order of
-appearance; a node that appears again is its number. Memory is told by format, size and device, a
-bound variable by its limits: which buffer it is, what value it has and how it is called stay out,
-and are listed beside. The numbers of movements (sizes, and where boxes such as `X[i:i+64]` lie),
+appearance; a node that appears again is its number. Boxes of memory such as `X[i:i+64]`, what is a
+view of them, and constants are written each time: that two of them are equal may be chance, as in
+`stack([X[i:i+64] for i in random])`. Memory is told by format, size and device, a bound variable by
+its limits: which buffer it is, what value it has and how it is called stay out, and are listed
+beside. The numbers of movements (sizes, and where boxes such as `X[i:i+64]` lie),
 the sizes of memory and constants are written apart, at the end of the key: graphs that differ in
 nothing else have one `skeleton` (see `general.py`). Everything else is part of the key, as are all
 settings.
@@ -32,6 +34,7 @@ _NUMBERS: Final = frozenset({int, bool})
 _BUFFER, _CONST, _BIND, _LEAF = Ops.BUFFER, Ops.CONST, Ops.BIND, Ops.LEAF
 _FUNCTION, _INDEX, _SHEAR, _CHECK = Ops.FUNCTION, dtypes.index, Ops.SHEAR, Ops.CHECK
 _SLOT, _LOOP = Ops.SLOT, Ops.LOOP
+PLACED: Final = frozenset({*MOVEMENT, Ops.LEAF, Ops.DETACH})  # what memory is looked at through
 PAIRED: Final = frozenset({Ops.SHRINK, Ops.PAD})  # of two numbers for each axis
 NUMBERED: Final = frozenset({Ops.RESHAPE, Ops.EXPAND, Ops.SHEAR, *PAIRED})
 
@@ -40,8 +43,9 @@ OF_A_STEP: Final = "a tensor of a loop's step has no value outside of it: hand i
 
 class Canonical(NamedTuple):
     """A graph's key, and what is not in it, in order of appearance: buffers, and BIND nodes; the
-    nodes whose numbers are at the end of the key; all nodes but constants, in `order`; the nodes
-    that stand for known ones, with the ages of these; and the `values` of what is bound.
+    nodes whose numbers are at the end of the key; all nodes but constants, in `order`, and where in
+    it each is found first; the nodes that stand for known ones, with the ages of these; and the
+    `values` of what is bound.
     """
 
     key: tuple[Any, ...]
@@ -49,6 +53,7 @@ class Canonical(NamedTuple):
     bound: Sequence[UOp]
     numbered: Sequence[UOp] = ()
     order: Iterable[UOp] = ()
+    places: Mapping[UOp, int] = MappingProxyType({})
     ages: Mapping[UOp, int] = MappingProxyType({})
     values: Sequence[int] = ()
 
@@ -74,12 +79,11 @@ def canonical(roots: Sequence[tuple[UOp, str]], known: Notes = NOTHING) -> Canon
     """The canonical form of `roots` (graph node, device), with what stands for nodes that are known
     in their place; None if there are too many nodes.
     """
+    order: list[UOp] = []
     places: dict[UOp, int] = {}
-    words: list[Any] = []
+    words, numbers = list[Any](), list[Any]()
     buffers: list[Buffer] = []
-    bound: list[UOp] = []
-    numbered: list[UOp] = []
-    numbers: list[Any] = []
+    bound, numbered = list[UOp](), list[UOp]()
     ages: dict[UOp, int] = {}
     find = known.get
     stack = [node for node, _ in reversed(roots)]
@@ -98,10 +102,12 @@ def canonical(roots: Sequence[tuple[UOp, str]], known: Notes = NOTHING) -> Canon
             numbers.append(node)
             continue
         place = places.get(node)
-        if place is not None:
+        if place is None:
+            places[node] = len(order)
+        elif op not in PLACED or not is_of_box(node, known):
             words.append(place)
             continue
-        places[node] = len(places)
+        order.append(node)
         if not source and op is not _LOOP:
             if op is _BUFFER:
                 buffers.append(arg)
@@ -123,12 +129,24 @@ def canonical(roots: Sequence[tuple[UOp, str]], known: Notes = NOTHING) -> Canon
             arg = None  # an identity, of which the node's number says as much; words for people
         words += (op, node.dtype, arg, len(source))
         stack += source[::-1]
-        if len(places) > MOST_NODES:
+        if len(order) > MOST_NODES:
             return None
     wanted = tuple([(place_of(node, places, known), device) for node, device in roots])
     key = (settings_now(), wanted, hashed(words), tuple(numbers))
     values = [node.src[1].arg for node in bound]
-    return Canonical(key, buffers, bound, numbered, places, ages, values)
+    return Canonical(key, buffers, bound, numbered, order, places, ages, values)
+
+
+def is_of_box(node: UOp, known: Notes) -> bool:
+    """Whether a node is a view of a box of memory, or that box."""
+    shrunk = False
+    while node.op in PLACED:
+        shrunk = shrunk or node.op is Ops.SHRINK
+        node = node.src[0]
+        entry = known.get(id(node))
+        if entry is not None and entry() is node:
+            node = entry.value
+    return shrunk and node.op is _BUFFER
 
 
 def without_numbers(

@@ -9,6 +9,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from torpor.base import settings
+from torpor.base.collecting import uncollected
 from torpor.base.errors import DeviceError
 from torpor.base.locks import recursive_lock
 from torpor.base.phases import phase
@@ -101,6 +102,7 @@ def executable_for(item: ScheduleItem) -> tuple[Program, Executable]:
     return found
 
 
+@uncollected()
 def make_ready(items: Iterable[ScheduleItem]) -> list[str]:
     """Have the kernel of every item loaded: those that no cache has are compiled together. For each
     that was not in memory: why (see `anew.reasons`).
@@ -193,13 +195,19 @@ def built_all(wanted: Mapping[UOp, Opts | None], device: DeviceBase) -> list[_Bu
     asts = sorted(wanted, key=expense, reverse=True)
     now = dict(settings.snapshot())
     requests = [(now, ast, wanted[ast], *where) for ast in asts]
-    made = bulk.make_all(requests, lambda n: (built(asts[n]), ""), _COMMAND)
-    found = {}
-    for ast, (one, lines) in zip(asts, made, strict=True):
-        found[ast] = one
-        if lines:
-            journal().take_over(lines)
+    made = bulk.make_all(requests, lambda n: built(asts[n]), _COMMAND, _from_there)
+    found = dict(zip(asts, made, strict=True))
     return [found[ast] for ast in wanted]
+
+
+def _from_there(answer: tuple[_Built, str]) -> _Built:
+    """What another process has made; its lines are written down as they come, since it numbers
+    nodes through all of them.
+    """
+    made, lines = answer
+    if lines:
+        journal().take_over(lines)
+    return made
 
 
 def build(ast: UOp, opts: Opts | None, target: Target, compiler: Compiler) -> _Built:
@@ -227,6 +235,7 @@ def serve() -> None:
     bulk.serve(_build_there)
 
 
+@uncollected()
 def _build_there(
     request: tuple[dict[str, settings.Value], UOp, Any, Target, Compiler],
 ) -> tuple[_Built, str]:

@@ -233,14 +233,14 @@ class CompiledGraph:
                 after = number + jump.by if _is_taken(jump, buffers[0], rounds) else after
                 continue
             started = time.perf_counter() if measured else 0.0
-            error = 0
+            error, values = 0, command.values_in(words, rounds)
             if command.executable is None:
                 copy_buffer(buffers[0], buffers[1])
             else:
-                error = command.executable(buffers, command.values_in(words, rounds))
+                error = command.executable(buffers, values)
             if measured:
-                item = items[number] if items else command.item
-                note_run(item, command.program, started, time.perf_counter() - started)
+                item, took = items[number] if items else command.item, time.perf_counter() - started
+                note_run(item, command.program, values, started, took)
             if error:
                 raise Failed(number, error)
 

@@ -116,7 +116,7 @@ class General:
         memory = [*own.buffers, *[constant_buffer(own.numbers[n], own) for n in self.constants]]
         order = Order(own.order, self.order)
         buffers = [memory[n] for n in self.buffers]
-        return Canonical(self.key, buffers, (), (), order, own.ages, bound)
+        return Canonical(self.key, buffers, (), (), order, ages=own.ages, values=bound)
 
 
 @dataclass(frozen=True)

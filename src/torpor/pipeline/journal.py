@@ -74,6 +74,12 @@ _lock: Final = recursive_lock()  # a finaliser may compute something while this 
 _current: list[Journal] = []  # this process's
 
 
+def _since(start: float, end: float | None = None) -> dict[str, float]:
+    """When something began, and how long it took up to `end`, as lines say it."""
+    took = {} if end is None else {"microseconds": round((end - start) * 1e6, 1)}
+    return {"start": round(start * 1e6, 1), **took}
+
+
 def recording() -> bool:
     """Whether things are written down here and now."""
     return settings.number("VIZ") > 0
@@ -161,8 +167,8 @@ class Journal:
             with self._surviving():
                 while self.freed:
                     number, start = self.freed.popleft()
-                    line = {"number": number, "start": round(start * 1e6, 1)}
-                    self.file.write(json.dumps({"freed": line}) + "\n")
+                    line = {"freed": {"number": number, **_since(start)}}
+                    self.file.write(json.dumps(line) + "\n")
                 self.file.write(json.dumps({kind: value}) + "\n")
         if at_once:
             self.flush()
@@ -234,10 +240,9 @@ class Journal:
     def after_pass(self, name: str, root: UOp, ast: UOp) -> None:
         """What a pass made of a kernel."""
         with _lock:
-            start, took = self.since * 1e6, (time.perf_counter() - self.since) * 1e6
             fields = {"name": name, "root": self.number(root), "of": self.number(ast)}
-            fields |= {"start": round(start, 1), "microseconds": round(took, 1)}
-            self.write("pass", fields | {"thread": get_ident()})
+            times = _since(self.since, time.perf_counter())
+            self.write("pass", fields | times | {"thread": get_ident()})
             self.since = time.perf_counter()
 
     def schedule(self, items: Sequence[ScheduleItem]) -> None:
@@ -252,7 +257,7 @@ class Journal:
                 self.buffers.add(one.number)
                 finalize(one, self._free, one.number).atexit = False
                 facts = {"number": one.number, "device": one.device, "bytes": one.nbytes}
-                self.write("buffer", facts | {"start": round(time.perf_counter() * 1e6, 1)})
+                self.write("buffer", facts | _since(time.perf_counter()))
         return {
             "ast": self.number(item.ast),
             "reason": item.reason,
@@ -268,13 +273,13 @@ class Journal:
     def mark(self, name: str) -> None:
         """The program says that it has come so far."""
         with _lock:
-            self.write("mark", {"name": name, "start": round(time.perf_counter() * 1e6, 1)})
+            self.write("mark", {"name": name, **_since(time.perf_counter())})
 
     def jit(self, site: Site | None, facts: dict[str, Any], graph: CompiledGraph | None) -> None:
         """A function that was traced, and what it is replayed by."""
         with _lock:
             line = None if site is None else self.place(site)
-            fields = {"line": line, "start": round(time.perf_counter() * 1e6, 1)}
+            fields = {"line": line, **_since(time.perf_counter())}
             self.write("jit", facts | fields | {"graph": None if graph is None else _facts(graph)})
 
     def program(self, ast: UOp, program: Program, device: str) -> None:
@@ -293,20 +298,15 @@ class Journal:
     def made(self, ast: UOp, linear: Iterable[UOp], start: float) -> None:
         """A kernel that has just been compiled, begun at `start`."""
         with _lock:
-            took = (time.perf_counter() - start) * 1e6
-            fields = {"of": self.number(ast), "linear": self._numbers(linear)}
-            fields |= {"start": round(start * 1e6, 1), "microseconds": round(took, 1)}
-            self.write("made", fields | {"thread": get_ident()})
-
-    def _numbers(self, nodes: Iterable[UOp]) -> list[int]:
-        return [self.number(node) for node in nodes]
+            times = _since(start, time.perf_counter())
+            fields = {"of": self.number(ast), "linear": [*map(self.number, linear)]}
+            self.write("made", fields | times | {"thread": get_ident()})
 
     def event(self, event: Event) -> None:
         """Something that took time: a launch, or a phase of another kind."""
         fields: dict[str, Any] = {
             "name": event.name,
-            "start": round(event.start * 1e6, 1),
-            "microseconds": round(event.seconds * 1e6, 1),
+            **_since(event.start, event.start + event.seconds),
             "line": None if event.built is None else self.place(event.built),
             "asked": None if event.asked is None else self.place(event.asked),
         }

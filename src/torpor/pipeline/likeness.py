@@ -9,6 +9,7 @@ from torpor.base.errors import TorporError
 from torpor.ir.infer import shape_of
 from torpor.pipeline.canonical import Canonical
 from torpor.pipeline.general import General, Made, Numbers, Roots, slots_of
+from torpor.pipeline.unshare import repeated, unshared
 from torpor.pipeline.vary import Graph, is_box
 
 MOST: Final = 4096  # skeletons that are remembered
@@ -78,8 +79,16 @@ def generalised(roots: Roots, form: Canonical) -> Made | None:
     seen.numbers = [*earlier[-REMEMBERED + 1 :], form.numbers]
     if steady or not (earlier or moved) or form.numbers in seen.pinned:
         return None
+    again = dict(repeated(form))
+    apart = {p for p, first in again.items() if any(one[p] != one[first] for one in earlier)}
+    if apart:
+        told = unshared(roots, form, apart)
+        if told is None:
+            return None
+        roots, form = told
+        again = {place: first for place, first in again.items() if place not in apart}
     for falling in (False, True):  # two sizes that grow seldom fall with each other
-        found = attempt(Graph(roots, form, earlier, moved, falling))
+        found = attempt(Graph(roots, form, earlier, moved, again, falling))
         if found is not None:
             general, made = found
             known = seen.forms.get(form.wanted, [])

@@ -157,27 +157,45 @@ def note_compile(
     phases.note(kind, program.name, start, seconds, built=built, why=why, subject=program)
 
 
-def note_run(item: ScheduleItem, program: Program | None, start: float, seconds: float) -> None:
-    """Tell of a launch."""
+def note_run(
+    item: ScheduleItem,
+    program: Program | None,
+    values: Sequence[int],
+    start: float,
+    seconds: float,
+) -> None:
+    """Tell of a launch, with these values of the program's variables."""
+    name = program.name if program is not None else "copy"
+    if not phases.heard() and level_for(name) < 2:
+        return
+    operations, moved = _work(item, program, values)
     if phases.heard():
         phases.note(
             "kernel",
-            program.name if program is not None else "copy",
+            name,
             start,
             seconds,
             built=item.origins[0] if item.origins else None,
-            operations=_most(program.ops) if program is not None else 0,
-            bytes=_most(program.bytes) if program is not None else 2 * item.buffers[0].arg.nbytes,
+            operations=operations,
+            bytes=moved,
             device=item.buffers[0].arg.device,
             subject=(item, program),
         )
-    if level_for("copy" if program is None else program.name) >= 2:
-        say(describe_run(item, program, seconds))
+    if level_for(name) >= 2:
+        say(describe_run(item, name, seconds, operations, moved))
 
 
-def _most(estimate: Any) -> int:
-    """The number; of one that depends on sizes known at launch, the largest."""
-    return int(estimate.vmax) if isinstance(estimate, UOp) else int(estimate)
+def _work(item: ScheduleItem, program: Program | None, values: Sequence[int]) -> tuple[int, int]:
+    """The operations and the bytes of a launch, at the sizes that it has."""
+    if program is None:
+        return 0, 2 * int(item.buffers[0].arg.nbytes)
+    if not values:
+        return program.ops, program.bytes
+    from torpor.kernel.estimate import estimate  # slow to import, and rarely needed
+
+    known = dict(zip((name for name, _ in program.variables), values, strict=True))
+    symbols = [n for n in item.ast.toposort() if n.op is Ops.VARIABLE and n.arg[0] in known]
+    return estimate(item.ast.substitute({n: n.const(n.dtype, known[n.arg[0]]) for n in symbols}))
 
 
 def stripped(item: ScheduleItem) -> ScheduleItem:
@@ -191,12 +209,9 @@ def _like(node: UOp) -> UOp:
     return UOp(Ops.BUFFER, node.dtype, (), Buffer(buffer.device, buffer.size, buffer.dtype))
 
 
-def describe_run(item: ScheduleItem, program: Program | None, seconds: float) -> str:
+def describe_run(item: ScheduleItem, name: str, seconds: float, flops: int, moved: int) -> str:
     """One line: device, kernel, time, rates, the reason it is a kernel of its own, its origin."""
     device = item.buffers[0].arg.device
-    name = program.name if program is not None else "copy"
-    moved = program.bytes if program is not None else 2 * item.buffers[0].arg.nbytes
-    flops = program.ops if program is not None else 0
     rates = f"{flops / seconds / 1e9:8.2f} GFLOP/s {moved / seconds / 1e9:7.2f} GB/s"
     where = f"  {decode(item.origins[0])}" if item.origins else ""
     return f"*** {device:8} {name:32} {seconds * 1e6:10.1f} us {rates}  {item.reason}{where}"

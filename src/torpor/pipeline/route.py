@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from torpor.base.collecting import uncollected
 from torpor.base.phases import phase
 from torpor.graph.known import Notes
 from torpor.ir.infer import JOINT, Shape, shape_of
@@ -19,7 +20,7 @@ from torpor.pipeline.blame import index_of
 from torpor.pipeline.canonical import Canonical, canonical
 from torpor.pipeline.compile import make_ready, programs_of, target_named
 from torpor.pipeline.compiled_graph import Failed, prepare
-from torpor.pipeline.fill import zeros
+from torpor.pipeline.fill import filled
 from torpor.pipeline.general import Made, exactly
 from torpor.pipeline.journal import recording
 from torpor.pipeline.likeness import generalised, known_form, note_numbers
@@ -85,14 +86,14 @@ def realize_along(roots: Roots, new: Callable[[Canonical], bool] | None = None) 
     """
     alone = len(roots) == 1 and unseen() and limit_now() is None
     small = again.named(*roots[0]) if alone else None
-    filled = [zeros(*root) for root in roots] if unseen() else []
-    if any(filled):
-        others = [root for root, zero in zip(roots, filled, strict=True) if zero is None]
+    made_of_one = [filled(*root) for root in roots] if unseen() else []
+    if any(made_of_one):
+        others = [root for root, one in zip(roots, made_of_one, strict=True) if one is None]
         found = realize_along(others, new) if others else ([], [])
         if found is None:
             return None
         rest = iter(found[0])
-        return [next(rest) if zero is None else zero for zero in filled], found[1]
+        return [next(rest) if one is None else one for one in made_of_one], found[1]
     try:
         with phase("launch"):
             made = in_company(roots, new)
@@ -279,6 +280,7 @@ def scheduled(
     return items, results, False
 
 
+@uncollected()
 def planned_with_results(roots: Roots, shapes: Sequence[Shape]) -> plans.Schedule:
     """The kernels that compute the roots, and where these will lie."""
     made, groups, simple = planned(roots)

@@ -80,7 +80,7 @@ def error_of(site: CheckSite, found: int | None = None) -> Exception:
             f"of a tensor of shape {shape_of(source)}, indices of shape "
             f"{shape_of(index)}{where}"
         )
-    name = "//" if site.node.op.name == "IDIV" else "%"
+    name = {"IDIV": "//", "MOD": "%"}.get(site.node.op.name, "division in a kernel")
     return DivisionByZeroError(
         f"integer {name} by zero (operands of shapes {shapes}, {site.node.dtype.name}){where}"
     )

@@ -9,9 +9,7 @@ beats it, measured in turns, by more than noise. Candidates are timed in another
 from __future__ import annotations
 
 import hashlib
-import os
 import statistics
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -22,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from torpor.base import settings
 from torpor.base.errors import OptError
+from torpor.base.locks import recursive_lock
 from torpor.base.target import Target
 from torpor.device import Device
 from torpor.device.machine import cores
@@ -55,17 +54,8 @@ ROUND: Final = 12  # lists that are timed in each round for each member of the b
 MEMORY: Final = 1 << 30  # bytes of buffers past which a kernel is not searched
 DIGEST: Final = 12  # hexadecimal digits that tell one kernel from another within a search
 
-_lock = threading.RLock()  # a finaliser may compute something during a search
-_spent: dict[str, float] = {"seconds": 0.0}
-
-
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.RLock()  # the thread that held it is not in the child
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+_lock: Final = recursive_lock()  # a finaliser may compute something during a search
+_spent: Final[dict[str, float]] = {"seconds": 0.0}
 
 
 class Wanted(NamedTuple):

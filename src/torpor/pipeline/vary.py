@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations_with_replacement, product
+from itertools import chain, combinations_with_replacement, product
 from math import prod
 from typing import Any, Final
 
@@ -18,10 +18,10 @@ from torpor.base.errors import ShapeError, TorporError
 from torpor.device import Buffer
 from torpor.ir.contract_graph import GRAPH
 from torpor.ir.infer import Size, fold_size, largest, shape_of, shaped
-from torpor.ir.ops import MOVEMENT, Ops
+from torpor.ir.ops import Ops
 from torpor.ir.records import BufferSpec
 from torpor.ir.uop import UOp
-from torpor.pipeline.canonical import PAIRED, Canonical, canonical
+from torpor.pipeline.canonical import PAIRED, PLACED, Canonical, canonical
 from torpor.pipeline.general import (
     General,
     Made,
@@ -41,8 +41,9 @@ ROOM: Final = 1 << 20  # elements of a tensor up to which sizes vary
 # Terms of a sum up to which their number varies. It is added up in order then: n terms lose about
 # the square root of n units in the last place, 64 by choice. Longer sums are split.
 TERMS: Final = 1 << 12
-PLACED: Final = frozenset({*MOVEMENT, Ops.LEAF, Ops.DETACH})  # what memory is looked at through
-FIXED: Final = frozenset({Ops.COPY, Ops.MULTI, Ops.LOOP})  # their sizes are in no number
+FIXED: Final = frozenset(
+    {Ops.COPY, Ops.MULTI, Ops.LOOP, Ops.KERNEL}
+)  # their sizes are in no number
 STORED: Final = frozenset(
     {Ops.BUFFER, Ops.REDUCE_AXIS, Ops.GATHER, Ops.SCATTER, Ops.SCAN_AXIS, Ops.CONTIGUOUS}
 )
@@ -56,6 +57,7 @@ def is_box(node: UOp) -> bool:
 class Graph:
     """A graph whose numbers are compared with those of earlier ones of the same skeleton.
 
+    again:   by the place of a number that is another one, since it is the same node's, that one.
     falling: whether a size may be a number less another one.
     """
 
@@ -65,9 +67,10 @@ class Graph:
         form: Canonical,
         earlier: Sequence[Numbers],
         moved: set[int],
+        again: Mapping[int, int],
         falling: bool = False,
     ) -> None:
-        self.falling = falling
+        self.again, self.falling = again, falling
         self.roots, self.form = roots, form
         self.slots = list(slots_of(form))
         self.columns = (
@@ -86,8 +89,9 @@ class Graph:
     def general(self) -> tuple[General, Made] | None:
         """The general graph; None where numbers differ in another way than it can say."""
         differ = [p for p, column in enumerate(self.columns) if len(set(column)) > 1]
+        differ = [p for p in differ if p not in self.again]
         constants = [p for p in differ if self.slots[p].node.op is Ops.CONST]
-        places = self.boxes({*differ, *self.moved}.difference(constants))
+        places = self.boxes({*differ, *self.moved}.difference(constants, self.again))
         sizes = [p for p in differ if p not in places and p not in constants]
         if not self.form.buffers:
             return None  # nothing to read, on whichever device
@@ -97,6 +101,9 @@ class Graph:
         for start, most in places.items():
             if start not in self.varying:
                 self.fit_place(start, most)
+        for place, first in self.again.items():
+            if first in self.varying:
+                self.varying[place] = self.varying[first]
         if self.sizes and not self.find_limits():
             return None
         return self.written()
@@ -286,9 +293,10 @@ class Graph:
         for node in self.form.numbered:
             here = range(at, at + count_of(node))
             at = here.stop
-            if node.op is Ops.CONST or not any(place in self.varying for place in here):
-                continue
             taken = [numbers[place] for place in here]
+            moved = node.op is Ops.SHRINK and taken != [*chain.from_iterable(node.arg)]
+            if node.op is Ops.CONST or not (moved or any(p in self.varying for p in here)):
+                continue
             if node.op is Ops.BUFFER:
                 found[node] = taken[0]
             elif node.op is Ops.SHEAR:

@@ -13,6 +13,7 @@ from functools import cached_property
 
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.rules.common import checks_below
 
 Terms = dict[UOp, int]
 Strides = dict[UOp, int | None]
@@ -53,7 +54,9 @@ def strides_of(position: UOp) -> Strides:
 
 
 def summed(root: UOp) -> tuple[Terms, int]:
-    """The terms of a sum by coefficient, in order of appearance, and its constant."""
+    """The terms of a sum by coefficient, in order of appearance, and its constant. What has one
+    value alone is a term nevertheless where it is checked whether it has.
+    """
     terms: Terms = {}
     constant = 0
     stack = [(root, 1)]
@@ -74,7 +77,7 @@ def summed(root: UOp) -> tuple[Terms, int]:
         elif op is Ops.SUB:
             stack.append((node.src[1], -scale))
             stack.append((node.src[0], scale))
-        elif node.vmin == node.vmax:
+        elif node.vmin == node.vmax and not checks_below(node):
             constant += scale * node.vmin
         else:
             terms[node] = terms.get(node, 0) + scale

@@ -7,12 +7,12 @@ IDIV and MOD floor: `-7//2` is -4 and `-7%2` is 1; a divisor of 0 is left alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.rules.common import index_rule
+from torpor.rules.common import NodeRule, index_rule
 from torpor.rules.linear import Terms, bounds, build, divided, linear, merge, scaled
 from torpor.rules.sums import factors_of, product_of
 
@@ -41,6 +41,17 @@ def _block(terms: Terms, constant: int, size: int) -> int | None:
     return int(low // size)
 
 
+def by_constant(function: Callable[[Terms, int, int], UOp | None]) -> NodeRule:
+    """A rule on terms + constant over a positive constant."""
+
+    def rule(node: UOp) -> UOp | None:
+        size = _divisor(node)
+        return function(*linear(node.src[0]), size) if size else None
+
+    rule.__name__, rule.__doc__ = function.__name__, function.__doc__
+    return index_rule(rule)
+
+
 @index_rule
 def divide_by_one(node: UOp) -> UOp | None:
     """`x//1 -> x`."""
@@ -65,13 +76,9 @@ def remainder_by_negative(node: UOp) -> UOp | None:
     return scaled(_remainder(scaled(node.src[0], -1), -divisor.arg), -1)
 
 
-@index_rule
-def divide_multiples(node: UOp) -> UOp | None:
+@by_constant
+def divide_multiples(terms: Terms, constant: int, size: int) -> UOp | None:
     """`(a*c + b)//c -> a + b//c` for c > 0."""
-    size = _divisor(node)
-    if not size:
-        return None
-    terms, constant = linear(node.src[0])
     whole, rest = divided(terms, size)
     if not whole and (constant % size or not constant):
         return None
@@ -90,13 +97,9 @@ def _common_factors(terms: Terms, size: int) -> Iterator[int]:
     return iter(sorted(found | more - {1}, reverse=True))
 
 
-@index_rule
-def divide_common_factor(node: UOp) -> UOp | None:
+@by_constant
+def divide_common_factor(terms: Terms, constant: int, size: int) -> UOp | None:
     """`(a*g + r)//(g*c) -> (a + q)//c` for g, c > 0 and q*g <= r < (q+1)*g."""
-    size = _divisor(node)
-    if not size:
-        return None
-    terms, constant = linear(node.src[0])
     for factor in _common_factors(terms, size):
         if factor == 1:
             break
@@ -133,13 +136,9 @@ def divide_remainder(node: UOp) -> UOp | None:
     return _remainder(_divide(value.src[0], size), whole // size)
 
 
-@index_rule
-def remainder_in_block(node: UOp) -> UOp | None:
+@by_constant
+def remainder_in_block(terms: Terms, constant: int, size: int) -> UOp | None:
     """`x%c -> x - q*c` for c > 0 and q*c <= x < (q+1)*c."""
-    size = _divisor(node)
-    if not size:
-        return None
-    terms, constant = linear(node.src[0])
     block = _block(terms, constant, size)
     return None if block is None else build(terms, constant - block * size)
 
@@ -150,26 +149,18 @@ def _reduced(scale: int, size: int) -> int:
     return 1 if short == 1 - size else short
 
 
-@index_rule
-def remainder_of_multiples(node: UOp) -> UOp | None:
+@by_constant
+def remainder_of_multiples(terms: Terms, constant: int, size: int) -> UOp | None:
     """`(a*c + b)%c -> b%c` for c > 0."""
-    size = _divisor(node)
-    if not size:
-        return None
-    terms, constant = linear(node.src[0])
     rest = {term: _reduced(scale, size) for term, scale in terms.items() if scale % size}
     if rest == terms and 0 <= constant < size:
         return None
     return _remainder(build(rest, constant % size), size)
 
 
-@index_rule
-def remainder_of_remainder(node: UOp) -> UOp | None:
+@by_constant
+def remainder_of_remainder(terms: Terms, constant: int, size: int) -> UOp | None:
     """`(k*(x%(a*c)) + b)%c -> (k*x + b)%c` for a, c > 0."""
-    size = _divisor(node)
-    if not size:
-        return None
-    terms, constant = linear(node.src[0])
     for term, scale in terms.items():
         inner = _divisor(term) if term.op is Ops.MOD else 0
         if inner and scale * inner % size == 0:
@@ -179,13 +170,9 @@ def remainder_of_remainder(node: UOp) -> UOp | None:
     return None
 
 
-@index_rule
-def remainder_common_factor(node: UOp) -> UOp | None:
+@by_constant
+def remainder_common_factor(terms: Terms, constant: int, size: int) -> UOp | None:
     """`(a*g + r)%(g*c) -> (a%c)*g + r` for g, c > 0 and 0 <= r < g."""
-    size = _divisor(node)
-    if not size:
-        return None
-    terms, constant = linear(node.src[0])
     for factor in _common_factors(terms, size):
         # Without a term that loses its multiplication the result would have one more.
         if factor == 1 or factor == size or factor not in map(abs, terms.values()):

@@ -9,7 +9,7 @@ import math
 from typing import Final
 
 from torpor.base import settings
-from torpor.base.dtypes import DType, dtypes
+from torpor.base.dtypes import SMALL_FLOATS, DType, dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.pattern import PatternMatcher, UPat
 from torpor.ir.uop import UOp
@@ -21,10 +21,7 @@ _INTEGERS: Final = (
     dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64,
     dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64,
 )  # fmt: skip
-_FLOATS: Final = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
-# Bits of the significand, the hidden one included (IEEE 754-2019, table 3.5; bfloat16: 8).
-_PRECISION: Final = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
-_EXPONENT: Final = {"float16": 5, "bfloat16": 8, "float32": 8, "float64": 11}
+_FLOATS: Final = (*SMALL_FLOATS, dtypes.float32, dtypes.float64)
 
 
 def constant_of(node: UOp) -> bool | int | float | None:
@@ -158,10 +155,10 @@ def holds_all(wide: DType, narrow: DType) -> bool:
         return False
     if wide.is_float:
         if narrow.is_float:
-            bits = _PRECISION[wide.name] >= _PRECISION[narrow.name]
-            return bits and _EXPONENT[wide.name] >= _EXPONENT[narrow.name]
-        return narrow.bits - (narrow.kind == "int") <= _PRECISION[wide.name] and (
-            narrow.bits < 1 << (_EXPONENT[wide.name] - 1)
+            bits = wide.fraction >= narrow.fraction and wide.infinite >= narrow.infinite
+            return bits and wide.exponent >= narrow.exponent
+        return narrow.bits - (narrow.kind == "int") <= wide.fraction + 1 and (
+            narrow.bits < 1 << (wide.exponent - 1)
         )
     if narrow.is_float:
         return False

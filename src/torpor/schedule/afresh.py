@@ -23,7 +23,7 @@ from torpor.schedule.limit import Economy, Limit
 from torpor.schedule.region import STEPWISE
 
 EACH: Final = (2, 3, 4, 6, 8, 12, 16, 24, 32)  # one of so many values is kept
-_FIXED: Final = STEPWISE | LOOPED | {Ops.COPY}
+_FIXED: Final = STEPWISE | LOOPED | {Ops.COPY, Ops.KERNEL}
 
 
 class Settled(NamedTuple):

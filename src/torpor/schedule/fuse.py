@@ -74,6 +74,9 @@ class Fuser:
         elif node.op is Ops.SCATTER:
             steps = host.steps or host.scatter(node)
             self.step(node, host, (indices, steps, steps))
+        elif node.op is Ops.KERNEL:
+            for source in node.src:
+                self.state.force(source, "read by a kernel of the user", host, (Ops.RESHAPE,))
         elif node.op in LOOPED:
             for source in node.src[0].src:
                 self.state.force(below_parts(source)[0], "read by a loop", host, ())

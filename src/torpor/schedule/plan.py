@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from torpor.base.dtypes import dtypes
 from torpor.base.target import Target
 from torpor.ir.contract_graph import PREPARED
 from torpor.ir.infer import devices_of, shape_of
 from torpor.ir.ops import LOOPED, MOVEMENT, Ops
-from torpor.ir.records import ParamArg, ScheduleItem
+from torpor.ir.records import CheckSite, ParamArg, ScheduleItem
 from torpor.ir.rewrite import graph_rewrite, hand_down_origins, unite_origins
 from torpor.ir.uop import UOp
 from torpor.schedule import parameter_limit
@@ -29,6 +30,7 @@ from torpor.schedule.tile_and_fuse import tile_and_fuse
 
 TargetOf = Callable[[str], Target]
 Places = dict[UOp, UOp]
+_MADE: Final = frozenset({Ops.COPY, Ops.KERNEL})  # which say themselves what they do
 Wanted = Sequence[tuple[UOp, str]]  # nodes, and the devices that they are wanted on
 
 
@@ -120,7 +122,7 @@ def fused(
         more: list[UOp] = []
         for region, item in made.items():
             kind = next(iter(region.outputs)).op
-            no_kernel = kind is Ops.COPY or kind in LOOPED
+            no_kernel = kind in _MADE or kind in LOOPED
             limit = None if no_kernel else target_of(region.device).parameters
             if limit is not None and parameter_limit.parameters(item) > limit:
                 more += parameter_limit.apart(fuser.state, region, item, limit)
@@ -138,8 +140,8 @@ def awaited_by(region: Region, places: Places) -> UOp | None:
 def item_of(fuser: Fuser, region: Region, places: dict[UOp, UOp]) -> ScheduleItem:
     """The schedule item of one region."""
     first = next(iter(region.outputs))
-    if first.op is Ops.COPY:
-        return copy_item(first, places)
+    if first.op in _MADE:
+        return made_item(first, places)
     if first.op in LOOPED:
         return loop_item(list(region.outputs), places)
     builder = Builder(fuser, region, places)
@@ -157,12 +159,14 @@ def item_of(fuser: Fuser, region: Region, places: dict[UOp, UOp]) -> ScheduleIte
     )
 
 
-def copy_item(node: UOp, places: dict[UOp, UOp]) -> ScheduleItem:
-    """COPY moves a whole buffer to another device."""
-    source = node.src[0]
-    while source not in places and source.op is Ops.RESHAPE:
-        source = source.src[0]
-    buffers = (places[node], places.get(source, source))
+def made_item(node: UOp, places: dict[UOp, UOp]) -> ScheduleItem:
+    """COPY moves a whole buffer to another device; a KERNEL is one already."""
+    buffers = (places[node], *(buffer_of(source, places) for source in node.src))
+    if node.op is Ops.KERNEL:
+        ast, _ = node.arg
+        divides = any(n.op is Ops.CHECK for n in ast.toposort())
+        checks = (CheckSite("division", node),) * divides
+        return ScheduleItem(ast, buffers, (), "custom kernel", checks, origins=node.origins)
     target, origin = (
         UOp(Ops.PARAM, b.dtype, (), ParamArg(number, b.arg.size))
         for number, b in enumerate(buffers)
@@ -170,3 +174,10 @@ def copy_item(node: UOp, places: dict[UOp, UOp]) -> ScheduleItem:
     copy = UOp(Ops.COPY, node.dtype, (origin,), node.arg)
     store = UOp(Ops.STORE, dtypes.void, (target, copy))
     return ScheduleItem(UOp.sink(store), buffers, (), "copy")
+
+
+def buffer_of(node: UOp, places: dict[UOp, UOp]) -> UOp:
+    """The BUFFER with the elements of a node, below RESHAPEs."""
+    while node not in places and node.op is Ops.RESHAPE:
+        node = node.src[0]
+    return places.get(node, node)

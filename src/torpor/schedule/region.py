@@ -15,9 +15,9 @@ Indices = tuple[UOp, ...]
 Ranges = frozenset[UOp]
 
 STEPWISE: Final = frozenset({Ops.SCATTER, Ops.PRIOR, Ops.SCAN_AXIS})
-STORED: Final = frozenset({Ops.CONTIGUOUS, Ops.COPY, Ops.AFTER}) | STEPWISE | LOOPED
 # Kernels that compute nothing else beside it.
-ALONE: Final = frozenset({Ops.COPY, Ops.AFTER}) | STEPWISE | LOOPED
+ALONE: Final = frozenset({Ops.COPY, Ops.KERNEL, Ops.AFTER}) | STEPWISE | LOOPED
+STORED: Final = frozenset({Ops.CONTIGUOUS}) | ALONE
 ZERO = UOp.index_const(0)
 TRUE = UOp.const(dtypes.bool, True)
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torpor.base.dtypes import DType
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.source.cstyle_language import bare
 from torpor.source.cstyle_vectors import GROUPS, VectorRenderer
 from torpor.source.linear import Signature, alignment
 
@@ -32,6 +30,8 @@ class MetalRenderer(VectorRenderer):
     # Vectors are read from it at multiples of their size.
     local_text = f"alignas({_ALIGNMENT}) threadgroup {{}} {{}}[{{}}];"
     vector_text = "{}({})"
+    bitcast_text = "as_type<{}>({})"
+    local_space, global_space = "threadgroup", "device"
 
     def head(self, name: str, takes: Signature, shape: tuple[int, int, int]) -> str:
         arguments = [f"{text} [[buffer({n})]]" for n, text in enumerate(self.arguments(takes))]
@@ -48,15 +48,3 @@ class MetalRenderer(VectorRenderer):
         value = node.src[1].dtype if node.op is Ops.STORE else node.dtype
         found = alignment(node.src[0].src[1], value.scalar().itemsize, _ALIGNMENT)
         return found >= value.itemsize  # wider ones than 16 bytes would need more than buffers have
-
-    def convert(self, source: DType, result: DType, text: str) -> str:
-        if source.count > 1:
-            return f"{self.type(result)}({bare(text)})"
-        return super().convert(source, result, text)
-
-    def bitcast(self, source: DType, result: DType, text: str) -> str:
-        return f"as_type<{self.type(result)}>({bare(text)})"
-
-    def pointer(self, dtype: DType, place: UOp) -> str:
-        space = "threadgroup" if place.src[0].op is Ops.DEFINE_LOCAL else "device"
-        return f"{space} {self.type(dtype)}*"

@@ -7,7 +7,6 @@ from typing import Final
 
 from torpor.base import settings
 from torpor.base.dtypes import DType
-from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.source.cstyle_language import bare
 from torpor.source.cstyle_vectors import VectorRenderer
@@ -37,6 +36,7 @@ class OpenCLRenderer(VectorRenderer):
     error_text = "__global long* error"
     local_text = f"__local {{}} {{}}[{{}}] __attribute__((aligned({_ALIGNMENT})));"
     vector_text = "(({})({}))"
+    convert_text, bitcast_text = "convert_{}({})", "as_{}({})"
     groups = {
         **{f"gidx{n}": f"get_group_id({n})" for n in range(3)},
         **{f"lidx{n}": f"get_local_id({n})" for n in range(3)},
@@ -64,22 +64,10 @@ class OpenCLRenderer(VectorRenderer):
             f"{text}.s{_DIGITS[number]}" if dtype.count > 4 else super().lane(dtype, text, number)
         )
 
-    def convert(self, source: DType, result: DType, text: str) -> str:
-        if source.count > 1:
-            return f"convert_{self.type(result)}({bare(text)})"
-        return super().convert(source, result, text)
-
-    def bitcast(self, source: DType, result: DType, text: str) -> str:
-        return f"as_{self.type(result)}({bare(text)})"
-
     def is_aligned(self, dtype: DType, place: UOp) -> bool:
         """Whether a pointer to a vector may point there."""
         found = alignment(place.src[1], dtype.scalar().itemsize, _ALIGNMENT)
         return found >= min(dtype.itemsize, _ALIGNMENT)
-
-    def pointer(self, dtype: DType, place: UOp) -> str:
-        space = "__local" if place.src[0].op is Ops.DEFINE_LOCAL else "__global"
-        return f"{space} {self.type(dtype)}*"
 
     def read(self, dtype: DType, place: UOp, memory: str, index: str) -> str:
         if dtype.kind == "bool":

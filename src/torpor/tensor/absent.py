@@ -1,4 +1,4 @@
-"""Methods of PyTorch's and NumPy's that tensors do not have, so that they can say so.
+"""Methods of other libraries that tensors do not have, so that they can say what there is instead.
 
 They are class attributes: a `__getattr__` would slow every look at a tensor's attributes down, an
 eighth of what building an operation costs.
@@ -8,24 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NoReturn
 
-from torpor.base.missing import missing
-
-# Each also with _ behind it, in place; those that are there by now are not touched.
-_ABSENT: Final = tuple(
-    """
-    adjoint allclose angle apply as_strided astype bernoulli byte cauchy char cholesky conj copy
-    corrcoef cov cross cuda data_ptr det detach diag diag_embed diagflat dist dsplit equal
-    exponential fill_diagonal fliplr flipud fmax fmin frexp geometric geqrf get_device grad_fn
-    hardshrink histogram hsplit igamma igammac imag inner inverse is_complex is_cuda is_nonzero
-    is_same_size is_signed is_sparse isclose isneginf isposinf isreal istft kron layout
-    log_normal logaddexp logaddexp2 logdet lu map matrix_exp matrix_power multinomial mvlgamma
-    names nanmean nanmedian nanquantile nansum ndimension new_empty new_tensor pin_memory
-    pinverse prelu put qr quantile random real register_hook resize resize_as retain_grad rot90
-    share_memory short signbit slogdet split_with_sizes squeeze stft storage storage_offset
-    stride sum_to_size svd swapaxes t tensor_split tobytes trace transpose triangular_solve
-    type_as unsqueeze untyped_storage vdot vsplit
-    """.split()  # noqa: SIM905 (a table that is read)
-)
+from torpor.base.missing import INSTEAD, missing
 
 
 class _Absent:
@@ -41,14 +24,14 @@ class _Absent:
 def say_what_is_absent(owner: type) -> None:
     """Give a class those of the names that it does not have."""
     there = set(dir(owner))
-    for name in _ABSENT:
-        for spelling in {name, f"{name}_"} - there:
-            setattr(owner, spelling, _Absent(spelling))
+    for name in INSTEAD:
+        if name not in there:
+            setattr(owner, name, _Absent(name))
 
 
 def without_absent(owner: type, names: Any) -> list[str]:
     """The names that are there."""
-    absent = {
+    absent: Final = {
         name for base in owner.__mro__ for name, v in vars(base).items() if type(v) is _Absent
     }
     return [name for name in names if name not in absent]

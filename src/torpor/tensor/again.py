@@ -6,26 +6,18 @@ Of what methods compute at the call, later calls run the kernels on other memory
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from functools import cache
 from typing import Any, Final
 
 from torpor.device import Buffer
 from torpor.ir.infer import Shape
 from torpor.ir.ops import Ops
+from torpor.tensor.computing import pipeline
 from torpor.tensor.storage import recall
 from torpor.tensor.watch import active
 
 SAME: Final = frozenset(
     {Ops.RESHAPE, Ops.DETACH, Ops.FUNCTION}
 )  # the same elements in the same order
-
-
-@cache
-def _pipeline() -> Any:
-    """The compiler, which is imported when the first value is wanted: it takes a while."""
-    from torpor import pipeline
-
-    return pipeline
 
 
 def computed(name: Hashable, function: Callable[..., Sequence[Any]], *inputs: Any) -> list[Any]:
@@ -42,14 +34,14 @@ def computed(name: Hashable, function: Callable[..., Sequence[Any]], *inputs: An
         made[0].realize(*made[1:])
         return made
     key = (name, *[(one.shape, one.dtype, one._storage.device) for one in inputs])
-    found = _pipeline().recall(key, whole)
+    found = pipeline().recall(key, whole)
     if found is not None:
         return found
     made = [*function(*inputs)]
     roots = [(one._storage.base, one._storage.device) for one in made]
     if all(one._path is None and recall(node) is None
            for one, (node, _) in zip(made, roots, strict=True)):  # fmt: skip
-        _pipeline().learn(key, whole, roots)
+        pipeline().learn(key, whole, roots)
     made[0].realize(*made[1:])
     memory = [memory_of(one) for one in made]
     return made if None in memory else memory

@@ -67,14 +67,14 @@ def mark_held(roots: Roots, values: Mapping[UOp, UOp], form: Any) -> None:
         return
     sink = UOp.sink(*(node for node, _ in roots))
     asked = set(sink.src)
-    made = [node for node in set(values.values()) if node in form.order]
-    known = Counter(map(id, (*values, *form.order, *form.numbered, *made)))
+    made = [node for node in set(values.values()) if node in form.places]
+    known = Counter(map(id, (*values, *form.order, *form.places, *form.numbered, *made)))
     known.update(id(below) for node in made for below in node.src)
     held = held_in(sink, known)
     passed: set[UOp] = set()
     wanted = {kept_for(node, held, passed) for node in held}
     for node in wanted - passed:
-        place = form.order.get(values.get(node, node))
+        place = form.places.get(values.get(node, node))
         if node in asked or place is None or not is_work(node):
             continue
         if node.below(_THROUGH).op is Ops.CHECK:

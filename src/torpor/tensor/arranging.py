@@ -16,7 +16,7 @@ from torpor.tensor.host import known_size
 from torpor.tensor.iota import iota
 from torpor.tensor.joining import joined
 from torpor.tensor.operands import choose
-from torpor.tensor.spelling import a_shape, an_axis, one_axis, spelled
+from torpor.tensor.spelling import a_shape, an_axis, one_axis, one_by_one
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -43,9 +43,7 @@ def _grown(least: int) -> Callable[..., Any]:
     """`atleast_1d` and its like, of one tensor or of several."""
 
     def method(*tensors: Any) -> Any:
-        given = (
-            tensors[0] if len(tensors) == 1 and isinstance(tensors[0], list | tuple) else tensors
-        )
+        given = one_by_one(tensors)
         made = []
         for one in map(as_tensor, given):
             front = max(0, min(least, 2) - one.ndim)
@@ -61,9 +59,7 @@ def _stacked(axis: int, least: int, grown: Callable[..., Any]) -> Callable[..., 
     """`hstack`, `vstack`, `dstack`: joined along an axis."""
 
     def method(*tensors: Any) -> Tensor:
-        given = (
-            tensors[0] if len(tensors) == 1 and isinstance(tensors[0], list | tuple) else tensors
-        )
+        given = one_by_one(tensors)
         parts = [grown(one) for one in given]
         return joined(parts, axis if parts[0].ndim > axis else 0)
 
@@ -79,7 +75,6 @@ class Arranging(Handle):
     __slots__ = ()
 
     # --- splitting --------------------------------------------------------------------------------
-    @spelled
     def tensor_split(self, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
         """Pieces of one axis: so many, the first ones perhaps one element longer, or those that end
         before the indices given.
@@ -103,17 +98,14 @@ class Arranging(Handle):
 
     hsplit, vsplit, dsplit = _split_along(1, 1), _split_along(0, 2), _split_along(2, 3)
 
-    @spelled
     def split_with_sizes(self, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
         """`split` into pieces of these sizes."""
         return self.split(list(split_sizes), dim)
 
-    @spelled
     def unsafe_split(self, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
         """As `split`."""
         return self.split(split_size, dim)
 
-    @spelled
     def unsafe_chunk(self, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
         """As `chunk`."""
         return self.chunk(chunks, dim)
@@ -132,7 +124,6 @@ class Arranging(Handle):
         parts: list[Any] = [as_tensor(one) for one in tensors]
         return joined([one.reshape(-1, 1) if one.ndim < 2 else one for one in parts], 1)
 
-    @staticmethod
     def block_diag(*tensors: Any) -> Tensor:
         """Matrices along the diagonal of one that is 0 elsewhere.
 
@@ -149,12 +140,9 @@ class Arranging(Handle):
             at += one.shape[1]
         return joined(rows, 0)
 
-    @staticmethod
     def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
         """Views of one shape, which each of them is expanded to."""
-        given = (
-            tensors[0] if len(tensors) == 1 and isinstance(tensors[0], list | tuple) else tensors
-        )
+        given = one_by_one(tensors)
         parts: list[Any] = [as_tensor(one) for one in given]
         shape = build.broadcast_shapes(*(one.shape for one in parts))
         return tuple(one.expand(*shape) for one in parts)
@@ -164,7 +152,6 @@ class Arranging(Handle):
         """The shape that shapes broadcast to."""
         return build.broadcast_shapes(*((s,) if isinstance(s, int) else tuple(s) for s in shapes))
 
-    @staticmethod
     def cartesian_prod(*tensors: Any) -> Tensor:
         """All tuples of elements of vectors, (count, vectors); of one vector itself."""
         if len(tensors) == 1:
@@ -347,25 +334,10 @@ def _places(rows: int, columns: int, held: Callable[[int, int], bool], options: 
 
 
 # As views, with memory of their own.
-_COPIES = [
-    "alias",
-    "detach",
-    "diagonal",
-    "expand",
-    "narrow",
-    "permute",
-    "select",
-    "slice",
-    "split",
-    "split_with_sizes",
-    "squeeze",
-    "t",
-    "transpose",
-    "unbind",
-    "unfold",
-    "unsqueeze",
-    "view",
-]
+_COPIES = (
+    "alias", "detach", "diagonal", "expand", "narrow", "permute", "select", "slice", "split",
+    "split_with_sizes", "squeeze", "t", "transpose", "unbind", "unfold", "unsqueeze", "view",
+)  # fmt: skip
 
 
 def _copied(name: str) -> Callable[..., Any]:

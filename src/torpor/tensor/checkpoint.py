@@ -50,7 +50,8 @@ def checkpoint(
         if value.is_pair:
             return value.by_parts(result)
         node = build.checkpoint(value._current(), inputs, identity)
-        return make(node, value._storage.device, value.requires_grad)
+        storage = value._storage
+        return make(node, storage.device, value.requires_grad, depth=storage.depth)
 
     arguments, options = map_tree(given, (arguments, options))
     return map_tree(result, function(*arguments, **options))

@@ -21,6 +21,16 @@ from torpor.tensor.tensor import Tensor
 OPERANDS: Final = (Handle, np.ndarray, *NUMBERS)
 
 
+def _meeting(op: Ops, swapped: bool = False, text: str | None = None) -> Callable[[Any, Any], Any]:
+    """The method `x op y`; swapped: `y op x`."""
+
+    def method(self: Any, other: Any) -> Tensor:
+        return self._meet(op, other, swapped)
+
+    method.__doc__ = text
+    return method
+
+
 class Complex(Pair):
     """A tensor of complex numbers: what `Tensor` gives for complex data."""
 
@@ -84,27 +94,11 @@ class Complex(Pair):
             left, right = right, left
         return _OPERATIONS.get(op, _refused)(left, right)
 
-    def __add__(self, other: Any) -> Tensor:
-        return self._meet(Ops.ADD, other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Tensor:
-        return self._meet(Ops.SUB, other)
-
-    def __rsub__(self, other: Any) -> Tensor:
-        return self._meet(Ops.SUB, other, True)
-
-    def __mul__(self, other: Any) -> Tensor:
-        return self._meet(Ops.MUL, other)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: Any) -> Tensor:
-        return self._meet(Ops.FDIV, other)
-
-    def __rtruediv__(self, other: Any) -> Tensor:
-        return self._meet(Ops.FDIV, other, True)
+    __add__ = __radd__ = _meeting(Ops.ADD)
+    __sub__, __rsub__ = _meeting(Ops.SUB), _meeting(Ops.SUB, True)
+    __mul__ = __rmul__ = _meeting(Ops.MUL)
+    __truediv__, __rtruediv__ = _meeting(Ops.FDIV), _meeting(Ops.FDIV, True)
+    __rpow__ = _meeting(Ops.POW, True)
 
     def div(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
         """self / other; complex numbers have no whole quotient (`DTypeError`)."""
@@ -112,25 +106,7 @@ class Complex(Pair):
             raise located(DTypeError("complex numbers have no whole quotient"), (self,))
         return self / other
 
-    def true_divide(self, other: Any) -> Tensor:
-        """self / other."""
-        return self / other
-
     divide = div
-
-    def add(self, other: Any, *, alpha: Any = 1) -> Tensor:
-        """self + alpha * other."""
-        return self + (other if type(alpha) is int and alpha == 1 else other * alpha)
-
-    def sub(self, other: Any, *, alpha: Any = 1) -> Tensor:
-        """self - alpha * other."""
-        return self - (other if type(alpha) is int and alpha == 1 else other * alpha)
-
-    def rsub(self, other: Any, *, alpha: Any = 1) -> Tensor:
-        """other - alpha * self."""
-        return other - self * alpha
-
-    subtract = sub
 
     def __pow__(self, other: Any) -> Tensor:
         """z^w; whole numbers up to 64 by products."""
@@ -140,26 +116,8 @@ class Complex(Pair):
             return made.reciprocal() if number.real < 0 else made
         return self._meet(Ops.POW, other)
 
-    def __rpow__(self, other: Any) -> Tensor:
-        return self._meet(Ops.POW, other, True)
-
-    def square(self) -> Tensor:
-        """z * z."""
-        return self * self
-
-    def reciprocal(self) -> Tensor:
-        """1 / z."""
-        return 1 / self
-
-    def eq(self, other: Any) -> Tensor:
-        """Whether both parts are equal."""
-        return self._meet(Ops.CMPEQ, other)
-
-    def ne(self, other: Any) -> Tensor:
-        """Whether a part differs."""
-        return self._meet(Ops.CMPNE, other)
-
-    not_equal = ne
+    eq = _meeting(Ops.CMPEQ, text="Whether both parts are equal.")
+    ne = not_equal = _meeting(Ops.CMPNE, text="Whether a part differs.")
 
     def __eq__(self, other: object) -> Tensor:  # type: ignore[override]
         return self.eq(other) if isinstance(other, OPERANDS) else NotImplemented
@@ -226,10 +184,6 @@ class Complex(Pair):
     def all(self, *arguments: Any, **options: Any) -> Tensor:
         """Whether none is 0."""
         return self.ne(0).all(*arguments, **options)
-
-    def logical_not(self) -> Tensor:
-        """Whether it is 0."""
-        return self.eq(0)
 
     def nonzero(self, as_tuple: bool = False) -> Any:
         """Where elements are not 0, as of real tensors."""

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 Parts = tuple[Any, Any]
+# From here on the inverse functions are their limits: what they lack, 1/|z|^2, is less than a bit.
+FAR: Final = 2.0**27
 
 
 def magnitude(x: Any, y: Any) -> Any:
@@ -31,10 +33,10 @@ def multiply(x: Any, y: Any, u: Any, v: Any) -> Parts:
 
 
 def divide(x: Any, y: Any, u: Any, v: Any) -> Parts:
-    """(x + iy) / (u + iv), scaled so that no square overflows."""
+    """(x + iy) / (u + iv), scaled so that no square overflows; 0 of an infinite one."""
     most = u.detach().abs().maximum(v.detach().abs())
-    scale = (most.eq(0) | most.isinf()).where(1, most)
-    u, v = u / scale, v / scale
+    scale = most.eq(0).where(1, most)
+    u, v = (part.isinf().where(part.sign(), part / scale) for part in (u, v))
     below = u * u + v * v
     return (x * u + y * v) / below / scale, (y * u - x * v) / below / scale
 
@@ -61,49 +63,84 @@ def sqrt(x: Any, y: Any) -> Parts:
     size = (magnitude(x, y) / 2 + right.where(x, -x) / 2).sqrt()
     turn = y.ones_like().copysign(y.detach())
     rest = y * turn / (size.eq(0).where(1, size) * 2)  # |y| has no slope at 0
+    size, rest = (y.isinf().where(math.inf, part) for part in (size, rest))
     return right.where(size, rest), right.where(rest, size) * turn
 
 
 def sinh(x: Any, y: Any) -> Parts:
     """sinh x cos y + i cosh x sin y."""
-    return x.sinh() * y.cos(), x.cosh() * y.sin()
+    return x.sinh() * y.cos(), _turning(x.cosh(), y)
+
+
+def _turning(size: Any, y: Any) -> Any:
+    """Gives size * sin y, where 0 times infinity is 0."""
+    return (y.eq(0) & size.isinf()).where(y * size.sign(), size * y.sin())
 
 
 def cosh(x: Any, y: Any) -> Parts:
     """cosh x cos y + i sinh x sin y."""
-    return x.cosh() * y.cos(), x.sinh() * y.sin()
+    return x.cosh() * y.cos(), _turning(x.sinh(), y)
 
 
 def tanh(x: Any, y: Any) -> Parts:
     """With t = tanh x and s = tan y: (t (1 + s²) + i s (1 - t²)) / (1 + t² s²)."""
-    t, s = x.tanh(), y.tan()
+    t, s = x.tanh(), x.isinf().where(y.zeros_like().copysign(y), y.tan())
     below = 1 + (t * s).square()
     return t * (1 + s * s) / below, s / x.cosh().square() / below
 
 
+def _far(x: Any, y: Any) -> tuple[Any, Any, Any, Any]:
+    """Whether z is `FAR`, log|2z| there, and z where it is not."""
+    far = ((x.abs() > FAR) | (y.abs() > FAR)).detach()
+    size = (far.where(x, 1) / 2).hypot(far.where(y, 1) / 2).log() + math.log(4)
+    return far, size, far.where(1, x), far.where(1, y)
+
+
 def asin(x: Any, y: Any) -> Parts:
     """Kahan's: from the roots of 1 - z and 1 + z."""
+    far, size, u, v = _far(x, y)
+    real, imag = _asin(u, v)
+    return far.where(x.atan2(y.abs()), real), far.where(size.copysign(y), imag)
+
+
+def _asin(x: Any, y: Any) -> Parts:
     (a, b), (c, d) = sqrt(1 - x, -y), sqrt(1 + x, y)
     return x.atan2(a * c - b * d), (a * d - b * c).asinh()
 
 
 def acos(x: Any, y: Any) -> Parts:
     """Kahan's: from the roots of 1 - z and 1 + z."""
+    far, size, u, v = _far(x, y)
+    real, imag = _acos(u, v)
+    return far.where(y.abs().atan2(x), real), far.where(size.copysign(-y), imag)
+
+
+def _acos(x: Any, y: Any) -> Parts:
     (a, b), (c, d) = sqrt(1 - x, -y), sqrt(1 + x, y)
     return 2 * a.atan2(c), (c * b - d * a).asinh()
 
 
 def acosh(x: Any, y: Any) -> Parts:
     """Kahan's: from the roots of z - 1 and z + 1."""
+    far, size, u, v = _far(x, y)
+    real, imag = _acosh(u, v)
+    return far.where(size, real), far.where(y.atan2(x), imag)
+
+
+def _acosh(x: Any, y: Any) -> Parts:
     (a, b), (c, d) = sqrt(x - 1, y), sqrt(x + 1, y)
     return (a * c + b * d).asinh(), 2 * b.atan2(c)
 
 
 def atanh(x: Any, y: Any) -> Parts:
-    """log((1 + z) / (1 - z)) / 2."""
-    square = y * y
-    real = (4 * x / ((1 - x).square() + square)).log1p() / 4
-    return real, (2 * y).atan2((1 - x) * (1 + x) - square) / 2
+    """log((1 + z) / (1 - z)) / 2; far away 1/z and a quarter of a turn."""
+    far, _, u, v = _far(x, y)
+    square = v * v
+    real = (4 * u / ((1 - u).square() + square)).log1p() / 4
+    imag = (2 * v).atan2((1 - u) * (1 + u) - square) / 2
+    quarter = y.full_like(math.pi / 2).copysign(y)
+    inverse, _ = divide(x.ones_like(), x.zeros_like(), far.where(x, 1), far.where(y, 1))
+    return far.where(inverse, real), far.where(quarter, imag)
 
 
 def turned(function: Callable[[Any, Any], Parts]) -> Callable[[Any, Any], Parts]:

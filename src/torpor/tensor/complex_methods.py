@@ -17,7 +17,8 @@ from torpor.tensor.complex import Complex
 from torpor.tensor.complex_functions import FUNCTIONS
 from torpor.tensor.handle import Handle, located
 from torpor.tensor.pairs import Pair, as_complex, paired, parts_of
-from torpor.tensor.tensor import Tensor
+from torpor.tensor.spelling import spell
+from torpor.tensor.tensor import VIEWS_IN_PLACE, Tensor
 
 # What is done to the real and to the imaginary parts alike.
 BOTH: Final = tuple(
@@ -45,6 +46,7 @@ VALUES: Final = {
 # What is written with other methods only, and means the same for complex numbers.
 MADE_OF_OTHERS: Final = tuple(
     """
+    add sub subtract rsub true_divide square reciprocal logical_not
     T mT __bool__ __contains__ __iter__ __len__ _only addbmm addmm addmv addr baddbmm allclose
     view_as reshape_as expand_as broadcast_tensors bool divide dim element_size
     cdouble cfloat
@@ -57,7 +59,10 @@ MADE_OF_OTHERS: Final = tuple(
     logical_and logical_or logical_xor softmax log_softmax softmin logsumexp logcumsumexp normalize
     rms_norm silu swish softsign tanhshrink sinc lerp renorm fill trapz trapezoid
     cumulative_trapezoid l1_loss nonzero_static argwhere bfloat16 byte char double float half int
-    long short
+    long short layout is_sparse is_sparse_csr is_quantized is_nested is_mkldnn is_cpu is_cuda is_mps
+    is_meta ndimension get_device is_inference is_neg is_conj new_empty new_tensor new_full
+    fill_diagonal_ full_like _like unique unique_consecutive
+    empty_like type_as ger
     """.split()  # noqa: SIM905 (a table that is read)
 )
 # What has no operand, or takes several in a list.
@@ -238,7 +243,7 @@ def complete() -> None:
     for name, method in table.items():
         if name not in own:
             setattr(Complex, name, method)
-    known = own | set(table) | set(MADE_OF_OTHERS) | set(STATIC)
+    known = own | set(table) | {*MADE_OF_OTHERS, *VIEWS_IN_PLACE, *STATIC}
     known |= {name for name in dir(object) if name != "__format__"}
     for name in dir(Tensor):
         base = name.removesuffix("_") if not name.startswith("_") else name
@@ -253,3 +258,4 @@ def complete() -> None:
 
 Handle._pairs = Complex
 complete()
+spell(Complex)

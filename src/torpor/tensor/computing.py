@@ -75,8 +75,7 @@ def _run(roots: Sequence[tuple[UOp, str]]) -> list[UOp] | None:
         if again is not None:
             for node, value, age in again[1]:
                 settle(node, value, age)
-            made: list[UOp] = again[0]
-            return made
+            return again[0]
     values = values_below([node for node, _ in roots]) if known else {}
     wanted = [(values.get(node, node), device) for node, device in roots]
     if active:

@@ -90,8 +90,7 @@ def _of_axes(name: str, ours: int, theirs: int) -> Callable[[Any, Any], Tensor]:
         if ours == theirs == 3 and self.shape[0] != factor.shape[0]:
             what = f"{name} of {self.shape[0]} and {factor.shape[0]} matrices; matmul broadcasts"
             raise located(ShapeError(what), (self, factor))
-        made: Tensor = self.matmul(factor)
-        return made
+        return self.matmul(factor)
 
     method.__name__ = name
     method.__doc__ = f"`matmul` of tensors of {ours} and {theirs} axes (else `ShapeError`)."
@@ -135,6 +134,8 @@ class Contraction(Handle):
         """All products of the elements of two vectors, (n,) and (m,): (n, m)."""
         _check_axes("outer", (self, other), 1, 1)
         return self.reshape(-1, 1) * other.reshape(1, -1)
+
+    ger = outer
 
     @repeated
     def linear(self, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torpor.base.errors import ShapeError
@@ -108,6 +108,67 @@ def check_window(image: Any, kernel: Any, paddings: Any, dilation: Any) -> None:
             raise located(ShapeError(f"{what} + {before} + {after}"), (image,))
 
 
+def _correlation(dims: int, text: str) -> Callable[..., Tensor]:
+    """A convolution along so many axes."""
+
+    def method(
+        self: Any, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+        dilation: Any = 1, groups: int = 1,
+    ) -> Tensor:  # fmt: skip
+        if self.ndim == dims + 1:
+            one = method(self.unsqueeze(0), weight, bias, stride, padding, dilation, groups)
+            return one.squeeze(0)
+        _check(self, weight, groups, dims, False)
+        steps, spread = pair(stride, dims), pair(dilation, dims)
+        kernel = weight.shape[2:]
+        around = paddings(padding, kernel, spread, steps)
+        check_window(self, kernel, around, spread)
+        made = derive(_convolve, (self, weight), steps, around, spread, groups)
+        _check_bias(bias, weight.shape[0])
+        return made if bias is None else made + bias.reshape(1, -1, *(1,) * dims)
+
+    method.__name__, method.__doc__ = f"conv{dims}d", text
+    return method
+
+
+def _transposed(dims: int, text: str) -> Callable[..., Tensor]:
+    """The gradient of a convolution along so many axes."""
+
+    def method(
+        self: Any, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+        output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+    ) -> Tensor:  # fmt: skip
+        if self.ndim == dims + 1:
+            rest = (weight, bias, stride, padding, output_padding, groups, dilation)
+            return method(self.unsqueeze(0), *rest).squeeze(0)
+        _check(self, weight, groups, dims, True)
+        steps, around = pair(stride, dims), pair(padding, dims)
+        spread, beyond = pair(dilation, dims), pair(output_padding, dims)
+        _check_steps(self, steps, spread, around, beyond)
+        _check_bias(bias, groups * weight.shape[1])
+        lengths = zip(self.shape[2:], steps, spread, weight.shape[2:], beyond, around, strict=True)
+        made_lengths = [(n - 1) * s + d * (k - 1) + 1 + b - 2 * a for n, s, d, k, b, a in lengths]
+        if any(isinstance(length, int) and length < 1 for length in made_lengths):
+            what = (
+                f"conv_transpose{dims}d: a result of lengths {tuple(made_lengths)} has no elements"
+            )
+            raise located(ShapeError(what), (self, weight))
+        made = derive(scatter_windows, (self, weight), steps, spread, groups, around, beyond)
+        return made if bias is None else made + bias.reshape(1, -1, *(1,) * dims)
+
+    method.__name__, method.__doc__ = f"conv_transpose{dims}d", text
+    return method
+
+
+def _check_steps(image: Any, steps: Any, spread: Any, around: Any, beyond: Any) -> None:
+    if min(*steps, *spread) < 1 or min(*around, *beyond) < 0:
+        what = f"stride {steps}, dilation {spread}, padding {around} and output_padding {beyond}"
+        raise located(ShapeError(f"{what} cannot be negative, nor the first two 0"), (image,))
+    if any(o >= max(s, d) for o, s, d in zip(beyond, steps, spread, strict=True)):
+        what = f"output_padding {beyond} must be below stride {steps} or dilation {spread}"
+        raise located(ShapeError(what), (image,))
+
+
 class Convolution(Handle):
     """Convolutions of (batch, channels, spatial axes), or without batch. What does not fit is a
     `ShapeError` at the call.
@@ -115,15 +176,8 @@ class Convolution(Handle):
 
     __slots__ = ()
 
-    def conv2d(
-        self,
-        weight: Tensor,
-        bias: Tensor | None = None,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-    ) -> Tensor:
+    conv2d = _correlation(
+        2,
         """Cross-correlation of (batch, in, height, width), giving (batch, out, height', width').
 
         weight: (out, in / groups, kh, kw). bias: (out,). stride, padding, dilation: one number, or
@@ -132,47 +186,22 @@ class Convolution(Handle):
 
         >>> Tensor.ones(1, 3, 8, 8).conv2d(Tensor.ones(6, 3, 3, 3), padding=1, stride=2).shape
         (1, 6, 4, 4)
-        """
-        return _convolution(self, weight, bias, stride, padding, dilation, groups, 2)
-
-    def conv1d(
-        self,
-        weight: Tensor,
-        bias: Tensor | None = None,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-    ) -> Tensor:
+        """,
+    )
+    conv1d = _correlation(
+        1,
         """Cross-correlation of (batch, in, length) with weight (out, in / groups, k), as
         `conv2d`.
-        """
-        return _convolution(self, weight, bias, stride, padding, dilation, groups, 1)
-
-    def conv3d(
-        self,
-        weight: Tensor,
-        bias: Tensor | None = None,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-    ) -> Tensor:
+        """,
+    )
+    conv3d = _correlation(
+        3,
         """Cross-correlation of (batch, in, depth, height, width) with weight (out, in / groups, kd,
         kh, kw), as `conv2d`.
-        """
-        return _convolution(self, weight, bias, stride, padding, dilation, groups, 3)
-
-    def conv_transpose2d(
-        self,
-        weight: Tensor,
-        bias: Tensor | None = None,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
-        groups: int = 1,
-        dilation: Any = 1,
-    ) -> Tensor:
+        """,
+    )
+    conv_transpose2d = _transposed(
+        2,
         """The gradient of `conv2d`: (batch, in, height, width) to (batch, out, height', width').
 
         weight: (in, out / groups, kh, kw). bias: (out,). Each output length is (length - 1) stride
@@ -180,76 +209,17 @@ class Convolution(Handle):
 
         >>> Tensor.ones(1, 6, 4, 4).conv_transpose2d(Tensor.ones(6, 3, 2, 2), stride=2).shape
         (1, 3, 8, 8)
-        """
-        return _transposed(self, weight, bias, stride, padding, output_padding, groups, dilation, 2)
-
-    def conv_transpose1d(
-        self,
-        weight: Tensor,
-        bias: Tensor | None = None,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
-        groups: int = 1,
-        dilation: Any = 1,
-    ) -> Tensor:
+        """,
+    )
+    conv_transpose1d = _transposed(
+        1,
         """The gradient of `conv1d`: (batch, in, length) with weight (in, out / groups, k), as
         `conv_transpose2d`.
-        """
-        return _transposed(self, weight, bias, stride, padding, output_padding, groups, dilation, 1)
-
-    def conv_transpose3d(
-        self,
-        weight: Tensor,
-        bias: Tensor | None = None,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
-        groups: int = 1,
-        dilation: Any = 1,
-    ) -> Tensor:
+        """,
+    )
+    conv_transpose3d = _transposed(
+        3,
         """The gradient of `conv3d`: (batch, in, depth, height, width) with weight (in, out /
         groups, kd, kh, kw), as `conv_transpose2d`.
-        """
-        return _transposed(self, weight, bias, stride, padding, output_padding, groups, dilation, 3)
-
-
-def _convolution(
-    image: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int,
-    dims: int,
-) -> Tensor:  # fmt: skip
-    if image.ndim == dims + 1:
-        one = image.unsqueeze(0)
-        return _convolution(one, weight, bias, stride, padding, dilation, groups, dims).squeeze(0)
-    _check(image, weight, groups, dims, False)
-    steps, spread = pair(stride, dims), pair(dilation, dims)
-    kernel = weight.shape[2:]
-    around = paddings(padding, kernel, spread, steps)
-    check_window(image, kernel, around, spread)
-    made = derive(_convolve, (image, weight), steps, around, spread, groups)
-    _check_bias(bias, weight.shape[0])
-    return made if bias is None else made + bias.reshape(1, -1, *(1,) * dims)
-
-
-def _transposed(
-    image: Any, weight: Any, bias: Any, stride: Any, padding: Any, output_padding: Any,
-    groups: int, dilation: Any, dims: int,
-) -> Tensor:  # fmt: skip
-    if image.ndim == dims + 1:
-        one = image.unsqueeze(0)
-        return _transposed(
-            one, weight, bias, stride, padding, output_padding, groups, dilation, dims
-        ).squeeze(0)
-    _check(image, weight, groups, dims, True)
-    steps, around = pair(stride, dims), pair(padding, dims)
-    spread, beyond = pair(dilation, dims), pair(output_padding, dims)
-    inputs, outputs, *kernel = weight.shape
-    if min(*steps, *spread) < 1 or min(*around, *beyond) < 0:
-        what = f"stride {steps}, dilation {spread}, padding {around} and output_padding {beyond}"
-        raise located(ShapeError(f"{what} cannot be negative, nor the first two 0"), (image,))
-    if any(o >= max(s, d) for o, s, d in zip(beyond, steps, spread, strict=True)):
-        what = f"output_padding {beyond} must be below stride {steps} or dilation {spread}"
-        raise located(ShapeError(what), (image,))
-    _check_bias(bias, groups * outputs)
-    made = derive(scatter_windows, (image, weight), steps, spread, groups, around, beyond)
-    return made if bias is None else made + bias.reshape(1, -1, *(1,) * dims)
+        """,
+    )

@@ -169,12 +169,13 @@ class Counting(Handle):
         """The values that occur, in order: (count,). With `return_inverse` also which of them each
         element is (int64, the tensor's shape), with `return_counts` how often each occurs (int64).
         Each NaN is a value of its own. With `dim` the slices of that axis, in the order of their
-        elements. Computed at the call.
+        elements. Complex numbers are in the order of their real parts, then of their imaginary
+        ones. Computed at the call.
 
         >>> Tensor([3, 1, 3]).unique(return_counts=True)[1].tolist()
         [1, 2]
         """
-        if dim is not None:
+        if dim is not None or self.is_pair:
             return _slices(self, dim, False, return_inverse, return_counts)
         found = _kinds(self.reshape(-1).detach(), return_inverse, return_counts)
         return _asked(found, self.shape, return_inverse, return_counts)
@@ -187,18 +188,20 @@ class Counting(Handle):
         >>> Tensor([1, 1, 2, 1]).unique_consecutive().tolist()
         [1, 2, 1]
         """
-        if dim is not None:
+        if dim is not None or self.is_pair:
             return _slices(self, dim, True, return_inverse, return_counts)
         found = _found("runs", _runs, self.reshape(-1).detach(), return_inverse, return_counts)
         return _asked(found, self.shape, return_inverse, return_counts)
 
 
-def _slices(operand: Any, dim: int, runs: bool, inverse: bool, counts: bool) -> Any:
-    """The kinds of an axis' slices: they are numbered in the order of their first elements, then,
-    of equal ones, of their second, and so on.
+def _slices(given: Any, dim: int | None, runs: bool, inverse: bool, counts: bool) -> Any:
+    """The kinds of an axis' slices, or of the elements: they are numbered in the order of their
+    first elements, then, of equal ones, of their second, and so on.
     """
-    axis = one_axis(dim, operand.ndim)
+    operand = given.reshape(-1) if dim is None else given
+    axis = 0 if dim is None else one_axis(dim, operand.ndim)
     moved = operand.detach().movedim(axis, 0)
+    moved = moved.view_as_real() if operand.is_pair else moved
     length = known_shape(moved.shape)[0]
     rows = moved.reshape(length, -1) if moved.numel() else moved.new_zeros((length, 0))
     if runs:
@@ -213,7 +216,7 @@ def _slices(operand: Any, dim: int, runs: bool, inverse: bool, counts: bool) -> 
     places = make(iota(length, operand.device), operand.device)
     first = often.full_like(length).scatter_reduce(0, number, places, "amin")
     found = Kinds(operand.index_select(axis, first), number, often)
-    return _asked(found, (length,), inverse, counts)
+    return _asked(found, given.shape if dim is None else (length,), inverse, counts)
 
 
 def _range(flat: Any) -> tuple[Any, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from torpor.base.dtypes import DType, Scalar, as_dtype, dtypes
+from torpor.base.dtypes import DType, Scalar, as_dtype, dtypes, kept_dtype
 from torpor.base.errors import DTypeError, ShapeError
 from torpor.device import Buffer, Device
 from torpor.device.buffer import buffer_node
@@ -30,7 +30,7 @@ from torpor.tensor.handle import (
 from torpor.tensor.host import Array, buffer_from
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import default_float
-from torpor.tensor.spelling import a_shape, an_end, counts_of
+from torpor.tensor.spelling import a_shape, an_end, counts_of, one_by_one, unexpected
 from torpor.tensor.storage import Storage
 
 if TYPE_CHECKING:
@@ -54,7 +54,9 @@ def _array_of(data: Any) -> tuple[Array, DType]:
     if isinstance(data, np.ndarray | np.generic):
         array = np.asarray(data)
         return array, dtypes.from_numpy(array.dtype)
-    if hasattr(data, "__array__") and not isinstance(data, Sequence):
+    if not isinstance(data, Sequence) and (
+        hasattr(data, "__array__") or hasattr(data, "__array_interface__")  # as of pictures
+    ):
         return _array_of(np.asarray(data))
     try:
         array = np.array(data)
@@ -103,8 +105,7 @@ def _from_tensors(data: Any) -> Tensor | None:
         part if isinstance(part, Handle) else (_from_tensors(part) or Handle._type(part))
         for part in data
     ]
-    stacked: Tensor = Handle._type.stack(parts)
-    return stacked
+    return Handle._type.stack(parts)
 
 
 class Creation(Handle):
@@ -117,7 +118,7 @@ class Creation(Handle):
 
     def __new__(cls, data: Any = None, dtype: Any = None, *_: Any, **__: Any) -> Any:
         """Complex numbers are a kind of tensor of their own."""
-        pairs = holds_complex(data) if dtype is None else as_dtype(dtype).is_complex
+        pairs = holds_complex(data) if dtype is None else kept_dtype(dtype).is_complex
         return object.__new__(Handle._pairs if pairs else cls)
 
     def __init__(
@@ -132,15 +133,13 @@ class Creation(Handle):
         >>> Tensor([[1, 2], [3, 4]]).shape, Tensor([1, 2.5]).dtype
         ((2, 2), dtypes.float32)
         """
-        self._take(data, None if dtype is None else as_dtype(dtype), device)
+        self._take(data, None if dtype is None else kept_dtype(dtype), device)
         if requires_grad:
             self.requires_grad_()
 
     def _take(self, data: Any, dtype: DType | None, device: str | None) -> None:
         """Become a tensor of `data`."""
-        made = _made_from(data, dtype, device)
-        self._storage, self._path = made._storage, made._path
-        self._node, self._stamp, self._site = made._node, made._stamp, made._site
+        self._become(_made_from(data, dtype, device))
         self.grad = None
 
     # --- memory -----------------------------------------------------------------------------------
@@ -167,7 +166,7 @@ class Creation(Handle):
             raise DTypeError(f"from_numpy takes a NumPy array, not {type(array).__name__}")
         if not array.flags.c_contiguous:
             raise ShapeError("from_numpy shares memory, which must be C-contiguous; copy it first")
-        dtype = dtypes.from_numpy(array.dtype)
+        dtype = as_dtype(array.dtype)
         if dtype.is_complex:
             parts = array.view(dtype.part.numpy).reshape(*array.shape, 2)
             return Creation.from_numpy(parts).view_as_complex()
@@ -200,7 +199,6 @@ class Creation(Handle):
         return make(buffer_node(buffer, (size,)), buffer.device)
 
     # --- constants --------------------------------------------------------------------------------
-    @staticmethod
     def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
         """Vectors of lengths n, m, … each laid along an axis of its own and repeated along the
         others: as many tensors of shape (n, m, …); with indexing "xy" the first two axes change
@@ -210,11 +208,9 @@ class Creation(Handle):
         >>> rows.tolist()
         [[1, 1, 1], [2, 2, 2]]
         """
-        if len(tensors) == 1 and isinstance(tensors[0], list | tuple):
-            tensors = tuple(tensors[0])
         if indexing not in ("ij", "xy"):
             raise ShapeError(f'meshgrid indexes "ij" or "xy", not {indexing!r}')
-        given: list[Any] = [as_tensor(t) for t in tensors]
+        given: list[Any] = [as_tensor(t) for t in one_by_one(tensors)]
         if any(part.ndim > 1 for part in given):
             raise located(ShapeError("meshgrid is for vectors and 0-d tensors"), given)
         parts: list[Any] = [part.reshape(-1) for part in given]
@@ -240,10 +236,10 @@ class Creation(Handle):
             fill_value = as_number(fill_value, Device.canonicalize(device))
         if isinstance(fill_value, Handle):
             check_one(fill_value)
-            return fill_value.expand(shape) if dtype is None else fill_value.expand(shape).to(dtype)
+            return fill_value.expand(shape).clone().to(fill_value.dtype if dtype is None else dtype)
         if holds_complex(fill_value) or (dtype is not None and as_dtype(dtype).is_complex):
             made: Any = Handle._type(fill_value, chosen(dtype, dtypes.complex64), device)
-            return _finish(made.expand(shape), options)
+            return _finish(made.expand(shape).clone(), options)
         number = as_scalar(fill_value)
         kind = chosen(dtype, dtype_of_numbers(number))
         check_fits(number, kind)
@@ -353,38 +349,6 @@ class Creation(Handle):
         """A number as a 0-d tensor, of the default float format unless `dtype` is given."""
         return Creation.full((), s, chosen(dtype, default_float()), **options)
 
-    # --- like another -----------------------------------------------------------------------------
-    def full_like(self, fill_value: Scalar, dtype: Any = None, **options: Any) -> Tensor:
-        """`fill_value` in this tensor's shape, and its format and device unless given."""
-        options.setdefault("device", self.device)
-        return Creation.full(self.shape, fill_value, chosen(dtype, self.dtype), **options)
-
-    def zeros_like(self, dtype: Any = None, **options: Any) -> Tensor:
-        """Zeros in this tensor's shape, and its format and device unless given."""
-        return self.full_like(0, dtype, **options)
-
-    def ones_like(self, dtype: Any = None, **options: Any) -> Tensor:
-        """Ones in this tensor's shape, and its format and device unless given."""
-        return self.full_like(1, dtype, **options)
-
-    def empty_like(self, dtype: Any = None, **options: Any) -> Tensor:
-        """Memory for this tensor's shape, and its format and device unless given."""
-        options.setdefault("device", self.device)
-        return Creation.empty(self.shape, dtype=chosen(dtype, self.dtype), **options)
-
-    def new_full(self, size: Any, fill_value: Scalar, dtype: Any = None, **options: Any) -> Tensor:
-        """`fill_value` in the shape `size`, and this tensor's format and device unless given."""
-        options.setdefault("device", self.device)
-        return Creation.full(size, fill_value, chosen(dtype, self.dtype), **options)
-
-    def new_zeros(self, *size: Any, **options: Any) -> Tensor:
-        """Zeros in the shape `size`, and this tensor's format and device unless given."""
-        return self.new_full(a_shape(size), 0, **options)
-
-    def new_ones(self, *size: Any, **options: Any) -> Tensor:
-        """Ones in the shape `size`, and this tensor's format and device unless given."""
-        return self.new_full(a_shape(size), 1, **options)
-
 
 def _ends(start: Any, end: Any, kind: DType) -> list[Any]:
     """The ends of what lies between them, without fractions if that has none."""
@@ -451,7 +415,8 @@ def _finish(made: Tensor, options: dict[str, Any]) -> Tensor:
     """Honour `requires_grad`; any other option that is left over is an error."""
     requires = options.pop("requires_grad", False)
     if options:
-        raise TypeError(f"unexpected option {next(iter(options))!r}")
+        taken = ("size", "dtype", "device", "requires_grad")
+        raise unexpected("what makes a tensor", next(iter(options)), taken)
     return made.requires_grad_() if requires else made
 
 
@@ -471,19 +436,22 @@ def _made_from(data: Any, dtype: DType | None, device: str | None) -> Tensor:
     if isinstance(data, bool | int | float) and not isinstance(data, np.generic):
         kind = dtype_of_numbers(data) if dtype is None else dtype
         check_fits(data, kind)
-        return make(number_node(data, kind, ()), where)
+        if kind.kind != "packed":
+            return make(number_node(data, kind, ()), where)
     array, own = _array_of(data)
+    kind = own if dtype is None else dtype
     if isinstance(data, list | tuple):
-        check_all_fit(array, own if dtype is None else dtype)
-    buffer = buffer_from(array, where, own if dtype is None else dtype)
+        check_all_fit(array, kind)
+    if kind.kind == "packed":
+        return _made_from(array if dtype else array.astype(np.int8), None, device).cast(kind)
+    buffer = buffer_from(array, where, kind)
     return make(buffer_node(buffer, array.shape), where)
 
 
 def as_tensor(data: Any, dtype: Any = None, device: str | None = None) -> Tensor:
     """`data` itself if it is a tensor that fits, else a tensor of it."""
     if not isinstance(data, Handle):
-        made: Tensor = Handle._type(data, dtype=dtype, device=device)
-        return made
+        return Handle._type(data, dtype=dtype, device=device)
     kept: Any = data
     if device is not None and Device.canonicalize(device) != data.device:
         kept = kept.to(device)

@@ -10,7 +10,7 @@ from torpor.base.errors import GradientError
 from torpor.graph import build
 from torpor.graph.gradient import CUSTOM, watched
 from torpor.ir.uop import UOp
-from torpor.tensor.differentiate import leaf_number
+from torpor.tensor.differentiate import leaf_number, when_accumulated
 from torpor.tensor.handle import Handle, derive, located, make
 from torpor.tensor.mode import grad_enabled, no_grad
 
@@ -188,14 +188,14 @@ def _zeros(one: Any) -> Any:
 class RemovableHook:
     """What `register_hook` gives: `.remove()` takes the hook back."""
 
-    def __init__(self, node: UOp, hook: Any):
-        self._node, self._hook = weakref.ref(node), hook
+    def __init__(self, hooks: list[Any], hook: Any):
+        self._hooks, self._hook = hooks, hook
+        hooks.append(hook)
 
     def remove(self) -> None:
         """Take the hook back."""
-        node = self._node()
-        if node is not None and self._hook in watched.get(node, ()):
-            watched[node].remove(self._hook)
+        if self._hook in self._hooks:
+            self._hooks.remove(self._hook)
 
 
 class Hooked(Handle):
@@ -221,8 +221,11 @@ class Hooked(Handle):
             found = hook(make(g, device, grad_enabled()))
             return g if found is None else found._current()
 
-        watched.setdefault(node, []).append(on_nodes)
-        return RemovableHook(node, on_nodes)
+        return RemovableHook(watched.setdefault(node, []), on_nodes)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Any], Any]) -> RemovableHook:
+        """Call `hook(leaf)` whenever `backward` has added to the `.grad` of this leaf."""
+        return RemovableHook(when_accumulated(self), hook)
 
     def retain_grad(self) -> None:
         """Keep the gradient in `.grad` when `backward` is called, as leaves do."""

@@ -14,7 +14,7 @@ from torpor.tensor import factorisation
 from torpor.tensor.creation import beside
 from torpor.tensor.factorisation import eye
 from torpor.tensor.handle import Handle, located
-from torpor.tensor.host import Array, known_shape
+from torpor.tensor.host import known_shape
 from torpor.tensor.operands import promoted
 from torpor.tensor.wide import widely
 
@@ -79,28 +79,18 @@ def solve(a: Any, b: Any) -> Any:
     return factorisation.solve(matrices(a, "solve"), b)
 
 
-def svd(a: Any) -> tuple[Any, Any, Any]:
-    """(U, S, V) with A = U diag(S) V, of the lesser side's length."""
-    return factorisation.svd(matrices(a, "svd", False))
-
-
-def full(part: Any, whole: Array, axis: int) -> Any:
-    """A factor with further orthonormal columns (axis -1) or rows, which have no gradient."""
-    count = known_shape(part.shape)[axis]
-    rest = whole[..., count:] if axis == -1 else whole[..., count:, :]
-    return part.cat(beside(np.ascontiguousarray(rest), part), dim=axis)
+def svd(a: Any, square: bool = False) -> tuple[Any, Any, Any]:
+    """(U, S, V) with A = U diag(S) V; U and V are `square` or of the lesser side's length."""
+    return factorisation.svd(matrices(a, "svd", False), square)
 
 
 def qr(a: Any, complete: bool = False) -> QR:
     """Q and R of the lesser side's length, or Q square."""
     matrices(a, "qr", False)
     rows, columns = known_shape(a.shape[-2:])
-    q, r = factorisation.qr(a if rows >= columns else a.narrow(-1, 0, rows))
+    q, r = factorisation.qr(a if rows >= columns else a.narrow(-1, 0, rows), complete)
     if rows < columns:
         return QR(q, r.cat(q.mH @ a.narrow(-1, rows, columns - rows), dim=-1))
-    if complete and rows > columns:
-        whole = np.linalg.qr(a.detach().numpy(), "complete")[0]
-        return QR(full(q, whole, -1), r.pad([*[None] * (a.ndim - 2), (0, rows - columns), None]))
     return QR(q, r)
 
 
@@ -118,14 +108,12 @@ class Dense(Handle):
         >>> Tensor([[2.0, 0.0], [0.0, 4.0]]).inverse().tolist()
         [[0.5, 0.0], [0.0, 0.25]]
         """
-        made: Tensor = factorisation.inverse(matrices(self, "inverse"))
-        return made
+        return factorisation.inverse(matrices(self, "inverse"))
 
     @widely
     def det(self) -> Tensor:
         """The determinants of square matrices: (..., n, n) to (...)."""
-        made: Tensor = factorisation.det(matrices(self, "det"))
-        return made
+        return factorisation.det(matrices(self, "det"))
 
     def slogdet(self) -> LogDeterminant:
         """(sign, logabsdet) of the determinants."""
@@ -134,8 +122,7 @@ class Dense(Handle):
     def logdet(self) -> Tensor:
         """log of the determinants: NaN of negative ones."""
         sign, log = self.slogdet()
-        made: Tensor = log + sign.log()
-        return made
+        return log + sign.log()
 
     @widely
     def cholesky(self, upper: bool = False) -> Tensor:
@@ -147,14 +134,12 @@ class Dense(Handle):
 
     def cholesky_solve(self, input2: Tensor, upper: bool = False) -> Tensor:
         """X with A X = self, A being given by its Cholesky factor."""
-        made: Tensor = solve(input2.mH @ input2 if upper else input2 @ input2.mH, self)
-        return made
+        return solve(input2.mH @ input2 if upper else input2 @ input2.mH, self)
 
     def cholesky_inverse(self, upper: bool = False) -> Tensor:
         """The inverse of a matrix that is given by its Cholesky factor."""
         low = matrices(self, "cholesky_inverse")
-        made: Tensor = factorisation.cholesky_inverse(low.mH if upper else low)
-        return made
+        return factorisation.cholesky_inverse(low.mH if upper else low)
 
     def triangular_solve(
         self, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
@@ -169,21 +154,17 @@ class Dense(Handle):
 
     def svd(self, some: bool = True, compute_uv: bool = True) -> SVD:
         """A = U diag(S) V.H; U and V are square unless `some`, 0 without `compute_uv`."""
-        u, s, v = svd(self)
+        u, s, v = svd(self, not some and compute_uv)
         if not compute_uv:
             rows, columns = self.shape[-2:]
             return SVD(u.new_zeros((*self.shape[:-2], rows, rows)), s,
                        v.new_zeros((*self.shape[:-2], columns, columns)))  # fmt: skip
-        if not some:
-            whole = np.linalg.svd(self.detach().numpy())
-            u, v = full(u, whole[0], -1), full(v, whole[2], -2)
         return SVD(u, s, v.mH)
 
     @widely
     def pinverse(self, rcond: float = 1e-15) -> Tensor:
         """The pseudoinverses of Moore and Penrose."""
-        made: Tensor = factorisation.pinv(matrices(self, "pinverse", False), rcond)
-        return made
+        return factorisation.pinv(matrices(self, "pinverse", False), rcond)
 
     @widely
     def matrix_exp(self) -> Tensor:

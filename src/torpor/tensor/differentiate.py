@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from torpor.base.errors import DTypeError, GradientError, ShapeError
 from torpor.base.phases import phase
+from torpor.base.site import decode
 from torpor.graph import build
 from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.creation import as_tensor, beside
 from torpor.tensor.handle import Handle, located, make, view
 from torpor.tensor.host import known_shape
-from torpor.tensor.mode import grad_enabled
+from torpor.tensor.mode import anomaly, grad_enabled
 from torpor.tensor.path import Step
 from torpor.tensor.pending import note_detached, wait
 from torpor.tensor.storage import reads_unasked
@@ -27,8 +28,17 @@ if TYPE_CHECKING:
 _leaves: Final[weakref.WeakValueDictionary[int, Handle]] = weakref.WeakValueDictionary()
 
 
+# Whose backward was called. Tensors are no keys: `==` of two computes.
+_spent: Final[weakref.WeakValueDictionary[int, Handle]] = weakref.WeakValueDictionary()
+# By leaf: what is called with it after something was added to its gradient.
+accumulated: Final[dict[int, list[Callable[[Any], Any]]]] = {}
 _RESTING: Final = "resting"  # a leaf that has let go of requiring a gradient
 SEVERED: Final = -1  # identity of LEAF nodes whose graph is gone: results of a jitted function
+
+
+def is_severed(node: UOp) -> bool:
+    """Whether the node is a value whose graph is gone."""
+    return node.op is Ops.LEAF and node.arg == SEVERED
 
 
 def forget_gradients(leaves: Iterable[Handle]) -> None:
@@ -89,6 +99,37 @@ def _is_cut_off(root: UOp, targets: Sequence[Handle], found: Sequence[UOp | None
     return (not any(found) and _is_computed(root)) or (lost and reads_unasked(root))
 
 
+def _nodes_of(target: Handle, leaves: dict[int, list[UOp]]) -> list[UOp]:
+    """The nodes that stand for a tensor, of which gradients are asked."""
+    number = leaf_number(target)
+    return [target._current()] if number is None else leaves.get(number, [])
+
+
+def _needs_values(node: UOp | None, seed: Handle | None) -> bool:
+    """Whether a gradient is made of values of the graph, and not of numbers and its seed alone."""
+    start = None if seed is None else seed._current()
+    below = () if node is None else node.toposort(lambda n: n is not start)
+    return any(n.op in (Ops.BUFFER, Ops.LEAF) and n is not start for n in below)
+
+
+def when_accumulated(leaf: Handle) -> list[Callable[[Any], Any]]:
+    """What is called after something was added to the gradient of a leaf."""
+    for gone in accumulated.keys() - _leaves.keys():
+        del accumulated[gone]
+    number = leaf_number(leaf)
+    if number is None:
+        raise located(GradientError("only leaves have gradients that are added to"), (leaf,))
+    return accumulated.setdefault(number, [])
+
+
+def _accumulate(target: Any, made: Any) -> None:
+    """Add to `.grad`, and call those who asked for that."""
+    target.grad = made if target.grad is None else target.grad.detach() + made
+    if accumulated and (number := leaf_number(target)) is not None:
+        for hook in tuple(accumulated.get(number, ())):
+            hook(target)
+
+
 def _seed(root: Handle, given: Any) -> UOp:
     if given is None:
         if any(size != 1 for size in known_shape(root.shape)):
@@ -104,13 +145,19 @@ def _seed(root: Handle, given: Any) -> UOp:
 def _gradients(root: Handle, groups: Sequence[list[UOp]], given: Any) -> list[UOp | None]:
     """For each group of nodes (that stand for one tensor), the sum of their gradients."""
     from torpor.graph.gradient import gradient as graph_gradient
+    from torpor.graph.gradient import noted
 
     if not root.dtype.is_float:
         raise located(GradientError(f"{root.dtype} has no gradient"), (root,))
     flat = [node for group in groups for node in group]
     seed = _seed(root, given)
-    with phase("graph", "gradient"):
-        found = dict(zip(flat, graph_gradient(root._current(), flat, seed), strict=True))
+    token = noted.set([] if anomaly() else None)
+    try:
+        with phase("graph", "gradient"):
+            found = dict(zip(flat, graph_gradient(root._current(), flat, seed), strict=True))
+        _refuse_nan(root, noted.get() or ())
+    finally:
+        noted.reset(token)
     results = []
     for group in groups:
         parts = [part for node in group if (part := found[node]) is not None]
@@ -120,6 +167,35 @@ def _gradients(root: Handle, groups: Sequence[list[UOp]], given: Any) -> list[UO
             total = build.elementwise(Ops.ADD, total, part)
         results.append(total)
     return results
+
+
+def _refuse_nan(root: Handle, steps: Sequence[tuple[UOp, UOp]]) -> None:
+    """A `GradientError` for the first of the gradients, each of an operand of a node, with NaN."""
+    alone = [step for step in steps if all(n.op is not Ops.SLOT for n in step[1].toposort())]
+    flags: list[Any] = [make(part, root._storage.device).isnan().any() for _, part in alone]
+    if flags:
+        flags[0].realize(*flags[1:])
+    for (node, _), flag in zip(alone, flags, strict=True):
+        if flag.item():
+            places = [f"\n  built at {decode(site)}" for site in node.origins[:1]]
+            what = f"the gradient of {node.op.name} has a NaN that is not in what it is made of"
+            raise GradientError(what + "".join(places))
+
+
+def _needs_outside(value: Handle, inside: Iterable[Handle]) -> bool:
+    """Whether a value depends on leaves with requires_grad=True other than those `inside`."""
+    numbers = {leaf_number(part) for leaf in inside for part in leaf._parts}
+    others = (
+        _leaves.get(number) for number in _leaf_nodes(value._current()) if number not in numbers
+    )
+    return any(leaf is not None and leaf.requires_grad for leaf in others)
+
+
+def _let_go(tensor: Any) -> Any:
+    """The same value, of which no gradient is asked for."""
+    if tensor.is_pair:
+        return tensor.by_parts(_let_go)
+    return make(tensor._current(), tensor._storage.device)
 
 
 class Differentiate(Handle):
@@ -155,10 +231,16 @@ class Differentiate(Handle):
         note_detached(made)
         return made
 
-    def backward(self, gradient: Any = None, retain_graph: bool = True) -> Tensor:
+    def backward(
+        self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
+        inputs: Any = None,
+    ) -> Tensor:  # fmt: skip
         """Add the gradient of this tensor to `.grad` of every leaf that it depends on and that is
-        still held; itself. A tensor of one element starts from 1, another one needs `gradient`, of
-        its shape. `GradientError` if there is no leaf.
+        still held, or of each of the `inputs`; itself. A tensor of one element starts from 1,
+        another one needs `gradient`, of its shape. With `create_graph` what is added can be
+        differentiated again. `GradientError` if there is no leaf, and as in PyTorch where this
+        tensor's backward was called before without `retain_graph` (by default `create_graph`) and
+        the gradient needs values of the graph.
 
         >>> x = Tensor([1.0, 2.0], requires_grad=True)
         >>> _ = (x * x).sum().backward()
@@ -168,20 +250,35 @@ class Differentiate(Handle):
         watching = watcher() if active else None
         if watching is not None:
             watching.differentiated(None)
+        gradient = None if gradient is None else beside(gradient, self).cast(self.dtype)
         found = _leaf_nodes(self._current())
         if not self.requires_grad or not found:
             what = "backward() needs a tensor that depends on a leaf with requires_grad=True"
             raise located(GradientError(what), (self,))
-        leaves = [_leaves.get(number) for number in found]
-        gradients = _gradients(self, list(found.values()), gradient)
-        for leaf, node in zip(leaves, gradients, strict=True):
-            if leaf is not None and node is not None:
+        targets: list[Any] = [_leaves.get(number) for number in found]
+        groups = list(found.values())
+        if inputs is not None:
+            given = [inputs] if isinstance(inputs, Handle) else inputs
+            targets = [part for one in given for part in one._parts]
+            groups = [_nodes_of(one, found) for one in targets]
+        gradients = _gradients(self, groups, gradient)
+        self._spend(gradients, gradient, create_graph if retain_graph is None else retain_graph)
+        for target, node in zip(targets, gradients, strict=True):
+            if target is not None and node is not None:
                 if watching is not None:
-                    watching.differentiated(leaf)
-                made = make(node, leaf.device)
-                leaf.grad = made if leaf.grad is None else leaf.grad.detach() + made
+                    watching.differentiated(target)
+                _accumulate(target, make(node, target.device, create_graph, depth=1))
         wait(self._storage)
         return self  # type: ignore[return-value]
+
+    def _spend(self, gradients: Sequence[UOp | None], seed: Any, retain: bool) -> None:
+        """What goes through a graph for the second time needs it to have been kept."""
+        again = _spent.get(id(self)) is self
+        if again and any(_needs_values(gradient, seed) for gradient in gradients):
+            what = "backward() of a tensor once more; say retain_graph=True the first time"
+            raise located(GradientError(what), (self,))
+        if not retain:
+            _spent[id(self)] = self
 
     def gradient(self, *targets: Any, gradient: Any = None, materialize: bool = True) -> list[Any]:
         """The gradients for `targets`, each of its target's shape; zeros (None without
@@ -203,17 +300,15 @@ class Differentiate(Handle):
         if active and (watching := watcher()) is not None:
             watching.differentiated(None)
         leaves = _leaf_nodes(self._current())
-        groups = []
-        for target in wanted:
-            number = leaf_number(target)
-            groups.append(leaves.get(number, []) if number is not None else [target._current()])
+        groups = [_nodes_of(target, leaves) for target in wanted]
         found = _gradients(self, groups, gradient)
         if materialize and _is_cut_off(self._current(), wanted, found):
             what = "gradient: nothing leads back from computed tensors to targets that did not have"
             raise located(GradientError(f"{what} requires_grad=True before"), (self,))
         requires = self.requires_grad and grad_enabled()
+        depth = self._storage.depth + 1
         return [
-            make(node, target.device, requires)
+            make(node, target.device, requires, depth=depth)
             if node is not None
             else target.detach().zeros_like()
             if materialize
@@ -246,10 +341,13 @@ def value_and_grad(
         result = function(*given, **options)
         value, aux = result if has_aux else (result, None)
         targets = [leaf for number in numbers for leaf in flat_tree(given[number])]
-        found = iter(value.gradient(*targets))
+        gradients = value.gradient(*targets)
+        if not _needs_outside(value, targets):
+            value, gradients = _let_go(value), [_let_go(one) for one in gradients]
+        found = iter(gradients)
         trees = tuple(map_tree(lambda _: next(found), given[number]) for number in numbers)
-        gradients = trees[0] if isinstance(argnums, int) else trees
-        return ((value, aux) if has_aux else value), gradients
+        made = trees[0] if isinstance(argnums, int) else trees
+        return ((value, aux) if has_aux else value), made
 
     return wrapped
 
@@ -277,7 +375,9 @@ def _fresh_leaf(tensor: Any) -> Any:
     """The same value under a new identity, on which an outer gradient still depends."""
     if as_tensor(tensor).is_pair:
         return as_tensor(tensor).by_parts(_fresh_leaf)
-    made = make(as_tensor(tensor)._current(), as_tensor(tensor).device, tensor.requires_grad)
+    given = as_tensor(tensor)
+    storage = given._storage
+    made = make(given._current(), storage.device, given.requires_grad, depth=storage.depth)
     make_leaf(made)
     return made
 

@@ -203,7 +203,7 @@ class Distributions(Handle):
 def _first_beyond(dtype: Any) -> int:
     """The end of the whole numbers from 0 on that a format has without a gap."""
     if dtype.is_float:
-        return 2 ** {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}[dtype.name]
+        return int(2 << dtype.fraction)
     return 2 if dtype is dtypes.bool else int(dtype.max) + 1
 
 

@@ -24,6 +24,7 @@ from torpor.tensor.handle import (
     with_rule,
 )
 from torpor.tensor.operands import choose, need
+from torpor.tensor.wide import wide_dtype
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -76,14 +77,14 @@ def floor_divide(left: Tensor, right: Tensor) -> Tensor:
         left, right = left.cast(dtypes.int64), right.cast(dtypes.int64)
     if left.dtype.kind != "float":
         return binary(Ops.IDIV, left, right)
-    operands = left, right
-    left, right = left.detach(), right.detach()
+    operands, dtype = (left, right), left.dtype
+    left, right = (one.detach().cast(wide_dtype(dtype)) for one in operands)
     # (a - a % b) / b is a whole number up to rounding; a / 0 is infinite or NaN, as for /
     rest = left % right
     whole = unary(Ops.RINT, (left - rest) / right)
     whole = rest.isinf().where(-1, whole)  # b infinite, a of the other sign
     whole = whole.isinf().where((left / right).floor(), whole)  # a - a % b may overflow
-    return with_rule(right.eq(0).where(left / right, whole), operands, "step")
+    return with_rule(right.eq(0).where(left / right, whole).cast(dtype), operands, "step")
 
 
 def repeated(base: Tensor, exponent: int) -> Tensor:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from torpor.base.dtypes import as_dtype, dtypes
+from torpor.base.dtypes import DType, dtypes, kept_dtype
 from torpor.base.errors import ValueRangeError
 from torpor.base.promotion import weak_dtype
 from torpor.graph import build
+from torpor.ir.infer import product, shape_of
 from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
 from torpor.tensor.division import (
     SIMPLE_POWERS,
     all_ones,
@@ -31,7 +33,7 @@ from torpor.tensor.handle import (
     make,
     number_or_tensor,
     view,
-    with_rule,
+    viewed,
 )
 from torpor.tensor.mode import default_float, grad_enabled
 from torpor.tensor.operands import (
@@ -45,6 +47,7 @@ from torpor.tensor.operands import (
     numbers,
     promoted,
     scaled,
+    sloped,
     truth,
 )
 from torpor.tensor.wide import widely
@@ -67,6 +70,16 @@ def _reflected(op: Ops) -> Callable[[Any, Any], Any]:
     def method(self: Handle, other: Any) -> Tensor:
         return binary(op, self, other, True)
 
+    return method
+
+
+def _cast(dtype: DType) -> Callable[[Any], Any]:
+    """The method that casts to one format."""
+
+    def method(self: Any) -> Tensor:
+        return self.cast(dtype)
+
+    method.__doc__ = "Whether it is not 0." if dtype is dtypes.bool else f"As {dtype.name}."
     return method
 
 
@@ -215,7 +228,8 @@ class Arithmetic(Handle):
         left, right = promoted(self, other)
         if left.dtype.kind == "float":
             rest = left.abs() % right.abs()
-            return with_rule(choose(left < 0, -rest, rest), (left, right), "fmod")
+            made = choose(left < 0, -rest, rest)
+            return sloped(made, (left, made.ones_like()), (right, -(left / right).trunc()))
         rest = left % right
         return choose(rest.ne(0) & ((rest < 0) ^ (left < 0)), rest - right, rest)
 
@@ -392,68 +406,46 @@ class Arithmetic(Handle):
         >>> Tensor([1.9, -1.9, 300.0, float("nan")]).cast(dtypes.uint8).tolist()
         [1, 0, 255, 0]
         """
-        kind = as_dtype(dtype)
-        node = self._operand()
+        kind = kept_dtype(dtype)
+        node = self._current() if self.dtype.kind == "packed" else self._operand()
         if node.dtype is kind:
             return self  # type: ignore[return-value]
+        if kind.kind == "packed":
+            return _packed(self, build.cast(node, kind))
         if kind.is_complex:
-            return Handle._pairs.with_real(self.clone()).cast(kind)
+            return Handle._pairs.with_real(self.clone().cast(kind.part))
         requires = self.requires_grad and grad_enabled() and kind.is_float
-        return make(build.cast(node, kind), self.device, requires)
+        depth = self._storage.depth + 1
+        return make(build.cast(node, kind), self._storage.device, requires, depth=depth)
 
     def bitcast(self, dtype: Any) -> Tensor:
-        """A view of the same bits in a format of the same size: writes to one are seen by the
-        other.
+        """A view of the same bits in another format: writes to one are seen by the other. In one of
+        another size the last axis grows or shrinks (`ShapeError` if that leaves a part of an
+        element); the lowest bits come first.
 
         >>> Tensor(1.0).bitcast(dtypes.int32).item() == 127 << 23
         True
+        >>> Tensor([1, 258], dtype=dtypes.int16).bitcast(dtypes.uint8).tolist()
+        [1, 0, 2, 1]
         """
-        return view(self, "bitcast", as_dtype(dtype))
+        return view(self, "bitcast", kept_dtype(dtype))
 
-    def float(self) -> Tensor:
-        """As float32."""
-        return self.cast(dtypes.float32)
+    float, double, half = map(_cast, (dtypes.float32, dtypes.float64, dtypes.float16))
+    bfloat16, cfloat, cdouble = map(_cast, (dtypes.bfloat16, dtypes.complex64, dtypes.complex128))
+    byte, char, short = map(_cast, (dtypes.uint8, dtypes.int8, dtypes.int16))
+    int, long, bool = map(_cast, (dtypes.int32, dtypes.int64, dtypes.bool))
 
-    def double(self) -> Tensor:
-        """As float64."""
-        return self.cast(dtypes.float64)
 
-    def cfloat(self) -> Tensor:
-        """As complex64."""
-        return self.cast(dtypes.complex64)
+def _packed(handle: Handle, node: UOp) -> Tensor:
+    """A view of memory that holds the numbers of this node of `handle`, two in a byte."""
+    count = product(shape_of(node))
+    flat = build.pad(build.reshape(node, (count,)), ((0, count % 2),))
+    held = make(build.bitcast(flat, dtypes.uint8), handle._storage.device)
+    return unpacking(held, node)
 
-    def cdouble(self) -> Tensor:
-        """As complex128."""
-        return self.cast(dtypes.complex128)
 
-    def half(self) -> Tensor:
-        """As float16."""
-        return self.cast(dtypes.float16)
-
-    def bfloat16(self) -> Tensor:
-        """As bfloat16."""
-        return self.cast(dtypes.bfloat16)
-
-    def byte(self) -> Tensor:
-        """As uint8."""
-        return self.cast(dtypes.uint8)
-
-    def char(self) -> Tensor:
-        """As int8."""
-        return self.cast(dtypes.int8)
-
-    def short(self) -> Tensor:
-        """As int16."""
-        return self.cast(dtypes.int16)
-
-    def int(self) -> Tensor:
-        """As int32."""
-        return self.cast(dtypes.int32)
-
-    def long(self) -> Tensor:
-        """As int64."""
-        return self.cast(dtypes.int64)
-
-    def bool(self) -> Tensor:
-        """Whether each element is not 0."""
-        return self.cast(dtypes.bool)
+def unpacking(held: Handle, like: UOp) -> Tensor:
+    """What bytes hold as numbers of 4 bits: a view of the shape and the format of `like`."""
+    shape = shape_of(like)
+    box = (("shrink", ((0, product(shape)),)), ("reshape", shape))
+    return viewed(held, (("bitcast", like.dtype), *box))

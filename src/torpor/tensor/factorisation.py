@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from torpor.base.errors import ValueRangeError
+from torpor.graph.gradient import LOOKING
 from torpor.graph.gradient_function import FUNCTIONS
 from torpor.ir.uop import UOp
 from torpor.tensor.creation import beside
@@ -31,7 +32,10 @@ def on_host(name: str, function: Callable[..., Sequence[Array]], *operands: Any)
     """The arrays that a function of arrays gives, computed now. They are one tensor for the rule of
     this name: flattened side by side, but for the axes of the batch; complex ones in two parts.
     """
-    arrays = [one.detach().numpy() for one in operands]
+    plain = [one.detach() for one in operands]
+    if len(plain) > 1:  # together: a matrix and its right side often share work
+        plain[0].realize(*plain[1:])
+    arrays = [one.numpy() for one in plain]
     batch = arrays[0].shape[:-2]
     try:
         made = [np.asarray(one) for one in function(*arrays)]
@@ -95,6 +99,7 @@ def rule(name: str) -> Callable[[Rule], Rule]:
                          for part in _nodes(one, kind))  # fmt: skip
 
         FUNCTIONS[name] = through
+        LOOKING.add(name)
         return function
 
     return register
@@ -186,9 +191,11 @@ def _cholesky_inverse_rule(made: Results, g: Results, low: Any) -> Results:
 @rule("qr")
 def _qr_rule(made: Results, g: Results, a: Any) -> Results:
     """Of rows no fewer than columns. Walter, Lehmann and Lamour, 2012: (G_Q + Q copied lower
-    triangle of (R G_R.mH - G_Q.mH Q)) inverse(R).mH.
+    triangle of (R G_R.mH - G_Q.mH Q)) inverse(R).mH. Further columns of Q have none.
     """
-    (q, r), (gq, gr) = made, g
+    columns = known_shape(a.shape)[-1]
+    q, gq = (one.narrow(-1, 0, columns) for one in (made[0], g[0]))
+    r, gr = (one.narrow(-2, 0, columns) for one in (made[1], g[1]))
     return [(gq + q @ _mirrored(r @ gr.mH - gq.mH @ q)) @ inverse(r).mH]
 
 
@@ -230,11 +237,13 @@ def _eig_rule(made: Results, g: Results, a: Any) -> Results:
 @rule("svd")
 def _svd_rule(made: Results, g: Results, a: Any) -> Results:
     """Townsend, "Differentiating the singular value decomposition", 2016; of complex matrices with
-    the turn of U's columns, that of V's being the same.
+    the turn of U's columns, that of V's being the same. Columns beyond the values' have none.
     """
-    (u, s, v), (gu, _, gv) = made, g
+    s = made[1]
     rows, columns = known_shape(a.shape[-2:])
     k = min(rows, columns)
+    u, gu = (one.narrow(-1, 0, k) for one in (made[0], g[0]))
+    v, gv = (one.narrow(-2, 0, k) for one in (made[2], g[2]))
     left, right = u.mH @ gu, v @ gv.mH
     inner = _skew(left) * s.unsqueeze(-2) + s.unsqueeze(-1) * _skew(right)
     twice = s.eq(0).where(1, s).unsqueeze(-1) * 2
@@ -293,9 +302,9 @@ def cholesky_inverse(low: Any) -> Any:
     return on_host("cholesky_inverse", function, low)[0]
 
 
-def qr(a: Any) -> tuple[Any, ...]:
-    """Q and R of matrices with no fewer rows than columns."""
-    return on_host("qr", lambda x: [*np.linalg.qr(x)], a)
+def qr(a: Any, complete: bool = False) -> tuple[Any, ...]:
+    """Q, which is square if `complete`, and R of matrices with no fewer rows than columns."""
+    return on_host("qr", lambda x: [*np.linalg.qr(x, "complete" if complete else "reduced")], a)
 
 
 def eigh(a: Any, upper: bool) -> tuple[Any, Any]:
@@ -315,10 +324,11 @@ def eig(a: Any) -> tuple[Any, Any]:
     return spectrum(w, a, v), v
 
 
-def svd(a: Any) -> tuple[Any, Any, Any]:
-    """(U, S, V) with A = U diag(S) V, of the lesser side's length."""
-    u, s, v = on_host("svd", lambda x: [*np.linalg.svd(x, False)], a)
-    return u, spectrum(s, a, v.mH, u), v
+def svd(a: Any, square: bool = False) -> tuple[Any, Any, Any]:
+    """(U, S, V) with A = U diag(S) V; U and V are `square` or of the lesser side's length."""
+    u, s, v = on_host("svd", lambda x: [*np.linalg.svd(x, square)], a)
+    k = known_shape(s.shape)[-1]
+    return u, spectrum(s, a, v.narrow(-2, 0, k).mH, u.narrow(-1, 0, k)), v
 
 
 def spectrum(values: Any, *operands: Any) -> Any:

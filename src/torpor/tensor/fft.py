@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from torpor.tensor.handle import located
 from torpor.tensor.host import known_size
 from torpor.tensor.mode import default_float
 from torpor.tensor.pairs import as_complex, paired
-from torpor.tensor.spelling import some_axes, spelled, whole_number
+from torpor.tensor.spelling import some_axes, spell, whole_number
 from torpor.tensor.tensor import Tensor
 
 NORMS: Final = ("backward", "ortho", "forward")
@@ -129,7 +130,6 @@ def _no_axis(x: Any) -> Any:
     raise located(ShapeError("a 0-d tensor has no axis to transform"), (x,))
 
 
-@spelled
 def fft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """X_k = sum_j x_j exp(-2πi j k / n) along one axis, cut or padded with zeros to length n.
 
@@ -141,13 +141,11 @@ def fft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None
     return _one(_floats(input), n, dim, norm, -1, False)
 
 
-@spelled
 def ifft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `fft`: with "backward" the factor 1/n."""
     return _one(_floats(input), n, dim, norm, 1, True)
 
 
-@spelled
 def rfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The first n // 2 + 1 numbers of `fft` of real ones; the others are their conjugates."""
     x = _real(input, "rfft")
@@ -156,7 +154,6 @@ def rfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = Non
     return _half(_cut(x, axis, count), axis, -1, _scale(norm, count, False))
 
 
-@spelled
 def irfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `rfft`: n real numbers (2 (m - 1) of m, unless given). Imaginary parts that
     cannot be there, of the first number and with even n of the last, are left out.
@@ -170,13 +167,11 @@ def _from_half(x: Any, n: Any, dim: int, norm: str | None, sign: int, inverse: b
     return _whole(x, axis, count, sign, _scale(norm, count, inverse))
 
 
-@spelled
 def hfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The n real numbers of `fft` of a conjugate symmetric signal, given by its first half."""
     return _from_half(_floats(input), n, dim, norm, -1, False)
 
 
-@spelled
 def ihfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `hfft`: the first n // 2 + 1 numbers of `ifft` of real ones."""
     x = _real(input, "ihfft")
@@ -198,94 +193,49 @@ def _axes_and_sizes(x: Any, s: Any, dim: Any) -> tuple[tuple[int, ...], list[int
     return axes, sizes or [None] * len(axes)
 
 
-def _several(x: Any, s: Any, dim: Any, norm: str | None, inverse: bool) -> Any:
-    for axis, size in zip(*_axes_and_sizes(x, s, dim), strict=True):
-        x = (ifft if inverse else fft)(x, size, axis, norm)
-    return as_complex(x)
+def _over_axes(name: str, text: str, whole: Any, half: Any = None, first: bool = False) -> Any:
+    """A transform along several axes by `whole`, the last of them by `half`, which comes `first` or
+    at the end; and that along two, the last unless given.
+    """
 
+    def several(
+        input: Any, s: Sequence[int] | None = None, dim: Any = None, norm: str | None = None
+    ) -> Tensor:
+        x = _real(input, name) if first else _floats(input)
+        parts = list(zip(*_axes_and_sizes(x, s, dim), strict=True))
+        steps = [(whole, *part) for part in parts]
+        if half is not None:
+            steps[-1:] = [(half, *(parts[-1] if parts else _no_axis(x)))]
+        for transform, axis, size in [*steps[-1:], *steps[:-1]] if first else steps:
+            x = transform(x, size, axis, norm)
+        return x if half is not None else as_complex(x)
 
-@spelled
-def fftn(
-    input: Any, s: Sequence[int] | None = None, dim: Any = None, norm: str | None = None
-) -> Tensor:
-    """`fft` along several axes: all, or the last of as many as there are sizes `s`."""
-    return _several(_floats(input), s, dim, norm, False)
+    def of_two(
+        input: Any, s: Sequence[int] | None = None, dim: Any = (-2, -1), norm: str | None = None
+    ) -> Tensor:
+        return several(input, s, dim, norm)
 
-
-@spelled
-def ifftn(
-    input: Any, s: Sequence[int] | None = None, dim: Any = None, norm: str | None = None
-) -> Tensor:
-    """The inverse of `fftn`."""
-    return _several(_floats(input), s, dim, norm, True)
-
-
-def _last_first(x: Any, s: Any, dim: Any, norm: str | None, half: Any, whole: Any) -> Any:
-    """The last axis to a half by `half`, the others by `whole`."""
-    (*axes, last), (*sizes, size) = _axes_and_sizes(x, s, dim)
-    made = half(x, size, last, norm)
-    for axis, count in zip(axes, sizes, strict=True):
-        made = whole(made, count, axis, norm)
+    made = []
+    for method, spelling in (several, name), (of_two, f"{name[:-1]}2"):
+        method.__name__ = method.__qualname__ = spelling
+        method.__doc__ = text if method is several else f"`{name}` along two axes."
+        made.append(method)
     return made
 
 
-def _last_last(x: Any, s: Any, dim: Any, norm: str | None, half: Any, whole: Any) -> Any:
-    """The other axes by `whole`, then the last from a half by `half`."""
-    (*axes, last), (*sizes, size) = _axes_and_sizes(x, s, dim)
-    for axis, count in zip(axes, sizes, strict=True):
-        x = whole(x, count, axis, norm)
-    return half(x, size, last, norm)
-
-
-@spelled
-def rfftn(
-    input: Any, s: Sequence[int] | None = None, dim: Any = None, norm: str | None = None
-) -> Tensor:
-    """`rfft` along the last axis, then `fft` along the others."""
-    return _last_first(_real(input, "rfftn"), s, dim, norm, rfft, fft)
-
-
-@spelled
-def irfftn(
-    input: Any, s: Sequence[int] | None = None, dim: Any = None, norm: str | None = None
-) -> Tensor:
-    """The inverse of `rfftn`: real numbers."""
-    return _last_last(_floats(input), s, dim, norm, irfft, ifft)
-
-
-@spelled
-def hfftn(
-    input: Any, s: Sequence[int] | None = None, dim: Any = None, norm: str | None = None
-) -> Tensor:
-    """`fft` along the other axes, then `hfft` along the last."""
-    return _last_last(_floats(input), s, dim, norm, hfft, fft)
-
-
-@spelled
-def ihfftn(
-    input: Any, s: Sequence[int] | None = None, dim: Any = None, norm: str | None = None
-) -> Tensor:
-    """The inverse of `hfftn`: `ihfft` along the last axis, then `ifft` along the others."""
-    return _last_first(_real(input, "ihfftn"), s, dim, norm, ihfft, ifft)
-
-
-def _of_two(function: Any) -> Any:
-    """A transform along several axes along two, the last unless given."""
-    name = function.__name__.removesuffix("n")
-
-    @spelled
-    def of_two(
-        input: Any, s: Sequence[int] | None = None, dim: Any = (-2, -1), norm: str | None = None
-    ) -> Any:
-        return function(input, s, dim, norm)
-
-    of_two.__name__ = of_two.__qualname__ = f"{name}2"
-    of_two.__doc__ = f"`{name}n` along two axes, the last unless given."
-    return of_two
-
-
-fft2, ifft2, rfft2, irfft2 = map(_of_two, (fftn, ifftn, rfftn, irfftn))
-hfft2, ihfft2 = map(_of_two, (hfftn, ihfftn))
+fftn, fft2 = _over_axes(
+    "fftn", "`fft` along several axes: all, or the last of as many as there are sizes `s`.", fft
+)
+ifftn, ifft2 = _over_axes("ifftn", "The inverse of `fftn`.", ifft)
+rfftn, rfft2 = _over_axes(
+    "rfftn", "`rfft` along the last axis, then `fft` along the others.", fft, rfft, True
+)
+irfftn, irfft2 = _over_axes("irfftn", "The inverse of `rfftn`: real numbers.", ifft, irfft)
+hfftn, hfft2 = _over_axes("hfftn", "`fft` along the others, then `hfft` along the last.", fft, hfft)
+ihfftn, ihfft2 = _over_axes(
+    "ihfftn", "The inverse of `hfftn`: `ihfft` along the last axis, then `ifft` along the others.",
+    ifft, ihfft, True,
+)  # fmt: skip
 
 
 # --- frequencies ----------------------------------------------------------------------------------
@@ -308,17 +258,21 @@ def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) -
     return made * (1 / (count * d))
 
 
-@spelled
 def fftshift(input: Any, dim: Any = None) -> Tensor:
     """The axes rolled so that frequency 0 is in the middle."""
-    x: Any = as_tensor(input)
-    axes = some_axes(dim, x.ndim)
-    return x.roll([known_size(x.shape[axis]) // 2 for axis in axes], axes) if axes else x.clone()
+    return _rolled(input, dim, 1)
 
 
-@spelled
 def ifftshift(input: Any, dim: Any = None) -> Tensor:
     """The inverse of `fftshift`."""
+    return _rolled(input, dim, -1)
+
+
+def _rolled(input: Any, dim: Any, way: int) -> Tensor:
     x: Any = as_tensor(input)
     axes = some_axes(dim, x.ndim)
-    return x.roll([-(known_size(x.shape[axis]) // 2) for axis in axes], axes) if axes else x.clone()
+    steps = [way * (known_size(x.shape[axis]) // 2) for axis in axes]
+    return x.roll(steps, axes) if axes else x.clone()
+
+
+spell(sys.modules[__name__])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from torpor.base.dtypes import dtypes
@@ -17,9 +18,9 @@ from torpor.tensor.handle import (
     weak_constant,
     with_rule,
 )
-from torpor.tensor.operands import clamped, need
+from torpor.tensor.operands import clamped, need, sloped
 from torpor.tensor.repeated import repeated
-from torpor.tensor.spelling import an_axis, spelled, whole_number, within
+from torpor.tensor.spelling import an_axis, whole_number, within
 from torpor.tensor.wide import wide_dtype, widely
 
 if TYPE_CHECKING:
@@ -60,6 +61,16 @@ def _number(value: Any, like: Any) -> Any:
     return make(weak_constant(value, like.dtype), like.device)
 
 
+def _op(op: Ops, text: str) -> Callable[[Any], Tensor]:
+    """The method of an op."""
+
+    def method(self: Any) -> Tensor:
+        return unary(op, self)
+
+    method.__name__, method.__doc__ = op.name.lower(), text
+    return method
+
+
 class Functions(Handle):
     """Functions of each element. The shape stays; floats keep their format, integers and bools
     become the default float first unless said otherwise. Bounds of errors are in units in the last
@@ -69,21 +80,12 @@ class Functions(Handle):
     __slots__ = ()
 
     # --- exponentials and logarithms --------------------------------------------------------------
-    def exp(self) -> Tensor:
-        """e to the power of x: 1 ulp (float64: 2)."""
-        return unary(Ops.EXP, self)
-
-    def exp2(self) -> Tensor:
-        """2 to the power of x: 1 ulp (float64: 2)."""
-        return unary(Ops.EXP2, self)
-
-    def log(self) -> Tensor:
-        """Natural logarithm: 1 ulp (float64: 2). Negative numbers give NaN, 0 gives -inf."""
-        return unary(Ops.LOG, self)
-
-    def log2(self) -> Tensor:
-        """Logarithm to base 2: 1 ulp (float64: 2)."""
-        return unary(Ops.LOG2, self)
+    exp = _op(Ops.EXP, "e to the power of x: 1 ulp (float64: 2).")
+    exp2 = _op(Ops.EXP2, "2 to the power of x: 1 ulp (float64: 2).")
+    log = _op(
+        Ops.LOG, "Natural logarithm: 1 ulp (float64: 2). Negative numbers give NaN, 0 gives -inf."
+    )
+    log2 = _op(Ops.LOG2, "Logarithm to base 2: 1 ulp (float64: 2).")
 
     @widely
     def log10(self) -> Tensor:
@@ -104,7 +106,7 @@ class Functions(Handle):
         u = x + 1
         plain = u.log()
         exact = (u.eq(1)).where(x, plain * (x / (u - 1)))
-        return with_rule(u.isinf().where(plain, exact), (x,), "log1p")
+        return sloped(u.isinf().where(plain, exact), (x, 1 / u))
 
     @repeated
     @widely
@@ -118,34 +120,25 @@ class Functions(Handle):
         less = u - 1
         exact = less * (x / u.log())
         value = (u.eq(1)).where(x, (less.eq(-1) | u.isinf()).where(less, exact))
-        return with_rule(value, (x,), "expm1")
+        return sloped(value, (x, u))
 
     # --- roots and trigonometry -------------------------------------------------------------------
-    def sqrt(self) -> Tensor:
-        """Square root: 1 ulp. Negative numbers give NaN."""
-        return unary(Ops.SQRT, self)
+    sqrt = _op(Ops.SQRT, "Square root: 1 ulp. Negative numbers give NaN.")
 
     @widely
     def rsqrt(self) -> Tensor:
         """1 / sqrt(x)."""
         return 1 / self.sqrt()
 
-    def sin(self) -> Tensor:
-        """Sine of radians: 1 ulp (float64: 2), for arguments of any size."""
-        return unary(Ops.SIN, self)
-
-    def cos(self) -> Tensor:
-        """Cosine of radians: 1 ulp (float64: 2), for arguments of any size."""
-        return unary(Ops.COS, self)
+    sin = _op(Ops.SIN, "Sine of radians: 1 ulp (float64: 2), for arguments of any size.")
+    cos = _op(Ops.COS, "Cosine of radians: 1 ulp (float64: 2), for arguments of any size.")
 
     @widely
     def tan(self) -> Tensor:
         """Tangent of radians: sin(x) / cos(x)."""
         return self.sin() / self.cos()
 
-    def tanh(self) -> Tensor:
-        """Hyperbolic tangent: 1 ulp (float64: 2)."""
-        return unary(Ops.TANH, self)
+    tanh = _op(Ops.TANH, "Hyperbolic tangent: 1 ulp (float64: 2).")
 
     def sinh(self) -> Tensor:
         """Hyperbolic sine: (exp(|x|) - exp(-|x|)) / 2 with x's sign, by its series near 0. It is
@@ -165,9 +158,9 @@ class Functions(Handle):
         size = _wide(self).abs()
         return (_half_exp(size) + (-size).exp() * 0.5).cast(float_dtype(self.dtype))
 
-    def erf(self) -> Tensor:
-        """Error function, 2 / sqrt(pi) times the integral of exp(-t²) from 0 to x: 2 ulp."""
-        return unary(Ops.ERF, self)
+    erf = _op(
+        Ops.ERF, "Error function, 2 / sqrt(pi) times the integral of exp(-t²) from 0 to x: 2 ulp."
+    )
 
     # --- sign and rounding ------------------------------------------------------------------------
     def abs(self) -> Tensor:
@@ -253,7 +246,7 @@ class Functions(Handle):
         """
         if self.dtype.kind != "float":
             return self.clone()
-        limit = float(_largest_float(self.dtype))
+        limit = self.dtype.largest
         made = self.isnan().where(nan, self)
         made = self.eq(math.inf).where(limit if posinf is None else posinf, made)
         return self.eq(-math.inf).where(-limit if neginf is None else neginf, made)
@@ -375,7 +368,6 @@ class Functions(Handle):
             weight = weight.reshape(-1, *(1,) * (self.ndim - 2))
         return (self > 0).where(self, weight * self)
 
-    @spelled
     def glu(self, dim: int = -1) -> Tensor:
         """One half of an axis times the sigmoid of the other. Dauphin et al., 2016,
         arXiv:1612.08083.
@@ -416,10 +408,3 @@ def _elu(operand: Any, alpha: Any, inner: Any, slope: Any) -> Tensor:
     value = (operand > 0).where(operand, (below if inner == 1.0 else below * inner).expm1() * alpha)
     numbers = _number(slope, value), _number(inner, value)
     return with_rule(value, (operand.cast(value.dtype), *numbers), "elu")
-
-
-def _largest_float(dtype: Any) -> float:
-    """The greatest finite number of a float format: (2 - 2**-mantissa) * 2**exponent."""
-    exponent = {"float16": 15, "bfloat16": 127, "float32": 127, "float64": 1023}[dtype.name]
-    mantissa = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}[dtype.name]
-    return (2.0 - 2.0**-mantissa) * 2.0**exponent

@@ -24,7 +24,7 @@ from torpor.ir.ops import COMPARE, Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.mode import default_float, grad_enabled
 from torpor.tensor.path import Step, apply, detached, forward
-from torpor.tensor.storage import Storage
+from torpor.tensor.storage import DEEP, Storage, note_made
 from torpor.tensor.watch import Traced, active, told, watcher
 
 if TYPE_CHECKING:
@@ -90,9 +90,17 @@ class Handle:
     def _operand(self) -> UOp:
         """Its node as an operand: no gradient flows through it inside `no_grad`."""
         node = self._current()
+        if node.dtype.kind == "packed":
+            what = f"{node.dtype.name} is for keeping numbers; cast them to compute, to int8 say"
+            raise located(DTypeError(what), (self,))
         if self.requires_grad and not grad_enabled():
             return detached(node)
         return node
+
+    def _become(self, other: Any) -> None:
+        """Look at what `other` looks at."""
+        self._storage, self._path = other._storage, other._path
+        self._node, self._stamp, self._site = other._node, other._stamp, other._site
 
     @property
     def _parts(self) -> tuple[Any, ...]:
@@ -148,15 +156,20 @@ def touch(*handles: Any) -> None:
 # --- making results -------------------------------------------------------------------------------
 def make(
     node: UOp, device: str, requires: bool = False, storage: Storage | None = None,
-    path: Step | None = None,
+    path: Step | None = None, depth: int = 0,
 ) -> Tensor:  # fmt: skip
-    """A handle: of a fresh storage whose value is `node`, or a view of `storage`."""
+    """A handle: of a fresh storage whose value is `node`, or a view of `storage`. `depth`: see
+    `Storage`.
+    """
     made = object.__new__(Handle._type)
     if storage is None:
         if node.held:
             node = apart(node)
         storage = Storage(node, device, requires)
-        node.held = weakref.ref(storage)
+        node.held = reference = weakref.ref(storage)
+        if depth and not active:
+            storage.depth = depth
+            note_made(reference)
     made._storage, made._path = storage, path
     made._node, made._stamp = node, storage.stamp
     made.grad = None
@@ -167,6 +180,10 @@ def make(
             node.origins = (site,)
         elif site not in origins and len(origins) < MAXIMUM_ORIGINS:
             node.origins = (*origins, site)
+    if depth >= DEEP and not requires and not active:
+        from torpor.tensor.pending import deepened  # which computes
+
+        deepened(made)
     return made
 
 
@@ -209,7 +226,8 @@ def derive(function: Callable[..., UOp], operands: Sequence[Handle], *arguments:
         raise located(error, operands) from None
     if any(node is one for one in nodes):  # nothing was to be done
         node = renamed(node)
-    return make(node, device, requires and node.dtype.kind == "float")
+    depth = max([operand._storage.depth for operand in operands])
+    return make(node, device, requires and node.dtype.kind == "float", depth=depth + 1)
 
 
 def view(handle: Handle, kind: str, arg: Any) -> Tensor:
@@ -265,7 +283,8 @@ def number_node(value: Scalar, dtype: DType, shape: Shape) -> UOp:
 
 def check_fits(value: Scalar, dtype: DType) -> None:
     """A Python integer that the tensor's format cannot hold is an error, not a surprise."""
-    if type(value) is int and dtype.is_int and not dtype.min <= value <= dtype.max:
+    whole = dtype.is_int or dtype.kind == "packed"
+    if type(value) is int and whole and not dtype.min <= value <= dtype.max:
         raise DTypeError(f"{value} does not fit into {dtype}, which ends at {dtype.max}")
 
 
@@ -282,7 +301,7 @@ def binary(op: Ops, left: Handle, right: Any, swapped: bool = False) -> Tensor:
     storage = left._storage
     node = left._node if left._stamp == storage.stamp else left._current()
     requires = storage.requires if left._path is None else left.requires_grad
-    device = storage.device
+    device, depth = storage.device, storage.depth
     dtype = node.dtype
     if isinstance(right, Handle):
         if right.is_pair:
@@ -291,6 +310,8 @@ def binary(op: Ops, left: Handle, right: Any, swapped: bool = False) -> Tensor:
         other = right._node if right._stamp == storage.stamp else right._current()
         if storage.device is not device and storage.device != device:
             return _binary_across(op, left, right, swapped)
+        if storage.depth > depth:
+            depth = storage.depth
         if other.dtype is not dtype:
             common = promote(dtype, other.dtype)
             node, other = node.cast(common), other.cast(common)
@@ -313,7 +334,8 @@ def binary(op: Ops, left: Handle, right: Any, swapped: bool = False) -> Tensor:
         made = build.elementwise(op, other, node) if swapped else build.elementwise(op, node, other)
     except TorporError as error:
         raise located(error, (left, right)) from None
-    return make(made, device, requires and op not in COMPARE and made.dtype.kind == "float")
+    requires = requires and op not in COMPARE and made.dtype.kind == "float"
+    return make(made, device, requires, None, None, depth + 1)
 
 
 def _binary_node(left: UOp, right: UOp, op: Ops, swapped: bool) -> UOp:
@@ -336,8 +358,10 @@ def unary(op: Ops, operand: Handle) -> Tensor:
     if requires and not grad_enabled():
         node, requires = detached(node), False
     if node.dtype.kind != "float":
-        node = node.cast(default_float())
-    return make(UOp(op, node.dtype, (node,)), operand._storage.device, requires)
+        node = operand._operand().cast(default_float())
+    storage = operand._storage
+    made = UOp(op, node.dtype, (node,))
+    return make(made, storage.device, requires, None, None, storage.depth + 1)
 
 
 def number_or_tensor(value: Any, device: str) -> Any:
@@ -405,4 +429,6 @@ def render_shape(shape: Shape) -> str:
 
 def float_dtype(dtype: DType) -> DType:
     """The format itself if it is a float's or complex, else the default float."""
+    if dtype.kind == "packed":
+        raise DTypeError(f"{dtype.name} is for keeping numbers; cast them to compute, to int8 say")
     return dtype if dtype.kind in ("float", "complex") else default_float()

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from torpor.base.errors import DTypeError, OutOfBoundsError, ShapeError
+from torpor.base.errors import (
+    DTypeError,
+    IndexTypeError,
+    OutOfBoundsError,
+    ShapeError,
+    ValueRangeError,
+)
 from torpor.graph import build
 from torpor.ir.infer import Size, fold_size, product, size_node
 from torpor.ir.ops import Ops
@@ -68,7 +74,9 @@ def _full_key(key: Any, operand: Any) -> list[Any]:
             return [*parts, *[slice(None)] * missing]
     places = [place for place, part in enumerate(parts) if part is Ellipsis]
     if len(places) > 1:
-        raise located(OutOfBoundsError("an index can have only one ellipsis"), (operand,))
+        raise located(
+            OutOfBoundsError("an index can have only a single ellipsis (...)"), (operand,)
+        )
     taken = sum(_axes_of(part) for part in parts if part is not None and part is not Ellipsis)
     if taken > axes:
         what = f"{taken} indices are too many for {axes} axes"
@@ -102,7 +110,7 @@ def _plan(operand: Any, key: Any) -> _Plan:
             index = beside(part, operand)
             if not index.dtype.is_int:
                 what = f"index tensors hold integers, not {index.dtype}; see masked_fill and where"
-                raise located(DTypeError(what), (operand, index))
+                raise located(IndexTypeError(what), (operand, index))
             plan.tensors.append((len(plan.shape), index, len(plan.boxes)))
             _append(plan, (0, size), 1, False, size)
         else:
@@ -171,8 +179,10 @@ def _plan_slice(plan: _Plan, part: slice, size: Size, operand: Any) -> None:
         return
     try:
         start, stop, step = part.indices(size)
-    except (TypeError, ValueError) as error:
-        raise located(OutOfBoundsError(f"slice {part}: {error}"), (operand,)) from None
+    except TypeError as error:
+        raise located(DTypeError(f"slice {part}: {error}"), (operand,)) from None
+    except ValueError as error:
+        raise located(ValueRangeError(f"slice {part}: {error}"), (operand,)) from None
     count = len(range(start, stop, step))
     if step < 0:
         start, stop = start + (count - 1) * step, start + 1
@@ -229,12 +239,17 @@ class _Lookup(NamedTuple):
 
 
 def _lookup(operand: Any, tensors: list[tuple[int, Any, int]]) -> _Lookup:
-    """Index tensors that stand apart select to the front, as in NumPy."""
+    """Index tensors that stand apart select to the front, as in NumPy; one without axes is a
+    number, which stands apart from none, as in PyTorch.
+    """
     axes = [axis for axis, _, _ in tensors]
-    first = axes[0]
-    if axes != list(range(first, first + len(axes))):
-        rest = [axis for axis in range(operand.ndim) if axis not in axes]
-        operand, first = operand.permute(*axes, *rest), 0
+    apart = [axis for axis, index, _ in tensors if index.ndim] or axes
+    rest = [axis for axis in range(operand.ndim) if axis not in axes]
+    between = any(apart[0] < axis < apart[-1] for axis in rest)
+    first = 0 if between else sum(axis < apart[0] for axis in rest)
+    order = [*rest[:first], *axes, *rest[first:]]
+    if order != list(range(operand.ndim)):
+        operand = operand.permute(*order)
     shape = operand.shape
     last = first + len(axes)
     indices = [index for _, index, _ in tensors]

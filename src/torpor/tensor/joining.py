@@ -23,7 +23,6 @@ from torpor.tensor.spelling import (
     one_axis,
     pair,
     some_axes,
-    spelled,
 )
 
 if TYPE_CHECKING:
@@ -35,14 +34,14 @@ class Joining(Handle):
 
     __slots__ = ()
 
-    def cat(*tensors: Any, dim: int = 0, axis: int | None = None) -> Tensor:
+    def cat(*tensors: Any, dim: int = 0) -> Tensor:
         """Tensors, given apart or as one sequence, laid end to end along one axis. Their other axes
         must agree (`ShapeError`; a vector of length 0 fits all); formats are promoted.
 
         >>> Tensor.cat(Tensor([[1, 2]]), Tensor([[3, 4]]), dim=1).tolist()
         [[1, 2, 3, 4]]
         """
-        parts, where = _parts_and_axis(tensors, dim if axis is None else axis)
+        parts, where = _parts_and_axis(tensors, dim)
         if any(not part.ndim for part in parts):
             raise located(ShapeError("a 0-d tensor cannot be joined by cat; use stack"), parts)
         if len({part.ndim for part in parts}) > 1:  # as in PyTorch, a vector of nothing fits all
@@ -52,32 +51,29 @@ class Joining(Handle):
 
     concat = concatenate = cat
 
-    def stack(*tensors: Any, dim: int = 0, axis: int | None = None) -> Tensor:
+    def stack(*tensors: Any, dim: int = 0) -> Tensor:
         """Tensors of one shape, given apart or as one sequence, laid along a new axis at place
         `dim`.
 
         >>> Tensor.stack(Tensor([1, 2]), Tensor([3, 4])).tolist()
         [[1, 2], [3, 4]]
         """
-        parts, where = _parts_and_axis(tensors, dim if axis is None else axis)
+        parts, where = _parts_and_axis(tensors, dim)
         if len({part.shape for part in parts}) > 1:
             shapes = ", ".join(str(part.shape) for part in parts)
             raise located(ShapeError(f"stack needs equal shapes, got {shapes}"), parts)
         place = one_axis(where, parts[0].ndim, 1)
         return joined([part.unsqueeze(place) for part in parts], place)
 
-    @spelled
-    def flip(self, *axes: Any, dim: Any = None) -> Tensor:
+    def flip(self, *dims: Any) -> Tensor:
         """The order of the elements along these axes reversed.
 
         >>> Tensor([[1, 2], [3, 4]]).flip(0).tolist()
         [[3, 4], [1, 2]]
         """
-        axes = axes if dim is None else (dim,)
-        named = axes[0] if len(axes) == 1 else axes
+        named = dims[0] if len(dims) == 1 else dims
         return derive(build.flip, (self,), some_axes(named, self.ndim))
 
-    @spelled
     def roll(self, shifts: Any, dim: Any = None) -> Tensor:
         """Elements moved on by `shifts` along each of the axes (None: of the flattened tensor);
         those that fall off at the end enter at the start. As many shifts as axes (`ShapeError`).
@@ -120,7 +116,6 @@ class Joining(Handle):
         counts = a_shape(dims)
         return self.repeat(*(1,) * max(0, self.ndim - len(counts)), *counts)
 
-    @spelled
     def repeat_interleave(
         self, repeats: Any, dim: int | None = None, *, output_size: int | None = None
     ) -> Tensor:
@@ -152,13 +147,14 @@ def _interleaved(handle: Any, repeats: Any, axis: int) -> Tensor:
         raise located(ShapeError(what), (handle, repeats))
     counts_of(repeats.tolist(), "counts")
     places = np.arange(repeats.shape[0]).repeat(repeats.numpy())
-    made: Tensor = Handle._type(places, device=handle.device)
-    return made
+    return Handle._type(places, device=handle.device)
 
 
 def _copied(made: Tensor) -> Tensor:
     """The same value with a storage of its own."""
-    return make(made._current(), made.device, made.requires_grad)
+    storage = made._storage
+    depth = storage.depth + 1
+    return make(made._current(), storage.device, made.requires_grad, depth=depth)
 
 
 def _parts_and_axis(tensors: tuple[Any, ...], axis: int) -> tuple[list[Any], int]:

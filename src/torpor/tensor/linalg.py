@@ -6,6 +6,7 @@ Factorisations are computed by LAPACK at the call; everything else, gradients to
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -16,6 +17,7 @@ from torpor.tensor import dense, factorisation
 from torpor.tensor.dense import QR, Eigen, LogDeterminant
 from torpor.tensor.host import known_shape
 from torpor.tensor.namespace import function_of
+from torpor.tensor.spelling import spell
 from torpor.tensor.tensor import Tensor
 from torpor.tensor.wide import widely
 
@@ -24,6 +26,7 @@ DRIVERS: Final = ("gels", "gelsd", "gelss")  # routines of LAPACK that `lstsq` i
 cross = function_of("cross")
 det = function_of("det")
 inv = function_of("inverse")
+matmul = function_of("matmul")
 matrix_exp = function_of("matrix_exp")
 matrix_power = function_of("matrix_power")
 vecdot = function_of("vecdot")
@@ -79,8 +82,7 @@ def svd(A: Tensor, full_matrices: bool = True) -> Factors:
 
 def svdvals(A: Tensor) -> Tensor:
     """The singular values, descending."""
-    made: Tensor = dense.svd(A)[1]
-    return made
+    return dense.svd(A)[1]
 
 
 def eigh(A: Tensor, UPLO: str = "L") -> Eigen:
@@ -90,8 +92,7 @@ def eigh(A: Tensor, UPLO: str = "L") -> Eigen:
 
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     """The eigenvalues of Hermitian matrices, ascending."""
-    made: Tensor = eigh(A, UPLO).eigenvalues
-    return made
+    return eigh(A, UPLO).eigenvalues
 
 
 def eig(A: Tensor) -> Eigen:
@@ -103,8 +104,7 @@ def eig(A: Tensor) -> Eigen:
 
 def eigvals(A: Tensor) -> Tensor:
     """The eigenvalues of square matrices: complex."""
-    made: Tensor = eig(A).eigenvalues
-    return made
+    return eig(A).eigenvalues
 
 
 # --- equations ------------------------------------------------------------------------------------
@@ -119,8 +119,7 @@ def solve_triangular(
     A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Tensor:
     """`solve` of triangles: what lies beside them is not looked at."""
-    made: Tensor = solve(dense.triangular(A, upper, unitriangular), B, left=left)
-    return made
+    return solve(dense.triangular(A, upper, unitriangular), B, left=left)
 
 
 def _checked(function: Callable[..., Any]) -> Callable[..., Checked]:
@@ -171,8 +170,7 @@ def pinv(
         least = atol.numpy() if isinstance(atol, Tensor) else atol
         top = svdvals(A.detach()).amax(-1).numpy()
         share = np.maximum(share, least / np.maximum(top, np.finfo(top.dtype).tiny))
-    made: Tensor = factorisation.pinv(dense.matrices(A, "pinv", hermitian), share, hermitian)
-    return made
+    return factorisation.pinv(dense.matrices(A, "pinv", hermitian), share, hermitian)
 
 
 def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
@@ -196,8 +194,7 @@ def vector_norm(
 ) -> Tensor:
     """The norm of vectors along axes (None: of all elements), as `Tensor.norm`."""
     operand = x if dtype is None else x.cast(dtype)
-    made: Tensor = operand.norm(float(ord), dim, keepdim)
-    return made
+    return operand.norm(float(ord), dim, keepdim)
 
 
 def matrix_norm(
@@ -244,11 +241,9 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
     """The condition: the norm times that of the inverse, of p None or 2 by singular values."""
     if p in (None, 2, -2):
         values: Any = dense.svd(A)[1]
-        made: Tensor = values.amax(-1) / values.amin(-1) if p != -2 else (
+        return values.amax(-1) / values.amin(-1) if p != -2 else (
             values.amin(-1) / values.amax(-1))  # fmt: skip
-        return made
-    both: Tensor = matrix_norm(A, p) * matrix_norm(A.inverse(), p)
-    return both
+    return matrix_norm(A, p) * matrix_norm(A.inverse(), p)
 
 
 def matrix_rank(
@@ -264,8 +259,7 @@ def matrix_rank(
         rtol = _epsilon(A) * max(rows, columns) if atol is None else 0.0
     least: Any = values.amax(-1) * rtol
     least = least if atol is None else least.maximum(atol)
-    made: Tensor = (values > least.unsqueeze(-1)).sum(-1)
-    return made
+    return (values > least.unsqueeze(-1)).sum(-1)
 
 
 # --- products -------------------------------------------------------------------------------------
@@ -312,3 +306,6 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:
 def _epsilon(x: Any) -> float:
     """The gap behind 1 of the format that a matrix is computed in."""
     return 2.0**-52 if x.dtype.part.name == "float64" else 2.0**-23
+
+
+spell(sys.modules[__name__])

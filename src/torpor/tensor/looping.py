@@ -129,8 +129,10 @@ def scan(
     if not closed.has_plain_shapes():
         return _written_out(f, init, xs, count, reverse)
     loop = closed.loop(count, reverse)
-    ends = [_made(last(loop, n), device, requires) for n in range(len(begins))]
-    values = [_made(steps(loop, node), device, requires) for node in closed.roots[len(begins) :]]
+    depth = 1 + max([tensor._storage.depth for tensor in given], default=0)
+    ends = [_made(last(loop, n), device, requires, depth) for n in range(len(begins))]
+    stacked = [steps(loop, node) for node in closed.roots[len(begins) :]]
+    values = [_made(node, device, requires, depth) for node in stacked]
     return filled(init, iter(ends)), filled(made[1], iter(values))
 
 
@@ -178,9 +180,9 @@ def _placeholder(tensor: Tensor, device: str, stepped: bool = False) -> tuple[UO
     return node, make(node, device, tensor.requires_grad)
 
 
-def _made(node: UOp, device: str, requires: bool) -> Tensor:
+def _made(node: UOp, device: str, requires: bool, depth: int = 0) -> Tensor:
     """A result of a loop."""
-    return make(node, device, requires and node.dtype.is_float)
+    return make(node, device, requires and node.dtype.is_float, depth=depth)
 
 
 def steps_of_none(out: Tensor) -> UOp:
@@ -310,5 +312,7 @@ def while_loop(cond: Callable[[Any], Any], body: Callable[[Any], Any], init: Any
         raise ShapeError("while_loop: all sizes have to be known")
     closed = Enclosed(nodes, dict(zip((node for node, _ in slots), carried, strict=True)), {})
     loop = closed.rounds()
-    ends = [make(build.detach(last(loop, n)), device) for n in range(len(begins))]
+    depth = 1 + max([tensor._storage.depth for _, tensor in begins], default=0)
+    nodes = [build.detach(last(loop, n)) for n in range(len(begins))]
+    ends = [make(node, device, depth=depth) for node in nodes]
     return filled(init, iter(ends))

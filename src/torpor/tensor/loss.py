@@ -11,14 +11,14 @@ from torpor.graph import build
 from torpor.ir.infer import product
 from torpor.ir.records import Requirement
 from torpor.tensor.creation import beside
-from torpor.tensor.handle import Handle, derive, float_dtype, located, make, render_shape, with_rule
+from torpor.tensor.handle import Handle, derive, float_dtype, located, make, render_shape
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import training
-from torpor.tensor.operands import choose, need
+from torpor.tensor.operands import choose, need, sloped
 from torpor.tensor.random import random_uniform
 from torpor.tensor.repeated import repeated
 from torpor.tensor.scatter import placed, required
-from torpor.tensor.spelling import within
+from torpor.tensor.spelling import unexpected, within
 from torpor.tensor.wide import wide_dtype, widely
 
 if TYPE_CHECKING:
@@ -167,8 +167,9 @@ class Loss(Handle):
         )
         yes, no = p.log().maximum(-100.0), (-p).log1p().maximum(-100.0)
         loss: Any = -(wanted * yes + (1 - wanted) * no)
-        sides = [beside(one, self).cast(loss.dtype).expand(*loss.shape) for one in (self, target)]
-        loss = with_rule(loss, sides, "binary_cross_entropy")
+        p, wanted = (beside(one, self).cast(loss.dtype) for one in (self, target))
+        slope = (p - wanted) / ((1 - p) * p).maximum(1e-12)
+        loss = sloped(loss, (p, slope), (wanted, (1 - p).log() - p.log()))
         return reduced(loss if weight is None else loss * weight, reduction)
 
     @repeated
@@ -292,7 +293,7 @@ class Loss(Handle):
         """
         flag = options.pop("training", training_now)
         if options:
-            raise TypeError(f"unexpected option {next(iter(options))!r}")
+            raise unexpected("dropout()", next(iter(options)), ("p", "training"))
         within("dropout's probability", p, 0, 1)
         if not (training() if flag is None else flag) or p == 0:
             return self  # type: ignore[return-value]

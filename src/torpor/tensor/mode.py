@@ -9,20 +9,23 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar, Token
-from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from torpor.base import settings
 from torpor.base.dtypes import DType, as_dtype, dtypes
 from torpor.base.errors import DTypeError
+from torpor.device import Device
+from torpor.device.registry import DeviceName
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _grad_enabled: Final[ContextVar[bool]] = ContextVar("torpor_grad_enabled", default=True)
+_anomaly: Final[ContextVar[bool]] = ContextVar("torpor_anomaly", default=False)
 _training: Final[ContextVar[bool]] = ContextVar("torpor_training", default=False)
 _default_float: Final[ContextVar[DType]] = ContextVar("torpor_float", default=dtypes.float32)
 
 grad_enabled = _grad_enabled.get
+anomaly = _anomaly.get
 training = _training.get
 default_float = _default_float.get
 
@@ -40,12 +43,7 @@ class _Flag:
         self._tokens.append(self.flag.set(self._value))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.flag.reset(self._tokens.pop())
 
     def __call__(self, function: _Function) -> _Function:
@@ -75,6 +73,26 @@ class set_grad_enabled(_Flag):
     def __call__(self, function: _Function) -> _Function:
         self.flag.reset(self._tokens.pop())
         return super().__call__(function)
+
+
+class set_detect_anomaly(set_grad_enabled):
+    """As `detect_anomaly`, or not, from here on; in a `with` block until its end."""
+
+    flag = _anomaly
+
+    def __init__(self, mode: bool, check_nan: bool = True):
+        super().__init__(mode and check_nan)
+
+
+class detect_anomaly(_Flag):
+    """Inside, gradients are computed as soon as they are taken, and where a NaN appears first is a
+    `GradientError` that names the line whose gradient it is. For looking only: it is slow.
+    """
+
+    flag = _anomaly
+
+    def __init__(self, check_nan: bool = True):
+        super().__init__(check_nan)
 
 
 class no_grad(_Flag):
@@ -117,11 +135,35 @@ def set_training(value: bool) -> None:
     _training.set(bool(value))
 
 
-class device(settings.Context):
-    """Tensors that name no device are made on `name` inside: `with device("CPU:1"): ...`."""
+class device(DeviceName):
+    """A device's name, as `x.device` is: `device("CPU:1")`, `device("cpu", 1)`. As a context:
+    tensors that name no device are made on it inside.
+    """
 
-    def __init__(self, name: str):
-        super().__init__(DEVICE=name)
+    def __new__(cls, type: str, index: int | None = None) -> device:
+        name = type if index is None else f"{type}:{index}"
+        made = str.__new__(cls, Device.canonicalize(name))
+        made._context = settings.Context(DEVICE=str(made))
+        return made
+
+    _context: settings.Context
+
+    def __enter__(self) -> device:
+        self._context.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._context.__exit__(*error)
+
+
+def get_default_device() -> device:
+    """The device of tensors that name none."""
+    return device(Device.DEFAULT)
+
+
+def set_default_device(name: str) -> None:
+    """Tensors that name no device are made on this one from here on, in this context."""
+    device(name).__enter__()
 
 
 @contextlib.contextmanager

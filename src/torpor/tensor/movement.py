@@ -20,7 +20,6 @@ from torpor.tensor.spelling import (
     counts_of,
     one_axis,
     some_axes,
-    spelled,
 )
 
 if TYPE_CHECKING:
@@ -90,7 +89,6 @@ class Movement(Handle):
         """All axes as one: shape (elements,)."""
         return self.reshape(-1)
 
-    @spelled
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Tensor:
         """One axis as several, of these sizes; one of them may be -1, which is worked out.
 
@@ -107,7 +105,6 @@ class Movement(Handle):
             part[part.index(-1)] = shape[axis] // known
         return self.reshape(*shape[:axis], *part, *shape[axis + 1 :])
 
-    @spelled
     def permute(self, *dims: Any) -> Tensor:
         """The axes in another order: axis i of the view is axis dims[i]. `ShapeError` unless each
         axis is named once.
@@ -176,7 +173,6 @@ class Movement(Handle):
 
     moveaxis = movedim
 
-    @spelled
     def squeeze(self, dim: Any = None) -> Tensor:
         """Without its axes of size 1; given axes, without those of them that have size 1.
 
@@ -187,7 +183,6 @@ class Movement(Handle):
         kept = [s for axis, s in enumerate(self.shape) if not (axis in axes and _is_one(s))]
         return view(self, "reshape", tuple(kept))
 
-    @spelled
     def unsqueeze(self, dim: int) -> Tensor:
         """With a new axis of size 1 at place `dim` of the result.
 
@@ -237,7 +232,6 @@ class Movement(Handle):
             raise located(ShapeError(f"shrink needs {self.ndim} pairs, got {len(pairs)}"), (self,))
         return view(self, "shrink", full)
 
-    @spelled
     def narrow(self, dim: int, start: Any, length: Any) -> Tensor:
         """`length` elements of one axis, from `start` on (negative: from the end): integers, or
         0-d tensors of one, which are computed at the call.
@@ -251,19 +245,16 @@ class Movement(Handle):
             begin = plus(size, begin)
         return view(self, "shrink", boxes(self, axis, begin, plus(begin, a_size(length))))
 
-    @spelled
     def select(self, dim: int, index: Any) -> Tensor:
         """Element `index` of one axis, which goes: (..., n, ...) to (..., ...)."""
         axis = an_axis(dim, self)
         return self[(slice(None),) * axis + (a_size(index),)]
 
-    @spelled
     def unbind(self, dim: int = 0) -> tuple[Tensor, ...]:
         """The n views that `select` gives along an axis of length n."""
         axis = an_axis(dim, self)
         return tuple(self.select(axis, i) for i in range(known_size(self.shape[axis])))
 
-    @spelled
     def split(self, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
         """Pieces of one axis: of one size, the last perhaps shorter, or of the sizes given, which
         must add up to the axis.
@@ -286,7 +277,6 @@ class Movement(Handle):
         starts = itertools.accumulate(sizes, initial=0)
         return tuple(self.narrow(axis, at, n) for at, n in zip(starts, sizes))
 
-    @spelled
     def chunk(self, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
         """At most `chunks` pieces of one axis, all but the last of ceil(length / chunks) elements.
 

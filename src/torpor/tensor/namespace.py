@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from torpor.tensor.creation import as_tensor
 from torpor.tensor.tensor import Tensor
 from torpor.tensor.write import update
 
+# What PyTorch calls the tensor that a function is first of.
+_FIRST: Final = ("input", "elements", "real", "abs", "y", "x", "self", "tensor")
+
 
 def function_of(name: str) -> Callable[..., Any]:
     """The method `name` as a function of a tensor, or of anything that one can be made of, which
-    may be given as `input=` or `x=`; with `out=` the result is written there.
+    may be given by name, as `input=` or `x=`; with `out=` the result is written there.
     """
     method = getattr(Tensor, name)
 
     @functools.wraps(method)
     def function(*arguments: Any, **options: Any) -> Any:
         if not arguments:
-            named = "input" if "input" in options else "x"
+            named = next((one for one in _FIRST if one in options), None)
+            if named is None:
+                raise TypeError(f"{name}() needs a tensor: first, or as input=")
             arguments = (options.pop(named),)
         out = options.pop("out", None)
         first: Any = as_tensor(arguments[0])

@@ -19,7 +19,6 @@ from torpor.tensor.wide import widely
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
 
-MANTISSA: Final = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}
 VERSIONS: Final = ("2021.12", "2022.12", "2023.12", "2024.12")  # of the array API standard
 FEW: Final = 64  # elements that are looked for one by one
 
@@ -110,7 +109,7 @@ class Numeric(Handle):
         least = choose(x < y, bits.full_like(1), bits.dtype.min + 1)
         made = derive(build.bitcast, (x.eq(0).where(least, step),), x.dtype)
         made = x.eq(y).where(y, (x.isnan() | y.isnan()).where(math.nan, made)).detach()
-        return sloped(made, (x, x.ne(y)), (y, x.eq(y)))
+        return sloped(made, (x, x.ne(y)), (y, y.full_like(0)))
 
     def ldexp(self, other: Any) -> Tensor:
         """self times 2**other."""
@@ -120,8 +119,7 @@ class Numeric(Handle):
     def float_power(self, exponent: Any) -> Tensor:
         """self to the power of the exponent, in float64."""
         raised = exponent.cast(dtypes.float64) if isinstance(exponent, Handle) else float(exponent)
-        made: Tensor = self.cast(dtypes.float64) ** raised
-        return made
+        return self.cast(dtypes.float64) ** raised
 
     def fmax(self, other: Any) -> Tensor:
         """The greater of both; the other one where one is NaN."""
@@ -168,7 +166,7 @@ class Numeric(Handle):
         """
         x: Any = self
         need(x.dtype.is_float, f"only floats have a mantissa, not {x.dtype}", self)
-        size = MANTISSA[x.dtype.name]
+        size = x.dtype.fraction
         bias = (1 << (x.dtype.bits - size - 2)) - 1
         tiny = x.detach().abs() < 2.0 ** (2 - bias)
         bits = _bits_of(tiny.where(x * 2.0 ** (size + 2), x))

@@ -19,10 +19,10 @@ from torpor.base.dtypes import DType, as_dtype, dtypes
 from torpor.base.errors import DTypeError, GradientError
 from torpor.base.promotion import complex_of
 from torpor.tensor.creation import beside
-from torpor.tensor.handle import Handle, located, render_shape
+from torpor.tensor.handle import Handle, located
 from torpor.tensor.host import Array
 from torpor.tensor.mode import default_float
-from torpor.tensor.realisation import read_if_there, realize, value_of
+from torpor.tensor.realisation import realize, value_of
 from torpor.tensor.tensor import Tensor
 from torpor.tensor.watch import told
 
@@ -57,8 +57,10 @@ class Pair(Tensor):
     _im: Any
 
     def _take(self, data: Any, dtype: DType | None, device: str | None) -> None:
-        made = _made_from(data, dtype, device)
-        self._re, self._im = made._parts
+        self._become(_made_from(data, dtype, device))
+
+    def _become(self, other: Any) -> None:
+        self._re, self._im = other._parts
 
     @staticmethod
     def of(real: Any, imag: Any) -> Any:
@@ -136,9 +138,9 @@ class Pair(Tensor):
         lambda self: self._re.requires_grad or self._im.requires_grad, _require
     )
 
-    def backward(self, gradient: Any = None, retain_graph: bool = True) -> Tensor:
+    def backward(self, gradient: Any = None, *arguments: Any, **options: Any) -> Tensor:
         """As of real tensors; a complex number has no gradient of its own: `gradient` is needed."""
-        self._beside_gradient(gradient).backward(retain_graph=retain_graph)
+        self._beside_gradient(gradient).backward(None, *arguments, **options)
         return self
 
     def gradient(self, *targets: Any, gradient: Any = None, materialize: bool = True) -> list[Any]:
@@ -194,21 +196,6 @@ class Pair(Tensor):
     def __complex__(self) -> complex:
         return complex(self._only("complex"))
 
-    def __repr__(self) -> str:
-        parts = [read_if_there(part._current()) for part in (self._re, self._im)]
-        extra = ", requires_grad=True" if self.requires_grad else ""
-        if parts[0] is None or parts[1] is None:
-            shape = render_shape(self.shape)
-            return f"<Tensor {shape} {self.dtype.name} on {self.device}, not realised{extra}>"
-        text = np.array2string(
-            (parts[0] + 1j * parts[1]).astype(self.dtype.numpy)
-            if np.isfinite(parts[0]).all() and np.isfinite(parts[1]).all() else self.numpy(),
-            separator=", ", prefix="tensor(", threshold=1000,
-        )  # fmt: skip
-        kind = "" if self.dtype is dtypes.complex64 else f", dtype={self.dtype.name}"
-        where = "" if self.device == "CPU" else f", device={self.device!r}"
-        return f"tensor({text}{kind}{where}{extra})"
-
     def __reduce__(self) -> tuple[Any, ...]:
         return paired, (self._re, self._im)
 
@@ -233,16 +220,6 @@ class Pair(Tensor):
         if kind is self.dtype:
             return self
         return paired(self._re.cast(kind.part), self._im.cast(kind.part))
-
-    def full_like(self, fill_value: Any, dtype: Any = None, **options: Any) -> Tensor:
-        """`fill_value` in this tensor's shape, and its format and device unless given."""
-        options.setdefault("device", self.device)
-        return Tensor.full(self.shape, fill_value, dtype or self.dtype, **options)
-
-    def new_full(self, size: Any, fill_value: Any, dtype: Any = None, **options: Any) -> Tensor:
-        """`fill_value` in the shape `size`, and this tensor's format and device unless given."""
-        options.setdefault("device", self.device)
-        return Tensor.full(size, fill_value, dtype or self.dtype, **options)
 
     def is_complex(self) -> bool:
         """True."""

@@ -79,6 +79,11 @@ class Step:
         elif kind == "detach":
             self.requires = self.leaf = False
 
+    @property
+    def resizes(self) -> bool:
+        """Whether a bitcast has another number of elements."""
+        return bool(self.arg.bits != self.before[1].bits)
+
     def inverse(self, value: UOp, mask: UOp | None) -> tuple[UOp, UOp | None]:
         """`value` and its mask as they lie in what this step was applied to."""
         if self.kind == "bitcast":
@@ -107,10 +112,16 @@ def apply(kind: str, node: UOp, arg: Any) -> UOp:
     return _FORWARD[kind](node, arg)
 
 
-def backward(path: Step | None, value: UOp) -> tuple[UOp, UOp | None]:
+def backward(path: Step | None, value: UOp, base: UOp) -> tuple[UOp, UOp | None]:
     """`value`, written to a handle with this path, as it lies in the base, and what it covers."""
     mask: UOp | None = None
     while path is not None:
+        if mask is not None and path.kind == "bitcast" and path.resizes:
+            sides = [value, forward(path, base)]
+            if value.dtype.kind == "packed":
+                sides = [build.cast(side, dtypes.int8) for side in sides]
+            value = build.cast(build.elementwise(Ops.WHERE, mask, *sides), value.dtype)
+            mask = None  # an element may be written in part, so all of them are
         value, mask = path.inverse(value, mask)
         path = path.previous
     return value, mask

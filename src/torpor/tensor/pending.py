@@ -1,21 +1,35 @@
 """What waits to be computed though nobody asks for it: values that were written in place, and
 losses that `backward` was called on. Whatever is computed next takes them along, since they share
-its work; before too many writes to one of them all are computed, so that no graph grows for ever.
+its work. Where tensors are made of tensors, or written to, again and again and nothing is asked
+for, what has come about is computed each time that a loop comes round, so that no graph grows for
+ever.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import weakref
 from collections import deque
-from typing import Final
+from collections.abc import Sequence
+from types import CodeType
+from typing import Any, Final
 
+from torpor.graph.known import known
+from torpor.ir.infer import shape_of
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+from torpor.tensor.again_needed import is_work
 from torpor.tensor.handle import Handle
-from torpor.tensor.storage import Storage, is_buffer, recall
+from torpor.tensor.storage import DEEP, WRITE, Storage, is_buffer, reads_memory, recall, recent
+from torpor.tensor.watch import is_watched
 
-# Writes to one value that may wait: a choice. So many are compiled as one where nobody asks.
-MOST_WRITES: Final = 4
+_Place = tuple[Any, Ops]  # the site of a tensor and its operation
+LONG: Final = 16 * DEEP  # tensors in a row until what is no loop is computed, or one with gradients
+NEVER: Final = -(1 << 40)  # the depth of what cannot, or should not, be computed early
+ROOM: Final = 1 << 16  # elements that are stored early whatever they are made of
+MOST_HEADS: Final = 256
 MOST_DETACHED: Final = 256  # tensors that are looked at, the latest
 
 
@@ -32,12 +46,12 @@ ALONE: Final = _count_of_one_holder()  # of a storage that only its handle holds
 
 
 class _Waiting(threading.local):
-    """Storages of this thread, weakly, by identity, and how often each was written to; those whose
-    value cannot be computed, which wait for whoever asks; and detached views of what has gradients.
+    """Storages of this thread, weakly, by identity; those whose value cannot be computed, which
+    wait for whoever asks; and detached views of what has gradients.
     """
 
     def __init__(self) -> None:
-        self.storages: dict[int, tuple[weakref.ref[Storage], int]] = {}
+        self.storages: dict[int, weakref.ref[Storage]] = {}
         self.failed: weakref.WeakSet[Storage] = weakref.WeakSet()
         self.detached: deque[weakref.ref[Handle]] = deque(maxlen=MOST_DETACHED)
 
@@ -47,14 +61,16 @@ _waiting: Final = _Waiting()
 
 def wait(storage: Storage) -> None:
     """Have a storage's value computed along with whatever is computed next."""
+    if not is_watched():
+        storage.depth += WRITE
     if storage not in _waiting.failed:
-        _waiting.storages[id(storage)] = weakref.ref(storage), writes_of(storage) + 1
+        _waiting.storages[id(storage)] = weakref.ref(storage)
 
 
-def writes_of(storage: Storage) -> int:
-    """How many writes to a storage wait."""
-    known, writes = _waiting.storages.get(id(storage), (None, 0))
-    return writes if known is not None and known() is storage else 0
+def is_waiting(storage: Storage) -> bool:
+    """Whether it is computed along with what is computed next."""
+    found = _waiting.storages.get(id(storage))
+    return found is not None and found() is storage
 
 
 def are_waiting() -> bool:
@@ -65,13 +81,152 @@ def are_waiting() -> bool:
 def taken_along() -> list[Storage]:
     """The storages that wait in this thread and that somebody holds; they wait no longer."""
     found, _waiting.storages = _waiting.storages, {}
-    held = [storage for known, _ in found.values() if (storage := known()) is not None]
+    held = [storage for one in found.values() if (storage := one()) is not None]
     return [one for one in held if not is_buffer(one.base) and recall(one.base) is None]
 
 
 def leave(storage: Storage) -> None:
     """Leave a storage, whose value could not be computed, to whoever asks for it."""
+    storage.depth = NEVER
     _waiting.failed.add(storage)
+
+
+def compute_waiting() -> None:
+    """Compute what waits: values with all of their writes, so that loops come to the same again."""
+    from torpor.tensor.realisation import compute_all  # which imports families that write
+
+    compute_all([])
+
+
+# --- graphs that grow -----------------------------------------------------------------------------
+class _Rounds(threading.local):
+    """Where loops came round while their graphs were deep, and the place that may be the next.
+
+    A loop begins where a program goes back: its first tensor, so that what is fused within a round
+    stays together. Where one instruction makes all tensors, any of them may be the first.
+
+    latest: of each code, the offset of the instruction that was the last to make a tensor.
+    stay:   for how many places that one is waited for; the next one for twice as many, so that no
+            loop is missed that begins later (R. Brent, "An improved Monte Carlo factorization
+            algorithm", 1980).
+    pause:  how often the next rounds are passed over, since gradients may be asked for: twice as
+            often each time, until something is computed.
+    """
+
+    def __init__(self) -> None:
+        self.heads: set[_Place] = set()
+        self.first: _Place | None
+        self.latest: dict[CodeType, int]
+        self.stay: int
+        self.longest: int
+        self.forget()
+        self.pause = self.rest = 0
+
+    def comes_round(self, place: _Place, depth: int) -> bool:
+        """Whether this is a place at which a loop begins anew."""
+        if (site := place[0]) is not None:
+            code, offset = site[:2]
+            back = offset < self.latest.get(code, 0)
+            self.latest[code] = offset
+            if back or depth >= 2 * DEEP:
+                self._may_begin(place)
+        if place in self.heads:
+            self.forget()
+            return True
+        return depth >= LONG
+
+    def _may_begin(self, place: _Place) -> None:
+        if place == self.first:
+            if len(self.heads) >= MOST_HEADS:
+                self.heads.clear()
+            self.heads.add(place)
+        elif self.stay == 0:
+            self.first = place
+            self.longest = self.stay = 2 * self.longest
+        else:
+            self.stay -= 1
+
+    def forget(self) -> None:
+        """Wait for no place."""
+        self.first, self.latest, self.stay, self.longest = None, {}, 0, 1
+
+    def wait(self) -> None:
+        """Gradients may be asked for."""
+        self.pause = self.rest = 2 * self.pause + 1
+
+
+_rounds: Final = _Rounds()
+
+
+def note_computed() -> None:
+    """Something has been computed."""
+    _rounds.pause = _rounds.rest = 0
+    _rounds.forget()
+
+
+def deepened(made: Handle) -> None:
+    """A tensor has been made to which many others in a row lead: where a loop comes round, compute
+    what shares its work and nothing else has been made of. What of the rest the next round needs is
+    computed then, and along with these from then on (see `again_needed.py`).
+    """
+    from torpor.tensor.realisation import compute_deep  # which imports this
+
+    storage = made._storage
+    if not _rounds.comes_round((made._site, made._node.op), storage.depth):
+        return
+    if _rounds.rest and storage.depth < LONG:
+        _rounds.rest -= 1
+        return
+    alike = _sharing(made._node, [one for one in recent() if one is not storage])
+    if any(one.requires for one in alike) and storage.depth < LONG:
+        _rounds.wait()  # for a backward pass, which would compute it all once more
+        return
+    ends = _ends(alike)
+    for one in alike:
+        one.depth = 0 if ends else NEVER
+    storage.depth = 1 if ends else NEVER
+    before = [one.base for one in ends]
+    compute_deep(ends)
+    if not reads_memory(made._node):  # then nothing is noted of what it is made of
+        values = {node: one.base for node, one in zip(before, ends, strict=True)}
+        made._node = storage.base = node = made._node.substitute(values)
+        node.held = weakref.ref(storage)
+
+
+def _sharing(root: UOp, storages: Sequence[Storage]) -> list[Storage]:
+    """Those that share work with a graph."""
+    shared = {node for node in root.toposort(_is_open) if is_work(node)}
+    for node in UOp.sink(*[one.base for one in storages]).toposort(_is_open):
+        if not shared.isdisjoint(node.src) and is_work(node):
+            shared.add(node)
+    return [one for one in storages if one.base in shared]
+
+
+def _ends(storages: Sequence[Storage]) -> list[Storage]:
+    """Those that nothing else is made of; none where there are placeholders in the graphs, and none
+    that are larger than all memory that is read.
+    """
+    sink = UOp.sink(*[one.base for one in storages])
+    order = [node for node in sink.toposort(_is_open) if node is not sink]
+    if any(map(_is_unknown, order)):
+        return []
+    used = {below for node in order for below in node.src}
+    most = max([ROOM, *[node.arg.size for node in order if node.op is Ops.BUFFER]])
+    return [one for one in storages if one.base not in used and _size_of(one.base) <= most]
+
+
+def _is_unknown(node: UOp) -> bool:
+    """Whether it has no value yet, or several."""
+    unbound = node.op is not Ops.BIND and any(one.op is Ops.VARIABLE for one in node.src)
+    return unbound or node.op in (Ops.SLOT, Ops.MULTI)
+
+
+def _is_open(node: UOp) -> bool:
+    return id(node) not in known
+
+
+def _size_of(node: UOp) -> int:
+    return math.prod(size if isinstance(size, int) else size.vmax for size in shape_of(node))
 
 
 # --- what is detached and kept --------------------------------------------------------------------

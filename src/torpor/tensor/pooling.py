@@ -40,8 +40,21 @@ def _maxima(dims: int) -> Callable[..., Any]:
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Any:
-        window = kernel_size, stride, padding, dilation, ceil_mode
-        return _max_pool(self, *window, dims, return_indices)
+        plan = _pool_plan(self, kernel_size, stride, padding, dilation, ceil_mode, dims)
+        sizes, steps, spread, paddings, more = plan
+        pairs = [(b, a + m) for (b, a), m in zip(paddings, more, strict=True)]
+        check_window(self, sizes, pairs, spread)
+        padded = any(b or a for b, a in pairs)
+        grown: list[Any] = [None] * (self.ndim - dims) + pairs
+        found, _ = _pooled(self, sizes, steps, spread, pairs)
+        inside = _inside(self, grown, sizes, steps, spread) if padded else None
+        places: Any = None
+        if return_indices:
+            shape = known_shape(self.shape[-dims:])
+            count = math.prod(shape)
+            places = make(iota(count, self.device), self.device).reshape(*shape)
+            places, _ = _pooled(places.pad(pairs, value=count), sizes, steps, spread)
+        return _greatest(self, found, inside, places, dims, return_indices)
 
     method.__name__ = f"max_pool{dims}d"
     method.__doc__ = f"""The greatest element of each window of the last {dims} axes; padding is
@@ -225,33 +238,6 @@ def _pooled(operand: Any, sizes: Any, steps: Any, spread: Any, borders: Any = No
     return made, tuple(range(-len(sizes), 0))
 
 
-def _max_pool(
-    operand: Any,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil: bool,
-    dims: int,
-    indices: bool,
-) -> Any:
-    plan = _pool_plan(operand, kernel, stride, padding, dilation, ceil, dims)
-    sizes, steps, spread, paddings, more = plan
-    pairs = [(b, a + m) for (b, a), m in zip(paddings, more, strict=True)]
-    check_window(operand, sizes, pairs, spread)
-    padded = any(b or a for b, a in pairs)
-    grown: list[Any] = [None] * (operand.ndim - dims) + pairs
-    found, _ = _pooled(operand, sizes, steps, spread, pairs)
-    inside = _inside(operand, grown, sizes, steps, spread) if padded else None
-    places: Any = None
-    if indices:
-        shape = known_shape(operand.shape[-dims:])
-        count = math.prod(shape)
-        places = make(iota(count, operand.device), operand.device).reshape(*shape)
-        places, _ = _pooled(places.pad(pairs, value=count), sizes, steps, spread)
-    return _greatest(operand, found, inside, places, dims, indices)
-
-
 def _greatest(
     operand: Any, windows: Any, inside: Any, around: Any, dims: int, indices: bool
 ) -> Any:
@@ -303,9 +289,7 @@ def _mean_pool(
         if not divisor:
             raise located(ShapeError("pooling cannot divide by 0"), (operand,))
         return _quotient(total, divisor)
-    count = 1
-    for size in sizes:
-        count *= size
+    count = math.prod(sizes)
     if (counted or not any(b for b, _ in paddings)) and not any(more):
         return _quotient(total, count)
     inside = (grown if counted else operand).ones_like()

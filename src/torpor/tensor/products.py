@@ -10,7 +10,7 @@ from torpor.tensor.contraction import added_to
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, float_dtype, located
 from torpor.tensor.operands import promoted
-from torpor.tensor.spelling import one_axis, spelled
+from torpor.tensor.spelling import one_axis
 from torpor.tensor.wide import widely
 
 if TYPE_CHECKING:
@@ -80,7 +80,6 @@ class Products(Handle):
         sizes = [one * two for one, two in zip(ours, theirs, strict=True)]
         return (left * right).reshape(*sizes)
 
-    @spelled
     def cross(self, other: Any, dim: int | None = None) -> Tensor:
         """The cross product of vectors of length 3 along an axis (None: the first of length 3)."""
         other = beside(other, self)
@@ -92,7 +91,6 @@ class Products(Handle):
             raise located(ShapeError("cross needs an axis of length 3"), (self, other))
         return x.roll(-1, axis) * y.roll(1, axis) - x.roll(1, axis) * y.roll(-1, axis)
 
-    @spelled
     def vecdot(self, other: Any, dim: int = -1) -> Tensor:
         """Sums of products along an axis, the other axes broadcast."""
         x, y = promoted(self, beside(other, self))
@@ -157,20 +155,17 @@ class Products(Handle):
         return made._of([part.clamp(-1, 1) for part in made._parts])
 
     # --- integrals --------------------------------------------------------------------------------
-    @spelled
     def trapezoid(self, x: Any = None, dx: Any = None, dim: int = -1) -> Tensor:
         """The integral along an axis by the trapezoidal rule: between points `x`, or `dx` apart."""
         return _trapezoids(self, x, dx, dim).sum(dim)
 
     trapz = trapezoid
 
-    @spelled
     def cumulative_trapezoid(self, x: Any = None, dx: Any = None, dim: int = -1) -> Tensor:
         """The integrals up to each point but the first, as `trapezoid`."""
         return _trapezoids(self, x, dx, dim).cumsum(dim)
 
     # --- norms ------------------------------------------------------------------------------------
-    @spelled
     def renorm(self, p: float, dim: int, maxnorm: float) -> Tensor:
         """The slices along an axis, those whose p-norm is above `maxnorm` scaled down to it."""
         axis = one_axis(dim, self.ndim)

@@ -205,7 +205,7 @@ def _unit(words: tuple[Any, Any], dtype: DType) -> Tensor:
     if dtype is dtypes.float64:  # 53 bits, as in the reference code of the Mersenne Twister
         high, low = words[0] >> 5, words[1] >> 6
         return (high.cast(dtype) * 2.0**26 + low.cast(dtype)) * 2.0**-53
-    bits = {"float32": 24, "float16": 11, "bfloat16": 8}[dtype.name]
+    bits = dtype.fraction + 1
     return (words[0] >> (32 - bits)).cast(dtype) * 2.0**-bits
 
 
@@ -333,7 +333,7 @@ class Random(Handle):
     @staticmethod
     def scaled_uniform(*size: Any, **options: Any) -> Tensor:
         """Uniform in [-1, 1) divided by the square root of the element count."""
-        count = math.prod(known_shape(a_shape(size)))
+        count = math.prod(known_shape(counts_of(size, "a size")))
         return Random._within(a_shape(size), max(count, 1) ** -0.5, options)
 
     @staticmethod
@@ -341,7 +341,7 @@ class Random(Handle):
         """Uniform in ±sqrt(6 / (fan in + fan out)), of a weight (out, in, …): fan out is its first
         size, fan in the product of the others. Glorot and Bengio, 2010, equation 16.
         """
-        shape = known_shape(a_shape(size))
+        shape = known_shape(counts_of(size, "a size"))
         return Random._within(shape, (6 / (shape[0] + math.prod(shape[1:]))) ** 0.5, options)
 
     @staticmethod
@@ -349,7 +349,7 @@ class Random(Handle):
         """Uniform in ±sqrt(6 / ((1 + a²) fan in)), of a weight (out, in, …). He et al., 2015,
         arXiv:1502.01852, equation 15.
         """
-        shape = known_shape(a_shape(size))
+        shape = known_shape(counts_of(size, "a size"))
         bound = math.sqrt(6 / (1 + a**2) / max(math.prod(shape[1:]), 1))
         return Random._within(shape, bound, options)
 
@@ -358,7 +358,7 @@ class Random(Handle):
         """Normal of deviation sqrt(2 / ((1 + a²) fan in)), of a weight (out, in, …). He et al.,
         2015, arXiv:1502.01852, equation 15.
         """
-        shape = known_shape(a_shape(size))
+        shape = known_shape(counts_of(size, "a size"))
         std = math.sqrt(2 / (1 + a**2) / max(math.prod(shape[1:]), 1))
         requires = options.pop("requires_grad", None)
         return _finished(Random.randn(*shape, **options) * std, requires)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from torpor.base.dtypes import dtypes
+from torpor.base.dtypes import SMALL_FLOATS, dtypes, names_format
 from torpor.base.errors import DTypeError, ShapeError, TorporError
 from torpor.device import Device
 from torpor.graph import build
@@ -20,14 +20,25 @@ from torpor.tensor.computing import compute, computed, pipeline
 from torpor.tensor.handle import Handle, Size, derive, located, make, render_shape, touch
 from torpor.tensor.host import Array, known_shape, read
 from torpor.tensor.path import Step
-from torpor.tensor.pending import ALONE, are_waiting, leave, let_graphs_go, taken_along
+from torpor.tensor.pending import (
+    ALONE,
+    are_waiting,
+    leave,
+    let_graphs_go,
+    note_computed,
+    taken_along,
+)
 from torpor.tensor.storage import (
     Storage,
+    age_of,
     is_buffer,
     is_settled,
+    reads_memory,
     recall,
+    settle,
     without_known,
 )
+from torpor.tensor.text import formatted, text_of
 from torpor.tensor.watch import active, is_watched, told, watcher
 
 if TYPE_CHECKING:
@@ -39,6 +50,7 @@ def compute_all(roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
     and then each that waits: one that fails is left to whoever asks for it.
     """
     let_graphs_go()
+    note_computed()
     along = [] if is_watched() else taken_along()
     if along:
         asked = {node for node, _ in roots}
@@ -56,6 +68,24 @@ def compute_all(roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
     for storage, node, value in zip(along, nodes, values[len(roots) :], strict=True):
         storage.settle(node, value)
     return values[: len(roots)]
+
+
+def compute_deep(storages: Sequence[Storage]) -> None:
+    """Compute these, whose graphs grow; of those carried on from such to such the graphs are kept
+    for a while (see `storage.settle`), since a gradient may be asked for.
+    """
+    nodes = [(one.base, one.device) for one in storages]
+    try:
+        values = compute_all(nodes)
+    except (TorporError, MemoryError):
+        _compute_each(storages)
+        return
+    ages: dict[UOp, int] = {}
+    for storage, (node, _), value in zip(storages, nodes, values, strict=True):
+        if reads_memory(node):
+            settle(node, value, 1 + age_of(node, ages), storage)
+        else:
+            storage.settle(node, value)
 
 
 def _compute_each(storages: Sequence[Storage]) -> None:
@@ -118,6 +148,8 @@ def _cut_loose(tensor: Handle) -> None:
     So only what it sees is computed, and what it was cut from can go.
     """
     storage, path = tensor._storage, tensor._path
+    if tensor.dtype.kind == "packed":  # what is in memory is below it
+        return
     if path is None or path.leaf or storage.external is not None or is_buffer(storage.base):
         return
     if sys.getrefcount(storage) <= ALONE:
@@ -128,6 +160,8 @@ def _cut_loose(tensor: Handle) -> None:
 
 def value_of(tensor: Handle) -> Array:
     """The elements as an array, which may share the tensor's memory."""
+    if tensor.dtype.kind == "packed":
+        return value_of(_wide(tensor)).astype(tensor.dtype.numpy)
     if active and (watching := watcher()) is not None:
         watching.read(tensor)
     node = tensor._current()
@@ -165,7 +199,6 @@ class Realisation(Handle):
     """Computing, and reading what was computed."""
 
     __slots__ = ()
-    __array_ufunc__ = None  # so that `array + tensor` asks the tensor
 
     def realize(self, *more: Tensor) -> Tensor:
         """Compute this tensor, and `more` together with it; itself. Errors that depend on values,
@@ -180,7 +213,7 @@ class Realisation(Handle):
     def schedule(self, *more: Tensor) -> list[ScheduleItem]:
         """The kernels that realising would run, in order. Runs nothing and changes nothing."""
         tensors = (self, *more)
-        nodes = without_known([tensor._current() for tensor in tensors])
+        nodes = without_known([_asked(tensor) for tensor in tensors])
         return pipeline().schedule(
             [(n, t._storage.device) for n, t in zip(nodes, tensors, strict=True)]
         )
@@ -210,15 +243,6 @@ class Realisation(Handle):
     def __dlpack_device__(self) -> tuple[int, int]:
         return value_of(self).__dlpack_device__()
 
-    def data(self) -> memoryview:
-        """The elements as a memoryview, shared with the tensor where the host sees its memory;
-        `DTypeError` for bfloat16, which it does not have.
-        """
-        if self.dtype is dtypes.bfloat16:
-            what = "a memoryview has no bfloat16; use x.bitcast('uint16').data() or x.numpy()"
-            raise located(DTypeError(what), (self,))
-        return value_of(self).data
-
     def item(self) -> Any:
         """The only element as a Python number; `ShapeError` if there are more or none."""
         array = value_of(self)
@@ -231,7 +255,7 @@ class Realisation(Handle):
     def tolist(self) -> Any:
         """The elements as Python numbers in nested lists; a number for a 0-d tensor."""
         array = value_of(self)
-        return (array.astype(np.float32) if self.dtype.name == "bfloat16" else array).tolist()
+        return (array.astype(np.float32) if self.dtype in SMALL_FLOATS else array).tolist()
 
     def __bool__(self) -> bool:
         return bool(self._only("bool"))
@@ -284,7 +308,7 @@ class Realisation(Handle):
     @property
     def nbytes(self) -> Any:
         """Bytes of all elements."""
-        return told((self.numel() * self.dtype.itemsize,))[0]
+        return told(((self.numel() * self.dtype.bits + 7) // 8,))[0]
 
     def __len__(self) -> int:
         if not self.ndim:
@@ -300,16 +324,20 @@ class Realisation(Handle):
         return bool(self.eq(value).any())
 
     # --- copies and places ------------------------------------------------------------------------
-    def contiguous(self) -> Tensor:
+    def contiguous(self, memory_format: Any = None) -> Tensor:
         """The same value in memory of its own, in row-major order, computed once: fusion ends here.
         Not a view: writes to it are not seen by this tensor.
         """
+        if self.dtype.kind == "packed":
+            return self.clone()
         return derive(build.contiguous, (self,))
 
-    def clone(self) -> Tensor:
+    def clone(self, memory_format: Any = None) -> Tensor:
         """The same value, lazily; writes to either are not seen by the other."""
         if self._storage.external is not None:
             return derive(build.contiguous, (self.realize(),)).realize()
+        if self.dtype.kind == "packed":
+            return _wide(self).cast(self.dtype)
         return derive(_same, (self,))
 
     def to(self, *arguments: Any, **options: Any) -> Tensor:
@@ -320,14 +348,17 @@ class Realisation(Handle):
         [1]
         """
         made: Any = self
-        for value in (*arguments, *options.values()):
+        named = [("", value) for value in arguments] + list(options.items())
+        for name, value in named:
             if isinstance(value, Handle):
                 made = made.to(value.device).cast(value.dtype)
-            elif isinstance(value, tuple) or (isinstance(value, str) and not _names_dtype(value)):
+            elif isinstance(value, tuple) or (
+                isinstance(value, str) and name != "dtype" and not names_format(value)
+            ):
                 made = _moved(made, Device.canonicalize(value))
             elif value is not None and not isinstance(value, bool):
                 made = made.cast(value)
-        return made
+        return made.clone() if made is self and options.get("copy") else made
 
     def cpu(self) -> Tensor:
         """On the CPU."""
@@ -335,11 +366,9 @@ class Realisation(Handle):
 
     type = to
 
-    def is_contiguous(self) -> bool:
-        """Whether its elements stand in row-major order, without gaps, in what it is a view of."""
-        from torpor.tensor.layout import is_row_major
-
-        return is_row_major(self)
+    def type_as(self, other: Tensor) -> Tensor:
+        """In the format of another tensor, and on its device."""
+        return self.to(other)
 
     def is_floating_point(self) -> bool:
         """Whether its format is a float's."""
@@ -353,58 +382,42 @@ class Realisation(Handle):
 
     # --- text -------------------------------------------------------------------------------------
     def __repr__(self) -> str:
-        if active and (watching := watcher()) is not None:
-            watching.read(self)
-        known = read_if_there(self._current())
-        extra = ", requires_grad=True" if self.requires_grad else ""
-        if known is None:
-            shape = render_shape(self.shape)
-            return f"<Tensor {shape} {self.dtype.name} on {self.device}, not realised{extra}>"
-        text = np.array2string(
-            known.astype(np.float32) if self.dtype.name == "bfloat16" else known,
-            separator=", ",
-            prefix="tensor(",
-            threshold=1000,
-        )
-        plain = self.dtype.name in ("float32", "int64", "bool")
-        kind = "" if plain else f", dtype={self.dtype.name}"
-        where = "" if self.device == "CPU" else f", device={self.device!r}"
-        return f"tensor({text}{kind}{where}{extra})"
+        return text_of(self)
 
     def __format__(self, specification: str) -> str:
-        return format(self.item() if not self.ndim else str(self), specification)
+        return formatted(self, specification)
 
 
-def read_if_there(node: UOp) -> Array | None:
-    """As `host.read`, but None where memory has not been filled: nothing is ever computed."""
-    bottom = recall(node) or node
-    while bottom.src:
-        bottom = recall(bottom.src[0]) or bottom.src[0]
-    if bottom.op is not Ops.BUFFER or not bottom.arg.is_allocated():
-        return None
-    try:
-        return read(node)
-    except ShapeError:  # a size that is a free variable
-        return None
+def memoryview_of(tensor: Any) -> memoryview:
+    """The elements as a memoryview, shared with the tensor where the host sees its memory;
+    `DTypeError` for bfloat16 and floats of 8 bits, which it does not have.
+    """
+    if tensor.dtype.numpy.isbuiltin != 1:
+        bits = f"x.bitcast('uint{max(tensor.dtype.bits, 8)}')"
+        what = f"a memoryview has no {tensor.dtype.name}; use {bits}.data() or x.numpy()"
+        raise located(DTypeError(what), (tensor,))
+    return value_of(tensor).data
 
 
 def _same(node: UOp) -> UOp:
     return node
 
 
-def _names_dtype(text: str) -> bool:
-    from torpor.base.dtypes import from_name
+def _asked(tensor: Handle) -> UOp:
+    """The node that is computed for a tensor: of packed numbers the memory that they are in."""
+    return tensor._storage.base if tensor.dtype.kind == "packed" else tensor._current()
 
-    try:
-        from_name(text.removeprefix("dtypes."))
-    except DTypeError:
-        return False
-    return True
+
+def _wide(tensor: Any) -> Any:
+    """Packed numbers in 8 bits each."""
+    return tensor.cast(dtypes.int8 if tensor.dtype.is_signed else dtypes.uint8)
 
 
 def _moved(tensor: Any, device: str) -> Tensor:
     if tensor.device == device:
         return tensor
+    if tensor.dtype.kind == "packed":
+        return _moved(_wide(tensor), device).cast(tensor.dtype)
     node = build.copy_to(tensor._operand(), device)
     return make(node, device, tensor.requires_grad)
 
@@ -415,6 +428,6 @@ def lower(*tensors: Handle, target: str | None = None, opts: Any = None) -> list
 
     opts: None lets the compiler choose, [] applies none, a list is applied as given.
     """
-    nodes = without_known([tensor._current() for tensor in tensors])
+    nodes = without_known([_asked(tensor) for tensor in tensors])
     roots = [(node, tensor._storage.device) for node, tensor in zip(nodes, tensors, strict=True)]
     return pipeline().lower(roots, target, opts)

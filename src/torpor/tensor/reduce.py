@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torpor.base.dtypes import DType, as_dtype, dtypes
@@ -23,7 +24,7 @@ from torpor.tensor.handle import (
 )
 from torpor.tensor.iota import iota
 from torpor.tensor.repeated import repeated
-from torpor.tensor.spelling import one_axis, some_axes, spelled
+from torpor.tensor.spelling import one_axis, some_axes
 from torpor.tensor.wide import wide_dtype, widely
 
 if TYPE_CHECKING:
@@ -111,6 +112,47 @@ def _scale(operand: Any, dim: Any) -> Any:
     return (top > near).where(1 / far, (top < 1 / near).where(top.full_like(far), 1.0))
 
 
+def _with_mean(name: str) -> Callable[..., Any]:
+    """`var_mean` or `std_mean`."""
+
+    def method(
+        self: Any, dim: Any = None, correction: Any = 1, keepdim: bool = False, unbiased: Any = None
+    ) -> tuple[Tensor, Tensor]:
+        dim, unbiased = _unbiased_first(dim, unbiased)
+        own = getattr(self, name)(dim, correction, keepdim, unbiased)
+        return own, self.mean(dim, keepdim)
+
+    method.__name__, method.__doc__ = f"{name}_mean", f"(`{name}`, `mean`)."
+    return method
+
+
+def _extreme(op: Ops, which: str, text: str) -> Callable[..., Any]:
+    """`amax` or `amin`."""
+
+    def method(self: Any, dim: Any = None, keepdim: bool = False) -> Tensor:
+        _needs_elements(self, dim, f"the {which} element")
+        return _reduced(self, op, dim, keepdim, self.dtype)
+
+    method.__name__, method.__doc__ = f"a{op.name.lower()}", text
+    return method
+
+
+def _chosen(name: str, text: str) -> Callable[..., Any]:
+    """`max` or `min`."""
+
+    def method(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
+        if isinstance(dim, Handle):
+            return getattr(self, f"{name}imum")(dim)
+        extreme = getattr(self, f"a{name}")
+        if dim is None:
+            return _shared(extreme(), self)
+        where = getattr(self, f"arg{name}")(dim, keepdim)
+        return Extreme(_of_first(extreme(dim, keepdim), self, dim), where)
+
+    method.__name__, method.__doc__ = name, text
+    return method
+
+
 class Reduce(Handle):
     """Reductions. `dim` is an axis, several, or None or () for all; those axes go, or have length 1
     with `keepdim`. Their splits come from the shape alone: results are the same on each run.
@@ -118,7 +160,6 @@ class Reduce(Handle):
 
     __slots__ = ()
 
-    @spelled
     def sum(self, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
         """Sum. Bools and integers give int64; floats keep their format, and 16-bit ones are summed
         in float32. With `dtype`, x is cast first. The sum of nothing is 0.
@@ -128,12 +169,10 @@ class Reduce(Handle):
         """
         return _reduced(self, Ops.ADD, dim, keepdim, wide_dtype(self.dtype), dtype)
 
-    @spelled
     def prod(self, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
         """Product, in formats as `sum`. The product of nothing is 1."""
         return _reduced(self, Ops.MUL, dim, keepdim, wide_dtype(self.dtype), dtype)
 
-    @spelled
     def mean(self, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
         """Arithmetic mean of floats, in their format; of other formats only with a float `dtype`,
         else a `DTypeError`. The mean of nothing is NaN.
@@ -145,7 +184,6 @@ class Reduce(Handle):
         total = wide.sum(dim, keepdim) / _divisor(_count(self, dim), wide)
         return total.cast(operand.dtype)
 
-    @spelled
     def var(
         self, dim: Any = None, correction: Any = 1, keepdim: bool = False, unbiased: Any = None
     ) -> Tensor:
@@ -164,7 +202,6 @@ class Reduce(Handle):
         made = with_rule(squares / divisor, (wide, mean, divisor), "variance", *axes)
         return made.cast(self.dtype)
 
-    @spelled
     def std(
         self, dim: Any = None, correction: Any = 1, keepdim: bool = False, unbiased: Any = None
     ) -> Tensor:
@@ -176,96 +213,57 @@ class Reduce(Handle):
         wide: Any = self.cast(wide_dtype(self.dtype))
         return _length(wide - wide.mean(dim, True), dim, keepdim, divisor).cast(self.dtype)
 
-    @spelled
-    def var_mean(
-        self, dim: Any = None, correction: Any = 1, keepdim: bool = False, unbiased: Any = None
-    ) -> Any:
-        """(`var`, `mean`)."""
-        dim, unbiased = _unbiased_first(dim, unbiased)
-        return self.var(dim, correction, keepdim, unbiased), self.mean(dim, keepdim)
-
-    @spelled
-    def std_mean(
-        self, dim: Any = None, correction: Any = 1, keepdim: bool = False, unbiased: Any = None
-    ) -> Any:
-        """(`std`, `mean`)."""
-        dim, unbiased = _unbiased_first(dim, unbiased)
-        return self.std(dim, correction, keepdim, unbiased), self.mean(dim, keepdim)
+    var_mean, std_mean = _with_mean("var"), _with_mean("std")
 
     # --- extremes ---------------------------------------------------------------------------------
-    @spelled
-    def amax(self, dim: Any = None, keepdim: bool = False) -> Tensor:
+    amax = _extreme(
+        Ops.MAX,
+        "greatest",
         """The greatest element, NaN if one is. Of no elements it is a `ShapeError`. Equal greatest
         ones share the gradient.
-        """
-        _needs_elements(self, dim, "the greatest element")
-        return _reduced(self, Ops.MAX, dim, keepdim, self.dtype)
-
-    @spelled
-    def amin(self, dim: Any = None, keepdim: bool = False) -> Tensor:
-        """The least element, as `amax`."""
-        _needs_elements(self, dim, "the least element")
-        return _reduced(self, Ops.MIN, dim, keepdim, self.dtype)
-
-    @spelled
-    def max(self, dim: Any = None, keepdim: bool = False) -> Any:
+        """,
+    )
+    amin = _extreme(Ops.MIN, "least", "The least element, as `amax`.")
+    max = _chosen(
+        "max",
         """Without `dim` the greatest element, equal ones sharing the gradient; along an axis
         (values, indices), the first index of equal ones, which the gradient goes to; of two tensors
         `maximum`.
 
         >>> Tensor([[1, 5], [7, 2]]).max(1).indices.tolist()
         [1, 0]
-        """
-        if isinstance(dim, Handle):
-            return self.maximum(dim)
-        if dim is None:
-            return _shared(self.amax(), self)
-        return Extreme(_of_first(self.amax(dim, keepdim), self, dim), self.argmax(dim, keepdim))
+        """,
+    )
+    min = _chosen("min", "The least element, as `max`; of two tensors `minimum`.")
 
-    @spelled
-    def min(self, dim: Any = None, keepdim: bool = False) -> Any:
-        """The least element, as `max`; of two tensors `minimum`."""
-        if isinstance(dim, Handle):
-            return self.minimum(dim)
-        if dim is None:
-            return _shared(self.amin(), self)
-        return Extreme(_of_first(self.amin(dim, keepdim), self, dim), self.argmin(dim, keepdim))
-
-    @spelled
     def aminmax(self, dim: Any = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
         """(`amin`, `amax`)."""
         return self.amin(dim, keepdim), self.amax(dim, keepdim)
 
-    @spelled
     def argmax(self, dim: int | None = None, keepdim: bool = False) -> Tensor:
         """Index (int64) of the first greatest element, or of the first NaN; in the flattened tensor
         without `dim`.
         """
         return _first_where_extreme(self, dim, keepdim, greatest=True)
 
-    @spelled
     def argmin(self, dim: int | None = None, keepdim: bool = False) -> Tensor:
         """Index (int64) of the first least element, as `argmax`."""
         return _first_where_extreme(self, dim, keepdim, greatest=False)
 
     # --- logic ------------------------------------------------------------------------------------
-    @spelled
     def any(self, dim: Any = None, keepdim: bool = False) -> Tensor:
         """Whether some element is not 0: bool, and uint8 of uint8. False of no elements."""
         return _logic(self, Ops.ADD, dim, keepdim)
 
-    @spelled
     def all(self, dim: Any = None, keepdim: bool = False) -> Tensor:
         """Whether no element is 0: bool, and uint8 of uint8. True of no elements."""
         return _logic(self, Ops.MUL, dim, keepdim)
 
-    @spelled
     def count_nonzero(self, dim: Any = None) -> Tensor:
         """How many elements are not 0: int64."""
         return self.bool().sum(dim)
 
     # --- exponentials -----------------------------------------------------------------------------
-    @spelled
     def logsumexp(self, dim: Any = None, keepdim: bool = False) -> Tensor:
         """log of the sum of exponentials, without overflow: the greatest element is taken out
         first.
@@ -282,7 +280,6 @@ class Reduce(Handle):
         total = ((wide - top).exp().sum(dim, True).log() + top).cast(dtype)
         return total if keepdim else total.squeeze(_axes(dim, self.ndim))
 
-    @spelled
     @repeated
     def softmax(self, dim: int = -1, dtype: Any = None) -> Tensor:
         """Exponentials divided by their sum along `dim`, without overflow; the shape stays. With
@@ -297,7 +294,6 @@ class Reduce(Handle):
         shares = grown * grown.sum(dim, True).reciprocal()  # one division a row, not an element
         return shares.cast(operand.dtype)
 
-    @spelled
     @repeated
     def log_softmax(self, dim: int = -1, dtype: Any = None) -> Tensor:
         """log(softmax(x)), without underflow."""
@@ -309,13 +305,11 @@ class Reduce(Handle):
         moved = wide - wide.detach().real.amax(dim, True)
         return (moved - moved.exp().sum(dim, True).log()).cast(operand.dtype)
 
-    @spelled
     def softmin(self, dim: int = -1, dtype: Any = None) -> Tensor:
         """softmax(-x)."""
         return (-self).softmax(dim, dtype)
 
     # --- norms ------------------------------------------------------------------------------------
-    @spelled
     @widely
     def norm(self, p: Any = 2, dim: Any = None, keepdim: bool = False) -> Tensor:
         """(sum of |x|**p) ** (1/p), of all elements or along axes; p may be 0 (how many are not 0),
@@ -350,13 +344,11 @@ class Reduce(Handle):
             _needs_elements(self, dim, f"the norm with p = {p}")
         return _power(_power(size, float(p)).sum(dim, keepdim), 1 / float(p))
 
-    @spelled
     @widely
     def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
         """x divided by its p-norm along an axis, or by `eps` where that is greater."""
         return self / self.norm(p, dim, True).clamp(eps)
 
-    @spelled
     def diff(self, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
         """Differences of neighbours along an axis, taken n times: length to length - n, or to 0. Of
         bools, whether they differ. `prepend` and `append` are laid before and behind first.

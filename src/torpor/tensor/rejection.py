@@ -114,3 +114,86 @@ def binomial_counts(trials: Any, chance: Any, words: tuple[Any, Any]) -> Any:
     none = (few * (-unlikely).log1p()).exp()
     made = _counted(words, searched, none, lambda k: odds * (few - k + 1) / k, candidate)
     return choose(chance > 0.5, trials - made, made)
+
+
+def gamma_numbers(shape: Any, words: tuple[Any, Any]) -> Any:
+    """Gamma numbers of rate 1, above 0, for shapes (float64) and two random words for each.
+    Marsaglia and Tsang, "A simple method for generating gamma variables", 2000: for shapes below 1
+    those of one more, times a uniform number to the power of 1 / shape.
+    """
+    small = shape < 1
+    d = choose(small, shape + 1, shape) - 1 / 3
+    c = 1 / (d * 9).sqrt()
+
+    def candidate(number: Any) -> tuple[Any, Any]:
+        u, v = _stream(words, number)
+        x = (u.log() * -2).sqrt() * (v * (2 * math.pi)).cos()
+        cube = (x * c + 1) ** 3
+        height = _stream(words, number + 1)[0].log()
+        tried = choose(cube > 0, cube, 1.0)
+        return tried, (cube > 0) & (height < x * x / 2 + d * (1 - tried + tried.log()))
+
+    start = as_tensor(0, dtype=dtypes.int64, device=words[0].device)
+    raised = _stream(words, start)[0] ** (1 / choose(small, shape, 1.0))
+    made = _first(words, shape, candidate) * d
+    return (made * choose(small, raised, 1.0)).maximum(2.0**-1022)
+
+
+def gamma_slopes(shape: Any, drawn: Any) -> Any:
+    """How gamma numbers change with their shapes while as many as before lie below them: by the
+    series P(a, x) = x**a exp(-x) sum(x**n / gamma(a + n + 1)), -(dP / da) / (dP / dx). Figurnov,
+    Mohamed and Mnih, "Implicit reparameterization gradients", 2018, arXiv:1805.08498.
+    """
+    log, first = drawn.log(), (shape + 1).digamma()
+
+    def more(carry: Any) -> Any:
+        number, term, psi, total = carry
+        small = term * (log - psi).abs() <= total.abs() * 2.0**-53
+        return ~(small & (shape + number > drawn)).all()
+
+    def add(carry: Any) -> Any:
+        number, term, psi, total = carry
+        term, psi = term * drawn / (shape + number), psi + 1 / (shape + number)
+        return number + 1, term, psi, total + term * (log - psi)
+
+    one = as_tensor(1, dtype=dtypes.int64, device=shape.device)
+    carry = (one, shape * 0 + 1, first, log - first)
+    return while_loop(more, add, carry)[3] * drawn / -shape
+
+
+def angles(concentration: Any, words: tuple[Any, Any]) -> Any:
+    """Angles around 0, with density in proportion to exp(concentration cos x), for concentrations
+    (float64) and two random words for each. Best and Fisher, "Efficient simulation of the von Mises
+    distribution", 1979, with r = (1 + rho²) / 2 rho; 1 / k for small k.
+    """
+    k = concentration
+    tau = 1 + (1 + 4 * k * k).sqrt()
+    rho = (tau - (2 * tau).sqrt()) / (2 * k)
+    r = choose(k < 1e-4, 1 / k + k, (1 + rho * rho) / (2 * rho))
+
+    def candidate(number: Any) -> tuple[Any, Any]:
+        u, v = _stream(words, number)
+        z = (u * math.pi).cos()
+        f = (1 + r * z) / (r + z)
+        c = k * (r - f)
+        side = _stream(words, number + 1)[0] < 0.5
+        size = f.clamp(-1, 1).acos()
+        return choose(side, -size, size), (c * (2 - c) > v) | ((c / v).log() + 1 >= c)
+
+    return _first(words, k, candidate)
+
+
+def _first(words: tuple[Any, Any], like: Any, candidate: Callable[[Any], tuple[Any, Any]]) -> Any:
+    """For each element the first tried of candidate(number) = (tried, accepted) that is accepted;
+    each takes two numbers.
+    """
+
+    def round_of(carry: Any) -> Any:
+        number, done, found = carry
+        tried, fits = candidate(number)
+        accepted = fits & ~done
+        return number + 2, done | accepted, choose(accepted, tried, found)
+
+    start = as_tensor(1, dtype=dtypes.int64, device=words[0].device)
+    carry = (start, (like > 0) & False, like * 0)
+    return while_loop(lambda carry: ~carry[1].all(), round_of, carry)[2]

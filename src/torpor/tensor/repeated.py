@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from torpor.base.dtypes import DType
+from torpor.base.errors import TorporError
 from torpor.base.site import Site, here
 from torpor.graph.sizes import is_plain
 from torpor.graph.template import Template, Templates
@@ -63,8 +65,9 @@ class _Call:
 
 def repeated(function: _Function) -> _Function:
     """A pure function of tensors and plain values that gives a tensor, or a tuple of them, and
-    looks at their formats and shapes alone: called with the like a few times, it is not run any
-    more, but its nodes are made of those of the tensors that are there.
+    looks at their formats and shapes alone: it is run once for all calls that are alike, and their
+    nodes are made of those of the tensors that are there. So the second pass of a loop makes the
+    same graph as the first.
     """
     templates = Templates()
 
@@ -74,23 +77,24 @@ def repeated(function: _Function) -> _Function:
             return function(*arguments, **options)
         call = _Call((*arguments, *options.values()), tuple(options))
         template = templates.get(call.key)
+        if template is None and call.handles and templates.is_wanted(call.key) and call.is_plain():
+            with contextlib.suppress(TorporError):  # raised below, of the tensors
+                template = learn(call, len(arguments), tuple(options))
         if template is None:
-            made = function(*arguments, **options)
-            if call.handles and templates.is_wanted(call.key) and call.is_plain():
-                learn(call, len(arguments), tuple(options))
-            return made
+            return function(*arguments, **options)
         nodes = template.made(call.nodes(), _site)
         several, required = template.about
         device = call.handles[0]._storage.device
+        depth = 1 + max([one._storage.depth for one in call.handles])
         results = [
-            make(node, device, requires)
+            make(node, device, requires, depth=depth)
             for node, requires in zip(nodes, required, strict=True)
             if node is not None
         ]
         return tuple(results) if several else results[0]
 
-    def learn(call: _Call, count: int, names: tuple[str, ...]) -> None:
-        """Write down what a call makes."""
+    def learn(call: _Call, count: int, names: tuple[str, ...]) -> Template | None:
+        """Write down what a call makes; None where that is not a new value."""
         stand_ins = call.stand_ins()
         rest = iter(stand_ins)
         given = [next(rest) if isinstance(one, Handle) else one for one in call.arguments]
@@ -101,10 +105,12 @@ def repeated(function: _Function) -> _Function:
         if any(id(one._storage) in given_to for one in results) or not set(inputs).isdisjoint(
             nodes
         ):
-            return  # views of the operands, and these themselves
+            return None  # views of the operands, and these themselves
         owners = dict.fromkeys(UOp.sink(*nodes).toposort(), inputs[0])
         about = isinstance(made, tuple), tuple([one.requires_grad for one in results])
-        templates.learn(call.key, Template(inputs, nodes, owners, about))
+        template = Template(inputs, nodes, owners, about)
+        templates.learn(call.key, template)
+        return template
 
     return wrapped  # type: ignore[return-value]
 

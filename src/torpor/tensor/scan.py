@@ -10,8 +10,8 @@ from torpor.graph import build
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.handle import Handle, derive, float_dtype, with_rule
-from torpor.tensor.spelling import one_axis, spelled
-from torpor.tensor.wide import wide_dtype
+from torpor.tensor.spelling import one_axis
+from torpor.tensor.wide import wide_dtype, widely
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -31,7 +31,6 @@ class Scan(Handle):
 
     __slots__ = ()
 
-    @spelled
     def cumsum(self, dim: int, dtype: Any = None) -> Tensor:
         """Running sums, in formats as `sum`; with `dtype`, x is cast first.
 
@@ -40,24 +39,21 @@ class Scan(Handle):
         """
         return _running(self, dim, dtype, Ops.ADD)
 
-    @spelled
     def cumprod(self, dim: int, dtype: Any = None) -> Tensor:
         """Running products, in formats as `prod`; with `dtype`, x is cast first."""
         return _running(self, dim, dtype, Ops.MUL)
 
-    @spelled
     def cummax(self, dim: int) -> Running:
         """(values, indices): the greatest elements so far, NaN from the first NaN on, and where
         they stand: of equal ones the latest.
         """
         return _extremes(self, dim, Ops.MAX)
 
-    @spelled
     def cummin(self, dim: int) -> Running:
         """(values, indices) of the least elements so far, as `cummax`."""
         return _extremes(self, dim, Ops.MIN)
 
-    @spelled
+    @widely
     def logcumsumexp(self, dim: int) -> Tensor:
         """log of the running sums of exponentials, without overflow or underflow: in rounds, each
         of which doubles how many elements are joined.

@@ -29,7 +29,7 @@ from torpor.tensor.handle import (
 )
 from torpor.tensor.iota import iota
 from torpor.tensor.operands import choose, need, scaled
-from torpor.tensor.spelling import an_axis, one_axis, spelled, within
+from torpor.tensor.spelling import an_axis, one_axis, within
 from torpor.tensor.write import write
 
 if TYPE_CHECKING:
@@ -92,7 +92,6 @@ class Scatter(Handle):
 
     __slots__ = ()
 
-    @spelled
     def gather(self, dim: int, index: Tensor) -> Tensor:
         """out[i, j, k] = self[i, index[i, j, k], k] (for dim 1): the index's shape, which along
         other axes is no longer than this tensor's.
@@ -102,7 +101,6 @@ class Scatter(Handle):
         """
         return _gathered("gather", self, one_axis(dim, self.ndim), index)
 
-    @spelled
     def take_along_dim(self, index: Tensor, dim: int | None = None) -> Tensor:
         """As `gather`, index and tensor broadcast along the other axes, where negative indices
         count from the end; of both flattened without `dim`, where they do not.
@@ -120,7 +118,6 @@ class Scatter(Handle):
         )
         return _gathered("take_along_dim", source, axis, asked, from_end=True)
 
-    @spelled
     def scatter(self, dim: int, index: Tensor, src: Any, reduce: str | None = None) -> Tensor:
         """A copy with self[i, index[i, j, k], k] = src[i, j, k] (for dim 1), src a tensor of this
         format, no shorter than the index, or a number; of several for one place the last one
@@ -134,7 +131,6 @@ class Scatter(Handle):
         op = Ops.STORE if reduce is None else _operation(reduce, ("add", "multiply"))
         return _updated("scatter", self, dim, index, src, op)
 
-    @spelled
     def scatter_add(self, dim: int, index: Tensor, src: Any) -> Tensor:
         """A copy with self[i, index[i, j, k], k] += src[i, j, k] (for dim 1), added in the index's
         order.
@@ -144,7 +140,6 @@ class Scatter(Handle):
         """
         return _updated("scatter_add", self, dim, index, src, Ops.ADD)
 
-    @spelled
     def scatter_reduce(
         self, dim: int, index: Tensor, src: Any, reduce: str, include_self: bool = True
     ) -> Tensor:
@@ -153,7 +148,6 @@ class Scatter(Handle):
         """
         return _reduced("scatter_reduce", self, dim, index, src, reduce, include_self)
 
-    @spelled
     def index_add(self, dim: int, index: Tensor, source: Any, alpha: Any = 1) -> Tensor:
         """A copy with the slices of `source` (times alpha) added to those that the vector (count,)
         names.
@@ -165,19 +159,16 @@ class Scatter(Handle):
             source = source * alpha
         return _sliced("index_add", self, dim, index, source, Ops.ADD)
 
-    @spelled
     def index_copy(self, dim: int, index: Tensor, source: Any) -> Tensor:
         """A copy with the slices of `source` in place of those that the vector (count,) names."""
         return _sliced("index_copy", self, dim, index, source, Ops.STORE)
 
-    @spelled
     def index_fill(self, dim: int, index: Tensor, value: Any) -> Tensor:
         """A copy with a number, or a 0-d tensor, in the slices that the vector (count,) names."""
         asked = _slices("index_fill", _vector(self), one_axis(dim, self.ndim), index)
         filled = asked.full_like(value, dtype=self.dtype)
         return _sliced("index_fill", self, dim, index, filled, Ops.STORE)
 
-    @spelled
     def index_reduce(
         self, dim: int, index: Tensor, source: Any, reduce: str, include_self: bool = True
     ) -> Tensor:
@@ -210,7 +201,6 @@ class Scatter(Handle):
         _check_whole(flat, asked)
         return derive(build.gather, (flat, placed(asked, flat.shape[0], 0, "take", from_end=True)))
 
-    @spelled
     def index_select(self, dim: int, index: Tensor) -> Tensor:
         """The slices of one axis that a vector (count,) names: that axis becomes `count` long.
 
@@ -230,7 +220,7 @@ class Scatter(Handle):
         _check_whole(self, self)
         within("num_classes", num_classes, -1)
         if num_classes < 0:
-            num_classes = int(self.amax().item()) + 1
+            num_classes = max(int(self.amax().item()) + 1, 1)
         classes = make(iota(num_classes, self.device), self.device)
         exists: Any = (self >= 0) & (self < num_classes)
         known: Tensor = derive(build.check, (self, exists), NO_CLASS)
@@ -259,8 +249,7 @@ def _gathered(what: str, operand: Any, axis: int, index: Any, from_end: bool = F
     index = beside(index, operand)
     source, asked = _vector(operand), _vector(index)
     if 0 in asked.shape:  # which names no place, along whatever axes
-        made: Tensor = operand.new_zeros(index.shape)
-        return made
+        return operand.new_zeros(index.shape)
     _check_index(what, source, axis, asked)
     boxes = [(0, source.shape[a] if a == axis else s) for a, s in enumerate(asked.shape)]
     place = placed(asked, source.shape[axis], axis, what, from_end)

@@ -73,5 +73,4 @@ def become(handle: Any, value: Handle) -> Tensor:
     requires, trained = handle.requires_grad, is_parameter(handle)
     handle._storage, handle._path = value._storage, value._path
     handle._node, handle._stamp = value._node, value._stamp
-    made: Tensor = handle.requires_grad_(trained).requires_grad_(requires)
-    return made
+    return handle.requires_grad_(trained).requires_grad_(requires)

@@ -60,8 +60,7 @@ def stft(
         raise located(DTypeError("stft: complex numbers have no onesided transform"), (x,))
     made = (rfft if half else fft)(frames, norm="ortho" if normalized else None).mT
     made = made.squeeze(0) if alone else made
-    result: Tensor = made.view_as_real() if return_complex is False else made
-    return result
+    return made.view_as_real() if return_complex is False else made
 
 
 def istft(

@@ -15,7 +15,7 @@ from torpor.tensor.iota import iota
 from torpor.tensor.operands import choose
 from torpor.tensor.radix import PAIRS, keys_of, sorted_numbers
 from torpor.tensor.repeated import repeated
-from torpor.tensor.spelling import one_axis, spelled
+from torpor.tensor.spelling import one_axis
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -42,7 +42,6 @@ class Sorting(Handle):
 
     __slots__ = ()
 
-    @spelled
     def sort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Sorted:
         """(values, indices) in order along an axis, ascending unless told otherwise.
 
@@ -52,7 +51,6 @@ class Sorting(Handle):
         found = self.argsort(dim, descending, stable)
         return Sorted(_picked(self, dim, found), found)
 
-    @spelled
     def argsort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
         """Indices (int64) that put an axis in order; of equal elements the first stays first."""
         axis = one_axis(dim, self.ndim)
@@ -64,7 +62,6 @@ class Sorting(Handle):
         """Values in ascending order along the first axis."""
         return self.sort(0).values
 
-    @spelled
     def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Sorted:
         """(values, indices) of the k greatest along an axis (least, with largest=False), in order,
         of equal ones the first. `OutOfBoundsError` for a k beyond the axis.
@@ -85,7 +82,6 @@ class Sorting(Handle):
             found = _greatest(self.detach(), axis, k, bool(largest))
         return Sorted(_picked(self, axis, found), found)
 
-    @spelled
     def kthvalue(self, k: int, dim: int = -1, keepdim: bool = False) -> Sorted:
         """(value, index) of the k-th least along an axis, counted from 1; the axis goes unless
         `keepdim`. `OutOfBoundsError` for a k beyond the axis.
@@ -99,7 +95,6 @@ class Sorting(Handle):
         ordered = self.argsort(axis).narrow(axis, k - 1, 1)
         return _one(self, axis, ordered, keepdim)
 
-    @spelled
     def median(self, dim: int | None = None, keepdim: bool = False) -> Any:
         """The middle element in order, of two the lesser; NaN if one is, and of nothing (of
         integers the least that there is). Along an axis, which has a length, (values, indices).

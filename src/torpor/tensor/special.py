@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from torpor.base.errors import ValueRangeError
@@ -50,8 +51,14 @@ def _erfc(x: Any) -> Any:
     """erfc(x) of x from 0 on: exp(-x²) as exp(-h²) exp((h - x) (h + x)), h having few bits."""
     short = (x * 16).trunc() / 16
     decayed = (-short * short).exp() * ((short - x) * (short + x)).exp()
-    scaled = chebyshev((x - 3.75) / (x + 3.75), ERFC) / (x * 2 + 1)
-    return (x < 28).where(decayed * scaled, x.isnan().where(x, 0))
+    return (x < 28).where(decayed * scaled_erfc(x), x.isnan().where(x, 0))
+
+
+def scaled_erfc(x: Any) -> Any:
+    """exp(x²) erfc(x) of x from 0 on."""
+    far = x.eq(math.inf)
+    near = far.where(0, x)
+    return far.where(0, chebyshev((near - 3.75) / (near + 3.75), ERFC) / (near * 2 + 1))
 
 
 def _bell(x: Any) -> Any:
@@ -172,7 +179,10 @@ class Special(Handle):
     def logit(self, eps: float | None = None) -> Tensor:
         """log(x / (1 - x)); with `eps`, of x clamped to [eps, 1 - eps]; NaN beyond 0 and 1."""
         x = _floats(self)
-        x = x if eps is None else x.clamp(eps, 1 - eps)
+        if eps is None:
+            x = x * ((x >= 0) & (x <= 1)).where(1.0, math.nan)  # the gradient is NaN there, too
+        else:
+            x = x.clamp(eps, 1 - eps)
         return x.log() - (-x).log1p()
 
     # --- gamma functions --------------------------------------------------------------------------
@@ -241,42 +251,56 @@ class Special(Handle):
             return self.digamma()
         if n < 0:
             raise ValueRangeError(f"polygamma is of order 0 or more, not {n}")
-        return _zeta(n + 1, _floats(self)) * ((-1) ** (n + 1) * math.factorial(n))
+        return zeta(n + 1, _floats(self)) * ((-1) ** (n + 1) * math.factorial(n))
 
     # --- Bessel functions -------------------------------------------------------------------------
     @widely
     def i0(self) -> Tensor:
         """The modified Bessel function of the first kind of order 0."""
         x = _floats(self)
-        size = x.detach().abs()
-        return sloped(_bessel(size, I0, I0_FAR, 1.0), (x, _i1(x)))
+        return sloped(grown(x.detach(), scaled_i0), (x, bessel_one(x)))
 
 
-def _bessel(size: Any, near: Any, far: Any, factor: Any) -> Any:
-    """exp(x) times one series up to 8, and one divided by sqrt(x) beyond."""
+def _scaled_bessel(size: Any, near: Any, far: Any, factor: Any) -> Any:
+    """One series up to 8, and one divided by sqrt(x) beyond."""
     large = size > 8
     small = chebyshev(large.where(8.0, size) / 4 - 1, near) * factor
-    half = (size * 0.5).exp()  # exp(x) itself may be infinite before the result is
     x = large.where(size, 8.0)
-    made = large.where(chebyshev(16 / x - 1, far) * x.rsqrt(), small)
-    return size.eq(math.inf).where(size, half * (half * made))
+    return large.where(chebyshev(16 / x - 1, far) * x.rsqrt(), small)
 
 
-def _i1(x: Any) -> Any:
-    """The modified Bessel function of order 1."""
+def scaled_i0(x: Any) -> Any:
+    """exp(-|x|) I0(x)."""
+    return _scaled_bessel(x.abs(), I0, I0_FAR, 1.0)
+
+
+def scaled_i1(x: Any) -> Any:
+    """exp(-|x|) I1(x)."""
     size = x.abs()
-    return _signed(_bessel(size, I1, I1_FAR, size), x.detach())
+    return _signed(_scaled_bessel(size, I1, I1_FAR, size), x.detach())
 
 
-def _zeta(s: int, x: Any) -> Any:
+def grown(x: Any, scaled: Callable[[Any], Any]) -> Any:
+    """exp(|x|) times a scaled function of x."""
+    size = x.abs()
+    half = (size * 0.5).exp()  # exp(x) itself may be infinite before the result is
+    return size.eq(math.inf).where(_signed(size, scaled(x)), half * (half * scaled(x)))
+
+
+def bessel_one(x: Any) -> Any:
+    """The modified Bessel function of order 1."""
+    return grown(x, scaled_i1)
+
+
+def zeta(s: Any, x: Any) -> Any:
     """Hurwitz's zeta(s, x) of positive x by the formula of Euler and Maclaurin."""
     total = 0.0
     for step in range(RISEN):
         total = total + (x + step) ** -s
     y = x + RISEN
     total = total + y ** (1 - s) / (s - 1) + y**-s * 0.5
-    factor = float(s)
+    factor = s
     for place, coefficient in enumerate(ZETA):
         total = total + y ** (-s - 2 * place - 1) * (factor * coefficient)
-        factor *= (s + 2 * place + 1) * (s + 2 * place + 2)
+        factor = factor * (s + 2 * place + 1) * (s + 2 * place + 2)
     return total

@@ -1,39 +1,77 @@
-"""Interchangeable spellings: `dim`/`axis`, `keepdim`/`keepdims`; and axes and shapes as given."""
+"""Interchangeable keywords: `dim`/`axis`, `keepdim`/`keepdims`; and axes and shapes as given."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from types import FunctionType
 from typing import Any, Final, TypeVar
 
 from torpor.base.errors import AxisError, ShapeError, ValueRangeError
+from torpor.base.missing import did_you_mean
 from torpor.ir.infer import Shape, Size
 from torpor.ir.uop import UOp
 from torpor.tensor.handle import Handle, as_scalar, located
 from torpor.tensor.watch import as_size
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-PAIRS: Final = {
-    "axis": "dim", "axes": "dim", "dims": "dim", "keepdims": "keepdim", "x": "input",
-    "correction": "correction", "descending": "descending",
-}  # fmt: skip
+# Keywords that mean the same: PyTorch's, NumPy's, the array API's and older ones.
+_SAME: Final = tuple(
+    frozenset(line.split())
+    for line in """
+    dim axis axes dims
+    dim0 axis0
+    dim1 axis1
+    keepdim keepdims
+    input x
+    size shape newshape
+    shape sizes size
+    other mat2 vec vec2 tensor x2
+    index indices
+    src value
+    source src
+    split_size_or_sections split_size split_sizes
+    indices_or_sections indices sections
+    tensors arrays
+    min a_min
+    max a_max
+    repeats reps
+    end stop
+    steps num
+    correction ddof
+    """.strip().splitlines()
+)
+_SELF: Final = ("self", "cls")
+# PyTorch's keywords that say how memory lies, which no value depends on.
+_OF_MEMORY: Final = frozenset({"layout", "memory_format", "pin_memory"})
 
 
 def spelled(function: _Function) -> _Function:
-    """Let callers write `axis` for `dim`, `keepdims` for `keepdim`, and the other way round.
+    """Let callers write `axis` for `dim`, `keepdims` for `keepdim`, and so on, and by its name what
+    is given apart (`permute(dims=(1, 0))`). A keyword that the function does not have is a
+    `TypeError` that says which it could be.
 
     An error about shapes or axes names the method and its operands, if it does not yet.
     """
-    names = set(inspect.signature(function).parameters)
-    table = {other: name for other, name in PAIRS.items() if name in names and other not in names}
-    table |= {name: other for other, name in PAIRS.items() if other in names and name not in names}
+    code = inspect.unwrap(function).__code__
+    count = code.co_argcount + code.co_kwonlyargcount
+    names = frozenset(code.co_varnames[:count]).difference(_SELF)
+    apart = code.co_varnames[count] if code.co_flags & inspect.CO_VARARGS else ""
+    is_open = bool(code.co_flags & inspect.CO_VARKEYWORDS)
 
     @functools.wraps(function)
     def wrapped(*arguments: Any, **options: Any) -> Any:
-        if options:
-            options = {table.get(name, name): value for name, value in options.items()}
+        if options and not names.issuperset(options):
+            known = {_spelling(name, names, apart, options): name for name in options}
+            known = {name: known[name] for name in known if name in names or name not in _OF_MEMORY}
+            if apart in known:
+                arguments = (*arguments, options[known.pop(apart)])
+            if not is_open and not names.issuperset(known):
+                name = next(name for name in known if name not in names)
+                raise unexpected(f"{function.__name__}()", name, {*names, apart})
+            options = {name: options[given] for name, given in known.items()}
         try:
             return function(*arguments, **options)
         except ShapeError as error:
@@ -41,7 +79,47 @@ def spelled(function: _Function) -> _Function:
                 raise
             raise located(type(error)(f"{function.__name__}: {error}"), arguments) from None
 
+    wrapped.is_spelled = True
     return wrapped  # type: ignore[return-value]
+
+
+def _spelling(name: str, names: Collection[str], apart: str, given: Collection[str]) -> str:
+    """The function's own word for a keyword; the keyword itself where it has none."""
+    if name in names:
+        return name
+    for same in _SAME:
+        own = [one for one in (*names, apart) if one in same and one not in given]
+        if name in same and (own or name == apart):
+            return own[0] if own else name
+    return name
+
+
+def unexpected(function: str, name: str, names: Iterable[str]) -> TypeError:
+    """The error for a keyword that a function does not have."""
+    known = sorted(one for one in names if one)
+    words = {*known, *(word for same in _SAME if same.intersection(known) for word in same)}
+    hint = f" (it takes {', '.join(known)})" if known else ""
+    return TypeError(f"{function} has no argument {name!r}{did_you_mean(name, words)}{hint}")
+
+
+def spell(owner: Any) -> None:
+    """Make `spelled` all public functions of a class, or of a module, that have keywords."""
+    elsewhere = inspect.ismodule(owner)  # a module also has what it imports
+    for name, value in list(vars(owner).items()):
+        function = value.__func__ if isinstance(value, staticmethod) else value
+        if name.startswith("_") or not _has_keywords(function):
+            continue
+        if not elsewhere or function.__module__ == owner.__name__:
+            made = spelled(function)
+            setattr(owner, name, staticmethod(made) if function is not value else made)
+
+
+def _has_keywords(function: Any) -> bool:
+    if not isinstance(function, FunctionType) or hasattr(function, "is_spelled"):
+        return False  # what wraps a spelled function has the mark too
+    code = inspect.unwrap(function).__code__
+    count = code.co_argcount + code.co_kwonlyargcount
+    return count > (code.co_varnames[:1] == ("self",)) or bool(code.co_flags & inspect.CO_VARARGS)
 
 
 def one_axis(dim: Any, ndim: int, extra: int = 0) -> int:
@@ -73,6 +151,11 @@ def an_axis(dim: Any, handle: Handle) -> int:
     if not handle.ndim:
         raise located(ShapeError("a 0-d tensor has no axis"), (handle,))
     return one_axis(dim, handle.ndim)
+
+
+def one_by_one(given: Sequence[Any]) -> Sequence[Any]:
+    """What is given apart, or as one list or tuple."""
+    return given[0] if len(given) == 1 and isinstance(given[0], list | tuple) else given
 
 
 def a_shape(sizes: Sequence[Any]) -> Shape:

@@ -16,7 +16,7 @@ from torpor.tensor.host import known_size
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import default_float
 from torpor.tensor.sorting import Sorted
-from torpor.tensor.spelling import one_axis, some_axes, spelled, within
+from torpor.tensor.spelling import one_axis, some_axes, within
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -37,12 +37,10 @@ class Statistics(Handle):
     __slots__ = ()
 
     # --- without NaN ------------------------------------------------------------------------------
-    @spelled
     def nansum(self, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
         """`sum` of what is not NaN."""
         return self.isnan().where(0, self).cast(self.dtype).sum(dim, keepdim, dtype)
 
-    @spelled
     def nanmean(self, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
         """`mean` of what is not NaN."""
         operand: Any = self if dtype is None else self.cast(dtype)
@@ -51,7 +49,6 @@ class Statistics(Handle):
         count = (~operand.isnan()).sum(dim, keepdim)
         return operand.nansum(dim, keepdim) / count.cast(operand.dtype)
 
-    @spelled
     def nanmedian(self, dim: int | None = None, keepdim: bool = False) -> Any:
         """`median` of what is not NaN; NaN if nothing is."""
         if dim is None:
@@ -66,7 +63,6 @@ class Statistics(Handle):
         return Sorted(*((one if keepdim else one.squeeze(axis)) for one in (values, place)))
 
     # --- order ------------------------------------------------------------------------------------
-    @spelled
     def quantile(
         self, q: Any, dim: int | None = None, keepdim: bool = False, *,
         interpolation: str = "linear",
@@ -81,7 +77,6 @@ class Statistics(Handle):
         """
         return _quantile(self, q, dim, keepdim, interpolation, False)
 
-    @spelled
     def nanquantile(
         self, q: Any, dim: int | None = None, keepdim: bool = False, *,
         interpolation: str = "linear",
@@ -89,7 +84,6 @@ class Statistics(Handle):
         """`quantile` of what is not NaN."""
         return _quantile(self, q, dim, keepdim, interpolation, True)
 
-    @spelled
     def mode(self, dim: int = -1, keepdim: bool = False) -> Sorted:
         """(value, index) of what occurs most often along an axis, of several the least, where it
         occurs last.

@@ -6,6 +6,7 @@ The graph is pure. A write makes a new base, and `stamp` tells every handle to d
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -28,15 +29,17 @@ class Storage:
     stamp:    changes whenever `base` does.
     device:   canonical name of where it lives (several, joined, of a tensor over several devices).
     requires: whether the base depends on a leaf that requires a gradient.
+    depth:    how many tensors, one made of the other, lead to it from what has been computed; a
+              write counts as `WRITE` of them.
     external: the host memory that it aliases (`from_numpy`), else None; writes go through to it.
     """
 
-    __slots__ = ("base", "stamp", "device", "requires", "external", "__weakref__")
+    __slots__ = ("base", "stamp", "depth", "device", "requires", "external", "__weakref__")
 
     def __init__(
         self, base: UOp, device: Any, requires: bool = False, external: Buffer | None = None
     ):
-        self.base, self.stamp = base, 0
+        self.base, self.stamp, self.depth = base, 0, 0
         self.device = JOINT.join(device) if type(device) is tuple else device
         self.requires, self.external = requires, external
         if active and (watching := watcher()) is not None:
@@ -60,6 +63,7 @@ class Storage:
         Where a gradient may be asked for, the base keeps its graph and only the value is noted.
         """
         remember(node, value)
+        self.depth = 0
         if not self.requires and self.base is node:
             value.held = weakref.ref(self)
             self.base = value  # no call in between, where another thread's write could be lost
@@ -90,6 +94,25 @@ def buffers_of(node: UOp) -> tuple[Buffer, ...]:
     return (node.arg if node.op is _BUFFER else node.src[0].arg,)
 
 
+# Tensors in a row that may wait: a choice. So much is compiled at once where nobody asks; a
+# transformer's layer is about 20.
+DEEP: Final = 64
+MOST_WRITES: Final = 4  # that may wait: each passes over the whole value
+WRITE: Final = DEEP // (MOST_WRITES + 1)  # what a write counts as
+MOST_RECENT: Final = 512  # tensors that are looked at, the latest
+
+
+# Of all threads, which costs least; nobody adds to it while a trace watches any of them.
+_recent: Final[deque[weakref.ref[Storage]]] = deque(maxlen=MOST_RECENT)
+note_made: Final = _recent.append  # a storage, to look at when what is deep is computed
+
+
+def recent() -> list[Storage]:
+    """What was made of late, is still held, and has not been computed; the oldest first."""
+    held = [storage for reference in _recent.copy() if (storage := reference()) is not None]
+    return [one for one in held if not is_buffer(one.base) and recall(one.base) is None]
+
+
 CARRIED: Final = 8  # values computed along, one made of the other, whose graphs are kept: a choice
 _unasked: Final[weakref.WeakSet[UOp]] = weakref.WeakSet()  # values of what was computed along
 
@@ -103,12 +126,15 @@ def remember(node: UOp, value: UOp, age: int = 0) -> None:
         note(node, value, age)
 
 
-def settle(node: UOp, value: UOp, age: int) -> None:
-    """Note that `value` stands for `node`, which reads memory and was computed along with others,
-    `age` of them on one way with itself. The graph of one that is carried on from such to such is
-    let go after `CARRIED` of them: its storage is memory.
+def settle(node: UOp, value: UOp, age: int, holder: Storage | None = None) -> None:
+    """Note that `value` stands for `node`, the base of `holder`, which reads memory and was
+    computed along with others, `age` of them on one way with itself. The graph of one that is
+    carried on from such to such is let go after `CARRIED` of them: its storage is memory.
     """
-    holder = node.held() if isinstance(node.held, weakref.ref) else None
+    if holder is None:
+        holder = node.held() if isinstance(node.held, weakref.ref) else None
+    if holder is not None and holder.base is node:
+        holder.depth = 0
     if age <= CARRIED or holder is None or holder.base is not node or holder.would_share(value):
         if not is_noted(node, value) and node is not value:
             note(node, value, age)

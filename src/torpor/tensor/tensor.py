@@ -6,11 +6,12 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from torpor.base.errors import DTypeError
+from torpor.base.errors import DTypeError, GradientError
 from torpor.base.missing import missing, names_of
 from torpor.device.buffer import buffer_node
 from torpor.tensor import mode
 from torpor.tensor.absent import say_what_is_absent, without_absent
+from torpor.tensor.alike import Alike
 from torpor.tensor.arranging import Arranging
 from torpor.tensor.contraction import Contraction
 from torpor.tensor.convolution import Convolution
@@ -22,10 +23,11 @@ from torpor.tensor.differentiate import Differentiate, make_leaf
 from torpor.tensor.distributions import Distributions
 from torpor.tensor.elementwise import Arithmetic
 from torpor.tensor.functions import Functions
-from torpor.tensor.handle import Handle, make
+from torpor.tensor.handle import Handle, located, make
 from torpor.tensor.host import buffer_from
 from torpor.tensor.indexing import Indexing
 from torpor.tensor.joining import Joining
+from torpor.tensor.layout import Layout
 from torpor.tensor.loss import Loss
 from torpor.tensor.movement import Movement
 from torpor.tensor.numeric import Numeric
@@ -34,15 +36,17 @@ from torpor.tensor.path import Step, forward
 from torpor.tensor.pooling import Pooling
 from torpor.tensor.products import Products
 from torpor.tensor.random import Random
-from torpor.tensor.realisation import Realisation, values_in
+from torpor.tensor.realisation import Realisation, memoryview_of, values_in
 from torpor.tensor.reduce import Reduce
 from torpor.tensor.scan import Scan
 from torpor.tensor.scatter import Scatter
 from torpor.tensor.shard import Sharding
 from torpor.tensor.sorting import Sorting
 from torpor.tensor.special import Special
+from torpor.tensor.spelling import spell
 from torpor.tensor.statistics import Statistics
 from torpor.tensor.storage import Storage
+from torpor.tensor.universal import Universal
 from torpor.tensor.write import Write, update
 
 
@@ -68,6 +72,7 @@ class _TensorType(type):
 
 class Tensor(
     Creation,
+    Alike,
     Arithmetic,
     Functions,
     Special,
@@ -95,6 +100,8 @@ class Tensor(
     Hooked,
     Write,
     Realisation,
+    Layout,
+    Universal,
     Sharding,
     metaclass=_TensorType,
 ):
@@ -107,8 +114,24 @@ class Tensor(
 
     train = mode.train
 
+    @property
+    def data(self) -> Any:
+        """A view through which no gradient flows, to be written to also where this is a leaf that
+        requires a gradient; called, the elements as a memoryview. `x.data = y` writes a tensor of
+        the same shape and format there.
+        """
+        made: Any = self.detach()
+        made.__class__ = Data
+        return made
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        self.detach().assign(value)
+
     def __dir__(self) -> list[str]:
-        return without_absent(type(self), super().__dir__())
+        # Python looks for what was meant by a misspelt name among 750 names at most
+        names = [name for name in super().__dir__() if not name.startswith("_")]
+        return without_absent(type(self), names)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         storage = memo.get(id(self._storage))
@@ -128,7 +151,18 @@ class Tensor(
         return _restored, (self._storage, tuple(steps_of(self._path)), self.grad)
 
 
+class Data(Tensor):
+    """What `x.data` is: `x.data.fill_(1)` as in PyTorch, `x.data()` for the memory itself."""
+
+    __slots__ = ()
+
+    def __call__(self) -> memoryview:
+        return memoryview_of(self)
+
+
 Handle._type = Tensor
+for _family in Tensor.__mro__[1:-1]:
+    spell(_family)
 names_of("Tensor", lambda: dir(Tensor))
 
 
@@ -179,18 +213,25 @@ def _restored(
 # --- in place -------------------------------------------------------------------------------------
 _IN_PLACE: Final = tuple(
     """
-    abs acos acosh add addbmm addcdiv addcmul addmm addmv addr arccos arccosh arcsin arcsinh
+    abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr arccos arccosh arcsin
+    arcsinh
     arctan arctan2 arctanh asin asinh atan atan2 atanh baddbmm bitwise_and bitwise_left_shift
     bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil celu clamp clamp_max clamp_min
     clip copysign cos cosh cumprod cumsum deg2rad digamma div elu eq erf erfc erfinv exp exp2
     expm1 float_power floor floor_divide fmod frac gcd ge greater greater_equal gt hardtanh
     heaviside hypot i0 index_add index_copy index_fill index_reduce index_select lcm ldexp le
     leaky_relu lerp less less_equal lgamma log log10 log1p log2 logical_and logical_not
-    logical_or logical_xor logit lt masked_scatter maximum minimum mish mul nan_to_num ne neg
-    nextafter not_equal polygamma pow rad2deg reciprocal relu remainder renorm round rsqrt
+    logical_or logical_xor logit lt masked_scatter put polygamma maximum minimum mish mul
+    nan_to_num ne neg
+    nextafter not_equal pow rad2deg reciprocal relu remainder renorm round rsqrt
     scatter scatter_add scatter_reduce selu sgn sigmoid sign silu sin sinc sinh softmax softplus
     sqrt square sub tan tanh tril triu trunc xlogy divide true_divide multiply subtract negative fix
     """.split()  # noqa: SIM905 (a table that is read)
+)
+# Views that a tensor may turn into; the others of its storage do not see it.
+VIEWS_IN_PLACE: Final = tuple(
+    f"{name}_"
+    for name in "squeeze unsqueeze t transpose swapaxes swapdims".split()  # noqa: SIM905
 )
 _OPERATORS: Final = (
     "add sub mul truediv floordiv mod pow and or xor lshift rshift matmul".split()  # noqa: SIM905
@@ -202,11 +243,26 @@ def _in_place(name: str) -> Callable[..., Tensor]:
 
     @functools.wraps(function)
     def method(self: Tensor, *arguments: Any, **options: Any) -> Tensor:
-        made: Tensor = update(self, function(self, *arguments, **options))
-        return made
+        return update(self, function(self, *arguments, **options))
 
     method.__name__ = f"{name}_"
     method.__doc__ = f"As `{name}`, in place; itself."
+    return method
+
+
+def _viewed(name: str) -> Callable[..., Tensor]:
+    function = getattr(Tensor, name.removesuffix("_"))
+
+    @functools.wraps(function)
+    def method(self: Any, *arguments: Any, **options: Any) -> Tensor:
+        if self.is_leaf and self.requires_grad:
+            what = f"{name} would make another view of a leaf that requires a gradient"
+            raise located(GradientError(what), (self,))
+        self._become(getattr(self, function.__name__)(*arguments, **options))
+        return self
+
+    method.__name__ = name
+    method.__doc__ = f"Become the view that `{function.__name__}` gives; itself."
     return method
 
 
@@ -214,14 +270,15 @@ def _in_place_operator(name: str) -> Callable[[Tensor, Any], Tensor]:
     function = getattr(Tensor, f"__{name}__")
 
     def method(self: Tensor, other: Any) -> Tensor:
-        made: Tensor = update(self, function(self, other))
-        return made
+        return update(self, function(self, other))
 
     return method
 
 
 for _name in _IN_PLACE:
     setattr(Tensor, f"{_name}_", _in_place(_name))
+for _name in VIEWS_IN_PLACE:
+    setattr(Tensor, _name, _viewed(_name))
 for _name in _OPERATORS:
     setattr(Tensor, f"__i{_name}__", _in_place_operator(_name))
 say_what_is_absent(Tensor)

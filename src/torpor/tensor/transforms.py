@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torpor.base.errors import DTypeError, GradientError, ShapeError
-from torpor.tensor.autograd import grad as gradients_of
 from torpor.tensor.creation import as_tensor
 from torpor.tensor.differentiate import _fresh_leaf, grad, map_tree, value_and_grad
+from torpor.tensor.gradients import grad as gradients_of
 from torpor.tensor.handle import Handle, located
 from torpor.tensor.looping import filled, leaves_of, scan, structure
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from torpor.base.dtypes import DType
+from torpor.base.dtypes import DType, dtypes
 from torpor.base.errors import DeviceError, DTypeError, GradientError, ShapeError, TorporError
 from torpor.device import Buffer
 from torpor.device.buffer import buffer_node
@@ -27,17 +27,17 @@ from torpor.tensor.handle import (
     render_shape,
     weak_constant,
 )
-from torpor.tensor.host import memory_of
+from torpor.tensor.host import known_shape, memory_of
 from torpor.tensor.mode import grad_enabled
 from torpor.tensor.path import backward
-from torpor.tensor.pending import MOST_WRITES, wait, writes_of
-from torpor.tensor.storage import remember, without_known
+from torpor.tensor.pending import compute_waiting, is_waiting, wait
+from torpor.tensor.storage import MOST_WRITES, WRITE, remember, without_known
 from torpor.tensor.watch import active, is_watched, watcher
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
 
-_RANK = {"bool": 0, "uint": 1, "int": 2, "float": 3, "complex": 4}
+_RANK = {"bool": 0, "uint": 1, "int": 2, "float": 3, "complex": 4, "packed": 1}
 
 
 def write(target: Handle, value: Any) -> None:
@@ -52,12 +52,12 @@ def write(target: Handle, value: Any) -> None:
     if isinstance(value, Handle) and value._storage is storage and _is_there(target, value):
         return
     node, requires = _value_node(target, value)
-    if writes_of(storage) >= MOST_WRITES and not is_watched():
+    if storage.depth >= MOST_WRITES * WRITE and is_waiting(storage) and not is_watched():
         compute_waiting()
         if not requires:
             (node,) = without_known([node])
     try:
-        moved, mask = backward(path, node)
+        moved, mask = backward(path, node, storage.base)
     except TorporError as error:
         raise located(error, (target,)) from None
     if mask is not None:
@@ -91,13 +91,6 @@ def restored_on_failure(tensors: Sequence[Handle]) -> Iterator[None]:
         raise
 
 
-def compute_waiting() -> None:
-    """Compute what waits: values with all of their writes, so that loops come to the same again."""
-    from torpor.tensor.realisation import compute_all  # which imports families that write
-
-    compute_all([])
-
-
 def _is_there(target: Handle, value: Handle) -> bool:
     """Whether the value stands there already: `x[0] += 1` ends by putting x[0] into x[0]."""
     return value._current() is target._current()
@@ -110,6 +103,8 @@ def _value_node(target: Handle, value: Any) -> tuple[UOp, bool]:
             value = beside(value, target)
         else:
             return weak_constant(as_scalar(value), dtype, shape), False
+    if value.dtype.kind == "packed":
+        value = value.cast(dtypes.int8)
     device = target.device
     if value.device != device and (value.shape or value.device != "CPU"):
         what = f"cannot write a value on {value.device} to a tensor on {device}; use .to()"
@@ -210,6 +205,22 @@ class Write(Handle):
     def zero_(self) -> Tensor:
         """Every element becomes 0; itself."""
         return self.fill_(0)
+
+    def fill_diagonal_(self, fill_value: Any, wrap: bool = False) -> Tensor:
+        """The elements whose indices are equal become `fill_value`; with `wrap` those of a tall
+        matrix go on below, one row left out; itself.
+        """
+        if self.ndim < 2:
+            raise located(ShapeError("fill_diagonal_ is of two axes or more"), (self,))
+        made: Any = self
+        height, width = known_shape(self.shape[:2])
+        step = width + 1 if wrap and self.ndim == 2 else max(height, 1)
+        for start in range(0, height, step):
+            part = made.narrow(0, start, height - start)
+            while part.ndim > 1:
+                part = part.diagonal(0, 0, 1)
+            part.fill_(fill_value)
+        return made
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """`x[key] = value` for basic keys, and for one mask of bools."""

@@ -1,4 +1,4 @@
-"""Kernels of float16 and bfloat16: the interpreter, which has both, against LLVM's integers."""
+"""Kernels of small floats: the interpreter, which has all, against LLVM's integers."""
 
 from fractions import Fraction
 from functools import cache
@@ -13,7 +13,7 @@ from torpor import Tensor, dtypes, where
 from torpor.device.interpreter.arithmetic import cast
 
 QUICK = settings(deadline=None, max_examples=15)
-SMALL = [dtypes.float16, dtypes.bfloat16]
+SMALL = [dtypes.float16, dtypes.bfloat16, dtypes.float8_e4m3fn, dtypes.float8_e5m2]
 OTHERS = [dtypes.float32, dtypes.float64, dtypes.int8, dtypes.uint16, dtypes.int32, dtypes.int64]
 COUNT = 128
 UNARY = ("neg", "sqrt", "floor", "trunc", "round", "abs", "exp", "tanh")
@@ -53,12 +53,13 @@ def test_random_kernels_agree_to_the_bit(dtype):
     @given(st.integers(0, 1 << 30))
     def check(seed):
         rng = np.random.default_rng(seed)
-        arrays = [rng.integers(0, 1 << 16, COUNT, np.uint16) for _ in range(2)]
-        arrays.append(rng.normal(size=COUNT).astype(dtype.numpy).view(np.uint16))
+        word = f"u{dtype.itemsize}"
+        arrays = [rng.integers(0, 1 << dtype.bits, COUNT, word) for _ in range(2)]
+        arrays.append(rng.normal(size=COUNT).astype(dtype.numpy).view(word))
         here, there = (computed(seed, arrays, dtype, device) for device in ("CPU", "PYTHON"))
         nan = here != here
         np.testing.assert_array_equal(nan, there != there)
-        np.testing.assert_array_equal(here.view(np.uint16)[~nan], there.view(np.uint16)[~nan])
+        np.testing.assert_array_equal(here.view(word)[~nan], there.view(word)[~nan])
 
     check()
 
@@ -66,7 +67,7 @@ def test_random_kernels_agree_to_the_bit(dtype):
 @cache
 def finite(dtype):
     """Every finite number of the format in order, and its bits."""
-    patterns = np.arange(1 << 16, dtype=np.uint16)
+    patterns = np.arange(1 << dtype.bits, dtype=f"u{dtype.itemsize}")
     with np.errstate(invalid="ignore"):
         numbers = patterns.view(dtype.numpy).astype(np.float64)
     patterns, numbers = patterns[np.isfinite(numbers)], numbers[np.isfinite(numbers)]
@@ -89,6 +90,8 @@ EXACT = [
     2.0**-134 + 2.0**-170,
     2.0**-25 + 2.0**-60,
     1 + 2.0**-11 + 2.0**-45,
+    1 + 2.0**-4 + 2.0**-40,
+    1 + 2.0**-3 - 2.0**-40,
 ]
 
 
@@ -99,12 +102,15 @@ def test_doubles_are_rounded_once(dtype):
         assert float(got[0]) == nearest(Fraction(value), dtype)
 
 
-def test_integers_are_rounded_once():
+@pytest.mark.parametrize("dtype", [dtypes.bfloat16, dtypes.float8_e5m2], ids=repr)
+def test_integers_are_rounded_once(dtype):
     for value in [
         12345,
+        (1 << 14) + (1 << 11) + 1,
         (1 << 40) + (1 << 32) + 1,
         (1 << 62) + (1 << 54) + 1,
         -(1 << 40) - (1 << 32) - 1,
     ]:
-        got = cast(np.array([value]), dtypes.int64, dtypes.bfloat16)
-        assert float(got[0]) == nearest(Fraction(value), dtypes.bfloat16)
+        if abs(value) <= dtype.largest:
+            got = cast(np.array([value]), dtypes.int64, dtype)
+            assert float(got[0]) == nearest(Fraction(value), dtype)

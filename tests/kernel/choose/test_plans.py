@@ -6,12 +6,14 @@ import pytest
 from tests.kernel.products import FORMS, agree, operands
 from torpor import Tensor
 from torpor.device.machine import facts, machine
+from torpor.ir.ops import Ops
 from torpor.ir.records import OptOps
 from torpor.kernel import Kernel
 from torpor.kernel.choose.heuristics import choose
 from torpor.kernel.choose.plans import depth_of, shapes
 from torpor.kernel.choose.roles import find_roles
 from torpor.kernel.choose.tiling import setting_of
+from torpor.kernel.lower import lower
 from torpor.kernel.ranges import size_of
 
 TARGETS = {name: facts(machine(name)) for name in ("avx2", "avx512")}
@@ -68,3 +70,12 @@ def test_what_a_first_cache_holds_is_read_where_it_is():
     small, wide = (Tensor.empty(n, n) @ Tensor.empty(n, n) for n in (64, 500))
     packs = [OptOps.STAGE in [opt.op for opt in choose(kernel_of(x))] for x in (small, wide)]
     assert packs == [False, True]
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_rows_that_are_multiplied_by_rows_make_whole_vectors(name):
+    """Both operands lie along the sum: vectors of lanes read where they are would be none."""
+    product = Tensor.empty(24, 16) @ Tensor.empty(16, 16).T
+    linear = lower(product.schedule()[-1].ast, TARGETS[name]).linear
+    widths = {node.dtype.count for node in linear if node.op is Ops.MUL and node.dtype.is_float}
+    assert widths == {TARGETS[name].lanes(4)}

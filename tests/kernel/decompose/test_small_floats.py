@@ -2,13 +2,21 @@ import numpy as np
 import pytest
 
 from tests.kernel.decompose.evaluate import evaluate, variable
-from torpor.base.dtypes import dtypes
+from torpor.base.dtypes import dtypes, from_name
 from torpor.base.target import get_target
 from torpor.ir import Ops, ParamArg, UOp, graph_rewrite
 from torpor.kernel.decompose import rules_for
 
-SMALL = [dtypes.float16, dtypes.bfloat16]
-ALL_BITS = np.arange(65536, dtype=np.uint16)
+SMALL = [dtypes.float16, dtypes.bfloat16, dtypes.float8_e4m3fn, dtypes.float8_e5m2]
+
+
+def word_of(small):
+    """The unsigned integer of as many bits."""
+    return from_name(f"uint{small.bits}")
+
+
+def all_bits(small):
+    return np.arange(1 << small.bits, dtype=word_of(small).numpy)
 
 
 def rewritten(node):
@@ -21,10 +29,10 @@ def rewritten(node):
 def finite_numbers(small):
     """Every finite number of the format in order, as float64, and its bits."""
     with np.errstate(invalid="ignore"):
-        numbers = ALL_BITS.view(small.numpy).astype(np.float64)
+        numbers = all_bits(small).view(small.numpy).astype(np.float64)
     keep = np.isfinite(numbers) & ~((numbers == 0) & np.signbit(numbers))
     order = np.argsort(numbers[keep], kind="stable")
-    return numbers[keep][order], ALL_BITS[keep][order]
+    return numbers[keep][order], all_bits(small)[keep][order]
 
 
 def nearest_bits(values, small):
@@ -32,8 +40,9 @@ def nearest_bits(values, small):
     numbers, bits = finite_numbers(small)
     step = numbers[-1] - numbers[-2]
     numbers = np.concatenate([[-numbers[-1] - step], numbers, [numbers[-1] + step]])
-    infinite = bits[-1] + np.uint16(1)
-    bits = np.concatenate([[infinite | 0x8000], bits, [infinite]]).astype(np.uint16)
+    infinite = int(bits[-1]) + 1  # NaN where there is no infinity
+    sign = 1 << (small.bits - 1)
+    bits = np.concatenate([[infinite | sign], bits, [infinite]]).astype(bits.dtype)
     result = []
     for value in values:
         if value != value:
@@ -48,7 +57,7 @@ def nearest_bits(values, small):
         if chosen in (0, len(numbers) - 1) or numbers[chosen] != 0:
             result.append(int(bits[chosen]))
         else:
-            result.append(0x8000 if np.signbit(float(value)) else 0)
+            result.append(sign if np.signbit(float(value)) else 0)
     return result
 
 
@@ -59,10 +68,15 @@ def check_bits(found, values, small):
         assert np.isnan(number) if wanted is None else mine == wanted, value
 
 
+def random_bits(small, seed, *shape):
+    word = word_of(small)
+    return np.random.default_rng(seed).integers(0, 1 << small.bits, shape).astype(word.numpy)
+
+
 def around_ties(small):
     """Halfway points between neighbours, with numbers a little to each side; as float64."""
     numbers, _ = finite_numbers(small)
-    chosen = np.random.default_rng(5).choice(len(numbers) - 1, 400)
+    chosen = np.random.default_rng(5).choice(len(numbers) - 1, min(400, len(numbers) - 1))
     middle = (numbers[chosen] + numbers[chosen + 1]) / 2
     last = numbers[-1]
     beyond = (last - numbers[-2]) / 2 + last  # rounds to infinity
@@ -71,19 +85,21 @@ def around_ties(small):
 
 @pytest.mark.parametrize("small", SMALL)
 def test_every_bit_pattern_is_read_exactly(small):
-    root = rewritten(variable(dtypes.uint16).bitcast(small).cast(dtypes.float32))
-    found = evaluate(root, x=ALL_BITS)
-    np.testing.assert_array_equal(found, ALL_BITS.view(small.numpy).astype(np.float32))
-    assert (np.signbit(found) == (ALL_BITS >= 0x8000)).all()
+    bits = all_bits(small)
+    root = rewritten(variable(word_of(small)).bitcast(small).cast(dtypes.float32))
+    found = evaluate(root, x=bits)
+    np.testing.assert_array_equal(found, bits.view(small.numpy).astype(np.float32))
+    assert (np.signbit(found) == (bits >> (small.bits - 1) == 1)).all()
 
 
 @pytest.mark.parametrize("small", SMALL)
 def test_every_number_survives_the_way_to_float32_and_back(small):
-    x = variable(dtypes.uint16).bitcast(small)
-    root = rewritten(x.cast(dtypes.float32).cast(small).bitcast(dtypes.uint16))
-    found = evaluate(root, x=ALL_BITS)
-    numbers = ~np.isnan(ALL_BITS.view(small.numpy).astype(np.float32))
-    assert (found == ALL_BITS)[numbers].all()
+    bits, word = all_bits(small), word_of(small)
+    x = variable(word).bitcast(small)
+    root = rewritten(x.cast(dtypes.float32).cast(small).bitcast(word))
+    found = evaluate(root, x=bits)
+    numbers = ~np.isnan(bits.view(small.numpy).astype(np.float32))
+    assert (found == bits)[numbers].all()
     assert np.isnan(found.view(small.numpy).astype(np.float32))[~numbers].all()
 
 
@@ -93,10 +109,10 @@ def test_float32_rounds_to_nearest_even(small):
     steps = [np.nextafter(ties, np.float32(d)) for d in (-np.inf, np.inf)]
     random = np.random.default_rng(6).integers(0, 2**32, 2000, dtype=np.uint32).view(np.float32)
     values = np.concatenate([ties, *steps, random])
-    x = variable(dtypes.float32)
-    check_bits(evaluate(rewritten(x.cast(small).bitcast(dtypes.uint16)), x=values), values, small)
+    x, word = variable(dtypes.float32), word_of(small)
+    check_bits(evaluate(rewritten(x.cast(small).bitcast(word)), x=values), values, small)
     back = evaluate(rewritten(x.cast(small).cast(dtypes.float32)), x=values)
-    wanted = evaluate(rewritten(x.cast(small).bitcast(dtypes.uint16)), x=values)
+    wanted = evaluate(rewritten(x.cast(small).bitcast(word)), x=values)
     np.testing.assert_array_equal(back, wanted.view(small.numpy).astype(np.float32))
 
 
@@ -105,7 +121,7 @@ def test_float64_is_rounded_once(small):
     ties = around_ties(small)
     steps = [np.nextafter(ties, d) for d in (-np.inf, np.inf)]
     values = np.concatenate([ties, *steps, ties * (1 + 2.0**-40), ties * (1 - 2.0**-40)])
-    root = rewritten(variable(dtypes.float64).cast(small).bitcast(dtypes.uint16))
+    root = rewritten(variable(dtypes.float64).cast(small).bitcast(word_of(small)))
     check_bits(evaluate(root, x=values), values, small)
 
 
@@ -122,7 +138,7 @@ def test_integers_are_rounded_once(small, integer):
             numbers.append((head << max(0, bits - 9)) + offset)
     numbers = [n for n in numbers if integer.min <= n <= integer.max]
     numbers += [-n for n in numbers if integer.min <= -n <= integer.max]
-    root = rewritten(variable(integer).cast(small).bitcast(dtypes.uint16))
+    root = rewritten(variable(integer).cast(small).bitcast(word_of(small)))
     found = evaluate(root, x=np.array(numbers, integer.numpy))
     check_bits(found, numbers, small)
 
@@ -133,10 +149,9 @@ def test_integers_are_rounded_once(small, integer):
     [(Ops.ADD, np.add), (Ops.SUB, np.subtract), (Ops.MUL, np.multiply), (Ops.FDIV, np.divide)],
 )
 def test_arithmetic_is_correctly_rounded(small, op, reference):
-    random = np.random.default_rng(8)
-    a, b = random.integers(0, 65536, (2, 3000)).astype(np.uint16)
-    x, y = (variable(dtypes.uint16, n).bitcast(small) for n in "xy")
-    found = evaluate(rewritten(x.alu(op, y).bitcast(dtypes.uint16)), x=a, y=b)
+    (a, b), word = random_bits(small, 8, 2, 3000), word_of(small)
+    x, y = (variable(word, n).bitcast(small) for n in "xy")
+    found = evaluate(rewritten(x.alu(op, y).bitcast(word)), x=a, y=b)
     with np.errstate(all="ignore"):
         exact = reference(*(v.view(small.numpy).astype(np.longdouble) for v in (a, b)))
     check_bits(found, exact.astype(np.float64), small)
@@ -144,10 +159,11 @@ def test_arithmetic_is_correctly_rounded(small, op, reference):
 
 @pytest.mark.parametrize("small", SMALL)
 def test_comparisons_and_selection(small):
-    x, y = (variable(dtypes.uint16, n).bitcast(small) for n in "xy")
+    word = word_of(small)
+    x, y = (variable(word, n).bitcast(small) for n in "xy")
     less = rewritten(x < y)
-    most = rewritten((x < y).where(y, x).bitcast(dtypes.uint16))
-    a, b = np.random.default_rng(9).integers(0, 65536, (2, 2000)).astype(np.uint16)
+    most = rewritten((x < y).where(y, x).bitcast(word))
+    a, b = random_bits(small, 9, 2, 2000)
     left, right = (v.view(small.numpy).astype(np.float32) for v in (a, b))
     assert (evaluate(less, x=a, y=b) == (left < right)).all()
     found = evaluate(most, x=a, y=b).view(small.numpy).astype(np.float32)
@@ -166,14 +182,15 @@ def kernel(small, count):
 
 @pytest.mark.parametrize("count", [1, 8])
 @pytest.mark.parametrize("small", SMALL)
-def test_memory_becomes_uint16(small, count):
+def test_memory_becomes_integers(small, count):
+    word = word_of(small)
     root = rewritten(kernel(small, count))
     memory = {n.op: n for n in root.toposort() if n.op in (Ops.PARAM, Ops.INDEX, Ops.LOAD)}
-    assert memory[Ops.PARAM].dtype is dtypes.uint16
-    assert memory[Ops.INDEX].dtype is dtypes.uint16
-    assert memory[Ops.LOAD].dtype is dtypes.uint16.vec(count)
+    assert memory[Ops.PARAM].dtype is word
+    assert memory[Ops.INDEX].dtype is word
+    assert memory[Ops.LOAD].dtype is word.vec(count)
     store = root.src[0]
-    assert store.src[1].dtype is dtypes.uint16.vec(count)
+    assert store.src[1].dtype is word.vec(count)
 
 
 def test_a_target_that_has_the_format_keeps_it_but_for_functions():
@@ -181,6 +198,14 @@ def test_a_target_that_has_the_format_keeps_it_but_for_functions():
     loads = [n for n in root.toposort() if n.op is Ops.LOAD]
     assert [n.dtype for n in loads] == [dtypes.float16]
     assert Ops.EXP not in {n.op for n in root.toposort()}
+
+
+@pytest.mark.parametrize(("one", "other"), [SMALL[2:], SMALL[:1:-1]])
+def test_between_formats_of_8_bits(one, other):
+    bits = all_bits(one)
+    source = variable(word_of(one)).bitcast(one)
+    root = rewritten(source.cast(other).bitcast(word_of(other)))
+    check_bits(evaluate(root, x=bits), bits.view(one.numpy).astype(np.float64), other)
 
 
 def test_between_the_two_formats():

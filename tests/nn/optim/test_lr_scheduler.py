@@ -9,6 +9,18 @@ from torpor.nn.optim import lr_scheduler
 
 CASES = [
     (
+        "SWALR",
+        {"swa_lr": 0.02, "anneal_epochs": 4},
+        [0.1, 0.08828427, 0.06, 0.03171573, *[0.02] * 8],
+        [0.9, 0.9, 0.9],
+    ),
+    (
+        "SWALR",
+        {"swa_lr": 0.3, "anneal_epochs": 5, "anneal_strategy": "linear"},
+        [0.1, 0.14, 0.18, 0.22, 0.26, *[0.3] * 7],
+        [0.9, 0.9, 0.9],
+    ),
+    (
         "StepLR",
         {"step_size": 3},
         [0.1, 0.1, 0.1, 0.01, 0.01, 0.01, 0.001, 0.001, 0.001, 0.0001, 0.0001, 0.0001],

@@ -227,3 +227,25 @@ def test_a_step_that_raises_leaves_everything_as_it_was(make):
     optimiser.step()
     changed = (embedding.weight.numpy() != before[0]).any(1)
     assert changed.tolist() == [False, False, True, False, False]
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "RMSprop", "Adagrad", "LBFGS"])
+def test_complex_parameters_are_trained_as_their_parts(name):
+    numbers = np.array([1 + 1j, 2 - 3j], np.complex64)
+    w = Tensor(numbers, requires_grad=True)
+    parts = Tensor(np.stack([numbers.real, numbers.imag]), requires_grad=True)
+    for optimiser, loss in (
+        (getattr(nn.optim, name)([w], lr=0.1), lambda: (w * w.conj()).real.sum()),
+        (getattr(nn.optim, name)([parts], lr=0.1), lambda: (parts * parts).sum()),
+    ):
+
+        def closure(optimiser=optimiser, loss=loss):
+            optimiser.zero_grad()
+            made = loss()
+            made.backward()
+            return made
+
+        for _ in range(3):
+            optimiser.step(closure)
+    assert np.allclose(np.stack([w.numpy().real, w.numpy().imag]), parts.numpy(), atol=1e-6)
+    assert not np.allclose(w.numpy(), numbers)

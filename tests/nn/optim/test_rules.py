@@ -389,14 +389,18 @@ def test_averaged_models():
     mean = nn.optim.swa_utils.AveragedModel(layer)
     decay = nn.optim.swa_utils.get_ema_avg_fn(0.5)
     moving = nn.optim.swa_utils.AveragedModel(layer, avg_fn=decay)
+    several = nn.optim.swa_utils.AveragedModel(
+        layer, "CPU", multi_avg_fn=nn.optim.swa_utils.get_ema_multi_avg_fn(0.5)
+    )
     for value in (2.0, 4.0, 9.0):
         layer.weight.requires_grad_(False)
         layer.weight.fill_(value)
         layer.weight.requires_grad_(True)
         mean.update_parameters(layer)
         moving.update_parameters(layer)
+        several.update_parameters(layer)
     assert mean.module.weight.tolist() == [[5.0, 5.0]]
-    assert moving.module.weight.tolist() == [[6.0, 6.0]]
+    assert moving.module.weight.tolist() == several.module.weight.tolist() == [[6.0, 6.0]]
     assert layer.weight.tolist() == [[9.0, 9.0]]
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from torpor.base.dtypes import DType, dtypes
+from torpor.base.dtypes import SMALL_FLOATS, DType, dtypes
 from torpor.ir.ops import Ops
 
 Array = npt.NDArray[Any]
@@ -37,13 +37,13 @@ def to_odd(value: Array) -> Array:
     return np.where((toward != value) & (value == value), odd, nearest)
 
 
-def to_brain(value: Array) -> Array:
-    """Integers and float64 rounded to bfloat16 once: `astype` rounds to float32 first."""
+def to_small(value: Array, dtype: DType) -> Array:
+    """Integers and float64 rounded to a small float once: `astype` rounds to float32 first."""
     if value.dtype.kind in "iu" and value.dtype.itemsize == 8:
         low = value & 0x7FF  # collected in one bit where float64, which has 53, would round it
         large = np.abs(value.astype(np.float64)) >= 1 << 53
         value = np.where(large & (low != 0), value - low + 0x400, value)
-    return to_odd(value.astype(np.float64)).astype(dtypes.bfloat16.numpy)
+    return to_odd(value.astype(np.float64)).astype(dtype.numpy)
 
 
 def cast(value: Array, source: DType, dtype: DType) -> Array:
@@ -52,8 +52,8 @@ def cast(value: Array, source: DType, dtype: DType) -> Array:
         return np.not_equal(value, 0)
     if source.is_float and dtype.is_int:
         return to_integer(value, dtype)
-    if dtype is dtypes.bfloat16 and value.dtype.itemsize >= 4 and source is not dtypes.float32:
-        return to_brain(value)
+    if dtype in SMALL_FLOATS and value.dtype.itemsize >= 4 and source is not dtypes.float32:
+        return to_small(value, dtype)
     converted: Array = value.astype(dtype.numpy)
     return converted
 

@@ -1,12 +1,13 @@
 // What is worth knowing first: which lines cost most, what only copies, what is stored in between
 // and why, what was compiled again, and whether every step is right.
 import { compute, h, place, time } from "./dom.js";
+import { size } from "./memory.js";
 
 const FEW = 4;
 
 export const toLine = ({ file, line }) => `#program/${encodeURIComponent(`${file}:${line}`)}`;
-// The lines of a kernel, each once.
-const lines = ({ places }) => [...new Map(places.map((one) => [`${one.file}:${one.line}`, one])).values()].slice(0, FEW).map((one) => [" ", lineLink(one)]);
+// The lines of a kernel, each once, by that in it which asks for the kernel most.
+const lines = ({ places }) => places.filter((one, at) => places.findIndex(({ file, line }) => file === one.file && line === one.line) === at).slice(0, FEW).map((one) => [" ", lineLink(one)]);
 const lineLink = (at) => h("a", { href: toLine(at) }, place(at));
 
 function listed(title, id, rows, none) {
@@ -15,16 +16,20 @@ function listed(title, id, rows, none) {
 }
 
 function costliest({ files }) {
-  const lines = files.flatMap((file) => file.lines.map((one) => ({ ...one, file: file.file })));
+  const lines = files.flatMap(({ file, text, lines: some }) => {
+    const whole = text.split("\n"); // what the file has there: an expression is often a part of it
+    return some.map((one) => ({ ...one, file, text: whole[one.line - 1]?.trim() || one.text }));
+  });
   const all = lines.reduce((sum, one) => sum + one.microseconds, 0);
   return lines.filter((one) => one.microseconds > 0).sort((one, other) => other.microseconds - one.microseconds)
     .map((one) => [`${time(one.microseconds)} (${Math.round(one.microseconds / all * 100)} %) `, lineLink(one)]);
 }
 
-// Kernels that compute nothing: they put memory into another order, or elsewhere.
+// Kernels that compute nothing: they put memory into another order, or elsewhere; those that a line
+// of the program asks for first, since it can be changed.
 const copies = ({ kernels }, link) => kernels.filter((one) => one.launches && !one.operations && one.reads)
-  .sort((one, other) => other.microseconds - one.microseconds)
-  .map((one) => [link(one.number), ` ${time(one.microseconds)}, ${one.launches} × ${(one.bytes / 1e6).toFixed(2)} MB: `, h("b", {}, one.reasons.join(", ")), lines(one)]);
+  .sort((one, other) => !one.places.length - !other.places.length || other.microseconds - one.microseconds)
+  .map((one) => [link(one.number), ` ${time(one.microseconds)}, ${one.launches} × ${size(one.bytes)}: `, h("b", {}, one.reasons.join(", ")), one.places.length ? lines(one) : ", of no line of the program"]);
 
 const between = ({ kernels, says }, link) => kernels.filter((one) => one.readers.length)
   .sort((one, other) => other.microseconds - one.microseconds)

@@ -82,6 +82,8 @@ function showProgram(chosen, kernel) {
       h("tbody", {}, rows(file)))));
   const became = schedule(); // laid out first, so that what comes below it stays where it is
   let marked = false;
+  const sizes = index.graphs.map((graph) => Object.keys(graph.nodes).length);
+  const largest = sizes.indexOf(Math.max(...sizes));
   const graphs = index.graphs.map((graph, number) => {
     const about = (node) => {
       const at = graph.lines[node];
@@ -94,8 +96,8 @@ function showProgram(chosen, kernel) {
     const exact = nodesOf(sameText);
     const mark = new Set(exact.length ? exact : nodesOf(sameLine));
     const draw = () => h("div", {}, drawGraph(graph.nodes, [graph.root], { about, choose, mark, regions: graph.regions, reveal: kernel !== undefined }), told);
-    const title = `what was asked for: graph ${number + 1} of ${index.graphs.length}, ${Object.keys(graph.nodes).length} nodes`;
-    const first = kernel === undefined ? number === 0 : mark.size > 0 && !marked;
+    const title = `what was asked for: graph ${number + 1} of ${index.graphs.length}, ${sizes[number]} nodes`;
+    const first = kernel === undefined ? number === largest : mark.size > 0 && !marked;
     marked ||= mark.size > 0;
     const details = h("details", { open: first }, h("summary", {}, title), first ? draw() : null);
     details.addEventListener("toggle", () => { if (details.open && details.childElementCount === 1) details.append(draw()); });

@@ -49,7 +49,9 @@ function show(found) {
   history.replaceState(null, "", `#${encodeURIComponent(text.value)}`);
   edit(found.views);
   steps.replaceChildren(...found.steps.map((step) => h("li", {}, h("code", {}, step.text), h("span", { class: "less" }, ` ${row(step.shape)}`))));
+  const at = Object.entries(found.at);
   result.replaceChildren(
+    at.length ? h("p", { class: "less", id: "at" }, `shown with ${at.map(([name, value]) => `${name} = ${value}`).join(", ")}`) : "",
     h("dl", {},
       h("dt", {}, "index"), h("dd", {}, h("code", { id: "index-expression" }, found.index)),
       h("dt", {}, "valid where"), h("dd", {}, h("code", { id: "validity-expression" }, found.valid)),

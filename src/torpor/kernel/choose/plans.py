@@ -4,10 +4,13 @@ register tiles, what is packed and in which loop, blocks of the results and of t
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from heapq import nsmallest
 from itertools import permutations
 from math import ceil, gcd, inf, prod
+from operator import itemgetter
 from typing import Final
 
 from torpor.base.target import LINE, Target
@@ -15,15 +18,16 @@ from torpor.ir.ops import Ops
 from torpor.ir.records import OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel import cost
+from torpor.kernel.access import NEAR
 from torpor.kernel.choose.columns import find_columns
 from torpor.kernel.choose.roles import Roles, find_roles
 from torpor.kernel.choose.tiling import (
+    Outlook,
     Plan,
     Setting,
     Strip,
     depth_loops,
     outer_loops,
-    predicted,
     read,
     setting_of,
 )
@@ -37,9 +41,11 @@ HEIGHTS: Final = (32, 96, 256)  # rows of a block that are tried, a choice
 REUSE: Final = 16  # rows that share a packed tile, below which sums are computed otherwise
 REUSE_WINDOWS: Final = 3  # the same where windows share what is copied too
 SPARE: Final = 0.25  # share of a vector that may be padding where the axis is shorter than one
-KEPT: Final = 64  # kernels whose plans are kept: several rooms ask for the same ones
-RECENT: dict[tuple[UOp, Target], list[tuple[float, Plan]]] = {}
-NEAR: Final = 2.0  # times the least that the first plan of a kind takes, of which all are compared
+KEPT: Final = 512  # kernels whose plans are kept: several rooms ask for the same ones
+RECENT: dict[tuple[UOp, Target], Ranking] = {}
+WITHIN: Final = (
+    2.0  # times the least that the first plan of a kind takes, of which all are compared
+)
 REFINED: Final = 12  # plans that are tried with other register tiles, and other ways to read rows
 MOST_ROWS: Final = 14  # of a register tile: more of them only lengthen the code
 
@@ -48,50 +54,99 @@ def best_plans(kernel: Kernel) -> list[tuple[float, Plan]]:
     """Plans with their seconds, the quickest first; none where the kernel is no sum of products, or
     one for which another way is quicker.
     """
+    return ranking(kernel).refined
+
+
+def first_plan(kernel: Kernel) -> tuple[float, Plan] | None:
+    """A plan that is near the best, with its seconds; None where there is none. What asks whether
+    another kernel would be quicker needs no more.
+    """
+    return ranking(kernel).first
+
+
+def ranking(kernel: Kernel) -> Ranking:
+    """The plans for a kernel, kept for a while."""
     key = kernel.ast, kernel.target
     if key not in RECENT:
         if len(RECENT) > KEPT:
             RECENT.clear()
-        RECENT[key] = ranked(kernel)
+        RECENT[key] = Ranking(kernel)
     return RECENT[key]
 
 
-def ranked(kernel: Kernel) -> list[tuple[float, Plan]]:
-    """The same, found: with one register tile for each way to see the kernel as a product, with
-    others like the best of these, and then with rows read otherwise.
+class Ranking:
+    """The plans for a kernel with their seconds, found in two steps: those with one register tile
+    for each way to see the kernel as a product; then, when they are asked for, those like the best
+    of these with other tiles, and with rows read otherwise.
     """
-    ways = list(find_roles(kernel))
-    if not ways:
-        return []
-    at = setting_of(kernel)
-    otherwise = [along_sums(roles, at) for roles in ways]
-    if find_columns(kernel) is not None:
-        otherwise += [down_columns(roles, at) for roles in ways]
-    ways = [roles for roles in ways if is_shared(roles, at)]
-    tiles = {roles: shapes(roles, at) for roles in ways}
-    made = {roles: list(plans(roles, at, tiles[roles][0])) for roles in ways}
-    found: dict[Plan, float] = {}
-    for some in made.values():
-        add(found, {kind_of_plan(plan): plan for plan in reversed(some)}.values(), at)
-    near = min(found.values(), default=inf) * NEAR
-    kinds = {(plan.roles, *kind_of_plan(plan)) for plan, taken in found.items() if taken <= near}
-    for some in made.values():
-        add(found, (p for p in some if (p.roles, *kind_of_plan(p)) in kinds), at)
-    like = {(p.roles, *kind_of_plan(p), p.rows, p.outer) for p in quickest(found)}
-    for roles, strips in tiles.items():
-        others = (p for one in strips[1:] for p in plans(roles, at, one))
-        add(found, (p for p in others if (roles, *kind_of_plan(p), p.rows, p.outer) in like), at)
-    if found and min(otherwise) < min(found.values()):
-        return []
-    add(found, (p for plan in quickest(found) for p in other_rows(plan, at)), at)
-    return sorted(((taken, plan) for plan, taken in found.items()), key=lambda one: one[0])
+
+    def __init__(self, kernel: Kernel):
+        self.found: dict[Plan, float] = {}
+        self.otherwise = inf
+        ways = list(find_roles(kernel))
+        if not ways:
+            return
+        self.at = at = setting_of(kernel)
+        self.otherwise = min(along_sums(roles, at) for roles in ways)
+        if find_columns(kernel) is not None:
+            self.otherwise = min(self.otherwise, *(down_columns(roles, at) for roles in ways))
+        self.tiles = {roles: shapes(roles, at) for roles in ways if is_shared(roles, at)}
+        made = [list(plans(roles, at, strips[0])) for roles, strips in self.tiles.items()]
+        for some in made:
+            add(self.found, {kind_of_plan(plan): plan for plan in reversed(some)}.values(), at)
+        near = self.least * WITHIN
+        kinds = {like(plan) for plan, taken in self.found.items() if taken <= near}
+        for some in made:
+            add(self.found, (plan for plan in some if like(plan) in kinds), at)
+
+    @property
+    def least(self) -> float:
+        """The least seconds that were found."""
+        return min(self.found.values(), default=inf)
+
+    @cached_property
+    def first(self) -> tuple[float, Plan] | None:
+        """The quickest plan of the first step."""
+        if not self.found:
+            return None
+        if self.otherwise < self.least:
+            return next(iter(self.refined), None)
+        found = dict(self.found)
+        add(found, (p for plan in quickest(found) for p in other_rows(plan, self.at)), self.at)
+        return min(((t, plan) for plan, t in found.items()), key=itemgetter(0))
+
+    @cached_property
+    def refined(self) -> list[tuple[float, Plan]]:
+        """All plans, the quickest first; none where another way is quicker."""
+        if not self.found:
+            return []
+        found, at = dict(self.found), self.at
+        similar = {(like(plan), plan.rows, plan.outer) for plan in quickest(found)}
+        for roles, strips in self.tiles.items():
+            others = (plan for one in strips[1:] for plan in plans(roles, at, one))
+            add(found, (p for p in others if (like(p), p.rows, p.outer) in similar), at)
+        if self.otherwise < min(found.values()):
+            return []
+        add(found, (p for plan in quickest(found) for p in other_rows(plan, at)), at)
+        return sorted(((taken, plan) for plan, taken in found.items()), key=itemgetter(0))
+
+
+def like(plan: Plan) -> tuple[Roles, tuple[OptOps | None, bool, bool]]:
+    """What plans of a kind have in common that see the kernel as the same product."""
+    return plan.roles, kind_of_plan(plan)
 
 
 def add(found: dict[Plan, float], plans: Iterable[Plan], at: Setting) -> None:
-    """Plans with their seconds."""
-    for plan in plans:
-        if plan not in found:
-            found[plan] = predicted(plan, at)
+    """Plans with their seconds, or, where arithmetic alone makes them slower than those near the
+    best, with those that this takes.
+    """
+    fresh = {plan: Outlook(plan, at) for plan in plans if plan not in found}
+    near = [found[plan] for plan in quickest(found)]
+    for plan, outlook in sorted(fresh.items(), key=lambda one: one[1].least):
+        slow = len(near) == REFINED and outlook.least > near[-1]
+        found[plan] = outlook.least if slow else outlook.seconds()
+        insort(near, found[plan])
+        del near[REFINED:]
 
 
 def quickest(found: dict[Plan, float]) -> list[Plan]:
@@ -166,15 +221,20 @@ def tile_time(strip: Strip, at: Setting) -> float:
 def plans(roles: Roles, at: Setting, strips: tuple[Strip, ...]) -> Iterator[Plan]:
     """Plans with these register tiles."""
     start = Plan(roles, strips)
-    if roles.lead.value.op is Ops.LOAD and not roles.lead.masked:
+    if roles.lead.value.op is Ops.LOAD and not roles.lead.masked and are_vectors(roles):
         for plan in heights(start):
             yield from rows_read(plan, at)
-    yield from windowed(start, at)
-    for deep in depths(start, at):
+    yield from windowed(start)
+    for deep in depths(start):
         for plan in blocks(deep, at):
             for tall in heights(plan):
                 if has_loop(tall) and fits(tall, at):
                     yield from rows_read(tall, at)
+
+
+def are_vectors(roles: Roles) -> bool:
+    """Whether what runs along the lanes is read as vectors where it is: else none are formed."""
+    return 0 < abs(roles.lead.stride(roles.lane) or 0) <= NEAR
 
 
 def has_loop(plan: Plan) -> bool:
@@ -182,7 +242,7 @@ def has_loop(plan: Plan) -> bool:
     return bool(depth_loops(plan)) or prod(loop.rounds for loop in outer_loops(plan)) > 1
 
 
-def depths(plan: Plan, at: Setting) -> Iterator[Plan]:
+def depths(plan: Plan) -> Iterator[Plan]:
     """Whole sums, and blocks of them."""
     yield plan
     length = iterations(plan.roles.sums)
@@ -222,7 +282,7 @@ def down_columns(roles: Roles, at: Setting) -> float:
     depth = depth_of(roles, cost.WAYS)
     if roles.lead.value.op is not Ops.LOAD or roles.lead.stride(roles.lane) != 1:
         return inf
-    return predicted(Plan(roles, (strip,), block=strip.panel, depth=depth), at)
+    return Outlook(Plan(roles, (strip,), block=strip.panel, depth=depth), at).seconds()
 
 
 def depth_of(roles: Roles, most: int) -> tuple[int, ...]:
@@ -326,7 +386,7 @@ def rows_together(height: int, most: int, line: int) -> int:
     return even if even * 2 >= min(line, most) else most
 
 
-def windowed(plan: Plan, at: Setting) -> Iterator[Plan]:
+def windowed(plan: Plan) -> Iterator[Plan]:
     """What windows slide over, copied with its borders: of some rows of an image."""
     roles = plan.roles
     windows = roles.lead.windows(roles)

@@ -101,11 +101,22 @@ def setting_of(kernel: Kernel) -> Setting:
 
 
 # --- what a plan costs ----------------------------------------------------------------------------
-def predicted(plan: Plan, at: Setting) -> float:
-    """Seconds for a plan."""
-    outer = outer_loops(plan)
-    blocks = prod(loop.rounds for loop in outer)
-    return cost.seconds(nests(plan, at), at.target, blocks)
+class Outlook:
+    """A plan as the cost model sees it, and the seconds that its arithmetic takes."""
+
+    def __init__(self, plan: Plan, at: Setting):
+        outer = outer_loops(plan)
+        self.target = at.target
+        self.blocks = prod(loop.rounds for loop in outer)
+        self.nests = nests(plan, at, outer)
+        self.computing = [cost.arithmetic(nest, at.target) for nest in self.nests]
+        self.least = cost.waited(sum(self.computing) / at.target.clock, self.blocks)
+
+    def seconds(self) -> float:
+        """The seconds that the plan takes."""
+        pairs = zip(self.nests, self.computing, strict=True)
+        taken = sum(cost.with_transfers(*pair, self.target) for pair in pairs)
+        return cost.waited(taken / self.target.clock, self.blocks)
 
 
 def outer_loops(plan: Plan) -> list[Loop]:
@@ -134,23 +145,21 @@ def rows_around(plan: Plan) -> list[Loop]:
     return [Loop(r, size_of(r) or 1) for r in plan.roles.rows[plan.outer : -1]]
 
 
-def nests(plan: Plan, at: Setting) -> list[Nest]:
+def nests(plan: Plan, at: Setting, outer: Sequence[Loop]) -> list[Nest]:
     """The copies and the products of a plan, as the cost model sees them."""
-    around = [*outer_loops(plan), *depth_loops(plan)]
-    made = []
+    around = [*outer, *depth_loops(plan)]
+    level, made = len(around), []
     if plan.packs is not None:
         made.append(copy_lanes(plan, at, around))
-    inner = []
     if plan.image > 1:
-        inner.append(Loop(plan.roles.around[-1], plan.image))
+        around.append(Loop(plan.roles.around[-1], plan.image))
     if plan.together:
-        tiles = ceil(plan.height / plan.together)
-        inner.append(Loop(plan.roles.rows[-1], tiles, plan.together))
-        made.append(copy_rows(plan, at, [*around, *inner, *rows_around(plan)]))
-    for strip in plan.strips:
-        made.append(products(plan, strip, at, [*around, *inner]))
+        count = ceil(plan.height / plan.together)
+        around.append(Loop(plan.roles.rows[-1], count, plan.together))
+        made.append(copy_rows(plan, at, [*around, *rows_around(plan)]))
+    made += [products(plan, strip, at, around, level) for strip in plan.strips]
     if plan.depth:
-        made.append(store_sums(plan, at))
+        made.append(store_sums(plan, at, outer))
     return made
 
 
@@ -164,20 +173,19 @@ def summed_loops(plan: Plan, unrolled: int) -> list[Loop]:
     return loops
 
 
-def products(plan: Plan, strip: Strip, at: Setting, around: Sequence[Loop]) -> Nest:
-    """The register tiles of one strip."""
+def products(plan: Plan, strip: Strip, at: Setting, around: Sequence[Loop], inner: int) -> Nest:
+    """The register tiles of one strip; lanes are packed inside the first `inner` loops."""
     roles, row, lane = plan.roles, plan.roles.rows[-1], plan.roles.lane
     height = plan.together or plan.height
-    tiles = ceil(height / strip.rows)
-    high = ceil(height / tiles)
+    count = ceil(height / strip.rows)
+    high = ceil(height / count)
     lanes = min(plan.block or strip.lanes, strip.padded)
     sums = summed_loops(plan, UNROLLED)
     loops = [*around, *rows_around(plan)]
-    loops += [Loop(row, tiles, high), Loop(lane, ceil(lanes / strip.panel), strip.panel)]
+    loops += [Loop(row, count, high), Loop(lane, ceil(lanes / strip.panel), strip.panel)]
     loops += [loop for loop in sums if not loop.written]
     loops += [loop for loop in sums if loop.written]
     loops += [Loop(row, high, 1, True), Loop(lane, strip.panel, 1, True)]
-    inner = len(outer_loops(plan)) + len(depth_loops(plan))
     depth, place = prod(plan.steps), len(loops) - 1
     streams = [
         *(
@@ -247,13 +255,12 @@ def partial(loops: Sequence[Loop], inner: int, plan: Plan, itemsize: int) -> Str
     return Stream(tuple(moves), itemsize, is_store=True, aligned=True)
 
 
-def store_sums(plan: Plan, at: Setting) -> Nest:
+def store_sums(plan: Plan, at: Setting, outer: Sequence[Loop]) -> Nest:
     """Partial results stored at the end."""
     roles = plan.roles
     lanes = plan.block or roles.lanes
-    loops = outer_loops(plan)
-    inner = len(loops)
-    loops += rows_around(plan)
+    inner = len(outer)
+    loops = [*outer, *rows_around(plan)]
     wide = min(at.width, lanes)
     loops += [Loop(roles.rows[-1], plan.height), Loop(roles.lane, ceil(lanes / wide), wide)]
     loops.append(Loop(roles.lane, wide, 1, True))

@@ -9,20 +9,14 @@ condition is left, vectors run over `o`, and rows of any width are rows of regis
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import and_
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.kernel.choose.roles import axes_of_results
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.sliding import Window, windows_along
 from torpor.kernel.opts.stage import loads_of, operands
-from torpor.kernel.ranges import find_loops, kind_of, number_of, size_of
-from torpor.rules import conjuncts
-
-PLACES_ADDED: Final = 8  # places of a row for each that may be added to it
+from torpor.kernel.ranges import find_loops, kind_of, number_of
 
 
 class Copied(NamedTuple):
@@ -64,7 +58,6 @@ def slid(kernel: Kernel, load: UOp, outputs: list[UOp], groups: list[UOp]) -> li
     windows, results, rest = windows_along(load, own, kernel.reduce_axes, fresh)
     if not windows:
         return []
-    windows = evened(windows)
     value, order = windows[-1].value, tuple(kernel.reduce_axes)
     copies = []
     if rest:
@@ -82,60 +75,6 @@ def around(
     """The axes of a copy, those of the windows in the middle, and what of it a window reads."""
     axes = (*first, *(w.row for w in windows), *last)
     return axes, (*first, *(w.place for w in windows), *last)
-
-
-def evened(windows: list[Window]) -> list[Window]:
-    """The windows along rows that have as many places without a value before as after the others,
-    where few are added: so phases that look at one border each read one copy.
-    """
-    value, rows = windows[-1].value, {w.row for w in windows}
-    place = value.src[0]
-    conditions = [c for s in place.src[2:] for c in conjuncts(s)]
-    if not all(is_border(c, rows) for c in conditions):
-        return windows
-    changes: dict[UOp, UOp] = {}
-    valid: list[UOp] = []
-    moved: list[Window] = []
-    for window in windows:
-        row, size = window.row, size_of(window.row) or 1
-        low, high = inside(row, [c for c in conditions if row in c.ranges()])
-        border = max(low, size - high)
-        if 2 * border - low - (size - high) > size // PLACES_ADDED:
-            return windows
-        wider = row.replace(src=(UOp.index_const(high - low + 2 * border),))
-        changes[row] = wider + (low - border)
-        if border:
-            valid.append(UOp.index_const(border - 1) < wider)
-            valid.append(wider < UOp.index_const(border + high - low))
-        moved.append(window._replace(row=wider, place=window.place + (border - low)))
-    if not valid:
-        return windows
-    source = place.src[0], place.src[1].substitute(changes), reduce(and_, valid)
-    moved[-1] = moved[-1]._replace(
-        value=value.replace(src=(place.replace(src=source).simplify(), *value.src[1:]))
-    )
-    return moved
-
-
-def is_border(condition: UOp, rows: set[UOp]) -> bool:
-    """Whether a condition bounds one of the rows by a number: others may hold here and there."""
-    if condition.op is not Ops.CMPLT:
-        return False
-    low, high = condition.src
-    return (low in rows and high.op is Ops.CONST) or (high in rows and low.op is Ops.CONST)
-
-
-def inside(row: UOp, conditions: list[UOp]) -> tuple[int, int]:
-    """The first place of a row within all its bounds, and the place after the last."""
-    size = size_of(row) or 1
-    low = next((n for n in range(size) if hold(conditions, row, n)), 0)
-    return low, next((n for n in range(size, low, -1) if hold(conditions, row, n - 1)), size)
-
-
-def hold(conditions: list[UOp], row: UOp, number: int) -> bool:
-    """Whether conditions on a row hold at a place."""
-    at = {row: UOp.index_const(number)}
-    return all(c.substitute(at).simplify().arg for c in conditions)
 
 
 def in_order(ast: UOp, order: tuple[UOp, ...]) -> UOp:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from torpor.base.dtypes import DType
+from torpor.base.dtypes import SMALL_FLOATS, DType
 from torpor.base.target import Target
 from torpor.ir import PatternMatcher
 from torpor.kernel.decompose.conversions import (
@@ -25,19 +25,19 @@ from torpor.kernel.decompose.functions import (
     WIDE_REMAINDER_RULES,
 )
 from torpor.kernel.decompose.integers import in_words
-from torpor.kernel.decompose.small_floats import SMALL, arithmetic_rules
+from torpor.kernel.decompose.small_floats import arithmetic_rules
 from torpor.kernel.decompose.small_floats import storage_rules as _storage_rules
 
 _SATURATING = ("cpu", "python")  # targets whose conversion of floats to integers saturates
 
 
 def _missing_small(target: Target) -> tuple[DType, ...]:
-    return tuple(d for d in SMALL if d.name in target.missing)
+    return tuple(d for d in SMALL_FLOATS if d.name in target.missing)
 
 
 @cache
 def storage_rules(target: Target) -> PatternMatcher:
-    """Memory of 16-bit floats that `target` lacks becomes that of uint16 (part of `rules_for`)."""
+    """Memory of small floats that `target` lacks becomes that of integers (part of `rules_for`)."""
     return _storage_rules(_missing_small(target))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from torpor.base.dtypes import dtypes
+from torpor.base.dtypes import SMALL_FLOATS, dtypes
 from torpor.ir import Ops, PatternMatcher, UOp, UPat
 from torpor.ir.ops import TRANSCENDENTAL
 from torpor.kernel.decompose import (
@@ -17,7 +17,6 @@ from torpor.kernel.decompose import (
 )
 
 _FLOATS: Final = (dtypes.float32, dtypes.float64)
-_SMALL: Final = (dtypes.float16, dtypes.bfloat16)
 
 
 def decompose_sin(x: UOp) -> UOp:
@@ -65,7 +64,7 @@ def decompose_remainder_wide(x: UOp, y: UOp) -> UOp:
 
 
 def compute_in_single(node: UOp) -> UOp:
-    """f(x) = float16(f(float32(x)))"""
+    """f(x) = small(f(float32(x)))"""
     single = dtypes.float32.vec(node.dtype.count)
     return UOp(node.op, single, tuple(s.cast(single) for s in node.src)).cast(node.dtype)
 
@@ -75,7 +74,7 @@ def _unary(op: Ops) -> UPat:
 
 
 FUNCTION_RULES: Final = PatternMatcher([
-    (UPat(TRANSCENDENTAL | {Ops.MOD}, _SMALL, name="node"), compute_in_single),
+    (UPat(TRANSCENDENTAL | {Ops.MOD}, SMALL_FLOATS, name="node"), compute_in_single),
     (_unary(Ops.EXP), exponential.exp),
     (_unary(Ops.EXP2), exponential.exp2),
     (_unary(Ops.TANH), exponential.tanh),

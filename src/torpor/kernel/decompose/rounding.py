@@ -1,7 +1,7 @@
-"""Rounding float32 to float16 and bfloat16 by integer arithmetic, and reading their bits.
+"""Rounding float32 to a smaller float by integer arithmetic, and reading its bits.
 
 All rounding is to nearest, ties to even; NaN stays NaN (quiet), infinities and denormal numbers are
-kept.
+kept. What is beyond a format without infinities becomes NaN.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from torpor.base.dtypes import DType, dtypes
+import numpy as np
+
+from torpor.base.dtypes import DType, dtypes, from_name
 from torpor.ir import UOp
 from torpor.kernel.decompose.words import (
     magnitude,
@@ -19,11 +21,37 @@ from torpor.kernel.decompose.words import (
     with_sign,
 )
 
-_HALF_DROPPED: Final = 23 - 10  # fraction bits of float32 that float16 lacks
-_HALF_LEAST_NORMAL: Final = 2.0**-14
-_HALF_OVERFLOW: Final = 65520.0  # from here on a number rounds to infinity
-_HALF_BIAS: Final = (127 - 15) << 23  # difference of the exponents' biases, in place
-_BRAIN_QUIET: Final = 0x00400000
+_SINGLE: Final = dtypes.float32
+_QUIET: Final = 0x00400000
+
+
+def _dropped(small: DType) -> int:
+    """Bits of float32's fraction that the format lacks."""
+    return _SINGLE.fraction - small.fraction
+
+
+def _rebias(small: DType) -> int:
+    """The difference of the exponents' biases, in place."""
+    return (_SINGLE.bias - small.bias) << _SINGLE.fraction
+
+
+def _special(small: DType) -> int:
+    """The least bits, without sign, that are no finite number's."""
+    exponents = ((1 << small.exponent) - 1) << small.fraction
+    return exponents if small.infinite else (1 << (small.bits - 1)) - 1
+
+
+def _overflow(small: DType) -> float:
+    """The least float32 that rounds to more than the format's largest number."""
+    last = 2.0 ** (math.frexp(small.largest)[1] - 1 - small.fraction)
+    middle = small.largest + last / 2
+    is_even = not small.infinite  # the largest number's last bit is 0, so the middle rounds to it
+    return float(np.nextafter(np.float32(middle), np.float32(math.inf))) if is_even else middle
+
+
+def _anchor(small: DType) -> float:
+    """A number of float32 whose last place is that of the format's denormal numbers."""
+    return 2.0 ** (_SINGLE.fraction + 1 - small.bias - small.fraction)
 
 
 def _nearest_even(bits: UOp, dropped: int) -> UOp:
@@ -33,57 +61,68 @@ def _nearest_even(bits: UOp, dropped: int) -> UOp:
     return raised & (0xFFFFFFFF ^ ((1 << dropped) - 1))
 
 
-def _round_to_brain(x: UOp) -> UOp:
-    """The bits of float32 x rounded to 8 significant bits; a NaN keeps its upper payload."""
-    bits = unsigned_bits(x)
-    quiet = (bits | _BRAIN_QUIET) & 0xFFFF0000
-    return x.ne(x).where(quiet, _nearest_even(bits, 16))
+def _round_fraction(x: UOp, small: DType) -> UOp:
+    """The bits of float32 x rounded to a format with as many bits of exponent; a NaN keeps its
+    upper payload.
+    """
+    bits, dropped = unsigned_bits(x), _dropped(small)
+    quiet = (bits | _QUIET) & (0xFFFFFFFF ^ ((1 << dropped) - 1))
+    return x.ne(x).where(quiet, _nearest_even(bits, dropped))
 
 
-def _round_to_half(x: UOp) -> UOp:
-    """|x| rounded to a number that float16 has, as float32."""
+def _round_size(x: UOp, small: DType) -> UOp:
+    """|x| rounded to a number that the format has, as float32."""
     size = magnitude(x)
-    normal = _nearest_even(unsigned_bits(size), _HALF_DROPPED).bitcast(x.dtype)
-    # Adding 1/2 leaves bits from 2**-24 on, the last place of float16's denormal numbers.
-    denormal = (size + 0.5) - 0.5
-    finite = (size < _HALF_LEAST_NORMAL).where(denormal, normal)
-    rounded = (size < _HALF_OVERFLOW).where(finite, x.const_like(math.inf))
+    normal = _nearest_even(unsigned_bits(size), _dropped(small)).bitcast(x.dtype)
+    anchor = _anchor(small)
+    denormal = (size + anchor) - anchor
+    finite = (size < small.smallest_normal).where(denormal, normal)
+    beyond = x.const_like(math.inf if small.infinite else math.nan)
+    rounded = (size < _overflow(small)).where(finite, beyond)
     return x.ne(x).where(size, rounded)
 
 
 def round_in_single(x: UOp, small: DType) -> UOp:
     """float32 x rounded to the format `small`, still as float32."""
-    if small is dtypes.bfloat16:
-        return _round_to_brain(x).bitcast(x.dtype)
-    return with_sign(_round_to_half(x), sign_bit(x))
+    if small.exponent == _SINGLE.exponent:
+        return _round_fraction(x, small).bitcast(x.dtype)
+    return with_sign(_round_size(x, small), sign_bit(x))
 
 
 def encode(x: UOp, small: DType) -> UOp:
-    """The 16 bits (uint16) of float32 x in the format `small`."""
-    short = vector_of(dtypes.uint16, x)
-    if small is dtypes.bfloat16:
-        return (_round_to_brain(x) >> 16).cast(short)
-    size = _round_to_half(x)
+    """The bits of float32 x in the format `small`, as an unsigned integer."""
+    short = vector_of(from_name(f"uint{small.bits}"), x)
+    dropped = _dropped(small)
+    if small.exponent == _SINGLE.exponent:
+        return (_round_fraction(x, small) >> dropped).cast(short)
+    size = _round_size(x, small)
     bits = unsigned_bits(size)
-    denormal = unsigned_bits(size + 0.5) & 0x7FF  # 1/2 has its last place at 2**-24
-    finite = (size < _HALF_LEAST_NORMAL).where(denormal, (bits - _HALF_BIAS) >> _HALF_DROPPED)
-    special = x.ne(x).where(bits.const_like(0x7E00), bits.const_like(0x7C00))
+    denormal = unsigned_bits(size + _anchor(small)) & ((2 << small.fraction) - 1)
+    normal = (bits - _rebias(small)) >> dropped
+    finite = (size < small.smallest_normal).where(denormal, normal)
+    least = _special(small)
+    nan = least | (1 << (small.fraction - 1)) if small.infinite else least
+    special = x.ne(x).where(bits.const_like(nan), bits.const_like(least))
     packed = (size < math.inf).where(finite, special)
-    return ((sign_bit(x) >> 16) | packed).cast(short)
+    return ((sign_bit(x) >> (_SINGLE.bits - small.bits)) | packed).cast(short)
 
 
 def decode(bits: UOp, small: DType) -> UOp:
-    """The float32 that 16 bits (uint16) of the format `small` stand for, exactly."""
+    """The float32 that the bits of the format `small` (an unsigned integer) stand for, exactly."""
     word = bits.cast(vector_of(dtypes.uint32, bits))
-    single = vector_of(dtypes.float32, bits)
-    if small is dtypes.bfloat16:
-        return (word << 16).bitcast(single)
-    size = word & 0x7FFF
-    normal = ((size << _HALF_DROPPED) + _HALF_BIAS).bitcast(single)
-    special = ((size << _HALF_DROPPED) | 0x7F800000).bitcast(single)
-    whole = size.cast(vector_of(dtypes.int32, bits)).cast(single) * 2.0**-24
-    finite = (size < 0x400).where(whole, normal)
-    return with_sign((size < 0x7C00).where(finite, special), (word & 0x8000) << 16)
+    single = vector_of(_SINGLE, bits)
+    dropped = _dropped(small)
+    if small.exponent == _SINGLE.exponent:
+        return (word << dropped).bitcast(single)
+    sign = 1 << (small.bits - 1)
+    size = word & (sign - 1)
+    normal = ((size << dropped) + _rebias(small)).bitcast(single)
+    special = ((size << dropped) | 0x7F800000).bitcast(single)
+    place = 2.0 ** (1 - small.bias - small.fraction)
+    whole = size.cast(vector_of(dtypes.int32, bits)).cast(single) * place
+    finite = (size < (1 << small.fraction)).where(whole, normal)
+    sign_moved = (word & sign) << (_SINGLE.bits - small.bits)
+    return with_sign((size < _special(small)).where(finite, special), sign_moved)
 
 
 def single_to_odd(x: UOp) -> UOp:

@@ -1,12 +1,13 @@
-"""float16 and bfloat16 on targets that lack them: arithmetic in float32, memory as uint16.
+"""Small floats on targets that lack them: arithmetic in float32, memory as integers.
 
 A value of such a format is always rounded: each operation is done in float32 and its result
 rounded to the format. That is the correctly rounded result for + - * / and sqrt, since float32 has
 more than twice the bits (S. Figueroa, "When is double rounding innocuous?", 1995).
 
-In the end no node has the format: `CAST(float32 -> small)` and `BITCAST(uint16 -> small)` are the
-only ones that make such a value, `CAST(small -> float32)` and `BITCAST(small -> uint16)` the only
-ones that use it, and every pair of one of each is an expression of float32 and integers.
+In the end no node has the format: `CAST(float32 -> small)` and `BITCAST(word -> small)` are the
+only ones that make such a value, `CAST(small -> float32)` and `BITCAST(small -> word)` the only
+ones that use it, and every pair of one of each is an expression of float32 and integers. A word is
+the unsigned integer of as many bits.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from torpor.base.dtypes import DType, dtypes
+from torpor.base.dtypes import SMALL_FLOATS, DType, dtypes, from_name
 from torpor.ir import Ops, PatternMatcher, UOp, UPat
 from torpor.ir.ops import ALU, COMPARE
 from torpor.kernel.decompose.rounding import (
@@ -29,7 +30,6 @@ from torpor.kernel.decompose.rounding import (
 )
 from torpor.kernel.decompose.words import vector_of
 
-SMALL: Final = (dtypes.float16, dtypes.bfloat16)
 _EXACT_IN_SINGLE: Final = 24  # bits of an integer that float32 holds
 
 Rule = tuple[UPat, Callable[..., UOp | None]]
@@ -39,8 +39,8 @@ def _single(node: UOp) -> DType:
     return vector_of(dtypes.float32, node)
 
 
-def _half(node: UOp) -> DType:
-    return vector_of(dtypes.uint16, node)
+def _word(node: UOp) -> DType:
+    return vector_of(from_name(f"uint{node.dtype.bits}"), node)
 
 
 def compute_in_single(node: UOp) -> UOp:
@@ -95,7 +95,7 @@ def cast_of_bits(node: UOp, x: UOp) -> UOp:
 
 
 def bits_of_cast(node: UOp, x: UOp) -> UOp | None:
-    """bits(small(x)) = x rounded, packed into 16 bits"""
+    """bits(small(x)) = x rounded, packed"""
     source = x.src[0]
     return encode(source, x.dtype.scalar()) if source.dtype.scalar() is dtypes.float32 else None
 
@@ -109,8 +109,9 @@ def use_of_constant(node: UOp, x: UOp) -> UOp:
     """T(c) and bits(c) of a constant"""
     if node.op is Ops.CAST:
         return UOp.const(node.dtype, x.arg)
-    pattern = np.float64(x.arg).astype(x.dtype.numpy).view(np.uint16)
-    return UOp.const(dtypes.uint16, int(pattern)).bitcast(node.dtype)
+    word = _word(x)
+    pattern = np.float64(x.arg).astype(x.dtype.numpy).view(word.numpy)
+    return UOp.const(word, int(pattern)).bitcast(node.dtype)
 
 
 def use_of_lanes(node: UOp, x: UOp) -> UOp:
@@ -121,34 +122,34 @@ def use_of_lanes(node: UOp, x: UOp) -> UOp:
 
 
 def bits_of_other_format(node: UOp, x: UOp) -> UOp | None:
-    """T(bits of small x) = T(uint16(x))"""
-    if node.dtype.scalar() is dtypes.uint16:
+    """T(bits of small x) = T(word(x))"""
+    if node.dtype.scalar() is _word(x).scalar():
         return None
-    return x.bitcast(_half(x)).bitcast(node.dtype)
+    return x.bitcast(_word(x)).bitcast(node.dtype)
 
 
 def small_of_other_bits(node: UOp, x: UOp) -> UOp | None:
-    """small(bits of x) = small(uint16(x))"""
-    if x.dtype.scalar() is dtypes.uint16:
+    """small(bits of x) = small(word(x))"""
+    if x.dtype.scalar() is _word(x).scalar():
         return None
-    return x.bitcast(_half(x)).bitcast(node.dtype)
+    return x.bitcast(_word(x)).bitcast(node.dtype)
 
 
 def memory_as_bits(node: UOp) -> UOp:
-    """`memory of small numbers = memory of uint16`"""
-    return node.replace(dtype=_half(node))
+    """`memory of small numbers = memory of words`"""
+    return node.replace(dtype=_word(node))
 
 
 def load_bits(node: UOp) -> UOp | None:
-    """load(p) = small(load of uint16)"""
+    """load(p) = small(load of words)"""
     if node.src[0].op is not Ops.INDEX:
         return None
-    return node.replace(dtype=_half(node)).bitcast(node.dtype)
+    return node.replace(dtype=_word(node)).bitcast(node.dtype)
 
 
 def store_bits(node: UOp, value: UOp) -> UOp:
     """store(p, x) = store(p, bits(x))"""
-    return node.replace(src=(node.src[0], value.bitcast(_half(value)), *node.src[2:]))
+    return node.replace(src=(node.src[0], value.bitcast(_word(value)), *node.src[2:]))
 
 
 def _storage(small: tuple[DType, ...]) -> list[Rule]:
@@ -166,7 +167,7 @@ def _arithmetic(small: tuple[DType, ...], native: tuple[DType, ...]) -> list[Rul
     soft = tuple(d for d in small if d not in native) or (dtypes.void,)
     value = UPat.var("x", small)
     wide = UPat.var("x", dtypes.float64)
-    other = UPat.var("x", [d for d in SMALL if d not in small] or [dtypes.void])
+    other = UPat.var("x", [d for d in SMALL_FLOATS if d not in small] or [dtypes.void])
     integers = tuple(
         d for d in vars(dtypes).values() if isinstance(d, DType) and (d.is_int or d.kind == "bool")
     )
@@ -175,14 +176,14 @@ def _arithmetic(small: tuple[DType, ...], native: tuple[DType, ...]) -> list[Rul
     def use(
         op: Ops,
         made_by: Ops | tuple[Ops, ...],
-        format: DType | None = None,
+        format: DType | tuple[DType, ...] | None = None,
         of: tuple[DType, ...] = small,
     ) -> UPat:
         return UPat(op, format, (UPat(made_by, of, name="x"),), name="node")
 
-    single, half = dtypes.float32, dtypes.uint16
+    single, word = dtypes.float32, (dtypes.uint8, dtypes.uint16)
     uses = (Ops.CAST, Ops.BITCAST)
-    either = {Ops.CAST: single, Ops.BITCAST: half}
+    either: dict[Ops, DType | tuple[DType, ...]] = {Ops.CAST: single, Ops.BITCAST: word}
     return [
         (UPat(computed, small, name="node"), compute_in_single),
         (UPat(COMPARE, None, UPat(None, small), name="node"), compare_in_single),
@@ -194,8 +195,8 @@ def _arithmetic(small: tuple[DType, ...], native: tuple[DType, ...]) -> list[Rul
         (UPat(Ops.BITCAST, small, (UPat.var("x"),), name="node"), small_of_other_bits),
         (use(Ops.CAST, Ops.CAST, single, soft), cast_of_cast),
         (use(Ops.CAST, Ops.BITCAST, single, soft), cast_of_bits),
-        (use(Ops.BITCAST, Ops.CAST, half, soft), bits_of_cast),
-        (use(Ops.BITCAST, Ops.BITCAST, half), bits_of_bits),
+        (use(Ops.BITCAST, Ops.CAST, word, soft), bits_of_cast),
+        (use(Ops.BITCAST, Ops.BITCAST, word), bits_of_bits),
         *((use(op, Ops.CONST, either[op]), use_of_constant) for op in uses),
         *((use(op, (Ops.VECTORIZE, Ops.GEP), either[op]), use_of_lanes) for op in uses),
     ]
@@ -203,7 +204,7 @@ def _arithmetic(small: tuple[DType, ...], native: tuple[DType, ...]) -> list[Rul
 
 @cache
 def storage_rules(small: tuple[DType, ...]) -> PatternMatcher:
-    """Memory of the formats `small` becomes memory of uint16, with BITCASTs at loads and stores."""
+    """Memory of the formats `small` becomes memory of words, with BITCASTs at loads and stores."""
     return PatternMatcher(_storage(small))
 
 

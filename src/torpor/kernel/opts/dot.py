@@ -24,16 +24,12 @@ from torpor.kernel.ranges import closed_by, size_of
 from torpor.rules.affine import affine
 from torpor.rules.linear import build
 
-BYTE: Final = 8  # bits
 INTEGERS: Final = (dtypes.int8, dtypes.uint8, dtypes.int16)  # formats that a signed half holds
 
 
 class Products(NamedTuple):
-    """What is replaced, a sum of products or the conversion of one to `dtype`; the sum; and the two
-    factors, each of a small format.
-    """
+    """A sum of products, and the two factors, each of a small format."""
 
-    whole: UOp
     total: UOp
     factors: tuple[UOp, UOp]
 
@@ -44,34 +40,20 @@ class Products(NamedTuple):
 
 
 def find_products(root: UOp) -> Products | None:
-    """The only reduction of a kernel, if it is sum(a*b) over small integers, taken in int32 (or in
-    float32 that holds every partial sum); or over bfloat16, taken in float32. That is a licence
-    (off under STRICT_FLOAT): instructions take denormal numbers for 0.
+    """The only reduction of a kernel, if it is sum(a*b) over small integers, in int32; or over
+    bfloat16, taken in float32. That is a licence (off under STRICT_FLOAT): instructions take
+    denormal numbers for 0.
     """
-    nodes = list(root.toposort())
-    sums = [n for n in nodes if n.op is Ops.REDUCE]
+    sums = [n for n in root.toposort() if n.op is Ops.REDUCE]
     if len(sums) != 1 or sums[0].arg is not Ops.ADD or sums[0].src[0].op is not Ops.MUL:
         return None
     (total,) = sums
     first, second = (f.src[0] if f.op is Ops.CAST else f for f in total.src[0].src)
-    users = [n for n in nodes if total in n.src]
     if first.dtype is second.dtype is dtypes.bfloat16 and total.dtype is dtypes.float32:
         licence = not settings.number("STRICT_FLOAT")
-        return Products(total, total, (first, second)) if licence else None
-    if first.dtype not in INTEGERS or second.dtype not in INTEGERS:
-        return None
-    if total.dtype is dtypes.int32:
-        return Products(total, total, (first, second))
-    bytes_ = first.dtype.itemsize == second.dtype.itemsize == 1
-    converted = len(users) == 1 and is_conversion(users[0])
-    if total.dtype is not dtypes.float32 or not (bytes_ and converted):
-        return None
-    return Products(users[0], total, (first, second))
-
-
-def is_conversion(node: UOp) -> bool:
-    """Whether a float sum is taken for what it is: an integer of at most 25 bits."""
-    return node.op is Ops.CAST and node.dtype in (dtypes.int32, dtypes.int64)
+        return Products(total, (first, second)) if licence else None
+    small = first.dtype in INTEGERS and second.dtype in INTEGERS
+    return Products(total, (first, second)) if small and total.dtype is dtypes.int32 else None
 
 
 def parts_of(target: Target, found: Products, terms: int) -> tuple[DType, DType] | None:
@@ -116,16 +98,11 @@ def sum_in_words(
     a, b = (factor.cast(dtype) for factor in found.factors)
     for place in range(size - size % terms, size):
         total = total + (a * b).substitute({one: UOp.index_const(place)})
-    made = root.substitute({found.whole: converted(total, found.whole.dtype)}).simplify()
+    made = root.substitute({found.total: total}).simplify()
     slots = [node.arg.slot for node in made.toposort() if node.op is Ops.PARAM]
     if len(slots) > len(set(slots)):  # some of that memory is read in its own format as well
         return sum_in_words(root, found, one, formats, rows=False)
     return made
-
-
-def converted(value: UOp, dtype: DType) -> UOp:
-    """The value in a format."""
-    return value if value.dtype is dtype else value.cast(dtype)
 
 
 def word(value: UOp, one: UOp, words: UOp, terms: int, rows: bool) -> UOp:

@@ -14,7 +14,6 @@ from torpor.ir.trace import listener
 from torpor.ir.uop import UOp
 from torpor.kernel.access import is_gated
 from torpor.kernel.opts.digits import cut_axes
-from torpor.kernel.opts.integer_sums import SUM_IN_SINGLE
 from torpor.kernel.ranges import (
     Loops,
     closed_by,
@@ -86,7 +85,6 @@ _join_rules = PatternMatcher(
             ),
             join_masked_sum,
         ),
-        SUM_IN_SINGLE,
     ]
 )
 

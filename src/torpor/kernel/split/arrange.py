@@ -17,7 +17,7 @@ from torpor.base.dtypes import dtypes
 from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.choose.plans import best_plans
+from torpor.kernel.choose.plans import first_plan
 from torpor.kernel.choose.tiling import copy_seconds
 from torpor.kernel.choose.windows import Copied, copied_windows, in_order
 from torpor.kernel.opts.kernel import Kernel
@@ -35,26 +35,26 @@ def arranged(ast: UOp, target: Target) -> Parted | None:
     if not target.threads or iterations(tuple(ast.ranges())) < PRODUCTS_WORTH:
         return None
     kernel = Kernel(ast, target)
-    plans = best_plans(kernel)[:1]
+    plain = first_plan(kernel)
     copies = copied_windows(kernel)
-    for _, plan in plans:
-        value = plan.roles.other.value
+    if plain is not None:
+        value = plain[1].roles.other.value
         axes = tuple(sorted(find_loops(kernel.ast).free[value], key=nesting))
         used = iterations(axes) * USES <= iterations(tuple(kernel.axes))
-        if value.op is Ops.LOAD and not plan.roles.other.masked and used:
+        if value.op is Ops.LOAD and not plain[1].roles.other.masked and used:
             copies.append(Copied(value, axes, axes, value, tuple(kernel.reduce_axes)))
     made = [one for one in (on_copy(kernel, copied) for copied in copies) if one is not None]
     times = {one: time_with(kernel, one) for one in made}
     best = min(made, key=times.__getitem__, default=None)
-    plain = plans[0][0] if plans else inf
-    return best if best is not None and times[best] * GAIN < plain else None
+    limit = plain[0] if plain is not None else inf
+    return best if best is not None and times[best] * GAIN < limit else None
 
 
 def time_with(kernel: Kernel, made: Parted) -> float:
     """Seconds on the copy, with those that copying takes."""
-    plans = best_plans(Kernel(made.rest, kernel.target))
+    plan = first_plan(Kernel(made.rest, kernel.target))
     copying = copy_seconds(made.size, made.dtype.itemsize, kernel.target)
-    return (plans[0][0] if plans else inf) + copying
+    return (plan[0] if plan is not None else inf) + copying
 
 
 def on_copy(kernel: Kernel, copied: Copied) -> Parted | None:

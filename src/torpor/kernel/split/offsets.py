@@ -16,7 +16,7 @@ from torpor.ir.ops import Ops
 from torpor.ir.records import OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.choose.heuristics import choose
-from torpor.kernel.opts.dot import Products, converted, find_products
+from torpor.kernel.opts.dot import Products, find_products
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.stage import place
 from torpor.kernel.ranges import closed_by, find_loops, iterations, nesting
@@ -58,7 +58,7 @@ def with_offset(kernel: Kernel, found: Products) -> Parted | None:
     product = unsigned.cast(dtypes.int32) * added.cast(dtypes.int32)
     total = UOp(Ops.REDUCE, dtypes.int32, (product, *closed_by(found.total)), Ops.ADD)
     moved = total + UOp(Ops.LOAD, dtypes.int32, (place(memory, axes),))
-    rest = kernel.ast.substitute({found.whole: converted(moved, found.whole.dtype)})
+    rest = kernel.ast.substitute({found.total: moved})
     return parted(sums, rest, memory, "parts of a sum")
 
 

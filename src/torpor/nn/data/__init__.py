@@ -1,5 +1,6 @@
 """Data sets and their loading."""
 
+from torpor.nn.data import transforms
 from torpor.nn.data.datasets import (
     ChainDataset,
     ConcatDataset,
@@ -22,23 +23,8 @@ from torpor.nn.data.samplers import (
 from torpor.nn.data.workers import WorkerError, get_worker_info
 
 __all__ = [
-    "BatchSampler",
-    "ChainDataset",
-    "ConcatDataset",
-    "DataLoader",
-    "Dataset",
-    "IterableDataset",
-    "RandomSampler",
-    "Sampler",
-    "SequentialSampler",
-    "Subset",
-    "SubsetRandomSampler",
-    "TensorDataset",
-    "WeightedRandomSampler",
-    "WorkerError",
-    "default_collate",
-    "default_convert",
-    "get_worker_info",
-    "load_digits",
-    "random_split",
-]
+    "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "IterableDataset",
+    "RandomSampler", "Sampler", "SequentialSampler", "Subset", "SubsetRandomSampler",
+    "TensorDataset", "WeightedRandomSampler", "WorkerError", "default_collate", "default_convert",
+    "get_worker_info", "load_digits", "random_split", "transforms",
+]  # fmt: skip

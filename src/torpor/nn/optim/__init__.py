@@ -10,25 +10,9 @@ from torpor.nn.optim.moments import LAMB, Adafactor, Adam, Adamax, AdamW, NAdam,
 from torpor.nn.optim.optimizer import Optimizer
 
 __all__ = [
-    "ASGD",
-    "LAMB",
-    "LBFGS",
-    "SGD",
-    "Adadelta",
-    "Adafactor",
-    "Adagrad",
-    "Adam",
-    "AdamW",
-    "Adamax",
-    "Muon",
-    "NAdam",
-    "Optimizer",
-    "RAdam",
-    "RMSprop",
-    "Rprop",
-    "lr_scheduler",
-    "swa_utils",
-]
+    "ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "LAMB", "LBFGS", "Muon",
+    "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop", "SGD", "lr_scheduler", "swa_utils",
+]  # fmt: skip
 
 if not TYPE_CHECKING:
     __getattr__ = names_of("torpor.nn.optim", lambda: __all__)

@@ -29,6 +29,7 @@ class SGD(Optimizer):
     options = {
         "lr": 1e-3, "momentum": 0.0, "dampening": 0.0, "weight_decay": 0.0, "nesterov": False,
     }  # fmt: skip
+    kept = {"momentum_buffer": "momentum"}
 
     def check(self, options: Mapping[str, Any]) -> None:
         super().check(options)
@@ -39,9 +40,6 @@ class SGD(Optimizer):
         if self.defaults["dampening"] and self.defaults["momentum"]:
             self.counted = {"_step": 0.0}
         super().add_param_group(param_group)
-
-    def initial(self, parameter: Tensor, options: Mapping[str, Any]) -> dict[str, Tensor]:
-        return {"momentum_buffer": filled_like(parameter)} if options["momentum"] else {}
 
     def count(
         self, values: Mapping[str, Tensor], rate: Tensor, numbers: Mapping[str, Any]
@@ -57,20 +55,18 @@ class SGD(Optimizer):
     @staticmethod
     @repeated
     def rule(
-        parameter: Tensor, gradient: Tensor, rate: Tensor, *rest: Tensor, momentum: float,
+        value: Tensor, gradient: Tensor, rate: Tensor, *rest: Tensor, momentum: float,
         dampening: float, weight_decay: float, nesterov: bool,
     ) -> tuple[Tensor, ...]:  # fmt: skip
-        dtype = gradient.dtype
-        value = parameter.cast(dtype)
         gradient = decayed(value, gradient, weight_decay)
         if not rest or not is_on(momentum):
-            return (value - gradient * rate.cast(dtype)).cast(parameter.dtype), *rest[:1]
+            return value - gradient * rate, *rest[:1]
         share: Any = 1.0
         if is_on(dampening) and len(rest) > 1:
-            share = (rest[1].cast(dtype) > 1).where(1 - dampening, 1.0).cast(dtype)
+            share = (rest[1] > 1).where(1 - dampening, 1.0).cast(gradient.dtype)
         velocity = rest[0] * momentum + gradient * share
         change = gradient + velocity * momentum if nesterov else velocity
-        return (value - change * rate.cast(dtype)).cast(parameter.dtype), velocity
+        return value - change * rate, velocity
 
 
 class RMSprop(Optimizer):
@@ -78,6 +74,7 @@ class RMSprop(Optimizer):
     its mean (`centered`: Graves, 2013, arXiv:1308.0850, equation 40).
     """
 
+    kept = {"square_avg": None, "momentum_buffer": "momentum", "grad_avg": "centered"}
     counted = {"step": 0.0}
 
     options = {
@@ -85,19 +82,13 @@ class RMSprop(Optimizer):
         "centered": False,
     }  # fmt: skip
 
-    def initial(self, parameter: Tensor, options: Mapping[str, Any]) -> dict[str, Tensor]:
-        wanted = {"square_avg": True, "momentum_buffer": options["momentum"] > 0}
-        wanted["grad_avg"] = options["centered"]
-        return {name: filled_like(parameter) for name, is_wanted in wanted.items() if is_wanted}
-
     @staticmethod
     @repeated
     def rule(
-        parameter: Tensor, gradient: Tensor, rate: Tensor, square: Tensor, *rest: Tensor,
+        value: Tensor, gradient: Tensor, rate: Tensor, square: Tensor, *rest: Tensor,
         alpha: float, eps: float, weight_decay: float, momentum: float, centered: bool,
     ) -> tuple[Tensor, ...]:  # fmt: skip
-        dtype, after = gradient.dtype, list[Tensor]()
-        value = parameter.cast(dtype)
+        after = list[Tensor]()
         gradient = decayed(value, gradient, weight_decay)
         square = square * alpha + gradient * gradient * (1 - alpha)
         size = square
@@ -108,7 +99,7 @@ class RMSprop(Optimizer):
         if is_on(momentum) and len(rest) > 1 + centered:
             change = rest[0] * momentum + change
             after.insert(0, change)
-        return (value - change * rate.cast(dtype)).cast(parameter.dtype), square, *after
+        return value - change * rate, square, *after
 
 
 class Adagrad(Optimizer):
@@ -127,21 +118,19 @@ class Adagrad(Optimizer):
     @staticmethod
     @repeated
     def rule(
-        parameter: Tensor, gradient: Tensor, rate: Tensor, total: Tensor, steps: Tensor,
+        value: Tensor, gradient: Tensor, rate: Tensor, total: Tensor, steps: Tensor,
         lr_decay: float, eps: float, weight_decay: float, initial_accumulator_value: float,
     ) -> tuple[Tensor, ...]:  # fmt: skip
-        dtype = gradient.dtype
-        value = parameter.cast(dtype)
         gradient = decayed(value, gradient, weight_decay)
         total = total + gradient * gradient
-        rate = rate.cast(dtype) / ((steps.cast(dtype) - 1) * lr_decay + 1)
-        return (value - gradient / (total.sqrt() + eps) * rate).cast(parameter.dtype), total
+        rate = rate / ((steps - 1) * lr_decay + 1)
+        return value - gradient / (total.sqrt() + eps) * rate, total
 
 
 class Adadelta(Optimizer):
     """Changes as large as earlier ones: Zeiler, 2012, arXiv:1212.5701, algorithm 1."""
 
-    kept = ("square_avg", "acc_delta")
+    kept = {"square_avg": None, "acc_delta": None}
     counted = {"step": 0.0}
 
     options = {"lr": 1.0, "rho": 0.9, "eps": 1e-6, "weight_decay": 0.0}
@@ -149,16 +138,14 @@ class Adadelta(Optimizer):
     @staticmethod
     @repeated
     def rule(
-        parameter: Tensor, gradient: Tensor, rate: Tensor, square: Tensor, changes: Tensor,
+        value: Tensor, gradient: Tensor, rate: Tensor, square: Tensor, changes: Tensor,
         _: Tensor, rho: float, eps: float, weight_decay: float,
     ) -> tuple[Tensor, ...]:  # fmt: skip
-        dtype = gradient.dtype
-        value = parameter.cast(dtype)
         gradient = decayed(value, gradient, weight_decay)
         square = square * rho + gradient * gradient * (1 - rho)
         change = (changes + eps).sqrt() / (square + eps).sqrt() * gradient
         changes = changes * rho + change * change * (1 - rho)
-        return (value - change * rate.cast(dtype)).cast(parameter.dtype), square, changes
+        return value - change * rate, square, changes
 
 
 class Rprop(Optimizer):
@@ -179,15 +166,14 @@ class Rprop(Optimizer):
     @staticmethod
     @repeated
     def rule(
-        parameter: Tensor, gradient: Tensor, rate: Tensor, before: Tensor, size: Tensor,
+        value: Tensor, gradient: Tensor, rate: Tensor, before: Tensor, size: Tensor,
         _: Tensor, etas_0: float, etas_1: float, step_sizes_0: float, step_sizes_1: float,
     ) -> tuple[Tensor, ...]:  # fmt: skip
         turned = before * gradient
         factor = (turned > 0).where(etas_1, (turned < 0).where(etas_0, 1.0)).cast(size.dtype)
         size = (size * factor).clamp(step_sizes_0, step_sizes_1)
         gradient = (turned < 0).where(gradient.zeros_like(), gradient)
-        stepped = parameter.cast(gradient.dtype) - gradient.sign() * size
-        return stepped.cast(parameter.dtype), gradient, size
+        return value - gradient.sign() * size, gradient, size
 
 
 class ASGD(Optimizer):
@@ -195,7 +181,7 @@ class ASGD(Optimizer):
     lr / (1 + lambd lr (t - 1))**alpha.
     """
 
-    kept = ("ax",)
+    kept = {"ax": None}
     counted = {"step": 0.0, "eta": 0.0, "mu": 1.0}  # the last two for the next step
 
     options = {"lr": 1e-2, "lambd": 1e-4, "alpha": 0.75, "t0": 1e6, "weight_decay": 0.0}
@@ -210,16 +196,15 @@ class ASGD(Optimizer):
     @staticmethod
     @repeated
     def rule(
-        parameter: Tensor, gradient: Tensor, rate: Tensor, mean: Tensor, steps: Tensor,
+        value: Tensor, gradient: Tensor, rate: Tensor, mean: Tensor, steps: Tensor,
         eta: Tensor, mu: Tensor, lambd: float, alpha: float, t0: float, weight_decay: float,
     ) -> tuple[Tensor, ...]:  # fmt: skip
-        dtype = gradient.dtype
-        value, rate, before = parameter.cast(dtype), rate.cast(dtype), steps.cast(dtype) - 1
+        before = steps - 1
         gradient = decayed(value, gradient, weight_decay)
         eta = rate / (before * rate * lambd + 1) ** alpha
         value = value * (1 - eta * lambd) - gradient * eta
         mean = mean + (value - mean) / (before - t0).maximum(1.0)
-        return value.cast(parameter.dtype), mean
+        return value, mean
 
 
 class Muon(Optimizer):
@@ -228,7 +213,7 @@ class Muon(Optimizer):
     (lr sqrt(max(1, rows / columns))) or "match_rms_adamw" (lr 0.2 sqrt(max(rows, columns))).
     """
 
-    kept = ("momentum_buffer",)
+    kept = {"momentum_buffer": None}
 
     options = {
         "lr": 1e-3, "weight_decay": 0.1, "momentum": 0.95, "nesterov": True,
@@ -248,11 +233,11 @@ class Muon(Optimizer):
     @staticmethod
     @repeated
     def rule(
-        parameter: Tensor, gradient: Tensor, rate: Tensor, velocity: Tensor, weight_decay: float,
+        value: Tensor, gradient: Tensor, rate: Tensor, velocity: Tensor, weight_decay: float,
         momentum: float, nesterov: bool, eps: float, ns_coefficients_0: float,
         ns_coefficients_1: float, ns_coefficients_2: float, ns_steps: int, adjust_lr_fn: str | None,
     ) -> tuple[Tensor, ...]:  # fmt: skip
-        dtype, rows, columns = gradient.dtype, len(parameter), len(parameter.T)
+        rows, columns = len(value), len(value.T)
         velocity = velocity * momentum + gradient * (1 - momentum)
         change = velocity
         if nesterov:
@@ -267,6 +252,5 @@ class Muon(Optimizer):
         scale = max(1, rows / columns) ** 0.5
         if adjust_lr_fn == "match_rms_adamw":
             scale = 0.2 * max(rows, columns) ** 0.5
-        rate = rate.cast(dtype)
-        value = parameter.cast(dtype) * (1 - rate * weight_decay)
-        return (value - change * (rate * scale)).cast(parameter.dtype), velocity
+        value = value * (1 - rate * weight_decay)
+        return value - change * (rate * scale), velocity

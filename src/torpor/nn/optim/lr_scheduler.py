@@ -7,33 +7,60 @@ there may be chained: each acts on the rate that the others left.
 from __future__ import annotations
 
 import bisect
+import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torpor.base.errors import ValueRangeError
-from torpor.nn.optim.optimizer import Group, Optimizer
+from torpor.nn.optim.optimizer import REQUIRED, Group, Optimizer, signature_of
 from torpor.tensor.spelling import within
 
 
 class LRScheduler:
     """Base: subclasses say the rate that follows `now` at step `last_epoch`. `last_epoch` is -1 for
-    a schedule that begins, else the number of the step that it goes on from.
+    a schedule that begins, else the number of the step that it goes on from. The `options` of a
+    constructor are attributes.
     """
 
-    def __init__(self, optimizer: Optimizer, last_epoch: int = -1):
-        self.optimizer, self.last_epoch = optimizer, last_epoch
-        for group in optimizer.param_groups:
-            if last_epoch == -1:
+    options: ClassVar[Mapping[str, Any]] = {}  # of the constructor, with their defaults
+    __signature__: ClassVar[inspect.Signature]
+    optimizer: Optimizer
+    last_epoch: int
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def __init_subclass__(cls) -> None:
+        if "options" in vars(cls):
+            own = {"optimizer": REQUIRED, **cls.options, "last_epoch": -1}
+            cls.__signature__ = signature_of(own)
+
+    def __init__(self, *arguments: Any, **options: Any):
+        bound = self.__signature__.bind(*arguments, **options)
+        bound.apply_defaults()
+        vars(self).update(bound.arguments)
+        self.begin()
+        for group in self.optimizer.param_groups:
+            if self.last_epoch == -1:
                 group.setdefault("initial_lr", group["lr"])
             elif "initial_lr" not in group:
                 raise ValueRangeError("a schedule that goes on needs groups with an initial_lr")
-        self.base_lrs = [float(group["initial_lr"]) for group in optimizer.param_groups]
+        self.base_lrs = [float(group["initial_lr"]) for group in self.optimizer.param_groups]
         self.step()
 
-    def rate(self, base: float, now: float, place: int) -> float:
+    def begin(self) -> None:
+        """Look at the options before the first step."""
+
+    def rate(self, base: float, now: float, place: int) -> Any:
         """The rate of a group that began with `base`, has `now`, and is number `place`."""
         raise NotImplementedError
+
+    def for_each_group(self, given: Any) -> list[Any]:
+        """What is given for each group, or once for all."""
+        several = isinstance(given, Sequence)
+        return list(given) if several else [given] * len(self.optimizer.param_groups)
 
     def get_last_lr(self) -> list[float]:
         """The rate of each group."""
@@ -63,53 +90,53 @@ class LRScheduler:
         vars(self).update(state_dict)
 
 
+LRScheduler.__signature__ = signature_of({"optimizer": REQUIRED, "last_epoch": -1})
+
+
 class LambdaLR(LRScheduler):
     """The first rate times a function of the step, one for all groups or one for each."""
 
-    def __init__(self, optimizer: Optimizer, lr_lambda: Any, last_epoch: int = -1):
-        count = len(optimizer.param_groups)
-        self.lr_lambdas = (
-            list(lr_lambda) if isinstance(lr_lambda, Sequence) else [lr_lambda] * count
-        )
+    options = {"lr_lambda": REQUIRED}
+
+    def begin(self) -> None:
+        self.lr_lambdas = self.for_each_group(vars(self).pop("lr_lambda"))
+        count = len(self.optimizer.param_groups)
         if len(self.lr_lambdas) != count:
             raise ValueRangeError(f"{len(self.lr_lambdas)} functions for {count} groups")
-        super().__init__(optimizer, last_epoch)
 
-    def rate(self, base: float, now: float, place: int) -> float:
+    def rate(self, base: float, now: float, place: int) -> Any:
         return base * float(self.lr_lambdas[place](self.last_epoch))
 
 
 class MultiplicativeLR(LambdaLR):
     """The last rate times a function of the step."""
 
-    def rate(self, base: float, now: float, place: int) -> float:
+    def rate(self, base: float, now: float, place: int) -> Any:
         return now * float(self.lr_lambdas[place](self.last_epoch)) if self.last_epoch else now
 
 
 class _Scaled(LRScheduler):
     """A schedule that is a factor of the first rate."""
 
-    def factor(self, step: int) -> float:
+    def share(self, step: int) -> Any:
         raise NotImplementedError
 
-    def rate(self, base: float, now: float, place: int) -> float:
+    def rate(self, base: float, now: float, place: int) -> Any:
         if self.last_epoch == 0:
-            return now * self.factor(0)
-        before = self.factor(self.last_epoch - 1)
-        return now * self.factor(self.last_epoch) / before if before else now
+            return now * self.share(0)
+        before = self.share(self.last_epoch - 1)
+        return now * self.share(self.last_epoch) / before if before else now
 
 
-class StepLR(_Scaled):
+class StepLR(LRScheduler):
     """Times `gamma` every `step_size` steps."""
 
-    def __init__(
-        self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1
-    ):
-        within("step_size", step_size, 1)
-        self.step_size, self.gamma = step_size, gamma
-        super().__init__(optimizer, last_epoch)
+    options = {"step_size": REQUIRED, "gamma": 0.1}
 
-    def rate(self, base: float, now: float, place: int) -> float:
+    def begin(self) -> None:
+        within("step_size", self.step_size, 1)
+
+    def rate(self, base: float, now: float, place: int) -> Any:
         turns = self.last_epoch > 0 and self.last_epoch % self.step_size == 0
         return now * self.gamma if turns else now
 
@@ -117,83 +144,59 @@ class StepLR(_Scaled):
 class MultiStepLR(LRScheduler):
     """Times `gamma` at each of the steps `milestones`."""
 
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        milestones: Sequence[int],
-        gamma: float = 0.1,
-        last_epoch: int = -1,
-    ):
-        self.milestones, self.gamma = sorted(milestones), gamma
-        super().__init__(optimizer, last_epoch)
+    options = {"milestones": REQUIRED, "gamma": 0.1}
+    milestones: list[int]
 
-    def rate(self, base: float, now: float, place: int) -> float:
+    def begin(self) -> None:
+        self.milestones = sorted(self.milestones)
+
+    def rate(self, base: float, now: float, place: int) -> Any:
         return now * self.gamma ** self.milestones.count(self.last_epoch)
 
 
 class ConstantLR(_Scaled):
     """Times `factor` until step `total_iters`."""
 
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        factor: float = 1 / 3,
-        total_iters: int = 5,
-        last_epoch: int = -1,
-    ):
-        within("factor", factor, 0, 1)
-        self.share, self.total_iters = factor, total_iters
-        super().__init__(optimizer, last_epoch)
+    options = {"factor": 1 / 3, "total_iters": 5}
 
-    def factor(self, step: int) -> float:
-        return self.share if step < self.total_iters else 1.0
+    def begin(self) -> None:
+        within("factor", self.factor, 0, 1)
+
+    def share(self, step: int) -> Any:
+        return self.factor if step < self.total_iters else 1.0
 
 
 class LinearLR(_Scaled):
     """Times what goes in a line from `start_factor` to `end_factor` in `total_iters` steps."""
 
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        start_factor: float = 1 / 3,
-        end_factor: float = 1.0,
-        total_iters: int = 5,
-        last_epoch: int = -1,
-    ):
-        if not 0 < start_factor <= 1:
-            raise ValueRangeError(f"start_factor is above 0 and at most 1, not {start_factor}")
-        within("end_factor", end_factor, 0, 1)
-        self.start_factor, self.end_factor = start_factor, end_factor
-        self.total_iters = total_iters
-        super().__init__(optimizer, last_epoch)
+    options = {"start_factor": 1 / 3, "end_factor": 1.0, "total_iters": 5}
 
-    def factor(self, step: int) -> float:
-        share = min(step, self.total_iters) / self.total_iters if self.total_iters else 1.0
-        return self.start_factor + (self.end_factor - self.start_factor) * share
+    def begin(self) -> None:
+        if not 0 < self.start_factor <= 1:
+            raise ValueRangeError(f"start_factor is above 0 and at most 1, not {self.start_factor}")
+        within("end_factor", self.end_factor, 0, 1)
+
+    def share(self, step: int) -> Any:
+        part = min(step, self.total_iters) / self.total_iters if self.total_iters else 1.0
+        return self.start_factor + (self.end_factor - self.start_factor) * part
 
 
-class ExponentialLR(_Scaled):
+class ExponentialLR(LRScheduler):
     """Times `gamma` at every step."""
 
-    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1):
-        self.gamma = gamma
-        super().__init__(optimizer, last_epoch)
+    options = {"gamma": REQUIRED}
 
-    def rate(self, base: float, now: float, place: int) -> float:
+    def rate(self, base: float, now: float, place: int) -> Any:
         return now * self.gamma if self.last_epoch else now
 
 
 class PolynomialLR(_Scaled):
     """Times (1 - step / total_iters)**power."""
 
-    def __init__(
-        self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1
-    ):
-        self.total_iters, self.power = total_iters, power
-        super().__init__(optimizer, last_epoch)
+    options = {"total_iters": 5, "power": 1.0}
 
-    def factor(self, step: int) -> float:
-        return float((1 - min(step, self.total_iters) / self.total_iters) ** self.power)
+    def share(self, step: int) -> Any:
+        return (1 - min(step, self.total_iters) / self.total_iters) ** self.power
 
 
 class CosineAnnealingLR(LRScheduler):
@@ -201,13 +204,9 @@ class CosineAnnealingLR(LRScheduler):
     Hutter, 2017, arXiv:1608.03983, equation 5, without restarts.
     """
 
-    def __init__(
-        self, optimizer: Optimizer, T_max: float, eta_min: float = 0.0, last_epoch: int = -1
-    ):
-        self.T_max, self.eta_min = T_max, eta_min
-        super().__init__(optimizer, last_epoch)
+    options = {"T_max": REQUIRED, "eta_min": 0.0}
 
-    def rate(self, base: float, now: float, place: int) -> float:
+    def rate(self, base: float, now: float, place: int) -> Any:
         if self.last_epoch == 0:
             return now
         height, before = (
@@ -223,20 +222,13 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     Loshchilov and Hutter, 2017, arXiv:1608.03983.
     """
 
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        T_0: int,
-        T_mult: int = 1,
-        eta_min: float = 0.0,
-        last_epoch: int = -1,
-    ):
-        within("T_0", T_0, 1)
-        within("T_mult", T_mult, 1)
-        self.T_0, self.T_mult, self.eta_min = T_0, T_mult, eta_min
-        super().__init__(optimizer, last_epoch)
+    options = {"T_0": REQUIRED, "T_mult": 1, "eta_min": 0.0}
 
-    def rate(self, base: float, now: float, place: int) -> float:
+    def begin(self) -> None:
+        within("T_0", self.T_0, 1)
+        within("T_mult", self.T_mult, 1)
+
+    def rate(self, base: float, now: float, place: int) -> Any:
         at, length = self.last_epoch, self.T_0
         if self.T_mult == 1:
             at %= length
@@ -250,46 +242,34 @@ class CyclicLR(LRScheduler):
     "triangular", "triangular2" (each cycle half as high) or "exp_range" (times gamma**step).
     """
 
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        base_lr: float,
-        max_lr: float,
-        step_size_up: int = 2000,
-        step_size_down: int | None = None,
-        mode: str = "triangular",
-        gamma: float = 1.0,
-        scale_fn: Callable[[float], float] | None = None,
-        scale_mode: str = "cycle",
-        cycle_momentum: bool = True,
-        base_momentum: float = 0.8,
-        max_momentum: float = 0.9,
-        last_epoch: int = -1,
-    ):
-        if scale_fn is None and mode not in ("triangular", "triangular2", "exp_range"):
-            raise ValueRangeError(f"mode is triangular, triangular2 or exp_range, not {mode!r}")
-        self.base_lr, self.max_lr = base_lr, max_lr
-        self.up, self.down = step_size_up, step_size_down or step_size_up
-        self.mode, self.gamma, self.scale_fn, self.scale_mode = mode, gamma, scale_fn, scale_mode
-        self.momenta = (base_momentum, max_momentum) if cycle_momentum else None
-        if last_epoch == -1:
-            optimizer.lr = base_lr
-        super().__init__(optimizer, last_epoch)
+    options = {
+        "base_lr": REQUIRED, "max_lr": REQUIRED, "step_size_up": 2000, "step_size_down": None,
+        "mode": "triangular", "gamma": 1.0, "scale_fn": None, "scale_mode": "cycle",
+        "cycle_momentum": True, "base_momentum": 0.8, "max_momentum": 0.9,
+    }  # fmt: skip
 
-    def height(self) -> float:
+    def begin(self) -> None:
+        if self.scale_fn is None and self.mode not in ("triangular", "triangular2", "exp_range"):
+            known = "triangular, triangular2 or exp_range"
+            raise ValueRangeError(f"mode is {known}, not {self.mode!r}")
+        if self.last_epoch == -1:
+            self.optimizer.lr = self.base_lr
+
+    def height(self) -> Any:
         """How high this step is, from 0 to 1."""
-        cycle, at = divmod(self.last_epoch, self.up + self.down)
-        rise = at / self.up if at <= self.up else (self.up + self.down - at) / self.down
+        up, down = self.step_size_up, self.step_size_down or self.step_size_up
+        cycle, at = divmod(self.last_epoch, up + down)
+        rise = at / up if at <= up else (up + down - at) / down
         if self.scale_fn is not None:
             by_cycle = self.scale_mode == "cycle"
             return rise * self.scale_fn(cycle + 1 if by_cycle else self.last_epoch)
         scales = {"triangular2": 0.5**cycle, "exp_range": self.gamma**self.last_epoch}
         return rise * scales.get(self.mode, 1.0)
 
-    def rate(self, base: float, now: float, place: int) -> float:
+    def rate(self, base: float, now: float, place: int) -> Any:
         height = self.height()
-        if self.momenta is not None:
-            low, high = self.momenta
+        if self.cycle_momentum:
+            low, high = self.base_momentum, self.max_momentum
             set_momentum(self.optimizer.param_groups[place], high - (high - low) * height)
         return self.base_lr + (self.max_lr - self.base_lr) * height
 
@@ -299,49 +279,33 @@ class OneCycleLR(LRScheduler):
     Topin, 2018, arXiv:1708.07120. Momentum goes the other way.
     """
 
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        max_lr: float | Sequence[float],
-        total_steps: int | None = None,
-        epochs: int | None = None,
-        steps_per_epoch: int | None = None,
-        pct_start: float = 0.3,
-        anneal_strategy: str = "cos",
-        cycle_momentum: bool = True,
-        base_momentum: float = 0.85,
-        max_momentum: float = 0.95,
-        div_factor: float = 25.0,
-        final_div_factor: float = 1e4,
-        three_phase: bool = False,
-        last_epoch: int = -1,
-    ):
-        if total_steps is None and (epochs is None or steps_per_epoch is None):
-            raise ValueRangeError("OneCycleLR needs total_steps, or epochs and steps_per_epoch")
-        if anneal_strategy not in ("cos", "linear"):
-            raise ValueRangeError(f"anneal_strategy is cos or linear, not {anneal_strategy!r}")
-        within("pct_start", pct_start, 0, 1)
-        self.total_steps = total_steps or (epochs or 0) * (steps_per_epoch or 0)
-        self.anneal_strategy = anneal_strategy
-        low, high = base_momentum, max_momentum
-        top = pct_start * self.total_steps - 1
-        # (last step, factors of the highest rate at both ends, momenta at both ends)
-        first, last = 1 / div_factor, 1 / div_factor / final_div_factor
-        self.phases = [(top, first, 1.0, high, low), (self.total_steps - 1, 1.0, last, low, high)]
-        if three_phase:
-            self.phases[1:] = [
-                (2 * top, 1.0, first, low, high),
-                (self.total_steps - 1, first, last, high, high),
-            ]
-        self.cycle_momentum = cycle_momentum
-        count = len(optimizer.param_groups)
-        self.max_lrs = list(max_lr) if isinstance(max_lr, Sequence) else [max_lr] * count
-        if last_epoch == -1:
-            for group, most in zip(optimizer.param_groups, self.max_lrs, strict=True):
-                group["lr"] = most / div_factor
-        super().__init__(optimizer, last_epoch)
+    options = {
+        "max_lr": REQUIRED, "total_steps": None, "epochs": None, "steps_per_epoch": None,
+        "pct_start": 0.3, "anneal_strategy": "cos", "cycle_momentum": True, "base_momentum": 0.85,
+        "max_momentum": 0.95, "div_factor": 25.0, "final_div_factor": 1e4, "three_phase": False,
+    }  # fmt: skip
+    total_steps: Any
 
-    def rate(self, base: float, now: float, place: int) -> float:
+    def begin(self) -> None:
+        if self.total_steps is None and (self.epochs is None or self.steps_per_epoch is None):
+            raise ValueRangeError("OneCycleLR needs total_steps, or epochs and steps_per_epoch")
+        if self.anneal_strategy not in ("cos", "linear"):
+            raise ValueRangeError(f"anneal_strategy is cos or linear, not {self.anneal_strategy!r}")
+        within("pct_start", self.pct_start, 0, 1)
+        self.total_steps = self.total_steps or (self.epochs or 0) * (self.steps_per_epoch or 0)
+        low, high = self.base_momentum, self.max_momentum
+        top, end = self.pct_start * self.total_steps - 1, self.total_steps - 1
+        # (last step, factors of the highest rate at both ends, momenta at both ends)
+        first, last = 1 / self.div_factor, 1 / self.div_factor / self.final_div_factor
+        self.phases = [(top, first, 1.0, high, low), (end, 1.0, last, low, high)]
+        if self.three_phase:
+            self.phases[1:] = [(2 * top, 1.0, first, low, high), (end, first, last, high, high)]
+        self.max_lrs = self.for_each_group(self.max_lr)
+        if self.last_epoch == -1:
+            for group, most in zip(self.optimizer.param_groups, self.max_lrs, strict=True):
+                group["lr"] = most / self.div_factor
+
+    def rate(self, base: float, now: float, place: int) -> Any:
         if self.last_epoch > self.total_steps:
             raise ValueRangeError(f"OneCycleLR has {self.total_steps} steps, and no more")
         starts = [0.0, *(end for end, *_ in self.phases)]
@@ -385,8 +349,7 @@ class ReduceLROnPlateau(LRScheduler):
         self.optimizer, self.last_epoch = optimizer, 0
         self.mode, self.factor, self.patience, self.cooldown = mode, factor, patience, cooldown
         self.threshold, self.threshold_mode, self.eps = threshold, threshold_mode, eps
-        count = len(optimizer.param_groups)
-        self.min_lrs = list(min_lr) if isinstance(min_lr, Sequence) else [min_lr] * count
+        self.min_lrs = self.for_each_group(min_lr)
         self.best = math.inf if mode == "min" else -math.inf
         self.num_bad_epochs = self.cooldown_counter = 0
 
@@ -416,6 +379,31 @@ class ReduceLROnPlateau(LRScheduler):
         else:
             margin = self.threshold * abs(self.best) if math.isfinite(self.best) else 0.0
         return value < self.best - margin if self.mode == "min" else value > self.best + margin
+
+
+class SWALR(LRScheduler):
+    """From the rate that it finds to `swa_lr`, one for all groups or one for each, in
+    `anneal_epochs` steps, along a cosine or a line; then it stays.
+    """
+
+    options = {"swa_lr": REQUIRED, "anneal_epochs": 10, "anneal_strategy": "cos"}
+
+    def begin(self) -> None:
+        if self.anneal_strategy not in ("cos", "linear"):
+            raise ValueRangeError(f"anneal_strategy is cos or linear, not {self.anneal_strategy!r}")
+        groups = self.optimizer.param_groups
+        for group, rate in zip(groups, self.for_each_group(self.swa_lr), strict=True):
+            group["swa_lr"] = rate
+
+    def _share(self, step: int) -> float:
+        done = min(1.0, max(0, step) / self.anneal_epochs) if self.anneal_epochs else 1.0
+        return (1 - math.cos(math.pi * done)) / 2 if self.anneal_strategy == "cos" else done
+
+    def rate(self, base: float, now: float, place: int) -> Any:
+        end = self.optimizer.param_groups[place]["swa_lr"]
+        before, share = (self._share(self.last_epoch - back) for back in (1, 0))
+        first = end if before == 1 else (now - before * end) / (1 - before)
+        return end * share + first * (1 - share)
 
 
 class SequentialLR(LRScheduler):

@@ -9,13 +9,12 @@ from torpor.nn.optim.descent import decayed
 from torpor.nn.optim.optimizer import Optimizer, filled_like, one_less_power
 from torpor.tensor import Tensor
 from torpor.tensor.repeated import repeated
-from torpor.tensor.wide import wide_dtype
 
 
 class Moments(Optimizer):
     """Base of optimisers that correct two means which began as zeros."""
 
-    kept = ("exp_avg", "exp_avg_sq")
+    kept = {"exp_avg": None, "exp_avg_sq": None}
     counted = {"step": 0.0, "_missing_first": 0.0, "_missing_second": 0.0}
 
     def count(
@@ -46,29 +45,25 @@ class Adam(Moments):
         "decoupled_weight_decay": False,
     }  # fmt: skip
 
-    def initial(self, parameter: Tensor, options: Mapping[str, Any]) -> dict[str, Tensor]:
-        names = (*self.kept, "max_exp_avg_sq") if options["amsgrad"] else self.kept
-        return {name: filled_like(parameter) for name in names}
+    kept = {**Moments.kept, "max_exp_avg_sq": "amsgrad"}
 
     @staticmethod
     @repeated
     def rule(
-        parameter: Tensor, gradient: Tensor, rate: Tensor, first: Tensor, second: Tensor,
+        value: Tensor, gradient: Tensor, rate: Tensor, first: Tensor, second: Tensor,
         *rest: Tensor, betas_0: float, betas_1: float, eps: float, weight_decay: float,
         amsgrad: bool, decoupled_weight_decay: bool,
     ) -> tuple[Tensor, ...]:  # fmt: skip
-        dtype = gradient.dtype
-        value, (*largest, _, missing_first, missing_second) = parameter.cast(dtype), rest
+        *largest, _, missing_first, missing_second = rest
         if not decoupled_weight_decay:
             gradient = decayed(value, gradient, weight_decay)
         first, second = _averaged(gradient, first, second, betas_0, betas_1)
         largest = [largest[0].maximum(second)] if amsgrad else []
-        size = (largest[0] if amsgrad else second) / missing_second.cast(dtype)
-        change = first / missing_first.cast(dtype) / (size.sqrt() + eps)
+        size = (largest[0] if amsgrad else second) / missing_second
+        change = first / missing_first / (size.sqrt() + eps)
         if decoupled_weight_decay:
             change = decayed(value, change, weight_decay)
-        stepped = (value - change * rate.cast(dtype)).cast(parameter.dtype)
-        return stepped, first, second, *largest
+        return value - change * rate, first, second, *largest
 
 
 class AdamW(Adam):
@@ -87,20 +82,17 @@ class LAMB(Moments):
     @staticmethod
     @repeated
     def rule(
-        parameter: Tensor, gradient: Tensor, rate: Tensor, first: Tensor, second: Tensor, _: Tensor,
+        value: Tensor, gradient: Tensor, rate: Tensor, first: Tensor, second: Tensor, _: Tensor,
         missing_first: Tensor, missing_second: Tensor, betas_0: float, betas_1: float, eps: float,
         weight_decay: float,
     ) -> tuple[Tensor, ...]:  # fmt: skip
-        dtype = gradient.dtype
-        value = parameter.cast(dtype)
         first, second = _averaged(gradient, first, second, betas_0, betas_1)
-        size = (second / missing_second.cast(dtype)).sqrt() + eps
-        change = first / missing_first.cast(dtype) / size + value * weight_decay
+        size = (second / missing_second).sqrt() + eps
+        change = first / missing_first / size + value * weight_decay
         length, moved = value.square().sum().sqrt(), change.square().sum().sqrt()
         is_there = (length > 0).logical_and(moved > 0)
-        trust = is_there.where(length / is_there.where(moved, 1.0), 1.0).cast(dtype)
-        stepped = value - change * (rate.cast(dtype) * trust)
-        return stepped.cast(parameter.dtype), first, second
+        trust = is_there.where(length / is_there.where(moved, 1.0), 1.0).cast(value.dtype)
+        return value - change * (rate * trust), first, second
 
 
 class NAdam(Optimizer):
@@ -108,7 +100,7 @@ class NAdam(Optimizer):
     beta_1 (1 - 0.96**(t momentum_decay) / 2).
     """
 
-    kept = ("exp_avg", "exp_avg_sq")
+    kept = {"exp_avg": None, "exp_avg_sq": None}
     counted = {"step": 0.0, "mu_product": 1.0, "_mu": 0.0, "_mu_next": 0.0, "_missing": 0.0}
 
     options = {
@@ -133,23 +125,19 @@ class NAdam(Optimizer):
     @staticmethod
     @repeated
     def rule(
-        parameter: Tensor, gradient: Tensor, rate: Tensor, first: Tensor, second: Tensor, _: Tensor,
+        value: Tensor, gradient: Tensor, rate: Tensor, first: Tensor, second: Tensor, _: Tensor,
         product: Tensor, mu: Tensor, mu_next: Tensor, missing: Tensor, betas_0: float,
         betas_1: float, eps: float, weight_decay: float, momentum_decay: float,
         decoupled_weight_decay: bool,
     ) -> tuple[Tensor, ...]:  # fmt: skip
-        dtype = gradient.dtype
-        value, rate = parameter.cast(dtype), rate.cast(dtype)
         if decoupled_weight_decay:
             value = value * (1 - rate * weight_decay)
         else:
             gradient = decayed(value, gradient, weight_decay)
         first, second = _averaged(gradient, first, second, betas_0, betas_1)
-        size = (second / missing.cast(dtype)).sqrt() + eps
-        mu, mu_next, product = mu.cast(dtype), mu_next.cast(dtype), product.cast(dtype)
+        size = (second / missing).sqrt() + eps
         now, ahead = (1 - mu) / (1 - product), mu_next / (1 - product * mu_next)
-        stepped = value - (gradient * now + first * ahead) / size * rate
-        return stepped.cast(parameter.dtype), first, second
+        return value - (gradient * now + first * ahead) / size * rate, first, second
 
 
 class RAdam(Moments):
@@ -165,32 +153,29 @@ class RAdam(Moments):
     @staticmethod
     @repeated
     def rule(
-        parameter: Tensor, gradient: Tensor, rate: Tensor, first: Tensor, second: Tensor,
+        value: Tensor, gradient: Tensor, rate: Tensor, first: Tensor, second: Tensor,
         steps: Tensor, missing_first: Tensor, missing_second: Tensor, betas_0: float,
         betas_1: float, eps: float, weight_decay: float, decoupled_weight_decay: bool,
     ) -> tuple[Tensor, ...]:  # fmt: skip
-        dtype = gradient.dtype
-        value, rate, steps = parameter.cast(dtype), rate.cast(dtype), steps.cast(dtype)
         if decoupled_weight_decay:
             value = value * (1 - rate * weight_decay)
         else:
             gradient = decayed(value, gradient, weight_decay)
         first, second = _averaged(gradient, first, second, betas_0, betas_1)
-        missing, mean = missing_second.cast(dtype), first / missing_first.cast(dtype)
+        mean = first / missing_first
         most = 2 / (1 - betas_1) - 1
-        length = most - steps * 2 * (1 - missing) / missing
+        length = most - steps * 2 * (1 - missing_second) / missing_second
         certain = length > 5
-        length = certain.where(length, most).cast(dtype)
+        length = certain.where(length, most).cast(value.dtype)
         share = (length - 4) * (length - 2) * most / (length * ((most - 4) * (most - 2)))
-        divided = mean * (share * missing).sqrt() / (second.sqrt() + eps)
-        stepped = value - certain.where(divided, mean) * rate
-        return stepped.cast(parameter.dtype), first, second
+        divided = mean * (share * missing_second).sqrt() / (second.sqrt() + eps)
+        return value - certain.where(divided, mean) * rate, first, second
 
 
 class Adamax(Optimizer):
     """Adam by the largest gradient: Kingma and Ba, 2015, arXiv:1412.6980, algorithm 2."""
 
-    kept = ("exp_avg", "exp_inf")
+    kept = {"exp_avg": None, "exp_inf": None}
     counted = {"step": 0.0, "_missing": 0.0}
 
     options = {"lr": 2e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0}
@@ -204,16 +189,14 @@ class Adamax(Optimizer):
     @staticmethod
     @repeated
     def rule(
-        parameter: Tensor, gradient: Tensor, rate: Tensor, first: Tensor, largest: Tensor,
+        value: Tensor, gradient: Tensor, rate: Tensor, first: Tensor, largest: Tensor,
         _: Tensor, missing: Tensor, betas_0: float, betas_1: float, eps: float, weight_decay: float,
     ) -> tuple[Tensor, ...]:  # fmt: skip
-        dtype = gradient.dtype
-        value = parameter.cast(dtype)
         gradient = decayed(value, gradient, weight_decay)
         first = first * betas_0 + gradient * (1 - betas_0)
         largest = (largest * betas_1).maximum(gradient.abs() + eps)
-        change = first / largest * (rate.cast(dtype) / missing.cast(dtype))
-        return (value - change).cast(parameter.dtype), first, largest
+        change = first / largest * (rate / missing)
+        return value - change, first, largest
 
 
 class Adafactor(Optimizer):
@@ -237,12 +220,11 @@ class Adafactor(Optimizer):
     @staticmethod
     @repeated
     def rule(
-        parameter: Tensor, gradient: Tensor, rate: Tensor, *rest: Tensor, beta2_decay: float,
+        value: Tensor, gradient: Tensor, rate: Tensor, *rest: Tensor, beta2_decay: float,
         eps_0: float | None, eps_1: float, d: float, weight_decay: float,
     ) -> tuple[Tensor, ...]:  # fmt: skip
-        dtype, (*kept, steps) = gradient.dtype, rest
-        least = 2.0 ** -(52 if wide_dtype(dtype).bits == 64 else 23) if eps_0 is None else eps_0
-        value, rate, steps = parameter.cast(dtype), rate.cast(dtype), steps.cast(dtype)
+        *kept, steps = rest
+        least = 2.0 ** -(52 if value.dtype.bits == 64 else 23) if eps_0 is None else eps_0
         share = steps**beta2_decay
         size = value.square().mean().sqrt().maximum(eps_1) * rate.minimum(steps.rsqrt())
         square, after = gradient.square(), [one * (1 - share) for one in kept]
@@ -254,5 +236,4 @@ class Adafactor(Optimizer):
             variance = after[0] * after[1] / after[0].mean(-2, keepdim=True).maximum(least)
         change = gradient * variance.maximum(least * least).rsqrt()
         bounded = (change.square().mean().sqrt() / d).maximum(1.0)
-        stepped = value * (1 - rate * weight_decay) - change * (size / bounded)
-        return stepped.cast(parameter.dtype), *after
+        return value * (1 - rate * weight_decay) - change * (size / bounded), *after

@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -26,10 +27,23 @@ from torpor.tensor.watch import is_watched
 from torpor.tensor.wide import wide_dtype
 from torpor.tensor.write import restored_on_failure
 
+REQUIRED: Final = inspect.Parameter.empty  # in place of a default
 _BELOW_ONE: Final = frozenset({"alpha", "rho"})
 _ANY_SIGN: Final = frozenset({"alpha_power", "beta2_decay", "dampening", "lambd", "t0"})
 # Options of every optimiser; the last three say how PyTorch runs a step, which is not asked here.
 _COMMON: Final = {"maximize": False, "foreach": None, "fused": None, "capturable": False}
+
+
+def signature_of(
+    options: Mapping[str, Any], named: Mapping[str, Any] = MappingProxyType({})
+) -> inspect.Signature:
+    """That of a constructor with these options and defaults, and others that are only given by
+    name.
+    """
+    either, kind = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    taken = [inspect.Parameter(name, either, default=value) for name, value in options.items()]
+    taken += [inspect.Parameter(name, kind, default=value) for name, value in named.items()]
+    return inspect.Signature(taken)
 
 
 class Settings:
@@ -124,26 +138,23 @@ class Count:
 
 
 class Optimizer:
-    """Base of optimisers. `params` are tensors, or groups: dictionaries with `params` and
-    hyperparameters of their own. A subclass says what it keeps and gives `rule`, a pure function
-    `(parameter, gradient, rate, *kept, *counted, **hyperparameters)` of the parameter's next value
-    and the next of what is kept; pairs such as `betas` come as `betas_0` and `betas_1`.
+    """Base of optimisers. `params` are tensors (complex ones are trained as their two parts), or
+    groups: dictionaries with `params` and hyperparameters of their own. A subclass says what it
+    keeps and gives `rule`, a pure function `(value, gradient, rate, *kept, *counted,
+    **hyperparameters)` of the parameter's next value and the next of what is kept, all in the
+    format of steps; pairs such as `betas` come as `betas_0` and `betas_1`.
     """
 
     options: ClassVar[Mapping[str, Any]] = {"lr": 1e-3}  # with their defaults, in their order
-    kept: ClassVar[tuple[str, ...]] = ()  # of each parameter, by PyTorch's names
+    # Of each parameter, by PyTorch's names, each with the option without which it is not kept.
+    kept: ClassVar[Mapping[str, str | None]] = {}
     counted: Mapping[str, float] = {}  # as steps begin: see `count`
     rule: ClassVar[Callable[..., Any]]
     __signature__: ClassVar[inspect.Signature]
 
     def __init_subclass__(cls) -> None:
-        either, named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
-        kinds: list[tuple[str, Any, Any]] = [("params", inspect.Parameter.empty, either)]
-        kinds += [(name, default, either) for name, default in cls.options.items()]
-        kinds += [(k, v, named) for k, v in _COMMON.items() if k not in cls.options]
-        cls.__signature__ = inspect.Signature(
-            [inspect.Parameter(name, kind, default=default) for name, default, kind in kinds]
-        )
+        named = {name: value for name, value in _COMMON.items() if name not in cls.options}
+        cls.__signature__ = signature_of({"params": REQUIRED, **cls.options}, named)
 
     def __init__(self, *arguments: Any, **options: Any):
         bound = self.__signature__.bind(*arguments, **options)
@@ -200,7 +211,8 @@ class Optimizer:
 
     def initial(self, parameter: Tensor, options: Mapping[str, Any]) -> dict[str, Tensor]:
         """What is kept of a parameter before its first step."""
-        return {name: filled_like(parameter) for name in self.kept}
+        wanted = (name for name, by in self.kept.items() if by is None or options[by])
+        return {name: filled_like(parameter) for name in wanted}
 
     @property
     def params(self) -> list[Tensor]:
@@ -305,13 +317,14 @@ class Optimizer:
         if settings.fixed["maximize"]:
             gradient = -gradient
         kept = self._kept[id(parameter)]
-        shared, value = self._counts[id(parameter)].values.values(), parameter.detach()
+        counted, value = self._counts[id(parameter)].values.values(), parameter.detach().cast(wide)
+        rate, *shared = (one.cast(wide) for one in (settings.rate, *counted))
         numbers = settings.numbers(wide)
-        result = type(self).rule(value, gradient, settings.rate, *kept.values(), *shared, **numbers)
+        result = type(self).rule(value, gradient, rate, *kept.values(), *shared, **numbers)
         stepped, *after = result if isinstance(result, tuple) else (result,)
         for tensor, new in zip(kept.values(), after, strict=True):
             tensor.assign(new)
-        parameter.assign(stepped)
+        parameter.assign(stepped.cast(parameter.dtype))
 
     def state_dict(self) -> dict[str, Any]:
         """State by the parameters' numbers, and the groups, as PyTorch lays them out."""
@@ -408,16 +421,17 @@ def _groups(params: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
 
 def _once(params: Any) -> list[Tensor]:
     given = [params] if isinstance(params, Tensor) else list(params)
-    return list({id(one): one for one in map(_checked, given)}.values())
+    return list({id(one): one for each in given for one in _checked(each)}.values())
 
 
-def _checked(given: Any) -> Tensor:
+def _checked(given: Any) -> Sequence[Tensor]:
     parameter = given[1] if isinstance(given, tuple) and len(given) == 2 else given
     if not isinstance(parameter, Tensor):
         raise DTypeError(f"an optimiser takes tensors, not {type(parameter).__name__}")
-    if parameter.requires_grad and leaf_number(parameter) is None:
+    parts: Sequence[Tensor] = parameter._parts
+    if any(part.requires_grad and leaf_number(part) is None for part in parts):
         raise GradientError("an optimiser changes leaves, not what is computed from them")
-    return parameter
+    return parts
 
 
 def _check_betas(betas: Any) -> None:

@@ -6,11 +6,14 @@ import copy
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from torpor.base.errors import ValueRangeError
 from torpor.nn.module import Module
+from torpor.nn.optim.lr_scheduler import SWALR as SWALR
 from torpor.nn.state import get_state_dict
 from torpor.tensor import Tensor, no_grad
 
 Average = Callable[[Tensor, Tensor, Tensor], Tensor]
+Averages = Callable[[list[Tensor], list[Tensor], Tensor], None]
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Average:
@@ -23,17 +26,46 @@ def get_swa_avg_fn() -> Average:
     return lambda mean, value, count: mean + (value - mean) / (count + 1)
 
 
+def _of_all(average: Average) -> Averages:
+    """The same for lists, written to the means."""
+
+    def apply(means: list[Tensor], values: list[Tensor], count: Tensor) -> None:
+        for mean, value in zip(means, values, strict=True):
+            mean.assign(average(mean, value, count.cast(mean.dtype)))
+
+    return apply
+
+
+def get_ema_multi_avg_fn(decay: float = 0.999) -> Averages:
+    """`get_ema_avg_fn` for lists of means, which it writes to, and of parameters."""
+    return _of_all(get_ema_avg_fn(decay))
+
+
+def get_swa_multi_avg_fn() -> Averages:
+    """`get_swa_avg_fn` for lists of means, which it writes to, and of parameters."""
+    return _of_all(get_swa_avg_fn())
+
+
 class AveragedModel(Module):
-    """A copy of `model` whose parameters (with `use_buffers` all of its state) are means of those
-    that `update_parameters` is given; `avg_fn(mean, value, count)` says how, by default as all
-    count alike. The first call copies.
+    """A copy of `model`, on a device if one is given, whose parameters (with `use_buffers` all of
+    its state) are means of those that `update_parameters` is given; `avg_fn(mean, value, count)`
+    gives one, `multi_avg_fn(means, values, count)` writes to all; by default all count alike. The
+    first call copies.
     """
 
-    def __init__(self, model: Module, avg_fn: Average | None = None, use_buffers: bool = False):
+    def __init__(
+        self, model: Module, device: Any = None, avg_fn: Average | None = None,
+        multi_avg_fn: Averages | None = None, use_buffers: bool = False,
+    ):  # fmt: skip
         super().__init__()
+        if avg_fn is not None and multi_avg_fn is not None:
+            raise ValueRangeError("AveragedModel takes avg_fn or multi_avg_fn, not both")
         self.module = copy.deepcopy(model)
         self.n_averaged = Tensor(0)
-        self._average, self._all = avg_fn or get_swa_avg_fn(), use_buffers
+        if device is not None:
+            self.to(device)
+        self._average = multi_avg_fn or _of_all(avg_fn or get_swa_avg_fn())
+        self._all = use_buffers
 
     def forward(self, *arguments: Any, **options: Any) -> Any:
         return self.module(*arguments, **options)
@@ -41,18 +73,21 @@ class AveragedModel(Module):
     def update_parameters(self, model: Module) -> None:
         """Take in the parameters as they are now."""
         own, other = get_state_dict(self.module), get_state_dict(model)
-        count, changed = self.n_averaged, [self.n_averaged]
+        count = self.n_averaged
         with no_grad():
+            values = {name: other[name].detach().to(mean.device) for name, mean in own.items()}
+            averaged = [name for name, mean in own.items() if self._averages(mean)]
+            made = [own[name].detach().clone() for name in averaged]
+            self._average(made, [values[name] for name in averaged], count)
+            for name, mixed in zip(averaged, made, strict=True):
+                values[name] = (count == 0).where(values[name], mixed)
             for name, mean in own.items():
-                value = other[name].detach()
-                if mean.dtype.is_float and (mean.requires_grad or self._all):
-                    share = count.cast(mean.dtype)
-                    mixed = self._average(mean.detach(), value, share)
-                    value = (count == 0).where(value, mixed)
-                mean.assign(value.cast(mean.dtype).to(mean.device))
-                changed.append(mean)
+                mean.assign(values[name].cast(mean.dtype))
             count.assign(count + 1)
-        changed[0].realize(*changed[1:])
+        count.realize(*own.values())
+
+    def _averages(self, mean: Tensor) -> bool:
+        return mean.dtype.is_float and (mean.requires_grad or self._all)
 
 
 def update_bn(loader: Iterable[Any], model: Module) -> None:

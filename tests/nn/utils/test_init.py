@@ -52,3 +52,10 @@ def test_parameters_as_a_vector():
     assert made[1].item() == 6 and made[0].tolist() == [[-4, -2, 0], [2, 4, 6]]
     with pytest.raises(TorporError, match="7 elements"):
         nn.utils.vector_to_parameters(flat[:7], made)
+
+
+def test_gradients_are_scaled_to_a_known_norm():
+    made = parameters()
+    nn.utils.clip_grads_with_norm_(made, 1.0, Tensor(4.0))
+    np.testing.assert_allclose(made[1].grad.numpy(), VALUES[1] * 0.5, rtol=1e-5)
+    assert nn.utils.skip_init(nn.Linear, 2, 3).weight.shape == (3, 2)

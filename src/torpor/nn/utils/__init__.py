@@ -7,6 +7,17 @@ from collections.abc import Iterable
 from typing import Any
 
 from torpor.base.errors import ShapeError, ValueRangeError
+from torpor.nn.utils import parametrizations as parametrizations
+from torpor.nn.utils import parametrize as parametrize
+from torpor.nn.utils import rnn as rnn
+from torpor.nn.utils.fusing import fuse_conv_bn_eval as fuse_conv_bn_eval
+from torpor.nn.utils.fusing import fuse_conv_bn_weights as fuse_conv_bn_weights
+from torpor.nn.utils.fusing import fuse_linear_bn_eval as fuse_linear_bn_eval
+from torpor.nn.utils.fusing import fuse_linear_bn_weights as fuse_linear_bn_weights
+from torpor.nn.utils.older import remove_spectral_norm as remove_spectral_norm
+from torpor.nn.utils.older import remove_weight_norm as remove_weight_norm
+from torpor.nn.utils.older import spectral_norm as spectral_norm
+from torpor.nn.utils.older import weight_norm as weight_norm
 from torpor.tensor import Tensor, no_grad
 from torpor.tensor.repeated import repeated
 
@@ -25,13 +36,26 @@ def clip_grad_norm_(
     """
     moving = _with_gradients(parameters)
     with no_grad():
-        gradients = [one.grad for one in moving if one.grad is not None]
-        norm = get_total_norm(gradients, norm_type)
+        norm = get_total_norm([one.grad for one in moving if one.grad is not None], norm_type)
         if error_if_nonfinite and not math.isfinite(norm.item()):
             raise ValueRangeError(f"the norm of the gradients is {norm.item()}")
-        for parameter, gradient in zip(moving, gradients, strict=True):
-            parameter.grad = _clipped(gradient, norm.to(gradient.device), float(max_norm))
+        clip_grads_with_norm_(moving, max_norm, norm)
     return norm
+
+
+def clip_grads_with_norm_(parameters: Any, max_norm: float, total_norm: Tensor) -> None:
+    """Scale all gradients so that their norm, which is `total_norm`, is at most `max_norm`."""
+    with no_grad():
+        for one in _with_gradients(parameters):
+            assert one.grad is not None
+            one.grad = _clipped(one.grad, total_norm.to(one.grad.device), float(max_norm))
+
+
+def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:
+    """The module that this makes: initial values are lazy here, so that none which is overwritten
+    before it is read is computed.
+    """
+    return module_cls(*args, **kwargs)
 
 
 def clip_grad_value_(parameters: Any, clip_value: float) -> None:
@@ -79,5 +103,4 @@ def _norm(tensor: Tensor, order: float) -> Tensor:
 def _clipped(gradient: Tensor, norm: Tensor, most: float) -> Tensor:
     # the sum keeps the division finite where all gradients are zero
     share = (most / (norm.cast(gradient.dtype) + 1e-6)).clamp(max=1.0)
-    scaled: Tensor = gradient * share
-    return scaled
+    return gradient * share

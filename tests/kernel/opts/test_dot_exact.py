@@ -1,31 +1,19 @@
-"""8-bit products are exact to the last unit, in float32 and beyond what it holds."""
+"""Sums of 8-bit products are exact to the last unit, also beyond what float32 holds."""
 
 import numpy as np
 import pytest
 
 from torpor import Tensor
-from torpor.base.dtypes import dtypes
-from torpor.ir import Ops
-from torpor.kernel.opts.normalise import normalise
-
-
-def in_single(result):
-    (item,) = result.schedule()
-    return any(
-        n.op is Ops.REDUCE and n.dtype is dtypes.float32 for n in normalise(item.ast).toposort()
-    )
 
 
 @pytest.mark.parametrize(
-    ("format", "extreme", "terms", "single"),
-    [("int8", -128, 1024, True), ("int8", -128, 1025, False), ("uint8", 255, 258, True),
-     ("uint8", 255, 259, False)],
-)  # fmt: skip
-def test_the_longest_sum(format, extreme, terms, single):
+    ("format", "extreme", "terms"),
+    [("int8", -128, 1024), ("int8", -128, 1025), ("uint8", 255, 258), ("uint8", 255, 259)],
+)
+def test_the_longest_sum(format, extreme, terms):
     row = Tensor(np.full((3, terms), extreme, format)).realize()
     column = Tensor(np.full((terms, 5), extreme, format)).realize()
     result = row.int() @ column.int()
-    assert in_single(result) is single
     assert (result.numpy() == extreme * extreme * terms).all()
 
 
@@ -37,8 +25,3 @@ def test_random_products_are_exact(size):
         got = (Tensor(x).int() @ Tensor(y).int()).numpy()
         assert got.dtype == np.int32
         assert (got == want[0].astype(np.int64) @ want[1].astype(np.int64)).all()
-
-
-def test_wider_integers_stay_integers():
-    a = Tensor.empty(8, 8, dtype=dtypes.int16)
-    assert not in_single(a.int() @ a.int())

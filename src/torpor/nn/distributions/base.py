@@ -1,0 +1,269 @@
+"""`Distribution`: what all have; and classes of them made of formulas.
+
+Shapes are PyTorch's: a distribution is one of `batch_shape` independent ones, each of which gives
+events of `event_shape`. Parameters and values that are outside of where they belong raise when
+something that depends on them is realised, unless `validate_args` is False.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from torpor.base.errors import ValueRangeError
+from torpor.graph import build
+from torpor.ir.records import Requirement
+from torpor.tensor import Tensor, as_tensor, no_grad
+from torpor.tensor.handle import derive
+from torpor.tensor.operands import sloped
+from torpor.tensor.random import normal_numbers, open_uniform, random_words
+from torpor.tensor.rejection import angles, gamma_numbers, gamma_slopes
+
+Shape = tuple[Any, ...]  # of known sizes
+Formula = Callable[..., Any]
+EPSILON: Final = 2.0**-23  # how far probabilities are kept from 0 and 1, as in PyTorch
+DOMAINS: Final[Mapping[str, tuple[str, Formula]]] = {
+    "real": ("numbers", lambda x: x == x),
+    "positive": ("numbers above 0", lambda x: x > 0),
+    "nonnegative": ("numbers from 0 on", lambda x: x >= 0),
+    "unit": ("numbers from 0 to 1", lambda x: (x >= 0) & (x <= 1)),
+    "boolean": ("0 or 1", lambda x: (x == 0) | (x == 1)),
+    "count": ("whole numbers from 0 on", lambda x: (x >= 0) & (x == x.floor())),
+}
+
+
+def required(value: Tensor, name: str, domain: str) -> Tensor:
+    """The value; where it is not in its domain an error when it is realised."""
+    words, holds = DOMAINS[domain]
+    return derive(build.check, (value, holds(value)), Requirement("value", f"{name} is {words}"))
+
+
+def numbers(*given: Any) -> list[Tensor]:
+    """Parameters as float tensors of one shape."""
+    like = next((one for one in given if isinstance(one, Tensor) and one.dtype.is_float), None)
+    options = {} if like is None else {"dtype": like.dtype, "device": like.device}
+    made = [one if isinstance(one, Tensor) else as_tensor(float(one), **options) for one in given]
+    whole = [one if one.dtype.is_float else one.float() for one in made]
+    return list(Tensor.broadcast_tensors(*whole))
+
+
+class Noise:
+    """Random numbers of a shape that formulas make draws of."""
+
+    def __init__(self, shape: Shape, like: Tensor):
+        self.shape, self.device, self.dtype = shape, like.device, like.dtype
+
+    def uniform(self) -> Any:
+        """Uniform in (0, 1)."""
+        wide = "float64" if self.dtype.bits == 64 else "float32"
+        kind: Any = as_tensor(0.0, dtype=wide).dtype
+        return open_uniform(self.shape, self.device, kind, None).cast(self.dtype)
+
+    def normal(self) -> Any:
+        """Of mean 0 and variance 1."""
+        return normal_numbers(self.shape, self.device, self.dtype, None)
+
+    def gamma(self, concentration: Any) -> Any:
+        """Gamma with rate 1, above 0; its gradient is that of the quantiles."""
+        given = concentration.expand(self.shape)
+        wide = given.detach().cast("float64")
+        drawn = gamma_numbers(wide, random_words(self.shape, self.device, None))
+        if not given.requires_grad:
+            return drawn.cast(self.dtype)
+        drawn = drawn.detach().contiguous()
+        slopes = gamma_slopes(wide, drawn).cast(self.dtype)
+        return sloped(drawn.cast(self.dtype), (given, slopes))
+
+    def angle(self, concentration: Any, around: Any) -> Any:
+        """Angles from -pi to pi, with density in proportion to exp(concentration cos(x -
+        around)).
+        """
+        wide = concentration.detach().expand(self.shape).cast("float64")
+        apart = angles(wide, random_words(self.shape, self.device, None)).cast(self.dtype)
+        return (apart + around + math.pi).remainder(2 * math.pi) - math.pi
+
+
+class Distribution:
+    """Base of distributions. `sample(shape)` draws; `rsample` draws so that gradients flow to the
+    parameters, where `has_rsample`; `log_prob`, `cdf`, `icdf` take values; `entropy()`, `mean`,
+    `variance`, `stddev`, `mode`; `expand(batch_shape)`.
+    """
+
+    has_rsample: ClassVar[bool] = False
+    batch_shape: Shape
+    event_shape: Shape = ()
+
+    def _draw(self, shape: Shape) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} does not draw")
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """Draws of shape (*sample_shape, *batch_shape, *event_shape), without a gradient."""
+        with no_grad():
+            return self._draw(tuple(sample_shape)).detach()
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """Draws that are functions of the parameters and of noise: gradients flow to these."""
+        if not self.has_rsample:
+            raise NotImplementedError(f"draws of {type(self).__name__} have no gradient")
+        return self._draw(tuple(sample_shape))
+
+    def log_prob(self, value: Any) -> Tensor:
+        """The logarithm of the probability, or density, of each event."""
+        raise NotImplementedError(f"{type(self).__name__} has no log_prob")
+
+    def entropy(self) -> Tensor:
+        """The mean of -log_prob."""
+        raise NotImplementedError(f"{type(self).__name__} has no entropy in closed form")
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean of draws."""
+        raise NotImplementedError(f"{type(self).__name__} has no mean in closed form")
+
+    @property
+    def variance(self) -> Tensor:
+        """The variance of draws."""
+        raise NotImplementedError(f"{type(self).__name__} has no variance in closed form")
+
+    @property
+    def stddev(self) -> Tensor:
+        """The square root of the variance."""
+        return self.variance.sqrt()
+
+    def perplexity(self) -> Tensor:
+        """e to the power of the entropy."""
+        return self.entropy().exp()
+
+    def cdf(self, value: Any) -> Tensor:
+        """The probability of draws up to the value."""
+        raise NotImplementedError(f"{type(self).__name__} has no cdf in closed form")
+
+    def icdf(self, value: Any) -> Tensor:
+        """Up to where draws have this probability."""
+        raise NotImplementedError(f"{type(self).__name__} has no icdf in closed form")
+
+    def expand(self, batch_shape: Sequence[int]) -> Any:
+        """The same, independently for each of a larger batch."""
+        raise NotImplementedError(f"{type(self).__name__} does not expand")
+
+    def _beside(self, value: Any, like: Tensor) -> Tensor:
+        if not isinstance(value, Tensor):
+            return as_tensor(value, dtype=like.dtype, device=like.device)
+        return value if value.dtype.is_float else value.cast(like.dtype)
+
+    def __repr__(self) -> str:
+        shapes = f"batch_shape={self.batch_shape}, event_shape={self.event_shape}"
+        return f"{type(self).__name__}({shapes})"
+
+
+class Family(Distribution):
+    """Distributions of numbers that formulas describe: `formulas` of the parameters by their order,
+    behind the value or the noise where there is one.
+    """
+
+    names: ClassVar[tuple[str, ...]]
+    domains: ClassVar[Mapping[str, str]]
+    support: ClassVar[str]
+    formulas: ClassVar[Mapping[str, Formula]]
+    __signature__: ClassVar[inspect.Signature]
+
+    def __init__(self, *arguments: Any, validate_args: bool | None = None, **options: Any):
+        bound = self.__signature__.bind(*arguments, **options)
+        bound.apply_defaults()
+        given = dict(bound.arguments)
+        if "logits" in self.names:
+            self._choose(given)
+        self._validates = validate_args is not False
+        made = dict(zip(given, numbers(*given.values()), strict=True))
+        self._fill({name: self._checked(name, made[name]) for name in made})
+
+    def _choose(self, given: dict[str, Any]) -> None:
+        """Probabilities as logits; one of the two is given."""
+        probs, logits = given.pop("probs"), given.pop("logits")
+        if (probs is None) is (logits is None):
+            raise ValueRangeError(f"{type(self).__name__} takes either probs or logits")
+        if logits is None:
+            (chance,) = numbers(probs)
+            chance = required(chance, f"probs of {type(self).__name__}", "unit")
+            logits = chance.clamp(EPSILON, 1 - EPSILON).logit()
+        given["logits"] = logits
+
+    def _checked(self, name: str, value: Tensor) -> Tensor:
+        domain = self.domains.get(name)
+        if domain is None or not self._validates:
+            return value
+        return required(value, f"{name} of {type(self).__name__}", domain)
+
+    def _fill(self, parameters: dict[str, Tensor]) -> None:
+        self._parameters = [parameters[name] for name in self.names]
+        for name, value in parameters.items():
+            setattr(self, name, value)
+        if "logits" in parameters:
+            self.probs = parameters["logits"].sigmoid()
+        self.batch_shape = tuple(self._parameters[0].shape)
+
+    def expand(self, batch_shape: Sequence[int]) -> Any:
+        made = copy.copy(self)
+        pairs = zip(self.names, self._parameters, strict=True)
+        made._fill({name: value.expand(tuple(batch_shape)) for name, value in pairs})
+        return made
+
+    def _draw(self, shape: Shape) -> Tensor:
+        noise = Noise((*shape, *self.batch_shape), self._parameters[0])
+        draw = self.formulas.get("draw")
+        if draw is not None:
+            return draw(noise, *self._parameters)
+        return self.formulas["icdf"](noise.uniform(), *self._parameters)
+
+    def _of(self, what: str, *values: Any) -> Tensor:
+        formula = self.formulas.get(what)
+        if formula is None:
+            raise NotImplementedError(f"{type(self).__name__} has no {what} in closed form")
+        return formula(*values, *self._parameters)
+
+    def log_prob(self, value: Any) -> Tensor:
+        given = self._beside(value, self._parameters[0])
+        if self._validates:
+            given = required(given, f"a value of {type(self).__name__}", self.support)
+        return self._of("log_prob", given)
+
+    def cdf(self, value: Any) -> Tensor:
+        return self._of("cdf", self._beside(value, self._parameters[0]))
+
+    def icdf(self, value: Any) -> Tensor:
+        return self._of("icdf", self._beside(value, self._parameters[0]))
+
+    def entropy(self) -> Tensor:
+        return self._of("entropy")
+
+    mean = property(lambda self: self._of("mean"))
+    variance = property(lambda self: self._of("variance"))
+    mode = property(lambda self: self._of("mode"))
+
+
+def family(name: str, about: str, parameters: str, support: str, **formulas: Any) -> Any:
+    """The class `name`. `parameters` are in order: `scale+` is above 0, `total_count#` a count,
+    `df=1` has a default; `logits` may be given as `probs`.
+    """
+    taken, names, domains = [], [], {}
+    for word in parameters.split():
+        text, _, default = word.partition("=")
+        known = text.rstrip("+#")
+        names.append(known)
+        if text != known:
+            domains[known] = "positive" if text.endswith("+") else "count"
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        each = ("probs", "logits") if known == "logits" else (known,)
+        value: Any = None if known == "logits" else inspect.Parameter.empty
+        value = float(default) if default else value
+        taken += [inspect.Parameter(one, kind, default=value) for one in each]
+    members = {
+        "names": tuple(names), "domains": domains, "support": support, "formulas": formulas,
+        "has_rsample": "draw" not in formulas or formulas.pop("smooth", False),
+        "__signature__": inspect.Signature(taken), "__doc__": about,
+        "__module__": "torpor.nn.distributions",
+    }  # fmt: skip
+    return type(name, (Family,), members)

@@ -1,0 +1,75 @@
+"""Categories made smooth: draws through which gradients flow."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+from torpor.nn.distributions.base import Distribution, Noise, Shape, family, numbers
+from torpor.nn.distributions.vectors import OneHotCategorical
+from torpor.tensor import Tensor
+
+
+class OneHotCategoricalStraightThrough(OneHotCategorical):
+    """Vectors with a 1, whose gradients are those of the probabilities: Bengio et al., 2013,
+    arXiv:1308.3432.
+    """
+
+    has_rsample = True
+
+    def _draw(self, shape: Shape) -> Tensor:
+        drawn = super()._draw(shape).detach()
+        return drawn + (self.probs - self.probs.detach())
+
+
+class RelaxedOneHotCategorical(Distribution):
+    """Vectors with sum 1, the nearer to a 1 the lower the temperature: Maddison et al., 2016,
+    arXiv:1611.00712; Jang et al., 2016, arXiv:1611.01144.
+    """
+
+    has_rsample = True
+
+    def __init__(
+        self, temperature: Any, probs: Any = None, logits: Any = None,
+        validate_args: bool | None = None,
+    ):  # fmt: skip
+        self._fill(OneHotCategorical(probs, logits, validate_args))
+        (self.temperature,) = numbers(temperature)
+
+    def _fill(self, hard: Any) -> None:
+        self._hard, self.logits, self.probs = hard, hard.logits, hard.probs
+        self.batch_shape, self.event_shape = hard.batch_shape, hard.event_shape
+
+    def expand(self, batch_shape: Sequence[int]) -> Any:
+        made = copy.copy(self)
+        made._fill(self._hard.expand(batch_shape))
+        return made
+
+    def _draw(self, shape: Shape) -> Tensor:
+        noise = Noise((*shape, *self.logits.shape), self.logits).uniform()
+        drawn: Tensor = ((self.logits - (-noise.log()).log()) / self.temperature).softmax(-1)
+        return drawn
+
+    def log_prob(self, value: Any) -> Tensor:
+        given: Any = self._beside(value, self.logits)
+        count = self.logits.shape[-1]
+        score = self.logits - given.log() * self.temperature
+        scale = (given.detach()[..., 0] * 0 + count).lgamma() + self.temperature.log() * (count - 1)
+        made: Tensor = (score - score.logsumexp(-1, keepdim=True) - given.log()).sum(-1) + scale
+        return made
+
+
+def _near(x: Any) -> Any:
+    return x.clamp(2.0**-23, 1 - 2.0**-23)
+
+
+RelaxedBernoulli = family(
+    "RelaxedBernoulli", "Numbers from 0 to 1, the nearer to either the lower the temperature.",
+    "temperature+ logits", "unit", smooth=True,
+    draw=lambda n, t, z: ((z + n.uniform().logit()) / t).sigmoid(),
+    log_prob=lambda x, t, z: (
+        t.log() + (z - _near(x).logit() * t) - (z - _near(x).logit() * t).softplus() * 2
+        - (_near(x).log() + (-_near(x)).log1p())
+    ),
+)  # fmt: skip

@@ -1,0 +1,359 @@
+"""Distributions of categories and vectors, and distributions made of others."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from torpor.base.errors import ShapeError, ValueRangeError
+from torpor.nn.distributions.base import EPSILON, Distribution, Noise, Shape, numbers, required
+from torpor.nn.distributions.transforms import ComposeTransform, Transform
+from torpor.tensor import Tensor
+from torpor.tensor.operands import choose
+
+
+class Categorical(Distribution):
+    """Whole numbers (int64) with probabilities in proportion to `probs`, or to e to the power of
+    `logits`, along the last axis.
+    """
+
+    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None):
+        if (probs is None) is (logits is None):
+            raise ValueRangeError(f"{type(self).__name__} takes either probs or logits")
+        (given,) = numbers(logits if probs is None else probs)
+        if not given.ndim:
+            raise ShapeError(f"{type(self).__name__} needs an axis of categories")
+        if probs is not None:
+            if validate_args is not False:
+                given = required(given, f"probs of {type(self).__name__}", "nonnegative")
+            given = (given / given.sum(-1, keepdim=True)).clamp(EPSILON, 1 - EPSILON).log()
+        self._fill(given)
+
+    def _fill(self, logits: Any) -> None:
+        self.logits: Any = logits.log_softmax(-1)
+        self.probs = self.logits.exp()
+        self.batch_shape = tuple(logits.shape[:-1])
+
+    def expand(self, batch_shape: Sequence[int]) -> Any:
+        made = copy.copy(self)
+        made._fill(self.logits.expand((*batch_shape, self.logits.shape[-1])))
+        return made
+
+    def _numbers(self, shape: Shape) -> Tensor:
+        """By Gumbel's numbers: the greatest logit with noise."""
+        noise = Noise((*shape, *self.logits.shape), self.logits).uniform()
+        return (self.logits - (-noise.log()).log()).argmax(-1)
+
+    def _draw(self, shape: Shape) -> Tensor:
+        return self._numbers((*shape,))
+
+    def log_prob(self, value: Any) -> Tensor:
+        given = self._beside(value, self.logits).long()
+        shape = Tensor.broadcast_shapes(tuple(given.shape), self.batch_shape)
+        table = self.logits.expand((*shape, self.logits.shape[-1]))
+        return table.gather(-1, given.expand(shape).unsqueeze(-1)).squeeze(-1)
+
+    def entropy(self) -> Tensor:
+        return -(self.probs * self.logits).sum(-1)
+
+    @property
+    def mode(self) -> Tensor:
+        """The most probable one."""
+        return self.probs.argmax(-1)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.probs.sum(-1) * math.nan
+
+    variance = mean
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """All categories, along a new first axis."""
+        count = self.logits.shape[-1]
+        each = Tensor.arange(count).reshape(count, *[1] * len(self.batch_shape))
+        return each.expand((count, *self.batch_shape)) if expand else each
+
+
+class OneHotCategorical(Categorical):
+    """Categories as vectors with a 1."""
+
+    def _fill(self, logits: Any) -> None:
+        super()._fill(logits)
+        self.event_shape = tuple(logits.shape[-1:])
+
+    def _draw(self, shape: Shape) -> Tensor:
+        return self._numbers(shape).one_hot(self.logits.shape[-1]).cast(self.logits.dtype)
+
+    def log_prob(self, value: Any) -> Tensor:
+        return super().log_prob(self._beside(value, self.logits).argmax(-1))
+
+    @property
+    def mean(self) -> Tensor:
+        return self.probs
+
+    @property
+    def variance(self) -> Tensor:
+        return self.probs * (1 - self.probs)
+
+    @property
+    def mode(self) -> Tensor:
+        """The most probable vector."""
+        return self.probs.argmax(-1).one_hot(self.logits.shape[-1]).cast(self.logits.dtype)
+
+
+class Multinomial(OneHotCategorical):
+    """How often each category comes in `total_count` draws."""
+
+    def __init__(
+        self, total_count: int = 1, probs: Any = None, logits: Any = None,
+        validate_args: bool | None = None,
+    ):  # fmt: skip
+        self.total_count = total_count
+        super().__init__(probs, logits, validate_args)
+
+    def _draw(self, shape: Shape) -> Tensor:
+        return super()._draw((self.total_count, *shape)).sum(0)
+
+    def log_prob(self, value: Any) -> Tensor:
+        given = self._beside(value, self.logits)
+        ways = (given.sum(-1) + 1).lgamma() - (given + 1).lgamma().sum(-1)
+        return ways + choose(given == 0, 0.0, given * self.logits).sum(-1)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.probs * self.total_count
+
+    @property
+    def variance(self) -> Tensor:
+        return self.probs * (1 - self.probs) * self.total_count
+
+    def entropy(self) -> Tensor:
+        raise NotImplementedError("Multinomial has no entropy in closed form")
+
+
+class Dirichlet(Distribution):
+    """Vectors with sum 1: the product of x^(a - 1), a the concentration, over B(a)."""
+
+    has_rsample = True
+
+    def __init__(self, concentration: Any, validate_args: bool | None = None):
+        (given,) = numbers(concentration)
+        if not given.ndim:
+            raise ShapeError("Dirichlet needs an axis")
+        if validate_args is not False:
+            given = required(given, "concentration of Dirichlet", "positive")
+        self._fill(given)
+
+    def _fill(self, given: Any) -> None:
+        self.concentration: Any = given
+        self._whole: Any = given.sum(-1)
+        self.batch_shape, self.event_shape = tuple(given.shape[:-1]), tuple(given.shape[-1:])
+
+    def expand(self, batch_shape: Sequence[int]) -> Any:
+        made = copy.copy(self)
+        made._fill(self.concentration.expand((*batch_shape, *self.event_shape)))
+        return made
+
+    def _draw(self, shape: Shape) -> Tensor:
+        a = self.concentration
+        drawn = Noise((*shape, *a.shape), a).gamma(a)
+        return drawn / drawn.sum(-1, keepdim=True)
+
+    def _log_beta(self) -> Tensor:
+        return self.concentration.lgamma().sum(-1) - self._whole.lgamma()
+
+    def log_prob(self, value: Any) -> Tensor:
+        given = self._beside(value, self.concentration)
+        return (self.concentration - 1).xlogy(given).sum(-1) - self._log_beta()
+
+    @property
+    def mean(self) -> Tensor:
+        return self.concentration / self._whole.unsqueeze(-1)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.mean * (1 - self.mean) / (self._whole + 1).unsqueeze(-1)
+
+    def entropy(self) -> Tensor:
+        a, size = self.concentration, self.event_shape[0]
+        inner = ((a - 1) * a.digamma()).sum(-1)
+        return self._log_beta() - (size - self._whole) * self._whole.digamma() - inner
+
+
+class MultivariateNormal(Distribution):
+    """Normal vectors of mean `loc`, with a covariance matrix, its inverse, or its lower triangle by
+    Cholesky.
+    """
+
+    has_rsample = True
+
+    def __init__(
+        self, loc: Any, covariance_matrix: Any = None, precision_matrix: Any = None,
+        scale_tril: Any = None, validate_args: bool | None = None,
+    ):  # fmt: skip
+        if [covariance_matrix, precision_matrix, scale_tril].count(None) != 2:
+            what = "one of covariance_matrix, precision_matrix and scale_tril"
+            raise ValueRangeError(f"MultivariateNormal takes {what}")
+        if scale_tril is None:
+            matrix = covariance_matrix
+            scale_tril = (precision_matrix.inverse() if matrix is None else matrix).cholesky()
+        batch = Tensor.broadcast_shapes(tuple(loc.shape[:-1]), tuple(scale_tril.shape[:-2]))
+        self._fill(loc, scale_tril, batch)
+
+    def _fill(self, loc: Any, scale: Any, batch: Sequence[Any]) -> None:
+        size = loc.shape[-1]
+        self.batch_shape, self.event_shape = tuple(batch), (size,)
+        self.loc: Any = loc.expand((*batch, size))
+        self.scale_tril: Any = scale.expand((*batch, size, size))
+
+    def expand(self, batch_shape: Sequence[int]) -> Any:
+        made = copy.copy(self)
+        made._fill(self.loc, self.scale_tril, batch_shape)
+        return made
+
+    def _draw(self, shape: Shape) -> Tensor:
+        noise = Noise((*shape, *self.loc.shape), self.loc).normal()
+        return self.loc + (self.scale_tril @ noise.unsqueeze(-1)).squeeze(-1)
+
+    def _log_volume(self) -> Tensor:
+        return self.scale_tril.diagonal(0, -2, -1).log().sum(-1)
+
+    def log_prob(self, value: Any) -> Tensor:
+        apart = (self._beside(value, self.loc) - self.loc).unsqueeze(-1)
+        scale = self.scale_tril.expand((*apart.shape[:-2], *self.scale_tril.shape[-2:]))
+        solved = apart.triangular_solve(scale, upper=False)[0].squeeze(-1)
+        size = self.event_shape[0]
+        return (solved.square().sum(-1) + size * math.log(2 * math.pi)) * -0.5 - self._log_volume()
+
+    def entropy(self) -> Tensor:
+        return self._log_volume() + self.event_shape[0] * (0.5 + 0.5 * math.log(2 * math.pi))
+
+    @property
+    def covariance_matrix(self) -> Tensor:
+        """The matrix L L^T of the triangle L."""
+        return self.scale_tril @ self.scale_tril.mT
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    mode = mean
+
+    @property
+    def variance(self) -> Tensor:
+        return self.scale_tril.square().sum(-1)
+
+
+# --- made of others -------------------------------------------------------------------------------
+class Independent(Distribution):
+    """Another distribution whose last axes of the batch are axes of an event."""
+
+    def __init__(
+        self, base_distribution: Any, reinterpreted_batch_ndims: int,
+        validate_args: bool | None = None,
+    ):  # fmt: skip
+        self.base_dist, self._count = base_distribution, reinterpreted_batch_ndims
+        shape = base_distribution.batch_shape
+        if not 0 <= reinterpreted_batch_ndims <= len(shape):
+            raise ValueRangeError(f"{reinterpreted_batch_ndims} axes of a batch of shape {shape}")
+        cut = len(shape) - reinterpreted_batch_ndims
+        self.batch_shape = shape[:cut]
+        self.event_shape = (*shape[cut:], *base_distribution.event_shape)
+        self.has_rsample = base_distribution.has_rsample  # type: ignore[misc]
+
+    def expand(self, batch_shape: Sequence[int]) -> Any:
+        inner = self.base_dist.batch_shape[len(self.batch_shape) :]
+        return Independent(self.base_dist.expand((*batch_shape, *inner)), self._count)
+
+    def _summed(self, made: Tensor) -> Tensor:
+        return made.sum(tuple(range(-self._count, 0))) if self._count else made
+
+    def _draw(self, shape: Shape) -> Tensor:
+        return self.base_dist._draw(shape)
+
+    def log_prob(self, value: Any) -> Tensor:
+        return self._summed(self.base_dist.log_prob(value))
+
+    def entropy(self) -> Tensor:
+        return self._summed(self.base_dist.entropy())
+
+    mean = property(lambda self: self.base_dist.mean)
+    variance = property(lambda self: self.base_dist.variance)
+    mode = property(lambda self: self.base_dist.mode)
+
+
+class MixtureSameFamily(Distribution):
+    """One of the components, along the last axis of their batch, by a Categorical."""
+
+    def __init__(self, mixture_distribution: Any, component_distribution: Any):
+        self.mixture_distribution = mixture_distribution
+        self.component_distribution = component_distribution
+        self.batch_shape = component_distribution.batch_shape[:-1]
+        self.event_shape = component_distribution.event_shape
+        self._axis = -1 - len(self.event_shape)
+
+    def _weights(self) -> Tensor:
+        probs = self.mixture_distribution.probs
+        return probs.reshape(*probs.shape, *[1] * len(self.event_shape))
+
+    def _draw(self, shape: Shape) -> Tensor:
+        chosen = self.mixture_distribution.expand(self.batch_shape)._draw(shape)
+        drawn = self.component_distribution._draw(shape)
+        one = chosen.reshape(*chosen.shape, *[1] * (1 + len(self.event_shape)))
+        whole = one.expand((*chosen.shape, 1, *self.event_shape))
+        return drawn.gather(self._axis, whole).squeeze(self._axis)
+
+    def log_prob(self, value: Any) -> Tensor:
+        weights = self.mixture_distribution.logits
+        given = self._beside(value, weights).unsqueeze(self._axis)
+        return (self.component_distribution.log_prob(given) + weights).logsumexp(-1)
+
+    def cdf(self, value: Any) -> Tensor:
+        weights = self.mixture_distribution.probs
+        given = self._beside(value, weights).unsqueeze(-1)
+        return (self.component_distribution.cdf(given) * weights).sum(-1)
+
+    @property
+    def mean(self) -> Tensor:
+        return (self._weights() * self.component_distribution.mean).sum(self._axis)
+
+    @property
+    def variance(self) -> Tensor:
+        each, weights = self.component_distribution, self._weights()
+        around = (each.mean - self.mean.unsqueeze(self._axis)).square()
+        return (weights * (each.variance + around)).sum(self._axis)
+
+
+class TransformedDistribution(Distribution):
+    """What transforms make of draws of another distribution."""
+
+    def __init__(self, base_distribution: Any, transforms: Any, validate_args: bool | None = None):
+        self.base_dist = base_distribution
+        self.transforms = [transforms] if isinstance(transforms, Transform) else list(transforms)
+        self._whole = ComposeTransform(self.transforms)
+        self.batch_shape = base_distribution.batch_shape
+        self.event_shape = base_distribution.event_shape
+        self.has_rsample = base_distribution.has_rsample  # type: ignore[misc]
+
+    def expand(self, batch_shape: Sequence[int]) -> Any:
+        return TransformedDistribution(self.base_dist.expand(batch_shape), self.transforms)
+
+    def _draw(self, shape: Shape) -> Tensor:
+        return self._whole(self.base_dist._draw(shape))
+
+    def log_prob(self, value: Any) -> Tensor:
+        before = self._whole.inv(value)
+        slope = self._whole.log_abs_det_jacobian(before, value)
+        if self.event_shape and slope.ndim == before.ndim:
+            slope = slope.sum(tuple(range(-len(self.event_shape), 0)))
+        return self.base_dist.log_prob(before) - slope
+
+    def cdf(self, value: Any) -> Tensor:
+        made = self.base_dist.cdf(self._whole.inv(value))
+        return choose(self._whole.sign > 0, made, 1 - made)
+
+    def icdf(self, value: Any) -> Tensor:
+        asked = choose(self._whole.sign > 0, value, 1 - value)
+        return self._whole(self.base_dist.icdf(asked))

@@ -1,0 +1,164 @@
+"""The formats of llama.cpp's blocks: fields of a block, and its numbers as operations on them.
+
+A field is a tensor (blocks, bytes). The order in which the codes of a block stand follows from how
+many groups its bytes are in. Names are the format's own: d and m scale what qs codes, qh has high
+bits. https://github.com/ggml-org/ggml/blob/master/src/ggml-common.h
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from torpor.base.dtypes import dtypes
+from torpor.tensor import Tensor
+
+
+class Block(NamedTuple):
+    """How many numbers are in a block, its fields in order (as NumPy has them), their meaning."""
+
+    size: int
+    fields: list[tuple[Any, ...]]
+    numbers: Callable[..., Tensor]
+
+
+def codes(data: Tensor, bits: int, groups: int = 1) -> Tensor:
+    """(blocks, bytes) as (blocks, codes). Each group has the low `bits` of all its bytes first,
+    then the next ones.
+    """
+    shifts = Tensor.arange(0, 8, bits, dtype=dtypes.uint8, device=data.device).unsqueeze(-1)
+    apart = data.reshape(data.shape[0], groups, 1, -1) >> shifts
+    made: Tensor = (apart & (2**bits - 1)).reshape(data.shape[0], -1)
+    return made
+
+
+def scaled(numbers: Tensor, d: Tensor, m: Tensor | None = None) -> Tensor:
+    """numbers * d + m, where d and m have a number for each run of neighbours."""
+    runs = numbers.cast(dtypes.float32).reshape(*d.shape, -1) * d.cast(dtypes.float32).unsqueeze(-1)
+    sums = runs if m is None else runs + m.cast(dtypes.float32).unsqueeze(-1)
+    made: Tensor = sums.reshape(numbers.shape[0], -1)
+    return made
+
+
+def less(numbers: Tensor, middle: int) -> Tensor:
+    """Codes whose zero is in the middle."""
+    return numbers.cast(dtypes.float32) - middle
+
+
+def listed(numbers: Tensor, table: tuple[float, ...]) -> Tensor:
+    """The numbers of a table that codes of 4 bits stand for."""
+    return Tensor(table, dtype=dtypes.float32, device=numbers.device)[numbers.cast(dtypes.int64)]
+
+
+# --- blocks of 32 ---------------------------------------------------------------------------------
+def q4_0(d: Tensor, qs: Tensor) -> Tensor:
+    return scaled(less(codes(qs, 4), 8), d)
+
+
+def q4_1(d: Tensor, m: Tensor, qs: Tensor) -> Tensor:
+    return scaled(codes(qs, 4), d, m)
+
+
+def q5_0(d: Tensor, qh: Tensor, qs: Tensor) -> Tensor:
+    return scaled(less(codes(qs, 4) | codes(qh, 1, 4) << 4, 16), d)
+
+
+def q5_1(d: Tensor, m: Tensor, qh: Tensor, qs: Tensor) -> Tensor:
+    return scaled(codes(qs, 4) | codes(qh, 1, 4) << 4, d, m)
+
+
+def q8_0(d: Tensor, qs: Tensor) -> Tensor:
+    return scaled(qs, d)
+
+
+def iq4_nl(d: Tensor, qs: Tensor) -> Tensor:
+    return scaled(listed(codes(qs, 4), UNEVEN), d)
+
+
+def mxfp4(e: Tensor, qs: Tensor) -> Tensor:
+    """e is 128 more than the exponent of the scale; below 2 the scale is denormal."""
+    e = e.cast(dtypes.int32)
+    bits = (e - 1 << 23).maximum(e.clip(0, 1) + 1 << 21)
+    return scaled(listed(codes(qs, 4), HALVES), bits.bitcast(dtypes.float32))
+
+
+# --- blocks of 256, whose scales are in codes too -------------------------------------------------
+def q2_k(scales: Tensor, qs: Tensor, d: Tensor, m: Tensor) -> Tensor:
+    return scaled(codes(qs, 2, 2), scaled(scales & 15, d), -scaled(scales >> 4, m))
+
+
+def q3_k(qh: Tensor, qs: Tensor, scales: Tensor, d: Tensor) -> Tensor:
+    both = codes(scales[:, :8], 4) | codes(scales[:, 8:], 2) << 4
+    return scaled(less(codes(qs, 2, 2) | codes(qh, 1) << 2, 4), scaled(less(both, 32), d))
+
+
+def runs_of_32(scales: Tensor, d: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
+    """The scale and the minimum of 8 runs, of 6 bits each in 12 bytes."""
+    low, middle, high = (scales[:, start : start + 4] for start in (0, 4, 8))
+    first = (low & 63).cat(high & 15 | low >> 6 << 4, dim=1)
+    second = (middle & 63).cat(high >> 4 | middle >> 6 << 4, dim=1)
+    return scaled(first, d), -scaled(second, m)
+
+
+def q4_k(d: Tensor, m: Tensor, scales: Tensor, qs: Tensor) -> Tensor:
+    return scaled(codes(qs, 4, 4), *runs_of_32(scales, d, m))
+
+
+def q5_k(d: Tensor, m: Tensor, scales: Tensor, qh: Tensor, qs: Tensor) -> Tensor:
+    return scaled(codes(qs, 4, 4) | codes(qh, 1) << 4, *runs_of_32(scales, d, m))
+
+
+def q6_k(qs: Tensor, qh: Tensor, scales: Tensor, d: Tensor) -> Tensor:
+    return scaled(less(codes(qs, 4, 2) | codes(qh, 2, 2) << 4, 32), scaled(scales, d))
+
+
+def iq4_xs(d: Tensor, high: Tensor, low: Tensor, qs: Tensor) -> Tensor:
+    scales = less(codes(low, 4, 4) | codes(high, 2, 2) << 4, 32)
+    return scaled(listed(codes(qs, 4, 8), UNEVEN), scaled(scales, d))
+
+
+# --- numbers -1, 0, 1 -----------------------------------------------------------------------------
+def tq1_0(qs: Tensor, qh: Tensor, d: Tensor) -> Tensor:
+    parts = [trits(qs[:, :32], 5), trits(qs[:, 32:], 5), trits(qh, 4)]
+    return scaled(less(parts[0].cat(*parts[1:], dim=1), 1), d)
+
+
+def trits(data: Tensor, count: int) -> Tensor:
+    """Digits to base 3 of bytes that are fractions of 256: multiplied by 3, they carry a digit."""
+    powers = Tensor([[3**n] for n in range(count)], dtype=dtypes.uint8, device=data.device)
+    rest = (data.unsqueeze(1) * powers).cast(dtypes.uint16)
+    made: Tensor = (rest * 3 >> 8).reshape(data.shape[0], -1)
+    return made
+
+
+def tq2_0(qs: Tensor, d: Tensor) -> Tensor:
+    return scaled(less(codes(qs, 2, 2), 1), d)
+
+
+UNEVEN: Final = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+HALVES: Final = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)  # halves of FP4's
+D, M, SCALES = ("d", "<f2", (1,)), ("m", "<f2", (1,)), ("scales", "u1", (12,))
+
+
+def _bytes(name: str, count: int, code: str = "u1") -> tuple[str, str, tuple[int, ...]]:
+    return name, code, (count,)
+
+
+# By the number that the format has for them.
+BLOCKS: Final = {
+    2: Block(32, [D, _bytes("qs", 16)], q4_0),
+    3: Block(32, [D, M, _bytes("qs", 16)], q4_1),
+    6: Block(32, [D, _bytes("qh", 4), _bytes("qs", 16)], q5_0),
+    7: Block(32, [D, M, _bytes("qh", 4), _bytes("qs", 16)], q5_1),
+    8: Block(32, [D, _bytes("qs", 32, "i1")], q8_0),
+    10: Block(256, [_bytes("scales", 16), _bytes("qs", 64), D, M], q2_k),
+    11: Block(256, [_bytes("qh", 32), _bytes("qs", 64), SCALES, D], q3_k),
+    12: Block(256, [D, M, SCALES, _bytes("qs", 128)], q4_k),
+    13: Block(256, [D, M, SCALES, _bytes("qh", 32), _bytes("qs", 128)], q5_k),
+    14: Block(256, [_bytes("qs", 128), _bytes("qh", 64), _bytes("scales", 16, "i1"), D], q6_k),
+    20: Block(32, [D, _bytes("qs", 16)], iq4_nl),
+    23: Block(256, [D, _bytes("high", 2), _bytes("low", 4), _bytes("qs", 128)], iq4_xs),
+    34: Block(256, [_bytes("qs", 48), _bytes("qh", 4), D], tq1_0),
+    35: Block(256, [_bytes("qs", 64), D], tq2_0),
+    39: Block(32, [_bytes("e", 1), _bytes("qs", 16)], mxfp4),
+}

@@ -1,0 +1,27 @@
+"""What programs ask of `torch.cuda`: whether there is such a device; and seeds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from torpor.base.missing import names_of
+from torpor.device import Device
+from torpor.tensor.random import manual_seed as manual_seed
+
+_MOST: Final = 64  # devices of one machine
+
+manual_seed_all = manual_seed
+
+
+def is_available() -> bool:
+    """Whether the device CUDA can be opened on this machine."""
+    return not Device.why_not("CUDA")
+
+
+def device_count() -> int:
+    """How many there are."""
+    return next((n for n in range(_MOST) if Device.why_not(f"CUDA:{n}")), _MOST)
+
+
+__all__ = ["device_count", "is_available", "manual_seed", "manual_seed_all"]
+__getattr__ = names_of("cuda", lambda: __all__)

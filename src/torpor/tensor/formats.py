@@ -1,0 +1,120 @@
+"""What formats are and what they promote to, by PyTorch's names."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Final, NamedTuple
+
+from torpor.base.dtypes import DType, as_dtype, dtypes, kept_dtype
+from torpor.base.errors import DTypeError
+from torpor.base.promotion import promote, weak_dtype
+from torpor.tensor.handle import Handle
+from torpor.tensor.mode import default_float
+
+NUMBERS: Final = (bool, int, float, complex)
+_KINDS: Final = {"bool": 0, "uint": 1, "int": 1, "float": 2, "complex": 3}
+
+
+class FloatLimits(NamedTuple):
+    """What `finfo` gives."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    tiny: float
+    smallest_normal: float
+    resolution: float
+    dtype: DType
+
+
+class IntegerLimits(NamedTuple):
+    """What `iinfo` gives."""
+
+    bits: int
+    max: int
+    min: int
+    dtype: DType
+
+
+def format_of(value: Any) -> DType:
+    """The format of a tensor, or the one that is named."""
+    return value.dtype if isinstance(value, Handle) else kept_dtype(value)
+
+
+def finfo(type: Any = None) -> FloatLimits:
+    """The limits of a float format (of a complex one's parts; without argument of the default one).
+    `DTypeError` for integers.
+
+    >>> finfo(dtypes.float16).max
+    65504.0
+    """
+    dtype = (default_float() if type is None else format_of(type)).part
+    if not dtype.is_float:
+        raise DTypeError(f"finfo is for floats, not {dtype}; use iinfo")
+    eps, least = 2.0**-dtype.fraction, dtype.smallest_normal
+    digits = int(dtype.fraction * 0.30103)
+    return FloatLimits(
+        dtype.bits, eps, dtype.largest, -dtype.largest, least, least, 10.0**-digits, dtype
+    )
+
+
+def iinfo(type: Any) -> IntegerLimits:
+    """The limits of an integer format. `DTypeError` for floats.
+
+    >>> iinfo("int8").min
+    -128
+    """
+    dtype = format_of(type)
+    if not dtype.is_int and dtype.kind != "packed":
+        raise DTypeError(f"iinfo is for integers, not {dtype}")
+    return IntegerLimits(dtype.bits, int(dtype.max), int(dtype.min), dtype)
+
+
+def promote_types(type1: Any, type2: Any) -> DType:
+    """The format that tensors of two formats meet in.
+
+    >>> promote_types("int8", dtypes.uint8)
+    dtypes.int16
+    """
+    return promote(as_dtype(type1), as_dtype(type2))
+
+
+def result_type(*tensors: Any) -> DType:
+    """The format that tensors, formats and numbers meet in; numbers of Python are weak.
+
+    >>> result_type(dtypes.float16, 1.0)
+    dtypes.float16
+    """
+    numbers = [one for one in tensors if isinstance(one, NUMBERS)]
+    others = [format_of(one) for one in tensors if not isinstance(one, NUMBERS)]
+    if not tensors:
+        raise DTypeError("result_type needs a tensor, a format or a number")
+    made = functools.reduce(promote, others) if others else dtypes.bool
+    return functools.reduce(lambda to, one: weak_dtype(one, to, default_float()), numbers, made)
+
+
+def can_cast(from_: Any, to: Any) -> bool:
+    """Whether an operation may put results of one format into a tensor of another (`out=`, `+=`):
+    into its own kind (integers of any size, say), or one that holds more.
+
+    >>> can_cast(dtypes.float32, dtypes.int64), can_cast(dtypes.int64, dtypes.float16)
+    (False, True)
+    """
+    one, other = format_of(from_), format_of(to)
+    return _KINDS[one.kind] <= _KINDS[other.kind]
+
+
+def is_tensor(obj: Any) -> bool:
+    """Whether it is a tensor."""
+    return isinstance(obj, Handle)
+
+
+def real(input: Any) -> Any:
+    """The real parts: a view; of real tensors themselves."""
+    return input.real
+
+
+def imag(input: Any) -> Any:
+    """The imaginary parts of complex numbers: a view."""
+    return input.imag

@@ -1,0 +1,45 @@
+"""`backward` and `grad` of several tensors at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torpor.base.errors import GradientError
+
+
+def _several(given: Any, count: int = 1) -> list[Any]:
+    return list(given) if isinstance(given, Sequence) else [given] * count
+
+
+def backward(
+    tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None,
+    create_graph: bool = False, inputs: Any = None,
+) -> None:  # fmt: skip
+    """`backward` of each tensor, from the gradients given, with the arguments of that."""
+    roots = _several(tensors)
+    for root, seed in zip(roots, _several(grad_tensors, len(roots)), strict=True):
+        root.backward(seed, retain_graph, create_graph, inputs)
+
+
+def grad(
+    outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None,
+    create_graph: bool = False, allow_unused: bool | None = None, materialize_grads: bool = False,
+) -> tuple[Any, ...]:  # fmt: skip
+    """The sums of the outputs' gradients for each input; nothing is added to `.grad`. An input that
+    no output depends on is an error, None with `allow_unused`, zeros with `materialize_grads`.
+    Graphs are kept and can be differentiated again, whatever the arguments say.
+    """
+    targets, roots = _several(inputs), _several(outputs)
+    totals: list[Any] = [None] * len(targets)
+    for root, seed in zip(roots, _several(grad_outputs, len(roots)), strict=True):
+        found = root.gradient(*targets, gradient=seed, materialize=False)
+        for number, part in enumerate(found):
+            if part is not None:
+                totals[number] = part if totals[number] is None else totals[number] + part
+    for number, (target, total) in enumerate(zip(targets, totals, strict=True)):
+        if total is None and materialize_grads:
+            totals[number] = target.detach().zeros_like()
+        elif total is None and not allow_unused:
+            raise GradientError("an input that no output depends on; set allow_unused=True")
+    return tuple(totals)

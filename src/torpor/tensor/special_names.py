@@ -1,0 +1,205 @@
+"""PyTorch's `torch.special` by its names: methods of `Tensor`, and what is made of them."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+from torpor.base.errors import ValueRangeError
+from torpor.base.missing import names_of
+from torpor.tensor.creation import as_tensor
+from torpor.tensor.handle import float_dtype
+from torpor.tensor.namespace import function_of
+from torpor.tensor.operands import sloped
+from torpor.tensor.special import ROOT_OF_PI, bessel_one, grown, scaled_erfc, scaled_i0, scaled_i1
+from torpor.tensor.special import zeta as hurwitz_zeta
+from torpor.tensor.spelling import spell
+from torpor.tensor.tensor import Tensor
+from torpor.tensor.wide import widely
+
+# Methods, and what they are called here.
+METHODS: Final = {
+    "digamma": "digamma", "erf": "erf", "erfc": "erfc", "erfinv": "erfinv", "exp2": "exp2",
+    "expit": "sigmoid", "expm1": "expm1", "gammaln": "lgamma", "i0": "i0", "log1p": "log1p",
+    "log_softmax": "log_softmax", "logit": "logit", "logsumexp": "logsumexp",
+    "modified_bessel_i0": "i0",
+    "polygamma": "polygamma", "psi": "digamma", "round": "round", "sinc": "sinc",
+    "softmax": "softmax", "xlogy": "xlogy",
+}  # fmt: skip
+globals().update({name: function_of(method) for name, method in METHODS.items()})
+
+ROOT_OF_TWO: Final = math.sqrt(2)
+ROOT_OF_TWO_PI: Final = math.sqrt(2 * math.pi)
+
+
+def _floats(operand: Any) -> Any:
+    return operand.cast(float_dtype(operand.dtype))
+
+
+# --- probability ----------------------------------------------------------------------------------
+@widely
+def entr(input: Tensor) -> Tensor:
+    """-x log x, 0 at 0, -inf below."""
+    x = _floats(input)
+    at = x.detach()
+    return sloped((at < 0).where(-math.inf, -at.xlogy(at)), (x, -x.log() - 1))
+
+
+@widely
+def xlog1py(input: Tensor, other: Any) -> Tensor:
+    """x log(1 + y), 0 where x is 0 and y is no NaN."""
+    x, y = as_tensor(input), as_tensor(other)
+    nothing = x.eq(0) & ~y.isnan()
+    return x * nothing.where(0, y).log1p()
+
+
+def _erfcx(x: Any) -> Any:
+    far = scaled_erfc(x.abs())
+    return (x < 0).where((x * x).exp() * 2 - far, far)
+
+
+@widely
+def erfcx(input: Tensor) -> Tensor:
+    """exp(x²) erfc(x)."""
+    x = _floats(input)
+    return sloped(_erfcx(x.detach()), (x, x * _erfcx(x) * 2 - 2 / ROOT_OF_PI))
+
+
+@widely
+def ndtr(input: Tensor) -> Tensor:
+    """The share of the normal distribution below x."""
+    return (_floats(input) / -ROOT_OF_TWO).erfc() / 2
+
+
+def _log_ndtr(x: Any) -> Any:
+    low = x < -1
+    near = ((low.where(0, x) / ROOT_OF_TWO).erfc() * -0.5).log1p()
+    below = low.where(x, -1.0)
+    far = (scaled_erfc(below / -ROOT_OF_TWO) * 0.5).log() - below * below / 2
+    return low.where(far, near)
+
+
+@widely
+def log_ndtr(input: Tensor) -> Tensor:
+    """log(ndtr(x)), also far below 0."""
+    x = _floats(input)
+    low = x < -1
+    below = scaled_erfc(low.where(x, -1.0) / -ROOT_OF_TWO)
+    bell = (x * x / -2).exp() / (low.where(0, x) / -ROOT_OF_TWO).erfc()
+    return sloped(_log_ndtr(x.detach()), (x, low.where(1 / below, bell) * (2 / ROOT_OF_TWO_PI)))
+
+
+@widely
+def ndtri(input: Tensor) -> Tensor:
+    """x of which `ndtr` is the input."""
+    return (_floats(input) * 2 - 1).erfinv() * ROOT_OF_TWO
+
+
+# --- gamma family and Bessel functions ------------------------------------------------------------
+@widely
+def multigammaln(input: Tensor, p: int) -> Tensor:
+    """The logarithm of the gamma function of p dimensions, of x > (p - 1) / 2."""
+    x = _floats(input)
+    total = sum((x - 0.5 * place).lgamma() for place in range(1, p)) if p > 1 else 0
+    return x.lgamma() + total + p * (p - 1) / 4 * math.log(math.pi)
+
+
+@widely
+def zeta(input: Any, other: Any) -> Tensor:
+    """Hurwitz's zeta(x, q): the sum of (q + k)**-x over k from 0 on, of x > 1 and q > 0; infinite
+    where x is 1 and where q is 0 or a whole number below.
+    """
+    s, q = as_tensor(input), as_tensor(other)
+    made: Any = hurwitz_zeta(_floats(s), _floats(q))
+    pole = s.eq(1) | ((q <= 0) & q.eq(q.floor()) & (s > 1))
+    return pole.where(math.inf, ((s < 1) | (q <= 0)).where(math.nan, made))
+
+
+@widely
+def i0e(input: Tensor) -> Tensor:
+    """exp(-|x|) I0(x)."""
+    x = _floats(input)
+    return sloped(scaled_i0(x.detach()), (x, scaled_i1(x) - x.sign() * scaled_i0(x)))
+
+
+@widely
+def i1e(input: Tensor) -> Tensor:
+    """exp(-|x|) I1(x)."""
+    x = _floats(input)
+    made = scaled_i1(x)
+    return sloped(made.detach(), (x, scaled_i0(x) - _over(made, x) - x.sign() * made))
+
+
+@widely
+def i1(input: Tensor) -> Tensor:
+    """The modified Bessel function of the first kind of order 1."""
+    x = _floats(input)
+    made = bessel_one(x)
+    return sloped(made.detach(), (x, grown(x, scaled_i0) - _over(made, x)))
+
+
+modified_bessel_i1 = i1
+
+
+def _over(made: Any, x: Any) -> Any:
+    """I1(x) / x, 1/2 at 0."""
+    return x.eq(0).where(0.5, made / x.eq(0).where(1, x))
+
+
+# --- polynomials ----------------------------------------------------------------------------------
+def _polynomial(
+    text: str, first: Callable[[Any], Any], step: Callable[[int], tuple[float, float, float]],
+    shifted: bool = False,
+) -> Any:  # fmt: skip
+    """P of degree n: P0 = 1, P1 = `first`, P(k+1) = (a x + b) P(k) - c P(k-1) with `step`(k)."""
+
+    def polynomial(input: Any, n: Any) -> Tensor:
+        x = _floats(as_tensor(input))
+        x = x * 2 - 1 if shifted else x
+        degree = int(n)
+        if degree < 0:
+            raise ValueRangeError(f"a polynomial has degree 0 or more, not {degree}")
+        before, now = x * 0, x * 0 + 1
+        for k in range(degree):
+            a, b, c = step(k)
+            before, now = now, first(x) if k == 0 else (x * a + b) * now - before * c
+        return now
+
+    polynomial.__doc__ = f"{text}, by their recurrence; n is a number."
+    return widely(polynomial)
+
+
+def _chebyshev(k: int) -> tuple[float, float, float]:
+    return 2, 0, 1
+
+
+_FIRST: Final[dict[str, Callable[[Any], Any]]] = {
+    "t": lambda x: x, "u": lambda x: 2 * x, "v": lambda x: 2 * x - 1, "w": lambda x: 2 * x + 1,
+}  # fmt: skip
+for _kind, _first in _FIRST.items():
+    for _before, _is_shifted in (("", False), ("shifted_", True)):
+        globals()[f"{_before}chebyshev_polynomial_{_kind}"] = _polynomial(
+            f"Chebyshev's {_before}polynomials {_kind.upper()}", _first, _chebyshev, _is_shifted
+        )
+hermite_polynomial_h = _polynomial(
+    "Hermite's polynomials H", lambda x: 2 * x, lambda k: (2, 0, 2 * k)
+)
+hermite_polynomial_he = _polynomial("Hermite's polynomials He", lambda x: x, lambda k: (1, 0, k))
+laguerre_polynomial_l = _polynomial(
+    "Laguerre's polynomials", lambda x: 1 - x,
+    lambda k: (-1 / (k + 1), (2 * k + 1) / (k + 1), k / (k + 1)),
+)  # fmt: skip
+legendre_polynomial_p = _polynomial(
+    "Legendre's polynomials", lambda x: x, lambda k: ((2 * k + 1) / (k + 1), 0, k / (k + 1))
+)
+
+_OWN: Final = """
+    entr erfcx hermite_polynomial_h hermite_polynomial_he i0e i1 i1e laguerre_polynomial_l
+    legendre_polynomial_p log_ndtr modified_bessel_i1 multigammaln ndtr ndtri xlog1py zeta
+    """
+_CHEBYSHEV: Final = [name for name in globals() if "chebyshev_polynomial" in name]
+__all__ = [*METHODS, *_OWN.split(), *_CHEBYSHEV]
+spell(sys.modules[__name__])
+__getattr__ = names_of("special", lambda: __all__)

@@ -1,0 +1,57 @@
+"""Derivatives at a place against formulas."""
+
+import numpy as np
+import pytest
+from torpor.autograd import functional
+
+from torpor import Tensor
+from torpor.base.errors import GradientError
+
+X, Y = (Tensor(np.random.default_rng(n).normal(size=3)) for n in (0, 1))
+V, W = (Tensor(np.random.default_rng(n).normal(size=3)) for n in (2, 3))
+x, y, v, w = (one.numpy() for one in (X, Y, V, W))
+
+
+def close(found, expected):
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("strategy", ["reverse-mode", "forward-mode"])
+def test_jacobians(strategy):
+    close(functional.jacobian(Tensor.exp, X, strategy=strategy), np.diag(np.exp(x)))
+    first, second = functional.jacobian(lambda a, b: a * b, (X, Y), strategy=strategy)
+    close(first, np.diag(y)), close(second, np.diag(x))
+    ((one, none),) = functional.jacobian(lambda a, b: (a.sin(),), (X, Y), strategy=strategy)
+    close(one, np.diag(np.cos(x))), close(none, np.zeros((3, 3)))
+
+
+def test_second_derivatives():
+    def cubes(a):
+        return (a**3).sum()
+
+    def product(a, b):
+        return (a * a * b).sum()
+
+    close(functional.hessian(cubes, X), np.diag(6 * x))
+    ((aa, ab), (ba, bb)) = functional.hessian(product, (X, Y))
+    close(aa, np.diag(2 * y)), close(ab, np.diag(2 * x)), close(ba, np.diag(2 * x))
+    close(bb, np.zeros((3, 3)))
+    for which in (functional.hvp, functional.vhp):
+        value, found = which(cubes, X, V)
+        close(value, (x**3).sum()), close(found, 6 * x * v)
+        first, second = which(product, (X, Y), (V, W))[1]
+        close(first, 2 * y * v + 2 * x * w), close(second, 2 * x * v)
+
+
+def test_products_with_jacobians():
+    made, found = functional.vjp(lambda a, b: a * b.exp(), (X, Y), V)
+    close(made, x * np.exp(y))
+    close(found[0], v * np.exp(y)), close(found[1], v * x * np.exp(y))
+    close(functional.vjp(Tensor.sum, X)[1], np.ones(3))
+    close(functional.jvp(lambda a, b: a * b, (X, Y), (V, W))[1], v * y + x * w)
+    assert not found[0].requires_grad
+    given = X.detach().requires_grad_()
+    slope = functional.vjp(lambda a: a**3, given, V, create_graph=True)[1]
+    close(slope.sum().gradient(given)[0], 6 * x * v)
+    with pytest.raises(GradientError, match="needs v"):
+        functional.vjp(Tensor.exp, X)
