@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import torpor
+from tests.devices import needs
 from torpor import Context, Tensor, dtypes
 from torpor.base.errors import DivisionByZeroError, DTypeError
 from torpor.capture.number import Tape
@@ -56,6 +57,7 @@ def test_another_number_is_no_other_call(name: str) -> None:
 
 @pytest.mark.parametrize("device", ["PYTHON", "OPENCL", "CPU:1"])
 def test_on_other_devices(device: str) -> None:
+    needs(device)
     f, runs = counted(lambda x, n: x * n + Tensor.full((2,), n, device=device))
     for value in (0.1, 0.7, -2.0):
         x = numbers(1, 2).to(device)

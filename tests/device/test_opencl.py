@@ -1,13 +1,16 @@
 """OpenCL programs, written by hand and run: groups, local memory, barriers, the error word."""
 
 import builtins
+from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from tests.devices import needs
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import CompileError, DeviceError
-from torpor.device import Buffer, Device
+from torpor.device import Buffer, Device, opencl
 from torpor.device.opencl import OpenclDevice
 from torpor.ir import Program, UOp
 
@@ -34,8 +37,7 @@ __kernel void checked(__global long* out, long value, __global long* error) {
 
 @pytest.fixture
 def device():
-    pytest.importorskip("pyopencl", reason="the extra `opencl` is not installed")
-    return Device["OPENCL"]
+    return Device[needs("OPENCL")]
 
 
 def load(device, program):
@@ -114,3 +116,49 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(DeviceError, match=r'pip install "torpor\[opencl\]"'):
         OpenclDevice("OPENCL")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A device of a driver, which has code for it or none; and the one platform that shows it."""
+
+    code: bool
+    type: int = 1
+    version: str = "OpenCL 1.2 old"
+
+    @property
+    def platform(self):
+        return self
+
+    def get_devices(self):
+        return [self]
+
+    def build(self, options):
+        if not self.code:
+            raise OldDriver.Error("clBuildProgram failed\n\nerror: unknown target CPU\n(options: )")
+
+
+class OldDriver:
+    """A driver that is older than some of its devices."""
+
+    class Error(Exception):
+        pass
+
+    device_type = SimpleNamespace(CPU=1)
+
+    def __init__(self, *shown):
+        self.get_platforms = lambda: shown
+
+    def Context(self, devices):
+        return devices[0]
+
+    def Program(self, context, text):
+        return context
+
+
+def test_devices_that_no_code_is_made_for_are_left_out():
+    old, known, graphics = Shown(False), Shown(True), Shown(True, 4)
+    assert opencl._devices(OldDriver(old, known, graphics)) == [graphics, known]
+    assert opencl._devices(OldDriver()) == []
+    with pytest.raises(DeviceError, match=r"old: error: unknown target CPU$"):
+        opencl._devices(OldDriver(old))

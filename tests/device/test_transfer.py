@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.devices import needs
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import MemoryStateError
 from torpor.device import Buffer, copy_buffer, disk_buffer, numpy_buffer
@@ -35,7 +36,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
 
 
 def test_memory_that_the_host_does_not_see():
-    pytest.importorskip("pyopencl", reason="the extra `opencl` is not installed")
+    needs("OPENCL")
     there, back = Buffer("OPENCL", 10, dtypes.int32), Buffer("CPU", 10, dtypes.int32)
     again = Buffer("OPENCL", 10, dtypes.int32)
     copy_buffer(there, numpy_buffer(VALUES))

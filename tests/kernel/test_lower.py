@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.devices import needs
 from tests.graph.evaluate import evaluate
 from tests.kernel.kernels import INTEGERS, cases, filled, sample
 from tests.schedule.graphs import compute
@@ -90,8 +91,7 @@ def test_small_formats_of_reductions_are_gone_where_they_are_missing():
 @pytest.mark.parametrize("device", ["CPU", "PYTHON", "OPENCL"])
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
 def test_nan_comes_through(kind, device):
-    if device == "OPENCL":
-        pytest.importorskip("pyopencl")
+    needs(device)
     values = np.arange(37).astype(kind)
     values[19] = np.nan
     x = Tensor(values, device=device)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import torpor
+from tests.devices import needs
 from torpor import Context, Tensor, Variable
 from torpor.base.errors import OutOfBoundsError
 from torpor.device.executor import Executor
@@ -85,6 +86,8 @@ def test_between_cpus(calls: list[int]) -> None:
 
 @pytest.mark.parametrize("device", ["PYTHON", "OPENCL"])
 def test_devices_without_native_code(device: str, calls: list[int]) -> None:
+    needs(device)
+
     @torpor.jit
     def f(x: Tensor) -> Tensor:
         return ((x.to(device) + 1).contiguous() * 2).to("CPU")
@@ -95,6 +98,7 @@ def test_devices_without_native_code(device: str, calls: list[int]) -> None:
 
 @pytest.mark.parametrize("device", ["PYTHON", "OPENCL"])
 def test_arguments_elsewhere_are_given_back_beside_native_code(device: str) -> None:
+    needs(device)
     back = torpor.jit(lambda x: x.reshape(2, 1))
     beside = torpor.jit(lambda x, y: (x, y * 2))
     for i in range(4):

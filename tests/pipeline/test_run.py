@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import pytest
 
+from tests.devices import needs
 from torpor import Tensor, Variable, lower
 from torpor.base.errors import DivisionByZeroError, OutOfBoundsError, ShapeError
 from torpor.base.settings import Context
@@ -14,9 +15,7 @@ DEVICES = ("CPU", "PYTHON", "OPENCL")
 
 @pytest.fixture(params=DEVICES)
 def device(request):
-    if request.param == "OPENCL":
-        pytest.importorskip("pyopencl")
-    return request.param
+    return needs(request.param)
 
 
 def divisors(size=37, zero=20):

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+from tests.devices import needs
 from torpor import Tensor, Variable, dtypes
 from torpor.base.errors import OptError
 from torpor.device.bulk import send
@@ -129,8 +130,7 @@ def test_a_comparison_is_made_in_each_launch():
 
 @pytest.mark.parametrize("device", ["CPU", "OPENCL"])
 def test_devices_run_it_as_often_as_asked(device):
-    if device == "OPENCL":
-        pytest.importorskip("pyopencl")
+    needs(device)
     (item,) = (Tensor.empty(1000, device=device) * 2).schedule()
     made = Trial(item.ast, device, False)
     assert 0 < made.measure((), float("inf")) < 1

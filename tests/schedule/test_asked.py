@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.devices import needs
 from torpor import Tensor, jit, where
 from torpor.schedule.asked import ask_for_all
 
@@ -24,9 +25,7 @@ def jitted(function, *operands):
 
 @pytest.fixture(params=DEVICES)
 def device(request):
-    if request.param == "OPENCL":
-        pytest.importorskip("pyopencl")
-    return request.param
+    return needs(request.param)
 
 
 def tensors(device, *values):

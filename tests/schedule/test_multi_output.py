@@ -7,6 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from tests.devices import needs
 from tests.graph.evaluate import evaluate
 from tests.kernel.kernels import add, filled, multiply, sample
 from tests.schedule.graphs import compute, kernels, random_graph
@@ -63,8 +64,7 @@ TOGETHER = {
 @pytest.mark.parametrize("device", ["CPU", "PYTHON", "OPENCL"])
 @pytest.mark.parametrize("name", TOGETHER)
 def test_one_kernel(name, device):
-    if device == "OPENCL":
-        pytest.importorskip("pyopencl")
+    needs(device)
     roots = TOGETHER[name](sample(12, 16))
     (item,) = kernels(*roots)
     assert (item.reason, len(item.outputs)) == ("output", len(roots))

@@ -1,10 +1,10 @@
 """Random graphs of elementwise operations, movements and reductions against NumPy."""
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.devices import needs
 from tests.graph.evaluate import evaluate
 from tests.schedule.graphs import compute, random_graph
 from torpor import Context, dtypes
@@ -39,7 +39,7 @@ def test_the_processor_agrees_with_numpy(random, dtype, steps):
 
 
 def test_opencl_agrees_with_numpy():
-    pytest.importorskip("pyopencl")
+    needs("OPENCL")
 
     @settings(QUICK, max_examples=4)
     @given(RANDOM, DTYPES, st.integers(2, 8))

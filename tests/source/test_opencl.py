@@ -5,24 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.devices import needs
 from tests.source import golden, programs, run
+from torpor.device import Device
 from torpor.ir import Ops
 
 CASES = [c for c in programs.all_cases() if "opencl" not in c.unlike]
 
 
 @pytest.fixture(scope="module")
-def queue(tmp_path_factory):
-    cl = pytest.importorskip("pyopencl")
-    patch = pytest.MonkeyPatch()
-    patch.setenv("POCL_CACHE_DIR", str(tmp_path_factory.mktemp("pocl")))
-    patch.setenv("PYOPENCL_NO_CACHE", "1")
-    try:
-        platforms = cl.get_platforms()
-    except cl.LogicError:
-        pytest.skip("no OpenCL platform is installed")
-    yield cl.CommandQueue(cl.Context(platforms[0].get_devices()[:1]))
-    patch.undo()
+def queue():
+    device = Device[needs("OPENCL")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYOPENCL_NO_CACHE", "1")
+        yield device.driver.CommandQueue(device.context)
 
 
 @pytest.fixture(scope="module")

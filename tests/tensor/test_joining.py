@@ -78,3 +78,54 @@ def test_rearrangements_as_in_pytorch():
     check(Tensor(x).repeat_interleave(Tensor(2), 1), np.repeat(x, 2, 1))
     # a vector of nothing fits everything, and its format counts
     check(torpor.cat([Tensor([]), Tensor(x)]), x.astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "bool", "uint8", "float8_e5m2"])
+def test_many_small_values_are_joined_whichever_they_are(dtype, compiled):
+    """Batches of rows at random, some of them the same, read forwards and backwards."""
+    random = np.random.default_rng(5)
+    array = (random.random((40, 4, 3)) * 3).astype(np.float32)
+    x = Tensor(array).cast(dtype).realize()
+    known = x.cast("float32").numpy()
+    seen = []
+    for _ in range(6):
+        chosen = random.integers(0, 40, 16).tolist()
+        made = torpor.stack([x[n].T if n % 2 else x[n].T.flip(0) for n in chosen], dim=1)
+        wanted = np.stack([known[n].T if n % 2 else known[n].T[::-1] for n in chosen], 1)
+        assert (made.dtype, made.shape) == (x.dtype, (3, 16, 4))
+        np.testing.assert_array_equal(made.cast("float32").numpy(), wanted)
+        seen.append(len(compiled))
+    assert seen[0] == seen[-1]
+
+
+def test_many_that_were_joined_have_gradients():
+    leaves = [Tensor([float(n), 1.0], requires_grad=True) for n in range(9)]
+    whole = torpor.cat([*leaves, leaves[0]])
+    assert whole.tolist()[:4] == [0, 1, 1, 1]
+    (whole * torpor.arange(20)).sum().backward()
+    assert leaves[1].grad.tolist() == [2, 3]
+    assert leaves[0].grad.tolist() == [0 + 18, 1 + 19]
+
+
+def test_what_was_joined_keeps_its_values_when_the_parts_change():
+    parts = [torpor.full((2,), n).realize() for n in range(10)]
+    whole = torpor.stack(parts)
+    parts[3] += 50
+    whole[0] = 7
+    assert parts[0].tolist() == [0, 0]
+    assert whole[:4].tolist() == [[7, 7], [1, 1], [2, 2], [3, 3]]
+    assert torpor.stack(parts)[3].tolist() == [53, 53]
+
+
+def test_many_in_a_jit_are_inputs():
+    f = torpor.jit(lambda x: torpor.stack([x[n] for n in range(10)]) * 2)
+    for start in range(4):
+        array = np.arange(10.0) + start
+        np.testing.assert_array_equal(f(Tensor(array)).numpy(), array * 2)
+
+
+def test_many_of_which_some_wait_are_joined_too():
+    x = torpor.arange(12).realize()
+    parts = [x[n] + 1 if n == 5 else x[n] for n in range(12)]
+    assert torpor.stack(parts).tolist() == [*range(5), 6, *range(6, 12)]
+    assert torpor.stack([x[:0] for _ in range(9)]).shape == (9, 0)

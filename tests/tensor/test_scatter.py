@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import torpor
+from tests.devices import needs
 from tests.tensor.layouts import check
 from torpor import Device, Tensor, dtypes
 
@@ -70,8 +71,7 @@ def test_sums_add_up_in_the_order_of_the_index():
 
 @pytest.mark.parametrize("device", ["CPU", "PYTHON", "OPENCL"])
 def test_every_device(device):
-    if device == "OPENCL":
-        pytest.importorskip("pyopencl")
+    needs(device)
     base, values = RANDOM.standard_normal((6, 24)), RANDOM.standard_normal((40, 24))
     index = RANDOM.integers(0, 6, (40, 1))
     x, v = Tensor(base, device=device), Tensor(values, device=device)

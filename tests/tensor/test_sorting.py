@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import torpor
+from tests.devices import needs
 from tests.tensor.layouts import check, layouts, numbers
 from torpor import Tensor, dtypes
 from torpor.base.errors import ShapeError
@@ -136,8 +137,7 @@ def test_grids():
 
 @pytest.mark.parametrize("device", ["PYTHON", "OPENCL"])
 def test_other_devices(device):
-    if device == "OPENCL":
-        pytest.importorskip("pyopencl")
+    needs(device)
     x = mixed((2, 140), "f4")
     check(Tensor(x, device=device).argsort(1), np.argsort(x, 1, kind="stable"))
 

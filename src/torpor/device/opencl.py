@@ -22,6 +22,7 @@ from torpor.device.launch import grid, named
 from torpor.ir.records import BufferSpec, Program
 
 OPTIONS: Final = ("-cl-std=CL1.2",)
+_NOTHING: Final = "__kernel void nothing(__global int* out) {}"
 
 
 def _driver() -> Any:
@@ -37,16 +38,29 @@ def _driver() -> Any:
 
 
 def _devices(driver: Any) -> list[Any]:
-    """Every device of every platform, those that are no processor first."""
+    """Every device of every platform for which its driver builds programs, those that are no
+    processor first. A driver that is older than a processor may show it and know no code for it.
+    """
     try:
         found = [device for platform in driver.get_platforms() for device in platform.get_devices()]
     except driver.Error as error:
         raise DeviceError(f"no OpenCL driver answers: {error}") from None
-    return sorted(found, key=_is_processor)
+    faults = {device: _fault(driver, device) for device in found}
+    usable = [device for device in found if faults[device] is None]
+    if found and not usable:
+        told = "; ".join(f"{device.platform.version.strip()}: {faults[device]}" for device in found)
+        raise DeviceError(f"no OpenCL driver builds programs for this machine: {told}")
+    return sorted(usable, key=lambda device: bool(device.type & driver.device_type.CPU))
 
 
-def _is_processor(device: Any) -> bool:
-    return bool(device.type & _driver().device_type.CPU)
+def _fault(driver: Any, device: Any) -> str | None:
+    """What a driver says against a program that does nothing; None if it builds it."""
+    try:
+        driver.Program(driver.Context([device]), _NOTHING).build(options=list(OPTIONS))
+    except driver.Error as error:
+        lines = str(error).splitlines()
+        return next((line for line in lines if "error:" in line), lines[0])
+    return None
 
 
 class OpenclAllocator(Allocator):

@@ -81,6 +81,17 @@ def _bottom(node: UOp) -> Array | None:
     return arrays[0] if axis is None else np.concatenate(arrays, axis)
 
 
+def seen_by_host(node: UOp) -> bool:
+    """Whether the memory below, the first there is, is the host's own."""
+    node = recall(node) or node
+    while node.src:
+        node = node.src[0]
+        node = recall(node) or node
+    if node.op is not Ops.BUFFER or not node.arg.is_allocated():
+        return False
+    return node.arg.memory.address is not None
+
+
 def memory_of(buffer: Buffer) -> Array:
     """The elements of a buffer; it gets memory (with anything in it) if it has none."""
     if not buffer.is_allocated():

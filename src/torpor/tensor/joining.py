@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import ShapeError
 from torpor.base.promotion import promote
+from torpor.device.buffer import buffer_node
 from torpor.graph import build
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.handle import Handle, derive, located, make
+from torpor.tensor.host import buffer_from, read, seen_by_host
 from torpor.tensor.spelling import (
     a_shape,
     an_axis,
@@ -24,9 +27,14 @@ from torpor.tensor.spelling import (
     pair,
     some_axes,
 )
+from torpor.tensor.watch import active
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
+
+
+MANY: Final = 8  # parts from which they are joined in memory: a choice
+LARGEST: Final = 1 << 20  # bytes that are joined so: what the host copies while a kernel is planned
 
 
 class Joining(Handle):
@@ -190,7 +198,27 @@ def joined(parts: list[Any], axis: int) -> Tensor:
         return parts[0].clone()
     if dtype.is_complex:
         return parts[0].by_parts(lambda *each: joined(list(each), axis), *parts[1:])
-    return derive(_cat_nodes, parts, axis)
+    made = derive(_cat_nodes, parts, axis)
+    if len(parts) >= MANY and not active:
+        _join_in_memory(made, parts, axis)
+    return made
+
+
+def _join_in_memory(made: Tensor, parts: list[Any], axis: int) -> None:
+    """Many small values that the host has are laid end to end there: as a kernel they would be
+    compiled anew wherever two of them are the same tensor, or lie elsewhere in one.
+    """
+    node = made._current()
+    shape = shape_of(node)
+    if not all(isinstance(size, int) for size in shape):
+        return
+    if math.prod(shape) * node.dtype.itemsize > LARGEST or not seen_by_host(parts[0]._current()):
+        return
+    arrays = [array for part in parts if (array := read(part._current())) is not None]
+    if len(arrays) == len(parts):
+        whole = np.concatenate(arrays, axis)
+        value = buffer_node(buffer_from(whole, made._storage.device, node.dtype), whole.shape)
+        made._storage.settle(node, value)
 
 
 def _cat_nodes(*arguments: Any) -> UOp:

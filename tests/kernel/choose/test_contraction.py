@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import torpor
+from tests.devices import needs
 from tests.kernel.kernels import cases, check_kernel
 from tests.kernel.products import FORMS, agree, operands, opts_of
 from torpor import Tensor
@@ -173,8 +174,7 @@ TILED = [
 @pytest.mark.parametrize("device", ["PYTHON", "CPU", "OPENCL"])
 @pytest.mark.parametrize("opts", TILED, ids=lambda opts: " ".join(o.op.name for o in opts))
 def test_tiles_parts_and_packed_tiles_keep_the_result(device, opts):
-    if device == "OPENCL":
-        pytest.importorskip("pyopencl")
+    needs(device)
     kernel = Kernel(NAMED["matmul"].item("CPU").ast, Device[device].target)
     kept = []
     for opt in opts:

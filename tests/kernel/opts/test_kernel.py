@@ -5,6 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.devices import needs
 from tests.kernel.kernels import case, cases, check_kernel, run_kernel, sample
 from torpor import Context, Tensor
 from torpor.base.errors import OptError
@@ -109,7 +110,7 @@ def test_opts_given_by_hand_on_the_processor(name, opts):
 
 @pytest.mark.parametrize("name", ["row sum", "matmul", "whole sum"])
 def test_groups_and_local_memory_on_opencl(name):
-    pytest.importorskip("pyopencl")
+    needs("OPENCL")
     reduce = Opt(OptOps.GROUPTOP, 0, 3)
     first = [] if name == "whole sum" else [Opt(OptOps.LOCAL, 0, 4), Opt(OptOps.UPCAST, 0, 2)]
     program = check_kernel(NAMED[name], "OPENCL", [*first, reduce])
