@@ -234,7 +234,16 @@ class Unrolled(Unfolded):
         written[-1] = self.outs.get((Ops.LAST, number), written[-1])
         self.places[after] = Place(written)
         if before is not None:
-            self.places[before] = Place([begins, *written[:-1]])
+            self.places[before] = Place([self.whole(number, size), *written[:-1]])
+
+    def whole(self, number: int, size: int) -> UOp:
+        """What a carry begins as, where memory begins: rows of other memory are copied."""
+        begins, start = self.operands[number], self.starts[number]
+        if not start:
+            return begins
+        own = self.make(self.device, size, begins.dtype)
+        self.before.append(copy_of(begins, start, own, 0, size))
+        return own
 
     def items(self) -> Iterator[ScheduleItem]:
         """All kernels, in order: those that are the same at each step once."""
