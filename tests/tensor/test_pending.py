@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from torpor import Tensor, jit, nn, no_grad
+from torpor import Tensor, autograd, jit, nn, no_grad
 from torpor.base.errors import GradientError, OutOfBoundsError
 from torpor.device import Buffer
 from torpor.tensor.storage import without_known
@@ -157,6 +157,22 @@ def test_a_detached_loss_that_is_kept_keeps_no_weights() -> None:
     assert weights() == before
     assert [one.item() for one in kept] == wanted
     assert wanted[-1] < wanted[0]
+
+
+def test_what_goes_on_from_detached_leaves_does_not_grow() -> None:
+    """A chain as in Hamiltonian Monte Carlo: gradients at places that are made of each other."""
+    place, wanted, sizes = Tensor([1.0, -2.0]), np.array([1.0, -2.0]), []
+    for _ in range(6):
+        for _ in range(3):
+            leaf = place.clone().requires_grad_(True)
+            (slope,) = autograd.grad((leaf**2).sum(), leaf)
+            place = (leaf - 0.1 * slope).detach().requires_grad_(True)
+        wanted = wanted * 0.8**3
+        place = place.detach()
+        np.testing.assert_allclose(place.sum().item(), wanted.sum(), rtol=1e-5)
+        sizes.append(nodes_of(place))
+    assert sizes[-1] <= sizes[1]
+    np.testing.assert_allclose(place.numpy(), wanted, rtol=1e-5)
 
 
 def test_a_write_to_a_detached_view_is_still_seen() -> None:

@@ -74,8 +74,8 @@ def is_waiting(storage: Storage) -> bool:
 
 
 def are_waiting() -> bool:
-    """Whether something waits in this thread."""
-    return bool(_waiting.storages)
+    """Whether something waits in this thread, or may be let go of."""
+    return bool(_waiting.storages or _waiting.detached)
 
 
 def taken_along() -> list[Storage]:

@@ -51,6 +51,12 @@ def compute_all(roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
     """
     let_graphs_go()
     note_computed()
+    values = _computed_along(roots)
+    let_graphs_go()  # before another graph is made of them
+    return values
+
+
+def _computed_along(roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
     along = [] if is_watched() else taken_along()
     if along:
         asked = {node for node, _ in roots}
