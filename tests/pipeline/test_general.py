@@ -296,3 +296,15 @@ def test_an_axis_that_is_repeated_is_no_size_of_one_that_is_not():
         x = np.arange(1.0, 1 + np.prod(shape), dtype=np.float32).reshape(shape)
         made = Tensor(x).expand(3, 2, 2) + 1
         np.testing.assert_array_equal(made.numpy(), np.broadcast_to(x, (3, 2, 2)) + 1)
+
+
+def test_products_of_sizes_that_are_one_further(compiled: list[str]) -> None:
+    """Memory of (n + 1) by (n + 2) elements, of which n by n are used."""
+    line, seen = np.linspace(-1, 1, 40), []
+    vector = Tensor(line).realize()
+    for n in (3, 7, 4, 12, 6, 9, 5, 17):
+        table = np.random.default_rng(n).standard_normal((n + 1, n + 2))
+        found = Tensor(table).realize()[1:, 2:] @ vector[:n]
+        np.testing.assert_allclose(found.numpy(), table[1:, 2:] @ line[:n], rtol=1e-10, atol=1e-12)
+        seen.append(len(compiled))
+    assert seen[4] == seen[-1], seen

@@ -44,6 +44,26 @@ def test_what_is_held_and_used_twice_is_computed_once() -> None:
     np.testing.assert_allclose(again.numpy(), wanted, rtol=1e-10)
 
 
+def test_tokens_that_are_joined_before_one_is_looked_at(compiled: list[str]) -> None:
+    """Greedy decoding with a causal mask: what is joined is never asked for by itself."""
+    table = RANDOM.standard_normal((11, 13))
+    embedding, project = Tensor(table).realize(), Tensor(table[::-1] * 2).realize()
+    tokens, wanted, seen = Tensor([[3]]), [3], []
+    for _ in range(30):
+        size = tokens.shape[1]
+        x, a = embedding[tokens[0]], table[wanted]
+        mask = Tensor.full((size, size), -np.inf, dtype="float64").triu(1)
+        mixed = (x @ x.T + mask).softmax(-1) @ x
+        new = (mixed @ project.T)[-1].argmax().reshape(1, 1)
+        tokens = tokens.cat(new, dim=1)
+        scores = np.exp(a @ a[-1] - (a @ a[-1]).max())
+        wanted.append(int(np.argmax(table[::-1] @ (scores @ a / scores.sum()))))
+        assert new.item() == wanted[-1]
+        seen.append(len(compiled))
+    assert tokens[0].tolist() == wanted
+    assert seen[17] == seen[-1], seen
+
+
 def test_sampling_with_a_cache_made_by_cat(compiled: list[str]) -> None:
     size, heads = 12, 3
     table = RANDOM.standard_normal((10, size))

@@ -32,6 +32,7 @@ from torpor.pipeline.canonical import PAIRED, Canonical
 
 Roots = Sequence[tuple[UOp, str]]
 Numbers = tuple[Any, ...]
+Factor = tuple[int, int]  # which variable, and what is added to it
 Limits = tuple[int, int, int]  # the place of the number that a variable is, its least and greatest
 
 
@@ -45,16 +46,16 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True)
 class Varying:
-    """A number that is `times` the product of some variables, and `more`."""
+    """`times` the product of some variables, each with a number added, and `more`."""
 
-    variables: tuple[int, ...]
+    factors: tuple[Factor, ...]
     times: int = 1
     more: int = 0
 
     def at(self, values: Sequence[Any]) -> Any:
         value = self.times
-        for variable in self.variables:
-            value = values[variable] * value
+        for variable, added in self.factors:
+            value = (values[variable] + added if added else values[variable]) * value
         return value + self.more
 
 

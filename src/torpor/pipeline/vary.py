@@ -23,6 +23,7 @@ from torpor.ir.records import BufferSpec
 from torpor.ir.uop import UOp
 from torpor.pipeline.canonical import PAIRED, PLACED, Canonical, canonical
 from torpor.pipeline.general import (
+    Factor,
     General,
     Made,
     Numbers,
@@ -150,14 +151,14 @@ class Graph:
         first, second = self.form.numbers[start : start + 2]
         sign = -1 if self.slots[place].node.op is Ops.PAD else 1
         number = self.add(start, 0, most)
-        self.varying[start + 1] = Varying((number,), sign, second - sign * first)
+        self.varying[start + 1] = Varying(((number, 0),), sign, second - sign * first)
 
     def add(self, place: int, least: int, most: int) -> int:
         """One more variable, whose value is the number at this place."""
         number = len(self.starts)
         self.starts.append(place)
         self.limits.append((least, most))
-        self.varying[place] = Varying((number,))
+        self.varying[place] = Varying(((number, 0),))
         return number
 
     def fit_sizes(self, places: Sequence[int]) -> bool:
@@ -184,13 +185,25 @@ class Graph:
                 self.sizes = self.add(place, column[-1], column[-1]) + 1
         return True
 
-    def known_columns(self) -> Iterator[tuple[tuple[int, ...], Sequence[int]]]:
-        """The variables, and products of two, and what they were."""
+    def known_columns(self) -> Iterator[tuple[tuple[Factor, ...], Sequence[int]]]:
+        """The variables, and products of two of what they and a number add up to, and what they
+        were.
+        """
         for number, start in enumerate(self.starts):
-            yield (number,), self.columns[start]
-        for (one, start), (other, more) in combinations_with_replacement(enumerate(self.starts), 2):
-            pairs = zip(self.columns[start], self.columns[more], strict=True)
-            yield (one, other), [left * right for left, right in pairs]
+            yield ((number, 0),), self.columns[start]
+        alone = [(*one.factors, one.more) for one in self.varying.values()
+                 if one.times == len(one.factors) == 1]  # fmt: skip
+        sums = sorted({(number, added + more) for (number, added), more in alone}, key=_least_added)
+        for one, other in combinations_with_replacement(sums, 2):
+            yield (
+                (one, other),
+                [left * right for left, right in zip(*map(self.column, (one, other)))],
+            )
+
+    def column(self, factor: Factor) -> Sequence[int]:
+        """What a variable with a number added was."""
+        number, added = factor
+        return [value + added for value in self.columns[self.starts[number]]]
 
     # --- for which values it holds ------------------------------------------------------------
     def find_limits(self) -> bool:
@@ -421,18 +434,22 @@ def nodes_of(roots: Roots) -> list[UOp]:
     return [node for node in sink.toposort() if node in reached]
 
 
+def _least_added(factor: Factor) -> tuple[int, int]:
+    return abs(factor[1]), factor[0]
+
+
 def fit(
-    known: tuple[tuple[int, ...], Sequence[int]], column: Sequence[int], falling: bool = False
+    known: tuple[tuple[Factor, ...], Sequence[int]], column: Sequence[int], falling: bool = False
 ) -> Varying | None:
     """A column of numbers as a multiple of a known one, plus a number."""
-    variables, of = known
+    factors, of = known
     steps = [(a, b, x, y) for a, b, x, y in zip(of, of[1:], column, column[1:]) if a != b]
     if not steps:
         return None
     a, b, x, y = steps[-1]
     times, rest = divmod(y - x, b - a)
-    one = Varying(variables, times, y - times * b)
-    if rest or times < (-1 if falling else 1) or (len(variables) > 1 and one.more):
+    one = Varying(factors, times, y - times * b)
+    if rest or times < (-1 if falling else 1) or (len(factors) > 1 and one.more):
         return None
     holds = all(times * n + one.more == m for n, m in zip(of, column, strict=True))
     return one if holds else None

@@ -100,7 +100,8 @@ def kept_for(node: UOp, held: Mapping[UOp, int], passed: set[UOp]) -> UOp:
 
 def held_in(sink: UOp, known: Mapping[int, int]) -> dict[UOp, int]:
     """The nodes below that tensors stand for, and by how many others they are held than each other
-    and those that are known, by id. What only a storage holds, for its views, is none of them.
+    and those that are known, by id. What only a storage holds, for its views, is none of them; what
+    only other nodes hold is, where no gradient is asked for through it.
     """
     nodes: list[Any] = [*sink.toposort(lambda node: recall(node) is None)]
     uses = Counter(id(below) for node in nodes for below in node.src)
@@ -109,8 +110,27 @@ def held_in(sink: UOp, known: Mapping[int, int]) -> dict[UOp, int]:
     alone = counts.pop()
     del nodes[-1]
     found: dict[UOp, int] = {}
+    left: dict[UOp, int] = {}
     for node, count in zip(nodes, counts, strict=True):
         holders = count - alone - uses[id(node)] - known[id(node)]
         if node.held and holders > (node.op not in _THROUGH):
             found[node] = holders
+        elif node.held and holders and _is_left(node):
+            left[node] = holders
+    smooth = _lead_to_leaves([*left])
+    return found | {node: holders for node, holders in left.items() if node not in smooth}
+
+
+def _is_left(node: UOp) -> bool:
+    """Whether a tensor stood for a node and none does any more: only other nodes hold it."""
+    return isinstance(node.held, weakref.ref) and node.held() is None
+
+
+def _lead_to_leaves(nodes: Sequence[UOp]) -> set[UOp]:
+    """These nodes and those below through which a gradient may be asked for."""
+    found: set[UOp] = set()
+    for node in UOp.sink(*nodes).toposort(lambda below: below.op is not Ops.DETACH):
+        flows = node.op is not Ops.DETACH and not found.isdisjoint(node.src)
+        if flows or node.op is Ops.LEAF:
+            found.add(node)
     return found

@@ -109,6 +109,7 @@ class _Rounds(threading.local):
     stay:   for how many places that one is waited for; the next one for twice as many, so that no
             loop is missed that begins later (R. Brent, "An improved Monte Carlo factorization
             algorithm", 1980).
+    stale:  whether depths may count what has been computed since.
     pause:  how often the next rounds are passed over, since gradients may be asked for: twice as
             often each time, until something is computed.
     """
@@ -121,6 +122,7 @@ class _Rounds(threading.local):
         self.longest: int
         self.forget()
         self.pause = self.rest = 0
+        self.stale = False
 
     def comes_round(self, place: _Place, depth: int) -> bool:
         """Whether this is a place at which a loop begins anew."""
@@ -128,7 +130,7 @@ class _Rounds(threading.local):
             code, offset = site[:2]
             back = offset < self.latest.get(code, 0)
             self.latest[code] = offset
-            if back or depth >= 2 * DEEP:
+            if back or depth >= LONG // 2:
                 self._may_begin(place)
         if place in self.heads:
             self.forget()
@@ -161,6 +163,7 @@ _rounds: Final = _Rounds()
 def note_computed() -> None:
     """Something has been computed."""
     _rounds.pause = _rounds.rest = 0
+    _rounds.stale = True
     _rounds.forget()
 
 
@@ -172,6 +175,11 @@ def deepened(made: Handle) -> None:
     from torpor.tensor.realisation import compute_deep  # which imports this
 
     storage = made._storage
+    if _rounds.stale:
+        storage.depth = _depth_of(made._node)
+        if storage.depth < DEEP:
+            return
+        _rounds.stale = False
     if not _rounds.comes_round((made._site, made._node.op), storage.depth):
         return
     if _rounds.rest and storage.depth < LONG:
@@ -213,6 +221,15 @@ def _ends(storages: Sequence[Storage]) -> list[Storage]:
     used = {below for node in order for below in node.src}
     most = max([ROOM, *[node.arg.size for node in order if node.op is Ops.BUFFER]])
     return [one for one in storages if one.base not in used and _size_of(one.base) <= most]
+
+
+def _depth_of(root: UOp) -> int:
+    """How many tensors, one made of the other, lead to a node from what has been computed."""
+    found: dict[UOp, int] = {}
+    for node in root.toposort(_is_open):
+        below = [found[source] for source in node.src] if _is_open(node) else ()
+        found[node] = max(below) + bool(node.held) if below else 0
+    return found[root]
 
 
 def _is_unknown(node: UOp) -> bool:
