@@ -59,6 +59,7 @@ bench-quick: .venv/bench.stamp
 conformance: .venv/conformance.stamp
 	$(VENV_PYTHON) -m conformance $(ARGS)
 	$(VENV_PYTHON) -m conformance.standard
+	$(VENV_PYTHON) -m conformance.differences
 
 check-wheels: .venv/dev.stamp
 	$(VENV_PYTHON) tools/check_wheels.py
