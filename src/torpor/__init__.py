@@ -203,9 +203,15 @@ class _Elsewhere:
 
     def find_spec(self, name: str, *_: Any) -> ModuleSpec | None:
         """The module's spec, if it is one of these."""
-        place, attribute = PLACES.get(name.removeprefix("torpor."), (name, None))
+        own = name.removeprefix("torpor.")
+        place, attribute = PLACES.get(own, (name, None))
         loader: Any = self
-        return ModuleSpec(name, loader) if place != name and attribute is None else None
+        if place != name and attribute is None:
+            return ModuleSpec(name, loader)
+        missing = importlib.import_module("torpor.base.missing")
+        if own != name and own in missing.INSTEAD:
+            raise ModuleNotFoundError(str(missing.MissingNameError("torpor", own)), name=name)
+        return None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """The module that it is, with its own spec in the alias's."""

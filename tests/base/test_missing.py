@@ -1,6 +1,7 @@
 """Names that are not there: what is said, and that asking stays cheap and safe."""
 
 import copy
+import importlib
 import pickle
 import subprocess
 import sys
@@ -32,6 +33,9 @@ from torpor import Tensor, nn
         (nn.optim, "AdaMaxx", r"nn\.optim has no 'AdaMaxx'.*there is Adamax"),
         (Tensor, "cosine_similarity", r"nn\.functional\.cosine_similarity"),
         (Tensor(1.0), "igamma_", "Tensor has no 'igamma_'"),
+        (Tensor(1.0), "cuda", r"Tensor has no 'cuda'; there is to\(device\)"),
+        (nn.Linear(1, 1), "cuda", r"Module has no 'cuda'; there is to\(device\)"),
+        (nn, "DataLoader", r"there is torpor\.nn\.data"),
     ],
 )
 def test_what_is_missing_says_so_and_what_there_is(place, name, text):
@@ -41,6 +45,14 @@ def test_what_is_missing_says_so_and_what_there_is(place, name, text):
         getattr(place, name)
     with pytest.raises(AttributeError, match="PyTorch or NumPy"):
         getattr(place, name)
+
+
+def test_modules_of_pytorch_that_are_elsewhere_are_named_when_they_are_imported():
+    with pytest.raises(ModuleNotFoundError, match=r"'utils'; there is torpor\.nn\.data"):
+        importlib.import_module("torpor.utils.data")
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'torpor\.no_such'"):
+        importlib.import_module("torpor.no_such")
+    assert importlib.import_module("torpor.optim.lr_scheduler") is nn.optim.lr_scheduler
 
 
 def test_python_says_which_attribute_was_meant():

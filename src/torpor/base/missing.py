@@ -62,7 +62,12 @@ INSTEAD: Final = {
     backends use_deterministic_algorithms set_float32_matmul_precision set_flush_denormal: \
 nothing to choose, as float32 is computed in float32, and the same at each run
     set_num_threads get_num_threads: Context(THREADS=...)
-    utils: nn.utils and nn.data
+    cuda: to(device)
+    utils: torpor.nn.data for datasets, torpor.nn.utils, and torpor.checkpoint
+    DataLoader Dataset TensorDataset random_split: torpor.nn.data
+    distributed DataParallel DistributedDataParallel: shard, over devices of one process
+    hub: torpor.load, of a file
+    onnx: torpor.save, of a state_dict
     random: manual_seed, get_rng_state and set_rng_state
     set_default_tensor_type: set_default_dtype and set_default_device
     lu_factor lu_solve lu_unpack ldl_factor ldl_solve householder_product: qr, solve and cholesky

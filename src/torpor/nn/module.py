@@ -11,6 +11,7 @@ from torpor.base.attributes import attribute, attributes
 from torpor.base.errors import DTypeError, ShapeError
 from torpor.nn import hooks, state
 from torpor.tensor import Tensor, mode
+from torpor.tensor.absent import Absent
 from torpor.tensor.creation import as_tensor
 from torpor.tensor.differentiate import forget_gradients, is_parameter
 from torpor.tensor.shard import become
@@ -58,6 +59,7 @@ class Module:
     """
 
     training: bool = True
+    cuda: Any = Absent("cuda", "Module")
     _hooks: hooks.Hooks | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -144,7 +144,9 @@ class _Unpickler(pickle._Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         known = _KNOWN.get(f"{module}.{name}")
         if known is None:
-            raise ParseError(f"it holds a {module}.{name}, whose code is not executed")
+            raise ParseError(
+                f"it holds a {module}.{name}, whose code is not executed; save a state_dict"
+            )
         return known
 
     def persistent_load(self, pid: Any) -> Any:

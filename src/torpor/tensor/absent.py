@@ -11,14 +11,14 @@ from typing import Any, Final, NoReturn
 from torpor.base.missing import INSTEAD, missing
 
 
-class _Absent:
+class Absent:
     """A name that is not there: `hasattr` is False, and the error says what there is instead."""
 
-    def __init__(self, name: str):
-        self.name = name
+    def __init__(self, name: str, place: str = "Tensor"):
+        self.name, self.place = name, place
 
     def __get__(self, instance: object, owner: type) -> NoReturn:
-        missing("Tensor", self.name)
+        missing(self.place, self.name)
 
 
 def say_what_is_absent(owner: type) -> None:
@@ -26,12 +26,12 @@ def say_what_is_absent(owner: type) -> None:
     there = set(dir(owner))
     for name in INSTEAD:
         if name not in there:
-            setattr(owner, name, _Absent(name))
+            setattr(owner, name, Absent(name))
 
 
 def without_absent(owner: type, names: Any) -> list[str]:
     """The names that are there."""
     absent: Final = {
-        name for base in owner.__mro__ for name, v in vars(base).items() if type(v) is _Absent
+        name for base in owner.__mro__ for name, v in vars(base).items() if type(v) is Absent
     }
     return [name for name in names if name not in absent]
