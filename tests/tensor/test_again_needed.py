@@ -64,6 +64,29 @@ def test_tokens_that_are_joined_before_one_is_looked_at(compiled: list[str]) -> 
     assert seen[17] == seen[-1], seen
 
 
+def test_the_way_back_through_steps_is_computed_once(compiled: list[str]) -> None:
+    """Viterbi's algorithm: steps that are kept are looked at from the last one back."""
+    change, emit = RANDOM.standard_normal((7, 7)), RANDOM.standard_normal((7, 9))
+    ours, theirs, seen = Tensor(change).realize(), Tensor(emit).realize(), []
+    for _ in range(5):
+        observed = RANDOM.integers(0, 9, 25)
+        words, steps, wanted = Tensor(observed), [], []
+        best, known = theirs[:, words[0]], emit[:, observed[0]]
+        for t in range(1, 25):
+            best, step = (best[:, None] + ours).max(0)
+            best = best + theirs[:, words[t]]
+            steps.append(step)
+            wanted.append((known[:, None] + change).argmax(0))
+            known = (known[:, None] + change).max(0) + emit[:, observed[t]]
+        place = best.argmax().item()
+        assert place == known.argmax()
+        for step, indices in zip(reversed(steps), reversed(wanted)):
+            before, place = indices[place], step[place].item()
+            assert place == before
+        seen.append(len(compiled))
+    assert seen[2] == seen[4], seen
+
+
 def test_sampling_with_a_cache_made_by_cat(compiled: list[str]) -> None:
     size, heads = 12, 3
     table = RANDOM.standard_normal((10, size))

@@ -67,10 +67,7 @@ def mark_held(roots: Roots, values: Mapping[UOp, UOp], form: Any) -> None:
         return
     sink = UOp.sink(*(node for node, _ in roots))
     asked = set(sink.src)
-    made = [node for node in set(values.values()) if node in form.places]
-    known = Counter(map(id, (*values, *form.order, *form.places, *form.numbered, *made)))
-    known.update(id(below) for node in made for below in node.src)
-    held = held_in(sink, known)
+    held = held_in(sink, _holders(values, form))
     passed: set[UOp] = set()
     wanted = {kept_for(node, held, passed) for node in held}
     for node in wanted - passed:
@@ -81,6 +78,24 @@ def mark_held(roots: Roots, values: Mapping[UOp, UOp], form: Any) -> None:
             continue  # without it nobody knows what an index, whose value this is, means
         if device_of(node) == device:
             _marks[node] = (form.skeleton, place)
+
+
+def needed_elsewhere(
+    nodes: Sequence[UOp], values: Mapping[UOp, UOp], form: Any
+) -> list[tuple[UOp, Any]]:
+    """Marked nodes below these that others still hold, and their marks, which they lose: where a
+    chain of steps is looked at from its end on, each would be computed from the beginning.
+    """
+    held = held_in(UOp.sink(*nodes), _holders(values, form)) if _marks else {}
+    return [(node, _marks.pop(node)) for node in held if node in _marks and node not in nodes]
+
+
+def _holders(values: Mapping[UOp, UOp], form: Any) -> Counter[int]:
+    """How often the canonical form of a graph and the values in it hold each node, by id."""
+    made = [node for node in set(values.values()) if node in form.places]
+    found = Counter(map(id, (*values, *form.order, *form.places, *form.numbered, *made)))
+    found.update(id(below) for node in made for below in node.src)
+    return found
 
 
 def kept_for(node: UOp, held: Mapping[UOp, int], passed: set[UOp]) -> UOp:

@@ -12,7 +12,7 @@ from torpor.base.errors import TorporError
 from torpor.graph.known import known, shown
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.tensor.again_needed import mark_held, needed_again
+from torpor.tensor.again_needed import mark_held, needed_again, needed_elsewhere
 from torpor.tensor.storage import (
     age_of,
     is_buffer,
@@ -112,6 +112,9 @@ def new_graph(asked: Sequence[tuple[UOp, str]], values: Mapping[UOp, UOp], form:
     # what reads no memory is nowhere noted: computing it by itself would change nothing
     alone = [node for node, _ in again if node not in roots and reads_memory(node)]
     if alone:
+        for node, mark in needed_elsewhere(alone, values, form):
+            pipeline().take_along(mark)
+            alone.append(node)
         nodes = [values.get(node, node) for node in alone]
         try:
             made = pipeline().realize([(node, asked[0][1]) for node in nodes])
