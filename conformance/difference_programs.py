@@ -74,12 +74,11 @@ torpor.tensor([float("inf")]).to(torpor.float8_e4m3fn).float()
     ),
     Topic(
         "Indices",
-        "Slices have any step. Only `x[i]`, `take` and `put` count from the end. A tensor of uint8 "
-        "is indices, as in NumPy; masks are bool. Empty ranges are empty. What depends on the "
+        "Slices have any step. Only `x[i]`, `take` and `put` count from the end. Empty ranges "
+        "are empty. What depends on the "
         "values of indices raises when the result is needed.",
         """
 torpor.tensor([1, 2])[::-1] ~ np.array([1, 2])[::-1]
-torpor.tensor([5, 6])[torpor.tensor([1, 0], dtype=torpor.uint8)] ~ np.array([5, 6])[np.array([1, 0], np.uint8)]
 torpor.arange(5, 0) ~ np.arange(5, 0)
 torpor.arange(3)[torpor.tensor([5])] ~ np.arange(3)[np.array([5])]
 torpor.tensor([1, 2]).gather(0, torpor.tensor([-1])) ~ np.take_along_axis(np.array([1, 2]), np.array([-1]), 0)

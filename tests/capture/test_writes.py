@@ -130,3 +130,31 @@ def test_nothing_has_changed_where_a_check_fails_at_first(error: type[Exception]
         assert state.item() == good and len(kept) == 1 + good
         f(Tensor([1]).realize(), Tensor([2]).realize(), kept)
         assert [x.item() for x in kept[1:]] == [2 * i + 2 for i in range(good + 1)]
+
+
+def test_what_turns_a_tensor_from_outside_runs_at_each_call() -> None:
+    held = Tensor([[1.0, 2.0, 3.0]]).realize()
+
+    @torpor.jit
+    def turned(x: Tensor) -> Tensor:
+        held.t_()
+        return x.t_() + held.numel()
+
+    x = Tensor([[1.0, 2.0]]).realize()
+    for count in range(1, 6):
+        shapes = ((2, 1), (3, 1)) if count % 2 else ((1, 2), (1, 3))
+        assert (turned(x).shape, held.shape) == shapes and x.shape == shapes[0]
+    assert "another view" in str(torpor.explain(turned))
+
+
+def test_what_turns_a_view_of_its_own_is_replayed() -> None:
+    @torpor.jit
+    def own(x: Tensor) -> Tensor:
+        row = x[0]
+        row.unsqueeze_(1)
+        return row * 2
+
+    for start in range(4):
+        x = Tensor([[start + 1.0, 2.0]]).realize()
+        assert own(x).tolist() == [[2 * start + 2.0], [4.0]] and x.shape == (1, 2)
+    assert "runs as it is" not in str(torpor.explain(own))

@@ -134,8 +134,19 @@ def test_cubes_and_slopes_of_grids():
     made = F.grid_sample(cube, grid, align_corners=True)
     assert made.item() == pytest.approx(4 * 0.75 + 2 * 0.5 + 0.5)
     assert made.sum().gradient(grid)[0].reshape(-1).tolist() == pytest.approx([0.5, 1, 2])
-    with pytest.raises(ValueRangeError, match="no mode 'bicubic'"):
-        F.grid_sample(cube, grid, "bicubic")
+    with pytest.raises(ValueRangeError, match="no mode 'cubic'"):
+        F.grid_sample(cube, grid, "cubic")
+
+
+def test_bicubic_grids_of_cubes_are_those_of_squares():
+    """A cube of equal layers, looked at in its middle, is the picture that each of them is."""
+    picture = np.random.default_rng(0).normal(size=(1, 1, 5, 5)).astype(np.float32)
+    flat = np.array([[[[-0.3, 0.4], [0.2, 0.1]]]], np.float32)
+    cube = np.repeat(picture[:, :, None], 5, 2)
+    grid = np.concatenate([flat, np.zeros((1, 1, 2, 1), np.float32)], -1)[:, None]
+    found = F.grid_sample(Tensor(cube), Tensor(grid), "bicubic", align_corners=True).numpy()
+    known = F.grid_sample(Tensor(picture), Tensor(flat), "bicubic", align_corners=True).numpy()
+    np.testing.assert_allclose(found[:, :, 0], known, rtol=1e-4, atol=1e-5)
 
 
 def test_channels():

@@ -111,9 +111,6 @@ def test_sums_of_a_multiple_and_a_product():
     check(unknown.addmm(Tensor(a), Tensor(b), beta=0), a @ b)  # is not looked at
     with pytest.raises(ValueError, match="expand"):
         Tensor(np.ones((3, 4))).addmm(Tensor(a), Tensor(b))
-    whole = Tensor([[100]], dtype="int8")
-    with pytest.raises(TypeError, match="whole"):
-        whole.addmm(whole, whole, beta=0.5)
 
 
 def test_masks_of_attention():
@@ -197,3 +194,11 @@ def test_heads_of_keys_shared_by_several_of_queries():
         Tensor(query).scaled_dot_product_attention(
             Tensor(query[:, :4]), Tensor(query[:, :4]), enable_gqa=True
         )
+
+
+def test_factors_of_integers_lose_their_fractions():
+    """As in PyTorch: alpha 1.9 counts as 1 and beta -0.6 as 0, of matrices and of vectors."""
+    matrix, vector = Tensor([[1, 2], [3, 4]]), Tensor([1, 2])
+    check(vector.addmv(matrix, vector, alpha=1.9, beta=-0.6), np.array([5, 11]))
+    stack = matrix.reshape(1, 2, 2)
+    check(matrix.addbmm(stack, stack, alpha=0.9, beta=2.5), np.array([[2, 4], [6, 8]]))

@@ -283,3 +283,20 @@ def test_indices_of_an_axis_of_one_element_are_all_checked(shape, count):
     for wrong in ([0] * (count - 1) + [1], [-2] + [0] * (count - 1)):
         with pytest.raises(IndexError, match=f"out of bounds for axis {axis} of length 1"):
             x[*key, Tensor(wrong)].sum(axis).numpy()
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.bool_], ids=str)
+def test_numbers_of_uint8_are_masks(kind):
+    """As in PyTorch: 0 is False, any other number True; reading, writing and beside slices."""
+    array, mask = numbers((3, 4)), np.array([1, 0, 255, 0]).astype(kind)
+    held = mask != 0
+    check(Tensor(array)[:, Tensor(mask)], array[:, held])
+    check(Tensor(array)[:, mask], array[:, held])
+    x = Tensor(array)
+    x[:, Tensor(mask)] = Tensor(-array[:, held])
+    array[:, held] *= -1
+    check(x, array)
+    whole = (np.arange(12).reshape(3, 4) % 3).astype(np.uint8)
+    check(x[Tensor(whole)], array[whole != 0])
+    with pytest.raises(IndexError, match="a mask of shape"):
+        x[Tensor(mask)]

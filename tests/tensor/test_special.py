@@ -138,3 +138,18 @@ def test_logit_has_no_slope_where_it_has_no_value():
     assert np.isclose(slope[2], 16 / 3)
     held = x.logit(0.1).sum().gradient(x)[0].numpy()
     assert np.allclose(held, [0, 0, 16 / 3, 0, 0])
+
+
+def test_logit_whose_bounds_cross_raises_first():
+    """As in PyTorch: below eps it is eps, and what is no less is lowered to 1 - eps."""
+    found = Tensor([0.1, 0.5, 0.6, 0.9]).logit(0.6).numpy()
+    np.testing.assert_allclose(found, np.log([1.5, 1.5, 2 / 3, 2 / 3]), rtol=1e-6)
+
+
+def test_the_slope_of_digamma_at_its_ends():
+    """Infinite at 0 and -1, 0 at infinity, and by reflection between: pi² / 2 - psi'(1/2 - ...)."""
+    x = Tensor([0.0, -0.0, math.inf, -1.0, 0.5, -0.5, 1.0], requires_grad=True)
+    slope = x.digamma().sum().gradient(x)[0].numpy()
+    known = [math.inf, math.inf, 0, math.inf, math.pi**2 / 2, math.pi**2 / 2 + 4, math.pi**2 / 6]
+    np.testing.assert_allclose(slope, known, rtol=2e-6)
+    np.testing.assert_allclose(x.polygamma(1).detach().numpy(), known, rtol=2e-6)

@@ -93,6 +93,7 @@ class _Run:
         try:
             with tracer.watching(), self.tape.deciding():
                 result = self.function(*arguments, **options)
+            tracer.left()
             if self.sizes:
                 self.sizes.admit(result)
                 if tracer.reasons or not self.tape.varies:

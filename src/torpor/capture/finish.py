@@ -15,7 +15,7 @@ from torpor.capture.number import Number, plain
 from torpor.capture.place import ABSENT, Place
 from torpor.capture.successor import is_worth_it
 from torpor.capture.trace import Trace, is_whole
-from torpor.capture.tracer import Input, Passed, Tracer, states_after
+from torpor.capture.tracer import Input, Passed, Tracer
 from torpor.capture.tree import (
     SEQUENCES,
     UNCHANGING,
@@ -35,6 +35,7 @@ from torpor.pipeline.compiled_graph import CompiledGraph, Word, compiled_graph
 from torpor.tensor.computing import compute
 from torpor.tensor.differentiate import is_severed
 from torpor.tensor.handle import Handle
+from torpor.tensor.random import state_of
 from torpor.tensor.storage import Storage, buffers_of, is_buffer
 from torpor.tensor.tensor import steps_of
 
@@ -441,3 +442,21 @@ def _sever(storages: Iterable[Storage], work: _Finish) -> None:
     for storage in storages:
         if storage.requires and not is_severed(storage.base):
             storage.replace(severed(work.node_of(storage)))
+
+
+def states_after(tracer: Tracer) -> tuple[list[int | None], list[tuple[Any, int, int]]]:
+    """What the run did to random streams: how far each that it drew from has gone on (None: it was
+    seeded anew), and (generator, seed, draw) of those that it seeded.
+    """
+    advances: list[int | None] = []
+    seeded = dict(tracer.reseeded)
+    for stream in tracer.streams.values():
+        state = state_of(stream.generator)
+        went_on = state.name == stream.name
+        advances.append(state.draw - stream.draw if went_on else None)
+        if not went_on:
+            seeded[id(stream.generator)] = stream.generator
+    if state_of(None).name > tracer.before:
+        seeded[id(None)] = None
+    states = [(generator, state_of(generator)) for generator in seeded.values()]
+    return advances, [(generator, s.seed, s.draw) for generator, s in states]

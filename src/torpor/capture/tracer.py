@@ -198,6 +198,7 @@ class Tracer(Watcher):
         self.altered: dict[int, tuple[Any, Any, str]] = {}  # containers, and what they held before
         self.passed: dict[int, Passed] = {}  # lists, dicts and tuples among the arguments
         self.viewed: set[int] = set()  # storages of which the function was given views
+        self.turns: weakref.WeakSet[Handle] = weakref.WeakSet()  # became other views in place
         self.gradients_taken = False
         self.state = state_of(None)  # seeded now at the latest, so that its draws count from here
         self.before = fresh_name()
@@ -441,6 +442,16 @@ class Tracer(Watcher):
         if id(storage) in self.viewed:
             self.refuse("writes to a tensor of which it was given a view")
 
+    def turned(self, handle: Handle) -> None:
+        self.touch(handle)
+        if handle._storage not in self.inner:
+            self.turns.add(handle)
+
+    def left(self) -> None:
+        """The function has returned: what it made another view of and is there still is seen."""
+        if self.turns:
+            self.refuse("makes another view of a tensor from outside in place (t_, squeeze_, ...)")
+
     def read(self, handle: Handle) -> None:
         self.refuse("reads the value of a tensor while it runs (item, numpy, float, bool, ...)")
 
@@ -479,21 +490,3 @@ class Tracer(Watcher):
         number = list(self.streams).index(state.name)
         name = f"random_draw{state.name}_{state.draw}"
         self.words[name] = Draw(number, "draw", state.draw - stream.draw)
-
-
-def states_after(tracer: Tracer) -> tuple[list[int | None], list[tuple[Any, int, int]]]:
-    """What the run did to random streams: how far each that it drew from has gone on (None: it was
-    seeded anew), and (generator, seed, draw) of those that it seeded.
-    """
-    advances: list[int | None] = []
-    seeded = dict(tracer.reseeded)
-    for stream in tracer.streams.values():
-        state = state_of(stream.generator)
-        went_on = state.name == stream.name
-        advances.append(state.draw - stream.draw if went_on else None)
-        if not went_on:
-            seeded[id(stream.generator)] = stream.generator
-    if state_of(None).name > tracer.before:
-        seeded[id(None)] = None
-    states = [(generator, state_of(generator)) for generator in seeded.values()]
-    return advances, [(generator, s.seed, s.draw) for generator, s in states]

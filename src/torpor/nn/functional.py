@@ -236,7 +236,8 @@ def local_response_norm(
         raise ShapeError(f"local_response_norm needs 3 axes or more, not {x.ndim}")
     squares = x.square().transpose(1, -1).pad((size // 2, (size - 1) // 2))
     mean: Any = squares.unfold(-1, size).sum(-1).transpose(1, -1) / size
-    return x / (mean * alpha + k) ** beta
+    made = x / (mean * alpha + k) ** beta
+    return made if x.dtype.is_float or x.dtype.is_complex else made.cast(x.dtype)
 
 
 def instance_norm(

@@ -185,12 +185,12 @@ def grid_sample(
     """What a picture (batch, channels, ...) has at the points of a grid (batch, ..., axes), whose
     coordinates are from -1 to 1, the last axis first: (batch, channels, ...).
 
-    mode: "bilinear" (also of three axes), "nearest", "bicubic". padding_mode: what lies beyond is
+    mode: "bilinear", "nearest", "bicubic". padding_mode: what lies beyond is
     0 ("zeros"), what the border is ("border"), or mirrored ("reflection"). align_corners: whether
     -1 and 1 are the centres of the corners rather than their outer ends.
     """
     axes, sizes = input.ndim - 2, known_shape(input.shape[2:])
-    known = mode in ("bilinear", "nearest") or (mode == "bicubic" and axes == 2)
+    known = mode in ("bilinear", "nearest", "bicubic")
     if not known or padding_mode not in ("zeros", "border", "reflection"):
         raise ValueRangeError(f"grid_sample has no mode {mode!r} with padding {padding_mode!r}")
     if grid.ndim != axes + 2 or grid.shape[-1] != axes or grid.shape[0] != input.shape[0]:

@@ -285,7 +285,7 @@ class Arranging(Handle):
         extra = self.ndim - len(wanted)
         axes = [*range(extra), *(extra + axis for axis, length in enumerate(wanted)
                 if length == 1 and self.shape[extra + axis] != 1)]  # fmt: skip
-        made: Any = self.sum(axes, True) if axes else self.clone()
+        made: Any = self.sum(axes, True) if axes or not self.ndim else self.clone()
         return made.reshape(*wanted)
 
     def unravel_index(self, shape: Any) -> tuple[Tensor, ...]:

@@ -31,6 +31,7 @@ BOTH: Final = tuple(
     squeeze_copy sum sum_to_size swapaxes swapdims t t_copy take take_along_dim tensor_split tile
     trace transpose transpose_copy tril triu unbind unbind_copy unflatten unfold unfold_copy
     unsafe_chunk unsafe_split unsqueeze unsqueeze_copy view_copy vsplit masked_select combinations
+    nan_to_num
     """.split()  # noqa: SIM905 (a table that is read)
 )
 # Products of two operands, linear in each.

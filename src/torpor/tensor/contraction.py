@@ -64,7 +64,10 @@ def _matmul_nodes(left: UOp, right: UOp) -> UOp:
 
 
 def _times(operand: Any, factor: Any) -> Any:
-    """`scaled`, where a factor of 0 gives 0 also of what is infinite or NaN."""
+    """`scaled`, where a factor of 0 gives 0 also of what is infinite or NaN; integers are scaled
+    by a number without its fraction.
+    """
+    factor = int(factor) if operand.dtype.is_int and isinstance(factor, float) else factor
     made = scaled(operand, factor)
     return made if factor else choose(made.full_like(False, dtype="bool"), made, 0)
 

@@ -277,7 +277,8 @@ class Creation(Handle):
         **options: Any,
     ) -> Tensor:
         """start, start + step, … before `end`: ceil((end - start) / step) numbers. int64 if all
-        three are integers, else the default float; steps are taken in float64 and rounded once.
+        three are integers, else the default float; steps are taken in float64 and rounded once,
+        those of an integer `dtype` are of start and step without their fractions.
         Where one is a bound variable, all are integers. `ShapeError` for a step of 0 or a range
         without end, `DTypeError` for integers beyond int64.
 
@@ -291,8 +292,6 @@ class Creation(Handle):
         if any(isinstance(v, UOp) for v in (start, end, step)):
             made = _symbolic_range(start, end, step, where)
             return _finish(made.cast(chosen(dtype, dtypes.int64)), options)
-        if dtype is not None and as_dtype(dtype) is dtypes.int64:  # as in PyTorch, not the results
-            start, end, step = (int(v) if math.isfinite(v) else v for v in (start, end, step))
         if step == 0:
             raise ShapeError("arange needs a step that is not 0")
         whole = all(isinstance(v, int) for v in (start, end, step))
@@ -300,10 +299,11 @@ class Creation(Handle):
             raise ShapeError(f"arange from {start} to {end} by {step} has no end")
         kind = _of_numbers(chosen(dtype, dtypes.int64 if whole else default_float()), "arange")
         count = max(0, -((start - end) // step) if whole else math.ceil((end - start) / step))
-        if whole:
+        if whole or kind.is_int:
+            start, step = int(start), int(step)
             for number in (start, start + step * (count - 1))[:count]:
                 check_fits(int(number), dtypes.int64)
-            return _finish(_progression(count, int(start), int(step), where).cast(kind), options)
+            return _finish(_progression(count, start, step, where).cast(kind), options)
         # as in PyTorch, steps are taken in float64 and rounded once
         made = make(iota(count, where), where).cast(dtypes.float64) * float(step) + float(start)
         return _finish(made.cast(kind), options)

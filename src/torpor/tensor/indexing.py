@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from torpor.base.dtypes import dtypes
 from torpor.base.errors import (
     DTypeError,
     IndexTypeError,
@@ -55,7 +56,9 @@ def _flag(key: Any) -> bool | None:
 
 
 def _is_mask(part: Any) -> bool:
-    return isinstance(part, Handle | np.ndarray) and str(part.dtype).endswith("bool")
+    """Whether it is an array of bools; or of uint8, whose numbers but 0 stand for True."""
+    kinds = ("bool", "uint8")
+    return isinstance(part, Handle | np.ndarray) and str(part.dtype).rpartition(".")[2] in kinds
 
 
 def _is_advanced(part: Any) -> bool:
@@ -119,7 +122,7 @@ def _plan(operand: Any, key: Any) -> _Plan:
 
 
 def _without_masks(parts: list[Any], operand: Any) -> list[Any]:
-    """Masks of bools as the places where they hold, one vector for each of their axes."""
+    """Masks as the places where they hold, one vector for each of their axes."""
     found: list[Any] = []
     for part in parts:
         if isinstance(part, list | tuple) and part and isinstance(part[0], bool | list):
@@ -129,7 +132,7 @@ def _without_masks(parts: list[Any], operand: Any) -> list[Any]:
         if not _is_mask(part) or not part.ndim:
             found.append(part)
             continue
-        mask: Any = beside(part, operand)
+        mask: Any = beside(part, operand).cast(dtypes.bool)
         start = sum(_axes_of(p) for p in found if p is not None)
         if mask.shape != operand.shape[start : start + mask.ndim]:
             what = f"a mask of shape {mask.shape} does not fit axes {start} and on"
@@ -290,14 +293,14 @@ class Indexing(Handle):
 
     def __getitem__(self, key: Any) -> Tensor:
         """Integers, slices, None and Ellipsis give a view; tensors (and lists) of integers, and
-        masks of bools, a copy. One bool in a key adds an axis, of length 1 or 0.
+        masks of bools or uint8, a copy. One bool in a key adds an axis, of length 1 or 0.
 
         >>> x = Tensor([[1, 2], [3, 4]])
         >>> x[:, 1].tolist(), x[[1, 0], 0].tolist(), x[x > 2].tolist()
         ([2, 4], [3, 1], [3, 4])
         """
         if _is_mask(key) and key.shape == self.shape:
-            return self.masked_select(beside(key, self))
+            return self.masked_select(beside(key, self).cast(dtypes.bool))
         plan = _plan(self, key)
         made = _basic(self, plan)
         if not plan.tensors:

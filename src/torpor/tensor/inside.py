@@ -72,6 +72,12 @@ class Inside(Watcher):
         if self.outer is not None:
             self.outer.writing(handle)
 
+    def turned(self, handle: Handle) -> None:
+        if not self.is_own(handle):
+            self.refuse(handle, "it cannot make another view of a tensor from outside")
+        if self.outer is not None:
+            self.outer.turned(handle)
+
     def read(self, handle: Handle) -> None:
         if self.outer is not None:
             self.outer.read(handle)

@@ -177,12 +177,14 @@ class Special(Handle):
 
     @widely
     def logit(self, eps: float | None = None) -> Tensor:
-        """log(x / (1 - x)); with `eps`, of x clamped to [eps, 1 - eps]; NaN beyond 0 and 1."""
+        """log(x / (1 - x)), NaN beyond 0 and 1; with `eps`, of x raised to eps, and where it is no
+        less lowered to 1 - eps.
+        """
         x = _floats(self)
         if eps is None:
             x = x * ((x >= 0) & (x <= 1)).where(1.0, math.nan)  # the gradient is NaN there, too
         else:
-            x = x.clamp(eps, 1 - eps)
+            x = (x < eps).where(eps, (x > 1 - eps).where(1 - eps, x))
         return x.log() - (-x).log1p()
 
     # --- gamma functions --------------------------------------------------------------------------
@@ -225,6 +227,7 @@ class Special(Handle):
     def digamma(self) -> Tensor:
         """The slope of log(gamma(x)): NaN at -1, -2, …, infinite at 0."""
         x = _floats(self)
+        given, x = x, x.detach()
         mirrored = x < 0
         size = mirrored.where(1 - x, x)
         y, shift = size, 0.0
@@ -240,17 +243,22 @@ class Special(Handle):
         angle = (part - part.floor()) * math.pi
         turned = whole.where(math.nan, made + math.pi * angle.cos() / angle.sin())
         made = mirrored.where(turned, made)
-        return x.eq(0).where(_signed(x.full_like(-math.inf), x), made)
+        made = x.eq(0).where(_signed(x.full_like(-math.inf), x), made)
+        return sloped(made, (given, trigamma(given)))
 
     @widely
     def polygamma(self, n: int) -> Tensor:
-        """The n-th derivative of `digamma`, of positive x: (-1)**(n + 1) n! zeta(n + 1, x)."""
+        """The n-th derivative of `digamma`: (-1)**(n + 1) n! zeta(n + 1, x), of positive x where n
+        is 2 or more.
+        """
         if isinstance(n, Handle):  # as in PyTorch, the order may come first: polygamma(n, x)
             return n.polygamma(int(self.item()))
         if n == 0:
             return self.digamma()
         if n < 0:
             raise ValueRangeError(f"polygamma is of order 0 or more, not {n}")
+        if n == 1:
+            return trigamma(_floats(self))
         return zeta(n + 1, _floats(self)) * ((-1) ** (n + 1) * math.factorial(n))
 
     # --- Bessel functions -------------------------------------------------------------------------
@@ -259,6 +267,15 @@ class Special(Handle):
         """The modified Bessel function of the first kind of order 0."""
         x = _floats(self)
         return sloped(grown(x.detach(), scaled_i0), (x, bessel_one(x)))
+
+
+def trigamma(x: Any) -> Any:
+    """The slope of `digamma`: infinite at 0, -1, -2, …; of negative x by reflection."""
+    mirrored = x < 0
+    made = zeta(2, mirrored.where(1 - x, x))
+    part = mirrored.where(-x, 0.5)
+    sine = ((part - part.floor().detach()) * math.pi).sin()
+    return mirrored.where((math.pi / sine).square() - made, made)
 
 
 def _scaled_bessel(size: Any, near: Any, far: Any, factor: Any) -> Any:

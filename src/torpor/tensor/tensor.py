@@ -47,6 +47,7 @@ from torpor.tensor.spelling import spell
 from torpor.tensor.statistics import Statistics
 from torpor.tensor.storage import Storage
 from torpor.tensor.universal import Universal
+from torpor.tensor.watch import active, watcher
 from torpor.tensor.write import Write, update
 
 
@@ -258,6 +259,8 @@ def _viewed(name: str) -> Callable[..., Tensor]:
         if self.is_leaf and self.requires_grad:
             what = f"{name} would make another view of a leaf that requires a gradient"
             raise located(GradientError(what), (self,))
+        if active and (watching := watcher()) is not None:
+            watching.turned(self)
         self._become(getattr(self, function.__name__)(*arguments, **options))
         return self
 

@@ -33,6 +33,10 @@ class Watcher(ABC):
         """A tensor is about to be written to."""
 
     @abstractmethod
+    def turned(self, handle: Handle) -> None:
+        """A tensor is about to become another view of what it is a view of."""
+
+    @abstractmethod
     def read(self, handle: Handle) -> None:
         """The host is about to read a tensor's elements."""
 
