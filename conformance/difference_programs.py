@@ -1,9 +1,8 @@
-# ruff: noqa: E501 (programs stand on one line each)
 """The programs of docs/differences.md, by topic.
 
 A topic is a heading, why torpor differs, and its programs. In a program `torpor` stands for the
-library, so the same text is PyTorch's with `torch` in its place. After ` ~ ` stands NumPy's
-program, where NumPy has one that is worth comparing.
+library, so the same text is PyTorch's with `torch` in its place. After `~`, here or on the
+next line, stands NumPy's program, where NumPy has one that is worth comparing.
 """
 
 from __future__ import annotations
@@ -81,7 +80,8 @@ torpor.tensor([float("inf")]).to(torpor.float8_e4m3fn).float()
 torpor.tensor([1, 2])[::-1] ~ np.array([1, 2])[::-1]
 torpor.arange(5, 0) ~ np.arange(5, 0)
 torpor.arange(3)[torpor.tensor([5])] ~ np.arange(3)[np.array([5])]
-torpor.tensor([1, 2]).gather(0, torpor.tensor([-1])) ~ np.take_along_axis(np.array([1, 2]), np.array([-1]), 0)
+torpor.tensor([1, 2]).gather(0, torpor.tensor([-1]))
+~ np.take_along_axis(np.array([1, 2]), np.array([-1]), 0)
 torpor.tensor([1, 2]).index_select(0, torpor.tensor([-1])) ~ np.take([1, 2], [-1])
 torpor.zeros(2).index_fill(0, torpor.tensor([-1]), 1)
 torpor.zeros(2).scatter(0, torpor.tensor([-1]), 5.0)
@@ -98,15 +98,18 @@ list(range(torpor.tensor([2]))) ~ list(range(np.array([2])))
         "all before it writes. An expanded view cannot be written to. What NumPy gets or gives is "
         "a snapshot; `from_numpy` and DLPack share memory.",
         """
-x = torpor.arange(4).reshape(2, 2).T; y = x.reshape(4); y[0] = 9; x ~ x = np.arange(4).reshape(2, 2).T; y = x.reshape(4); y[0] = 9; x
+x = torpor.arange(4).reshape(2, 2).T; y = x.reshape(4); y[0] = 9; x
+~ x = np.arange(4).reshape(2, 2).T; y = x.reshape(4); y[0] = 9; x
 torpor.zeros(2, 3).t().view(6)
 x = torpor.arange(4); x[1:] += x[:-1]; x ~ x = np.arange(4); x[1:] += x[:-1]; x
 x = torpor.arange(4); x[1:].copy_(x[:-1]); x ~ x = np.arange(4); np.copyto(x[1:], x[:-1]); x
 x = torpor.zeros(1).expand(3); x[0] = 5; x ~ x = np.broadcast_to(np.zeros(1), 3); x[0] = 5; x
-a = np.zeros(1); x = torpor.as_tensor(a); a[0] = 5; x ~ a = np.zeros(1); x = np.asarray(a); a[0] = 5; x
+a = np.zeros(1); x = torpor.as_tensor(a); a[0] = 5; x
+~ a = np.zeros(1); x = np.asarray(a); a[0] = 5; x
 x = torpor.zeros(1); a = x.numpy(); a[0] = 5; x
 x = torpor.zeros(1); a = x.numpy(); x += 1; a
-x = torpor.zeros(1); a = np.asarray(x); a[0] = 5; x ~ x = np.zeros(1); a = np.asarray(x); a[0] = 5; x
+x = torpor.zeros(1); a = np.asarray(x); a[0] = 5; x
+~ x = np.zeros(1); a = np.asarray(x); a[0] = 5; x
 torpor.tensor(np.array([1, 2])[::-1])
 torpor.ones(2, requires_grad=True).numpy()
 """,
@@ -118,7 +121,7 @@ torpor.ones(2, requires_grad=True).numpy()
         "error in both.",
         """
 x = torpor.tensor([0.0], requires_grad=True); y = x.exp(); y += 1; y.sum().backward(); x.grad
-x = torpor.tensor([0.0], requires_grad=True); y = x.exp(); y.sum().backward(); y.sum().backward(); x.grad
+x = torpor.tensor([0.0], requires_grad=True); y = x.exp(); y.backward(); (-y).backward(); x.grad
 """,
     ),
     Topic(
@@ -173,17 +176,22 @@ torpor.tensor([1, 2]).mean() ~ np.array([1, 2]).mean()
 torpor.tensor([1.0, 2.0]).std() ~ np.std([1.0, 2.0])
 torpor.tensor([4, 1, 3, 2]).median() ~ np.median([4, 1, 3, 2])
 torpor.tensor([[1, 2]]).max(1).indices ~ np.array([[1, 2]]).max(1)
+torpor.tensor([5, 6])[torpor.tensor([1, 0], dtype=torpor.uint8)]
+~ np.array([5, 6])[np.array([1, 0], np.uint8)]
 torpor.tensor([2, 1]).sort().indices ~ np.sort([2, 1])
 torpor.tensor([1, 2]).repeat(2) ~ np.repeat([1, 2], 2)
 torpor.tensor([0, 7]).nonzero() ~ np.nonzero([0, 7])[0]
-[len(part) for part in torpor.arange(6).split(2)] ~ [len(part) for part in np.split(np.arange(6), 2)]
-torpor.meshgrid(torpor.arange(2), torpor.arange(3), indexing="ij")[0].shape[0] ~ np.meshgrid(np.arange(2), np.arange(3))[0].shape[0]
+[len(part) for part in torpor.arange(6).split(2)]
+~ [len(part) for part in np.split(np.arange(6), 2)]
+torpor.meshgrid(torpor.arange(2), torpor.arange(3), indexing="ij")[0].shape[0]
+~ np.meshgrid(np.arange(2), np.arange(3))[0].shape[0]
 torpor.zeros(1, 2).squeeze(1).shape[1] ~ np.zeros((1, 2)).squeeze(1).shape[1]
 torpor.tensor([1, 2]) == [1, 2] ~ np.array([1, 2]) == [1, 2]
 torpor.tensor([1, 2]) + [1, 2] ~ np.array([1, 2]) + [1, 2]
 torpor.tensor([1, 2]).exp() ~ np.exp([1, 2])
 torpor.tensor([1], dtype=torpor.int8) / 2 ~ np.ones(1, np.int8) / 2
-torpor.tensor([1], dtype=torpor.float16) / torpor.tensor([3]) ~ np.ones(1, np.float16) / np.array([3])
+torpor.tensor([1], dtype=torpor.float16) / torpor.tensor([3])
+~ np.ones(1, np.float16) / np.array([3])
 torpor.tensor([]).mean() ~ np.mean([])
 torpor.tensor([1.0]).std() ~ np.std([1.0])
 """,

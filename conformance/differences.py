@@ -46,7 +46,7 @@ class Program(NamedTuple):
 
 def programs(text: str) -> Iterator[Program]:
     """Those of a topic's lines."""
-    for line in text.strip().splitlines():
+    for line in text.strip().replace("\n~", " ~").splitlines():
         first, _, second = line.partition(" ~ ")
         yield Program(first, second)
 

@@ -125,7 +125,7 @@ class Counting(Handle):
         within("minlength", minlength, 0)
         flat: Any = self
         low, high = _ends(self) if self.shape[0] else (0, -1)
-        length = max(high + 1, minlength)
+        length = max(high + 1, minlength, int(low < 0))  # one place, where its error is found
         if weights is None and low >= 0 and 0 < length <= _most_entries(flat.shape[0]):
             size = _table_size(length - 1)
             (counts,) = computed(("counts", size), partial(_counted, size), self)
