@@ -2,7 +2,7 @@
 # PYTHON names the interpreter (3.11 or later) that .venv is made from.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-targets check format bench bench-quick conformance check-wheels clean
+.PHONY: help demo test test-targets check format bench bench-quick conformance docs check-wheels clean
 
 ifeq ($(OS),Windows_NT)
 VENV_PYTHON := .venv/Scripts/python.exe
@@ -31,6 +31,7 @@ help:
 	@echo "make bench         time torpor against PyTorch, JAX and others (ARGS='--only matmul')"
 	@echo "make bench-quick   the same in under three minutes: fewer workloads, fewer rounds"
 	@echo "make conformance   compare PyTorch's operator samples (ARGS='--only conv' to choose)"
+	@echo "make docs          the home page and the reference, into build/site"
 	@echo "make check-wheels  ask the package index for wheels on every platform"
 	@echo "make clean         remove .venv and all caches in this folder"
 
@@ -60,6 +61,10 @@ conformance: .venv/conformance.stamp
 	$(VENV_PYTHON) -m conformance $(ARGS)
 	$(VENV_PYTHON) -m conformance.standard
 	$(VENV_PYTHON) -m conformance.differences
+
+docs: .venv/site.stamp
+	NO_MKDOCS_2_WARNING=1 $(VENV_PYTHON) -m mkdocs build --quiet
+	@echo "python -m http.server -d build/site shows it at http://localhost:8000"
 
 check-wheels: .venv/dev.stamp
 	$(VENV_PYTHON) tools/check_wheels.py
@@ -100,4 +105,8 @@ clean:
 
 .venv/conformance.stamp: pyproject.toml | .venv/made.stamp
 	$(PIP_INSTALL) --editable ".[conformance]"
+	@touch .venv/core.stamp $@
+
+.venv/site.stamp: pyproject.toml | .venv/made.stamp
+	$(PIP_INSTALL) --editable ".[site]"
 	@touch .venv/core.stamp $@

@@ -86,15 +86,11 @@ def _lp_pool(axes: int) -> Callable[..., Any]:
 lp_pool1d, lp_pool2d, lp_pool3d = (_lp_pool(axes) for axes in (1, 2, 3))
 
 
-def _names() -> list[str]:
-    return [name for name, value in globals().items() if callable(value)]
-
-
 if TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any: ...
 else:
-    __getattr__ = names_of("torpor.nn.functional", _names)
+    __getattr__ = names_of("torpor.nn.functional", lambda: __all__)
 
 
 def embedding(
@@ -311,4 +307,11 @@ def batch_norm(
     return y if bias is None else y + bias.reshape(shape)
 
 
+# What is defined in this room, or is a method; not what either is made with.
+__all__ = [
+    name
+    for name, value in globals().items()
+    if inspect.isfunction(value) and not name.startswith("_")
+    if value.__module__.startswith("torpor.nn.") or hasattr(value, "__wrapped__")
+]
 spell(sys.modules[__name__])

@@ -92,3 +92,6 @@ def _directions(inputs: Any, v: Any) -> tuple[Any, ...]:
     if v is None:
         raise GradientError("v is needed for more than one number")
     return _tuple(v)
+
+
+__all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]

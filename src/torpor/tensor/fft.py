@@ -275,4 +275,9 @@ def _rolled(input: Any, dim: Any, way: int) -> Tensor:
     return x.roll(steps, axes) if axes else x.clone()
 
 
+__all__ = [
+    "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "hfft2", "hfftn", "ifft", "ifft2",
+    "ifftn", "ifftshift", "ihfft", "ihfft2", "ihfftn", "irfft", "irfft2", "irfftn", "rfft",
+    "rfft2", "rfftfreq", "rfftn",
+]  # fmt: skip
 spell(sys.modules[__name__])

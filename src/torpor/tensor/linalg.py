@@ -308,4 +308,11 @@ def _epsilon(x: Any) -> float:
     return 2.0**-52 if x.dtype.part.name == "float64" else 2.0**-23
 
 
+__all__ = [
+    "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals",
+    "eigvalsh", "inv", "inv_ex", "lstsq", "matmul", "matrix_exp", "matrix_norm", "matrix_power",
+    "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_ex",
+    "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve", "vander", "vecdot",
+    "vector_norm",
+]  # fmt: skip
 spell(sys.modules[__name__])

@@ -466,3 +466,11 @@ def set_momentum(group: Group, value: float) -> None:
         group["momentum"] = value
     else:
         raise ValueRangeError("the optimiser has no momentum; use cycle_momentum=False")
+
+
+__all__ = [
+    "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts",
+    "CyclicLR", "ExponentialLR", "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR",
+    "MultiplicativeLR", "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "SWALR", "SequentialLR",
+    "StepLR",
+]  # fmt: skip

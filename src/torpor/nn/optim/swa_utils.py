@@ -106,3 +106,9 @@ def update_bn(loader: Iterable[Any], model: Module) -> None:
     for one, momentum in zip(norms, before, strict=True):
         one.momentum = momentum
     model.train(was)
+
+
+__all__ = [
+    "AveragedModel", "SWALR", "get_ema_avg_fn", "get_ema_multi_avg_fn", "get_swa_avg_fn",
+    "get_swa_multi_avg_fn", "update_bn",
+]  # fmt: skip

@@ -104,3 +104,12 @@ def _clipped(gradient: Tensor, norm: Tensor, most: float) -> Tensor:
     # the sum keeps the division finite where all gradients are zero
     share = (most / (norm.cast(gradient.dtype) + 1e-6)).clamp(max=1.0)
     return gradient * share
+
+
+__all__ = [
+    "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "fuse_conv_bn_eval",
+    "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights", "get_total_norm",
+    "parameters_to_vector", "parametrizations", "parametrize", "remove_spectral_norm",
+    "remove_weight_norm", "rnn", "skip_init", "spectral_norm", "vector_to_parameters",
+    "weight_norm",
+]  # fmt: skip

@@ -221,3 +221,6 @@ def orthogonal(
     if chosen not in MAPS:
         raise ValueRangeError(f"orthogonal_map is one of {MAPS}, not {chosen!r}")
     return register_parametrization(module, name, _Orthogonal(chosen, use_trivialization))
+
+
+__all__ = ["orthogonal", "spectral_norm", "weight_norm"]

@@ -228,3 +228,9 @@ def cached() -> Iterator[None]:
         yield
     finally:
         _kept = before
+
+
+__all__ = [
+    "ParametrizationList", "cached", "is_parametrized", "register_parametrization",
+    "remove_parametrizations", "type_before_parametrizations",
+]  # fmt: skip

@@ -130,3 +130,9 @@ def repacked(padded: Any, like: PackedSequence) -> PackedSequence:
     column = place if like.sorted_indices is None else _whole(like.sorted_indices)[place]
     flat = Tensor(step * table.shape[1] + column, device=padded.device)
     return like._replace(data=padded.reshape(-1, *padded.shape[2:])[flat])
+
+
+__all__ = [
+    "PackedSequence", "invert_permutation", "pack_padded_sequence", "pack_sequence",
+    "pad_packed_sequence", "pad_sequence", "unpack_sequence", "unpad_sequence",
+]  # fmt: skip
