@@ -116,6 +116,16 @@ def test_hessian() -> None:
     close(blocks[1][1], np.diag(2 * X))
 
 
+@pytest.mark.parametrize("number", [1.0, 2.0])
+def test_derivatives_where_all_elements_are_one_constant(number: float) -> None:
+    x = Tensor.full((3,), number, dtype="float64")
+    for second in (torpor.jacfwd, torpor.jacrev):
+        close(second(torpor.jacrev(lambda x: (x**3).sum()))(x), np.eye(3) * 6 * number)
+    x.requires_grad_()
+    _, ys = torpor.scan(lambda c, row: (c, x**2 * row), None, Tensor.ones(2, 3))
+    close(ys.sum().gradient(x)[0], np.full(3, 4 * number))
+
+
 def test_they_go_into_each_other() -> None:
     second = differences(torpor.grad(energy), X)
     close(torpor.jvp(torpor.grad(energy), (Tensor(X),), (Tensor(V),))[1], second @ V, 1e-7)

@@ -26,6 +26,7 @@ NAMING: Final = frozenset({"again", "same"})  # FUNCTIONs that only give a value
 # More than work on each element by itself.
 HEAVY: Final = frozenset({Ops.REDUCE_AXIS, Ops.SCAN_AXIS, Ops.SCATTER, Ops.GATHER}) | LOOPED
 VARYING: Final = frozenset({Ops.BUFFER, Ops.SLOT, Ops.BIND, Ops.VARIABLE, Ops.LOOP, Ops.MULTI})
+NO_CONSTANT: Final = VARYING | MARKERS  # a leaf may be one, and has a gradient of its own
 
 
 def slot(number: object, like: UOp, stepped: bool = False) -> UOp:
@@ -99,7 +100,7 @@ class Enclosed:
         for node in self.order:
             if node in given or (node.src and not inner.isdisjoint(node.src)):
                 inner.add(node)
-            elif node.op not in VARYING and constant.issuperset(node.src):
+            elif node.op not in NO_CONSTANT and constant.issuperset(node.src):
                 constant.add(node)
         return inner, constant
 
