@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 import torpor
 from torpor import Context, Tensor
 from torpor.capture.kind import SETTINGS
+
+ones = Tensor.ones
 
 
 def explained(*changes: Any) -> str:
@@ -59,5 +62,36 @@ def test_tensors_of_another_kind() -> None:
     for y in (Tensor([1.0]), Tensor([1, 1]), one, Tensor([1.0, 2.0]).requires_grad_()):
         f(one, y)
     text = torpor.explain(f)
-    for field in ("the shape", "the format", "the shared memory"):
-        assert f"missed because of {field} of tensor 1 among the arguments" in text
+    for what in ("axis 0 of y", "the format of y", "the shared memory of y"):
+        assert f"missed because of {what}" in text
+
+
+@pytest.mark.parametrize(
+    ("function", "call", "expected"),
+    [
+        (lambda x, w: x @ w.T, lambda f, n: f(ones(n, 3), ones(4, 3)), "axis 0 of x"),
+        (lambda x, w: x @ w.T, lambda f, n: f(ones(2, 3), w=ones(n, 3)), "axis 0 of w"),
+        (lambda *rows: rows[1] * 2, lambda f, n: f(ones(1), ones(2, n)), "axis 1 of rows[1]"),
+        (lambda batch: batch["in"][0] + 1, lambda f, n: f({"in": [ones(n)]}), "batch['in'][0]"),
+        (lambda *, mask: mask + 1, lambda f, n: f(mask=ones(n, n)), "the shape of mask"),
+        (lambda x: x * 2, lambda f, n: f(ones(*[1] * n)), "the shape of x"),
+        (lambda z: z * 2, lambda f, n: f(torpor.zeros(n, dtype="complex64")), "axis 0 of z"),
+    ],
+)  # fmt: skip
+def test_what_differs_is_called_as_in_the_function(function: Any, call: Any, expected: str) -> None:
+    jitted = torpor.jit(function)
+    for n in (2, 3):
+        call(jitted, n)
+    (missed,) = re.findall("missed because of (.*)", torpor.explain(jitted))
+    assert missed.endswith(expected)
+
+
+def test_arguments_of_methods_are_called_by_their_names() -> None:
+    class Model:
+        def step(self, x: Any) -> Any:
+            return x + 1
+
+    for jitted in (torpor.jit(Model().step), torpor.jit(Model.step).__get__(Model())):
+        for n in (2, 3):
+            jitted(ones(n))
+        assert "missed because of axis 0 of x" in torpor.explain(jitted)

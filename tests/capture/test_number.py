@@ -144,8 +144,8 @@ def test_a_branch_guards_its_answer_only() -> None:
     for step in range(10):
         assert f(numbers(2), step).item() == (2 * step if step < 3 else 2)
     assert len(runs.getvalue()) == 2
-    assert "takes the number argument 1 as an input" in torpor.explain(f)
-    assert "the number argument 1 (the answer of <)" in torpor.explain(f)
+    assert "takes the number arguments[1] as an input" in torpor.explain(f)
+    assert "the number arguments[1] (the answer of <)" in torpor.explain(f)
 
 
 def test_numbers_deep_in_the_arguments() -> None:

@@ -158,9 +158,9 @@ def test_what_differed_from_an_earlier_kind_of_call_is_told(tmp_path):
     told = [(one["why"], one["change"]) for one in read(record(script, tmp_path)).jits]
     assert told == [
         ("new", ""),
-        ("the shape of tensor 0 among the arguments", "it was (2,), and then (3,)"),
+        ("axis 0 of x", "it was 2, and then 3"),
         ("the arguments", "it was int, and then float"),
         ("the arguments", "it was int, and then str"),
-        ("the shape of tensor 0 among the arguments", "it was (3,), and then (4,)"),
+        ("axis 0 of x", "it was 3, and then 4"),
         ("what becomes of its views, which the call before looked for", ""),
     ]

@@ -14,7 +14,7 @@ from torpor.capture.number import Number, Tape
 from torpor.capture.sizes import AnySize
 from torpor.capture.trace import Trace, is_whole, storage_of_view
 from torpor.capture.tracer import Again, Tracer, stored
-from torpor.capture.tree import Call, Exchange, paths, restore
+from torpor.capture.tree import Call, Exchange, is_number, names_of, restore
 from torpor.tensor.elementwise import unpacking
 from torpor.tensor.handle import Handle, make
 from torpor.tensor.random import go_on_from
@@ -71,7 +71,7 @@ class _Run:
     ):
         self.function, self.call, self.by_value, self.sizes = function, call, by_value, sizes
         bound = sizes.bound(call) if sizes else []
-        names = [*_names(function, call), *(sizes.names() if sizes else ())]
+        names = [*names_of(function, call, is_number), *(sizes.names() if sizes else ())]
         self.tape = Tape(call.numbers, names, bound)
         self.tracer = Tracer(strict, self.tape, by_value is not None)
         if by_value:
@@ -170,19 +170,6 @@ class _Run:
                 plain = take_back(now, self._plain)
                 if plain is not now:
                     place.put(plain)
-
-
-def _names(function: Any, call: Call) -> list[str]:
-    """How each number among the arguments is called."""
-    code = _code_of(function)
-    known = code.co_varnames[: code.co_argcount] if code is not None else ()
-    found = []
-    for number, argument in enumerate(call.arguments):
-        name = known[number] if number < len(known) else f"argument {number}"
-        found += [path for _, path in paths(argument, name)]
-    for name, argument in call.options.items():
-        found += [path for _, path in paths(argument, name)]
-    return found
 
 
 def _stand_in(tensor: Handle) -> Handle:

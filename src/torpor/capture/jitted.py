@@ -17,7 +17,7 @@ from torpor.base.locks import recursive_lock, taken
 from torpor.base.phases import phase
 from torpor.base.site import decode, here
 from torpor.capture.attempt import Attempt, attempt, of_any_size
-from torpor.capture.holding import is_a
+from torpor.capture.holding import is_a, is_tensor
 from torpor.capture.kind import difference, kind_key, nearest
 from torpor.capture.match import Pattern, pattern_of
 from torpor.capture.native import Native, native_for
@@ -26,7 +26,7 @@ from torpor.capture.sizes import Dynamic, Larger, Sizes, computed, shown
 from torpor.capture.telling import change, changed, told
 from torpor.capture.trace import MISS, Trace, is_whole
 from torpor.capture.tracer import Again
-from torpor.capture.tree import Call, holds_twice
+from torpor.capture.tree import Call, holds_twice, names_of
 from torpor.pipeline.anew import IN_A_ROW, warn
 from torpor.pipeline.compiled_graph import Failed
 from torpor.pipeline.journal import journal, recording
@@ -222,7 +222,8 @@ class Jitted:
         kind, change = self._kinds.get(key), ""
         if kind is None:
             if self._kinds:
-                why, *parts = difference(key, nearest(key, self._kinds))
+                names = names_of(self.__wrapped__, call, is_tensor)
+                why, *parts = difference(key, nearest(key, self._kinds), names)
                 self._note_miss(why)
                 change = changed(*parts)
             sized = self._sizes.vary(key, self._kinds, call)
@@ -307,7 +308,9 @@ class Jitted:
     def _write_down(self, kind: _Kind, call: Call, made: Attempt, why: str) -> None:
         """Tell who records what became of a run."""
         trace = made.trace
-        shapes = [f"tensor {n}: {t.shape} {t.dtype.name}" for n, t in enumerate(call.tensors)]
+        names = names_of(self.__wrapped__, call, is_tensor)
+        named = zip(names, call.tensors, strict=True)
+        shapes = [f"{name}: {t.shape} {t.dtype.name}" for name, t in named]
         facts: dict[str, Any] = {"name": self._name(), "why": why, "change": kind.change}
         facts |= {"plain": kind.plain, "arguments": shapes, "guards": [], "takes": []}
         facts["baked"] = list(made.tracer.baked)

@@ -105,19 +105,35 @@ def _parts(key: tuple[Any, ...]) -> list[Any]:
     return [*key[1], *key[2:5], *(part for tensor in key[5:] for part in tensor)]
 
 
-def difference(key: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[str, Any, Any]:
-    """What is different about a kind of call and an earlier one, in words; what it was, and is."""
+def difference(
+    key: tuple[Any, ...], other: tuple[Any, ...], names: Sequence[str]
+) -> tuple[str, Any, Any]:
+    """What is different about a kind of call and an earlier one, in words; what it was, and is.
+
+    names: what each tensor among the arguments is called.
+    """
     for name, now, was in zip(SETTINGS, key[1], other[1], strict=True):
         if now != was:
             return f"the setting {name}", was, now
     for name, now, was in zip(_MODES, key, other, strict=False):
         if name and now != was:
             return name, *_apart(was, now)
-    for number, (one, two) in enumerate(zip(key[len(_MODES) :], other[len(_MODES) :], strict=True)):
+    tensors = zip(names, key[len(_MODES) :], other[len(_MODES) :], strict=True)
+    for name, one, two in tensors:
         for field, now, was in zip(TensorKey._fields, one, two, strict=True):
             if now != was:
-                return f"{_FIELDS[field]} of tensor {number} among the arguments", was, now
+                axes = _axes_apart(was, now) if field == "shape" else ()
+                if len(axes) == 1:
+                    return f"axis {axes[0]} of {name}", was[axes[0]], now[axes[0]]
+                return f"{_FIELDS[field]} of {name}", was, now
     return _MODES[0], None, None
+
+
+def _axes_apart(was: Sequence[Any], now: Sequence[Any]) -> Sequence[int]:
+    """The axes whose lengths differ; none where the numbers of axes do."""
+    if len(was) != len(now):
+        return ()
+    return [axis for axis, (one, two) in enumerate(zip(was, now, strict=True)) if one != two]
 
 
 def _apart(was: Any, now: Any) -> tuple[Any, Any]:

@@ -6,9 +6,11 @@ Bools and strings belong to the structure, so a call with another string is anot
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
+from types import CodeType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -239,13 +241,36 @@ def _differ(parts: list[Any], tree: Any) -> bool:
     return any(new is not old for new, old in zip(parts, parts_of(tree), strict=True))
 
 
-def paths(tree: Any, path: str) -> Iterator[tuple[Any, str]]:
-    """Each leaf that is a number, with how to reach it from `path`."""
+def paths(tree: Any, path: str, wanted: Callable[[Any], bool]) -> Iterator[str]:
+    """How to reach each leaf that is wanted from `path`. Both parts of a complex tensor are its."""
     if is_a(tree, SEQUENCES):
         for number, part in enumerate(parts_of(tree)):
-            yield from paths(part, f"{path}[{number}]")
+            yield from paths(part, path if is_a(tree, Pair) else f"{path}[{number}]", wanted)
     elif type(tree) is dict:
         for key, part in tree.items():
-            yield from paths(part, f"{path}[{key!r}]")
-    elif type(tree) in NUMBERS:
-        yield tree, path
+            yield from paths(part, f"{path}[{key!r}]", wanted)
+    elif wanted(tree):
+        yield path
+
+
+def names_of(function: Any, call: Call, wanted: Callable[[Any], bool]) -> list[str]:
+    """What each leaf among the arguments that is wanted is called in the function."""
+    code: CodeType | None = getattr(function, "__code__", None)
+    known: tuple[str, ...] = () if code is None else code.co_varnames[: code.co_argcount]
+    rest = None
+    if code is not None and code.co_flags & inspect.CO_VARARGS:
+        rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
+    if inspect.ismethod(function):
+        known = known[1:]
+    found: list[str] = []
+    for number, argument in enumerate(call.arguments):
+        name = f"argument {number}" if rest is None else f"{rest}[{number - len(known)}]"
+        found += paths(argument, known[number] if number < len(known) else name, wanted)
+    for name, argument in call.options.items():
+        found += paths(argument, name, wanted)
+    return found
+
+
+def is_number(leaf: Any) -> bool:
+    """Whether a leaf is a number that is an input."""
+    return type(leaf) in NUMBERS
