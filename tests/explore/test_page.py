@@ -195,6 +195,22 @@ def test_the_timeline_leads_to_kernels(browser, server):
     browser.wait("location.hash.startsWith('#kernels/0')")
 
 
+def test_the_flame_chart_of_the_compiler_zooms(browser, server):
+    browser.open(f"{server.address}#time")
+    shown(browser, "#flames canvas")
+    canvas = "document.querySelector('#flames canvas')"
+    bytes_of = f"{canvas}.getContext('2d').getImageData(0, 0, {canvas}.width, {canvas}.height)"
+    colours = f"new Set(new Uint32Array({bytes_of}.data.buffer))"
+    browser.wait(f"{colours}.size > 4")  # it is not empty
+    browser.evaluate("document.querySelector('#flames canvas').focus()")
+    browser.press("+")
+    browser.wait("!!document.querySelector('#flames canvas').dataset.span")
+    first = float(browser.evaluate("document.querySelector('#flames canvas').dataset.span"))
+    browser.press("+")
+    half = f"Math.abs(document.querySelector('#flames canvas').dataset.span - {first / 2}) < 0.002"
+    browser.wait(half)
+
+
 def test_who_did_what_has_tracks_of_its_own(browser, fusion):
     trace = read(fusion)
     run = next(event for event in trace.events if event["phase"] == "kernel")

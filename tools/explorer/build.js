@@ -9,6 +9,7 @@ const common = { bundle: true, minify: true, platform: "browser", legalComments:
 await build({ ...common, entryPoints: ["worker.js"], format: "iife", outfile: `${page}graphviz.js` });
 await build({ ...common, entryPoints: ["highlight.js"], format: "esm", outfile: `${page}highlight.js` });
 await build({ ...common, entryPoints: ["diff.js"], format: "esm", outfile: `${page}diff.js` });
+await build({ ...common, entryPoints: ["flamechart.js"], format: "esm", outfile: `${page}flamechart.js` });
 
 const parts = [
   ["graphviz.js", "@hpcc-js/wasm-graphviz", [
@@ -17,6 +18,8 @@ const parts = [
   ]],
   ["highlight.js", "highlight.js", []],
   ["diff.js", "diff", []],
+  ...["flame-chart-js", "events", "color", "color-convert", "color-name", "color-string", "is-arrayish", "simple-swizzle"]
+    .map((folder) => ["flamechart.js", folder, []]),
 ];
 const notices = parts.map(([file, folder, more]) => {
   const { name, version, license } = JSON.parse(readFileSync(`node_modules/${folder}/package.json`));

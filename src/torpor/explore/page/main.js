@@ -1,6 +1,7 @@
 // The page of a trace: the program's lines and graphs, kernels, rewrites, and when what happened.
 import { bar, code, fetchJson, h, place, time, typing } from "./dom.js";
 import { compiler } from "./compile.js";
+import { flames } from "./flames.js";
 import { glance, toLine } from "./glance.js";
 import { drawGraph } from "./graph.js";
 import { memory } from "./memory.js";
@@ -223,7 +224,7 @@ async function show() {
   bar(pages(), current);
   if (page === "program") showProgram(rest.join("/"));
   else if (page === "graph") showProgram("", Number(rest[0]));
-  else if (page === "time") main.replaceChildren(timeline(index, go), memory(index.memory, kernelLink) ?? "", roofline(index.kernels, go) ?? "");
+  else if (page === "time") main.replaceChildren(timeline(index, go), flames(index.events, go) ?? "", memory(index.memory, kernelLink) ?? "", roofline(index.kernels, go) ?? "");
   else if (page === "programs") main.replaceChildren(programs(index.jits));
   else if (page === "scheduling") {
     const view = stepper(await fetchJson("data/scheduling.json"), Number(rest[0] ?? 0), (number) => history.replaceState(null, "", `#scheduling/${number}`), index.static ? null : { kernel: null });

@@ -1,0 +1,2 @@
+// A flame chart on a canvas, for the explorer.
+export { FlameChart } from "flame-chart-js";
