@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
@@ -75,6 +76,11 @@ class Entry(NamedTuple):
         return not callable(self.value)
 
     @property
+    def is_static(self) -> bool:
+        """Whether it is a method that is of no tensor."""
+        return isinstance(vars(self.family).get(self.name), staticmethod | classmethod)
+
+    @property
     def signature(self) -> str:
         """Its parameters, without the tensor that a method is of, and without `Any`."""
         if self.is_property:
@@ -86,7 +92,7 @@ class Entry(NamedTuple):
         parameters = [_plain(one) for one in found.parameters.values() if one.name != "self"]
         result = _Text(found.return_annotation)
         shown = found.replace(parameters=parameters, return_annotation=result)
-        return str(shown).removesuffix(" -> Any")
+        return re.sub(r"<function (\w+) at \w+>", r"\1", str(shown).removesuffix(" -> Any"))
 
     @property
     def identity(self) -> int:

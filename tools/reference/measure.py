@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from typing import Final
 
 from tools.reference import samples
-from tools.reference.listing import Entry, homes
+from tools.reference.listing import NAMESPACES, Entry, homes
 
 _SHAPES: Final = re.compile(
     r"\b(shape|axis|axes|0-d|vectors?|matri(x|ces)|element|sizes?|length|window|row|column)\b"
@@ -16,10 +17,10 @@ _ERRORS: Final = re.compile(r"\w+Error\b|\braises?\b|\bNaN\b|\binf(inite)?\b")
 
 
 def _told(entry: Entry) -> str:
-    """An entry's own text, that of the family it is in, and that of the class it is made of."""
+    """An entry's own text, what stands above it on its page, and that of what a class is of."""
     bases = entry.value.__mro__[1:3] if isinstance(entry.value, type) else ()
-    family = entry.family.__doc__ if entry.family else ""
-    return " ".join([entry.text, family or "", *(base.__doc__ or "" for base in bases)])
+    above = entry.family or importlib.import_module(NAMESPACES[entry.space])
+    return " ".join([entry.text, above.__doc__ or "", *(base.__doc__ or "" for base in bases)])
 
 
 def has_example(entry: Entry) -> bool:

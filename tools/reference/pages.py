@@ -77,14 +77,9 @@ def without_directives(block: str) -> str:
 
 
 def _called(entry: Entry) -> str:
-    before = "x" if entry.space == "Tensor" and not _is_maker(entry) else entry.space
+    before = "x" if entry.space == "Tensor" and not entry.is_static else entry.space
     named = entry.name if before == "torpor" else f"{before}.{entry.name}"
     return "\n".join(textwrap.wrap(f"{named}{entry.signature}", 76, subsequent_indent="    "))
-
-
-def _is_maker(entry: Entry) -> bool:
-    assert entry.family is not None
-    return isinstance(vars(entry.family)[entry.name], staticmethod | classmethod)
 
 
 def _others(entry: Entry) -> str:

@@ -7,6 +7,7 @@ called as, `NAME` stands for the whole path of what is no method.
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ VALUES: Final = {
     "a": "Tensor([[2.0, 1.0], [1.0, 3.0]])",
     "held": "Tensor([[True, False], [True, True]])",
     "c": "Tensor([1 + 2j, 3 - 1j])",
+    "optimiser": "nn.optim.SGD(nn.Linear(2, 3).parameters(), lr=0.1)",
     "line": "Tensor.arange(8.0).reshape(1, 2, 4)",
     "image": "Tensor.arange(16.0).reshape(1, 1, 4, 4)",
 }
@@ -142,8 +144,119 @@ NAME("relu"): nn.init.calculate_gain
 NAME(x).shape: nn.init.normal_ nn.init.uniform_ nn.init.kaiming_normal_ nn.init.kaiming_uniform_
     nn.init.xavier_normal_ nn.init.xavier_uniform_ nn.init.trunc_normal_ nn.init.orthogonal_
 NAME(lambda t: (t * t).sum(), v): autograd.functional.jacobian autograd.functional.hessian
-NAME(x, x): array_api.add array_api.multiply array_api.subtract array_api.divide
-NAME(x): array_api.exp array_api.sin array_api.sum array_api.mean
+NAME(1)(image).shape: nn.CircularPad2d nn.ReflectionPad2d nn.ReplicationPad2d nn.ZeroPad2d
+NAME(1, 0.5)(image).shape: nn.ConstantPad2d
+NAME(1)(line).shape: nn.CircularPad1d nn.ReflectionPad1d nn.ReplicationPad1d nn.ZeroPad1d
+NAME(1, 0.5)(line).shape: nn.ConstantPad1d
+NAME(2)(line): nn.AvgPool1d nn.MaxPool1d nn.AdaptiveAvgPool1d nn.AdaptiveMaxPool1d
+NAME(2, 2)(line): nn.LPPool1d
+NAME(2, 2)(image): nn.LPPool2d
+NAME(1)(image).shape: nn.BatchNorm2d nn.InstanceNorm2d
+NAME(2)(line).shape: nn.InstanceNorm1d
+NAME()(image).shape: nn.LazyBatchNorm2d nn.LazyInstanceNorm2d
+NAME()(line).shape: nn.LazyBatchNorm1d nn.LazyInstanceNorm1d
+NAME(3, 2)(image).shape: nn.LazyConv2d nn.LazyConvTranspose2d
+NAME(3, 2)(line).shape: nn.LazyConv1d nn.LazyConvTranspose1d
+NAME(1, 1)(image).shape: nn.GroupNorm
+NAME(2)(image).shape: nn.Unfold nn.PixelUnshuffle nn.LocalResponseNorm nn.UpsamplingNearest2d
+    nn.UpsamplingBilinear2d nn.Upsample
+NAME(2)(line.reshape(1, 4, 1, 2)).shape: nn.PixelShuffle nn.ChannelShuffle
+NAME()(x): nn.GLU nn.RReLU nn.Dropout1d nn.AlphaDropout nn.FeatureAlphaDropout
+NAME()(image): nn.Dropout2d nn.Softmax2d
+NAME(0.5, 2.0)(x): nn.Threshold
+NAME(1, (2, 1))(x): nn.Unflatten
+NAME(2, 2, 3)(x, y).shape: nn.Bilinear
+NAME(2, 1)(x, x, x)[0].shape: nn.MultiheadAttention
+NAME(2, 1)(x).shape: nn.TransformerEncoderLayer
+NAME(2, 1)(x, y).shape: nn.TransformerDecoderLayer nn.Transformer
+NAME(nn.TransformerEncoderLayer(2, 1), 2)(x).shape: nn.TransformerEncoder
+NAME(nn.TransformerDecoderLayer(2, 1), 2)(x, y).shape: nn.TransformerDecoder
+NAME([nn.Linear(2, 3), nn.ReLU()]): nn.ModuleList
+NAME({"in": nn.Linear(2, 3)}): nn.ModuleDict
+NAME(x).requires_grad: nn.Parameter
+NAME(x, y, w): nn.functional.cosine_embedding_loss nn.functional.triplet_margin_loss
+    nn.functional.margin_ranking_loss nn.functional.triplet_margin_with_distance_loss
+NAME()(x, y, x): nn.TripletMarginLoss nn.GaussianNLLLoss nn.TripletMarginWithDistanceLoss
+NAME()(x, y): nn.HingeEmbeddingLoss nn.MultiLabelSoftMarginLoss
+NAME(x, 0.5): nn.functional.dropout nn.functional.alpha_dropout
+NAME(image, 0.5): nn.functional.dropout2d
+NAME(line, 2): nn.functional.channel_shuffle
+NAME(line, 2, 2): nn.functional.lp_pool1d
+NAME(image, 2, 2): nn.functional.lp_pool2d
+NAME(image, scale_factor=2): nn.functional.upsample_nearest nn.functional.upsample_bilinear
+NAME(image): nn.functional.instance_norm
+NAME(Tensor([[[1.0, 0, 0], [0, 1, 0]]]), (1, 1, 2, 2)): nn.functional.affine_grid
+NAME(image, Tensor.zeros(1, 2, 2, 2)): nn.functional.grid_sample
+NAME(optimiser, 0.5).get_last_lr(): optim.lr_scheduler.ExponentialLR
+    optim.lr_scheduler.ConstantLR optim.lr_scheduler.LinearLR optim.lr_scheduler.SWALR
+NAME(optimiser, 10).get_last_lr(): optim.lr_scheduler.StepLR optim.lr_scheduler.PolynomialLR
+    optim.lr_scheduler.CosineAnnealingLR optim.lr_scheduler.CosineAnnealingWarmRestarts
+NAME(optimiser, [10, 20]).get_last_lr(): optim.lr_scheduler.MultiStepLR
+NAME(optimiser, lambda epoch: 0.9**epoch).get_last_lr(): optim.lr_scheduler.LambdaLR
+    optim.lr_scheduler.MultiplicativeLR
+NAME(optimiser, 0.1, 10).get_last_lr(): optim.lr_scheduler.OneCycleLR
+NAME(optimiser, 0.01, 0.1).get_last_lr(): optim.lr_scheduler.CyclicLR
+NAME(optimiser): optim.lr_scheduler.ReduceLROnPlateau
+NAME(nn.Linear(2, 3)): optim.swa_utils.AveragedModel
+NAME(optimiser.param_groups[0]["params"], lr=0.1): optim.Muon
+NAME()(x): distributions.ExpTransform distributions.AbsTransform distributions.SigmoidTransform
+    distributions.SoftmaxTransform distributions.SoftplusTransform distributions.TanhTransform
+NAME(1.0, 2.0)(x): distributions.AffineTransform
+NAME(2.0)(x): distributions.PowerTransform
+NAME(3, 0.5).log_prob(2.0): distributions.Binomial distributions.NegativeBinomial
+NAME(1.0, 2.0).log_prob(2.0): distributions.Pareto distributions.VonMises
+NAME(v, a).log_prob(v): distributions.MultivariateNormal
+NAME(nn.distributions.Normal(v, v), 1).log_prob(v): distributions.Independent
+NAME(nn.distributions.Normal(0.0, 1.0), nn.distributions.Normal(1.0, 1.0)):
+    distributions.kl_divergence
+NAME(lambda t: (t * t).sum(), v): autograd.functional.vhp
+    autograd.functional.vjp func.value_and_grad func.linearize
+NAME(lambda t: (t * t).sum())(v): func.value_and_grad func.grad_and_value func.grad
+NAME([1, 2]): torpor.as_tensor
+NAME(x): torpor.is_tensor
+NAME(held, x, y): torpor.where array_api.where
+NAME(): torpor.get_default_dtype torpor.get_default_device torpor.is_grad_enabled
+NAME(x, (1, 0)): array_api.permute_dims
+NAME(x, 0, 1): array_api.moveaxis
+NAME(x, (4,)): array_api.reshape
+NAME(x, (3, 2, 2)): array_api.broadcast_to
+NAME(x, w, axis=0): array_api.take
+NAME(x, n): array_api.take_along_axis
+NAME(w): array_api.argsort array_api.bitwise_invert
+NAME(held): array_api.logical_not
+NAME(held, held): array_api.logical_and array_api.logical_or array_api.logical_xor
+NAME(w, w): array_api.bitwise_and array_api.bitwise_or array_api.bitwise_xor
+    array_api.bitwise_left_shift array_api.bitwise_right_shift
+NAME(x + 1): array_api.acosh
+NAME(c): array_api.conj array_api.imag array_api.real
+NAME(x, torpor.float64): array_api.astype
+NAME(x, 1): array_api.roll
+NAME(x, 2): array_api.repeat
+NAME(x, (2, 1)): array_api.tile
+NAME(x[:1], 0): array_api.squeeze
+NAME(v, x): array_api.searchsorted
+NAME((2, 3), 7): array_api.full
+NAME(x, axis=0): array_api.cumulative_sum array_api.cumulative_prod
+NAME(v, w): array_api.meshgrid
+Tensor.NAME(v, w): cartesian_prod
+x.NAME(y).tolist(): assign
+x[None].NAME(y[None]): bmm
+line.NAME(Tensor.ones(1, 2, 2)): conv1d
+line.NAME(Tensor.ones(2, 1, 2)): conv_transpose1d
+image[None].NAME(Tensor.ones(1, 1, 1, 2, 2)): conv3d
+image[None].NAME(Tensor.ones(1, 1, 1, 2, 2)).shape: conv_transpose3d
+Tensor([1.0, 0, 0]).NAME(Tensor([0.0, 1, 0])): cross
+x.NAME(3): nonzero_static
+x.NAME(1, 2): sum_to_size
+NAME(image[None], 0.5).shape: nn.functional.dropout3d
+NAME(x, n): nn.functional.multilabel_margin_loss
+NAME([x], lr=0.1): optim.Muon
+NAME(lambda t: (t * t).sum(), v, v): autograd.functional.hvp
+NAME([nn.Linear(2, 3).weight], 1.0): nn.utils.clip_grad_norm_ nn.utils.clip_grad_value_
+NAME(nn.Linear(2, 3).parameters()).shape: nn.utils.parameters_to_vector
+NAME([v, Tensor([1.0])]): nn.utils.rnn.pad_sequence nn.utils.rnn.pack_sequence
+NAME(v, x)[0]: nn.data.TensorDataset
+NAME(nn.data.TensorDataset(v), batch_size=2): nn.data.DataLoader
 """
 
 
@@ -155,16 +268,52 @@ def rows() -> dict[str, str]:
     return {name: call for call, names in pairs for name in names.split()}
 
 
+# What a parameter is given where there is no row; a function that needs another has no example.
+USUAL: Final = {
+    "x": "x", "input": "x", "x1": "x", "x2": "y", "other": "y", "target": "y", "arrays": "[x, y]",
+    "tensors": "[x, y]", "shape": "(2, 3)", "size": "(2, 3)", "start": "0", "stop": "4", "num": "5",
+    "dtype": "torpor.float64", "n": "2", "n_rows": "2", "s": "2.0", "row": "2", "col": "2",
+    "fill_value": "2.0", "value": "2.0", "low": "5", "array": "x.numpy()", "end": "y",
+    "weight": "0.5", "obj": "[1, 2]", "data": "[1, 2]",
+}  # fmt: skip
+_GUESSED: Final = ("Tensor", "array_api", "nn.functional", "special", "linalg", "fft")
+# What changes how everything else is done, or shows what differs from run to run.
+_LEFT_OUT: Final = ("train", "manual_seed", "schedule", "schedule_with_vars")
+
+
+def _given(entry: Entry) -> str | None:
+    """Usual values of all parameters that have to be given; none if one is not known."""
+    try:
+        parameters = inspect.signature(entry.value).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    given = []
+    for one in parameters:
+        if one.name == "self" or one.default is not one.empty or one.kind is one.VAR_KEYWORD:
+            continue
+        if one.name not in USUAL or one.kind is one.KEYWORD_ONLY:
+            return None
+        value = USUAL[one.name]
+        given.append(value.strip("[]()") if one.kind is one.VAR_POSITIONAL else value)
+    return ", ".join(given)
+
+
 def call_of(entry: Entry) -> str | None:
-    """How the table calls an entry; a method without a row that needs no arguments plainly."""
-    name = entry.name if entry.space == "Tensor" else entry.path
-    call = rows().get(name)
-    if call is None and entry.space == "Tensor" and entry.signature.startswith("("):
-        needed = [one for one in entry.signature[1:].split(")")[0].split(", ") if "=" not in one]
-        return f"x.{name}()" if needed in ([""], ["*"]) else None
-    written = name if entry.space in ("Tensor", "array_api") else name.removeprefix("torpor.")
-    before = "torpor." if (call or "").startswith("NAME(") and not written.startswith("nn.") else ""
-    return call and call.replace("NAME", before + written)
+    """How an entry is called: by its row, or with usual values."""
+    method = entry.space == "Tensor"
+    call = rows().get(entry.name if method else entry.path)
+    if call is None:
+        if entry.space not in _GUESSED or entry.name in _LEFT_OUT:
+            return None
+        before = ("Tensor." if entry.is_static else "x.") if method else ""
+        if method and entry.is_property:
+            return f"x.{entry.name}"
+        given = _given(entry)
+        call = None if given is None else f"{before}NAME({given})"
+    if method or call is None:
+        return call and call.replace("NAME", entry.name)
+    path = entry.path.removeprefix("torpor.")
+    return call.replace("NAME", path if path.startswith("nn.") else f"torpor.{path}")
 
 
 def _setting(call: str) -> list[str]:
@@ -187,5 +336,6 @@ def shown(entry: Entry) -> str:
         return ""
     made = evaluate(call)
     lines = [f">>> {name} = {VALUES[name]}" for name in _setting(call)]
-    lines += [f">>> {call}", *([] if made is None else [repr(made)])]
+    printed = re.sub(r" at 0x[0-9a-f]+", "", repr(made))
+    lines += [f">>> {call}", *([] if made is None else [printed])]
     return "```pycon\n" + "\n".join(lines) + "\n```"

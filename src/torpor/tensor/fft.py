@@ -1,5 +1,9 @@
 """Fourier transforms by the names of `torch.fft` and `numpy.fft`, as generated code:
 `fourier.py` says how one axis is transformed.
+
+Axes stay as long as they are; `n`, or `s` for several, cuts them or fills them up with zeros. A
+real transform keeps n // 2 + 1 numbers of its last axis. No such axis is an `AxisError`, a
+transform of no number a `ShapeError`.
 """
 
 from __future__ import annotations

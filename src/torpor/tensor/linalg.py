@@ -1,6 +1,7 @@
 """Linear algebra by the names of `torch.linalg`, for real and complex matrices (..., n, m).
 
 Factorisations are computed by LAPACK at the call; everything else, gradients too, is generated.
+Matrices that do not fit are a `ShapeError`, one that has no such factors a `ValueRangeError`.
 """
 
 from __future__ import annotations

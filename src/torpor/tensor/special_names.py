@@ -1,4 +1,9 @@
-"""PyTorch's `torch.special` by its names: methods of `Tensor`, and what is made of them."""
+"""PyTorch's `torch.special` by its names: methods of `Tensor`, and what is made of them.
+
+Functions of each element but for softmaxes: the shape stays, those of two operands are broadcast,
+or it is a `ShapeError`. Floats keep their format, integers become the default float. What lies
+outside of a function's domain gives NaN.
+"""
 
 from __future__ import annotations
 
