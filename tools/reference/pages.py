@@ -131,7 +131,7 @@ def _topic(title: str) -> str:
     families = [*dict.fromkeys(family for name in FAMILIES[title] for family in Tensor.__mro__
                                if family.__name__ == name),
                 *dict.fromkeys(e.family for e in there)]  # fmt: skip
-    parts = [f"# {title}"]
+    parts = ["---\nsearch:\n  boost: 4\n---", f"# {title}"]  # methods are found before others
     for family in dict.fromkeys(families):
         mine = [e for e in there if e.family is family]
         if mine:

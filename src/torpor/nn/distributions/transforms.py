@@ -34,8 +34,8 @@ def transform_of(name: str, forward: Any, inverse: Any, slope: Any) -> Any:
         "__call__": lambda self, x: forward(x), "inv": lambda self, y: inverse(y),
         "log_abs_det_jacobian": lambda self, x, y: slope(x, y),
         "__module__": "torpor.nn.distributions",
-        "__doc__": f"`{name.removesuffix('Transform').lower()}` of each element (of the last axis "
-        "together where it is softmax), its inverse `inv`, and the logarithm of its slope.",
+        "__doc__": f"`{name.removesuffix('Transform').lower()}` of samples, whose shape stays, "
+        "its inverse `inv`, and the logarithm of its slope.",
     }  # fmt: skip
     return type(name, (Transform,), members)
 
