@@ -158,7 +158,6 @@ str(torpor.tensor([1.5, 2.0]))
 str(torpor.float32)
 torpor.float32.name
 str(torpor.zeros(1).device)
-torpor.tensor([1, 2]).type()
 torpor.tensor([5]).one_hot(6)
 torpor.FloatTensor([1.0])
 torpor.get_num_threads() > 0

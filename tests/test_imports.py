@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 SAYING = """
 import json, sys
@@ -56,3 +59,22 @@ assert (x.shape[0] - 2 * n).simplify().render() == "0", x.shape
 assert x.shape[0].render() == "(n*2)", x.shape[0].render()
 """
     assert "torpor.rules" in modules_after(program, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("torpor.autograd.functional", "torpor.tensor.derivatives"),
+        ("torpor.special", "torpor.tensor.special_names"),
+        ("torpor.linalg", "torpor.tensor.linalg"),
+        ("torpor.fft", "torpor.tensor.fft"),
+        ("torpor.distributions.families", "torpor.nn.distributions.families"),
+        ("torpor.optim.lr_scheduler", "torpor.nn.optim.lr_scheduler"),
+        ("torpor.nn.functional", "torpor.nn.functional"),
+    ],
+)
+def test_what_is_elsewhere_is_imported_once(name, place):
+    found = importlib.import_module(name)
+    assert found is importlib.import_module(place) and found.__name__ == place
+    with pytest.raises(ModuleNotFoundError, match=name):
+        importlib.import_module(f"{name}.nothing")

@@ -49,6 +49,8 @@ ARGUMENTS = {
     "binomial": (N, 0.5),
     "multinomial": (X, 2),
     "addmm": (X, X, Y),
+    **dict.fromkeys(("as_strided", "as_strided_copy"), (X, (2,), (1,))),
+    "as_strided_scatter": (X, X.reshape(-1)[:2], (2,), (1,)),
     **dict.fromkeys(("addbmm", "baddbmm"), (X, X[None], Y[None])),
     **dict.fromkeys(("addcdiv", "addcmul"), (X, X, Y)),
     "addmv": (V, X, V),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -52,7 +53,8 @@ FUNCTIONS: Final = tuple(
     """
     abs absolute acos acosh adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
     adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d add addbmm addcdiv addcmul addmm
-    addmv addr adjoint alias_copy all allclose amax amin aminmax angle any arccos arccosh arcsin
+    addmv addr adjoint alias_copy as_strided as_strided_copy as_strided_scatter
+    all allclose amax amin aminmax angle any arccos arccosh arcsin
     arcsinh arctan arctan2 arctanh argmax argmin argsort argwhere asin asinh atan atan2 atanh
     avg_pool1d avg_pool2d avg_pool3d baddbmm batch_norm bernoulli binary_cross_entropy
     binomial multinomial poisson
@@ -100,7 +102,7 @@ MAKERS: Final = tuple(
     arange atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes broadcast_tensors
     cartesian_prod cat column_stack concat concatenate dstack empty eye from_dlpack from_file
     from_numpy full glorot_uniform hstack kaiming_normal kaiming_uniform linspace logspace
-    meshgrid normal ones rand randint randn randperm row_stack scalar_tensor scaled_uniform
+    meshgrid normal ones range rand randint randn randperm row_stack scalar_tensor scaled_uniform
     searchsorted stack tril_indices triu_indices uniform vstack zeros
     """.split()  # noqa: SIM905 (a table that is read)
 )
@@ -129,6 +131,7 @@ _NAMES: Final = {
     "manual_seed no_grad set_default_dtype value_and_grad",
     "torpor.tensor.custom_kernel": "custom_kernel",
     "torpor.tensor.formats": "can_cast finfo iinfo imag is_tensor promote_types real result_type",
+    "torpor.tensor.lu": "lu_unpack",
     "torpor.tensor.looping": "cond scan while_loop",
     "torpor.tensor.mode": "get_default_device inference_mode set_default_device set_grad_enabled",
     "torpor.tensor.random": "get_rng_state set_rng_state",
@@ -199,33 +202,55 @@ sys.modules[__name__].__class__ = _Package
 
 
 class _Elsewhere:
-    """Finds `import torpor.optim`, and others that are at the top by name only, where they are."""
+    """Finds `import torpor.optim`, and others that are at the top by name only, where they are; and
+    modules inside of them, as `import torpor.autograd.functional`.
+    """
 
     def find_spec(self, name: str, *_: Any) -> ModuleSpec | None:
         """The module's spec, if it is one of these."""
-        own = name.removeprefix("torpor.")
-        place, attribute = PLACES.get(own, (name, None))
         loader: Any = self
-        if place != name and attribute is None:
-            return ModuleSpec(name, loader)
-        missing = importlib.import_module("torpor.base.missing")
-        if own != name and own in missing.INSTEAD:
-            raise ModuleNotFoundError(str(missing.MissingNameError("torpor", own)), name=name)
-        return None
+        elsewhere = name.startswith("torpor.") and self._found(name) is not None
+        return ModuleSpec(name, loader, is_package=True) if elsewhere else None
+
+    def _found(self, name: str) -> ModuleType | None:
+        """The module that the name stands for, if it is elsewhere."""
+        room, _, last = name.rpartition(".")
+        if room == "torpor":
+            place, attribute = PLACES.get(last, (name, None))
+            return importlib.import_module(place) if place != name and attribute is None else None
+        parent = sys.modules[room]
+        if parent.__name__ == room:
+            return None
+        with suppress(ModuleNotFoundError):  # a package's own, once and under its own name
+            return importlib.import_module(f"{parent.__name__}.{last}")
+        held = getattr(parent, last, None)
+        return held if isinstance(held, ModuleType) else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """The module that it is, with its own spec in the alias's."""
-        module = importlib.import_module(PLACES[spec.name.removeprefix("torpor.")][0])
-        spec.loader_state = module.__spec__
+        module = self._found(spec.name)
+        assert module is not None
+        spec.loader_state = module.__spec__, getattr(module, "__path__", [])
         return module
 
     def exec_module(self, module: ModuleType) -> None:
         """Nothing more: it has run where it is."""
         assert module.__spec__ is not None
-        module.__spec__ = module.__spec__.loader_state
+        module.__spec__, module.__path__ = module.__spec__.loader_state
 
 
-sys.meta_path.append(_Elsewhere())
+class _Missing:
+    """Says what there is instead of a module that nobody found."""
+
+    def find_spec(self, name: str, *_: Any) -> None:
+        """Raise for names of PyTorch's that have something instead."""
+        own, missing = name.removeprefix("torpor."), importlib.import_module("torpor.base.missing")
+        if own != name and own in missing.INSTEAD:
+            raise ModuleNotFoundError(str(missing.MissingNameError("torpor", own)), name=name)
+
+
+sys.meta_path.insert(0, _Elsewhere())
+sys.meta_path.append(_Missing())
 
 
 def _is_in_place(name: str) -> bool:

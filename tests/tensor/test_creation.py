@@ -329,3 +329,11 @@ def test_what_has_an_array_interface_keeps_its_format():
     made = Tensor(Picture(array))
     assert made.dtype is torpor.uint8
     check(made, array)
+
+
+def test_range_has_its_end():
+    assert torpor.range(1, 4).tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert torpor.range(0, 1, 0.3, dtype="float64").tolist() == pytest.approx([0, 0.3, 0.6, 0.9])
+    assert torpor.range(4, 1, -1.5).tolist() == [4.0, 2.5, 1.0]
+    with pytest.raises(ShapeError, match="no end"):
+        torpor.range(1, 4, -1)

@@ -480,3 +480,10 @@ def test_gradient_and_backward_are_the_same_for_every_function():
                 assert first is second or given.tolist() == x.grad.tolist(), name
             tried += 1
     assert tried > 200
+
+
+def test_detached_in_place():
+    x = Tensor([1.0, 2.0]).requires_grad_()
+    y = x * 2
+    assert y.detach_() is y and not y.requires_grad and x.requires_grad
+    assert not x.detach_().requires_grad

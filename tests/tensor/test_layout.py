@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import torpor
 from torpor import Tensor
 
 CASES = {
@@ -72,3 +73,36 @@ def test_what_kind_of_tensor_it_is():
     assert x.is_cpu and not (x.is_cuda or x.is_meta or x.is_sparse or x.is_conj())
     assert x.layout == "strided" and x.ndimension() == 1
     assert (x.get_device(), Tensor([1.0], device="CPU:1").is_cpu) == (-1, True)
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "offset"),
+    [((3, 4), (3, 1), 1), ((2, 3), (1, 6), 0), ((4,), (0,), 2), ((2, 2, 2), (5, 2, 7), 3),
+     ((), (), 5), ((3, 0), (1, 1), 0), ((2, 1, 3), (4, 9, 4), 0)], ids=str,
+)  # fmt: skip
+def test_as_strided_is_numpys(size, stride, offset):
+    array = np.arange(24.0)
+    bytewise = tuple(8 * step for step in stride)
+    known = np.lib.stride_tricks.as_strided(array[offset:], size, bytewise)
+    x = Tensor(array).reshape(4, 6)
+    for of in (x, x.t()[1:]):
+        assert of.as_strided(size, stride, offset).tolist() == known.tolist()
+
+
+def test_as_strided_is_a_view_and_has_slopes():
+    x = Tensor.zeros(12).contiguous()
+    x.as_strided((2, 2), (5, 2), 1)[:] = 7
+    assert x.nonzero().flatten().tolist() == [1, 3, 6, 8]
+    leaf = Tensor.arange(5.0).requires_grad_()
+    assert leaf.as_strided((3, 3), (1, 1)).sum().gradient(leaf)[0].tolist() == [1, 2, 3, 2, 1]
+    made = Tensor.zeros(4).as_strided_scatter(Tensor.ones(2), (2,), (2,), 1)
+    assert made.tolist() == [0, 1, 0, 1]
+    with pytest.raises(IndexError, match="takes 7 elements of 6"):
+        Tensor.zeros(6).as_strided((4,), (2,))
+
+
+def test_types_have_pytorchs_names():
+    x = Tensor([1.5])
+    assert x.type() == "torch.FloatTensor" and x.bool().type() == "torch.BoolTensor"
+    assert x.type("torch.LongTensor").dtype is x.type("int64").dtype is torpor.int64
+    assert x.cast("complex64").type() == "torch.ComplexFloatTensor"

@@ -46,9 +46,8 @@ INSTEAD: Final = {
     apply map: a function of tensors, or torpor.vmap
     grad_fn: requires_grad, and torpor.autograd
     data_ptr untyped_storage storage: data() or __dlpack__()
-    as_strided: unfold, or x[i]
     resize resize_ resize_as resize_as_ set_: reshape, pad or x[...]
-    lu geqrf ormqr orgqr: qr, cholesky or torpor.linalg.solve
+    lu geqrf ormqr orgqr: qr, torpor.linalg.lu or torpor.linalg.householder_product
     igamma igamma_ igammac igammac_: lgamma, or SciPy's gammainc
     lstsq: torpor.linalg.lstsq
     eig symeig: torpor.linalg.eig or torpor.linalg.eigh
@@ -70,7 +69,8 @@ nothing to choose, as float32 is computed in float32, and the same at each run
     onnx: torpor.save, of a state_dict
     random: manual_seed, get_rng_state and set_rng_state
     set_default_tensor_type: set_default_dtype and set_default_device
-    lu_factor lu_solve lu_unpack ldl_factor ldl_solve householder_product: qr, solve and cholesky
+    lu_factor lu_solve: torpor.linalg.lu_factor and torpor.linalg.lu_solve
+    ldl_factor ldl_solve: lu_factor, lu_solve and cholesky
     FloatTensor DoubleTensor HalfTensor LongTensor IntTensor ShortTensor ByteTensor BoolTensor: \
 tensor(values, dtype=...), or empty(sizes, dtype=...)
     """.strip().splitlines()

@@ -63,7 +63,7 @@ MADE_OF_OTHERS: Final = tuple(
     long short layout is_sparse is_sparse_csr is_quantized is_nested is_mkldnn is_cpu is_cuda is_mps
     is_meta ndimension get_device is_inference is_neg is_conj new_empty new_tensor new_full
     fill_diagonal_ full_like _like unique unique_consecutive
-    empty_like type_as ger
+    empty_like type_as ger type as_strided as_strided_copy as_strided_scatter
     """.split()  # noqa: SIM905 (a table that is read)
 )
 # What has no operand, or takes several in a list.
@@ -240,7 +240,7 @@ def complete() -> None:
     table |= {name: _with_value(name, value) for name, value in VALUES.items()}
     table |= {name: _convolution(name) for name in CONVOLUTIONS}
     table |= {"view": _view, "where": _where, "diff": _diff, "scatter": _scatter,
-              "index_add": _index_add, "to": _to, "type": _to}  # fmt: skip
+              "index_add": _index_add, "to": _to}  # fmt: skip
     for name, method in table.items():
         if name not in own:
             setattr(Complex, name, method)

@@ -309,6 +309,20 @@ class Creation(Handle):
         return _finish(made.cast(kind), options)
 
     @staticmethod
+    def range(start: Any = 0, end: Any = None, step: Any = 1, **options: Any) -> Tensor:
+        """start, start + step, … up to `end`, which may be among them, as floats by default.
+
+        >>> Tensor.range(1, 4).tolist()
+        [1.0, 2.0, 3.0, 4.0]
+        """
+        start, end = (0, start) if end is None else (start, end)
+        if not step or (end - start) / step < 0:
+            raise ShapeError(f"range from {start} to {end} by {step} has no end")
+        kind = chosen(options.pop("dtype", None), default_float())
+        stop = start + (math.floor((end - start) / step) + 0.5) * step
+        return Creation.arange(start, stop, step, kind, **options)
+
+    @staticmethod
     def linspace(
         start: float, end: float, steps: int, dtype: Any = None, device: str | None = None,
         **options: Any,

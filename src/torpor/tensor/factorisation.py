@@ -265,6 +265,15 @@ def _pinv_rule(made: Results, g: Results, a: Any) -> Results:
     return [outer - p.mH @ gp @ p.mH]
 
 
+@rule("matrix_sqrth")
+def _root_rule(made: Results, g: Results, a: Any) -> Results:
+    """X dX + dX X = dA: by A's eigenvectors V, dX = V (V.mH dA V / (s[i] + s[j])) V.mH."""
+    w, v = eigh(a, False)
+    s = w.sqrt()
+    slope = v @ ((v.mH @ g[0] @ v) / (s.unsqueeze(-1) + s.unsqueeze(-2))) @ v.mH
+    return [(slope + slope.mH) / 2]
+
+
 # --- factorisations -------------------------------------------------------------------------------
 def inverse(a: Any) -> Any:
     """The inverses of square matrices; one that has none is a `ValueRangeError`."""
@@ -322,6 +331,16 @@ def eig(a: Any) -> tuple[Any, Any]:
 
     w, v = on_host("eig", function, a)
     return spectrum(w, a, v), v
+
+
+def matrix_sqrth(a: Any) -> Any:
+    """The positive root X of Hermitian matrices, of which the lower triangle is looked at."""
+
+    def function(x: Array) -> Sequence[Array]:
+        w, v = np.linalg.eigh(x)
+        return [v * np.sqrt(w)[..., None, :] @ v.swapaxes(-1, -2).conj()]
+
+    return on_host("matrix_sqrth", function, a)[0]
 
 
 def svd(a: Any, square: bool = False) -> tuple[Any, Any, Any]:

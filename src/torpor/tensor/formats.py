@@ -42,6 +42,29 @@ def format_of(value: Any) -> DType:
     return value.dtype if isinstance(value, Handle) else kept_dtype(value)
 
 
+# What PyTorch's classes of tensors are called after, where not after the format.
+CLASSES: Final = {
+    "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double",
+    "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long", "uint8": "Byte",
+    "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64", "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+}  # fmt: skip
+
+
+def class_name(dtype: DType) -> str:
+    """What PyTorch's class of tensors of this format is called: "FloatTensor"."""
+    return f"{CLASSES.get(dtype.name, dtype.name.capitalize())}Tensor"
+
+
+def format_of_class(named: Any) -> Any:
+    """The format that "torch.FloatTensor" stands for; anything else as it is."""
+    if not isinstance(named, str) or not named.endswith("Tensor"):
+        return named
+    kind = named.rpartition(".")[2].removesuffix("Tensor")
+    known = {word: name for name, word in CLASSES.items()}
+    return known.get(kind, kind.lower())
+
+
 def finfo(type: Any = None) -> FloatLimits:
     """The limits of a float format (of a complex one's parts; without argument of the default one).
     `DTypeError` for integers.

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
+from torpor.base.errors import OutOfBoundsError, ShapeError
 from torpor.device import Buffer
 from torpor.device.buffer import buffer_node
 from torpor.ir.infer import largest, product, shape_of
-from torpor.tensor.handle import Handle
+from torpor.tensor.handle import Handle, located, make, view
 from torpor.tensor.host import known_shape
 from torpor.tensor.path import forward
-from torpor.tensor.spelling import one_axis
+from torpor.tensor.spelling import a_shape, one_axis
 
 if TYPE_CHECKING:
+    from torpor.tensor.tensor import Tensor
     from torpor.view import View
 
 _KINDS: Final = {"is_cpu": "CPU", "is_cuda": "CUDA", "is_mps": "METAL", "is_meta": "NULL"}
@@ -57,6 +59,43 @@ class Layout(Handle):
         view = _one_view(self)
         return 0 if view is None or view.mask else view.offset
 
+    def as_strided(self, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+        """A view out[i, j, …] = memory[offset + i * stride[0] + j * stride[1] + …] of what it is a
+        view of (without an offset, where it begins itself), in row-major order. One whose elements
+        may be the same ones cannot be written to.
+
+        >>> Tensor.arange(6).as_strided((3, 2), (2, 1)).tolist()
+        [[0, 1], [2, 3], [4, 5]]
+        """
+        shape, strides = known_shape(a_shape(size)), known_shape(tuple(stride))
+        start = self.storage_offset() if storage_offset is None else int(storage_offset)
+        if len(shape) != len(strides) or min((*shape, *strides, start), default=0) < 0:
+            what = f"as_strided needs a stride for each size, none below 0: {shape}, {strides}"
+            raise located(ShapeError(what), (self,))
+        flat = _memory(self)
+        reach = sum((n - 1) * s for n, s in zip(shape, strides)) + 1 if math.prod(shape) else 0
+        if start + reach > flat.shape[0]:
+            what = f"as_strided takes {start + reach} elements of {flat.shape[0]}"
+            raise located(OutOfBoundsError(what), (self,))
+        flat = flat.narrow(0, start, reach)
+        if not reach:
+            return flat.reshape(shape)
+        order = sorted(range(len(shape)), key=lambda axis: -strides[axis])
+        made = _rows(flat, [(shape[axis], strides[axis]) for axis in order])
+        return made.permute(tuple(order.index(axis) for axis in range(len(shape))))
+
+    def as_strided_copy(self, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+        """As `as_strided`, as a copy."""
+        return self.as_strided(size, stride, storage_offset).clone()
+
+    def as_strided_scatter(
+        self, src: Any, size: Any, stride: Any, storage_offset: int | None = None
+    ) -> Tensor:
+        """A copy with `src` in that view of it."""
+        made: Any = self.clone()
+        made.as_strided(size, stride, storage_offset).copy_(src)
+        return made
+
     def ndimension(self) -> int:
         """How many axes it has."""
         return self.ndim
@@ -79,6 +118,37 @@ def _lies_on(kind: str) -> Any:
 
 for _name, _kind in _KINDS.items():
     setattr(Layout, _name, _lies_on(_kind))
+
+
+def _memory(handle: Any) -> Any:
+    """What it is a view of, flat; gradients flow to the leaf that it is, or is a view of."""
+    path = handle._path
+    while path is not None and path.kind not in ("leaf", "detach"):
+        path = path.previous
+    storage = handle._storage
+    made = make(forward(path, storage.base), handle.device, storage=storage, path=path)
+    return made.reshape(-1)
+
+
+def _rows(flat: Any, axes: list[tuple[int, int]]) -> Any:
+    """Views of the last axis by (size, stride), greatest stride first, that it has all elements of:
+    parts side by side are rows of a matrix, others windows.
+    """
+    if not axes:
+        return flat.select(-1, 0)
+    (size, stride), *rest = axes
+    reach = sum((n - 1) * s for n, s in rest) + 1
+    if not stride or size == 1:
+        made = flat.narrow(-1, 0, reach).unsqueeze(-2)
+        made = made.expand(*made.shape[:-2], size, reach)
+    elif reach > stride:
+        made = flat.unfold(-1, reach, stride).narrow(-2, 0, size)
+    else:
+        pairs = ((0, 0),) * (flat.ndim - 1) + ((0, size * stride - flat.shape[-1]),)
+        whole = view(flat, "pad", pairs) if size * stride > flat.shape[-1] else flat
+        made = whole.narrow(-1, 0, size * stride).reshape(*flat.shape[:-1], size, stride)
+        made = made.narrow(-1, 0, reach)
+    return _rows(made, rest)
 
 
 def _one_view(handle: Handle) -> View | None:

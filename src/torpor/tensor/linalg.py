@@ -17,6 +17,11 @@ from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.tensor import dense, factorisation
 from torpor.tensor.dense import QR, Eigen, LogDeterminant
 from torpor.tensor.host import known_shape
+from torpor.tensor.lu import householder_product as householder_product
+from torpor.tensor.lu import lu as lu
+from torpor.tensor.lu import lu_factor as lu_factor
+from torpor.tensor.lu import lu_factor_ex as lu_factor_ex
+from torpor.tensor.lu import lu_solve as lu_solve
 from torpor.tensor.namespace import function_of
 from torpor.tensor.spelling import spell
 from torpor.tensor.tensor import Tensor
@@ -106,6 +111,30 @@ def eig(A: Tensor) -> Eigen:
 def eigvals(A: Tensor) -> Tensor:
     """The eigenvalues of square matrices: complex."""
     return eig(A).eigenvalues
+
+
+class Polar(NamedTuple):
+    """What `polar` gives: A = U H."""
+
+    U: Any
+    H: Any
+
+
+def polar(A: Tensor) -> Polar:
+    """A = U H of matrices (..., n, m), n >= m: U has orthonormal columns, H is Hermitian and has no
+    negative eigenvalue.
+    """
+    rows, columns = known_shape(A.shape[-2:])
+    if rows < columns:
+        raise ShapeError(f"polar needs no fewer rows than columns, not {(rows, columns)}")
+    u, s, v = dense.svd(A)
+    return Polar(u @ v, (v.mH * s.unsqueeze(-2)) @ v)
+
+
+@widely
+def matrix_sqrth(A: Tensor) -> Tensor:
+    """X with X X = A, both positive definite and Hermitian; of A the lower triangle counts."""
+    return factorisation.matrix_sqrth(dense.matrices(A, "matrix_sqrth"))
 
 
 # --- equations ------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from torpor.ir.ops import Ops
 from torpor.ir.records import Program, ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.tensor.computing import compute, computed, pipeline
+from torpor.tensor.formats import class_name, format_of_class
 from torpor.tensor.handle import Handle, Size, derive, located, make, render_shape, touch
 from torpor.tensor.host import Array, known_shape, read
 from torpor.tensor.path import Step
@@ -370,7 +371,17 @@ class Realisation(Handle):
         """On the CPU."""
         return self.to("CPU")
 
-    type = to
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """In another format; without one the name of PyTorch's class of such tensors, which is
+        taken for a format, too.
+
+        >>> Tensor([1.5]).type(), Tensor([1.5]).type("torch.LongTensor").tolist()
+        ('torch.FloatTensor', [1])
+        """
+        if dtype is None:
+            room, kind = self.device.partition(":")[0].lower(), class_name(self.dtype)
+            return f"torch.{'' if room == 'cpu' else room + '.'}{kind}"
+        return self.to(format_of_class(dtype))
 
     def type_as(self, other: Tensor) -> Tensor:
         """In the format of another tensor, and on its device."""

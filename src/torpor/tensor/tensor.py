@@ -230,10 +230,8 @@ _IN_PLACE: Final = tuple(
     """.split()  # noqa: SIM905 (a table that is read)
 )
 # Views that a tensor may turn into; the others of its storage do not see it.
-VIEWS_IN_PLACE: Final = tuple(
-    f"{name}_"
-    for name in "squeeze unsqueeze t transpose swapaxes swapdims".split()  # noqa: SIM905
-)
+_BECOMING: Final = "squeeze unsqueeze t transpose swapaxes swapdims as_strided detach"
+VIEWS_IN_PLACE: Final = tuple(f"{name}_" for name in _BECOMING.split())
 _OPERATORS: Final = (
     "add sub mul truediv floordiv mod pow and or xor lshift rshift matmul".split()  # noqa: SIM905
 )
@@ -256,7 +254,7 @@ def _viewed(name: str) -> Callable[..., Tensor]:
 
     @functools.wraps(function)
     def method(self: Any, *arguments: Any, **options: Any) -> Tensor:
-        if self.is_leaf and self.requires_grad:
+        if self.is_leaf and self.requires_grad and name != "detach_":
             what = f"{name} would make another view of a leaf that requires a gradient"
             raise located(GradientError(what), (self,))
         if active and (watching := watcher()) is not None:
