@@ -106,3 +106,12 @@ def test_types_have_pytorchs_names():
     assert x.type() == "torch.FloatTensor" and x.bool().type() == "torch.BoolTensor"
     assert x.type("torch.LongTensor").dtype is x.type("int64").dtype is torpor.int64
     assert x.cast("complex64").type() == "torch.ComplexFloatTensor"
+
+
+def test_strides_are_the_same_when_a_view_is_made_again():
+    x = Tensor.arange(24.0).reshape(4, 6).contiguous()
+    for _ in range(3):
+        turned = x.t()[1:]
+        assert (turned.stride(), turned.storage_offset()) == ((1, 6), 1)
+        assert x.t().detach().stride() == (1, 6) and not x.t().is_contiguous()
+        x[0].tolist()

@@ -160,5 +160,5 @@ def _one_view(handle: Handle) -> View | None:
     base = handle._storage.base
     shape = shape_of(base)
     memory = buffer_node(Buffer("NULL", largest(product(shape)), base.dtype), shape)
-    _, tracker = shapetracker_of(forward(handle._path, memory))
+    _, tracker = shapetracker_of(forward(handle._path, memory, movements=True))
     return tracker.views[0] if len(tracker.views) == 1 else None

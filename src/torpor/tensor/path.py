@@ -96,11 +96,14 @@ class Step:
         return back(self, value), None if mask is None else back(self, mask)
 
 
-def forward(path: Step | None, base: UOp) -> UOp:
-    """What a handle with this path sees of `base`."""
+def forward(path: Step | None, base: UOp, movements: bool = False) -> UOp:
+    """What a handle with this path sees of `base`; of `movements` alone, if only the place of its
+    elements is asked for.
+    """
     steps = []
     while path is not None:
-        steps.append(path)
+        if not movements or path.kind not in _SAME:
+            steps.append(path)
         path = path.previous
     for step in reversed(steps):
         base = _FORWARD[step.kind](base, step.arg)
