@@ -233,7 +233,7 @@ def local_response_norm(
     squares = x.square().transpose(1, -1).pad((size // 2, (size - 1) // 2))
     mean: Any = squares.unfold(-1, size).sum(-1).transpose(1, -1) / size
     made = x / (mean * alpha + k) ** beta
-    return made if x.dtype.is_float or x.dtype.is_complex else made.cast(x.dtype)
+    return made if x.numel() else made.cast(x.dtype)
 
 
 def instance_norm(
