@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from contextlib import suppress
 from importlib.machinery import ModuleSpec
@@ -292,3 +293,10 @@ strided, contiguous_format, preserve_format, channels_last, channels_last_3d = _
 )  # fmt: skip
 
 __all__ = ["Size", "newaxis", *_MEMORY, *PLACES, *FUNCTIONS, *MAKERS, *DTYPES, "where"]
+
+
+if {"VIZ", "TORPOR_VIZ"} & os.environ.keys():  # an error on the way to the first kernel is told
+    from torpor.base import settings as _settings
+
+    if _settings.at_start("VIZ"):
+        importlib.import_module("torpor.pipeline.failure").listen()

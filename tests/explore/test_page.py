@@ -241,6 +241,24 @@ def test_the_first_page_says_what_to_look_at(browser, server):
     browser.wait("document.querySelector('#all-verdict').textContent.startsWith('no step gives')")
 
 
+def test_the_first_page_of_a_program_that_failed_shows_the_error(browser, tmp_path):
+    script = tmp_path / "failing.py"
+    script.write_text(
+        "from torpor import Tensor\nx = Tensor.ones(3, 4)\n"
+        "def product(a):\n    return a @ Tensor.ones(5, 6)\nproduct(x).numpy()\n"
+    )
+    server = Server(read(record(script, tmp_path, status=1)))
+    try:
+        browser.open(server.address)
+        assert "ShapeError: cannot multiply (3, 4) by (5, 6)" in browser.text(".failed pre")
+        lines = [text.split()[0] for text in browser.texts(".failed li")]
+        assert lines == ["failing.py:4", "failing.py:5"]
+        browser.click(".failed a")
+        browser.wait("document.querySelector('tr.current td')?.textContent === '4'")
+    finally:
+        server.close()
+
+
 def test_from_a_node_to_its_kernel_and_back(browser, server):
     browser.open(f"{server.address}#program")
     browser.click('details [data-node="CONTIGUOUS"]')

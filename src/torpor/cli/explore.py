@@ -71,6 +71,8 @@ def text_of(trace: Trace, arguments: argparse.Namespace) -> str:
         data = show.as_data(trace, found, bool(arguments.kernel))
         whole = (show.kernel(trace, one) for one in found)
         text = "\n\n".join(whole) if arguments.kernel else show.listing(found)
+        if trace.errors and not chosen:
+            text = f"{show.errors(trace)}\n\n{text}"
     return json.dumps(data) if arguments.json else text
 
 

@@ -31,6 +31,7 @@ def index(trace: Trace) -> dict[str, Any]:
         "left_out": max(len(trace.events) - MOST_EVENTS, 0),
         "scheduling": len(trace.steps),
         "jits": trace.jits,
+        "errors": trace.errors,
         "says": {reason: says(reason) for one in trace.kernels for reason in one.reasons},
         "memory": list(trace.memory.values())[:MOST_EVENTS],
     }
@@ -74,6 +75,9 @@ def files(trace: Trace) -> list[dict[str, Any]]:
     for one in trace.graphs:
         for place in one.lines.values():
             line(place)
+    for error in trace.errors:
+        for place in error["lines"]:
+            line(Place(**place))
     for kernel in trace.kernels:
         places = kernel.places
         for place in places:

@@ -190,6 +190,12 @@ class _Reader:
         self.trace.jits.append(found | {"line": line, "arena": arena_of(value["graph"])})
         self.add("mark", f"traced {value['name']}", {"start": value["start"]})
 
+    def error(self, value: dict[str, Any]) -> None:
+        lines = [place_of(str(line))._asdict() for line in value["lines"]]
+        texts = {"name": str(value["name"]), "text": str(value["text"])}
+        self.trace.errors.append(texts | {"lines": lines})
+        self.add("mark", str(value["name"]), value)
+
     def mark(self, value: dict[str, Any]) -> None:
         self.add("mark", str(value["name"]), value)
 
@@ -214,6 +220,7 @@ _TAKES: Final[dict[str, Callable[[_Reader, Any], None]]] = {
     "buffer": _Reader.buffer,
     "freed": _Reader.freed,
     "jit": _Reader.jit,
+    "error": _Reader.error,
     "mark": _Reader.mark,
     "phase": _Reader.phase,
 }

@@ -9,7 +9,7 @@ from typing import Any, Final
 from torpor.explore import content
 from torpor.explore.reasons import says
 from torpor.explore.rules import meaning
-from torpor.explore.trace import Kernel, Step, Trace
+from torpor.explore.trace import Kernel, Place, Step, Trace
 
 _ENDS: Final = (("-", "before"), ("+", "after"))
 
@@ -42,6 +42,15 @@ def listing(kernels: Iterable[Kernel]) -> str:
             f"{one.name or '(not made)':24} {len(one.runs):6} {time} {rates}  {why}{where}"
         )
     return "\n".join(lines)
+
+
+def errors(trace: Trace) -> str:
+    """What the program ended by, and the lines on the way to it."""
+    told = []
+    for one in trace.errors:
+        told.append(f"the program ended by {one['name']}: {one['text']}")
+        told += [f"  {Place(**place)}" for place in one["lines"]]
+    return "\n".join(told)
 
 
 def kernel(trace: Trace, one: Kernel) -> str:

@@ -120,6 +120,7 @@ class Trace:
     events: list[dict[str, Any]] = field(default_factory=list)  # launches and phases, by start
     memory: dict[int, dict[str, Any]] = field(default_factory=dict)  # by number of the buffer
     jits: list[dict[str, Any]] = field(default_factory=list)  # functions that were traced
+    errors: list[dict[str, Any]] = field(default_factory=list)  # what the program ended by
     _known: dict[int, Kernel] = field(default_factory=dict, repr=False)
 
     def kernel(self, ast: int) -> Kernel:

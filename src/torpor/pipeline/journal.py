@@ -19,6 +19,8 @@ Each line is an object with one of these keys, which says what it is:
               replayed, why not; what it is replayed by: {commands:
               [name, slots], inputs, constants, results: [device, bytes, input whose memory it may
               take], arenas: [device, bytes], between: [bytes, slot, offset]}, slots in this order
+    error:    {name, text, lines, start}: the program ended by an error that nobody caught; `lines`
+              are those of the program on the way to it, the last one first
     mark:     {name, start}: the program says that it has come so far
     program:  {name, device, ast, opts, source, peaks}: a kernel that has been made ready, and what
               operations and bytes a second its device has at most
@@ -51,13 +53,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import get_ident
+from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary, finalize
 
 from torpor.base import settings
 from torpor.base.locks import recursive_lock
 from torpor.base.phases import Event, writers
-from torpor.base.site import Site, decode
+from torpor.base.site import Site, decode, is_inside
 from torpor.device import Device
 from torpor.device.pool import pool, thread_count
 from torpor.ir.records import Program, ScheduleItem
@@ -70,6 +73,8 @@ if TYPE_CHECKING:
 
 LINE: Final = 64  # bytes that come from memory at once
 LARGEST_FILE: Final = 1 << 20  # characters of a program's file that is kept
+LARGEST_TEXT: Final = 10_000  # characters of an error
+FRAMES: Final = 20  # lines on the way to an error
 _lock: Final = recursive_lock()  # a finaliser may compute something while this thread writes
 _current: list[Journal] = []  # this process's
 
@@ -275,6 +280,19 @@ class Journal:
         with _lock:
             self.write("mark", {"name": name, **_since(time.perf_counter())})
 
+    def failed(self, error: BaseException) -> None:
+        """The program ended by an error."""
+        sites: list[Site] = [
+            (trace.tb_frame.f_code, trace.tb_lasti)
+            for trace in _traces(error)
+            if not is_inside(trace.tb_frame) and Path(trace.tb_frame.f_code.co_filename).exists()
+        ]
+        with _lock:
+            text = str(error)[:LARGEST_TEXT]
+            fields: dict[str, Any] = {"name": type(error).__name__, "text": text}
+            fields |= {"lines": [self.place(site) for site in reversed(sites[-FRAMES:])]}
+            self.write("error", fields | _since(time.perf_counter()), at_once=True)
+
     def jit(self, site: Site | None, facts: dict[str, Any], graph: CompiledGraph | None) -> None:
         """A function that was traced, and what it is replayed by."""
         with _lock:
@@ -322,6 +340,13 @@ class Journal:
             if launched:
                 fields["ast"] = self.number(event.subject[0].ast)
             self.write("run" if launched else "phase", fields, at_once=launched)
+
+
+def _traces(error: BaseException) -> Iterator[TracebackType]:
+    trace = error.__traceback__
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
 
 
 def _facts(graph: CompiledGraph) -> dict[str, Any]:

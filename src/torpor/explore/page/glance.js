@@ -58,9 +58,13 @@ function checker({ kernels, scheduling }, go) {
   return h("p", {}, h("button", { id: "check-all", on: { click: check } }, "find the first wrong step of all kernels"), " ", verdict);
 }
 
+// What the program ended by: the error, and its lines on the way to it, the last one first.
+const failed = ({ errors }) => errors.map(({ name, text, lines }) => h("section", { class: "failed", role: "alert" },
+  h("h3", {}, "the program ended by an error"), h("pre", {}, `${name}: ${text}`), h("ul", {}, lines.map((at) => h("li", {}, lineLink(at))))));
+
 export function glance(index, link, go) {
   const again = index.jits.filter((one) => one.why !== "new");
-  return h("section", { id: "glance" }, h("h2", {}, "at a glance"),
+  return h("section", { id: "glance" }, h("h2", {}, "at a glance"), failed(index),
     h("div", { class: "parts" },
       listed("lines that cost most", "costliest", costliest(index), "nothing was launched"),
       listed("kernels that only copy", "copies", copies(index, link), "none"),

@@ -104,7 +104,7 @@ function showProgram(chosen, kernel) {
     details.addEventListener("toggle", () => { if (details.open && details.childElementCount === 1) details.append(draw()); });
     return details;
   });
-  main.replaceChildren(...(files.length + graphs.length ? [...files, became, ...graphs] : [empty()]));
+  main.replaceChildren(...(files.length + graphs.length ? [...files, index.kernels.length ? became : "", ...graphs] : [empty()]));
   main.querySelector("tr.current")?.scrollIntoView({ block: "center" });
 }
 
@@ -149,7 +149,10 @@ function list(current) {
 }
 
 async function showKernels(number, tab, step, first = false) {
-  if (!index.kernels.length) return main.replaceChildren(empty());
+  if (!index.kernels.length) {
+    main.className = "";
+    return main.replaceChildren(index.errors.length ? glance(index, kernelLink, go) : empty());
+  }
   const known = main.querySelector("aside");
   const chosen = Math.min(number ?? 0, index.kernels.length - 1);
   const detail = h("article", { id: "kernel" });
