@@ -201,3 +201,13 @@ def test_nonzero_places_of_a_known_count():
     x = Tensor([0, 7, 0, 8])
     assert x.nonzero_static(3).tolist() == [[1], [3], [-1]]
     assert x.nonzero_static(1, fill_value=9).tolist() == [[1]]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float8_e5m2"])
+def test_histograms_of_narrow_formats_count_on(dtype):
+    """Counts that are larger than the format's integers are those of the exact count, rounded."""
+    values = np.repeat([0.5, 1.5, 2.5], [700, 2999, 5])
+    counted = Tensor(values).cast(dtype).histc(3, 0, 3)
+    wanted = Tensor([700.0, 2999.0, 5.0]).cast(dtype)
+    assert counted.dtype is wanted.dtype
+    assert counted.float().tolist() == wanted.float().tolist()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from torpor.base.dtypes import DType, dtypes
+from torpor.base.dtypes import SMALL_FLOATS, DType, dtypes
 from torpor.base.errors import ShapeError
 from torpor.device import Buffer, copy_buffer
 from torpor.device.buffer import buffer_node
@@ -156,8 +156,10 @@ class Counting(Handle):
         part = ((flat - low) * bins / width).floor().clamp(0, bins - 1)
         inside = (flat >= low) & (flat <= high)
         place = inside.where(part.nan_to_num(0.0), 0).cast(dtypes.int64)
-        zeros = make(build.constant(0, self.dtype, (bins,)), self.device)
-        return derive(build.scatter, (zeros, place, inside.cast(self.dtype)), 0, Ops.ADD)
+        wide = dtypes.float32 if self.dtype in SMALL_FLOATS else self.dtype
+        zeros = make(build.constant(0, wide, (bins,)), self.device)
+        counts = derive(build.scatter, (zeros, place, inside.cast(wide)), 0, Ops.ADD)
+        return counts.cast(self.dtype)
 
     def unique(
         self,
