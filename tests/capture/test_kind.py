@@ -95,3 +95,22 @@ def test_arguments_of_methods_are_called_by_their_names() -> None:
         for n in (2, 3):
             jitted(ones(n))
         assert "missed because of axis 0 of x" in torpor.explain(jitted)
+
+
+def test_what_is_guarded_of_libraries_is_counted() -> None:
+    net = torpor.nn.Sequential(torpor.nn.Linear(3, 5), torpor.nn.ReLU(), torpor.nn.Linear(5, 1))
+    optimiser = torpor.nn.optim.Adam(net.parameters())
+
+    @torpor.jit
+    def step(x: Tensor) -> Tensor:
+        optimiser.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        optimiser.step()
+        return loss
+
+    step(ones(4, 3))
+    text = torpor.explain(step)
+    assert "guards net\n" in text
+    assert re.search(r"guards \d+ names of torpor and other libraries", text)
+    assert len(text.splitlines()) < 80

@@ -23,7 +23,7 @@ from torpor.capture.match import Pattern, pattern_of
 from torpor.capture.native import Native, native_for
 from torpor.capture.program import make_native
 from torpor.capture.sizes import Dynamic, Larger, Sizes, computed, shown
-from torpor.capture.telling import change, changed, told
+from torpor.capture.telling import change, changed, listed, told
 from torpor.capture.trace import MISS, Trace, is_whole
 from torpor.capture.tracer import Again
 from torpor.capture.tree import Call, holds_twice, names_of
@@ -383,7 +383,7 @@ class Jitted:
                 lines.append(f"  trace {number}: {kernels} kernels, replayed {trace.hits} times")
                 lines += [f"    {text}" for text in _memory_of(trace)]
                 lines += [f"    takes {path} as an input" for path in trace.taken]
-                lines += [f"    guards {path}" for path in (*trace.used, *trace.guards.paths())]
+                lines += [f"    guards {path}" for path in (*trace.used, *listed(trace.guards))]
         lines += self._sizes.explain()
         if len(lines) == 1:
             lines.append("  no traces")

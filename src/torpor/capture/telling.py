@@ -11,6 +11,7 @@ from torpor.capture.place import ABSENT, Inherited, Place
 from torpor.capture.tree import is_plain
 
 _OWN: Final = "torpor"
+FEW: Final = 8  # names that are read without a pause
 REST: Final = "of torpor and other libraries, and names that are not there"
 
 
@@ -24,6 +25,18 @@ def told(guards: Guards) -> list[list[str]]:
         kind = "what objects hold" if place is None else kind_of(place)
         found.append([kind, path, "" if place is None else value_of(place)])
     return found
+
+
+def listed(guards: Guards) -> list[str]:
+    """What is guarded, for a person: what is neither the program's own nor there is counted, where
+    it is more than a few.
+    """
+    by_kind = told(guards)
+    rest = [path for kind, path, _ in by_kind if kind == REST]
+    if len(rest) <= FEW:
+        return guards.paths()
+    own = [path for kind, path, _ in by_kind if kind != REST]
+    return [*own, f"{len(rest)} names {REST}"]
 
 
 def value_of(place: Place | None) -> str:
