@@ -193,3 +193,14 @@ def test_fold_asks_for_gradients_where_its_input_does():
     made = F.fold(columns, (3, 3), (2, 2))
     made.square().sum().backward()
     assert columns.grad.sum().item() == 2 * (4 * 1 + 4 * 4 + 1 * 16)
+
+
+@pytest.mark.parametrize("shape", [(4,), (3, 4), (2, 3, 4), (2, 3, 4, 5)])
+def test_shares_without_an_axis_are_along_the_one_that_pytorch_takes(shape):
+    x = np.random.default_rng(1).standard_normal(shape)
+    axis = 0 if len(shape) in (1, 3) else 1
+    wanted = np.exp(x) / np.exp(x).sum(axis, keepdims=True)
+    for made in (F.softmax(Tensor(x)), nn.Softmax()(Tensor(x)), F.softmax(input=Tensor(x))):
+        np.testing.assert_allclose(made.numpy(), wanted, rtol=1e-12)
+    np.testing.assert_allclose(nn.LogSoftmax()(Tensor(x)).numpy(), np.log(wanted), rtol=1e-12)
+    np.testing.assert_allclose(F.softmin(Tensor(-x)).numpy(), wanted, rtol=1e-12)

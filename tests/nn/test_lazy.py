@@ -17,9 +17,9 @@ KINDS = {
     "BatchNorm1d": ((), {"eps": 1e-3}, (4, 7)),
     "BatchNorm2d": ((), {}, (2, 3, 4, 4)),
     "BatchNorm3d": ((), {}, (2, 3, 2, 2, 2)),
-    "InstanceNorm1d": ((), {"affine": True}, (2, 3, 8)),
-    "InstanceNorm2d": ((), {}, (2, 3, 4, 4)),
-    "InstanceNorm3d": ((), {}, (1, 3, 2, 2, 2)),
+    "InstanceNorm1d": ((), {"affine": True, "track_running_stats": False}, (2, 3, 8)),
+    "InstanceNorm2d": ((), {"affine": False, "track_running_stats": True}, (2, 3, 4, 4)),
+    "InstanceNorm3d": ((), {"affine": False, "track_running_stats": False}, (1, 3, 2, 2, 2)),
 }
 AXES = {"Linear": -1, "BatchNorm1d": 1}
 
@@ -78,3 +78,15 @@ def test_adaptive_softmax_gives_each_class_its_probability():
     assert np.isclose(layer(given[1], Tensor(2)).output.item(), np.log(expected)[1, 2], atol=1e-5)
     with pytest.raises(ValueError, match="cutoffs grow"):
         nn.AdaptiveLogSoftmaxWithLoss(8, 12, [7, 3])
+
+
+def test_lazy_instance_norms_have_parameters_unless_told_otherwise():
+    x = torpor.ones(2, 3, 4)
+    layer = nn.LazyInstanceNorm1d()
+    layer(x)
+    assert [*layer.state_dict()] == [
+        "weight", "bias", "running_mean", "running_var", "num_batches_tracked"
+    ]  # fmt: skip
+    plain = nn.LazyInstanceNorm1d(affine=False, track_running_stats=False)
+    plain(x)
+    assert not plain.state_dict()

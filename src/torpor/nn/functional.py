@@ -55,10 +55,10 @@ _PLAIN: Final = """
     adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d
     adaptive_max_pool2d adaptive_max_pool3d avg_pool1d avg_pool2d avg_pool3d celu_ conv1d
     conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d elu_ gelu glu group_norm
-    hardshrink hardtanh_ layer_norm leaky_relu_ linear log_softmax logsigmoid max_pool1d
+    hardshrink hardtanh_ layer_norm leaky_relu_ linear logsigmoid max_pool1d
     max_pool2d max_pool3d max_unpool1d max_unpool2d max_unpool3d normalize one_hot pad prelu
-    relu_ rms_norm scaled_dot_product_attention selu_ sigmoid softmax softmin softplus
-    softshrink softsign tanh tanhshrink
+    relu_ rms_norm scaled_dot_product_attention selu_ sigmoid softplus softshrink softsign
+    tanh tanhshrink
     """.split()  # noqa: SIM905 (a table that is read)
 _WRITING: Final = """
     celu elu hardsigmoid hardswish hardtanh leaky_relu mish relu relu6 selu silu threshold
@@ -66,6 +66,22 @@ _WRITING: Final = """
 globals().update({name: function_of(name) for name in _PLAIN})
 globals().update({name: _writing(name) for name in _WRITING})
 upsample = interpolate  # noqa: F405
+
+
+def _shares(name: str) -> Callable[..., Any]:
+    method = function_of(name)
+
+    def made(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
+        axis = dim if dim is not None else 0 if input.ndim in (0, 1, 3) else 1
+        return method(input, axis, dtype)
+
+    without = "Without `dim` along axis 0 of 0, 1 or 3 axes, else along axis 1, as in PyTorch."
+    made.__doc__ = f"{method.__doc__} {without}"
+    made.__name__ = made.__qualname__ = name
+    return made
+
+
+softmax, log_softmax, softmin = map(_shares, ("softmax", "log_softmax", "softmin"))
 
 
 def _lp_pool(axes: int) -> Callable[..., Any]:

@@ -10,16 +10,20 @@ from torpor.nn import convolution, layers, norms
 from torpor.nn.module import Layer
 
 
-def lazy_of(kind: type[Layer], axis: int) -> Any:
+def lazy_of(kind: type[Layer], axis: int, **defaults: Any) -> Any:
     """The class of layers that become those of `kind` when they are first called: the constructor's
     first argument is then the length of the input's `axis`. Until then there are no parameters.
+    `defaults`: where they are other ones than those of `kind`.
     """
     first, *rest = inspect.signature(kind).parameters.values()
-    signature = inspect.Signature(rest)
+    signature = inspect.Signature(
+        [one.replace(default=defaults.get(one.name, one.default)) for one in rest]
+    )
 
     def begin(self: Any, *arguments: Any, **options: Any) -> None:
         bound = signature.bind(*arguments, **options)
-        attributes(self).update(_given=bound.kwargs | dict(zip(signature.parameters, bound.args)))
+        given = bound.kwargs | dict(zip(signature.parameters, bound.args))
+        attributes(self).update(_given=defaults | given)
 
     def forward(self: Any, x: Any, *more: Any) -> Any:
         given = attributes(self).pop("_given")
@@ -47,9 +51,10 @@ LazyConvTranspose3d = lazy_of(convolution.ConvTranspose3d, -4)
 LazyBatchNorm1d = lazy_of(norms.BatchNorm1d, 1)
 LazyBatchNorm2d = lazy_of(norms.BatchNorm2d, 1)
 LazyBatchNorm3d = lazy_of(norms.BatchNorm3d, 1)
-LazyInstanceNorm1d = lazy_of(norms.InstanceNorm1d, -2)
-LazyInstanceNorm2d = lazy_of(norms.InstanceNorm2d, -3)
-LazyInstanceNorm3d = lazy_of(norms.InstanceNorm3d, -4)
+_NORMED: Final = {"affine": True, "track_running_stats": True}  # as in PyTorch, where lazy
+LazyInstanceNorm1d = lazy_of(norms.InstanceNorm1d, -2, **_NORMED)
+LazyInstanceNorm2d = lazy_of(norms.InstanceNorm2d, -3, **_NORMED)
+LazyInstanceNorm3d = lazy_of(norms.InstanceNorm3d, -4, **_NORMED)
 
 __all__: Final = [
     "LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d", "LazyConv1d", "LazyConv2d",
