@@ -70,19 +70,19 @@ FUNCTIONS: Final = tuple(
     expand_as expand_copy expm1 fill fix flatten flip fliplr flipud float_power floor
     floor_divide fmax fmin fmod frac frexp full_like gather gcd ge gelu ger glu greater
     greater_equal group_norm gt hardshrink hardsigmoid hardswish hardtanh heaviside histc
-    histogram histogramdd hsplit huber_loss hypot i0 index_add index_copy index_fill index_put
-    index_reduce index_select inner instance_norm inverse is_complex is_contiguous
-    is_floating_point is_nonzero is_same_size is_signed isclose isfinite isin isinf isnan
-    isneginf isposinf isreal istft kl_div kron kthvalue l1_loss layer_norm lcm ldexp le leaky_relu
-    lerp less less_equal lgamma linear log log10 log1p log2 log_softmax logaddexp logaddexp2
-    logcumsumexp logdet logical_and logical_not logical_or logical_xor logit logsigmoid
+    histogram histogramdd hsplit huber_loss hypot i0 igamma igammac index_add index_copy
+    index_fill index_put index_reduce index_select inner instance_norm inverse is_complex
+    is_contiguous is_floating_point is_nonzero is_same_size is_signed isclose isfinite isin isinf
+    isnan isneginf isposinf isreal istft kl_div kron kthvalue l1_loss layer_norm lcm ldexp le
+    leaky_relu lerp less less_equal lgamma linear log log10 log1p log2 log_softmax logaddexp
+    logaddexp2 logcumsumexp logdet logical_and logical_not logical_or logical_xor logit logsigmoid
     logsumexp lt masked_fill masked_scatter masked_select matmul matrix_exp matrix_power max
     max_pool1d max_pool2d max_pool3d max_unpool1d max_unpool2d max_unpool3d maximum mean median
-    min minimum mish mm mode moveaxis movedim mse_loss msort mul multiply mv nan_to_num nanmean
-    nanmedian nanquantile nansum narrow narrow_copy ne neg negative nelement nextafter nll_loss
-    nonzero nonzero_static norm normalize not_equal numel one_hot ones_like outer pad permute
-    permute_copy pinverse polar polygamma positive pow prelu prod put qr quantile quick_gelu rad2deg
-    rand_like randint_like randn_like ravel reciprocal relu relu6 remainder renorm repeat
+    min minimum mish mm mode moveaxis movedim mse_loss msort mul multiply mv mvlgamma nan_to_num
+    nanmean nanmedian nanquantile nansum narrow narrow_copy ne neg negative nelement nextafter
+    nll_loss nonzero nonzero_static norm normalize not_equal numel one_hot ones_like outer pad
+    permute permute_copy pinverse polar polygamma positive pow prelu prod put qr quantile quick_gelu
+    rad2deg rand_like randint_like randn_like ravel reciprocal relu relu6 remainder renorm repeat
     repeat_interleave reshape reshape_as resolve_conj resolve_neg rms_norm roll rot90 round
     rsqrt rsub scaled_dot_product_attention scatter scatter_add scatter_reduce select
     select_copy select_scatter selu sgn shard shrink sigmoid sign signbit silu sin sinc sinh

@@ -35,6 +35,7 @@ x.NAME(y): arctan2 atan2 binary_cross_entropy binary_cross_entropy_with_logits c
     logaddexp logaddexp2 logical_and logical_or logical_xor lt matmul maximum minimum mm mse_loss
     mul multiply ne nextafter not_equal pow remainder reshape_as rsub smooth_l1_loss sub subtract
     true_divide vecdot view_as xlogy add ldexp linear tensordot complex polar expand_as type_as
+    igamma igammac
 m.NAME(w + 4): gcd lcm bitwise_and bitwise_or bitwise_xor
 m.NAME(1): bitwise_left_shift bitwise_right_shift
 m.NAME(): bitwise_not
@@ -50,6 +51,7 @@ x.NAME(0.5): clamp clip clamp_min clamp_max quantile nanquantile
 x.NAME(0.5, 2.0): threshold
 x.NAME(2.0): fill full_like
 x.NAME(1): roll topk kthvalue split split_copy unsafe_split unsafe_chunk polygamma
+    mvlgamma
 x.NAME(w): cross_entropy nll_loss sparse_categorical_crossentropy
 x.NAME(0, w): index_select
 x.NAME(0, n): gather
@@ -89,7 +91,10 @@ NAME(x): fft.fft2 fft.ifft2 fft.fftn fft.ifftn fft.rfft2 fft.rfftn fft.irfft2 ff
     fft.hfftn fft.ihfft2 fft.ihfftn nn.functional.pdist
     special.entr special.erfcx special.i0e
     special.i1 special.i1e special.log_ndtr special.ndtr special.ndtri
-    special.modified_bessel_i1
+    special.modified_bessel_i1 special.modified_bessel_k0 special.modified_bessel_k1
+    special.scaled_modified_bessel_k0 special.scaled_modified_bessel_k1 special.bessel_j0
+    special.bessel_j1 special.bessel_y0 special.bessel_y1 special.spherical_bessel_j0
+    special.airy_ai
 NAME(x, 2): special.multigammaln special.chebyshev_polynomial_t special.chebyshev_polynomial_u
     special.chebyshev_polynomial_v special.chebyshev_polynomial_w special.hermite_polynomial_h
     special.hermite_polynomial_he special.laguerre_polynomial_l special.legendre_polynomial_p

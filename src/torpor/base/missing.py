@@ -48,7 +48,6 @@ INSTEAD: Final = {
     data_ptr untyped_storage storage: data() or __dlpack__()
     resize resize_ resize_as resize_as_ set_: reshape, pad or x[...]
     lu geqrf ormqr orgqr: qr, torpor.linalg.lu or torpor.linalg.householder_product
-    igamma igamma_ igammac igammac_: lgamma, or SciPy's gammainc
     lstsq: torpor.linalg.lstsq
     eig symeig: torpor.linalg.eig or torpor.linalg.eigh
     solve: torpor.linalg.solve

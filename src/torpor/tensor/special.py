@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from torpor.base.errors import ValueRangeError
 from torpor.tensor.handle import Handle, float_dtype, with_rule
+from torpor.tensor.incomplete_gamma import share
 from torpor.tensor.operands import sign_bit, sloped
 from torpor.tensor.series import ATAN, ERFC, I0, I0_FAR, I1, I1_FAR, LGAMMA, chebyshev
 from torpor.tensor.wide import widely
@@ -260,6 +261,25 @@ class Special(Handle):
         if n == 1:
             return trigamma(_floats(self))
         return zeta(n + 1, _floats(self)) * ((-1) ** (n + 1) * math.factorial(n))
+
+    @widely
+    def mvlgamma(self, p: int) -> Tensor:
+        """The logarithm of the gamma function of p dimensions, of x > (p - 1) / 2."""
+        if p < 1:
+            raise ValueRangeError(f"mvlgamma is of 1 dimension or more, not {p}")
+        x = _floats(self)
+        total = sum(((x - 0.5 * place).lgamma() for place in range(1, p)), x.lgamma())
+        return total + p * (p - 1) / 4 * math.log(math.pi)
+
+    @widely
+    def igamma(self, other: Any) -> Tensor:
+        """The share of gamma(a) that its integral has from 0 to x, `other`: P(a, x)."""
+        return share(self, other, upper=False)
+
+    @widely
+    def igammac(self, other: Any) -> Tensor:
+        """The share of gamma(a) that its integral has beyond x, `other`: Q(a, x)."""
+        return share(self, other, upper=True)
 
     # --- Bessel functions -------------------------------------------------------------------------
     @widely

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from torpor.base.errors import ValueRangeError
 from torpor.base.missing import names_of
+from torpor.tensor.bessel import airy, bessel_j, bessel_k, bessel_y, scaled_k
 from torpor.tensor.creation import as_tensor
 from torpor.tensor.handle import float_dtype
 from torpor.tensor.namespace import function_of
@@ -27,9 +28,10 @@ from torpor.tensor.wide import widely
 # Methods, and what they are called here.
 METHODS: Final = {
     "digamma": "digamma", "erf": "erf", "erfc": "erfc", "erfinv": "erfinv", "exp2": "exp2",
-    "expit": "sigmoid", "expm1": "expm1", "gammaln": "lgamma", "i0": "i0", "log1p": "log1p",
+    "expit": "sigmoid", "expm1": "expm1", "gammainc": "igamma",
+    "gammaincc": "igammac", "gammaln": "lgamma", "i0": "i0", "log1p": "log1p",
     "log_softmax": "log_softmax", "logit": "logit", "logsumexp": "logsumexp",
-    "modified_bessel_i0": "i0",
+    "modified_bessel_i0": "i0", "multigammaln": "mvlgamma",
     "polygamma": "polygamma", "psi": "digamma", "round": "round", "sinc": "sinc",
     "softmax": "softmax", "xlogy": "xlogy",
 }  # fmt: skip
@@ -104,14 +106,6 @@ def ndtri(input: Tensor) -> Tensor:
 
 # --- gamma family and Bessel functions ------------------------------------------------------------
 @widely
-def multigammaln(input: Tensor, p: int) -> Tensor:
-    """The logarithm of the gamma function of p dimensions, of x > (p - 1) / 2."""
-    x = _floats(input)
-    total = sum((x - 0.5 * place).lgamma() for place in range(1, p)) if p > 1 else 0
-    return x.lgamma() + total + p * (p - 1) / 4 * math.log(math.pi)
-
-
-@widely
 def zeta(input: Any, other: Any) -> Tensor:
     """Hurwitz's zeta(x, q): the sum of (q + k)**-x over k from 0 on, of x > 1 and q > 0; infinite
     where x is 1 and where q is 0 or a whole number below.
@@ -148,8 +142,66 @@ def i1(input: Tensor) -> Tensor:
 modified_bessel_i1 = i1
 
 
+def _of_floats(text: str, value: Callable[[Any], Any], slope: Callable[[Any], Any]) -> Any:
+    """A function of each element, and its slope."""
+
+    def function(input: Any) -> Tensor:
+        x = _floats(as_tensor(input))
+        return sloped(value(x.detach()), (x, slope(x)))
+
+    function.__doc__ = f"{text}."
+    return widely(function)
+
+
+bessel_j0 = _of_floats(
+    "The Bessel function of the first kind of order 0",
+    lambda x: bessel_j(x, 0), lambda x: -bessel_j(x, 1),
+)  # fmt: skip
+bessel_j1 = _of_floats(
+    "The Bessel function of the first kind of order 1",
+    lambda x: bessel_j(x, 1), lambda x: bessel_j(x, 0) - _over(bessel_j(x, 1), x),
+)  # fmt: skip
+bessel_y0 = _of_floats(
+    "The Bessel function of the second kind of order 0: -inf at 0, NaN below",
+    lambda x: bessel_y(x, 0), lambda x: -bessel_y(x, 1),
+)  # fmt: skip
+bessel_y1 = _of_floats(
+    "The Bessel function of the second kind of order 1: -inf at 0, NaN below",
+    lambda x: bessel_y(x, 1), lambda x: bessel_y(x, 0) - bessel_y(x, 1) / x,
+)  # fmt: skip
+modified_bessel_k0 = _of_floats(
+    "The modified Bessel function of the second kind of order 0: infinite at 0, NaN below",
+    lambda x: bessel_k(x, 0), lambda x: -bessel_k(x, 1),
+)  # fmt: skip
+modified_bessel_k1 = _of_floats(
+    "The modified Bessel function of the second kind of order 1: infinite at 0, NaN below",
+    lambda x: bessel_k(x, 1), lambda x: -bessel_k(x, 0) - bessel_k(x, 1) / x,
+)  # fmt: skip
+scaled_modified_bessel_k0 = _of_floats(
+    "exp(x) K0(x)", lambda x: scaled_k(x, 0), lambda x: scaled_k(x, 0) - scaled_k(x, 1)
+)
+scaled_modified_bessel_k1 = _of_floats(
+    "exp(x) K1(x)", lambda x: scaled_k(x, 1),
+    lambda x: scaled_k(x, 1) - scaled_k(x, 0) - scaled_k(x, 1) / x,
+)  # fmt: skip
+
+
+@widely
+def spherical_bessel_j0(input: Tensor) -> Tensor:
+    """sin(x) / x: 1 at 0, 0 where x is infinite."""
+    x = _floats(input)
+    zero = x.eq(0)
+    return zero.where(1 - x * x / 6, x.isinf().where(0, x.sin() / zero.where(1, x)))
+
+
+@widely
+def airy_ai(input: Tensor) -> Tensor:
+    """Airy's function Ai, which, as in PyTorch, has no gradient, and is NaN where x is infinite."""
+    return airy(_floats(input).detach())
+
+
 def _over(made: Any, x: Any) -> Any:
-    """I1(x) / x, 1/2 at 0."""
+    """I1(x) / x or J1(x) / x, 1/2 at 0."""
     return x.eq(0).where(0.5, made / x.eq(0).where(1, x))
 
 
@@ -201,8 +253,11 @@ legendre_polynomial_p = _polynomial(
 )
 
 _OWN: Final = """
-    entr erfcx hermite_polynomial_h hermite_polynomial_he i0e i1 i1e laguerre_polynomial_l
-    legendre_polynomial_p log_ndtr modified_bessel_i1 multigammaln ndtr ndtri xlog1py zeta
+    airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 entr erfcx hermite_polynomial_h
+    hermite_polynomial_he i0e i1 i1e laguerre_polynomial_l legendre_polynomial_p log_ndtr
+    modified_bessel_i1 ndtr ndtri xlog1py zeta
+    modified_bessel_k0 modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1
+    spherical_bessel_j0
     """
 _CHEBYSHEV: Final = [name for name in globals() if "chebyshev_polynomial" in name]
 __all__ = [*METHODS, *_OWN.split(), *_CHEBYSHEV]

@@ -220,9 +220,9 @@ _IN_PLACE: Final = tuple(
     bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil celu clamp clamp_max clamp_min
     clip copysign cos cosh cumprod cumsum deg2rad digamma div elu eq erf erfc erfinv exp exp2
     expm1 float_power floor floor_divide fmod frac gcd ge greater greater_equal gt hardtanh
-    heaviside hypot i0 index_add index_copy index_fill index_reduce index_select lcm ldexp le
-    leaky_relu lerp less less_equal lgamma log log10 log1p log2 logical_and logical_not
-    logical_or logical_xor logit lt masked_scatter put polygamma maximum minimum mish mul
+    heaviside hypot i0 igamma igammac index_add index_copy index_fill index_reduce index_select
+    lcm ldexp le leaky_relu lerp less less_equal lgamma log log10 log1p log2 logical_and logical_not
+    logical_or logical_xor logit lt masked_scatter put polygamma maximum minimum mish mul mvlgamma
     nan_to_num ne neg
     nextafter not_equal pow rad2deg reciprocal relu remainder renorm round rsqrt
     scatter scatter_add scatter_reduce selu sgn sigmoid sign silu sin sinc sinh softmax softplus
