@@ -1,5 +1,6 @@
 """The host allocator: size classes, reuse, limits, threads."""
 
+import ctypes
 import subprocess
 import sys
 import threading
@@ -18,11 +19,36 @@ SPEC = BufferSpec()
 
 
 @given(st.integers(0, 1 << 40))
-def test_a_class_holds_its_size_and_wastes_at_most_a_quarter(nbytes):
+def test_a_class_holds_its_size_and_reserves_little_more(nbytes):
     capacity = size_class(nbytes)
-    assert nbytes + PADDING <= capacity
-    assert capacity <= max(128, (nbytes + PADDING) * 5 // 4)
+    assert nbytes + PADDING <= capacity < max(129, 2 * (nbytes + PADDING))
     assert size_class(capacity - PADDING) == capacity
+
+
+@given(st.integers(0, 4_000_000) | st.integers(1 << 31, 1 << 40))
+def test_what_is_small_or_very_large_wastes_at_most_a_quarter(nbytes):
+    assert size_class(nbytes) <= max(128, (nbytes + PADDING) * 5 // 4)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads what the process has in Linux's way")
+def test_what_is_reserved_beyond_what_is_used_takes_no_memory():
+    def resident():
+        with open("/proc/self/statm", encoding="ascii") as counts:
+            return int(counts.read().split()[1]) * 4096
+
+    before = resident()
+    used = (1 << 26) + 1
+    block = HostAllocator().allocate(used, SPEC)
+    ctypes.memset(block.address, 1, used)
+    assert used <= resident() - before < used * 1.2
+    assert block.capacity == 1 << 27
+
+
+def test_a_block_that_was_a_little_smaller_serves_again():
+    allocator = HostAllocator()
+    block = allocator.allocate(99_544_576, SPEC)
+    allocator.free(block)
+    assert allocator.allocate(103_244_288, SPEC) is block
 
 
 def test_a_freed_block_is_used_again():

@@ -1,6 +1,8 @@
 """Host memory that is used again: page faults on fresh memory cost more than most kernels.
 
 Blocks come in size classes, four to a power of two, so that at most a fifth of one is not used.
+Large ones have a class for each power of two: pages that nobody touches cost no memory, and an
+arena that is a little larger than the one before it lies in the same pages.
 Freed blocks are kept by class, up to a limit, the oldest given back first, and large ones for a few
 seconds after the last of their class. `free` only appends to a queue, which needs no lock; the
 books are kept when the next block is asked for.
@@ -34,6 +36,9 @@ HUGE_PAGE: Final = 1 << 21
 # them and 1.17 without, at 4 MiB in 0.22 and 2.5, at 64 MiB in 7.4 and 49, below without difference
 # (bench/results/constants.md). Below 4 MiB too much of a block's last huge page would be unused.
 HUGE_FROM: Final = 1 << 22
+# Bytes up to which address space is reserved by powers of two. Beyond, a system that counts what
+# is reserved (Linux refuses more than there is) might have to say no. A choice.
+RESERVED_TO: Final = 1 << 30
 KEEP_AT_LEAST: Final = 1 << 28  # bytes, by choice, however little memory there is
 # Seconds that freed blocks with pages of their own are kept where none of their class is freed: a
 # loop frees each of its classes at each turn. A choice; new pages cost 0.1 ms for 2 MiB.
@@ -45,9 +50,11 @@ PATIENCE: Final = 0.01
 
 
 def size_class(nbytes: int) -> int:
-    """The least class that holds `nbytes` and the padding: (4 ... 7) * 2**k bytes, at least 128."""
+    """The least class that holds `nbytes` and the padding: (4 ... 7) * 2**k bytes, at least 128,
+    2**k for those with huge pages.
+    """
     wanted = max(nbytes + PADDING, 128)
-    shift = wanted.bit_length() - 3
+    shift = wanted.bit_length() - (1 if HUGE_FROM <= wanted <= RESERVED_TO else 3)
     return -(-wanted >> shift) << shift
 
 
