@@ -104,3 +104,26 @@ def test_an_idle_process_ends(begun, monkeypatch):
 def test_few_tasks_need_no_process(monkeypatch):
     monkeypatch.setattr(bulk.subprocess, "Popen", None)
     assert bulk.make_all([1, 2], lambda number: number + 10, "never run") == [10, 11]
+
+
+def test_a_process_that_is_not_ready_gets_no_task(begun, tmp_path):
+    gate = tmp_path / "gate"
+    late = f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)\n"
+    command = late + SERVER.format(begun=str(begun))
+    made = bulk.make_all(numbered(9), lambda number: ("here", number), command)
+    assert made == [("here", number) for number in range(9)]  # nobody waited for it
+    gate.touch()
+
+
+def test_a_process_that_is_awake_works_at_two_tasks(begun):
+    command = SERVER.format(begun=str(begun))
+    bulk.wake(command)
+    helper = bulk._helpers[command]
+    wait_for(lambda: helper.ready)
+
+    def here(number):
+        wait_for(begun.exists)
+        return ("here", os.getpid())
+
+    made = bulk.make_all(numbered(2), here, command, starts=False)
+    assert len({process for _, process in made}) == 2

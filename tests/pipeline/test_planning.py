@@ -1,12 +1,18 @@
 """Between the schedule and the programs: phases, and operands copied in the order of their use."""
 
+import os
+
 import numpy as np
+import pytest
 
 from torpor import Tensor, dtypes
+from torpor.device import bulk
 from torpor.ir.ops import Ops
 from torpor.ir.records import ScheduleItem
 from torpor.ir.uop import UOp
-from torpor.pipeline.planning import with_variables_of
+from torpor.pipeline import beside
+from torpor.pipeline.compile import has_kernel
+from torpor.pipeline.planning import divisions, rules_for, target_of, with_variables_of
 
 
 def test_a_part_has_the_values_of_its_own_variables():
@@ -44,3 +50,27 @@ def test_phases_in_which_nothing_is_summed_store_zeros():
         expected[:, :, 3 * row : 3 * row + 157 : 4, ::4] += part
     made = Tensor(x).conv_transpose2d(Tensor(w), stride=4, dilation=3)
     assert np.linalg.norm(made.numpy() - expected) < 1e-6 * np.linalg.norm(expected)
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="there is no second processor")
+def test_rules_make_the_same_of_kernels_in_another_process(monkeypatch):
+    weight = Tensor.empty(64, 64, 3, 3).requires_grad_()
+    images = Tensor.empty(8, 64, 24, 24)
+    images.conv2d(weight, stride=2, padding=1).sum().backward()
+    assert weight.grad is not None
+    asts = [
+        (item.ast, rules_for(item), target_of("CPU"))
+        for item in weight.grad.schedule()
+        if has_kernel(item)
+    ]
+    asts = list(dict.fromkeys(asts))
+    known = [divisions(*one) for one in asts]
+    bulk.wake(beside._COMMAND)
+    there: list[object] = []
+    monkeypatch.setattr(beside, "_from_there", lambda answer: there.append(answer) or answer[0])
+    for _ in range(1000):
+        found = beside.beside(divisions, asts * 20)
+        assert found == known * 20
+        if there:
+            return
+    pytest.fail("the other process never took part")

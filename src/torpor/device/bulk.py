@@ -1,9 +1,9 @@
 """Many tasks at once, kernels to compile: a second process works at them beside this one.
 
 Python runs one thread at a time, and llvmlite holds one lock around LLVM, so threads gain nothing;
-a process does. It is started when the fourth task is waiting, speaks over its standard streams, and
-ends when there has been nothing to do for a while. Where it cannot be started, or dies, this
-process does everything itself.
+a process does. It is started when the fourth task is waiting, or by who knows that tasks will come,
+says when it is ready, speaks over its standard streams, and ends when there has been nothing to do
+for a while. Where it cannot be started, or dies, this process does everything itself.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ def start(command: str) -> subprocess.Popen[bytes]:
 
 def serve(work: Callable[[Any], Any]) -> None:
     """The other process: does what it reads from standard input until that ends."""
+    send(sys.stdout.buffer, None)  # ready
     while True:
         try:
             request = receive(sys.stdin.buffer)
@@ -92,12 +93,12 @@ class _Helper(threading.Thread):
         self.waiting: deque[Task] = deque()
         self.more = threading.Event()
         self.lock = threading.Lock()
-        self.ended = False
+        self.ready = self.ended = False
 
     def take(self, waiting: deque[Task]) -> bool:
         """Work at a queue, too; says whether it still does."""
         with self.lock:
-            if self.ended or not self.is_alive():
+            if self.ended:
                 return False
             self.waiting = waiting
             self.more.set()
@@ -107,9 +108,13 @@ class _Helper(threading.Thread):
         try:
             process = start(self.command)
         except OSError:
+            self.ended = True
             return
         with process:
             try:
+                assert process.stdout is not None
+                receive(process.stdout)  # till it is ready, tasks are better done here
+                self.ready = True
                 while self.goes_on():
                     self.feed(process)
             except (OSError, EOFError, pickle.PickleError):
@@ -143,14 +148,19 @@ class _Helper(threading.Thread):
 _helpers: Final[dict[str, _Helper]] = {}  # by command, the last that was started
 
 
-def _set_to_work(command: str, waiting: deque[Task]) -> None:
+def wake(command: str) -> None:
+    """Start another Python that runs `command`, if none does: there will be tasks for it."""
     helper = _helpers.get(command)
-    if helper is not None and helper.take(waiting):
-        return
-    if len(waiting) >= BULK_FROM and (os.cpu_count() or 1) > 1:
+    if (helper is None or helper.ended) and (os.cpu_count() or 1) > 1:
         helper = _helpers[command] = _Helper(command)
         helper.start()
-        helper.take(waiting)
+
+
+def _set_to_work(command: str, waiting: deque[Task], starts: bool) -> None:
+    if starts and len(waiting) >= BULK_FROM:
+        wake(command)
+    if command in _helpers:
+        _helpers[command].take(waiting)
 
 
 def make_all(
@@ -158,15 +168,17 @@ def make_all(
     here: Callable[[int], Any],
     command: str,
     taken: Callable[[Any], Any] = lambda answer: answer,
+    starts: bool = True,
 ) -> list[Any]:
     """What is made of each request, in order: by `here`, which is given its number, or in another
     Python that runs `command`, which calls `serve`; `taken` makes it of each answer of that, as it
     comes, even if something else has failed here by then. Those that come first are begun first.
+    `starts`: whether to start it where it does not run.
     """
     tasks = [Task(request, taken) for request in requests]
     numbers = {task: number for number, task in enumerate(tasks)}
     waiting = deque(tasks)
-    _set_to_work(command, waiting)
+    _set_to_work(command, waiting, starts)
     try:
         while waiting:
             try:

@@ -18,10 +18,10 @@ from torpor.device import Device
 from torpor.device.base import Compiler, DeviceBase, Executable
 from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, Program, ScheduleItem
-from torpor.ir.trace import listener
 from torpor.ir.uop import UOp
 from torpor.pipeline import anew, disk
-from torpor.pipeline.journal import help_another, journal, recording
+from torpor.pipeline.beside import beside
+from torpor.pipeline.journal import journal, recording
 from torpor.pipeline.report import narrating, note_compile, show_program
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ _Key = tuple[UOp, str, int, int, tuple[int, ...]]
 _Built = tuple[Program, bytes]
 _Chosen = dict[_Key, "Opts | None"]
 _Want = tuple[ScheduleItem, str]  # one that needs the kernel, and why it is not there
-_COMMAND: Final = "from torpor.pipeline.compile import serve; serve()"
 MOST_LOADED: Final = 8192  # kernels
 _executables: Final[dict[_Key, tuple[Program, Executable]]] = {}
 _lock: Final = recursive_lock()  # a finaliser may compute something while this thread compiles
@@ -179,35 +178,15 @@ def compile_missing(keys: Mapping[_Key, _Want], device: DeviceBase, chosen: _Cho
 
 
 def built_all(wanted: Mapping[UOp, Opts | None], device: DeviceBase) -> list[_Built]:
-    """The programs and objects of kernels with these opts, which another process helps to make
-    unless somebody listens here; what takes longest is begun first.
-    """
-    where = device.target, device.compiler
-
-    def built(ast: UOp) -> _Built:
-        return build(ast, wanted[ast], *where)
-
-    heard = settings.number("DEBUG") or listener() is not None
-    if len(wanted) == 1 or not device.compiler.anywhere or heard:
-        return [built(ast) for ast in wanted]
-    from torpor.device import bulk  # it imports `subprocess`
-
-    asts = sorted(wanted, key=expense, reverse=True)
-    now = dict(settings.snapshot())
-    requests = [(now, ast, wanted[ast], *where) for ast in asts]
-    made = bulk.make_all(requests, lambda n: built(asts[n]), _COMMAND, _from_there)
+    """The programs and objects of kernels with these opts; what takes longest is begun first."""
+    asts = sorted(wanted, key=expense, reverse=True) if len(wanted) > 1 else list(wanted)
+    requests = [(ast, wanted[ast], device.target, device.compiler) for ast in asts]
+    if device.compiler.anywhere:
+        made = beside(build, requests, there=_build_there)
+    else:
+        made = [build(*request) for request in requests]
     found = dict(zip(asts, made, strict=True))
     return [found[ast] for ast in wanted]
-
-
-def _from_there(answer: tuple[_Built, str]) -> _Built:
-    """What another process has made; its lines are written down as they come, since it numbers
-    nodes through all of them.
-    """
-    made, lines = answer
-    if lines:
-        journal().take_over(lines)
-    return made
 
 
 def build(ast: UOp, opts: Opts | None, target: Target, compiler: Compiler) -> _Built:
@@ -227,24 +206,10 @@ def expense(ast: UOp) -> tuple[bool, int]:
     return tiled, len(nodes)
 
 
-def serve() -> None:
-    """What the other process does."""
-    from torpor.device import bulk
-
-    help_another()
-    bulk.serve(_build_there)
-
-
-@uncollected()
-def _build_there(
-    request: tuple[dict[str, settings.Value], UOp, Any, Target, Compiler],
-) -> tuple[_Built, str]:
-    """A kernel, and what was written down about its making."""
-    now, *wanted = request
-    with settings.Context(**now):
-        program, compiled = build(*wanted)
-        lines = journal().handed_over() if recording() else ""
-    return (replace(program, linear=()), compiled), lines
+def _build_there(*wanted: Any) -> _Built:
+    """A kernel for another process, without the lines that its text was made of."""
+    program, compiled = build(*wanted)
+    return replace(program, linear=()), compiled
 
 
 def disk_name(key: _Key, opts: Opts | None) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
 
 from torpor.base.phases import phase
 from torpor.base.target import Target
@@ -18,7 +17,8 @@ from torpor.ir.ops import Ops
 from torpor.ir.records import ScheduleItem, Stored
 from torpor.ir.uop import UOp
 from torpor.kernel import OF_CHECKS, OF_GROUPS, RULES, Parted, Piece, Rule
-from torpor.pipeline.compile import has_kernel
+from torpor.pipeline.beside import beside, expect
+from torpor.pipeline.compile import expense, has_kernel
 from torpor.pipeline.recipe import (
     make_buffer,
 )
@@ -27,6 +27,8 @@ from torpor.schedule.loops import Bodies, is_loop
 from torpor.schedule.plan import Places, Plan, TargetOf, plan
 
 Roots = Sequence[tuple[UOp, str]]
+# By kernel and rules: how many of them were asked, and what the last one makes.
+Divisions = dict[tuple[UOp, tuple[Rule, ...]], tuple[int, Parted | Sequence[Piece]]]
 Copies = dict[tuple[UOp, tuple[UOp, ...]], UOp]  # what was stored already: by kernel, of what
 
 
@@ -53,6 +55,7 @@ def planned(
 ) -> tuple[Plan, list[list[tuple[UOp, str]]], list[UOp]]:
     """The plan of the roots; for each what is computed where; and each simplified."""
     graph = UOp.sink(*(node for node, _ in roots))
+    expect(len(graph.toposort()))
     note_graph(graph)
     GRAPH.expect(graph)
     with narrating():
@@ -71,7 +74,7 @@ def refined(items: Sequence[ScheduleItem], target_of: TargetOf) -> Iterator[Sche
 
     Thousands of items may share one ast, blocks of a chain for example: each is looked at once.
     """
-    cached = {rule: cache(rule) for rule in RULES}
+    known = divisions_of([item for item in items if has_kernel(item)], target_of)
 
     def plan_body(roots: Roots) -> tuple[list[ScheduleItem], Places]:
         made = plan(roots, make_buffer, target_of)
@@ -79,14 +82,11 @@ def refined(items: Sequence[ScheduleItem], target_of: TargetOf) -> Iterator[Sche
 
     def divided(item: ScheduleItem, rules: Sequence[Rule], copies: Copies) -> list[ScheduleItem]:
         """The items in the place of one, by the first rule that gains something."""
-        target = target_of(item.buffers[0].arg.device)
-        for number, rule in enumerate(rules, 1):
-            if isinstance(found := cached[rule](item.ast, target), Parted):
-                return by_parts(item, found, copies)
-            if found:
-                pieces = [of_piece(item, piece) for piece in found]
-                return [one for p in pieces for one in divided(p, rules[number:], copies)]
-        return [item]
+        number, found = known[item.ast, tuple(rules)]
+        if isinstance(found, Parted):
+            return by_parts(item, found, copies)
+        pieces = [of_piece(item, piece) for piece in found]
+        return [one for p in pieces for one in divided(p, rules[number:], copies)] or [item]
 
     bodies = Bodies(plan_body, make_buffer)
     for item in items:
@@ -95,9 +95,44 @@ def refined(items: Sequence[ScheduleItem], target_of: TargetOf) -> Iterator[Sche
         elif is_loop(item):
             yield from bodies.kernels(item)
         else:
-            grouped = item.group is not None
-            rules = OF_GROUPS if grouped else OF_CHECKS if item.checks else RULES
-            yield from divided(item, () if grouped and item.checks else rules, {})
+            yield from divided(item, rules_for(item), {})
+
+
+def rules_for(item: ScheduleItem) -> tuple[Rule, ...]:
+    """The rules by which the item may become several."""
+    if item.group is not None:
+        return () if item.checks else OF_GROUPS
+    return OF_CHECKS if item.checks else RULES
+
+
+def divisions_of(items: Sequence[ScheduleItem], target_of: TargetOf) -> Divisions:
+    """What rules make of the items' kernels: each is asked once, what takes long in two processes
+    if the other one runs.
+    """
+    wanted = {
+        (item.ast, rules_for(item), target_of(item.buffers[0].arg.device)): None
+        for item in items
+        if not is_loop(item)
+    }
+    order = sorted(wanted, key=lambda one: expense(one[0]), reverse=True)
+    known: Divisions = {}
+    for found in beside(divisions, order, starts=False):
+        known |= found
+    return known
+
+
+def divisions(ast: UOp, rules: tuple[Rule, ...], target: Target) -> Divisions:
+    """What rules make of a kernel, and of each of its pieces: the number of the first that gains
+    something, with what it makes.
+    """
+    for number, rule in enumerate(rules, 1):
+        if found := rule(ast, target):
+            known: Divisions = {(ast, rules): (number, found)}
+            if not isinstance(found, Parted):
+                for piece in found:
+                    known |= divisions(piece.ast, rules[number:], target)
+            return known
+    return {(ast, rules): (len(rules), ())}
 
 
 def by_parts(item: ScheduleItem, found: Parted, copies: Copies) -> list[ScheduleItem]:
