@@ -81,6 +81,37 @@ def test_kernels_are_put_in_order_and_filtered(browser, server):
     assert browser.evaluate(numbers) == ["1"]
 
 
+def test_the_kernel_that_an_address_names_is_in_sight(browser, server):
+    inside = """(() => {
+        const row = document.querySelector('.row[aria-current]')?.getBoundingClientRect();
+        const list = document.querySelector('aside').getBoundingClientRect();
+        return row && row.top >= list.top - 1 && row.bottom <= list.bottom + 1;
+    })()"""
+    browser.resize(1280, 230)
+    try:
+        for number in (1, 0):
+            browser.open(f"{server.address}#kernels/{number}")
+            browser.wait(
+                f"document.querySelector('.row[aria-current]')?.dataset.number === '{number}'"
+            )
+            browser.wait(inside)
+    finally:
+        browser.resize(1280, 900)
+
+
+def test_lines_are_as_wide_as_half_a_screen_lets_them(browser, server):
+    """Beside what computes them there would be a few letters in a row."""
+    browser.resize(640, 900)
+    try:
+        browser.open(f"{server.address}#program")
+        shown(browser, '[data-line="4"] pre')
+        width = "document.querySelector('[data-line=\"4\"] pre').getBoundingClientRect().width"
+        assert browser.evaluate(width) > 400
+        assert browser.evaluate("document.documentElement.scrollWidth") <= 640
+    finally:
+        browser.resize(1280, 900)
+
+
 def test_from_a_line_to_its_kernel_and_back(browser, server):
     browser.open(f"{server.address}#program")
     shown(browser, '[data-node="CONTIGUOUS"]')
@@ -193,6 +224,41 @@ def test_the_timeline_leads_to_kernels(browser, server):
         "document.querySelector('[data-event=kernel]').dispatchEvent(new MouseEvent('click'))"
     )
     browser.wait("location.hash.startsWith('#kernels/0')")
+
+
+def test_the_flame_chart_has_equal_phases_together(browser, fusion):
+    """A compile of 3 ms, half of it in one pass, and one of 2 ms in another process."""
+    trace = read(fusion)
+    base = next(event for event in trace.events if event["phase"] == "compile")
+    found = [
+        {**base, "start": 0.0, "microseconds": 3000.0, "name": "first"},
+        {**base, "start": 100.0, "microseconds": 1500.0, "phase": "pass", "name": "machine code"},
+        {**base, "start": 500.0, "microseconds": 2000.0, "name": "second", "process": 4711},
+    ]
+    trace.events = found
+    server = Server(trace)
+    try:
+        browser.open(f"{server.address}#time")
+        shown(browser, "#flames canvas")
+        for across, wanted in ((0.5, "compile × 2 5.00 ms"), (0.1, "machine code 1.50 ms")):
+            row = 0 if "compile" in wanted else 1
+            browser.evaluate(
+                "document.querySelector('#flames canvas').scrollIntoView({block: 'center'})"
+            )
+            x, y, width = browser.evaluate(
+                "(({x, y, width}) => [x, y, width])"
+                "(document.querySelector('#flames canvas').getBoundingClientRect())"
+            )
+            at = {"x": x + across * width, "y": y + 82 + 10 + 19 * row}
+            for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+                browser.send(
+                    "Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **at
+                )
+            browser.wait(
+                f"document.querySelector('#flames .about-node').textContent.startsWith('{wanted}')"
+            )
+    finally:
+        server.close()
 
 
 def test_the_flame_chart_of_the_compiler_zooms(browser, server):

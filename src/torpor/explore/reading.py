@@ -119,6 +119,8 @@ class _Reader:
         kernel = self.kernel(value["of"])
         kernel.linear = [self.known(number) for number in value["linear"]]
         self.making[kernel.number] = self.add("compile", "", value, kernel=kernel.number)
+        if isinstance(value.get("machine"), dict):
+            self.add("pass", "machine code", value | value["machine"], kernel=kernel.number)
 
     def file(self, value: dict[str, Any]) -> None:
         self.trace.files[str(value["name"])] = str(value["text"])

@@ -193,9 +193,10 @@ def build(ast: UOp, opts: Opts | None, target: Target, compiler: Compiler) -> _B
     """The program of a kernel, and its object."""
     started = time.perf_counter()
     program = program_for(ast, target, opts)
+    rendered = time.perf_counter()
     compiled = compiler.compile(program)
     if recording():
-        journal().made(ast, program.linear, started)
+        journal().made(ast, program.linear, started, rendered)
     return program, compiled
 
 

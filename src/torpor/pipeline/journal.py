@@ -24,8 +24,9 @@ Each line is an object with one of these keys, which says what it is:
     mark:     {name, start}: the program says that it has come so far
     program:  {name, device, ast, opts, source, peaks}: a kernel that has been made ready, and what
               operations and bytes a second its device has at most
-    made:     {of, linear, start, microseconds}: the linear program of a kernel that has just been
-              compiled, and how long that took
+    made:     {of, linear, start, microseconds, machine}: the linear program of a kernel that has
+              just been compiled, how long that took, and, as {start, microseconds}, making code of
+              its text
     run:      {name, ast, device, start, microseconds, operations, bytes, line, asked, threads}: a
               launch, and for each thread that had a part in it: [start, microseconds]; `copy` has
               no program
@@ -313,11 +314,13 @@ class Journal:
             }
             self.write("program", fields, at_once=True)
 
-    def made(self, ast: UOp, linear: Iterable[UOp], start: float) -> None:
-        """A kernel that has just been compiled, begun at `start`."""
+    def made(self, ast: UOp, linear: Iterable[UOp], start: float, text: float) -> None:
+        """A kernel that has just been compiled, begun at `start`; its text was there at `text`."""
         with _lock:
-            times = _since(start, time.perf_counter())
+            now = time.perf_counter()
+            times = _since(start, now)
             fields = {"of": self.number(ast), "linear": [*map(self.number, linear)]}
+            fields["machine"] = _since(text, now)
             self.write("made", fields | times | {"thread": get_ident()})
 
     def event(self, event: Event) -> None:

@@ -164,6 +164,7 @@ async function showKernels(number, tab, step, first = false) {
     main.replaceChildren(known, detail);
   } else main.replaceChildren(list(chosen), detail);
   main.className = "split";
+  main.querySelector(".row[aria-current]")?.scrollIntoView({ block: "nearest" });
   const stepTo = (other, at) => { location.hash = other === null ? `#scheduling/${at}` : address(other, "rewrites", at); };
   const before = first ? [glance(index, kernelLink, stepTo)] : [];
   detail.replaceChildren(...before); // what is known already, at once
