@@ -32,18 +32,16 @@ class Attempt:
 
 
 def attempt(
-    function: Callable[..., Any], call: Call, strict: bool, observing: bool, by_value: str | None
+    function: Callable[..., Any], call: Call, strict: bool, by_value: str | None
 ) -> Attempt:
-    """Run the function and trace it.
-
-    observing: give it views as they are, only to see what it does with them.
-    by_value:  why it is given its numbers as they are; they are guarded by value then.
+    """Run the function and trace it; `by_value` says why it is given its numbers as they are: they
+    are guarded by value then.
     """
     by_value = by_value or (call.numbers and asks_for_types(_code_of(function))) or None
     try:
-        return _Run(function, call, strict, observing, by_value).attempt()
+        return _Run(function, call, strict, by_value).attempt()
     except Again as again:
-        return _Run(function, call, strict, observing, again.reason).attempt()
+        return _Run(function, call, strict, again.reason).attempt()
 
 
 def of_any_size(function: Callable[..., Any], call: Call, strict: bool, sizes: AnySize) -> Attempt:
@@ -52,7 +50,7 @@ def of_any_size(function: Callable[..., Any], call: Call, strict: bool, sizes: A
     """
     if asks_for_types(_code_of(function)):
         raise Again("it asks for types")
-    return _Run(function, call, strict, False, None, sizes).attempt()
+    return _Run(function, call, strict, None, sizes).attempt()
 
 
 def _code_of(function: Any) -> Any:
@@ -65,7 +63,6 @@ class _Run:
         function: Any,
         call: Call,
         strict: bool,
-        observing: bool,
         by_value: str | None,
         sizes: AnySize | None = None,
     ):
@@ -77,7 +74,7 @@ class _Run:
         if by_value:
             for number in self.tape.numbers:
                 self.tape.guard_value(number, by_value)
-        given = call.tensors if observing else [_stand_in(t) for t in call.tensors]
+        given = [_stand_in(t) for t in call.tensors]
         self.given: list[Any] = sizes.stand_ins(given, bound) if sizes else given
         self.exchange = Exchange()
 
@@ -104,6 +101,7 @@ class _Run:
             raise
         except Exception as error:
             if not self._may_fail(error):
+                tracer.stand_ins.close(tracer.turns)
                 raise
             undo(tracer)
             raise Again(f"a {type(error).__name__} was raised: {error}") from error
@@ -134,7 +132,7 @@ class _Run:
     def _admit(self) -> None:
         for handle, tensor in zip(self.given, self.call.tensors, strict=True):
             if self.sizes or not is_whole(tensor):
-                self.tracer.viewed |= {id(handle._storage), id(tensor._storage)}
+                self.tracer.stand_ins.put(handle, tensor, self.sizes is not None)
             self.tracer.admit(handle._storage)
             self.tracer.note_grad(handle)
 

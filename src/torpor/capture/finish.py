@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
+from torpor.base.attributes import attributes
 from torpor.base.dtypes import DType, dtypes
 from torpor.capture.commit import Fixed, Leaf, Value, severed
 from torpor.capture.guards import Guards, guards_of
@@ -39,9 +41,16 @@ from torpor.tensor.random import state_of
 from torpor.tensor.storage import Storage, buffers_of, is_buffer
 from torpor.tensor.tensor import steps_of
 
-_FIXED_TYPES: Final = (
-    types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, types.MethodType, DType,
-)  # fmt: skip
+DEEPEST: Final = 8  # functions that hold functions
+_METHODS: Final = (types.MethodType, types.BuiltinFunctionType)
+
+
+def is_named(value: Any) -> bool:
+    """Whether a class or a builtin is what its module holds under its name."""
+    holds: Any = sys.modules.get(value.__module__)
+    for name in value.__qualname__.split("."):
+        holds = attributes(holds).get(name)
+    return holds is value
 
 
 class _Finish:
@@ -74,10 +83,25 @@ class _Finish:
             self.outputs[id(value)] = value
         elif type(value) is Number:
             pass
-        elif not (is_plain(value) or is_a(value, _FIXED_TYPES)):
-            if not self.tracer.reach.is_known(value) and value is not ABSENT:
-                self.tracer.refuse(f"gives back a {type(value).__name__}, which it makes")
+        elif value is not ABSENT and not self._was_there(value):
+            self.tracer.refuse(f"gives back a {type(value).__name__}, which it makes")
         return value
+
+    def _was_there(self, value: Any, depth: int = 0) -> bool:
+        """Whether it is the same at each call, as far as it says. A method is where what it belongs
+        to is; a function that a call makes may hold what that was given.
+        """
+        if is_plain(value) or is_a(value, (types.ModuleType, DType)):
+            return True
+        if self.tracer.reach.is_known(value) or depth > DEEPEST:
+            return depth <= DEEPEST
+        if is_a(value, _METHODS) and value.__self__ is not None:
+            return self._was_there(value.__self__, depth + 1)
+        if is_a(value, types.FunctionType):
+            held = (cell.cell_contents for cell in value.__closure__ or ())
+            given = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
+            return all(self._was_there(one, depth + 1) for one in (*held, *given))
+        return is_a(value, (type, types.BuiltinFunctionType)) and is_named(value)
 
     def effects(self) -> list[tuple[Place, Any]]:
         """Places outside that the function binds anew without reading them."""

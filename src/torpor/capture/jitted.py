@@ -59,7 +59,6 @@ class _Kind:
     pattern: Pattern | None = None  # what tells calls of this kind
     native: Native | None = None  # replays its first trace without Python
     waited: int = 0  # replays before that is tried
-    views_observed: bool = False
     used: int = 0
     sized: bool = False  # computed by kernels for any size
     change: str = ""  # how its first call differed from the nearest kind
@@ -173,7 +172,9 @@ class Jitted:
                     result = run(trace, call)
                 except Failed:
                     # It has changed nothing; the function raises too, and can say more.
-                    return attempt(self.__wrapped__, call, False, False, self._by_value).result
+                    made = attempt(self.__wrapped__, call, False, self._by_value)
+                    made.tracer.close()
+                    return made.result
                 if result is not MISS:
                     kind.used, self._streak = next(self._uses), 0
                     return result
@@ -284,22 +285,13 @@ class Jitted:
 
     def _run(self, kind: _Kind, call: Call) -> Any:
         """Run the function for real, watched, and keep the trace if it can be replayed."""
-        views = any(not is_whole(tensor) for tensor in call.tensors)
-        observing = views and not kind.views_observed
         strict = settings.text("JIT") == "strict"
         why = self._misses[-1] if self._misses else "new"
-        if kind.views_observed and not kind.traces:
-            why, kind.change = "what becomes of its views, which the call before looked for", ""
         with phase("trace", self._name(), why), limited(self._limit):
-            made = attempt(self.__wrapped__, call, strict, observing, self._by_value)
+            made = attempt(self.__wrapped__, call, strict, self._by_value)
         self._by_value = made.by_value
         self._baked |= made.tracer.baked
-        if observing:
-            kind.views_observed = True
-            if made.tracer.reasons:
-                kind.plain = "; ".join(made.tracer.reasons)
-        else:
-            self._keep(kind, made)
+        self._keep(kind, made)
         if recording():
             self._write_down(kind, call, made, why)
         made.tracer.close()

@@ -32,6 +32,7 @@ from torpor.capture.code import (
 from torpor.capture.holding import is_a, module_of, name_of, title_of
 from torpor.capture.number import Tape
 from torpor.capture.reach import Reach
+from torpor.capture.stand_ins import StandIns
 from torpor.capture.tree import UNCHANGING, Path, containers
 from torpor.ir.infer import JOINT, Shape
 from torpor.ir.ops import Ops
@@ -197,7 +198,7 @@ class Tracer(Watcher):
         self.reseeded: dict[int, Any] = {}
         self.altered: dict[int, tuple[Any, Any, str]] = {}  # containers, and what they held before
         self.passed: dict[int, Passed] = {}  # lists, dicts and tuples among the arguments
-        self.viewed: set[int] = set()  # storages of which the function was given views
+        self.stand_ins = StandIns()
         self.turns: weakref.WeakSet[Handle] = weakref.WeakSet()  # became other views in place
         self.gradients_taken = False
         self.state = state_of(None)  # seeded now at the latest, so that its draws count from here
@@ -231,9 +232,8 @@ class Tracer(Watcher):
             self.passed[id(container)] = Passed(container, kept, where)
 
     def close(self) -> None:
-        """Let go of what the run was about; only verdicts stay. This and `reach` know each other,
-        so that old values would live until the garbage collector comes.
-        """
+        """Let go of what the run was about, and `reach`, which knows this; only verdicts stay."""
+        self.stand_ins.close(self.turns)
         self.inputs.clear()
         self.recorded.clear()
         self.grads.clear()
@@ -411,6 +411,9 @@ class Tracer(Watcher):
     def made(self, storage: Storage) -> None:
         self.inner.add(storage)
 
+    def viewed(self, view: Handle) -> None:
+        self.stand_ins.note(view)
+
     def touch(self, handle: Handle) -> None:
         storage = handle._storage
         if id(storage) not in self.inputs and storage not in self.inner:
@@ -439,8 +442,9 @@ class Tracer(Watcher):
         storage = handle._storage
         if storage.external is not None:
             self.refuse("writes to memory that is shared with an array")
-        if id(storage) in self.viewed:
+        if id(storage) in self.stand_ins.viewed:
             self.refuse("writes to a tensor of which it was given a view")
+            self.stand_ins.put_back()
 
     def turned(self, handle: Handle) -> None:
         self.touch(handle)
@@ -451,6 +455,9 @@ class Tracer(Watcher):
         """The function has returned: what it made another view of and is there still is seen."""
         if self.turns:
             self.refuse("makes another view of a tensor from outside in place (t_, squeeze_, ...)")
+        if self.stand_ins.are_kept():
+            self.refuse("hands out or keeps a part of a view that it was given")
+            self.stand_ins.put_back()
 
     def read(self, handle: Handle) -> None:
         self.refuse("reads the value of a tensor while it runs (item, numpy, float, bool, ...)")

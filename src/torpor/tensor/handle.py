@@ -173,6 +173,8 @@ def make(
     made._storage, made._path = storage, path
     made._node, made._stamp = node, storage.stamp
     made.grad = None
+    if active and path is not None and (watching := watcher()) is not None:
+        watching.viewed(made)
     made._site = site = here(2)  # whoever calls this is part of torpor
     if site is not None:
         origins = node.origins

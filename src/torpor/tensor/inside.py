@@ -62,6 +62,10 @@ class Inside(Watcher):
         if self.outer is not None:
             self.outer.made(storage)
 
+    def viewed(self, view: Handle) -> None:
+        if self.outer is not None:
+            self.outer.viewed(view)
+
     def touch(self, handle: Handle) -> None:
         if self.outer is not None and not self.is_own(handle):
             self.outer.touch(handle)

@@ -25,6 +25,10 @@ class Watcher(ABC):
         """A storage has been made."""
 
     @abstractmethod
+    def viewed(self, view: Handle) -> None:
+        """Another view of a storage has been made."""
+
+    @abstractmethod
     def touch(self, handle: Handle) -> None:
         """The value (or only the shape) of a tensor is about to be looked at."""
 
