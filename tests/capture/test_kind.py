@@ -76,6 +76,10 @@ def test_tensors_of_another_kind() -> None:
         (lambda *, mask: mask + 1, lambda f, n: f(mask=ones(n, n)), "the shape of mask"),
         (lambda x: x * 2, lambda f, n: f(ones(*[1] * n)), "the shape of x"),
         (lambda z: z * 2, lambda f, n: f(torpor.zeros(n, dtype="complex64")), "axis 0 of z"),
+        (lambda x, how: x * 2, lambda f, n: f(ones(1), n == 2), "the argument how"),
+        (lambda x, how: x * 2, lambda f, n: f(ones(1), how=str(n)), "the argument how"),
+        (lambda x, how: x * 2, lambda f, n: f(ones(1), [object()]), "the argument how"),
+        (lambda *x: x[0] * 2, lambda f, n: f(ones(1), *[1] * n), "the arguments"),
     ],
 )  # fmt: skip
 def test_what_differs_is_called_as_in_the_function(function: Any, call: Any, expected: str) -> None:

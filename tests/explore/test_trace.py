@@ -17,6 +17,15 @@ for size in (4, 4):
     f(torpor.empty(9)[:size], "a")
 """
 
+# A sum that has another shape where it is read, and a value that two tensors have.
+PLANTED = """from torpor import Tensor
+x = Tensor([0.5] * 4096).realize()
+total = x.sum()
+(x * total).realize()
+first = (x + 1).realize()
+second = (x + 1).realize()
+"""
+
 
 def written(tmp_path, *lines):
     path = tmp_path / "trace.jsonl"
@@ -159,7 +168,23 @@ def test_what_differed_from_an_earlier_kind_of_call_is_told(tmp_path):
     assert told == [
         ("new", ""),
         ("axis 0 of x", "it was 2, and then 3"),
-        ("the arguments", "it was int, and then float"),
-        ("the arguments", "it was int, and then str"),
+        ("the argument n", "it was int, and then float"),
+        ("the argument n", "it was int, and then str"),
         ("axis 0 of x", "it was 3, and then 4"),
     ]
+
+
+def test_a_kernel_has_the_line_that_made_it_whatever_became_of_its_shape(tmp_path):
+    script = tmp_path / "planted.py"
+    script.write_text(PLANTED)
+    kernels = read(record(script, tmp_path)).kernels
+    lines = {(place.line, place.text) for kernel in kernels for place in kernel.places[:1]}
+    assert (3, "x.sum()") in lines
+
+
+def test_a_copy_of_what_another_tensor_holds_says_so_and_where_it_was_asked_for(tmp_path):
+    script = tmp_path / "planted.py"
+    script.write_text(PLANTED)
+    copy = read(record(script, tmp_path)).kernels[-1]
+    assert copy.reasons == ["held by another tensor"]
+    assert [(place.line, place.text) for place in copy.places] == [(6, "(x + 1).realize()")]

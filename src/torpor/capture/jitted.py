@@ -26,7 +26,7 @@ from torpor.capture.sizes import Dynamic, Larger, Sizes, computed, shown
 from torpor.capture.telling import change, changed, listed, told
 from torpor.capture.trace import MISS, Trace, is_whole
 from torpor.capture.tracer import Again
-from torpor.capture.tree import Call, holds_twice, names_of
+from torpor.capture.tree import Call, arguments_of, holds_twice, names_of
 from torpor.pipeline.anew import IN_A_ROW, warn
 from torpor.pipeline.compiled_graph import Failed
 from torpor.pipeline.journal import journal, recording
@@ -224,7 +224,8 @@ class Jitted:
         if kind is None:
             if self._kinds:
                 names = names_of(self.__wrapped__, call, is_tensor)
-                why, *parts = difference(key, nearest(key, self._kinds), names)
+                arguments = arguments_of(self.__wrapped__, call)
+                why, *parts = difference(key, nearest(key, self._kinds), names, arguments)
                 self._note_miss(why)
                 change = changed(*parts)
             sized = self._sizes.vary(key, self._kinds, call)

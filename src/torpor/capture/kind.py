@@ -106,18 +106,20 @@ def _parts(key: tuple[Any, ...]) -> list[Any]:
 
 
 def difference(
-    key: tuple[Any, ...], other: tuple[Any, ...], names: Sequence[str]
+    key: tuple[Any, ...], other: tuple[Any, ...], names: Sequence[str], arguments: Sequence[str]
 ) -> tuple[str, Any, Any]:
     """What is different about a kind of call and an earlier one, in words; what it was, and is.
 
-    names: what each tensor among the arguments is called.
+    names: what each tensor among the arguments is called; arguments: what these are called.
     """
     for name, now, was in zip(SETTINGS, key[1], other[1], strict=True):
         if now != was:
             return f"the setting {name}", was, now
+    if key[0] != other[0]:
+        return _argument_apart(other[0], key[0], arguments)
     for name, now, was in zip(_MODES, key, other, strict=False):
         if name and now != was:
-            return name, *_apart(was, now)
+            return name, was, now
     tensors = zip(names, key[len(_MODES) :], other[len(_MODES) :], strict=True)
     for name, one, two in tensors:
         for field, now, was in zip(TensorKey._fields, one, two, strict=True):
@@ -136,9 +138,21 @@ def _axes_apart(was: Sequence[Any], now: Sequence[Any]) -> Sequence[int]:
     return [axis for axis, (one, two) in enumerate(zip(was, now, strict=True)) if one != two]
 
 
+def _argument_apart(was: Any, now: Any, names: Sequence[str]) -> tuple[str, Any, Any]:
+    """The first argument that differs, where there are as many of them with the same names."""
+    (_, (_, *one), (_, options, *more)), (_, (_, *two), (_, others, *rest)) = was, now
+    if options == others and len(one) == len(two):
+        for name, old, new in zip(names, (*one, *more), (*two, *rest), strict=True):
+            if old != new:
+                return f"the argument {name}", *_apart(old, new)
+    return _MODES[0], *_apart(was, now)
+
+
 def _apart(was: Any, now: Any) -> tuple[Any, Any]:
     """The first parts in which two structures differ."""
     while type(was) is type(now) is tuple and len(was) == len(now):
+        if was[0] == now[0] == "object":
+            return "one object", "another"
         was, now = next((one, two) for one, two in zip(was, now, strict=True) if one != two)
     return was, now
 

@@ -255,6 +255,12 @@ def paths(tree: Any, path: str, wanted: Callable[[Any], bool]) -> Iterator[str]:
 
 def names_of(function: Any, call: Call, wanted: Callable[[Any], bool]) -> list[str]:
     """What each leaf among the arguments that is wanted is called in the function."""
+    named = zip(arguments_of(function, call), (*call.arguments, *call.options.values()))
+    return [path for name, argument in named for path in paths(argument, name, wanted)]
+
+
+def arguments_of(function: Any, call: Call) -> list[str]:
+    """What each argument is called in the function, then each option."""
     code: CodeType | None = getattr(function, "__code__", None)
     known: tuple[str, ...] = () if code is None else code.co_varnames[: code.co_argcount]
     rest = None
@@ -262,13 +268,9 @@ def names_of(function: Any, call: Call, wanted: Callable[[Any], bool]) -> list[s
         rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
     if inspect.ismethod(function):
         known = known[1:]
-    found: list[str] = []
-    for number, argument in enumerate(call.arguments):
-        name = f"argument {number}" if rest is None else f"{rest}[{number - len(known)}]"
-        found += paths(argument, known[number] if number < len(known) else name, wanted)
-    for name, argument in call.options.items():
-        found += paths(argument, name, wanted)
-    return found
+    more = range(len(known), len(call.arguments))
+    unnamed = [f"argument {n}" if rest is None else f"{rest}[{n - len(known)}]" for n in more]
+    return [*known[: len(call.arguments)], *unnamed, *call.options]
 
 
 def is_number(leaf: Any) -> bool:

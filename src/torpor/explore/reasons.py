@@ -6,6 +6,8 @@ from typing import Final
 
 SAYS: Final = {
     "output": "the program asks for this value",
+    "held by another tensor": "another tensor has this value in its memory already; it is "
+    "copied, so that either can be changed without the other",
     "contiguous": "the program asks for it to be stored, by contiguous(); without that call it "
     "would be computed inside the kernels that read it",
     "kernel size": "the kernel that reads it would have more steps than KERNEL_SIZE",

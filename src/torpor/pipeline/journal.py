@@ -61,7 +61,7 @@ from weakref import WeakKeyDictionary, finalize
 from torpor.base import settings
 from torpor.base.locks import recursive_lock
 from torpor.base.phases import Event, writers
-from torpor.base.site import Site, decode, is_inside
+from torpor.base.site import Site, decode, here, is_inside
 from torpor.device import Device
 from torpor.device.pool import pool, thread_count
 from torpor.ir.records import Program, ScheduleItem
@@ -258,6 +258,7 @@ class Journal:
 
     def _item(self, item: ScheduleItem) -> dict[str, Any]:
         memory = [node.arg for node in item.buffers]
+        sites: Iterable[Site] = item.origins or [site for site in [here()] if site is not None]
         for one in memory:
             if one.number not in self.buffers:
                 self.buffers.add(one.number)
@@ -267,7 +268,7 @@ class Journal:
         return {
             "ast": self.number(item.ast),
             "reason": item.reason,
-            "lines": [self.place(site) for site in item.origins],
+            "lines": [self.place(site) for site in sites],
             "parameters": [f"{m.device} {m.dtype.name} {m.size}" for m in memory],
             "buffers": [m.number for m in memory],
             "outputs": list(item.outputs),

@@ -40,7 +40,7 @@ def spread(node: UOp, device: str) -> list[tuple[UOp, str]]:
     parts = node.src if node.op is Ops.MULTI else (node,) * len(devices)
     # Under the device's name, since a constant is one node on all of them.
     return [
-        (UOp(Ops.CONTIGUOUS, part.dtype, (part,), Stored(device=one)), one)
+        (UOp(Ops.CONTIGUOUS, part.dtype, (part,), Stored("output", one)), one)
         for part, one in zip(parts, devices, strict=True)
     ]
 

@@ -27,7 +27,7 @@ class Reasons:
     def to_store(self, node: UOp) -> str | None:
         """Why `node` has to be stored; None if it is computed where it is used."""
         if node in self.state.roots:
-            return "output"
+            return node.arg.reason if node.op is Ops.CONTIGUOUS and node.arg else "output"
         if node in self.state.forced:
             return self.state.forced[node]
         if node.op is Ops.CONTIGUOUS:

@@ -180,6 +180,8 @@ def make(
         origins = node.origins
         if not origins:
             node.origins = (site,)
+            if node.op is Ops.RESHAPE and not (below := node.src[0]).origins and below.src:
+                below.origins = (site,)  # a sum's, say, which outlives this shape of it
         elif site not in origins and len(origins) < MAXIMUM_ORIGINS:
             node.origins = (*origins, site)
     if depth >= DEEP and not requires and not active:

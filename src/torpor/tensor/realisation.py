@@ -14,7 +14,7 @@ from torpor.device import Device
 from torpor.graph import build
 from torpor.ir.infer import JOINT, product
 from torpor.ir.ops import Ops
-from torpor.ir.records import Program, ScheduleItem
+from torpor.ir.records import Program, ScheduleItem, Stored
 from torpor.ir.uop import UOp
 from torpor.tensor.computing import compute, computed, pipeline
 from torpor.tensor.formats import class_name, format_of_class
@@ -145,7 +145,8 @@ def _of_its_own(storage: Storage, value: UOp) -> UOp:
     """The value, copied if it is another storage's."""
     if not storage.would_share(value):
         return value
-    (copy,) = compute([(UOp(Ops.CONTIGUOUS, value.dtype, (value,)), storage.device)])
+    apart = UOp(Ops.CONTIGUOUS, value.dtype, (value,), Stored("held by another tensor"))
+    (copy,) = compute([(apart, storage.device)])
     return copy
 
 
