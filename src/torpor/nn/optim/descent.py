@@ -8,7 +8,6 @@ from typing import Any
 from torpor.base.errors import ValueRangeError
 from torpor.nn.optim.optimizer import Optimizer, filled_like
 from torpor.tensor import Tensor
-from torpor.tensor.repeated import repeated
 
 
 def is_on(number: Any) -> bool:
@@ -53,7 +52,6 @@ class SGD(Optimizer):
         return found
 
     @staticmethod
-    @repeated
     def rule(
         value: Tensor, gradient: Tensor, rate: Tensor, *rest: Tensor, momentum: float,
         dampening: float, weight_decay: float, nesterov: bool,
@@ -83,7 +81,6 @@ class RMSprop(Optimizer):
     }  # fmt: skip
 
     @staticmethod
-    @repeated
     def rule(
         value: Tensor, gradient: Tensor, rate: Tensor, square: Tensor, *rest: Tensor,
         alpha: float, eps: float, weight_decay: float, momentum: float, centered: bool,
@@ -116,7 +113,6 @@ class Adagrad(Optimizer):
         return {"sum": filled_like(parameter, options["initial_accumulator_value"])}
 
     @staticmethod
-    @repeated
     def rule(
         value: Tensor, gradient: Tensor, rate: Tensor, total: Tensor, steps: Tensor,
         lr_decay: float, eps: float, weight_decay: float, initial_accumulator_value: float,
@@ -136,7 +132,6 @@ class Adadelta(Optimizer):
     options = {"lr": 1.0, "rho": 0.9, "eps": 1e-6, "weight_decay": 0.0}
 
     @staticmethod
-    @repeated
     def rule(
         value: Tensor, gradient: Tensor, rate: Tensor, square: Tensor, changes: Tensor,
         _: Tensor, rho: float, eps: float, weight_decay: float,
@@ -164,7 +159,6 @@ class Rprop(Optimizer):
         return {"prev": filled_like(parameter), "step_size": filled_like(parameter, options["lr"])}
 
     @staticmethod
-    @repeated
     def rule(
         value: Tensor, gradient: Tensor, rate: Tensor, before: Tensor, size: Tensor,
         _: Tensor, etas_0: float, etas_1: float, step_sizes_0: float, step_sizes_1: float,
@@ -194,7 +188,6 @@ class ASGD(Optimizer):
         return {"step": steps, "eta": eta, "mu": 1 / (steps - numbers["t0"]).maximum(1.0)}
 
     @staticmethod
-    @repeated
     def rule(
         value: Tensor, gradient: Tensor, rate: Tensor, mean: Tensor, steps: Tensor,
         eta: Tensor, mu: Tensor, lambd: float, alpha: float, t0: float, weight_decay: float,
@@ -231,7 +224,6 @@ class Muon(Optimizer):
                 raise ValueRangeError(f"Muon takes matrices, not a shape of {parameter.shape}")
 
     @staticmethod
-    @repeated
     def rule(
         value: Tensor, gradient: Tensor, rate: Tensor, velocity: Tensor, weight_decay: float,
         momentum: float, nesterov: bool, eps: float, ns_coefficients_0: float,

@@ -8,7 +8,6 @@ from typing import Any
 from torpor.nn.optim.descent import decayed
 from torpor.nn.optim.optimizer import Optimizer, filled_like, one_less_power
 from torpor.tensor import Tensor
-from torpor.tensor.repeated import repeated
 
 
 class Moments(Optimizer):
@@ -48,7 +47,6 @@ class Adam(Moments):
     kept = {**Moments.kept, "max_exp_avg_sq": "amsgrad"}
 
     @staticmethod
-    @repeated
     def rule(
         value: Tensor, gradient: Tensor, rate: Tensor, first: Tensor, second: Tensor,
         *rest: Tensor, betas_0: float, betas_1: float, eps: float, weight_decay: float,
@@ -80,7 +78,6 @@ class LAMB(Moments):
     options = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-6, "weight_decay": 0.0}
 
     @staticmethod
-    @repeated
     def rule(
         value: Tensor, gradient: Tensor, rate: Tensor, first: Tensor, second: Tensor, _: Tensor,
         missing_first: Tensor, missing_second: Tensor, betas_0: float, betas_1: float, eps: float,
@@ -123,7 +120,6 @@ class NAdam(Optimizer):
         }  # fmt: skip
 
     @staticmethod
-    @repeated
     def rule(
         value: Tensor, gradient: Tensor, rate: Tensor, first: Tensor, second: Tensor, _: Tensor,
         product: Tensor, mu: Tensor, mu_next: Tensor, missing: Tensor, betas_0: float,
@@ -151,7 +147,6 @@ class RAdam(Moments):
     }  # fmt: skip
 
     @staticmethod
-    @repeated
     def rule(
         value: Tensor, gradient: Tensor, rate: Tensor, first: Tensor, second: Tensor,
         steps: Tensor, missing_first: Tensor, missing_second: Tensor, betas_0: float,
@@ -187,7 +182,6 @@ class Adamax(Optimizer):
         return {"step": steps, "_missing": one_less_power(steps, rate.dtype, numbers["betas_0"])}
 
     @staticmethod
-    @repeated
     def rule(
         value: Tensor, gradient: Tensor, rate: Tensor, first: Tensor, largest: Tensor,
         _: Tensor, missing: Tensor, betas_0: float, betas_1: float, eps: float, weight_decay: float,
@@ -218,7 +212,6 @@ class Adafactor(Optimizer):
         return {"row_var": made[..., :1].contiguous(), "col_var": made[..., :1, :].contiguous()}
 
     @staticmethod
-    @repeated
     def rule(
         value: Tensor, gradient: Tensor, rate: Tensor, *rest: Tensor, beta2_decay: float,
         eps_0: float | None, eps_1: float, d: float, weight_decay: float,

@@ -8,6 +8,7 @@ squares are often too small for 16 bits.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
@@ -150,11 +151,14 @@ class Optimizer:
     kept: ClassVar[Mapping[str, str | None]] = {}
     counted: Mapping[str, float] = {}  # as steps begin: see `count`
     rule: ClassVar[Callable[..., Any]]
+    _steps: ClassVar[Callable[..., tuple[Tensor, ...]]]
     __signature__: ClassVar[inspect.Signature]
 
     def __init_subclass__(cls) -> None:
         named = {name: value for name, value in _COMMON.items() if name not in cls.options}
         cls.__signature__ = signature_of({"params": REQUIRED, **cls.options}, named)
+        if "rule" in cls.__dict__:
+            cls._steps = staticmethod(repeated(functools.partial(_steps_by, cls.rule)))
 
     def __init__(self, *arguments: Any, **options: Any):
         bound = self.__signature__.bind(*arguments, **options)
@@ -279,8 +283,11 @@ class Optimizer:
             for settings in self._settings:
                 moving = [one for one in settings.params if one.grad is not None]
                 self._advance(settings, moving)
+                alike = dict[int, list[Tensor]]()
                 for parameter in moving:
-                    self._update(settings, parameter)
+                    alike.setdefault(id(self._counts[id(parameter)]), []).append(parameter)
+                for parameters in alike.values():
+                    self._update(settings, parameters)
         return self.tensors()
 
     def _advance(self, settings: Settings, moving: Sequence[Tensor]) -> None:
@@ -310,21 +317,16 @@ class Optimizer:
         """The counted numbers after one more step."""
         return {"step": values["step"] + 1}
 
-    def _update(self, settings: Settings, parameter: Tensor) -> None:
-        assert parameter.grad is not None
-        wide = wide_dtype(parameter.dtype)
-        gradient = parameter.grad.cast(wide)
-        if settings.fixed["maximize"]:
-            gradient = -gradient
-        kept = self._kept[id(parameter)]
-        counted, value = self._counts[id(parameter)].values.values(), parameter.detach().cast(wide)
-        rate, *shared = (one.cast(wide) for one in (settings.rate, *counted))
-        numbers = settings.numbers(wide)
-        result = type(self).rule(value, gradient, rate, *kept.values(), *shared, **numbers)
-        stepped, *after = result if isinstance(result, tuple) else (result,)
-        for tensor, new in zip(kept.values(), after, strict=True):
+    def _update(self, settings: Settings, parameters: Sequence[Tensor]) -> None:
+        """A step of parameters that have made the same number of them."""
+        kept = [[one, *self._kept[id(one)].values()] for one in parameters]
+        counted = self._counts[id(parameters[0])].values.values()
+        given = [x for one, *rest in kept for x in (one, one.grad, *rest)]
+        numbers = settings.fixed | settings.live
+        many = len(parameters), len(counted)
+        found = type(self)._steps(*many, settings.rate, *counted, *given, **numbers)
+        for tensor, new in zip((one for rest in kept for one in rest), found, strict=True):
             tensor.assign(new)
-        parameter.assign(stepped.cast(parameter.dtype))
 
     def state_dict(self) -> dict[str, Any]:
         """State by the parameters' numbers, and the groups, as PyTorch lays them out."""
@@ -392,6 +394,27 @@ class Optimizer:
         options = ({k: v for k, v in group.items() if k != "params"} for group in self.param_groups)
         inside = "; ".join(", ".join(f"{k}={v}" for k, v in group.items()) for group in options)
         return f"{type(self).__name__}({inside})"
+
+
+def _steps_by(
+    rule: Callable[..., Any], count: int, counted: int, rate: Tensor, *tensors: Tensor,
+    maximize: bool, **numbers: Any,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """The next value of each of `count` parameters and of what is kept of it, one after the other.
+    `tensors`: the `counted` numbers; then of each its value, its gradient and what is kept.
+    """
+    each = (len(tensors) - counted) // count
+    made: list[Tensor] = []
+    for at in range(counted, len(tensors), each):
+        value, gradient, *kept = tensors[at : at + each]
+        wide = wide_dtype(value.dtype)
+        gradient = gradient.cast(wide)
+        scalars = [one.cast(wide) for one in (rate, *kept, *tensors[:counted])]
+        live = {k: v.cast(wide) if isinstance(v, Tensor) else v for k, v in numbers.items()}
+        result = rule(value.cast(wide), -gradient if maximize else gradient, *scalars, **live)
+        stepped, *after = result if isinstance(result, tuple) else (result,)
+        made += [stepped.cast(value.dtype), *after]
+    return tuple(made)
 
 
 def filled_like(parameter: Tensor, value: float = 0.0) -> Tensor:
