@@ -33,7 +33,8 @@ from torpor.device import Buffer
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.pipeline.compiled_graph import CompiledGraph, Word, compiled_graph
+from torpor.pipeline.command import Word
+from torpor.pipeline.compiled_graph import CompiledGraph, compiled_graph
 from torpor.tensor.computing import compute
 from torpor.tensor.differentiate import is_severed
 from torpor.tensor.handle import Handle

@@ -37,7 +37,7 @@ from torpor.capture.tree import UNCHANGING, Path, containers
 from torpor.ir.infer import JOINT, Shape
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.pipeline.compiled_graph import Prepared
+from torpor.pipeline.command import Prepared
 from torpor.pipeline.run import recorders
 from torpor.tensor.computing import compute
 from torpor.tensor.differentiate import is_severed

@@ -127,10 +127,10 @@ class Count(NamedTuple):
     """Where a loop's rounds are counted."""
 
     loop: object
-    rounds: int
+    rounds: int | Given
 
 
-def counting(loop: object, rounds: int, by: int) -> Step:
+def counting(loop: object, rounds: int | Given, by: int) -> Step:
     """The command that begins the rounds of a loop (`by` is 1), or goes back until all are done."""
     return Step(0, (0, Count(loop, rounds), int(by == 1)), by, None, False)
 
@@ -222,6 +222,7 @@ class _Table:
         self._sections = np.zeros((len(sections), SECTION), np.int64)
         self._groups = [np.zeros((len(bounds) - 1, GROUP), np.int64) for bounds in sections]
         places = _places(self.tables)
+        self._rounds: list[tuple[int, ...]] = []  # patches of how many a loop has
         self._loops = list(self._loops_of(steps, starts, places))  # kept alive
         pairs = list(zip(places, words, strict=True))
         own = [(to, word.offset) for to, word in pairs if type(word) is Own]
@@ -233,6 +234,7 @@ class _Table:
             *[(to, *_behind(scratch.first, number * scratch.nbytes))
               for number, to in enumerate(_places(self._slots))],
             *self._given_sizes(steps),
+            *self._rounds,
         ], np.int64).reshape(-1, PATCH)  # fmt: skip
         errors = np.full(len(steps), self.head.ctypes.data, np.int64)
         for number, bounds in enumerate(sections):
@@ -257,7 +259,9 @@ class _Table:
                     if not step.arguments[2]:
                         del opened[word.loop]
                         moves = np.array(found, np.int64).reshape(-1, MOVE)
-                        block[1:] = word.rounds, len(moves), moves.ctypes.data
+                        block[1:] = _first_of(word.rounds), len(moves), moves.ctypes.data
+                        if type(word.rounds) is Given:
+                            self._rounds.append((block.ctypes.data + 8, *word.rounds))
                         yield block, moves
 
     def _given_sizes(self, steps: Sequence[Step]) -> list[tuple[int, ...]]:

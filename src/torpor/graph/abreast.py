@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from torpor.graph.sizes import is_plain
-from torpor.ir.infer import shape_of, shaped
+from torpor.ir.infer import Size, shape_of, shaped
 from torpor.ir.ops import ALU, MOVEMENT, Ops
 from torpor.ir.rewrite import unite_origins
 from torpor.ir.uop import UOp
@@ -32,7 +32,7 @@ class Abreast:
     the same at each step.
     """
 
-    def __init__(self, count: int, given: Mapping[UOp, UOp], fixed: Mapping[UOp, UOp]):
+    def __init__(self, count: Size, given: Mapping[UOp, UOp], fixed: Mapping[UOp, UOp]):
         self.count, self.given = count, given
         self.wide = dict(given)  # node -> its values
         self.same = dict(fixed)  # node -> its value
@@ -74,7 +74,7 @@ class Abreast:
         return expand(reshape(made, (self.count, *[1] * len(wanted))), (self.count, *wanted))
 
 
-def widened_arg(node: UOp, count: int) -> Any:
+def widened_arg(node: UOp, count: Size) -> Any:
     """The arg of a node whose operands have one more axis in front."""
     op, arg = node.op, node.arg
     if op in (Ops.RESHAPE, Ops.EXPAND):

@@ -18,7 +18,8 @@ from typing import Final
 from torpor.graph.abreast import Abreast, is_possible, reshape
 from torpor.graph.loop import HEAVY, Enclosed, bytes_of, last, slots_of, steps, uniform
 from torpor.graph.rules import simplify_graph
-from torpor.ir.infer import shape_of
+from torpor.graph.sizes import add
+from torpor.ir.infer import Size, largest, shape_of
 from torpor.ir.ops import LOOPED, MOVEMENT, Ops
 from torpor.ir.records import Stored
 from torpor.ir.uop import UOp
@@ -139,7 +140,7 @@ class Fission:
                 stack += fresh
         more = bytes_of(one for one in found if one not in self.inside)
         small = more <= WIDER * bytes_of([node])
-        room = node in self.heavy and more * self.loop.arg.length <= ROOM
+        room = node in self.heavy and more * largest(self.loop.arg.length) <= ROOM
         return list(found) if small or room else None
 
     def ahead(self, abreast: Abreast, roots: Iterable[UOp]) -> None:
@@ -161,7 +162,7 @@ class Fission:
         """Whether there is room for the values of all steps."""
         rows = [below for below in node.toposort() if below in self.rows]
         size = bytes_of([node])
-        return size * self.loop.arg.length <= ROOM or size <= WIDER * bytes_of(rows)
+        return size * largest(self.loop.arg.length) <= ROOM or size <= WIDER * bytes_of(rows)
 
     # --- what comes of it -------------------------------------------------------------------------
     def results(self) -> dict[UOp, UOp]:
@@ -225,10 +226,10 @@ def trail(loop: UOp, number: int) -> UOp:
     return UOp(Ops.TRAIL, loop.src[number].dtype, (loop,), number)
 
 
-def part(node: UOp, start: int, length: int) -> UOp:
+def part(node: UOp, start: Size, length: Size) -> UOp:
     """Rows of a node."""
     rest = tuple((0, size) for size in shape_of(node)[1:])
-    return UOp(Ops.SHRINK, node.dtype, (node,), ((start, start + length), *rest))
+    return UOp(Ops.SHRINK, node.dtype, (node,), ((start, add(start, length)), *rest))
 
 
 def whole(node: UOp) -> UOp:

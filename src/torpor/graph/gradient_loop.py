@@ -19,7 +19,7 @@ from torpor.graph.gradient_elementwise import Gradients
 from torpor.graph.loop import Enclosed, bytes_of, last, slot, slots_of, steps
 from torpor.graph.movement import reshape
 from torpor.graph.reduce import reduce
-from torpor.ir.infer import shape_of
+from torpor.ir.infer import largest, shape_of
 from torpor.ir.ops import LOOPED, TRANSCENDENTAL, Ops
 from torpor.ir.uop import UOp
 
@@ -100,7 +100,7 @@ def waits_too_long(node: UOp, number: int, term: UOp) -> bool:
     would sum them, and they would take much memory.
     """
     below = term.below((Ops.RESHAPE, Ops.PERMUTE, Ops.CAST))
-    large = bytes_of([term]) * node.arg.length > TERMS_MOST
+    large = bytes_of([term]) * largest(node.arg.length) > TERMS_MOST
     return is_fixed(node, number) and below.op is not Ops.REDUCE_AXIS and large
 
 

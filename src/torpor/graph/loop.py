@@ -15,7 +15,7 @@ from typing import Final
 from torpor.base.dtypes import dtypes
 from torpor.graph.elementwise import constant
 from torpor.graph.sizes import is_plain
-from torpor.ir.infer import largest, shape_of, shaped
+from torpor.ir.infer import Size, largest, shape_of, shaped
 from torpor.ir.ops import LOOPED, MOVEMENT, Ops
 from torpor.ir.records import Loop
 from torpor.ir.rewrite import unite_origins
@@ -153,7 +153,7 @@ class Enclosed:
         arg = Loop(None, tuple(self.roots[:-1]), goes_on=self.roots[-1])
         return UOp(Ops.LOOP, dtypes.void, tuple(self.operands), arg)
 
-    def loop(self, count: int, backwards: bool = False, lean: bool = False) -> UOp:
+    def loop(self, count: Size, backwards: bool = False, lean: bool = False) -> UOp:
         """The LOOP; the first roots are what the carries are after a step."""
         nexts = tuple(self.roots[: len(self.carried)])
         arg = Loop(count, nexts, tuple(self.stepped), backwards, lean)

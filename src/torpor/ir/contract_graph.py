@@ -15,6 +15,7 @@ from torpor.ir.ops import ALU, COMPARE, LOOPED, MOVEMENT, Ops
 from torpor.ir.pattern import UPat
 from torpor.ir.records import Requirement, Stored
 from torpor.ir.uop import UOp
+from torpor.ir.variable import is_above
 
 _REDUCTIONS: Final = frozenset({Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN})
 
@@ -158,8 +159,12 @@ def says_requirement(node: UOp) -> bool:
 
 
 def loops_well(node: UOp) -> bool:
-    """A LOOP's carries keep shape and format, and each of its rows is there for every step."""
+    """A LOOP's carries keep shape and format, and each of its rows is there for every step. How
+    many these are is a number, or one above a bound variable.
+    """
     loop = node.arg
+    if isinstance(loop.count, UOp) and not is_above(loop.count):
+        return False
     kept = all(
         alike(shape_of(s), shape_of(n)) and s.dtype is n.dtype for s, n in zip(node.src, loop.nexts)
     )

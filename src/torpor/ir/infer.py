@@ -84,7 +84,7 @@ def _shape_of_looped(node: UOp) -> Shape:
     if node.op is Ops.STEPS:
         return (loop.arg.length, *shape_of(node.arg))
     shape = shape_of(loop.src[node.arg])
-    return shape if node.op is Ops.LAST else (loop.arg.length + 1, *shape)
+    return shape if node.op is Ops.LAST else (fold_size(loop.arg.length + 1), *shape)
 
 
 def shape_of(node: UOp) -> Shape:

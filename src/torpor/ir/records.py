@@ -76,7 +76,7 @@ class Loop:
     lean:      whether nothing is in the body that need not be done step by step.
     """
 
-    count: int | None
+    count: int | UOp | None
     nexts: tuple[UOp, ...]
     stepped: tuple[int, ...] = ()
     backwards: bool = False
@@ -84,7 +84,7 @@ class Loop:
     goes_on: UOp | None = None
 
     @property
-    def length(self) -> int:
+    def length(self) -> int | UOp:
         """How many steps, where that is known."""
         assert self.count is not None, "loops with rows know how many they have"
         return self.count
@@ -138,9 +138,9 @@ class Section:
 
 @dataclass(frozen=True, eq=False)
 class Counter:
-    """Counts the rounds of some items, of which there are so many."""
+    """Counts the rounds of some items, of which there are so many: one at least."""
 
-    rounds: int
+    rounds: int | UOp
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,18 @@ def unbind(bound: UOp) -> tuple[UOp, int]:
     return bound.src[0], bound.src[1].arg
 
 
+def is_above(size: object) -> bool:
+    """Whether a size is a bound variable, or one with a number added: see `above`."""
+    if not isinstance(size, UOp) or size.op is Ops.BIND:
+        return isinstance(size, UOp)
+    return size.op is Ops.ADD and (size.src[0].op, size.src[1].op) == (Ops.BIND, Ops.CONST)
+
+
+def above(size: UOp) -> tuple[UOp, int]:
+    """The bound variable in a size that `is_above` one, and the number that is added."""
+    return (size, 0) if size.op is Ops.BIND else (size.src[0], int(size.src[1].arg))
+
+
 def expand(expression: UOp, *ranges: UOp) -> list[UOp]:
     """The simplified expression for every value of the `ranges` that it contains.
 

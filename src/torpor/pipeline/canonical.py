@@ -14,6 +14,7 @@ settings.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -34,6 +35,7 @@ _NUMBERS: Final = frozenset({int, bool})
 _BUFFER, _CONST, _BIND, _LEAF = Ops.BUFFER, Ops.CONST, Ops.BIND, Ops.LEAF
 _FUNCTION, _INDEX, _SHEAR, _CHECK = Ops.FUNCTION, dtypes.index, Ops.SHEAR, Ops.CHECK
 _SLOT, _LOOP = Ops.SLOT, Ops.LOOP
+_SIZED: Final = MOVEMENT | {_LOOP}
 PLACED: Final = frozenset({*MOVEMENT, Ops.LEAF, Ops.DETACH})  # what memory is looked at through
 PAIRED: Final = frozenset({Ops.SHRINK, Ops.PAD})  # of two numbers for each axis
 NUMBERED: Final = frozenset({Ops.RESHAPE, Ops.EXPAND, Ops.SHEAR, *PAIRED})
@@ -119,7 +121,7 @@ def canonical(roots: Sequence[tuple[UOp, str]], known: Notes = NOTHING) -> Canon
             else:
                 words.append(node if op is _CONST else (op, node.dtype, arg[1:]))
             continue
-        if op in MOVEMENT:
+        if op in _SIZED:
             arg, sizes = without_numbers(node, numbered, numbers)
             source += sizes
         elif op is _BIND:
@@ -152,10 +154,12 @@ def is_of_box(node: UOp, known: Notes) -> bool:
 def without_numbers(
     node: UOp, numbered: list[UOp], numbers: list[Any]
 ) -> tuple[Any, tuple[UOp, ...]]:
-    """What is left of a movement's arg without its numbers, which are put down; and the nodes among
-    its sizes, where not all are numbers.
+    """What is left of a movement's or LOOP's arg without its numbers, which are put down; and the
+    nodes among its sizes, where not all are numbers.
     """
     op, arg = node.op, node.arg
+    if op is _LOOP:
+        return without_count(node, numbered, numbers)
     flat = [*chain.from_iterable(arg)] if op in PAIRED else arg
     if not (_NUMBERS.issuperset(map(type, flat)) or is_known(arg)):
         return marked(arg), tuple(sizes_in(arg))
@@ -167,6 +171,17 @@ def without_numbers(
         return (*arg[:2], *arg[3:5]), ()
     numbers += flat
     return len(arg), ()
+
+
+def without_count(
+    node: UOp, numbered: list[UOp], numbers: list[Any]
+) -> tuple[Any, tuple[UOp, ...]]:
+    """What is left of a LOOP's arg without how many steps it has, as `without_numbers`."""
+    count = node.arg.count
+    if isinstance(count, int):
+        numbered.append(node)
+        numbers.append(count)
+    return replace(node.arg, count=None), (count,) if isinstance(count, UOp) else ()
 
 
 def place_of(root: UOp, places: Mapping[UOp, int], known: Notes = NOTHING) -> int | None:

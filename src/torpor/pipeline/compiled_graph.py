@@ -12,8 +12,7 @@ time, another thread that is running the same graph) one command is run after th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -22,7 +21,6 @@ import numpy as np
 from torpor.base.dtypes import DType, dtypes
 from torpor.base.locks import taken
 from torpor.device import Buffer, Device, copy_buffer
-from torpor.device.base import Executable
 from torpor.device.buffer import BufferMaker
 from torpor.device.executor import (
     Bounds,
@@ -38,14 +36,13 @@ from torpor.device.executor import (
     split,
 )
 from torpor.device.pool import pool, thread_count
-from torpor.ir.records import Jump, Program, ScheduleItem
+from torpor.ir.records import Jump, ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.pipeline import arena
 from torpor.pipeline.arena import SCRATCH, Slot
-from torpor.pipeline.compile import executable_for, has_kernel
-from torpor.pipeline.report import note_run, stripped, timing
+from torpor.pipeline.command import Command, Prepared, Word, command_of
+from torpor.pipeline.report import note_run, timing
 
-NONE_YET: Final[Mapping[object, int]] = {}
 KEPT: Final = 1 << 14  # bytes of an arena that stays with its graph: there may be many graphs
 
 
@@ -66,12 +63,6 @@ def kind_of(buffer: Buffer) -> Kind:
     return Kind(buffer.device, buffer.size, buffer.dtype)
 
 
-class Word(NamedTuple):
-    """An integer that is another one at each run: its place among those that a run is given."""
-
-    place: int
-
-
 class Between(NamedTuple):
     """Where something between commands lies: the slot of an arena or a result, and how many bytes
     in.
@@ -80,47 +71,6 @@ class Between(NamedTuple):
     kind: Kind
     base: Slot
     offset: int
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A schedule item that is ready to run; a copy has no program."""
-
-    item: ScheduleItem
-    program: Program | None
-    executable: Executable | None
-
-
-def prepare(item: ScheduleItem) -> Prepared:
-    """The item with its program compiled and loaded."""
-    return Prepared(item, *(executable_for(item) if has_kernel(item) else (None, None)))
-
-
-class Command(NamedTuple):
-    """One kernel, or without an executable a copy or a jump: the slots that it takes, and its
-    integers.
-
-    nbytes: of a copy both sides of which the host sees.
-    item:   what it was made of, without memory: for who wants to see it.
-    """
-
-    executable: Executable | None
-    program: Program | None
-    slots: tuple[Slot, ...]
-    values: tuple[int | Word | Row, ...]
-    nbytes: int
-    item: ScheduleItem
-
-    def values_in(
-        self, words: Sequence[int], rounds: Mapping[object, int] = NONE_YET
-    ) -> tuple[int, ...]:
-        """Its integers in a run that is given these words, after so many rounds of counters."""
-        return tuple([
-            v if isinstance(v, int)
-            else words[v.place] if isinstance(v, Word)
-            else v.start + v.by * rounds.get(v.loop, 0)
-            for v in self.values
-        ])  # fmt: skip
 
 
 class Memory(NamedTuple):
@@ -229,11 +179,12 @@ class CompiledGraph:
             for buffer in buffers:
                 if not buffer.place and not buffer.is_allocated():
                     buffer.allocate()
+            values = command.values_in(words, rounds)
             if (jump := command.item.jump) is not None:
-                after = number + jump.by if _is_taken(jump, buffers[0], rounds) else after
+                taken = _is_taken(jump, buffers[0], rounds, *values)
+                after = number + jump.by if taken else after
                 continue
-            started = time.perf_counter() if measured else 0.0
-            error, values = 0, command.values_in(words, rounds)
+            started, error = time.perf_counter() if measured else 0.0, 0
             if command.executable is None:
                 copy_buffer(buffers[0], buffers[1])
             else:
@@ -285,7 +236,8 @@ class CompiledGraph:
         if (jump := command.item.jump) is not None:
             seen = Device[command.item.buffers[0].arg.device].kind == "CPU"
             if jump.counter is not None:
-                return counting(jump.counter, jump.counter.rounds, jump.by) if seen else None
+                rounds = self._rounds(command.values[0])
+                return counting(jump.counter, rounds, jump.by) if seen else None
             return jumping(self._address(command.slots[0]), jump.by, jump.holds) if seen else None
         return self._kernel(command) if command.program is not None else self._copy(command)
 
@@ -304,7 +256,14 @@ class CompiledGraph:
         return Step(entry.address, arguments, Given(place), Given(place + 1), entry.checked)
 
     def _value(self, value: int | Word | Row) -> int | Given | Row:
-        return Given(self._given + value.place) if isinstance(value, Word) else value
+        if isinstance(value, Word):
+            return Given(self._given + value.place, value.more)
+        return value
+
+    def _rounds(self, value: int | Word | Row) -> int | Given:
+        made = self._value(value)
+        assert not isinstance(made, Row), "how often a loop is done does not move"
+        return made
 
     def _copy(self, command: Command) -> Step | None:
         if not command.nbytes:
@@ -340,12 +299,12 @@ def _taking(kind: Kind) -> Callable[[], Buffer]:
     return take
 
 
-def _is_taken(jump: Jump, flag: Buffer, rounds: dict[object, int]) -> bool:
-    """Whether a run goes on where a jump says; rounds are counted."""
+def _is_taken(jump: Jump, flag: Buffer, rounds: dict[object, int], most: int = 0) -> bool:
+    """Whether a run goes on where a jump says; rounds are counted, of which there are `most`."""
     if jump.counter is None:
         return _bool_in(flag) is jump.holds
     rounds[jump.counter] = 0 if jump.begins else rounds[jump.counter] + 1
-    return rounds[jump.counter] < jump.counter.rounds
+    return rounds[jump.counter] < most
 
 
 def _bool_in(buffer: Buffer) -> bool:
@@ -415,7 +374,7 @@ def compiled_graph(
         ),
         layout.sizes.get(SCRATCH, 0),
     )
-    commands = [_command(one, slots, word_of) for one in ready]
+    commands = [command_of(one, slots, word_of) for one in ready]
     number_of = {key: number for number, key in enumerate(results)}
     over = {number_of[new]: slots.get(old) for new, old in donated.items()}
     return CompiledGraph(commands, memory, words, sections, over), slots
@@ -476,24 +435,3 @@ def _arena_kind(
         return Kind(name, nbytes, dtypes.uint8)
     device = items[sections[0][0]].buffers[0].arg.device
     return Kind(device, nbytes * thread_count(), dtypes.uint8)
-
-
-def _command(
-    one: Prepared, slots: dict[int, Slot], word_of: Callable[[UOp], Word | None]
-) -> Command:
-    """The command of an item."""
-    item, program = one.item, one.program
-    places = tuple([slots[id(node.arg)] for node in item.buffers])
-    if item.jump is not None:
-        return Command(None, None, places, (), 0, stripped(item))
-    if program is None:
-        target, source = (node.arg for node in item.buffers)
-        seen = all(Device[buffer.device].kind == "CPU" for buffer in (target, source))
-        return Command(None, None, places, (), source.nbytes if seen else 0, stripped(item))
-    known: dict[str, int | Word | Row] = dict(item.variables)
-    for (name, _), binding in zip(item.variables, item.bindings, strict=False):
-        known[name] = word_of(binding) or known[name]
-    for name, counter, by in item.moves:
-        known[name] = Row(dict(item.variables)[name], counter, by)
-    values = program.values_of(known.items())
-    return Command(one.executable, program, places, values, 0, stripped(item))

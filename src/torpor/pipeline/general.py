@@ -52,6 +52,11 @@ class Varying:
     times: int = 1
     more: int = 0
 
+    @property
+    def is_scaled(self) -> bool:
+        """Whether it is more than one variable and a number added."""
+        return self.times != 1 or len(self.factors) > 1
+
     def at(self, values: Sequence[Any]) -> Any:
         value = self.times
         for variable, added in self.factors:
@@ -176,7 +181,7 @@ def slots_of(form: Canonical) -> Iterator[Slot]:
 
 def count_of(node: UOp) -> int:
     """How many numbers a node has in a form."""
-    if node.op in (Ops.BUFFER, Ops.CONST):
+    if node.op in (Ops.BUFFER, Ops.CONST, Ops.LOOP):
         return 1
     if node.op is Ops.SHEAR:
         return 2

@@ -24,11 +24,10 @@ from torpor.ir.records import ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.pipeline import reuse
 from torpor.pipeline.canonical import Canonical
+from torpor.pipeline.command import Prepared, Word
 from torpor.pipeline.compiled_graph import (
     CompiledGraph,
     Kind,
-    Prepared,
-    Word,
     compiled_graph,
     kind_of,
 )

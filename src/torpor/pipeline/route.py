@@ -18,8 +18,9 @@ from torpor.pipeline import again, along, anew, plans
 from torpor.pipeline.along import Place
 from torpor.pipeline.blame import index_of
 from torpor.pipeline.canonical import Canonical, canonical
+from torpor.pipeline.command import prepare
 from torpor.pipeline.compile import make_ready, programs_of, target_named
-from torpor.pipeline.compiled_graph import Failed, prepare
+from torpor.pipeline.compiled_graph import Failed
 from torpor.pipeline.fill import filled
 from torpor.pipeline.general import Made, exactly
 from torpor.pipeline.journal import recording

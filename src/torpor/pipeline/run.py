@@ -14,7 +14,8 @@ from torpor.ir.infer import shape_of
 from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.records import CheckSite, Requirement, ScheduleItem
 from torpor.ir.trace import listener
-from torpor.pipeline.compiled_graph import Failed, Prepared
+from torpor.pipeline.command import Prepared
+from torpor.pipeline.compiled_graph import Failed
 from torpor.pipeline.report import watched
 
 # By thread: who wants to know what has been run (the jit, while it traces a function).

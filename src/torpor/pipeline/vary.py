@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, combinations_with_replacement, product
 from math import prod
 from typing import Any, Final
@@ -42,9 +43,7 @@ ROOM: Final = 1 << 20  # elements of a tensor up to which sizes vary
 # Terms of a sum up to which their number varies. It is added up in order then: n terms lose about
 # the square root of n units in the last place, 64 by choice. Longer sums are split.
 TERMS: Final = 1 << 12
-FIXED: Final = frozenset(
-    {Ops.COPY, Ops.MULTI, Ops.LOOP, Ops.KERNEL}
-)  # their sizes are in no number
+FIXED: Final = frozenset({Ops.COPY, Ops.MULTI, Ops.KERNEL})  # their sizes are in no number
 STORED: Final = frozenset(
     {Ops.BUFFER, Ops.REDUCE_AXIS, Ops.GATHER, Ops.SCATTER, Ops.SCAN_AXIS, Ops.CONTIGUOUS}
 )
@@ -174,9 +173,9 @@ class Graph:
 
         for place in sorted(places, key=step):
             column = self.columns[place]
-            found = next(
-                filter(None, (fit(one, column, self.falling) for one in self.known_columns())), None
-            )
+            fits = (fit(one, column, self.falling) for one in self.known_columns())
+            counts = self.slots[place].node.op is Ops.LOOP  # a variable and a number added
+            found = next((one for one in fits if one and not (counts and one.is_scaled)), None)
             if found is not None:
                 self.varying[place] = found
             elif self.sizes == MOST_SIZES:
@@ -287,6 +286,8 @@ class Graph:
             if node.op is Ops.BUFFER and node in args:
                 arg = Buffer(node.arg.device, arg, node.dtype)
             done[node] = made = UOp(node.op, node.dtype, source, arg)
+            if node.op is Ops.LOOP and node in args and arg.count < 1:
+                raise ShapeError("a loop without steps is another graph")
             if node.op is Ops.EXPAND and not repeat_alike(made, node):
                 raise ShapeError("an axis is repeated for some of the sizes, and not for others")
             if made is not node and shape_of(made) != shape_of(node):
@@ -312,6 +313,8 @@ class Graph:
                 continue
             if node.op is Ops.BUFFER:
                 found[node] = taken[0]
+            elif node.op is Ops.LOOP:
+                found[node] = replace(node.arg, count=taken[0])
             elif node.op is Ops.SHEAR:
                 found[node] = (*node.arg[:2], taken[0], *node.arg[3:5], taken[1])
             elif node.op in PAIRED:

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from torpor.base.dtypes import dtypes
-from torpor.ir.infer import shape_of, shaped
+from torpor.ir.infer import largest, shape_of, shaped
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import CheckSite, Counter, Jump, ParamArg, ScheduleItem, Section, Stored
 from torpor.ir.uop import UOp
+from torpor.ir.variable import above
 from torpor.schedule.reduction_fission import MakeBuffer
 from torpor.schedule.region import count
 
@@ -100,7 +101,7 @@ class Body:
         roots = self.over_memory(nodes)
         self.items, places = plan_body([(root, device) for root in roots])
         self.results = [places[root] for root in roots]
-        self.asts: dict[tuple[UOp, tuple[Moved, ...]], UOp] = {}
+        self.asts: dict[tuple[UOp, tuple[Moved, ...], UOp], UOp] = {}
 
     def over_memory(self, nodes: Sequence[UOp]) -> list[UOp]:
         """The nodes over memory in place of SLOTs, each of them with memory of its own."""
@@ -119,7 +120,7 @@ class Body:
 
     def moved(self, ast: UOp, moved: tuple[Moved, ...], row: UOp) -> UOp:
         """A kernel with some of its parameters being parts of other memory."""
-        key = ast, moved
+        key = ast, moved, row
         if key not in self.asts:
             self.asts[key] = over_parts(ast, moved, row)
         return self.asts[key]
@@ -142,7 +143,8 @@ class Bodies:
     def kernels(self, item: ScheduleItem) -> Iterator[ScheduleItem]:
         """What a loop's item comes to."""
         loop, _ = item.ast.src[0].src[1].src[0].arg
-        return (Unrolled if loop.goes_on is None else Rounds)(item, self).items()
+        kind = Rounds if loop.goes_on is not None else Counted
+        return (Unrolled if isinstance(loop.count, int) else kind)(item, self).items()
 
 
 class Unfolded:
@@ -185,14 +187,19 @@ class Unfolded:
             section, number = item.group
             again = sections.setdefault(section, Section(section.own))
             made = replace(made, group=(again, number))
-        if not moved:
-            return made
-        name, most = f"v{len(item.variables)}", (self.loop.count or 1) - 1
-        variable = UOp.variable(name, 0, most)
-        made = replace(made, ast=body.moved(item.ast, moved, variable))
+        return self.on_rows(made, body, moved, step) if moved else made
+
+    def on_rows(
+        self, item: ScheduleItem, body: Body, moved: tuple[Moved, ...], step: int
+    ) -> ScheduleItem:
+        """A kernel on the rows of a step."""
+        count = self.loop.count or 1
+        assert isinstance(count, int), "each step is known"
+        name = f"v{len(item.variables)}"
+        made = replace(item, ast=body.moved(item.ast, moved, UOp.variable(name, 0, count - 1)))
         if not any(by for _, _, by, _ in moved):
             return made
-        row = most - step if self.loop.backwards else step
+        row = count - 1 - step if self.loop.backwards else step
         return replace(made, variables=(*item.variables, (name, row)))
 
 
@@ -202,6 +209,7 @@ class Unrolled(Unfolded):
     def __init__(self, item: ScheduleItem, bodies: Bodies):
         super().__init__(item, bodies)
         self.before: list[ScheduleItem] = []
+        self.steps = self.told_apart()
         values = [arg for op, arg in self.outs if op is Ops.STEPS]
         self.body = bodies.of([*self.loop.nexts, *values], self.device)
         carries = len(self.loop.nexts)
@@ -209,28 +217,39 @@ class Unrolled(Unfolded):
             self.place_carry(number, after)
         for node, result in zip(values, self.body.results[carries:], strict=True):
             self.places[result] = self.rows(self.outs[Ops.STEPS, node], 0, count(shape_of(node)))
-        self.place_operands(self.body, self.loop.length)
+        self.place_operands(self.body, self.steps)
+
+    def told_apart(self) -> int:
+        """How many steps have places of their own."""
+        return int(self.loop.length)
 
     def rows(self, buffer: UOp, start: int, size: int) -> Place:
         """A row of a buffer at each step."""
-        return Place([buffer] * self.loop.length, start, size)
+        return Place([buffer] * self.steps, start, size)
 
     def place_carry(self, number: int, after: UOp) -> None:
         """Say where a carry lies before a step, and after it: `after` stands for that."""
-        size, begins = after.arg.size, self.operands[number]
-        before = carry_in(self.body, number)
+        size, before = after.arg.size, carry_in(self.body, number)
         trail = self.outs.get((Ops.TRAIL, number))
-        steps = self.loop.length
         if trail is not None:
             into, out = (size, 0) if self.loop.backwards else (0, size)
-            first = steps * size if self.loop.backwards else 0
-            self.before.append(copy_of(begins, self.starts[number], trail, first, size))
-            self.places[after] = Place([trail] * steps, out, size)
+            self.before.append(self.begun(number, trail, size))
+            self.places[after] = self.rows(trail, out, size)
             if before is not None:
-                self.places[before] = Place([trail] * steps, into, size)
+                self.places[before] = self.rows(trail, into, size)
             return
+        self.take_turns(number, after, before)
+
+    def begun(self, number: int, trail: UOp, size: int) -> ScheduleItem:
+        """What puts a carry's beginning into its trail."""
+        first = self.steps * size if self.loop.backwards else 0
+        return copy_of(self.operands[number], self.starts[number], trail, first, size)
+
+    def take_turns(self, number: int, after: UOp, before: UOp | None) -> None:
+        """Have a carry in two places that take turns."""
+        size = after.arg.size
         turns = [after, self.make(self.device, size, after.dtype)]
-        written = [turns[step % 2] for step in range(steps)]
+        written = [turns[step % 2] for step in range(self.steps)]
         written[-1] = self.outs.get((Ops.LAST, number), written[-1])
         self.places[after] = Place(written)
         if before is not None:
@@ -248,10 +267,7 @@ class Unrolled(Unfolded):
     def items(self) -> Iterator[ScheduleItem]:
         """All kernels, in order: those that are the same at each step once."""
         yield from self.before
-        changing = self.changing()
-        each = [item for item in self.body.items if not changing.isdisjoint(item.buffers)]
-        if any(item.jump for item in self.body.items):
-            each = list(self.body.items)
+        each = self.at_each_step()
         yield from (self.at(self.body, one, 0, {}) for one in self.body.items if one not in each)
         first, period, rounds = self.alike() if each else (0, 1, 0)
         yield from self.written_out(each, range(first))
@@ -290,6 +306,13 @@ class Unrolled(Unfolded):
                 return first, period, rounds
         return 0, 1, 0
 
+    def at_each_step(self) -> list[ScheduleItem]:
+        """The body's kernels without those that are the same at each step."""
+        if any(item.jump for item in self.body.items):
+            return list(self.body.items)
+        changing = self.changing()
+        return [item for item in self.body.items if not changing.isdisjoint(item.buffers)]
+
     def changing(self) -> set[UOp]:
         """The memory that not all steps find and leave alike."""
         memory, carries = self.body.memory, len(self.loop.nexts)
@@ -301,6 +324,69 @@ class Unrolled(Unfolded):
             if not more:
                 return found
             found |= more
+
+
+class Counted(Unrolled):
+    """A loop of as many steps as a variable says: the kernels of a step, done in rounds. A carry
+    without a trail is copied to where the next step finds it.
+    """
+
+    def __init__(self, item: ScheduleItem, bodies: Bodies):
+        self.counter = Counter(item.ast.src[0].src[1].src[0].arg[0].length)
+        self.after: list[ScheduleItem] = []
+        super().__init__(item, bodies)
+
+    def told_apart(self) -> int:
+        return 1
+
+    def begun(self, number: int, trail: UOp, size: int) -> ScheduleItem:
+        made = copy_of(self.operands[number], self.starts[number], trail, 0, size)
+        if not self.loop.backwards:
+            return made
+        made, count = self.with_count(made)
+        return replace(made, ast=over_parts(made.ast, [(0, 0, size, trail.arg.size)], count))
+
+    def take_turns(self, number: int, after: UOp, before: UOp | None) -> None:
+        size = after.arg.size
+        end = self.outs.get((Ops.LAST, number)) or self.make(self.device, size, after.dtype)
+        self.before.append(copy_of(self.operands[number], self.starts[number], end, 0, size))
+        self.after.append(copy_of(after, 0, end, 0, size))
+        if before is not None:
+            self.places[before] = Place([end])
+
+    def with_count(self, item: ScheduleItem) -> tuple[ScheduleItem, UOp]:
+        """A kernel that is given how many steps there are, and what that is in it."""
+        bound, more = above(self.loop.length)
+        name = f"v{len(item.variables)}"
+        given = (*item.variables, (name, int(bound.src[1].arg)))
+        made = replace(item, variables=given, bindings=(*item.bindings, bound))
+        return made, UOp.variable(name, *bound.src[0].arg[1:]) + more
+
+    def on_rows(
+        self, item: ScheduleItem, body: Body, moved: tuple[Moved, ...], step: int
+    ) -> ScheduleItem:
+        if not any(by for _, _, by, _ in moved):
+            return replace(item, ast=body.moved(item.ast, moved, UOp.index_const(0)))
+        row = UOp.index_const(0)
+        if self.loop.backwards:
+            item, count = self.with_count(item)
+            row = count - 1
+        name = f"v{len(item.variables)}"
+        done = UOp.variable(name, 0, largest(self.loop.length) - 1)
+        row = row - done if self.loop.backwards else done
+        made = replace(item, ast=body.moved(item.ast, moved, row))
+        moves = (*item.moves, (name, self.counter, 1))
+        return replace(made, variables=(*item.variables, (name, 0)), moves=moves)
+
+    def items(self) -> Iterator[ScheduleItem]:
+        yield from self.before
+        each = self.at_each_step()
+        yield from (self.at(self.body, one, 0, {}) for one in self.body.items if one not in each)
+        sections: dict[Section, Section] = {}
+        inside = [*(self.at(self.body, item, 0, sections) for item in each), *self.after]
+        yield jump(inside[0].buffers[0], Jump(1, counter=self.counter))
+        yield from inside
+        yield jump(inside[0].buffers[0], Jump(-len(inside), counter=self.counter))
 
 
 class Rounds(Unfolded):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torpor import Tensor, dtypes, lower
 from torpor.device import Buffer
 from torpor.kernel import Opt, OptOps
-from torpor.pipeline.compiled_graph import Prepared, prepare
+from torpor.pipeline.command import Prepared, prepare
 from torpor.tensor.storage import buffers_of
 
 
