@@ -140,3 +140,13 @@ def pinned_losses(kind, width, batches):
         with Context(CACHE_MB=1000 + number):
             found.append(next(steps))
     return found
+
+
+def test_sizes_of_large_tensors_vary_up_to_the_next_power_of_two(compiled) -> None:
+    for number, length in enumerate((33, 40, 36, 63, 50)):
+        if number == 2:
+            compiled.clear()
+        given = NUMBERS.random((length, 500, 70), np.float32)  # more than a million elements
+        found = (Tensor(given).sqrt() * 3).mean().item()
+        assert found == pytest.approx(3 * np.sqrt(given, dtype="d").mean(), rel=1e-6)
+    assert compiled == []

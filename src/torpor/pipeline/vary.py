@@ -39,10 +39,11 @@ Values = tuple[int, ...]  # of a graph's variables
 
 MOST_SIZES: Final = 3  # that differ independently of each other
 TRIED: Final = 9  # values: a product of eight sizes is a polynomial of degree 8
-ROOM: Final = 1 << 20  # elements of a tensor up to which sizes vary
+ROOM: Final = 1 << 20  # elements of a tensor up to which sizes grow without having been there
+MOST: Final = 1 << 25  # elements of a tensor up to which sizes vary
 # Terms of a sum up to which their number varies. It is added up in order then: n terms lose about
-# the square root of n units in the last place, 64 by choice. Longer sums are split.
-TERMS: Final = 1 << 12
+# the square root of n units in the last place, 128 by choice. Longer sums are split.
+TERMS: Final = 1 << 14
 FIXED: Final = frozenset({Ops.COPY, Ops.MULTI, Ops.KERNEL})  # their sizes are in no number
 STORED: Final = frozenset(
     {Ops.BUFFER, Ops.REDUCE_AXIS, Ops.GATHER, Ops.SCATTER, Ops.SCAN_AXIS, Ops.CONTIGUOUS}
@@ -85,6 +86,7 @@ class Graph:
         self.limits: list[tuple[int, int]] = []
         self.sizes = 0  # how many of the variables are sizes: the first
         self.moved = moved
+        self.room = ROOM  # elements that a tensor may have
 
     def general(self) -> tuple[General, Made] | None:
         """The general graph; None where numbers differ in another way than it can say."""
@@ -227,7 +229,7 @@ class Graph:
         some = ([self.between(n, i) for n in range(self.sizes)] for i in range(TRIED))
         tried = ((*values, *now[self.sizes :]) for values in (*ends, *some))
         counts = [self.elements(values) for values in tried]
-        return all(count is not None and count <= ROOM for count in counts)
+        return all(count is not None and count <= self.room for count in counts)
 
     def between(self, number: int, which: int) -> int:
         """One of the values that are tried; other sizes grow at other paces."""
@@ -239,10 +241,11 @@ class Graph:
         long as there is room.
         """
         mosts, rest = list(now[: self.sizes]), now[self.sizes :]
+        self.room = max(ROOM, min(MOST, self.elements((*map(doubled, mosts), *rest)) or 0))
         full: set[int] = set()
         while len(full) < self.sizes:
             for number in {*range(self.sizes)} - full:
-                more = 1 << mosts[number].bit_length()
+                more = doubled(mosts[number])
 
                 def elements(value: int, number: int = number) -> int | None:
                     return self.elements((*mosts[:number], value, *mosts[number + 1 :], *rest))
@@ -251,9 +254,9 @@ class Graph:
                 if count is None:
                     larger = range(mosts[number] + 1, more + 1)
                     mosts[number] += bisect_left(larger, True, key=lambda n: elements(n) is None)
-                elif count <= ROOM:
+                elif count <= self.room:
                     mosts[number] = more
-                if mosts[number] < more or more >= ROOM:
+                if mosts[number] < more or more >= self.room:
                     full.add(number)
         return mosts
 
@@ -296,8 +299,8 @@ class Graph:
                     raise ShapeError(f"no tensor has the shape {sizes}")
                 if node.op in STORED or node in self.asked:
                     most = max(most, prod(sizes))
-            if node.op is Ops.REDUCE_AXIS and TERMS < terms_of(made) != terms_of(node):
-                most = ROOM + 1
+            if node.op is Ops.REDUCE_AXIS and terms_in_order(made, node) > TERMS:
+                most = MOST + 1
         return done[self.nodes[-1]], most
 
     def args(self, numbers: Sequence[Any]) -> dict[UOp, Any]:
@@ -409,6 +412,23 @@ def repeat_alike(one: UOp, other: UOp) -> bool:
         source == 1 == before or (source == target and before == after)
         for (source, target), (before, after) in axes
     )
+
+
+def doubled(size: int) -> int:
+    """The next power of two."""
+    return 1 << size.bit_length()
+
+
+def terms_in_order(node: UOp, other: UOp) -> int:
+    """How many terms a REDUCE_AXIS adds up in order, if their number is not that of another one. Of
+    a sum of all elements those along axes of known sizes are split.
+    """
+    shape, before = shape_of(node.src[0]), shape_of(other.src[0])
+    varying = [shape[axis] for axis in node.arg[1] if shape[axis] != before[axis]]
+    if not varying:
+        return 0
+    alone = all(size == 1 for size in shape_of(node))
+    return prod(map(largest, varying)) if alone else terms_of(node)
 
 
 def terms_of(node: UOp) -> int:
