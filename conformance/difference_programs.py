@@ -137,10 +137,11 @@ len(torpor.optim.Adam([torpor.zeros(1, requires_grad=True)]).state)
     Topic(
         "Random numbers",
         "A seed gives the same numbers on every device and in a jit, and others than PyTorch's. "
-        "Parameters that make no sense raise when a draw is needed.",
+        "Parameters that make no sense raise when a draw is needed, or at once where they are "
+        "known.",
         """
 torpor.manual_seed(0); torpor.rand(2)
-torpor.distributions.Normal(0.0, -1.0).sample()
+torpor.distributions.Normal(0.0, torpor.rand(1) - 2).sample()
 torpor.bernoulli(torpor.tensor([2.0]))
 torpor.multinomial(torpor.tensor([-1.0, 2.0]), 1)
 """,

@@ -4,6 +4,7 @@
 0.3989...
 """
 
+from torpor.nn.distributions import constraints as constraints
 from torpor.nn.distributions.base import Distribution
 from torpor.nn.distributions.divergence import kl_divergence, register_kl
 from torpor.nn.distributions.families import (
@@ -71,5 +72,6 @@ __all__ = [
     "Normal", "OneHotCategorical", "OneHotCategoricalStraightThrough", "Pareto", "Poisson",
     "PowerTransform", "RelaxedBernoulli", "RelaxedOneHotCategorical", "SigmoidTransform",
     "SoftmaxTransform", "SoftplusTransform", "StudentT", "TanhTransform", "Transform",
-    "TransformedDistribution", "Uniform", "VonMises", "Weibull", "kl_divergence", "register_kl",
+    "TransformedDistribution", "Uniform", "VonMises", "Weibull", "constraints", "kl_divergence",
+    "register_kl",
 ]  # fmt: skip

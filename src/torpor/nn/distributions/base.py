@@ -1,8 +1,9 @@
 """`Distribution`: what all have; and classes of them made of formulas.
 
 Shapes are PyTorch's: a distribution is one of `batch_shape` independent ones, each of which gives
-events of `event_shape`. Parameters and values that are outside of where they belong raise when
-something that depends on them is realised, unless `validate_args` is False.
+events of `event_shape`. Parameters and values that are outside of where they belong raise a
+`ValueRangeError`, unless `validate_args` is False: at once where their elements are known, else
+when something that depends on them is realised.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import copy
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from torpor.base.errors import ValueRangeError
-from torpor.graph import build
-from torpor.ir.records import Requirement
+from torpor.nn.distributions import constraints
+from torpor.nn.distributions.constraints import required
 from torpor.tensor import Tensor, as_tensor, no_grad
-from torpor.tensor.handle import derive
 from torpor.tensor.operands import sloped
 from torpor.tensor.random import normal_numbers, open_uniform, random_words
 from torpor.tensor.rejection import angles, gamma_numbers, gamma_slopes
@@ -25,29 +26,22 @@ from torpor.tensor.rejection import angles, gamma_numbers, gamma_slopes
 Shape = tuple[Any, ...]  # of known sizes
 Formula = Callable[..., Any]
 EPSILON: Final = 2.0**-23  # how far probabilities are kept from 0 and 1, as in PyTorch
-DOMAINS: Final[Mapping[str, tuple[str, Formula]]] = {
-    "real": ("numbers", lambda x: x == x),
-    "positive": ("numbers above 0", lambda x: x > 0),
-    "nonnegative": ("numbers from 0 on", lambda x: x >= 0),
-    "unit": ("numbers from 0 to 1", lambda x: (x >= 0) & (x <= 1)),
-    "boolean": ("0 or 1", lambda x: (x == 0) | (x == 1)),
-    "count": ("whole numbers from 0 on", lambda x: (x >= 0) & (x == x.floor())),
-}
-
-
-def required(value: Tensor, name: str, domain: str) -> Tensor:
-    """The value; where it is not in its domain an error when it is realised."""
-    words, holds = DOMAINS[domain]
-    return derive(build.check, (value, holds(value)), Requirement("value", f"{name} is {words}"))
+MARKS: Final = {  # behind the name of a parameter
+    "+": constraints.positive, "~": constraints.nonnegative, "#": constraints.nonnegative_integer,
+}  # fmt: skip
 
 
 def numbers(*given: Any) -> list[Tensor]:
     """Parameters as float tensors of one shape."""
+    return list(Tensor.broadcast_tensors(*floats(*given)))
+
+
+def floats(*given: Any) -> list[Tensor]:
+    """Parameters as float tensors; numbers in the format of a float tensor among them."""
     like = next((one for one in given if isinstance(one, Tensor) and one.dtype.is_float), None)
     options = {} if like is None else {"dtype": like.dtype, "device": like.device}
     made = [one if isinstance(one, Tensor) else as_tensor(float(one), **options) for one in given]
-    whole = [one if one.dtype.is_float else one.float() for one in made]
-    return list(Tensor.broadcast_tensors(*whole))
+    return [one if one.dtype.is_float else one.float() for one in made]
 
 
 class Noise:
@@ -89,14 +83,70 @@ class Noise:
 class Distribution:
     """Base of distributions. `sample(shape)` draws; `rsample` draws so that gradients flow to the
     parameters, where `has_rsample`; `log_prob`, `cdf`, `icdf` take values; `entropy()`, `mean`,
-    `variance`, `stddev`, `mode`; `expand(batch_shape)`.
+    `variance`, `stddev`, `mode`; `expand(batch_shape)`. `support` is the constraint of values,
+    `arg_constraints` those of parameters, which are asked unless `validate_args` is False.
     """
 
-    has_rsample: ClassVar[bool] = False
-    batch_shape: Shape
+    has_rsample: Any = False
+    has_enumerate_support: Any = False
+    arg_constraints: Any = MappingProxyType({})
+    support: Any = constraints.dependent
+    batch_shape: Shape = ()
     event_shape: Shape = ()
+    _validate_args: bool = __debug__
+
+    def __init__(
+        self, batch_shape: Sequence[int] = (), event_shape: Sequence[int] = (),
+        validate_args: bool | None = None,
+    ):  # fmt: skip
+        self.batch_shape, self.event_shape = tuple(batch_shape), tuple(event_shape)
+        self._validate(validate_args)
+        for name in set(self.arg_constraints) & set(vars(self)):
+            setattr(self, name, self._checked(name, vars(self)[name]))
+
+    @staticmethod
+    def set_default_validate_args(value: bool) -> None:
+        """Whether distributions that are made from now on, and not told, ask about their arguments.
+
+        >>> torpor.distributions.Distribution.set_default_validate_args(True)
+        """
+        Distribution._validate_args = bool(value)
+
+    def _validate(self, asked: bool | None) -> None:
+        self._validate_args = Distribution._validate_args if asked is None else bool(asked)
+
+    def _checked(self, name: str, value: Any) -> Any:
+        """The value of this parameter, which is asked whether it satisfies its constraint."""
+        constraint = self.arg_constraints.get(name)
+        if isinstance(constraint, constraints.dependent_property):
+            constraint = constraint.__get__(self)
+        if not self._validate_args or constraint is None or constraints.is_dependent(constraint):
+            return value
+        return required(value, f"{name} of {type(self).__name__}", constraint)
+
+    def _validate_sample(self, value: Tensor) -> Tensor:
+        """The value, which is asked whether it lies in the support."""
+        if not self._validate_args or constraints.is_dependent(self.support):
+            return value
+        shape = (*self.batch_shape, *self.event_shape)
+        Tensor.broadcast_shapes(tuple(value.shape), shape)
+        return required(value, f"a value of {type(self).__name__}", self.support)
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """All values of one event, along a new first axis, where there are finitely many; without
+        `expand` the axes of the batch have length 1.
+        """
+        raise NotImplementedError(f"values of {type(self).__name__} cannot be counted")
+
+    def _enumerated(self, values: Any, expand: bool) -> Tensor:
+        """These, as `enumerate_support` gives them."""
+        event = values.shape[1:]
+        each = values.reshape(len(values), *[1] * len(self.batch_shape), *event)
+        return each.expand((len(values), *self.batch_shape, *event)) if expand else each
 
     def _draw(self, shape: Shape) -> Tensor:
+        if type(self).rsample is not Distribution.rsample:  # a class of the user's
+            return self.rsample(shape)
         raise NotImplementedError(f"{type(self).__name__} does not draw")
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
@@ -165,20 +215,19 @@ class Family(Distribution):
     """
 
     names: ClassVar[tuple[str, ...]]
-    domains: ClassVar[Mapping[str, str]]
-    support: ClassVar[str]
     formulas: ClassVar[Mapping[str, Formula]]
     __signature__: ClassVar[inspect.Signature]
 
-    def __init__(self, *arguments: Any, validate_args: bool | None = None, **options: Any):
+    def __init__(self, *arguments: Any, **options: Any):
         bound = self.__signature__.bind(*arguments, **options)
         bound.apply_defaults()
         given = dict(bound.arguments)
+        self._validate(given.pop("validate_args"))
         if "logits" in self.names:
             self._choose(given)
-        self._validates = validate_args is not False
-        made = dict(zip(given, numbers(*given.values()), strict=True))
-        self._fill({name: self._checked(name, made[name]) for name in made})
+        vars(self).update(zip(given, floats(*given.values()), strict=True))
+        values = Tensor.broadcast_tensors(*[self._checked(one, vars(self)[one]) for one in given])
+        self._fill(dict(zip(given, values, strict=True)))
 
     def _choose(self, given: dict[str, Any]) -> None:
         """Probabilities as logits; one of the two is given."""
@@ -186,16 +235,9 @@ class Family(Distribution):
         if (probs is None) is (logits is None):
             raise ValueRangeError(f"{type(self).__name__} takes either probs or logits")
         if logits is None:
-            (chance,) = numbers(probs)
-            chance = required(chance, f"probs of {type(self).__name__}", "unit")
+            chance = self._checked("probs", floats(probs)[0])
             logits = chance.clamp(EPSILON, 1 - EPSILON).logit()
         given["logits"] = logits
-
-    def _checked(self, name: str, value: Tensor) -> Tensor:
-        domain = self.domains.get(name)
-        if domain is None or not self._validates:
-            return value
-        return required(value, f"{name} of {type(self).__name__}", domain)
 
     def _fill(self, parameters: dict[str, Tensor]) -> None:
         self._parameters = [parameters[name] for name in self.names]
@@ -225,13 +267,13 @@ class Family(Distribution):
         return formula(*values, *self._parameters)
 
     def log_prob(self, value: Any) -> Tensor:
-        given = self._beside(value, self._parameters[0])
-        if self._validates:
-            given = required(given, f"a value of {type(self).__name__}", self.support)
-        return self._of("log_prob", given)
+        return self._of("log_prob", self._asked(value))
 
     def cdf(self, value: Any) -> Tensor:
-        return self._of("cdf", self._beside(value, self._parameters[0]))
+        return self._of("cdf", self._asked(value))
+
+    def _asked(self, value: Any) -> Tensor:
+        return self._validate_sample(self._beside(value, self._parameters[0]))
 
     def icdf(self, value: Any) -> Tensor:
         return self._of("icdf", self._beside(value, self._parameters[0]))
@@ -239,29 +281,41 @@ class Family(Distribution):
     def entropy(self) -> Tensor:
         return self._of("entropy")
 
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        return self._enumerated(self._of("values"), expand)
+
     mean = property(lambda self: self._of("mean"))
     variance = property(lambda self: self._of("variance"))
     mode = property(lambda self: self._of("mode"))
 
 
-def family(name: str, about: str, parameters: str, support: str, **formulas: Any) -> Any:
-    """The class `name`. `parameters` are in order: `scale+` is above 0, `total_count#` a count,
-    `df=1` has a default; `logits` may be given as `probs`.
+def family(
+    name: str, about: str, parameters: str, support: Any,
+    asked: Mapping[str, Any] | None = None, **formulas: Any,
+) -> Any:  # fmt: skip
+    """The class `name`. `parameters` are in order: `scale+` is above 0, `rate~` is not below,
+    `total_count#` a count, `df=1` has a default; `logits` may be given as `probs`. A support that
+    depends on parameters is a function of the distribution; `asked` are further constraints.
     """
-    taken, names, domains = [], [], {}
+    constrained: dict[str, Any] = {}
+    taken, names = [], []
     for word in parameters.split():
         text, _, default = word.partition("=")
-        known = text.rstrip("+#")
+        known = text.rstrip("+#~")
         names.append(known)
-        if text != known:
-            domains[known] = "positive" if text.endswith("+") else "count"
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         each = ("probs", "logits") if known == "logits" else (known,)
+        constrained |= dict.fromkeys(each, MARKS.get(text[-1], constraints.real))
         value: Any = None if known == "logits" else inspect.Parameter.empty
         value = float(default) if default else value
         taken += [inspect.Parameter(one, kind, default=value) for one in each]
+    constrained |= {"probs": constraints.unit_interval} if "logits" in names else {}
+    taken.append(inspect.Parameter("validate_args", kind, default=None))
+    fixed = isinstance(support, constraints.Constraint)
     members = {
-        "names": tuple(names), "domains": domains, "support": support, "formulas": formulas,
+        "names": tuple(names), "arg_constraints": constrained | dict(asked or {}),
+        "support": support if fixed else constraints.dependent_property(support),
+        "formulas": formulas, "has_enumerate_support": "values" in formulas,
         "has_rsample": "draw" not in formulas or formulas.pop("smooth", False),
         "__signature__": inspect.Signature(taken), "__doc__": about,
         "__module__": "torpor.nn.distributions",

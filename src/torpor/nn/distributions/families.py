@@ -7,7 +7,9 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+from torpor.nn.distributions import constraints as C
 from torpor.nn.distributions.base import family
+from torpor.tensor import Tensor
 from torpor.tensor.operands import choose
 from torpor.tensor.special import bessel_one
 
@@ -45,6 +47,21 @@ def _gammas(n: Any, a: Any, b: Any) -> Any:
 
 def _poisson(n: Any, rate: Any) -> Any:
     return rate.detach().expand(n.shape).poisson()
+
+
+def _beyond(d: Any) -> Any:
+    """From loc on, up to -scale / k beyond it where k is negative."""
+    low = d.concentration < 0
+    end = d.loc - d.scale / choose(low, d.concentration, -1.0)
+    return C.interval(d.loc, choose(low, end, math.inf))
+
+
+def _up_to(count: Any, z: Any) -> Any:
+    """0 to a count that is the same for all."""
+    most = int(count.max().item())
+    if (count != most).any():
+        raise NotImplementedError("trials that are not the same for all cannot be counted")
+    return Tensor.arange(most + 1).cast(z.dtype)
 
 
 def _stretched(z: Any, k: Any) -> Any:
@@ -89,7 +106,7 @@ def _series(t: Any, first: float, second: float, third: float) -> Any:
 
 
 Normal = family(
-    "Normal", "exp(-z²/2) / (scale sqrt(2 pi)) of z = (x - loc) / scale.", "loc scale+", "real",
+    "Normal", "exp(-z²/2) / (scale sqrt(2 pi)) of z = (x - loc) / scale.", "loc scale+", C.real,
     draw=lambda n, m, s: m + n.normal() * s, smooth=True,
     log_prob=lambda x, m, s: ((x - m) / s).square() * -0.5 - s.log() - _LOG_TAU / 2,
     cdf=lambda x, m, s: (((x - m) / (s * _ROOT)).erf() + 1) * 0.5,
@@ -98,7 +115,7 @@ Normal = family(
     entropy=lambda m, s: s.log() + (0.5 + _LOG_TAU / 2),
 )  # fmt: skip
 LogNormal = family(
-    "LogNormal", "e to the power of normal numbers.", "loc scale+", "positive",
+    "LogNormal", "e to the power of normal numbers.", "loc scale+", C.positive,
     draw=lambda n, m, s: (m + n.normal() * s).exp(), smooth=True,
     log_prob=lambda x, m, s: (
         ((x.log() - m) / s).square() * -0.5 - s.log() - x.log() - _LOG_TAU / 2
@@ -110,7 +127,7 @@ LogNormal = family(
     entropy=lambda m, s: m + s.log() + (0.5 + _LOG_TAU / 2),
 )  # fmt: skip
 Laplace = family(
-    "Laplace", "exp(-|x - loc| / scale) / (2 scale).", "loc scale+", "real",
+    "Laplace", "exp(-|x - loc| / scale) / (2 scale).", "loc scale+", C.real,
     log_prob=lambda x, m, b: -(x - m).abs() / b - (b * 2).log(),
     cdf=lambda x, m, b: 0.5 - (x - m).sign() * (-(x - m).abs() / b).expm1() * 0.5,
     icdf=lambda q, m, b: m - b * (q - 0.5).sign() * ((q - 0.5).abs() * -2).log1p(),
@@ -118,7 +135,7 @@ Laplace = family(
     entropy=lambda m, b: (b * 2).log() + 1,
 )  # fmt: skip
 Cauchy = family(
-    "Cauchy", "1 / (pi scale (1 + z²)) of z = (x - loc) / scale.", "loc scale+", "real",
+    "Cauchy", "1 / (pi scale (1 + z²)) of z = (x - loc) / scale.", "loc scale+", C.real,
     log_prob=lambda x, m, s: -(s * math.pi).log() - ((x - m) / s).square().log1p(),
     cdf=lambda x, m, s: ((x - m) / s).atan() / math.pi + 0.5,
     icdf=lambda q, m, s: m + ((q - 0.5) * math.pi).tan() * s,
@@ -126,7 +143,7 @@ Cauchy = family(
     mode=lambda m, s: m, entropy=lambda m, s: (s * (4 * math.pi)).log(),
 )  # fmt: skip
 Gumbel = family(
-    "Gumbel", "exp(-z - exp(-z)) / scale of z = (x - loc) / scale.", "loc scale+", "real",
+    "Gumbel", "exp(-z - exp(-z)) / scale of z = (x - loc) / scale.", "loc scale+", C.real,
     log_prob=lambda x, m, s: -((x - m) / s + (-(x - m) / s).exp()) - s.log(),
     cdf=lambda x, m, s: (-(-(x - m) / s).exp()).exp(),
     icdf=lambda q, m, s: m - (-q.log()).log() * s,
@@ -134,28 +151,34 @@ Gumbel = family(
     mode=lambda m, s: m, entropy=lambda m, s: s.log() + (1 + EULER),
 )  # fmt: skip
 Exponential = family(
-    "Exponential", "rate exp(-rate x).", "rate+", "nonnegative",
+    "Exponential", "rate exp(-rate x).", "rate+", C.nonnegative,
     log_prob=lambda x, r: r.log() - r * x, cdf=lambda x, r: -(-r * x).expm1(),
     icdf=lambda q, r: -(-q).log1p() / r, mean=lambda r: 1 / r, variance=lambda r: 1 / (r * r),
     mode=lambda r: r * 0, entropy=lambda r: 1 - r.log(),
 )  # fmt: skip
 Uniform = family(
-    "Uniform", "1 / (high - low) between the two, else 0.", "low high", "real",
+    "Uniform", "1 / (high - low) between the two, else 0.", "low high",
+    lambda d: C.interval(d.low, d.high),
+    {"low": C.dependent_property(lambda d: C.less_than(d.high))},
     log_prob=lambda x, a, b: choose((x >= a) & (x < b), -(b - a).log(), -math.inf),
     cdf=lambda x, a, b: ((x - a) / (b - a)).clamp(0, 1), icdf=lambda q, a, b: a + q * (b - a),
     mean=lambda a, b: (a + b) / 2, variance=lambda a, b: (b - a).square() / 12,
     mode=lambda a, b: a * math.nan, entropy=lambda a, b: (b - a).log(),
 )  # fmt: skip
 HalfNormal = family(
-    "HalfNormal", "Normal numbers without their sign.", "scale+", "nonnegative",
-    log_prob=lambda x, s: (x / s).square() * -0.5 - s.log() + (math.log(2) - _LOG_TAU / 2),
+    "HalfNormal", "Normal numbers without their sign.", "scale+", C.nonnegative,
+    log_prob=lambda x, s: choose(
+        x < 0, -math.inf, (x / s).square() * -0.5 - s.log() + (math.log(2) - _LOG_TAU / 2)
+    ),
     cdf=lambda x, s: (x / (s * _ROOT)).erf(), icdf=lambda q, s: q.erfinv() * (s * _ROOT),
     mean=lambda s: s * math.sqrt(2 / math.pi), variance=lambda s: s * s * (1 - 2 / math.pi),
     mode=lambda s: s * 0, entropy=lambda s: s.log() + (0.5 * math.log(math.pi / 2) + 0.5),
 )  # fmt: skip
 HalfCauchy = family(
-    "HalfCauchy", "Cauchy's numbers without their sign.", "scale+", "nonnegative",
-    log_prob=lambda x, s: math.log(2 / math.pi) - s.log() - (x / s).square().log1p(),
+    "HalfCauchy", "Cauchy's numbers without their sign.", "scale+", C.nonnegative,
+    log_prob=lambda x, s: choose(
+        x < 0, -math.inf, math.log(2 / math.pi) - s.log() - (x / s).square().log1p()
+    ),
     cdf=lambda x, s: (x / s).atan() * (2 / math.pi),
     icdf=lambda q, s: (q * (math.pi / 2)).tan() * s, mean=lambda s: s + math.inf,
     variance=lambda s: s + math.inf, mode=lambda s: s * 0,
@@ -163,7 +186,7 @@ HalfCauchy = family(
 )  # fmt: skip
 Weibull = family(
     "Weibull", "k/scale (x/scale)^(k-1) exp(-(x/scale)^k), k the concentration.",
-    "scale+ concentration+", "positive",
+    "scale+ concentration+", C.positive,
     log_prob=lambda x, s, k: (k / s).log() + (x / s).log() * (k - 1) - (x / s) ** k,
     cdf=lambda x, s, k: -(-((x / s) ** k)).expm1(),
     icdf=lambda q, s, k: s * (-(-q).log1p()) ** (1 / k),
@@ -173,7 +196,8 @@ Weibull = family(
     entropy=lambda s, k: (1 - 1 / k) * EULER + (s / k).log() + 1,
 )  # fmt: skip
 Pareto = family(
-    "Pareto", "alpha scale^alpha / x^(alpha+1) from the scale on.", "scale+ alpha+", "positive",
+    "Pareto", "alpha scale^alpha / x^(alpha+1) from the scale on.", "scale+ alpha+",
+    lambda d: C.greater_than_eq(d.scale),
     log_prob=lambda x, s, a: choose(x >= s, a.log() + s.log() * a - x.log() * (a + 1), -math.inf),
     cdf=lambda x, s, a: 1 - (s / x.maximum(s)) ** a, icdf=lambda q, s, a: s * (1 - q) ** (-1 / a),
     mean=lambda s, a: _above(1, a, a * s / (a - 1)), mode=lambda s, a: s,
@@ -182,7 +206,7 @@ Pareto = family(
 )  # fmt: skip
 Kumaraswamy = family(
     "Kumaraswamy", "a b x^(a-1) (1 - x^a)^(b-1), of the concentrations 1 and 0.",
-    "concentration1+ concentration0+", "unit",
+    "concentration1+ concentration0+", C.unit_interval,
     log_prob=lambda x, a, b: (a * b).log() + x.log() * (a - 1) + (-(x**a)).log1p() * (b - 1),
     cdf=lambda x, a, b: 1 - (1 - x**a) ** b,
     icdf=lambda q, a, b: (1 - (1 - q) ** (1 / b)) ** (1 / a), mean=lambda a, b: _moment(1, a, b),
@@ -195,7 +219,7 @@ Kumaraswamy = family(
 GeneralizedPareto = family(
     "GeneralizedPareto",
     "(1 + k z)^(-1/k - 1) / scale of z = (x - loc) / scale, k the concentration.",
-    "loc scale+ concentration", "real",
+    "loc scale+ concentration", _beyond,
     log_prob=lambda x, m, s, k: (
         choose(
             (x < m) | ((x - m) / s * k < -1), -math.inf,
@@ -215,7 +239,7 @@ GeneralizedPareto = family(
 ContinuousBernoulli = family(
     "ContinuousBernoulli",
     "p^x (1 - p)^(1 - x) by its integral: Loaiza-Ganem and Cunningham, 2019, arXiv:1907.06845.",
-    "logits", "unit",
+    "logits", C.unit_interval,
     log_prob=lambda x, z: x * z - z.softplus() + _log_norm(z),
     cdf=lambda x, z: _near_zero(
         z, lambda z: (z * x.clamp(0, 1)).expm1() / z.expm1(),
@@ -233,7 +257,7 @@ ContinuousBernoulli = family(
 )  # fmt: skip
 Gamma = family(
     "Gamma", "rate^a x^(a-1) exp(-rate x) / gamma(a), a the concentration.",
-    "concentration+ rate+", "nonnegative", draw=lambda n, a, r: n.gamma(a) / r,
+    "concentration+ rate+", C.nonnegative, draw=lambda n, a, r: n.gamma(a) / r,
     smooth=True,
     log_prob=lambda x, a, r: r.log() * a + (a - 1).xlogy(x) - r * x - a.lgamma(),
     mean=lambda a, r: a / r, variance=lambda a, r: a / (r * r),
@@ -241,7 +265,7 @@ Gamma = family(
     entropy=lambda a, r: a - r.log() + a.lgamma() + (1 - a) * a.digamma(),
 )  # fmt: skip
 InverseGamma = family(
-    "InverseGamma", "1 / x of Gamma's x.", "concentration+ rate+", "positive",
+    "InverseGamma", "1 / x of Gamma's x.", "concentration+ rate+", C.positive,
     draw=lambda n, a, r: r / n.gamma(a), smooth=True,
     log_prob=lambda x, a, r: r.log() * a - x.log() * (a + 1) - r / x - a.lgamma(),
     mean=lambda a, r: _above(1, a, r / (a - 1)), mode=lambda a, r: r / (a + 1),
@@ -249,7 +273,7 @@ InverseGamma = family(
     entropy=lambda a, r: a + r.log() + a.lgamma() - (1 + a) * a.digamma(),
 )  # fmt: skip
 Chi2 = family(
-    "Chi2", "Gamma of half the degrees of freedom and rate 1/2.", "df+", "nonnegative",
+    "Chi2", "Gamma of half the degrees of freedom and rate 1/2.", "df+", C.nonnegative,
     draw=lambda n, d: n.gamma(d / 2) * 2, smooth=True, mean=lambda d: d, variance=lambda d: d * 2,
     log_prob=lambda x, d: (d / 2 - 1).xlogy(x) - x / 2 - (d / 2).lgamma() - d * (math.log(2) / 2),
     mode=lambda d: (d - 2).clamp_min(0),
@@ -257,7 +281,7 @@ Chi2 = family(
 )  # fmt: skip
 Beta = family(
     "Beta", "x^(a-1) (1-x)^(b-1) / B(a, b), of the concentrations 1 and 0.",
-    "concentration1+ concentration0+", "unit", draw=_gammas, smooth=True,
+    "concentration1+ concentration0+", C.unit_interval, draw=_gammas, smooth=True,
     log_prob=lambda x, a, b: (a - 1).xlogy(x) + (b - 1).xlogy(1 - x) - log_beta(a, b),
     mean=lambda a, b: a / (a + b), variance=lambda a, b: a * b / ((a + b).square() * (a + b + 1)),
     mode=lambda a, b: _above(1, a.minimum(b), (a - 1) / (a + b - 2), math.nan),
@@ -268,7 +292,7 @@ Beta = family(
 )  # fmt: skip
 StudentT = family(
     "StudentT", "The mean of df + 1 normal numbers by their deviation.", "df+ loc=0 scale+=1",
-    "real", draw=lambda n, d, m, s: m + s * n.normal() / (n.gamma(d / 2) * 2 / d).sqrt(),
+    C.real, draw=lambda n, d, m, s: m + s * n.normal() / (n.gamma(d / 2) * 2 / d).sqrt(),
     smooth=True,
     log_prob=lambda x, d, m, s: (
         (((x - m) / s).square() / d).log1p() * (d + 1) * -0.5 - s.log() - d.log() / 2
@@ -284,7 +308,7 @@ StudentT = family(
 )  # fmt: skip
 FisherSnedecor = family(
     "FisherSnedecor", "The quotient of two Chi2, each by its degrees of freedom.", "df1+ df2+",
-    "positive", draw=lambda n, c, d: n.gamma(c / 2) * d / (n.gamma(d / 2) * c),
+    C.positive, draw=lambda n, c, d: n.gamma(c / 2) * d / (n.gamma(d / 2) * c),
     smooth=True,
     log_prob=lambda x, c, d: (
         (c / d).log() * (c / 2) + x.log() * (c / 2 - 1) - (x * c / d).log1p() * ((c + d) / 2)
@@ -298,27 +322,29 @@ FisherSnedecor = family(
 )  # fmt: skip
 VonMises = family(
     "VonMises", "exp(concentration cos(x - loc)) by its integral: angles from -pi to pi.",
-    "loc concentration+", "real", draw=lambda n, m, k: n.angle(k, m),
+    "loc concentration+", C.real, draw=lambda n, m, k: n.angle(k, m),
     log_prob=lambda x, m, k: (x - m).cos() * k - _log_bessel(k) - _LOG_TAU,
     mean=lambda m, k: m, mode=lambda m, k: m, variance=lambda m, k: 1 - _mean_cosine(k),
 )  # fmt: skip
 Bernoulli = family(
-    "Bernoulli", "1 with a probability, else 0.", "logits", "boolean",
+    "Bernoulli", "1 with a probability, else 0.", "logits", C.boolean,
+    values=lambda z: Tensor([0, 1]).cast(z.dtype),
     draw=lambda n, z: (n.uniform() < z.sigmoid()).cast(z.dtype),
     log_prob=lambda x, z: x * z - z.softplus(), mean=lambda z: z.sigmoid(),
     variance=lambda z: z.sigmoid() * (-z).sigmoid(), entropy=entropy_of_logits,
     mode=lambda z: choose(z == 0, math.nan, (z > 0).cast(z.dtype)),
 )  # fmt: skip
 Geometric = family(
-    "Geometric", "Failures before the first success, which has a probability.", "logits", "count",
-    draw=lambda n, z: (n.uniform().log() / -z.softplus()).floor(),
+    "Geometric", "Failures before the first success, which has a probability.", "logits",
+    C.nonnegative_integer, draw=lambda n, z: (n.uniform().log() / -z.softplus()).floor(),
     log_prob=lambda x, z: z.logsigmoid() - x * z.softplus(), mean=lambda z: (-z).exp(),
     variance=lambda z: (-z).exp() / z.sigmoid(), mode=lambda z: z * 0,
     entropy=lambda z: entropy_of_logits(z) / z.sigmoid(),
 )  # fmt: skip
 Binomial = family(
     "Binomial", "Successes among so many trials, each with a probability.",
-    "total_count#=1 logits", "count",
+    "total_count#=1 logits", lambda d: C.integer_interval(0, d.total_count),
+    values=_up_to,
     draw=lambda n, c, z: c.expand(n.shape).binomial(z.sigmoid().expand(n.shape)),
     log_prob=lambda x, c, z: (
         (c + 1).lgamma() - (x + 1).lgamma() - (c - x + 1).lgamma() + x * z - c * z.softplus()
@@ -328,15 +354,18 @@ Binomial = family(
 )  # fmt: skip
 NegativeBinomial = family(
     "NegativeBinomial", "Successes, each with a probability, before so many failures.",
-    "total_count+ logits", "count", draw=lambda n, c, z: _poisson(n, n.gamma(c) * z.exp()),
+    "total_count~ logits", C.nonnegative_integer,
+    {"probs": C.half_open_interval(0.0, 1.0)},
+    draw=lambda n, c, z: _poisson(n, n.gamma(c) * z.exp()),
     log_prob=lambda x, c, z: (
-        x * z.logsigmoid() - c * z.softplus() - log_beta(c, x + 1) - (c + x).log()
+        x * z.logsigmoid() - c * z.softplus() - (x + 1).lgamma()
+        + choose(c + x == 0, 0.0, (c + x).lgamma() - c.lgamma())
     ),
     mean=lambda c, z: c * z.exp(), variance=lambda c, z: c * z.exp() / (-z).sigmoid(),
     mode=lambda c, z: ((c - 1) * z.exp()).floor().clamp_min(0),
 )  # fmt: skip
 Poisson = family(
-    "Poisson", "exp(-rate) rate^x / x!", "rate+", "count", draw=_poisson,
+    "Poisson", "exp(-rate) rate^x / x!", "rate~", C.nonnegative_integer, draw=_poisson,
     log_prob=lambda x, r: x.xlogy(r) - r - (x + 1).lgamma(), mean=lambda r: r,
     variance=lambda r: r, mode=lambda r: r.floor(),
 )  # fmt: skip

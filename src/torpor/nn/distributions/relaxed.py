@@ -6,7 +6,8 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-from torpor.nn.distributions.base import Distribution, Noise, Shape, family, numbers
+from torpor.nn.distributions.base import Distribution, Noise, Shape, family, floats
+from torpor.nn.distributions.constraints import simplex, unit_interval
 from torpor.nn.distributions.vectors import OneHotCategorical
 from torpor.tensor import Tensor
 
@@ -29,13 +30,16 @@ class RelaxedOneHotCategorical(Distribution):
     """
 
     has_rsample = True
+    arg_constraints = OneHotCategorical.arg_constraints
+    support = simplex
 
     def __init__(
         self, temperature: Any, probs: Any = None, logits: Any = None,
         validate_args: bool | None = None,
     ):  # fmt: skip
+        self._validate(validate_args)
         self._fill(OneHotCategorical(probs, logits, validate_args))
-        (self.temperature,) = numbers(temperature)
+        (self.temperature,) = floats(temperature)
 
     def _fill(self, hard: Any) -> None:
         self._hard, self.logits, self.probs = hard, hard.logits, hard.probs
@@ -52,7 +56,7 @@ class RelaxedOneHotCategorical(Distribution):
         return drawn
 
     def log_prob(self, value: Any) -> Tensor:
-        given: Any = self._beside(value, self.logits)
+        given: Any = self._validate_sample(self._beside(value, self.logits))
         count = self.logits.shape[-1]
         score = self.logits - given.log() * self.temperature
         scale = (given.detach()[..., 0] * 0 + count).lgamma() + self.temperature.log() * (count - 1)
@@ -66,7 +70,7 @@ def _near(x: Any) -> Any:
 
 RelaxedBernoulli = family(
     "RelaxedBernoulli", "Numbers from 0 to 1, the nearer to either the lower the temperature.",
-    "temperature+ logits", "unit", smooth=True,
+    "temperature logits", unit_interval, smooth=True,
     draw=lambda n, t, z: ((z + n.uniform().logit()) / t).sigmoid(),
     log_prob=lambda x, t, z: (
         t.log() + (z - _near(x).logit() * t) - (z - _near(x).logit() * t).softplus() * 2

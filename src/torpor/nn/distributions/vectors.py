@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Any
 
 from torpor.base.errors import ShapeError, ValueRangeError
-from torpor.nn.distributions.base import EPSILON, Distribution, Noise, Shape, numbers, required
+from torpor.nn.distributions import constraints as C
+from torpor.nn.distributions.base import EPSILON, Distribution, Noise, Shape, floats, numbers
 from torpor.nn.distributions.transforms import ComposeTransform, Transform
-from torpor.tensor import Tensor
+from torpor.tensor import Tensor, as_tensor
 from torpor.tensor.operands import choose
 
 
@@ -19,17 +21,24 @@ class Categorical(Distribution):
     `logits`, along the last axis.
     """
 
+    has_enumerate_support = True
+    arg_constraints: Any = MappingProxyType({"probs": C.simplex, "logits": C.real_vector})
+    support: Any = C.dependent_property(
+        lambda self: C.integer_interval(0, self.logits.shape[-1] - 1)
+    )
+
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None):
+        self._validate(validate_args)
         if (probs is None) is (logits is None):
             raise ValueRangeError(f"{type(self).__name__} takes either probs or logits")
         (given,) = numbers(logits if probs is None else probs)
         if not given.ndim:
             raise ShapeError(f"{type(self).__name__} needs an axis of categories")
         if probs is not None:
-            if validate_args is not False:
-                given = required(given, f"probs of {type(self).__name__}", "nonnegative")
+            if self._validate_args:
+                given = C.required(given, f"probs of {type(self).__name__}", C.nonnegative)
             given = (given / given.sum(-1, keepdim=True)).clamp(EPSILON, 1 - EPSILON).log()
-        self._fill(given)
+        self._fill(given if logits is None else self._checked("logits", given))
 
     def _fill(self, logits: Any) -> None:
         self.logits: Any = logits.log_softmax(-1)
@@ -50,10 +59,13 @@ class Categorical(Distribution):
         return self._numbers((*shape,))
 
     def log_prob(self, value: Any) -> Tensor:
-        given = self._beside(value, self.logits).long()
+        given = self._validate_sample(as_tensor(value)).long()
         shape = Tensor.broadcast_shapes(tuple(given.shape), self.batch_shape)
-        table = self.logits.expand((*shape, self.logits.shape[-1]))
-        return table.gather(-1, given.expand(shape).unsqueeze(-1)).squeeze(-1)
+        return self._logits_at(given.expand(shape))
+
+    def _logits_at(self, category: Tensor) -> Tensor:
+        table = self.logits.expand((*category.shape, self.logits.shape[-1]))
+        return table.gather(-1, category.unsqueeze(-1)).squeeze(-1)
 
     def entropy(self) -> Tensor:
         return -(self.probs * self.logits).sum(-1)
@@ -70,14 +82,13 @@ class Categorical(Distribution):
     variance = mean
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        """All categories, along a new first axis."""
-        count = self.logits.shape[-1]
-        each = Tensor.arange(count).reshape(count, *[1] * len(self.batch_shape))
-        return each.expand((count, *self.batch_shape)) if expand else each
+        return self._enumerated(Tensor.arange(self.logits.shape[-1]), expand)
 
 
 class OneHotCategorical(Categorical):
     """Categories as vectors with a 1."""
+
+    support = C.one_hot
 
     def _fill(self, logits: Any) -> None:
         super()._fill(logits)
@@ -87,7 +98,12 @@ class OneHotCategorical(Categorical):
         return self._numbers(shape).one_hot(self.logits.shape[-1]).cast(self.logits.dtype)
 
     def log_prob(self, value: Any) -> Tensor:
-        return super().log_prob(self._beside(value, self.logits).argmax(-1))
+        given = self._validate_sample(self._beside(value, self.logits)).argmax(-1)
+        shape = Tensor.broadcast_shapes(tuple(given.shape), self.batch_shape)
+        return self._logits_at(given.expand(shape))
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        return self._enumerated(Tensor.eye(self.logits.shape[-1]).cast(self.logits.dtype), expand)
 
     @property
     def mean(self) -> Tensor:
@@ -106,6 +122,9 @@ class OneHotCategorical(Categorical):
 class Multinomial(OneHotCategorical):
     """How often each category comes in `total_count` draws."""
 
+    has_enumerate_support = False
+    support = C.dependent_property(lambda self: C.multinomial(self.total_count))
+
     def __init__(
         self, total_count: int = 1, probs: Any = None, logits: Any = None,
         validate_args: bool | None = None,
@@ -117,7 +136,7 @@ class Multinomial(OneHotCategorical):
         return super()._draw((self.total_count, *shape)).sum(0)
 
     def log_prob(self, value: Any) -> Tensor:
-        given = self._beside(value, self.logits)
+        given = self._validate_sample(self._beside(value, self.logits))
         ways = (given.sum(-1) + 1).lgamma() - (given + 1).lgamma().sum(-1)
         return ways + choose(given == 0, 0.0, given * self.logits).sum(-1)
 
@@ -137,14 +156,15 @@ class Dirichlet(Distribution):
     """Vectors with sum 1: the product of x^(a - 1), a the concentration, over B(a)."""
 
     has_rsample = True
+    arg_constraints: Any = MappingProxyType({"concentration": C.independent(C.positive, 1)})
+    support = C.simplex
 
     def __init__(self, concentration: Any, validate_args: bool | None = None):
-        (given,) = numbers(concentration)
+        self._validate(validate_args)
+        (given,) = floats(concentration)
         if not given.ndim:
             raise ShapeError("Dirichlet needs an axis")
-        if validate_args is not False:
-            given = required(given, "concentration of Dirichlet", "positive")
-        self._fill(given)
+        self._fill(self._checked("concentration", given))
 
     def _fill(self, given: Any) -> None:
         self.concentration: Any = given
@@ -165,7 +185,7 @@ class Dirichlet(Distribution):
         return self.concentration.lgamma().sum(-1) - self._whole.lgamma()
 
     def log_prob(self, value: Any) -> Tensor:
-        given = self._beside(value, self.concentration)
+        given = self._validate_sample(self._beside(value, self.concentration))
         return (self.concentration - 1).xlogy(given).sum(-1) - self._log_beta()
 
     @property
@@ -182,25 +202,47 @@ class Dirichlet(Distribution):
         return self._log_beta() - (size - self._whole) * self._whole.digamma() - inner
 
 
-class MultivariateNormal(Distribution):
+class OfMatrix(Distribution):
+    """What has a positive definite matrix, its inverse, or its lower triangle by Cholesky."""
+
+    def _triangle(self, covariance_matrix: Any, precision_matrix: Any, scale_tril: Any) -> Any:
+        given = {
+            "covariance_matrix": covariance_matrix, "precision_matrix": precision_matrix,
+            "scale_tril": scale_tril,
+        }  # fmt: skip
+        if list(given.values()).count(None) != 2:
+            what = "one of covariance_matrix, precision_matrix and scale_tril"
+            raise ValueRangeError(f"{type(self).__name__} takes {what}")
+        (name,) = (name for name in given if given[name] is not None)
+        (matrix,) = floats(given[name])
+        if matrix.ndim < 2:
+            raise ShapeError(f"{name} of {type(self).__name__} needs two axes or more")
+        matrix = self._checked(name, matrix)
+        if name == "scale_tril":
+            return matrix
+        return (matrix.inverse() if name == "precision_matrix" else matrix).cholesky()
+
+
+class MultivariateNormal(OfMatrix):
     """Normal vectors of mean `loc`, with a covariance matrix, its inverse, or its lower triangle by
     Cholesky.
     """
 
     has_rsample = True
+    arg_constraints: Any = MappingProxyType({
+        "loc": C.real_vector, "covariance_matrix": C.positive_definite,
+        "precision_matrix": C.positive_definite, "scale_tril": C.lower_cholesky,
+    })  # fmt: skip
+    support = C.real_vector
 
     def __init__(
         self, loc: Any, covariance_matrix: Any = None, precision_matrix: Any = None,
         scale_tril: Any = None, validate_args: bool | None = None,
     ):  # fmt: skip
-        if [covariance_matrix, precision_matrix, scale_tril].count(None) != 2:
-            what = "one of covariance_matrix, precision_matrix and scale_tril"
-            raise ValueRangeError(f"MultivariateNormal takes {what}")
-        if scale_tril is None:
-            matrix = covariance_matrix
-            scale_tril = (precision_matrix.inverse() if matrix is None else matrix).cholesky()
+        self._validate(validate_args)
+        scale_tril = self._triangle(covariance_matrix, precision_matrix, scale_tril)
         batch = Tensor.broadcast_shapes(tuple(loc.shape[:-1]), tuple(scale_tril.shape[:-2]))
-        self._fill(loc, scale_tril, batch)
+        self._fill(self._checked("loc", loc), scale_tril, batch)
 
     def _fill(self, loc: Any, scale: Any, batch: Sequence[Any]) -> None:
         size = loc.shape[-1]
@@ -221,7 +263,8 @@ class MultivariateNormal(Distribution):
         return self.scale_tril.diagonal(0, -2, -1).log().sum(-1)
 
     def log_prob(self, value: Any) -> Tensor:
-        apart = (self._beside(value, self.loc) - self.loc).unsqueeze(-1)
+        given = self._validate_sample(self._beside(value, self.loc))
+        apart = (given - self.loc).unsqueeze(-1)
         scale = self.scale_tril.expand((*apart.shape[:-2], *self.scale_tril.shape[-2:]))
         solved = apart.triangular_solve(scale, upper=False)[0].squeeze(-1)
         size = self.event_shape[0]
@@ -234,6 +277,11 @@ class MultivariateNormal(Distribution):
     def covariance_matrix(self) -> Tensor:
         """The matrix L L^T of the triangle L."""
         return self.scale_tril @ self.scale_tril.mT
+
+    @property
+    def precision_matrix(self) -> Tensor:
+        """The inverse of the covariance matrix."""
+        return self.scale_tril.cholesky_inverse()
 
     @property
     def mean(self) -> Tensor:
@@ -254,6 +302,7 @@ class Independent(Distribution):
         self, base_distribution: Any, reinterpreted_batch_ndims: int,
         validate_args: bool | None = None,
     ):  # fmt: skip
+        self._validate(validate_args)
         self.base_dist, self._count = base_distribution, reinterpreted_batch_ndims
         shape = base_distribution.batch_shape
         if not 0 <= reinterpreted_batch_ndims <= len(shape):
@@ -261,7 +310,9 @@ class Independent(Distribution):
         cut = len(shape) - reinterpreted_batch_ndims
         self.batch_shape = shape[:cut]
         self.event_shape = (*shape[cut:], *base_distribution.event_shape)
-        self.has_rsample = base_distribution.has_rsample  # type: ignore[misc]
+        self.has_rsample = base_distribution.has_rsample
+
+    support = C.dependent_property(lambda self: C.independent(self.base_dist.support, self._count))
 
     def expand(self, batch_shape: Sequence[int]) -> Any:
         inner = self.base_dist.batch_shape[len(self.batch_shape) :]
@@ -287,7 +338,13 @@ class Independent(Distribution):
 class MixtureSameFamily(Distribution):
     """One of the components, along the last axis of their batch, by a Categorical."""
 
-    def __init__(self, mixture_distribution: Any, component_distribution: Any):
+    support = C.dependent_property(lambda self: self.component_distribution.support)
+
+    def __init__(
+        self, mixture_distribution: Any, component_distribution: Any,
+        validate_args: bool | None = None,
+    ):  # fmt: skip
+        self._validate(validate_args)
         self.mixture_distribution = mixture_distribution
         self.component_distribution = component_distribution
         self.batch_shape = component_distribution.batch_shape[:-1]
@@ -335,7 +392,7 @@ class TransformedDistribution(Distribution):
         self._whole = ComposeTransform(self.transforms)
         self.batch_shape = base_distribution.batch_shape
         self.event_shape = base_distribution.event_shape
-        self.has_rsample = base_distribution.has_rsample  # type: ignore[misc]
+        self.has_rsample = base_distribution.has_rsample
 
     def expand(self, batch_shape: Sequence[int]) -> Any:
         return TransformedDistribution(self.base_dist.expand(batch_shape), self.transforms)
