@@ -86,6 +86,8 @@ CASES = {
                          lambda x: changed(x, (range(3), range(3)), B[0, :3]), A),
     "select_scatter": (lambda x: x.select_scatter(T(B[0]), 0, 1),
                        lambda x: changed(x, 1, B[0]), A),
+    "add": (lambda x: x.add(2, alpha=3), lambda x: x + 6, A),
+    "sub": (lambda x: x.sub(1.5, alpha=1j), lambda x: x - 1.5j, A),
     "ldexp": (lambda x: x.ldexp(Tensor([1, 2, 3, 4])), lambda x: x * 2.0 ** np.arange(1, 5), A),
     "logaddexp": (lambda x: x.logaddexp(T(B)), lambda x: np.log(np.exp(x) + np.exp(B)), A / 2),
     "masked_fill": (lambda x: x.masked_fill(T(MASK), 2 - 1j),

@@ -128,6 +128,8 @@ def test_shapes_and_modes():
     assert linalg.matrix_rank(T(TALL @ WIDE)).item() == 3
     assert linalg.matrix_rank(T(TALL @ WIDE[:, :1])).item() == 1
     assert linalg.inv_ex(T(A)).info.tolist() == [0, 0]
+    assert linalg.inv_ex(T(A)).inverse.tolist() == linalg.inv(T(A)).tolist()
+    assert linalg.cholesky_ex(Tensor([[4.0]])).L.tolist() == [[2.0]]
     least = linalg.lstsq(x, T(TALL[:, :2] ** 2), driver="gelsd")
     expected = np.linalg.lstsq(TALL, TALL[:, :2] ** 2, rcond=None)
     for one, other in zip(least, expected):

@@ -60,7 +60,8 @@ def test_products_with_logarithms_are_0_where_the_factor_is():
 def test_mantissas_and_exponents(dtype):
     tiny = float(np.finfo(dtype).smallest_subnormal)
     x = np.array([1.0, -3.5, 0.0, tiny, 7 * tiny, 65504.0, INF, NAN], dtype)
-    mantissa, exponent = Tensor(x).frexp()
+    mantissa, exponent = found = Tensor(x).frexp()
+    assert found.mantissa is mantissa and found.exponent is exponent
     expected = np.frexp(x)
     np.testing.assert_array_equal(mantissa.numpy(), expected[0])
     assert exponent.tolist()[:6] == expected[1].tolist()[:6]

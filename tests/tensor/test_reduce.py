@@ -69,6 +69,7 @@ def test_extremes_along_an_axis():
         values, indices = Tensor(array).min(dim=axis, keepdim=True)
         check(values, array.min(axis, keepdims=True))
         check(indices, array.argmin(axis, keepdims=True))
+    check(Tensor(array).aminmax(dim=0).max, array.max(0))
     check(Tensor(array).argmax(), array.argmax())
     check(Tensor(array).max(), array.max())
     check(Tensor([3.0]).max(Tensor([4.0])), np.array([4], np.float32))

@@ -9,6 +9,7 @@ import torpor
 from tests.tensor.layouts import check, numbers
 from torpor import Tensor
 from torpor.base.errors import GradientError
+from torpor.nn import functional
 
 
 @st.composite
@@ -251,6 +252,10 @@ def test_integers_that_do_not_fit_are_not_written(key):
         lambda x: x.trunc(), lambda x: x.round(), lambda x: x.nan_to_num(), lambda x: x.diff(0),
         lambda x: x.pad((0, 0)), lambda x: x.roll(0), lambda x: x.repeat(1), lambda x: x.sum(()),
         lambda x: x.clamp(0, 9), lambda x: x * 1, lambda x: x.reshape(3, 1).amax(1),
+        lambda x: x[0].topk(1).values, lambda x: x[0].median(0).values,
+        lambda x: x[0].mode().values, lambda x: x.pad((0, -1), "replicate"),
+        lambda x: functional.pixel_shuffle(x.reshape(1, 1, 3), 1), lambda x: x.contiguous(),
+        lambda x: functional.pixel_unshuffle(x.reshape(1, 1, 3), 1),
     ],
 )  # fmt: skip
 def test_results_are_no_views_though_nothing_was_to_be_done(function, dtype):

@@ -276,7 +276,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     parts = input.reshape(*lead, channels // (r * r), r, r, height, width)
     n = len(lead)
     turned = parts.permute(*range(n + 1), n + 3, n + 1, n + 4, n + 2)
-    return turned.reshape(*lead, channels // (r * r), height * r, width * r)
+    return turned.reshape(*lead, channels // (r * r), height * r, width * r).clone()
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
@@ -285,7 +285,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     parts = input.reshape(*lead, channels, height // r, r, width // r, r)
     n = len(lead)
     turned = parts.permute(*range(n + 1), n + 2, n + 4, n + 1, n + 3)
-    return turned.reshape(*lead, channels * r * r, height // r, width // r)
+    return turned.reshape(*lead, channels * r * r, height // r, width // r).clone()
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:

@@ -56,9 +56,23 @@ class Least(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """A result and int32 zeros: what has none raises, unlike in PyTorch."""
+    """What `solve_ex` gives: info is int32 zeros, and what has no result raises."""
 
     result: Any
+    info: Any
+
+
+class CheckedInverse(NamedTuple):
+    """What `inv_ex` gives, as `Checked`."""
+
+    inverse: Any
+    info: Any
+
+
+class CheckedTriangle(NamedTuple):
+    """What `cholesky_ex` gives, as `Checked`."""
+
+    L: Any
     info: Any
 
 
@@ -152,15 +166,16 @@ def solve_triangular(
     return solve(dense.triangular(A, upper, unitriangular), B, left=left)
 
 
-def _checked(function: Callable[..., Any]) -> Callable[..., Checked]:
-    def method(A: Tensor, *arguments: Any, check_errors: bool = False, **options: Any) -> Checked:
-        return Checked(function(A, *arguments, **options), A.new_zeros(A.shape[:-2], dtype="int32"))
+def _checked(function: Callable[..., Any], kind: Any) -> Callable[..., Any]:
+    def method(A: Tensor, *arguments: Any, check_errors: bool = False, **options: Any) -> Any:
+        return kind(function(A, *arguments, **options), A.new_zeros(A.shape[:-2], dtype="int32"))
 
     method.__doc__ = f"(`{function.__name__}`, int32 zeros): what has no result raises."
     return method
 
 
-cholesky_ex, inv_ex, solve_ex = _checked(cholesky), _checked(inv), _checked(solve)
+cholesky_ex = _checked(cholesky, CheckedTriangle)
+inv_ex, solve_ex = _checked(inv, CheckedInverse), _checked(solve, Checked)
 
 
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: Any = None) -> Least:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from torpor.base.dtypes import dtypes, from_name
 from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
 VERSIONS: Final = ("2021.12", "2022.12", "2023.12", "2024.12")  # of the array API standard
 FEW: Final = 64  # elements that are looked for one by one
+
+
+class Scaled(NamedTuple):
+    """What `frexp` gives."""
+
+    mantissa: Any
+    exponent: Any
 
 
 def _pair(left: Any, right: Any) -> tuple[Any, Any]:
@@ -160,7 +167,7 @@ class Numeric(Handle):
         return self.clamp(None, max)
 
     # --- parts of numbers -------------------------------------------------------------------------
-    def frexp(self) -> tuple[Tensor, Tensor]:
+    def frexp(self) -> Scaled:
         """(mantissa, exponent): mantissa 2**exponent is x, and |mantissa| in [0.5, 1) unless x is
         0, infinite or NaN; the exponent is int32.
         """
@@ -176,7 +183,7 @@ class Numeric(Handle):
         exponent = whole.where(tiny.where(exponent - (size + 2), exponent), 0)
         bits = (bits & (-1 - field)) | ((bias - 1) << size)
         mantissa = whole.where(derive(build.bitcast, (bits,), x.dtype), x.detach())
-        return sloped(mantissa, (x, (-exponent).cast(x.dtype).exp2())), exponent
+        return Scaled(sloped(mantissa, (x, (-exponent).cast(x.dtype).exp2())), exponent)
 
     def sgn(self) -> Tensor:
         """As `sign`."""

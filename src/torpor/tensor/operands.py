@@ -45,7 +45,7 @@ def promoted(left: Handle, right: Any) -> tuple[Tensor, Tensor]:
         other: Any = right
         common = left.dtype if left.dtype is right.dtype else promote(left.dtype, right.dtype)
         return one.cast(common), other.cast(common)
-    if isinstance(right, complex):
+    if isinstance(right, complex) or left.dtype.is_complex:
         pair = Handle._pairs.with_real(left)
         return pair, pair.new_full((), right)
     value = as_scalar(right)

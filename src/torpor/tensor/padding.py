@@ -47,10 +47,10 @@ class Padding(Handle):
         pairs = _pad_pairs(padding, self)
         grown = tuple((_positive(b), _positive(a)) for b, a in pairs)
         if mode in ("reflect", "replicate"):
-            return _cut(_pad_by_copies(self, grown, mode), pairs)
+            return _cut(_pad_by_copies(self, grown, mode), pairs).clone()
         kept = _cut(self, pairs)
         if mode != "constant":
-            return _pad_by_copies(kept, grown, mode)
+            return _pad_by_copies(kept, grown, mode).clone()
         made = derive(build.pad, (kept,), grown)
         if type(value) in (int, float, bool) and not value and str(value) != "-0.0":
             return made

@@ -38,6 +38,13 @@ class Extreme(NamedTuple):
     indices: Any
 
 
+class Extremes(NamedTuple):
+    """What `aminmax` gives."""
+
+    min: Any
+    max: Any
+
+
 def _reduce_node(node: UOp, op: Ops, axes: tuple[int, ...], keepdim: bool, wide: DType) -> UOp:
     """The reduction computed in `wide`; the result keeps the format unless it is an integer's."""
     own = node.dtype
@@ -236,9 +243,9 @@ class Reduce(Handle):
     )
     min = _chosen("min", "The least element, as `max`; of two tensors `minimum`.")
 
-    def aminmax(self, dim: Any = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-        """(`amin`, `amax`)."""
-        return self.amin(dim, keepdim), self.amax(dim, keepdim)
+    def aminmax(self, dim: Any = None, keepdim: bool = False) -> Extremes:
+        """(`amin`, `amax`), as min and max."""
+        return Extremes(self.amin(dim, keepdim), self.amax(dim, keepdim))
 
     def argmax(self, dim: int | None = None, keepdim: bool = False) -> Tensor:
         """Index (int64) of the first greatest element, or of the first NaN; in the flattened tensor

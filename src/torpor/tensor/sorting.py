@@ -74,7 +74,7 @@ class Sorting(Handle):
         if not isinstance(length, int) or not 0 <= k <= length:
             raise located(OutOfBoundsError(f"topk of {k} along a length of {length}"), (self,))
         if not self.ndim:
-            return Sorted(self, make(build.constant(0, dtypes.int64, ()), self.device))
+            return Sorted(self.clone(), make(build.constant(0, dtypes.int64, ()), self.device))
         shape = (*self.shape[:axis], k, *self.shape[axis + 1 :])
         if 0 in shape:
             found = make(build.constant(0, dtypes.int64, shape), self.device)

@@ -178,7 +178,7 @@ def _edges(flat: Any, bins: Any, limits: Any) -> tuple[Any, bool]:
     and so far apart that rounding moves nothing past a neighbour.
     """
     if isinstance(bins, Handle | Sequence):
-        return beside(bins, flat).cast(flat.dtype), False
+        return beside(bins, flat).cast(flat.dtype).clone(), False
     if limits is None:
         low, high = (flat.amin(), flat.amax()) if flat.numel() else (0.0, 1.0)
         low, high = (float(x.item()) if isinstance(x, Handle) else x for x in (low, high))
