@@ -50,6 +50,15 @@ def shown(browser, selector):
     browser.wait(f"!!document.querySelector({json.dumps(selector)})")
 
 
+def flames_drawn(browser):
+    """Waits until the flame chart is not empty."""
+    shown(browser, "#flames canvas")
+    canvas = "document.querySelector('#flames canvas')"
+    bytes_of = f"{canvas}.getContext('2d').getImageData(0, 0, {canvas}.width, {canvas}.height)"
+    colours = f"new Set(new Uint32Array({bytes_of}.data.buffer))"
+    browser.wait(f"{colours}.size > 4")
+
+
 def test_from_the_program_to_the_kernels_and_their_source(browser, server):
     browser.open(server.address)
     assert browser.evaluate("document.title") == "torpor explorer"
@@ -239,7 +248,7 @@ def test_the_flame_chart_has_equal_phases_together(browser, fusion):
     server = Server(trace)
     try:
         browser.open(f"{server.address}#time")
-        shown(browser, "#flames canvas")
+        flames_drawn(browser)
         for across, wanted in ((0.5, "compile × 2 5.00 ms"), (0.1, "machine code 1.50 ms")):
             row = 0 if "compile" in wanted else 1
             browser.evaluate(
@@ -263,11 +272,7 @@ def test_the_flame_chart_has_equal_phases_together(browser, fusion):
 
 def test_the_flame_chart_of_the_compiler_zooms(browser, server):
     browser.open(f"{server.address}#time")
-    shown(browser, "#flames canvas")
-    canvas = "document.querySelector('#flames canvas')"
-    bytes_of = f"{canvas}.getContext('2d').getImageData(0, 0, {canvas}.width, {canvas}.height)"
-    colours = f"new Set(new Uint32Array({bytes_of}.data.buffer))"
-    browser.wait(f"{colours}.size > 4")  # it is not empty
+    flames_drawn(browser)
     browser.evaluate("document.querySelector('#flames canvas').focus()")
     browser.press("+")
     browser.wait("!!document.querySelector('#flames canvas').dataset.span")
