@@ -8,6 +8,7 @@ from typing import Any, Final
 from torpor.base.errors import DeviceError, TorporError
 from torpor.base.target import Target, get_target
 from torpor.explore import content
+from torpor.explore.assembly import assembly_of
 from torpor.explore.check import Tried, first_difference
 from torpor.explore.trace import Kernel, Trace
 from torpor.ir.records import Opt, OptOps
@@ -57,16 +58,29 @@ def compute_program(request: dict[str, Any]) -> dict[str, Any]:
         if name not in known:
             return {"error": f"{name!r} is none of {', '.join(known)}", "offset": 0}
         target, compiler = target_of(name)
+        assembly = lacking = ""
         program = program_for(parse(str(request.get("nodes", ""))), target, chosen)
-        assembly = "" if compiler is None else compiler.assembly(program)
+        if compiler is not None:
+            assembly, lacking = compiler.assembly(program), ""
+        elif request.get("what") == "assembly":
+            assembly, lacking = _assembly(name, program.source)
     except (TorporError, AssertionError) as error:
         return {"error": str(error) or "this cannot be compiled", "offset": 0}
     return {
         "source": program.source,
         "assembly": assembly,
+        "lacking": lacking,
         "opts": [f"{opt.op.name} {opt.axis} {opt.arg}" for opt in program.opts],
         "language": content.language(program.source),
     }
+
+
+def _assembly(name: str, source: str) -> tuple[str, str]:
+    """The assembly; or why there is none."""
+    try:
+        return assembly_of(name, source), ""
+    except DeviceError as error:
+        return "", str(error)
 
 
 def opts_of(text: str) -> list[Opt]:

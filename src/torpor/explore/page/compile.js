@@ -21,7 +21,7 @@ export function compiler(one, first) {
   target.addEventListener("change", () => { // opts of one target seldom fit another
     for (const one of [opts, others]) one.querySelector("textarea").value = "";
   });
-  const made = (input, chosen) => compute("program", { kernel: one.number, target: target.value, opts: chosen ? null : input.querySelector("textarea").value });
+  const made = (input, chosen) => compute("program", { kernel: one.number, target: target.value, what: what.value, opts: chosen ? null : input.querySelector("textarea").value });
   let turn = 0;
   async function update() {
     const mine = ++turn;
@@ -36,7 +36,7 @@ export function compiler(one, first) {
     result.replaceChildren(
       h("p", { class: "less" }, `opts: ${program.opts.join(", ") || "none"}`),
       other ? changes(program.source, other.source)
-        : what.value === "assembly" && !program.assembly ? h("p", {}, "There is no assembly for this target: its driver makes it.")
+        : what.value === "assembly" && !program.assembly ? h("p", { id: "lacking" }, program.lacking)
           : code(program[what.value], what.value === "assembly" ? "assembly" : program.language));
   }
   update();
