@@ -13,7 +13,10 @@ import tempfile
 import time
 from pathlib import Path
 
+import pytest
+
 COMMAND = shutil.which("chromium") or shutil.which("chromium-browser")
+NEEDED = pytest.mark.skipif(COMMAND is None, reason="there is no chromium")
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-extensions",
@@ -132,6 +135,10 @@ class Chromium:
             assert time.monotonic() < until, (script, self.complaints, self.text("body")[:2000])
             time.sleep(0.03)
         return value
+
+    def shown(self, selector):
+        """Wait until a selector finds something."""
+        self.wait(f"!!document.querySelector({json.dumps(selector)})")
 
     def text(self, selector):
         """The text of the first element that a selector finds; waits for it."""

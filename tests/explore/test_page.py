@@ -14,7 +14,7 @@ from torpor.explore import Server, read
 from torpor.explore.export import export
 from torpor.explore.regions import MOST
 
-pytestmark = pytest.mark.skipif(chromium.COMMAND is None, reason="there is no chromium")
+pytestmark = [chromium.NEEDED, pytest.mark.usefixtures("quiet")]
 
 HOSTILE = """from torpor import Tensor
 x = Tensor.empty(3) + 1; "<script>window.broken = 1</script><img src=x onerror='window.broken=1'>"
@@ -22,37 +22,9 @@ x.realize()
 """
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with chromium.Chromium() as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
-def server(fusion):
-    one = Server(read(fusion))
-    yield one
-    one.close()
-
-
-@pytest.fixture(autouse=True)
-def quiet(browser, server):
-    """Nothing fails in the page, and nothing is asked of anybody else."""
-    browser.complaints.clear()
-    browser.asked.clear()
-    yield
-    assert browser.complaints == []
-    own = (server.address, "about:blank", "data:")
-    assert [url for url in browser.asked if not url.startswith((*own, "http://127.0.0.1:"))] == []
-
-
-def shown(browser, selector):
-    browser.wait(f"!!document.querySelector({json.dumps(selector)})")
-
-
 def flames_drawn(browser):
     """Waits until the flame chart is not empty."""
-    shown(browser, "#flames canvas")
+    browser.shown("#flames canvas")
     canvas = "document.querySelector('#flames canvas')"
     bytes_of = f"{canvas}.getContext('2d').getImageData(0, 0, {canvas}.width, {canvas}.height)"
     colours = f"new Set(new Uint32Array({bytes_of}.data.buffer))"
@@ -62,7 +34,7 @@ def flames_drawn(browser):
 def test_from_the_program_to_the_kernels_and_their_source(browser, server):
     browser.open(server.address)
     assert browser.evaluate("document.title") == "torpor explorer"
-    shown(browser, "[data-kernel]")
+    browser.shown("[data-kernel]")
     names = browser.evaluate(
         "[...document.querySelectorAll('[data-kernel]')].map((row) => row.dataset.kernel)"
     )
@@ -77,7 +49,7 @@ def test_from_the_program_to_the_kernels_and_their_source(browser, server):
 
 def test_kernels_are_put_in_order_and_filtered(browser, server):
     browser.open(server.address)
-    shown(browser, "[data-kernel]")
+    browser.shown("[data-kernel]")
     numbers = (
         "[...document.querySelectorAll('.row:not([hidden])')].map((one) => one.dataset.number)"
     )
@@ -113,7 +85,7 @@ def test_lines_are_as_wide_as_half_a_screen_lets_them(browser, server):
     browser.resize(640, 900)
     try:
         browser.open(f"{server.address}#program")
-        shown(browser, '[data-line="4"] pre')
+        browser.shown('[data-line="4"] pre')
         width = "document.querySelector('[data-line=\"4\"] pre').getBoundingClientRect().width"
         assert browser.evaluate(width) > 400
         assert browser.evaluate("document.documentElement.scrollWidth") <= 640
@@ -123,7 +95,7 @@ def test_lines_are_as_wide_as_half_a_screen_lets_them(browser, server):
 
 def test_from_a_line_to_its_kernel_and_back(browser, server):
     browser.open(f"{server.address}#program")
-    shown(browser, '[data-node="CONTIGUOUS"]')
+    browser.shown('[data-node="CONTIGUOUS"]')
     browser.click('[data-line="4"] .kernel-link')
     browser.wait("document.querySelector('#reasons b')?.textContent === 'contiguous'")
     browser.click('#kernel dd a[href*="%3A4"]')
@@ -132,18 +104,18 @@ def test_from_a_line_to_its_kernel_and_back(browser, server):
 
 def test_rewrites_are_stepped_through_by_keys(browser, server):
     browser.open(f"{server.address}#kernels/0/rewrites")
-    shown(browser, '[data-step="0"][aria-current]')
+    browser.shown('[data-step="0"][aria-current]')
     assert browser.text("#equation").startswith("`")
     for key, number in (("ArrowRight", 1), ("ArrowDown", 2), ("ArrowLeft", 1), ("ArrowUp", 0)):
         browser.press(key)
         browser.wait(f"document.querySelector('.step').dataset.shown === '{number}'")
     browser.press("ArrowLeft")
     assert browser.evaluate("document.querySelector('.step').dataset.shown") == "0"
-    shown(browser, ".before .node.marked")
-    shown(browser, ".after .node")
+    browser.shown(".before .node.marked")
+    browser.shown(".after .node")
     browser.fill(".stepper input", "write_out")
     browser.wait("document.querySelector('#rule').textContent === 'write_out'")
-    shown(browser, ".after .node.marked")
+    browser.shown(".after .node.marked")
 
 
 def test_steps_are_compared_and_executed(browser, server):
@@ -152,7 +124,7 @@ def test_steps_are_compared_and_executed(browser, server):
     for number in ("1", "2"):
         browser.press("ArrowRight")
         browser.wait(f"document.querySelector('.step').dataset.shown === '{number}'")
-    shown(browser, "#compared .changes .new")
+    browser.shown("#compared .changes .new")
     browser.click("#check")
     browser.wait("document.querySelector('#verdict').textContent.startsWith('no step gives')")
 
@@ -183,7 +155,7 @@ def test_assembly_and_what_other_opts_change(browser, server):
     browser.open(f"{server.address}#kernels/0/opts")
     browser.fill("#others", "UPCAST 0 2")
     browser.evaluate("document.querySelector('#others').blur()")
-    shown(browser, "#compiled .changes .new")
+    browser.shown("#compiled .changes .new")
     browser.fill("#others", "UPCAST 0 7")
     browser.evaluate("document.querySelector('#others').blur()")
     browser.wait("document.querySelector('#error')?.textContent.includes('does not fit')")
@@ -193,7 +165,7 @@ def test_an_access_leads_to_its_expression(browser, server):
     browser.open(f"{server.address}#kernels/0")
     browser.click("#accesses a")
     browser.wait("location.pathname.endsWith('/expr')")
-    shown(browser, "[data-cell]")
+    browser.shown("[data-cell]")
     assert browser.texts("[data-cell]") == [str(number) for number in range(16)]
 
 
@@ -201,7 +173,7 @@ def test_an_access_leads_to_its_view(browser, server):
     browser.open(f"{server.address}#kernels/0")
     browser.click("#accesses .as-view")
     browser.wait("location.pathname.endsWith('/views')")
-    shown(browser, "[data-cell]")
+    browser.shown("[data-cell]")
     assert browser.texts("[data-cell]") == [str(number) for number in range(16)]
 
 
@@ -209,12 +181,12 @@ def test_the_linear_program_and_the_ast(browser, server):
     browser.open(f"{server.address}#kernels/0/linear")
     assert "STORE" in browser.text(".linear")
     browser.open(f"{server.address}#kernels/0/graph")
-    shown(browser, '[data-node="STORE"]')
+    browser.shown('[data-node="STORE"]')
 
 
 def test_the_timeline_leads_to_kernels(browser, server):
     browser.open(f"{server.address}#time")
-    shown(browser, '[data-event="compile"]')
+    browser.shown('[data-event="compile"]')
     before = browser.text("#main p")
     browser.evaluate("document.querySelector('.timeline').focus()")
     browser.press("+")
@@ -291,7 +263,7 @@ def test_who_did_what_has_tracks_of_its_own(browser, fusion):
     server = Server(trace)
     try:
         browser.open(f"{server.address}#time")
-        shown(browser, "[data-track]")
+        browser.shown("[data-track]")
         tracks = [name for name in browser.texts("[data-track]") if name]
         wanted = ["CPU: queue", "CPU:1: queue", "CPU: thread 1", "Python", "helper 1"]
         assert [name for name in tracks if name != "CPU: thread 0"] == wanted
@@ -342,12 +314,12 @@ def test_from_a_node_to_its_kernel_and_back(browser, server):
 
 def test_memory_at_a_moment_and_the_roofline_lead_to_kernels(browser, server):
     browser.open(f"{server.address}#time")
-    shown(browser, "#live [data-buffer]")
+    browser.shown("#live [data-buffer]")
     before = browser.text("#live p")
     browser.evaluate("document.querySelector('.memory').focus()")
     browser.press("ArrowLeft")
     browser.wait(f"document.querySelector('#live p').innerText !== {json.dumps(before)}")
-    shown(browser, "#roofline .roof")
+    browser.shown("#roofline .roof")
     browser.evaluate(
         "document.querySelector('[data-point]').dispatchEvent(new MouseEvent('click'))"
     )
@@ -369,61 +341,15 @@ def test_what_the_jit_traced_and_where_values_lie(browser, tmp_path):
     server = Server(read(record(script, tmp_path)))
     try:
         browser.open(f"{server.address}#programs")
-        shown(browser, "[data-jit=step] .lies")
+        browser.shown("[data-jit=step] .lies")
         changed = "of scale: it was 2.0, and then 3.0"
         assert browser.texts(".because") == ["it was new", changed]
         assert "scale = 2.0" in browser.texts(".guards code")
         assert browser.text("#main .guards summary").startswith("guards: ")
         browser.open(f"{server.address}#time")
-        shown(browser, '[data-mark="epoch 1"]')
+        browser.shown('[data-mark="epoch 1"]')
     finally:
         server.close()
-
-
-def test_views_of_the_documents_example(browser, server):
-    browser.open(f"{server.address}views")
-    browser.fill("#tracker", "ShapeTracker.from_shape((3, 2))")
-    browser.wait("document.querySelector('#index-expression')?.textContent === '((ridx0*2)+ridx1)'")
-    for movement, argument in (("permute", "(1, 0)"), ("reshape", "(3, 2)")):
-        browser.evaluate(f"document.querySelector('#movement').value = '{movement}'")
-        browser.fill("#argument", argument)
-        browser.click("#apply")
-        browser.wait(
-            f"document.querySelector('#moves li:last-child').textContent.includes('{movement}')"
-        )
-    assert browser.texts("[data-cell]") == ["0", "2", "4", "1", "3", "5"]
-    wanted = "(((((ridx0*2)+ridx1)%3)*2)+(((ridx0*2)+ridx1)//3))"
-    assert browser.text("#index-expression") == wanted
-    assert browser.text("#validity-expression") == "True"
-    browser.click("#undo")
-    browser.wait("document.querySelectorAll('#moves li').length === 2")
-
-
-def test_views_are_edited_by_fields_and_masks_are_shown(browser, server):
-    browser.open(f"{server.address}views")
-    shown(browser, '[data-field="mask"]')
-    browser.fill("#tracker", "View(shape=(2, 2), strides=(2, 1))")
-    browser.wait("document.querySelectorAll('fieldset').length === 1")
-    browser.fill('[data-field="mask"]', "((0, 1), (0, 2))")
-    browser.press("Enter")
-    browser.wait("document.querySelector('#validity-expression')?.textContent === '(ridx0<1)'")
-    assert browser.texts("[data-cell]") == ["0", "1"]
-    browser.fill("#tracker", "View(shape=(2, 2), strides=(2, 1)")
-    assert browser.evaluate("true")
-    browser.wait("document.querySelector('#error')?.dataset.offset === '33'")
-
-
-def test_expressions_and_where_they_are_wrong(browser, server):
-    browser.open(f"{server.address}expr")
-    shown(browser, "[data-cell]")
-    assert browser.texts("[data-cell]") == ["0", "2", "4", "1", "3", "5"]
-    browser.fill("#index", "ridx0*+2")
-    browser.wait("document.querySelector('#error')?.dataset.offset === '6'")
-    assert browser.evaluate("document.querySelector('#error mark').textContent") == "+"
-    browser.fill("#index", "(ridx0*8 + ridx1)//8")
-    browser.wait("document.querySelector('#index-expression')?.textContent === 'ridx0'")
-    shown(browser, '[data-step="0"]')
-    assert browser.evaluate("document.querySelector('#error')") is None
 
 
 def test_on_half_a_screen_nothing_is_wider_than_it(browser, server):
@@ -471,7 +397,7 @@ def test_the_exported_page_works_from_a_file_server(browser, server, fusion, tmp
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as files:
         threading.Thread(target=files.serve_forever, daemon=True).start()
         browser.open(f"http://127.0.0.1:{files.server_address[1]}/#program")
-        shown(browser, '[data-node="CONTIGUOUS"]')
+        browser.shown('[data-node="CONTIGUOUS"]')
         assert "Views" not in browser.text("#top")
         browser.click(".kernel-link")
         assert "define void" in browser.text("#source")
@@ -484,7 +410,7 @@ def test_the_largest_graph_is_shown_as_regions_that_open_by_a_click(browser):
     server = Server(trace)
     try:
         browser.open(f"{server.address}#program")
-        shown(browser, "details .node[data-region]")
+        browser.shown("details .node[data-region]")
         boxes = "document.querySelectorAll('details .node').length"
         first = browser.evaluate(boxes)
         assert first <= MOST
