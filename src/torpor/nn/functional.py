@@ -323,6 +323,39 @@ def batch_norm(
     return y if bias is None else y + bias.reshape(shape)
 
 
+def _with(name: str, called: str, option: str) -> Callable[..., Any]:
+    """The function `called`, which is another one with an option set."""
+    function = globals()[name]
+
+    def made(*arguments: Any, **options: Any) -> Any:
+        return function(*arguments, **{option: True, **options})
+
+    made.__doc__ = f"`{name}` with `{option}=True`."
+    made.__name__ = made.__qualname__ = called
+    made.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+    return made
+
+
+_POOLS: Final = """
+    max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
+    fractional_max_pool2d fractional_max_pool3d
+    """.split()  # noqa: SIM905 (as above)
+globals().update(
+    {f"{one}_with_indices": _with(one, f"{one}_with_indices", "return_indices") for one in _POOLS}
+)
+threshold_ = _with("threshold", "threshold_", "inplace")
+rrelu_ = _with("rrelu", "rrelu_", "inplace")
+native_channel_shuffle = channel_shuffle  # noqa: F405
+
+
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """A convolution along time of input[time, batch, channel] by weight[window, channel, output],
+    with bias[output]: [time', batch, output].
+    """
+    made: Tensor = input.permute(1, 2, 0).conv1d(weight.permute(2, 1, 0), bias, padding=pad)
+    return made.permute(2, 0, 1)
+
+
 # What is defined in this room, or is a method; not what either is made with.
 __all__ = [
     name

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from torpor.base.errors import ShapeError
 from torpor.tensor import Tensor
 from torpor.tensor.host import known_shape
-from torpor.tensor.spelling import pair, within
+from torpor.tensor.spelling import pair, spell, within
 from torpor.tensor.write import update
 
 # Klambauer et al., 2017, arXiv:1706.02515: what SELU tends to from below, -scale * alpha.
@@ -163,3 +164,4 @@ def _starts(sample: Any, size: int, length: int, count: int) -> Any:
 
 fractional_max_pool2d = _fractional(2, "height, width")
 fractional_max_pool3d = _fractional(3, "depth, height, width")
+spell(sys.modules[__name__])

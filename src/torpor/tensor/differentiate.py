@@ -19,6 +19,7 @@ from torpor.tensor.host import known_shape
 from torpor.tensor.mode import anomaly, grad_enabled
 from torpor.tensor.path import Step
 from torpor.tensor.pending import note_detached, wait
+from torpor.tensor.spelling import spelled
 from torpor.tensor.storage import reads_unasked
 from torpor.tensor.watch import active, watcher
 
@@ -318,6 +319,7 @@ class Differentiate(Handle):
 
 
 # --- functions ------------------------------------------------------------------------------------
+@spelled
 def value_and_grad(
     function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
@@ -352,6 +354,7 @@ def value_and_grad(
     return wrapped
 
 
+@spelled
 def grad(
     function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[..., Any]:

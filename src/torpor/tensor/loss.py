@@ -38,6 +38,17 @@ def reduced(loss: Any, reduction: str) -> Tensor:
     raise ValueRangeError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
 
 
+def weighted(loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
+    """As `reduced`, of losses times weights of their shape; the mean is by the weights' sum."""
+    if weight is None:
+        return reduced(loss, reduction)
+    if weight.shape != loss.shape:
+        what = f"weights of shape {render_shape(weight.shape)} for losses of another one"
+        raise located(ShapeError(what), (loss,))
+    made = loss * weight
+    return made.sum() / weight.sum() if reduction == "mean" else reduced(made, reduction)
+
+
 class Loss(Handle):
     """Losses: of this tensor (the prediction) against a target. Reduction "mean" and "sum" give a
     0-d tensor, "none" one loss an element (or a sample); another one is a `ValueError`.
@@ -45,13 +56,15 @@ class Loss(Handle):
 
     __slots__ = ()
 
-    def mse_loss(self, target: Any, reduction: str = "mean") -> Tensor:
-        """(self - target)²."""
-        return reduced((self - target).square(), reduction)
+    def mse_loss(
+        self, target: Any, reduction: str = "mean", weight: Tensor | None = None
+    ) -> Tensor:
+        """(self - target)², times weight[...], if there is one, of the same shape."""
+        return weighted((self - target).square(), weight, reduction)
 
-    def l1_loss(self, target: Any, reduction: str = "mean") -> Tensor:
-        """|self - target|."""
-        return reduced((self - target).abs(), reduction)
+    def l1_loss(self, target: Any, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
+        """|self - target|, times weight[...], if there is one, of the same shape."""
+        return weighted((self - target).abs(), weight, reduction)
 
     def smooth_l1_loss(self, target: Any, reduction: str = "mean", beta: float = 1.0) -> Tensor:
         """d² / (2 beta) where d = |self - target| is below `beta`, d - beta / 2 elsewhere.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -11,7 +12,21 @@ from torpor.tensor.tensor import Tensor
 from torpor.tensor.write import update
 
 # What PyTorch calls the tensor that a function is first of.
-_FIRST: Final = ("input", "elements", "real", "abs", "y", "x", "self", "tensor")
+_FIRST: Final = [
+    "input",
+    "elements",
+    "real",
+    "abs",
+    "x",
+    "y",
+    "self",
+    "tensor",
+    "A",
+    "a",
+    "x1",
+    "query",
+    "indices",
+]
 
 
 def function_of(name: str) -> Callable[..., Any]:
@@ -19,11 +34,13 @@ def function_of(name: str) -> Callable[..., Any]:
     may be given by name, as `input=` or `x=`; with `out=` the result is written there.
     """
     method = getattr(Tensor, name)
+    own = {*inspect.signature(method).parameters} - {"self"}
+    first_names = [one for one in _FIRST if one not in own]
 
     @functools.wraps(method)
     def function(*arguments: Any, **options: Any) -> Any:
         if not arguments:
-            named = next((one for one in _FIRST if one in options), None)
+            named = next((one for one in first_names if one in options), None)
             if named is None:
                 raise TypeError(f"{name}() needs a tensor: first, or as input=")
             arguments = (options.pop(named),)

@@ -25,10 +25,11 @@ _SAME: Final = tuple(
     dim0 axis0
     dim1 axis1
     keepdim keepdims
-    input x
+    input x x1
+    y x2
     size shape newshape
     shape sizes size
-    other mat2 vec vec2 tensor x2
+    other mat2 vec vec2 tensor x2 y b
     index indices
     src value
     source src
@@ -41,11 +42,18 @@ _SAME: Final = tuple(
     end stop
     steps num
     correction ddof
+    padding pad
+    low from
+    high to
+    function f func
     """.strip().splitlines()
 )
 _SELF: Final = ("self", "cls")
-# PyTorch's keywords that say how memory lies, which no value depends on.
-_OF_MEMORY: Final = frozenset({"layout", "memory_format", "pin_memory"})
+# PyTorch's keywords that say how something is done or lies in memory: no value depends on them.
+_NO_MATTER: Final = frozenset({
+    "layout", "memory_format", "pin_memory", "non_blocking", "sparse_grad", "force", "foreach",
+    "driver", "chunk_size",
+})  # fmt: skip
 
 
 def spelled(function: _Function) -> _Function:
@@ -64,8 +72,10 @@ def spelled(function: _Function) -> _Function:
     @functools.wraps(function)
     def wrapped(*arguments: Any, **options: Any) -> Any:
         if options and not names.issuperset(options):
+            if "reduction" in names:
+                options = _reduced(options)
             known = {_spelling(name, names, apart, options): name for name in options}
-            known = {name: known[name] for name in known if name in names or name not in _OF_MEMORY}
+            known = {name: known[name] for name in known if name in names or name not in _NO_MATTER}
             if apart in known:
                 arguments = (*arguments, options[known.pop(apart)])
             if not is_open and not names.issuperset(known):
@@ -81,6 +91,15 @@ def spelled(function: _Function) -> _Function:
 
     wrapped.is_spelled = True
     return wrapped  # type: ignore[return-value]
+
+
+def _reduced(options: dict[str, Any]) -> dict[str, Any]:
+    """Keywords where `reduction` says what `size_average` and `reduce` did in older programs."""
+    average, reduce = options.pop("size_average", None), options.pop("reduce", None)
+    if average is None and reduce is None:
+        return options
+    kind = "none" if reduce is False else "sum" if average is False else "mean"
+    return {**options, "reduction": kind}
 
 
 def _spelling(name: str, names: Collection[str], apart: str, given: Collection[str]) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from torpor.base.errors import DTypeError, GradientError, ShapeError
+from torpor.base.errors import DTypeError, GradientError, ShapeError, ValueRangeError
 from torpor.tensor.creation import as_tensor
 from torpor.tensor.differentiate import _fresh_leaf, grad, map_tree, value_and_grad
 from torpor.tensor.gradients import grad as gradients_of
 from torpor.tensor.handle import Handle, located
 from torpor.tensor.looping import filled, leaves_of, scan, structure
+from torpor.tensor.spelling import spell
 
 __all__ = ["grad", "hessian", "jacfwd", "jacrev", "jvp", "value_and_grad", "vjp", "vmap"]
 
@@ -105,15 +107,20 @@ def hessian(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable
     return jacfwd(jacrev(f, argnums), argnums)
 
 
-def vmap(f: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0) -> Callable[..., Any]:
+def vmap(
+    f: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, randomness: str = "different"
+) -> Callable[..., Any]:
     """A function that gives what `f` gives for each of many examples, which lie along the axes
     `in_dims` of the arguments: one for all, or one an argument, or trees of them; None where an
     argument is the same for all. The results lie along `out_dims`. `f` runs once, on tensors that
-    stand for any example. A `ShapeError` where the axes' sizes differ.
+    stand for any example; what it draws is different for each, the only `randomness` there is. A
+    `ShapeError` where the axes' sizes differ.
 
     >>> torpor.vmap(Tensor.dot)(Tensor([[1, 2], [3, 4]]), Tensor([[1, 1], [2, 2]])).tolist()
     [3, 14]
     """
+    if randomness != "different":
+        raise ValueRangeError(f"vmap draws anew for each example: randomness is {randomness!r}")
 
     @functools.wraps(f)
     def wrapped(*arguments: Any) -> Any:
@@ -260,3 +267,6 @@ def _spread(dims: Any, tree: Any) -> list[int | None]:
         raise ShapeError(f"vmap: {len(dims)} axes for {len(tree)} values")
     pairs = [(dims[key], tree[key]) for key in tree] if keyed else zip(dims, tree, strict=True)
     return [place for part, branch in pairs for place in _spread(part, branch)]
+
+
+spell(sys.modules[__name__])

@@ -30,16 +30,19 @@ def widely(function: _Function) -> _Function:
     is rounded; the result is of the operands' common format.
     """
 
+    name = function.__code__.co_varnames[0]  # which may be given by it
+
     @functools.wraps(function)
-    def wrapped(first: Any, *arguments: Any, **options: Any) -> Any:
-        if not is_narrow(first.dtype):
-            return function(first, *arguments, **options)
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        first = arguments[0] if arguments else options.get(name)
+        if first is None or not is_narrow(first.dtype):
+            return function(*arguments, **options)
         dtype = first.dtype
         for one in (*arguments, *options.values()):
             if isinstance(one, Handle):
                 dtype = promote(dtype, one.dtype)
         wide = {name: _widened(one) for name, one in options.items()}
-        return function(_widened(first), *map(_widened, arguments), **wide).cast(dtype)
+        return function(*map(_widened, arguments), **wide).cast(dtype)
 
     return wrapped  # type: ignore[return-value]
 
