@@ -5,7 +5,13 @@
 """
 
 from torpor.nn.distributions import constraints as constraints
-from torpor.nn.distributions.base import Distribution
+from torpor.nn.distributions.base import Distribution, ExponentialFamily
+from torpor.nn.distributions.composite import (
+    Independent,
+    LogisticNormal,
+    MixtureSameFamily,
+    TransformedDistribution,
+)
 from torpor.nn.distributions.divergence import kl_divergence, register_kl
 from torpor.nn.distributions.families import (
     Bernoulli,
@@ -35,6 +41,7 @@ from torpor.nn.distributions.families import (
     VonMises,
     Weibull,
 )
+from torpor.nn.distributions.matrices import LKJCholesky, LowRankMultivariateNormal, Wishart
 from torpor.nn.distributions.relaxed import (
     OneHotCategoricalStraightThrough,
     RelaxedBernoulli,
@@ -43,35 +50,51 @@ from torpor.nn.distributions.relaxed import (
 from torpor.nn.distributions.transforms import (
     AbsTransform,
     AffineTransform,
+    CatTransform,
     ComposeTransform,
+    CumulativeDistributionTransform,
     ExpTransform,
+    IndependentTransform,
     PowerTransform,
     SigmoidTransform,
-    SoftmaxTransform,
     SoftplusTransform,
+    StackTransform,
     TanhTransform,
     Transform,
+    identity_transform,
+)
+from torpor.nn.distributions.vector_transforms import (
+    CorrCholeskyTransform,
+    LowerCholeskyTransform,
+    PositiveDefiniteTransform,
+    ReshapeTransform,
+    SoftmaxTransform,
+    StickBreakingTransform,
+    biject_to,
+    transform_to,
 )
 from torpor.nn.distributions.vectors import (
     Categorical,
     Dirichlet,
-    Independent,
-    MixtureSameFamily,
     Multinomial,
     MultivariateNormal,
     OneHotCategorical,
-    TransformedDistribution,
 )
 
 __all__ = [
-    "AbsTransform", "AffineTransform", "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy",
-    "Chi2", "ComposeTransform", "ContinuousBernoulli", "Dirichlet", "Distribution", "ExpTransform",
-    "Exponential", "FisherSnedecor", "Gamma", "GeneralizedPareto", "Geometric", "Gumbel",
-    "HalfCauchy", "HalfNormal", "Independent", "InverseGamma", "Kumaraswamy", "Laplace",
-    "LogNormal", "MixtureSameFamily", "Multinomial", "MultivariateNormal", "NegativeBinomial",
-    "Normal", "OneHotCategorical", "OneHotCategoricalStraightThrough", "Pareto", "Poisson",
-    "PowerTransform", "RelaxedBernoulli", "RelaxedOneHotCategorical", "SigmoidTransform",
-    "SoftmaxTransform", "SoftplusTransform", "StudentT", "TanhTransform", "Transform",
-    "TransformedDistribution", "Uniform", "VonMises", "Weibull", "constraints", "kl_divergence",
-    "register_kl",
+    "AbsTransform", "AffineTransform", "Bernoulli", "Beta", "Binomial", "CatTransform",
+    "Categorical", "Cauchy", "Chi2", "ComposeTransform", "ContinuousBernoulli",
+    "CorrCholeskyTransform", "CumulativeDistributionTransform", "Dirichlet", "Distribution",
+    "ExpTransform", "Exponential", "ExponentialFamily", "FisherSnedecor", "Gamma",
+    "GeneralizedPareto", "Geometric", "Gumbel", "HalfCauchy", "HalfNormal", "Independent",
+    "IndependentTransform", "InverseGamma", "Kumaraswamy", "LKJCholesky", "Laplace",
+    "LogNormal", "LogisticNormal", "LowRankMultivariateNormal", "LowerCholeskyTransform",
+    "MixtureSameFamily", "Multinomial", "MultivariateNormal", "NegativeBinomial", "Normal",
+    "OneHotCategorical", "OneHotCategoricalStraightThrough", "Pareto", "Poisson",
+    "PositiveDefiniteTransform", "PowerTransform", "RelaxedBernoulli",
+    "RelaxedOneHotCategorical", "ReshapeTransform", "SigmoidTransform", "SoftmaxTransform",
+    "SoftplusTransform", "StackTransform", "StickBreakingTransform", "StudentT",
+    "TanhTransform", "Transform", "TransformedDistribution", "Uniform", "VonMises", "Weibull",
+    "Wishart", "biject_to", "constraints", "identity_transform", "kl_divergence", "register_kl",
+    "transform_to",
 ]  # fmt: skip

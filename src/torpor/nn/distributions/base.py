@@ -289,6 +289,33 @@ class Family(Distribution):
     mode = property(lambda self: self._of("mode"))
 
 
+class ExponentialFamily(Distribution):
+    """Base of distributions with density h(x) exp(t(x) . eta - A(eta)): classes of users give the
+    natural parameters eta (`_natural_params`), A (`_log_normalizer`) and the mean of log h(x)
+    (`_mean_carrier_measure`); the entropy follows.
+    """
+
+    _natural_params: Any
+    _mean_carrier_measure: Any = 0
+
+    def _log_normalizer(self, *natural_params: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} does not give its normaliser")
+
+    def entropy(self) -> Any:
+        given = [one.detach().requires_grad_() for one in self._natural_params]
+        whole = self._log_normalizer(*given)
+        slopes = whole.sum().gradient(*given)
+        own = tuple(range(-len(self.event_shape), 0))
+        for one, slope in zip(given, slopes, strict=True):
+            whole = whole - ((one * slope).sum(own) if own else one * slope)
+        return whole - self._mean_carrier_measure
+
+
+_EXPONENTIAL: Final = """
+    Bernoulli Beta Chi2 ContinuousBernoulli Exponential Gamma Normal Poisson
+"""
+
+
 def family(
     name: str, about: str, parameters: str, support: Any,
     asked: Mapping[str, Any] | None = None, **formulas: Any,
@@ -320,4 +347,5 @@ def family(
         "__signature__": inspect.Signature(taken), "__doc__": about,
         "__module__": "torpor.nn.distributions",
     }  # fmt: skip
-    return type(name, (Family,), members)
+    also = (ExponentialFamily,) if name in _EXPONENTIAL.split() else ()
+    return type(name, (Family, *also), members)

@@ -6,19 +6,22 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from torpor.nn.distributions import composite as M
 from torpor.nn.distributions import families as F
 from torpor.nn.distributions import vectors as V
+from torpor.nn.distributions.matrices import LowRankMultivariateNormal
+from torpor.nn.distributions.transforms import summed
 from torpor.tensor.operands import choose
 
 Rule = Callable[[Any, Any], Any]
 _rules: Final[dict[tuple[type, type], Rule]] = {}
 
 
-def register_kl(first: type, second: type) -> Callable[[Rule], Rule]:
+def register_kl(type_p: type, type_q: type) -> Callable[[Rule], Rule]:
     """Have a function give the divergence of distributions of these classes."""
 
     def register(rule: Rule) -> Rule:
-        _rules[first, second] = rule
+        _rules[type_p, type_q] = rule
         return rule
 
     return register
@@ -153,13 +156,13 @@ TABLE: Final[dict[type, Rule]] = {
     F.ContinuousBernoulli: _to_continuous_bernoulli,
     F.Normal: _normal, F.LogNormal: _normal, F.Gamma: _gamma, F.Beta: _beta,
     F.Laplace: _laplace, F.Uniform: _uniform, F.Bernoulli: _bernoulli, V.Dirichlet: _dirichlet,
-    V.MultivariateNormal: _multivariate,
+    V.MultivariateNormal: _multivariate, LowRankMultivariateNormal: _multivariate,
     F.Exponential: lambda p, q: (p.rate / q.rate).log() + q.rate / p.rate - 1,
     F.Poisson: lambda p, q: p.rate * (p.rate / q.rate).log() - p.rate + q.rate,
     F.Geometric: lambda p, q: _bernoulli(p, q) / p.probs,
     F.Binomial: lambda p, q: _bernoulli(p, q) * p.total_count,
     V.Categorical: lambda p, q: (p.probs * (p.logits - q.logits)).sum(-1),
-    V.Independent: lambda p, q: p._summed(kl_divergence(p.base_dist, q.base_dist)),
+    M.Independent: lambda p, q: summed(kl_divergence(p.base_dist, q.base_dist), p._count),
 }  # fmt: skip
 _rules.update({(p, q): rule for ps, qs, rule in ACROSS for p in ps for q in qs})
 _rules.update({(kind, kind): rule for kind, rule in TABLE.items()})
