@@ -94,7 +94,7 @@ def _source(length: int, count: int, scale: float, corners: bool) -> Any:
     return (np.arange(count) + 0.5) * scale - 0.5
 
 
-def cubic(distance: Any, where: Callable[..., Any] = np.where) -> Any:
+def _cubic(distance: Any, where: Callable[..., Any] = np.where) -> Any:
     """The cubic convolution kernel at distances from 0 to 2."""
     a = CUBIC
     near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
@@ -111,7 +111,7 @@ def _taps(
     first = np.floor(source).astype(np.int64)
     reach = np.arange(-1, 3) if is_cubic else np.arange(2)
     apart = np.abs(source[:, None] - (first[:, None] + reach))
-    weights = cubic(apart) if is_cubic else 1 - apart
+    weights = _cubic(apart) if is_cubic else 1 - apart
     return np.clip(first[:, None] + reach, 0, length - 1), weights
 
 
@@ -213,7 +213,7 @@ def grid_sample(
         weight: Any = 1.0
         for step, point, floor in zip(corner, points, floors):
             apart = (point - floor - step).abs() if mode == "bicubic" else None
-            share = (cubic(apart, choose) if apart is not None else
+            share = (_cubic(apart, choose) if apart is not None else
                      point - floor if step else floor + 1 - point)  # fmt: skip
             weight = share * weight
         part = _picked(input, [f + step for f, step in zip(floors, corner)], padding_mode,
