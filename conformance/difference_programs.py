@@ -54,7 +54,7 @@ torpor.tensor([3, 4]).norm() ~ np.linalg.norm([3, 4])
         "Integers are exact or an error: a negative power or shift and a division by zero raise. "
         "A float becomes an integer by truncation, held at the ends, NaN as 0, on every target. A "
         "cast to float8_e4m3fn, which has no infinities, makes NaN of what is beyond its largest "
-        "number.",
+        "number. The step function keeps NaN.",
         """
 torpor.tensor([2]) ** torpor.tensor([-1]) ~ np.array([2]) ** np.array([-1])
 2 ** torpor.tensor([-1]) ~ 2 ** np.array([-1])
@@ -62,6 +62,7 @@ torpor.tensor([8]) << -1 ~ np.array([8]) << -1
 torpor.tensor([8]) >> torpor.tensor([-1]) ~ np.array([8]) >> np.array([-1])
 torpor.tensor([1]) // torpor.tensor([0]) ~ np.array([1]) // np.array([0])
 torpor.tensor([1]) % 0 ~ np.array([1]) % 0
+torpor.tensor([float("nan")]).heaviside(torpor.tensor([1.0])) ~ np.heaviside([np.nan], [1.0])
 torpor.tensor([3e10]).int() ~ np.array([3e10]).astype(np.int32)
 torpor.tensor([float("nan")]).int() ~ np.array([np.nan]).astype(np.int32)
 torpor.tensor([float("inf")]).long() ~ np.array([np.inf]).astype(np.int64)
@@ -138,7 +139,8 @@ len(torpor.optim.Adam([torpor.zeros(1, requires_grad=True)]).state)
     ),
     Topic(
         "Random numbers",
-        "A seed gives the same numbers on every device and in a jit, and others than PyTorch's. "
+        "A seed gives the same numbers on every device (where multiply-adds are fused, up to a "
+        "last bit of the functions applied) and in a jit, and others than PyTorch's. "
         "Parameters that make no sense raise when a draw is needed, or at once where they are "
         "known.",
         """

@@ -76,6 +76,8 @@ def test_counts():
             Tensor(negative).bincount().numpy()
     x = RANDOM.standard_normal(1000).astype("f4")
     check(Tensor(x).histc(10, -2, 2), np.histogram(x, 10, (-2, 2))[0].astype("f4"))
+    tiny = Tensor([0.0, 1e-5, 5e-6], dtype="bfloat16").histc(1000, 0, 1e-5).tolist()
+    assert (tiny[0], sum(tiny[400:600]), tiny[999]) == (1, 1, 1)
     check(Tensor(x).histc(7), np.histogram(x, 7)[0].astype("f4"))
 
 

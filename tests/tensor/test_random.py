@@ -3,7 +3,7 @@ import threading
 import numpy as np
 import pytest
 
-from torpor import Generator, Tensor, dtypes, manual_seed
+from torpor import Context, Generator, Tensor, dtypes, manual_seed
 from torpor.base.errors import DTypeError
 from torpor.graph import build
 from torpor.ir.uop import UOp
@@ -51,6 +51,17 @@ def test_draws_are_functions_of_seed_and_number():
         found = Tensor.rand(7).numpy()
         expected = (reference(2**40 + 5, draw, 7) >> np.uint64(8)).astype(np.float64) * 2.0**-24
         np.testing.assert_array_equal(found, expected.astype(np.float32))
+
+
+def test_devices_draw_the_same_numbers():
+    found = []
+    for device in ("CPU", "PYTHON"):
+        manual_seed(3)
+        with Context(STRICT_FLOAT=1):
+            made = [Tensor.randn(40, device=device), Tensor.zeros(40, device=device).log_normal_()]
+            exact = [one.numpy() for one in made]
+        found.append([*exact, Tensor.rand(40, device=device).numpy()])
+    np.testing.assert_array_equal(*found)
 
 
 def test_order_of_building_counts_not_of_computing():

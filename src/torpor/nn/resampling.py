@@ -175,6 +175,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool = False)
     return (flat @ theta.mT).reshape(size[0], *size[2:], len(lines))
 
 
+@widely
 def grid_sample(
     input: Tensor,
     grid: Tensor,

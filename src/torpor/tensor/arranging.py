@@ -308,14 +308,18 @@ class Arranging(Handle):
         return _places(row, col, lambda r, c: c >= r + offset, options)
 
     def vander(self, N: int | None = None, increasing: bool = False) -> Tensor:
-        """Powers of the last axis' elements as rows, the highest first: (..., n) to (..., n, N)."""
+        """Powers of the last axis' elements as rows, the highest first: (..., n) to (..., n, N);
+        int64 of integers and bools.
+        """
+        kept = self.dtype.is_float or self.dtype.is_complex
+        x: Any = self if kept else self.cast(dtypes.int64)
         count = known_size(self.shape[-1]) if N is None else N
         place: Any = make(iota(count, self.device), self.device)
         if not count:
-            return self.new_zeros((*self.shape, 0))
-        powers = self.unsqueeze(-1).expand(*self.shape, count)
+            return x.new_zeros((*x.shape, 0))
+        powers = x.unsqueeze(-1).expand(*x.shape, count)
         first = place.eq(0)
-        made = first.where(1, powers).cumprod(-1).cast(self.dtype)
+        made = first.where(1, powers).cumprod(-1).cast(x.dtype)
         return made if increasing else made.flip(-1)
 
 

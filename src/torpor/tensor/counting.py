@@ -153,9 +153,9 @@ class Counting(Handle):
         flat: Any = self.reshape(-1).detach()
         low, high = (min, max) if min < max or not flat.numel() else _range(flat)
         width = high - low
-        part = ((flat - low) * bins / width).floor().clamp(0, bins - 1)
+        part = ((flat - low) * bins / width).floor().clamp(0, bins)
         inside = (flat >= low) & (flat <= high)
-        place = inside.where(part.nan_to_num(0.0), 0).cast(dtypes.int64)
+        place = inside.where(part.nan_to_num(0.0), 0).cast(dtypes.int64).clamp(0, bins - 1)
         wide = dtypes.float32 if self.dtype in SMALL_FLOATS else self.dtype
         zeros = make(build.constant(0, wide, (bins,)), self.device)
         counts = derive(build.scatter, (zeros, place, inside.cast(wide)), 0, Ops.ADD)

@@ -62,6 +62,7 @@ class Numeric(Handle):
         made = (rise > run).where(math.pi / 2 - made, made)
         made = sign_bit(x).where(math.pi - made, made)
         square = x * x + y * y
+        square = square.eq(0).where(1, square)  # at 0 the gradient is 0, as PyTorch's
         return sloped(sign_bit(y).where(-made, made), (y, x / square), (x, -y / square))
 
     arctan2 = atan2

@@ -3,7 +3,8 @@
 Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as
 1, 2, 3", SC 2011). Draws are numbered in the order in which they are built, not computed. Seed
 and number enter as bound variables, so that equal draws are equal kernels. Whole words and uniforms
-have the same bits on every device.
+have the same bits on every device; what logarithms and cosines are taken of has them under
+STRICT_FLOAT, and else a last bit may differ, since targets fuse products and sums where they can.
 """
 
 from __future__ import annotations
@@ -263,7 +264,8 @@ def _finished(made: Tensor, requires_grad: bool | None) -> Tensor:
 class Random(Handle):
     """Random tensors. All take `dtype` (the default float unless given), `device`, `requires_grad`
     and `generator` (the context's own unless given). Equal seeds and equal order of draws give
-    equal numbers, on every device.
+    equal numbers, on every device (normal ones and their kin up to a last bit, which targets that
+    fuse multiply-adds round differently; to the bit under STRICT_FLOAT).
 
     >>> Tensor.manual_seed(1)
     >>> first = Tensor.rand(3).tolist()
