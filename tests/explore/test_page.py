@@ -346,6 +346,9 @@ def test_what_the_jit_traced_and_where_values_lie(browser, tmp_path):
         assert browser.texts(".because") == ["it was new", changed]
         assert "scale = 2.0" in browser.texts(".guards code")
         assert browser.text("#main .guards summary").startswith("guards: ")
+        assert browser.text("#calls [data-call]").startswith("jitted.py:11 step(x, 1.0)")
+        named = browser.texts("#calls .kernel-link")
+        assert named == [kernel.name for kernel in server.site.trace.kernels]
         browser.open(f"{server.address}#time")
         browser.shown('[data-mark="epoch 1"]')
     finally:

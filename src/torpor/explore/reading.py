@@ -108,7 +108,8 @@ class _Reader:
         of = value.get("of")
         steps = self.trace.steps if of is None else self.kernel(of).steps
         before, after = self.known(value["before"]), self.known(value["after"])
-        steps.append(Step(str(value["stage"]), str(value["rule"]), before, after))
+        line = str(value.get("line", ""))
+        steps.append(Step(str(value["stage"]), str(value["rule"]), before, after, line))
 
     def after_pass(self, value: dict[str, Any]) -> None:
         kernel, name = self.kernel(value["of"]), str(value["name"])

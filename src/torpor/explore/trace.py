@@ -33,6 +33,7 @@ class Step(NamedTuple):
     rule: str
     before: int
     after: int
+    line: str = ""  # of the program, where what is rewritten has one
 
 
 class Pass(NamedTuple):

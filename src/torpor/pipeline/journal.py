@@ -7,7 +7,7 @@ Each line is an object with one of these keys, which says what it is:
     graph:    {root, lines}: what is about to be scheduled, and for each line of the user's program
               the nodes that it made
     rewrite:  {stage, rule, before, after, of}: one application of a rule to a node; `of` is the ast
-              of the kernel that it was done for, if it was for one
+              of the kernel that it was done for, if it was for one; and the line of `before`
     pass:     {name, root, of, start, microseconds}: what a pass or an opt made of a kernel
     schedule: a list of {ast, reason, lines, parameters, buffers, outputs}: kernels in order, with
               the places in the user's program that they come from, what memory they get, the
@@ -241,7 +241,8 @@ class Journal:
             before, after = self.number(event.before), self.number(event.after)
             of = None if ast is None else self.number(ast)
             fields = {"stage": event.stage, "rule": event.rule, "before": before, "after": after}
-            self.write("rewrite", fields | {"of": of})
+            line = {"line": self.place(site) for site in event.before.origins[:1]}
+            self.write("rewrite", fields | {"of": of} | line)
 
     def after_pass(self, name: str, root: UOp, ast: UOp) -> None:
         """What a pass made of a kernel."""

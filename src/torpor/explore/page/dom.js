@@ -72,6 +72,9 @@ export async function compute(name, request) {
   return answer.json();
 }
 
+// Where the pages that compute lead to: a trace's own pages are known to it alone.
+export const PAGES = [["Program", "./#program"], ["Kernels", "./#kernels"], ["Time", "./#time"], ["Views", "views"], ["Expressions", "expr"]];
+
 // The bar at the top: name and address of each page, and which one is shown.
 export function bar(entries, current) {
   const links = entries.map(([name, address]) =>

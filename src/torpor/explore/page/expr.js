@@ -1,8 +1,8 @@
 // Expressions: an index and a condition over variables; simplified rule by rule, and where it leads.
-import { bar, code, compute, debounced, fault, h } from "./dom.js";
+import { PAGES, bar, code, compute, debounced, fault, h } from "./dom.js";
 import { layoutOf } from "./cells.js";
 
-bar([["Kernels", "./#kernels"], ["Views", "views"], ["Expressions", "expr"]], "Expressions");
+bar(PAGES, "Expressions");
 const START = [[["ridx0", 0, 2], ["ridx1", 0, 1]], "(((((ridx0*2)+ridx1)%3)*2)+(((ridx0*2)+ridx1)//3))", "True"];
 let given = START;
 try {

@@ -5,7 +5,7 @@ import { flames } from "./flames.js";
 import { glance, toLine } from "./glance.js";
 import { drawGraph } from "./graph.js";
 import { memory } from "./memory.js";
-import { programs } from "./programs.js";
+import { compiled, programs } from "./programs.js";
 import { roofline } from "./roofline.js";
 import { stepper } from "./steps.js";
 import { timeline } from "./timeline.js";
@@ -18,7 +18,7 @@ let arrows = null; // who steps, if somebody does
 
 const pages = () => [
   ["Program", "#program"], ["Kernels", "#kernels"],
-  ...(index.scheduling ? [["Scheduling", "#scheduling"]] : []), ...(index.jits.length ? [["Programs", "#programs"]] : []), ["Time", "#time"],
+  ...(index.scheduling ? [["Scheduling", "#scheduling"]] : []), ...(compiled(index.events).length || index.jits.length ? [["Programs", "#programs"]] : []), ["Time", "#time"],
   ...(index.static ? [] : [["Views", "views"], ["Expressions", "expr"]]),
 ];
 
@@ -229,7 +229,7 @@ async function show() {
   if (page === "program") showProgram(rest.join("/"));
   else if (page === "graph") showProgram("", Number(rest[0]));
   else if (page === "time") main.replaceChildren(timeline(index, go), flames(index.events, go) ?? "", memory(index.memory, kernelLink) ?? "", roofline(index.kernels, go) ?? "");
-  else if (page === "programs") main.replaceChildren(programs(index.jits));
+  else if (page === "programs") main.replaceChildren(programs(index, kernelLink));
   else if (page === "scheduling") {
     const view = stepper(await fetchJson("data/scheduling.json"), Number(rest[0] ?? 0), (number) => history.replaceState(null, "", `#scheduling/${number}`), index.static ? null : { kernel: null });
     arrows = view.move;

@@ -1,5 +1,6 @@
 // Functions that the jit traced: why, what is guarded, and what lies where in their memory.
-import { h, place, svg } from "./dom.js";
+import { h, place, svg, time } from "./dom.js";
+import { toLine } from "./glance.js";
 import { size } from "./memory.js";
 
 const WIDE = 900;
@@ -12,10 +13,13 @@ function drawn({ commands, arenas, values, results }) {
     const inside = values.filter((one) => one.arena === where);
     const whole = arenas[where]?.bytes ?? Math.max(...inside.map((one) => one.offset + one.bytes));
     const high = Math.min(240, 40 + 14 * inside.length);
-    const boxes = inside.map((one) => svg("rect", {
-      class: "lies", x: one.first * step, width: Math.max((one.last - one.first + 1) * step - 1, 1),
-      y: one.offset / whole * high, height: Math.max(one.bytes / whole * high - 1, 1), "data-offset": one.offset,
-    }, svg("title", {}, `${size(one.bytes)} at ${one.offset}\nmade by ${commands[one.first]} (${one.first})\nlast read by ${commands[one.last]} (${one.last})`)));
+    const boxes = inside.map((one) => {
+      const [x, y, wide, tall] = [one.first * step, one.offset / whole * high, (one.last - one.first + 1) * step - 1, one.bytes / whole * high - 1];
+      const named = `${size(one.bytes)} ${commands[one.first]}`.slice(0, Math.floor(wide / 7));
+      return svg("g", {}, svg("title", {}, `${size(one.bytes)} at ${one.offset}\nmade by ${commands[one.first]} (${one.first})\nlast read by ${commands[one.last]} (${one.last})`),
+        svg("rect", { class: "lies", x, y, width: Math.max(wide, 1), height: Math.max(tall, 1), "data-offset": one.offset }),
+        tall > 12 && named.length > 8 ? [svg("text", { x: x + 4, y: y + tall / 2 + 4 }, named)] : []);
+    });
     return h("figure", {}, h("figcaption", {}, arenas[where] ? `${arenas[where].device}: ${size(whole)}` : `in the memory of ${where}, before it is made`),
       svg("svg", { viewBox: `0 0 ${WIDE} ${high}`, class: "arena" }, boxes));
   });
@@ -40,9 +44,28 @@ function guarded(guards) {
     order.map(([kind, all]) => listed(kind, all.map(([, path, value]) => value ? `${path} = ${value}` : path), false, LIBRARIES.test(kind))));
 }
 
-export function programs(jits) {
+const NEW = "new"; // why a kernel is compiled that is like none before
+export const compiled = (events) => events.filter(({ phase, kernel }) => phase === "compile" && kernel !== undefined);
+
+// What was compiled at which call, and why again; the calls that took longest come first.
+function calls(events, link) {
+  const took = (some) => some.reduce((all, one) => all + one.microseconds, 0);
+  const called = [...Map.groupBy(compiled(events), ({ asked }) => asked)].sort(([, some], [, others]) => took(others) - took(some));
+  const where = (asked) => {
+    const [, file, line, text] = /^(.+?):(\d+)(?:: (.*))?$/s.exec(asked) ?? [];
+    return file ? h("a", { href: toLine({ file, line }) }, place({ file, line, text: text ?? "" })) : "of no call of the program";
+  };
+  return called.length ? h("section", { id: "calls" }, h("h2", {}, "what was compiled at which call"), h("table", {},
+    h("thead", {}, h("tr", {}, ["call", "kernels, and why again", "time"].map((name) => h("th", {}, name)))),
+    h("tbody", {}, called.map(([asked, some]) => h("tr", { "data-call": asked },
+      h("td", {}, where(asked)),
+      h("td", {}, some.map((one) => h("div", {}, link(one.kernel), one.why && one.why !== NEW ? h("span", { class: "less" }, ` again: ${one.why}`) : ""))),
+      h("td", { class: "number" }, time(took(some)))))))) : null;
+}
+
+export function programs({ jits, events }, link) {
   const counts = new Map();
-  return h("div", {}, h("h1", {}, "Programs"), jits.map((one) => {
+  return h("div", {}, h("h1", {}, "Programs"), calls(events, link), jits.map((one) => {
     counts.set(one.name, (counts.get(one.name) ?? 0) + 1);
     return h("section", { class: "program", "data-jit": one.name },
       h("h2", {}, `${one.name}: trace ${counts.get(one.name)}`),

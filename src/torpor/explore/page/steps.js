@@ -45,6 +45,7 @@ export function stepper(found, first, moved, check) {
     shown.replaceChildren(
       h("h2", {}, `${number} of ${steps.length - 1}: `, h("span", { id: "rule" }, step.rule)),
       h("p", { id: "equation" }, rule.says),
+      step.line ? h("p", { id: "step-line", class: "less" }, h("code", {}, step.line)) : null,
       step.pass ? h("p", { class: "less" }, step.before === step.after ? "a pass; it left all as it was" : "a pass over the whole kernel")
         : h("div", { class: "texts" }, h("pre", { class: "old" }, step.old), h("pre", { class: "new" }, step.new)),
       other === null ? drawChange(found.nodes, step.before, step.after) : h("section", { id: "compared" },
@@ -62,10 +63,10 @@ export function stepper(found, first, moved, check) {
 
   if (!steps.length) return { element: h("p", {}, "No rule was applied while this was recorded."), move: () => {} };
   const search = h("input", {
-    type: "search", placeholder: "rule, pass or expression", "aria-label": "search steps",
+    type: "search", placeholder: "rule, pass, line or op", "aria-label": "search steps",
     on: { input: () => {
       const wanted = search.value.toLowerCase();
-      matching = (step) => `${step.rule} ${step.stage} ${step.old} ${step.new}`.toLowerCase().includes(wanted);
+      matching = (step) => `${step.rule} ${step.stage} ${step.line} ${step.old} ${step.new}`.toLowerCase().includes(wanted);
       const next = steps.findIndex((step) => matching(step));
       if (next >= 0) go(next);
     } },

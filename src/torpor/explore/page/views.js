@@ -1,8 +1,8 @@
 // Views: a tracker as text, as fields and as movements; its index, and where each element lies.
-import { bar, compute, debounced, fault, h } from "./dom.js";
+import { PAGES, bar, compute, debounced, fault, h } from "./dom.js";
 import { layoutOf } from "./cells.js";
 
-bar([["Kernels", "./#kernels"], ["Views", "views"], ["Expressions", "expr"]], "Views");
+bar(PAGES, "Views");
 const MOVES = {
   permute: "(1, 0)", reshape: "(3, 2)", expand: "(3, 2)", pad: "((1, 1), (0, 0))",
   shrink: "((0, 2), (0, 1))", flip: "(0,)",
