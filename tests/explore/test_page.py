@@ -113,6 +113,7 @@ def test_rewrites_are_stepped_through_by_keys(browser, server):
     assert browser.evaluate("document.querySelector('.step').dataset.shown") == "0"
     browser.shown(".before .node.marked")
     browser.shown(".after .node")
+    assert "null" not in browser.text(".step")
     browser.fill(".stepper input", "write_out")
     browser.wait("document.querySelector('#rule').textContent === 'write_out'")
     browser.shown(".after .node.marked")

@@ -241,8 +241,10 @@ class Journal:
             before, after = self.number(event.before), self.number(event.after)
             of = None if ast is None else self.number(ast)
             fields = {"stage": event.stage, "rule": event.rule, "before": before, "after": after}
-            line = {"line": self.place(site) for site in event.before.origins[:1]}
-            self.write("rewrite", fields | {"of": of} | line)
+            fields |= {"of": of}
+            if event.before.origins:
+                fields["line"] = self.place(event.before.origins[0])
+            self.write("rewrite", fields)
 
     def after_pass(self, name: str, root: UOp, ast: UOp) -> None:
         """What a pass made of a kernel."""

@@ -44,8 +44,16 @@ function guarded(guards) {
     order.map(([kind, all]) => listed(kind, all.map(([, path, value]) => value ? `${path} = ${value}` : path), false, LIBRARIES.test(kind))));
 }
 
+const FEW = 4; // kernels that do not fold
 const NEW = "new"; // why a kernel is compiled that is like none before
 export const compiled = (events) => events.filter(({ phase, kernel }) => phase === "compile" && kernel !== undefined);
+
+// Those that were compiled again with why; those that are new fold where they are many.
+function kernels(some, link) {
+  const again = some.filter(({ why }) => why && why !== NEW).map((one) => h("div", {}, link(one.kernel), h("span", { class: "less" }, ` again: ${one.why}`)));
+  const fresh = some.filter(({ why }) => !why || why === NEW).map((one) => h("div", {}, link(one.kernel)));
+  return [again, fresh.length > FEW ? h("details", {}, h("summary", {}, `${fresh.length} new ones`), fresh) : fresh];
+}
 
 // What was compiled at which call, and why again; the calls that took longest come first.
 function calls(events, link) {
@@ -59,7 +67,7 @@ function calls(events, link) {
     h("thead", {}, h("tr", {}, ["call", "kernels, and why again", "time"].map((name) => h("th", {}, name)))),
     h("tbody", {}, called.map(([asked, some]) => h("tr", { "data-call": asked },
       h("td", {}, where(asked)),
-      h("td", {}, some.map((one) => h("div", {}, link(one.kernel), one.why && one.why !== NEW ? h("span", { class: "less" }, ` again: ${one.why}`) : ""))),
+      h("td", {}, kernels(some, link)),
       h("td", { class: "number" }, time(took(some)))))))) : null;
 }
 

@@ -45,7 +45,7 @@ export function stepper(found, first, moved, check) {
     shown.replaceChildren(
       h("h2", {}, `${number} of ${steps.length - 1}: `, h("span", { id: "rule" }, step.rule)),
       h("p", { id: "equation" }, rule.says),
-      step.line ? h("p", { id: "step-line", class: "less" }, h("code", {}, step.line)) : null,
+      step.line ? h("p", { id: "step-line", class: "less" }, h("code", {}, step.line)) : "",
       step.pass ? h("p", { class: "less" }, step.before === step.after ? "a pass; it left all as it was" : "a pass over the whole kernel")
         : h("div", { class: "texts" }, h("pre", { class: "old" }, step.old), h("pre", { class: "new" }, step.new)),
       other === null ? drawChange(found.nodes, step.before, step.after) : h("section", { id: "compared" },
