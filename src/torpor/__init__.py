@@ -136,6 +136,7 @@ _NAMES: Final = {
     "torpor.tensor.looping": "cond scan while_loop",
     "torpor.tensor.mode": "get_default_device inference_mode set_default_device set_grad_enabled",
     "torpor.tensor.random": "get_rng_state set_rng_state",
+    "torpor.tensor.seeding": "initial_seed seed",
     "torpor.tensor.signal_windows": "bartlett_window blackman_window hamming_window hann_window "
     "kaiser_window",
     "torpor.tensor.statistics": "gradient",
@@ -146,6 +147,7 @@ PLACES: Final[dict[str, tuple[str, str | None]]] = {
     **{name: (module, name) for module, names in _NAMES.items() for name in names.split()},
     "asarray": ("torpor.tensor", "as_tensor"),
     "chain_matmul": ("torpor.tensor.linalg", "multi_dot"),
+    "random": ("torpor.tensor.seeding", None),
     "special": ("torpor.tensor.special_names", None),
     "TinyJit": ("torpor.capture", "jit"),
     "dtype": ("torpor.base.dtypes", "DType"),

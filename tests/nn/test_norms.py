@@ -68,6 +68,14 @@ def test_they_learn():
             assert layer.bias.grad.tolist() == [4.0] * 6
 
 
+def test_instance_norms_may_have_no_shift():
+    one = nn.InstanceNorm1d(3, affine=True, bias=False)
+    assert list(one.state_dict()) == ["weight"]
+    x = np.random.default_rng(0).standard_normal((2, 3, 8))
+    mean, deviation = x.mean(-1, keepdims=True), np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(one(Tensor(x)).detach().numpy(), (x - mean) / deviation, atol=1e-6)
+
+
 def test_other_sizes_are_an_error():
     with pytest.raises(ShapeError, match="the last axes must be"):
         nn.LayerNorm(5)(Tensor.ones(2, 4))

@@ -60,6 +60,14 @@ def test_constructors_are_those_of_the_functions():
     assert back.tolist() == [[[0.0, 3.0, 2.0, 0.0, 0.0]]]
 
 
+def test_channels_are_divided_by_their_neighbours():
+    x = np.random.default_rng(0).standard_normal((2, 5, 3, 3))
+    square = np.pad(x * x, ((0, 0), (1, 1), (0, 0), (0, 0)))
+    near = square[:, :-2] + square[:, 1:-1] + square[:, 2:]
+    found = nn.CrossMapLRN2d(3, alpha=0.3, beta=0.5, k=2.0)(Tensor(x)).numpy()
+    np.testing.assert_allclose(found, x / (2 + 0.1 * near) ** 0.5, rtol=1e-9)
+
+
 def test_in_place_the_operand_changes():
     for layer in (nn.ReLU(inplace=True), nn.ReLU(True)):
         x = Tensor([-1.0, 2.0])

@@ -66,7 +66,8 @@ nothing to choose, as float32 is computed in float32, and the same at each run
     distributed DataParallel DistributedDataParallel: shard, over devices of one process
     hub: torpor.load, of a file
     onnx: torpor.save, of a state_dict
-    random: manual_seed, get_rng_state and set_rng_state
+    UninitializedParameter UninitializedBuffer: Lazy layers, which have none until they know
+    SparseAdam: Adam, as gradients are dense
     set_default_tensor_type: set_default_dtype and set_default_device
     lu_factor lu_solve: torpor.linalg.lu_factor and torpor.linalg.lu_solve
     ldl_factor ldl_solve: lu_factor, lu_solve and cholesky

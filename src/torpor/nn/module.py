@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from torpor.base.attributes import attribute, attributes
-from torpor.base.errors import DTypeError, ShapeError
+from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 from torpor.nn import hooks, state
 from torpor.tensor import Tensor, mode
 from torpor.tensor.absent import Absent
@@ -24,6 +24,8 @@ def parameter(data: Any = None, requires_grad: bool = True) -> Tensor:
 
 
 class _ParameterType(type):
+    __signature__ = inspect.signature(parameter)
+
     def __call__(cls, *arguments: Any, **options: Any) -> Any:
         return parameter(*arguments, **options)
 
@@ -37,8 +39,15 @@ class Parameter(metaclass=_ParameterType):
     """
 
 
-def Buffer(data: Any = None) -> Tensor:
-    """A tensor that is kept in the state and not trained."""
+def Buffer(data: Any = None, persistent: bool = True) -> Tensor:
+    """A tensor that is kept in the state and not trained; `Module.register_buffer` has those that
+    are not kept.
+
+    >>> torpor.nn.Buffer([1.0, 2.0]).requires_grad
+    False
+    """
+    if not persistent:
+        raise ValueRangeError("not kept in the state: see Module.register_buffer")
     return as_tensor(() if data is None else data).detach()
 
 

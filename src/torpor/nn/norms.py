@@ -173,10 +173,10 @@ class _InstanceNorm(_Running):
 
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = False,
-        track_running_stats: bool = False,
+        track_running_stats: bool = False, *, bias: bool = True,
     ):  # fmt: skip
         self.eps, self.momentum = eps, momentum
-        self._fill(num_features, affine, True, track_running_stats)
+        self._fill(num_features, affine, bias, track_running_stats)
 
     def forward(self, x: Tensor) -> Tensor:
         single = x.ndim == self.ranks[0]

@@ -156,12 +156,20 @@ class Identity(Module):
         return x
 
 
+def _across_channels(
+    x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
+    """`functional.local_response_norm`."""
+    return F.local_response_norm(x, size, alpha, beta, k)
+
+
+CrossMapLRN2d = module_of("CrossMapLRN2d", _across_channels)
 Softmax2d = module_of("Softmax2d", softmax2d)
 Flatten = module_of("Flatten", _flatten)
 Unflatten = module_of("Unflatten", _unflatten)
 _made: Final = dict(_modules())
 globals().update(_made)
-__all__ = sorted([*_made, "Flatten", "Identity", "Softmax2d", "Unflatten"])
+__all__ = sorted([*_made, "CrossMapLRN2d", "Flatten", "Identity", "Softmax2d", "Unflatten"])
 
 if TYPE_CHECKING:
 

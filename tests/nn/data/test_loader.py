@@ -106,6 +106,36 @@ def test_samplers():
     assert [batch.tolist() for batch in loader] == [[4, 0], [1]] and len(loader) == 2
 
 
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_processes_share_the_samples(drop_last):
+    made = [data.DistributedSampler(range(10), 4, rank, drop_last=drop_last) for rank in range(4)]
+    for epoch in (0, 1):
+        for one in made:
+            one.set_epoch(epoch)
+        taken = [list(one) for one in made]
+        assert {len(one) for one in taken} == {len(made[0])} == {2 if drop_last else 3}
+        several = sorted(number for one in taken for number in one)
+        assert set(several) == set(range(10)) or (drop_last and len(set(several)) == 8)
+    assert taken != [list(data.DistributedSampler(range(10), 4, rank)) for rank in range(4)]
+    in_turn = data.DistributedSampler(range(5), 3, 2, shuffle=False)
+    assert list(in_turn) == [2, 0]  # 0 1 2 3 4, and 0 again
+    with pytest.raises(TorporError, match="rank 3 of 3 processes"):
+        data.DistributedSampler(range(5), 3, 3)
+
+
+def test_datasets_side_by_side():
+    pairs = data.StackDataset(range(4), [10, 11, 12, 13])
+    assert pairs[2] == (2, 12) and len(pairs) == 4
+    named = data.DataLoader(data.StackDataset(x=range(4), y=[10, 11, 12, 13]), 3, in_order=True)
+    assert [{k: v.tolist() for k, v in batch.items()} for batch in named] == [
+        {"x": [0, 1, 2], "y": [10, 11, 12]}, {"x": [3], "y": [13]},
+    ]  # fmt: skip
+    with pytest.raises(TorporError, match=r"of one length, not \[2, 3\]"):
+        data.StackDataset(range(2), range(3))
+    with pytest.raises(TorporError, match="with names, or none"):
+        data.StackDataset()
+
+
 def test_datasets_of_datasets():
     joined = data.ConcatDataset([range(3), range(10, 12)])
     assert [joined[i] for i in range(-1, 5)] == [11, 0, 1, 2, 10, 11]

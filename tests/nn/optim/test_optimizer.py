@@ -201,6 +201,7 @@ def test_statistics_that_nobody_holds_are_not_computed():
         (lambda p: nn.optim.Adam(p, eps=-1), "eps"),
         (lambda p: nn.optim.AdamW(p, weight_decay=-1), "weight_decay"),
         (lambda p: setattr(nn.optim.Adam(p), "lr", -1.0), "lr"),
+        (lambda p: nn.optim.SGD(p, differentiable=True), "no gradient flows through steps"),
         (lambda p: nn.optim.SGD(p[0]), r"write \[parameter\]"),
         (lambda p: nn.optim.SGD([1.0]), "takes tensors"),
         (lambda p: nn.optim.SGD([p[0] * 2]), "leaves"),

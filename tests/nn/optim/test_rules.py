@@ -409,5 +409,7 @@ def test_statistics_are_computed_anew():
     batches = [Tensor([[1.0], [3.0]]), Tensor([[5.0], [9.0]])]
     nn.optim.swa_utils.update_bn(batches, norm)
     assert norm.running_mean.tolist() == [4.5]
+    nn.optim.swa_utils.update_bn(batches, norm, device="CPU")
+    assert norm.running_mean.tolist() == [4.5]
     assert norm.running_var.tolist() == [5.0]
     assert norm.momentum == 0.1

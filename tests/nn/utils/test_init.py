@@ -35,7 +35,9 @@ def test_norms_that_are_not_finite():
     one.grad = Tensor([[np.inf, 0, 0], [0, 0, 0]])
     with pytest.raises(TorporError, match="norm of the gradients is inf"):
         nn.utils.clip_grad_norm_(one, 1.0, error_if_nonfinite=True)
-    assert nn.utils.clip_grad_norm_([], 1.0).item() == 0
+    assert nn.utils.clip_grad_norm_([], 1.0, foreach=True).item() == 0
+    with pytest.raises(TorporError, match="norm of the gradients is nan"):
+        nn.utils.get_total_norm([Tensor([np.nan])], error_if_nonfinite=True)
 
 
 def test_gradients_are_clipped_each():

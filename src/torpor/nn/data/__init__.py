@@ -6,6 +6,7 @@ from torpor.nn.data.datasets import (
     ConcatDataset,
     Dataset,
     IterableDataset,
+    StackDataset,
     Subset,
     TensorDataset,
     random_split,
@@ -14,6 +15,7 @@ from torpor.nn.data.digits import load_digits
 from torpor.nn.data.loader import DataLoader, default_collate, default_convert
 from torpor.nn.data.samplers import (
     BatchSampler,
+    DistributedSampler,
     RandomSampler,
     Sampler,
     SequentialSampler,
@@ -23,8 +25,9 @@ from torpor.nn.data.samplers import (
 from torpor.nn.data.workers import WorkerError, get_worker_info
 
 __all__ = [
-    "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "IterableDataset",
-    "RandomSampler", "Sampler", "SequentialSampler", "Subset", "SubsetRandomSampler",
-    "TensorDataset", "WeightedRandomSampler", "WorkerError", "default_collate", "default_convert",
+    "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset",
+    "DistributedSampler", "IterableDataset", "RandomSampler", "Sampler", "SequentialSampler",
+    "StackDataset", "Subset", "SubsetRandomSampler", "TensorDataset",
+    "WeightedRandomSampler", "WorkerError", "default_collate", "default_convert",
     "get_worker_info", "load_digits", "random_split", "transforms",
 ]  # fmt: skip

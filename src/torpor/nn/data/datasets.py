@@ -57,6 +57,33 @@ class TensorDataset(Dataset[tuple[Any, ...]]):
         return tuple(one[list(numbers)] for one in self.tensors)
 
 
+class StackDataset(Dataset[Any]):
+    """Datasets of equal length side by side: sample i is the tuple of theirs, or the dict where
+    they have names.
+
+    >>> pairs = torpor.nn.data.StackDataset(image=range(3), label="abc")
+    >>> pairs[1], len(pairs)
+    ({'image': 1, 'label': 'b'}, 3)
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        if bool(args) is bool(kwargs):
+            raise ValueRangeError("a StackDataset needs datasets: all with names, or none")
+        self.datasets: Any = args or kwargs
+        lengths = [len(one) for one in args or kwargs.values()]
+        if len(set(lengths)) != 1:
+            raise ShapeError(f"a StackDataset needs datasets of one length, not {lengths}")
+        self._length = lengths[0]
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(self.datasets, dict):
+            return {name: one[index] for name, one in self.datasets.items()}
+        return tuple(one[index] for one in self.datasets)
+
+    def __len__(self) -> int:
+        return self._length
+
+
 class Subset(Dataset[Sample]):
     """The samples of another dataset at `indices`."""
 

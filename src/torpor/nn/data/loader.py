@@ -73,7 +73,9 @@ class DataLoader:
     make batches, each `prefetch_factor` ahead; dataset and functions must be picklable then, and
     `worker_init_fn(number)` is called in each. `persistent_workers` live on between epochs. An
     error in a worker is raised here with its traceback, and so is an answer that takes longer than
-    `timeout` seconds. With `progress` a bar is drawn where the terminal can show it.
+    `timeout` seconds. With `progress` a bar is drawn where the terminal can show it. Workers are
+    spawned, and batches always come in order: `multiprocessing_context`, `pin_memory_device` and
+    `in_order` say nothing here.
     """
 
     def __init__(
@@ -89,10 +91,13 @@ class DataLoader:
         drop_last: bool = False,
         timeout: float = 0,
         worker_init_fn: Callable[[int], None] | None = None,
-        *,
+        multiprocessing_context: Any = None,
         generator: Generator | None = None,
+        *,
         prefetch_factor: int | None = None,
         persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
         progress: bool = False,
     ):
         self.dataset, self.batch_size, self.drop_last = dataset, batch_size, drop_last
@@ -104,8 +109,8 @@ class DataLoader:
         self._check(shuffle, sampler, batch_sampler)
         self.sampler = sampler
         if self.sampler is None and not isinstance(dataset, IterableDataset):
-            in_order = SequentialSampler(dataset)
-            self.sampler = RandomSampler(dataset, generator=generator) if shuffle else in_order
+            by_number = SequentialSampler(dataset)
+            self.sampler = RandomSampler(dataset, generator=generator) if shuffle else by_number
         self.batch_sampler = batch_sampler
         if batch_sampler is None and batch_size is not None and self.sampler is not None:
             self.batch_sampler = BatchSampler(self.sampler, batch_size, drop_last)

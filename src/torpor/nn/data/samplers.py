@@ -59,6 +59,41 @@ class RandomSampler(Sampler):
         return len(self.data_source) if self._count is None else self._count
 
 
+class DistributedSampler(Sampler):
+    """The samples of process `rank` of `num_replicas`, each as many: the numbers `rank`, `rank +
+    num_replicas`, … What is left over is dropped with `drop_last`, else the first come again. With
+    `shuffle` the order is that of `seed` and of the epoch, which `set_epoch` says.
+
+    >>> list(torpor.nn.data.DistributedSampler(range(5), 2, 1, shuffle=False))
+    [1, 3, 0]
+    """
+
+    def __init__(
+        self, dataset: Sized, num_replicas: int | None = None, rank: int | None = None,
+        shuffle: bool = True, seed: int = 0, drop_last: bool = False,
+    ):  # fmt: skip
+        if num_replicas is None or rank is None or not 0 <= rank < num_replicas:
+            raise ValueRangeError(f"rank {rank} of {num_replicas} processes: say which, from 0")
+        self.dataset, self.num_replicas, self.rank = dataset, num_replicas, rank
+        self.shuffle, self.seed, self.drop_last, self.epoch = shuffle, seed, drop_last, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Have the next order be that of this epoch."""
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        total, wanted = len(self.dataset), len(self) * self.num_replicas
+        order = list(range(total))
+        if self.shuffle:
+            order = Tensor.randperm(total, generator=Generator(self.seed + self.epoch)).tolist()
+        whole = order * -(-wanted // max(total, 1))
+        return iter(whole[self.rank : wanted : self.num_replicas])
+
+    def __len__(self) -> int:
+        total, count = len(self.dataset), self.num_replicas
+        return total // count if self.drop_last else -(-total // count)
+
+
 class SubsetRandomSampler(Sampler):
     """The given numbers in random order."""
 

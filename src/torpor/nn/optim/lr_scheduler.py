@@ -36,6 +36,9 @@ class LRScheduler:
         if "options" in vars(cls):
             own = {"optimizer": REQUIRED, **cls.options, "last_epoch": -1}
             cls.__signature__ = signature_of(own)
+        elif "__init__" in vars(cls):
+            own_init = inspect.signature(vars(cls)["__init__"])
+            cls.__signature__ = own_init.replace(parameters=[*own_init.parameters.values()][1:])
 
     def __init__(self, *arguments: Any, **options: Any):
         bound = self.__signature__.bind(*arguments, **options)

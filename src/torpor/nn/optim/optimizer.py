@@ -31,8 +31,11 @@ from torpor.tensor.write import restored_on_failure
 REQUIRED: Final = inspect.Parameter.empty  # in place of a default
 _BELOW_ONE: Final = frozenset({"alpha", "rho"})
 _ANY_SIGN: Final = frozenset({"alpha_power", "beta2_decay", "dampening", "lambd", "t0"})
-# Options of every optimiser; the last three say how PyTorch runs a step, which is not asked here.
-_COMMON: Final = {"maximize": False, "foreach": None, "fused": None, "capturable": False}
+# Options of every optimiser; all but the first say how PyTorch runs steps, and nothing here.
+_COMMON: Final = {
+    "maximize": False, "foreach": None, "fused": None, "capturable": False,
+    "differentiable": False,
+}  # fmt: skip
 
 
 def signature_of(
@@ -165,6 +168,8 @@ class Optimizer:
         bound.apply_defaults()
         self.defaults = {k: v for k, v in bound.arguments.items() if k in self.options}
         self.defaults["maximize"] = bound.arguments["maximize"]
+        if bound.arguments.get("differentiable"):
+            raise GradientError("no gradient flows through steps; write them with torpor.func")
         self.param_groups: list[Group] = []
         self._settings: list[Settings] = []
         self._kept: dict[int, dict[str, Tensor]] = {}

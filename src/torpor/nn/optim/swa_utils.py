@@ -90,8 +90,10 @@ class AveragedModel(Module):
         return mean.dtype.is_float and (mean.requires_grad or self._all)
 
 
-def update_bn(loader: Iterable[Any], model: Module) -> None:
-    """Compute the running statistics of a model's batch norms anew, from the inputs of `loader`."""
+def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
+    """Compute the running statistics of a model's batch norms anew, from the inputs of `loader`,
+    which are moved to the device, if one is given.
+    """
     norms: list[Any] = [one for one in model.modules() if hasattr(one, "running_mean")]
     before, was = [one.momentum for one in norms], model.training
     for one in norms:
@@ -102,7 +104,8 @@ def update_bn(loader: Iterable[Any], model: Module) -> None:
         for seen, batch in enumerate(loader):
             for one in norms:
                 one.momentum = 1 / (seen + 1)
-            model(batch[0] if isinstance(batch, list | tuple) else batch)
+            inputs = batch[0] if isinstance(batch, list | tuple) else batch
+            model(inputs if device is None else inputs.to(device))
     for one, momentum in zip(norms, before, strict=True):
         one.momentum = momentum
     model.train(was)

@@ -9,7 +9,9 @@ from typing import Any
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.nn.utils import parametrizations as parametrizations
 from torpor.nn.utils import parametrize as parametrize
+from torpor.nn.utils import prune as prune
 from torpor.nn.utils import rnn as rnn
+from torpor.nn.utils import stateless as stateless
 from torpor.nn.utils.fusing import fuse_conv_bn_eval as fuse_conv_bn_eval
 from torpor.nn.utils.fusing import fuse_conv_bn_weights as fuse_conv_bn_weights
 from torpor.nn.utils.fusing import fuse_linear_bn_eval as fuse_linear_bn_eval
@@ -22,28 +24,47 @@ from torpor.tensor import Tensor, no_grad
 from torpor.tensor.repeated import repeated
 
 
-def get_total_norm(tensors: Iterable[Tensor], norm_type: float = 2.0) -> Tensor:
-    """The norm of all elements of all tensors, shape ()."""
+def get_total_norm(
+    tensors: Iterable[Tensor], norm_type: float = 2.0, error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """The norm of all elements of all tensors, shape (). A `ValueRangeError` if it is no finite
+    number, where asked for. How PyTorch runs it (`foreach`) says nothing here.
+
+    >>> torpor.nn.utils.get_total_norm([Tensor([3.0]), Tensor([0.0, 4.0])]).item()
+    5.0
+    """
     norms = [_norm(one, float(norm_type)) for one in tensors]
-    return _norm(Tensor.stack(norms), float(norm_type)) if norms else Tensor(0.0)
+    whole = _norm(Tensor.stack(norms), float(norm_type)) if norms else Tensor(0.0)
+    if error_if_nonfinite and not math.isfinite(whole.item()):
+        raise ValueRangeError(f"the norm of the gradients is {whole.item()}")
+    return whole
 
 
 def clip_grad_norm_(
-    parameters: Any, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
-) -> Tensor:
+    parameters: Any, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:  # fmt: skip
     """Scale all gradients so that their norm together is at most `max_norm`: Pascanu, Mikolov and
-    Bengio, 2013, arXiv:1211.5063. Gives the norm before, shape ().
+    Bengio, 2013, arXiv:1211.5063. Gives the norm before, shape (); with `error_if_nonfinite` a
+    `ValueRangeError` if that is infinite or NaN.
+
+    >>> w = Tensor([1.0, 1.0], requires_grad=True)
+    >>> (w * Tensor([3.0, 4.0])).sum().backward()
+    >>> torpor.nn.utils.clip_grad_norm_([w], max_norm=1.0).item(), w.grad.norm().item() < 1.0001
+    (5.0, True)
     """
     moving = _with_gradients(parameters)
     with no_grad():
-        norm = get_total_norm([one.grad for one in moving if one.grad is not None], norm_type)
-        if error_if_nonfinite and not math.isfinite(norm.item()):
-            raise ValueRangeError(f"the norm of the gradients is {norm.item()}")
+        gradients = [one.grad for one in moving if one.grad is not None]
+        norm = get_total_norm(gradients, norm_type, error_if_nonfinite)
         clip_grads_with_norm_(moving, max_norm, norm)
     return norm
 
 
-def clip_grads_with_norm_(parameters: Any, max_norm: float, total_norm: Tensor) -> None:
+def clip_grads_with_norm_(
+    parameters: Any, max_norm: float, total_norm: Tensor, foreach: bool | None = None
+) -> None:
     """Scale all gradients so that their norm, which is `total_norm`, is at most `max_norm`."""
     with no_grad():
         for one in _with_gradients(parameters):
@@ -58,8 +79,15 @@ def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:
     return module_cls(*args, **kwargs)
 
 
-def clip_grad_value_(parameters: Any, clip_value: float) -> None:
-    """Bring each element of each gradient between -clip_value and clip_value."""
+def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = None) -> None:
+    """Bring each element of each gradient between -clip_value and clip_value.
+
+    >>> w = Tensor([1.0, 1.0], requires_grad=True)
+    >>> (w * Tensor([3.0, 0.5])).sum().backward()
+    >>> torpor.nn.utils.clip_grad_value_([w], 1.0)
+    >>> w.grad.tolist()
+    [1.0, 0.5]
+    """
     with no_grad():
         for one in _with_gradients(parameters):
             assert one.grad is not None
@@ -109,7 +137,7 @@ def _clipped(gradient: Tensor, norm: Tensor, most: float) -> Tensor:
 __all__ = [
     "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "fuse_conv_bn_eval",
     "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights", "get_total_norm",
-    "parameters_to_vector", "parametrizations", "parametrize", "remove_spectral_norm",
-    "remove_weight_norm", "rnn", "skip_init", "spectral_norm", "vector_to_parameters",
-    "weight_norm",
+    "parameters_to_vector", "parametrizations", "parametrize", "prune",
+    "remove_spectral_norm", "remove_weight_norm", "rnn", "skip_init", "spectral_norm", "stateless",
+    "vector_to_parameters", "weight_norm",
 ]  # fmt: skip
