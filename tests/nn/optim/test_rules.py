@@ -413,3 +413,39 @@ def test_statistics_are_computed_anew():
     assert norm.running_mean.tolist() == [4.5]
     assert norm.running_var.tolist() == [5.0]
     assert norm.momentum == 0.1
+
+
+def test_matrices_and_vectors_of_one_group_move_as_alone():
+    values = [np.arange(6.0).reshape(2, 3), np.array([1.0, -2.0])]
+
+    def moved(which):
+        given = [Tensor(values[one], requires_grad=True) for one in which]
+        optimiser = nn.optim.Adafactor(given, lr=0.1)
+        for step in range(3):
+            for one in given:
+                one.grad = one.detach() * (step - 1) + 0.5
+            optimiser.step()
+        return [one.numpy() for one in given]
+
+    together, (matrix,), (vector,) = moved([0, 1]), moved([0]), moved([1])
+    np.testing.assert_allclose(together[0], matrix, rtol=1e-12)
+    np.testing.assert_allclose(together[1], vector, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("SGD", {"momentum": 0.9, "dampening": 0.3}), ("Rprop", {"etas": (0.4, 1.3)})],
+)
+def test_numbers_are_not_rounded_to_float32(name, options):
+    """SGD: v = 0.9 v + 0.7 g behind the first step; Rprop: steps grow by 1.3."""
+    one = Tensor(np.array([1.0]), requires_grad=True)
+    optimiser = getattr(nn.optim, name)([one], lr=0.1, **options)
+    found, expected, velocity, value = [], [], 0.0, 1.0
+    for step in range(3):
+        one.grad = Tensor(np.array([1.0]))
+        optimiser.step()
+        found.append(one.item())
+        velocity = 0.9 * velocity + (0.7 if step else 1.0)
+        value -= 0.1 * (velocity if name == "SGD" else 1.3**step)
+        expected.append(value)
+    np.testing.assert_allclose(found, expected, rtol=1e-14)

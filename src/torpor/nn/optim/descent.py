@@ -61,7 +61,7 @@ class SGD(Optimizer):
             return value - gradient * rate, *rest[:1]
         share: Any = 1.0
         if is_on(dampening) and len(rest) > 1:
-            share = (rest[1] > 1).where(1 - dampening, 1.0).cast(gradient.dtype)
+            share = 1 - (rest[1] > 1).cast(gradient.dtype) * dampening
         velocity = rest[0] * momentum + gradient * share
         change = gradient + velocity * momentum if nesterov else velocity
         return value - change * rate, velocity
@@ -164,8 +164,8 @@ class Rprop(Optimizer):
         _: Tensor, etas_0: float, etas_1: float, step_sizes_0: float, step_sizes_1: float,
     ) -> tuple[Tensor, ...]:  # fmt: skip
         turned = before * gradient
-        factor = (turned > 0).where(etas_1, (turned < 0).where(etas_0, 1.0)).cast(size.dtype)
-        size = (size * factor).clamp(step_sizes_0, step_sizes_1)
+        shrunk = (turned < 0).where(size * etas_0, size)
+        size = (turned > 0).where(size * etas_1, shrunk).clamp(step_sizes_0, step_sizes_1)
         gradient = (turned < 0).where(gradient.zeros_like(), gradient)
         return value - gradient.sign() * size, gradient, size
 

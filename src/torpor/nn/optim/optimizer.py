@@ -288,9 +288,10 @@ class Optimizer:
             for settings in self._settings:
                 moving = [one for one in settings.params if one.grad is not None]
                 self._advance(settings, moving)
-                alike = dict[int, list[Tensor]]()
+                alike = dict[tuple[int, int], list[Tensor]]()  # counted and kept alike
                 for parameter in moving:
-                    alike.setdefault(id(self._counts[id(parameter)]), []).append(parameter)
+                    count, kept = self._counts[id(parameter)], self._kept[id(parameter)]
+                    alike.setdefault((id(count), len(kept)), []).append(parameter)
                 for parameters in alike.values():
                     self._update(settings, parameters)
         return self.tensors()
