@@ -82,6 +82,17 @@ def test_unknown_values_are_asked_when_they_are_computed():
         density(Tensor([-2.0]).realize()).numpy()
 
 
+def test_bounds_have_names_and_mixtures_the_bounds_of_all():
+    made = c.interval(upper_bound=2.0, lower_bound=1.0)
+    assert made.bounds == (1.0, 2.0) and made.lower_bound == 1.0
+    with pytest.raises(TypeError, match="lower_bound"):
+        c.greater_than()
+    parts = d.Uniform(Tensor([0.0, 0.5]), Tensor([2.0, 3.0]))
+    mixed = d.MixtureSameFamily(d.Categorical(Tensor([0.5, 0.5])), parts)
+    assert mixed.support.check(Tensor([0.2, 1.0, 2.5])).tolist() == [False, True, False]
+    assert np.isclose(mixed.log_prob(Tensor(1.0)).exp().item(), 0.25 + 0.2)
+
+
 def test_validation_is_a_choice():
     assert np.isnan(d.Normal(0.0, -1.0, validate_args=False).log_prob(0.0).item())
     assert d.Uniform(0.0, 1.0, validate_args=False).log_prob(2.0).item() == -np.inf

@@ -56,7 +56,9 @@ class Independent(Distribution):
 class MixtureSameFamily(Distribution):
     """One of the components, along the last axis of their batch, by a Categorical."""
 
-    support = C.dependent_property(lambda self: self.component_distribution.support)
+    support = C.dependent_property(
+        lambda self: C.MixtureSameFamilyConstraint(self.component_distribution.support)
+    )
 
     def __init__(
         self, mixture_distribution: Any, component_distribution: Any,

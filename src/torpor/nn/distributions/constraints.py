@@ -9,6 +9,7 @@ the registries `biject_to` and `transform_to` all come from these.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
@@ -65,18 +66,17 @@ def kind(
     members: dict[str, Any] = {
         "asks": staticmethod(asks), "names": tuple(names.split()), "event_dim": event_dim,
         "is_discrete": discrete, "__module__": __name__, "__doc__": f"`{name}({names})`.",
-        "__init__": _taking(len(names.split())),
+        "__init__": _taking, "__signature__": inspect.Signature([
+            inspect.Parameter(one, inspect.Parameter.POSITIONAL_OR_KEYWORD) for one in names.split()
+        ]),
     }  # fmt: skip
     return type(name, (Constraint,), members)
 
 
-def _taking(count: int) -> Callable[..., None]:
-    def make(self: Constraint, *bounds: Any) -> None:
-        if len(bounds) != count:
-            raise TypeError(f"{type(self).__name__} takes {' and '.join(self.names) or 'nothing'}")
-        self.bounds = bounds
-
-    return make
+def _taking(self: Constraint, *bounds: Any, **named: Any) -> None:
+    given = inspect.signature(type(self)).bind(*bounds, **named)
+    self.bounds = given.args
+    vars(self).update(given.arguments)
 
 
 def _whole(x: Any) -> Any:
@@ -200,6 +200,21 @@ class stack(cat):
     def holds(self, x: Any) -> Any:
         """Of each place by its own constraint."""
         return Tensor.stack(self._of_each(as_tensor(x).unbind(self.dim)), self.dim)
+
+
+class MixtureSameFamilyConstraint(Constraint):
+    """`base_constraint` of each component of a mixture, which are along its last axis."""
+
+    names = ("base_constraint",)
+
+    def __init__(self, base_constraint: Any):
+        self.base_constraint, self.bounds = base_constraint, (base_constraint,)
+        self.is_discrete = base_constraint.is_discrete
+        self.event_dim = base_constraint.event_dim
+
+    def holds(self, x: Any) -> Any:
+        """Whether every component has x."""
+        return self.base_constraint.check(as_tensor(x).unsqueeze(-1 - self.event_dim)).all(-1)
 
 
 class _Dependent(Constraint):
