@@ -97,6 +97,38 @@ def test_lengths_that_are_one_less_than_another_size() -> None:
         assert (total + x.sum()).item() == pytest.approx(rows.prod() + rows.sum())
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_as_many_steps_as_a_variable_says(reverse) -> None:
+    w = NUMBERS.normal(size=(4, 4)) / 3
+    for size in (1, 4, 7, 10):
+        steps = torpor.Variable("n", 1, 10).bind(size)
+        given = NUMBERS.normal(size=(10, 3, 4))
+        rows, weight = Tensor(given).requires_grad_(), Tensor(w).requires_grad_()
+
+        def step(h, row, weight=weight):
+            after = (row + h @ weight).tanh()
+            return after, after
+
+        end, outputs = torpor.scan(step, Tensor(np.zeros((3, 4))), rows[:steps], reverse=reverse)
+        ((outputs * outputs).sum() + end.sum()).backward()
+        wanted = by_numpy(given[:size], w, reverse)
+        found = outputs.sum(), end, rows.grad[:size], weight.grad
+        for one, other in zip(found, (wanted[0].sum(), *wanted[1:]), strict=True):
+            np.testing.assert_allclose(one.detach().numpy(), other, rtol=1e-10, atol=1e-12)
+
+
+def test_what_of_steps_has_to_be_known() -> None:
+    n, x = torpor.Variable("n", 1, 10).bind(3), Tensor(np.arange(10.0))
+    with pytest.raises(ValueError, match="how long xs is has to be known"):
+        torpor.scan(lambda c, y: (c, y), 0, x[: n // 2])
+    with pytest.raises(ValueError, match=r"scan: xs\[1\] has 10 steps, not"):
+        torpor.scan(lambda c, y: (c, None), 0, (x[:n], x))
+    with pytest.raises(ValueError, match="how many steps it has has to be known"):
+        torpor.scan(lambda c, y: (c, y + Tensor.rand()), 0, x[:n])
+    with pytest.raises(ValueError, match="where another size is a variable"):
+        torpor.scan(lambda c, y: (c, y[0]), x[:n], x[:n])
+
+
 def losses(kind, width, batches, jitted=False):
     """The losses of a training, as it goes on."""
     torpor.manual_seed(3)

@@ -472,12 +472,6 @@ def test_steps_of_a_variable_size_are_those_of_that_size():
         np.testing.assert_allclose(sums.numpy(), rows[:, :size].sum() * np.array([1, 2]))
 
 
-def test_how_many_steps_there_are_has_to_be_known():
-    n = Variable("n", 1, 10).bind(3)
-    with pytest.raises(ValueError, match="how long xs is has to be known"):
-        torpor.scan(lambda c, x: (c, x), 0, Tensor(np.arange(10))[:n])
-
-
 @pytest.mark.parametrize("jitted", [False, True])
 def test_an_endless_while_loop_ends_at_ctrl_c(jitted):
     def count_to(end):

@@ -9,9 +9,10 @@ from threading import get_ident
 from typing import Any, Final
 
 from torpor.base.dtypes import dtypes
-from torpor.base.errors import GradientError, ValueRangeError
+from torpor.base.errors import GradientError, ShapeError, ValueRangeError
 from torpor.graph import build
 from torpor.graph.loop import slot
+from torpor.ir.infer import Size
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.handle import Handle, located
@@ -117,7 +118,7 @@ class Step(Inside):
     number: the SLOT of a step's number, once somebody asked for it.
     """
 
-    def __init__(self, what: str, count: int | None, device: str):
+    def __init__(self, what: str, count: Size | None, device: str):
         super().__init__()
         self.what, self.count, self.device = what, count, device
         self.number: UOp | None = None
@@ -144,11 +145,14 @@ class Step(Inside):
         if self.count is None:
             what = "random numbers in a while_loop of a graph: nobody knows how many it will draw"
             raise ValueRangeError(what)
+        if not isinstance(self.count, int):
+            raise ShapeError("random numbers in a scan: how many steps it has has to be known")
         return super().draws(rounds * self.count)
 
     def numbered(self, rounds: int) -> UOp | None:
         further = build.constant(rounds, dtypes.uint32)
         further = build.elementwise(Ops.MUL, self.step_number(), further)
+        assert self.count is None or isinstance(self.count, int), "draws are counted before"
         more = super().numbered(rounds * (self.count or 0))
         return further if more is None else build.elementwise(Ops.ADD, further, more)
 

@@ -14,8 +14,9 @@ from torpor.device import Device
 from torpor.graph import branch, build
 from torpor.graph.loop import Enclosed, last, slot, steps
 from torpor.graph.sizes import is_plain
-from torpor.ir.infer import shape_of
+from torpor.ir.infer import Size, shape_of
 from torpor.ir.uop import UOp
+from torpor.ir.variable import is_above
 from torpor.tensor.creation import as_tensor, holds_complex
 from torpor.tensor.differentiate import map_tree
 from torpor.tensor.handle import Handle, common_device, located, make, node_on, render_shape
@@ -101,7 +102,8 @@ def scan(
     begins, rows = [*leaves_of(init)], [*leaves_of(xs)]
     given = [tensor for _, tensor in (*begins, *rows)]
     count = _length_of(rows, length)
-    if not all(is_plain(tensor.shape) for tensor in given):
+    sizes = [t.shape for _, t in begins] + [t.shape[1:] for _, t in rows]
+    if not all(map(is_plain, sizes)):
         return _written_out(f, init, xs, count, reverse)
     body = Step("scan", count, device)
     with body.watching():
@@ -137,9 +139,11 @@ def scan(
 
 
 def _written_out(
-    f: Callable[[Any, Any], tuple[Any, Any]], carry: Any, xs: Any, count: int, reverse: bool
+    f: Callable[[Any, Any], tuple[Any, Any]], carry: Any, xs: Any, count: Size, reverse: bool
 ) -> tuple[Any, Any]:
     """A scan whose sizes are not all known: step by step in the graph."""
+    if not isinstance(count, int):
+        raise ShapeError("scan: how long xs is has to be known, where another size is a variable")
     found = []
     for number in reversed(range(count)) if reverse else range(count):
         rows = (as_tensor(leaf)[number] for _, leaf in leaves_of(xs))
@@ -156,26 +160,33 @@ def _device_of(*trees: Any) -> str:
     return common_device(handles) if handles else Device.canonicalize(None)
 
 
-def _length_of(rows: Sequence[Leaf], length: int | None) -> int:
-    """How many steps there are."""
+def _length_of(rows: Sequence[Leaf], length: int | None) -> Size:
+    """How many steps there are: a number, or one above a bound variable."""
+    count: Size | None = length
     for where, tensor in rows:
         if not tensor.ndim:
             raise located(ShapeError(f"scan: xs{where} has no axis to go along"), (tensor,))
         size = tensor.shape[0]
-        if not isinstance(size, int):
+        if not (isinstance(size, int) or is_above(size)):
             raise located(ShapeError(f"scan: how long xs{where} is has to be known"), (tensor,))
-        if length is not None and size != length:
-            what = f"scan: xs{where} has {size} steps, not {length}"
+        other = count is not None and size is not count
+        if other and not (is_plain((size, count)) and size == count):
+            what = f"scan: xs{where} has {shown_size(size)} steps, not {shown_size(count)}"
             raise located(ShapeError(what), (tensor,))
-        length = size
-    if length is None or length < 0:
+        count = size
+    if count is None or (isinstance(count, int) and count < 0):
         raise ShapeError("scan: needs xs, or a length from 0 on")
-    return length
+    return count
+
+
+def shown_size(size: Size | None) -> str:
+    """A size as text."""
+    return size.render() if isinstance(size, UOp) else str(size)
 
 
 def _placeholder(tensor: Tensor, device: str, stepped: bool = False) -> tuple[UOp, Tensor]:
     """A SLOT for a tensor, or a row of it, and a tensor that stands for it."""
-    known_shape(tensor.shape)
+    known_shape(tensor.shape[int(stepped) :])
     node = slot(fresh(), tensor._current(), stepped)
     return node, make(node, device, tensor.requires_grad)
 
