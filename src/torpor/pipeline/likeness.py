@@ -7,13 +7,15 @@ from typing import Any, Final
 
 from torpor.base.errors import TorporError
 from torpor.ir.infer import shape_of
-from torpor.pipeline.canonical import Canonical
+from torpor.pipeline.canonical import Canonical, canonical
 from torpor.pipeline.general import General, Made, Numbers, Roots, slots_of
+from torpor.pipeline.terms import folded
 from torpor.pipeline.unshare import repeated, unshared
 from torpor.pipeline.vary import Graph, is_box
 
 MOST: Final = 4096  # skeletons that are remembered
 REMEMBERED: Final = 4  # numbers, and general forms, of each
+VARIES: Final = 0  # in place of the hash of a graph
 STEADY: Final = 8  # passes with the same sizes, after which they get kernels of their own
 
 
@@ -38,6 +40,7 @@ class Seen:
 
 
 _seen: Final[dict[tuple[Any, ...], Seen]] = {}
+_folded: Final[dict[tuple[Any, ...], int]] = {}  # of which number of terms a graph with rows was
 _places: Final[dict[tuple[Any, ...], list[Numbers]]] = {}  # of boxes, by what is like them
 
 
@@ -72,6 +75,7 @@ def generalised(roots: Roots, form: Canonical) -> Made | None:
     if len(_seen) >= MOST:
         _seen.clear()
         _places.clear()
+        _folded.clear()
     seen = _seen.setdefault(likeness(form), Seen())
     steady = seen.times > STEADY and seen.last == form.numbers
     moved = moved_places(form)
@@ -94,6 +98,24 @@ def generalised(roots: Roots, form: Canonical) -> Made | None:
             known = seen.forms.get(form.wanted, [])
             seen.forms[form.wanted] = [general, *known[: REMEMBERED - 1]]
             return made
+    return None
+
+
+def with_rows(roots: Roots, form: Canonical) -> tuple[Roots, Canonical] | None:
+    """The graph with rows in place of like terms, and its form, if there has been one with another
+    number of them.
+    """
+    found = folded(roots)
+    own = None if found is None else canonical(found)
+    if found is None or own is None:
+        return None
+    alike = likeness(own)
+    first = _folded.setdefault(alike, hash(likeness(form)))
+    if first not in (VARIES, hash(likeness(form))):
+        _folded[alike] = VARIES
+    if _folded[alike] == VARIES:
+        return found, own
+    note_numbers(own)
     return None
 
 

@@ -24,7 +24,7 @@ from torpor.pipeline.compiled_graph import Failed
 from torpor.pipeline.fill import filled
 from torpor.pipeline.general import Made, exactly
 from torpor.pipeline.journal import recording
-from torpor.pipeline.likeness import generalised, known_form, note_numbers
+from torpor.pipeline.likeness import generalised, known_form, note_numbers, with_rows
 from torpor.pipeline.recipe import (
     Result,
     can_be_kept,
@@ -219,7 +219,19 @@ def followed(roots: Roots, form: Canonical) -> list[UOp] | None:
 
 
 def new_run(roots: Roots, form: Canonical) -> list[UOp]:
-    """The values of roots, by kernels for numbers that vary if some do."""
+    """The values of roots, by kernels for numbers that vary if some do: how many terms a sum has,
+    sizes, places and constants.
+    """
+    rows = with_rows(roots, form)
+    if rows is not None:  # what is refused names its own term below
+        with suppress(Refused, MemoryError):
+            found = known_run(*rows)
+            return general_run(*rows) if found is None else found
+    return general_run(roots, form)
+
+
+def general_run(roots: Roots, form: Canonical) -> list[UOp]:
+    """As `new_run`, of sums as they are."""
     made = generalised(roots, form)
     if made is not None:  # what is refused names its own sizes below, and takes less memory
         with suppress(Refused, MemoryError), anew.because(made.why):

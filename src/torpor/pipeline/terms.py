@@ -1,0 +1,319 @@
+"""Like terms of a sum become one term over rows: their number is a size then.
+
+before  f(a, 2) + f(b, 3) + f(c, 5)           a, b and c lie in memory of their own
+after   f(rows, numbers) summed over axis 0   rows: memory with a, b and c one after the other
+
+So a sum over as many terms as an episode has steps, or a list has losses, and its gradients, are
+one kernel for any number of terms (see `general.py`). Terms are alike if they are the same
+operations on what differs in values alone: memory of one size, numbers, and where boxes lie.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from torpor.base.dtypes import DType, dtypes
+from torpor.device import Buffer
+from torpor.device.buffer import buffer_node
+from torpor.graph.abreast import Abreast, expand, is_possible, reshape
+from torpor.graph.elementwise import elementwise
+from torpor.graph.indexed import gather
+from torpor.graph.loop import slot
+from torpor.graph.sizes import is_plain
+from torpor.ir.infer import JOINT, shape_of
+from torpor.ir.ops import MOVEMENT, Ops
+from torpor.ir.uop import UOp
+from torpor.pipeline.general import Roots
+
+LEAST: Final = 4  # like terms that become one: a choice
+LARGEST: Final = 1 << 20  # bytes of rows that are put together for one sum
+ROUNDS: Final = 3  # sums in terms of sums, that deep
+UNSEEN: Final = frozenset({Ops.LEAF, Ops.DETACH, Ops.FUNCTION})  # of no meaning for values
+BOXES: Final = frozenset({Ops.SHRINK, Ops.PAD})
+VALUES: Final = frozenset({Ops.CONST, Ops.BUFFER})  # may be others in other terms
+VIEWED: Final = VALUES | MOVEMENT  # written down each time: that two are one may be chance
+
+
+class Unlike(Exception):
+    """Terms that are no rows of one."""
+
+
+class Word(NamedTuple):
+    """A node of a term: what it is, and where its operands are."""
+
+    op: Ops
+    dtype: DType
+    what: Hashable
+    operands: tuple[int, ...]
+
+
+class Written(NamedTuple):
+    """A term, operands first: what is the same for like terms, and the nodes."""
+
+    words: tuple[Word, ...]
+    nodes: list[UOp]
+
+
+def folded(roots: Roots) -> Roots | None:
+    """The graph with rows in place of like terms; None where there are too few of them."""
+    device = roots[0][1]
+    if any(other != device or JOINT in other for _, other in roots):
+        return None
+    sink = bare(UOp.sink(*(node for node, _ in roots)))
+    before = sink
+    for _ in range(ROUNDS):
+        made = Sums(sink, device).results()
+        if not made:
+            break
+        sink = sink.substitute(made)
+    if sink is before:
+        return None
+    return [(node, device) for node, (_, device) in zip(sink.src, roots, strict=True)]
+
+
+def bare(sink: UOp) -> UOp:
+    """The graph without what only gradients need."""
+    done: dict[UOp, UOp] = {}
+    for node in sink.toposort():
+        if node.op in UNSEEN:
+            done[node] = done[node.src[0]]
+            continue
+        source = tuple([done[s] for s in node.src])
+        done[node] = node if source == node.src else node.replace(src=source)
+        done[node].origins = done[node].origins or node.origins
+    return done[sink]
+
+
+class Sums:
+    """The sums of a graph that have like terms."""
+
+    def __init__(self, sink: UOp, device: str):
+        self.order = list(sink.toposort())
+        self.uses = Counter(s for node in self.order for s in node.src)
+        self.device = device
+        self.rows: dict[tuple[Any, ...], UOp] = {}  # what was put together, by what it is made of
+
+    def results(self) -> dict[UOp, UOp]:
+        """What stands for each of the outermost of these sums."""
+        found: dict[UOp, UOp] = {}
+        inside: set[UOp] = set()
+        for node in reversed(self.order):
+            if node in inside or node.op not in (Ops.ADD, Ops.SUB) or not is_plain(shape_of(node)):
+                continue
+            signed = list(self.terms(node, inside))
+            if len(signed) < LEAST:
+                continue
+            made = self.summed(signed)
+            if made is not None:
+                found[node], own = made
+                inside |= own
+        return found
+
+    def terms(self, root: UOp, inside: set[UOp]) -> Iterator[tuple[UOp, bool]]:
+        """What is added up in a sum, in order, and whether it is subtracted. Sums on the way that
+        nobody else uses are `inside`.
+        """
+        stack = [(root, False)]
+        while stack:
+            node, negative = stack.pop()
+            whole = node is root or self.uses[node] == 1
+            if whole and node.op in (Ops.ADD, Ops.SUB) and shape_of(node) == shape_of(root):
+                inside.add(node)
+                left, right = node.src
+                stack += ((right, negative != (node.op is Ops.SUB)), (left, negative))
+            else:
+                yield node, negative
+
+    def summed(self, signed: Sequence[tuple[UOp, bool]]) -> tuple[UOp, set[UOp]] | None:
+        """A sum with like terms as one, and the nodes that only these had; None where there are too
+        few.
+        """
+        owners, shared = owners_of([term for term, _ in signed])
+        groups: dict[Any, list[int]] = {}
+        texts = [None if term in shared else written(term, shared) for term, _ in signed]
+        for number, text in enumerate(texts):
+            if text is not None:
+                groups.setdefault((text.words, signed[number][1]), []).append(number)
+        parts = dict(enumerate(signed))
+        alone: set[int] = set()
+        for numbers in groups.values():
+            if len(numbers) < LEAST:
+                continue
+            try:
+                one = self.as_one([text for n in numbers if (text := texts[n]) is not None])
+            except Unlike:
+                continue
+            alone.update(numbers)
+            for number in numbers[1:]:
+                del parts[number]
+            parts[numbers[0]] = one, signed[numbers[0]][1]
+        if not alone:
+            return None
+        own = {node for node, number in owners.items() if number in alone and node not in shared}
+        return added([*parts.values()]), own
+
+    # --- several terms as one ---------------------------------------------------------------------
+    def as_one(self, terms: Sequence[Written]) -> UOp:
+        """The sum of like terms: one term over rows, summed."""
+        rows: dict[UOp, UOp] = {}  # what stands for a row, by what it is a row of
+        fixed: dict[UOp, UOp] = {}
+        made: list[UOp] = []
+        columns = zip(*(term.nodes for term in terms), strict=True)
+        for word, column in zip(terms[0].words, columns, strict=True):
+            if word.operands:
+                source = tuple([made[place] for place in word.operands])
+                made.append(self.computed(column, source, rows))
+            elif all(node is column[0] for node in column):
+                fixed[column[0]] = column[0]
+                made.append(column[0])
+            else:
+                made.append(row_of(self.together(column), rows))
+        given = {slot: value for value, slot in rows.items()}
+        wide = Abreast(len(terms), given, fixed).values(made[-1])
+        total = UOp(Ops.REDUCE_AXIS, wide.dtype, (wide,), (Ops.ADD, (0,)))
+        return reshape(total, shape_of(wide)[1:])
+
+    def computed(self, column: Sequence[UOp], source: tuple[UOp, ...], rows: dict[UOp, UOp]) -> UOp:
+        """An operation of one term on its operands; boxes that lie elsewhere in each term are read
+        from where a row says.
+        """
+        node = column[0]
+        if not is_possible(node):
+            raise Unlike
+        if all(other.arg == node.arg for other in column):
+            return node.replace(src=source)
+        (x,), boxes = source, list(node.arg)
+        for axis, box in enumerate(node.arg):
+            lie = [other.arg[axis] for other in column]
+            if all(other == box for other in lie):
+                continue
+            if node.op is Ops.SHRINK:
+                boxes[axis] = 0, box[1] - box[0]
+                places = np.array(lie)[:, :1] + np.arange(box[1] - box[0])
+            else:
+                x, boxes[axis] = padded(x, axis, sum(box)), (0, 0)
+                whole: Any = shape_of(x)[axis]
+                places = (np.arange(whole) - np.array(lie)[:, :1]) % whole
+            x = placed(x, axis, row_of(self.numbers(places, dtypes.int64), rows))
+        return node.replace(src=(x,), arg=tuple(boxes))
+
+    def together(self, column: Sequence[UOp]) -> UOp:
+        """Numbers, or values in memory, as rows."""
+        key, first = tuple(column), column[0]
+        if key not in self.rows:
+            if first.op is Ops.CONST and first.dtype is not dtypes.index:
+                self.rows[key] = self.numbers([node.arg for node in column], first.dtype)
+            elif first.op is Ops.BUFFER and all(node.arg.is_allocated() for node in column):
+                if first.arg.nbytes * len(column) > LARGEST:
+                    raise Unlike
+                self.rows[key] = self.stored([node.arg.numpy() for node in column], first.dtype)
+            else:
+                raise Unlike
+        return self.rows[key]
+
+    def numbers(self, values: Any, dtype: DType) -> UOp:
+        """Numbers in memory, a row for each term."""
+        return self.stored(np.array(values, dtype.numpy), dtype)
+
+    def stored(self, values: Any, dtype: DType) -> UOp:
+        """Values in memory, a row for each term."""
+        array = np.ascontiguousarray(values)
+        if array.nbytes > LARGEST:
+            raise Unlike
+        buffer = Buffer(self.device, array.size, dtype).allocate().copyin(array)
+        return buffer_node(buffer, array.shape)
+
+
+def added(signed: Sequence[tuple[UOp, bool]]) -> UOp:
+    """The sum of terms, some of which are subtracted; the first is not."""
+    (total, _), *rest = signed
+    for term, negative in rest:
+        total = elementwise(Ops.SUB if negative else Ops.ADD, total, term)
+    return total
+
+
+def row_of(value: UOp, rows: dict[UOp, UOp]) -> UOp:
+    """What stands for a row of a value."""
+    if value not in rows:
+        rows[value] = slot(len(rows), value, stepped=True)
+    return rows[value]
+
+
+def padded(x: UOp, axis: int, more: int) -> UOp:
+    """A value with so many zeros behind it along an axis."""
+    boxes = tuple((0, more if n == axis else 0) for n, _ in enumerate(shape_of(x)))
+    return UOp(Ops.PAD, x.dtype, (x,), boxes)
+
+
+def placed(x: UOp, axis: int, places: UOp) -> UOp:
+    """The elements of a value at places along an axis."""
+    (count,), shape = shape_of(places), shape_of(x)
+    lined = reshape(places, tuple(count if n == axis else 1 for n, _ in enumerate(shape)))
+    wide = expand(lined, tuple(count if n == axis else size for n, size in enumerate(shape)))
+    return gather(x, wide, axis)
+
+
+# --- which terms are alike ------------------------------------------------------------------------
+def owners_of(terms: Sequence[UOp]) -> tuple[dict[UOp, int], set[UOp]]:
+    """For each node of some terms the number of a term that has it, and those that several have."""
+    owners: dict[UOp, int] = {}
+    shared: set[UOp] = set()
+    for number, term in enumerate(terms):
+        stack = [term]
+        while stack:
+            node = stack.pop()
+            if node not in owners:
+                owners[node] = number
+                stack += node.src
+            elif owners[node] != number:
+                shared.add(node)
+    stack = [*shared]
+    while stack:
+        below = [node for node in stack.pop().src if node not in shared]
+        shared.update(below)
+        stack += below
+    return owners, shared
+
+
+def written(term: UOp, shared: set[UOp]) -> Written:
+    """A term as words, operands first. What other terms have too is one word."""
+    words: list[Word] = []
+    nodes: list[UOp] = []
+    places: dict[UOp, int] = {}
+    values: list[int] = []
+    stack = [(term, False)]
+    while stack:
+        node, entered = stack.pop()
+        if node in places:
+            values.append(places[node])
+            continue
+        source = () if node in shared and node.op not in VIEWED else node.src
+        if source and not entered:
+            stack.append((node, True))
+            stack += [(below, False) for below in reversed(source)]
+            continue
+        first = len(values) - len(source)
+        values, operands = values[:first], tuple(values[first:])
+        if node.op not in VIEWED:
+            places[node] = len(words)
+        values.append(len(words))
+        words.append(Word(node.op, node.dtype, what_of(node, source), operands))
+        nodes.append(node)
+    return Written(tuple(words), nodes)
+
+
+def what_of(node: UOp, source: Sequence[UOp]) -> Hashable:
+    """What like nodes have in common besides op and format."""
+    if not source:
+        if node.op is Ops.BUFFER:
+            return node.arg.device, node.arg.size
+        return shape_of(node)
+    if node.op in BOXES and all(map(is_plain, node.arg)):
+        sign = -1 if node.op is Ops.SHRINK else 1
+        return tuple([stop + sign * start for start, stop in node.arg])
+    hashable: Hashable = node.arg
+    return hashable

@@ -1,0 +1,112 @@
+"""Sums over ever other numbers of like terms: their kernels are compiled twice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import torpor
+from torpor import Tensor, nn
+from torpor.base.errors import OutOfBoundsError
+
+NUMBERS = np.random.default_rng(41)
+COUNTS = (10, 16, 12, 26, 8, 18)
+W = NUMBERS.normal(size=(3, 4))
+TABLE = NUMBERS.normal(size=(30, 4))
+
+
+def of_memory(w, n):
+    """Vectors of their own, and a number for each."""
+    rows, numbers = NUMBERS.normal(size=(n, 3)), NUMBERS.normal(size=n)
+    found = sum(((Tensor(row) @ w).tanh() * float(c)).sum() for row, c in zip(rows, numbers))
+    each = np.tanh(rows @ W) * numbers[:, None]
+    slope = (rows[:, :, None] * ((1 - np.tanh(rows @ W) ** 2) * numbers[:, None])[:, None]).sum(0)
+    return found, each.sum(), slope
+
+
+def of_boxes(w, n):
+    """Rows of a table in any order, and one place of each product; some are subtracted."""
+    table = Tensor(TABLE)
+    rows, places = NUMBERS.permutation(30)[:n], NUMBERS.integers(0, 3, n)
+    found, wanted, slope = Tensor(1.0).double(), 1.0, np.zeros_like(W)
+    for number, (row, place) in enumerate(zip(rows.tolist(), places.tolist())):
+        sign = -1 if number % 2 else 1
+        product = (w @ table[row])[place] ** 2
+        found = found - product if sign < 0 else found + product
+        wanted += sign * (W @ TABLE[row])[place] ** 2
+        slope[place] += sign * 2 * (W @ TABLE[row])[place] * TABLE[row]
+    return found, wanted, slope
+
+
+def of_shared(w, n):
+    """What all terms share, what two of them share by chance, and one that is like no other."""
+    norm = (w * w).sum().sqrt()
+    rows = [Tensor(row) for row in NUMBERS.normal(size=(n - 1, 3))]
+    rows.append(rows[0])
+    found = sum((w.sum(1) * row).sum() / norm for row in rows) + w.exp().sum()
+    total = sum(row.numpy() for row in rows)
+    length, each = np.sqrt((W * W).sum()), (W.sum(1) * total).sum()
+    slope = total[:, None] / length - each * W / length**3 + np.exp(W)
+    return found, each / length + np.exp(W).sum(), slope
+
+
+@pytest.mark.parametrize("terms", [of_memory, of_boxes, of_shared])
+def test_sums_and_gradients_compile_nothing_from_the_third_pass_on(terms, compiled) -> None:
+    for number, n in enumerate(COUNTS):
+        if number == 2:
+            compiled.clear()
+        w = Tensor(W).requires_grad_()
+        found, value, slope = terms(w, n)
+        found.backward()
+        Tensor.realize(found, w.grad)
+        assert found.item() == pytest.approx(value)
+        np.testing.assert_allclose(w.grad.numpy(), slope, rtol=1e-10, atol=1e-12)
+    assert compiled == []
+
+
+def test_losses_of_a_list_and_an_optimiser(compiled) -> None:
+    torpor.manual_seed(5)
+    model = nn.Linear(3, 2)
+    optimiser = nn.optim.SGD(model.parameters(), lr=0.1)
+    w, b = (one.detach().numpy().astype("d") for one in (model.weight, model.bias))
+    for number, n in enumerate(COUNTS):
+        if number == 3:
+            compiled.clear()
+        batches = NUMBERS.normal(size=(n, 6, 3)).astype("f")
+        losses = [(model(Tensor(batch)) ** 2).mean() for batch in batches]
+        optimiser.zero_grad()
+        (sum(losses) / n).backward()
+        optimiser.step()
+        out = batches @ w.T + b
+        w -= 0.1 * 2 * np.einsum("nbo,nbi->oi", out, batches) / out.size
+        b -= 0.1 * 2 * out.sum((0, 1)) / out.size
+        np.testing.assert_allclose(model.weight.detach().numpy(), w, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(model.bias.detach().numpy(), b, rtol=1e-4, atol=1e-6)
+    assert compiled == []
+
+
+def test_terms_that_are_not_alike_stay_apart() -> None:
+    for n in (5, 7, 6):
+        rows = [NUMBERS.normal(size=k + 2) for k in range(n)]
+        found = sum((Tensor(row) ** 2).sum() for row in rows)
+        assert found.item() == pytest.approx(sum((row**2).sum() for row in rows))
+
+
+def test_integers_wrap_and_equal_terms_count_each_time() -> None:
+    for n in (5, 8, 6):
+        x = [Tensor(np.array([100 + k, 3], np.int8)) for k in range(n)]
+        found = x[0] + x[0]
+        for one in x:
+            found = found + one * one
+        rows = np.array([[100 + k, 3] for k in range(n)], np.int8)
+        assert found.tolist() == (rows[0] * 2 + (rows * rows).sum(0, dtype=np.int8)).tolist()
+
+
+def test_a_check_that_fails_in_one_of_the_terms_names_it() -> None:
+    table = Tensor(TABLE)
+    for n in (5, 8, 6):
+        places = [Tensor([k]) for k in range(n)]
+        assert sum(table[one].sum() for one in places).item() == pytest.approx(TABLE[:n].sum())
+    places[3] = Tensor([77])
+    with pytest.raises(OutOfBoundsError, match="77"):
+        sum(table[one].sum() for one in places).item()
