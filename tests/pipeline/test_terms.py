@@ -50,7 +50,16 @@ def of_shared(w, n):
     return found, each / length + np.exp(W).sum(), slope
 
 
-@pytest.mark.parametrize("terms", [of_memory, of_boxes, of_shared])
+def of_a_stack(w, n):
+    """Values laid end to end, and what comes of all of them."""
+    rows, numbers = NUMBERS.normal(size=(n, 3)), NUMBERS.normal(size=n)
+    parts = Tensor.stack([(Tensor(row) @ w).tanh() for row in rows], dim=1)
+    each = np.tanh(rows @ W)
+    slope = (rows[:, :, None] * ((1 - each**2) * numbers[:, None])[:, None]).sum(0)
+    return (parts * Tensor(numbers)).sum(), (each * numbers[:, None]).sum(), slope
+
+
+@pytest.mark.parametrize("terms", [of_memory, of_boxes, of_shared, of_a_stack])
 def test_sums_and_gradients_compile_nothing_from_the_third_pass_on(terms, compiled) -> None:
     for number, n in enumerate(COUNTS):
         if number == 2:

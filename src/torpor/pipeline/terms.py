@@ -11,7 +11,8 @@ operations on what differs in values alone: memory of one size, numbers, and whe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -20,7 +21,8 @@ from torpor.base.dtypes import DType, dtypes
 from torpor.device import Buffer
 from torpor.device.buffer import buffer_node
 from torpor.graph.abreast import Abreast, expand, is_possible, reshape
-from torpor.graph.elementwise import elementwise
+from torpor.graph.bare import bare, parts_of
+from torpor.graph.elementwise import constant, elementwise
 from torpor.graph.indexed import gather
 from torpor.graph.loop import slot
 from torpor.graph.sizes import is_plain
@@ -31,8 +33,9 @@ from torpor.pipeline.general import Roots
 
 LEAST: Final = 4  # like terms that become one: a choice
 LARGEST: Final = 1 << 20  # bytes of rows that are put together for one sum
+MOST_PIECES: Final = 4  # laid end to end, so that their number says little
 ROUNDS: Final = 3  # sums in terms of sums, that deep
-UNSEEN: Final = frozenset({Ops.LEAF, Ops.DETACH, Ops.FUNCTION})  # of no meaning for values
+COMBINED: Final = frozenset({Ops.ADD, Ops.SUB, Ops.WHERE})  # in which like terms are looked for
 BOXES: Final = frozenset({Ops.SHRINK, Ops.PAD})
 VALUES: Final = frozenset({Ops.CONST, Ops.BUFFER})  # may be others in other terms
 VIEWED: Final = VALUES | MOVEMENT  # written down each time: that two are one may be chance
@@ -75,19 +78,6 @@ def folded(roots: Roots) -> Roots | None:
     return [(node, device) for node, (_, device) in zip(sink.src, roots, strict=True)]
 
 
-def bare(sink: UOp) -> UOp:
-    """The graph without what only gradients need."""
-    done: dict[UOp, UOp] = {}
-    for node in sink.toposort():
-        if node.op in UNSEEN:
-            done[node] = done[node.src[0]]
-            continue
-        source = tuple([done[s] for s in node.src])
-        done[node] = node if source == node.src else node.replace(src=source)
-        done[node].origins = done[node].origins or node.origins
-    return done[sink]
-
-
 class Sums:
     """The sums of a graph that have like terms."""
 
@@ -102,12 +92,9 @@ class Sums:
         found: dict[UOp, UOp] = {}
         inside: set[UOp] = set()
         for node in reversed(self.order):
-            if node in inside or node.op not in (Ops.ADD, Ops.SUB) or not is_plain(shape_of(node)):
+            if node in inside or node.op not in COMBINED or not is_plain(shape_of(node)):
                 continue
-            signed = list(self.terms(node, inside))
-            if len(signed) < LEAST:
-                continue
-            made = self.summed(signed)
+            made = self.joined(node) if node.op is Ops.WHERE else self.summed(node, inside)
             if made is not None:
                 found[node], own = made
                 inside |= own
@@ -128,23 +115,43 @@ class Sums:
             else:
                 yield node, negative
 
-    def summed(self, signed: Sequence[tuple[UOp, bool]]) -> tuple[UOp, set[UOp]] | None:
+    def joined(self, root: UOp) -> tuple[UOp, set[UOp]] | None:
+        """What lies end to end along an axis, parts in a row that are alike as one; as `summed`."""
+        parts, axis = parts_of(root)
+        if len(parts) < LEAST:
+            return None
+        owners, shared = owners_of(parts)
+        texts = [written(part, shared) for part in parts]
+        pieces: list[UOp] = []
+        alone: set[int] = set()
+        for _, run in groupby(range(len(parts)), lambda n: texts[n].words):
+            numbers = list(run)
+            try:
+                pieces.append(end_to_end(self.over_rows([texts[n] for n in numbers]), axis))
+                alone.update(numbers)
+            except Unlike:
+                pieces += [parts[n] for n in numbers]
+        if len(pieces) > MOST_PIECES:
+            return None
+        return laid(pieces, axis), own_of(owners, shared, alone)
+
+    def summed(self, root: UOp, inside: set[UOp]) -> tuple[UOp, set[UOp]] | None:
         """A sum with like terms as one, and the nodes that only these had; None where there are too
         few.
         """
+        signed = list(self.terms(root, inside))
+        if len(signed) < LEAST:
+            return None
         owners, shared = owners_of([term for term, _ in signed])
         groups: dict[Any, list[int]] = {}
-        texts = [None if term in shared else written(term, shared) for term, _ in signed]
+        texts = [written(term, shared) for term, _ in signed]
         for number, text in enumerate(texts):
-            if text is not None:
-                groups.setdefault((text.words, signed[number][1]), []).append(number)
+            groups.setdefault((text.words, signed[number][1]), []).append(number)
         parts = dict(enumerate(signed))
         alone: set[int] = set()
         for numbers in groups.values():
-            if len(numbers) < LEAST:
-                continue
             try:
-                one = self.as_one([text for n in numbers if (text := texts[n]) is not None])
+                one = total_of(self.over_rows([texts[n] for n in numbers]))
             except Unlike:
                 continue
             alone.update(numbers)
@@ -153,12 +160,15 @@ class Sums:
             parts[numbers[0]] = one, signed[numbers[0]][1]
         if not alone:
             return None
-        own = {node for node, number in owners.items() if number in alone and node not in shared}
-        return added([*parts.values()]), own
+        return added([*parts.values()]), own_of(owners, shared, alone)
 
     # --- several terms as one ---------------------------------------------------------------------
-    def as_one(self, terms: Sequence[Written]) -> UOp:
-        """The sum of like terms: one term over rows, summed."""
+    def over_rows(self, terms: Sequence[Written]) -> UOp:
+        """One term over rows in place of like terms: their values along a first axis. `Unlike`
+        where that cannot be, or there are too few of them.
+        """
+        if len(terms) < LEAST:
+            raise Unlike
         rows: dict[UOp, UOp] = {}  # what stands for a row, by what it is a row of
         fixed: dict[UOp, UOp] = {}
         made: list[UOp] = []
@@ -173,9 +183,7 @@ class Sums:
             else:
                 made.append(row_of(self.together(column), rows))
         given = {slot: value for value, slot in rows.items()}
-        wide = Abreast(len(terms), given, fixed).values(made[-1])
-        total = UOp(Ops.REDUCE_AXIS, wide.dtype, (wide,), (Ops.ADD, (0,)))
-        return reshape(total, shape_of(wide)[1:])
+        return Abreast(len(terms), given, fixed).values(made[-1])
 
     def computed(self, column: Sequence[UOp], source: tuple[UOp, ...], rows: dict[UOp, UOp]) -> UOp:
         """An operation of one term on its operands; boxes that lie elsewhere in each term are read
@@ -195,7 +203,7 @@ class Sums:
                 boxes[axis] = 0, box[1] - box[0]
                 places = np.array(lie)[:, :1] + np.arange(box[1] - box[0])
             else:
-                x, boxes[axis] = padded(x, axis, sum(box)), (0, 0)
+                x, boxes[axis] = padded(x, axis, 0, sum(box)), (0, 0)
                 whole: Any = shape_of(x)[axis]
                 places = (np.arange(whole) - np.array(lie)[:, :1]) % whole
             x = placed(x, axis, row_of(self.numbers(places, dtypes.int64), rows))
@@ -236,6 +244,36 @@ def added(signed: Sequence[tuple[UOp, bool]]) -> UOp:
     return total
 
 
+def total_of(wide: UOp) -> UOp:
+    """The sum over rows."""
+    total = UOp(Ops.REDUCE_AXIS, wide.dtype, (wide,), (Ops.ADD, (0,)))
+    return reshape(total, shape_of(wide)[1:])
+
+
+def end_to_end(wide: UOp, axis: int) -> UOp:
+    """Values along a first axis laid end to end along another one."""
+    count, *shape = shape_of(wide)
+    order = (*range(1, axis + 1), 0, *range(axis + 1, len(shape) + 1))
+    turned = UOp(Ops.PERMUTE, wide.dtype, (wide,), order)
+    return reshape(turned, (*shape[:axis], count * shape[axis], *shape[axis + 1 :]))
+
+
+def laid(pieces: Sequence[UOp], axis: int) -> UOp:
+    """Pieces laid end to end."""
+    whole, *rest = pieces
+    for piece in rest:
+        sizes, more = shape_of(whole), shape_of(piece)[axis]
+        inside = padded(constant(True, dtypes.bool, sizes), axis, 0, more)
+        sides = padded(whole, axis, 0, more), padded(piece, axis, sizes[axis], 0)
+        whole = elementwise(Ops.WHERE, inside, *sides)
+    return whole
+
+
+def own_of(owners: Mapping[UOp, int], shared: set[UOp], some: set[int]) -> set[UOp]:
+    """What only some of the terms have."""
+    return {node for node, number in owners.items() if number in some and node not in shared}
+
+
 def row_of(value: UOp, rows: dict[UOp, UOp]) -> UOp:
     """What stands for a row of a value."""
     if value not in rows:
@@ -243,9 +281,9 @@ def row_of(value: UOp, rows: dict[UOp, UOp]) -> UOp:
     return rows[value]
 
 
-def padded(x: UOp, axis: int, more: int) -> UOp:
-    """A value with so many zeros behind it along an axis."""
-    boxes = tuple((0, more if n == axis else 0) for n, _ in enumerate(shape_of(x)))
+def padded(x: UOp, axis: int, before: Any, behind: Any) -> UOp:
+    """A value with so many zeros around it along an axis."""
+    boxes = tuple((before, behind) if n == axis else (0, 0) for n, _ in enumerate(shape_of(x)))
     return UOp(Ops.PAD, x.dtype, (x,), boxes)
 
 
