@@ -27,6 +27,7 @@ VALUES: Final = {
     "optimiser": "nn.optim.SGD(nn.Linear(2, 3).parameters(), lr=0.1)",
     "line": "Tensor.arange(8.0).reshape(1, 2, 4)",
     "image": "Tensor.arange(16.0).reshape(1, 1, 4, 4)",
+    "cube": "Tensor.arange(8.0).reshape(1, 1, 2, 2, 2)",
 }
 ROWS: Final = """
 x.NAME(y): arctan2 atan2 binary_cross_entropy binary_cross_entropy_with_logits copysign dist div
@@ -262,6 +263,115 @@ NAME(nn.Linear(2, 3).parameters()).shape: nn.utils.parameters_to_vector
 NAME([v, Tensor([1.0])]): nn.utils.rnn.pad_sequence nn.utils.rnn.pack_sequence
 NAME(v, x)[0]: nn.data.TensorDataset
 NAME(nn.data.TensorDataset(v), batch_size=2): nn.data.DataLoader
+NAME(1)(cube): nn.AdaptiveAvgPool3d nn.AdaptiveMaxPool3d nn.AvgPool3d nn.MaxPool3d
+NAME(2, 2)(cube): nn.LPPool3d
+NAME(cube, 2, 2): nn.functional.lp_pool3d
+NAME(1)(cube).shape: nn.BatchNorm3d nn.InstanceNorm3d nn.CircularPad3d nn.ReflectionPad3d
+    nn.ReplicationPad3d nn.ZeroPad3d
+NAME(1, 0.5)(cube).shape: nn.ConstantPad3d
+NAME(1, 2, 2)(cube).shape: nn.Conv3d nn.ConvTranspose3d
+NAME(2, 2)(cube).shape: nn.LazyConv3d nn.LazyConvTranspose3d
+NAME()(cube).shape: nn.LazyBatchNorm3d nn.LazyInstanceNorm3d nn.Dropout3d
+NAME(2, output_size=2)(image): nn.FractionalMaxPool2d
+NAME(1, output_size=1)(cube): nn.FractionalMaxPool3d
+NAME(image, 2, 2): nn.functional.fractional_max_pool2d
+NAME(cube, 1, 1): nn.functional.fractional_max_pool3d
+NAME(2)(*nn.MaxPool1d(2, return_indices=True)(line)): nn.MaxUnpool1d
+NAME(2)(*nn.MaxPool2d(2, return_indices=True)(image)): nn.MaxUnpool2d
+NAME(1)(*nn.MaxPool3d(1, return_indices=True)(cube)): nn.MaxUnpool3d
+NAME((3, 3), 2)(Tensor.ones(1, 4, 4)): nn.Fold
+NAME(Tensor.ones(1, 4, 4), (3, 3), 2): nn.functional.fold
+NAME(3)(image).shape: nn.CrossMapLRN2d
+NAME(2)(x).shape: nn.SyncBatchNorm
+NAME()(x, y, 2 * w - 1): nn.CosineEmbeddingLoss
+NAME()(v, 2 * v, w): nn.MarginRankingLoss
+NAME()(x, n): nn.MultiLabelMarginLoss
+NAME()(x, w): nn.NLLLoss2d
+NAME()(x.log_softmax(1)[:, None], w[1:] + 0, w[1:] + 1, w[1:]): nn.CTCLoss
+NAME(2, 4, [2])(x, w).output: nn.AdaptiveLogSoftmaxWithLoss
+NAME([v, x]): nn.ParameterList
+NAME({"scale": v}): nn.ParameterDict
+NAME(line.reshape(1, 4, 1, 2), 2).shape: nn.functional.pixel_shuffle
+NAME(x, y, Tensor.ones(3, 2, 2)).shape: nn.functional.bilinear
+NAME(x, v, v + 1): nn.functional.batch_norm
+NAME(x, 0.5): nn.init.constant_
+NAME(Tensor.zeros(2, 2, 1)): nn.init.dirac_
+NAME(x, 0.5).shape: nn.init.sparse_
+NAME(nn.Linear(2, 3)).weight.shape: nn.utils.weight_norm nn.utils.spectral_norm
+    nn.utils.parametrizations.weight_norm nn.utils.parametrizations.spectral_norm
+    nn.utils.parametrizations.orthogonal
+NAME(nn.utils.weight_norm(nn.Linear(2, 3))): nn.utils.remove_weight_norm
+NAME(nn.utils.spectral_norm(nn.Linear(2, 3))): nn.utils.remove_spectral_norm
+NAME(nn.Linear, 2, 3): nn.utils.skip_init
+NAME(nn.Conv2d(1, 2, 3).eval(), nn.BatchNorm2d(2).eval()): nn.utils.fuse_conv_bn_eval
+NAME(nn.Linear(2, 3).eval(), nn.BatchNorm1d(3).eval()): nn.utils.fuse_linear_bn_eval
+NAME(v.repeat(2), [v.clone(), v.clone()]): nn.utils.vector_to_parameters
+NAME(w): nn.utils.rnn.invert_permutation
+NAME(line, w * 0 + 1).data.shape: nn.utils.rnn.pack_padded_sequence
+NAME(nn.utils.rnn.pack_sequence([v, v[:1]])): nn.utils.rnn.pad_packed_sequence
+    nn.utils.rnn.unpack_sequence
+NAME(x, w + 1): nn.utils.rnn.unpad_sequence
+NAME(nn.Linear(2, 3)): nn.utils.parametrize.is_parametrized
+    nn.utils.parametrize.type_before_parametrizations
+NAME(nn.Linear(2, 3), "weight", nn.Tanh()).weight.shape:
+    nn.utils.parametrize.register_parametrization
+NAME(nn.utils.parametrizations.weight_norm(nn.Linear(2, 3)), "weight"):
+    nn.utils.parametrize.remove_parametrizations
+list(NAME(range(3), 2)): nn.data.BatchSampler
+list(NAME("abc")): nn.data.SequentialSampler
+sorted(NAME("abc")): nn.data.RandomSampler
+sorted(NAME([4, 7])): nn.data.SubsetRandomSampler
+list(NAME([0.0, 1.0], 3)): nn.data.WeightedRandomSampler
+list(NAME([[1, 2], [3]])): nn.data.ConcatDataset nn.data.ChainDataset
+list(NAME("abc", [2, 0])): nn.data.Subset
+[len(part) for part in NAME(range(5), [3, 2])]: nn.data.random_split
+NAME([(1, 2.0), (3, 4.0)]): nn.data.default_collate
+NAME([1, 2]): nn.data.default_convert
+NAME(): nn.data.get_worker_info
+NAME(2)(image).shape: nn.data.transforms.CenterCrop nn.data.transforms.Pad
+    nn.data.transforms.RandomCrop nn.data.transforms.RandomResizedCrop nn.data.transforms.Resize
+NAME(30.0)(image).shape: nn.data.transforms.RandomRotation nn.data.transforms.RandomAffine
+NAME(3)(image).shape: nn.data.transforms.GaussianBlur
+NAME()(image).shape: nn.data.transforms.RandomHorizontalFlip nn.data.transforms.RandomVerticalFlip
+    nn.data.transforms.RandomErasing nn.data.transforms.ToFloat
+NAME([nn.data.transforms.Pad(1), nn.data.transforms.CenterCrop(2)])(image).shape:
+    nn.data.transforms.Compose
+NAME(lambda pictures: pictures * 2)(image): nn.data.transforms.Lambda
+NAME([0.5], [0.25])(image).shape: nn.data.transforms.Normalize
+NAME([nn.optim.lr_scheduler.ExponentialLR(optimiser, 0.5)]).last_epoch:
+    optim.lr_scheduler.ChainedScheduler
+NAME([nn.distributions.ExpTransform(), nn.distributions.AffineTransform(1.0, 2.0)])(x):
+    distributions.ComposeTransform distributions.StackTransform distributions.CatTransform
+NAME(nn.distributions.ExpTransform(), 1)(x): distributions.IndependentTransform
+NAME()(x): distributions.LowerCholeskyTransform distributions.PositiveDefiniteTransform
+    distributions.StickBreakingTransform
+NAME()(v[:1]): distributions.CorrCholeskyTransform
+NAME((2,), (1, 2))(x).shape: distributions.ReshapeTransform
+NAME(nn.distributions.Normal(0.0, 1.0))(x): distributions.CumulativeDistributionTransform
+NAME(v, v).sample().sum(): distributions.LogisticNormal
+NAME(v, x, v).log_prob(v): distributions.LowRankMultivariateNormal
+NAME(3.0, a).log_prob(a): distributions.Wishart
+NAME(2).sample().shape: distributions.LKJCholesky
+NAME(nn.distributions.Categorical(v), nn.distributions.Normal(v, v)).log_prob(0.5):
+    distributions.MixtureSameFamily
+NAME(2, v).log_prob(Tensor([1.0, 1.0])): distributions.Multinomial
+NAME(v).sample(): distributions.OneHotCategoricalStraightThrough
+NAME(1.0, v).rsample().shape: distributions.RelaxedBernoulli distributions.RelaxedOneHotCategorical
+NAME(0.3).log_prob(0.5): distributions.ContinuousBernoulli
+NAME(0.0, 1.0, 0.5).log_prob(0.5): distributions.GeneralizedPareto
+NAME(nn.distributions.Normal(0.0, 1.0), nn.distributions.ExpTransform()).log_prob(v):
+    distributions.TransformedDistribution
+NAME([Tensor([3.0, 4.0])]): nn.utils.get_total_norm
+NAME(nn.Linear(2, 1), "weight", 1).weight.count_nonzero(): nn.utils.prune.l1_unstructured
+    nn.utils.prune.random_unstructured
+NAME(nn.Linear(2, 3), "weight", 1, dim=1).weight.count_nonzero(): nn.utils.prune.random_structured
+NAME(nn.Linear(2, 3), "weight", 1, n=2, dim=0).weight.count_nonzero():
+    nn.utils.prune.ln_structured
+NAME(nn.Linear(2, 2), "weight", w * n).weight.count_nonzero(): nn.utils.prune.custom_from_mask
+NAME(nn.utils.prune.identity(nn.Linear(2, 3), "bias")): nn.utils.prune.is_pruned
+NAME(nn.Linear(2, 3), "bias"): nn.utils.prune.identity
+NAME(nn.utils.prune.identity(nn.Linear(2, 3), "bias"), "bias"): nn.utils.prune.remove
+NAME([nn.Linear(2, 3).weight], 1.0, Tensor(2.0)): nn.utils.clip_grads_with_norm_
 """
 
 

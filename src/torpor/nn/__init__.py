@@ -1,4 +1,10 @@
-"""Floor 8: layers, optimisers, losses, state and data."""
+"""Layers, optimisers, losses, state and data (floor 8).
+
+Shapes are PyTorch's: x[batch, feature], x[batch, channel, height, width], x[length, batch,
+feature]. A size or a number of axes that does not fit is a `ShapeError`, an argument out of its
+range a `ValueRangeError`, a class or an index that does not exist an `OutOfBoundsError` when what
+depends on it is realised.
+"""
 
 import importlib
 from typing import TYPE_CHECKING, Any

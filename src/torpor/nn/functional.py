@@ -1,5 +1,6 @@
 """PyTorch's functions on tensors, by its names. Most are methods of `Tensor`, where their arguments
-are explained; those that a layer keeps state for take that state here.
+are explained; those that a layer keeps state for take that state here. A shape that does not fit is
+a `ShapeError`, an argument out of its range a `ValueRangeError`.
 """
 
 from __future__ import annotations

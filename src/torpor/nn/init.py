@@ -1,4 +1,6 @@
-"""Initial values of parameters, with PyTorch's names and distributions."""
+"""Initial values of parameters, with PyTorch's names and distributions: each function fills a
+tensor of any shape, or of the number of axes that it says (else a `ShapeError`), and gives it.
+"""
 
 from __future__ import annotations
 

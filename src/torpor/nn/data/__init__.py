@@ -1,4 +1,6 @@
-"""Data sets and their loading."""
+"""Data sets and their loading. An argument that makes no sense is a `ValueRangeError`; what a
+worker raises is raised by the loader, as a `WorkerError`.
+"""
 
 from torpor.nn.data import transforms
 from torpor.nn.data.datasets import (

@@ -1,5 +1,8 @@
 """PyTorch's distributions, by its names: `torpor.distributions`.
 
+Draws have the shape (*sample_shape, *batch_shape, *event_shape). A parameter or a value that does
+not satisfy its constraint is a `ValueRangeError`; what has no closed form a `NotImplementedError`.
+
 >>> torpor.distributions.Normal(0.0, 1.0).log_prob(0.0).exp().item()  # doctest: +ELLIPSIS
 0.3989...
 """

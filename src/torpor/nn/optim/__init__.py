@@ -1,4 +1,9 @@
-"""Optimisers, and schedules of their learning rates."""
+"""Optimisers, and schedules of their learning rates.
+
+What is kept of a parameter has its shape unless said otherwise. A hyperparameter out of its range
+is a `ValueRangeError`, a parameter that is no leaf, or a step without any gradient, a
+`GradientError`.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,8 @@
 """Learning rates that change from step to step or from epoch to epoch.
 
 A schedule writes the `lr` of each group when its `step` is called. Those that only scale what is
-there may be chained: each acts on the rate that the others left.
+there may be chained: each acts on the rate that the others left. An argument out of its range is a
+`ValueRangeError`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """`torch.nn.utils.prune` by its names: tensors of modules whose least elements are held at zero.
 
 What is pruned becomes `NAME_orig`, which is trained, and `NAME_mask`; `NAME` is their product
-whenever it is read.
+whenever it is read. An amount that is none is a `ValueRangeError`, scores of another shape are a
+`ShapeError`.
 
 >>> layer = torpor.nn.Linear(2, 1)
 >>> layer = torpor.nn.utils.prune.l1_unstructured(layer, "weight", amount=1)
