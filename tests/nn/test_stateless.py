@@ -60,6 +60,12 @@ def test_constructors_are_those_of_the_functions():
     assert back.tolist() == [[[0.0, 3.0, 2.0, 0.0, 0.0]]]
 
 
+def test_older_words_say_the_reduction():
+    assert nn.MSELoss(size_average=False).reduction == "sum"
+    assert nn.NLLLoss(size_average=True, reduce=False).reduction == "none"
+    assert nn.CrossEntropyLoss(reduce=True, ignore_index=3).reduction == "mean"
+
+
 def test_channels_are_divided_by_their_neighbours():
     x = np.random.default_rng(0).standard_normal((2, 5, 3, 3))
     square = np.pad(x * x, ((0, 0), (1, 1), (0, 0), (0, 0)))

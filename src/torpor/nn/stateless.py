@@ -13,7 +13,7 @@ from torpor.base.attributes import attribute, attributes
 from torpor.nn import functional as F
 from torpor.nn.module import Module
 from torpor.tensor import Tensor
-from torpor.tensor.spelling import within
+from torpor.tensor.spelling import with_reduction, within
 
 
 class Stateless(Module):
@@ -24,6 +24,8 @@ class Stateless(Module):
     is_noisy: ClassVar[bool]  # whether it computes another thing in training
 
     def __init__(self, *arguments: Any, **options: Any):
+        if "reduction" in self.names:
+            options = with_reduction(options)
         given = inspect.signature(type(self)).bind(*arguments, **options)
         given.apply_defaults()
         attributes(self).update(given.arguments)

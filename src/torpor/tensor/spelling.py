@@ -73,7 +73,7 @@ def spelled(function: _Function) -> _Function:
     def wrapped(*arguments: Any, **options: Any) -> Any:
         if options and not names.issuperset(options):
             if "reduction" in names:
-                options = _reduced(options)
+                options = with_reduction(options)
             known = {_spelling(name, names, apart, options): name for name in options}
             known = {name: known[name] for name in known if name in names or name not in _NO_MATTER}
             if apart in known:
@@ -93,7 +93,7 @@ def spelled(function: _Function) -> _Function:
     return wrapped  # type: ignore[return-value]
 
 
-def _reduced(options: dict[str, Any]) -> dict[str, Any]:
+def with_reduction(options: dict[str, Any]) -> dict[str, Any]:
     """Keywords where `reduction` says what `size_average` and `reduce` did in older programs."""
     average, reduce = options.pop("size_average", None), options.pop("reduce", None)
     if average is None and reduce is None:
