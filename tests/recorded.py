@@ -12,6 +12,14 @@ d = c + 3
 d.realize()
 """
 
+# Its second kernel would be one with the first, if that were not asked for.
+EARLY = """from torpor import Tensor
+x = Tensor([0.5] * 4096).realize()
+y = x + 1
+y.realize()
+z = (y * 2).realize()
+"""
+
 # A compiler in which a rule is wrong, at work.
 BROKEN = """from torpor import Tensor
 from torpor.rules import division

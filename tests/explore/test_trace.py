@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.recorded import FUSION, record
+from tests.recorded import EARLY, FUSION, record
 from torpor.base.errors import ParseError
 from torpor.explore import read
 from torpor.explore.trace import Node, Trace, place_of
@@ -188,3 +188,12 @@ def test_a_copy_of_what_another_tensor_holds_says_so_and_where_it_was_asked_for(
     copy = read(record(script, tmp_path)).kernels[-1]
     assert copy.reasons == ["held by another tensor"]
     assert [(place.line, place.text) for place in copy.places] == [(6, "(x + 1).realize()")]
+
+
+def test_a_value_that_is_asked_for_before_its_reader_is_planned(trace, tmp_path):
+    script = tmp_path / "early.py"
+    script.write_text(EARLY)
+    first, second = read(record(script, tmp_path)).kernels
+    assert (first.later, second.later) == ([1], [])
+    assert first.asked.endswith("early.py:4: y.realize()")
+    assert [kernel.later for kernel in trace.kernels] == [[], []]  # planned together

@@ -10,7 +10,7 @@ from torpor.explore.accesses import accesses
 from torpor.explore.reasons import says
 from torpor.explore.regions import regions
 from torpor.explore.rules import meaning
-from torpor.explore.trace import Graph, Kernel, Place, Step, Trace
+from torpor.explore.trace import Graph, Kernel, Place, Step, Trace, place_of
 
 PASSES: Final = "kernel/lower.py"  # where passes stand
 MOST_STEPS: Final = 20_000  # rules that a page shows of a kernel
@@ -59,6 +59,8 @@ def summary(kernel: Kernel) -> dict[str, Any]:
         "bytes": max((run["bytes"] for run in kernel.runs), default=0),
         "peaks": kernel.peaks,
         "readers": kernel.readers,
+        "later": kernel.later,
+        "asked": place_of(kernel.asked)._asdict(),
         "reads": any(len(item["parameters"]) > 1 for item in kernel.items),
         "rewrites": len(kernel.steps),
     }

@@ -62,6 +62,8 @@ class _Reader:
     def finished(self) -> Trace:
         trace = self.trace
         trace.events.sort(key=lambda event: event["start"])
+        for memory in trace.memory.values():
+            _note_later(trace, memory)
         return trace
 
     def node(self, value: str) -> None:
@@ -161,6 +163,7 @@ class _Reader:
         numbers = {name: value[name] for name in ("start", "microseconds", "operations", "bytes")}
         _check_numbers(numbers)
         kernel.runs.append(numbers)
+        kernel.asked = kernel.asked or str(value.get("asked") or "")
         name, facts = str(value["name"]), {"kernel": kernel.number, "device": kernel.device}
         self.add("kernel", name, value, **facts)
         for number, (start, microseconds) in enumerate(value.get("threads", [])):
@@ -201,6 +204,18 @@ class _Reader:
 
     def mark(self, value: dict[str, Any]) -> None:
         self.add("mark", str(value["name"]), value)
+
+
+def _note_later(trace: Trace, memory: dict[str, Any]) -> None:
+    """Who alone reads this memory, where the program asked for it before that was planned; what is
+    read more often than written would be computed more often, too.
+    """
+    if memory["writer"] is None or len(memory["readers"]) != 1:
+        return
+    writer, (reader,) = trace.kernels[memory["writer"]], memory["readers"]
+    known = reader in (writer.number, *writer.readers, *writer.later)
+    if writer.reasons == ["output"] and len(writer.runs) == len(trace.kernels[reader].runs):
+        writer.later += [] if known else [reader]
 
 
 def _check_numbers(numbers: dict[str, Any]) -> None:

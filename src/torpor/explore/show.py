@@ -60,6 +60,8 @@ def kernel(trace: Trace, one: Kernel) -> str:
         f"{one.name} on {one.device}",
         *(f"stored because: {reason} ({says(reason)})" for reason in one.reasons),
         *(f"read by: {trace.kernels[number].name}" for number in one.readers),
+        *(f"planned later: {trace.kernels[number].name}, its reader" for number in one.later),
+        f"asked for: {one.asked or 'by no line of the program'}",
         *(f"line: {place}" for place in one.places),
         f"opts: {', '.join(one.opts) or 'none'}",
         f"axes: {axes or 'none'}",

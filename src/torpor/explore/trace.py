@@ -62,6 +62,8 @@ class Kernel:
     number:   in the order in which kernels are first spoken of.
     items:    the schedule's entries for it: {reason, lines, parameters}.
     readers:  kernels that read what it writes.
+    asked:    the call of the program that it was first launched for.
+    later:    kernels that alone read what it writes, and were planned after it had been computed.
     """
 
     number: int
@@ -76,6 +78,8 @@ class Kernel:
     passes: list[Pass] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
     readers: list[int] = field(default_factory=list)
+    asked: str = ""
+    later: list[int] = field(default_factory=list)
     peaks: list[float] = field(default_factory=list)
 
     @property

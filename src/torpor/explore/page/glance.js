@@ -31,10 +31,14 @@ const copies = ({ kernels }, link) => kernels.filter((one) => one.launches && !o
   .sort((one, other) => !one.places.length - !other.places.length || other.microseconds - one.microseconds)
   .map((one) => [link(one.number), ` ${time(one.microseconds)}, ${one.launches} × ${size(one.bytes)}: `, h("b", {}, one.reasons.join(", ")), one.places.length ? lines(one) : ", of no line of the program"]);
 
-const between = ({ kernels, says }, link) => kernels.filter((one) => one.readers.length)
+// Kernels that are two since the program asked for the value of one before the other was planned.
+const early = (one, link) => one.later.map((reader) => [link(one.number), " is not one with ", link(reader),
+  " because: ", h("b", {}, "asked for"), " (its value was computed before its reader was planned; without that call they may be one) ", lineLink(one.asked)]);
+
+const between = ({ kernels, says }, link) => kernels.filter((one) => one.readers.length || one.later.length)
   .sort((one, other) => other.microseconds - one.microseconds)
-  .map((one) => [link(one.number), " is not one with ", one.readers.slice(0, 3).map((number) => [link(number), " "]), one.readers.length > 3 ? `and ${one.readers.length - 3} more ` : "",
-    "because: ", one.reasons.map((reason) => [h("b", {}, reason), says[reason] ? ` (${says[reason]}) ` : " "]), lines(one)]);
+  .flatMap((one) => one.later.length ? early(one, link) : [[link(one.number), " is not one with ", one.readers.slice(0, 3).map((number) => [link(number), " "]), one.readers.length > 3 ? `and ${one.readers.length - 3} more ` : "",
+    "because: ", one.reasons.map((reason) => [h("b", {}, reason), says[reason] ? ` (${says[reason]}) ` : " "]), lines(one)]]);
 
 // Executes the steps of every kernel, those of the scheduling first, up to the first wrong one.
 function checker({ kernels, scheduling }, go) {

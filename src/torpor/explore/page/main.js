@@ -25,7 +25,13 @@ const pages = () => [
 const address = (number, tab = "overview", step) =>
   `#kernels/${number}/${tab}${step === undefined ? "" : `/${step}`}`;
 const go = (number) => { location.hash = address(number); };
-const kernelLink = (number) => h("a", { class: "kernel-link", href: address(number) }, index.kernels[number].name || `kernel ${number}`);
+
+// What a kernel is called: `NAME#2` is the second of that name, as in the terminal.
+function named({ number, name }) {
+  const before = index.kernels.filter((one) => one.number < number && one.name === name).length;
+  return name ? `${name}${before ? `#${before + 1}` : ""}` : `kernel ${number}`;
+}
+const kernelLink = (number) => h("a", { class: "kernel-link", href: address(number) }, named(index.kernels[number]));
 
 async function kernel(number) {
   if (!kernels.has(number)) kernels.set(number, await fetchJson(`data/kernel-${number}.json`));
@@ -204,6 +210,7 @@ function overview(one) {
       h("dt", {}, "a kernel of its own because"), h("dd", {}, h("ul", { id: "reasons" }, items)),
       h("dt", {}, "lines"), h("dd", {}, one.places.map((at) => [h("a", { href: toLine(at) }, place(at)), h("br")]), h("a", { id: "to-graph", href: `#graph/${one.number}` }, "where it is in the graph of tensors")),
       one.readers.length ? [h("dt", {}, "read by"), h("dd", { id: "readers" }, one.readers.map((number) => [kernelLink(number), " ", ...index.kernels[number].places.slice(0, 1).map(place), h("br")]))] : null,
+      one.launches ? [h("dt", {}, "asked for at"), h("dd", { id: "asked" }, one.asked.line ? h("a", { href: toLine(one.asked) }, place(one.asked)) : "no line of the program")] : null,
       h("dt", {}, "opts"), h("dd", {}, one.opts.length ? one.opts.map((opt) => [h("code", { class: "opt" }, opt), " "]) : "none"),
       h("dt", {}, "axes"), h("dd", {}, one.axes.length
         ? [one.axes.map(({ name, kind, size }) => [chip(kind, `${name} : ${size}`), " "]), h("div", { class: "legend" }, kinds.map((kind) => [chip(kind, kind.toLowerCase()), " "]))]

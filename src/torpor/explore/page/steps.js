@@ -66,7 +66,8 @@ export function stepper(found, first, moved, check) {
     type: "search", placeholder: "rule, pass, line or op", "aria-label": "search steps",
     on: { input: () => {
       const wanted = search.value.toLowerCase();
-      matching = (step) => `${step.rule} ${step.stage} ${step.line} ${step.old} ${step.new}`.toLowerCase().includes(wanted);
+      const ops = ({ before, after }) => [before, after].map((number) => found.nodes[number]?.[0] ?? "").join(" ");
+      matching = (step) => `${step.rule} ${ops(step)} ${step.stage} ${step.line} ${step.old} ${step.new}`.toLowerCase().includes(wanted);
       const next = steps.findIndex((step) => matching(step));
       if (next >= 0) go(next);
     } },
