@@ -22,6 +22,9 @@ x.realize()
 """
 
 
+FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
+
 def flames_drawn(browser):
     """Waits until the flame chart is not empty."""
     browser.shown("#flames canvas")
@@ -229,6 +232,7 @@ def test_the_flame_chart_has_equal_phases_together(browser, fusion):
             browser.evaluate(
                 "document.querySelector('#flames canvas').scrollIntoView({block: 'center'})"
             )
+            browser.evaluate(FRAMES)
             x, y, width = browser.evaluate(
                 "(({x, y, width}) => [x, y, width])"
                 "(document.querySelector('#flames canvas').getBoundingClientRect())"
@@ -238,6 +242,7 @@ def test_the_flame_chart_has_equal_phases_together(browser, fusion):
                 browser.send(
                     "Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **at
                 )
+                browser.evaluate(FRAMES)  # the chart takes an event when it draws
             browser.wait(
                 f"document.querySelector('#flames .about-node').textContent.startsWith('{wanted}')"
             )
