@@ -46,6 +46,8 @@ torpor.mm(torpor.tensor([[True]]), torpor.tensor([[True]]))
 torpor.tensor([1.0]).lerp(torpor.tensor([2.0], dtype=torpor.float64), 0.5)
 torpor.nn.Linear(2, 2)(torpor.zeros(1, 2, dtype=torpor.float64)).dtype.itemsize
 torpor.nn.functional.softmax(torpor.tensor([0, 0]), 0)
+torpor.einsum("ij->j", torpor.ones(1, 2, dtype=torpor.int16))
+~ np.einsum("ij->j", np.ones((1, 2), np.int16))
 torpor.tensor([3, 4]).norm() ~ np.linalg.norm([3, 4])
 """,
     ),
@@ -54,7 +56,8 @@ torpor.tensor([3, 4]).norm() ~ np.linalg.norm([3, 4])
         "Integers are exact or an error: a negative power or shift and a division by zero raise. "
         "A float becomes an integer by truncation, held at the ends, NaN as 0, on every target. A "
         "cast to float8_e4m3fn, which has no infinities, makes NaN of what is beyond its largest "
-        "number. The step function keeps NaN.",
+        "number. The step function keeps NaN; in "
+        "what is sorted it comes last.",
         """
 torpor.tensor([2]) ** torpor.tensor([-1]) ~ np.array([2]) ** np.array([-1])
 2 ** torpor.tensor([-1]) ~ 2 ** np.array([-1])
@@ -63,6 +66,8 @@ torpor.tensor([8]) >> torpor.tensor([-1]) ~ np.array([8]) >> np.array([-1])
 torpor.tensor([1]) // torpor.tensor([0]) ~ np.array([1]) // np.array([0])
 torpor.tensor([1]) % 0 ~ np.array([1]) % 0
 torpor.tensor([float("nan")]).heaviside(torpor.tensor([1.0])) ~ np.heaviside([np.nan], [1.0])
+torpor.searchsorted(torpor.tensor([1.0, float("nan")]), torpor.tensor([3.0]))
+~ np.searchsorted([1.0, np.nan], [3.0])
 torpor.tensor([3e10]).int() ~ np.array([3e10]).astype(np.int32)
 torpor.tensor([float("nan")]).int() ~ np.array([np.nan]).astype(np.int32)
 torpor.tensor([float("inf")]).long() ~ np.array([np.inf]).astype(np.int64)

@@ -233,3 +233,11 @@ def test_threads_that_trace_for_any_size_do_not_mind_each_other() -> None:
     with ThreadPoolExecutor(3) as pool:
         found = list(pool.map(work, range(3)))
     assert found == [[18.0, 32.0, 50.0, 72.0, 243.0]] * 3
+
+
+def test_arguments_of_other_ranks_vary_together() -> None:
+    run = jit(lambda x, y: (x * y).sum(0))
+    for length in (9, 5, 7, 4, 8, 9):
+        x, y = RANDOM.standard_normal((length,) * 3), RANDOM.standard_normal((length,) * 2)
+        found = run(Tensor(x).realize(), Tensor(y).realize()).numpy()
+        np.testing.assert_allclose(found, (x * y).sum(0), rtol=1e-10)

@@ -233,3 +233,29 @@ def test_integers_have_their_values_and_no_rule():
     assert x.max().item() == 9 and x.max(0).values.item() == 9 and x.median().item() == 3
     assert x.hardtanh().tolist() == [1.0, -1.0, 1.0]
     assert x.reshape(1, 1, 3).max_pool1d(3).tolist() == [[[9]]]
+
+
+@pytest.mark.parametrize("last", [1000.0, np.inf, np.nan])
+@pytest.mark.parametrize(
+    ("function", "slope"),
+    [
+        (Tensor.exp, np.exp), (Tensor.sin, np.cos), (lambda x: x * x, lambda x: 2 * x),
+        (lambda x: x.log(), lambda x: 1 / x), (Tensor.silu, None),
+    ],
+)  # fmt: skip
+def test_what_is_cut_away_has_a_gradient_of_0_whatever_it_is(function, slope, last):
+    x = Tensor([1.0, 2.0, last]).requires_grad_()
+    found = (function(x[:2]) * Tensor([3.0, 4.0])).sum().gradient(x)[0].numpy()
+    share = 1 / (1 + np.exp(-np.array([1.0, 2.0])))
+    slopes = share * (1 + np.array([1.0, 2.0]) * (1 - share)) if slope is None else slope(
+        np.array([1.0, 2.0]))  # fmt: skip
+    np.testing.assert_allclose(found, [*(slopes * [3.0, 4.0]), 0], rtol=1e-5)
+
+
+def test_gates_and_second_gradients_of_slices_are_finite():
+    x = Tensor(np.linspace(-2, 2, 24, dtype="f4").reshape(3, 8)).requires_grad_()
+    left, right = x.chunk(2, -1)
+    gated = (left * right.sigmoid()).silu() * 1.5
+    assert np.isfinite(gated.sum().gradient(x)[0].numpy()).all()
+    (first,) = (x[:2].softmax(1) * Tensor(np.arange(8.0))).sum().gradient(x)
+    assert first.square().sum().gradient(x)[0].tolist()[2] == [0.0] * 8

@@ -82,8 +82,8 @@ class AnySize:
         for number in self.varying:
             shape: list[Any] = [*tensors[number].shape]
             for size, places in zip(bound, self.places, strict=True):
-                for tensor, axis in places:
-                    shape[axis] = size if tensor == number else shape[axis]
+                for axis in (axis for tensor, axis in places if tensor == number):
+                    shape[axis] = size
             found[number] = in_room(tensors[number], tuple(shape))
         return found
 

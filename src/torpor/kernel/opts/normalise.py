@@ -18,6 +18,7 @@ from torpor.kernel.ranges import (
     Loops,
     closed_by,
     find_loops,
+    is_no_load,
     kind_of,
     map_nodes,
     number_of,
@@ -26,6 +27,9 @@ from torpor.kernel.ranges import (
     size_of,
 )
 from torpor.rules.affine import strides_of
+
+# What may be infinite or NaN of small finite numbers.
+POLES = frozenset({Ops.FDIV, Ops.LOG, Ops.LOG2, Ops.POW, Ops.SQRT, Ops.EXP, Ops.EXP2})
 
 
 def join_reductions(outer: UOp, inner: UOp) -> UOp | None:
@@ -51,21 +55,30 @@ def join_masks(outer: UOp, inner: UOp, value: UOp) -> UOp:
 
 
 def drop_mask(condition: UOp, product: UOp) -> UOp | None:
-    """where(c, x*y, 0) = x*y where x and y are loads that give 0 unless c holds.
+    """where(c, x*y, 0) = x*y where x and y are loads that give 0 unless c holds."""
+    return product if all(is_gated(s, condition) for s in product.src) else None
 
-    A licence (off under STRICT_FLOAT): where one of them is, and c only bounds an axis. Where the
-    other is infinite or NaN, padding then gives NaN, not 0; zeros between elements never do.
+
+def drop_padding(reduction: UOp, condition: UOp, product: UOp) -> UOp | None:
+    """sum(where(c, x*y, 0)) = sum(x*y) where one is such a load, and c only bounds an axis.
+
+    A licence (off under STRICT_FLOAT): where the other is infinite or NaN, padding then gives NaN,
+    not 0; zeros between elements never do. Not where the other may be so of finite numbers, such as
+    the zeros that it is made of beyond c. A gradient of a slice is no sum, and keeps its zeros.
     """
     gated = [is_gated(s, condition) for s in product.src]
-    if all(gated) or not any(gated):
-        return product if all(gated) else None
+    if not any(gated) or all(gated) or reduction.arg is not Ops.ADD:
+        return None
     exact = settings.number("STRICT_FLOAT") and product.dtype.is_float
     between = any(n.op is Ops.MOD for n in condition.toposort())
-    return None if exact or between else product
+    other = product.src[gated.index(False)].toposort(is_no_load)
+    if exact or between or any(n.op in POLES for n in other):
+        return None
+    return reduction.replace(src=(product, *reduction.src[1:]))
 
 
 _inner = UPat(Ops.REDUCE, name="inner")
-_product = UPat(Ops.MUL, name="product")
+_masked = UPat.var("condition").where(UPat(Ops.MUL, name="product"), UPat.const(0))
 _join_rules = PatternMatcher(
     [
         (
@@ -74,7 +87,8 @@ _join_rules = PatternMatcher(
             ),
             join_masks,
         ),
-        (UPat.var("condition").where(_product, UPat.const(0)), drop_mask),
+        (_masked, drop_mask),
+        (UPat(Ops.REDUCE, src=(_masked,), name="reduction", more=True), drop_padding),
         (UPat(Ops.REDUCE, src=(_inner,), name="outer", more=True), join_reductions),
         (
             UPat(
