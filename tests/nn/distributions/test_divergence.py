@@ -57,3 +57,42 @@ def test_classes_that_are_equal_against_sums(name, line):
     parts = np.exp(first) * (first - second)
     expected = ((parts[1:] + parts[:-1]) / 2 * np.diff(line)).sum()
     np.testing.assert_allclose(distributions.kl_divergence(p, q).item(), expected, atol=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("p", "q", "low", "high"),
+    [
+        (("Normal", 0.3, 0.8), ("Gumbel", -0.2, 1.1), -8, 8),
+        (("Exponential", 2.0), ("Gumbel", -0.2, 1.1), 0, 20),
+        (("Gamma", 2.5, 1.3), ("Gumbel", -0.2, 1.1), 0, 30),
+        (("Uniform", 0.1, 0.8), ("Gumbel", -0.2, 1.1), 0.1, 0.8),
+        (("Normal", 0.3, 0.8), ("Laplace", -0.2, 1.1), -8, 8),
+        (("Uniform", 0.1, 0.8), ("Exponential", 0.7), 0.1, 0.8),
+        (("Uniform", 0.1, 0.8), ("Gamma", 1.5, 0.7), 0.1, 0.8),
+        (("Uniform", 1.1, 2.8), ("Pareto", 1.0, 3.0), 1.1, 2.8),
+        (("Uniform", 0.1, 0.8), ("Beta", 2.0, 3.0), 0.1, 0.8),
+        (("Uniform", 0.1, 0.8), ("ContinuousBernoulli", 0.6), 0.1, 0.8),
+        (("ContinuousBernoulli", 0.6), ("Uniform", -0.5, 1.5), 0, 1),
+        (("Beta", 2.0, 3.0), ("Uniform", 0.0, 1.0), 0, 1),
+    ],
+)
+def test_classes_that_differ_against_sums(p, q, low, high):
+    places = low + (np.arange(200_000) + 0.5) / 200_000 * (high - low)
+    one, other = (
+        getattr(distributions, name)(*(Tensor(np.array(value)) for value in values))
+        for name, *values in (p, q)
+    )
+    first, second = (each.log_prob(Tensor(places)).numpy() for each in (one, other))
+    expected = (np.exp(first) * (first - second)).mean() * (high - low)
+    np.testing.assert_allclose(
+        distributions.kl_divergence(one, other).item(), expected, rtol=1e-5, atol=1e-7
+    )
+
+
+def test_whole_numbers_that_differ():
+    one, other = distributions.Bernoulli(0.3), distributions.Poisson(0.7)
+    expected = 0.7 * np.log(0.7 / np.exp(-0.7)) + 0.3 * np.log(0.3 / (0.7 * np.exp(-0.7)))
+    assert np.isclose(distributions.kl_divergence(one, other).item(), expected)
+    assert distributions.kl_divergence(other, one).item() == np.inf
+    wide = distributions.Uniform(0.0, 1.5)
+    assert distributions.kl_divergence(wide, distributions.Beta(2.0, 3.0)).item() == np.inf

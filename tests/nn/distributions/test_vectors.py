@@ -50,6 +50,21 @@ def test_counts_of_categories():
     has_mean(one)
 
 
+def test_entropy_of_counts_of_categories():
+    one = d.Multinomial(3, Tensor(PROBS[0]))
+    counts = [c for c in np.ndindex(4, 4, 4, 4) if sum(c) == 3]
+    log = one.log_prob(Tensor(np.array(counts, float))).numpy()
+    assert np.isclose(np.exp(log).sum(), 1)
+    assert np.isclose(one.entropy().item(), -(np.exp(log) * log).sum())
+    with pytest.raises(NotImplementedError, match="no mode"):
+        one.mode  # noqa: B018
+
+
+def test_the_most_probable_vector():
+    one = d.Dirichlet(Tensor([[1.5, 2.0, 0.7], [0.3, 0.5, 0.4]]))
+    assert np.allclose(one.mode.numpy(), [[1 / 3, 2 / 3, 0], [0, 1, 0]])
+
+
 def test_vectors_with_sum_one():
     one = d.Dirichlet(Tensor([1.5, 2.5]))
     beta = d.Beta(Tensor(1.5), Tensor(2.5))

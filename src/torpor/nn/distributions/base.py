@@ -179,6 +179,17 @@ class Distribution:
         raise NotImplementedError(f"{type(self).__name__} has no variance in closed form")
 
     @property
+    def mode(self) -> Tensor:
+        """The most probable value."""
+        raise NotImplementedError(f"{type(self).__name__} has no mode in closed form")
+
+    @property
+    def param_shape(self) -> Shape:
+        """That of `probs` and `logits`."""
+        given: Any = self
+        return tuple(given.logits.shape)
+
+    @property
     def stddev(self) -> Tensor:
         """The square root of the variance."""
         return self.variance.sqrt()

@@ -111,6 +111,13 @@ LOGARITHM: Final[dict[type, Callable[[Any], Any]]] = {  # the mean of log(x)
     F.Exponential: lambda p: -p.rate.log() - F.EULER,
     F.Gamma: lambda p: p.concentration.digamma() - p.rate.log(),
     F.Pareto: lambda p: p.scale.log() + 1 / p.alpha,
+    F.Uniform: lambda p: (p.high.xlogy(p.high) - p.low.xlogy(p.low)) / (p.high - p.low) - 1,
+}  # fmt: skip
+EXPONENTIAL: Final[dict[type, Callable[[Any, Any], Any]]] = {  # the mean of exp(-x / s)
+    F.Exponential: lambda p, s: p.rate / (p.rate + 1 / s),
+    F.Gamma: lambda p, s: (1 + 1 / (s * p.rate)) ** -p.concentration,
+    F.Normal: lambda p, s: ((p.scale / s).square() / 2 - p.loc / s).exp(),
+    F.Uniform: lambda p, s: ((-p.low / s).exp() - (-p.high / s).exp()) * s / (p.high - p.low),
 }  # fmt: skip
 
 
@@ -126,6 +133,40 @@ def _to_exponential(p: Any, q: Any) -> Any:
 def _to_gamma(p: Any, q: Any) -> Any:
     a, log = q.concentration, LOGARITHM[type(p)](p)
     return -p.entropy() - q.rate.log() * a + a.lgamma() - (a - 1) * log + q.rate * p.mean
+
+
+def _to_gumbel(p: Any, q: Any) -> Any:
+    tail = (q.loc / q.scale).exp() * EXPONENTIAL[type(p)](p, q.scale)
+    return -p.entropy() + q.scale.log() + (p.mean - q.loc) / q.scale + tail
+
+
+def _to_laplace(p: Any, q: Any) -> Any:
+    """By the mean distance of normal numbers from a place."""
+    z = (p.loc - q.loc) / p.scale
+    apart = (z.square() / -2).exp() * math.sqrt(2 / math.pi) + z * (z / math.sqrt(2)).erf()
+    return -p.entropy() + (q.scale * 2).log() + apart * p.scale / q.scale
+
+
+def _to_pareto(p: Any, q: Any) -> Any:
+    log = q.alpha.log() + q.alpha * q.scale.log() - (q.alpha + 1) * LOGARITHM[type(p)](p)
+    return choose(p.low < q.scale, math.inf, -p.entropy() - log)
+
+
+def _to_beta(p: Any, q: Any) -> Any:
+    a, b = q.concentration1, q.concentration0
+    mirrored = LOGARITHM[F.Uniform](F.Uniform(1 - p.high, 1 - p.low, validate_args=False))
+    log = (a - 1) * LOGARITHM[F.Uniform](p) + (b - 1) * mirrored - F.log_beta(a, b)
+    return -p.entropy() - log
+
+
+def _to_uniform(p: Any, q: Any) -> Any:
+    outside = (q.low > 0) | (q.high < 1)
+    return choose(outside, math.inf, -p.entropy() + (q.high - q.low).log())
+
+
+def _within(low: float, high: float, rule: Rule) -> Rule:
+    """The rule for uniform numbers from `low` to `high`; else some draws of p are none of q."""
+    return lambda p, q: choose((p.low < low) | (p.high > high), math.inf, rule(p, q))
 
 
 def _to_continuous_bernoulli(p: Any, q: Any) -> Any:
@@ -145,9 +186,19 @@ ACROSS: Final[Sequence[tuple[Sequence[type], Sequence[type], Rule]]] = (
     ((F.Gamma, F.Pareto, *UNIT), (F.Exponential,), _to_exponential),
     ((F.Exponential, F.Pareto, F.Beta), (F.Gamma,), _to_gamma),
     ((F.Beta,), (F.ContinuousBernoulli,), _to_continuous_bernoulli),
+    ((F.Exponential, F.Gamma, F.Normal, F.Uniform), (F.Gumbel,), _to_gumbel),
+    ((F.Normal,), (F.Laplace,), _to_laplace),
+    ((F.Uniform,), (F.Exponential,), _within(0, math.inf, _to_exponential)),
+    ((F.Uniform,), (F.Gamma,), _within(0, math.inf, _to_gamma)),
+    ((F.Uniform,), (F.Pareto,), _to_pareto),
+    ((F.Uniform,), (F.Beta,), _within(0, 1, _to_beta)),
+    ((F.Uniform,), (F.ContinuousBernoulli,), _within(0, 1, _to_continuous_bernoulli)),
+    (UNIT, (F.Uniform,), _to_uniform),
+    ((F.Bernoulli,), (F.Poisson,), lambda p, q: q.rate - p.entropy() - p.mean * q.rate.log()),
     (LINE, (*HALF, *UNIT, F.Uniform), _infinite),
     (HALF, (*UNIT, F.Uniform), _infinite),
     ((F.Exponential, F.Gamma, *UNIT), (F.Pareto,), _infinite),
+    ((F.Poisson,), (F.Bernoulli, F.Binomial), _infinite),
 )
 
 

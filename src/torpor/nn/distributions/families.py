@@ -64,6 +64,18 @@ def _up_to(count: Any, z: Any) -> Any:
     return Tensor.arange(most + 1).cast(z.dtype)
 
 
+def _log_ways(x: Any, c: Any, z: Any) -> Any:
+    """log of the probability of x successes among c."""
+    ways = (c + 1).lgamma() - (x + 1).lgamma() - (c - x + 1).lgamma()
+    return ways + x * z - c * z.softplus()
+
+
+def _entropy_of_counts(count: Any, z: Any) -> Any:
+    each = _up_to(count, z).reshape(-1, *[1] * z.ndim)
+    log = _log_ways(each, count, z)
+    return -(log.exp() * log).sum(0)
+
+
 def _stretched(z: Any, k: Any) -> Any:
     """log(1 + k z) / k."""
     return choose(k == 0, z, (k * z).log1p() / choose(k == 0, 1.0, k))
@@ -261,7 +273,7 @@ Gamma = family(
     smooth=True,
     log_prob=lambda x, a, r: r.log() * a + (a - 1).xlogy(x) - r * x - a.lgamma(),
     mean=lambda a, r: a / r, variance=lambda a, r: a / (r * r),
-    mode=lambda a, r: ((a - 1) / r).clamp_min(0),
+    mode=lambda a, r: ((a - 1) / r).clamp_min(0), cdf=lambda x, a, r: a.igamma(x * r),
     entropy=lambda a, r: a - r.log() + a.lgamma() + (1 - a) * a.digamma(),
 )  # fmt: skip
 InverseGamma = family(
@@ -269,6 +281,7 @@ InverseGamma = family(
     draw=lambda n, a, r: r / n.gamma(a), smooth=True,
     log_prob=lambda x, a, r: r.log() * a - x.log() * (a + 1) - r / x - a.lgamma(),
     mean=lambda a, r: _above(1, a, r / (a - 1)), mode=lambda a, r: r / (a + 1),
+    cdf=lambda x, a, r: a.igammac(r / x),
     variance=lambda a, r: _above(2, a, (r / (a - 1)).square() / (a - 2)),
     entropy=lambda a, r: a + r.log() + a.lgamma() - (1 + a) * a.digamma(),
 )  # fmt: skip
@@ -276,7 +289,7 @@ Chi2 = family(
     "Chi2", "Gamma of half the degrees of freedom and rate 1/2.", "df+", C.nonnegative,
     draw=lambda n, d: n.gamma(d / 2) * 2, smooth=True, mean=lambda d: d, variance=lambda d: d * 2,
     log_prob=lambda x, d: (d / 2 - 1).xlogy(x) - x / 2 - (d / 2).lgamma() - d * (math.log(2) / 2),
-    mode=lambda d: (d - 2).clamp_min(0),
+    mode=lambda d: (d - 2).clamp_min(0), cdf=lambda x, d: (d / 2).igamma(x / 2),
     entropy=lambda d: d / 2 + math.log(2) + (d / 2).lgamma() + (1 - d / 2) * (d / 2).digamma(),
 )  # fmt: skip
 Beta = family(
@@ -346,11 +359,9 @@ Binomial = family(
     "total_count#=1 logits", lambda d: C.integer_interval(0, d.total_count),
     values=_up_to,
     draw=lambda n, c, z: c.expand(n.shape).binomial(z.sigmoid().expand(n.shape)),
-    log_prob=lambda x, c, z: (
-        (c + 1).lgamma() - (x + 1).lgamma() - (c - x + 1).lgamma() + x * z - c * z.softplus()
-    ),
+    log_prob=_log_ways,
     mean=lambda c, z: c * z.sigmoid(), variance=lambda c, z: c * z.sigmoid() * (-z).sigmoid(),
-    mode=lambda c, z: ((c + 1) * z.sigmoid()).floor().minimum(c),
+    mode=lambda c, z: ((c + 1) * z.sigmoid()).floor().minimum(c), entropy=_entropy_of_counts,
 )  # fmt: skip
 NegativeBinomial = family(
     "NegativeBinomial", "Successes, each with a probability, before so many failures.",

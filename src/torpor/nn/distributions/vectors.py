@@ -11,6 +11,7 @@ from typing import Any
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.nn.distributions import constraints as C
 from torpor.nn.distributions.base import EPSILON, Distribution, Noise, Shape, floats, numbers
+from torpor.nn.distributions.families import Binomial
 from torpor.tensor import Tensor, as_tensor
 from torpor.tensor.operands import choose
 
@@ -147,8 +148,19 @@ class Multinomial(OneHotCategorical):
     def variance(self) -> Tensor:
         return self.probs * (1 - self.probs) * self.total_count
 
+    @property
+    def mode(self) -> Tensor:
+        raise NotImplementedError("Multinomial has no mode in closed form")
+
     def entropy(self) -> Tensor:
-        raise NotImplementedError("Multinomial has no entropy in closed form")
+        """By the mean of log x! of each category, whose counts x are binomial."""
+        count = self.total_count
+        each = Tensor.arange(count + 1).cast(self.logits.dtype)
+        counts = Binomial(count, self.probs, validate_args=False)
+        places = each.reshape(-1, *[1] * self.probs.ndim)
+        means = (counts.log_prob(places).exp() * (places + 1).lgamma()).sum(0).sum(-1)
+        made: Tensor = Categorical.entropy(self) * count - math.lgamma(count + 1) + means
+        return made
 
 
 class Dirichlet(Distribution):
@@ -194,6 +206,14 @@ class Dirichlet(Distribution):
     @property
     def variance(self) -> Tensor:
         return self.mean * (1 - self.mean) / (self._whole + 1).unsqueeze(-1)
+
+    @property
+    def mode(self) -> Tensor:
+        """The most probable vector; where no concentration is above 1, a corner."""
+        above = (self.concentration - 1).clamp_min(0)
+        whole = above.sum(-1, keepdim=True)
+        corner = self.concentration.argmax(-1).one_hot(self.event_shape[0]).cast(above.dtype)
+        return choose(whole == 0, corner, above / choose(whole == 0, 1.0, whole))
 
     def entropy(self) -> Tensor:
         a, size = self.concentration, self.event_shape[0]
