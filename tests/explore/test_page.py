@@ -167,6 +167,21 @@ def test_assembly_and_what_other_opts_change(browser, server):
     browser.wait("document.querySelector('#error')?.textContent.includes('does not fit')")
 
 
+def test_another_target_has_opts_of_its_own(browser, server):
+    browser.open(f"{server.address}#kernels/0/opts")
+    browser.fill("#opts", "THREAD 0 0")  # which GPUs do not have
+    for name, wanted in (("what", "source"), ("target", "opencl")):
+        browser.shown(f"#{name}")
+        choice = f"document.querySelector('#{name}')"
+        browser.evaluate(
+            f"{choice}.value = '{wanted}'; {choice}.dispatchEvent(new Event('change'))"
+        )
+    browser.wait("document.querySelector('#compiled code')?.textContent.includes('__kernel')")
+    browser.evaluate(f"{choice}.value = 'metal'; {choice}.dispatchEvent(new Event('change'))")
+    browser.wait("document.querySelector('#compiled code')?.textContent.includes('metal_stdlib')")
+    assert browser.evaluate("document.querySelector('#error')") is None
+
+
 def test_an_access_leads_to_its_expression(browser, server):
     browser.open(f"{server.address}#kernels/0")
     browser.click("#accesses a")

@@ -5,22 +5,22 @@ const TARGETS = ["cpu", "sse", "avx2", "avx512", "aarch64", "c", "cuda:sm_80", "
 const SHOWN = { source: "source", assembly: "assembly", both: "what other opts change" };
 
 export function compiler(one, first) {
-  const select = (id, label, values) => h("select", { id, "aria-label": label, on: { change: update } },
+  const select = (id, label, values, changed) => h("select", { id, "aria-label": label, on: { change: changed } },
     Object.entries(values).map(([value, text]) => h("option", { value }, text)));
   const field = (id, label) => {
     const input = h("textarea", { id, rows: 4, spellcheck: "false", on: { change: update } });
     input.value = one.opts.join("\n");
     return h("label", {}, label, input);
   };
-  const target = select("target", "target", Object.fromEntries(TARGETS.map((name) => [name, name])));
-  const what = select("what", "what to show", SHOWN);
+  const target = select("target", "target", Object.fromEntries(TARGETS.map((name) => [name, name])), () => {
+    for (const one of [opts, others]) one.querySelector("textarea").value = ""; // opts of one target seldom fit another
+    update();
+  });
+  const what = select("what", "what to show", SHOWN, () => update());
   const opts = field("opts", "opts, one a line: NAME axis amount");
   const others = field("others", "other opts");
   const result = h("div", { id: "compiled" }, "…");
   what.value = first;
-  target.addEventListener("change", () => { // opts of one target seldom fit another
-    for (const one of [opts, others]) one.querySelector("textarea").value = "";
-  });
   const made = (input, chosen) => compute("program", { kernel: one.number, target: target.value, what: what.value, opts: chosen ? null : input.querySelector("textarea").value });
   let turn = 0;
   async function update() {
