@@ -83,7 +83,7 @@ function chart(nodes, choose) {
     canvas.height = high;
     shown = new FlameChart({ canvas, data: nodes, colors: COLOURS, settings: {
       hotkeys: {}, options: { timeUnits: "ms" },
-      styles: { main, timeGrid: { color: line }, timeGridPlugin: grid, timeframeSelectorPlugin: { ...grid, backgroundColor: background, overlayColor: "rgba(128,128,128,0.35)", bottomLineColor: line }, togglePlugin: { color: background, strokeColor: line, fontColor: text, triangleColor: text, dotsColor: text } },
+      styles: { main, timeGrid: { color: line }, timeGridPlugin: grid, timeframeSelectorPlugin: { ...grid, backgroundColor: background, overlayColor: "rgba(128,128,128,0.35)", graphFillColor: "rgba(128,128,128,0.4)", graphStrokeColor: line, bottomLineColor: line }, togglePlugin: { color: background, strokeColor: line, fontColor: text, triangleColor: text, dotsColor: text } },
     } });
     shown.resize(box.clientWidth, high);
     shown.on("select", (chosen) => tell(chosen?.node?.source ?? chosen?.source));
