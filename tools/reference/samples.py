@@ -362,6 +362,32 @@ NAME(0.0, 1.0, 0.5).log_prob(0.5): distributions.GeneralizedPareto
 NAME(nn.distributions.Normal(0.0, 1.0), nn.distributions.ExpTransform()).log_prob(v):
     distributions.TransformedDistribution
 NAME([Tensor([3.0, 4.0])]): nn.utils.get_total_norm
+NAME(line, 2): nn.functional.max_pool1d_with_indices
+    nn.functional.adaptive_max_pool1d_with_indices
+NAME(image, 2): nn.functional.max_pool2d_with_indices
+    nn.functional.adaptive_max_pool2d_with_indices
+NAME(cube, 1): nn.functional.max_pool3d_with_indices nn.functional.adaptive_max_pool3d_with_indices
+NAME(image, 2, 2): nn.functional.fractional_max_pool2d_with_indices
+NAME(cube, 1, 1): nn.functional.fractional_max_pool3d_with_indices
+NAME(line, Tensor.ones(1, 4, 2), v).shape: nn.functional.conv_tbc
+NAME(x.log_softmax(1)[:, None], w[1:] + 0, w[1:] + 1, w[1:]): nn.functional.ctc_loss
+NAME(image, Tensor.zeros(1, 2, 2, 2), 0, 0, False): nn.functional.grid_sampler_2d
+NAME(x, 0.5, 2.0): nn.functional.threshold_
+NAME()(Tensor.rand(3, 4, 4)).shape: nn.data.transforms.ColorJitter nn.data.transforms.Grayscale
+    nn.data.transforms.RandomAutocontrast nn.data.transforms.RandomGrayscale
+    nn.data.transforms.RandomInvert
+NAME(2.0)(Tensor.rand(3, 4, 4)).shape: nn.data.transforms.RandomAdjustSharpness
+NAME(0.5)(Tensor.rand(3, 4, 4)).shape: nn.data.transforms.RandomSolarize
+NAME([nn.data.transforms.GaussianBlur(3)], p=1.0)(image).shape: nn.data.transforms.RandomApply
+NAME(0.9): optim.swa_utils.get_ema_avg_fn optim.swa_utils.get_ema_multi_avg_fn
+NAME([[Tensor.rand(4, 2)]], nn.BatchNorm1d(2)): optim.swa_utils.update_bn
+NAME([(nn.Linear(2, 3), "weight")], nn.utils.prune.L1Unstructured, amount=2):
+    nn.utils.prune.global_unstructured
+NAME(2).prune(x): nn.utils.prune.L1Unstructured nn.utils.prune.RandomUnstructured
+NAME(1, n=2, dim=0).prune(x): nn.utils.prune.LnStructured
+NAME(1, dim=0).prune(x): nn.utils.prune.RandomStructured
+NAME(n).prune(x): nn.utils.prune.CustomFromMask
+NAME().prune(x): nn.utils.prune.Identity
 NAME(nn.Linear(2, 1), "weight", 1).weight.count_nonzero(): nn.utils.prune.l1_unstructured
     nn.utils.prune.random_unstructured
 NAME(nn.Linear(2, 3), "weight", 1, dim=1).weight.count_nonzero(): nn.utils.prune.random_structured

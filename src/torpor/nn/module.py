@@ -65,6 +65,15 @@ class Module:
     """Base of layers and models. Tensors that require a gradient are parameters, also while
     `requires_grad_(False)` holds; other tensors that are attributes are buffers. No registration is
     needed: attributes are looked at, and lists, tuples and dicts among them.
+
+    >>> class Net(torpor.nn.Module):
+    ...     def __init__(self):
+    ...         self.layers = [torpor.nn.Linear(2, 4), torpor.nn.Linear(4, 1, bias=False)]
+    ...     def forward(self, x):
+    ...         return self.layers[1](self.layers[0](x).relu())
+    >>> net = Net()
+    >>> list(net.state_dict()), net(Tensor([[0.5, 1.0]])).shape
+    (['layers.0.weight', 'layers.0.bias', 'layers.1.weight'], (1, 1))
     """
 
     training: bool = True

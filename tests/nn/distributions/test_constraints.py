@@ -1,5 +1,7 @@
 """What is asked of parameters and values, and when."""
 
+import pickle
+
 import numpy as np
 import pytest
 from torpor.distributions import constraints as c
@@ -139,3 +141,13 @@ def test_all_values_of_a_support():
     assert c.is_dependent(d.Uniform.support) and not c.is_dependent(d.Uniform(0, 1).support)
     with pytest.raises(NotImplementedError, match="same for all"):
         d.Binomial(Tensor([1.0, 2.0]), 0.5).enumerate_support()
+
+
+def test_what_has_constraints_can_be_pickled():
+    made = d.TransformedDistribution(
+        d.Normal(Tensor([0.0, 1.0]), 1.0), [d.AffineTransform(1.0, 2.0), d.SigmoidTransform()]
+    )
+    again = pickle.loads(pickle.dumps(made))
+    value = Tensor([0.5, 0.25])
+    assert again.log_prob(value).tolist() == made.log_prob(value).tolist()
+    assert again.transforms[0].domain is c.real

@@ -16,6 +16,14 @@ Sample = TypeVar("Sample", covariant=True)
 class Dataset(Generic[Sample]):
     """Samples by their number: a subclass has `__getitem__` and `__len__`. One that has
     `batch(numbers)` gives whole batches at once.
+
+    >>> class Squares(torpor.nn.data.Dataset):
+    ...     def __len__(self):
+    ...         return 3
+    ...     def __getitem__(self, index):
+    ...         return float(index), float(index * index)
+    >>> next(iter(torpor.nn.data.DataLoader(Squares(), batch_size=3)))[1].tolist()
+    [0.0, 1.0, 4.0]
     """
 
     def __getitem__(self, index: Any) -> Sample:
@@ -28,6 +36,12 @@ class Dataset(Generic[Sample]):
 class IterableDataset(Dataset[Sample]):
     """Samples one after the other: a subclass has `__iter__`. In workers each has a copy, which
     `get_worker_info()` tells apart.
+
+    >>> class Count(torpor.nn.data.IterableDataset):
+    ...     def __iter__(self):
+    ...         return iter(range(5))
+    >>> [batch.tolist() for batch in torpor.nn.data.DataLoader(Count(), batch_size=2)]
+    [[0, 1], [2, 3], [4]]
     """
 
     def __iter__(self) -> Iterator[Sample]:

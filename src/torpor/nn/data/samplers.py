@@ -11,7 +11,14 @@ from torpor.tensor import Generator, Tensor
 
 
 class Sampler:
-    """Base: a subclass has `__iter__`, and `__len__` where it is known."""
+    """Base: a subclass has `__iter__`, and `__len__` where it is known.
+
+    >>> class Backwards(torpor.nn.data.Sampler):
+    ...     def __iter__(self):
+    ...         return iter([2, 1, 0])
+    >>> [one.item() for one in torpor.nn.data.DataLoader(range(3), sampler=Backwards())]
+    [2, 1, 0]
+    """
 
     def __iter__(self) -> Iterator[Any]:
         raise NotImplementedError(f"{type(self).__name__} does not say which samples")

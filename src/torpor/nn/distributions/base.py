@@ -84,7 +84,20 @@ class Distribution:
     """Base of distributions. `sample(shape)` draws; `rsample` draws so that gradients flow to the
     parameters, where `has_rsample`; `log_prob`, `cdf`, `icdf` take values; `entropy()`, `mean`,
     `variance`, `stddev`, `mode`; `expand(batch_shape)`. `support` is the constraint of values,
-    `arg_constraints` those of parameters, which are asked unless `validate_args` is False.
+    `arg_constraints` those of parameters, which are asked unless `validate_args` is False. A class
+    of the user's has those two, calls this constructor behind setting its parameters, and says
+    `rsample` (or `sample`) and `log_prob`.
+
+    >>> class Point(torpor.distributions.Distribution):
+    ...     arg_constraints = {"place": torpor.distributions.constraints.positive}
+    ...     support = torpor.distributions.constraints.positive
+    ...     def __init__(self, place, validate_args=None):
+    ...         self.place = place
+    ...         super().__init__(place.shape, validate_args=validate_args)
+    ...     def rsample(self, sample_shape=()):
+    ...         return self.place.expand((*sample_shape, *self.batch_shape))
+    >>> Point(Tensor([1.0, 2.0])).sample((3,)).shape
+    (3, 2)
     """
 
     has_rsample: Any = False

@@ -53,6 +53,11 @@ class Constraint:
         told = [f"{n}={_shown(b)}" for n, b in zip(self.names, self.bounds, strict=True)]
         return type(self).__name__ + (f"({', '.join(told)})" if told else "")
 
+    def __reduce__(self) -> Any:
+        if self.names or type(self) is Constraint:
+            return super().__reduce__()
+        return type(self).__name__  # there is one, of the name of its class
+
 
 def _shown(bound: Any) -> str:
     array = known(bound)

@@ -50,7 +50,7 @@ def clip_grad_norm_(
     `ValueRangeError` if that is infinite or NaN.
 
     >>> w = Tensor([1.0, 1.0], requires_grad=True)
-    >>> (w * Tensor([3.0, 4.0])).sum().backward()
+    >>> loss = (w * Tensor([3.0, 4.0])).sum().backward()
     >>> torpor.nn.utils.clip_grad_norm_([w], max_norm=1.0).item(), w.grad.norm().item() < 1.0001
     (5.0, True)
     """
@@ -83,7 +83,7 @@ def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = 
     """Bring each element of each gradient between -clip_value and clip_value.
 
     >>> w = Tensor([1.0, 1.0], requires_grad=True)
-    >>> (w * Tensor([3.0, 0.5])).sum().backward()
+    >>> loss = (w * Tensor([3.0, 0.5])).sum().backward()
     >>> torpor.nn.utils.clip_grad_value_([w], 1.0)
     >>> w.grad.tolist()
     [1.0, 0.5]
