@@ -43,7 +43,6 @@ from torpor.kernel.passes.interleaved_stores import interleave_stores
 from torpor.kernel.passes.linearise import linearise
 from torpor.kernel.passes.loop_bounds import tighten_bounds
 from torpor.kernel.passes.prefetch import prefetch
-from torpor.kernel.passes.register_transpose import transpose_blocks
 from torpor.kernel.passes.scalarise import scalarise
 from torpor.kernel.passes.scatter import stage_scattered
 from torpor.kernel.passes.unroll import unroll
@@ -104,8 +103,7 @@ def write_out(state: Lowering) -> None:
     for lane in lanes:
         state.root = vectorise(state.root, lane, size_of(lane) or 1)
     if state.target.vector_alu and not state.target.groups:
-        state.root = interleave_loads(transpose_blocks(state.root, state.target))
-        state.root = interleave_stores(state.root, state.target)
+        state.root = interleave_stores(interleave_loads(state.root), state.target)
 
 
 def share(state: Lowering) -> None:

@@ -25,7 +25,6 @@ from torpor.kernel.passes.interleaved_stores import interleave_stores
 from torpor.kernel.passes.linearise import linearise
 from torpor.kernel.passes.loop_bounds import tighten_bounds
 from torpor.kernel.passes.prefetch import prefetch
-from torpor.kernel.passes.register_transpose import transpose_blocks
 from torpor.kernel.passes.scalarise import scalarise
 from torpor.kernel.passes.scatter import stage_scattered
 from torpor.kernel.passes.unroll import unroll
@@ -66,7 +65,6 @@ PASSES: dict[str, Callable[[UOp], UOp | str]] = {
     "scalarise": scalarise,
     "scatter": lambda root: stage_scattered(root, written(root)[-1]),
     "loop_bounds": tighten_bounds,
-    "register_transpose": lambda root: transpose_blocks(root, CPU),
     "unroll": lambda root: unroll(root, written(root)),
     "interleaved_stores": lambda root: interleave_stores(root, CPU),
     "width": lambda root: lower_index(root, CPU),

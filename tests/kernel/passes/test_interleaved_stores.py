@@ -10,7 +10,8 @@ from torpor.base.target import get_target
 from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, OptOps, ParamArg
 from torpor.ir.uop import UOp
-from torpor.kernel.passes.interleaved_stores import gathered, in_vectors, interleave_stores
+from torpor.kernel.passes.interleaved_stores import in_vectors, interleave_stores
+from torpor.kernel.shuffles import gathered
 
 AVX2 = get_target("cpu")
 
@@ -45,7 +46,7 @@ def test_any_lanes_are_gathered_in_order(count, width):
         for size in (2, 4, 8, 16):
             for start in range(0, len(lanes) - size + 1, 7):
                 wanted = lanes[start : start + size]
-                made = gathered(wanted)
+                made = gathered([(one.src[0], one.arg[0]) for one in wanted])
                 assert made.dtype.count == size
                 assert lanes_of(made) == [lane for one in wanted for lane in lanes_of(one)]
 

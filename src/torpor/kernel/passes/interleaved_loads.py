@@ -1,48 +1,65 @@
-"""Vectors of elements that lie close together, read as rows and shuffled.
+"""Vectors of elements that lie in rows, read as rows and shuffled.
 
-A vector of every second element, of pairs of equal ones or of a row backwards takes a read for each
-lane. The one or two vectors from its first element in memory to its last hold them all, and a
-shuffle picks them. Nothing outside is touched: what lies between two elements of a memory that are
-read under the same condition is in that memory, and the last of the rows ends at the last element.
+before  (x[0], x[2], x[4], x[6])                     every second element
+after   lanes of x[0:4] and x[3:7]
+
+before  (x[0], x[8], x[16], x[24]), (x[1], x[9], x[17], x[25]), ...     columns of a block
+after   one lane of each of x[0:4], x[8:12], x[16:20], x[24:28]
+
+A read for each lane is what such a vector takes else. Nothing outside is touched: what lies between
+two elements of a memory that are read under the same condition is in that memory, and the last of
+the rows ends at the last element.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.passes.register_transpose import Spot, is_scattered, picked_from, spot_of
 from torpor.kernel.passes.unroll import is_never, shifted
+from torpor.kernel.shuffles import ITEMSIZES, Lane, Spot, gathered, is_column, spot_of
 
 GAP: Final = 2  # elements from one to the next, up to which both are in one row
 SOURCES: Final = 2  # vectors that one shuffle picks from
-PICKED: Final = (1, 4, 8)  # bytes of elements of which vectors are shuffled
+PICKED: Final = (1, *ITEMSIZES)  # bytes of elements of which vectors are shuffled
 
-Places = dict[int, tuple[UOp, int]]  # for each shift the row that holds the element, and its lane
+Wanted = dict[tuple[Spot, int], dict[int, UOp]]  # by spot and width the elements, by their shift
 
 
 def interleave_loads(root: UOp) -> UOp:
-    """The kernel with reads of rows wherever vectors are put together of elements close by."""
-    vectors = [n for n in root.toposort() if is_scattered(n, PICKED)]
-    wanted: dict[tuple[Spot, int], dict[int, UOp]] = {}
-    for node in vectors:
-        for load in loads_of(node):
-            spot, shift = spot_of(load)
-            wanted.setdefault((spot, node.dtype.count), {})[shift] = load
-    places = {key: in_runs(key[0], loads, key[1]) for key, loads in wanted.items()}
+    """The kernel with reads of rows wherever vectors are put together of elements in rows."""
+    vectors = [n for n in root.toposort() if is_scattered(n)]
+    found = rows_for(vectors)
+    users = Counter(row for row, _ in found.values())
+    whole = {row for row, count in users.items() if count == row.dtype.count}
     picked = {}
     for node in vectors:
-        found = {}
-        for load in loads_of(node):
-            spot, shift = spot_of(load)
-            found[load] = places[spot, node.dtype.count][shift]
-        made = from_rows(node, found) or from_rows(node, own_rows(node))
+        lanes = {load: found[load, node.dtype.count] for load in loads_of(node)}
+        made = from_rows(node, lanes, whole)
+        if made is None:
+            alone = rows_for([node])
+            made = from_rows(node, {load: alone[load, node.dtype.count] for load in lanes})
         if made is not None:
             picked[node] = made
     return root.substitute(picked) if picked else root
+
+
+def is_scattered(node: UOp) -> bool:
+    """A vector of elements of parameters that are read one by one, under no condition of lanes."""
+    if node.op is not Ops.VECTORIZE or node.dtype.scalar().itemsize not in PICKED:
+        return False
+    return all(
+        s.op is Ops.LOAD
+        and len(s.src) == 1
+        and s.src[0].op is Ops.INDEX
+        and s.src[0].src[0].op is Ops.PARAM
+        and all(condition.dtype.count == 1 for condition in s.src[0].src[2:])
+        for s in node.src
+    )
 
 
 def loads_of(node: UOp) -> list[UOp]:
@@ -50,38 +67,43 @@ def loads_of(node: UOp) -> list[UOp]:
     return [load for load in node.src if not is_never(*load.src[0].src[2:])]
 
 
-def own_rows(node: UOp) -> dict[UOp, tuple[UOp, int]]:
-    """For each element of a vector a row that holds it, of rows read for this vector alone."""
-    spots: dict[Spot, dict[int, UOp]] = {}
-    for load in loads_of(node):
-        spot, shift = spot_of(load)
-        spots.setdefault(spot, {})[shift] = load
+def rows_for(vectors: Iterable[UOp]) -> dict[tuple[UOp, int], Lane]:
+    """For each element and width of a vector that it is in the row that holds it."""
+    wanted: Wanted = {}
+    for node in vectors:
+        for load in loads_of(node):
+            spot, shift = spot_of(load)
+            wanted.setdefault((spot, node.dtype.count), {})[shift] = load
     found = {}
-    for spot, loads in spots.items():
-        places = in_runs(spot, loads, node.dtype.count)
-        found.update({load: places[shift] for shift, load in loads.items()})
+    for (spot, width), loads in wanted.items():
+        places = in_runs(spot, loads, width)
+        found.update({(load, width): places[shift] for shift, load in loads.items()})
     return found
 
 
-def from_rows(node: UOp, found: dict[UOp, tuple[UOp, int]]) -> UOp | None:
-    """The vector picked from the rows that hold its elements; None where that takes too many."""
+def from_rows(node: UOp, found: dict[UOp, Lane], whole: Collection[UOp] = ()) -> UOp | None:
+    """The vector picked from the rows that hold its elements; None where that takes too many, but
+    for those of which every lane is in some vector (`whole`).
+    """
     rows = {row for row, _ in found.values()}
-    alike = len({row.dtype for row in rows}) == 1
-    if not alike or len(rows) > SOURCES or len(rows) >= len(set(node.src)):
+    if len({row.dtype for row in rows}) != 1:
         return None
-    spare = next(iter(found.values()))
-    places = [found.get(load, spare) for load in node.src]
-    whole = picked_from(places)
+    lanes = [found.get(load, next(iter(found.values()))) for load in node.src]
+    sized = node.dtype.scalar().itemsize in ITEMSIZES
+    block = sized and rows.issubset(whole) and is_column(lanes)
+    if not block and (len(rows) > SOURCES or len(rows) >= len(set(node.src))):
+        return None
+    made = gathered(lanes)
     if all(load in found for load in node.src):
-        return whole
+        return made
     read = tuple(UOp.const(dtypes.bool, load in found) for load in node.src)
     mask = UOp(Ops.VECTORIZE, dtypes.bool.vec(node.dtype.count), read)
-    return mask.where(whole, UOp.const(node.dtype, 0))
+    return mask.where(made, UOp.const(node.dtype, 0))
 
 
-def in_runs(spot: Spot, loads: dict[int, UOp], width: int) -> Places:
-    """Rows of at most `width` elements that hold all of the loads of one spot."""
-    found: Places = {}
+def in_runs(spot: Spot, loads: dict[int, UOp], width: int) -> dict[int, Lane]:
+    """For each shift a row of at most `width` elements that holds the load of this spot."""
+    found: dict[int, Lane] = {}
     like = next(iter(loads.values()))
     for run in runs_of(loads):
         length = run[-1] - run[0] + 1

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.passes.register_transpose import INNER, ITEMSIZES, merge, picked_from, spot_of
 from torpor.kernel.ranges import kind_of
+from torpor.kernel.shuffles import ITEMSIZES, gathered, spot_of
 
 
 def interleave_stores(root: UOp, target: Target) -> UOp:
@@ -87,41 +87,5 @@ def joined(run: Sequence[UOp]) -> UOp:
     first = run[0]
     if len(run) == 1:
         return first
-    value = gathered([store.src[1] for store in run])
+    value = gathered([(lane.src[0], int(lane.arg[0])) for _, lane, *_ in (s.src for s in run)])
     return first.replace(src=(first.src[0], value, *first.src[2:]))
-
-
-def gathered(lanes: Sequence[UOp]) -> UOp:
-    """The vector of these lanes of others (a power of two of them), by shuffles of two vectors."""
-    vectors = list(dict.fromkeys(lane.src[0] for lane in lanes))
-    formats = {vector.dtype for vector in vectors}
-    numbers = {lane.arg for lane in lanes}
-    if len(formats) == len(numbers) == 1 and len(vectors) == len(lanes) <= vectors[0].dtype.count:
-        return across(vectors, int(lanes[0].arg[0]))
-    if len(vectors) <= 2 and len(formats) == 1:
-        return picked_from([(lane.src[0], int(lane.arg[0])) for lane in lanes])
-    if len(vectors) == 2:
-        return UOp(Ops.VECTORIZE, lanes[0].dtype.vec(len(lanes)), tuple(lanes))
-    half = len(lanes) // 2
-    pairs = tuple(lane for n in range(half) for lane in (n, half + n))
-    return gathered(lanes[::2]).shuffle(gathered(lanes[1::2]), pairs)
-
-
-def across(vectors: Sequence[UOp], lane: int) -> UOp:
-    """One lane of each of several vectors, a power of two and at most as many as they have lanes.
-
-    Rounds merge pairs of them, first inside of parts of `INNER` bytes: whole vectors, which other
-    lanes share.
-    """
-    width, count = vectors[0].dtype.count, len(vectors)
-    inner = min(width, INNER // vectors[0].dtype.scalar().itemsize)
-    span, block, place, part = inner, 1, lane % inner, lane // inner * inner
-    while len(vectors) > 1:
-        if block == inner:
-            span, place, part = width, lane // inner, 0
-        half, place = divmod(place, span // block // 2)
-        pairs = zip(vectors[::2], vectors[1::2], strict=True)
-        vectors = [merge(a, b, span, block, half) for a, b in pairs]
-        block *= 2
-    first = part + place * count
-    return vectors[0] if count == width else vectors[0].gep(*range(first, first + count))

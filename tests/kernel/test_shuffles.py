@@ -16,7 +16,7 @@ from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
 from torpor.kernel import Kernel, Opt, OptOps
 from torpor.kernel.choose.heuristics import choose
-from torpor.kernel.passes.register_transpose import column
+from torpor.kernel.shuffles import across
 from torpor.pipeline import program_for
 
 
@@ -38,7 +38,7 @@ def test_a_column_is_one_lane_of_each_row(dtype, width):
         for n in range(width)
     ]
     for lane in range(width):
-        assert lanes_of(column(rows, lane)) == [(n, lane) for n in range(width)]
+        assert lanes_of(across(rows, lane)) == [(n, lane) for n in range(width)]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "uint8"])
