@@ -60,16 +60,6 @@ def test_columns_that_are_looked_up_are_copied_for_a_few_rows_at_once(
         x[:, Tensor([3, 50]).realize()].numpy()
 
 
-@pytest.mark.parametrize(("rows", "together"), [(64, 4), (6, 3), (67, None)])
-def test_sums_of_rows_read_several_rows_at_once(rows: int, together: int | None) -> None:
-    chosen = choose(kernel_of(Tensor.empty(rows, 4096).sum(1)))
-    assert [opt.arg for opt in chosen if opt.op is OptOps.UPCAST] == (
-        [together] if together else []
-    )
-    lanes = Device["CPU"].target.lanes(4)
-    assert Opt(OptOps.UNROLL, 0, lanes if together else 4 * lanes) in chosen
-
-
 @pytest.mark.parametrize("widths", [(64, 64), (100, 37, 300), (20, 999)], ids=str)
 def test_concatenations_have_a_loop_for_each_part(widths: tuple[int, ...]) -> None:
     arrays = [np.random.default_rng(n).random((9, n), np.float32) for n in widths]

@@ -9,12 +9,12 @@ from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel.access import passes_caches
 from torpor.kernel.choose.columns import tile_columns
-from torpor.kernel.choose.nest import down_columns, nest_lanes, window_lanes
+from torpor.kernel.choose.nest import WOVEN, nest_lanes, pass_lanes
 from torpor.kernel.choose.once import read_once
 from torpor.kernel.choose.products import tile_contraction, tile_words
 from torpor.kernel.choose.rows import beside_steps, has_passes, row_lanes
 from torpor.kernel.choose.transpose import tile_transpose
-from torpor.kernel.choose.vectors import Facts, attempt, unroll_short
+from torpor.kernel.choose.vectors import Facts, attempt, thread_rest, unroll_short
 from torpor.kernel.estimate import copies
 from torpor.kernel.lanes import lane_axes
 from torpor.kernel.opts.kernel import OUTPUTS, Kernel
@@ -81,13 +81,10 @@ def for_processor(kernel: Kernel) -> None:
 def along_lanes(kernel: Kernel) -> None:
     """Vectors along the axes that suit memory best, the outermost axis for the threads."""
     read_once(kernel)
-    passes = has_passes(kernel)
-    if passes and down_columns(kernel):
-        return
-    thread_outermost(kernel)
-    if not passes:
+    if not has_passes(kernel):
+        thread_outermost(kernel)
         nest_lanes(kernel)
-    elif not window_lanes(kernel):
+    elif not pass_lanes(kernel):
         row_lanes(kernel)
 
 
@@ -98,12 +95,11 @@ def stream_out(kernel: Kernel) -> None:
 
 
 def thread_outermost(kernel: Kernel) -> None:
-    """The first output axis for the threads, unless it is all there is and will be vectors."""
-    axes = kernel.axes
-    if axes and kind_of(axes[0]) is AxisType.GLOBAL:
-        outputs = [r for r in axes if kind_of(r) in OUTPUTS]
-        if len(outputs) > 1:
-            attempt(kernel, Opt(OptOps.THREAD, 0, 0))
+    """The first output axis for the threads, unless it is all there is that may be vectors."""
+    others = [r for r in kernel.axes if kind_of(r) in OUTPUTS][1:]
+    least = 0 if kernel.has_reduce else WOVEN
+    if any((size_of(r) or WOVEN + 1) > least for r in others):
+        thread_rest(kernel)
 
 
 # --- targets with groups --------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -11,7 +12,7 @@ from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses, passes_caches
 from torpor.kernel.choose.planes import short_rows, sum_rows, tile_windows
-from torpor.kernel.choose.reuse import reuse_axes, row_axes
+from torpor.kernel.choose.reuse import reuse_axes
 from torpor.kernel.choose.slides import slide_rows, slide_sums
 from torpor.kernel.choose.unpacking import stage_coefficients
 from torpor.kernel.choose.vectors import (
@@ -27,6 +28,7 @@ from torpor.kernel.choose.vectors import (
     unroll_short,
     unroll_whole,
     vector_amount,
+    write_lane,
 )
 from torpor.kernel.opts.kernel import OUTPUTS, REDUCES, Kernel
 from torpor.kernel.opts.partition import boundaries
@@ -46,11 +48,7 @@ def nest_lanes(kernel: Kernel) -> None:
         return
     write_between(kernel)
     facts = Facts.of(kernel)
-    if copies_rows(facts):
-        copy_rows(facts)
-        return
-    if copies_elements(facts):
-        copy_elements(facts)
+    if copy_looked_up(facts):
         return
     lane = best_lane(facts)
     if (lane is None or kind_of(lane) in REDUCES) and short_rows(facts):
@@ -97,41 +95,24 @@ def is_between(found: Sequence[Access], short: UOp, one: UOp) -> bool:
     return fills and bool(loads) and (row or same)
 
 
-def window_lanes(kernel: Kernel) -> bool:
-    """Vectors of results where all passes are over windows: short loops, that are written out: 1.3
-    times as fast as `row_lanes` (mean of 14 kernels, AVX2), a gradient of a max pool 7 times.
+def pass_lanes(kernel: Kernel) -> bool:
+    """Vectors of results of several passes that are over windows, short loops, which are written
+    out; or that run down columns: a few side by side then, so that each row is read in pieces of
+    some length, and two shares at least for the threads. As vectors along the passes gradients of
+    max pools take 7 times as long, columns 12 times (AVX2).
     """
-    if any(kind_of(r) is AxisType.LOOP for r in kernel.axes):
-        return False
-    if any((size_of(r) or SMALL_LOOP + 1) > SMALL_LOOP for r in kernel.reduce_axes):
-        return False
     facts = Facts.of(kernel)
     lane = best_lane(facts)
     if lane is None or kind_of(lane) in REDUCES:
         return False
-    lane = pad_lane(facts, lane)
-    attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(lane), vector_amount(facts, lane, 1)))
-    thread_rest(kernel)
-    unroll_short(kernel)
-    return True
-
-
-def down_columns(kernel: Kernel) -> bool:
-    """Vectors of columns where long passes run down columns: a few side by side, so that each row
-    is read in pieces of some length, and two shares at least for the threads. As vectors along the
-    columns' length they take 12 times as long (mean of 14 kernels, AVX2).
-    """
-    facts = Facts.of(kernel)
-    lane = best_lane(facts)
-    if all((size_of(r) or SMALL_LOOP + 1) <= SMALL_LOOP for r in kernel.reduce_axes):
+    short = all((size_of(r) or SMALL_LOOP + 1) <= SMALL_LOOP for r in kernel.reduce_axes)
+    if any(kind_of(r) is AxisType.LOOP for r in (kernel.axes if short else [lane])):
         return False
-    if lane is None or kind_of(lane) is not AxisType.GLOBAL:
-        return False
-    lane = pad_lane(facts, lane)
     most = min(COLUMNS, (size_of(lane) or 1) // (2 * facts.lanes))
-    amount = vector_amount(facts, lane, max(1, most))
-    attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(lane), amount))
+    write_lane(facts, lane, 1 if short else max(1, most))
     thread_rest(kernel)
+    if short:
+        unroll_short(kernel)
     return True
 
 
@@ -146,55 +127,48 @@ def single_lanes(facts: Facts) -> None:
     unroll_short(kernel)
 
 
-def copy_rows(facts: Facts) -> None:
+def copy_looked_up(facts: Facts) -> bool:
+    """Choose opts for a kernel that does nothing but copy what it looks up; says whether it is one:
+    rows, but not past the caches; or elements, since vectors of places would only be taken apart.
+    """
+    kernel = facts.kernel
+    stores, axes = kernel.ast.src, kernel.axes
+    if not axes or len(stores) > 1 or stores[0].src[1].op is not Ops.LOAD:
+        return False
+    place = stores[0].src[1].src[0]
+    if all(n.op is not Ops.LOAD for n in place.src[1].toposort()):
+        return False
+    touching = [a for a in facts.accesses if a.stride(axes[-1]) != 0]
+    if any(a.node is place and a.stride(axes[-1]) is None for a in touching):
+        return not kernel.target.groups and copy_elements(facts)
+    rows = len(touching) == 2 and all(a.stride(axes[-1]) == 1 for a in touching)
+    return rows and not passes_caches(kernel.ast, kernel.target) and copy_rows(facts)
+
+
+def copy_rows(facts: Facts) -> bool:
     """Vectors of several rows at once, two of each, since memory read in several places comes
     faster. Rows that are no whole vectors are left to compilers, which make their loop a block
     copy.
     """
-    kernel = facts.kernel
-    row, lane = kernel.axes[-2:]
+    if len(facts.kernel.axes) < 2:
+        return False
+    row, lane = facts.kernel.axes[-2:]
     rows = copies_of(row, ROWS_ALONG)
-    lanes = kernel.target.lanes(max(a.itemsize for a in facts.accesses if a.stride(lane) == 1))
-    size = size_of(lane) or 1
-    if rows > 1 and size % lanes == 0:
-        together = lanes * (1 + (size % (2 * lanes) == 0))
-        attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(lane), together))
-        attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(row), rows))
+    lanes = facts.kernel.target.lanes(max(a.itemsize for a in facts.accesses if a.stride(lane)))
+    if rows > 1 and (size_of(lane) or 1) % lanes == 0:
+        write_lane(replace(facts, lanes=lanes), lane, 2)
+        tile_axis(facts.kernel, row, rows)
+    return True
 
 
-def copies_rows(facts: Facts) -> bool:
-    """Whether the kernel does nothing but copy rows that it looks up, and not past the caches."""
-    stores, axes = facts.kernel.ast.src, facts.kernel.axes
-    if len(axes) < 2 or len(stores) > 1 or stores[0].src[1].op is not Ops.LOAD:
-        return False
-    if passes_caches(facts.kernel.ast, facts.kernel.target):
-        return False
-    place = stores[0].src[1].src[0]
-    touching = [a for a in facts.accesses if a.stride(axes[-1]) != 0]
-    looked_up = any(n.op is Ops.LOAD for n in place.src[1].toposort())
-    return looked_up and len(touching) == 2 and all(a.stride(axes[-1]) == 1 for a in touching)
-
-
-def copies_elements(facts: Facts) -> bool:
-    """Whether the kernel does nothing but copy elements that it looks up one by one: vectors of
-    places would only be taken apart again.
-    """
-    stores, axes = facts.kernel.ast.src, facts.kernel.axes
-    if not axes or len(stores) > 1 or stores[0].src[1].op is not Ops.LOAD:
-        return False
-    place = stores[0].src[1].src[0]
-    looked_up = any(n.op is Ops.LOAD for n in place.src[1].toposort())
-    irregular = any(a.node is place and a.stride(axes[-1]) is None for a in facts.accesses)
-    return looked_up and irregular and not facts.kernel.target.groups
-
-
-def copy_elements(facts: Facts) -> None:
+def copy_elements(facts: Facts) -> bool:
     """Elements one by one, of a few rows at once where these share the places that are looked up
     (columns chosen by index): each place is loaded and checked once for all of them.
     """
     for row in reuse_axes(facts.kernel, facts.accesses, None)[:1]:
         tile_axis(facts.kernel, row, ROWS_ALONG, ROWS_ALONG)
     single_lanes(facts)
+    return True
 
 
 def best_lane(facts: Facts) -> UOp | None:
@@ -223,12 +197,9 @@ def output_lanes(facts: Facts, lane: UOp) -> None:
     tiled = kernel.has_reduce
     if tiled and tile_windows(facts, lane, reuse_axes(kernel, facts.accesses, lane)):
         return
-    lane = pad_lane(facts, lane)
     registers = kernel.target.registers - OPERANDS
     reused = reuse_axes(kernel, facts.accesses, lane) if tiled else []
-    vectors = 1 if tiled and not reused else 2
-    amount = vector_amount(facts, lane, vectors)
-    attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(lane), amount))
+    amount = write_lane(facts, lane, 1 if tiled and not reused else 2)
     room = max(1, registers // max(1, amount // facts.lanes))
     for one in reused:
         room //= tile_axis(kernel, one, room)
@@ -254,9 +225,7 @@ def part_lanes(facts: Facts, lane: UOp) -> bool:
     if not all(attempt(trial, Opt(OptOps.PARTITION, position, end)) for end in ends[-2:0:-1]):
         return False
     for number in [n for n in map(number_of, trial.axes) if n not in whole]:
-        one = pad_lane(Facts.of(trial), next(r for r in trial.axes if number_of(r) == number))
-        amount = vector_amount(facts, one, 2)
-        attempt(trial, Opt(OptOps.UPCAST, trial.axes.index(one), amount))
+        write_lane(Facts.of(trial), next(r for r in trial.axes if number_of(r) == number), 2)
     facts.kernel.become(trial)
     return True
 
@@ -283,11 +252,11 @@ def whole_vectors(ends: list[int], lanes: int) -> list[int]:
 
 def reduce_lanes(facts: Facts, lane: UOp) -> None:
     """Vectors along a reduce axis; several, so that additions do not wait for each other: of
-    several rows where there are, since memory read in several places comes faster.
+    several rows where these share what is read.
     """
     kernel = facts.kernel
     lane = pad_lane(facts, lane)
-    rows = reuse_axes(kernel, facts.accesses, lane) or row_axes(kernel, facts.accesses, lane)
+    rows = reuse_axes(kernel, facts.accesses, lane)
     outputs = [r for r in rows if copies_of(r, ROWS_ALONG) > 1]
     amount = vector_amount(facts, lane, 1 if outputs else 4)
     if attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(lane), amount)):

@@ -52,15 +52,3 @@ def shared_part(kernel: Kernel, access: Access, one: UOp) -> float:
 def overlap(kernel: Kernel, access: Access, one: UOp) -> float:
     """What part of its loads copies along an output axis share since their windows overlap."""
     return 0.0 if access.is_store or not access.stride(one) else shared_part(kernel, access, one)
-
-
-def row_axes(kernel: Kernel, found: list[Access], lane: UOp) -> list[UOp]:
-    """The innermost output axis, if what is read along the lane is read in rows along that axis, of
-    which a few can be taken together.
-    """
-    outputs = [r for r in kernel.axes if kind_of(r) in OUTPUTS]
-    loads = [a for a in found if not a.is_store and a.stride(lane) != 0]
-    if not outputs or not all(a.stride(outputs[-1]) for a in loads):
-        return []
-    size = size_of(outputs[-1]) or 1
-    return outputs[-1:] if any(size % n == 0 for n in (4, 3, 2)) else []

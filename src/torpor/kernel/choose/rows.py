@@ -19,6 +19,7 @@ from torpor.kernel.choose.vectors import (
     tile_axis,
     unroll_short,
     vector_amount,
+    write_lane,
 )
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.stage import operands, tile_of, twins
@@ -49,9 +50,7 @@ def beside_steps(kernel: Kernel) -> None:
     if lane is not None and facts.score(lane) > 0:
         beside_it = [a.itemsize for a in facts.accesses if a.stride(lane) != 0]
         facts = replace(facts, lanes=kernel.target.lanes(max(beside_it)))
-        lane = pad_lane(facts, lane)
-        amount = vector_amount(facts, lane, STEP_VECTORS)
-        attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(lane), amount))
+        write_lane(facts, lane, STEP_VECTORS)
         thread_rest(kernel)
         return
     if any(n.op is Ops.SCAN for n in kernel.ast.toposort()):
@@ -107,14 +106,13 @@ def write_row(facts: Facts, one: UOp) -> None:
     if (size_of(one) or 1) % facts.lanes and not paddable(facts, one):
         return
     part = DEAR if any(n.op in TRANSCENDENTAL for n in kernel.ast.toposort()) else 1
-    one = pad_lane(facts, whole_part(facts, one, SUMS // part))
-    if kind_of(one) is AxisType.REDUCE:
-        if reducible(kernel, one):
-            amount = vector_amount(facts, one, SUMS // part)
-            attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(one), amount))
-    else:
-        amount = vector_amount(facts, one, STORES // part)
-        attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(one), amount))
+    one = whole_part(facts, one, SUMS // part)
+    if kind_of(one) is not AxisType.REDUCE:
+        write_lane(facts, one, STORES // part)
+    elif reducible(kernel, one):
+        one = pad_lane(facts, one)
+        amount = vector_amount(facts, one, SUMS // part)
+        attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(one), amount))
 
 
 def whole_part(facts: Facts, one: UOp, vectors: int) -> UOp:

@@ -47,8 +47,7 @@ class Sums(NamedTuple):
 class Slide(NamedTuple):
     """A sum over windows: load number `number` is copied in the loop at `level`; the axis of the
     vectors, that of the rows, if any, how far rows and places of a window are apart in rows, how
-    many rows a window has (`high`), how many places (`taps`), and the axes of results that lie
-    between neighbours along these two (`phases`).
+    many rows a window has (`high`), and how many places (`taps`).
     """
 
     number: int
@@ -58,7 +57,6 @@ class Slide(NamedTuple):
     steps: tuple[int, int]
     high: int
     taps: int
-    phases: tuple[UOp, ...]
 
 
 class Windowed(NamedTuple):
@@ -88,13 +86,11 @@ def find_slide(kernel: Kernel) -> Slide | None:
     for load in loads_by_windows(kernel, outputs):
         last = load.windows[-1]
         row = load.windows[-2] if len(load.windows) > 1 else None
-        phases = phases_of(kernel, [last.one] if row is None else [last.one, row.one])
-        pays = phases or taps >= TAPS or is_sparse(load.value, last.one)
-        if not load.others and pays and suits(kernel, last.one, phases):
+        pays = taps >= TAPS or is_sparse(load.value, last.one)
+        if not load.others and pays and suits(kernel, last.one):
             return Slide(
                 load.number, load.level, last.one, row.one if row else None,
                 row_steps(row) if row else (1, 1), size_of(row.summed) or 1 if row else 1, taps,
-                phases,
             )  # fmt: skip
     return None
 
@@ -149,21 +145,10 @@ def row_steps(window: Window) -> tuple[int, int]:
     return strides.get(window.one) or 1, abs(strides.get(window.summed) or 1)
 
 
-def phases_of(kernel: Kernel, axes: Sequence[UOp]) -> tuple[UOp, ...]:
-    """The axes of results that lie between neighbours along one of the axes, and fill the place."""
-    strides = strides_of(kernel.ast.src[0].src[0].src[1])
-    apart = {strides.get(one) for one in axes}
-    others = [r for r in kernel.axes if r not in axes and strides.get(r)]
-    return tuple(r for r in others if (strides[r] or 0) * (size_of(r) or 0) in apart)
-
-
-def suits(kernel: Kernel, lane: UOp, phases: Sequence[UOp]) -> bool:
-    """Whether results lie in a row along the axis, but for phases, and all loads but one are the
-    same there.
-    """
+def suits(kernel: Kernel, lane: UOp) -> bool:
+    """Whether results lie in a row along the axis, and all loads but one are the same there."""
     found = accesses(find_loops(kernel.ast))
-    between = iterations([r for a in found if a.is_store for r in phases if a.stride(r) == 1])
-    stored = all(a.stride(lane) == between for a in found if a.is_store)
+    stored = all(a.stride(lane) == 1 for a in found if a.is_store)
     read = [a for a in found if not a.is_store and a.stride(lane) != 0]
     return stored and len(read) == 1
 
@@ -189,15 +174,12 @@ def apply_tiles(kernel: Kernel, found: Slide) -> bool:
     """
     row = kernel.axes.index(found.row) if found.row is not None else None
     level, lane = found.level, kernel.axes.index(found.lane)
-    places = [kernel.axes.index(one) for one in found.phases]
     if row is not None and (block := block_of(kernel, found)) < (size_of(kernel.axes[row]) or 1):
         kernel.apply_opt(Opt(OptOps.TILE, row, block))
         first = 1 if kind_of(kernel.axes[0]) is AxisType.THREAD else 0
         for position in range(first, level + 1):
             kernel.apply_opt(Opt(OptOps.SWAP, position, position + 1))
-        places = [place + (place > level) for place in places]
         level, row, lane = level + 1, row + 1, lane + 1
-    phases = [kernel.axes[place] for place in places]
     before = {number_of(r) for r in kernel.axes}
     kernel.apply_opt(Opt(OptOps.WINDOW, level, found.number))
     write_copy(kernel, before)
@@ -210,8 +192,6 @@ def apply_tiles(kernel: Kernel, found: Slide) -> bool:
         kernel.apply_opt(Opt(OptOps.UNROLL, number, 0))
     if row is not None:
         write_tiles(kernel, row, rows)
-    for one in phases:
-        kernel.apply_opt(Opt(OptOps.UPCAST, kernel.axes.index(one), 0))
     thread_rest(kernel)
     return True
 
@@ -233,13 +213,13 @@ def block_of(kernel: Kernel, found: Slide) -> int:
 
 def shape_of_tile(kernel: Kernel, found: Slide, height: int, width: int) -> tuple[int, int]:
     """(rows, vectors) of the register tiles that take least time."""
-    room, phases = kernel.target.registers, iterations(found.phases)
+    room = kernel.target.registers
     shapes = [
         (rows, vectors)
         for rows, vectors in SHAPES
         if rows <= height and vectors <= width
-        and (rows * vectors == 1 or rows * vectors * phases + vectors < room)
-        and (rows * vectors == 1 or rows * vectors * phases * found.taps <= PRODUCTS_WRITTEN)
+        and (rows * vectors == 1 or rows * vectors + vectors < room)
+        and (rows * vectors == 1 or rows * vectors * found.taps <= PRODUCTS_WRITTEN)
     ]  # fmt: skip
     return min(shapes, key=partial(time_of, found, height, width))
 
@@ -247,11 +227,10 @@ def shape_of_tile(kernel: Kernel, found: Slide, height: int, width: int) -> tupl
 def time_of(found: Slide, height: int, width: int, shape: tuple[int, int]) -> float:
     """Cycles for all tiles of a shape: those of its products or of its reads, two a cycle."""
     (rows, vectors), (step, apart) = shape, found.steps
-    phases = iterations(found.phases)
     read = {n * step + k * apart for n in range(rows) for k in range(found.high)}
-    factors = found.taps * phases * rows * FACTOR
+    factors = found.taps * rows * FACTOR
     loads = len(read) * found.taps // found.high * vectors * CROSSING + factors
-    tile = max(loads, rows * vectors * found.taps * phases) / 2 + rows * vectors * phases
+    tile = max(loads, rows * vectors * found.taps) / 2 + rows * vectors
     return tile * -(-height // rows) * -(-width // vectors)
 
 

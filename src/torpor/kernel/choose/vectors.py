@@ -137,6 +137,14 @@ def vector_amount(facts: Facts, one: UOp, most: int) -> int:
     return next((n for n in (8, 4, 2) if n <= lanes and size % n == 0), 1)
 
 
+def write_lane(facts: Facts, lane: UOp, most: int) -> int:
+    """Vectors along an axis, up to `most` of them side by side; gives how many elements that is."""
+    lane = pad_lane(facts, lane)
+    amount = vector_amount(facts, lane, most)
+    attempt(facts.kernel, Opt(OptOps.UPCAST, facts.kernel.axes.index(lane), amount))
+    return amount
+
+
 def pad_lane(facts: Facts, lane: UOp, whole_rows: bool = False) -> UOp:
     """The axis, padded to whole vectors if that wastes fewer lanes than shorter vectors would. With
     `whole_rows` it is going to be written out as a whole.
