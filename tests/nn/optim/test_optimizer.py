@@ -250,3 +250,51 @@ def test_complex_parameters_are_trained_as_their_parts(name):
             optimiser.step(closure)
     assert np.allclose(np.stack([w.numpy().real, w.numpy().imag]), parts.numpy(), atol=1e-6)
     assert not np.allclose(w.numpy(), numbers)
+
+
+class Heavy(nn.optim.Optimizer):
+    """Descent with momentum, as one writes it for PyTorch."""
+
+    def __init__(self, params, lr=0.1, beta=0.9):
+        super().__init__(params, {"lr": lr, "beta": beta})
+
+    @torpor.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                state = self.state[parameter]
+                if not state:
+                    state["momentum"] = torpor.zeros_like(parameter)
+                state["momentum"].mul_(group["beta"]).add_(parameter.grad)
+                parameter.add_(state["momentum"], alpha=-group["lr"])
+
+
+def test_optimisers_are_written_as_for_pytorch():
+    gradients = np.random.default_rng(0).standard_normal((6, 3))
+    one = Tensor(np.ones(3), requires_grad=True)
+    optimiser, expected = Heavy([one]), sgd(np.ones(3), gradients, 0.1, 0.9, 0.0, False)
+
+    def moved(optimiser, rows):
+        found = []
+        for row in rows:
+            optimiser.zero_grad()
+            assert one.grad is None
+            one.grad = Tensor(row)
+            optimiser.step()
+            assert not one.schedule(), "it is realised"
+            found.append(one.numpy())
+        return np.array(found)
+
+    np.testing.assert_allclose(moved(optimiser, gradients[:3]), expected[:3], rtol=1e-12)
+    again = Heavy([{"params": [one], "lr": 7.0}])
+    again.load_state_dict(optimiser.state_dict())
+    assert again.param_groups[0]["lr"] == 0.1 and isinstance(again, Heavy)
+    np.testing.assert_allclose(moved(again, gradients[3:]), expected[3:], rtol=1e-12)
+    nn.optim.lr_scheduler.StepLR(again, 1).step()
+    assert again.param_groups[0]["lr"] == pytest.approx(0.01)
+    with pytest.raises(TorporError, match="in two groups"):
+        again.add_param_group({"params": one})
+    with pytest.raises(TorporError, match="no parameters"):
+        Heavy([])
+    with pytest.raises(TorporError, match=r"groups of \[1\]"):
+        Heavy([one, one * 1]).load_state_dict(again.state_dict())

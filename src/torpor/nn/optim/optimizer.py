@@ -20,6 +20,7 @@ import numpy as np
 from torpor.base.dtypes import DType, dtypes
 from torpor.base.errors import DTypeError, GradientError, ShapeError, ValueRangeError
 from torpor.base.unseen import Unseen
+from torpor.nn.optim.written import begin_written
 from torpor.tensor import Tensor, enable_grad, no_grad
 from torpor.tensor.differentiate import forget_gradients, leaf_number
 from torpor.tensor.repeated import repeated
@@ -146,7 +147,8 @@ class Optimizer:
     groups: dictionaries with `params` and hyperparameters of their own. A subclass says what it
     keeps and gives `rule`, a pure function `(value, gradient, rate, *kept, *counted,
     **hyperparameters)` of the parameter's next value and the next of what is kept, all in the
-    format of steps; pairs such as `betas` come as `betas_0` and `betas_1`.
+    format of steps; pairs such as `betas` come as `betas_0` and `betas_1`. One that is written as
+    for PyTorch, `super().__init__(params, defaults)` and a `step`, is one too.
     """
 
     options: ClassVar[Mapping[str, Any]] = {"lr": 1e-3}  # with their defaults, in their order
@@ -164,6 +166,10 @@ class Optimizer:
             cls._steps = staticmethod(repeated(functools.partial(_steps_by, cls.rule)))
 
     def __init__(self, *arguments: Any, **options: Any):
+        defaults = arguments[1] if len(arguments) == 2 else options.get("defaults")
+        if isinstance(defaults, Mapping) and self.options is Optimizer.options:
+            begin_written(self, arguments[0] if arguments else options["params"], defaults)
+            return
         bound = self.__signature__.bind(*arguments, **options)
         bound.apply_defaults()
         self.defaults = {k: v for k, v in bound.arguments.items() if k in self.options}
