@@ -180,6 +180,8 @@ def test_a_kernel_has_the_line_that_made_it_whatever_became_of_its_shape(tmp_pat
     kernels = read(record(script, tmp_path)).kernels
     lines = {(place.line, place.text) for kernel in kernels for place in kernel.places[:1]}
     assert (3, "x.sum()") in lines
+    # Where their input was made is the line of none of them.
+    assert 2 not in {place.line for kernel in kernels for place in kernel.places}
 
 
 def test_a_copy_of_what_another_tensor_holds_says_so_and_where_it_was_asked_for(tmp_path):

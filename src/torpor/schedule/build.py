@@ -37,6 +37,11 @@ def _elements_reduced(node: UOp) -> int:
     return count(shape_of(node.src[0]))
 
 
+def _is_given(node: UOp) -> bool:
+    """Whether it is memory, in some shape: what is there before the kernel."""
+    return node.below((Ops.RESHAPE,)).op is Ops.BUFFER
+
+
 class Builder:
     """Builds the ast of one region. `buffers` are the BUFFER nodes by parameter number."""
 
@@ -90,7 +95,8 @@ class Builder:
 
     def origins(self) -> tuple[Any, ...]:
         """Where the user's program made what this kernel computes: first the reduction of most
-        elements, which is most of the work, then other reductions and the outputs.
+        elements, which is most of the work, then other reductions and the outputs. Where tensors
+        that it reads were given their values is no part of it.
         """
         computed = [
             n for n, *_ in reversed(self.done) if self.state.home.get(n) in (None, self.region)
@@ -98,7 +104,7 @@ class Builder:
         reductions = [node for node in computed if node.op is Ops.REDUCE_AXIS]
         reductions.sort(key=_elements_reduced, reverse=True)
         nodes = (*reductions, *self.region.outputs, *computed)
-        found = dict.fromkeys(o for node in nodes for o in node.origins)
+        found = dict.fromkeys(o for node in nodes if not _is_given(node) for o in node.origins)
         return tuple(found)[:MAXIMUM_ORIGINS]
 
     # --- the trampoline ---------------------------------------------------------------------------
