@@ -56,7 +56,7 @@ torpor.tensor([3, 4]).norm() ~ np.linalg.norm([3, 4])
         "Integers are exact or an error: a negative power or shift and a division by zero raise. "
         "A float becomes an integer by truncation, held at the ends, NaN as 0, on every target. A "
         "cast to float8_e4m3fn, which has no infinities, makes NaN of what is beyond its largest "
-        "number. The step function keeps NaN; in "
+        "number. Signs and steps keep NaN; in "
         "what is sorted it comes last.",
         """
 torpor.tensor([2]) ** torpor.tensor([-1]) ~ np.array([2]) ** np.array([-1])
@@ -65,6 +65,7 @@ torpor.tensor([8]) << -1 ~ np.array([8]) << -1
 torpor.tensor([8]) >> torpor.tensor([-1]) ~ np.array([8]) >> np.array([-1])
 torpor.tensor([1]) // torpor.tensor([0]) ~ np.array([1]) // np.array([0])
 torpor.tensor([1]) % 0 ~ np.array([1]) % 0
+torpor.tensor([float("nan")]).sign() ~ np.sign([np.nan])
 torpor.tensor([float("nan")]).heaviside(torpor.tensor([1.0])) ~ np.heaviside([np.nan], [1.0])
 torpor.searchsorted(torpor.tensor([1.0, float("nan")]), torpor.tensor([3.0]))
 ~ np.searchsorted([1.0, np.nan], [3.0])

@@ -56,6 +56,8 @@ ELEMENTS = {
     "maximum of a number": (lambda x: x.maximum(1), [[0.0, 1.0, 2.0, NAN]], [[0, 1, 3, 4]]),
     "minimum of a number": (lambda x: x.minimum(1), [[0.0, 1.0, 2.0, NAN]], [[1, 1, 0, 4]]),
     "maximum": (Tensor.maximum, [[1.0, 2.0], [1.0, 3.0]], [[0.5, 0], [0.5, 2]]),
+    "fmax": (Tensor.fmax, [[1.0, 2.0, NAN], [1.0, NAN, 3.0]], [[0.5, 2, 0], [0.5, 0, 3]]),
+    "fmin": (Tensor.fmin, [[1.0, 2.0, 4.0], [1.0, NAN, 3.0]], [[0.5, 2, 0], [0.5, 0, 3]]),
     "abs": (Tensor.abs, [[0.0, -0.0, -2.0]], [[0, 0, -3]]),
     "sign": (Tensor.sign, [[0.0, NAN]], [[0, 0]]),
     "fmod": (

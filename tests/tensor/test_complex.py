@@ -395,3 +395,10 @@ def test_unique_slices_and_runs():
     runs, where = Tensor([1j, 1j, 2, 1j]).unique_consecutive(return_inverse=True)
     assert runs.tolist() == [1j, 2, 1j] and where.tolist() == [0, 0, 1, 2]
     assert z.unique(return_inverse=True)[1].shape == (2, 4)
+
+
+@pytest.mark.parametrize("name", ["log", "log2", "log10"])
+def test_logarithms_of_numbers_whose_size_is_beyond_the_format(name):
+    x = np.array([3e38 + 3e38j, -1e31 + 2e38j, 1e-38j, 5 - 2j], np.complex64)
+    wanted = getattr(np, name)(x.astype(np.complex128))
+    np.testing.assert_allclose(getattr(Tensor(x), name)().numpy(), wanted, rtol=1e-6)

@@ -48,13 +48,17 @@ def exp(x: Any, y: Any) -> Parts:
 
 
 def log(x: Any, y: Any) -> Parts:
-    """log|z| + i angle z; near |z| = 1 by what |z|² differs from 1."""
+    """log|z| + i angle z; near |z| = 1 by what |z|² differs from 1, far from it of a quarter of z,
+    for |z| itself may be infinite.
+    """
     one, two = x.abs(), y.abs()
     most, least = one.maximum(two), one.minimum(two)
     near = ((most > 0.5) & (most < 2)).detach()
     part, rest = near.where(most, 1), near.where(least, 0)
     close = ((part - 1) * (part + 1) + rest * rest).log1p() / 2
-    return near.where(close, near.where(1, x).hypot(y).log()), y.atan2(x)
+    far = (most > 2.0**99).detach()
+    size = near.where(1, far.where(x / 4, x)).hypot(far.where(y / 4, y)).log()
+    return near.where(close, size + far.where(math.log(4), 0.0)), y.atan2(x)
 
 
 def sqrt(x: Any, y: Any) -> Parts:
