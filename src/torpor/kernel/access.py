@@ -148,6 +148,12 @@ def only_where(node: UOp, condition: UOp) -> UOp:
     return node.replace(src=(memory, position, condition))
 
 
+def unasked(node: UOp) -> UOp:
+    """A place without a condition that always holds."""
+    always = node.op is Ops.INDEX and len(node.src) > 2 and node.src[2].vmin
+    return node.replace(src=node.src[:2]) if always else node
+
+
 def is_gated(value: UOp, condition: UOp) -> bool:
     """Whether the value is a load (or cast of one) under this condition, and perhaps more."""
     if value.op is Ops.CAST:

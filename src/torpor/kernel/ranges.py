@@ -36,6 +36,11 @@ def nesting(one: UOp) -> tuple[int, int]:
     return kind_of(one).value, number_of(one)
 
 
+def numbered(one: UOp, number: int) -> UOp:
+    """The same axis under another number."""
+    return one.replace(arg=(number, kind_of(one)))
+
+
 def is_no_load(node: UOp) -> bool:
     """Whether a value is computed, and not read."""
     return node.op is not Ops.LOAD

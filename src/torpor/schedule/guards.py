@@ -13,7 +13,7 @@ from __future__ import annotations
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.schedule.loop_fission import closed_by
+from torpor.rules.affine import closed_by
 from torpor.schedule.region import Ranges
 
 ALWAYS = UOp.const(dtypes.bool, True)
@@ -51,7 +51,7 @@ def scopes(order: list[UOp]) -> dict[UOp, Ranges]:
     """For each node, operands first, the loops that all of its uses are in."""
     found: dict[UOp, Ranges] = {order[-1]: frozenset()}
     for node in reversed(order):
-        inside = found[node] | closed_by(node)
+        inside = found[node].union(closed_by(node))
         for source in node.src:
             known = found.get(source)
             found[source] = inside if known is None else known & inside
@@ -71,7 +71,7 @@ class Free:
             if node not in known:
                 below: Ranges = frozenset().union(*(known[s] for s in node.src))
                 own = frozenset((node,)) if node.op is Ops.RANGE else frozenset()
-                known[node] = own | (below - closed_by(node))
+                known[node] = own | below.difference(closed_by(node))
         return known[root]
 
     def within(self, guard: UOp, scope: Ranges) -> UOp:

@@ -12,18 +12,10 @@ from __future__ import annotations
 
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
+from torpor.rules.affine import closed_by
 from torpor.schedule.region import Ranges
 
 _NONE: Ranges = frozenset()
-
-
-def closed_by(node: UOp) -> Ranges:
-    """The ranges that a REDUCE or STORE runs over."""
-    if node.op is Ops.REDUCE:
-        return frozenset(s for s in node.src[1:] if s.op is Ops.RANGE)
-    if node.op is Ops.STORE:
-        return frozenset(s for s in node.src[2:] if s.op is Ops.RANGE)
-    return _NONE
 
 
 def loops_around(root: UOp) -> dict[UOp, tuple[Ranges, Ranges]]:
@@ -35,14 +27,14 @@ def loops_around(root: UOp) -> dict[UOp, tuple[Ranges, Ranges]]:
     found: dict[UOp, tuple[Ranges, Ranges]] = {}
     for node in order:
         below = _NONE.union(*(free[s] for s in node.src))
-        closed = closed_by(node)
+        closed = frozenset(closed_by(node))
         free[node] = frozenset((node,)) if node.op is Ops.RANGE else below - closed
         if node.op is Ops.REDUCE:
             found[node] = closed, free[node]
     for node in order:
         reduced = frozenset(r for r in closed_by(node) if r.arg[1] is AxisType.REDUCE)
         if node.op is Ops.STORE and reduced:
-            found[node] = reduced, closed_by(node) - reduced
+            found[node] = reduced, frozenset(closed_by(node)) - reduced
     return found
 
 

@@ -19,7 +19,8 @@ from torpor.base.dtypes import DType, dtypes
 from torpor.ir.ops import AxisType, Ops, identity
 from torpor.ir.records import ParamArg, ScheduleItem
 from torpor.ir.uop import UOp
-from torpor.schedule.loop_fission import axis_number, closed_by
+from torpor.rules.affine import closed_by
+from torpor.schedule.loop_fission import axis_number
 from torpor.schedule.online_reduction import degree, factor, known, power_of
 
 MakeBuffer = Callable[[str, int, DType], UOp]  # a BUFFER: its device, elements and their format
@@ -270,7 +271,7 @@ def fission(item: ScheduleItem, ranges: Ranges) -> ReductionFission | None:
     free: dict[UOp, Ranges] = {}
     for node in item.ast.toposort():
         below[node] = NONE.union(*(below[s] for s in node.src))
-        free[node] = NONE.union(*(free[s] for s in node.src)) - closed_by(node)
+        free[node] = NONE.union(*(free[s] for s in node.src)) - {*closed_by(node)}
         if node.op is Ops.RANGE:
             free[node] |= {node}
         if node.op is Ops.SCAN or len(free[node] & ranges) > 1:

@@ -14,6 +14,7 @@ from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses, passes_caches
 from torpor.kernel.choose.registers import cut_apart
+from torpor.kernel.choose.roles import position_of
 from torpor.kernel.choose.vectors import attempt
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.partition import boundaries
@@ -114,23 +115,18 @@ def cut_at(kernel: Kernel, number: int, ends: list[int]) -> list[int]:
     """
     numbers = [number]
     for end in reversed(ends):
-        rest = cut_apart(kernel, place_of(kernel, number), end)
+        rest = cut_apart(kernel, position_of(kernel, number), end)
         if rest is not None:
             numbers.append(number_of(kernel.axes[rest]))
     left = {number_of(r) for r in kernel.axes}
     return [n for n in numbers if n in left]
 
 
-def place_of(kernel: Kernel, number: int) -> int:
-    """The place of an axis that is known by its number."""
-    return next(n for n, r in enumerate(kernel.axes) if number_of(r) == number)
-
-
 def write_lanes(kernel: Kernel, number: int, most: int) -> None:
     """Copies of the axis in whole vectors, up to `most`; those of an odd axis overlap, so that one
     loop runs over all of it, or its rest is apart.
     """
-    position = place_of(kernel, number)
+    position = position_of(kernel, number)
     size = size_of(kernel.axes[position]) or 1
     whole = size - size % LANES if size > LANES else size
     if whole < size and attempt(kernel, Opt(OptOps.OVERLAP, position, min(most, whole))):

@@ -16,7 +16,7 @@ from torpor.kernel.choose.roles import axes_of_results
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.sliding import Window, windows_along
 from torpor.kernel.opts.stage import loads_of, operands
-from torpor.kernel.ranges import find_loops, kind_of, number_of
+from torpor.kernel.ranges import find_loops, number_of, numbered
 
 
 class Copied(NamedTuple):
@@ -84,8 +84,3 @@ def in_order(ast: UOp, order: tuple[UOp, ...]) -> UOp:
     return ast.substitute(away).substitute(
         {r: numbered(r, -1 - number_of(r)) for r in away.values()}
     )
-
-
-def numbered(one: UOp, number: int) -> UOp:
-    """The same axis under another number."""
-    return one.replace(arg=(number, kind_of(one)))

@@ -22,6 +22,7 @@ from torpor.kernel.ranges import (
     kind_of,
     map_nodes,
     number_of,
+    numbered,
     rename_ranges,
     replace_ranges,
     size_of,
@@ -251,5 +252,5 @@ def merge_axes(
 def renumber(ast: UOp) -> UOp:
     """Axis numbers 0, 1, ... in nesting order: equal kernels get equal numbers."""
     axes = sorted(ast.ranges(), key=lambda r: (kind_of(r).value, number_of(r)))
-    changes = {r: r.replace(arg=(number, kind_of(r))) for number, r in enumerate(axes)}
+    changes = {r: numbered(r, number) for number, r in enumerate(axes)}
     return rename_ranges(ast, {old: new for old, new in changes.items() if old is not new})

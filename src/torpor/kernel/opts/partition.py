@@ -10,6 +10,7 @@ from torpor.kernel.ranges import (
     find_loops,
     kind_of,
     nesting,
+    numbered,
     rename_ranges,
     replace_range,
     size_of,
@@ -30,7 +31,7 @@ def partition(root: UOp, one: UOp, first: int, fresh: int) -> UOp:
     loops = find_loops(root)
     inside = {r for r, outer in loops.around.items() if one in outer}
     moved = sorted((r for r in inside if kind_of(r) is not AxisType.UPCAST), key=nesting)
-    again = {r: r.replace(arg=(fresh + 1 + n, kind_of(r))) for n, r in enumerate(moved)}
+    again = {r: numbered(r, fresh + 1 + n) for n, r in enumerate(moved)}
     done: dict[UOp, UOp] = {}
 
     def halves(node: UOp) -> tuple[UOp, UOp]:

@@ -17,10 +17,10 @@ from torpor.kernel.ranges import (
     Loops,
     closed_by,
     find_loops,
-    kind_of,
     map_nodes,
     nesting,
     number_of,
+    numbered,
 )
 
 Nest = tuple[UOp, ...]
@@ -80,8 +80,3 @@ def spaced(root: UOp) -> UOp:
 def moved_to(numbers: dict[int, int], node: UOp) -> UOp:
     """A loop under its new number, everything else as it is."""
     return numbered(node, numbers[number_of(node)]) if node.op is Ops.RANGE else node
-
-
-def numbered(one: UOp, number: int) -> UOp:
-    """The same loop under another number."""
-    return one.replace(arg=(number, kind_of(one)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from torpor.ir.ops import AxisType, Ops, identity
 from torpor.ir.uop import UOp
-from torpor.kernel.access import is_gated
+from torpor.kernel.access import is_gated, unasked
 from torpor.kernel.ranges import (
     WRITTEN,
     Loops,
@@ -40,12 +40,6 @@ def tighten_bounds(root: UOp) -> UOp:
             held = root.substitute({condition: condition.const_like(True)}).simplify()
             return tighten_bounds(replace_range(map_nodes(held, unasked), one, shorter, [shorter]))
     return root
-
-
-def unasked(node: UOp) -> UOp:
-    """A place without a condition that always holds."""
-    always = node.op is Ops.INDEX and len(node.src) > 2 and node.src[2].vmin
-    return node.replace(src=node.src[:2]) if always else node
 
 
 def is_outside(condition: UOp, one: UOp, loops: Loops) -> bool:

@@ -20,7 +20,7 @@ from torpor.base import settings
 from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.access import is_gated
+from torpor.kernel.access import is_gated, unasked
 from torpor.kernel.opts.normalise import joined
 from torpor.kernel.ranges import (
     closed_by,
@@ -32,7 +32,7 @@ from torpor.kernel.ranges import (
     replace_ranges,
     size_of,
 )
-from torpor.kernel.split.several import Piece, own_parameters
+from torpor.kernel.split.several import Piece, own_parameters, part_of
 from torpor.rules import conjuncts
 from torpor.rules.affine import affine, strides_of
 
@@ -102,7 +102,7 @@ def beside(ast: UOp, most: int) -> list[UOp]:
         if step > most or first or size < step:
             continue
         if rest := size % step:
-            return [segment(ast, one, 0, size - rest), segment(ast, one, size - rest, size)]
+            return [part_of(ast, one, 0, size - rest), part_of(ast, one, size - rest, size)]
         block = UOp.range(size // step, *one.arg)
         phase = UOp.range(step, 1 + max(number_of(r) for r in ast.ranges()), AxisType.GLOBAL)
         made = replace_range(ast, one, block * step + phase, [block, phase]).simplify()
@@ -121,12 +121,6 @@ def forward(ast: UOp, block: UOp) -> UOp:
         r: ((size_of(r) or 1) - 1 + r * -1, (r,)) for r in backward
     }
     return replace_ranges(ast, turned).simplify() if turned else ast
-
-
-def segment(ast: UOp, one: UOp, start: int, stop: int) -> UOp:
-    """The kernel for the places from `start` to `stop` of an output axis."""
-    part = UOp.range(stop - start, *one.arg)
-    return replace_range(ast, one, part + UOp.index_const(start), [part]).simplify()
 
 
 def asked_once(node: UOp) -> UOp:
@@ -196,7 +190,7 @@ def narrowed(ast: UOp) -> UOp:
     """The kernel with each sum only over the rounds that add something."""
     while (fewer := next(shorter(ast), None)) is not None:
         ast = fewer
-    return map_nodes(ast, ungated)
+    return map_nodes(ast, unasked)
 
 
 def shorter(ast: UOp) -> Iterator[UOp]:
@@ -208,12 +202,6 @@ def shorter(ast: UOp) -> Iterator[UOp]:
                 fewer = fewer_rounds(ast, reduction, condition)
                 if fewer is not None:
                     yield fewer
-
-
-def ungated(node: UOp) -> UOp:
-    """load(x, True) = load(x)"""
-    always = node.op is Ops.INDEX and len(node.src) > 2 and node.src[2].op is Ops.CONST
-    return node.replace(src=node.src[:2]) if always and node.src[2].arg else node
 
 
 def conditions(reduction: UOp) -> Iterator[UOp]:

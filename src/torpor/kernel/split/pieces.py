@@ -19,8 +19,8 @@ from torpor.ir.uop import UOp
 from torpor.kernel.access import stored_bytes
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.partition import boundaries
-from torpor.kernel.ranges import kind_of, number_of, replace_range, size_of
-from torpor.kernel.split.several import Piece, own_parameters
+from torpor.kernel.ranges import kind_of, size_of
+from torpor.kernel.split.several import Piece, own_parameters, part_of
 
 MOST: Final = 4  # pieces of a kernel
 WORTH: Final = 1 << 17  # bytes stored from which other kernels pay, each to be compiled; a choice
@@ -53,10 +53,3 @@ def is_plain(ast: UOp) -> bool:
     """Whether all loops of a kernel are over its results, of known sizes, and none is checked."""
     plain = all(kind_of(r) is AxisType.GLOBAL and size_of(r) for r in ast.ranges())
     return plain and not any(n.op is Ops.CHECK for n in ast.toposort())
-
-
-def part_of(ast: UOp, one: UOp, start: int, end: int) -> UOp:
-    """The kernel with an axis run from `start` to `end` only."""
-    part = UOp.range(end - start, number_of(one), kind_of(one))
-    place = part + UOp.index_const(start)
-    return replace_range(ast, one, place, [part]).simplify()

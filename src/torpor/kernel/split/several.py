@@ -11,7 +11,7 @@ from torpor.ir.ops import Ops
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
 from torpor.kernel.opts.normalise import renumber
-from torpor.kernel.ranges import map_nodes
+from torpor.kernel.ranges import map_nodes, replace_range
 
 MEMORY: Final = -1  # stands for the parameter that the first of two kernels stores
 
@@ -66,6 +66,12 @@ def renumbered(root: UOp, slots: tuple[int, ...]) -> UOp:
         return node.replace(arg=ParamArg(slots.index(node.arg.slot), node.arg.size))
 
     return renumber(map_nodes(root, numbered))
+
+
+def part_of(ast: UOp, one: UOp, start: int, stop: int) -> UOp:
+    """The kernel with an axis run from `start` to `stop` only."""
+    part = UOp.range(stop - start, *one.arg)
+    return replace_range(ast, one, part + UOp.index_const(start), [part]).simplify()
 
 
 def own_parameters(ast: UOp) -> Piece:
