@@ -71,6 +71,12 @@ assert x.shape[0].render() == "(n*2)", x.shape[0].render()
         ("torpor.distributions.families", "torpor.nn.distributions.families"),
         ("torpor.optim.lr_scheduler", "torpor.nn.optim.lr_scheduler"),
         ("torpor.nn.functional", "torpor.nn.functional"),
+        ("torpor.nn.parameter", "torpor.nn"),
+        ("torpor.nn.modules.linear", "torpor.nn"),
+        ("torpor.nn.modules.transformer", "torpor.nn.transformer"),
+        ("torpor.distributions.normal", "torpor.nn.distributions"),
+        ("torpor.distributions.transforms", "torpor.nn.distributions"),
+        ("torpor.optim.adam", "torpor.nn.optim"),
     ],
 )
 def test_what_is_elsewhere_is_imported_once(name, place):

@@ -165,6 +165,16 @@ DTYPES: Final = tuple(
     cdouble
     """.split()  # noqa: SIM905 (a table that is read)
 )
+# Modules of PyTorch's inside of a room, all of whose names are the room's own.
+_INSIDE: Final = {
+    "torpor.nn": "parameter modules activation batchnorm container conv dropout instancenorm "
+    "linear loss normalization padding pooling rnn sparse upsampling",
+    "torpor.nn.optim": "adadelta adagrad adam adamax adamw asgd nadam radam rmsprop rprop sgd",
+    "torpor.nn.distributions": "bernoulli beta binomial categorical cauchy constraint_registry "
+    "dirichlet distribution exponential gamma gumbel half_normal independent kl laplace log_normal "
+    "mixture_same_family multinomial multivariate_normal normal one_hot_categorical poisson "
+    "relaxed_bernoulli relaxed_categorical studentT transformed_distribution transforms uniform",
+}
 _ROOMS: Final = frozenset({"ir", "view", "kernel", "source", "capture"})
 
 
@@ -205,8 +215,9 @@ sys.modules[__name__].__class__ = _Package
 
 
 class _Elsewhere:
-    """Finds `import torpor.optim`, and others that are at the top by name only, where they are; and
-    modules inside of them, as `import torpor.autograd.functional`.
+    """Finds `import torpor.optim`, and others that are at the top by name only, where they are;
+    modules inside of them, as `import torpor.autograd.functional`; and those that are there by name
+    only, as `torpor.nn.parameter`.
     """
 
     def find_spec(self, name: str, *_: Any) -> ModuleSpec | None:
@@ -222,6 +233,8 @@ class _Elsewhere:
             place, attribute = PLACES.get(last, (name, None))
             return importlib.import_module(place) if place != name and attribute is None else None
         parent = sys.modules[room]
+        if last in _INSIDE.get(parent.__name__, "").split():
+            return parent
         if parent.__name__ == room:
             return None
         with suppress(ModuleNotFoundError):  # a package's own, once and under its own name

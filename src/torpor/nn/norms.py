@@ -156,6 +156,13 @@ class SyncBatchNorm(BatchNorm):
 
     ranks = (2, 3, 4, 5)
 
+    def __init__(
+        self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1,
+        affine: bool = True, track_running_stats: bool = True, process_group: Any = None, *,
+        bias: bool = True,
+    ):  # fmt: skip
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, bias=bias)
+
     @classmethod
     def convert_sync_batchnorm(cls, module: Any, process_group: Any = None) -> Any:
         """The module, whose batch norms have become of this class, with their tensors."""

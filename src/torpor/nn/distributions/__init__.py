@@ -50,7 +50,7 @@ from torpor.nn.distributions.relaxed import (
     RelaxedBernoulli,
     RelaxedOneHotCategorical,
 )
-from torpor.nn.distributions.transforms import (
+from torpor.nn.distributions.scalar_transforms import (
     AbsTransform,
     AffineTransform,
     CatTransform,

@@ -10,7 +10,7 @@ from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.nn.distributions import constraints as C
 from torpor.nn.distributions.base import Distribution, Shape
 from torpor.nn.distributions.families import Normal
-from torpor.nn.distributions.transforms import ComposeTransform, Transform, raised, summed
+from torpor.nn.distributions.scalar_transforms import ComposeTransform, Transform, raised, summed
 from torpor.nn.distributions.vector_transforms import StickBreakingTransform
 from torpor.tensor import Tensor, as_tensor
 from torpor.tensor.operands import choose

@@ -10,7 +10,7 @@ from torpor.nn.distributions import composite as M
 from torpor.nn.distributions import families as F
 from torpor.nn.distributions import vectors as V
 from torpor.nn.distributions.matrices import LowRankMultivariateNormal
-from torpor.nn.distributions.transforms import summed
+from torpor.nn.distributions.scalar_transforms import summed
 from torpor.tensor.operands import choose
 
 Rule = Callable[[Any, Any], Any]

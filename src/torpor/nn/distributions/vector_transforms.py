@@ -10,8 +10,8 @@ import numpy as np
 
 from torpor.base.errors import ShapeError
 from torpor.nn.distributions import constraints as C
-from torpor.nn.distributions import transforms as T
-from torpor.nn.distributions.transforms import Shape, Transform, transform_of
+from torpor.nn.distributions import scalar_transforms as T
+from torpor.nn.distributions.scalar_transforms import Shape, Transform, transform_of
 from torpor.tensor import Tensor, as_tensor
 
 SoftmaxTransform = transform_of(

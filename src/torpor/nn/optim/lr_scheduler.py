@@ -95,6 +95,7 @@ class LRScheduler:
 
 
 LRScheduler.__signature__ = signature_of({"optimizer": REQUIRED, "last_epoch": -1})
+_LRScheduler = LRScheduler  # the older name
 
 
 class LambdaLR(LRScheduler):
