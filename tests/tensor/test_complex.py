@@ -402,3 +402,11 @@ def test_logarithms_of_numbers_whose_size_is_beyond_the_format(name):
     x = np.array([3e38 + 3e38j, -1e31 + 2e38j, 1e-38j, 5 - 2j], np.complex64)
     wanted = getattr(np, name)(x.astype(np.complex128))
     np.testing.assert_allclose(getattr(Tensor(x), name)().numpy(), wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["cumprod", "logcumsumexp"])
+def test_scans_of_one_element_are_no_views(name):
+    x = Tensor([1 + 2j])
+    made = getattr(x, name)(0)
+    made += 1
+    assert x.tolist() == [1 + 2j]

@@ -255,6 +255,7 @@ def test_integers_that_do_not_fit_are_not_written(key):
         lambda x: x[0].topk(1).values, lambda x: x[0].median(0).values,
         lambda x: x[0].mode().values, lambda x: x.pad((0, -1), "replicate"),
         lambda x: functional.pixel_shuffle(x.reshape(1, 1, 3), 1), lambda x: x.contiguous(),
+        lambda x: x[:1].logcumsumexp(0), lambda x: x[:1].cumsum(0),
         lambda x: functional.pixel_unshuffle(x.reshape(1, 1, 3), 1),
     ],
 )  # fmt: skip

@@ -163,7 +163,7 @@ class Complex(Pair):
     def cumprod(self, dim: int, dtype: Any = None) -> Tensor:
         """The products of what is up to each element along an axis, by doubling."""
         made: Any = self if dtype is None else self.cast(dtype)
-        made, reach = made.movedim(dim, 0) if made.ndim else made.clone(), 1
+        made, reach = made.movedim(dim, 0).clone() if made.ndim else made.clone(), 1
         while made.ndim and reach < made.shape[0]:
             made = Tensor.cat([made[:reach], made[reach:] * made[:-reach]])
             reach *= 2

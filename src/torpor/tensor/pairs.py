@@ -216,7 +216,7 @@ class Pair(Tensor):
         if not kind.is_complex:
             what = f"{kind} holds no imaginary part: take x.real, x.imag, x.abs() or x.angle()"
             warnings.warn(what, np.exceptions.ComplexWarning, stacklevel=2)
-            return self._re.cast(kind)
+            return self._re.clone().cast(kind)
         if kind is self.dtype:
             return self
         return paired(self._re.cast(kind.part), self._im.cast(kind.part))

@@ -58,9 +58,9 @@ class Scan(Handle):
         """log of the running sums of exponentials, without overflow or underflow: in rounds, each
         of which doubles how many elements are joined.
         """
-        made: Any = self.cast(float_dtype(self.dtype))
+        made: Any = self.cast(float_dtype(self.dtype)).clone()
         if not self.ndim:
-            return made.clone()
+            return made
         axis = one_axis(dim, self.ndim)
         length, reach = self.shape[axis], 1
         while reach < length:
