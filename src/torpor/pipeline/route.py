@@ -25,6 +25,7 @@ from torpor.pipeline.fill import filled
 from torpor.pipeline.general import Made, exactly
 from torpor.pipeline.journal import recording
 from torpor.pipeline.likeness import generalised, known_form, note_numbers, with_rows
+from torpor.pipeline.links import in_steps
 from torpor.pipeline.recipe import (
     Result,
     can_be_kept,
@@ -227,6 +228,10 @@ def new_run(roots: Roots, form: Canonical) -> list[UOp]:
         with suppress(Refused, MemoryError):
             found = known_run(*rows)
             return general_run(*rows) if found is None else found
+    with suppress(Refused, MemoryError):
+        found = in_steps(roots, hash(form.skeleton), computed)
+        if found is not None:
+            return found
     return general_run(roots, form)
 
 

@@ -34,6 +34,7 @@ from torpor.pipeline.general import Roots
 LEAST: Final = 4  # like terms that become one: a choice
 LARGEST: Final = 1 << 20  # bytes of rows that are put together for one sum
 MOST_PIECES: Final = 4  # laid end to end, so that their number says little
+LOOKED_AT: Final = 16  # times the nodes of a graph that may be looked at for its sums
 ROUNDS: Final = 3  # sums in terms of sums, that deep
 COMBINED: Final = frozenset({Ops.ADD, Ops.SUB, Ops.WHERE})  # in which like terms are looked for
 BOXES: Final = frozenset({Ops.SHRINK, Ops.PAD})
@@ -85,6 +86,7 @@ class Sums:
         self.order = list(sink.toposort())
         self.uses = Counter(s for node in self.order for s in node.src)
         self.device = device
+        self.looked_at = 0  # nodes, for one sum after the other
         self.rows: dict[tuple[Any, ...], UOp] = {}  # what was put together, by what it is made of
 
     def results(self) -> dict[UOp, UOp]:
@@ -94,6 +96,8 @@ class Sums:
         for node in reversed(self.order):
             if node in inside or node.op not in COMBINED or not is_plain(shape_of(node)):
                 continue
+            if self.looked_at > LOOKED_AT * len(self.order):
+                break
             made = self.joined(node) if node.op is Ops.WHERE else self.summed(node, inside)
             if made is not None:
                 found[node], own = made
@@ -143,6 +147,7 @@ class Sums:
         if len(signed) < LEAST:
             return None
         owners, shared = owners_of([term for term, _ in signed])
+        self.looked_at += len(owners)
         groups: dict[Any, list[int]] = {}
         texts = [written(term, shared) for term, _ in signed]
         for number, text in enumerate(texts):

@@ -150,9 +150,25 @@ class Graph:
         if start in self.varying:
             return
         first, second = self.form.numbers[start : start + 2]
+        if (known := self.place_of_size(start)) is not None:
+            self.varying[start] = known
+            self.varying[start + 1] = replace(known, more=known.more + second - first)
+            return
         sign = -1 if self.slots[place].node.op is Ops.PAD else 1
         number = self.add(start, 0, most)
         self.varying[start + 1] = Varying(((number, 0),), sign, second - sign * first)
+
+    def place_of_size(self, start: int) -> Varying | None:
+        """Where a box of memory starts whose size varies, if that varies alike: the last row."""
+        node = self.slots[start].node
+        memory = node.src[0].below(PLACED)
+        if not self.sizes or node.op is not Ops.SHRINK or memory.op is not Ops.BUFFER:
+            return None
+        size = next(place for place, one in enumerate(self.slots) if one.node is memory)
+        if len({*self.columns[size]}) == 1:
+            return None
+        fits = (fit(one, self.columns[start]) for one in self.known_columns())
+        return next((one for one in fits if one and not one.is_scaled), None)
 
     def add(self, place: int, least: int, most: int) -> int:
         """One more variable, whose value is the number at this place."""

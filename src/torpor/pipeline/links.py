@@ -1,0 +1,157 @@
+"""Graphs of programs that take ever other numbers of steps are computed step by step.
+
+before  f(f(f(h, a), b), c), and the graph of the pass before was f(f(h, d), e)
+after   h1 = f(h, a), h2 = f(h1, b), h3 = f(h2, c), all by the kernels of one step
+
+Operations of one kind come from one line of the program. Where their number has changed, and some
+depend on each other, one after the other, these tell steps apart; each node belongs to the last
+step in which it can be computed. What later steps need of a step is computed together.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+from torpor.graph.sizes import is_plain
+from torpor.ir.infer import JOINT, shape_of
+from torpor.ir.ops import MOVEMENT, Ops
+from torpor.ir.uop import UOp
+from torpor.pipeline.general import Roots
+from torpor.pipeline.vary import nodes_of
+
+LEAST: Final = 8  # operations of one kind, one after the other, that are steps: a choice
+TRIED: Final = 8  # kinds by which steps are told apart, until the best is taken
+LARGEST: Final = 1 << 26  # bytes of what is kept of all steps
+STEADY: Final = 8  # times in a row, after which a graph gets kernels of its own
+MOST: Final = 4096  # kinds of graphs that are remembered
+UNSTORED: Final = MOVEMENT | {Ops.CONST, Ops.BUFFER, Ops.LEAF, Ops.DETACH, Ops.FUNCTION}
+
+Kind = Hashable
+Compute = Callable[[Roots], list[UOp]]
+
+
+@dataclass
+class Known:
+    """How many operations of each kind the first such graph had; which was the last one, and how
+    often it came in a row.
+    """
+
+    counts: Mapping[Kind, int]
+    last: Hashable = None
+    times: int = 0
+
+    def is_steady(self, name: Hashable) -> bool:
+        """Whether a graph has come so often in a row that it looks as if it stays."""
+        self.times = self.times + 1 if name == self.last else 1
+        self.last = name
+        return self.times > STEADY
+
+
+class _Now(threading.local):
+    inside = False  # one of the steps of a graph
+
+
+_now: Final = _Now()
+_seen: Final[dict[int, Known]] = {}  # by the kinds of a graph's operations
+
+
+def in_steps(roots: Roots, name: Hashable, compute: Compute) -> list[UOp] | None:
+    """The values of roots, computed step by step; None where there are no steps, as many as there
+    have been, or where the graph of this name stays as it is.
+    """
+    device = roots[0][1]
+    if _now.inside or any(other != device or JOINT in other for _, other in roots):
+        return None
+    order = nodes_of(roots)[:-1]
+    steps = steps_of(order, name, {node for node, _ in roots})
+    if steps is None or not all(is_plain(shape_of(node)) for step in steps for node in step):
+        return None
+    if sum(prod(shape_of(n)) * n.dtype.itemsize for step in steps for n in step) > LARGEST:
+        return None
+    stands: dict[UOp, UOp] = {}
+    _now.inside = True
+    try:
+        for step in steps:
+            sink = UOp.sink(*step).substitute(stands)
+            values = compute([(node, device) for node in sink.src])
+            stands |= dict(zip(step, values, strict=True))
+    finally:
+        _now.inside = False
+    rest = [node for node, _ in roots if node not in stands]
+    sink = UOp.sink(*rest).substitute(stands)
+    values = compute([(node, device) for node in sink.src]) if rest else []
+    stands |= dict(zip(rest, values, strict=True))
+    return [stands[node] for node, _ in roots]
+
+
+def steps_of(order: Sequence[UOp], name: Hashable, asked: set[UOp]) -> list[list[UOp]] | None:
+    """What is to be computed in each step, of the nodes of a graph in order."""
+    kinds = {node: kind_of(node) for node in order if node.op not in UNSTORED}
+    counts = Counter(kinds.values())
+    if not counts or max(counts.values()) < LEAST:
+        return None
+    if len(_seen) >= MOST:
+        _seen.clear()
+    known = _seen.setdefault(hash(frozenset(counts)), Known(counts))
+    others = [kind for kind, n in counts.items() if n >= LEAST and known.counts[kind] != n]
+    if not others or known.is_steady(name):
+        return None
+    depths = [(depth_of(order, kinds, kind), kind) for kind in others[:TRIED]]
+    long = sorted((one for one in depths if one[0] >= LEAST), key=lambda one: one[0])
+    early = {node for node in asked if counts[kinds.get(node)] >= LEAST}
+    found = (frontiers(order, kinds, kind, depth, early) for depth, kind in long)
+    return next(filter(are_alike, found), None)
+
+
+def are_alike(steps: Sequence[Sequence[UOp]]) -> bool:
+    """Whether no step hands on far more than most do: then a kind tells all of them apart."""
+    sizes = sorted(map(len, steps))
+    return sizes[-1] <= 2 * sizes[len(sizes) // 2] + 2
+
+
+def kind_of(node: UOp) -> Kind:
+    """What operations that come again have in common: above all the line of the program."""
+    return node.op, node.dtype, len(shape_of(node)), node.origins[:1]
+
+
+def depths_of(order: Sequence[UOp], kinds: Mapping[UOp, Kind], kind: Kind) -> dict[UOp, int]:
+    """How many operations of a kind that depend on each other each node has below."""
+    depths: dict[UOp, int] = {}
+    for node in order:
+        below = [depths.get(one, 0) + (kinds.get(one) == kind) for one in node.src]
+        depths[node] = max(below, default=0)
+    return depths
+
+
+def depth_of(order: Sequence[UOp], kinds: Mapping[UOp, Kind], kind: Kind) -> int:
+    """How many operations of a kind depend on each other, one after the other."""
+    depths = depths_of(order, kinds, kind)
+    return max(n + (kinds.get(node) == kind) for node, n in depths.items())
+
+
+def frontiers(
+    order: Sequence[UOp], kinds: Mapping[UOp, Kind], kind: Kind, depth: int, early: set[UOp]
+) -> list[list[UOp]]:
+    """For each step but the last the nodes that later ones need. A step ends with operations of the
+    kind. Those that are `early` are asked for, and computed as soon as they can be.
+    """
+    depths = depths_of(order, kinds, kind) if early else {}
+    late = {node: depths[node] for node in early}
+    needed = dict.fromkeys(early, depth)
+    for node in reversed(order):
+        step = min(late.get(node, depth), depth)
+        late[node] = step
+        for source in node.src:
+            own = step - (kinds.get(source) == kind)
+            late[source] = min(late.get(source, depth), own)
+            needed[source] = max(needed.get(source, 0), step)
+    found: list[list[UOp]] = [[] for _ in range(depth + 1)]
+    for node in order:
+        if node in kinds and late[node] < needed.get(node, 0):
+            found[late[node]].append(node)
+    return [step for step in found if step]
