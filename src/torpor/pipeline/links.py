@@ -111,7 +111,7 @@ def steps_of(order: Sequence[UOp], name: Hashable, asked: set[UOp]) -> list[list
 def are_alike(steps: Sequence[Sequence[UOp]]) -> bool:
     """Whether no step hands on far more than most do: then a kind tells all of them apart."""
     sizes = sorted(map(len, steps))
-    return sizes[-1] <= 2 * sizes[len(sizes) // 2] + 2
+    return bool(sizes) and sizes[-1] <= 2 * sizes[len(sizes) // 2] + 2
 
 
 def kind_of(node: UOp) -> Kind:
@@ -144,12 +144,12 @@ def frontiers(
     late = {node: depths[node] for node in early}
     needed = dict.fromkeys(early, depth)
     for node in reversed(order):
-        step = min(late.get(node, depth), depth)
-        late[node] = step
+        step = late.setdefault(node, depth)
+        until = step if node in kinds else max(step, needed.get(node, 0))  # views are not stored
         for source in node.src:
             own = step - (kinds.get(source) == kind)
             late[source] = min(late.get(source, depth), own)
-            needed[source] = max(needed.get(source, 0), step)
+            needed[source] = max(needed.get(source, 0), until)
     found: list[list[UOp]] = [[] for _ in range(depth + 1)]
     for node in order:
         if node in kinds and late[node] < needed.get(node, 0):
