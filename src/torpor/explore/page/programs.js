@@ -45,13 +45,13 @@ function guarded(guards) {
 }
 
 const FEW = 4; // kernels that do not fold
-const NEW = "new"; // why a kernel is compiled that is like none before
+const NEW = new Set(["", "new", "other operations"]); // why a kernel is compiled that is like none before
 export const compiled = (events) => events.filter(({ phase, kernel }) => phase === "compile" && kernel !== undefined);
 
 // Those that were compiled again with why; those that are new fold where they are many.
 function kernels(some, link) {
-  const again = some.filter(({ why }) => why && why !== NEW).map((one) => h("div", {}, link(one.kernel), h("span", { class: "less" }, ` again: ${one.why}`)));
-  const fresh = some.filter(({ why }) => !why || why === NEW).map((one) => h("div", {}, link(one.kernel)));
+  const again = some.filter(({ why }) => !NEW.has(why)).map((one) => h("div", {}, link(one.kernel), h("span", { class: "less" }, ` again: ${one.why}`)));
+  const fresh = some.filter(({ why }) => NEW.has(why)).map((one) => h("div", {}, link(one.kernel)));
   return [again, fresh.length > FEW ? h("details", {}, h("summary", {}, `${fresh.length} new ones`), fresh) : fresh];
 }
 
