@@ -101,6 +101,44 @@ def test_what_reduction_was_called_once_is_understood(loss, given, meant):
     np.testing.assert_array_equal(found.numpy(), expected.numpy())
 
 
+@pytest.mark.parametrize(
+    ("older", "meant"),
+    [
+        ((False,), "sum"),
+        ((None, False), "none"),
+        ((None, None, "sum"), "sum"),
+        (("sum",), "sum"),
+        ((), "mean"),
+    ],
+)
+def test_what_reduction_was_called_once_has_its_place(older, meant):
+    each = np.square(X.numpy() - Y.numpy())
+    expected = {"none": each, "sum": each.sum(), "mean": each.mean()}[meant]
+    np.testing.assert_allclose(F.mse_loss(X, Y, *older).numpy(), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("order", [(None, None, 0, None, "none"), (None, 0, "none")])
+def test_the_class_that_is_left_out_has_its_place_in_both_orders(order):
+    scores, classes = X.numpy().astype(np.float64), np.array([0, 2, 1])
+    shares = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+    expected = -np.log(shares[np.arange(3), classes]) * (classes != 0)
+    found = F.cross_entropy(X, torpor.tensor(classes), *order)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5)
+
+
+def test_too_many_arguments_of_a_loss_and_one_given_twice_are_errors():
+    with pytest.raises(TypeError, match="at most"):
+        F.mse_loss(X, Y, None, None, "sum", None, None)
+    with pytest.raises(TypeError, match="reduction"):
+        F.mse_loss(X, Y, None, None, "sum", reduction="sum")
+
+
+def test_softmax_has_the_places_of_pytorch():
+    found = F.softmax(X, 1, 5, torpor.float64)
+    assert found.dtype == torpor.float64
+    np.testing.assert_allclose(found.numpy().sum(1), np.ones(3))
+
+
 @pytest.mark.parametrize(("loss", "of"), [("mse_loss", np.square), ("l1_loss", np.abs)])
 def test_losses_are_weighted(loss, of):
     weight = some(3, 3, by=2.0)

@@ -72,7 +72,9 @@ upsample = interpolate  # noqa: F405
 def _shares(name: str) -> Callable[..., Any]:
     method = function_of(name)
 
-    def made(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
+    def made(
+        input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+    ) -> Tensor:
         axis = dim if dim is not None else 0 if input.ndim in (0, 1, 3) else 1
         return method(input, axis, dtype)
 

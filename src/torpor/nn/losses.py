@@ -5,6 +5,8 @@ there.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 import sys
 from collections.abc import Callable
@@ -283,4 +285,46 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     return made if bias is None else made + bias
 
 
+# --- the order of arguments -----------------------------------------------------------------------
+def _either_order(function: Callable[..., Any], before: str = "reduction") -> Callable[..., Any]:
+    """`function`, whose arguments may also be in PyTorch's order: `size_average` before the one
+    named `before`, and `reduce` before `reduction`.
+
+    They are in that order where None or a bool stands in the place of `size_average`, as neither
+    means anything there in the order without it.
+    """
+    own = [*inspect.signature(function).parameters]
+    place = own.index(before)
+    order = [*own[:place], "size_average", *own[place:]]
+    order.insert(order.index("reduction"), "reduce")
+
+    @functools.wraps(function)
+    def made(*arguments: Any, **options: Any) -> Any:
+        if len(arguments) > len(order):
+            raise TypeError(f"{function.__name__}() takes {len(order)} arguments at most")
+        if len(arguments) > place and isinstance(arguments[place], bool | None):
+            named = dict(zip(order[place:], arguments[place:], strict=False))
+            return function(*arguments[:place], **named, **options)
+        return function(*arguments, **options)
+
+    made.__wrapped__ = getattr(function, "__wrapped__", function)  # the method, as of the others
+    return made
+
+
+_SIZE_AVERAGE_BEFORE: Final = {
+    "cross_entropy": "ignore_index",
+    "nll_loss": "ignore_index",
+    "poisson_nll_loss": "eps",
+}
+_WITH_SIZE_AVERAGE: Final = """
+    binary_cross_entropy binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy
+    hinge_embedding_loss kl_div l1_loss margin_ranking_loss mse_loss multi_margin_loss
+    multilabel_margin_loss multilabel_soft_margin_loss nll_loss poisson_nll_loss smooth_l1_loss
+    soft_margin_loss triplet_margin_loss
+    """.split()  # noqa: SIM905 (a table that is read)
+
 spell(sys.modules[__name__])
+globals().update({
+    name: _either_order(globals()[name], _SIZE_AVERAGE_BEFORE.get(name, "reduction"))
+    for name in _WITH_SIZE_AVERAGE
+})  # fmt: skip
