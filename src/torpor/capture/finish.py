@@ -98,6 +98,8 @@ class _Finish:
             return depth <= DEEPEST
         if is_a(value, _METHODS) and value.__self__ is not None:
             return self._was_there(value.__self__, depth + 1)
+        if type(value) is tuple:
+            return all(self._was_there(one, depth + 1) for one in value)
         if is_a(value, types.FunctionType):
             held = (cell.cell_contents for cell in value.__closure__ or ())
             given = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())

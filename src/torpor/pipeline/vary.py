@@ -42,8 +42,8 @@ TRIED: Final = 9  # values: a product of eight sizes is a polynomial of degree 8
 ROOM: Final = 1 << 20  # elements of a tensor up to which sizes grow without having been there
 MOST: Final = 1 << 25  # elements of a tensor up to which sizes vary
 # Terms of a sum up to which their number varies. It is added up in order then: n terms lose about
-# the square root of n units in the last place, 128 by choice. Longer sums are split.
-TERMS: Final = 1 << 14
+# the square root of n units in the last place, 64 by choice. Longer sums are split.
+TERMS: Final = 1 << 12
 FIXED: Final = frozenset({Ops.COPY, Ops.MULTI, Ops.KERNEL})  # their sizes are in no number
 STORED: Final = frozenset(
     {Ops.BUFFER, Ops.REDUCE_AXIS, Ops.GATHER, Ops.SCATTER, Ops.SCAN_AXIS, Ops.CONTIGUOUS}

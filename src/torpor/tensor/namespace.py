@@ -35,7 +35,7 @@ def function_of(name: str) -> Callable[..., Any]:
     """
     method = getattr(Tensor, name)
     own = {*inspect.signature(method).parameters} - {"self"}
-    first_names = [one for one in _FIRST if one not in own]
+    first_names = tuple([one for one in _FIRST if one not in own])
 
     @functools.wraps(method)
     def function(*arguments: Any, **options: Any) -> Any:
