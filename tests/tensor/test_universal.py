@@ -49,6 +49,14 @@ def test_reductions(name):
     assert np.allclose(np.var(Tensor(ARRAY), ddof=1).numpy(), ARRAY.var(ddof=1), rtol=1e-5)
 
 
+def test_a_tensor_takes_the_result():
+    place = Tensor(np.zeros((3, 4), np.float32))
+    made = np.sin(Tensor(ARRAY), out=place)
+    assert made is place
+    assert np.allclose(place.numpy(), np.sin(ARRAY), rtol=1e-6)
+    assert np.allclose(np.add(ARRAY, place, out=place).numpy(), ARRAY + np.sin(ARRAY), rtol=1e-6)
+
+
 def test_other_functions_see_an_array():
     x = Tensor(ARRAY)
     assert np.shape(x) == (3, 4) and np.allclose(x, ARRAY)

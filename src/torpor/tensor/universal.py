@@ -39,13 +39,16 @@ class Universal(Handle):
         name = ufunc.__name__
         plain = _OPERATORS.get(name)
         named = getattr(sys.modules["torpor"], name, None) if plain is None else plain
-        if method != "__call__" or options or not callable(named):
+        out, *more = options.pop("out", (None,))
+        to_tensor = not more and (out is None or isinstance(out, Handle))
+        if method != "__call__" or options or not callable(named) or not to_tensor:
             return NotImplemented
         numbers = [one.item() if isinstance(one, np.generic) else one for one in inputs]
         given = [as_tensor(one) if isinstance(one, np.ndarray) else one for one in numbers]
         if plain is None and not isinstance(given[0], Handle):
             given[0] = as_tensor(given[0])
-        return named(*given)
+        made = named(*given)
+        return made if out is None else out.copy_(made)
 
     def __array_function__(self, function: Any, types: Any, given: Any, options: Any) -> Any:
         name = _REDUCTIONS.get(function.__name__)
