@@ -154,8 +154,14 @@ def test_kernels_are_made_anew_while_it_is_written_down(folder):
     assert made["linear"]
 
 
-MANY = """import numpy as np
+MANY = """import time
+import numpy as np
 from torpor import Tensor
+from torpor.device import bulk
+from torpor.pipeline import beside
+bulk.wake(beside._COMMAND)
+while not bulk._helpers[beside._COMMAND].ready:
+    time.sleep(0.01)
 x = Tensor(np.arange(600, dtype=np.float32).reshape(20, 30))
 sums = [(x[:, :n].contiguous() * n).sum(1) for n in range(3, 15)]
 Tensor.realize(*sums)

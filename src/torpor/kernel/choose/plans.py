@@ -28,8 +28,10 @@ from torpor.kernel.choose.tiling import (
     Strip,
     depth_loops,
     outer_loops,
+    read,
     setting_of,
 )
+from torpor.kernel.cost import Loop, Nest
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.ranges import iterations, size_of
 
@@ -85,8 +87,9 @@ class Ranking:
         if not ways:
             return
         self.at = at = setting_of(kernel)
+        self.otherwise = min(along_sums(roles, at) for roles in ways)
         if find_columns(kernel) is not None:
-            self.otherwise = min(down_columns(roles, at) for roles in ways)
+            self.otherwise = min(self.otherwise, *(down_columns(roles, at) for roles in ways))
         self.tiles = {roles: shapes(roles, at) for roles in ways if is_shared(roles, at)}
         made = [list(plans(roles, at, strips[0])) for roles, strips in self.tiles.items()]
         for some in made:
@@ -246,6 +249,29 @@ def depths(plan: Plan) -> Iterator[Plan]:
     for most in DEPTHS:
         if len(plan.strips) == 1 and 2 * most <= max(length, 2 * DEPTHS[-1]) and length > most:
             yield plan._replace(depth=depth_of(plan.roles, most))
+
+
+def along_sums(roles: Roles, at: Setting) -> float:
+    """Seconds where vectors run along the sum, and a few results of both axes share what is read:
+    what is left to those who choose opts for other sums.
+    """
+    summed = roles.sums[-1]
+    if roles.lead.stride(summed) != 1 or roles.other.stride(summed) != 1:
+        return inf
+    row, lane = roles.rows[-1], roles.lane
+    high, wide = (next(n for n in (4, 3, 2, 1) if (size_of(r) or 1) % n == 0) for r in (row, lane))
+    steps, length = min(at.width, size_of(summed) or 1), size_of(summed) or 1
+    loops = [Loop(r, size_of(r) or 1) for r in (*roles.around, *roles.rows[:-1])]
+    loops += [Loop(row, roles.height // high, high), Loop(lane, roles.lanes // wide, wide)]
+    blocks = prod(loop.rounds for loop in loops)
+    loops += [Loop(r, size_of(r) or 1, 1, summed=True) for r in roles.sums[:-1]]
+    loops.append(Loop(summed, ceil(length / steps), steps, summed=True))
+    loops += [Loop(row, high, 1, True), Loop(lane, wide, 1, True), Loop(summed, steps, 1, True)]
+    streams = (*read(roles.lead, loops), *read(roles.other, loops))
+    results = iterations(roles.order())
+    ends = results * steps * cost.MOVED / at.target.clock
+    nest = Nest(tuple(loops), streams, len(loops) - 1, at.instructions)
+    return cost.seconds([nest], at.target, blocks) + ends
 
 
 def down_columns(roles: Roles, at: Setting) -> float:
