@@ -27,8 +27,8 @@ from torpor.schedule.loops import Bodies, is_loop
 from torpor.schedule.plan import Places, Plan, TargetOf, plan
 
 Roots = Sequence[tuple[UOp, str]]
-# By kernel and rules: how many of them were asked, and what the last one makes.
-Divisions = dict[tuple[UOp, tuple[Rule, ...]], tuple[int, Parted | Sequence[Piece]]]
+# By kernel, rules and target: how many rules were asked, and what the last one makes.
+Divisions = dict[tuple[UOp, tuple[Rule, ...], Target], tuple[int, Parted | Sequence[Piece]]]
 Copies = dict[tuple[UOp, tuple[UOp, ...]], UOp]  # what was stored already: by kernel, of what
 
 
@@ -82,7 +82,7 @@ def refined(items: Sequence[ScheduleItem], target_of: TargetOf) -> Iterator[Sche
 
     def divided(item: ScheduleItem, rules: Sequence[Rule], copies: Copies) -> list[ScheduleItem]:
         """The items in the place of one, by the first rule that gains something."""
-        number, found = known[item.ast, tuple(rules)]
+        number, found = known[item.ast, tuple(rules), target_of(item.buffers[0].arg.device)]
         if isinstance(found, Parted):
             return by_parts(item, found, copies)
         pieces = [of_piece(item, piece) for piece in found]
@@ -127,12 +127,12 @@ def divisions(ast: UOp, rules: tuple[Rule, ...], target: Target) -> Divisions:
     """
     for number, rule in enumerate(rules, 1):
         if found := rule(ast, target):
-            known: Divisions = {(ast, rules): (number, found)}
+            known: Divisions = {(ast, rules, target): (number, found)}
             if not isinstance(found, Parted):
                 for piece in found:
                     known |= divisions(piece.ast, rules[number:], target)
             return known
-    return {(ast, rules): (len(rules), ())}
+    return {(ast, rules, target): (len(rules), ())}
 
 
 def by_parts(item: ScheduleItem, found: Parted, copies: Copies) -> list[ScheduleItem]:
