@@ -57,16 +57,74 @@ def test_a_tensor_takes_the_result():
     assert np.allclose(np.add(ARRAY, place, out=place).numpy(), ARRAY + np.sin(ARRAY), rtol=1e-6)
 
 
-def test_other_functions_see_an_array():
-    x = Tensor(ARRAY)
-    assert np.shape(x) == (3, 4) and np.allclose(x, ARRAY)
-    assert isinstance(np.concatenate([x, x]), np.ndarray)
+X, Y = (np.random.default_rng(n).random((3, 3), np.float32) + np.eye(3, dtype="f") for n in (1, 2))
+SAME = {
+    "concatenate": lambda x, y: np.concatenate([x, y], 1),
+    "concatenate flat": lambda x, y: np.concatenate([x, y], axis=None),
+    "stack": lambda x, y: np.stack((x, y), axis=1),
+    "where": lambda x, y: np.where(x > 1, x, 0),
+    "places": lambda x, y: np.where(x > 1),
+    "einsum": lambda x, y: np.einsum("ij,kj->ik", x, y),
+    "norm": lambda x, y: np.linalg.norm(x, axis=0),
+    "norm of all": lambda x, y: np.linalg.norm(x),
+    "solve": lambda x, y: np.linalg.solve(x, y),
+    "eigh": lambda x, y: np.linalg.eigh(x @ x.T),
+    "fft": lambda x, y: np.fft.fft(x, 4, axis=0),
+    "shifted": lambda x, y: np.fft.fftshift(x, axes=1),
+    "sort": lambda x, y: np.sort(a=x, axis=0),
+    "reshape": lambda x, y: np.reshape(x, (9,)),
+    "transpose": lambda x, y: np.transpose(x, (1, 0)),
+    "block": lambda x, y: np.block([[x, y], [y, x]]),
+    "clip": lambda x, y: np.clip(x, 0.5, 1),
+    "tensordot": lambda x, y: np.tensordot(x, y, axes=1),
+    "roll": lambda x, y: np.roll(x, 1, axis=1),
+    "diff": lambda x, y: np.diff(x, axis=0),
+    "cumsum": lambda x, y: np.cumsum(x, 0),
+    "percentile": lambda x, y: np.percentile(x, [10, 50], axis=1),
+    "interp": lambda x, y: np.interp(x.reshape(-1), [0, 1, 2], [1.0, 3.0, 2.0]),
+    "histogram": lambda x, y: np.histogram(x, 4, (0, 2)),
+    "split": lambda x, y: np.split(x, 3),
+    "gradient": lambda x, y: np.gradient(x),
+    "reduce": lambda x, y: np.add.reduce(x),
+    "reduce all": lambda x, y: np.maximum.reduce(x, axis=None, keepdims=True),
+    "accumulate": lambda x, y: np.multiply.accumulate(x, 1),
+    "outer": lambda x, y: np.subtract.outer(x, y),
+    "modf": lambda x, y: np.modf(x),
+    "held": lambda x, y: np.add(x, y, where=X > 1, out=x * 0),
+}
 
 
-def test_other_functions_take_tensors_anywhere():
+@pytest.mark.parametrize("name", SAME)
+def test_other_functions_give_tensors(name):
+    made, expected = SAME[name](Tensor(X), Tensor(Y)), SAME[name](X, Y)
+    several = isinstance(expected, list | tuple)
+    assert several == isinstance(made, list | tuple)
+    for one, other in zip(*((made, expected) if several else ([made], [expected])), strict=True):
+        assert isinstance(one, Tensor) and one.shape == other.shape
+        assert np.allclose(one.numpy(), other, rtol=1e-5, atol=1e-6)
+
+
+def test_functions_about_arrays_give_what_python_has():
     x = Tensor(ARRAY)
-    assert np.transpose(x).shape == (4, 3)
-    assert np.allclose(np.transpose(x, (1, 0)), ARRAY.T)
-    assert np.allclose(np.where(x > 0.5, x, 0), np.where(ARRAY > 0.5, ARRAY, 0))
-    assert np.allclose(np.sort(a=x, axis=0), np.sort(ARRAY, 0))
-    assert np.block([[x, x], [x, x]]).shape == (6, 8)
+    assert np.shape(x) == (3, 4) and np.ndim(x) == 2 and np.size(x) == 12
+    assert np.allclose(x, ARRAY) is True and np.array_equal(x, ARRAY + 1) is False
+    assert np.array2string(x) == np.array2string(ARRAY)
+
+
+def test_gradients_flow_through_what_torpor_has():
+    x = Tensor(X, requires_grad=True)
+    np.linalg.norm(np.concatenate([x, x]) * np.float64(2)).backward()
+    assert np.allclose(x.grad.numpy(), 4 * X / np.linalg.norm([X, X]), rtol=1e-5)
+    assert not np.percentile(x, 50).requires_grad
+
+
+def test_what_writes_into_an_array_writes_into_a_tensor():
+    x, y = Tensor(X), X.copy()
+    for one in (x, y):
+        np.fill_diagonal(one, 0)
+        np.copyto(one, 7, where=Y > 1)
+        np.add.at(one, ([0, 0], [1, 1]), 1)
+    assert np.allclose(x.numpy(), y)
+    place = Tensor(np.zeros(3, np.float32))
+    assert np.sum(Tensor(X), axis=0, out=place) is place
+    assert np.allclose(place.numpy(), X.sum(0), rtol=1e-6)

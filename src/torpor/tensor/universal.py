@@ -22,49 +22,132 @@ _OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "bitwise_or": operator.or_, "bitwise_xor": operator.xor, "left_shift": operator.lshift,
     "right_shift": operator.rshift,
 }  # fmt: skip
-# Reductions, by the array API's names, whose meanings are NumPy's.
-_REDUCTIONS: Final = {
-    "sum": "sum", "prod": "prod", "mean": "mean", "std": "std", "var": "var", "max": "max",
-    "min": "min", "amax": "max", "amin": "min", "any": "any", "all": "all", "argmax": "argmax",
-    "argmin": "argmin",
+# Its functions that are torpor's own, of arrays by the names of arguments behind the first.
+_SAME: Final = {
+    name: (place, keywords.split())
+    for line in """
+    sum prod mean std var max min any all argmax argmin|array_api|axis
+    stack flip sort argsort|array_api|axis
+    tril triu|array_api|k
+    roll|array_api|shift axis
+    take|array_api|indices axis
+    diff|array_api|n axis
+    concatenate|array_api.concat|axis
+    expand_dims|array_api|axis
+    squeeze||axis
+    broadcast_to reshape||shape
+    swapaxes||axis1 axis2
+    moveaxis||source destination
+    clip||a_min a_max min max
+    outer kron||b
+    tensordot||b axes
+    isclose||b rtol atol equal_nan
+    hstack vstack dstack column_stack ravel||
+    where einsum||...
+    norm|linalg|ord axis
+    inv det slogdet cholesky|linalg|
+    solve|linalg|B
+    matrix_power|linalg|n
+    eigh eigvalsh|linalg|UPLO
+    fft ifft rfft irfft hfft ihfft|fft|n axis norm
+    fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn|fft|s axes norm
+    fftshift ifftshift|fft|axes
+    """.strip().splitlines()
+    for names, place, keywords in [line.strip().split("|")]
+    for name in names.split()
+}
+_TOO: Final = {"axis", "ddof", "dtype", "keepdims"}
+_REDUCED: Final = {
+    "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all",
+    "logical_or": "any",
 }  # fmt: skip
+# What writes into its first argument.
+_INTO: Final = {"copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask", "at"}
 
 
 class Universal(Handle):
-    """NumPy's protocols: its functions of numbers, and its reductions, give tensors."""
+    """NumPy's protocols: its functions give tensors. Those that torpor has are torpor's, lazy and
+    differentiable; others are NumPy's of the values at the call, through which no gradient flows.
+    """
 
     __slots__ = ()
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         name = ufunc.__name__
+        out, *more = options.pop("out", (None,))
+        if more or not (out is None or isinstance(out, Handle)):
+            return NotImplemented
+        if out is not None:
+            function = getattr(ufunc, method)
+            if "where" not in options:
+                return out.copy_(function(*inputs, **options))
+            kept = {"out": np.array(out)}  # where nothing is written
+            return out.copy_(self._of_numpy(function, inputs, options | kept))
+        if method == "reduce" and name in _REDUCED:
+            return getattr(np, _REDUCED[name])(*inputs, **({"axis": 0} | options))
         plain = _OPERATORS.get(name)
         named = getattr(sys.modules["torpor"], name, None) if plain is None else plain
-        out, *more = options.pop("out", (None,))
-        to_tensor = not more and (out is None or isinstance(out, Handle))
-        if method != "__call__" or options or not callable(named) or not to_tensor:
-            return NotImplemented
+        if method != "__call__" or options or not callable(named):
+            return self._of_numpy(getattr(ufunc, method), inputs, options)
         numbers = [one.item() if isinstance(one, np.generic) else one for one in inputs]
-        given = [as_tensor(one) if isinstance(one, np.ndarray) else one for one in numbers]
+        given = _each(numbers, np.ndarray, self._here)
         if plain is None and not isinstance(given[0], Handle):
             given[0] = as_tensor(given[0])
-        made = named(*given)
-        return made if out is None else out.copy_(made)
+        return named(*given)
 
     def __array_function__(self, function: Any, types: Any, given: Any, options: Any) -> Any:
-        name = _REDUCTIONS.get(function.__name__)
-        known = {"keepdims", "axis", "ddof", "dtype"}.issuperset(options) and len(given) in (1, 2)
-        if name is None or not known or not isinstance(given[0], Handle):
-            return function(*_on_host(given), **_on_host(options))
-        made = dict(zip(("axis",), given[1:], strict=False)) | options
-        if "ddof" in made:
-            made["correction"] = made.pop("ddof")
-        return getattr(sys.modules["torpor"].array_api, name)(given[0], **made)
+        out = options.get("out")
+        if isinstance(out, Handle):
+            rest = {name: value for name, value in options.items() if name != "out"}
+            return out.copy_(function(*given, **rest))
+        own = _own(function, given, options)
+        if own is None:
+            return self._of_numpy(function, given, options)
+        given, options = _each((given, options), np.ndarray, self._here)
+        return own(*given, **options)
+
+    def _here(self, array: Any) -> Any:
+        return as_tensor(array, device=self.device)
+
+    def _of_numpy(self, function: Any, given: Any, options: Any) -> Any:
+        """What NumPy's function makes of the values."""
+        plain = _each(given, Handle, np.array)
+        made = function(*plain, **_each(options, Handle, np.asarray))
+        if function.__name__ in _INTO and isinstance(given[0], Handle):
+            given[0].copy_(as_tensor(plain[0]))
+        return _each(made, np.ndarray | np.generic, self._here)
 
 
-def _on_host(given: Any) -> Any:
-    """Tensors as arrays, in tuples, lists and dicts too."""
-    if isinstance(given, Handle):
-        return np.asarray(given)
+def _own(function: Any, given: Any, options: Any) -> Any:
+    """Torpor's function for NumPy's; None if it has none, or not with these arguments."""
+    room = function.__module__.removeprefix("numpy").lstrip(".")
+    place, names = _SAME.get(function.__name__, (None, []))
+    if place is None or room != (place if place in ("linalg", "fft") else ""):
+        return None
+    module, _, other = place.partition(".")
+    namespace = getattr(sys.modules["torpor"], module) if module else sys.modules["torpor"]
+    made = getattr(namespace, other or function.__name__)
+    if names == ["..."]:
+        return made
+    if not 1 <= len(given) <= len(names) + 1 or not {*names, *_TOO}.issuperset(options):
+        return None
+
+    def called(first: Any, *more: Any, **options: Any) -> Any:
+        named = dict(zip(names, more, strict=False)) | options
+        if "ddof" in named:
+            named["correction"] = named.pop("ddof")
+        return made(first, **named)
+
+    return called
+
+
+def _each(given: Any, kind: Any, change: Callable[[Any], Any]) -> Any:
+    """Everything of a kind changed, in tuples, lists and dicts too."""
+    if isinstance(given, kind):
+        return change(given)
     if isinstance(given, dict):
-        return {name: _on_host(value) for name, value in given.items()}
-    return type(given)(map(_on_host, given)) if type(given) in (list, tuple) else given
+        return {name: _each(value, kind, change) for name, value in given.items()}
+    if not isinstance(given, list | tuple):
+        return given
+    parts = [_each(one, kind, change) for one in given]
+    return type(given)(*parts) if hasattr(given, "_fields") else type(given)(parts)
