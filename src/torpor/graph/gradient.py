@@ -9,11 +9,13 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from torpor.base.errors import GradientError, ShapeError
 from torpor.base.site import Site, gradient_of
 from torpor.graph.branch import CHOSEN, side_gradient
+from torpor.graph.call import without_calls
 from torpor.graph.elementwise import elementwise
 from torpor.graph.gradient_elementwise import ELEMENTWISE, Gradients
 from torpor.graph.gradient_function import FUNCTIONS
@@ -30,7 +32,7 @@ from torpor.graph.sizes import describe
 from torpor.graph.template import Template, Templates, described, stand_in
 from torpor.ir.infer import Shape, device_of, shape_of, shaped
 from torpor.ir.ops import LOOPED, Ops
-from torpor.ir.rewrite import hand_down_origins
+from torpor.ir.rewrite import hand_down
 from torpor.ir.uop import UOp
 
 RULES: Final[dict[Ops, Callable[[UOp, UOp], Gradients]]] = {
@@ -79,7 +81,7 @@ watched: Final[weakref.WeakKeyDictionary[UOp, list[Callable[[UOp], UOp]]]] = (
 noted: Final[ContextVar[list[tuple[UOp, UOp]] | None]] = ContextVar("torpor_noted", default=None)
 _templates: Final = Templates()
 # An enumeration is slow to ask for its members.
-_LOOP, _LEAF = Ops.LOOP, Ops.LEAF
+_LOOP, _LEAF, _PART = Ops.LOOP, Ops.LEAF, Ops.PART
 _HOLDING: Final = frozenset({Ops.LOOP, Ops.SINK})  # no floats themselves, but with such below
 
 
@@ -92,33 +94,41 @@ class _Walk(NamedTuple):
     targets: Sequence[UOp]
 
 
-def gradient(root: UOp, targets: Sequence[UOp], seed: UOp) -> list[UOp | None]:
+def gradient(
+    root: UOp, targets: Sequence[UOp], seed: UOp, called: bool = False
+) -> list[UOp | None]:
     """The gradient of `root` for each target; None where `root` does not depend on it smoothly.
 
     seed: the gradient of `root`, of its shape and dtype. Nothing flows below a target that is a
     LEAF, nor through integers. Only nodes between a target and the root are visited, each once;
     gradients that meet are added in the fixed order of the walk. Time grows linearly with them.
+    called: whether parts of a CALL will do, which are written out when somebody looks at them.
     """
     if not root.dtype.is_float:
         raise GradientError(f"gradient of {describe(root)}: expected a float tensor")
     if shape_of(seed) != shape_of(root) or seed.dtype is not root.dtype:
         raise ShapeError(f"gradient of {describe(root)}: got a seed of {describe(seed)}")
-    hand_down_origins(root)
-    return _gradients([root], [seed], targets)
+    return _gradients([root], [seed], targets, called)
 
 
 def gradients(
     roots: Sequence[UOp], seeds: Sequence[UOp], targets: Sequence[UOp]
 ) -> list[UOp | None]:
     """As `gradient`, of several roots together: the sum of what each would give."""
-    hand_down_origins(UOp.sink(*roots))
     return _gradients(roots, seeds, targets)
 
 
 def _gradients(
-    roots: Sequence[UOp], seeds: Sequence[UOp], targets: Sequence[UOp]
+    roots: Sequence[UOp], seeds: Sequence[UOp], targets: Sequence[UOp], called: bool = False
 ) -> list[UOp | None]:
-    walk = _Walk(_between(roots, targets), roots, seeds, targets)
+    between = _between(roots, targets)
+    if between is None:
+        there = without_calls([*roots, *targets], targets)
+        roots, targets = [there[node] for node in roots], [there[node] for node in targets]
+        between = _between(roots, targets) or {}
+    for node in reversed(between):
+        hand_down(node)
+    walk = _Walk(between, roots, seeds, targets)
     seen = watched and not walk.between.keys().isdisjoint([*watched])
     like = None if seen or noted.get() is not None else _like(walk)
     if like is None:
@@ -126,7 +136,8 @@ def _gradients(
     key, inputs = like
     template = _templates.get(key)
     if template is not None:
-        return template.made(inputs, _origins_of_gradient)
+        origins = partial(_origins_of_one, [node.origins for node in inputs])
+        return template.called(inputs, origins) if called else template.made(inputs, origins)
     owners = {node: node for node in inputs}
     results = _walked(walk, owners)
     if _templates.is_wanted(key):
@@ -230,19 +241,21 @@ def _add(found: dict[UOp, UOp], node: UOp, part: UOp) -> None:
 def _note_origins(part: UOp, node: UOp, grad: UOp | None, owners: dict[UOp, UOp]) -> None:
     """Let the nodes that the rule for `node` made of `grad` say whose gradient they are."""
     given = {node, grad, *node.src}
-    origins = _origins_of_gradient(node)
+    origins = _origins_of_one([node.origins], 0)
     for made in part.toposort(lambda below: below not in given and below not in owners):
         if made not in given and made not in owners and made.src:
             owners[made] = node
             made.origins = made.origins or origins
 
 
-def _origins_of_gradient(node: UOp) -> tuple[Site, ...]:
-    return tuple([gradient_of(site) for site in node.origins])
+def _origins_of_one(origins: Sequence[tuple[Site, ...]], number: int) -> tuple[Site, ...]:
+    return tuple([gradient_of(site) for site in origins[number]])
 
 
-def _between(roots: Sequence[UOp], targets: Sequence[UOp]) -> dict[UOp, bool]:
-    """The nodes on paths from a target to a root, operands first; whether the walk ends there."""
+def _between(roots: Sequence[UOp], targets: Sequence[UOp]) -> dict[UOp, bool] | None:
+    """The nodes on paths from a target to a root, operands first; whether the walk ends there. None
+    where calls hide some.
+    """
     wanted = frozenset(targets)
 
     def goes_on(node: UOp) -> bool:
@@ -251,10 +264,14 @@ def _between(roots: Sequence[UOp], targets: Sequence[UOp]) -> dict[UOp, bool]:
         return node.op is not _LEAF or node not in wanted
 
     between: dict[UOp, bool] = {}
+    hiding: list[UOp] = []
     for node in UOp.sink(*roots).toposort(goes_on):
+        if node.op is _PART and node.src[0].arg.template.flows:
+            hiding.append(node)
         if node.dtype.kind != "float" and node.op is not _LOOP:
             continue
         below = not between.keys().isdisjoint(node.src) and goes_on(node)
         if below or node in wanted:
             between[node] = not below
-    return between
+    hidden = hiding and not wanted.isdisjoint(UOp.sink(*hiding).toposort())
+    return None if hidden else between

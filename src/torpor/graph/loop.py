@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from torpor.base.dtypes import dtypes
+from torpor.graph.call import without_calls
 from torpor.graph.elementwise import constant
 from torpor.graph.sizes import is_plain
 from torpor.ir.infer import Size, largest, shape_of, shaped
@@ -87,6 +88,10 @@ class Enclosed:
             self.inside[node] = slot(number, initial)
         given = {*carried, *rows, *self.fixed}
         self.order = list(UOp.sink(*roots).toposort(lambda node: node not in given))[:-1]
+        if any(node.op is Ops.CALL for node in self.order):
+            there = without_calls(roots, ends=given)
+            roots = [there[root] for root in roots]
+            self.order = list(UOp.sink(*roots).toposort(lambda node: node not in given))[:-1]
         self.inner, self.constant = self.placed(given)
         for node in self.order:
             if node in self.inner and node not in self.inside:

@@ -1,15 +1,18 @@
 """Nodes that were made of others, written down: what made them once is not done again.
 
 before  a = f(x, y), for which rules and builders have checked, promoted and broadcast
-after   for x and y alike in format, shape and all else that `f` looks at: the same nodes, at once
+after   for x and y alike in format, shape and all else that `f` looks at: the same nodes, at once;
+        or PART 0 of a CALL of x and y (see `call.py`)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
+from torpor.base.dtypes import dtypes
+from torpor.graph.call import Call, Origins
 from torpor.graph.loop import slot
 from torpor.graph.reduce import identity
 from torpor.ir.infer import device_of, shape_of, shaped
@@ -20,7 +23,12 @@ MOST: Final = 1024  # templates that are kept
 # Up to so many their like is written down at once, then where it has come so often: choices.
 FEW: Final = 16
 OFTEN: Final = 4
+SMALL: Final = 8  # nodes that are made at once: writing a CALL of them down takes as long
 _NONE: Final[Mapping[UOp, UOp]] = {}
+
+
+def _may_flow(node: UOp) -> bool:
+    return node.op is Ops.SINK or (node.dtype.is_float and node.op is not Ops.DETACH)
 
 
 def described(node: UOp) -> Hashable:
@@ -54,6 +62,10 @@ class Template:
 
     owners: of which input a node has its origins, if of one.
     about: what else whoever wrote it down wants to know.
+    kinds: format and shape of each result.
+    used:  the numbers of the inputs that are operands.
+    flows: whether gradients of a result may flow to an input.
+    is_called: whether it may stay a call until graphs are planned.
     """
 
     def __init__(
@@ -64,6 +76,8 @@ class Template:
         about: Any = None,
     ):
         self.about = about
+        self.kinds = [None if node is None else (node.dtype, shape_of(node)) for node in results]
+        self.count = len(inputs)
         places = {node: number for number, node in enumerate(inputs)}
         sink = UOp.sink(*[node for node in results if node is not None])
         order = [*sink.toposort(lambda node: node not in places)][:-1]
@@ -84,15 +98,39 @@ class Template:
                 self.steps.append((node.op, node.dtype, arg, sources[0], pick, shape, owner))
                 places[node] = len(places)
         self.results = [None if node is None else places[node] for node in results]
+        operands = {source for node in moving.difference(inputs) for source in node.src}
+        self.used = [number for number, node in enumerate(inputs) if node in operands]
+        smooth = sink.toposort(_may_flow)
+        self.flows = any(node in smooth and node.dtype.is_float for node in inputs)
+        self.is_called = len(self.steps) >= SMALL and self.is_whole()
 
     def is_whole(self) -> bool:
         """Whether nothing is read but the inputs, and constants."""
         return all(node.src or node.op is Ops.CONST for node in self.fixed)
 
-    def made(
-        self, inputs: Sequence[UOp], origins: Callable[[UOp], tuple[Any, ...]]
-    ) -> list[UOp | None]:
+    def called(self, inputs: Sequence[UOp], origins: Origins) -> list[UOp | None]:
+        """As `made`, but that nothing is made until somebody looks (see `written_out`)."""
+        if not self.is_called:
+            return self.made(inputs, origins)
+        source = tuple([inputs[number] for number in self.used])
+        call = UOp(Ops.CALL, dtypes.void, source, Call(self, origins))
+        there = [*inputs, *self.fixed]
+        return [
+            None
+            if place is None or kind is None
+            else there[place]
+            if place < len(there)
+            else shaped(UOp(Ops.PART, kind[0], (call,), number), kind[1])
+            for number, (place, kind) in enumerate(zip(self.results, self.kinds, strict=True))
+        ]
+
+    def made(self, inputs: Sequence[UOp], origins: Origins) -> list[UOp | None]:
         """The results of other inputs; `origins`: those that a node has of one."""
+        values = self.values(inputs, origins)
+        return [None if place is None else values[place] for place in self.results]
+
+    def values(self, inputs: Sequence[UOp], origins: Origins) -> list[UOp]:
+        """The inputs, and all nodes that come of them."""
         values = [*inputs, *self.fixed]
         found: dict[int, tuple[Any, ...]] = {}
         for op, dtype, arg, first, pick, shape, owner in self.steps:
@@ -101,9 +139,9 @@ class Template:
             values.append(node)
             if owner is not None and not node.origins:
                 if owner not in found:
-                    found[owner] = origins(values[owner])
+                    found[owner] = origins(owner)
                 node.origins = found[owner]
-        return [None if place is None else values[place] for place in self.results]
+        return values
 
 
 class Templates:

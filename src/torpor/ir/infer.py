@@ -56,6 +56,8 @@ def _shape_of_one(node: UOp) -> Shape:
         return tuple(arg[1])
     if op in LOOPED:
         return _shape_of_looped(node)
+    if op is Ops.PART:
+        return tuple(node.src[0].arg.template.kinds[arg][1])
     if not node.src:
         return ()
     shape: Shape = node.src[-1 if op in (Ops.WHERE, Ops.GATHER) else 0]._shape

@@ -65,6 +65,8 @@ class Ops(Enum):
     STEPS = auto()
     TRAIL = auto()
     KERNEL = auto()
+    CALL = auto()
+    PART = auto()
     # arithmetic, one operand
     CAST = auto()
     BITCAST = auto()
@@ -339,15 +341,14 @@ ROWS: Final[dict[Ops, Row]] = {
     ),
     Ops.LAST: Row(1, _GRAPH, "what carry number arg of a LOOP is in the end"),
     Ops.STEPS: Row(1, _GRAPH, "the values that node arg of a LOOP's body has, step by step"),
-    Ops.TRAIL: Row(
-        1, _GRAPH, "what carry number arg of a LOOP is before its steps and in the end, as they lie"
-    ),
+    Ops.TRAIL: Row(1, _GRAPH, "what carry number arg of a LOOP is before each step and in the end"),
     Ops.KERNEL: Row(
         None,
         _GRAPH,
-        "what a kernel stores in its parameter 0, of operands that are the others; arg is (the "
-        "kernel, the shape)",
+        "what a kernel stores in parameter 0, of operands that are the others; arg: (it, shape)",
     ),
+    Ops.CALL: Row(None, _GRAPH, "what template arg makes of its operands; written out in planning"),
+    Ops.PART: Row(1, _GRAPH, "result number arg of a CALL"),
     Ops.CAST: Row(1, _ALU, "converted to dtype: float to integer truncates, saturates, NaN is 0"),
     Ops.BITCAST: Row(1, _ALU, "the same bits read as dtype, of the same size"),
     Ops.EXP: Row(1, _ALU, "e to the power of it"),

@@ -24,10 +24,15 @@ def hand_down_origins(root: UOp) -> None:
     operation on tensors, or a rule, makes several nodes, and only the last is known to the user.
     """
     for node in reversed(root.toposort()):
-        if node.origins:
-            for source in node.src:
-                if not source.origins and source.src:
-                    source.origins = node.origins
+        hand_down(node)
+
+
+def hand_down(node: UOp) -> None:
+    """Let what a node uses, and has no origins, carry those of the node."""
+    if node.origins:
+        for source in node.src:
+            if not source.origins and source.src:
+                source.origins = node.origins
 
 
 class _Rewriter:

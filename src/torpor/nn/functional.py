@@ -26,6 +26,7 @@ from torpor.tensor.host import known_size
 from torpor.tensor.loss import check_several
 from torpor.tensor.namespace import function_of
 from torpor.tensor.operands import choose
+from torpor.tensor.repeated import repeated
 from torpor.tensor.scatter import selected
 from torpor.tensor.spelling import pair, spell, within
 from torpor.tensor.wide import wide_dtype, widely
@@ -304,26 +305,52 @@ def batch_norm(
         if x.numel():
             raise ShapeError(f"batch_norm needs 2 axes or more, not {x.ndim}")
         return x.clone()
-    others = (0, *range(2, x.ndim))
-    mean, variance = running_mean, running_var
-    dtype = float_dtype(x.dtype)
-    x = x.cast(wide_dtype(dtype))
     if training:
         check_several(x, x.shape[1])
-    if training or mean is None or variance is None:
-        mean, variance = x.mean(others), x.var(others, correction=0)
-        if training and running_mean is not None and running_var is not None and 0 not in x.shape:
-            count = x.numel() // x.shape[1]
-            unbiased = variance.detach() * (count / max(count - 1, 1))
-            with no_grad():
-                keep = 1 - momentum
-                for running, new in ((running_mean, mean.detach()), (running_var, unbiased)):
-                    running.assign((running * keep + new * momentum).cast(running.dtype))
-    shape = (1, -1, *(1,) * (x.ndim - 2))
-    y: Tensor = (x - mean.reshape(shape)) * (variance + eps).rsqrt().reshape(shape)
-    y = y.cast(dtype)
+    elif running_mean is not None and running_var is not None:
+        return _scaled(x, running_mean, running_var, weight, bias, eps)
+    made, mean, variance = _standardised(x, weight, bias, eps)
+    if training and running_mean is not None and running_var is not None and 0 not in x.shape:
+        count = x.numel() // x.shape[1]
+        with no_grad():
+            new = _followed(running_mean, running_var, mean, variance, momentum, count)
+            for running, value in zip((running_mean, running_var), new, strict=True):
+                running.assign(value)
+    return made
+
+
+@repeated
+def _scaled(
+    x: Tensor, mean: Tensor, variance: Tensor, weight: Tensor | None, bias: Tensor | None,
+    eps: float,
+) -> Tensor:  # fmt: skip
+    """`batch_norm` with these statistics."""
+    shape, dtype = (1, -1, *(1,) * (x.ndim - 2)), float_dtype(x.dtype)
+    moved = x.cast(wide_dtype(dtype)) - mean.reshape(shape)
+    y: Tensor = (moved * (variance + eps).rsqrt().reshape(shape)).cast(dtype)
     y = y if weight is None else y * weight.reshape(shape)
     return y if bias is None else y + bias.reshape(shape)
+
+
+@repeated
+def _standardised(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`batch_norm` with the batch's own statistics, and these."""
+    others, wide = (0, *range(2, x.ndim)), x.cast(wide_dtype(float_dtype(x.dtype)))
+    mean, variance = wide.mean(others), wide.var(others, correction=0)
+    return _scaled(x, mean, variance, weight, bias, eps), mean, variance
+
+
+@repeated
+def _followed(
+    running_mean: Tensor, running_var: Tensor, mean: Tensor, variance: Tensor, momentum: Any,
+    count: int,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Running statistics after a batch of so many elements of each channel."""
+    unbiased, keep = variance * (count / max(count - 1, 1)), 1 - momentum
+    made = running_mean * keep + mean * momentum, running_var * keep + unbiased * momentum
+    return made[0].cast(running_mean.dtype), made[1].cast(running_var.dtype)
 
 
 def _with(name: str, called: str, option: str) -> Callable[..., Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar, Final
 
 from torpor.base.attributes import attribute
 from torpor.base.errors import ShapeError, ValueRangeError
@@ -11,6 +13,7 @@ from torpor.nn.module import Layer
 from torpor.nn.utils.rnn import PackedSequence, pad_packed_sequence, repacked
 from torpor.tensor import Tensor
 from torpor.tensor.looping import scan
+from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import within
 
 State = tuple[Tensor, ...]
@@ -28,6 +31,7 @@ class RNNBase(Layer):
 
     gates: ClassVar[int]  # what a step computes of its input and of the hidden state
     kept: ClassVar[int] = 1  # tensors that a step hands to the next, the hidden state first
+    kind: ClassVar[str]
 
     def __init__(
         self,
@@ -121,31 +125,50 @@ class RNNBase(Layer):
         """(h of every step, last state) of one layer in one direction; the state stays in steps
         that are not `inside` a sequence.
         """
-        enter, again = (self._weights(part + suffix) for part in ("ih", "hh"))
-        shown = attribute(self, f"weight_hr{suffix}", None)
+        names = ("weight_ih", "bias_ih", "weight_hh", "bias_hh", "weight_hr")
+        weights = [attribute(self, name + suffix, None) for name in names]
+        own = type(self).step is not RNNBase.step
+        run: Any = partial(_scanned, self.step) if own else partial(_run, self._kind())
+        back = suffix.endswith("_reverse")
+        outputs, *end = run(back, sequence, inside, *weights, *state)
+        return outputs, tuple(end)
 
-        def step(state: State, given: Any) -> tuple[State, Tensor]:
-            row = given if inside is None else given[0]
-            after = self.step(row.linear(*enter), state[0].linear(*again), state)
-            if shown is not None:
-                after = (after[0].linear(shown), *after[1:])
-            if inside is not None:
-                pairs = zip(after, state, strict=True)
-                after = tuple(given[1].where(new, old) for new, old in pairs)
-            return after, after[0]
+    def _kind(self) -> str:
+        """Which of the `RULES` a step is."""
+        return self.kind
 
-        rows = sequence if inside is None else (sequence, inside)
-        end, outputs = scan(step, state, rows, reverse=suffix.endswith("_reverse"))
-        return outputs, end
-
-    def _weights(self, name: str) -> tuple[Tensor, Tensor | None]:
-        return attribute(self, f"weight_{name}"), attribute(self, f"bias_{name}", None)
-
-    def step(self: Any, inputs: Tensor, hidden: Tensor, state: State) -> State:
+    def step(self, inputs: Tensor, hidden: Tensor, state: State) -> State:
         """The next state, of what comes of the input and of the hidden state: both
         [batch, gates * hidden_size].
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say what a step is")
+        return RULES[self._kind()](inputs, hidden, state)
+
+
+def _scanned(
+    rule: Any, reverse: bool, sequence: Tensor, inside: Tensor | None, weight_ih: Tensor,
+    bias_ih: Tensor | None, weight_hh: Tensor, bias_hh: Tensor | None, weight_hr: Tensor | None,
+    *state: Tensor,
+) -> State:  # fmt: skip
+    """h of every step, and the last state, where `rule` is what a step does."""
+
+    def step(state: State, given: Any) -> tuple[State, Tensor]:
+        row = given if inside is None else given[0]
+        after = rule(row.linear(weight_ih, bias_ih), state[0].linear(weight_hh, bias_hh), state)
+        if weight_hr is not None:
+            after = (after[0].linear(weight_hr), *after[1:])
+        if inside is not None:
+            pairs = zip(after, state, strict=True)
+            after = tuple(given[1].where(new, old) for new, old in pairs)
+        return after, after[0]
+
+    end, outputs = scan(step, state, sequence if inside is None else (sequence, inside),
+                        reverse=reverse)  # fmt: skip
+    return outputs, *end
+
+
+@repeated
+def _run(kind: str, *rest: Any) -> State:
+    return _scanned(RULES[kind], *rest)
 
 
 def _known(nonlinearity: str) -> str:
@@ -177,9 +200,8 @@ class RNN(RNNBase):
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional
         )
 
-    def step(self: Any, inputs: Tensor, hidden: Tensor, state: State) -> State:
-        total = inputs + hidden
-        return (total.tanh() if self.nonlinearity == "tanh" else total.relu(),)
+    def _kind(self) -> str:
+        return f"RNN {self.nonlinearity}"
 
 
 class LSTM(RNNBase):
@@ -188,12 +210,7 @@ class LSTM(RNNBase):
     1997; Gers, Schmidhuber and Cummins, 2000.
     """
 
-    gates, kept = 4, 2
-
-    def step(self: Any, inputs: Tensor, hidden: Tensor, state: State) -> State:
-        enter, keep, value, leave = (inputs + hidden).chunk(4, -1)
-        cell = keep.sigmoid() * state[1] + enter.sigmoid() * value.tanh()
-        return leave.sigmoid() * cell.tanh(), cell
+    gates, kept, kind = 4, 2, "LSTM"
 
 
 class GRU(RNNBase):
@@ -202,13 +219,29 @@ class GRU(RNNBase):
     arXiv:1406.1078, with the reset after the product, as PyTorch has it.
     """
 
-    gates = 3
+    gates, kind = 3, "GRU"
 
-    def step(self: Any, inputs: Tensor, hidden: Tensor, state: State) -> State:
-        ours, theirs = inputs.chunk(3, -1), hidden.chunk(3, -1)
-        reset, keep = (ours[gate].add(theirs[gate]).sigmoid() for gate in (0, 1))
-        value = (ours[2] + reset * theirs[2]).tanh()
-        return ((1 - keep) * value + keep * state[0],)
+
+def _lstm_step(inputs: Tensor, hidden: Tensor, state: State) -> State:
+    enter, keep, value, leave = (inputs + hidden).chunk(4, -1)
+    cell = keep.sigmoid() * state[1] + enter.sigmoid() * value.tanh()
+    return leave.sigmoid() * cell.tanh(), cell
+
+
+def _gru_step(inputs: Tensor, hidden: Tensor, state: State) -> State:
+    ours, theirs = inputs.chunk(3, -1), hidden.chunk(3, -1)
+    reset, keep = (ours[gate].add(theirs[gate]).sigmoid() for gate in (0, 1))
+    value = (ours[2] + reset * theirs[2]).tanh()
+    return ((1 - keep) * value + keep * state[0],)
+
+
+# What a step does, of what comes of the input and of the hidden state, and of the state.
+RULES: Final[dict[str, Callable[[Tensor, Tensor, State], State]]] = {
+    "RNN tanh": lambda inputs, hidden, _: ((inputs + hidden).tanh(),),
+    "RNN relu": lambda inputs, hidden, _: ((inputs + hidden).relu(),),
+    "LSTM": _lstm_step,
+    "GRU": _gru_step,
+}
 
 
 # --- cells ----------------------------------------------------------------------------------------
@@ -219,6 +252,7 @@ class RNNCellBase(Layer):
 
     gates: ClassVar[int]
     kept: ClassVar[int] = 1
+    kind: ClassVar[str]
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True):
         self.input_size, self.hidden_size = input_size, hidden_size
@@ -236,11 +270,13 @@ class RNNCellBase(Layer):
         nothing = x.new_zeros(*x.shape[:-1], self.hidden_size)
         given = (nothing,) * self.kept if hx is None else hx if isinstance(hx, tuple) else (hx,)
         inputs = x.linear(self.weight_ih, self.bias_ih)
-        after = self._step(inputs, given[0].linear(self.weight_hh, self.bias_hh), given)
+        hidden = given[0].linear(self.weight_hh, self.bias_hh)
+        after = RULES[self._kind()](inputs, hidden, given)
         return after if self.kept > 1 else after[0]
 
-    def _step(self, inputs: Tensor, hidden: Tensor, state: State) -> State:
-        raise NotImplementedError(f"{type(self).__name__} does not say what a step is")
+    def _kind(self) -> str:
+        """Which of the `RULES` a step is."""
+        return self.kind
 
 
 class RNNCell(RNNCellBase):
@@ -254,18 +290,17 @@ class RNNCell(RNNCellBase):
         self.nonlinearity = _known(nonlinearity)
         super().__init__(input_size, hidden_size, bias)
 
-    _step = RNN.step
+    def _kind(self) -> str:
+        return f"RNN {self.nonlinearity}"
 
 
 class LSTMCell(RNNCellBase):
     """A step of `LSTM`: the state is (h, c)."""
 
-    gates, kept = 4, 2
-    _step = LSTM.step
+    gates, kept, kind = 4, 2, "LSTM"
 
 
 class GRUCell(RNNCellBase):
     """A step of `GRU`."""
 
-    gates = 3
-    _step = GRU.step
+    gates, kind = 3, "GRU"

@@ -40,16 +40,24 @@ def leave_alone(form: Canonical) -> None:
     _along[form.skeleton] = ()
 
 
+def taken_with(skeleton: tuple[Any, ...]) -> tuple[int, ...]:
+    """The nodes that are computed along with graphs of a skeleton."""
+    return _along.get(skeleton, ())
+
+
+def joined(form: Canonical, taken: Sequence[int], device: str) -> Canonical:
+    """The form of a graph and what of it is computed along."""
+    settings, wanted, *rest = form.key
+    return form._replace(key=(settings, (*wanted, *[(one, device) for one in taken]), *rest))
+
+
 def with_company(form: Canonical, roots: Roots) -> tuple[Canonical, Roots]:
     """The roots and what is computed along with them, and the form of that."""
     taken = _along.get(form.skeleton) if _along else None
     if not taken:
         return form, roots
-    settings, wanted, *rest = form.key
-    device = roots[0][1]
-    key = (settings, (*wanted, *[(place, device) for place in taken]), *rest)
-    nodes = list(form.order)
-    return form._replace(key=key), [*roots, *[(nodes[place], device) for place in taken]]
+    nodes, device = list(form.order), roots[0][1]
+    return joined(form, taken, device), [*roots, *[(nodes[place], device) for place in taken]]
 
 
 def ages_of(form: Canonical, nodes: Sequence[UOp], known: Notes) -> list[int]:

@@ -35,6 +35,7 @@ _NUMBERS: Final = frozenset({int, bool})
 _BUFFER, _CONST, _BIND, _LEAF = Ops.BUFFER, Ops.CONST, Ops.BIND, Ops.LEAF
 _FUNCTION, _INDEX, _SHEAR, _CHECK = Ops.FUNCTION, dtypes.index, Ops.SHEAR, Ops.CHECK
 _SLOT, _LOOP = Ops.SLOT, Ops.LOOP
+_CALL: Final = Ops.CALL
 _SIZED: Final = MOVEMENT | {_LOOP}
 PLACED: Final = frozenset({*MOVEMENT, Ops.LEAF, Ops.DETACH})  # what memory is looked at through
 PAIRED: Final = frozenset({Ops.SHRINK, Ops.PAD})  # of two numbers for each axis
@@ -46,8 +47,8 @@ OF_A_STEP: Final = "a tensor of a loop's step has no value outside of it: hand i
 class Canonical(NamedTuple):
     """A graph's key, and what is not in it, in order of appearance: buffers, and BIND nodes; the
     nodes whose numbers are at the end of the key; all nodes but constants, in `order`, and where in
-    it each is found first; the nodes that stand for known ones, with the ages of these; and the
-    `values` of what is bound.
+    it each is found first; the nodes that stand for known ones, with the ages of these; the
+    `values` of what is bound; and the CALL nodes.
     """
 
     key: tuple[Any, ...]
@@ -58,6 +59,7 @@ class Canonical(NamedTuple):
     places: Mapping[UOp, int] = MappingProxyType({})
     ages: Mapping[UOp, int] = MappingProxyType({})
     values: Sequence[int] = ()
+    calls: Sequence[UOp] = ()
 
     @property
     def skeleton(self) -> tuple[Any, ...]:
@@ -81,12 +83,9 @@ def canonical(roots: Sequence[tuple[UOp, str]], known: Notes = NOTHING) -> Canon
     """The canonical form of `roots` (graph node, device), with what stands for nodes that are known
     in their place; None if there are too many nodes.
     """
-    order: list[UOp] = []
-    places: dict[UOp, int] = {}
-    words, numbers = list[Any](), list[Any]()
-    buffers: list[Buffer] = []
-    bound, numbered = list[UOp](), list[UOp]()
-    ages: dict[UOp, int] = {}
+    words, numbers, buffers = list[Any](), list[Any](), list[Buffer]()
+    order, bound, numbered, calls = list[UOp](), list[UOp](), list[UOp](), list[UOp]()
+    places, ages = dict[UOp, int](), dict[UOp, int]()
     find = known.get
     stack = [node for node, _ in reversed(roots)]
     while stack:
@@ -121,7 +120,10 @@ def canonical(roots: Sequence[tuple[UOp, str]], known: Notes = NOTHING) -> Canon
             else:
                 words.append(node if op is _CONST else (op, node.dtype, arg[1:]))
             continue
-        if op in _SIZED:
+        if op is _CALL:
+            arg = arg.template
+            calls.append(node)
+        elif op in _SIZED:
             arg, sizes = without_numbers(node, numbered, numbers)
             source += sizes
         elif op is _BIND:
@@ -136,7 +138,7 @@ def canonical(roots: Sequence[tuple[UOp, str]], known: Notes = NOTHING) -> Canon
     wanted = tuple([(place_of(node, places, known), device) for node, device in roots])
     key = (settings_now(), wanted, hashed(words), tuple(numbers))
     values = [node.src[1].arg for node in bound]
-    return Canonical(key, buffers, bound, numbered, order, places, ages, values)
+    return Canonical(key, buffers, bound, numbered, order, places, ages, values, calls)
 
 
 def is_of_box(node: UOp, known: Notes) -> bool:

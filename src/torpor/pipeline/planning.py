@@ -9,6 +9,7 @@ from torpor.base.phases import phase
 from torpor.base.target import Target
 from torpor.device import Device
 from torpor.graph import simplify_graph
+from torpor.graph.call import without_calls
 from torpor.graph.fission import simplified
 from torpor.graph.multi import resolve
 from torpor.ir.contract_graph import GRAPH, RESOLVED
@@ -54,7 +55,8 @@ def planned(
     roots: Roots, target_of: TargetOf = target_of
 ) -> tuple[Plan, list[list[tuple[UOp, str]]], list[UOp]]:
     """The plan of the roots; for each what is computed where; and each simplified."""
-    graph = UOp.sink(*(node for node, _ in roots))
+    there = without_calls([node for node, _ in roots])
+    graph = UOp.sink(*(there[node] for node, _ in roots))
     expect(len(graph.toposort()))
     note_graph(graph)
     GRAPH.expect(graph)

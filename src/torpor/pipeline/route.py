@@ -14,7 +14,7 @@ from torpor.ir.ops import Ops
 from torpor.ir.records import Opt, Program, ScheduleItem
 from torpor.ir.trace import listener
 from torpor.ir.uop import UOp
-from torpor.pipeline import again, along, anew, plans
+from torpor.pipeline import again, along, anew, calls, plans
 from torpor.pipeline.along import Place
 from torpor.pipeline.blame import index_of
 from torpor.pipeline.canonical import Canonical, canonical
@@ -126,13 +126,16 @@ def realize_again(roots: Roots, known: Notes) -> Again | None:
     form = canonical(roots, known)
     if form is None:
         return None
-    own, wanted = along.with_company(form, roots)
+    found = calls.form_without(form, roots) if form.calls else along.with_company(form, roots)
+    if found is None:
+        return None
+    own, wanted = found
     refused = None
     try:
         values = followed(wanted, own)
     except Failed as failed:
-        if form.ages or wanted is not roots:  # the graph that failed has to be written first
-            return None
+        if form.ages or form.calls or wanted is not roots:
+            return None  # the graph that failed has to be written first
         refused = Refused.of(failed, planned(roots)[0].items)
     if refused is not None:
         raise told(refused, roots)

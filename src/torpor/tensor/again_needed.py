@@ -18,7 +18,7 @@ from typing import Any, Final
 from torpor.ir.infer import JOINT, device_of
 from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.uop import UOp
-from torpor.tensor.storage import recall
+from torpor.tensor.storage import reads_memory, recall
 
 Roots = Sequence[tuple[UOp, str]]
 _THROUGH: Final = frozenset({*MOVEMENT, Ops.DETACH, Ops.LEAF, Ops.FUNCTION, Ops.CONTIGUOUS})
@@ -67,7 +67,7 @@ def mark_held(roots: Roots, values: Mapping[UOp, UOp], form: Any) -> None:
         return
     sink = UOp.sink(*(node for node, _ in roots))
     asked = set(sink.src)
-    held = held_in(sink, _holders(values, form))
+    held = held_in(sink, _holders(sink, values, form))
     passed: set[UOp] = set()
     wanted = {kept_for(node, held, passed) for node in held}
     for node in wanted - passed:
@@ -76,7 +76,7 @@ def mark_held(roots: Roots, values: Mapping[UOp, UOp], form: Any) -> None:
             continue
         if node.below(_THROUGH).op is Ops.CHECK:
             continue  # without it nobody knows what an index, whose value this is, means
-        if device_of(node) == device:
+        if device_of(node) == device and reads_memory(node):  # constants are noted nowhere
             _marks[node] = (form.skeleton, place)
 
 
@@ -86,14 +86,16 @@ def needed_elsewhere(
     """Marked nodes below these that others still hold, and their marks, which they lose: where a
     chain of steps is looked at from its end on, each would be computed from the beginning.
     """
-    held = held_in(UOp.sink(*nodes), _holders(values, form)) if _marks else {}
+    sink = UOp.sink(*nodes)
+    held = held_in(sink, _holders(sink, values, form)) if _marks else {}
     return [(node, _marks.pop(node)) for node in held if node in _marks and node not in nodes]
 
 
-def _holders(values: Mapping[UOp, UOp], form: Any) -> Counter[int]:
+def _holders(sink: UOp, values: Mapping[UOp, UOp], form: Any) -> Counter[int]:
     """How often the canonical form of a graph and the values in it hold each node, by id."""
-    made = [node for node in set(values.values()) if node in form.places]
-    found = Counter(map(id, (*values, *form.order, *form.places, *form.numbered, *made)))
+    held = (*values, *values.values(), *form.order, *form.places, *form.numbered)
+    found = Counter(map(id, held))
+    made = set(UOp.sink(*values.values()).toposort()).difference(sink.toposort())
     found.update(id(below) for node in made for below in node.src)
     return found
 

@@ -76,12 +76,14 @@ def _run(roots: Sequence[tuple[UOp, str]]) -> list[UOp] | None:
             for node, value, age in again[1]:
                 settle(node, value, age)
             return again[0]
-    values = values_below([node for node, _ in roots]) if known else {}
+    values = values_below([node for node, _ in roots])
     wanted = [(values.get(node, node), device) for node, device in roots]
     if active:
         with unwatched_calls():
             values_of: list[UOp] = pipeline().realize(wanted)
         return values_of
+    if any(node.op is Ops.PART for node in values):
+        pipeline().know_calls(roots, known, wanted, values)
     found = pipeline().realize_along(wanted, partial(new_graph, roots, values))
     if found is None:
         return None

@@ -201,7 +201,8 @@ class Contraction(Handle):
         _check_mask(self, attn_mask, is_causal)
         if enable_gqa:
             key, value = _for_each_head(self, key), _for_each_head(self, value)
-        return attention(self, key, value, attn_mask, dropout_p, is_causal, scale)
+        attend = attention if dropout_p else _attention  # what draws does so each time
+        return attend(self, key, value, attn_mask, dropout_p, is_causal, scale)
 
 
 def attention(
@@ -227,6 +228,9 @@ def attention(
         weights, total = (weights * total.reciprocal()).cast(given), None
     summed = (weights.dropout(dropout) if dropout else weights).matmul(value)
     return summed if total is None else summed / total
+
+
+_attention: Final = repeated(attention)
 
 
 def _scores(query: Any, key: Any, scale: float | None) -> Any:

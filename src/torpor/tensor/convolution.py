@@ -18,6 +18,7 @@ from torpor.tensor.handle import (
     render_shape,
 )
 from torpor.tensor.overlap import scatter_windows
+from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import pair
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def _correlation(dims: int, text: str) -> Callable[..., Tensor]:
         return made if bias is None else made + bias.reshape(1, -1, *(1,) * dims)
 
     method.__name__, method.__doc__ = f"conv{dims}d", text
-    return method
+    return repeated(method)
 
 
 def _transposed(dims: int, text: str) -> Callable[..., Tensor]:
@@ -157,7 +158,7 @@ def _transposed(dims: int, text: str) -> Callable[..., Tensor]:
         return made if bias is None else made + bias.reshape(1, -1, *(1,) * dims)
 
     method.__name__, method.__doc__ = f"conv_transpose{dims}d", text
-    return method
+    return repeated(method)
 
 
 def _check_steps(image: Any, steps: Any, spread: Any, around: Any, beyond: Any) -> None:

@@ -143,8 +143,12 @@ def _seed(root: Handle, given: Any) -> UOp:
     return build.cast(seed._current(), root.dtype)
 
 
-def _gradients(root: Handle, groups: Sequence[list[UOp]], given: Any) -> list[UOp | None]:
-    """For each group of nodes (that stand for one tensor), the sum of their gradients."""
+def _gradients(
+    root: Handle, groups: Sequence[list[UOp]], given: Any, called: bool = False
+) -> list[UOp | None]:
+    """For each group of nodes (that stand for one tensor), the sum of their gradients; `called`:
+    see `graph.gradient`.
+    """
     from torpor.graph.gradient import gradient as graph_gradient
     from torpor.graph.gradient import noted
 
@@ -155,7 +159,8 @@ def _gradients(root: Handle, groups: Sequence[list[UOp]], given: Any) -> list[UO
     token = noted.set([] if anomaly() else None)
     try:
         with phase("graph", "gradient"):
-            found = dict(zip(flat, graph_gradient(root._current(), flat, seed), strict=True))
+            made = graph_gradient(root._current(), flat, seed, called)
+            found = dict(zip(flat, made, strict=True))
         _refuse_nan(root, noted.get() or ())
     finally:
         noted.reset(token)
@@ -262,7 +267,8 @@ class Differentiate(Handle):
             given = [inputs] if isinstance(inputs, Handle) else inputs
             targets = [part for one in given for part in one._parts]
             groups = [_nodes_of(one, found) for one in targets]
-        gradients = _gradients(self, groups, gradient)
+        called = not (active or create_graph)
+        gradients = _gradients(self, groups, gradient, called)
         self._spend(gradients, gradient, create_graph if retain_graph is None else retain_graph)
         for target, node in zip(targets, gradients, strict=True):
             if target is not None and node is not None:

@@ -16,6 +16,7 @@ from torpor.tensor.handle import Handle, derive, float_dtype, located, make, ren
 from torpor.tensor.host import known_shape
 from torpor.tensor.iota import iota
 from torpor.tensor.operands import choose
+from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import pair
 from torpor.tensor.wide import widely
 
@@ -61,7 +62,7 @@ def _maxima(dims: int) -> Callable[..., Any]:
         less than anything, NaN greater. `stride` is the window's size unless given; with
         `ceil_mode` a last window may reach beyond the end.
         """
-    return method
+    return repeated(method)
 
 
 def _means(dims: int) -> Callable[..., Any]:
@@ -82,7 +83,7 @@ def _means(dims: int) -> Callable[..., Any]:
         `max_pool{dims}d`. Padding counts as zeros unless `count_include_pad` is off;
         `divisor_override` divides instead of the count. Means of integers are truncated.
         """
-    return method
+    return repeated(method)
 
 
 def _adaptive_means(dims: int) -> Callable[..., Any]:

@@ -30,6 +30,7 @@ from torpor.tensor.host import known_shape
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import default_float
 from torpor.tensor.radix import placed, sorted_numbers
+from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import a_shape, counts_of, whole_number, within
 from torpor.tensor.watch import active, watcher
 
@@ -169,36 +170,42 @@ def threefry(keys: tuple[UOp, UOp], counters: tuple[UOp, UOp]) -> tuple[UOp, UOp
     return left, right
 
 
-def _words(shape: tuple[Size, ...], device: str, generator: Generator | None) -> tuple[UOp, UOp]:
-    """Two random words for each element of `shape`."""
-    count = product(shape)
-    rounds = -(-largest(count) // (_WORD + 1))
-    state = _next_state(generator, max(rounds, 1))
-    keys = tuple(
-        build.broadcast_to(_bound(f"random_seed{state.name}_{i}", word), (count,))
-        for i, word in enumerate((state.seed & _WORD, state.seed >> 32))
-    )
-    draw = _bound(f"random_draw{state.name}_{state.draw}", state.draw & _WORD)
-    if active and (watching := watcher()) is not None:
-        further = watching.numbered(max(rounds, 1))
-        draw = draw if further is None else build.elementwise(Ops.ADD, draw, further)
-    number = build.broadcast_to(draw, (count,))
-    place = iota(count, device, dtypes.uint32 if rounds <= 1 else dtypes.int64)
+@repeated
+def _words(draw: Tensor, low: Tensor, high: Tensor, shape: Any) -> tuple[Tensor, Tensor]:
+    """Two random words for each element of `shape`, by a draw's number and a seed's words (0-d)."""
+    count, device = product(shape), draw._storage.device
+    given = (one._current() for one in (draw, low, high))
+    number, *keys = (build.broadcast_to(node, (count,)) for node in given)
+    rounds = _draws_for(count)
+    place = iota(count, device, dtypes.uint32 if rounds == 1 else dtypes.int64)
     if rounds > 1:  # each 2**32 elements are a draw of their own
         whole = build.elementwise(Ops.SHR, place, build.constant(32, dtypes.int64, (count,)))
         number = build.elementwise(Ops.ADD, number, build.cast(whole, dtypes.uint32))
         place = build.cast(place, dtypes.uint32)
     left, right = threefry((keys[0], keys[1]), (place, number))
-    return build.reshape(left, shape), build.reshape(right, shape)
+    return make(build.reshape(left, shape), device), make(build.reshape(right, shape), device)
+
+
+def _draws_for(count: Size) -> int:
+    """How many draws it takes to have so many words."""
+    return max(-(-largest(count) // (_WORD + 1)), 1)
 
 
 def random_words(shape: Any, device: str | None, generator: Generator | None) -> tuple[Any, Any]:
     """Two random words (uint32) for each element."""
-    where = Device.canonicalize(device)
+    where, shape = Device.canonicalize(device), tuple(shape)
     if any(isinstance(size, int) and size < 0 for size in shape):
         raise ShapeError(f"a shape cannot have a negative size: {shape}")
-    left, right = _words(tuple(shape), where, generator)
-    return make(left, where), make(right, where)
+    draws = _draws_for(product(shape))
+    state = _next_state(generator, draws)
+    name, words = state.name, (state.seed & _WORD, state.seed >> 32)
+    keys = [_bound(f"random_seed{name}_{i}", word) for i, word in enumerate(words)]
+    draw = _bound(f"random_draw{name}_{state.draw}", state.draw & _WORD)
+    if active and (watching := watcher()) is not None:
+        further = watching.numbered(draws)
+        draw = draw if further is None else build.elementwise(Ops.ADD, draw, further)
+    number, low, high = (make(node, where) for node in (draw, *keys))
+    return _words(number, low, high, shape)
 
 
 def _unit(words: tuple[Any, Any], dtype: DType) -> Tensor:
@@ -248,8 +255,14 @@ def normal_numbers(
     else:
         words = random_words(shape, device, generator)
         first, second = _unit(words, wide), _unit((words[1], words[0]), wide)
+    return _normal(first, second).cast(kind)
+
+
+@repeated
+def _normal(first: Tensor, second: Tensor) -> Tensor:
+    """Normal numbers of two uniforms in [0, 1)."""
     radius = ((1 - first).log() * -2).sqrt()
-    return (radius * (second * (2 * math.pi)).cos()).cast(kind)
+    return radius * (second * (2 * math.pi)).cos()
 
 
 def _check_uniform(low: Any, high: Any) -> None:

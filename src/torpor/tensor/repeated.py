@@ -6,6 +6,7 @@ import contextlib
 import functools
 import struct
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 from torpor.base.dtypes import DType
@@ -29,14 +30,17 @@ class _Call:
     """A call of a function, seen as tensors and what is said beside them."""
 
     def __init__(self, arguments: Sequence[Any], names: tuple[str, ...]):
-        self.arguments, self.handles = arguments, list[Handle]()
+        self.arguments, self.handles, self.nodes = arguments, list[Handle](), list[UOp]()
         words: list[Any] = [names, grad_enabled(), default_float()]
         for one in arguments:
             kind = type(one)
             if isinstance(one, Handle) and not one.is_pair:
-                node = one._current()
-                words += (node.dtype, shape_of(node), one.requires_grad, one._storage.device)
+                storage = one._storage
+                node = one._node if one._stamp == storage.stamp else one._current()
+                requires = storage.requires if one._path is None else one.requires_grad
+                words += (node.dtype, shape_of(node), requires, storage.device)
                 self.handles.append(one)
+                self.nodes.append(node)
             elif kind in _TOLD or (kind is tuple and all(type(part) is int for part in one)):
                 words += (kind, one)
             elif kind is float:
@@ -53,13 +57,10 @@ class _Call:
         same = all(one._storage.device == device for one in self.handles)
         return same and JOINT not in device and all(is_plain(one.shape) for one in self.handles)
 
-    def nodes(self) -> list[UOp]:
-        return [one._current() for one in self.handles]
-
     def stand_ins(self) -> list[Handle]:
         """Tensors of which nothing is known but their kind."""
         device = self.handles[0]._storage.device
-        nodes = [UOp(Ops.SLOT, n.dtype, (), (fresh(), shape_of(n))) for n in self.nodes()]
+        nodes = [UOp(Ops.SLOT, n.dtype, (), (fresh(), shape_of(n))) for n in self.nodes]
         return [make(n, device, h.requires_grad) for n, h in zip(nodes, self.handles, strict=True)]
 
 
@@ -82,8 +83,11 @@ def repeated(function: _Function) -> _Function:
                 template = learn(call, len(arguments), tuple(options))
         if template is None:
             return function(*arguments, **options)
-        nodes = template.made(call.nodes(), _site)
-        several, required = template.about
+        tie, required = template.about
+        site = here()
+        origins = _no_site if site is None else lambda _: (site,)
+        make_nodes = template.made if any(required) else template.called
+        nodes = make_nodes(call.nodes, origins)
         device = call.handles[0]._storage.device
         depth = 1 + max([one._storage.depth for one in call.handles])
         results = [
@@ -91,7 +95,7 @@ def repeated(function: _Function) -> _Function:
             for node, requires in zip(nodes, required, strict=True)
             if node is not None
         ]
-        return tuple(results) if several else results[0]
+        return tie(results)
 
     def learn(call: _Call, count: int, names: tuple[str, ...]) -> Template | None:
         """Write down what a call makes; None where that is not a new value."""
@@ -107,7 +111,10 @@ def repeated(function: _Function) -> _Function:
         ):
             return None  # views of the operands, and these themselves
         owners = dict.fromkeys(UOp.sink(*nodes).toposort(), inputs[0])
-        about = isinstance(made, tuple), tuple([one.requires_grad for one in results])
+        tie: Callable[[Sequence[Any]], Any] = itemgetter(0)
+        if isinstance(made, tuple):
+            tie = getattr(type(made), "_make", tuple)
+        about = tie, tuple([one.requires_grad for one in results])
         template = Template(inputs, nodes, owners, about)
         templates.learn(call.key, template)
         return template
@@ -115,6 +122,5 @@ def repeated(function: _Function) -> _Function:
     return wrapped  # type: ignore[return-value]
 
 
-def _site(_: UOp) -> tuple[Site, ...]:
-    site = here()
-    return () if site is None else (site,)
+def _no_site(_: int) -> tuple[Site, ...]:
+    return ()

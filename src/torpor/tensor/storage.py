@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from torpor.device import Buffer
+from torpor.graph.call import written_out
 from torpor.graph.known import is_noted, known, note
 from torpor.graph.reduce import AGAIN
 from torpor.ir.infer import JOINT, shape_of
@@ -20,6 +21,7 @@ from torpor.tensor.watch import active, watcher
 
 # An enumeration is slow to ask for its members.
 _RESHAPE, _BUFFER, _MULTI, _FUNCTION = Ops.RESHAPE, Ops.BUFFER, Ops.MULTI, Ops.FUNCTION
+_PART: Final = Ops.PART
 
 
 class Storage:
@@ -204,31 +206,34 @@ def is_settled(storage: Storage) -> bool:
 
 def without_known(roots: Sequence[UOp]) -> list[UOp]:
     """The graphs with everything that was computed before replaced by its value."""
-    nodes = [*roots]
-    if not known:
-        return nodes
-    values = values_below(nodes)
-    return [values.get(node, node) for node in nodes]
+    values = values_below(roots)
+    return [values.get(node, node) for node in roots]
 
 
 def values_below(roots: Sequence[UOp]) -> dict[UOp, UOp]:
-    """What stands for the nodes of the graphs that have been computed, or are made of such."""
+    """What stands for the nodes of the graphs that have been computed, are parts of calls, or are
+    made of such.
+    """
     done: dict[UOp, UOp] = {}
+    calls: dict[UOp, list[UOp | None]] = {}
     seen: set[UOp] = set()
     stack = [*roots]
     while stack:
         node = stack[-1]
         if node in seen:
             stack.pop()
-        elif id(node) in known and (value := recall(node)) is not None:
+            continue
+        if id(node) in known and (value := recall(node)) is not None:
             done[node] = value
             seen.add(node)
-        elif more := [below for below in node.src if below not in seen]:
+            continue
+        below = (written_out(node, calls),) if node.op is _PART else node.src
+        if more := [one for one in below if one not in seen]:
             stack += more
         else:
             seen.add(node)
-            source = tuple([done.get(below, below) for below in node.src])
-            if node.op is _FUNCTION and node.arg[0] == AGAIN:
+            source = tuple([done.get(one, one) for one in below])
+            if node.op is _PART or (node.op is _FUNCTION and node.arg[0] == AGAIN):
                 done[node] = source[0]
             elif source != node.src:
                 made = node.replace(src=source)

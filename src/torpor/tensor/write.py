@@ -76,6 +76,22 @@ def write(target: Handle, value: Any) -> None:
         wait(storage)
 
 
+def hand_over(target: Handle, made: Handle) -> None:
+    """As `assign`, of a tensor that nobody else will hold: its node is the target's now."""
+    storage, path, node = target._storage, target._path, made._current()
+    is_whole = path is None or (path.kind == "leaf" and path.previous is None)
+    alike = storage.base.dtype is node.dtype and shape_of(storage.base) == shape_of(node)
+    plain = made._path is None and storage.device == made._storage.device
+    waits = storage.depth >= MOST_WRITES * WRITE or storage.external is not None
+    if active or waits or not (is_whole and alike and plain) or made.requires_grad:
+        write(target, made)
+        return
+    storage.requires = False
+    storage.replace(node)
+    node.held = True
+    wait(storage)
+
+
 @contextmanager
 def restored_on_failure(tensors: Sequence[Handle]) -> Iterator[None]:
     """Writes inside are undone where what they wrote cannot be computed: of a batch with an index

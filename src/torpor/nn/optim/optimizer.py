@@ -27,7 +27,7 @@ from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import within
 from torpor.tensor.watch import is_watched
 from torpor.tensor.wide import wide_dtype
-from torpor.tensor.write import restored_on_failure
+from torpor.tensor.write import hand_over, restored_on_failure
 
 REQUIRED: Final = inspect.Parameter.empty  # in place of a default
 _BELOW_ONE: Final = frozenset({"alpha", "rho"})
@@ -321,7 +321,7 @@ class Optimizer:
         for count in ahead.values():
             made = self.count(count.values, settings.rate, settings.numbers(settings.rate.dtype))
             for name, value in made.items():
-                count.values[name].assign(value)
+                hand_over(count.values[name], value)
 
     def count(
         self, values: Mapping[str, Tensor], rate: Tensor, numbers: Mapping[str, Any]
@@ -338,7 +338,7 @@ class Optimizer:
         many = len(parameters), len(counted)
         found = type(self)._steps(*many, settings.rate, *counted, *given, **numbers)
         for tensor, new in zip((one for rest in kept for one in rest), found, strict=True):
-            tensor.assign(new)
+            hand_over(tensor, new)
 
     def state_dict(self) -> dict[str, Any]:
         """State by the parameters' numbers, and the groups, as PyTorch lays them out."""

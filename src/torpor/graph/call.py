@@ -1,0 +1,83 @@
+"""Calls: what a template makes of operands, that is not made before somebody looks.
+
+before  PART 0 of CALL(x, y)
+after   the nodes that the CALL's template makes of x and y, where gradients flow through them, a
+        loop has them in its body, or a graph is planned
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torpor.graph.reduce import AGAIN, again, identity
+from torpor.ir.infer import shape_of, shaped
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+
+Origins = Callable[[int], tuple[Any, ...]]  # those of what comes of an input, by its number
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Call:
+    """What a CALL does: arg of the node. `template`: a `Template`."""
+
+    template: Any
+    origins: Origins
+
+
+def inputs_of(call: UOp) -> list[UOp]:
+    """The inputs of a CALL's template; the CALL in place of those that are no operands."""
+    template = call.arg.template
+    inputs = [call] * template.count
+    for number, node in zip(template.used, call.src, strict=True):
+        inputs[number] = node
+    return inputs
+
+
+def made_by(call: UOp) -> list[UOp]:
+    """All nodes of what a CALL is."""
+    template = call.arg.template
+    found: list[UOp] = template.values(inputs_of(call), call.arg.origins)[template.count :]
+    return found
+
+
+def written_out(part: UOp, done: dict[UOp, list[UOp | None]]) -> UOp:
+    """What a PART is; `done`: CALLs that have been written out."""
+    call = part.src[0]
+    if call not in done:
+        done[call] = call.arg.template.made(inputs_of(call), call.arg.origins)
+    found: UOp | None = done[call][part.arg]
+    assert found is not None, "a PART is of a result"
+    return found
+
+
+def without_calls(
+    roots: Sequence[UOp], apart: Sequence[UOp] = (), ends: Iterable[UOp] = ()
+) -> dict[UOp, UOp]:
+    """What each node below, down to the `ends`, is without calls. Those `apart` are nodes of their
+    own: what is asked of one is not asked of what is made alike.
+    """
+    done = {node: node for node in ends}
+    calls: dict[UOp, list[UOp | None]] = {}
+    stack = [*roots]
+    while stack:
+        node = stack[-1]
+        if node in done:
+            stack.pop()
+            continue
+        below = (written_out(node, calls),) if node.op is Ops.PART else node.src
+        if more := [one for one in below if one not in done and one.op is not Ops.CALL]:
+            stack += more
+            continue
+        source = tuple([done.get(one, one) for one in below])
+        if node.op is Ops.PART:
+            made = again(source[0], identity()) if node in apart else source[0]
+        elif node.op is Ops.FUNCTION and node.arg[0] == AGAIN and node.src[0].op is Ops.PART:
+            made = again(source[0], node.arg[1])
+        else:
+            made = node if source == node.src else node.replace(src=source)
+            made.origins = made.origins or node.origins
+        done[node] = shaped(made, shape_of(node))
+    return done

@@ -1,0 +1,163 @@
+"""Graphs with calls are known by what they are when these are written out.
+
+before  the form of PART(CALL(x, y)), in which a template is one word
+after   the form of what the template makes of x and y, with the memory and the numbers that x and y
+        have now
+
+What a template makes is the same each time, but for its operands. So two graphs that are alike with
+their calls are alike without, as long as no node outside of a template happens to be one inside,
+nor two boxes or constants to be one: then the numbers that make them so must be the same again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from torpor.graph.call import made_by
+from torpor.graph.known import Notes
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+from torpor.pipeline import along
+from torpor.pipeline.canonical import Canonical, canonical
+from torpor.pipeline.general import count_of
+
+MOST: Final = 1024  # graphs with calls that are known
+PATIENCE: Final = 8  # forms of graphs alike until their templates are written out at once
+_CALLED: Final = frozenset({Ops.CALL, Ops.PART})
+
+Roots = Sequence[tuple[UOp, str]]
+
+
+@dataclass
+class Written:
+    """How the form of a graph without its calls comes of that with them.
+
+    key:     of the form, but for the numbers.
+    numbers: for each of its numbers where it is among those of the graph with calls; None: fixed.
+    fixed:   what these are.
+    same:    places of numbers that must be one.
+    pinned:  those that must be what they were, by place.
+    buffers: for each of its buffers which it is of those of the graph with calls.
+    bound:   the same of its bound variables.
+    company: the nodes of the graph with calls that are computed along.
+    taken:   what is computed along with the form, by place.
+    """
+
+    key: tuple[Any, ...]
+    numbers: Sequence[int | None]
+    fixed: Sequence[Any]
+    same: Sequence[tuple[int, int]]
+    pinned: Mapping[int, Any]
+    buffers: Sequence[int]
+    bound: Sequence[int]
+    company: Sequence[int]
+    taken: Sequence[int]
+
+    def form(self, own: Canonical) -> Canonical | None:
+        """The form of a graph without its calls; None where it is another one."""
+        given = own.numbers
+        if any(given[one] != given[other] for one, other in self.same):
+            return None
+        if any(given[place] != value for place, value in self.pinned.items()):
+            return None
+        rest = zip(self.numbers, self.fixed, strict=True)
+        numbers = tuple([value if place is None else given[place] for place, value in rest])
+        buffers = [own.buffers[number] for number in self.buffers]
+        bound = [own.bound[number] for number in self.bound]
+        values = [own.values[number] for number in self.bound]
+        return Canonical((*self.key, numbers), buffers, bound, ages=own.ages, values=values)
+
+
+_written: Final[dict[tuple[Any, ...], Written]] = {}
+_times: Final[dict[tuple[Any, ...], int]] = {}  # how often it was another one
+
+
+def form_without(own: Canonical, roots: Roots) -> tuple[Canonical, Roots] | None:
+    """As `along.with_company`, of the graph without its calls; None where it is not known."""
+    known = _written.get(own.skeleton)
+    form = None if known is None else known.form(own)
+    if known is None or form is None or along.taken_with(known.key) != known.taken:
+        return None
+    if not known.taken:
+        return form, roots
+    nodes, device = list(own.order), roots[0][1]
+    more = [(nodes[place], device) for place in known.company]
+    return along.joined(form, known.taken, device), [*roots, *more]
+
+
+def know_calls(roots: Roots, known: Notes, wanted: Roots, values: Mapping[UOp, UOp]) -> None:
+    """Know a graph with calls, which is about to be computed as `wanted`; `values` are what stands
+    for its nodes there.
+    """
+    own, form = canonical(roots, known), canonical(wanted)
+    if own is None or form is None or not own.calls:
+        return
+    name = own.skeleton
+    if len(_times) >= MOST:
+        _times.clear()
+        _written.clear()
+    _times[name] = _times.get(name, 0) + 1
+    made = written(own, form, values)
+    if made is not None and _times[name] <= PATIENCE:
+        _written[name] = made
+    else:
+        for call in own.calls:
+            call.arg.template.is_called = False
+
+
+def written(own: Canonical, form: Canonical, values: Mapping[UOp, UOp]) -> Written | None:
+    """How one form comes of the other; None where something is computed along that nobody holds."""
+    outside = [node for node in own.order if node.op not in _CALLED]
+    inside = {values.get(node, node) for call in own.calls for node in made_by(call)}
+    common = [node for node in (*outside, *own.numbered) if values.get(node, node) in inside]
+    ends = {node for call in own.calls for node in call.src}
+    fixed = set(below(common, ends))
+    places: dict[UOp, int] = {}
+    same: list[tuple[int, int]] = []
+    pinned: dict[int, Any] = {}
+    for node, start, stop in numbers_of(own):
+        if node in fixed:
+            pinned |= {place: own.numbers[place] for place in range(start, stop)}
+        first = places.setdefault(values.get(node, node), start)
+        same += [(first + n, start + n) for n in range(stop - start) if first != start]
+    numbers: list[int | None] = []
+    for node, start, stop in numbers_of(form):
+        first = places.get(node, -1)
+        numbers += [None if first < 0 else first + n for n in range(stop - start)]
+    if any(place is not None and place in pinned for place in numbers):
+        numbers = [None if place in pinned else place for place in numbers]
+    taken = along.taken_with(form.skeleton)
+    order = {values.get(node, node): place for place, node in enumerate(own.order)}
+    whole = list(form.order)
+    company = [order.get(whole[place], -1) for place in taken]
+    if -1 in company:
+        return None
+    seats = {id(buffer): number for number, buffer in enumerate(own.buffers)}
+    buffers = [seats[id(buffer)] for buffer in form.buffers]
+    variables = {values.get(node, node): number for number, node in enumerate(own.bound)}
+    bound = [variables[node] for node in form.bound]
+    return Written(
+        form.skeleton, numbers, form.numbers, same, pinned, buffers, bound, company, taken
+    )
+
+
+def numbers_of(form: Canonical) -> Iterator[tuple[UOp, int, int]]:
+    """The nodes that have numbers, and where these begin and end."""
+    start = 0
+    for node in form.numbered:
+        stop = start + count_of(node)
+        yield node, start, stop
+        start = stop
+
+
+def below(roots: Sequence[UOp], ends: set[UOp]) -> Iterator[UOp]:
+    """The roots and what is below, up to the `ends`."""
+    stack, seen = [*roots], set(roots)
+    while stack:
+        node = stack.pop()
+        yield node
+        more = [one for one in node.src if one not in seen and one not in ends]
+        seen.update(more)
+        stack += more

@@ -1,0 +1,283 @@
+"""Gradients and steps that stay calls until a graph is planned: values are those of the formula,
+whatever numbers change, meet by chance, or are asked for in between.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import torpor
+from torpor import Tensor, nn
+from torpor.pipeline import measuring
+
+RANDOM = np.random.default_rng(5)
+DATA = RANDOM.standard_normal((40, 6))
+
+
+def loss_of(x: Tensor, weight: Tensor, scale: float) -> Tensor:
+    """A loss whose gradient is made of many nodes, with constants 1 and 2 among them."""
+    hidden = (x @ weight * scale).tanh()
+    return ((hidden * 2 + (-hidden * hidden).exp()) ** 2).mean()
+
+
+def gradient_of(x: np.ndarray, weight: np.ndarray, scale: float) -> np.ndarray:
+    """The same gradient, by hand."""
+    hidden = np.tanh(x @ weight * scale)
+    inner = hidden * 2 + np.exp(-hidden * hidden)
+    by_hidden = 2 * inner / inner.size * (2 - 2 * hidden * np.exp(-hidden * hidden))
+    return x.T @ (by_hidden * (1 - hidden**2) * scale)
+
+
+def leaf(array: np.ndarray) -> Tensor:
+    return Tensor(array, dtype=torpor.float64, requires_grad=True)
+
+
+WEIGHT = RANDOM.standard_normal((6, 3))
+ROWS = Tensor(DATA, dtype=torpor.float64).realize()
+
+
+def test_places_of_boxes_may_change():
+    weight = leaf(WEIGHT)
+    for start in (0, 8, 16, 3, 3, 30, 0):
+        weight.grad = None
+        loss_of(ROWS[start : start + 8], weight, 0.5).backward()
+        np.testing.assert_allclose(
+            weight.grad.numpy(), gradient_of(DATA[start : start + 8], WEIGHT, 0.5), rtol=1e-12
+        )
+
+
+def test_lengths_of_boxes_may_change():
+    weight = leaf(WEIGHT)
+    for number in range(24):
+        size = (8, 5, 8, 7)[number % 4]
+        weight.grad = None
+        loss_of(ROWS[number : number + size], weight, 0.5).backward()
+        expected = gradient_of(DATA[number : number + size], WEIGHT, 0.5)
+        np.testing.assert_allclose(weight.grad.numpy(), expected, rtol=1e-12)
+
+
+def test_constants_that_meet_those_of_a_gradient_by_chance():
+    weight = leaf(WEIGHT)
+    for scale in (2.0, 2.0, 3.0, 1.0, 0.5, 2.0, -1.0, 0.0, -2.0, 2.5, 1.0, 3.0):
+        weight.grad = None
+        loss_of(ROWS[:8], weight, scale).backward()
+        expected = gradient_of(DATA[:8], WEIGHT, scale)
+        np.testing.assert_allclose(weight.grad.numpy(), expected, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("pairs", [
+    [(0, 0), (0, 0), (0, 8), (8, 0), (5, 5), (1, 2), (2, 2)],
+    [(0, 8), (3, 9), (3, 3), (9, 3), (7, 7), (0, 8)],
+])  # fmt: skip
+def test_two_boxes_that_are_one_by_chance(pairs):
+    weight = leaf(WEIGHT)
+    for first, second in pairs:
+        weight.grad = None
+        loss_of(ROWS[first : first + 8], weight, 0.5).backward()
+        loss_of(ROWS[second : second + 8], weight, 0.5).backward()
+        expected = sum(gradient_of(DATA[i : i + 8], WEIGHT, 0.5) for i in (first, second))
+        np.testing.assert_allclose(weight.grad.numpy(), expected, rtol=1e-12)
+
+
+def test_two_constants_that_are_one_by_chance():
+    weight = leaf(WEIGHT)
+    for first, second in ((0.5, 0.5), (0.5, 0.25), (2.0, 0.5), (1.0, 1.0), (2.0, 2.0), (0.1, 2.0)):
+        weight.grad = None
+        (loss_of(ROWS[:8], weight, first) + loss_of(ROWS[:8], weight, second) * second).backward()
+        parts = (gradient_of(DATA[:8], WEIGHT, scale) for scale in (first, second))
+        expected = sum(part * by for part, by in zip(parts, (1, second), strict=True))
+        np.testing.assert_allclose(weight.grad.numpy(), expected, rtol=1e-12)
+
+
+def test_a_value_outside_is_one_inside_by_chance():
+    """What the program computes beside is now and then what the gradient computes as well."""
+    weight = leaf(WEIGHT)
+    for scale in (2.0, 2.0, 3.0, 1.0, 2.0, 4.0, 3.0):
+        weight.grad = None
+        hidden = (ROWS[:8] @ weight).tanh()
+        inner = hidden * 2 + (-hidden * hidden).exp()
+        beside = (inner * scale).detach()
+        (inner**2).mean().backward()
+        total = weight.grad.sum() + beside.sum()
+        values = np.tanh(DATA[:8] @ WEIGHT)
+        within = values * 2 + np.exp(-values * values)
+        expected = gradient_of(DATA[:8], WEIGHT, 1.0).sum() + (within * scale).sum()
+        np.testing.assert_allclose(total.item(), expected, rtol=1e-12)
+
+
+def test_a_gradient_looked_at_alone_first():
+    one, other = leaf(WEIGHT), leaf(WEIGHT * 0.3)
+    for start in (0, 4, 8, 12, 16):
+        one.grad = other.grad = None
+        rows = ROWS[start : start + 8]
+        (loss_of(rows, one, 0.5) * loss_of(rows, other, 0.5)).backward()
+        data = DATA[start : start + 8]
+        values = [loss_of(rows, Tensor(w, dtype=torpor.float64), 0.5).item()
+                  for w in (WEIGHT, WEIGHT * 0.3)]  # fmt: skip
+        if start % 8:
+            one.grad.realize()
+        for weight, factor, array in ((one, values[1], WEIGHT), (other, values[0], WEIGHT * 0.3)):
+            expected = gradient_of(data, array, 0.5) * factor
+            np.testing.assert_allclose(weight.grad.numpy(), expected, rtol=1e-12)
+
+
+def test_gradients_of_gradients_that_were_calls():
+    """Nothing is lost where somebody asks for what a gradient depends on."""
+    for _ in range(6):
+        x = leaf(DATA[:4])
+        (x.tanh() * x + (-x * x).exp() * x.sin()).sum().backward()
+        (second,) = x.grad.sum().gradient(x)
+        t, s, c, e = np.tanh(DATA[:4]), np.sin(DATA[:4]), np.cos(DATA[:4]), np.exp(-(DATA[:4] ** 2))
+        d, x_ = 1 - t**2, DATA[:4]
+        expected = 2 * d - 2 * t * d * x_ + e * (-s - 4 * x_ * c + (4 * x_**2 - 2) * s)
+        np.testing.assert_allclose(second.numpy(), expected, rtol=1e-10)
+
+
+def test_equal_gradients_are_targets_of_their_own():
+    x = leaf(DATA[:4])
+    for _ in range(4):
+        made = []
+        for _ in range(2):
+            x.grad = None
+            (x.tanh() * x + (-x * x).exp() * x.sin()).sum().backward()
+            made.append(x.grad)
+        first, second = made
+        by_first, by_second = (first * first * second).sum().gradient(first, second)
+        value = first.numpy()
+        np.testing.assert_allclose(by_first.numpy(), 2 * value**2, rtol=1e-12)
+        np.testing.assert_allclose(by_second.numpy(), value**2, rtol=1e-12)
+
+
+def adam_by_hand(weight, gradients, rate=0.1, betas=(0.9, 0.999), epsilon=1e-8):
+    first = second = 0.0
+    for number, gradient in enumerate(gradients(), 1):
+        first = betas[0] * first + (1 - betas[0]) * gradient(weight)
+        second = betas[1] * second + (1 - betas[1]) * gradient(weight) ** 2
+        sizes = np.sqrt(second / (1 - betas[1] ** number)) + epsilon
+        weight = weight - rate * first / (1 - betas[0] ** number) / sizes
+    return weight
+
+
+def test_steps_of_an_optimiser_on_boxes_that_move_and_change_size():
+    starts = [(n * 7 % 30, 8 if n % 5 else 6) for n in range(25)]
+    weight = leaf(WEIGHT)
+    optimiser = nn.optim.Adam([weight], lr=0.1)
+    for start, size in starts:
+        optimiser.zero_grad()
+        loss_of(ROWS[start : start + size], weight, 0.5).backward()
+        optimiser.step()
+
+    def gradients():
+        for start, size in starts:
+            yield lambda w, at=slice(start, start + size): gradient_of(DATA[at], w, 0.5)
+
+    np.testing.assert_allclose(weight.numpy(), adam_by_hand(WEIGHT, gradients), rtol=1e-9)
+
+
+def test_what_is_kept_of_a_step_is_computed_with_it():
+    """A norm that is looked at after the step costs no second pass through the network."""
+    model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimiser = nn.optim.Adam(model.parameters(), lr=0.01)
+    launches = []
+    rows = ROWS.float().realize()
+    for number in range(12):
+        optimiser.zero_grad()
+        (model(rows[number : number + 8]) ** 2).mean().backward()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimiser.step()
+        with measuring() as measured:
+            value = norm.item()
+        launches.append(len(measured.runs))
+        clipped = sum(float((p.grad.numpy() ** 2).sum()) for p in model.parameters()) ** 0.5
+        assert min(value, 0.5) == pytest.approx(clipped, rel=1e-3)
+    assert launches[-4:] == [0] * 4
+
+
+def test_a_step_inside_a_jitted_function_of_gradients_from_outside():
+    weight = leaf(WEIGHT)
+
+    @torpor.jit
+    def norm_of(gradient: Tensor) -> Tensor:
+        return (gradient * gradient).sum()
+
+    for start in range(8):
+        weight.grad = None
+        loss_of(ROWS[start : start + 8], weight, 0.5).backward()
+        expected = (gradient_of(DATA[start : start + 8], WEIGHT, 0.5) ** 2).sum()
+        assert norm_of(weight.grad).item() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("start", range(6))
+def test_loops_and_branches_of_gradients_from_outside(start):
+    weight = leaf(WEIGHT)
+    loss_of(ROWS[start : start + 8], weight, 0.5).backward()
+    gradient, twice = weight.grad, weight.grad * 2
+    expected = gradient_of(DATA[start : start + 8], WEIGHT, 0.5)
+
+    def step(carry: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
+        return carry + row * twice.sum(), row
+
+    total, _ = torpor.scan(step, gradient[0] * 0, gradient)
+    summed = expected.sum(0) * expected.sum() * 2
+    np.testing.assert_allclose(total.numpy(), summed, rtol=1e-9, atol=1e-12)
+    chosen = torpor.cond(gradient.sum() > 0, lambda: twice, lambda: gradient)
+    side = expected * (2 if expected.sum() > 0 else 1)
+    np.testing.assert_allclose(chosen.numpy(), side, rtol=1e-12)
+    mapped = torpor.vmap(lambda row: (row * twice[0]).sum())(gradient)
+    np.testing.assert_allclose(mapped.numpy(), expected @ expected[0] * 2, rtol=1e-9)
+
+
+def picked_loss(table: Tensor, places: list[int]) -> Tensor:
+    picked = table[Tensor(np.array(places))]
+    return ((picked.tanh() * 2 + picked.exp()) ** 2).sum()
+
+
+def test_bad_indices_in_a_gradient_are_told():
+    table = leaf(DATA)
+    for _ in range(5):
+        table.grad = None
+        picked_loss(table, [1, 2, 3]).backward()
+        table.grad.realize()
+    table.grad = None
+    picked_loss(table, [1, 2, 99]).backward()
+    with pytest.raises(IndexError, match="99"):
+        table.grad.realize()
+
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    """Hendrycks and Gimpel, 2016, arXiv:1606.08415, by tanh."""
+    return x * 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def test_a_constant_beside_a_function_that_has_it_inside():
+    rows = ROWS[:8].realize()
+    for scale in (0.5, 0.5, 0.5, 0.25, 1.0, 0.5, 2.0, 3.0, 0.5, 1.0):
+        found = rows.gelu("tanh") + rows * scale + scale
+        np.testing.assert_allclose(
+            found.numpy(), gelu(DATA[:8]) + DATA[:8] * scale + scale, rtol=1e-6
+        )
+
+
+def test_functions_of_two_boxes_that_are_one_by_chance():
+    for first, second in ((2, 2), (2, 2), (4, 4), (0, 8), (8, 0), (5, 5), (1, 2)):
+        one, other = ROWS[first : first + 8], ROWS[second : second + 8]
+        found = one.gelu("tanh") * 3 - other.gelu("tanh")
+        expected = gelu(DATA[first : first + 8]) * 3 - gelu(DATA[second : second + 8])
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6, atol=1e-9)
+
+
+def test_constants_that_functions_share_are_not_computed_by_themselves():
+    """A mask that attention has inside is no tensor that somebody waits for."""
+    x = ROWS[:4].float().reshape(1, 4, 6)
+    for _ in range(3):
+        x.scaled_dot_product_attention(x, x, is_causal=True).numpy()
+    counts = []
+    for _ in range(4):
+        with measuring() as seen:
+            mask = Tensor.ones(4, 4, dtype="bool").tril()
+            (mask.where(x @ x.mT, 0.0).sum(-1) * 2).realize()
+        counts.append(len(seen.runs))
+    assert counts == [counts[0]] * 4
