@@ -67,7 +67,7 @@ class UOp:
 
     __slots__ = (
         "op", "dtype", "src", "arg", "origins", "normal", "held", "_bounds", "_key", "_shape",
-        "_device", "_affine", "__weakref__",
+        "_device", "_affine", "_free", "__weakref__",
     )  # fmt: skip
 
     op: Ops
@@ -77,13 +77,14 @@ class UOp:
     origins: tuple[Any, ...]
     normal: int  # bits of the rule sets that are known to leave it and all below it as they are
     held: Any  # true of what a tensor stands for or has stood for: the storage, weakly, or True
-    # Computed when first asked for, then kept: bounds, digest, shape and device as a tensor, and
-    # how an integer is composed of others (`rules/affine.py`).
+    # Computed when first asked for, then kept: bounds, digest, shape and device as a tensor, how an
+    # integer is composed of others, and the loops that its operands depend on (`rules/affine.py`).
     _bounds: tuple[Any, Any]
     _key: bytes
     _shape: tuple[Any, ...]
     _device: str | None
     _affine: Any
+    _free: frozenset[UOp]
 
     def __new__(cls, op: Ops, dtype: DType, src: Source = (), arg: Any = None) -> UOp:
         key: _Key = (op, dtype, src, arg if type(arg) is not float else _identity_of(op, arg))
@@ -369,7 +370,14 @@ def _bounds_of(node: UOp) -> tuple[Any, Any]:
         return node._bounds
     except AttributeError:
         pass
-    for below in node.toposort(lambda n: not hasattr(n, "_bounds")):
-        if not hasattr(below, "_bounds"):
-            below._bounds = _own_bounds(below)
+    if not all(map(_has_bounds, node.src)):
+        for below in node.toposort(lambda n: not _has_bounds(n)):
+            if not _has_bounds(below):
+                below._bounds = _own_bounds(below)
+    else:
+        node._bounds = _own_bounds(node)
     return node._bounds
+
+
+def _has_bounds(node: UOp) -> bool:
+    return hasattr(node, "_bounds")

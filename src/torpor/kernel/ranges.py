@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, Final
 
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
 from torpor.rules.affine import closed_by as closed_by
+from torpor.rules.affine import note_free
 
 Ranges = frozenset[UOp]
 Changes = dict[UOp, tuple[UOp, tuple[UOp, ...]]]  # by range: its value, and the loops of that
 _NONE: Ranges = frozenset()
 WRITTEN: Final = (AxisType.UPCAST, AxisType.UNROLL)  # axes that become copies
-RECENT: Final = 8  # kernels whose loops are kept
+REDUCES: Final = (AxisType.GROUP, AxisType.REDUCE, AxisType.UNROLL)
+CLOSING: Final = (Ops.REDUCE, Ops.STORE)  # what runs over loops of its own
+RECENT: Final = 32  # kernels whose loops are kept
 
 
 def number_of(one: UOp) -> int:
@@ -64,17 +66,37 @@ def values_of(reduction: UOp) -> tuple[UOp, ...]:
     return reduction.src[: len(reduction.src) - len(closed_by(reduction))]
 
 
-@dataclass
 class Loops:
-    """Free ranges of each node of a kernel, and around each reduce range the ranges it runs in.
-    What others find out about this state of the kernel is kept here: `nests`, `accesses`.
+    """What is known about the loops of one state of a kernel: all nodes in order, the free ranges
+    of each, and around each reduce range the ranges it runs in. What others find out about this
+    state is kept here: `nests`, `accesses`.
     """
 
-    order: tuple[UOp, ...]
-    free: dict[UOp, Ranges]
-    around: dict[UOp, Ranges]
-    nests: dict[Ranges, tuple[UOp, ...]] = field(default_factory=dict)
-    accesses: list[Any] | None = None
+    def __init__(self, root: UOp):
+        self.order = tuple(root.toposort())
+        note_free(self.order)
+        self.free = {node: node._free for node in self.order}
+        self.free.update((r, r._free | {r}) for r in self.axes)
+        self.closing = [n for n in self.order if n.op in CLOSING]
+        self.around = self.surroundings()
+        self.nests: dict[Ranges, tuple[UOp, ...]] = {}
+        self.accesses: list[Any] | None = None
+
+    @cached_property
+    def axes(self) -> list[UOp]:
+        """Every axis, outermost first; written-out ones last."""
+        return sorted((n for n in self.order if n.op is Ops.RANGE), key=nesting)
+
+    @cached_property
+    def reductions(self) -> list[UOp]:
+        """Every REDUCE."""
+        return [n for n in self.closing if n.op is Ops.REDUCE]
+
+    @cached_property
+    def reduce_axes(self) -> list[UOp]:
+        """The axes that some reduction runs over."""
+        reduced = {one for node in self.reductions for one in closed_by(node)}
+        return [r for r in self.axes if r in reduced and kind_of(r) in REDUCES]
 
     def nest(self, node: UOp) -> tuple[UOp, ...]:
         """The loops that the node is computed in, outermost first."""
@@ -92,12 +114,24 @@ class Loops:
         other were both around a third, each would have to come before the other. Loops that are
         written out lie in no order.
         """
-        around = surroundings(self.order, self.free, WRITTEN)
+        around = self.surroundings(WRITTEN)
         for one, found in around.items():
             nest = sorted((*found, one), key=nesting)
             if any(a not in around.get(b, _NONE) for a, b in pairwise(nest)):
                 return False
         return True
+
+    def surroundings(self, but: Sequence[AxisType] = ()) -> dict[UOp, Ranges]:
+        """Around each range that a node closes the ranges it runs in, all of other types."""
+        around: dict[UOp, Ranges] = {}
+        for node in reversed(self.closing):
+            closed = [r for r in closed_by(node) if kind_of(r) not in but]
+            if closed:
+                outer = frozenset(r for r in self.free[node] if kind_of(r) not in but)
+                nest_within(closed, outer.union(*(around.get(r, _NONE) for r in outer)), around)
+        for one in sorted(around, key=nesting):  # a loop that STOREs share is in all of theirs
+            around[one] = around[one].union(*(around.get(outer, _NONE) for outer in around[one]))
+        return around
 
 
 @lru_cache(maxsize=RECENT)
@@ -105,31 +139,7 @@ def find_loops(root: UOp) -> Loops:
     """The loops of every node below `root`. The last few are kept: much is asked of one kernel
     before it changes.
     """
-    order = tuple(root.toposort())
-    free: dict[UOp, Ranges] = {}
-    for node in order:
-        found = frozenset((node,)) if node.op is Ops.RANGE else _NONE
-        for source in node.src:
-            found |= free[source]
-        free[node] = found.difference(closed_by(node)) if closed_by(node) else found
-    return Loops(order, free, surroundings(order, free))
-
-
-def surroundings(
-    order: Sequence[UOp], free: dict[UOp, Ranges], but: Sequence[AxisType] = ()
-) -> dict[UOp, Ranges]:
-    """Around each range that a node in `order` closes the ranges it runs in, all of other types."""
-    around: dict[UOp, Ranges] = {}
-    for node in reversed(order):
-        closed = [r for r in closed_by(node) if kind_of(r) not in but]
-        if closed:
-            outer = frozenset(r for r in free[node] if kind_of(r) not in but)
-            for one in tuple(outer):
-                outer |= around.get(one, _NONE)
-            nest_within(closed, outer, around)
-    for one in sorted(around, key=nesting):  # a loop that STOREs share is in all that they are in
-        around[one] = around[one].union(*(around.get(outer, _NONE) for outer in around[one]))
-    return around
+    return Loops(root)
 
 
 def nest_within(closed: Sequence[UOp], outer: Ranges, around: dict[UOp, Ranges]) -> None:

@@ -9,6 +9,7 @@ a reshape's quotients and remainders that stand in several indices often cancel 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 
 from torpor.ir.ops import Ops
@@ -17,6 +18,7 @@ from torpor.rules.common import checks_below
 
 Terms = dict[UOp, int]
 Strides = dict[UOp, int | None]
+_NONE: frozenset[UOp] = frozenset()
 
 
 class Affine:
@@ -97,22 +99,41 @@ def without_constant(position: UOp) -> tuple[UOp, int]:
 
 
 def closed_by(node: UOp) -> tuple[UOp, ...]:
-    """The ranges that a REDUCE or STORE runs over."""
-    if node.op is Ops.REDUCE:
-        return tuple(s for s in node.src if s.op is Ops.RANGE)
-    if node.op is Ops.STORE:
-        return tuple(s for s in node.src[2:] if s.op is Ops.RANGE)
-    return ()
+    """The ranges that a REDUCE or STORE runs over: its last operands."""
+    if node.op is not Ops.REDUCE and node.op is not Ops.STORE:
+        return ()
+    source = node.src
+    first = len(source)
+    while first and source[first - 1].op is Ops.RANGE:
+        first -= 1
+    return source[first:]
 
 
 def free_ranges(value: UOp) -> frozenset[UOp]:
     """The loops that a value depends on: those below it, unless a reduction runs over them."""
-    nodes = value.toposort()
-    free: dict[UOp, frozenset[UOp]] = {}
+    if not hasattr(value, "_free"):
+        note_free(value.toposort(_lacks_free))
+    return value._free | {value} if value.op is Ops.RANGE else value._free
+
+
+def note_free(nodes: Iterable[UOp]) -> None:
+    """Keep with each of these nodes, operands first, the loops that its operands depend on and that
+    it does not close: of a loop not itself, which would keep itself alive.
+    """
     for node in nodes:
-        own = frozenset((node,)) if node.op is Ops.RANGE else frozenset()
-        free[node] = own.union(*(free[s] for s in node.src)).difference(closed_by(node))
-    return free[value]
+        if hasattr(node, "_free"):
+            continue
+        found = _NONE
+        for source in node.src:
+            below = source._free | {source} if source.op is Ops.RANGE else source._free
+            if below is not found and not below <= found:
+                found = found | below if found else below
+        closed = closed_by(node)
+        node._free = found.difference(closed) if closed else found
+
+
+def _lacks_free(node: UOp) -> bool:
+    return not hasattr(node, "_free")
 
 
 def is_dense(strides: Strides, size: int | None) -> bool:

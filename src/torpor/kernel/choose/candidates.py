@@ -14,9 +14,9 @@ from torpor.ir.records import Opt, OptOps
 from torpor.kernel.access import stored_bytes
 from torpor.kernel.cost import nests_of, seconds
 from torpor.kernel.opts.dot import find_products
-from torpor.kernel.opts.kernel import REDUCES, Kernel
+from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.stage import coefficients, direct_loads, operands
-from torpor.kernel.ranges import WRITTEN, kind_of, size_of
+from torpor.kernel.ranges import REDUCES, WRITTEN, kind_of, size_of
 
 Opts = tuple[Opt, ...]
 

@@ -8,10 +8,10 @@ from typing import Final
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel.opts import loops, memory
-from torpor.kernel.opts.state import OUTPUTS, REDUCES, State
+from torpor.kernel.opts.state import OUTPUTS, State
 from torpor.kernel.ranges import find_loops, kind_of
 
-__all__ = ["OUTPUTS", "REDUCES", "Kernel"]
+__all__ = ["OUTPUTS", "Kernel"]
 
 
 class Kernel(State):

@@ -127,7 +127,7 @@ def thread(kernel: State, opt: Opt) -> None:
     if not kernel.target.threads:
         raise kernel.refused(opt, f"target {kernel.target.name} has no threads")
     kernel.expect(opt, one, (AxisType.GLOBAL,))
-    if any(one not in closed_by(store) for store in kernel.facts().stores):
+    if any(one not in closed_by(store) for store in kernel.ast.src):
         raise kernel.refused(opt, "some output does not run over it")
     before = next((r for r in kernel.axes if kind_of(r) is AxisType.THREAD), None)
     if before is None and opt.arg:

@@ -84,7 +84,7 @@ def stream(kernel: State, opt: Opt) -> None:
     """Store past the caches: none of the kernel's loads reads what it stores."""
     if kernel.reads_stored():
         raise kernel.refused(opt, "it reads what it stores")
-    stores = kernel.facts().stores
+    stores = kernel.ast.src
     if all(s.arg == STREAMED for s in stores):
         raise kernel.refused(opt, "its stores are streamed already")
     kernel.ast = kernel.ast.substitute({s: s.replace(arg=STREAMED) for s in stores})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from torpor.base.errors import OptError
 from torpor.base.target import Target
@@ -16,23 +16,11 @@ from torpor.kernel.ranges import (
     closed_by,
     find_loops,
     kind_of,
-    nesting,
     number_of,
     size_of,
 )
 
-REDUCES: Final = (AxisType.GROUP, AxisType.REDUCE, AxisType.UNROLL)
 OUTPUTS: Final = (AxisType.THREAD, AxisType.GLOBAL, AxisType.LOCAL, AxisType.LOOP)
-
-
-class AxisFacts(NamedTuple):
-    """What is known about the axes of one state of a kernel's ast."""
-
-    ast: UOp
-    axes: list[UOp]
-    reduce_axes: list[UOp]
-    has_reduce: bool
-    stores: tuple[UOp, ...]
 
 
 class State:
@@ -47,37 +35,24 @@ class State:
         self.ast = normalise(ast)
         self.opts: list[Opt] = []
         self.no_locals = False
-        self._facts: AxisFacts | None = None
         self._next = 0
         self.number_anew()
 
     # --- what there is ----------------------------------------------------------------------------
-    def facts(self) -> AxisFacts:
-        """The axes of the ast as it is now (looked for again only when it has changed)."""
-        if self._facts is None or self._facts.ast is not self.ast:
-            nodes = tuple(self.ast.toposort())
-            axes = sorted((n for n in nodes if n.op is Ops.RANGE), key=nesting)
-            reduced = {r for n in nodes if n.op is Ops.REDUCE for r in closed_by(n)}
-            has_reduce = any(n.op is Ops.REDUCE for n in nodes)
-            stores = self.ast.src
-            inner = [r for r in axes if r in reduced and kind_of(r) in REDUCES]
-            self._facts = AxisFacts(self.ast, axes, inner, has_reduce, stores)
-        return self._facts
-
     @property
     def axes(self) -> list[UOp]:
         """Every axis, outermost first; written-out ones last."""
-        return self.facts().axes
+        return find_loops(self.ast).axes
 
     @property
     def reduce_axes(self) -> list[UOp]:
         """The reduce axes in order."""
-        return self.facts().reduce_axes
+        return find_loops(self.ast).reduce_axes
 
     @property
     def has_reduce(self) -> bool:
         """Whether the kernel reduces anything."""
-        return self.facts().has_reduce
+        return bool(find_loops(self.ast).reductions)
 
     @property
     def name(self) -> str:
@@ -94,7 +69,7 @@ class State:
 
     def reads_stored(self) -> bool:
         """Whether the kernel reads memory that it stores to."""
-        written = {s.src[0].src[0] for s in self.facts().stores}
+        written = {s.src[0].src[0] for s in self.ast.src}
         return any(is_read(memory, self.ast) for memory in written)
 
     def growing_stores(self) -> list[UOp]:
