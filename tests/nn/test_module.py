@@ -135,7 +135,7 @@ def test_buffers_that_are_not_persistent_move_and_are_not_saved():
     net.register_parameter("scale", nn.Parameter(Tensor.ones(1)))
     net.add_module("inner", nn.BatchNorm1d(2, affine=False))
     assert list(net.state_dict(prefix="net.")) == [
-        "net.count", "net.scale", "net.inner.running_mean", "net.inner.running_var",
+        "net.scale", "net.count", "net.inner.running_mean", "net.inner.running_var",
         "net.inner.num_batches_tracked",
     ]  # fmt: skip
     assert [n for n, _ in net.named_buffers(recurse=False)] == ["mask", "count"]
@@ -189,8 +189,11 @@ def test_layers_are_made_on_a_device_and_in_a_format():
 
 
 def test_text_shows_what_is_inside():
-    net = nn.Sequential(nn.Linear(2, 3, bias=False), nn.ReLU())
+    net = nn.Sequential(nn.Linear(2, 3, bias=False), *(nn.ReLU() for _ in range(3)), nn.Dropout())
     assert repr(net) == (
         "Sequential(\n  (0): Linear(in_features=2, out_features=3, bias=False)\n"
-        "  (1): ReLU(inplace=False)\n)"
+        "  (1-3): 3 x ReLU()\n  (4): Dropout(p=0.5)\n)"
+    )
+    assert repr(nn.Conv2d(1, 2, 3, padding=1)) == (
+        "Conv2d(in_channels=1, out_channels=2, kernel_size=(3, 3), padding=(1, 1), bias=True)"
     )

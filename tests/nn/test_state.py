@@ -19,6 +19,25 @@ class Plain:
         self.name = "plain"
 
 
+class Late(nn.Module):
+    """Its own tensors are set after what is inside."""
+
+    def __init__(self):
+        self.inner = nn.Linear(1, 1)
+        self.register_buffer("scale", Tensor([2.0]))
+        self.shift = nn.Parameter(Tensor([1.0]))
+
+
+def test_modules_have_their_own_tensors_first_as_in_pytorch():
+    names = ["shift", "scale", "inner.weight", "inner.bias"]
+    assert list(Late().state_dict()) == names
+    assert [name for name, _ in Late().named_parameters()] == ["shift", *names[2:]]
+    misfit = Late().load_state_dict({"scale": np.ones(1), "b": 1, "a": 2}, strict=False)
+    assert misfit == (["shift", *names[2:]], ["b", "a"])
+    with pytest.raises(RuntimeError, match=r"^the state does not fit: missing \['shift'"):
+        Late().load_state_dict({})
+
+
 def test_names_in_any_object():
     model = Plain()
     names = ["weight", "parts.0", "parts.1.deep", "again"]

@@ -1,6 +1,7 @@
 """Files of PyTorch: both of its forms as it wrote them, and what is refused."""
 
 import base64
+import io
 import os
 import pickle
 import zipfile
@@ -226,3 +227,21 @@ def test_tensors_are_loaded_to_the_device_that_is_asked_for(tmp_path):
             torpor.nn.state.safe_save({"w": Tensor([1.0, 2.0])}, path)
         found = torpor.load(path, map_location="CPU:1", weights_only=False)["w"]
         assert (found.device, found.tolist()) == ("CPU:1", [1, 2])
+
+
+def test_open_files_are_read_and_written(tmp_path):
+    state = {"w": Tensor([[1.0, 2.0]]), "epoch": 3}
+    held = io.BytesIO()
+    torpor.save(state, held)
+    held.seek(0)
+    again = torpor.load(held)
+    assert again["epoch"] == 3 and again["w"].tolist() == [[1.0, 2.0]]
+    with (tmp_path / "a.pt").open("wb") as file:
+        torpor.save(state, file)
+    with (tmp_path / "a.pt").open("rb") as file:
+        assert torpor.load(file)["w"].tolist() == [[1.0, 2.0]]
+    arrays = io.BytesIO()
+    np.savez(arrays, x=np.arange(3))
+    assert torpor.load(io.BytesIO(arrays.getvalue()))["x"].tolist() == [0, 1, 2]
+    with pytest.raises(ParseError, match="the open file"):
+        torpor.load(io.BytesIO(held.getvalue()[:50]))

@@ -337,3 +337,18 @@ def test_range_has_its_end():
     assert torpor.range(4, 1, -1.5).tolist() == [4.0, 2.5, 1.0]
     with pytest.raises(ShapeError, match="no end"):
         torpor.range(1, 4, -1)
+
+
+def test_views_of_arrays_share_memory():
+    array = np.arange(24.0).reshape(2, 3, 4)
+    for view in (array[:, 1], array[..., 0], array.T, array[:, :, 1:3], array[0, :, 2]):
+        made = Tensor.from_numpy(view)
+        assert (made.numpy() == view).all()
+        view += 1
+        assert (made.numpy() == view).all()
+        made.mul_(2).realize()
+        assert (made.numpy() == view).all()
+    fixed = np.broadcast_to(np.arange(3.0)[:, None], (3, 2))
+    assert (Tensor.from_numpy(fixed).numpy() == fixed).all()
+    with pytest.raises(ShapeError, match="copy it"):
+        Tensor.from_numpy(array[::-1])

@@ -487,3 +487,12 @@ def test_detached_in_place():
     y = x * 2
     assert y.detach_() is y and not y.requires_grad and x.requires_grad
     assert not x.detach_().requires_grad
+
+
+def test_what_a_gradient_flows_through_is_named():
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    assert x.grad_fn is None and Tensor([1.0]).grad_fn is None and (x > 1).grad_fn is None
+    assert (x * 2).grad_fn.name() == "MUL" and x.exp2().grad_fn.name() == "EXP2"
+    assert (x * 2).detach().grad_fn is None
+    with torpor.no_grad():
+        assert (x * 2).grad_fn is None

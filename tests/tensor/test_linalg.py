@@ -152,3 +152,9 @@ def test_what_has_no_result_is_said():
         Tensor([[1]]).inverse()
     with pytest.raises(ValueRangeError, match="qr's mode"):
         linalg.qr(T(TALL), "all")
+
+
+def test_what_has_no_inverse_or_factors_is_an_error_by_pytorchs_name():
+    for function in (linalg.inv, linalg.cholesky):
+        with pytest.raises(linalg.LinAlgError):
+            function(Tensor(np.zeros((2, 2), np.float32)) - 0)

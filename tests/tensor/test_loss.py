@@ -269,3 +269,10 @@ def test_one_value_has_no_statistics():
         with pytest.raises(ShapeError, match="no statistics"):
             refused()
     check(Tensor.ones(1, 3, 2).group_norm(3), np.zeros((1, 3, 2), np.float32))
+
+
+def test_huber_losses_are_weighed_and_their_mean_is_by_their_number():
+    x, weight = np.float32([0.5, 3.0, -1.0]), np.float32([1.0, 2.0, 3.0])
+    each = weight * np.where(np.abs(x) < 2, x * x / 2, 2 * (np.abs(x) - 1))
+    made = Tensor(x).huber_loss(Tensor(np.zeros(3, "f")), delta=2.0, weight=Tensor(weight))
+    assert made.item() == pytest.approx(each.mean())

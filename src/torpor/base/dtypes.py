@@ -98,6 +98,8 @@ class DType:
     def is_float(self) -> bool:
         return self.kind == "float"
 
+    is_floating_point = is_float
+
     @property
     def is_complex(self) -> bool:
         return self.kind == "complex"

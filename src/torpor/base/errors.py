@@ -67,6 +67,12 @@ class GradientError(TorporError):
     """A gradient that cannot be taken, or a write that would make one wrong."""
 
 
+class StateError(TorporError, KeyError):
+    """Names of a saved state that do not fit those of a model."""
+
+    __str__ = TorporError.__str__  # without the quotes of KeyError's
+
+
 class ParseError(TorporError, ValueError):
     """IR text that cannot be read."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import secrets
 from collections.abc import Iterator
@@ -11,6 +12,36 @@ from pathlib import Path
 from typing import IO, Final
 
 _DIGEST: Final = 32  # bytes of SHA-256 in front of what is checked: of its name and what follows
+
+
+Source = str | os.PathLike[str] | IO[bytes]
+
+
+@contextmanager
+def opened(source: Source) -> Iterator[IO[bytes]]:
+    """The file to read from, at its start: that of a path, or what an open one still holds."""
+    if isinstance(source, str | os.PathLike):
+        with Path(source).open("rb") as file:
+            yield file
+    else:
+        yield io.BytesIO(source.read())
+
+
+def named(source: Source) -> str:
+    """The path, as errors show it."""
+    if isinstance(source, str | os.PathLike):
+        return repr(os.fspath(source))
+    return "the open file"
+
+
+@contextmanager
+def written(target: Source) -> Iterator[IO[bytes]]:
+    """The file to write to: as `replacing` for a path, or one that is open."""
+    if isinstance(target, str | os.PathLike):
+        with replacing(Path(target)) as file:
+            yield file
+    else:
+        yield target
 
 
 @contextmanager

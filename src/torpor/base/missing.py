@@ -44,7 +44,6 @@ INSTEAD: Final = {
     fillna: nan_to_num
     notna: isfinite
     apply map: a function of tensors, or torpor.vmap
-    grad_fn: requires_grad, and torpor.autograd
     data_ptr untyped_storage storage: data() or __dlpack__()
     resize resize_ resize_as resize_as_ set_: reshape, pad or x[...]
     lu geqrf ormqr orgqr: qr, torpor.linalg.lu or torpor.linalg.householder_product

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from torpor.base.errors import StateError
 from torpor.nn import state
 from torpor.nn.module import Module
 from torpor.nn.norms import BatchNorm
@@ -41,7 +42,7 @@ def functional_call(
     unknown, missing = given.keys() - own.keys(), own.keys() - given.keys()
     if unknown or (strict and missing):
         what = f"missing {sorted(missing if strict else ())}, unexpected {sorted(unknown)}"
-        raise KeyError(f"the tensors do not fit: {what}")
+        raise StateError(f"the tensors do not fit: {what}")
     if tie_weights:
         by_tensor = {id(own[name]): one for name, one in given.items()}
         given = {n: by_tensor[id(one)] for n, one in own.items() if id(one) in by_tensor} | given

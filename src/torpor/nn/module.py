@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -320,23 +321,40 @@ class Module:
 
     # --- words ------------------------------------------------------------------------------------
     def extra_repr(self) -> str:
-        """What the module was made with, as far as it is known by the same name."""
+        """What the module was made with, as far as it is known by the same name: what has no
+        default, another value, or is a float.
+        """
         own = attributes(self)
-        names = inspect.signature(type(self)).parameters
-        told = {name: own[name] for name in names if name in own}
-        plain = (bool, int, float, str, tuple)
-        shown = {name: v for name, v in told.items() if v is None or isinstance(v, plain)}
+        defaults = inspect.signature(type(self)).parameters
+        shown = {
+            name: own[name]
+            for name, parameter in defaults.items()
+            if isinstance(own.get(name), bool | int | float | str | tuple)
+            and (isinstance(own[name], float) or not _is(own[name], parameter.default))
+        }
         if isinstance(own.get("bias", ""), Tensor | None):
             shown["bias"] = own["bias"] is not None
         return ", ".join(f"{name}={v!r}" for name, v in shown.items())
 
     def __repr__(self) -> str:
         name, extra = type(self).__name__, self.extra_repr()
-        lines = [f"({key}): {child!r}" for key, child in state.modules_inside(self, Module)]
+        lines = list[str]()
+        children = [(key, repr(child)) for key, child in state.modules_inside(self, Module)]
+        for text, run in itertools.groupby(children, key=lambda child: child[1]):
+            keys = [key for key, _ in run]
+            if len(keys) > 1 and keys[0].isdigit():
+                lines.append(f"({keys[0]}-{keys[-1]}): {len(keys)} x {text}")
+            else:
+                lines += [f"({key}): {text}" for key in keys]
         if not lines:
             return f"{name}({extra})"
         inside = "\n".join([*([extra] if extra else []), *lines]).replace("\n", "\n  ")
         return f"{name}(\n  {inside}\n)"
+
+
+def _is(value: Any, default: Any) -> bool:
+    """Whether an argument is as by default, which may be one number for several axes."""
+    return bool(value == default or (isinstance(value, tuple) and {*value} == {default}))
 
 
 class Layer(Module):

@@ -13,17 +13,16 @@ import os
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from io import BufferedReader
 from pathlib import Path
 from reprlib import repr as brief
-from typing import Any, Final, TypeGuard
+from typing import IO, Any, Final, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from torpor.base.dtypes import DType, dtypes
 from torpor.base.errors import DTypeError, ParseError
-from torpor.base.files import replacing
+from torpor.base.files import Source, named, opened, replacing
 from torpor.tensor import Tensor
 
 HEADER_LIMIT: Final = 100_000_000  # bytes: what the format's own reader accepts
@@ -99,22 +98,23 @@ def _is_text(value: Any) -> bool:
 
 
 # --- reading --------------------------------------------------------------------------------------
-def safe_load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
+def safe_load(path: Source) -> dict[str, Tensor]:
     """The tensors of a file by name; `ParseError` says what is wrong with a damaged one."""
-    with Path(path).open("rb") as file:
+    with opened(path) as file:
         try:
             entries = _entries(file)
             origin = file.tell()
             return {name: Tensor(_read(file, origin, name, entry)) for name, entry in entries}
         except ParseError as error:
-            raise ParseError(f"{os.fspath(path)!r} is no whole safetensors file: {error}") from None
+            raise ParseError(f"{named(path)} is no whole safetensors file: {error}") from None
 
 
-def _entries(file: BufferedReader) -> list[tuple[str, Entry]]:
+def _entries(file: IO[bytes]) -> list[tuple[str, Entry]]:
     """Names and places of the tensors as they follow in the header; the file then stands at the
     first byte of data.
     """
-    size = os.fstat(file.fileno()).st_size
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
     if size < 8:
         raise ParseError(f"it has {size} bytes")
     (length,) = struct.unpack("<Q", file.read(8))
@@ -194,13 +194,13 @@ def _check_places(entries: Sequence[tuple[str, Entry]], size: int) -> None:
         raise ParseError(f"its tensors have {brief(end)} bytes, but {size} follow the header")
 
 
-def _read(file: BufferedReader, origin: int, name: str, entry: Entry) -> NDArray[Any]:
+def _read(file: IO[bytes], origin: int, name: str, entry: Entry) -> NDArray[Any]:
     """The numbers of a tensor; the data begin at byte `origin` of the file."""
     try:
         array = np.empty(entry.shape, entry.dtype.numpy)
     except ValueError:  # other sizes beside a 0 can be too large together
         raise ParseError(f"{brief(name)} has a shape that no array has: {entry.shape}") from None
     file.seek(origin + entry.start)
-    if file.readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes:
+    if cast(Any, file).readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes:
         raise ParseError(f"it ends within {brief(name)}")
     return array

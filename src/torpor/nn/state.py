@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from torpor.base.attributes import attribute, attributes
-from torpor.base.errors import ShapeError
+from torpor.base.errors import ShapeError, StateError
 from torpor.nn.gguf import gguf_load
 from torpor.nn.safetensors import safe_load, safe_save
 from torpor.nn.torch_files import torch_load
@@ -81,7 +81,8 @@ def put_inside(model: Any, name: str, value: Any) -> None:
 
 def tensors_of(model: Any, prefix: str = "", passing: bool = True) -> dict[str, Tensor]:
     """Every tensor reachable through attributes, lists and dicts, by dotted name. Tied tensors
-    appear under each of their names; buffers that are not persistent only if `passing`.
+    appear under each of their names; buffers that are not persistent only if `passing`. A module's
+    parameters come first, then its buffers, then what is inside of its other attributes.
     """
     found: dict[str, Tensor] = {}
     stack: list[tuple[str, Any, tuple[int, ...]]] = [(prefix, model, ())]
@@ -92,9 +93,15 @@ def tensors_of(model: Any, prefix: str = "", passing: bool = True) -> dict[str, 
         elif id(value) not in path:
             left_out = () if passing else attribute(value, "_passing", ())
             inside = [member for member in _members(value) if member[0] not in left_out]
+            if attribute(type(value), "register_buffer", None) is not None:
+                inside.sort(key=_rank)
             for key, inner in reversed(inside):
                 stack.append((f"{name}.{key}" if name else key, inner, (*path, id(value))))
     return found
+
+
+def _rank(member: tuple[str, Any]) -> int:
+    return 1 - is_parameter(member[1]) if isinstance(member[1], Tensor) else 2
 
 
 def get_state_dict(model: Any, prefix: str = "") -> dict[str, Tensor]:
@@ -125,10 +132,11 @@ def load_state_dict(
     changed when an error is raised. With `assign` the model's tensors take the values' formats.
     """
     own = get_state_dict(model)
-    misfit = Misfit(sorted(own.keys() - values.keys()), sorted(values.keys() - own.keys()))
+    missing = [name for name in own if name not in values]
+    misfit = Misfit(missing, [name for name in values if name not in own])
     if strict and any(misfit):
-        missing, unexpected = misfit
-        raise KeyError(f"the state does not fit: missing {missing}, unexpected {unexpected}")
+        what = f"missing {missing}, unexpected {misfit.unexpected_keys}"
+        raise StateError(f"the state does not fit: {what}")
     both = own.keys() & values.keys()
     for name in both:
         if np.shape(values[name]) != tuple(own[name].shape):

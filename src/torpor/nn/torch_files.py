@@ -17,15 +17,14 @@ import struct
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from torpor.base.dtypes import DType, dtypes
 from torpor.base.errors import DTypeError, ParseError
-from torpor.base.files import replacing
+from torpor.base.files import Source, named, opened, written
 from torpor.tensor import Tensor, device
 
 _MAGIC: Final = 0x1950A86A20F9469CFC6C  # the first pickle of the older form
@@ -161,26 +160,26 @@ class _Unpickler(pickle._Unpickler):
     dispatch[pickle.BUILD[0]] = load_build
 
 
-def load(
-    path: str | os.PathLike[str], map_location: str | None = None, *, weights_only: bool = True
-) -> Any:
-    """What `save`, PyTorch, safetensors or NumPy (`.npz`, `.npy`) wrote to a file, told apart by
-    how it begins: tensors, numbers and texts in dicts and lists. `ParseError` says what is wrong
-    with a damaged one, and names the class where it holds anything else, whatever `weights_only`
-    is. Tensors are on the device `map_location`, else on the default one.
+def load(path: Source, map_location: str | None = None, *, weights_only: bool = True) -> Any:
+    """What `save`, PyTorch, safetensors or NumPy (`.npz`, `.npy`) wrote to a file, which may be
+    open, told apart by how it begins: tensors, numbers and texts in dicts and lists. `ParseError`
+    says what is wrong with a damaged one, and names the class where it holds anything else,
+    whatever `weights_only` is. Tensors are on the device `map_location`, else on the default one.
     """
     with contextlib.nullcontext() if map_location is None else device(map_location):
         return _load(path)
 
 
-def _load(path: str | os.PathLike[str]) -> Any:
+def _load(path: Source) -> Any:
     from torpor.nn.safetensors import safe_load
 
-    with Path(path).open("rb") as file:
+    with opened(path) as file:
         start = file.read(6)
-        if start == b"\x93NUMPY" or (start[:2] == b"PK" and _is_npz(file)):
-            return _read_numpy(path)
-    return torch_load(path) if start[:2] in (b"PK", b"\x80\x02") else safe_load(path)
+        numpys = start == b"\x93NUMPY" or (start[:2] == b"PK" and _is_npz(file))
+        file.seek(0)
+        source = path if isinstance(path, str | os.PathLike) else file
+        read = torch_load if start[:2] in (b"PK", b"\x80\x02") else safe_load
+        return (_read_numpy if numpys else read)(source)
 
 
 def _is_npz(file: Any) -> bool:
@@ -192,31 +191,31 @@ def _is_npz(file: Any) -> bool:
         return False
 
 
-def _read_numpy(path: str | os.PathLike[str]) -> Any:
+def _read_numpy(path: Source) -> Any:
     """One tensor, or tensors by name; objects, which are pickled code, are refused."""
     try:
-        found = np.load(path, allow_pickle=False)
+        found = np.load(cast(Any, path), allow_pickle=False)
         if isinstance(found, np.ndarray):
             return Tensor(found)
         with found:
             return {name: Tensor(found[name]) for name in found}
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ParseError(f"{os.fspath(path)!r} cannot be read: {error}") from None
+        raise ParseError(f"{named(path)} cannot be read: {error}") from None
 
 
-def torch_load(path: str | os.PathLike[str]) -> Any:
+def torch_load(path: Source) -> Any:
     """What PyTorch's `save` wrote: a `state_dict`, or any tensors, numbers and texts in dicts and
     lists. No code is executed; whatever needs some is a `ParseError` that names it.
     """
     try:
-        with Path(path).open("rb") as file:
+        with opened(path) as file:
             zipped = file.read(2) == b"PK"
             file.seek(0)
             return _read_zip(file) if zipped else _read_older(file)
     except ParseError as error:
-        raise ParseError(f"{os.fspath(path)!r} cannot be read: {error}") from None
+        raise ParseError(f"{named(path)} cannot be read: {error}") from None
     except _DAMAGE as error:
-        raise ParseError(f"{os.fspath(path)!r} is damaged: {error}") from None
+        raise ParseError(f"{named(path)} is damaged: {error}") from None
 
 
 def _read_zip(file: Any) -> Any:
@@ -307,15 +306,15 @@ def _sizes_named(file: Any, start: int, end: int) -> Iterator[tuple[str, int]]:
 
 
 # --- writing --------------------------------------------------------------------------------------
-def save(obj: Any, path: str | os.PathLike[str]) -> None:
+def save(obj: Any, path: Source) -> None:
     """Write tensors, numbers and texts, in dicts, lists and tuples, so that `load` and PyTorch's
-    `load` read them; the file appears whole or not at all. A tensor that occurs twice is written
-    once.
+    `load` read them; a path's file appears whole or not at all, an open one is written to. A tensor
+    that occurs twice is written once.
     """
     text = io.BytesIO()
     writer = _Pickler(text)
     writer.dump(obj)
-    with replacing(Path(path)) as file, zipfile.ZipFile(file, "w") as archive:
+    with written(path) as file, zipfile.ZipFile(file, "w") as archive:
         archive.writestr("archive/data.pkl", text.getvalue())
         archive.writestr("archive/byteorder", b"little")
         for key, array in enumerate(writer.arrays):

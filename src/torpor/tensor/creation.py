@@ -108,6 +108,23 @@ def _from_tensors(data: Any) -> Tensor | None:
     return Handle._type.stack(parts)
 
 
+def _spanned(array: Array) -> Tensor:
+    """A view, as the array is one, of the memory that it lies in."""
+    steps = [stride // array.itemsize for stride in array.strides]
+    if min(steps) < 0 or any(stride % array.itemsize for stride in array.strides):
+        raise ShapeError(f"from_numpy shares memory, not in steps of {array.strides}: copy it")
+    whole = array
+    while isinstance(whole.base, np.ndarray):
+        whole = whole.base
+    start, rest = divmod(array.ctypes.data - whole.ctypes.data, array.itemsize)
+    alike = (whole.dtype, whole.flags.writeable) == (array.dtype, array.flags.writeable)
+    if rest or not alike or not whole.flags.forc:  # from its first element to its last
+        reach = 1 + sum((n - 1) * step for n, step in zip(array.shape, steps, strict=True))
+        whole = np.lib.stride_tricks.as_strided(array, (reach,), (array.itemsize,))
+        start = 0
+    return Creation.from_numpy(whole.ravel("K")).as_strided(array.shape, steps, start)
+
+
 class Creation(Handle):
     """How tensors come to be. All take `dtype` (a format or its name), `device` (the default one
     unless given) and `requires_grad`; sizes are given apart or as one sequence, negative ones are a
@@ -156,8 +173,8 @@ class Creation(Handle):
 
     @staticmethod
     def from_numpy(array: Array) -> Tensor:
-        """A tensor that shares the memory of `array` (C-contiguous, else `ShapeError`): each sees
-        the other's writes.
+        """A tensor that shares the memory of `array`: each sees the other's writes. A `ShapeError`
+        where a step along an axis goes backwards, or is no whole number of elements.
 
         A write to the tensor reaches the array at once. What was built from the tensor but not
         realised sees later changes of the array.
@@ -165,7 +182,7 @@ class Creation(Handle):
         if not isinstance(array, np.ndarray):
             raise DTypeError(f"from_numpy takes a NumPy array, not {type(array).__name__}")
         if not array.flags.c_contiguous:
-            raise ShapeError("from_numpy shares memory, which must be C-contiguous; copy it first")
+            return _spanned(array)
         dtype = as_dtype(array.dtype)
         if dtype.is_complex:
             parts = array.view(dtype.part.numpy).reshape(*array.shape, 2)
@@ -176,8 +193,8 @@ class Creation(Handle):
 
     @staticmethod
     def from_dlpack(other: Any) -> Tensor:
-        """A tensor that shares the memory of another library's, on the host and C-contiguous; each
-        sees the other's writes, as with `from_numpy`.
+        """A tensor that shares the memory of another library's, on the host; each sees the other's
+        writes, as with `from_numpy`.
         """
         if not hasattr(other, "__dlpack__"):
             raise DTypeError(f"from_dlpack takes another library's, not {type(other).__name__}")

@@ -77,11 +77,10 @@ class Layout(Handle):
         if start + reach > flat.shape[0]:
             what = f"as_strided takes {start + reach} elements of {flat.shape[0]}"
             raise located(OutOfBoundsError(what), (self,))
-        flat = flat.narrow(0, start, reach)
         if not reach:
-            return flat.reshape(shape)
+            return flat.narrow(0, start, 0).reshape(shape)
         order = sorted(range(len(shape)), key=lambda axis: -strides[axis])
-        made = _rows(flat, [(shape[axis], strides[axis]) for axis in order])
+        made = _rows(flat, start, [(shape[axis], strides[axis]) for axis in order])
         return made.permute(tuple(order.index(axis) for axis in range(len(shape))))
 
     def as_strided_copy(self, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
@@ -130,25 +129,26 @@ def _memory(handle: Any) -> Any:
     return made.reshape(-1)
 
 
-def _rows(flat: Any, axes: list[tuple[int, int]]) -> Any:
-    """Views of the last axis by (size, stride), greatest stride first, that it has all elements of:
-    parts side by side are rows of a matrix, others windows.
+def _rows(flat: Any, start: int, axes: list[tuple[int, int]]) -> Any:
+    """Views of the last axis from `start` on by (size, stride), greatest stride first, that it has
+    all elements of: parts side by side are rows of a matrix, others windows.
     """
     if not axes:
-        return flat.select(-1, 0)
+        return flat.select(-1, start)
     (size, stride), *rest = axes
-    reach = sum((n - 1) * s for n, s in rest) + 1
+    count, reach = flat.shape[-1], sum((n - 1) * s for n, s in rest) + 1
     if not stride or size == 1:
-        made = flat.narrow(-1, 0, reach).unsqueeze(-2)
-        made = made.expand(*made.shape[:-2], size, reach)
-    elif reach > stride:
-        made = flat.unfold(-1, reach, stride).narrow(-2, 0, size)
-    else:
-        pairs = ((0, 0),) * (flat.ndim - 1) + ((0, size * stride - flat.shape[-1]),)
-        whole = view(flat, "pad", pairs) if size * stride > flat.shape[-1] else flat
-        made = whole.narrow(-1, 0, size * stride).reshape(*flat.shape[:-1], size, stride)
-        made = made.narrow(-1, 0, reach)
-    return _rows(made, rest)
+        made = flat.unsqueeze(-2)
+        return _rows(made.expand(*made.shape[:-2], size, count), start, rest)
+    if reach > stride:
+        made = flat.narrow(-1, start, count - start).unfold(-1, reach, stride)
+        return _rows(made.narrow(-2, 0, size), 0, rest)
+    before = max(0, start + size * stride - count)  # what the first row has in front
+    if before > min(start, stride - reach):  # the last row ends outside
+        pairs = ((0, 0),) * (flat.ndim - 1) + ((0, before),)
+        flat, before = view(flat, "pad", pairs), 0
+    whole = flat.narrow(-1, start - before, size * stride)
+    return _rows(whole.reshape(*flat.shape[:-1], size, stride), before, rest)
 
 
 def _one_view(handle: Handle) -> View | None:

@@ -49,6 +49,17 @@ def weighted(loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
     return made.sum() / weight.sum() if reduction == "mean" else reduced(made, reduction)
 
 
+def _bent(difference: Any, beta: float) -> Any:
+    """d² / (2 beta) of differences d below beta, else |d| - beta / 2."""
+    within("beta", beta, 0)
+    apart = difference.abs()
+    if beta == 0:
+        return apart
+    far = apart >= beta
+    near = far.where(0, apart)  # the square of what is infinite has no gradient
+    return far.where(apart - 0.5 * beta, near * near * (0.5 / beta))
+
+
 class Loss(Handle):
     """Losses: of this tensor (the prediction) against a target. Reduction "mean" and "sum" give a
     0-d tensor, "none" one loss an element (or a sample); another one is a `ValueError`.
@@ -70,23 +81,24 @@ class Loss(Handle):
         """d² / (2 beta) where d = |self - target| is below `beta`, d - beta / 2 elsewhere.
         Girshick, 2015, arXiv:1504.08083, equation 3.
         """
-        within("beta", beta, 0)
-        apart = (self - target).abs()
-        if beta == 0:
-            return reduced(apart, reduction)
-        far = apart >= beta
-        near = far.where(0, apart)  # the square of what is infinite has no gradient
-        loss = far.where(apart - 0.5 * beta, near * near * (0.5 / beta))
-        return reduced(loss, reduction)
+        return reduced(_bent(self - target, beta), reduction)
 
     @widely
-    def huber_loss(self, target: Any, reduction: str = "mean", delta: float = 1.0) -> Tensor:
-        """d² / 2 where d = |self - target| is below `delta`, delta (d - delta / 2) elsewhere.
+    def huber_loss(
+        self,
+        target: Any,
+        reduction: str = "mean",
+        delta: float = 1.0,
+        weight: Tensor | None = None,
+    ) -> Tensor:
+        """d² / 2 where d = |self - target| is below `delta`, delta (d - delta / 2) elsewhere; the
+        losses are multiplied by `weight`, if there is one, and their mean is by their number.
         Huber, "Robust estimation of a location parameter", 1964.
         """
         if not delta > 0:
             raise ValueRangeError(f"huber_loss needs a delta above 0, not {delta}")
-        return self.smooth_l1_loss(target, reduction, delta) * delta
+        loss = _bent(self - target, delta) * delta
+        return reduced(loss if weight is None else loss * weight, reduction)
 
     @widely
     def nll_loss(

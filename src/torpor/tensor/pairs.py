@@ -87,6 +87,7 @@ class Pair(Tensor):
     device = property(lambda self: self._re.device)
     _parts = property(lambda self: (self._re, self._im))
     is_leaf = property(lambda self: self._re.is_leaf)
+    grad_fn = property(lambda self: self._re.grad_fn)
     _site = property(lambda self: self._re._site)
 
     @property

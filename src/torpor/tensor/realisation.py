@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -203,6 +203,16 @@ def cut_axis(storage: Storage) -> int | None:
     return axis
 
 
+class Operation(NamedTuple):
+    """What `grad_fn` is."""
+
+    op: str
+
+    def name(self) -> str:
+        """The operation's name in graphs."""
+        return self.op
+
+
 class Realisation(Handle):
     """Computing, and reading what was computed."""
 
@@ -397,6 +407,11 @@ class Realisation(Handle):
         """Whether no operation that a gradient flows through made it, as in PyTorch."""
         path: Step | None = self._path
         return not self.requires_grad or (path is not None and path.kind == "leaf")
+
+    @property
+    def grad_fn(self) -> Operation | None:
+        """What made it, where a gradient flows through that: None for leaves."""
+        return None if self.is_leaf else Operation(self._current().op.name)
 
     # --- text -------------------------------------------------------------------------------------
     def __repr__(self) -> str:

@@ -107,7 +107,8 @@ class Universal(Handle):
         return own(*given, **options)
 
     def _here(self, array: Any) -> Any:
-        return as_tensor(array, device=self.device)
+        """An array of numbers as a tensor beside this one."""
+        return as_tensor(array, device=self.device) if array.dtype.kind in "biufc" else array
 
     def _of_numpy(self, function: Any, given: Any, options: Any) -> Any:
         """What NumPy's function makes of the values."""

@@ -7,6 +7,8 @@ not satisfy its constraint is a `ValueRangeError`; what has no closed form a `No
 0.3989...
 """
 
+import sys
+
 from torpor.nn.distributions import constraints as constraints
 from torpor.nn.distributions.base import Distribution, ExponentialFamily
 from torpor.nn.distributions.composite import (
@@ -83,6 +85,8 @@ from torpor.nn.distributions.vectors import (
     MultivariateNormal,
     OneHotCategorical,
 )
+
+transforms = sys.modules[__name__]  # a room of its own in PyTorch, with some of these names
 
 __all__ = [
     "AbsTransform", "AffineTransform", "Bernoulli", "Beta", "Binomial", "CatTransform",

@@ -274,14 +274,14 @@ class Optimizer:
         layers: so nothing is computed twice. In a jitted function all of it, and the gradients that
         it leaves behind, are computed together when it returns. Where that raises, parameters and
         state stay as they were. A `closure` computes the gradients and gives the loss, which is
-        given back.
+        given back. Parameters without a gradient stay as they are.
         """
         loss = None
         if closure is not None:
             with enable_grad():
                 loss = closure()
         if all(parameter.grad is None for parameter in self.params):
-            raise GradientError("no parameter has a gradient; call backward() before step()")
+            return loss
         with restored_on_failure(self.tensors()):
             changed = self.schedule_step()
             if not is_watched():
@@ -359,13 +359,20 @@ class Optimizer:
         if sizes != [len(group["params"]) for group in self.param_groups]:
             raise ValueRangeError(f"the state is of groups of {sizes} parameters")
         numbers = [number for group in groups for number in group["params"]]
+        known = self.defaults.keys() | {"initial_lr"}
+        plans = [{k: _plain(v) for k, v in group.items() if k in known} for group in groups]
+        pairs = list(zip(self.param_groups, plans, strict=True))
+        kept = {
+            id(one): self._continued(one, {**group, **plan})
+            for group, plan in pairs for one in group["params"]
+        }  # fmt: skip
         loaded = {
-            id(parameter): self._fitting(parameter, state.get(number, {}))
-            for parameter, number in zip(self.params, numbers, strict=True)
+            id(one): self._fitting(self._state_of(one) | kept[id(one)], state.get(number, {}))
+            for one, number in zip(self.params, numbers, strict=True)
         }
-        for group, other in zip(self.param_groups, groups, strict=True):
-            known = self.defaults.keys() | {"initial_lr"}
-            group.update({k: _plain(v) for k, v in other.items() if k in known})
+        self._kept.update(kept)
+        for group, plan in pairs:
+            group.update(plan)
         for settings in self._settings:
             self._load_counts(settings, loaded)
         with no_grad():
@@ -374,16 +381,19 @@ class Optimizer:
                     tensor.assign(values.get(slot, tensor))
         self.params[0].realize(*self.tensors())
 
-    def _fitting(self, parameter: Tensor, values: Mapping[str, Any]) -> dict[str, Tensor]:
-        own, found = self._state_of(parameter), {}
-        for name in own.keys() & values.keys():
-            if values[name] is None:
+    def _continued(self, parameter: Tensor, options: Mapping[str, Any]) -> dict[str, Tensor]:
+        """What is kept with these options: what there is, else as it begins."""
+        wanted = self.initial(parameter, options)
+        return {name: self._kept[id(parameter)].get(name, wanted[name]) for name in wanted}
+
+    def _fitting(self, own: Mapping[str, Tensor], values: Mapping[str, Any]) -> dict[str, Tensor]:
+        found = {}
+        for name, target in own.items():
+            if values.get(name) is None:
                 continue
             value = _detached(values[name])
-            counted = name in self.counted
-            if not counted and tuple(value.shape) != tuple(own[name].shape):
-                raise ShapeError(f"{name!r} has shape {own[name].shape}, not {value.shape}")
-            target = own[name]
+            if name not in self.counted and tuple(value.shape) != tuple(target.shape):
+                raise ShapeError(f"{name!r} has shape {target.shape}, not {value.shape}")
             made = value.reshape(target.shape).cast(target.dtype).to(target.device)
             found[name] = made.contiguous()
         return found
@@ -448,10 +458,8 @@ def _groups(params: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
     if isinstance(params, Tensor):
         raise DTypeError("an optimiser takes a sequence of parameters; write [parameter]")
     given = list(params)
-    if given and all(isinstance(one, Mapping) for one in given):
-        yield from given
-    elif given:
-        yield {"params": given}
+    plain = not all(isinstance(one, Mapping) for one in given)
+    yield from [{"params": given}] if plain else given
 
 
 def _once(params: Any) -> list[Tensor]:
@@ -488,6 +496,5 @@ def _plain(value: Any) -> Any:
 
 
 def _detached(value: Any) -> Tensor:
-    if isinstance(value, Tensor):
-        return value.detach()
-    return Tensor(np.asarray(value.detach() if hasattr(value, "detach") else value))
+    alone = value.detach() if hasattr(value, "detach") else value
+    return alone if isinstance(alone, Tensor) else Tensor(np.asarray(alone))
