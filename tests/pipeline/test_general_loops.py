@@ -182,3 +182,14 @@ def test_sizes_of_large_tensors_vary_up_to_the_next_power_of_two(compiled) -> No
         found = (Tensor(given).sqrt() * 3).mean().item()
         assert found == pytest.approx(3 * np.sqrt(given, dtype="d").mean(), rel=1e-6)
     assert compiled == []
+
+
+@pytest.mark.parametrize("axis", [None, 1, (1, 2)])
+def test_long_sums_beside_sizes_that_vary_keep_their_last_digits(axis, compiled) -> None:
+    for number, length in enumerate((9, 12, 7, 16, 14)):
+        if number == 2:
+            compiled.clear()
+        given = NUMBERS.random((length, 300, 901), np.float32)
+        found = (Tensor(given) + 1).sum(axis).numpy()
+        np.testing.assert_allclose(found, (given + 1.0).sum(axis, np.float64), rtol=1e-6)
+    assert compiled == []

@@ -6,7 +6,7 @@ import math
 from typing import Final
 
 from torpor.base.dtypes import dtypes
-from torpor.ir.infer import Shape, shape_of
+from torpor.ir.infer import Shape, largest, shape_of
 from torpor.ir.ops import MOVEMENT, Ops, identity
 from torpor.ir.pattern import PatternMatcher, UPat
 from torpor.ir.records import Stored
@@ -22,6 +22,7 @@ SPLIT_RESULTS: Final = 64  # results below which it is
 SPLIT_PARTS: Final = 256  # most parts, unless they were longer than PART_MOST
 PART_LEAST: Final = 1024  # fewest elements a part
 PART_STEP: Final = 64  # parts that do not divide the whole are multiples of it, for vectors
+ROW_LEAST: Final = 16  # fewest elements of known number to be reduced first: a line of memory
 # A sum of n floats, one after the other, is off by up to n / 2 units in the last place, and from
 # 2**24 equal numbers on it stands still. Sums of parts of sums are off by the length of a part.
 PART_MOST: Final = 4096  # most elements a part
@@ -80,13 +81,12 @@ def neighbours(axes: tuple[int, ...]) -> list[tuple[int, int]]:
 
 def split_reduction(node: UOp) -> UOp | None:
     """reduce(x) = op(reduce(contiguous(reduce(parts of x))), reduce(rest of x)) where few results
-    take many elements, and where sums are so long that one register would lose what it adds.
+    take many elements, and where sums are so long that one register would lose what it adds. Axes
+    whose sizes vary are as long as they may be.
     """
     op, axes = node.arg
     shape = shape_of(node.src[0])
-    sizes = [size for size in shape if isinstance(size, int)]
-    if len(sizes) < len(shape):
-        return None
+    sizes = [*map(largest, shape)]
     results = math.prod(s for a, s in enumerate(sizes) if a not in axes)
     if results == 0 or math.prod(sizes) // results < SPLIT_FROM:
         return None
@@ -94,15 +94,17 @@ def split_reduction(node: UOp) -> UOp | None:
         return None
     if goes_by_blocks(node):
         return None
+    if any(not isinstance(shape[axis], int) for axis in axes):
+        return rows_first(node)
     start, stop = max(neighbours(axes), key=lambda g: (math.prod(sizes[g[0] : g[1]]), -g[0]))
     length = math.prod(sizes[start:stop])
     if length < 8 * PART_LEAST:
         return None
     parts, size = parts_of(length)
-    flat = (*sizes[:start], length, *sizes[stop:])
+    flat = (*shape[:start], length, *shape[stop:])
     value = UOp(Ops.RESHAPE, node.dtype, (apart_if_product(node.src[0]),), flat)
     below = between(value, start, 0, parts * size)
-    below = UOp(Ops.RESHAPE, node.dtype, (below,), (*sizes[:start], parts, size, *sizes[stop:]))
+    below = UOp(Ops.RESHAPE, node.dtype, (below,), (*shape[:start], parts, size, *shape[stop:]))
     others = tuple(a if a < start else a + 1 - (stop - start) for a in axes)
     others = tuple(a for n, a in zip(axes, others, strict=True) if not start <= n < stop)
     inner = tuple(sorted((*(a if a < start else a + 1 for a in others), start + 1)))
@@ -115,6 +117,21 @@ def split_reduction(node: UOp) -> UOp | None:
     rest = between(value, start, parts * size, length)
     rest = UOp(Ops.REDUCE_AXIS, node.dtype, (rest,), (op, tuple(sorted((*others, start)))))
     return made.alu(op, UOp(Ops.RESHAPE, node.dtype, (rest,), shape_of(node)))
+
+
+def rows_first(node: UOp) -> UOp | None:
+    """reduce(x) = reduce(contiguous(reduce(x along axes of known sizes))) where the numbers of
+    others vary: parts of equal lengths.
+    """
+    op, axes = node.arg
+    shape = shape_of(node.src[0])
+    known = tuple(axis for axis in axes if isinstance(shape[axis], int))
+    if math.prod(largest(shape[axis]) for axis in known) < ROW_LEAST:
+        return None
+    first = UOp(Ops.REDUCE_AXIS, node.dtype, node.src, (op, known))
+    stored = UOp(Ops.CONTIGUOUS, node.dtype, (first,), Stored("long reduction"))
+    rest = tuple(axis for axis in axes if axis not in known)
+    return UOp(Ops.REDUCE_AXIS, node.dtype, (stored,), (op, rest))
 
 
 def is_too_long(node: UOp, terms: int) -> bool:
