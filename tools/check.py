@@ -46,7 +46,7 @@ def steps() -> tuple[Step, ...]:
         Step("types", ("mypy", *typed_rooms())),
         Step(
             "doctests",
-            (*pytest, "--doctest-modules", "src/torpor"),
+            (*pytest, "-n", "2", "--doctest-modules", "src/torpor"),
             good=(0, PYTEST_NOTHING_COLLECTED),
         ),
         Step(
