@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.rules.expressions import conditions, indices, points, value
 from torpor.ir import UOp, Variable
-from torpor.rules import simplify_under, simplify_valid
+from torpor.rules import conjuncts, simplify_under, simplify_valid
 from torpor.rules.cost import cost_of
 
 few = settings(max_examples=100, deadline=None)
@@ -68,3 +68,15 @@ def test_a_condition_stays_equal_and_gets_no_longer_than_simplified(condition):
     assert cost_of(after) <= cost_of(condition.simplify())
     for point in itertools.islice(points(condition), 2000):
         assert value(condition, point) == value(after, point)
+
+
+@few
+@given(st.permutations(range(9)))
+def test_parts_of_a_condition_come_in_order_of_appearance(numbers):
+    """Not in that of a set of nodes, which differs from process to process."""
+    parts = [x < UOp.index_const(number) for number in numbers]
+    condition = parts[0]
+    for part in (*parts[1:], *parts[:3]):
+        condition = condition & part
+    assert [*conjuncts(condition)] == parts
+    assert conjuncts(parts[0] & parts[4]) <= conjuncts(condition)

@@ -8,7 +8,7 @@ is taken only where it is shorter.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, KeysView
 from typing import Final
 
 from torpor.base.dtypes import dtypes
@@ -106,6 +106,6 @@ def simplify_valid(valid: UOp) -> UOp:
     return valid
 
 
-def conjuncts(condition: UOp) -> frozenset[UOp]:
-    """The conditions whose conjunction this is."""
-    return frozenset(operands_of(condition, Ops.AND))
+def conjuncts(condition: UOp) -> KeysView[UOp]:
+    """The conditions whose conjunction this is, as a set in order of appearance."""
+    return dict.fromkeys(operands_of(condition, Ops.AND)).keys()

@@ -13,7 +13,7 @@ same elements and do not depend on each other share a loop (`loops`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, KeysView
 from typing import Final
 
 from torpor.ir.infer import Shape, shape_of
@@ -40,7 +40,7 @@ class MultiOutput:
 
     def __init__(self, state: FusionState, reasons: Reasons):
         self.state, self.reasons = state, reasons
-        self.reads: dict[UOp, frozenset[Read]] = {}
+        self.reads: dict[UOp, KeysView[Read]] = {}
         # For roots that come later, by what they read: elementwise roots, work on reductions, and
         # reductions that have been fused.
         self.by_read: dict[Read, list[UOp]] = {}
@@ -174,7 +174,7 @@ class MultiOutput:
             for read in self.reads_of(node.src[0]):
                 self.reducing.setdefault((order_of(node), read), []).append((node, use))
 
-    def reads_of(self, node: UOp) -> frozenset[Read]:
+    def reads_of(self, node: UOp) -> KeysView[Read]:
         """What the value reads, as far as a look at its nearest operations tells."""
         found = self.reads.get(node)
         if found is None:
@@ -231,9 +231,10 @@ def probe(shape: Shape) -> Indices:
     )
 
 
-def reads_near(node: UOp) -> frozenset[Read]:
+def reads_near(node: UOp) -> KeysView[Read]:
     """What the value at `probe` indices reads: buffers and whatever is no elementwise work."""
-    found, looked = set(), 0
+    found: dict[Read, None] = {}
+    looked = 0
     stack = [(node, probe(shape_of(node)))]
     while stack and looked < NEAR:
         one, indices = stack.pop()
@@ -243,8 +244,8 @@ def reads_near(node: UOp) -> frozenset[Read]:
         elif one.op in ALU:
             stack.extend((s, indices if shape_of(s) else ()) for s in one.src)
         elif one.op is not Ops.CONST:
-            found.add((one, indices))
-    return frozenset(found)
+            found[one, indices] = None
+    return found.keys()
 
 
 def spread(indices: Indices, reduction: UOp, node: UOp) -> Indices | None:
