@@ -281,3 +281,13 @@ def test_constants_that_functions_share_are_not_computed_by_themselves():
             (mask.where(x @ x.mT, 0.0).sum(-1) * 2).realize()
         counts.append(len(seen.runs))
     assert counts == [counts[0]] * 4
+
+
+def test_what_a_function_has_inside_may_have_been_computed_before():
+    """The shares above and below ask for much the same, which is kept from the first on."""
+    x = Tensor(np.linspace(0.2, 3.0, 8), dtype=torpor.float32).realize()
+    for _ in range(6):
+        (x + 1).numpy()
+        lower = torpor.special.gammainc(x, x).numpy()
+        upper = torpor.special.gammaincc(x, x).numpy()
+        np.testing.assert_allclose(lower + upper, np.ones(8), rtol=1e-6)

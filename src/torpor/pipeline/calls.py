@@ -108,7 +108,9 @@ def know_calls(roots: Roots, known: Notes, wanted: Roots, values: Mapping[UOp, U
 
 
 def written(own: Canonical, form: Canonical, values: Mapping[UOp, UOp]) -> Written | None:
-    """How one form comes of the other; None where something is computed along that nobody holds."""
+    """How one form comes of the other; None where something is computed along that nobody holds, or
+    something inside of a call has a value already.
+    """
     outside = [node for node in own.order if node.op not in _CALLED]
     inside = {values.get(node, node) for call in own.calls for node in made_by(call)}
     common = [node for node in (*outside, *own.numbered) if values.get(node, node) in inside]
@@ -135,9 +137,11 @@ def written(own: Canonical, form: Canonical, values: Mapping[UOp, UOp]) -> Writt
     if -1 in company:
         return None
     seats = {id(buffer): number for number, buffer in enumerate(own.buffers)}
-    buffers = [seats[id(buffer)] for buffer in form.buffers]
+    buffers = [seats.get(id(buffer), -1) for buffer in form.buffers]
     variables = {values.get(node, node): number for number, node in enumerate(own.bound)}
-    bound = [variables[node] for node in form.bound]
+    bound = [variables.get(node, -1) for node in form.bound]
+    if -1 in (*buffers, *bound):
+        return None
     return Written(
         form.skeleton, numbers, form.numbers, same, pinned, buffers, bound, company, taken
     )
