@@ -134,7 +134,9 @@ _NAMES: Final = {
     "torpor.tensor.formats": "can_cast finfo iinfo imag is_tensor promote_types real result_type",
     "torpor.tensor.lu": "lu_unpack",
     "torpor.tensor.looping": "cond scan while_loop",
+    "torpor.tensor.linalg": "chain_matmul",
     "torpor.tensor.mode": "get_default_device inference_mode set_default_device set_grad_enabled",
+    "torpor.tensor.namespace": "where",
     "torpor.tensor.random": "get_rng_state set_rng_state",
     "torpor.tensor.seeding": "initial_seed seed",
     "torpor.tensor.signal_windows": "bartlett_window blackman_window hamming_window hann_window "
@@ -146,7 +148,6 @@ _NAMES: Final = {
 PLACES: Final[dict[str, tuple[str, str | None]]] = {
     **{name: (module, name) for module, names in _NAMES.items() for name in names.split()},
     "asarray": ("torpor.tensor", "as_tensor"),
-    "chain_matmul": ("torpor.tensor.linalg", "multi_dot"),
     "random": ("torpor.tensor.seeding", None),
     "special": ("torpor.tensor.special_names", None),
     "TinyJit": ("torpor.capture", "jit"),
@@ -176,18 +177,6 @@ _INSIDE: Final = {
     "relaxed_bernoulli relaxed_categorical studentT transformed_distribution transforms uniform",
 }
 _ROOMS: Final = frozenset({"ir", "view", "kernel", "source", "capture"})
-
-
-def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
-    """`where(condition, input, other)`: `input` where the condition holds, else `other`; the
-    condition alone: where it holds, as `nonzero(as_tuple=True)`.
-    """
-    from torpor.tensor import as_tensor, operands
-
-    held = as_tensor(condition)
-    if input is None and other is None:
-        return held.nonzero(as_tuple=True)
-    return operands.choose(held, input, other)
 
 
 class _Callable(ModuleType):
@@ -307,7 +296,7 @@ strided, contiguous_format, preserve_format, channels_last, channels_last_3d = _
     "strided", "contiguous_format", "preserve_format", "channels_last", "channels_last_3d",
 )  # fmt: skip
 
-__all__ = ["Size", "newaxis", *_MEMORY, *PLACES, *FUNCTIONS, *MAKERS, *DTYPES, "where"]
+__all__ = ["Size", "newaxis", *_MEMORY, *PLACES, *FUNCTIONS, *MAKERS, *DTYPES]
 
 
 if {"VIZ", "TORPOR_VIZ"} & os.environ.keys():  # an error on the way to the first kernel is told

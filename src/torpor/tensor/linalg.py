@@ -341,6 +341,11 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     return made.squeeze(0) if first else made
 
 
+def chain_matmul(*matrices: Tensor) -> Tensor:
+    """`multi_dot` of matrices that are given apart."""
+    return multi_dot(matrices)
+
+
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """The diagonals of matrices."""
     return A.diagonal(offset, dim1, dim2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from torpor.tensor import dense
 from torpor.tensor.creation import beside
 from torpor.tensor.factorisation import eye, inverse, on_host, rule
 from torpor.tensor.host import Array, known_shape
+from torpor.tensor.spelling import spell
 from torpor.tensor.tensor import Tensor
 
 
@@ -192,3 +194,6 @@ def _lu_rule(made: Sequence[Any], g: Sequence[Any], a: Any) -> Sequence[Any]:
     (low, high), (below, above) = made, g
     inner = (low.mH @ below).tril(-1) + (above @ high.mH).triu()
     return [inverse(low).mH @ inner @ inverse(high).mH]
+
+
+spell(sys.modules[__name__])

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from torpor.tensor.creation import as_tensor
+from torpor.tensor.operands import choose
+from torpor.tensor.spelling import spelled, written
 from torpor.tensor.tensor import Tensor
-from torpor.tensor.write import update
 
 # What PyTorch calls the tensor that a function is first of.
 _FIRST: Final = [
@@ -47,8 +48,18 @@ def function_of(name: str) -> Callable[..., Any]:
         out = options.pop("out", None)
         first: Any = as_tensor(arguments[0])
         of_its_kind = getattr(type(first), name) if first.is_pair else method
-        made = of_its_kind(first, *arguments[1:], **options)
-        return made if out is None else update(out, made)
+        return written(out, of_its_kind(first, *arguments[1:], **options))
 
     function.__name__ = function.__qualname__ = name
     return function
+
+
+@spelled
+def where(condition: Any, input: Any = None, other: Any = None) -> Any:
+    """`where(condition, input, other)`: `input` where the condition holds, else `other`; the
+    condition alone: where it holds, as `nonzero(as_tuple=True)`.
+    """
+    held = as_tensor(condition)
+    if input is None and other is None:
+        return held.nonzero(as_tuple=True)
+    return choose(held, input, other)

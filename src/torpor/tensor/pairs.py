@@ -265,6 +265,13 @@ class Pair(Tensor):
         self._im.copy_(y)
         return self
 
+    def _take_result(self, result: Any) -> Tensor:
+        """Take what a function made where this was given as `out`."""
+        x, y = self._apart(*parts_of(result))
+        self._re._take_result(x)
+        self._im._take_result(y if isinstance(y, Handle) else x.zeros_like())
+        return self
+
     def _apart(self, x: Any, y: Any) -> tuple[Any, Any]:
         """Parts to be written, the second one as it is before the first is."""
         shares = isinstance(y, Handle) and y._storage is self._re._storage

@@ -58,8 +58,8 @@ _NO_MATTER: Final = frozenset({
 
 def spelled(function: _Function) -> _Function:
     """Let callers write `axis` for `dim`, `keepdims` for `keepdim`, and so on, and by its name what
-    is given apart (`permute(dims=(1, 0))`). A keyword that the function does not have is a
-    `TypeError` that says which it could be.
+    is given apart (`permute(dims=(1, 0))`). With `out=` results are written there. A keyword that
+    the function does not have is a `TypeError` that says which it could be.
 
     An error about shapes or axes names the method and its operands, if it does not yet.
     """
@@ -72,6 +72,9 @@ def spelled(function: _Function) -> _Function:
     @functools.wraps(function)
     def wrapped(*arguments: Any, **options: Any) -> Any:
         if options and not names.issuperset(options):
+            if "out" in options and "out" not in names:
+                out = options.pop("out")
+                return written(out, wrapped(*arguments, **options))
             if "reduction" in names:
                 options = with_reduction(options)
             known = {_spelling(name, names, apart, options): name for name in options}
@@ -91,6 +94,19 @@ def spelled(function: _Function) -> _Function:
 
     wrapped.is_spelled = True
     return wrapped  # type: ignore[return-value]
+
+
+def written(out: Any, made: Any) -> Any:
+    """What a function made, written to the tensor that was given for it, or to one for each result,
+    which are given back; `out` may be None.
+    """
+    if out is None:
+        return made
+    if not isinstance(made, tuple):
+        return out._take_result(made)
+    pairs = zip(out, made, strict=True)
+    parts = [one if other is None else written(one, other) for one, other in pairs]
+    return made._make(parts) if hasattr(made, "_make") else tuple(parts)
 
 
 def with_reduction(options: dict[str, Any]) -> dict[str, Any]:

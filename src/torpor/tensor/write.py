@@ -186,6 +186,18 @@ class Write(Handle):
 
     __slots__ = ()
 
+    def _take_result(self, result: Any) -> Tensor:
+        """Take what a function made where this was given as `out`; without elements it takes the
+        shape too.
+        """
+        if self.numel() or self.shape == result.shape:
+            return update(self, result)  # type: ignore[no-any-return]
+        _check_kind(self, result.dtype)
+        value = result.cast(self.dtype)
+        self._storage, self._path = value._storage, value._path
+        self._node, self._stamp = value._node, value._stamp
+        return self  # type: ignore[return-value]
+
     def assign(self, value: Any) -> Tensor:
         """Take the value of a tensor of the same shape (`ShapeError`) and format (`DTypeError`);
         itself.
