@@ -165,3 +165,15 @@ def test_an_anomaly_names_the_line_whose_gradient_is_not_a_number():
     assert x.grad.tolist() == [0.0, 8.0]
     with torpor.autograd.set_detect_anomaly(False):
         assert (x.sqrt() * kept).sum().gradient(x)[0].isnan().tolist() == [True, False]
+
+
+def test_gradients_are_constants_without_create_graph():
+    """A step by them, as in the first order of MAML, has the gradient of what it starts from."""
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    (slope,) = torpor.autograd.grad((x**3).sum(), x)
+    assert not slope.requires_grad
+    ((x - slope) ** 2).sum().backward()
+    assert x.grad.tolist() == [2 * (1 - 3), 2 * (2 - 12)]
+    (slope,) = torpor.autograd.grad((x**3).sum(), x, create_graph=True)
+    (again,) = torpor.autograd.grad(slope.sum(), x)
+    assert again.tolist() == [6, 12] and slope.requires_grad and not again.requires_grad

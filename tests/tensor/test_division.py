@@ -76,3 +76,15 @@ def test_powers_of_no_integers():
     nothing = Tensor.zeros(0, 3, dtype=dtypes.int64)
     assert (nothing**nothing).tolist() == []
     assert (nothing**nothing).sum(0).tolist() == [0, 0, 0]
+
+
+def test_powers_of_a_half_are_roots():
+    x = np.array([-np.inf, -4, -0.0, 0, 2, 9, np.inf, np.nan], np.float32)
+    with np.errstate(all="ignore"):
+        root, inverse = np.sqrt(x), 1 / np.sqrt(x)
+    for made, wanted in ((Tensor(x) ** 0.5, root), (Tensor(x) ** -0.5, inverse)):
+        np.testing.assert_allclose(made.numpy(), wanted, rtol=2e-7)
+        np.testing.assert_array_equal(np.signbit(made.numpy()[2:7]), np.signbit(wanted[2:7]))
+    leaf = Tensor([0.0, 4.0], requires_grad=True)
+    (leaf**0.5).sum().backward()
+    assert leaf.grad.tolist() == [np.inf, 0.25]

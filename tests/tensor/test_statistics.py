@@ -133,3 +133,9 @@ def test_equal_bins_are_found_without_a_search():
         return sum(program.ops for program in torpor.lower(made))
 
     assert operations(1024) < 1.2 * operations(16)
+
+
+def test_gradient_of_nanmedian_is_shared_by_equal_elements():
+    x = Tensor([1.0, 1.0, 2.0, NAN], requires_grad=True)
+    x.nanmedian().backward()
+    assert x.grad.tolist() == [0.5, 0.5, 0, 0]

@@ -308,8 +308,8 @@ def test_data_is_a_view_without_gradients_and_called_the_memory():
     (x * x).sum().backward()
     assert x.grad.tolist() == [12, 16]
     assert isinstance(x.data + 1, Tensor) and not callable(x.data + 1)
-    with pytest.raises(ValueError, match="assign needs shape"):
-        x.data = Tensor([1.0])
+    x.data = Tensor([[1.0, 2.0, 3.0]], dtype="float64")
+    assert x.tolist() == [[1, 2, 3]] and x.dtype == torpor.float64 and x.is_leaf and x.requires_grad
 
 
 def test_data_is_written_inside_a_jit():

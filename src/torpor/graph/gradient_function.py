@@ -8,7 +8,6 @@ is the node's own result. Slopes at ties, bounds and zeros are PyTorch's.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Final
@@ -101,12 +100,9 @@ def within_gradient(node: UOp, g: UOp) -> Gradients:
 
 
 def between_gradient(node: UOp, g: UOp) -> Gradients:
-    """d bounded(x) = dx where r is between the bounds, the other operands; the rule's words say
-    which they are; nothing at NaN.
-    """
-    bounds = zip(node.arg[1:], node.src[2:], strict=True)
-    sides = (less(x, node) if word == "min" else less(node, x) for word, x in bounds)
-    return choice(functools.reduce(both, sides), g, like(g, 0)), *no_gradient(node, g)[2:]
+    """d bounded(x) = dx where r is between the bounds, the other operands; nothing at NaN."""
+    _, _, low, high = node.src
+    return choice(both(less(low, node), less(node, high)), g, like(g, 0)), None, None
 
 
 def hardswish_gradient(node: UOp, g: UOp) -> Gradients:
@@ -121,27 +117,20 @@ def hardswish_gradient(node: UOp, g: UOp) -> Gradients:
 def clamp_gradient(node: UOp, g: UOp) -> Gradients:
     """d clamp(x, a, b) = dx where r = x, da where x < a, db where x > b; db where b < a.
 
-    The rule's word says which bounds there are. At a bound half flows to x and half to it, unless
-    both are equal; at NaN nothing does.
+    The rule's word says which bounds there are. At a bound all flows to x, at NaN nothing does.
     """
     x, *bounds = node.src[1:]
-    zero, half, inside = like(g, 0), scaled(g, 0.5), equal(node, x)
+    zero, inside = like(g, 0), equal(node, x)
     if len(bounds) == 1:
         (bound,) = bounds
         outside = less(x, bound) if node.arg[1] == "min" else less(bound, x)
-        to_x, to_bound = (choice(equal(x, bound), half, choice(c, g, zero))
-                          for c in (inside, outside))  # fmt: skip
-        return to_x, to_bound
+        return choice(inside, g, zero), choice(outside, g, zero)
     low, high = bounds
-    crossed, apart = less(high, low), less(low, high)
-    at_low, at_high = both(apart, equal(x, low)), both(apart, equal(x, high))
-    to_x = choice(both(inside, negated(crossed)), g, zero)
-    to_low = choice(both(negated(crossed), less(x, low)), g, zero)
-    to_high = choice(either(crossed, less(high, x)), g, zero)
+    in_order, crossed = less(low, high), less(high, low)
     return (
-        choice(either(at_low, at_high), half, to_x),
-        choice(at_low, half, to_low),
-        choice(at_high, half, to_high),
+        choice(both(inside, negated(crossed)), g, zero),
+        choice(both(in_order, less(x, low)), g, zero),
+        choice(either(crossed, less(high, x)), g, zero),
     )
 
 

@@ -126,11 +126,24 @@ def _reciprocal(operand: Any) -> Tensor:
     return 1 / operand
 
 
-# x ** 0.5 is not sqrt(x) at -0.0 and -infinity, where a power gives +0.0 and +infinity
+def _root(operand: Any) -> Tensor:
+    made: Tensor = operand.sqrt()
+    return made
+
+
+def _inverse_root(operand: Any) -> Tensor:
+    made: Tensor = operand.rsqrt()
+    return made
+
+
+# As in PyTorch and NumPy, x ** 0.5 is sqrt(x), also at -0.0 and -infinity, where powers by tensors
+# are +0.0 and +infinity.
 SIMPLE_POWERS: Final[dict[Any, Callable[[Any], Tensor]]] = {
     1: _itself,
     2: _square,
     -1: _reciprocal,
+    0.5: _root,
+    -0.5: _inverse_root,
 }
 
 

@@ -378,12 +378,11 @@ class Arithmetic(Handle):
 
     def clamp(self, min: Any = None, max: Any = None) -> Tensor:
         """Raised to `min`, then lowered to `max`, numbers or tensors, one of which may be None; NaN
-        stays. Where x is a bound its gradient is 0 for a number's, half for a tensor's.
+        stays. Where x is a bound all of the gradient is its own.
         """
         if min is None and max is None:
             raise ValueRangeError("clamp needs min, max or both")
-        tensors = isinstance(min, Handle) or isinstance(max, Handle)
-        return clamped(self, min, max, "clamp" if tensors else "between")
+        return clamped(self, min, max, "clamp")
 
     clip = clamp
 

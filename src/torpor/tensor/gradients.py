@@ -28,7 +28,7 @@ def grad(
 ) -> tuple[Any, ...]:  # fmt: skip
     """The sums of the outputs' gradients for each input; nothing is added to `.grad`. An input that
     no output depends on is an error, None with `allow_unused`, zeros with `materialize_grads`.
-    Graphs are kept and can be differentiated again, whatever the arguments say.
+    With `create_graph` the sums can be differentiated again; graphs are kept whatever is said.
     """
     targets, roots = _several(inputs), _several(outputs)
     totals: list[Any] = [None] * len(targets)
@@ -42,4 +42,4 @@ def grad(
             totals[number] = target.detach().zeros_like()
         elif total is None and not allow_unused:
             raise GradientError("an input that no output depends on; set allow_unused=True")
-    return tuple(totals)
+    return tuple([one if one is None or create_graph else one.detach() for one in totals])

@@ -332,5 +332,5 @@ def _beside_nan(left: Any, right: Any, op: Ops) -> Any:
     if not made.dtype.is_float:
         return made
     first = (x >= y) if op is Ops.MAX else (x <= y)
-    mine = x.eq(y).where(0.5, (first | y.isnan()).cast(made.dtype))
+    mine = (first | y.isnan()).cast(made.dtype)
     return sloped(made.detach(), (x, mine), (y, 1 - mine))

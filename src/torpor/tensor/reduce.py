@@ -346,7 +346,7 @@ class Reduce(Handle):
             made = size.amax(dim, keepdim) if p > 0 else size.amin(dim, keepdim)
             return _shared(made, size, dim)
         if p == 0:
-            return self.ne(0).cast(self.dtype).sum(dim, keepdim)
+            return with_rule(self.ne(0).cast(self.dtype), (self,), "step").sum(dim, keepdim)
         if p < 0:
             _needs_elements(self, dim, f"the norm with p = {p}")
         return _power(_power(size, float(p)).sum(dim, keepdim), 1 / float(p))

@@ -11,7 +11,7 @@ from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 from torpor.graph import build
 from torpor.ir.ops import Ops
 from torpor.tensor.creation import beside
-from torpor.tensor.handle import Handle, derive, located, make
+from torpor.tensor.handle import Handle, derive, located, make, with_rule
 from torpor.tensor.host import known_size
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import default_float
@@ -53,7 +53,12 @@ class Statistics(Handle):
         """`median` of what is not NaN; NaN if nothing is."""
         if dim is None:
             flat = self.reshape(-1)
-            return flat.nanmedian(0).values if self.numel() else flat.median()
+            middle = flat.nanmedian(0).values if self.numel() else flat.median()
+            if not self.dtype.is_float:
+                return middle
+            nothing = self.isnan() & ~middle.isnan()  # takes no part in the gradient
+            there = nothing.where(middle.eq(math.inf).where(-math.inf, math.inf), self)
+            return with_rule(middle, (there,), "evenly", *range(self.ndim))
         if not self.ndim:
             return self.median(0)
         axis = one_axis(dim, self.ndim)

@@ -40,7 +40,7 @@ from torpor.tensor.realisation import Realisation, memoryview_of, values_in
 from torpor.tensor.reduce import Reduce
 from torpor.tensor.scan import Scan
 from torpor.tensor.scatter import Scatter
-from torpor.tensor.shard import Sharding
+from torpor.tensor.shard import Sharding, become
 from torpor.tensor.sorting import Sorting
 from torpor.tensor.special import Special
 from torpor.tensor.spelling import spell
@@ -118,8 +118,8 @@ class Tensor(
     @property
     def data(self) -> Any:
         """A view through which no gradient flows, to be written to also where this is a leaf that
-        requires a gradient; called, the elements as a memoryview. `x.data = y` writes a tensor of
-        the same shape and format there.
+        requires a gradient; called, the elements as a memoryview. `x.data = y` writes the value
+        there; of another shape or format, x becomes it.
         """
         made: Any = self.detach()
         made.__class__ = Data
@@ -127,7 +127,10 @@ class Tensor(
 
     @data.setter
     def data(self, value: Any) -> None:
-        self.detach().assign(value)
+        if self.shape == value.shape and self.dtype is value.dtype:
+            self.detach().assign(value)
+        else:
+            become(self, value.detach())
 
     def __dir__(self) -> list[str]:
         # Python looks for what was meant by a misspelt name among 750 names at most

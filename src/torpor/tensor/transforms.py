@@ -192,7 +192,7 @@ def _pull(outs: list[Any], ins: list[Any]) -> Pull:
     def pull(cotangents: list[Any]) -> Sequence[Any]:
         flowing = [(out, g) for out, g in zip(outs, cotangents, strict=True) if out.dtype.is_float]
         roots, seeds = [out for out, _ in flowing], [g for _, g in flowing]
-        return gradients_of(roots, ins, seeds, materialize_grads=True)
+        return gradients_of(roots, ins, seeds, create_graph=True, materialize_grads=True)
 
     return pull
 
@@ -206,7 +206,7 @@ def _push(outs: list[Any], ins: list[Any]) -> Pull:
 
     def push(tangents: list[Any]) -> Sequence[Any]:
         products = [(g * t.cast(g.dtype)).sum() for g, t in zip(pulled, tangents, strict=True)]
-        return gradients_of(products, seeds, materialize_grads=True)
+        return gradients_of(products, seeds, create_graph=True, materialize_grads=True)
 
     return push
 

@@ -193,9 +193,7 @@ class Write(Handle):
         if self.numel() or self.shape == result.shape:
             return update(self, result)  # type: ignore[no-any-return]
         _check_kind(self, result.dtype)
-        value = result.cast(self.dtype)
-        self._storage, self._path = value._storage, value._path
-        self._node, self._stamp = value._node, value._stamp
+        self._become(result.cast(self.dtype))
         return self  # type: ignore[return-value]
 
     def assign(self, value: Any) -> Tensor:
