@@ -34,6 +34,8 @@ MAXIMUM_ORIGINS: Final = 8
 _NUMBERS: Final = frozenset({int, float, bool})
 _ARRAYS: Final = (np.ndarray, UOp)
 _CACHED_CONSTANTS: Final = 4096
+# Start and stop along each axis, the lengths between, and those of the axes that are left.
+Box = tuple[tuple[tuple[int, int], ...], tuple[int, ...], tuple[int, ...]]
 _constants: dict[tuple[bytes | Scalar, type, DType, Shape], UOp] = {}
 
 
@@ -241,7 +243,7 @@ def view(handle: Handle, kind: str, arg: Any) -> Tensor:
 
 def viewed(handle: Handle, steps: Sequence[tuple[str, Any]]) -> Tensor:
     """A view of `handle`: the same storage, some steps further."""
-    node = moved = handle._current()
+    moved = handle._current()
     path = handle._path
     try:
         for kind, arg in steps:
@@ -250,6 +252,26 @@ def viewed(handle: Handle, steps: Sequence[tuple[str, Any]]) -> Tensor:
                 path = Step(path, kind, arg, before)
     except TorporError as error:
         raise located(error, (handle,)) from None
+    return _seen(handle, moved, path)
+
+
+def boxed(handle: Handle, box: Box) -> Tensor:
+    """As `viewed`, of a box."""
+    boxes, lengths, left = box
+    node = moved = handle._current()
+    path = handle._path
+    if lengths != shape_of(node):
+        path = Step(path, "shrink", boxes, node)
+        moved = shaped(UOp(Ops.SHRINK, node.dtype, (node,), boxes), lengths)
+    if lengths != left:
+        path = Step(path, "reshape", left, moved)
+        moved = shaped(UOp(Ops.RESHAPE, node.dtype, (moved,), left), left)
+    return _seen(handle, moved, path)
+
+
+def _seen(handle: Handle, moved: UOp, path: Step | None) -> Tensor:
+    """The view of a handle that a path leads to."""
+    node = handle._node
     if moved.held and moved.dtype.is_float:
         name, identity = "alias" if moved is node else "again", build.identity()
         path = Step(path, name, identity, moved)

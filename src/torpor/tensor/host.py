@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
-from torpor.base.dtypes import DType
+from torpor.base.dtypes import DType, dtypes
 from torpor.base.errors import ShapeError
 from torpor.device import Buffer
 from torpor.device.buffer import buffer_node
-from torpor.ir.infer import JOINT, Shape, Size, fold_size
+from torpor.graph.sizes import is_plain
+from torpor.ir.infer import JOINT, Shape, Size, fold_size, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.storage import Storage, recall
@@ -20,9 +22,20 @@ from torpor.tensor.watch import active, watcher
 
 Array = np.ndarray[Any, Any]
 _BOTTOMS: Final = frozenset({Ops.BUFFER, Ops.CONST, Ops.MULTI})
+_RESHAPES: Final = frozenset({Ops.RESHAPE})
 _COPIES: Final = frozenset(
     {Ops.LEAF, Ops.DETACH, Ops.CONTIGUOUS, Ops.FUNCTION}
 )  # the same value as below
+
+
+# What a number in memory is for C, where Python reads it as what torpor says that it is.
+_NUMBERS: Final[dict[DType, Any]] = {
+    dtypes.float32: ctypes.c_float,
+    dtypes.float64: ctypes.c_double,
+    dtypes.int32: ctypes.c_int32,
+    dtypes.int64: ctypes.c_int64,
+    dtypes.bool: ctypes.c_bool,
+}
 
 
 def known_size(size: Size) -> int:
@@ -79,6 +92,41 @@ def _bottom(node: UOp) -> Array | None:
     if len(arrays) < len(parts):
         return None
     return arrays[0] if axis is None else np.concatenate(arrays, axis)
+
+
+def is_moved(node: UOp) -> bool:
+    """Whether a value may be there without being computed: other memory or a constant, moved."""
+    op = node.below(_RESHAPES).op
+    return op in _MOVES or op in _BOTTOMS or op in _COPIES
+
+
+def _lies_in(node: UOp) -> Buffer | None:
+    """The memory that holds the elements of a node, in order, where the host sees it; None for any
+    other node.
+    """
+    below = node.src[0] if node.op is Ops.RESHAPE else node
+    if below.op is not Ops.BUFFER or not (buffer := below.arg).place:
+        return None
+    shape = shape_of(node)
+    whole = is_plain(shape) and math.prod(shape) == buffer.size
+    return buffer if whole else None  # type: ignore[no-any-return]
+
+
+def number_in(node: UOp) -> Any:
+    """The only element of a value that lies in memory as a Python number; None for any other."""
+    buffer = _lies_in(recall(node) or node)
+    if buffer is None or buffer.size != 1 or buffer.dtype not in _NUMBERS:
+        return None
+    return _NUMBERS[buffer.dtype].from_address(buffer.place).value
+
+
+def copy_of(node: UOp) -> Array | None:
+    """The elements of a value that lies in memory in an array of their own; None for any other."""
+    node = recall(node) or node
+    if (buffer := _lies_in(node)) is None:
+        return None
+    memory = (ctypes.c_char * buffer.nbytes).from_address(buffer.place)
+    return np.ndarray(shape_of(node), buffer.dtype.numpy, memory).copy()
 
 
 def seen_by_host(node: UOp) -> bool:

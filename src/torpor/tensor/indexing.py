@@ -15,13 +15,24 @@ from torpor.base.errors import (
     ValueRangeError,
 )
 from torpor.graph import build
-from torpor.ir.infer import Size, fold_size, product, size_node
+from torpor.graph.sizes import is_plain
+from torpor.ir.infer import Shape, Size, fold_size, product, shape_of, size_node
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.creation import beside
-from torpor.tensor.handle import Handle, as_number, check_fits, derive, located, view, viewed
+from torpor.tensor.handle import (
+    Box,
+    Handle,
+    as_number,
+    boxed,
+    check_fits,
+    derive,
+    located,
+    view,
+    viewed,
+)
 from torpor.tensor.scatter import placed, required, wrapped
-from torpor.tensor.watch import as_size
+from torpor.tensor.watch import active, as_size
 from torpor.tensor.write import write
 
 if TYPE_CHECKING:
@@ -86,6 +97,37 @@ def _full_key(key: Any, operand: Any) -> list[Any]:
         raise located(OutOfBoundsError(what), (operand,))
     place = places[0] if places else len(parts)
     return parts[:place] + [slice(None)] * (axes - taken) + parts[place + 1 :]
+
+
+def _box(shape: Shape, parts: tuple[Any, ...]) -> Box | None:
+    """What integers and slices without steps take of a shape; None where there is more to it."""
+    boxes, lengths, left = list[tuple[int, int]](), list[int](), list[int]()
+    for part, size in zip(parts, shape):
+        kind = type(part)
+        if type(size) is not int:
+            return None
+        if kind is slice:
+            try:
+                start, stop, step = part.indices(size)
+            except (TypeError, ValueError):
+                return None
+            if step != 1 or start >= stop:
+                return None
+            left.append(stop - start)
+        elif kind is int or isinstance(part, np.integer):
+            start = int(part) if part >= 0 else size + int(part)
+            stop = start + 1
+            if not 0 <= start < size:
+                return None
+        else:
+            return None
+        boxes.append((start, stop))
+        lengths.append(stop - start)
+    rest = shape[len(parts) :]
+    if len(parts) > len(shape) or not is_plain(rest):
+        return None
+    whole = [(0, size) for size in rest]
+    return (*boxes, *whole), (*lengths, *rest), (*left, *rest)
 
 
 def _axes_of(part: Any) -> int:
@@ -199,6 +241,17 @@ def _difference(stop: Size, start: Size) -> Size:
     return fold_size(size_node(stop) - size_node(start))
 
 
+def _boxed(operand: Handle, key: Any) -> Tensor | None:
+    """The view that a key of integers and slices means, on the hot path; None where there is more
+    to it.
+    """
+    if active:
+        return None
+    node = operand._current()
+    box = _box(shape_of(node), key if type(key) is tuple else (key,))
+    return None if box is None else boxed(operand, box)
+
+
 def _basic(operand: Any, plan: _Plan) -> Tensor:
     """The view that the plan means (whole axes where index tensors stand)."""
     steps: list[tuple[str, Any]] = [("shrink", tuple(plan.boxes))]
@@ -299,6 +352,9 @@ class Indexing(Handle):
         >>> x[:, 1].tolist(), x[[1, 0], 0].tolist(), x[x > 2].tolist()
         ([2, 4], [3, 1], [3, 4])
         """
+        made = _boxed(self, key)
+        if made is not None:
+            return made
         if _is_mask(key) and key.shape == self.shape:
             return self.masked_select(beside(key, self).cast(dtypes.bool))
         plan = _plan(self, key)
@@ -311,6 +367,10 @@ class Indexing(Handle):
 
     def _written_at(self, key: Any, value: Any, op: Ops = Ops.STORE) -> None:
         """`x[key] = value`; or another operation for each element of the value in order."""
+        target = _boxed(self, key) if op is Ops.STORE else None
+        if target is not None:
+            write(target, _without_ones(value, target.ndim))
+            return
         plan = _plan(self, key)
         target = _basic(self, plan)
         if not plan.tensors:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from torpor.ir.uop import UOp
 from torpor.tensor.computing import compute, computed, pipeline
 from torpor.tensor.formats import class_name, format_of_class
 from torpor.tensor.handle import Handle, Size, derive, located, make, render_shape, touch
-from torpor.tensor.host import Array, known_shape, read
+from torpor.tensor.host import Array, copy_of, is_moved, known_shape, number_in, read
 from torpor.tensor.path import Step
 from torpor.tensor.pending import (
     ALONE,
@@ -188,6 +188,20 @@ def value_of(tensor: Handle) -> Array:
     return array.reshape(known_shape(tensor.shape))
 
 
+def _read_off(tensor: Handle, read_as: Callable[[UOp], Any]) -> Any:
+    """What is read of a tensor's memory, computed if need be; None of a view, and of what is moved
+    or constant and so needs no kernel.
+    """
+    if active or tensor._path is not None:
+        return None
+    storage = tensor._storage
+    found = read_as(storage.base)
+    if found is None and not is_moved(storage.base):
+        _realize_alone(tensor)
+        found = read_as(storage.base)
+    return found
+
+
 def values_in(storage: Storage) -> Array:
     """The elements of a storage's base as an array."""
     return value_of(make(storage.base, storage.device, storage.requires, storage))
@@ -249,7 +263,10 @@ class Realisation(Handle):
         """The elements as an array of their own, which may be written to; with copy=False one that
         may share the tensor's memory. Computes what is needed.
         """
-        return np.array(value_of(self), copy=True, order="C") if copy else value_of(self)
+        if not copy:
+            return value_of(self)
+        made = _read_off(self, copy_of)
+        return np.array(value_of(self), copy=True, order="C") if made is None else made
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         array = self.numpy() if copy is None or copy else value_of(self)
@@ -263,6 +280,9 @@ class Realisation(Handle):
 
     def item(self) -> Any:
         """The only element as a Python number; `ShapeError` if there are more or none."""
+        only = _read_off(self, number_in)
+        if only is not None:
+            return only
         array = value_of(self)
         if array.size != 1:
             what = f"item() needs one element; shape {render_shape(self.shape)} has {array.size}"
@@ -291,6 +311,9 @@ class Realisation(Handle):
         return int(self.item())
 
     def _only(self, what: str) -> Any:
+        only = _read_off(self, number_in)
+        if only is not None:
+            return only
         if self.size != 1:
             problem = f"{what}() needs one element, not {int(self.size)}; use .any() or .all()"
             raise located(ShapeError(problem), (self,))
