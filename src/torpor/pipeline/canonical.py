@@ -13,8 +13,10 @@ settings.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -24,24 +26,29 @@ from torpor.base.dtypes import dtypes
 from torpor.base.errors import ValueRangeError
 from torpor.device import Buffer
 from torpor.graph.known import NOTHING, Notes
+from torpor.graph.sizes import is_plain
 from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.uop import UOp
 
-MOST_WORDS: Final = 512  # graphs whose words are one object: a choice
 MOST_NODES: Final = 100_000  # a graph of more is not worth writing down
 
 _NUMBERS: Final = frozenset({int, bool})
+_is_plain: Final = lru_cache(maxsize=4096)(is_plain)
 # An enumeration is slow to ask for its members.
-_BUFFER, _CONST, _BIND, _LEAF = Ops.BUFFER, Ops.CONST, Ops.BIND, Ops.LEAF
-_FUNCTION, _INDEX, _SHEAR, _CHECK = Ops.FUNCTION, dtypes.index, Ops.SHEAR, Ops.CHECK
-_SLOT, _LOOP = Ops.SLOT, Ops.LOOP
-_CALL: Final = Ops.CALL
+_BUFFER, _CONST, _BIND, _CALL = Ops.BUFFER, Ops.CONST, Ops.BIND, Ops.CALL
+_FUNCTION, _INDEX, _SHEAR, _LOOP = Ops.FUNCTION, dtypes.index, Ops.SHEAR, Ops.LOOP
 _SIZED: Final = MOVEMENT | {_LOOP}
+# An identity, of which a node's number says as much; words for people.
+_TOLD: Final = frozenset({Ops.LEAF, Ops.CHECK})
 PLACED: Final = frozenset({*MOVEMENT, Ops.LEAF, Ops.DETACH})  # what memory is looked at through
 PAIRED: Final = frozenset({Ops.SHRINK, Ops.PAD})  # of two numbers for each axis
+_SHAPED: Final = frozenset({Ops.RESHAPE, Ops.EXPAND})
 NUMBERED: Final = frozenset({Ops.RESHAPE, Ops.EXPAND, Ops.SHEAR, *PAIRED})
 
 OF_A_STEP: Final = "a tensor of a loop's step has no value outside of it: hand it on as carry or y"
+
+
+NOWHERE: Final[Mapping[UOp, int]] = MappingProxyType({})
 
 
 class Canonical(NamedTuple):
@@ -56,8 +63,8 @@ class Canonical(NamedTuple):
     bound: Sequence[UOp]
     numbered: Sequence[UOp] = ()
     order: Iterable[UOp] = ()
-    places: Mapping[UOp, int] = MappingProxyType({})
-    ages: Mapping[UOp, int] = MappingProxyType({})
+    places: Mapping[UOp, int] = NOWHERE
+    ages: Mapping[UOp, int] = NOWHERE
     values: Sequence[int] = ()
     calls: Sequence[UOp] = ()
 
@@ -80,65 +87,72 @@ class Canonical(NamedTuple):
 
 
 def canonical(roots: Sequence[tuple[UOp, str]], known: Notes = NOTHING) -> Canonical | None:
-    """The canonical form of `roots` (graph node, device), with what stands for nodes that are known
-    in their place; None if there are too many nodes.
-    """
+    """The canonical form of `roots` (graph node, device); None if there are too many nodes."""
     words, numbers, buffers = list[Any](), list[Any](), list[Buffer]()
     order, bound, numbered, calls = list[UOp](), list[UOp](), list[UOp](), list[UOp]()
     places, ages = dict[UOp, int](), dict[UOp, int]()
-    find = known.get
+    find, place_now = known.get, places.setdefault
     stack = [node for node, _ in reversed(roots)]
     while stack:
         node = stack.pop()
-        if known and (entry := find(id(node))) is not None and entry() is node:
+        if (entry := find(id(node))) is not None and entry() is node:
             ages[entry.value] = entry.age
-            node = entry.value
-        elif node.op is _FUNCTION:
+            node = entry.value  # which stands for it
+        op = node.op
+        if op is _FUNCTION:
             stack.append(node.src[0])  # its rule for gradients changes no value
             continue
-        op, arg, source = node.op, node.arg, node.src
-        if op is _CONST and node.dtype is not _INDEX and type(arg) is not bool:
+        if op is _CONST and node.dtype is not _INDEX and type(node.arg) is not bool:
             words += (op, node.dtype)  # each time: which of them are equal is no part of the words
             numbered.append(node)
             numbers.append(node)
             continue
-        place = places.get(node)
-        if place is None:
-            places[node] = len(order)
-        elif op not in PLACED or not is_of_box(node, known):
+        place = place_now(node, count := len(order))
+        if place != count and (op not in PLACED or not is_of_box(node, known)):
             words.append(place)
             continue
         order.append(node)
-        if not source and op is not _LOOP:
+        arg, source = node.arg, node.src
+        if op in _SIZED:
+            if op in _SHAPED and _is_plain(arg):  # mostly
+                numbered.append(node)
+                numbers += arg
+                arg = len(arg)
+            else:
+                arg, sizes = without_numbers(node, numbered, numbers)
+                source += sizes
+        elif not source:
             if op is _BUFFER:
                 buffers.append(arg)
                 words += (op, node.dtype, arg.device)
                 numbered.append(node)
                 numbers.append(arg.size)
-            elif op is _SLOT:
-                raise ValueRangeError(OF_A_STEP)
             else:
-                words.append(node if op is _CONST else (op, node.dtype, arg[1:]))
+                words.append(node if op is _CONST else word_of(node))
             continue
-        if op is _CALL:
+        elif op is _CALL:
             arg = arg.template
             calls.append(node)
-        elif op in _SIZED:
-            arg, sizes = without_numbers(node, numbered, numbers)
-            source += sizes
         elif op is _BIND:
             bound.append(node)
             source = source[:1]  # the variable, not its value
-        elif op is _LEAF or op is _CHECK:
-            arg = None  # an identity, of which the node's number says as much; words for people
+        elif op in _TOLD:
+            arg = None
         words += (op, node.dtype, arg, len(source))
         stack += source[::-1]
-        if len(order) > MOST_NODES:
+        if count > MOST_NODES:
             return None
     wanted = tuple([(place_of(node, places, known), device) for node, device in roots])
-    key = (settings_now(), wanted, hashed(words), tuple(numbers))
-    values = [node.src[1].arg for node in bound]
-    return Canonical(key, buffers, bound, numbered, order, places, ages, values, calls)
+    key = (settings_now(), wanted, interned((*words,)), (*numbers,))
+    given = [node.src[1].arg for node in bound]
+    return Canonical(key, buffers, bound, numbered, order, places, ages, given, calls)
+
+
+def word_of(node: UOp) -> Any:
+    """A node without operands, but for how it is called."""
+    if node.op is Ops.SLOT:
+        raise ValueRangeError(OF_A_STEP)
+    return node.op, node.dtype, node.arg[1:]
 
 
 def is_of_box(node: UOp, known: Notes) -> bool:
@@ -197,38 +211,59 @@ def place_of(root: UOp, places: Mapping[UOp, int], known: Notes = NOTHING) -> in
         root = root.src[0]
 
 
-class _Hashed(tuple[Any, ...]):
-    """Values whose hash is known: they are part of many keys."""
+class Words(Iterable[Any]):
+    """Words of a key. Equal ones are one object, so that keys are quick to look up."""
 
-    code: int
+    __slots__ = ("_all", "__weakref__")
 
-    def __hash__(self) -> int:
-        return self.code
+    def __init__(self, words: tuple[Any, ...]):
+        self._all = words
 
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._all)
 
-_words: Final[dict[_Hashed, _Hashed]] = {}
-
-
-def hashed(words: Iterable[Any]) -> _Hashed:
-    """Words of a key, hashed once; equal ones are mostly one object, which is quick to compare."""
-    made = _Hashed(words)
-    made.code = tuple.__hash__(made)
-    if len(_words) >= MOST_WORDS:
-        _words.clear()
-    return _words.setdefault(made, made)
+    def __len__(self) -> int:
+        return len(self._all)
 
 
-_settings: tuple[Mapping[str, Any] | None, _Hashed] = None, _Hashed()
+class _Reference(weakref.ref[Words]):
+    __slots__ = ("words",)
+    words: tuple[Any, ...]
 
 
-def settings_now() -> tuple[Any, ...]:
-    """The values of all settings, as a tuple that is made anew when they change."""
+_words: Final[dict[tuple[Any, ...], _Reference]] = {}
+
+
+def _forget(reference: _Reference, among: dict[tuple[Any, ...], Any] = _words) -> None:
+    if among.get(reference.words) is reference:
+        del among[reference.words]
+
+
+def interned(words: tuple[Any, ...]) -> Words:
+    """The one object for these words, as long as somebody holds it."""
+    reference = _words.get(words)
+    found = None if reference is None else reference()
+    while found is None:
+        made = Words(words)
+        reference = _Reference(made, _forget)
+        reference.words = words
+        winner = _words.setdefault(words, reference)
+        found = winner()
+        if found is None and _words.get(words) is winner:  # dead, its callback still to come
+            _words.pop(words, None)
+    return found
+
+
+_settings: tuple[Mapping[str, Any] | None, Words] = None, Words(())
+
+
+def settings_now() -> Words:
+    """The values of all settings: another object when they change."""
     global _settings
     mapping, known = _settings
     now = settings.snapshot()
     if mapping is not now:
-        known = _Hashed(now.values())
-        known.code = tuple.__hash__(known)
+        known = interned((*now.values(),))
         _settings = now, known
     return known
 

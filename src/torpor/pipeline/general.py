@@ -28,7 +28,7 @@ from torpor.ir.ops import Ops
 from torpor.ir.records import ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.ir.variable import bind
-from torpor.pipeline.canonical import PAIRED, Canonical
+from torpor.pipeline.canonical import NOWHERE, PAIRED, Canonical
 
 Roots = Sequence[tuple[UOp, str]]
 Numbers = tuple[Any, ...]
@@ -119,18 +119,20 @@ class General:
         """The canonical form of the general graph with the memory and the values of a graph."""
         theirs = iter(own.values)
         bound = [next(theirs) if number is None else values[number] for number in self.bound]
-        memory = [*own.buffers, *[constant_buffer(own.numbers[n], own) for n in self.constants]]
-        order = Order(own.order, self.order)
-        buffers = [memory[n] for n in self.buffers]
-        return Canonical(self.key, buffers, (), (), order, ages=own.ages, values=bound)
+        memory = own.buffers
+        if self.constants:
+            memory = [*memory, *[constant_buffer(own.numbers[n], own) for n in self.constants]]
+        order, buffers = Order(own.order, self.order), [memory[n] for n in self.buffers]
+        return Canonical(self.key, buffers, (), (), order, NOWHERE, own.ages, bound)
 
 
-@dataclass(frozen=True)
 class Order(Iterable[UOp]):
     """The nodes of a graph, in the order of a general one, once somebody wants to see them."""
 
-    own: Iterable[UOp]
-    numbers: Sequence[int]
+    __slots__ = ("own", "numbers")
+
+    def __init__(self, own: Iterable[UOp], numbers: Sequence[int]):
+        self.own, self.numbers = own, numbers
 
     def __iter__(self) -> Iterator[UOp]:
         nodes = [*self.own]
