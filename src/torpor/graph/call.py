@@ -8,7 +8,6 @@ after   the nodes that the CALL's template makes of x and y, where gradients flo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from torpor.graph.reduce import AGAIN, again, identity
@@ -19,12 +18,13 @@ from torpor.ir.uop import UOp
 Origins = Callable[[int], tuple[Any, ...]]  # those of what comes of an input, by its number
 
 
-@dataclass(frozen=True, eq=False, slots=True)
 class Call:
     """What a CALL does: arg of the node. `template`: a `Template`."""
 
-    template: Any
-    origins: Origins
+    __slots__ = ("template", "origins")
+
+    def __init__(self, template: Any, origins: Origins):
+        self.template, self.origins = template, origins
 
 
 def inputs_of(call: UOp) -> list[UOp]:

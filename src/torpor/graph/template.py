@@ -24,6 +24,7 @@ MOST: Final = 1024  # templates that are kept
 FEW: Final = 16
 OFTEN: Final = 4
 SMALL: Final = 8  # nodes that are made at once: writing a CALL of them down takes as long
+_CALL, _PART = Ops.CALL, Ops.PART  # an enumeration is slow to ask for its members
 _NONE: Final[Mapping[UOp, UOp]] = {}
 
 
@@ -113,16 +114,19 @@ class Template:
         if not self.is_called:
             return self.made(inputs, origins)
         source = tuple([inputs[number] for number in self.used])
-        call = UOp(Ops.CALL, dtypes.void, source, Call(self, origins))
-        there = [*inputs, *self.fixed]
-        return [
-            None
-            if place is None or kind is None
-            else there[place]
-            if place < len(there)
-            else shaped(UOp(Ops.PART, kind[0], (call,), number), kind[1])
-            for number, (place, kind) in enumerate(zip(self.results, self.kinds, strict=True))
-        ]
+        call = UOp(_CALL, dtypes.void, source, Call(self, origins))
+        there = len(inputs) + len(self.fixed)
+        found: list[UOp | None] = []
+        for place, kind in zip(self.results, self.kinds):
+            if place is None or kind is None:
+                found.append(None)
+            elif place < there:
+                found.append([*inputs, *self.fixed][place])
+            else:
+                part = UOp(_PART, kind[0], (call,), len(found))
+                part._shape = kind[1]
+                found.append(part)
+        return found
 
     def made(self, inputs: Sequence[UOp], origins: Origins) -> list[UOp | None]:
         """The results of other inputs; `origins`: those that a node has of one."""

@@ -63,6 +63,11 @@ def _matmul_nodes(left: UOp, right: UOp) -> UOp:
     return contract(rows, columns, (max(len(one), count),), dtype)
 
 
+@repeated
+def _product_of(left: Any, right: Any) -> Any:
+    return derive(_matmul_nodes, (left, right))
+
+
 def _times(operand: Any, factor: Any) -> Any:
     """`scaled`, where a factor of 0 gives 0 also of what is infinite or NaN; integers are scaled
     by a number without its fraction.
@@ -122,7 +127,7 @@ class Contraction(Handle):
         factor: Any = self._factor(other)
         if factor.is_pair:
             return Handle._pairs.with_real(self).matmul(factor)
-        return derive(_matmul_nodes, (self, factor))
+        return _product_of(self, factor)
 
     def __matmul__(self, other: Any) -> Tensor:
         return self.matmul(other)

@@ -126,8 +126,10 @@ class Handle:
     @property
     def shape(self) -> Shape:
         """The lengths of its axes: integers, or nodes where they are symbolic."""
-        shape = shape_of(self._current())
-        return told(shape) if active else shape
+        if active:
+            return told(shape_of(self._current()))
+        node = self._node if self._stamp == self._storage.stamp else self._current()
+        return shape_of(node)
 
     @property
     def ndim(self) -> int:
@@ -223,17 +225,30 @@ def _ruled(value: UOp, *rest: Any) -> UOp:
 
 def derive(function: Callable[..., UOp], operands: Sequence[Handle], *arguments: Any) -> Tensor:
     """A new tensor: `function` of the operands' nodes and `arguments`."""
-    device = common_device(operands)
-    requires = any(operand.requires_grad for operand in operands) and grad_enabled()
-    nodes = [node_on(device, operand) for operand in operands]
+    device = common_device(operands) if len(operands) > 1 else operands[0]._storage.device
+    requires, depth, nodes = False, 0, list[UOp]()
+    for operand in operands:
+        storage = operand._storage
+        node = operand._current()
+        if node.dtype.kind == "packed":
+            node = operand._operand()  # which raises
+        if storage.requires if operand._path is None else operand.requires_grad:
+            if grad_enabled():
+                requires = True
+            else:
+                node = detached(node)
+        if storage.device is not device and storage.device != device:
+            node = build.copy_to(node, device)
+        if storage.depth > depth:
+            depth = storage.depth
+        nodes.append(node)
     try:
-        node = function(*nodes, *arguments)
+        made = function(*nodes, *arguments)
     except TorporError as error:
         raise located(error, operands) from None
-    if any(node is one for one in nodes):  # nothing was to be done
-        node = renamed(node)
-    depth = max([operand._storage.depth for operand in operands])
-    return make(node, device, requires and node.dtype.kind == "float", depth=depth + 1)
+    if made in nodes:  # nothing was to be done
+        made = renamed(made)
+    return make(made, device, requires and made.dtype.kind == "float", depth=depth + 1)
 
 
 def view(handle: Handle, kind: str, arg: Any) -> Tensor:

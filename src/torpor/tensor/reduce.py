@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torpor.base.dtypes import DType, as_dtype, dtypes
 from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 from torpor.graph import build
-from torpor.ir.infer import Size, product
+from torpor.ir.infer import Size, product, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.handle import (
@@ -52,10 +52,18 @@ def _reduce_node(node: UOp, op: Ops, axes: tuple[int, ...], keepdim: bool, wide:
     return build.cast(made, own) if own.kind == "float" else made
 
 
+def _mean_node(node: UOp, axes: tuple[int, ...], keepdim: bool, count: int) -> UOp:
+    """The mean over axes, computed in the wide format."""
+    total = build.reduce(build.cast(node, wide_dtype(node.dtype)), Ops.ADD, axes, keepdim)
+    divisor = weak_constant(count, total.dtype, shape_of(total))
+    return build.cast(build.elementwise(Ops.FDIV, total, divisor), node.dtype)
+
+
 def _reduced(
     operand: Any, op: Ops, dim: Any, keepdim: bool, wide: DType, dtype: Any = None
 ) -> Tensor:
-    axes = _axes(dim, operand.ndim)
+    rank = operand.ndim
+    axes = tuple(range(rank)) if dim is None else _axes(dim, rank)
     if dtype is not None:
         operand = operand.cast(as_dtype(dtype))
         wide = wide_dtype(operand.dtype) if operand.dtype.is_float else operand.dtype
@@ -64,6 +72,8 @@ def _reduced(
 
 def _axes(dim: Any, ndim: int) -> tuple[int, ...]:
     """The axes that go: all also for an empty sequence, as in PyTorch."""
+    if type(dim) is int and -ndim <= dim < ndim:
+        return (dim % ndim,)
     return some_axes(dim, ndim) or tuple(range(ndim))
 
 
@@ -187,9 +197,12 @@ class Reduce(Handle):
         if dtype is None and not self.dtype.is_float:
             raise located(DTypeError("mean needs floats; give dtype= or cast first"), (self,))
         operand: Any = self if dtype is None else self.cast(dtype)
+        count = _count(self, dim)
+        if type(count) is int and operand.dtype.is_float:
+            axes = _axes(dim, operand.ndim)
+            return derive(_mean_node, (operand,), axes, keepdim, count)
         wide = operand.cast(wide_dtype(operand.dtype))
-        total = wide.sum(dim, keepdim) / _divisor(_count(self, dim), wide)
-        return total.cast(operand.dtype)
+        return (wide.sum(dim, keepdim) / _divisor(count, wide)).cast(operand.dtype)
 
     def var(
         self, dim: Any = None, correction: Any = 1, keepdim: bool = False, unbiased: Any = None

@@ -27,11 +27,16 @@ _TOLD: Final = frozenset({int, bool, str, type(None), DType})  # whose values ar
 
 
 class _Call:
-    """A call of a function, seen as tensors and what is said beside them."""
+    """A call of a function, seen as tensors and what is said beside them. Without tensors there is
+    nothing to go by.
+    """
+
+    __slots__ = ("arguments", "handles", "nodes", "key", "depth")
 
     def __init__(self, arguments: Sequence[Any], names: tuple[str, ...]):
         self.arguments, self.handles, self.nodes = arguments, list[Handle](), list[UOp]()
         words: list[Any] = [names, grad_enabled(), default_float()]
+        self.depth = 0
         for one in arguments:
             kind = type(one)
             if isinstance(one, Handle) and not one.is_pair:
@@ -41,6 +46,8 @@ class _Call:
                 words += (node.dtype, shape_of(node), requires, storage.device)
                 self.handles.append(one)
                 self.nodes.append(node)
+                if storage.depth > self.depth:
+                    self.depth = storage.depth
             elif kind in _TOLD or (kind is tuple and all(type(part) is int for part in one)):
                 words += (kind, one)
             elif kind is float:
@@ -76,23 +83,24 @@ def repeated(function: _Function) -> _Function:
     def wrapped(*arguments: Any, **options: Any) -> Any:
         if active:
             return function(*arguments, **options)
-        call = _Call((*arguments, *options.values()), tuple(options))
+        names, given = (), arguments
+        if options:
+            names, given = tuple(options), (*arguments, *options.values())
+        call = _Call(given, names)
         template = templates.get(call.key)
         if template is None and call.handles and templates.is_wanted(call.key) and call.is_plain():
             with contextlib.suppress(TorporError):  # raised below, of the tensors
-                template = learn(call, len(arguments), tuple(options))
+                template = learn(call, len(arguments), names)
         if template is None:
             return function(*arguments, **options)
         tie, required = template.about
         site = here()
         origins = _no_site if site is None else lambda _: (site,)
-        make_nodes = template.made if any(required) else template.called
-        nodes = make_nodes(call.nodes, origins)
-        device = call.handles[0]._storage.device
-        depth = 1 + max([one._storage.depth for one in call.handles])
+        make_nodes = template.made if True in required else template.called
+        device, depth = call.handles[0]._storage.device, call.depth + 1
         results = [
-            make(node, device, requires, depth=depth)
-            for node, requires in zip(nodes, required, strict=True)
+            make(node, device, requires, None, None, depth)
+            for node, requires in zip(make_nodes(call.nodes, origins), required)
             if node is not None
         ]
         return tie(results)
