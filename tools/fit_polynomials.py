@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -264,8 +265,9 @@ def main(names: Sequence[str]) -> None:
             continue
         coefficients, error = fit(wanted)
         print(f"# largest error 2**{mp.nstr(mp.log(error, 2), 3)}")
-        body = "".join(f"    {float(c)!r},\n" for c in coefficients)
-        print(f"{wanted.name}: Final = (\n{body})", flush=True)
+        numbers = ", ".join(repr(float(c)) for c in coefficients)
+        body = textwrap.indent(textwrap.fill(f"{numbers},", 96), "    ")
+        print(f"{wanted.name}: Final = (\n{body}\n)  # fmt: skip", flush=True)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from torpor.kernel.decompose.coefficients import (
     INVERSE_TURN,
     INVERSE_TURN_BITS,
 )
+from torpor.kernel.decompose.pairs import add, product_of_words
 from torpor.kernel.decompose.words import (
     SINGLE,
     Format,
@@ -66,14 +67,6 @@ def _window(position: UOp, form: Format) -> list[UOp]:
     ]
 
 
-def _high_product(a: UOp, b: UOp) -> UOp:
-    """The upper 32 bits of a*b, uint32, from products of 16 bits (D. E. Knuth, TAOCP 2, 4.3.1)."""
-    a1, a0, b1, b0 = a >> 16, a & 0xFFFF, b >> 16, b & 0xFFFF
-    middle = a0 * b1 + ((a0 * b0) >> 16)
-    other = a1 * b0 + (middle & 0xFFFF)
-    return a1 * b1 + (middle >> 16) + (other >> 16)
-
-
 def _widen(limb: UOp) -> UOp:
     return limb.cast(vector_of(dtypes.uint64, limb))
 
@@ -82,17 +75,12 @@ def _narrow(limb: UOp) -> UOp:
     return limb.cast(vector_of(dtypes.uint32, limb))
 
 
-def _fraction_single(m: UOp, window: list[UOp], wide: bool) -> list[UOp]:
+def _fraction_single(m: UOp, window: list[UOp]) -> list[UOp]:
     """The 64 bits after the point of m (24 bits) * window, as two limbs."""
     w0, w1, w2 = window
-    if wide:
-        m64 = _widen(m)
-        low = m64 * _widen(w1) + ((m64 * _widen(w2)) >> LIMB)
-        return [_narrow(low >> LIMB) + m * w0, _narrow(low)]
-    low32, extra = m * w1, _high_product(m, w2)
-    second = low32 + extra
-    carry = (second < low32).where(m.const_like(1), m.const_like(0))
-    return [m * w0 + _high_product(m, w1) + carry, second]
+    extra = product_of_words(m, w2)[1], m.const_like(0)
+    second, first = add(product_of_words(m, w1), extra)
+    return [m * w0 + first, second]
 
 
 def _fraction_double(m: UOp, window: list[UOp]) -> list[UOp]:
@@ -159,10 +147,10 @@ def _times_half_pi(parts: list[UOp]) -> tuple[UOp, UOp]:
     return fast_two_sum(top * top_pi, rest)
 
 
-def reduce_angle(x: UOp, wide: bool) -> tuple[UOp, UOp, UOp]:
+def reduce_angle(x: UOp) -> tuple[UOp, UOp, UOp]:
     """(high, low, quarter): |x| = quarter*pi/2 + high + low, |high| <= pi/4; quarter is uint32.
 
-    Only the two lowest bits of `quarter` are right. `wide`: the target has 64-bit integers.
+    Only the two lowest bits of `quarter` are right.
     """
     form = format_of(x)
     size = magnitude(x)
@@ -173,7 +161,7 @@ def reduce_angle(x: UOp, wide: bool) -> tuple[UOp, UOp, UOp]:
     position = small.where(exponent.const_like(0), exponent - first)
     m = (bits & ((1 << form.fraction) - 1)) | (1 << form.fraction)
     window = _window(position, form)
-    limbs = _fraction_single(m, window, wide) if form is SINGLE else _fraction_double(m, window)
+    limbs = _fraction_single(m, window) if form is SINGLE else _fraction_double(m, window)
     quarter = (limbs[0] + (1 << 29)) >> 30
     limbs = [limbs[0] - (quarter << 30), *limbs[1:]]
     parts = _parts_single(limbs) if form is SINGLE else _parts_double(limbs, form)

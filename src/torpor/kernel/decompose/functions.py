@@ -15,28 +15,9 @@ from torpor.kernel.decompose import (
     remainder,
     trigonometric,
 )
+from torpor.kernel.decompose.small_floats import compute_in_single
 
 _FLOATS: Final = (dtypes.float32, dtypes.float64)
-
-
-def decompose_sin(x: UOp) -> UOp:
-    """sin(n*pi/2 + r) = sin r, cos r, -sin r, -cos r"""
-    return trigonometric.sin(x, wide=True)
-
-
-def decompose_cos(x: UOp) -> UOp:
-    """cos(n*pi/2 + r) = cos r, -sin r, -cos r, sin r"""
-    return trigonometric.cos(x, wide=True)
-
-
-def decompose_sin_narrow(x: UOp) -> UOp:
-    """sin(n*pi/2 + r) = sin r, cos r, -sin r, -cos r, without 64-bit integers"""
-    return trigonometric.sin(x, wide=False)
-
-
-def decompose_cos_narrow(x: UOp) -> UOp:
-    """cos(n*pi/2 + r) = cos r, -sin r, -cos r, sin r, without 64-bit integers"""
-    return trigonometric.cos(x, wide=False)
 
 
 def _uniform_number(node: UOp) -> float | None:
@@ -63,12 +44,6 @@ def decompose_remainder_wide(x: UOp, y: UOp) -> UOp:
     return remainder.remainder(x, y, wide=True)
 
 
-def compute_in_single(node: UOp) -> UOp:
-    """f(x) = small(f(float32(x)))"""
-    single = dtypes.float32.vec(node.dtype.count)
-    return UOp(node.op, single, tuple(s.cast(single) for s in node.src)).cast(node.dtype)
-
-
 def _unary(op: Ops) -> UPat:
     return UPat(op, _FLOATS, (UPat.var("x"),))
 
@@ -81,17 +56,9 @@ FUNCTION_RULES: Final = PatternMatcher([
     (_unary(Ops.LOG), logarithm.log),
     (_unary(Ops.LOG2), logarithm.log2),
     (_unary(Ops.ERF), error_function.erf),
+    (_unary(Ops.SIN), trigonometric.sin),
+    (_unary(Ops.COS), trigonometric.cos),
     (UPat(Ops.POW, _FLOATS, (UPat.var("x"), UPat.var("y"))), decompose_power),
-])  # fmt: skip
-
-WIDE_INTEGER_RULES: Final = PatternMatcher([
-    (_unary(Ops.SIN), decompose_sin),
-    (_unary(Ops.COS), decompose_cos),
-])  # fmt: skip
-
-NARROW_INTEGER_RULES: Final = PatternMatcher([
-    (_unary(Ops.SIN), decompose_sin_narrow),
-    (_unary(Ops.COS), decompose_cos_narrow),
 ])  # fmt: skip
 
 REMAINDER_RULES: Final = PatternMatcher([

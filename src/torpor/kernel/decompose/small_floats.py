@@ -12,7 +12,6 @@ the unsigned integer of as many bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import Final
 
@@ -31,8 +30,6 @@ from torpor.kernel.decompose.rounding import (
 from torpor.kernel.decompose.words import vector_of
 
 _EXACT_IN_SINGLE: Final = 24  # bits of an integer that float32 holds
-
-Rule = tuple[UPat, Callable[..., UOp | None]]
 
 
 def _single(node: UOp) -> DType:
@@ -152,18 +149,14 @@ def store_bits(node: UOp, value: UOp) -> UOp:
     return node.replace(src=(node.src[0], value.bitcast(_word(value)), *node.src[2:]))
 
 
-def _storage(small: tuple[DType, ...]) -> list[Rule]:
+@cache
+def small_float_rules(small: tuple[DType, ...], native: tuple[DType, ...] = ()) -> PatternMatcher:
+    """Memory of the formats `small` becomes memory of words, with BITCASTs at loads and stores, and
+    arithmetic on them float32 arithmetic with rounding; conversions of the formats `native` stay,
+    since the target has instructions for them.
+    """
     memory = UPat((Ops.PARAM, Ops.DEFINE_LOCAL, Ops.INDEX), small, name="node")
-    value = UPat.var("value", small)
-    place = UPat(Ops.INDEX)
-    return [
-        (memory, memory_as_bits),
-        (UPat(Ops.LOAD, small, name="node"), load_bits),
-        (UPat(Ops.STORE, None, (place, value), name="node", more=True), store_bits),
-    ]
-
-
-def _arithmetic(small: tuple[DType, ...], native: tuple[DType, ...]) -> list[Rule]:
+    stored = UPat(Ops.INDEX), UPat.var("value", small)
     soft = tuple(d for d in small if d not in native) or (dtypes.void,)
     value = UPat.var("x", small)
     wide = UPat.var("x", dtypes.float64)
@@ -184,7 +177,10 @@ def _arithmetic(small: tuple[DType, ...], native: tuple[DType, ...]) -> list[Rul
     single, word = dtypes.float32, (dtypes.uint8, dtypes.uint16)
     uses = (Ops.CAST, Ops.BITCAST)
     either: dict[Ops, DType | tuple[DType, ...]] = {Ops.CAST: single, Ops.BITCAST: word}
-    return [
+    return PatternMatcher([
+        (memory, memory_as_bits),
+        (UPat(Ops.LOAD, small, name="node"), load_bits),
+        (UPat(Ops.STORE, None, stored, name="node", more=True), store_bits),
         (UPat(computed, small, name="node"), compute_in_single),
         (UPat(COMPARE, None, UPat(None, small), name="node"), compare_in_single),
         (UPat(Ops.CAST, small, (wide,), name="node"), cast_from_double),
@@ -199,18 +195,4 @@ def _arithmetic(small: tuple[DType, ...], native: tuple[DType, ...]) -> list[Rul
         (use(Ops.BITCAST, Ops.BITCAST, word), bits_of_bits),
         *((use(op, Ops.CONST, either[op]), use_of_constant) for op in uses),
         *((use(op, (Ops.VECTORIZE, Ops.GEP), either[op]), use_of_lanes) for op in uses),
-    ]
-
-
-@cache
-def storage_rules(small: tuple[DType, ...]) -> PatternMatcher:
-    """Memory of the formats `small` becomes memory of words, with BITCASTs at loads and stores."""
-    return PatternMatcher(_storage(small))
-
-
-@cache
-def arithmetic_rules(small: tuple[DType, ...], native: tuple[DType, ...] = ()) -> PatternMatcher:
-    """Arithmetic on the formats `small` becomes float32 arithmetic with rounding; conversions of
-    the formats `native` stay, since the target has instructions for them.
-    """
-    return PatternMatcher(_arithmetic(small, native))
+    ])  # fmt: skip

@@ -39,13 +39,13 @@ def _select(x: UOp, quarter: UOp, sine: UOp, cosine: UOp) -> UOp:
     return (magnitude(x) < math.inf).where(with_sign(value, flip), x.const_like(math.nan))
 
 
-def sin(x: UOp, wide: bool) -> UOp:
+def sin(x: UOp) -> UOp:
     """`sin x = +-sin r or +-cos r` with r = x - n*pi/2: 1 ulp (float64: 2)."""
-    high, low, quarter = reduce_angle(x, wide)
+    high, low, quarter = reduce_angle(x)
     return with_sign(_select(x, quarter, *_near_zero(high, low)), sign_bit(x))
 
 
-def cos(x: UOp, wide: bool) -> UOp:
+def cos(x: UOp) -> UOp:
     """`cos x = sin(|x| + pi/2)`: 1 ulp (float64: 2)."""
-    high, low, quarter = reduce_angle(x, wide)
+    high, low, quarter = reduce_angle(x)
     return _select(x, quarter + 1, *_near_zero(high, low))
