@@ -25,6 +25,8 @@ from torpor.ir.records import OptOps
 PAGES = (*DOCUMENTS, "CONTRIBUTING.md")
 LABELS = {"python", "text", "text linux", "toml"}
 ELLIPSIS = "# …"
+FOLDERS = ("src", "tests", "tools", "conformance", "examples", "bench")
+SOURCES = {path.as_posix() for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")}
 
 
 def text_of(document):
@@ -73,6 +75,8 @@ def test_links_and_paths_lead_somewhere(page):
     assert all((ROOT / page).parent.joinpath(link).exists() for link in links), links
     paths = set(re.findall(r"`((?:src|tests|tools|docs|bench)/[\w./]*)`", text))
     assert [path for path in paths if not (ROOT / path).exists()] == []
+    files = set(re.findall(r"`((?:\w+/)*\w+\.py)`", text))
+    assert [one for one in files if not any(path.endswith(f"/{one}") for path in SOURCES)] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
