@@ -102,9 +102,9 @@ list(range(torpor.tensor([2]))) ~ list(range(np.array([2])))
     Topic(
         "Views and writing",
         "`reshape` and `view` always alias, whatever the strides, and an operation in place reads "
-        "all before it writes; `contiguous` is a copy, as are x[i] of a 0-d tensor i and `conj`. "
-        "Expanded views and windows cannot be written to. What NumPy gets or gives is a snapshot; "
-        "`from_numpy` and DLPack share memory.",
+        "all before it writes; `contiguous` is a copy, as are x[i] of a 0-d tensor i, `conj` and "
+        "`view_as_real`. Expanded views and windows cannot be written to. What NumPy gets or gives "
+        "is a snapshot; `from_numpy` and DLPack share memory.",
         """
 x = torpor.arange(4).reshape(2, 2).T; y = x.reshape(4); y[0] = 9; x
 ~ x = np.arange(4).reshape(2, 2).T; y = x.reshape(4); y[0] = 9; x
@@ -116,6 +116,7 @@ x = torpor.zeros(3); x.unfold(0, 1, 1)[0] = 5; x
 x = torpor.zeros(2); y = x[torpor.tensor(0)]; y += 1; x
 ~ x = np.zeros(2); y = x[np.array(0)]; y += 1; x
 x = torpor.tensor([1j]); y = x.conj(); y += 1; x ~ x = np.array([1j]); y = x.conj(); y += 1; x
+z = torpor.tensor([1j]); torpor.view_as_real(z)[0, 0] = 5; z
 x = torpor.zeros(1).expand(3); x[0] = 5; x ~ x = np.broadcast_to(np.zeros(1), 3); x[0] = 5; x
 a = np.zeros(1); x = torpor.as_tensor(a); a[0] = 5; x
 ~ a = np.zeros(1); x = np.asarray(a); a[0] = 5; x

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import torpor
 from torpor import Tensor, dtypes
-from torpor.base.errors import DTypeError, GradientError
+from torpor.base.errors import DTypeError, GradientError, ShapeError
 
 
 def numbers(*shape, dtype=np.complex128, seed=0):
@@ -410,3 +410,15 @@ def test_scans_of_one_element_are_no_views(name):
     made = getattr(x, name)(0)
     made += 1
     assert x.tolist() == [1 + 2j]
+
+
+def test_bits_of_complex_numbers_in_other_formats():
+    z = np.array([[1 + 2j, -3j], [0.5, 4 - 1j]], np.complex64)
+    for kind in ("float32", "int32", "int64", "uint8"):
+        np.testing.assert_array_equal(Tensor(z).view(getattr(torpor, kind)).numpy(), z.view(kind))
+    assert Tensor(z).view(torpor.complex64).tolist() == z.tolist()
+    floats = np.arange(8.0).reshape(2, 4)
+    found = Tensor(floats).view(torpor.complex128)
+    np.testing.assert_array_equal(found.numpy(), floats.view("complex128"))
+    with pytest.raises(ShapeError):
+        Tensor([1.0, 2.0, 3.0]).view(torpor.complex64)

@@ -202,3 +202,11 @@ def test_factors_of_integers_lose_their_fractions():
     check(vector.addmv(matrix, vector, alpha=1.9, beta=-0.6), np.array([5, 11]))
     stack = matrix.reshape(1, 2, 2)
     check(matrix.addbmm(stack, stack, alpha=0.9, beta=2.5), np.array([[2, 4], [6, 8]]))
+
+
+def test_einsum_of_numbers_for_letters():
+    x, y = (np.random.default_rng(seed).standard_normal((3, 4)) for seed in (1, 2))
+    for given in ((x, [0, 1], [1, 0]), (x, [0, 1], y, [2, 1], [0, 2]), (x, [0, 1], y, [0, 1]),
+                  (x, [..., 0], y, [..., 0], [...])):  # fmt: skip
+        ours = [Tensor(one) if isinstance(one, np.ndarray) else one for one in given]
+        np.testing.assert_allclose(torpor.einsum(*ours).numpy(), np.einsum(*given), rtol=1e-12)

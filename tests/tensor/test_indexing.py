@@ -300,3 +300,12 @@ def test_numbers_of_uint8_are_masks(kind):
     check(x[Tensor(whole)], array[whole != 0])
     with pytest.raises(IndexError, match="a mask of shape"):
         x[Tensor(mask)]
+
+
+def test_ranges_are_indices():
+    x, y = np.arange(9.0).reshape(3, 3), Tensor(np.arange(9.0).reshape(3, 3))
+    for key in (range(1, 3), (range(3), range(3)), (slice(None), range(2)), range(0)):
+        np.testing.assert_array_equal(y[key].numpy(), x[key])
+    x[range(3), range(3)] = 7
+    y[range(3), range(3)] = 7
+    np.testing.assert_array_equal(y.numpy(), x)

@@ -179,3 +179,24 @@ def test_errors_say_what_does_not_fit() -> None:
         torpor.vmap(wave, in_dims=(0, 0))(x)
     with pytest.raises(ShapeError, match="out_dims"):
         torpor.vmap(wave, out_dims=None)(x)
+
+
+def test_vmap_of_factorisations():
+    """They are computed of values that are known, so that each example has a turn of its own."""
+    random = np.random.default_rng(4)
+    matrices, vectors = random.standard_normal((2, 3, 4, 4)), random.standard_normal((3, 4))
+    x, y = Tensor(matrices), Tensor(vectors)
+    found = torpor.vmap(torpor.vmap(torpor.linalg.inv))(x)
+    np.testing.assert_allclose(found.numpy(), np.linalg.inv(matrices), rtol=1e-9)
+
+    def solved(matrix, vector):
+        return torpor.linalg.solve(matrix, vector), matrix.sum()
+
+    found, sums = torpor.vmap(solved, in_dims=(2, None), out_dims=(1, 0))(x[0].movedim(0, 2), y[0])
+    wanted = [np.linalg.solve(one, vectors[0]) for one in matrices[0]]
+    np.testing.assert_allclose(found.numpy(), np.stack(wanted, 1), rtol=1e-9)
+    np.testing.assert_allclose(sums.numpy(), matrices[0].sum((1, 2)), rtol=1e-9)
+    leaf = x[1].clone().requires_grad_()
+    torpor.vmap(torpor.linalg.det)(leaf).sum().backward()
+    wanted = [np.linalg.det(one) * np.linalg.inv(one).T for one in matrices[1]]
+    np.testing.assert_allclose(leaf.grad.numpy(), wanted, rtol=1e-9)

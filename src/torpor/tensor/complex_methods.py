@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from torpor.base.dtypes import DType, as_dtype
+from torpor.base.dtypes import DType, as_dtype, kept_dtype
 from torpor.base.errors import DTypeError
 from torpor.tensor.complex import Complex
 from torpor.tensor.complex_functions import FUNCTIONS
@@ -182,11 +182,20 @@ def _in_place(name: str, spelling: str) -> Callable[..., Any]:
 
 
 def _view(self: Any, *shape: Any) -> Any:
-    """As `reshape`; other bits of complex numbers are in `view_as_real`."""
-    if len(shape) == 1 and hasattr(shape[0], "part"):
-        raise located(DTypeError("view(dtype) does not take complex numbers; use view_as_real"),
-                      (self,))  # fmt: skip
-    return self.reshape(*shape)
+    """As `reshape`; given a dtype, as `bitcast`."""
+    is_kind = len(shape) == 1 and isinstance(shape[0], DType | str)
+    return self.bitcast(shape[0]) if is_kind else self.reshape(*shape)
+
+
+def _bitcast(self: Any, dtype: Any) -> Any:
+    """The same bits in another format, of which the last axis grows or shrinks: a tensor of its
+    own, but in its own format.
+    """
+    if kept_dtype(dtype) is self.dtype:
+        return self.reshape(self.shape)
+    flat = self.view_as_real()
+    last = flat.reshape(*self.shape[:-1], 2 * self.shape[-1]) if self.ndim else flat
+    return last.bitcast(dtype)
 
 
 def _where(self: Any, condition: Any, other: Any) -> Any:
@@ -239,8 +248,8 @@ def complete() -> None:
     table |= {other: table[name] for other, name in ALIASES.items()}
     table |= {name: _with_value(name, value) for name, value in VALUES.items()}
     table |= {name: _convolution(name) for name in CONVOLUTIONS}
-    table |= {"view": _view, "where": _where, "diff": _diff, "scatter": _scatter,
-              "index_add": _index_add, "to": _to}  # fmt: skip
+    table |= {"view": _view, "bitcast": _bitcast, "where": _where, "diff": _diff,
+              "scatter": _scatter, "index_add": _index_add, "to": _to}  # fmt: skip
     for name, method in table.items():
         if name not in own:
             setattr(Complex, name, method)

@@ -266,14 +266,17 @@ def _check_mask(query: Any, mask: Any, is_causal: bool) -> None:
         raise located(DTypeError(what), (query, mask))
 
 
-def einsum(equation: str, *operands: Any) -> Tensor:
+def einsum(equation: Any, *operands: Any) -> Tensor:
     """Sum of products in Einstein's notation: letters name axes, those that the output lacks are
     summed over, a letter twice in one operand takes its diagonal, and `...` stands for axes that
-    broadcast.
+    broadcast. Instead of an equation, each operand may be followed by a list of numbers that stand
+    for letters, and all by one for the output.
 
     >>> torpor.einsum("ij,jk->ik", Tensor([[1, 2]]), Tensor([[3], [4]])).tolist()
     [[11]]
     """
+    if not isinstance(equation, str):
+        equation, operands = _by_numbers(equation, *operands)
     tensors = list(operands[0] if len(operands) == 1 and not isinstance(operands[0], Handle)
                    else operands)  # fmt: skip
     inputs, output = _parse(equation.replace(" ", ""), tensors)
@@ -287,6 +290,18 @@ def einsum(equation: str, *operands: Any) -> Tensor:
         terms = [term for place, term in enumerate(terms) if place not in places]
         terms.append(_product(joined, _needed(joined, terms, output)))
     return terms[0][1]
+
+
+def _by_numbers(*given: Any) -> tuple[str, tuple[Any, ...]]:
+    """The equation of operands that are followed by numbers for their axes."""
+    letters = string.ascii_letters
+
+    def spelt(axes: Sequence[Any]) -> str:
+        return "".join("..." if axis is Ellipsis else letters[axis] for axis in axes)
+
+    operands = given[: len(given) // 2 * 2 : 2]
+    inputs = ",".join(spelt(axes) for axes in given[1::2])
+    return inputs + (f"->{spelt(given[-1])}" if len(given) % 2 else ""), operands
 
 
 def _needed(terms: Sequence[Term], others: Sequence[Term], output: Sequence[str]) -> list[str]:

@@ -428,7 +428,11 @@ class Arithmetic(Handle):
         >>> Tensor([1, 258], dtype=dtypes.int16).bitcast(dtypes.uint8).tolist()
         [1, 0, 2, 1]
         """
-        return view(self, "bitcast", kept_dtype(dtype))
+        kind = kept_dtype(dtype)
+        if kind.is_complex:
+            parts: Any = self.bitcast(kind.part)
+            return parts.unflatten(-1, (-1, 2)).view_as_complex()
+        return view(self, "bitcast", kind)
 
     float, double, half = map(_cast, (dtypes.float32, dtypes.float64, dtypes.float16))
     bfloat16, cfloat, cdouble = map(_cast, (dtypes.bfloat16, dtypes.complex64, dtypes.complex128))

@@ -20,11 +20,17 @@ from torpor.ir.uop import UOp
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, located, make, with_rule
 from torpor.tensor.host import Array, known_shape
+from torpor.tensor.inside import UnknownValueError
+from torpor.tensor.watch import active
 
 Results = Sequence[Any]
 Rule = Callable[..., Sequence[Any]]
 COMPLEX, REAL = "c", "r"
 Layout = str  # of results in one tensor: for each "c" or "r" and its lengths, as in "r3 c3,3"
+
+
+class HostError(ValueRangeError):
+    """What is computed on the host, of a value that nobody knows yet."""
 
 
 # --- the host operation ---------------------------------------------------------------------------
@@ -33,9 +39,13 @@ def on_host(name: str, function: Callable[..., Sequence[Array]], *operands: Any)
     this name: flattened side by side, but for the axes of the batch; complex ones in two parts.
     """
     plain = [one.detach() for one in operands]
-    if len(plain) > 1:  # together: a matrix and its right side often share work
-        plain[0].realize(*plain[1:])
-    arrays = [one.numpy() for one in plain]
+    try:
+        if len(plain) > 1 and not active:  # together: a matrix and its right side often share work
+            plain[0].realize(*plain[1:])
+        arrays = [one.numpy() for one in plain]
+    except UnknownValueError as error:
+        what = f"{name} is computed of values that are known. {error}"
+        raise HostError(what) from None
     batch = arrays[0].shape[:-2]
     try:
         made = [np.asarray(one) for one in function(*arrays)]

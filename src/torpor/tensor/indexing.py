@@ -73,7 +73,7 @@ def _is_mask(part: Any) -> bool:
 
 
 def _is_advanced(part: Any) -> bool:
-    return isinstance(part, Handle | np.ndarray | list) or (
+    return isinstance(part, Handle | np.ndarray | list | range) or (
         isinstance(part, tuple) and not hasattr(part, "op")
     )
 
@@ -152,7 +152,7 @@ def _plan(operand: Any, key: Any) -> _Plan:
             part = slice(as_size(part.start), as_size(part.stop), part.step)
             _plan_slice(plan, part, size, operand)
         elif _is_advanced(part):
-            index = beside(part, operand)
+            index = beside([*part] if isinstance(part, range) else part, operand)
             if not index.dtype.is_int:
                 what = f"index tensors hold integers, not {index.dtype}; see masked_fill and where"
                 raise located(IndexTypeError(what), (operand, index))
@@ -169,7 +169,7 @@ def _without_masks(parts: list[Any], operand: Any) -> list[Any]:
     for part in parts:
         if isinstance(part, list | tuple) and part and isinstance(part[0], bool | list):
             part = np.asarray(part)
-        elif isinstance(part, list | tuple) and not part:
+        elif isinstance(part, list | tuple | range) and not part:
             part = np.zeros(0, np.int64)
         if not _is_mask(part) or not part.ndim:
             found.append(part)

@@ -111,6 +111,10 @@ class Inside(Watcher):
         return self.outer is None or self.outer.stands_for(node, value)
 
 
+class UnknownValueError(ValueRangeError):
+    """A value is read that nobody knows yet: it depends on the step of a loop."""
+
+
 class Step(Inside):
     """Watches what a step of a loop is: it reads nothing that depends on the step.
 
@@ -138,7 +142,7 @@ class Step(Inside):
     def read(self, handle: Handle) -> None:
         if any(node.op is Ops.SLOT for node in handle._current().toposort()):
             what = "a value that depends on the step cannot be read while the step is traced"
-            raise located(ValueRangeError(f"{self.what}: {what}"), (handle,))
+            raise located(UnknownValueError(f"{self.what}: {what}"), (handle,))
         super().read(handle)
 
     def draws(self, rounds: int) -> int:

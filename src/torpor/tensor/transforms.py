@@ -10,6 +10,7 @@ from typing import Any
 from torpor.base.errors import DTypeError, GradientError, ShapeError, ValueRangeError
 from torpor.tensor.creation import as_tensor
 from torpor.tensor.differentiate import _fresh_leaf, grad, map_tree, value_and_grad
+from torpor.tensor.factorisation import HostError
 from torpor.tensor.gradients import grad as gradients_of
 from torpor.tensor.handle import Handle, located
 from torpor.tensor.looping import filled, leaves_of, scan, structure
@@ -113,7 +114,8 @@ def vmap(
     """A function that gives what `f` gives for each of many examples, which lie along the axes
     `in_dims` of the arguments: one for all, or one an argument, or trees of them; None where an
     argument is the same for all. The results lie along `out_dims`. `f` runs once, on tensors that
-    stand for any example; what it draws is different for each, the only `randomness` there is. A
+    stand for any example (for each, where it factorises matrices); what it draws is different for
+    each, the only `randomness` there is. A
     `ShapeError` where the axes' sizes differ.
 
     >>> torpor.vmap(Tensor.dot)(Tensor([[1, 2], [3, 4]]), Tensor([[1, 1], [2, 2]])).tolist()
@@ -142,7 +144,10 @@ def vmap(
             given = (leaf if place is None else next(mine) for leaf, place in each)
             return carry, f(*filled(arguments, given))
 
-        made = scan(step, None, rows)[1]
+        try:
+            made = scan(step, None, rows)[1]
+        except HostError:
+            made = _one_by_one(step, rows)
         ends = _spread(out_dims, made)
         if None in ends:
             raise ShapeError("vmap: each result needs an axis in out_dims that examples lie along")
@@ -150,6 +155,13 @@ def vmap(
         return filled(made, (leaf.movedim(0, place) for leaf, place in moved))
 
     return wrapped
+
+
+def _one_by_one(step: Callable[..., Any], rows: Sequence[Any]) -> Any:
+    """What a step makes of each row, stacked."""
+    found = [step(None, list(row))[1] for row in zip(*rows, strict=True)]
+    stacked = zip(*map(_parts, found), strict=True)
+    return filled(found[0], map(Handle._type.stack, stacked))
 
 
 # --- what they share ------------------------------------------------------------------------------
