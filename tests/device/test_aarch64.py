@@ -63,7 +63,7 @@ def test_the_pool_runs_on_arm(tmp_path, size):
     result, operand = (Buffer("CPU", size, dtypes.float32).allocate() for _ in range(2))
     operand.numpy()[:] = np.arange(size)
     entry = emulated.load(programs.scale(size))
-    pool = compile_text(worker.worker_text("arm"), "the pool", ARM)
+    pool = compile_text(worker.worker_text("arm").written_out(), "the pool", ARM)
     emulated.objects["pool"] = unsealed(pool)
     emulated.declared["declare void @torpor_pool_run(ptr, ptr, ptr, i64, i64, i64)"] = None
     state = emulated.reserve(bytes(8 * worker.WORDS))

@@ -6,8 +6,9 @@ import pytest
 
 from torpor.base.settings import Context
 from torpor.device import llvm, resident
+from torpor.device.words import Text
 
-TEXT = "define i64 @torpor_resident_{number}() {{ ret i64 {number} }}"
+TEXT = "def torpor_resident_{number}(): return {number}"
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def compiled(tmp_path, monkeypatch):
 
 def value_of(number, name):
     symbol = f"torpor_resident_{number}"
-    (place,) = resident.addresses(TEXT.format(number=number), name, (symbol,))
+    (place,) = resident.addresses(Text(TEXT.format(number=number)), name, (symbol,))
     return ctypes.CFUNCTYPE(ctypes.c_int64)(place)()
 
 

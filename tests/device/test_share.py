@@ -27,7 +27,7 @@ from torpor.device.share import (
     SHORT,
     SURE,
     Trial,
-    share_text,
+    pool_text,
 )
 
 ALL = BEFORE + OTHER + AFTER
@@ -41,7 +41,7 @@ TOTAL = 10_000
 @pytest.fixture(scope="module", params=[False, True], ids=["posix", "windows"])
 def share(request: pytest.FixtureRequest) -> tuple[int, bool]:
     """The address of `torpor_share`, and whether it reads the clock as Windows has it."""
-    text = worker.worker_text("", request.param) + share_text()
+    text = pool_text("", request.param).written_out()
     named = text.replace("@torpor_", "@torpor_windows_" if request.param else "@torpor_posix_")
     compiled = llvm.compile_text(named, "the pool", machine(""))
     symbol = "torpor_windows_share" if request.param else "torpor_posix_share"

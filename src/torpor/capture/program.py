@@ -9,11 +9,11 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from torpor.capture.making import OWNING
 from torpor.capture.python import VERSION, is_known, method_of, offset_of
 from torpor.capture.replayer import (
     HEAD,
     OPERATIONS,
+    OWNING,
     RECORD,
     Objects,
     Offsets,
@@ -116,8 +116,7 @@ class Program:
         self._held = [*assembler.held, release]
         self._memory = np.zeros(len(HEAD) + RECORD * len(assembler.records), np.int64)
         self.address = self._memory.ctypes.data
-        owning = ("own", "take", "run", *OWNING)
-        numbers = {*map(number_of, owning)}
+        numbers = {*map(number_of, OWNING)}
         self.set(
             release=id(release),
             arguments=arguments,
@@ -133,7 +132,7 @@ class Program:
 
     def operations(self) -> list[str]:
         """The operations of the steps, in order."""
-        return [[*OPERATIONS][number] for number in self._memory[len(HEAD) :: RECORD]]
+        return [OPERATIONS[number] for number in self._memory[len(HEAD) :: RECORD]]
 
     def get(self, name: str) -> int:
         """A word of the head."""

@@ -13,7 +13,7 @@ import types
 from functools import lru_cache
 from typing import Any, Final
 
-from torpor.capture.replayer import API, STATIC
+from torpor.capture.replayer import API
 
 VERSIONS: Final = ((3, 11), (3, 12), (3, 13), (3, 14))  # whose objects are known to look like this
 _KIND: Final = 8  # bytes from an object's start to its type; its count of references is at 0
@@ -51,7 +51,7 @@ def is_known() -> bool:
         return False
     if object.__basicsize__ != 16 or hasattr(sys, "getobjects"):
         return False
-    if not all(hasattr(ctypes.pythonapi, x) for x in (*API, *STATIC.values(), "PyDescr_NewMethod")):
+    if not all(hasattr(ctypes.pythonapi, x) for x in (*API, "PyDescr_NewMethod")):
         return False
     thing = _Probe()
     held = [thing] * 3

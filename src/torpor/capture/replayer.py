@@ -1,4 +1,4 @@
-"""The native replayer as LLVM IR: an interpreter of steps over Python's objects, by its C API.
+"""The native replayer: an interpreter of steps over Python's objects, by its C API.
 
 A program (see `program.py`) is a head and a list of records of `RECORD` words: the number of an
 operation, three operands and where to go on if it fails (0: nowhere, the call is a miss). Registers
@@ -10,56 +10,17 @@ Up to the first `put` nothing has been changed, so a step may fail; from there o
 from __future__ import annotations
 
 import re
+from textwrap import indent
 from typing import Any, Final, NamedTuple
 
-from torpor.capture.looking import LOOKING
-from torpor.capture.making import MAKING, OWNING
 from torpor.device.pool import LENT
-from torpor.device.words import written_out
+from torpor.device.words import Text
 
 RECORD: Final = 5
 HEAD: Final = (
     "count", "runs", "executor", "execute", "long", "lend", "take_back",
     "lent", "threads", "release", "arguments", "registers", "owned", "words",
 )  # fmt: skip
-
-# name: result and arguments of each function of the C API
-API: Final = {
-    "PyCell_Get": "ptr (ptr)",
-    "PyContextVar_Get": "i32 (ptr, ptr, ptr)",
-    "PyDict_GetItemWithError": "ptr (ptr, ptr)",
-    "PyDict_Next": "i32 (ptr, ptr, ptr, ptr)",
-    "PyDict_Size": "i64 (ptr)",
-    "PyErr_Clear": "void ()",
-    "PyErr_Fetch": "void (ptr, ptr, ptr)",
-    "PyErr_Occurred": "ptr ()",
-    "PyErr_Restore": "void (ptr, ptr, ptr)",
-    "PyEval_RestoreThread": "void (ptr)",
-    "PyEval_SaveThread": "ptr ()",
-    "PyFunction_GetCode": "ptr (ptr)",
-    "PyFunction_GetDefaults": "ptr (ptr)",
-    "PyFunction_GetKwDefaults": "ptr (ptr)",
-    "PyList_GetItem": "ptr (ptr, i64)",
-    "PyList_New": "ptr (i64)",
-    "PyList_SetItem": "i32 (ptr, i64, ptr)",
-    "PyList_Size": "i64 (ptr)",
-    "PyLong_AsSsize_t": "i64 (ptr)",
-    "PyLong_FromLongLong": "ptr (i64)",
-    "PyObject_CallNoArgs": "ptr (ptr)",
-    "PyObject_GenericGetDict": "ptr (ptr, ptr)",
-    "PyObject_RichCompareBool": "i32 (ptr, ptr, i32)",
-    "PyObject_Vectorcall": "ptr (ptr, ptr, i64, ptr)",
-    "PyTuple_GetItem": "ptr (ptr, i64)",
-    "PyTuple_New": "ptr (i64)",
-    "PyTuple_SetItem": "i32 (ptr, i64, ptr)",
-    "PyTuple_Size": "i64 (ptr)",
-    "PyType_GenericAlloc": "ptr (ptr, i64)",
-    "Py_DecRef": "void (ptr)",
-    "Py_IncRef": "void (ptr)",
-}
-
-
-STATIC: Final = {"none": "_Py_NoneStruct", "true": "_Py_TrueStruct", "false": "_Py_FalseStruct"}
 
 
 class Offsets(NamedTuple):
@@ -83,243 +44,302 @@ class Objects(NamedTuple):
     severed: Any  # the arg of a leaf whose graph is gone
 
 
-OPERATIONS: Final = {**LOOKING, **MAKING}
-
-_HELPERS: Final = """
-define internal void @own(ptr %owned, ptr %count.p, ptr %o) {{
-  %count = load i64, ptr %count.p
-  %owned[%count] = ptr %o
-  %more = add i64 %count, 1
-  store i64 %more, ptr %count.p
-  ret void
-}}
-
-define internal void @word(ptr %words, i64 %to, ptr %tuple, i64 %place) {{
-  %item = call ptr @PyTuple_GetItem(ptr %tuple, i64 %place)
-  %value = call i64 @PyLong_AsSsize_t(ptr %item)
-  %words[%to] = i64 %value
-  ret void
-}}
+# Operations on the operands x, y and z. Those that look at objects go on, or miss where these are
+# not as expected (`assert`). Those of `OWNING` have made `found`, or taken it over: it is put into
+# register x and let go in the end, unless there is none since Python has raised an error.
+_OPERATIONS: Final = """
+case "names":  # of arguments are those of the tuple x, or there are none and x is None
+    if names == 0 or x == _Py_NoneStruct:
+        assert names == 0 and x == _Py_NoneStruct
+    else:
+        assert low(PyObject_RichCompareBool(names, x, 2)) == 1
+case "argument":
+    registers[x] = arguments[y]
+case "constant":
+    registers[x] = y
+case "type":
+    assert registers[x][1] == y
+case "is":
+    assert registers[x] == y
+case "not":
+    assert registers[x] != y
+case "distinct":  # registers x to x + y - 1 hold different objects
+    for i in range(x, x + y):
+        for j in range(i + 1, x + y):
+            assert registers[i] != registers[j]
+case "agree":
+    assert registers[x] == registers[y]
+case "equal":
+    assert low(PyObject_RichCompareBool(registers[x], y, 2)) == 1
+case "slot":
+    registers[x] = o = (registers[y] + z)[0]
+    assert o
+case "tuple_length":
+    assert PyTuple_Size(registers[x]) == y
+case "list_length":
+    assert PyList_Size(registers[x]) == y
+case "dict_length":
+    assert PyDict_Size(registers[x]) == y
+case "tuple_item":
+    registers[x] = o = PyTuple_GetItem(registers[y], z)
+    assert o
+case "list_item":
+    registers[x] = o = PyList_GetItem(registers[y], z)
+    assert o
+case "dict_item":
+    registers[x] = o = PyDict_GetItemWithError(registers[y], z)
+    assert o
+case "lacks":
+    assert not PyDict_GetItemWithError(registers[x], y) and not PyErr_Occurred()
+case "attributes":  # register x: the dict of the attributes of register y
+    registers[x] = o = PyObject_GenericGetDict(registers[y], 0)
+    Py_DecRef(o)
+    assert o
+case "dict_start":
+    cursor[0] = 0
+case "dict_pair":
+    assert low(PyDict_Next(registers[x], cursor, key, item))
+    assert key[0] == y and item[0] == z
+case "context":
+    item[0] = 0
+    PyContextVar_Get(y, z, item)
+    registers[x] = o = item[0]
+    Py_DecRef(o)
+    assert o
+case "cell":
+    registers[x] = o = PyCell_Get(y)
+    Py_DecRef(o)
+    assert o
+case "code":
+    assert PyFunction_GetCode(x) == y
+case "defaults":
+    assert PyFunction_GetDefaults(x) == y
+case "kwdefaults":
+    assert PyFunction_GetKwDefaults(x) == y
+case "version":
+    assert half(x + VERSION) == y
+case "holds":
+    found = PyObject_Vectorcall(x, at(registers, y), z, 0)
+    if not found:
+        raise raised
+    Py_DecRef(found)
+    assert found == _Py_TrueStruct
+case "jump":
+    raise missed
+case "own":
+    found = registers[x]
+    Py_IncRef(found)
+    raise owning
+case "lock":
+    item[0] = _Py_FalseStruct
+    found = PyObject_Vectorcall(x, item, 1, 0)
+    if not found:
+        raise raised
+    Py_DecRef(found)
+    locked = found == _Py_TrueStruct
+    assert locked
+case "buffer":  # register x: the buffer below the node in register y
+    o = registers[y]
+    while (o + OP)[0] != objects[buffer_op]:
+        if (o + OP)[0] == objects[leaf_op]:
+            assert (o + ARG)[0] == objects[severed]
+        else:
+            assert (o + OP)[0] == objects[reshape_op]
+        o = PyTuple_GetItem((o + SRC)[0], 0)
+        assert o
+    registers[x] = (o + ARG)[0]
+case "word":
+    words[x] = y
+case "address":
+    words[x] = o = PyLong_AsSsize_t((registers[y] + z)[0])
+    assert o and o != -1
+case "take":  # register x: one of the results in the list of register y that nobody else holds
+    for candidate in range(PyList_Size(registers[y])):
+        parts, alone = PyList_GetItem(registers[y], candidate), registers[z]
+        n, usual = PyList_Size(parts), PyList_Size(alone)
+        if n == usual:
+            while n and half(PyList_GetItem(parts, n - 1)) + 1 == PyLong_AsSsize_t(
+                PyList_GetItem(alone, n - 1)
+            ):
+                n -= 1
+            if not n:
+                found = PyList_GetItem(parts, 0)
+                Py_IncRef(found)
+                raise made
+    raise missed
+case "make":
+    found = PyObject_CallNoArgs(y)
+    raise made
+case "call":
+    found = PyObject_Vectorcall(y, at(registers, z), 1, 0)
+    raise made
+case "run":
+    words[0], words[1], words[2], words[3], words[4] = program[HEAD_executor], 0, 0, 1, 0
+    back = 0
+    if program[HEAD_lend]:  # by the pool's own words, if these say how (see `LENT`)
+        lent = program[HEAD_lent]
+        if lent[LENT_threads] == program[HEAD_threads] and (
+            not lent[LENT_core_of] or low(lent[LENT_core_of]()) == lent[LENT_core]
+        ):
+            item[0] = _Py_FalseStruct
+            found = PyObject_Vectorcall(lent[LENT_acquire], item, 1, 0)
+            if not found:
+                raise raised
+            Py_DecRef(found)
+            if found == _Py_TrueStruct:
+                words[1], words[2] = lent[LENT_state], lent[LENT_run]
+                words[3], words[4] = lent[LENT_threads], lent[LENT_helpers]
+                back = lent[LENT_release]
+        else:
+            found = PyObject_CallNoArgs(program[HEAD_lend])
+            if not found:
+                raise raised
+            owned[count] = found
+            count += 1
+            if found != _Py_NoneStruct:
+                for n in range(4):
+                    words[n + 1] = PyLong_AsSsize_t(PyTuple_GetItem(found, n))
+                back = program[HEAD_take_back]
+    execute, thread = program[HEAD_execute], 0
+    if program[HEAD_long]:  # without Python's lock
+        thread = PyEval_SaveThread()
+    failed = execute(words)
+    if thread:
+        PyEval_RestoreThread(thread)
+    if back:
+        found = PyObject_CallNoArgs(back)
+        if not found:
+            raise raised
+        Py_DecRef(found)
+    assert not failed  # Python finds out what that means: nothing has been changed
+    program[HEAD_count] += 1
+case "number":
+    words[x] = o = PyLong_AsSsize_t(PyTuple_GetItem(registers[y], z))
+    assert o != -1 or not PyErr_Occurred()
+case "new":
+    found = PyType_GenericAlloc(y, 0)
+    raise made
+case "following":
+    found = PyLong_FromLongLong(PyLong_AsSsize_t(registers[y]) + 1)
+    raise made
+case "tuple":
+    found = PyTuple_New(z)
+    raise made
+case "list":
+    found = PyList_New(z)
+    raise made
+case "tuple_put":
+    Py_IncRef(registers[z])
+    if low(PyTuple_SetItem(registers[x], y, registers[z])):
+        raise raised
+case "list_put":
+    Py_IncRef(registers[z])
+    if low(PyList_SetItem(registers[x], y, registers[z])):
+        raise raised
+case "put":  # the slot of register x at offset y holds register z; what it held is let go later
+    Py_IncRef(registers[z])
+    found = (registers[x] + y)[0]
+    (registers[x] + y)[0] = registers[z]
+    if found:
+        raise owning
+case "return":
+    gives = registers[x]
+    Py_IncRef(gives)
+    break
 """
+OPERATIONS: Final = tuple(re.findall(r'^case "(\w+)"', _OPERATIONS, re.MULTILINE))
+OWNING: Final = (
+    "own", "take", "run", "put", "make", "call", "new", "following", "tuple", "list",
+)  # fmt: skip
 
-_REPLAY: Final = """
-define internal ptr @replay(ptr %program, ptr %arguments, ptr %names) {{
-start:
-  %cursor = alloca i64
-  %key.p = alloca ptr
-  %item.p = alloca ptr
-  %locked = alloca i1
-  %owned.count = alloca i64
-  %error.kind = alloca ptr
-  %error.value = alloca ptr
-  %error.trace = alloca ptr
-  %registers.n = i64 %program[{HEAD_registers}]
-  %registers = alloca ptr, i64 %registers.n
-  %owned.n = i64 %program[{HEAD_owned}]
-  %owned = alloca ptr, i64 %owned.n
-  %words.n = i64 %program[{HEAD_words}]
-  %words = alloca i64, i64 %words.n
-  store i1 0, ptr %locked
-  store i64 0, ptr %owned.count
-  %first = at %program[{HEAD_code}]
-  br label %step
-step:
-  %here = phi ptr [%first, %start], [%after, %next], [%other, %elsewhere]
-  %number = load i64, ptr %here
-  %x = i64 %here[1]
-  %y = i64 %here[2]
-  %z = i64 %here[3]
-  %at.x = at %registers[%x]
-  %at.y = at %registers[%y]
-  %at.z = at %registers[%z]
-  switch i64 %number, label %missed [
-{table}
-  ]
-{blocks}
-owning:
-  %fresh = phi ptr {owning}
-  call void @own(ptr %owned, ptr %owned.count, ptr %fresh)
-  br label %next
-next:
-  %after = at %here[{RECORD}]
-  br label %step
-missed:
-  call void @PyErr_Clear()
-  %other = ptr %here[4]
-  if eq ptr %other, null then %leaving else %elsewhere
-elsewhere:
-  br label %step
-raised:
-  call void @PyErr_Fetch(ptr %error.kind, ptr %error.value, ptr %error.trace)
-  br label %leaving
-leaving:
-  %gives = phi ptr [%do.return.o, %do.return], [inttoptr (i64 1 to ptr), %missed], [null, %raised]
-  %is.locked = load i1, ptr %locked
-  br i1 %is.locked, label %unlock, label %letting
-unlock:
-  %release = ptr %program[{HEAD_release}]
-  %unlocked = call ptr @PyObject_CallNoArgs(ptr %release)
-  if eq ptr %unlocked, null then %odd else %freed
-odd:
-  call void @PyErr_Clear()
-  br label %letting
-freed:
-  call void @Py_DecRef(ptr %unlocked)
-  br label %letting
-letting:
-  %left = load i64, ptr %owned.count
-  if ne i64 %left, 0 then %let else %left.all
-let:
-  %left.less = sub i64 %left, 1
-  store i64 %left.less, ptr %owned.count
-  %gone = ptr %owned[%left.less]
-  call void @Py_DecRef(ptr %gone)
-  br label %letting
-left.all:
-  if eq ptr %gives, null then %again else %over
-again:
-  %kind.again = load ptr, ptr %error.kind
-  %value.again = load ptr, ptr %error.value
-  %trace.again = load ptr, ptr %error.trace
-  call void @PyErr_Restore(ptr %kind.again, ptr %value.again, ptr %trace.again)
-  br label %over
-over:
-  ret ptr %gives
-}}
+_TEXT: Final = """
+objects = words(OBJECTS)
+
+
+def torpor_replayer_tell(given):
+    for n in range(OBJECTS):
+        objects[n] = given[n]
+
+
+def replay(program, arguments, names):
+    cursor, key, item, error = room(1), room(1), room(1), room(3)
+    registers, owned = room(program[HEAD_registers]), room(program[HEAD_owned])
+    words = room(program[HEAD_words])
+    locked, count, gives = 0, 0, 0
+    here = at(program, HEAD_code)
+    while True:
+        x, y, z = here[1], here[2], here[3]
+        try:
+            match here[0]:
+OPERATIONS
+        except made:
+            if not found:
+                raise raised
+            registers[x] = found
+            raise owning
+        except owning:
+            owned[count] = found
+            count += 1
+        except missed:
+            PyErr_Clear()
+            if not here[4]:
+                gives = MISSED
+                break
+            here = here[4]
+            continue
+        except raised:
+            PyErr_Fetch(error, at(error, 1), at(error, 2))
+            break
+        here = at(here, RECORD)
+    if locked:
+        found = PyObject_CallNoArgs(program[HEAD_release])
+        if found:
+            Py_DecRef(found)
+        else:
+            PyErr_Clear()
+    while count:
+        count -= 1
+        Py_DecRef(owned[count])
+    if not gives:
+        PyErr_Restore(error[0], error[1], error[2])
+    return gives
+
+
+def torpor_replayer(self, arguments, count, names):
+    given = count
+    if names:
+        given += PyTuple_Size(names)
+    programs = (self + PROGRAMS)[0]
+    if programs and not PyDict_Size(objects[active]):
+        Py_IncRef(programs)
+        for n in range(0, PyTuple_Size(programs), 2):
+            program = PyLong_AsSsize_t(PyTuple_GetItem(programs, n))
+            if program[HEAD_runs] and program[HEAD_arguments] == given:
+                found = replay(program, arguments, names)
+                if found != MISSED:
+                    Py_DecRef(programs)
+                    return found
+        Py_DecRef(programs)
+    passed = room(given + 1)
+    passed[0] = self
+    for n in range(given):
+        passed[n + 1] = arguments[n]
+    return PyObject_Vectorcall(objects[general], passed, count + 1, names)
 """
-
-_ENTRY: Final = """
-define void @torpor_replayer_tell(ptr %objects) {{
-  %all = load [{objects} x ptr], ptr %objects
-  store [{objects} x ptr] %all, ptr @objects
-  ret void
-}}
-
-define ptr @torpor_replayer(ptr %self, ptr %arguments, i64 %count, ptr %names) {{
-start:
-  if eq ptr %names, null then %unwatched else %named
-named:
-  %names.n = call i64 @PyTuple_Size(ptr %names)
-  br label %unwatched
-unwatched:
-  %options = phi i64 [0, %start], [%names.n, %named]
-  %given = add i64 %count, %options
-  %active = load ptr, ptr {active}
-  %watchers = call i64 @PyDict_Size(ptr %active)
-  %quiet = icmp eq i64 %watchers, 0
-  %programs.p = getelementptr i8, ptr %self, i64 {programs}
-  %programs = load ptr, ptr %programs.p
-  %known = icmp ne ptr %programs, null
-  %able = and i1 %quiet, %known
-  br i1 %able, label %choose, label %general
-choose:
-  call void @Py_IncRef(ptr %programs)
-  %programs.n = call i64 @PyTuple_Size(ptr %programs)
-  br label %each
-each:
-  %i = phi i64 [0, %choose], [%i.next, %unfit]
-  if slt i64 %i, %programs.n then %ask else %none
-ask:
-  %address.o = call ptr @PyTuple_GetItem(ptr %programs, i64 %i)
-  %address = call i64 @PyLong_AsSsize_t(ptr %address.o)
-  %program = inttoptr i64 %address to ptr
-  %runs = i64 %program[{HEAD_runs}]
-  %taken = i64 %program[{HEAD_arguments}]
-  %allowed = icmp ne i64 %runs, 0
-  %fits = icmp eq i64 %taken, %given
-  %try = and i1 %allowed, %fits
-  br i1 %try, label %attempt, label %unfit
-attempt:
-  %found = call ptr @replay(ptr %program, ptr %arguments, ptr %names)
-  if eq ptr %found, inttoptr (i64 1 to ptr) then %unfit else %done
-unfit:
-  %i.next = add i64 %i, 2
-  br label %each
-done:
-  call void @Py_DecRef(ptr %programs)
-  ret ptr %found
-none:
-  call void @Py_DecRef(ptr %programs)
-  br label %general
-general:
-  %all = add i64 %given, 1
-  %passed = alloca ptr, i64 %all
-  store ptr %self, ptr %passed
-  br label %copying
-copying:
-  %c = phi i64 [0, %general], [%c.next, %copy]
-  %c.next = add i64 %c, 1
-  if slt i64 %c, %given then %copy else %calling
-copy:
-  %from = ptr %arguments[%c]
-  %passed[%c.next] = ptr %from
-  br label %copying
-calling:
-  %with.self = add i64 %count, 1
-  %function = load ptr, ptr {general}
-  %answer = call ptr @PyObject_Vectorcall(
-    ptr %function, ptr %passed, i64 %with.self, ptr %names)
-  ret ptr %answer
-}}
-"""
-
-_SHARED: Final = frozenset({
-    "arguments", "cursor", "item.p", "key.p", "locked", "missed", "names", "next", "owned",
-    "owned.count", "owning", "leaving", "program", "raised", "registers", "words", "x", "y", "z",
-})  # fmt: skip
-_NAME: Final = re.compile(r"%([a-z][a-z.]*)|^([a-z.]+):", re.MULTILINE)
-
-# How an operation ends whose text does not say where it goes on, by the name in its last line.
-_ENDS: Final = {
-    "%ok": "\n  br i1 %ok, label %next, label %missed",
-    "%found": """
-  store ptr %found, ptr %at.x
-  %broken = icmp eq ptr %found, null
-  br i1 %broken, label %raised, label %owning""",
-}
-
-
-def _ended(text: str) -> str:
-    """The text of an operation with its last branch."""
-    last, *_ = text.rpartition("\n")[2].split()
-    return text if last in ("br", "if") else text + _ENDS.get(last, "\n  br label %next")
-
-
-def _block(name: str, text: str) -> str:
-    """The text of an operation with names that only it has."""
-
-    def own(match: re.Match[str]) -> str:
-        local = match[1] or match[2]
-        if local not in _SHARED and not local.startswith(("at.", "do.")):
-            local = f"do.{name}.{local}"
-        return f"%{local}" if match[1] else f"{local}:"
-
-    return f"do.{name}:" + _NAME.sub(own, _ended(text))
+API: Final = frozenset(re.findall(r"\b_?Py\w*_\w+", _OPERATIONS + _TEXT))
 
 
 def number_of(operation: str) -> int:
     """What stands for an operation in a record."""
-    return [*OPERATIONS].index(operation)
+    return OPERATIONS.index(operation)
 
 
-def replayer_text(offsets: Offsets) -> str:
-    """IR of `torpor_replayer`, a method with the convention of METH_FASTCALL and METH_KEYWORDS."""
-    places = {f"HEAD_{name}": number for number, name in enumerate(HEAD)}
-    places |= {f"LENT_{name}": number for number, name in enumerate(LENT)}
-    named: dict[str, int | str] = {**offsets._asdict(), **places}
-    named |= {"RECORD": RECORD, "HEAD_code": len(HEAD)}
-    for number, name in enumerate(Objects._fields):
-        named[name] = f"getelementptr (ptr, ptr @objects, i64 {number})"
-    named |= {name: f"@{symbol}" for name, symbol in STATIC.items()}
-    named["objects"] = len(Objects._fields)
-    declared = [f"@objects = internal global [{len(Objects._fields)} x ptr] zeroinitializer"]
-    declared += [f"@{symbol} = external global i8" for symbol in STATIC.values()]
-    for name, kind in API.items():
-        result, _, taken = kind.partition(" ")
-        declared.append(f"declare {result} @{name}{taken}")
-    table = "\n".join(f"    i64 {n}, label %do.{name}" for n, name in enumerate(OPERATIONS))
-    blocks = "\n".join(_block(name, text.format(**named)) for name, text in OPERATIONS.items())
-    owning = ", ".join(f"[%do.{name}.found, %do.{name}]" for name in OWNING)
-    replay = _REPLAY.format(**named, table=table, blocks=blocks, owning=owning)
-    texts = [*declared, _HELPERS.format(), replay, _ENTRY.format(**named)]
-    return written_out("\n".join(texts))
+def replayer_text(offsets: Offsets) -> Text:
+    """`torpor_replayer`, a method with the convention of METH_FASTCALL and METH_KEYWORDS."""
+    numbers = {f"HEAD_{name}": number for number, name in enumerate((*HEAD, "code"))}
+    numbers |= {f"LENT_{name}": number for number, name in enumerate(LENT)}
+    numbers |= {name: number for number, name in enumerate(Objects._fields)}
+    numbers |= {name.upper(): offset for name, offset in offsets._asdict().items()}
+    numbers |= {"RECORD": RECORD, "OBJECTS": len(Objects._fields), "MISSED": 1}
+    operations = indent(_OPERATIONS.strip("\n"), " " * 16)
+    return Text(_TEXT.replace("OPERATIONS\n", operations + "\n"), numbers)

@@ -25,7 +25,7 @@ from torpor.base import settings
 from torpor.base.locks import taken
 from torpor.device import llvm, resident, worker
 from torpor.device.machine import Machine, cores, machine
-from torpor.device.share import SURE, Trial, share_text
+from torpor.device.share import SURE, Trial, pool_text
 
 # Looks of an idle worker before it sleeps, about 100 microseconds: what that costs and saves is in
 # bench/results/jit.md, "Waking threads".
@@ -129,7 +129,7 @@ def _native() -> dict[str, int]:
     architecture = "arm" if host.is_arm else "x86" if host.triple.startswith("x86") else ""
     names = ("run", "worker", "wake")
     symbols = [*[f"torpor_pool_{name}" for name in names], "torpor_share"]
-    text = worker.worker_text(architecture, sys.platform == "win32") + share_text()
+    text = pool_text(architecture, sys.platform == "win32")
     places = resident.addresses(text, "the pool", symbols)
     return dict(zip((*names, "share"), places, strict=True))
 

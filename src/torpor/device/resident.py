@@ -13,28 +13,30 @@ from torpor.base import settings
 from torpor.base.files import read_checked, write_checked
 from torpor.device import llvm
 from torpor.device.machine import machine
+from torpor.device.words import VERSION, Text
 
 
-def addresses(text: str, name: str, symbols: Sequence[str]) -> list[int]:
-    """Where the functions `symbols` of IR `text` lie, which is compiled for this processor if no
-    process has done so before.
+def addresses(text: Text, name: str, symbols: Sequence[str]) -> list[int]:
+    """Where the functions `symbols` lie, which are compiled for this processor if no process has
+    done so before.
     """
     compiled = _compiled(text, name)
     return [llvm.load(compiled, symbol) for symbol in symbols]
 
 
-def _compiled(text: str, name: str) -> bytes:
-    """The sealed object file of IR `text`. What LLVM could do for it, at three times the price, is
-    2 ns for a command of the executor, and less than what can be measured for the pool.
+def _compiled(text: Text, name: str) -> bytes:
+    """The sealed object file of native code. What LLVM could do for it, at three times the price,
+    is 2 ns for a command of the executor, and less than what can be measured for the pool.
     """
-    host = machine("")
-    if not settings.number("CACHE"):
-        return llvm.compile_text(text, name, host, quick=True)
-    key = hashlib.sha256("\0".join((text, repr(host), llvm.version())).encode()).hexdigest()
-    made = read_checked(folder() / key)
+    host, made = machine(""), None
+    key = hashlib.sha256("\0".join((repr(text), VERSION, repr(host), llvm.version())).encode())
+    place = folder() / key.hexdigest()
+    if settings.number("CACHE"):
+        made = read_checked(place)
     if made is None:
-        made = llvm.compile_text(text, name, host, quick=True)
-        write_checked(folder() / key, made)
+        made = llvm.compile_text(text.written_out(), name, host, quick=True)
+        if settings.number("CACHE"):
+            write_checked(place, made)
     return made
 
 

@@ -15,7 +15,8 @@ from typing import Final
 
 import numpy as np
 
-from torpor.device.words import written_out
+from torpor.device.words import Text
+from torpor.device.worker import worker_text
 
 # The runs of one look: by the way that has been taken so far, by the other, and again by the first,
 # since the machine may have got quicker meanwhile. The second-best of each way counts: whatever
@@ -51,155 +52,73 @@ WORDS: Final = 9
 NEVER: Final = (1 << 63) - 1  # longer than any run takes, and than there will be runs
 
 _TEXT: Final = """
-define void @torpor_share_way(ptr %state, ptr %entry, ptr %table, i64 %total, i64 %threads,
-                              i64 %helpers, i64 %pieces, i1 %shares) {{
-start:
-  br i1 %shares, label %share, label %alone
-share:
-  %each = call i64 @llvm.abs.i64(i64 %pieces, i1 false)
-  %all = mul i64 %threads, %each
-  %less = sub i64 %all, 1
-  %rounded = add i64 %total, %less
-  %chunk = udiv i64 %rounded, %all
-  %is.short = icmp slt i64 %pieces, 0
-  %negative = sub i64 0, %chunk
-  %signed = select i1 %is.short, i64 %negative, i64 %chunk
-  call void @torpor_pool_run(ptr %state, ptr %entry, ptr %table, i64 %total, i64 %signed,
-                             i64 %helpers)
-  ret void
-alone:
-  call void %entry(ptr %table, i64 0, i64 %total)
-  ret void
-}}
+def torpor_share_way(state, entry, table, total, threads, helpers, pieces, shares):
+    if not shares:
+        entry(table, 0, total)
+        return
+    parts = threads * (-pieces if pieces < 0 else pieces)
+    chunk = (total + parts - 1) // parts
+    torpor_pool_run(state, entry, table, total, -chunk if pieces < 0 else chunk, helpers)
 
-define i64 @torpor_share_pieces(i64 %alone, i64 %threads) {{
-  %least = mul i64 %threads, {PIECE}
-  %many = udiv i64 %alone, %least
-  %some = call i64 @llvm.smax.i64(i64 %many, i64 {FEWEST})
-  %pieces = call i64 @llvm.smin.i64(i64 %some, i64 {MOST})
-  %negative = sub i64 0, %pieces
-  %is.short = icmp slt i64 %alone, {SHORT}
-  %signed = select i1 %is.short, i64 %negative, i64 %pieces
-  ret i64 %signed
-}}
 
-define void @torpor_share_note(ptr %times, i64 %taken) {{
-  %least = i64 %times[0]
-  %second = i64 %times[1]
-  %new.least = call i64 @llvm.smin.i64(i64 %least, i64 %taken)
-  %later = call i64 @llvm.smax.i64(i64 %least, i64 %taken)
-  %new.second = call i64 @llvm.smin.i64(i64 %second, i64 %later)
-  %times[0] = i64 %new.least
-  %times[1] = i64 %new.second
-  ret void
-}}
+def torpor_share_pieces(alone, threads):
+    pieces = min(max(alone // (threads * PIECE), FEWEST), MOST)
+    return -pieces if alone < SHORT else pieces
 
-define void @torpor_share_settle(ptr %trial, i1 %shared, i1 %shares, i64 %pieces) {{
-  %period = i64 %trial[{PERIOD}]
-  %fourfold = mul i64 %period, 4
-  %longer = call i64 @llvm.smin.i64(i64 %fourfold, i64 {LAST})
-  %same = icmp eq i1 %shares, %shared
-  %next = select i1 %same, i64 %longer, i64 {FIRST}
-  %shares.word = zext i1 %shares to i64
-  %trial[{SHARES}] = i64 %shares.word
-  %trial[{LEFT}] = i64 %next
-  %trial[{PERIOD}] = i64 %next
-  %trial[{PIECES}] = i64 %pieces
-  %trial[{STEP}] = i64 0
-  %trial[{HERE}] = i64 {NEVER}
-  %trial[{HERE_SECOND}] = i64 {NEVER}
-  %trial[{THERE}] = i64 {NEVER}
-  %trial[{THERE_SECOND}] = i64 {NEVER}
-  ret void
-}}
 
-define void @torpor_share_weigh(ptr %trial, i1 %shares, i64 %steps, i64 %threads) {{
-start:
-  %here = i64 %trial[{HERE}]
-  %here.second = i64 %trial[{HERE_SECOND}]
-  %there.second = i64 %trial[{THERE_SECOND}]
-  %alone = select i1 %shares, i64 %there.second, i64 %here.second
-  %shared = select i1 %shares, i64 %here.second, i64 %there.second
-  %pieces = call i64 @torpor_share_pieces(i64 %alone, i64 %threads)
-  br i1 %shares, label %go.on, label %hasten
-hasten:
-  %is.second = icmp eq i64 %steps, 2
-  %is.long = icmp sgt i64 %here, {LONG}
-  %surely = and i1 %is.second, %is.long
-  br i1 %surely, label %settle, label %cut
-cut:
-  %turns = icmp eq i64 %steps, {BEFORE}
-  br i1 %turns, label %store.pieces, label %go.on
-store.pieces:
-  %trial[{PIECES}] = i64 %pieces
-  br label %go.on
-go.on:
-  %is.last = icmp sge i64 %steps, {ALL}
-  br i1 %is.last, label %decide, label %done
-decide:
-  %limit = select i1 %shares, i64 {KEPT}, i64 {GAIN}
-  %most = mul i64 %alone, %limit
-  %hundred = mul i64 %shared, 100
-  %gains = icmp slt i64 %hundred, %most
-  br label %settle
-settle:
-  %now.shares = phi i1 [true, %hasten], [%gains, %decide]
-  call void @torpor_share_settle(ptr %trial, i1 %shares, i1 %now.shares, i64 %pieces)
-  br label %done
-done:
-  ret void
-}}
+def torpor_share_settle(trial, shares, pieces):
+    same = shares == trial[SHARES]
+    trial[LEFT] = trial[PERIOD] = min(trial[PERIOD] * 4, LAST) if same else FIRST
+    trial[SHARES], trial[PIECES], trial[STEP] = shares, pieces, 0
+    trial[HERE] = trial[HERE_SECOND] = trial[THERE] = trial[THERE_SECOND] = NEVER
 
-define void @torpor_share(ptr %state, ptr %entry, ptr %table, i64 %total, i64 %allowed,
-                          i64 %helpers, ptr %trial) {{
-start:
-  %shares.word = i64 %trial[{SHARES}]
-  %shares = icmp ne i64 %shares.word, 0
-  %left = i64 %trial[{LEFT}]
-  %pieces = i64 %trial[{PIECES}]
-  %threads = call i64 @llvm.smin.i64(i64 %total, i64 %allowed)
-  %is.one = icmp sle i64 %threads, 1
-  br i1 %is.one, label %one, label %several
-one:
-  call void %entry(ptr %table, i64 0, i64 %total)
-  ret void
-several:
-  %is.known = icmp sgt i64 %left, 0
-  br i1 %is.known, label %known, label %look
-known:
-  %left.next = sub i64 %left, 1
-  %trial[{LEFT}] = i64 %left.next
-  call void @torpor_share_way(ptr %state, ptr %entry, ptr %table, i64 %total, i64 %threads,
-                              i64 %helpers, i64 %pieces, i1 %shares)
-  ret void
-look:
-  %step = i64 %trial[{STEP}]
-  %is.past = icmp sge i64 %step, {BEFORE}
-  %is.before = icmp slt i64 %step, {BACK}
-  %is.other = and i1 %is.past, %is.before
-  %way = xor i1 %shares, %is.other
-  %started = call i64 @torpor_now(ptr %state)
-  call void @torpor_share_way(ptr %state, ptr %entry, ptr %table, i64 %total, i64 %threads,
-                              i64 %helpers, i64 %pieces, i1 %way)
-  %ended = call i64 @torpor_now(ptr %state)
-  %taken = sub i64 %ended, %started
-  %place = select i1 %is.other, i64 {THERE}, i64 {HERE}
-  %times = at %trial[%place]
-  call void @torpor_share_note(ptr %times, i64 %taken)
-  %step.next = add i64 %step, 1
-  %trial[{STEP}] = i64 %step.next
-  call void @torpor_share_weigh(ptr %trial, i1 %shares, i64 %step.next, i64 %threads)
-  ret void
-}}
+
+def torpor_share_weigh(trial, steps, threads):
+    shares, here, there = trial[SHARES], trial[HERE_SECOND], trial[THERE_SECOND]
+    alone, shared = there if shares else here, here if shares else there
+    pieces = torpor_share_pieces(alone, threads)
+    if not shares:
+        if steps == 2 and trial[HERE] > LONG:
+            torpor_share_settle(trial, 1, pieces)
+            return
+        if steps == BEFORE:
+            trial[PIECES] = pieces
+    if steps >= BEFORE + OTHER + AFTER:
+        gains = shared * 100 < alone * (KEPT if shares else GAIN)
+        torpor_share_settle(trial, gains, pieces)
+
+
+def torpor_share(state, entry, table, total, allowed, helpers, trial):
+    threads, shares, pieces = min(total, allowed), trial[SHARES], trial[PIECES]
+    if threads <= 1:
+        entry(table, 0, total)
+        return
+    if trial[LEFT] > 0:
+        trial[LEFT] -= 1
+        torpor_share_way(state, entry, table, total, threads, helpers, pieces, shares)
+        return
+    step = trial[STEP]
+    other = step < BEFORE + OTHER if step >= BEFORE else 0
+    way = 1 - shares if other else shares
+    started = torpor_now(state)
+    torpor_share_way(state, entry, table, total, threads, helpers, pieces, way)
+    taken = torpor_now(state) - started
+    times = at(trial, THERE if other else HERE)
+    least, second = times[0], times[1]
+    times[0] = min(least, taken)
+    times[1] = min(second, max(least, taken))
+    trial[STEP] = step + 1
+    torpor_share_weigh(trial, step + 1, threads)
 """
 
 
-def share_text() -> str:
-    """IR of `torpor_share`, which runs a kernel by the way that is quicker or that has to be looked
-    at; only one thread at a time may do so with one trial. It needs `worker_text`.
+def pool_text(architecture: str, windows: bool = False) -> Text:
+    """The pool (see `worker_text`), with `torpor_share`, which runs a kernel by the way that is
+    quicker or that has to be looked at; only one thread at a time may do so with one trial.
     """
+    pool = worker_text(architecture, windows, _TEXT)
     places = {name: value for name, value in globals().items() if isinstance(value, int)}
-    return written_out(_TEXT.format(BACK=BEFORE + OTHER, ALL=BEFORE + OTHER + AFTER, **places))
+    return pool._replace(numbers={**places, **pool.numbers})
 
 
 class Trial:

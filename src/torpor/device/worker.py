@@ -1,4 +1,4 @@
-"""LLVM IR of the thread pool: what a worker does, and what the thread that has the work does.
+"""The thread pool in native code: what a worker does, and what the thread that has the work does.
 
 All threads share one `state` of 64-bit words. A job is (entry, table, total, chunk, allowed):
 threads claim chunks of [0, total) and call `entry(table, begin, end)`. The chunks lie in as many
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from torpor.device.words import written_out
+from torpor.device.words import Text
 
 # Places in `state`, in words of 8 bytes; words that different threads write lie on different lines.
 GENERATION: Final = 0
@@ -50,268 +50,135 @@ RECENT: Final = 1 << 18  # ticks of the processor's clock: about as long as work
 FUTEX_WAIT: Final = 128  # FUTEX_WAIT | FUTEX_PRIVATE_FLAG, from linux/futex.h
 FUTEX_WAKE: Final = 129
 
-_PAUSES: Final = {
-    "x86": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
-    "arm": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
-    "": ("", ""),
-}
-# What reads the clock that counts ticks; where none is known no time passes, and all is recent.
-_TICKS: Final = {
-    "x86": ("declare i64 @llvm.readcyclecounter()", "call i64 @llvm.readcyclecounter()"),
+# How a thread pauses, and reads the clock that counts ticks, by architecture; where no such clock
+# is known no time passes, and all is recent.
+_TICKS: Final = """
+define internal i64 @pause() {{
+  {pause}
+  ret i64 0
+}}
+define internal i64 @ticks() {{
+  %now = {ticks}
+  ret i64 %now
+}}
+"""
+_INSTRUCTIONS: Final = {
+    "x86": ("call void @llvm.x86.sse2.pause()", "call i64 @llvm.readcyclecounter()"),
+    "arm": ("call void @llvm.aarch64.hint(i32 1)", "add i64 0, 0"),
     "": ("", "add i64 0, 0"),
+}
+_DECLARED: Final = {
+    "x86": "declare void @llvm.x86.sse2.pause()\ndeclare i64 @llvm.readcyclecounter()",
+    "arm": "declare void @llvm.aarch64.hint(i32)",
+    "": "",
 }
 
 # The time in nanoseconds: by `clock_gettime`, which is given the number of the clock; on Windows by
 # `QueryPerformanceCounter`, of whose ticks each takes so many nanoseconds.
 _NOW: Final = {
     False: """
-  %id = trunc i64 %word to i32
-  %ignored = call i32 %clock(i32 %id, ptr %time)
-  %seconds = load i64, ptr %time
-  %rest = i64 %time[1]
-  %whole = mul i64 %seconds, 1000000000
-  %now = add i64 %whole, %rest""",
+def torpor_now(state):
+    clock, time = state[CLOCK], room(2)
+    clock(state[CLOCK_WORD], time)
+    return time[0] * 1000000000 + time[1]
+""",
     True: """
-  %ignored = call i32 %clock(ptr %time)
-  %ticks = load i64, ptr %time
-  %now = mul i64 %ticks, %word""",
+def torpor_now(state):
+    clock, time = state[CLOCK], room(1)
+    clock(time)
+    return time[0] * state[CLOCK_WORD]
+""",
 }
 
 _TEXT: Final = """
-{declare_pause}
-{declare_ticks}
-declare i64 @llvm.abs.i64(i64, i1)
-declare i64 @llvm.smin.i64(i64, i64)
-declare i64 @llvm.smax.i64(i64, i64)
+def torpor_pool_work(state, thread):
+    entry, table, total = state[ENTRY], state[TABLE], state[TOTAL]
+    chunk, parts = state[CHUNK], state[PARTS]
+    chunks = (total + chunk - 1) // chunk
+    part = thread % parts
+    for visit in range(parts):
+        first, past = part * chunks // parts, (part + 1) * chunks // parts
+        taken = at(state, part * LINE + TAKEN)
+        while True:
+            mine = first + atomic_add(taken, 1)
+            if mine >= past:
+                break
+            entry(table, mine * chunk, min((mine + 1) * chunk, total))
+        part = 0 if part + 1 == parts else part + 1
 
-define i64 @torpor_now(ptr %state) {{
-  %clock = ptr %state[{CLOCK}]
-  %word = i64 %state[{CLOCK_WORD}]
-  %time = alloca [2 x i64], align 8{now}
-  ret i64 %now
-}}
 
-define void @torpor_pool_work(ptr %state, i64 %thread) {{
-start:
-  %entry = ptr %state[{ENTRY}]
-  %table = ptr %state[{TABLE}]
-  %total = i64 %state[{TOTAL}]
-  %chunk = i64 %state[{CHUNK}]
-  %parts = i64 %state[{PARTS}]
-  %less = sub i64 %chunk, 1
-  %rounded = add i64 %total, %less
-  %chunks = udiv i64 %rounded, %chunk
-  %own = urem i64 %thread, %parts
-  br label %visit
-visit:
-  %visits = phi i64 [1, %start], [%visits.next, %next]
-  %part = phi i64 [%own, %start], [%part.next, %next]
-  %part.after = add i64 %part, 1
-  %first.wide = mul i64 %part, %chunks
-  %first = udiv i64 %first.wide, %parts
-  %end.wide = mul i64 %part.after, %chunks
-  %end.chunk = udiv i64 %end.wide, %parts
-  %line = mul i64 %part, {LINE}
-  %place = add i64 %line, {TAKEN}
-  %taken.p = at %state[%place]
-  br label %claim
-claim:
-  %taken = atomicrmw add ptr %taken.p, i64 1 seq_cst
-  %mine = add i64 %first, %taken
-  if slt i64 %mine, %end.chunk then %call else %next
-call:
-  %begin = mul i64 %mine, %chunk
-  %far = add i64 %begin, %chunk
-  %past = icmp sgt i64 %far, %total
-  %end = select i1 %past, i64 %total, i64 %far
-  call void %entry(ptr %table, i64 %begin, i64 %end)
-  br label %claim
-next:
-  %visits.next = add i64 %visits, 1
-  %is.last = icmp eq i64 %part.after, %parts
-  %part.next = select i1 %is.last, i64 0, i64 %part.after
-  if slt i64 %visits, %parts then %visit else %done
-done:
-  ret void
-}}
+def torpor_pool_worker(state, index):
+    active, opened, sleepers = at(state, ACTIVE), at(state, OPEN), at(state, SLEEPERS)
+    syscall, give_way = state[SYSCALL], state[YIELD]
+    while True:
+        generation = atomic_load(at(state, GENERATION))
+        if atomic_load(at(state, STOP)):
+            return generation
+        atomic_add(active, 1)
+        if atomic_load(opened) and index < state[ALLOWED]:
+            torpor_pool_work(state, index + 1)
+        atomic_add(active, -1)
+        spins, looks = state[SPINS], 0
+        while atomic_load(at(state, GENERATION)) == generation:
+            if spins <= 0:
+                if not syscall:
+                    return generation
+                atomic_add(sleepers, 1)
+                seen = generation & 0xFFFFFFFF
+                syscall(state[FUTEX], at(state, GENERATION), FUTEX_WAIT, seen, 0, 0, 0)
+                atomic_add(sleepers, -1)
+                break
+            pause()
+            if not (atomic_load(opened) and index < state[ALLOWED]):  # others are not at work
+                spins -= 1
+            looks += 1
+            if looks % WORKER_OFFERS == 0 and give_way:
+                give_way()
 
-define i64 @torpor_pool_worker(ptr %state, i64 %index) {{
-start:
-  %generation.p = at %state[{GENERATION}]
-  %sleepers.p = at %state[{SLEEPERS}]
-  %active.p = at %state[{ACTIVE}]
-  %open.p = at %state[{OPEN}]
-  %stop.p = at %state[{STOP}]
-  %syscall = ptr %state[{SYSCALL}]
-  %futex = i64 %state[{FUTEX}]
-  %spins = i64 %state[{SPINS}]
-  %here = ptrtoint ptr %generation.p to i64
-  %yield = ptr %state[{YIELD}]
-  %can.yield = icmp ne ptr %yield, null
-  br label %look
-look:
-  %generation = load atomic i64, ptr %generation.p seq_cst, align 8
-  %stop = load atomic i64, ptr %stop.p seq_cst, align 8
-  if ne i64 %stop, 0 then %leave else %enter
-enter:
-  %before = atomicrmw add ptr %active.p, i64 1 seq_cst
-  %open = load atomic i64, ptr %open.p seq_cst, align 8
-  if ne i64 %open, 0 then %ask else %exit
-ask:
-  %allowed = i64 %state[{ALLOWED}]
-  if slt i64 %index, %allowed then %work else %exit
-work:
-  %thread = add i64 %index, 1
-  call void @torpor_pool_work(ptr %state, i64 %thread)
-  br label %exit
-exit:
-  %after = atomicrmw sub ptr %active.p, i64 1 seq_cst
-  br label %spin
-spin:
-  %count = phi i64 [0, %exit], [%more, %again], [%more, %yielding]
-  %looks = phi i64 [0, %exit], [%looks.more, %again], [%looks.more, %yielding]
-  %now = load atomic i64, ptr %generation.p seq_cst, align 8
-  if ne i64 %now, %generation then %look else %wait
-wait:
-  if sge i64 %count, %spins then %tired else %again
-again:
-  {pause}
-  %still.open = load atomic i64, ptr %open.p seq_cst, align 8
-  %still.allowed = i64 %state[{ALLOWED}]
-  %is.still.open = icmp ne i64 %still.open, 0
-  %is.still.mine = icmp slt i64 %index, %still.allowed
-  %others.work = and i1 %is.still.open, %is.still.mine
-  %step = select i1 %others.work, i64 0, i64 1
-  %more = add i64 %count, %step
-  %looks.more = add i64 %looks, 1
-  %turn = urem i64 %looks.more, {WORKER_OFFERS}
-  %is.turn = icmp eq i64 %turn, 0
-  %offer = and i1 %is.turn, %can.yield
-  br i1 %offer, label %yielding, label %spin
-yielding:
-  %result = call i32 %yield()
-  br label %spin
-tired:
-  if ne ptr %syscall, null then %sleep else %leave
-sleep:
-  %slept = atomicrmw add ptr %sleepers.p, i64 1 seq_cst
-  %expected = and i64 %generation, 4294967295
-  %woken = call i64 (i64, ...) %syscall(i64 %futex, i64 %here, i64 {FUTEX_WAIT}, i64 %expected,
-                                         i64 0, i64 0, i64 0)
-  %awake = atomicrmw sub ptr %sleepers.p, i64 1 seq_cst
-  br label %look
-leave:
-  ret i64 %generation
-}}
 
-define void @torpor_pool_publish(ptr %state, ptr %entry, ptr %table, i64 %total, i64 %chunk,
-                                 i64 %allowed) {{
-start:
-  %generation.p = at %state[{GENERATION}]
-  %open.p = at %state[{OPEN}]
-  %state[{ENTRY}] = ptr %entry
-  %state[{TABLE}] = ptr %table
-  %state[{TOTAL}] = i64 %total
-  %state[{CHUNK}] = i64 %chunk
-  %state[{ALLOWED}] = i64 %allowed
-  %threads = add i64 %allowed, 1
-  %many = icmp sgt i64 %threads, {MOST_PARTS}
-  %parts = select i1 %many, i64 {MOST_PARTS}, i64 %threads
-  %state[{PARTS}] = i64 %parts
-  br label %clear
-clear:
-  %part = phi i64 [0, %start], [%part.next, %clear]
-  %line = mul i64 %part, {LINE}
-  %place = add i64 %line, {TAKEN}
-  %state[%place] = i64 0
-  %part.next = add i64 %part, 1
-  if slt i64 %part.next, %parts then %clear else %open
-open:
-  store atomic i64 1, ptr %open.p seq_cst, align 8
-  %old = atomicrmw add ptr %generation.p, i64 1 seq_cst
-  call void @torpor_pool_wake(ptr %state)
-  ret void
-}}
+def torpor_pool_publish(state, entry, table, total, chunk, allowed):
+    state[ENTRY], state[TABLE], state[TOTAL] = entry, table, total
+    state[CHUNK], state[ALLOWED] = chunk, allowed
+    parts = min(allowed + 1, MOST_PARTS)
+    state[PARTS] = parts
+    for part in range(parts):
+        state[part * LINE + TAKEN] = 0
+    atomic_store(at(state, OPEN), 1)
+    atomic_add(at(state, GENERATION), 1)
+    torpor_pool_wake(state)
 
-define void @torpor_pool_wake(ptr %state) {{
-start:
-  %sleepers.p = at %state[{SLEEPERS}]
-  %here = ptrtoint ptr %state to i64
-  %sleepers = load atomic i64, ptr %sleepers.p seq_cst, align 8
-  if sgt i64 %sleepers, 0 then %wake else %done
-wake:
-  %syscall = ptr %state[{SYSCALL}]
-  %futex = i64 %state[{FUTEX}]
-  %woken = call i64 (i64, ...) %syscall(i64 %futex, i64 %here, i64 {FUTEX_WAKE}, i64 2147483647,
-                                         i64 0, i64 0, i64 0)
-  br label %done
-done:
-  ret void
-}}
 
-define void @torpor_pool_finish(ptr %state) {{
-start:
-  %active.p = at %state[{ACTIVE}]
-  %open.p = at %state[{OPEN}]
-  %yield = ptr %state[{YIELD}]
-  %can.yield = icmp ne ptr %yield, null
-  call void @torpor_pool_work(ptr %state, i64 0)
-  store atomic i64 0, ptr %open.p seq_cst, align 8
-  br label %look
-look:
-  %count = phi i64 [0, %start], [%more, %again]
-  %active = load atomic i64, ptr %active.p seq_cst, align 8
-  if ne i64 %active, 0 then %wait else %done
-wait:
-  %long = icmp sgt i64 %count, {OWNER_SPINS}
-  %offer = and i1 %long, %can.yield
-  br i1 %offer, label %yielding, label %again
-yielding:
-  %result = call i32 %yield()
-  br label %again
-again:
-  {pause}
-  %more = add i64 %count, 1
-  br label %look
-done:
-  ret void
-}}
+def torpor_pool_wake(state):
+    if atomic_load(at(state, SLEEPERS)) > 0:
+        syscall = state[SYSCALL]
+        syscall(state[FUTEX], at(state, GENERATION), FUTEX_WAKE, 2147483647, 0, 0, 0)
 
-define void @torpor_pool_run(ptr %state, ptr %entry, ptr %table, i64 %total, i64 %chunk,
-                             i64 %allowed) {{
-start:
-  %sleepers.p = at %state[{SLEEPERS}]
-  %size = call i64 @llvm.abs.i64(i64 %chunk, i1 false)
-  %is.short = icmp slt i64 %chunk, 0
-  %sleepers = load atomic i64, ptr %sleepers.p seq_cst, align 8
-  %some = icmp sgt i64 %sleepers, 0
-  %dear = and i1 %is.short, %some
-  br i1 %dear, label %ask, label %share
-ask:
-  %now = {ticks}
-  %ended = i64 %state[{ENDED}]
-  %pause = sub i64 %now, %ended
-  if sgt i64 %pause, {RECENT} then %alone else %share
-alone:
-  call void %entry(ptr %table, i64 0, i64 %total)
-  br label %done
-share:
-  call void @torpor_pool_publish(ptr %state, ptr %entry, ptr %table, i64 %total, i64 %size,
-                                 i64 %allowed)
-  call void @torpor_pool_finish(ptr %state)
-  br label %done
-done:
-  %end = {ticks}
-  %state[{ENDED}] = i64 %end
-  ret void
-}}
+
+def torpor_pool_finish(state):
+    torpor_pool_work(state, 0)
+    atomic_store(at(state, OPEN), 0)
+    count, give_way = 0, state[YIELD]
+    while atomic_load(at(state, ACTIVE)):
+        if count > OWNER_SPINS and give_way:
+            give_way()
+        pause()
+        count += 1
+
+
+def torpor_pool_run(state, entry, table, total, chunk, allowed):
+    if chunk < 0 and atomic_load(at(state, SLEEPERS)) > 0 and ticks() - state[ENDED] > RECENT:
+        entry(table, 0, total)
+    else:
+        size = -chunk if chunk < 0 else chunk
+        torpor_pool_publish(state, entry, table, total, size, allowed)
+        torpor_pool_finish(state)
+    state[ENDED] = ticks()
 """
 
 
-def worker_text(architecture: str, windows: bool = False) -> str:
-    """The pool's IR for "x86", "arm", or any other (which has no pause instruction)."""
-    declare, pause = _PAUSES.get(architecture, _PAUSES[""])
-    declare_ticks, ticks = _TICKS.get(architecture, _TICKS[""])
+def worker_text(architecture: str, windows: bool = False, more: str = "") -> Text:
+    """The pool for "x86", "arm", or any other (which has no pause instruction), and `more`."""
+    pause, ticks = _INSTRUCTIONS[architecture]
+    ir = _DECLARED[architecture] + _TICKS.format(pause=pause, ticks=ticks)
     places = {name: value for name, value in globals().items() if isinstance(value, int)}
-    clock = {"declare_ticks": declare_ticks, "ticks": ticks, "now": _NOW[windows]}
-    return written_out(_TEXT.format(declare_pause=declare, pause=pause, **clock, **places))
+    return Text(_NOW[windows] + _TEXT + more, places, ir)
