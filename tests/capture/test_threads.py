@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from io import StringIO
 from typing import Any
@@ -13,6 +14,8 @@ import pytest
 
 import torpor
 from torpor import Generator, Tensor
+from torpor.device.cpu import CpuExecutable
+from torpor.pipeline import measuring
 from torpor.pipeline.recipe import forget
 
 THREADS = 4
@@ -249,6 +252,32 @@ def test_first_calls_of_plain_functions(again: int) -> None:
             wanted = np.exp(x.astype(np.float64) * (3 + again) + y).sum(-1)
             np.testing.assert_allclose(found[0].numpy(), wanted, rtol=1e-5)
             np.testing.assert_array_equal(found[1].numpy(), (x - y).max(0))
+
+    together(work)
+
+
+def test_what_runs_a_graph_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where sizes vary, what they are comes behind other words, in the order of commands."""
+
+    def total(x: Tensor) -> Tensor:
+        return ((x * 2).contiguous() + 1).sum(-1)
+
+    native = CpuExecutable.native
+
+    def slowly(self: Any, variables: Any) -> Any:
+        time.sleep(0.01)  # so that all threads are at it
+        return native(self, variables)
+
+    inputs = [Tensor(array_of((3, size), size)).realize() for size in range(4, 12)]
+    with measuring():  # command by command: nothing native is made of it yet
+        for x in inputs[:4]:
+            total(x).realize()
+    monkeypatch.setattr(CpuExecutable, "native", slowly)
+
+    def work(number: int) -> None:
+        x = inputs[4 + number]
+        wanted = (x.numpy() * 2 + 1).sum(-1)
+        np.testing.assert_allclose(total(x).numpy(), wanted, rtol=1e-5)
 
     together(work)
 

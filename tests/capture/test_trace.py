@@ -195,16 +195,17 @@ def test_views_that_are_turned_in_place_are_turned_for_the_caller(writes: str | 
         np.testing.assert_array_equal(data[1:].numpy(), expected.T)
 
 
-def test_an_error_leaves_views_that_were_kept_as_they_are() -> None:
+@pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt])
+def test_an_error_leaves_views_that_were_kept_as_they_are(error: type[BaseException]) -> None:
     kept: list[Tensor] = []
 
     @torpor.jit
     def f(x: Tensor) -> Tensor:
         kept.append(x[1:])
-        raise KeyError("no")
+        raise error("no")
 
     data = Tensor(np.arange(4, dtype=np.float32)).realize()
-    with pytest.raises(KeyError):
+    with pytest.raises(error):
         f(data[1:3])
     data[2] = 9
     assert kept[0].item() == 9

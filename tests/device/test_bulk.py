@@ -1,6 +1,7 @@
 """Tasks that a second process works at beside this one: their order, their faults, its end."""
 
 import os
+import signal
 import threading
 import time
 
@@ -127,3 +128,17 @@ def test_a_process_that_is_awake_works_at_two_tasks(begun):
 
     made = bulk.make_all(numbered(2), here, command, starts=False)
     assert len({process for _, process in made}) == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_waits_for_no_thread_of_its_parent():
+    helper = bulk._Helper("none")
+    with helper.lock:  # as while its thread looks for more to do
+        bulk._helpers["none"] = helper
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            made = bulk.make_all([1, 2, 3], lambda number: number * 2, "none")
+            os._exit(made != [0, 2, 4])
+    del bulk._helpers["none"]
+    assert os.waitpid(child, 0)[1] == 0

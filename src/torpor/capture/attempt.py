@@ -99,8 +99,8 @@ class _Run:
         except Again:
             undo(tracer)
             raise
-        except Exception as error:
-            if not self._may_fail(error):
+        except BaseException as error:
+            if not self._may_fail(error):  # Ctrl-C, say
                 tracer.stand_ins.close(tracer.turns)
                 raise
             undo(tracer)
@@ -111,10 +111,10 @@ class _Run:
         result = self.exchange.take_back(result, self._plain)
         return Attempt(result, trace, tracer, self.given, self.by_value)
 
-    def _may_fail(self, error: Exception) -> bool:
+    def _may_fail(self, error: BaseException) -> bool:
         """Whether a run with stand-ins for numbers or sizes may raise what one without does not."""
         if self.sizes:
-            return True
+            return isinstance(error, Exception)
         if self.by_value or not self.call.numbers or self.tracer.baked:
             return False
         return isinstance(error, TypeError | ValueError) and can_undo(self.tracer)

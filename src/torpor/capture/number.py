@@ -129,14 +129,14 @@ class Tape:
             yield
             return
         kind: Any = UOp
-        with _lock:
-            _deciding[get_ident()] = self
-            kind.__bool__ = truth
         try:
+            with _lock:
+                _deciding[get_ident()] = self
+                kind.__bool__ = truth
             yield
         finally:
             with _lock:
-                del _deciding[get_ident()]
+                _deciding.pop(get_ident(), None)
                 if not _deciding:
                     kind.__bool__ = holds
 

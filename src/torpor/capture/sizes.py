@@ -33,7 +33,7 @@ TRACED: Final = 2  # sizes that are, before kernels for any are used
 MOST: Final = 3  # sizes that vary independently of each other
 LEAST: Final = 2  # below that a size means something else: axes of one element are repeated
 GROWTH: Final = 2  # powers of two, beyond the next one, up to which a trace is for any size
-KEPT: Final = 8  # traces for any size of one kind, each up to another length
+KEPT: Final = 8  # such kinds of a function, and traces of each, up to other lengths
 Place = tuple[int, int]  # the number of a tensor, and of its axis
 Dynamic = str | Iterable[str] | Mapping[str, Any] | None
 
@@ -187,7 +187,7 @@ class Sizes:
         one = AnySize(places, key)
         if (values := one.values(key)) is None:
             return None
-        self._any.append(one)
+        self._any = [*self._any[-KEPT + 1 :], one]
         return one, with_sizes(call, values)
 
     def _named(self, call: Any) -> dict[int, Container[int]]:

@@ -146,6 +146,8 @@ class _Helper(threading.Thread):
 
 
 _helpers: Final[dict[str, _Helper]] = {}  # by command, the last that was started
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_helpers.clear)  # their threads are the parent's
 
 
 def wake(command: str) -> None:

@@ -6,16 +6,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from torpor.base import settings
 from torpor.base.errors import DeviceError
 from torpor.base.locks import recursive_lock
 from torpor.device.base import DeviceBase
 from torpor.ir.infer import JOINT
-
-if TYPE_CHECKING:
-    pass
 
 Factory = Callable[[str], DeviceBase]
 

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from torpor.base.dtypes import DType, dtypes
-from torpor.base.locks import taken
+from torpor.base.locks import recursive_lock, taken
 from torpor.device import Buffer, Device, copy_buffer
 from torpor.device.buffer import BufferMaker
 from torpor.device.executor import (
@@ -43,6 +43,7 @@ from torpor.pipeline.arena import SCRATCH, Slot
 from torpor.pipeline.command import Command, Prepared, Word, command_of
 from torpor.pipeline.report import note_run, timing
 
+_making: Final = recursive_lock()
 KEPT: Final = 1 << 14  # bytes of an arena that stays with its graph: there may be many graphs
 
 
@@ -209,6 +210,14 @@ class CompiledGraph:
         """What runs all commands by one call: of the addresses of inputs, results and arenas, the
         words, and the sizes that depend on them. None if one of the commands is no native code.
         """
+        with _making:  # several threads may ask at once; Python has no lock for it from 3.12 on
+            if "executor" not in self.__dict__:
+                self.__dict__["executor"] = self._made()
+            found: Executor | None = self.__dict__["executor"]
+            return found
+
+    def _made(self) -> Executor | None:
+        self._varying.clear()
         steps = []
         for command in self.commands:
             step = self._step(command)
