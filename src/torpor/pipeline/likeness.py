@@ -15,7 +15,7 @@ from torpor.pipeline.vary import Graph, is_box
 
 MOST: Final = 4096  # skeletons that are remembered
 REMEMBERED: Final = 4  # numbers, and general forms, of each
-VARIES: Final = 0  # in place of the hash of a graph
+VARIES: Final = ()  # in place of what a graph has in common with others
 STEADY: Final = 8  # passes with the same sizes, after which they get kernels of their own
 
 
@@ -40,7 +40,8 @@ class Seen:
 
 
 _seen: Final[dict[tuple[Any, ...], Seen]] = {}
-_folded: Final[dict[tuple[Any, ...], int]] = {}  # of which number of terms a graph with rows was
+# Which graph, by its number of terms, became one with rows. Kept, so that its words stay one object.
+_folded: Final[dict[tuple[Any, ...], tuple[Any, ...]]] = {}
 _places: Final[dict[tuple[Any, ...], list[Numbers]]] = {}  # of boxes, by what is like them
 
 
@@ -110,8 +111,7 @@ def with_rows(roots: Roots, form: Canonical) -> tuple[Roots, Canonical] | None:
     if found is None or own is None:
         return None
     alike = likeness(own)
-    first = _folded.setdefault(alike, hash(likeness(form)))
-    if first not in (VARIES, hash(likeness(form))):
+    if _folded.setdefault(alike, likeness(form)) not in (VARIES, likeness(form)):
         _folded[alike] = VARIES
     if _folded[alike] == VARIES:
         return found, own

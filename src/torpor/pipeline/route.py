@@ -232,7 +232,7 @@ def new_run(roots: Roots, form: Canonical) -> list[UOp]:
             found = known_run(*rows)
             return general_run(*rows) if found is None else found
     with suppress(Refused, MemoryError):
-        found = in_steps(roots, hash(form.skeleton), computed)
+        found = in_steps(roots, form.skeleton, computed)
         if found is not None:
             return found
     return general_run(roots, form)
