@@ -10,9 +10,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
+from mkdocs.exceptions import PluginError  # noqa: E402
 from mkdocs.structure.files import File  # noqa: E402
 
-from tools.reference import pages  # noqa: E402
+from tools.reference import measure, pages  # noqa: E402
+from tools.reference.listing import homes  # noqa: E402
 
 # Links out of docs/ become plain text; blocks keep the first word of what they say they are.
 _OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./[\w./-]+\)")
@@ -29,7 +31,12 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages of the reference."""
+    """Add the pages of the reference, which leave nothing out that there is to say."""
+    lacking = {entry.path: measure.lacking(entry) for entry in homes().values()}
+    if any(lacking.values()):
+        raise PluginError(
+            f"no word of { ({name: what for name, what in lacking.items() if what}) }"
+        )
     for name, text in pages.pages():
         files.append(File.generated(config, f"reference/{name}", content=text))
     return files

@@ -138,7 +138,7 @@ def _methods() -> Iterator[Entry]:
 
 def _names(module: Any) -> list[str]:
     """What a module says is public; else what is callable in it and is torpor's."""
-    return sorted(set(getattr(module, "__all__", ())), key=str.casefold)
+    return sorted(set(getattr(module, "__all__", ())), key=lambda name: (name.casefold(), name))
 
 
 def _members(space: str, module: Any) -> Iterator[Entry]:

@@ -1,41 +1,60 @@
-"""How many public functions say shapes, say errors, and have an example that runs."""
+"""What the reference says, counted: shapes, formats and errors of each name, and an example."""
 
 from __future__ import annotations
 
-import importlib
 import re
 from typing import Final
 
 from tools.reference import samples
-from tools.reference.listing import NAMESPACES, Entry, homes
+from tools.reference.facts import facts
+from tools.reference.listing import Entry, homes
 
+# Axes in a docstring: (batch, channels, ...), x[rows, columns], 0-d; and errors.
 _SHAPES: Final = re.compile(
-    r"\b(shape|axis|axes|0-d|vectors?|matri(x|ces)|element|sizes?|length|window|row|column)\b"
-    r"|\((\.\.\.|n\b|batch|count|height)|\w\[[\w, .*]+\]",
+    r"\(\.\.\.|\([a-z]+(, [a-z/' ]+)*,?( \.\.\.)?\)|\w\[[\w, .*]+\]|\b0-d\b"
 )
-_ERRORS: Final = re.compile(r"\w+Error\b|\braises?\b|\bNaN\b|\binf(inite)?\b")
+# Names of whose errors there is nothing to say: modes, states, bases of classes, errors themselves.
+QUIET: Final = frozenset(
+    """Tensor.train nn.Buffer nn.Module nn.ModuleDict nn.ModuleList nn.QuantisedLinear nn.RNNBase
+    nn.RNNCellBase nn.utils.parameters_to_vector nn.utils.prune.is_pruned
+    nn.utils.parametrize.cached nn.utils.parametrize.is_parametrized
+    nn.utils.parametrize.ParametrizationList
+    nn.utils.parametrize.type_before_parametrizations nn.utils.parametrizations.orthogonal
+    nn.data.ChainDataset nn.data.Dataset nn.data.get_worker_info nn.data.IterableDataset
+    nn.data.load_digits nn.data.Sampler nn.data.WorkerError optim.lr_scheduler.LRScheduler
+    optim.swa_utils.AveragedModel optim.swa_utils.update_bn distributions.Distribution
+    distributions.ExponentialFamily distributions.identity_transform distributions.kl_divergence
+    distributions.register_kl distributions.Transform random.fork_rng random.get_rng_state
+    random.initial_seed random.seed random.set_rng_state linalg.LinAlgError
+    func.replace_all_batch_norm_modules_ autograd.enable_grad autograd.Function
+    autograd.inference_mode autograd.no_grad autograd.set_detect_anomaly autograd.set_grad_enabled
+    torpor.DType torpor.dtypes torpor.explore torpor.Generator torpor.get_default_device
+    torpor.get_default_dtype torpor.gradient torpor.is_grad_enabled torpor.RecompileWarning
+    array_api.__array_namespace_info__ array_api.logical_not""".split()  # noqa: SIM905
+)
+_ERRORS: Final = re.compile(r"\w+Error\b|\braises?\b|\ban error\b")
 
 
-def _told(entry: Entry) -> str:
-    """An entry's own text, what stands above it on its page, and that of what a class is of."""
-    bases = entry.value.__mro__[1:3] if isinstance(entry.value, type) else ()
-    above = entry.family or importlib.import_module(NAMESPACES[entry.space])
-    return " ".join([entry.text, above.__doc__ or "", *(base.__doc__ or "" for base in bases)])
-
-
-def has_example(entry: Entry) -> bool:
-    """Whether there is an example, in the text or made from the table."""
-    return ">>>" in entry.text or samples.call_of(entry) is not None
+def lacking(entry: Entry) -> list[str]:
+    """What is not said of an entry though there is something to say."""
+    found = facts(entry)
+    said = {
+        "shapes": not found.formats or found.shapes or _SHAPES.search(entry.text),
+        "errors": found.errors or entry.path in QUIET or _ERRORS.search(entry.text),
+        "an example": ">>>" in entry.text or samples.call_of(entry) is not None,
+    }
+    return [what for what, known in said.items() if not known]
 
 
 def row(there: list[Entry]) -> tuple[int, ...]:
-    """How many there are, and how many of them say shapes, errors, and have an example."""
+    """How many there are, how many of them take tensors, and how many lack nothing of each kind."""
+    missing = [lacking(entry) for entry in there]
     return (
         len(there),
-        sum(bool(_SHAPES.search(_told(entry))) for entry in there),
-        sum(bool(_ERRORS.search(_told(entry))) for entry in there),
-        sum(map(has_example, there)),
-    )
+        sum(bool(facts(entry).formats) for entry in there),
+        *(len(there) - sum(what in one for one in missing)
+          for what in ("shapes", "errors", "an example")),
+    )  # fmt: skip
 
 
 def table() -> str:
@@ -45,5 +64,8 @@ def table() -> str:
         spaces.setdefault(entry.space, []).append(entry)
     every = [entry for there in spaces.values() for entry in there]
     rows = [(f"`{space}`", *row(there)) for space, there in spaces.items()] + [("all", *row(every))]
-    head = "| | names | say shapes | say errors or NaN | have an example |\n|---|--:|--:|--:|--:|\n"
+    head = (
+        "| | names | of tensors, with their formats | say shapes, if any | say errors, or that "
+        "there are none | have an example |\n|---|--:|--:|--:|--:|--:|\n"
+    )
     return head + "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in rows)

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tools.reference import measure, samples
+from tools.reference import facts, measure, samples
 from tools.reference.listing import FAMILIES, NAMESPACES, Entry, entries, homes
 from torpor import Tensor
 
@@ -108,15 +108,14 @@ def _own_methods(kind: type) -> Iterator[str]:
 
 
 def section(entry: Entry) -> str:
-    """One entry: its signature, its text, its other names, its own methods, and an example."""
+    """One entry: its signature, its text, its other names, own methods, an example, and facts."""
     lines = [f"### {entry.name} {{ #{entry.path} }}"]
     if not entry.is_property:
         lines.append(f"```python\n{_called(entry)}\n```")
     lines += [prose(entry.text, entry.space), _others(entry)]
     if inspect.isclass(entry.value):
         lines.append("\n".join(_own_methods(entry.value)))
-    if ">>>" not in entry.text:
-        lines.append(samples.shown(entry))
+    lines += [samples.shown(entry), facts.shown(entry)]
     return "\n\n".join(line for line in lines if line)
 
 
@@ -172,6 +171,11 @@ def _index() -> str:
 Made from the docstrings. `torpor.f(x)` and `x.f()` mean the same. Shapes are written as
 `(batch, channels, …)` or `x[batch, channels]`. Examples need `import torpor` and
 `from torpor import Tensor, nn`.
+
+What stands below an example was found by calling it with other tensors. **Shapes** are those that
+its tensors may have: a number is a size that the example's arguments ask for, `...` any axes in
+front. **Formats** are those of the result, for each format of these tensors. **Errors** show a
+call for each kind that was met, with what it says.
 
 ## Methods of tensors
 

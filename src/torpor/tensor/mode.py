@@ -30,6 +30,16 @@ training = _training.get
 default_float = _default_float.get
 
 
+def get_default_dtype() -> DType:
+    """The format of Python floats and of integer `/`, in this context."""
+    return default_float()
+
+
+def is_grad_enabled() -> bool:
+    """Whether gradients are recorded, in this context."""
+    return grad_enabled()
+
+
 class _Flag:
     """Sets a context-local flag inside a `with` block, or while a decorated function runs."""
 
