@@ -138,7 +138,18 @@ def test_shapes_and_modes():
     np.testing.assert_allclose((low.cholesky_inverse() @ low @ low.mT).numpy(), np.eye(3), 1e-8,
                                1e-8)  # fmt: skip
     assert linalg.vander(T(np.array([2.0, 3.0]))).tolist() == [[1, 2], [1, 3]]
-    assert linalg.inv(Tensor([[2.0]], dtype="float16")).dtype.name == "float16"
+
+
+@pytest.mark.parametrize("name", ["inv", "eigvalsh", "qr", "svdvals", "slogdet", "cholesky"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_small_floats_are_computed_in_float32(name, dtype):
+    given = Tensor([[2.0, 1.0], [1.0, 3.0]], dtype=dtype)
+    one, other = getattr(linalg, name)(given), getattr(np.linalg, name)(given.float().numpy())
+    pairs = zip(one, other) if isinstance(one, tuple) else [(one, other)]
+    for made, expected in pairs:
+        rounded = Tensor(np.ascontiguousarray(expected)).cast(dtype)
+        assert made.dtype.name == dtype
+        np.testing.assert_array_equal(made.float().numpy(), rounded.float().numpy())
 
 
 def test_what_has_no_result_is_said():

@@ -47,8 +47,9 @@ def on_host(name: str, function: Callable[..., Sequence[Array]], *operands: Any)
         what = f"{name} is computed of values that are known. {error}"
         raise HostError(what) from None
     batch = arrays[0].shape[:-2]
+    wide = [one.astype(np.float32) if one.itemsize < 4 else one for one in arrays]
     try:
-        made = [np.asarray(one) for one in function(*arrays)]
+        made = [np.asarray(one) for one in function(*wide)]
     except np.linalg.LinAlgError as error:
         raise located(ValueRangeError(f"{name}: {error}"), operands) from None
     parts = [part for one in made
