@@ -98,6 +98,11 @@ def _small_blocks(capacity: int, alignment: int) -> list[Block]:
     return [Block(first + n * step, capacity, keeper, pooled=True) for n in range(count)]
 
 
+def _bytes_at(address: int, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """The bytes from an address on."""
+    return np.ndarray(nbytes, np.uint8, (ctypes.c_char * nbytes).from_address(address))
+
+
 def _paged_block(capacity: int, alignment: int) -> Block:
     """A block of pages of its own, private to this process after a fork."""
     alignment = max(alignment, HUGE_PAGE if capacity >= HUGE_FROM else mmap.PAGESIZE)
@@ -187,13 +192,12 @@ class HostAllocator(Allocator):
 
     def copyin(self, block: Block, offset: int, source: memoryview) -> None:
         if source.nbytes:
-            data = np.frombuffer(source, np.uint8)
-            ctypes.memmove(block.address + offset, data.ctypes.data, source.nbytes)
+            _bytes_at(block.address + offset, source.nbytes)[:] = source
 
     def copyout(self, block: Block, offset: int, destination: memoryview) -> None:
         if destination.nbytes:
-            data = np.frombuffer(destination, np.uint8)
-            ctypes.memmove(data.ctypes.data, block.address + offset, destination.nbytes)
+            found = _bytes_at(block.address + offset, destination.nbytes)
+            np.frombuffer(destination, np.uint8)[:] = found
 
     def _fresh(self, capacity: int, spec: BufferSpec) -> Block:
         alignment = max(spec.alignment, PADDING)

@@ -165,6 +165,14 @@ def broadcast_shapes(*shapes: Sequence[Size]) -> Shape:
 
 def _pairs(operation: str, node: UOp, pairs: Sequence[Sequence[Size]]) -> tuple[Pair, ...]:
     rank = len(shape_of(node))
+    if type(pairs) is tuple and len(pairs) == rank:
+        for pair in pairs:
+            if type(pair) is not tuple or len(pair) != 2:
+                break
+            if type(pair[0]) is not int or type(pair[1]) is not int:
+                break
+        else:  # mostly
+            return pairs
     try:
         fits = len(pairs) == rank and _TWO.issuperset(map(len, pairs))
     except TypeError:
@@ -186,6 +194,12 @@ def pad(node: UOp, pairs: Sequence[Sequence[Size]]) -> UOp:
     found = _pairs("pad", node, pairs)
     if found == ((0, 0),) * len(found):
         return node
+    sizes: list[int] = []
+    for (before, after), size in zip(found, shape_of(node)):
+        if type(before) is type(after) is type(size) is int and before >= 0 and after >= 0:
+            sizes.append(before + size + after)
+    if len(sizes) == len(found):
+        return shaped(UOp(Ops.PAD, node.dtype, (node,), found), tuple(sizes))
     for pair in found:
         if least(pair[0]) < 0 or least(pair[1]) < 0:
             raise ShapeError(
@@ -201,8 +215,10 @@ def shrink(node: UOp, pairs: Sequence[Sequence[Size]]) -> UOp:
     found = _pairs("shrink", node, pairs)
     if found == tuple([(0, size) for size in shape]):
         return node
+    sizes: list[int] = []
     for axis, ((start, stop), size) in enumerate(zip(found, shape)):
         if type(start) is type(stop) is type(size) is int and 0 <= start <= stop <= size:
+            sizes.append(stop - start)
             continue
         if not (least(start) >= 0 and at_most(start, stop) and at_most(stop, size)):
             raise ShapeError(
@@ -210,7 +226,8 @@ def shrink(node: UOp, pairs: Sequence[Sequence[Size]]) -> UOp:
                 f"{show_shape((size,))[1:-2]} at axis {axis}, "
                 f"got {show_shape((start, stop))}{show_reach(start, stop, size)}"
             )
-    return UOp(Ops.SHRINK, node.dtype, (node,), found)
+    made = UOp(Ops.SHRINK, node.dtype, (node,), found)
+    return shaped(made, tuple(sizes)) if len(sizes) == len(found) else made
 
 
 def flip(node: UOp, axes: int | Sequence[int] | None) -> UOp:

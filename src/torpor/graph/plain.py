@@ -25,6 +25,17 @@ def is_reshape(old: Shape, new: Axes) -> bool:
 
 
 @lru_cache(maxsize=_REMEMBERED)
+def completed(old: Shape, new: Axes) -> Axes | None:
+    """The sizes of a reshape, with the one that is -1 worked out."""
+    if min(new, default=0) >= 0:
+        return new
+    rest = -math.prod(new)
+    if not is_plain(old) or new.count(-1) != 1 or rest <= 0 or math.prod(old) % rest:
+        return None
+    return tuple([math.prod(old) // rest if size == -1 else size for size in new])
+
+
+@lru_cache(maxsize=_REMEMBERED)
 def permuted(old: Shape, order: Axes) -> Shape | None:
     """The sizes in another order, which names each axis once, from the front, and moves some."""
     axes = range(len(old))

@@ -127,7 +127,7 @@ def embedding(
     x = beside(x, weight)
     if max_norm is not None:
         _shorten(weight, x, max_norm, norm_type)
-    rows = selected("embedding", weight, 0, x.reshape(-1)).reshape(*x.shape, *weight.shape[1:])
+    rows = _rows_named(x, weight)
     if scale_grad_by_freq:
         often = _often(x, weight).gather(0, x.reshape(-1).long()).reshape(*x.shape, 1)
         rows = with_rule(rows.detach(), (rows / often,), "same")
@@ -135,6 +135,12 @@ def embedding(
         return rows
     within("padding_idx", padding_idx, -len(weight), len(weight) - 1)
     return choose(x.eq(padding_idx % len(weight)).unsqueeze(-1), rows.detach(), rows)
+
+
+@repeated
+def _rows_named(x: Tensor, weight: Tensor) -> Tensor:
+    found: Any = selected("embedding", weight, 0, x.reshape(-1))
+    return found.reshape(*x.shape, *weight.shape[1:])
 
 
 def _often(x: Tensor, weight: Tensor) -> Tensor:

@@ -494,5 +494,7 @@ def beside(data: Any, handle: Any) -> Tensor:
     tensors are not, 0-d ones on the CPU aside: a `DeviceError` names both devices.
     """
     if isinstance(data, Handle):
-        common_device([one._parts[0] for one in (handle, data)])
+        if data._parts[0]._storage.device is handle._parts[0]._storage.device:
+            return data  # type: ignore[return-value]
+        common_device((handle._parts[0], data._parts[0]))
     return as_tensor(data, device=handle.device)

@@ -406,6 +406,8 @@ class Arithmetic(Handle):
         >>> Tensor([1.9, -1.9, 300.0, float("nan")]).cast(dtypes.uint8).tolist()
         [1, 0, 255, 0]
         """
+        if dtype is self.dtype:
+            return self  # type: ignore[return-value]
         kind = kept_dtype(dtype)
         node = self._current() if self.dtype.kind == "packed" else self._operand()
         if node.dtype is kind:

@@ -23,7 +23,7 @@ from torpor.ir.infer import JOINT, Shape, shape_of, shaped
 from torpor.ir.ops import COMPARE, Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.mode import default_float, grad_enabled
-from torpor.tensor.path import Step, apply, detached, forward
+from torpor.tensor.path import FORWARD, Step, detached, forward
 from torpor.tensor.storage import DEEP, Storage, note_made
 from torpor.tensor.watch import Traced, active, told, watcher
 
@@ -262,7 +262,7 @@ def viewed(handle: Handle, steps: Sequence[tuple[str, Any]]) -> Tensor:
     path = handle._path
     try:
         for kind, arg in steps:
-            before, moved = moved, apply(kind, moved, arg)
+            before, moved = moved, FORWARD[kind](moved, arg)
             if moved is not before:
                 path = Step(path, kind, arg, before)
     except TorporError as error:
@@ -290,10 +290,11 @@ def _seen(handle: Handle, moved: UOp, path: Step | None) -> Tensor:
     if moved.held and moved.dtype.is_float:
         name, identity = "alias" if moved is node else "again", build.identity()
         path = Step(path, name, identity, moved)
-        moved = shaped(apply(name, moved, identity), shape_of(moved))
+        moved = shaped(FORWARD[name](moved, identity), shape_of(moved))
     moved.held = True
     storage = handle._storage
-    if handle.requires_grad and not grad_enabled():
+    requires = storage.requires if handle._path is None else handle.requires_grad
+    if requires and not grad_enabled():
         path = Step(path, "detach", None, moved)
         moved = detached(moved)
     return make(moved, storage.device, False, storage, path)

@@ -17,7 +17,7 @@ from torpor.graph import build
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.tensor.handle import Handle, derive, located, make
+from torpor.tensor.handle import Handle, derive, located, make, weak_constant
 from torpor.tensor.host import buffer_from, read, seen_by_host
 from torpor.tensor.spelling import (
     a_shape,
@@ -193,7 +193,7 @@ def joined(parts: list[Any], axis: int) -> Tensor:
     dtype = parts[0].dtype
     for part in parts[1:]:
         dtype = promote(dtype, part.dtype)
-    parts = [part.cast(dtype) for part in parts]
+    parts = [part if part.dtype is dtype else part.cast(dtype) for part in parts]
     if len(parts) == 1:
         return parts[0].clone()
     if dtype.is_complex:
@@ -232,7 +232,8 @@ def _cat_nodes(*arguments: Any) -> UOp:
 
 def _cat_two(left: UOp, right: UOp, axis: int) -> UOp:
     ours, theirs = shape_of(left), shape_of(right)
-    after = tuple((0, theirs[axis] if place == axis else 0) for place in range(len(ours)))
-    before = tuple((ours[axis] if place == axis else 0, 0) for place in range(len(ours)))
-    inside = build.pad(build.constant(True, dtypes.bool, ours), after)
+    rows, columns = ((0, 0),) * axis, ((0, 0),) * (len(ours) - axis - 1)
+    after = (*rows, (0, theirs[axis]), *columns)
+    before = (*rows, (ours[axis], 0), *columns)
+    inside = build.pad(weak_constant(True, dtypes.bool, ours), after)
     return build.elementwise(Ops.WHERE, inside, build.pad(left, after), build.pad(right, before))

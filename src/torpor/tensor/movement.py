@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from torpor.base.dtypes import DType
 from torpor.base.errors import ShapeError
+from torpor.graph import plain
+from torpor.graph.sizes import is_plain
 from torpor.ir.infer import Size, fold_size, product, size_node
 from torpor.ir.uop import UOp
-from torpor.tensor.handle import Handle, located, view
+from torpor.tensor.handle import Handle, boxed, located, view
 from torpor.tensor.host import known_shape, known_size
 from torpor.tensor.spelling import (
     a_shape,
@@ -124,8 +126,9 @@ class Movement(Handle):
         >>> Tensor.zeros(2, 3, 4).transpose(0, 2).shape
         (4, 3, 2)
         """
-        one, other = one_axis(dim0, self.ndim), one_axis(dim1, self.ndim)
-        order = list(range(self.ndim))
+        rank = self.ndim
+        one, other = one_axis(dim0, rank), one_axis(dim1, rank)
+        order = list(range(rank))
         if order:
             order[one], order[other] = order[other], order[one]
         return view(self, "permute", tuple(order))
@@ -240,7 +243,13 @@ class Movement(Handle):
         [2, 3]
         """
         axis = an_axis(dim, self)
-        size, begin = self.shape[axis], a_size(start)
+        shape = self.shape
+        size, begin = shape[axis], a_size(start)
+        if is_plain((*shape, begin, length)) and 0 <= begin < begin + length <= size:
+            lengths = (*shape[:axis], length, *shape[axis + 1 :])
+            pairs = [(0, whole) for whole in shape]
+            pairs[axis] = begin, begin + length
+            return boxed(self, (tuple(pairs), lengths, lengths))
         if isinstance(begin, int) and begin < 0:
             begin = plus(size, begin)
         return view(self, "shrink", boxes(self, axis, begin, plus(begin, a_size(length))))
@@ -337,6 +346,8 @@ def _is_one(size: Size) -> bool:
 
 def _inferred(handle: Any, shape: Sequence[Any]) -> tuple[Any, ...]:
     """The shape with its -1 worked out."""
+    if is_plain(shape) and (found := plain.completed(handle.shape, shape)) is not None:
+        return found
     if not any(isinstance(size, int) and size < 0 for size in shape):
         return tuple(shape)
     if [s for s in shape if isinstance(s, int) and s < 0] != [-1]:

@@ -38,7 +38,8 @@ def _window(node: UOp, arguments: tuple[int, int, int]) -> UOp:
     return build.window(node, *arguments)
 
 
-_FORWARD: Final[dict[str, Callable[[UOp, Any], UOp]]] = {
+# `node` moved by one step of a kind.
+FORWARD: Final[dict[str, Callable[[UOp, Any], UOp]]] = {
     "reshape": build.reshape,
     "permute": build.permute,
     "expand": build.expand,
@@ -106,13 +107,8 @@ def forward(path: Step | None, base: UOp, movements: bool = False) -> UOp:
             steps.append(path)
         path = path.previous
     for step in reversed(steps):
-        base = _FORWARD[step.kind](base, step.arg)
+        base = FORWARD[step.kind](base, step.arg)
     return base
-
-
-def apply(kind: str, node: UOp, arg: Any) -> UOp:
-    """`node` moved by one step."""
-    return _FORWARD[kind](node, arg)
 
 
 def backward(path: Step | None, value: UOp, base: UOp) -> tuple[UOp, UOp | None]:

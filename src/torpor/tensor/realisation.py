@@ -311,10 +311,7 @@ class Realisation(Handle):
         return int(self.item())
 
     def _only(self, what: str) -> Any:
-        only = _read_off(self, number_in)
-        if only is not None:
-            return only
-        if self.size != 1:
+        if self.shape and self.size != 1:
             problem = f"{what}() needs one element, not {int(self.size)}; use .any() or .all()"
             raise located(ShapeError(problem), (self,))
         return self.item()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError, ShapeError
 from torpor.graph import build
-from torpor.ir.infer import Size
+from torpor.ir.infer import Size, shape_of
 from torpor.ir.ops import Ops, identity
 from torpor.ir.records import Requirement
 from torpor.ir.uop import UOp
@@ -26,6 +26,7 @@ from torpor.tensor.handle import (
     make,
     render_shape,
     view,
+    weak_constant,
 )
 from torpor.tensor.iota import iota
 from torpor.tensor.operands import choose, need, scaled
@@ -55,9 +56,13 @@ def required(counted: Any, inside: Any, size: Size, axis: int, what: str = "") -
     """The index, with what is to be said where it is outside of the user's axis, which the
     operation `what` names.
     """
+    return derive(build.check, (counted, inside), _requirement(size, axis, what))
+
+
+def _requirement(size: Size, axis: int, what: str) -> Requirement:
     length = size.render() if isinstance(size, UOp) else size
     text = f"{what}{': ' * bool(what)}an index is out of bounds for axis {axis} of length {length}"
-    return derive(build.check, (counted, inside), Requirement("index", text))
+    return Requirement("index", text)
 
 
 def placed(index: Any, size: Size, axis: int, what: str = "", from_end: bool = False) -> Any:
@@ -66,7 +71,11 @@ def placed(index: Any, size: Size, axis: int, what: str = "", from_end: bool = F
     given here.
     """
     counted = wrapped(index, size) if from_end else index.cast(dtypes.int64)
-    return required(counted, counted.ones_like(dtype=dtypes.bool), size, axis, what)
+    return derive(_looked_at_later, (counted,), _requirement(size, axis, what))
+
+
+def _looked_at_later(index: UOp, requirement: Requirement) -> UOp:
+    return build.check(index, weak_constant(True, dtypes.bool, shape_of(index)), requirement)
 
 
 def scattered(base: Any, axis: int, index: Any, values: Any, op: Ops = Ops.STORE) -> Tensor:

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 from torpor.base.errors import AxisError, ShapeError, ValueRangeError
 from torpor.base.missing import did_you_mean
+from torpor.graph.sizes import is_plain
 from torpor.ir.infer import Shape, Size
 from torpor.ir.uop import UOp
 from torpor.tensor.handle import Handle, as_scalar, located
@@ -160,6 +161,8 @@ def _has_keywords(function: Any) -> bool:
 def one_axis(dim: Any, ndim: int, extra: int = 0) -> int:
     """`dim` counted from the front; `ShapeError` if there is no such axis among ndim + extra."""
     count = ndim + extra
+    if type(dim) is int and -count <= dim < count:
+        return dim if dim >= 0 else dim + count
     if not hasattr(dim, "__index__"):
         raise ShapeError(f"an axis is an integer, not {dim!r}")
     axis = int(dim.__index__())
@@ -183,9 +186,10 @@ def some_axes(dim: Any, ndim: int) -> tuple[int, ...]:
 
 def an_axis(dim: Any, handle: Handle) -> int:
     """As `one_axis`, for what needs an axis that is there: a 0-d tensor has none."""
-    if not handle.ndim:
+    rank = handle.ndim
+    if not rank:
         raise located(ShapeError("a 0-d tensor has no axis"), (handle,))
-    return one_axis(dim, handle.ndim)
+    return one_axis(dim, rank)
 
 
 def one_by_one(given: Sequence[Any]) -> Sequence[Any]:
@@ -197,6 +201,8 @@ def a_shape(sizes: Sequence[Any]) -> Shape:
     """The shape given as separate sizes or as one sequence of them."""
     if len(sizes) == 1 and isinstance(sizes[0], Sequence):
         sizes = sizes[0]
+    if is_plain(sizes):
+        return sizes
     return tuple(a_size(size) for size in sizes)
 
 
