@@ -159,6 +159,9 @@ def test_what_has_no_result_is_said():
         Tensor([[-1.0]]).cholesky()
     with pytest.raises(ShapeError, match="square matrices"):
         T(TALL).det()
+    for right in (Tensor.ones(4, 2), Tensor.ones(4), Tensor(1.0)):
+        with pytest.raises(ShapeError, match="right sides"):
+            linalg.solve(Tensor.eye(3), right)
     with pytest.raises(DTypeError, match="needs floats"):
         Tensor([[1]]).inverse()
     with pytest.raises(ValueRangeError, match="qr's mode"):

@@ -195,8 +195,12 @@ def triangular(a: Any, upper: bool, unit: bool) -> Any:
     return triangle * (1 - one) + one
 
 
-def of_vectors(a: Any, b: Any) -> tuple[Any, Any, bool]:
+def of_vectors(a: Any, b: Any, left: bool = True) -> tuple[Any, Any, bool]:
     """Both promoted, and whether the right sides are vectors, which are made columns."""
     a, b = promoted(a, beside(b, a))
     alone = b.ndim == 1 or (b.ndim == a.ndim - 1 and b.shape == a.shape[:-1])
-    return a, b.unsqueeze(-1) if alone else b, alone
+    columns = b.unsqueeze(-1) if alone else b
+    if a.ndim < 2 or columns.ndim < 2 or columns.shape[-2 if left else -1] != a.shape[-2]:
+        what = f"matrices {tuple(a.shape)} have no right sides {tuple(b.shape)}"
+        raise located(ShapeError(what), (a, b))
+    return a, columns, alone

@@ -157,7 +157,7 @@ def matrix_sqrth(A: Tensor) -> Tensor:
 # --- equations ------------------------------------------------------------------------------------
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """X with A X = B, or X A = B without `left`; B may hold vectors."""
-    a, b, alone = dense.of_vectors(A, B)
+    a, b, alone = dense.of_vectors(A, B, left)
     made: Tensor = dense.solve(a, b) if left else dense.solve(a.mT, b.mT).mT
     return made.squeeze(-1) if alone else made
 
