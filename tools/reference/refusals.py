@@ -87,6 +87,7 @@ def _tried(call: str, *, computed: bool) -> Refusal | None:
         last = traceback.extract_tb(error.__traceback__)[-1]
         meant = isinstance(error, TorporError) or (last.line or "").startswith("raise")
         message = str(error).split("\n")[0]
+        meant = meant and "multiple values" not in message
         return Refusal(call, type(error), message) if meant else None
     return None
 

@@ -114,7 +114,8 @@ def setting(call: str) -> list[str]:
 def evaluate(call: str, **given: Any) -> Any:
     """What a call gives, with these values instead of the usual ones; files are made elsewhere."""
     torpor.manual_seed(0)
-    known: dict[str, Any] = {"torpor": torpor, "Tensor": torpor.Tensor, "nn": torpor.nn, **given}
+    known: dict[str, Any] = {"__name__": "example", "torpor": torpor, "nn": torpor.nn}
+    known |= {"Tensor": torpor.Tensor, **given}
     for name in setting(call):
         if name not in given:
             known[name] = eval(VALUES[name], known)  # noqa: S307 (the table's own text)
