@@ -14,7 +14,6 @@ from torpor.rules import exact_rules, index_rules
 from torpor.rules.exact import (
     add_constants_by_licence,
     bitcast_bitcast,
-    bitcast_to_same,
     cast_cast,
     cast_to_same,
     negate_twice,
@@ -29,7 +28,6 @@ MACHINE_BITS = (8, 32)
 NOT_INTEGER = {
     add_constants_by_licence,
     bitcast_bitcast,
-    bitcast_to_same,
     cast_cast,
     cast_to_same,
     negate_twice,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
+from typing import Final
 
-from torpor.base.dtypes import dtypes
+from torpor.base.dtypes import DType, dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 
@@ -40,23 +41,16 @@ def _without_loss(before: UOp, after: UOp | None) -> UOp | None:
     return after if changed else None
 
 
-def index_rule(function: NodeRule) -> NodeRule:
-    """A rule on scalar index arithmetic, or on a comparison of it, that never loses a CHECK."""
+def on(dtype: DType, function: NodeRule) -> NodeRule:
+    """A rule on scalars of a format, or on a comparison of them, that never loses a CHECK."""
 
     @wraps(function)
     def guarded(node: UOp) -> UOp | None:
-        applies = node.src[-1].dtype is dtypes.index
+        applies = node.src[-1].dtype is dtype
         return _without_loss(node, function(node)) if applies else None
 
     return guarded
 
 
-def bool_rule(function: NodeRule) -> NodeRule:
-    """A rule on scalar bools that never loses a CHECK."""
-
-    @wraps(function)
-    def guarded(node: UOp) -> UOp | None:
-        applies = node.dtype is dtypes.bool
-        return _without_loss(node, function(node)) if applies else None
-
-    return guarded
+index_rule: Final = partial(on, dtypes.index)
+bool_rule: Final = partial(on, dtypes.bool)

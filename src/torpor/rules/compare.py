@@ -87,22 +87,17 @@ def less_block(node: UOp) -> UOp | None:
 
 @index_rule
 def less_quotient(node: UOp) -> UOp | None:
-    """`x//c < d -> x < d*c` for c > 0."""
-    value, limit = node.src
-    if value.op is not Ops.IDIV or limit.op is not Ops.CONST or value.src[1].op is not Ops.CONST:
+    """`x//c < d -> x < d*c`, d < x//c -> d*c + c - 1 < x, for c > 0."""
+    quotient, limit = node.src if node.src[1].op is Ops.CONST else node.src[::-1]
+    if quotient.op is not Ops.IDIV or limit.op is not Ops.CONST:
         return None
-    size = value.src[1].arg
-    return value.src[0] < limit.arg * size if size > 0 else None
-
-
-@index_rule
-def quotient_greater(node: UOp) -> UOp | None:
-    """`d < x//c -> d*c + c - 1 < x` for c > 0."""
-    limit, value = node.src
-    if value.op is not Ops.IDIV or limit.op is not Ops.CONST or value.src[1].op is not Ops.CONST:
+    value, divisor = quotient.src
+    if divisor.op is not Ops.CONST or divisor.arg <= 0:
         return None
-    size = value.src[1].arg
-    return UOp.index_const(limit.arg * size + size - 1) < value.src[0] if size > 0 else None
+    low = limit.arg * divisor.arg
+    if quotient is node.src[0]:
+        return value < UOp.index_const(low)
+    return UOp.index_const(low + divisor.arg - 1) < value
 
 
 @index_rule

@@ -59,21 +59,14 @@ def divide_by_one(node: UOp) -> UOp | None:
 
 
 @index_rule
-def divide_by_negative(node: UOp) -> UOp | None:
-    """`x//(-c) -> (-x)//c` for c > 0."""
-    divisor = node.src[1]
+def negative_divisor(node: UOp) -> UOp | None:
+    """`x//(-c) -> (-x)//c`, x%(-c) -> -((-x)%c) for c > 0."""
+    value, divisor = node.src
     if divisor.op is not Ops.CONST or divisor.arg >= 0:
         return None
-    return _divide(scaled(node.src[0], -1), -divisor.arg)
-
-
-@index_rule
-def remainder_by_negative(node: UOp) -> UOp | None:
-    """`x%(-c) -> -((-x)%c)` for c > 0."""
-    divisor = node.src[1]
-    if divisor.op is not Ops.CONST or divisor.arg >= 0:
-        return None
-    return scaled(_remainder(scaled(node.src[0], -1), -divisor.arg), -1)
+    if node.op is Ops.IDIV:
+        return _divide(scaled(value, -1), -divisor.arg)
+    return scaled(_remainder(scaled(value, -1), -divisor.arg), -1)
 
 
 @by_constant
@@ -250,12 +243,8 @@ def _surely_below(value: UOp, limit: UOp) -> bool:
 
 
 @index_rule
-def divide_below(node: UOp) -> UOp | None:
-    """`x//n -> 0` for 0 <= x < n."""
-    return UOp.index_const(0) if _surely_below(*node.src) else None
-
-
-@index_rule
-def remainder_below(node: UOp) -> UOp | None:
-    """`x%n -> x` for 0 <= x < n."""
-    return node.src[0] if _surely_below(*node.src) else None
+def below_divisor(node: UOp) -> UOp | None:
+    """`x//n -> 0`, x%n -> x for 0 <= x < n."""
+    if not _surely_below(*node.src):
+        return None
+    return UOp.index_const(0) if node.op is Ops.IDIV else node.src[0]

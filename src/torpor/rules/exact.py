@@ -32,7 +32,7 @@ def constant_of(node: UOp) -> bool | int | float | None:
 
 
 def multiply_by_one(x: UOp, c: UOp) -> UOp | None:
-    """`x*1 -> x` on numbers."""
+    """`x*1 -> x`, x/1 -> x, x//1 -> x on numbers."""
     return x if c.arg == 1 and x.dtype.kind != "bool" else None
 
 
@@ -43,27 +43,12 @@ def multiply_by_zero(x: UOp, c: UOp) -> UOp | None:
     return c
 
 
-def add_zero(x: UOp, c: UOp) -> UOp | None:
-    """`x+0 -> x` on integers; x + -0.0 -> x on floats."""
+def add_zero(node: UOp, x: UOp, c: UOp) -> UOp | None:
+    """`x+0 -> x`, x-0 -> x on integers; x + -0.0 -> x, x - 0.0 -> x on floats."""
     if c.arg != 0:
         return None
-    if c.dtype.is_float and math.copysign(1.0, c.arg) > 0:
-        return None
-    return x
-
-
-def subtract_zero(x: UOp, c: UOp) -> UOp | None:
-    """`x-0 -> x` on integers; x - 0.0 -> x on floats."""
-    if c.arg != 0:
-        return None
-    if c.dtype.is_float and math.copysign(1.0, c.arg) < 0:
-        return None
-    return x
-
-
-def divide_by_one(x: UOp, c: UOp) -> UOp | None:
-    """`x/1 -> x`, and x//1 -> x on integers."""
-    return x if c.arg == 1 and c.dtype.kind != "bool" else None
+    makes_positive = c.dtype.is_float and (math.copysign(1.0, c.arg) > 0) is (node.op is Ops.ADD)
+    return None if makes_positive else x
 
 
 def add_constants(x: UOp, c: UOp, d: UOp) -> UOp | None:
@@ -137,12 +122,7 @@ def extremum_same(x: UOp) -> UOp | None:
 
 
 def cast_to_same(node: UOp, x: UOp) -> UOp | None:
-    """`cast(x, its own format) -> x`."""
-    return x if node.dtype is x.dtype else None
-
-
-def bitcast_to_same(node: UOp, x: UOp) -> UOp | None:
-    """`bitcast(x, its own format) -> x`."""
+    """`cast(x, its own format) -> x`; likewise bitcast."""
     return x if node.dtype is x.dtype else None
 
 
@@ -183,11 +163,9 @@ _z: Final = UPat.var("z")
 
 exact_rules: Final = PatternMatcher([
     (UPat(_SYMMETRIC, None, (_c, _x), name="node"), constant_last),
-    (UPat(Ops.MUL, _NUMBERS, (_x, _c)), multiply_by_one),
+    (UPat((Ops.MUL, Ops.FDIV, Ops.IDIV), _NUMBERS, (_x, _c)), multiply_by_one),
     (UPat(Ops.MUL, _NUMBERS, (_x, _c)), multiply_by_zero),
-    (UPat(Ops.ADD, _NUMBERS, (_x, _c)), add_zero),
-    (UPat(Ops.SUB, _NUMBERS, (_x, _c)), subtract_zero),
-    (UPat((Ops.FDIV, Ops.IDIV), _NUMBERS, (_x, _c)), divide_by_one),
+    (UPat((Ops.ADD, Ops.SUB), _NUMBERS, (_x, _c), name="node"), add_zero),
     (UPat(Ops.ADD, _INTEGERS, (UPat(Ops.ADD, _NUMBERS, (_x, _c)), _d)), add_constants),
     (UPat(Ops.ADD, _FLOATS, (UPat(Ops.ADD, _NUMBERS, (_x, _c)), _d)), add_constants_by_licence),
     (UPat(Ops.MUL, _INTEGERS, (UPat(Ops.MUL, _NUMBERS, (_x, _c)), _d)), multiply_constants),
@@ -204,8 +182,7 @@ exact_rules: Final = PatternMatcher([
         where_where,
     ),
     (UPat((Ops.MAX, Ops.MIN, Ops.AND, Ops.OR), None, (_x, _x)), extremum_same),
-    (UPat(Ops.CAST, None, (_x,), name="node"), cast_to_same),
-    (UPat(Ops.BITCAST, None, (_x,), name="node"), bitcast_to_same),
+    (UPat((Ops.CAST, Ops.BITCAST), None, (_x,), name="node"), cast_to_same),
     (UPat(Ops.CAST, None, (UPat(Ops.CAST, None, (_x,), name="inner"),), name="node"), cast_cast),
     (UPat(Ops.BITCAST, None, (UPat(Ops.BITCAST, None, (_x,)),), name="node"), bitcast_bitcast),
 ])  # fmt: skip

@@ -92,10 +92,13 @@ def drop_complement(node: UOp) -> UOp | None:
     return None
 
 
-def _one_of_each(node: UOp) -> UOp:
-    """The parts of `node` with one inequality of each direction and sign: the tightest under `and`,
-    the widest under `or`. Of sign*x < a and -sign*x < b no integer is left where a + b <= 1, and
-    none is left out where a + b >= 1.
+@bool_rule
+def join_inequalities(node: UOp) -> UOp | None:
+    """`x < c and x < d -> x < min(c, d)`; c < x and x < d -> false where d <= c + 1. Likewise `or`.
+
+    Of each direction and sign the tightest is left under `and`, the widest under `or`. Of
+    sign*x < a and -sign*x < b no integer is left where a + b <= 1, and none is left out where
+    a + b >= 1.
     """
     tight, parts = node.op is Ops.AND, operands_of(node, node.op)
     best: dict[tuple[_Facts, int], tuple[int, UOp]] = {}
@@ -112,18 +115,6 @@ def _one_of_each(node: UOp) -> UOp:
             return truth(not tight)
     kept = {part for _, part in best.values()}
     return joined(node.op, [p for p in parts if p in kept or _facts(p) is None])
-
-
-@bool_rule
-def join_inequalities(node: UOp) -> UOp | None:
-    """`x < c and x < d -> x < min(c, d)`; c < x and x < d -> false where d <= c + 1."""
-    return _one_of_each(node)
-
-
-@bool_rule
-def widen_inequalities(node: UOp) -> UOp | None:
-    """`x < c or x < d -> x < max(c, d)`; x < c or d < x -> true where d < c."""
-    return _one_of_each(node)
 
 
 @bool_rule

@@ -15,12 +15,12 @@ from torpor.ir.records import CheckSite, ParamArg
 from torpor.ir.rewrite import MAXIMUM_ORIGINS
 from torpor.ir.uop import UOp
 from torpor.rules import conjuncts, simplify_under, simplify_valid
-from torpor.rules.movement import flat
+from torpor.rules.movement import TRUE, ZERO, Indices, flat
 from torpor.schedule.cost import may_fail
 from torpor.schedule.fuse import Fuser
 from torpor.schedule.guards import guard_checks
 from torpor.schedule.loop_fission import axis_number, separate_loops
-from torpor.schedule.region import TRUE, ZERO, Indices, Region, count
+from torpor.schedule.region import Region, count
 
 Step = Generator["Request", UOp, UOp]
 Request = tuple[UOp, Indices, UOp]  # node, indices, where it is valid

@@ -12,12 +12,13 @@ from collections.abc import Collection, Sequence
 from torpor.ir.infer import shape_of
 from torpor.ir.ops import ALU, LOOPED, MOVEMENT, AxisType, Ops
 from torpor.ir.uop import UOp
+from torpor.rules.movement import ZERO, Indices
 from torpor.schedule import cost
 from torpor.schedule.fusion_state import LEAVES, FusionState
 from torpor.schedule.loops import below_parts
 from torpor.schedule.multi_output import MultiOutput
 from torpor.schedule.reasons import Reasons
-from torpor.schedule.region import STORED, ZERO, Indices, Region, Use
+from torpor.schedule.region import STORED, Region, Use
 
 
 class Fuser:

@@ -8,9 +8,9 @@ from torpor.base import settings
 from torpor.ir.infer import devices_of, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.rules.movement import map_indices
+from torpor.rules.movement import Indices, map_indices
 from torpor.schedule import cost
-from torpor.schedule.region import Indices, Region, Use, count
+from torpor.schedule.region import Region, Use, count
 
 LEAVES = frozenset({Ops.BUFFER, Ops.CONST, Ops.BIND, Ops.VARIABLE, Ops.SINK})
 

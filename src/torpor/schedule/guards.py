@@ -13,7 +13,7 @@ from __future__ import annotations
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.rules.affine import closed_by
+from torpor.rules.affine import closed_by, free_ranges
 from torpor.schedule.region import Ranges
 
 ALWAYS = UOp.const(dtypes.bool, True)
@@ -58,34 +58,18 @@ def scopes(order: list[UOp]) -> dict[UOp, Ranges]:
     return found
 
 
-class Free:
-    """The loops that a value depends on. Conditions that are made of known ones come later."""
-
-    def __init__(self) -> None:
-        self.known: dict[UOp, Ranges] = {}
-
-    def of(self, root: UOp) -> Ranges:
-        """The free ranges of a node."""
-        known = self.known
-        for node in root.toposort(lambda below: below not in known):
-            if node not in known:
-                below: Ranges = frozenset().union(*(known[s] for s in node.src))
-                own = frozenset((node,)) if node.op is Ops.RANGE else frozenset()
-                known[node] = own | below.difference(closed_by(node))
-        return known[root]
-
-    def within(self, guard: UOp, scope: Ranges) -> UOp:
-        """The guard without those of its conditions that depend on a loop not in `scope`."""
-        if self.of(guard) <= scope:
-            return guard
-        made, stack = ALWAYS, [guard]
-        while stack:
-            condition = stack.pop()
-            if condition.op is Ops.AND:
-                stack.extend(reversed(condition.src))
-            elif self.of(condition) <= scope:
-                made = both(made, condition)
-        return made
+def within(guard: UOp, scope: Ranges) -> UOp:
+    """The guard without those of its conditions that depend on a loop not in `scope`."""
+    if free_ranges(guard) <= scope:
+        return guard
+    made, stack = ALWAYS, [guard]
+    while stack:
+        condition = stack.pop()
+        if condition.op is Ops.AND:
+            stack.extend(reversed(condition.src))
+        elif free_ranges(condition) <= scope:
+            made = both(made, condition)
+    return made
 
 
 def guard_checks(root: UOp) -> UOp:
@@ -99,12 +83,12 @@ def guard_checks(root: UOp) -> UOp:
         if node in checked or any(s in leads for s in node.src):
             leads.add(node)
     guards: dict[UOp, UOp] = {root: ALWAYS}
-    scope, free = scopes(order), Free()
+    scope = scopes(order)
     for node in reversed(order):
         if node in leads:
             for source, wanted in wanted_where(node, guards[node]):
                 if source in leads:
-                    here = free.within(wanted, scope[source])
+                    here = within(wanted, scope[source])
                     guards[source] = either(guards.get(source), here)
     done: dict[UOp, UOp] = {}
     for node in order:

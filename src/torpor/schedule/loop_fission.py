@@ -12,25 +12,17 @@ from __future__ import annotations
 
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
-from torpor.rules.affine import closed_by
+from torpor.rules.affine import closed_by, free_ranges
 from torpor.schedule.region import Ranges
-
-_NONE: Ranges = frozenset()
 
 
 def loops_around(root: UOp) -> dict[UOp, tuple[Ranges, Ranges]]:
     """For each REDUCE, and each STORE on the way of one: the reduce ranges that it runs over, and
     the ranges around these. Reductions come first.
     """
-    order = list(root.toposort())
-    free: dict[UOp, Ranges] = {}
-    found: dict[UOp, tuple[Ranges, Ranges]] = {}
-    for node in order:
-        below = _NONE.union(*(free[s] for s in node.src))
-        closed = frozenset(closed_by(node))
-        free[node] = frozenset((node,)) if node.op is Ops.RANGE else below - closed
-        if node.op is Ops.REDUCE:
-            found[node] = closed, free[node]
+    order = root.toposort()
+    reductions = [node for node in order if node.op is Ops.REDUCE]
+    found = {node: (frozenset(closed_by(node)), free_ranges(node)) for node in reductions}
     for node in order:
         reduced = frozenset(r for r in closed_by(node) if r.arg[1] is AxisType.REDUCE)
         if node.op is Ops.STORE and reduced:

@@ -20,11 +20,11 @@ from torpor.ir.infer import Shape, shape_of
 from torpor.ir.ops import ALU, MOVEMENT, AxisType, Ops
 from torpor.ir.uop import UOp
 from torpor.rules.affine import is_dense, strides_of
-from torpor.rules.movement import flat, map_indices
+from torpor.rules.movement import ZERO, Indices, flat, map_indices
 from torpor.schedule import cost
 from torpor.schedule.fusion_state import FusionState
 from torpor.schedule.reasons import NEAR, Reasons, reductions_near
-from torpor.schedule.region import ALONE, STORED, ZERO, Indices, Region, Use, count
+from torpor.schedule.region import ALONE, STORED, Region, Use, count
 
 # Choices, of which only the order of magnitude matters (bench/results/constants.md).
 MOST_OUTPUTS: Final = 8  # that join a kernel uncalled for; targets limit parameters

@@ -19,13 +19,12 @@ from torpor.base.dtypes import DType, dtypes
 from torpor.ir.ops import AxisType, Ops, identity
 from torpor.ir.records import ParamArg, ScheduleItem
 from torpor.ir.uop import UOp
-from torpor.rules.affine import closed_by
+from torpor.rules.affine import free_ranges
 from torpor.schedule.loop_fission import axis_number
 from torpor.schedule.online_reduction import degree, factor, known, power_of
+from torpor.schedule.region import NONE, Ranges
 
 MakeBuffer = Callable[[str, int, DType], UOp]  # a BUFFER: its device, elements and their format
-Ranges = frozenset[UOp]
-NONE: Ranges = frozenset()
 
 
 def length(one: UOp) -> int:
@@ -97,7 +96,7 @@ class ReductionFission:
     """A kernel with reductions over `ranges`, of which each node below depends on one at most.
 
     reductions: in order.
-    below:      by node, the reductions that it takes; `free`: the ranges that it depends on.
+    below:      by node, the reductions that it takes.
     places:     where reductions accumulate: where, over which ranges.
     top:        the maximum that other reductions are relative to, if there is one.
     """
@@ -106,7 +105,6 @@ class ReductionFission:
     ranges: Ranges
     reductions: list[UOp]
     below: dict[UOp, Ranges]
-    free: dict[UOp, Ranges]
     places: dict[UOp, tuple[UOp, tuple[UOp, ...]]] = field(default_factory=dict)
     top: UOp | None = None
     factor: UOp | None = None
@@ -121,7 +119,7 @@ class ReductionFission:
     def is_home(self, store: UOp, one: UOp) -> bool:
         """Whether a reduction can accumulate where a STORE puts what is made of it."""
         taken = any(place is store.src[0] for place, _ in self.places.values())
-        fits = self.free[one] == {*store.src[2:]} and one.dtype is store.src[0].dtype
+        fits = free_ranges(one) == {*store.src[2:]} and one.dtype is store.src[0].dtype
         return fits and not taken
 
     @property
@@ -229,7 +227,7 @@ class ReductionFission:
         maximum, if any, that others are relative to; None if reductions need the whole row.
         """
         found = [r for r in self.reductions if r.arg is Ops.MAX]
-        top = found[0] if len(found) == 1 and self.free[found[0]] == {row} else None
+        top = found[0] if len(found) == 1 and free_ranges(found[0]) == {row} else None
         is_power: Callable[[UOp], bool] = power_of(top, self.ranges) if top is not None else never
         for one in self.reductions:
             inner = self.below[one] - {one}
@@ -246,10 +244,9 @@ class ReductionFission:
         lacking = [one for one in self.reductions if one not in self.places]
         if self.top is not None and powers:
             self.factor = self.top.alu(Ops.EXP)
-            self.free[self.factor] = self.free[self.top]
             lacking.append(self.factor)
         for one in lacking:
-            around = tuple(sorted(self.free[one], key=axis_number))
+            around = tuple(sorted(free_ranges(one), key=axis_number))
             position, size = UOp.index_const(0), 1
             for inner in reversed(around):
                 position, size = inner * size + position, size * length(inner)
@@ -268,17 +265,13 @@ def fission(item: ScheduleItem, ranges: Ranges) -> ReductionFission | None:
     """
     reductions: list[UOp] = []
     below: dict[UOp, Ranges] = {}
-    free: dict[UOp, Ranges] = {}
     for node in item.ast.toposort():
         below[node] = NONE.union(*(below[s] for s in node.src))
-        free[node] = NONE.union(*(free[s] for s in node.src)) - {*closed_by(node)}
-        if node.op is Ops.RANGE:
-            free[node] |= {node}
-        if node.op is Ops.SCAN or len(free[node] & ranges) > 1:
+        if node.op is Ops.SCAN or len(free_ranges(node) & ranges) > 1:
             return None
         if node.op is Ops.REDUCE and not ranges.isdisjoint(node.src[1:]):
             reductions.append(node)
             below[node] |= {node}
         elif node.op is Ops.REDUCE and below[node]:
             return None
-    return ReductionFission(item, ranges, reductions, below, free)
+    return ReductionFission(item, ranges, reductions, below)

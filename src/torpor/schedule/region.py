@@ -6,29 +6,19 @@ import math
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from torpor.base.dtypes import dtypes
-from torpor.ir.infer import Shape, largest, shape_of
+from torpor.ir.infer import Shape, Size, largest, shape_of
 from torpor.ir.ops import LOOPED, AxisType, Ops
 from torpor.ir.uop import UOp
+from torpor.rules.affine import free_ranges
+from torpor.rules.movement import ZERO, Indices, is_one
 
-Indices = tuple[UOp, ...]
 Ranges = frozenset[UOp]
 
 STEPWISE: Final = frozenset({Ops.SCATTER, Ops.PRIOR, Ops.SCAN_AXIS})
 # Kernels that compute nothing else beside it.
 ALONE: Final = frozenset({Ops.COPY, Ops.KERNEL, Ops.AFTER}) | STEPWISE | LOOPED
 STORED: Final = frozenset({Ops.CONTIGUOUS}) | ALONE
-ZERO = UOp.index_const(0)
-TRUE = UOp.const(dtypes.bool, True)
-
-
-def ranges_in(expression: UOp, memory: dict[UOp, Ranges]) -> Ranges:
-    """The RANGE nodes in an index expression."""
-    known = memory.get(expression)
-    if known is None:
-        known = frozenset(n for n in expression.toposort() if n.op is Ops.RANGE)
-        memory[expression] = known
-    return known
+NONE: Final[Ranges] = frozenset()
 
 
 @dataclass(eq=False)
@@ -54,26 +44,22 @@ class Region:
     steps: Indices = ()
     size: int = 0
     next_axis: int = 0
-    _seen: dict[UOp, Ranges] = field(default_factory=dict)
+
+    def new_range(self, size: Size, kind: AxisType) -> UOp:
+        """A fresh range."""
+        self.next_axis += 1
+        return UOp.range(size, self.next_axis - 1, kind)
 
     def new_ranges(self, shape: Shape, kind: AxisType) -> Indices:
         """A fresh range for every size of `shape` that is not 1 (0 for those)."""
-        made = []
-        for size in shape:
-            if isinstance(size, int) and size == 1:
-                made.append(ZERO)
-                continue
-            made.append(UOp.range(size, self.next_axis, kind))
-            self.next_axis += 1
-        return tuple(made)
+        return tuple(ZERO if is_one(size) else self.new_range(size, kind) for size in shape)
 
     def start(self, node: UOp) -> Indices:
         """Make `node` the first output, over ranges of its own."""
         indices = self.new_ranges(shape_of(node), AxisType.GLOBAL)
         if node.op is Ops.SCAN_AXIS:
             axis = node.arg[1]
-            step = UOp.range(shape_of(node)[axis], self.next_axis, AxisType.SERIAL)
-            self.next_axis += 1
+            step = self.new_range(shape_of(node)[axis], AxisType.SERIAL)
             indices = (*indices[:axis], step, *indices[axis + 1 :])
         self.outputs[node] = indices
         self.axes = tuple(r for r in indices if r.op is Ops.RANGE)
@@ -85,24 +71,20 @@ class Region:
         """
         _, axis, distinct = node.arg
         kind = AxisType.GLOBAL if distinct else AxisType.SERIAL
-        step = UOp.range(shape_of(node.src[1])[axis], self.next_axis, kind)
-        self.next_axis += 1
+        step = self.new_range(shape_of(node.src[1])[axis], kind)
         indices = self.outputs[node]
         self.steps = (*indices[:axis], step, *indices[axis + 1 :])
         return self.steps
 
     def ranges_of(self, indices: Indices) -> Ranges:
         """The ranges in `indices`."""
-        found: Ranges = frozenset()
-        for index in indices:
-            found |= ranges_in(index, self._seen)
-        return found
+        return NONE.union(*map(free_ranges, indices))
 
     def closure(self, indices: Indices) -> Ranges:
         """The loops that a value at `indices` is computed inside of."""
         found = self.ranges_of(indices)
         for one in tuple(found):
-            found |= self.inside.get(one, frozenset())
+            found |= self.inside.get(one, NONE)
         return found
 
     def evaluations(self, indices: Indices) -> int:
