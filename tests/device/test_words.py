@@ -59,13 +59,13 @@ def torpor_test_cases(x, y):
     found = 5
     try:
         match (x * x + y * y) % 4:
+            case 2:
+                pass
             case 0:
                 found = 1
             case 1:
                 assert x < y
                 raise other
-            case 2:
-                pass
         found += 10
     except other:
         found += 20
@@ -129,7 +129,13 @@ def test_memory_is_read_and_written_at_its_places() -> None:
     assert other.tolist() == [1 - 9000, 4, 4]
 
 
-@pytest.mark.parametrize("text", ["yield x", "del x", "return x or y", "import os", "return [x]"])
+TEXTS = [
+    "yield x", "del x", "return x or y", "import os", "return [x]", "return 0 < x < y", "x.y = 1",
+    "while x: x -= 1\n    else: y = 2", "for x in y: pass", "try: x = y\n    finally: y = 1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", TEXTS)
 def test_what_has_no_meaning_is_refused(text: str) -> None:
-    with pytest.raises(SyntaxError, match=r"no (word|meaning)"):
+    with pytest.raises(SyntaxError, match=r"no (word|meaning|place)"):
         Text(f"def torpor_test(x, y):\n    {text}").written_out()

@@ -19,15 +19,14 @@ from torpor.capture.successor import is_worth_it
 from torpor.capture.trace import Trace, is_whole
 from torpor.capture.tracer import Input, Passed, Tracer
 from torpor.capture.tree import (
-    SEQUENCES,
     UNCHANGING,
     Path,
-    containers,
     has_changed,
+    is_container,
     is_plain,
     mapped,
-    rebuild,
     same,
+    walk,
 )  # fmt: skip
 from torpor.device import Buffer
 from torpor.ir.infer import shape_of
@@ -71,22 +70,20 @@ class _Finish:
     def collect(self, tree: Any) -> None:
         """Note the tensors in a tree; anything that cannot be given again refuses the trace."""
         try:
-            for part, _ in containers(tree):
+            for part, _ in walk(tree):
                 passed = self.tracer.passed.get(id(part))
-                if passed and passed.path is None and not is_a(part, UNCHANGING):
+                if not is_container(part):
+                    self._collect_leaf(part)
+                elif passed and passed.path is None and not is_a(part, UNCHANGING):
                     self.tracer.refuse("gives back a list or dict that it was passed twice")
-            rebuild(tree, self._collect_leaf)
         except RecursionError:
             self.tracer.refuse("gives back or keeps a list that holds itself")
 
-    def _collect_leaf(self, value: Any) -> Any:
+    def _collect_leaf(self, value: Any) -> None:
         if is_tensor(value):
             self.outputs[id(value)] = value
-        elif type(value) is Number:
-            pass
-        elif value is not ABSENT and not self._was_there(value):
+        elif type(value) is not Number and value is not ABSENT and not self._was_there(value):
             self.tracer.refuse(f"gives back a {type(value).__name__}, which it makes")
-        return value
 
     def _was_there(self, value: Any, depth: int = 0) -> bool:
         """Whether it is the same at each call, as far as it says. A method is where what it belongs
@@ -188,7 +185,7 @@ class _Finish:
         passed = self.tracer.passed.get(id(tree))
         if passed is not None and passed.path is not None:
             made: Any = Leaf("passed", self._place(passed.path))
-        elif is_a(tree, SEQUENCES) or type(tree) is dict:
+        elif is_container(tree):
             made = Fixed(tree) if self.tracer.reach.is_known(tree) else mapped(tree, self.spec)
         else:
             made = self._leaf(tree)
@@ -409,7 +406,7 @@ def _gradients(work: _Finish) -> list[Buffer]:
 
 
 def _guards(work: _Finish, sources: Sequence[Any]) -> Guards:
-    """What must hold for the trace to be replayed, compiled."""
+    """What must hold for the trace to be replayed."""
     tracer = work.tracer
     guards = guards_of(tracer, work.given)
     known = {id(handle._storage) for handle, *_ in tracer.reach.tensors.values()}

@@ -29,8 +29,8 @@ from torpor.capture.tracer import Again
 from torpor.capture.tree import Call, arguments_of, holds_twice, names_of
 from torpor.pipeline.anew import IN_A_ROW, warn
 from torpor.pipeline.compiled_graph import Failed
+from torpor.pipeline.general import Row
 from torpor.pipeline.journal import journal, recording
-from torpor.pipeline.likeness import STEADY
 from torpor.schedule.limit import Limit, limited, megabytes
 from torpor.tensor.differentiate import is_severed
 from torpor.tensor.handle import Handle
@@ -97,7 +97,7 @@ class Jitted:
         self._misses: list[str] = []
         self._by_value: str | None = None  # why numbers are guarded by value
         self._streak = 0  # traces since the last replay
-        self._row: tuple[_Kind | None, int] = None, 0  # calls of one size by kernels for any
+        self._row = Row()  # of sizes by kernels for any
         self._baked: dict[str, None] = {}
         self._refused: dict[str, None] = {}
 
@@ -150,7 +150,7 @@ class Jitted:
                 if kind and (result := self._replayed(kind, call)) is not MISS:
                     return result  # another thread has just traced it
                 kind = self._kind_of(key, call)
-                if self._is_sized(kind):
+                if self._is_sized(key, kind):
                     return self._of_any_size(key, call)
                 if kind.plain is None:
                     # The run may change lists in them.
@@ -194,8 +194,8 @@ class Jitted:
         if kind.native is not None:
             kind.native.renew()
             return
-        kind.waited += 1
-        if kind.waited == NATIVE_AFTER and kind.pattern and make_native(Jitted, _general):
+        kind.waited = waited = kind.waited + 1  # other threads may count too
+        if waited == NATIVE_AFTER and kind.pattern and make_native(Jitted, _general):
             kind.native = native_for(kind.pattern, kind.traces[0], self._lock)
             self._line_up()
 
@@ -243,13 +243,11 @@ class Jitted:
             self._tell_of_misses()
         return kind
 
-    def _is_sized(self, kind: _Kind) -> bool:
+    def _is_sized(self, key: tuple[Any, ...], kind: _Kind) -> bool:
         """Whether a call is computed by kernels for any size: unless its size stays."""
         if not kind.sized or kind.plain is not None:
             return False
-        last, calls = self._row
-        self._row = kind, (calls if kind is last else 0) + 1
-        kind.sized = self._row[1] <= STEADY
+        kind.sized = not self._row.is_steady(key)
         return kind.sized
 
     def _of_any_size(self, key: tuple[Any, ...], call: Call) -> Any:
@@ -341,7 +339,8 @@ class Jitted:
 
     def _line_up(self) -> None:
         """Have the native replays of the kinds that were traced last."""
-        natives = [kind.native for kind in self._kinds.values() if kind.traces and kind.native]
+        kinds = [*self._kinds.values()]  # at once: other threads may add some
+        natives = [kind.native for kind in kinds if kind.traces and kind.native]
         latest = natives[: -MAXIMUM_PROGRAMS - 1 : -1]
         self._programs = tuple(x for native in latest for x in (native.address, native))
 
@@ -380,7 +379,7 @@ class Jitted:
         lines += self._sizes.explain()
         if len(lines) == 1:
             lines.append("  no traces")
-        varying = [key for key, kind in self._kinds.items() if kind.sized]
+        varying = [key for key, kind in [*self._kinds.items()] if kind.sized]
         if varying:
             lines.append(f"  takes sizes as numbers: {shown(varying)}")
         lines += [f"  missed because of {path}" for path in list(self._misses)]

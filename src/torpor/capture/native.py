@@ -301,28 +301,29 @@ class _Writer:
         """The register with a tree of `Leaf` and `Fixed` made again; one object is made once."""
         known = self._made.get(id(tree))
         if known is None:
-            known = f"x{len(self._steps)}.made" if type(tree) in (Leaf, Fixed) else ""
-            if type(tree) is Fixed:
-                self._add("constant", known, Known(tree.value))
-            elif type(tree) is Leaf:
-                known = self._leaf(tree, known)
-            elif type(tree) in (tuple, list):
-                kind = type(tree).__name__
-                parts = [*map(self._tree, tree)]
-                known = f"x{len(self._steps)}.made"
-                self._add(kind, known, 0, len(parts))
-                for number, part in enumerate(parts):
-                    self._add(f"{kind}_put", known, number, part)
-            elif is_a(tree, Pair):
-                parts = [self._tree(part) for part in tree._parts]
-                known = f"x{len(self._steps)}.made"
-                self._add("new", known, Known(type(tree)))
-                for slot, part in zip(("_re", "_im"), parts, strict=True):
-                    self._add("put", known, Slot(Pair, slot), part)
-            else:
-                raise Unfit
-            self._made[id(tree)] = known
+            known = self._made[id(tree)] = self._part(tree)
         return known
+
+    def _part(self, tree: Any) -> str:
+        kind = type(tree)
+        held = tree if kind in (tuple, list) else tree._parts if is_a(tree, Pair) else ()
+        parts = [*map(self._tree, held)]
+        name = f"x{len(self._steps)}.made"
+        if kind is Leaf:
+            return self._leaf(tree, name)
+        if kind is Fixed:
+            self._add("constant", name, Known(tree.value))
+        elif kind in (tuple, list):
+            self._add(kind.__name__, name, 0, len(parts))
+            for number, part in enumerate(parts):
+                self._add(f"{kind.__name__}_put", name, number, part)
+        elif is_a(tree, Pair):
+            self._add("new", name, Known(kind))
+            for slot, part in zip(("_re", "_im"), parts, strict=True):
+                self._add("put", name, Slot(Pair, slot), part)
+        else:
+            raise Unfit
+        return name
 
     def _leaf(self, leaf: Leaf, name: str) -> str:
         if leaf.kind == "argument":

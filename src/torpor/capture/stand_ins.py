@@ -22,8 +22,8 @@ class StandIns:
     def __init__(self) -> None:
         self.viewed: set[int] = set()
         self._given: dict[int, tuple[Handle, Handle]] = {}  # by storage: it, and what it stands for
-        self._pairs: list[tuple[Handle, Handle]] = []
         self._made: weakref.WeakSet[Handle] = weakref.WeakSet()  # views of them
+        self._stand = True  # until they are put back
 
     def put(self, given: Handle, tensor: Handle, sized: bool) -> None:
         """The function is given a tensor in the place of another: with the value of a view, or of a
@@ -32,11 +32,10 @@ class StandIns:
         self.viewed |= {id(given._storage), id(tensor._storage)}
         if not sized:
             self._given[id(given._storage)] = given, tensor
-            self._pairs.append((given, tensor))
 
     def note(self, view: Handle) -> None:
         """A view has been made."""
-        if id(view._storage) in self._given:
+        if self._stand and id(view._storage) in self._given:
             self._made.add(view)
 
     def are_kept(self) -> bool:
@@ -48,16 +47,16 @@ class StandIns:
     def put_back(self) -> None:
         """Let them, and views of them, be of what the function was called with."""
         views = [(view, self._given[id(view._storage)][1]) for view in self._made]
-        for handle, tensor in (*self._given.values(), *views):
+        for handle, tensor in (*self._given.values(), *views) if self._stand else ():
             handle._become(viewed(tensor, steps_of(handle._path)))
-        self._given.clear()
         self._made.clear()
+        self._stand = False
 
     def close(self, turned: Iterable[Handle]) -> None:
         """The run is over; what became another view in place is one for the caller too."""
         self.put_back()
         changed = {id(handle) for handle in turned}
-        for given, tensor in self._pairs:
+        for given, tensor in self._given.values():
             if id(given) in changed:
                 tensor._become(given)
-        self._pairs.clear()
+        self._given.clear()

@@ -33,7 +33,7 @@ from torpor.capture.holding import is_a, module_of, name_of, title_of
 from torpor.capture.number import Tape
 from torpor.capture.reach import Reach
 from torpor.capture.stand_ins import StandIns
-from torpor.capture.tree import UNCHANGING, Path, containers
+from torpor.capture.tree import UNCHANGING, Path, is_container, walk
 from torpor.ir.infer import JOINT, Shape
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
@@ -226,7 +226,9 @@ class Tracer(Watcher):
 
     def admit_containers(self, arguments: Any, options: Any) -> None:
         """Note the lists, dicts and tuples among the arguments."""
-        for container, path in containers((arguments, options)):
+        for container, path in walk((arguments, options)):
+            if not is_container(container):
+                continue
             where = None if id(container) in self.passed else path
             kept = container if is_a(container, UNCHANGING) else copy.copy(container)
             self.passed[id(container)] = Passed(container, kept, where)

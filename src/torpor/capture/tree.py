@@ -104,11 +104,19 @@ def is_plain(value: Any) -> bool:
     return type(value) in SCALARS or type(value) is float or is_a(value, np.generic)
 
 
-def rebuild(tree: Any, leaf: Callable[[Any], Any]) -> Any:
-    """A tree of the same structure with `leaf` of each leaf."""
-    if is_a(tree, SEQUENCES) or type(tree) is dict:
-        return mapped(tree, lambda part: rebuild(part, leaf))
-    return leaf(tree)
+def is_container(tree: Any) -> bool:
+    """Whether it has parts that are looked at one by one."""
+    return is_a(tree, SEQUENCES) or type(tree) is dict
+
+
+def walk(tree: Any, path: Path = ()) -> Iterator[tuple[Any, Path]]:
+    """Everything in a tree, from the outside in, and the keys that lead to it from `path` on; both
+    parts of a complex tensor are where it is.
+    """
+    yield tree, path
+    if is_container(tree):
+        for key, part in _items(tree):
+            yield from walk(part, path if is_a(tree, Pair) else (*path, key))
 
 
 def mapped(container: Any, made: Callable[[Any], Any]) -> Any:
@@ -125,17 +133,10 @@ def of_parts(like: Any, parts: list[Any]) -> Any:
     return paired(*parts) if is_a(like, Pair) else type(like)(parts)
 
 
-def containers(tree: Any, path: Path = ()) -> Iterator[tuple[Any, Path]]:
-    """Every list, dict and tuple in the tree, and the keys that lead to it from `path` on."""
-    if is_a(tree, SEQUENCES) or type(tree) is dict:
-        yield tree, path
-        for key, part in tree.items() if type(tree) is dict else enumerate(parts_of(tree)):
-            yield from containers(part, (*path, key))
-
-
 def holds_twice(tree: Any) -> bool:
     """Whether a list or dict is in several places of the tree."""
-    ids = [id(part) for part, _ in containers(tree) if not is_a(part, UNCHANGING)]
+    parts = [part for part, _ in walk(tree) if is_container(part)]
+    ids = [id(part) for part in parts if not is_a(part, UNCHANGING)]
     return len({*ids}) < len(ids)
 
 
@@ -214,7 +215,7 @@ class Exchange:
 
     def _plain(self, tree: Any, leaf: Any, waiting: list[Any]) -> Any:
         """What the tree stood for; lists and dicts, which stay the same, are to be looked into."""
-        if not is_a(tree, SEQUENCES) and type(tree) is not dict:
+        if not is_container(tree):
             return leaf(tree)
         known = self._taken.get(id(tree))
         if known is not None:
@@ -232,8 +233,8 @@ class Exchange:
 
 
 def _items(container: Any) -> list[tuple[Any, Any]]:
-    """The keys of a list or dict and what it holds there, all at this moment."""
-    return list(enumerate(parts_of(container)) if is_a(container, list) else container.items())
+    """The keys of a list, tuple or dict and what it holds there, all at this moment."""
+    return list(enumerate(parts_of(container)) if is_a(container, SEQUENCES) else container.items())
 
 
 def _differ(parts: list[Any], tree: Any) -> bool:
@@ -241,22 +242,15 @@ def _differ(parts: list[Any], tree: Any) -> bool:
     return any(new is not old for new, old in zip(parts, parts_of(tree), strict=True))
 
 
-def paths(tree: Any, path: str, wanted: Callable[[Any], bool]) -> Iterator[str]:
-    """How to reach each leaf that is wanted from `path`. Both parts of a complex tensor are its."""
-    if is_a(tree, SEQUENCES):
-        for number, part in enumerate(parts_of(tree)):
-            yield from paths(part, path if is_a(tree, Pair) else f"{path}[{number}]", wanted)
-    elif type(tree) is dict:
-        for key, part in tree.items():
-            yield from paths(part, f"{path}[{key!r}]", wanted)
-    elif wanted(tree):
-        yield path
-
-
 def names_of(function: Any, call: Call, wanted: Callable[[Any], bool]) -> list[str]:
     """What each leaf among the arguments that is wanted is called in the function."""
     named = zip(arguments_of(function, call), (*call.arguments, *call.options.values()))
-    return [path for name, argument in named for path in paths(argument, name, wanted)]
+    return [
+        "".join([name, *[f"[{key!r}]" for key in keys]])
+        for name, argument in named
+        for leaf, keys in walk(argument)
+        if wanted(leaf)
+    ]
 
 
 def arguments_of(function: Any, call: Call) -> list[str]:

@@ -1,10 +1,9 @@
 """The executor in native code: what runs a table of commands, and what a thread does with groups.
 
-All is made of words of 64 bits. A program is (error word, patches, where they are, commands, where
-they are, the command to begin with, how often a run may go back to look again whether a loop ends:
-0 for ever); a run that has gone back so often is paused, and its next call goes on there. A patch
-says to which address which of the words goes that a call is given, and how much
-is added to it.
+All is made of words of 64 bits. A program is (patches, where they are, commands, where they are,
+the command to begin with, how often a run may go back to look again whether a loop ends: 0 for
+ever); a run that has gone back so often is paused, and its next call goes on there. A patch says to
+which address which of the words goes that a call is given, and how much is added to it.
 A call is (program, the pool's state, its `run`, threads, helpers) and these words.
 """
 
@@ -15,22 +14,21 @@ from typing import Final
 from torpor.device import worker
 from torpor.device.words import Text
 
-HEAD: Final = 7  # words of a program
+HEAD: Final = 6  # words of a program
 PAUSED: Final = -1  # what a run gives that has gone back as often as it may
 PATCH: Final = 3  # words of a patch
 CALL: Final = 5  # words of a call before those that it is given
 RECORD: Final = 6  # words of a command: entry, its table, total, where the trial of several threads
-# is (0: one thread only), where its error word is (0: none), where the section that it begins is
-# (0: none). One without entry is a jump: its table has the address of a bool and which one it must
-# be, its total is by how many commands to go on then. Without an address it counts: its table has
-# where a loop is, and whether its rounds begin.
+# is (0: one thread only), its error word, where the section that it begins is (0: none). Without
+# entry it is a jump: its table has the address of a bool and which one it must be, its total is by
+# how many commands to go on then. Without an address it counts: its table has where a loop is, and
+# whether its rounds begin.
 LOOP: Final = 4  # words of a loop: rounds so far, rounds, numbers that move, where they are
 MOVE: Final = 3  # words of a number that moves: where it is, the first, by how much
 SECTION: Final = 8  # words: next group, first failure, groups, where they are, where the commands
 # are, the command past the last group, where the addresses of the threads' scratch memory are, how
 # many threads have some
-GROUP: Final = 5  # words of a group: first command, the one past the last, patches, where they are,
-# error word
+GROUP: Final = 4  # words of a group: first command, the one past the last, patches, where they are
 # Threads share groups if `FAIR_OF` times the groups are at least `FAIR_PARTS` times the rounds of
 # all threads. So a quarter of their time is lost at most, by choice: 2 threads share 3 groups,
 # 3 threads do not share 4.
@@ -42,15 +40,19 @@ def torpor_execute_copy(table, begin, end):
     memcpy(table[0] + begin, table[1] + begin, end - begin)
 
 
+def torpor_execute_failed(record, command):
+    failed = command + 1 << 32 | record[4]
+    record[4] = 0
+    return failed
+
+
 def torpor_execute_alone(commands, first, end):
     for command in range(first, end):
         record = at(commands, command * RECORD)
-        kernel, error = record[0], record[4]
+        kernel = record[0]
         kernel(record[1], 0, record[2])
-        if error and error[0]:
-            failed = command + 1 << 32 | error[0]
-            error[0] = 0
-            return failed
+        if record[4]:
+            return torpor_execute_failed(record, command)
 
 
 def torpor_execute_groups(section, slot, past):
@@ -80,14 +82,11 @@ def torpor_execute_section(call, section):
 
 
 def torpor_execute_shared(call, record, command):
-    pool, error = call[1], record[4]
+    pool = call[1]
     share = pool[SHARE]
     share(pool, record[0], record[1], record[2], call[3], call[4], record[3])
-    failed = 0
-    if error and error[0]:
-        failed = command + 1 << 32 | error[0]
-        error[0] = 0
-    return failed
+    if record[4]:
+        return torpor_execute_failed(record, command)
 
 
 def torpor_execute_counted(loop, begins):
@@ -102,10 +101,10 @@ def torpor_execute_counted(loop, begins):
 
 def torpor_execute(call):
     given, program, threads = at(call, CALL), call[0], call[3]
-    patch, commands, records = program[2], program[3], program[4]
-    command = program[5]
-    program[5] = 0
-    for p in range(0, program[1] * PATCH, PATCH):
+    patch, commands, records = program[1], program[2], program[3]
+    command = program[4]
+    program[4] = 0
+    for p in range(0, program[0] * PATCH, PATCH):
         place = patch[p]
         place[0] = given[patch[p + 1]] + patch[p + 2]
     while command < commands:
@@ -120,9 +119,9 @@ def torpor_execute(call):
             else:
                 command += record[2]
                 if record[2] < 0:
-                    program[6] -= 1
-                    if program[6] == 0:
-                        program[5] = command
+                    program[5] -= 1
+                    if program[5] == 0:
+                        program[4] = command
                         return PAUSED
             continue
         if threads > 1 and section:

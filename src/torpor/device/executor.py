@@ -195,6 +195,7 @@ class Executor:
     def _in_turns(self, packed: bytes) -> int:
         """A run with pauses, in which Python handles signals."""
         head, rounds = self._table.head, ROUNDS_FIRST
+        head[-2] = 0  # a process may fork between two turns
         try:
             while True:
                 head[-1], started = rounds, time.perf_counter()
@@ -236,13 +237,11 @@ class _Table:
             *self._given_sizes(steps),
             *self._rounds,
         ], np.int64).reshape(-1, PATCH)  # fmt: skip
-        errors = np.full(len(steps), self.head.ctypes.data, np.int64)
         for number, bounds in enumerate(sections):
             self._write_section(number, bounds, own_before[list(bounds)])
-            errors[bounds[0] : bounds[-1]] = self._error_words(number, bounds)
-        self._write_records(steps, starts, errors)
+        self._write_records(steps, starts)
         given, records = self._given.ctypes.data, self._records.ctypes.data
-        self.head[1:5] = len(self._given), given, len(steps), records
+        self.head[:4] = len(self._given), given, len(steps), records
 
     def _loops_of(self, steps: Sequence[Step], starts: _Words, places: list[int]) -> Iterator[Any]:
         """What counts each loop, and the numbers that move with its rounds."""
@@ -286,22 +285,17 @@ class _Table:
         section[6:] = self._slots.ctypes.data, len(self._slots)
         self._records[bounds[0], 5] = section.ctypes.data
 
-    def _error_words(self, number: int, bounds: Bounds) -> _Words:
-        """For each command of a section the address of its group's error word."""
-        groups = self._groups[number]
-        last = groups.ctypes.data + 8 * (GROUP * np.arange(len(groups)) + GROUP - 1)
-        return np.repeat(last, np.diff(bounds))
-
-    def _write_records(self, steps: Sequence[Step], starts: _Words, errors: _Words) -> None:
-        """The commands. `starts`: where each one's table begins; `errors`: its error word."""
-        checked = np.array([step.checked for step in steps], bool)
-        self.tables[starts[1:][checked] - 1] = errors[checked]
+    def _write_records(self, steps: Sequence[Step], starts: _Words) -> None:
+        """The commands. `starts`: where each one's table begins."""
+        checked = np.flatnonzero([step.checked for step in steps])
+        self.tables[starts[1:][checked] - 1] = self._records.ctypes.data + 8 * (
+            RECORD * checked + 4
+        )
         self._records[:, 0] = [step.entry for step in steps]
         self._records[:, 1] = self.tables.ctypes.data + 8 * starts[:-1]
         self._records[:, 2] = [0 if type(s.total) is Given else s.total for s in steps]
         self._trials = [s.trial for s in steps if isinstance(s.trial, Trial)]  # kept alive
         self._records[:, 3] = [s.trial.address if isinstance(s.trial, Trial) else 0 for s in steps]
-        self._records[:, 4] = errors * checked
 
 
 def _first_of(word: Any) -> int:

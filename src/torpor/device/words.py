@@ -131,7 +131,7 @@ class _Function:
                 return self.made(f"load i64, ptr {self.place(node)}")
             case ast.Call(function, arguments):
                 return self.call(function, [*map(self.value, arguments)])
-            case ast.Compare():
+            case ast.Compare(ops=[_]):
                 return self.made(f"zext i1 {self.holds(node)} to i64")
             case _:
                 raise SyntaxError(f"{ast.unparse(node)} is no word")
@@ -147,9 +147,16 @@ class _Function:
     def pointer(self, value: str) -> str:
         return self.made(f"inttoptr i64 {value} to ptr")
 
-    def place(self, node: ast.Subscript) -> str:
-        base, number = self.pointer(self.value(node.value)), self.value(node.slice)
-        return self.made(f"getelementptr i64, ptr {base}, i64 {number}")
+    def place(self, node: ast.expr) -> str:
+        """Where a name's value or a word of memory is."""
+        match node:
+            case ast.Name(name):
+                return f"%{name}.p"
+            case ast.Subscript(base, number):
+                start = self.pointer(self.value(base))
+                return self.made(f"getelementptr i64, ptr {start}, i64 {self.value(number)}")
+            case _:
+                raise SyntaxError(f"{ast.unparse(node)} is no place of a word")
 
     def call(self, function: ast.expr, values: Sequence[str]) -> str:
         given = ", ".join(f"i64 {value}" for value in values)
@@ -204,7 +211,11 @@ class _Function:
                 for target in targets:
                     self.assign(target, value)
             case ast.AugAssign(target, operation, operand):
-                self.assign(target, self.value(ast.BinOp(target, operation, operand)))
+                place = self.place(target)
+                before = self.made(f"load i64, ptr {place}")
+                operands = f"{before}, {self.value(operand)}"
+                after = self.made(f"{_BINARY[type(operation)]} i64 {operands}")
+                self.put(f"store i64 {after}, ptr {place}")
             case ast.Expr(value=ast.Call() as call):
                 self.value(call)
             case ast.Return(source):
@@ -223,10 +234,7 @@ class _Function:
                 self.compound(node)
 
     def assign(self, target: ast.expr, value: str) -> None:
-        place = f"%{target.id}.p" if isinstance(target, ast.Name) else ""
-        if isinstance(target, ast.Subscript):
-            place = self.place(target)
-        self.put(f"store i64 {value}, ptr {place}")
+        self.put(f"store i64 {value}, ptr {self.place(target)}")
 
     def compound(self, node: ast.stmt) -> None:
         before = self.labels
@@ -239,7 +247,7 @@ class _Function:
                     self.all(statements)
                     self.go(after)
                 self.label(after)
-            case ast.While(test, body):
+            case ast.While(test, body, []):
                 look, inside, after = self.some(3)
                 self.label(look)
                 self.branch(test, inside, after)
@@ -248,9 +256,9 @@ class _Function:
                 self.all(body)
                 self.go(look)
                 self.label(after)
-            case ast.For(ast.Name(name), ast.Call(_, arguments), body):
+            case ast.For(ast.Name(name), ast.Call(_, arguments), body, []):
                 self.counted(name, [*map(self.value, arguments)], body)
-            case ast.Try(body, handlers):
+            case ast.Try(body, handlers, [], []):
                 names: Any = [handler.type for handler in handlers]
                 after, *labels = self.some(1 + len(names))
                 named = {name.id: to for name, to in zip(names, labels, strict=True)}
@@ -263,7 +271,10 @@ class _Function:
                 self.label(after)
             case ast.Match(subject, cases):
                 value, (after, *labels) = self.value(subject), self.some(1 + len(cases))
-                table = " ".join(f"i64 {n}, label %{to}" for n, to in enumerate(labels))
+                numbers = [case.pattern.value.value for case in cases]  # type: ignore[attr-defined]
+                known = [n if isinstance(one, str) else one for n, one in enumerate(numbers)]
+                pairs = zip(known, labels, strict=True)
+                table = " ".join(f"i64 {n}, label %{to}" for n, to in pairs)
                 self.end(f"switch i64 {value}, label %{after} [{table}]")
                 for case, label in zip(cases, labels, strict=True):
                     self.label(label)

@@ -21,7 +21,7 @@ from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.pipeline import along
 from torpor.pipeline.canonical import Canonical, canonical
-from torpor.pipeline.general import count_of
+from torpor.pipeline.general import numbers_of
 
 MOST: Final = 1024  # graphs with calls that are known
 PATIENCE: Final = 8  # forms of graphs alike until their templates are written out at once
@@ -98,9 +98,9 @@ def know_calls(roots: Roots, known: Notes, wanted: Roots, values: Mapping[UOp, U
     if len(_times) >= MOST:
         _times.clear()
         _written.clear()
-    _times[name] = _times.get(name, 0) + 1
+    _times[name] = times = _times.get(name, 0) + 1
     made = written(own, form, values)
-    if made is not None and _times[name] <= PATIENCE:
+    if made is not None and times <= PATIENCE:
         _written[name] = made
     else:
         for call in own.calls:
@@ -119,15 +119,15 @@ def written(own: Canonical, form: Canonical, values: Mapping[UOp, UOp]) -> Writt
     places: dict[UOp, int] = {}
     same: list[tuple[int, int]] = []
     pinned: dict[int, Any] = {}
-    for node, start, stop in numbers_of(own):
+    for node, here in numbers_of(own):
         if node in fixed:
-            pinned |= {place: own.numbers[place] for place in range(start, stop)}
-        first = places.setdefault(values.get(node, node), start)
-        same += [(first + n, start + n) for n in range(stop - start) if first != start]
+            pinned |= {place: own.numbers[place] for place in here}
+        first = places.setdefault(values.get(node, node), here.start)
+        same += [(first + n, place) for n, place in enumerate(here) if first != here.start]
     numbers: list[int | None] = []
-    for node, start, stop in numbers_of(form):
+    for node, here in numbers_of(form):
         first = places.get(node, -1)
-        numbers += [None if first < 0 else first + n for n in range(stop - start)]
+        numbers += [None if first < 0 else first + n for n, _ in enumerate(here)]
     if any(place is not None and place in pinned for place in numbers):
         numbers = [None if place in pinned else place for place in numbers]
     taken = along.taken_with(form.skeleton)
@@ -145,15 +145,6 @@ def written(own: Canonical, form: Canonical, values: Mapping[UOp, UOp]) -> Writt
     return Written(
         form.skeleton, numbers, form.numbers, same, pinned, buffers, bound, company, taken
     )
-
-
-def numbers_of(form: Canonical) -> Iterator[tuple[UOp, int, int]]:
-    """The nodes that have numbers, and where these begin and end."""
-    start = 0
-    for node in form.numbered:
-        stop = start + count_of(node)
-        yield node, start, stop
-        start = stop
 
 
 def below(roots: Sequence[UOp], ends: set[UOp]) -> Iterator[UOp]:

@@ -14,10 +14,10 @@ in them apart, and for the least and the greatest.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import prod
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -25,15 +25,29 @@ from torpor.device import Buffer
 from torpor.device.buffer import buffer_node
 from torpor.ir.infer import largest, shape_of
 from torpor.ir.ops import Ops
-from torpor.ir.records import ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.ir.variable import bind
 from torpor.pipeline.canonical import NOWHERE, PAIRED, Canonical
 
+STEADY: Final = 8  # times in a row, after which a graph gets kernels of its own
 Roots = Sequence[tuple[UOp, str]]
 Numbers = tuple[Any, ...]
 Factor = tuple[int, int]  # which variable, and what is added to it
 Limits = tuple[int, int, int]  # the place of the number that a variable is, its least and greatest
+
+
+@dataclass
+class Row:
+    """How often the last of some things has come in a row."""
+
+    last: Any = None
+    times: int = 0
+
+    def is_steady(self, one: Any) -> bool:
+        """Whether this one, which has come now, has come so often that it looks as if it stays."""
+        self.times = self.times + 1 if one == self.last else 1
+        self.last = one
+        return self.times > STEADY
 
 
 class Slot(NamedTuple):
@@ -140,26 +154,14 @@ class Order(Iterable[UOp]):
 
 
 class Made(NamedTuple):
-    """A general graph; its own form, and that with the memory and the values that are there; what
-    memory is there in place of some of its own; and which numbers vary, in words.
+    """A general graph; its own form, and that with the memory and the values that are there; and
+    which numbers vary, in words.
     """
 
     roots: Roots
     own: Canonical
     form: Canonical
-    seats: Mapping[Buffer, Buffer]
     why: str
-
-    def seated(self, items: Sequence[ScheduleItem]) -> tuple[ScheduleItem, ...]:
-        """The items on the memory that is there."""
-        return tuple(
-            replace(item, buffers=tuple([self.seat(node) for node in item.buffers]))
-            for item in items
-        )
-
-    def seat(self, node: UOp) -> UOp:
-        other = self.seats.get(node.arg)
-        return node if other is None else UOp(Ops.BUFFER, node.dtype, (), other)
 
 
 def exactly(node: UOp) -> UOp:
@@ -175,10 +177,19 @@ def exactly(node: UOp) -> UOp:
 
 def slots_of(form: Canonical) -> Iterator[Slot]:
     """Where each of the numbers stands."""
-    for node in form.numbered:
-        for number in range(count_of(node)):
+    for node, places in numbers_of(form):
+        for number in range(len(places)):
             pair, second = divmod(number, 2)
             yield Slot(node, pair, second == 1) if node.op in PAIRED else Slot(node, number)
+
+
+def numbers_of(form: Canonical) -> Iterator[tuple[UOp, range]]:
+    """The nodes that have numbers, and the places of these."""
+    start = 0
+    for node in form.numbered:
+        places = range(start, start + count_of(node))
+        start = places.stop
+        yield node, places
 
 
 def count_of(node: UOp) -> int:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from torpor.base.errors import TorporError
 from torpor.ir.infer import shape_of
 from torpor.pipeline.canonical import Canonical, canonical
-from torpor.pipeline.general import General, Made, Numbers, Roots, slots_of
+from torpor.pipeline.general import STEADY, General, Made, Numbers, Roots, Row, slots_of
 from torpor.pipeline.terms import folded
 from torpor.pipeline.unshare import repeated, unshared
 from torpor.pipeline.vary import Graph, is_box
@@ -16,27 +16,18 @@ from torpor.pipeline.vary import Graph, is_box
 MOST: Final = 4096  # skeletons that are remembered
 REMEMBERED: Final = 4  # numbers, and general forms, of each
 VARIES: Final = ()  # in place of what a graph has in common with others
-STEADY: Final = 8  # passes with the same sizes, after which they get kernels of their own
 
 
 @dataclass
 class Seen:
-    """What is known of graphs that differ in numbers: the last ones they came with; by what is
-    wanted of them their general forms, the latest first; and how often the last sizes came in a
-    row.
+    """What is known of graphs that differ in numbers: the last ones they came with, and by what is
+    wanted of them their general forms, the latest first.
     """
 
     numbers: list[Numbers] = field(default_factory=list)
     forms: dict[tuple[Any, ...], list[General]] = field(default_factory=dict)
     pinned: set[Numbers] = field(default_factory=set)  # that stay in the kernels
-    last: Numbers | None = None
-    times: int = 0
-
-    def is_steady(self, numbers: Numbers) -> bool:
-        """Whether these numbers have come so often in a row that they look as if they stay."""
-        self.times = self.times + 1 if numbers == self.last else 1
-        self.last = numbers
-        return self.times > STEADY
+    row: Row = field(default_factory=Row)  # of them
 
 
 _seen: Final[dict[tuple[Any, ...], Seen]] = {}
@@ -57,7 +48,7 @@ def known_form(form: Canonical) -> tuple[Canonical, bool] | None:
     for general in seen.forms.get(form.wanted, ()):
         values = general.values(form.numbers)
         if values is not None:
-            if general.sized and seen.is_steady(form.numbers):
+            if general.sized and seen.row.is_steady(form.numbers):
                 return None
             return general.form(form, values), general.sized
     return None
@@ -78,7 +69,7 @@ def generalised(roots: Roots, form: Canonical) -> Made | None:
         _places.clear()
         _folded.clear()
     seen = _seen.setdefault(likeness(form), Seen())
-    steady = seen.times > STEADY and seen.last == form.numbers
+    steady = seen.row.times > STEADY and seen.row.last == form.numbers
     moved = moved_places(form)
     earlier = [one for one in seen.numbers if one != form.numbers]
     seen.numbers = [*earlier[-REMEMBERED + 1 :], form.numbers]
@@ -110,10 +101,9 @@ def with_rows(roots: Roots, form: Canonical) -> tuple[Roots, Canonical] | None:
     own = None if found is None else canonical(found)
     if found is None or own is None:
         return None
-    alike = likeness(own)
-    if _folded.setdefault(alike, likeness(form)) not in (VARIES, likeness(form)):
+    alike, mine = likeness(own), likeness(form)
+    if _folded.setdefault(alike, mine) != mine:
         _folded[alike] = VARIES
-    if _folded[alike] == VARIES:
         return found, own
     note_numbers(own)
     return None

@@ -13,21 +13,19 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
-from typing import Final
+from typing import Final, NamedTuple
 
 from torpor.graph.sizes import is_plain
 from torpor.ir.infer import JOINT, shape_of
 from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.uop import UOp
-from torpor.pipeline.general import Roots
+from torpor.pipeline.general import Roots, Row
 from torpor.pipeline.vary import nodes_of
 
 LEAST: Final = 8  # operations of one kind, one after the other, that are steps: a choice
 TRIED: Final = 8  # kinds by which steps are told apart, until the best is taken
 LARGEST: Final = 1 << 26  # bytes of what is kept of all steps
-STEADY: Final = 8  # times in a row, after which a graph gets kernels of its own
 MOST: Final = 4096  # kinds of graphs that are remembered
 UNSTORED: Final = MOVEMENT | {Ops.CONST, Ops.BUFFER, Ops.LEAF, Ops.DETACH, Ops.FUNCTION}
 
@@ -35,21 +33,11 @@ Kind = Hashable
 Compute = Callable[[Roots], list[UOp]]
 
 
-@dataclass
-class Known:
-    """How many operations of each kind the first such graph had; which was the last one, and how
-    often it came in a row.
-    """
+class Known(NamedTuple):
+    """How many operations of each kind the first such graph had, and which graphs came."""
 
     counts: Mapping[Kind, int]
-    last: Hashable = None
-    times: int = 0
-
-    def is_steady(self, name: Hashable) -> bool:
-        """Whether a graph has come so often in a row that it looks as if it stays."""
-        self.times = self.times + 1 if name == self.last else 1
-        self.last = name
-        return self.times > STEADY
+    row: Row
 
 
 class _Now(threading.local):
@@ -97,9 +85,9 @@ def steps_of(order: Sequence[UOp], name: Hashable, asked: set[UOp]) -> list[list
         return None
     if len(_seen) >= MOST:
         _seen.clear()
-    known = _seen.setdefault(hash(frozenset(counts)), Known(counts))
+    known = _seen.setdefault(hash(frozenset(counts)), Known(counts, Row()))
     others = [kind for kind, n in counts.items() if n >= LEAST and known.counts[kind] != n]
-    if not others or known.is_steady(name):
+    if not others or known.row.is_steady(name):
         return None
     depths = [(depth_of(order, kinds, kind), kind) for kind in others[:TRIED]]
     long = sorted((one for one in depths if one[0] >= LEAST), key=lambda one: one[0])

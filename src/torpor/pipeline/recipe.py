@@ -51,10 +51,6 @@ class Result:
         """The value in a shape, if it is on one device."""
         return self if self.joint is not None else Result(((self.parts[0][0], shape),))
 
-    def on(self, memory: Callable[[UOp], UOp]) -> Result:
-        """The value in the memory that is there for its own."""
-        return Result(tuple((memory(node), shape) for node, shape in self.parts), self.joint)
-
     def node(self) -> UOp:
         """The value as a graph node."""
         parts = [buffer_node(node.arg, shape) for node, shape in self.parts]
@@ -182,21 +178,24 @@ def taking(kind: Kind, shape: Shape | None) -> Callable[[], reuse.Result]:
 # --- following it ---------------------------------------------------------------------------------
 def carry_out(
     recipe: Recipe, inputs: Sequence[Buffer], bound: Sequence[int] = (),
-    items: Sequence[ScheduleItem] = (),
+    items: Sequence[ScheduleItem] = (), memory: Sequence[Buffer] | None = None,
 ) -> list[reuse.Result]:  # fmt: skip
-    """Run the graph on these inputs: its results. `items` is what to show of it."""
+    """Run the graph on these inputs: its results, in `memory` if there is some for them. `items` is
+    what to show of it.
+    """
     with recipe.lock:
-        made = [take() for take in recipe.takes]
+        made = [take() for take in recipe.takes] if memory is None else [*map(reuse.Result, memory)]
     recipe.graph.run(inputs, [result.buffer for result in made], bound, items)
     return made
 
 
 def follow(
-    recipe: Recipe, form: Canonical, shapes: Sequence[Shape], items: Sequence[ScheduleItem] = ()
-) -> list[UOp]:
+    recipe: Recipe, form: Canonical, shapes: Sequence[Shape], items: Sequence[ScheduleItem] = (),
+    memory: Sequence[Buffer] | None = None,
+) -> list[UOp]:  # fmt: skip
     """Compute roots of these shapes, whose canonical form is `form`, as `carry_out`."""
     items = items or (here(recipe, form) if timing() else ())
-    made = carry_out(recipe, form.buffers, form.values, items)
+    made = carry_out(recipe, form.buffers, form.values, items, memory)
     first = recipe.graph.memory.first_result
     found: list[UOp] = []
     for (parts, joint), shape in zip(recipe.results, shapes, strict=True):

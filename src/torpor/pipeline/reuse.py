@@ -24,7 +24,7 @@ class Result:
 
     __slots__ = ("buffer", "address", "node")
 
-    def __init__(self, buffer: Buffer, node: UOp | None):
+    def __init__(self, buffer: Buffer, node: UOp | None = None):
         self.buffer, self.node, self.address = buffer, node, buffer.place
 
 

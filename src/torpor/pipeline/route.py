@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from torpor.base.collecting import uncollected
 from torpor.base.phases import phase
+from torpor.device import Buffer
 from torpor.graph.known import Notes
 from torpor.ir.infer import JOINT, Shape, shape_of
 from torpor.ir.ops import Ops
@@ -18,7 +19,7 @@ from torpor.pipeline import again, along, anew, calls, plans
 from torpor.pipeline.along import Place
 from torpor.pipeline.blame import index_of
 from torpor.pipeline.canonical import Canonical, canonical
-from torpor.pipeline.command import prepare
+from torpor.pipeline.command import Prepared, prepare
 from torpor.pipeline.compile import make_ready, programs_of, target_named
 from torpor.pipeline.compiled_graph import Failed
 from torpor.pipeline.fill import filled
@@ -27,6 +28,7 @@ from torpor.pipeline.journal import recording
 from torpor.pipeline.likeness import generalised, known_form, note_numbers, with_rows
 from torpor.pipeline.links import in_steps
 from torpor.pipeline.recipe import (
+    Recipe,
     Result,
     can_be_kept,
     follow,
@@ -257,21 +259,28 @@ def first_run(
     shapes: Sequence[Shape] | None = None,
     general: Made | None = None,
 ) -> list[UOp]:
-    """Plan and compute roots, of these shapes, and keep how under their form."""
+    """Plan and compute roots, of these shapes, and keep how under their form. Of a general graph
+    that is its own; it is computed with what is there.
+    """
     shapes = shapes_of(roots) if shapes is None else shapes
     lines = {} if form is None else plans.lines_of(form)  # planning hands them down
     items, results, kept = scheduled(roots, form, lines, shapes)
-    if general is not None:
-        items, form = general.seated(items), general.form
-        results = [one.on(general.seat) for one in results]
     show_schedule(items)
-    recipe = None if form is None else recipe_for(form)
+    there = form if general is None else general.form
+    recipe, memory = None if there is None else recipe_for(there), None
     try:
-        if form is not None and recipe is not None:
-            recipe.told = recording()
-            return follow(recipe, form, shapes, items)
-        run_first(form, items, results, lines)
-        return [result.node() for result in results]
+        if recipe is None:
+            ready, recipe, memory = compiled(form, items, results, lines)
+            if there is None:  # a trace, or within a limit
+                recipe.graph.run((), memory, (), items)
+                record(ready)
+                return [result.node() for result in results]
+        assert there is not None, "a recipe is found by a form"
+        values = follow(recipe, there, shapes, items, memory)
+        recipe.told = recording()
+        if memory is not None and can_be_kept(results):
+            keep(there, recipe)
+        return values
     except Failed as failed:
         refused = Refused.of(failed, planned(roots)[0].items if kept else items)
     raise refused
@@ -312,22 +321,16 @@ def planned_with_results(roots: Roots, shapes: Sequence[Shape]) -> plans.Schedul
     return made.items, results
 
 
-def run_first(
+def compiled(
     form: Canonical | None, items: Sequence[ScheduleItem], results: Sequence[Result],
     lines: plans.Lines,
-) -> None:  # fmt: skip
-    """Compile what was planned, run it into the memory that it was planned for, and keep it."""
+) -> tuple[Sequence[Prepared], Recipe, list[Buffer]]:  # fmt: skip
+    """What was planned, ready to run; the recipe of it, and the memory planned for its results."""
     missing = make_ready(items)
     if not recorded():  # the jit knows by itself how often it traces
         anew.compiled(missing) if missing else anew.ran()
     ready = [prepare(item) for item in items]
-    recipe, buffers = recipe_of(form, ready, results, lines)
-    inputs, values = ((), ()) if form is None else (form.buffers, form.values)
-    recipe.graph.run(inputs, buffers, values, items)
-    record(ready)
-    if form is not None and can_be_kept(results):
-        recipe.told = recording()
-        keep(form, recipe)
+    return ready, *recipe_of(form, ready, results, lines)
 
 
 def result_of(

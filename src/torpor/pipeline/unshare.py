@@ -14,20 +14,18 @@ from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.pipeline.canonical import PLACED, Canonical, canonical
-from torpor.pipeline.general import Roots, count_of
+from torpor.pipeline.general import Roots, numbers_of
 
 
 def repeated(form: Canonical) -> Iterator[tuple[int, int]]:
     """The places of numbers of nodes that are written more than once, with the first of each's;
     constants are shared for themselves.
     """
-    first: dict[UOp, int] = {}
-    at = 0
-    for node in form.numbered:
-        start = first.setdefault(node, at)
-        if start != at and node.op is not Ops.CONST:
-            yield from ((at + n, start + n) for n in range(count_of(node)))
-        at += count_of(node)
+    first: dict[UOp, range] = {}
+    for node, places in numbers_of(form):
+        before = first.setdefault(node, places)
+        if before is not places and node.op is not Ops.CONST:
+            yield from zip(places, before, strict=True)
 
 
 def unshared(roots: Roots, form: Canonical, apart: set[int]) -> tuple[Roots, Canonical] | None:
@@ -35,14 +33,12 @@ def unshared(roots: Roots, form: Canonical, apart: set[int]) -> tuple[Roots, Can
     uses, and its form, with the numbers of the graph; None where other nodes are shared too.
     """
     axes: dict[UOp, int] = {}
-    at = 0
-    for node in form.numbered:
-        moving = [n // 2 for n in range(count_of(node)) if at + n in apart]
+    for node, places in numbers_of(form):
+        moving = [n // 2 for n, place in enumerate(places) if place in apart]
         if moving and node.op is not Ops.SHRINK:
             return None
         if moving:
             axes.setdefault(node, moving[0])
-        at += count_of(node)
     made = _copied([node for node, _ in roots], axes)
     pairs = [(node, device) for node, (_, device) in zip(made, roots)]
     found = canonical(pairs)

@@ -31,7 +31,7 @@ from torpor.pipeline.general import (
     Roots,
     Varying,
     bound_to,
-    count_of,
+    numbers_of,
     slots_of,
 )
 
@@ -322,10 +322,7 @@ class Graph:
     def args(self, numbers: Sequence[Any]) -> dict[UOp, Any]:
         """The args of the nodes whose numbers vary."""
         found: dict[UOp, Any] = {}
-        at = 0
-        for node in self.form.numbered:
-            here = range(at, at + count_of(node))
-            at = here.stop
+        for node, here in numbers_of(self.form):
             taken = [numbers[place] for place in here]
             moved = node.op is Ops.SHRINK and taken != [*chain.from_iterable(node.arg)]
             if node.op is Ops.CONST or not (moved or any(p in self.varying for p in here)):
@@ -372,12 +369,7 @@ class Graph:
             [seats[buffer] if buffer in seats else own[buffer] for buffer in made.buffers],
             [mine.get(node, 0) for node in made.order], self.sizes > 0,
         )  # fmt: skip
-        theirs = iter(self.form.bound)
-        bound = [next(theirs) if n is None else nodes[n] for n in general.bound]
-        form = general.form(self.form, now)._replace(bound=bound)
-        pairs = zip(made.buffers, form.buffers, strict=True)
-        stands = {stand: one for stand, one in pairs if stand is not one}
-        return general, Made(roots, made, form, stands, self.in_words())
+        return general, Made(roots, made, general.form(self.form, now), self.in_words())
 
     def in_words(self) -> str:
         """What varies, the first two."""
