@@ -47,14 +47,11 @@ def lacking(entry: Entry) -> list[str]:
 
 
 def row(there: list[Entry]) -> tuple[int, ...]:
-    """How many there are, how many of them take tensors, and how many lack nothing of each kind."""
-    missing = [lacking(entry) for entry in there]
-    return (
-        len(there),
-        sum(bool(facts(entry).formats) for entry in there),
-        *(len(there) - sum(what in one for one in missing)
-          for what in ("shapes", "errors", "an example")),
-    )  # fmt: skip
+    """How many there are, take tensors, and say shapes, say errors, and have an example."""
+    missing = [lacking(entry) + ["errors"] * (entry.path in QUIET) for entry in there]
+    kinds = ("shapes", "errors", "an example")
+    said = (sum(what not in one for one in missing) for what in kinds)
+    return len(there), sum(bool(facts(entry).formats) for entry in there), *said
 
 
 def table() -> str:
@@ -65,7 +62,7 @@ def table() -> str:
     every = [entry for there in spaces.values() for entry in there]
     rows = [(f"`{space}`", *row(there)) for space, there in spaces.items()] + [("all", *row(every))]
     head = (
-        "| | names | of tensors, with their formats | say shapes, if any | say errors, or that "
-        "there are none | have an example |\n|---|--:|--:|--:|--:|--:|\n"
+        "| | names | of tensors, with their formats | say shapes, if any | show errors, or that "
+        "none was met | have an example |\n|---|--:|--:|--:|--:|--:|\n"
     )
     return head + "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in rows)
