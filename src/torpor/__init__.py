@@ -135,6 +135,7 @@ _NAMES: Final = {
     "torpor.tensor.lu": "lu_unpack",
     "torpor.tensor.looping": "cond scan while_loop",
     "torpor.tensor.linalg": "chain_matmul",
+    "torpor.tensor.masked": "segment_reduce",
     "torpor.tensor.mode": "get_default_device inference_mode set_default_device set_grad_enabled",
     "torpor.tensor.namespace": "where",
     "torpor.tensor.random": "get_rng_state set_rng_state",
@@ -156,7 +157,10 @@ PLACES: Final[dict[str, tuple[str, str | None]]] = {
     "is_grad_enabled": ("torpor.tensor.mode", "is_grad_enabled"),
     **{name: ("math", name) for name in ("e", "inf", "nan", "pi")},
     **{name: (f"torpor.nn.{name}", None) for name in ("distributions", "func", "optim")},
-    **{name: (f"torpor.tensor.{name}", None) for name in ("autograd", "cuda", "fft", "linalg")},
+    **{
+        name: (f"torpor.tensor.{name}", None)
+        for name in ("autograd", "cuda", "fft", "linalg", "masked")
+    },
     **{name: (f"torpor.{name}", None) for name in ("array_api", "device", "nn", "tensor")},
 }
 DTYPES: Final = tuple(

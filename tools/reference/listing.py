@@ -32,6 +32,7 @@ NAMESPACES: Final = {
     "random": "torpor.tensor.seeding",
     "linalg": "torpor.tensor.linalg",
     "fft": "torpor.tensor.fft",
+    "masked": "torpor.tensor.masked",
     "special": "torpor.tensor.special_names",
     "func": "torpor.nn.func",
     "autograd": "torpor.tensor.autograd",
