@@ -104,7 +104,8 @@ list(range(torpor.tensor([2]))) ~ list(range(np.array([2])))
         "`reshape` and `view` always alias, whatever the strides, and an operation in place reads "
         "all before it writes; `contiguous` is a copy, as are x[i] of a 0-d tensor i, `conj` and "
         "`view_as_real`. Expanded views and windows cannot be written to. What NumPy gets or gives "
-        "is a snapshot; `from_numpy` and DLPack share memory.",
+        "is a snapshot; what comes by `from_numpy` and DLPack shares memory, and what is handed on "
+        "by DLPack does until the tensor is written to.",
         """
 x = torpor.arange(4).reshape(2, 2).T; y = x.reshape(4); y[0] = 9; x
 ~ x = np.arange(4).reshape(2, 2).T; y = x.reshape(4); y[0] = 9; x
@@ -122,6 +123,7 @@ a = np.zeros(1); x = torpor.as_tensor(a); a[0] = 5; x
 ~ a = np.zeros(1); x = np.asarray(a); a[0] = 5; x
 x = torpor.zeros(1); a = x.numpy(); a[0] = 5; x
 x = torpor.zeros(1); a = x.numpy(); x += 1; a
+x = torpor.zeros(1); a = np.from_dlpack(x); x += 1; a
 x = torpor.zeros(1); a = np.asarray(x); a[0] = 5; x
 ~ x = np.zeros(1); a = np.asarray(x); a[0] = 5; x
 torpor.tensor(np.array([1, 2])[::-1])
@@ -164,13 +166,15 @@ torpor.multinomial(torpor.tensor([-1.0, 2.0]), 1)
     Topic(
         "Names and texts",
         "`size` is a number that can be called. `T` is for at most two axes, `mT` for stacks. "
-        "`data` can be called for the memory. Tensors print as NumPy's arrays do. Formats and "
-        "devices have names of their own; a name that is missing says what there is instead.",
+        "`data` can be called for the memory. Tensors print as NumPy's arrays do, modules "
+        "with what has no default, another value, or is a float. Formats and devices have names of "
+        "their own; a name that is missing says what there is instead.",
         """
 torpor.zeros(2, 3).size + 0 ~ np.zeros((2, 3)).size + 0
 torpor.zeros(2, 3).data().shape ~ np.zeros((2, 3)).data.shape
 tuple(torpor.zeros(2, 3, 4).T.shape) ~ np.zeros((2, 3, 4)).T.shape
 str(torpor.tensor([1.5, 2.0]))
+str(torpor.nn.Dropout(0.5))
 str(torpor.float32)
 torpor.float32.name
 str(torpor.zeros(1).device)

@@ -171,3 +171,18 @@ def test_functions_that_write_to_their_operand():
     x = Tensor([1.0, -1.0])
     F.rrelu_(x, 0.25, 0.75)
     assert x.tolist() == [1.0, -0.5]
+
+
+@pytest.mark.parametrize(
+    ("make", "meant"),
+    [
+        (lambda: torpor.nn.Linear(2, 2, biass=True), "Linear.*'biass'; did you mean 'bias'"),
+        (lambda: torpor.nn.LSTM(2, 2, bidirection=True), "LSTM.*did you mean 'bidirectional'"),
+        (lambda: torpor.nn.CrossEntropyLoss(weights=V), "CrossEntropyLoss.*did you mean 'weight'"),
+        (lambda: torpor.optim.SGD([V], momentm=0.9), "SGD.*did you mean 'momentum'"),
+        (lambda: torpor.distributions.Normal(locc=0.0, scale=1.0), "Normal.*did you mean 'loc'"),
+    ],
+)
+def test_constructors_say_what_a_keyword_was_meant_to_be(make, meant):
+    with pytest.raises(TypeError, match=meant):
+        make()

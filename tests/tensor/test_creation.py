@@ -352,3 +352,10 @@ def test_views_of_arrays_share_memory():
     assert (Tensor.from_numpy(fixed).numpy() == fixed).all()
     with pytest.raises(ShapeError, match="copy it"):
         Tensor.from_numpy(array[::-1])
+
+
+@pytest.mark.parametrize("make", [lambda: Tensor.zeros(3), lambda: Tensor.ones(4)[1:] * 0])
+def test_a_constant_is_handed_on_as_memory_of_its_own(make):
+    x = make()
+    np.from_dlpack(Tensor.from_dlpack(x))[1] = 5
+    assert x.tolist() == [0, 5, 0]

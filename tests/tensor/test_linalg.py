@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+import torpor
 from torpor import Tensor, linalg
 from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 
@@ -172,3 +173,13 @@ def test_what_has_no_inverse_or_factors_is_an_error_by_pytorchs_name():
     for function in (linalg.inv, linalg.cholesky):
         with pytest.raises(linalg.LinAlgError):
             function(Tensor(np.zeros((2, 2), np.float32)) - 0)
+
+
+@pytest.mark.parametrize(
+    ("room", "name", "meant"),
+    [("linalg", "invv", "inv"), ("fft", "ftt", "fft"), ("distributions", "Norml", "Normal"),
+     ("linalg", "ldl_factor", "lu_factor, lu_solve and cholesky")],
+)  # fmt: skip
+def test_names_that_are_missing_are_told_what_is_there(room, name, meant):
+    with pytest.raises(AttributeError, match=f"torpor.{room} has no '{name}'; there is .*{meant}"):
+        getattr(getattr(torpor, room), name)

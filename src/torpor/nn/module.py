@@ -16,6 +16,7 @@ from torpor.tensor.absent import Absent
 from torpor.tensor.creation import as_tensor
 from torpor.tensor.differentiate import forget_gradients, is_parameter
 from torpor.tensor.shard import become
+from torpor.tensor.spelling import check_keywords
 
 
 def parameter(data: Any = None, requires_grad: bool = True) -> Tensor:
@@ -371,6 +372,7 @@ def _placed(make: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(make)
     def made(*arguments: Any, device: Any = None, dtype: Any = None, **options: Any) -> None:
+        check_keywords(arguments[0], own, options)
         with mode.made_as(device, dtype):
             make(*arguments, **options)
 

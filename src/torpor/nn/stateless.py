@@ -13,7 +13,7 @@ from torpor.base.attributes import attribute, attributes
 from torpor.nn import functional as F
 from torpor.nn.module import Module
 from torpor.tensor import Tensor
-from torpor.tensor.spelling import with_reduction, within
+from torpor.tensor.spelling import bound_to, with_reduction, within
 
 
 class Stateless(Module):
@@ -26,7 +26,7 @@ class Stateless(Module):
     def __init__(self, *arguments: Any, **options: Any):
         if "reduction" in self.names:
             options = with_reduction(options)
-        given = inspect.signature(type(self)).bind(*arguments, **options)
+        given = bound_to(self, inspect.signature(type(self)), arguments, options)
         given.apply_defaults()
         attributes(self).update(given.arguments)
         if self.is_noisy and "p" in self.names:

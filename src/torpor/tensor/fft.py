@@ -12,10 +12,11 @@ import functools
 import math
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
+from torpor.base.missing import names_of
 from torpor.tensor.creation import as_tensor
 from torpor.tensor.fourier import fourier, joined, split, stacked, turns
 from torpor.tensor.handle import located
@@ -285,3 +286,5 @@ __all__ = [
     "rfft2", "rfftfreq", "rfftn",
 ]  # fmt: skip
 spell(sys.modules[__name__])
+if not TYPE_CHECKING:
+    __getattr__ = names_of("torpor.fft", lambda: __all__)

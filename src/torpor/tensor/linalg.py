@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from torpor.base.errors import ShapeError, ValueRangeError
+from torpor.base.missing import names_of
 from torpor.tensor import dense, factorisation
 from torpor.tensor.dense import QR, Eigen, LogDeterminant
 from torpor.tensor.host import known_shape
@@ -369,3 +370,5 @@ __all__ = [
     "vecdot", "vector_norm",
 ]  # fmt: skip
 spell(sys.modules[__name__])
+if not TYPE_CHECKING:
+    __getattr__ = names_of("torpor.linalg", lambda: __all__)

@@ -273,7 +273,7 @@ class Realisation(Handle):
         return array if dtype is None else array.astype(dtype)
 
     def __dlpack__(self, **options: Any) -> Any:
-        return value_of(self).__dlpack__(**options)
+        return value_of(self.realize()).__dlpack__(**options)  # of a constant too memory of its own
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return value_of(self).__dlpack_device__()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, Final, TypeVar
 
@@ -136,6 +136,24 @@ def unexpected(function: str, name: str, names: Iterable[str]) -> TypeError:
     words = {*known, *(word for same in _SAME if same.intersection(known) for word in same)}
     hint = f" (it takes {', '.join(known)})" if known else ""
     return TypeError(f"{function} has no argument {name!r}{did_you_mean(name, words)}{hint}")
+
+
+def bound_to(
+    made: Any, signature: inspect.Signature, arguments: Sequence[Any], options: Mapping[str, Any]
+) -> inspect.BoundArguments:
+    """What is given to the constructor of `made`, by the names of its signature."""
+    check_keywords(made, signature, options)
+    return signature.bind(*arguments, **options)
+
+
+def check_keywords(made: Any, signature: inspect.Signature, options: Iterable[str]) -> None:
+    """Raise `unexpected` for a keyword that the constructor of `made` has not."""
+    taken = signature.parameters
+    if any(one.kind is one.VAR_KEYWORD for one in taken.values()):
+        return
+    for option in options:
+        if option not in taken:
+            raise unexpected(f"{type(made).__name__}()", option, {*taken}.difference(_SELF))
 
 
 def spell(owner: Any) -> None:

@@ -191,7 +191,7 @@ class Write(Handle):
         shape too.
         """
         if self.numel() or self.shape == result.shape:
-            return update(self, result)  # type: ignore[no-any-return]
+            return update(self, result)
         _check_kind(self, result.dtype)
         self._become(result.cast(self.dtype))
         return self  # type: ignore[return-value]

@@ -187,7 +187,8 @@ Pair = collections.namedtuple("Pair", "a b")
 
 def test_what_is_collated():
     pairs = data.default_collate([Pair(1, 2.5), Pair(3, 4.5)])
-    assert isinstance(pairs, Pair) and pairs.a.tolist() == [1, 3] and pairs.b.dtype == np.float64
+    assert isinstance(pairs, Pair) and pairs.b.dtype == torpor.float64
+    assert pairs.a.tolist() == [1, 3]
     with pytest.raises(TorporError, match="give a collate_fn"):
         data.default_collate([object()])
     with pytest.raises(TorporError, match="different numbers"):
@@ -211,3 +212,17 @@ def test_arguments_that_make_no_sense(options, text):
 def test_progress_is_drawn(capsys):
     assert len(list(data.DataLoader(range(4), 2, progress=True))) == 2
     assert "batches" in capsys.readouterr().out
+
+
+def test_collate_and_convert_give_tensors():
+    """The functions by themselves do what a loader does with them, also if it is told so."""
+    numbers, others = data.default_collate([(1, 2.0), (3, 4.0)])
+    assert numbers.tolist() == [1, 3] and others.dtype == torpor.float64
+    assert data.default_collate([{"a": np.ones(2)}, {"a": np.zeros(2)}])["a"].shape == (2, 2)
+    assert isinstance(data.default_convert(np.ones(2)), Tensor)
+    samples = [(np.float32(n), n) for n in range(5)]
+    for options in ({}, {"collate_fn": data.default_collate}):
+        first, second = list(data.DataLoader(samples, batch_size=3, **options))[1]
+        assert first.tolist() == [3, 4] and isinstance(second, Tensor)
+    whole = data.DataLoader([np.ones(2)], batch_size=None, collate_fn=data.default_convert)
+    assert isinstance(next(iter(whole)), Tensor)

@@ -184,3 +184,9 @@ def test_shapes_and_parameters():
     with pytest.raises(ValueRangeError, match="value of Poisson must satisfy"):
         distributions.Poisson(1.0).log_prob(0.5)
     assert np.isnan(distributions.Normal(0.0, -1.0, validate_args=False).log_prob(0.5).item())
+
+
+def test_texts_have_the_parameters():
+    families = torpor.distributions
+    assert repr(families.Normal(0.0, 2.5)) == "Normal(loc: 0.0, scale: 2.5)"
+    assert repr(families.Bernoulli(Tensor([0.25, 0.5]))) == "Bernoulli(probs: (2,))"

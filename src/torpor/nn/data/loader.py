@@ -16,10 +16,8 @@ from torpor.tensor import Generator, Tensor
 from torpor.tensor.random import take_draws
 
 
-def default_collate(batch: list[Any]) -> Any:
-    """A list of samples as one batch: tensors, arrays and numbers are stacked along a new axis 0,
-    samples that are tuples, lists or dicts are collated part by part, texts stay a list.
-    """
+def _collated(batch: list[Any]) -> Any:
+    """As `default_collate`, but that arrays and numbers make arrays, which processes hand on."""
     first = batch[0]
     if isinstance(first, Tensor):
         return Tensor.stack(batch)
@@ -30,11 +28,11 @@ def default_collate(batch: list[Any]) -> Any:
     if isinstance(first, str | bytes):
         return batch
     if isinstance(first, dict):
-        return {key: default_collate([sample[key] for sample in batch]) for key in first}
+        return {key: _collated([sample[key] for sample in batch]) for key in first}
     if isinstance(first, tuple | list):
         if len({len(sample) for sample in batch}) != 1:
             raise ValueRangeError("samples of one batch have different numbers of parts")
-        parts = [default_collate(list(part)) for part in zip(*batch, strict=True)]
+        parts = [_collated(list(part)) for part in zip(*batch, strict=True)]
         is_named = hasattr(first, "_fields")
         return type(first)(*parts) if is_named else type(first)(parts)
     raise ValueRangeError(
@@ -43,11 +41,25 @@ def default_collate(batch: list[Any]) -> Any:
     )
 
 
-default_collate.is_default = True  # type: ignore[attr-defined]
+def default_collate(batch: list[Any]) -> Any:
+    """A list of samples as one batch: tensors, arrays and numbers are stacked along a new axis 0,
+    samples that are tuples, lists or dicts are collated part by part, texts stay a list.
+
+    >>> torpor.nn.data.default_collate([(1, 2.0), (3, 4.0)])[0].tolist()
+    [1, 3]
+    """
+    return _tensors(_collated(batch))
+
+
+_collated.is_default = True  # type: ignore[attr-defined]
 
 
 def default_convert(sample: Any) -> Any:
-    """A sample as it is, which is what a loader without batches gives."""
+    """A sample with tensors for arrays, which is what a loader without batches gives."""
+    return _tensors(sample)
+
+
+def _same(sample: Any) -> Any:
     return sample
 
 
@@ -115,7 +127,8 @@ class DataLoader:
         if batch_sampler is None and batch_size is not None and self.sampler is not None:
             self.batch_sampler = BatchSampler(self.sampler, batch_size, drop_last)
         batched = batch_size is not None or batch_sampler is not None
-        self.collate_fn = collate_fn or (default_collate if batched else default_convert)
+        collate = None if collate_fn is default_collate and batched else collate_fn
+        self.collate_fn = collate or (_collated if batched else _same)
 
     def _check(self, shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
         if self.num_workers < 0 or self.timeout < 0:

@@ -8,7 +8,9 @@ not satisfy its constraint is a `ValueRangeError`; what has no closed form a `No
 """
 
 import sys
+from typing import TYPE_CHECKING
 
+from torpor.base.missing import names_of
 from torpor.nn.distributions import constraints as constraints
 from torpor.nn.distributions.base import Distribution, ExponentialFamily
 from torpor.nn.distributions.composite import (
@@ -105,3 +107,6 @@ __all__ = [
     "Wishart", "biject_to", "constraints", "identity_transform", "kl_divergence", "register_kl",
     "transform_to",
 ]  # fmt: skip
+
+if not TYPE_CHECKING:
+    __getattr__ = names_of("torpor.distributions", lambda: __all__)

@@ -22,6 +22,7 @@ from torpor.tensor import Tensor, as_tensor, no_grad
 from torpor.tensor.operands import sloped
 from torpor.tensor.random import normal_numbers, open_uniform, random_words
 from torpor.tensor.rejection import angles, gamma_numbers, gamma_slopes
+from torpor.tensor.spelling import bound_to
 
 Shape = tuple[Any, ...]  # of known sizes
 Formula = Callable[..., Any]
@@ -229,8 +230,16 @@ class Distribution:
         return value if value.dtype.is_float else value.cast(like.dtype)
 
     def __repr__(self) -> str:
+        given = {name: vars(self).get(name) for name in self.arg_constraints}
+        if "probs" in given:  # which are the logits too
+            given.pop("logits", None)
+        shown = ", ".join(
+            f"{name}: {value if value.numel() == 1 else tuple(value.shape)}"
+            for name, value in given.items()
+            if isinstance(value, Tensor)
+        )
         shapes = f"batch_shape={self.batch_shape}, event_shape={self.event_shape}"
-        return f"{type(self).__name__}({shapes})"
+        return f"{type(self).__name__}({shown or shapes})"
 
 
 class Family(Distribution):
@@ -243,7 +252,7 @@ class Family(Distribution):
     __signature__: ClassVar[inspect.Signature]
 
     def __init__(self, *arguments: Any, **options: Any):
-        bound = self.__signature__.bind(*arguments, **options)
+        bound = bound_to(self, self.__signature__, arguments, options)
         bound.apply_defaults()
         given = dict(bound.arguments)
         self._validate(given.pop("validate_args"))

@@ -45,8 +45,8 @@ class SGD(Optimizer):
     ) -> dict[str, Tensor]:
         return {"_step": values["_step"] + 1}
 
-    def _fitting(self, parameter: Tensor, values: Mapping[str, Any]) -> dict[str, Tensor]:
-        found = super()._fitting(parameter, values)
+    def _fitting(self, own: Mapping[str, Tensor], values: Mapping[str, Any]) -> dict[str, Tensor]:
+        found = super()._fitting(own, values)
         if found and self.counted:  # whoever has a velocity has made a step
             found["_step"] = Tensor(1.0)
         return found

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torpor.base.errors import ValueRangeError
 from torpor.nn.optim.optimizer import REQUIRED, Group, Optimizer, signature_of
-from torpor.tensor.spelling import within
+from torpor.tensor.spelling import bound_to, within
 
 
 class LRScheduler:
@@ -42,7 +42,7 @@ class LRScheduler:
             cls.__signature__ = own_init.replace(parameters=[*own_init.parameters.values()][1:])
 
     def __init__(self, *arguments: Any, **options: Any):
-        bound = self.__signature__.bind(*arguments, **options)
+        bound = bound_to(self, self.__signature__, arguments, options)
         bound.apply_defaults()
         vars(self).update(bound.arguments)
         self.begin()

@@ -24,7 +24,7 @@ from torpor.nn.optim.written import begin_written
 from torpor.tensor import Tensor, enable_grad, no_grad
 from torpor.tensor.differentiate import forget_gradients, leaf_number
 from torpor.tensor.repeated import repeated
-from torpor.tensor.spelling import within
+from torpor.tensor.spelling import bound_to, within
 from torpor.tensor.watch import is_watched
 from torpor.tensor.wide import wide_dtype
 from torpor.tensor.write import hand_over, restored_on_failure
@@ -170,7 +170,7 @@ class Optimizer:
         if isinstance(defaults, Mapping) and self.options is Optimizer.options:
             begin_written(self, arguments[0] if arguments else options["params"], defaults)
             return
-        bound = self.__signature__.bind(*arguments, **options)
+        bound = bound_to(self, self.__signature__, arguments, options)
         bound.apply_defaults()
         self.defaults = {k: v for k, v in bound.arguments.items() if k in self.options}
         self.defaults["maximize"] = bound.arguments["maximize"]
