@@ -5,16 +5,13 @@ format; `exact_rules` are identities that hold bit for bit on every format.
 """
 
 from typing import Final
-from weakref import WeakSet
 
 from torpor.base import settings
-from torpor.base.dtypes import dtypes
 from torpor.ir.pattern import PatternMatcher
 from torpor.ir.rewrite import graph_rewrite
 from torpor.ir.uop import UOp, register_simplifier
 from torpor.rules.exact import exact_rules
 from torpor.rules.fold import fold_rules
-from torpor.rules.gather import gather_sums
 from torpor.rules.index import index_rules
 from torpor.rules.validity import conjuncts, simplify_under, simplify_valid
 from torpor.rules.width import index_dtype
@@ -22,25 +19,15 @@ from torpor.rules.width import index_dtype
 all_rules: Final[PatternMatcher] = index_rules + fold_rules + exact_rules
 
 
-# Index expressions and conditions that are simplified already, without and with STRICT_FLOAT: the
-# rooms above ask for the same ones again and again.
-_simplified: Final[tuple[WeakSet[UOp], WeakSet[UOp]]] = (WeakSet(), WeakSet())
-_BITS: Final = (1, 2)  # in `UOp.normal`, likewise
+_BITS: Final = (1, 2)  # in `UOp.normal`: what is simplified already, without and with STRICT_FLOAT
 
 
 def simplify(node: UOp) -> UOp:
     """An equal, usually shorter graph, by all rules; what `UOp.simplify` does."""
     if not node.src:
         return node
-    strict = bool(settings.number("STRICT_FLOAT"))
-    if node.dtype is not dtypes.index and node.dtype is not dtypes.bool:
-        return graph_rewrite(node, all_rules, name="simplify", bit=_BITS[strict])
-    known = _simplified[strict]
-    if node in known:
-        return node
-    made = graph_rewrite(gather_sums(node), all_rules, name="simplify", bit=_BITS[strict])
-    known.add(made)
-    return made
+    bit = _BITS[bool(settings.number("STRICT_FLOAT"))]
+    return node if node.normal & bit else graph_rewrite(node, all_rules, name="simplify", bit=bit)
 
 
 register_simplifier(simplify)

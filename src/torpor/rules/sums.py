@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from collections.abc import Iterator
 
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.rules.common import index_rule
-from torpor.rules.linear import bounds, build, difference, linear, merge, order_of
-
-_OF_SUMS: Final = frozenset({Ops.ADD, Ops.SUB, Ops.MUL, Ops.CONST})  # what `linear` looks into
+from torpor.rules.linear import Terms, bounds, build, difference, linear, merge, order_of
 
 
 @index_rule
@@ -26,61 +24,7 @@ def constant_by_bounds(node: UOp) -> UOp | None:
 @index_rule
 def collect_terms(node: UOp) -> UOp | None:
     """`a*c + a*d -> a*(c+d)`: a sum in canonical order, constants multiplied in."""
-    if node.op is Ops.ADD and _extends(*node.src):
-        return None
-    if node.op is Ops.MUL and _is_scaled_term(*node.src):
-        return None
-    terms, constant = linear(node)
-    return build(terms, constant)
-
-
-def _is_scaled_term(term: UOp, scale: UOp) -> bool:
-    """Whether `term * scale` is canonical: a quick yes."""
-    if scale.op is not Ops.CONST or scale.arg in (0, 1) or term.op in _OF_SUMS:
-        return False
-    return bool(term.vmin != term.vmax)
-
-
-def _split(part: UOp) -> tuple[UOp, int]:
-    """A summand as term and coefficient."""
-    if part.op is Ops.MUL and part.src[1].op is Ops.CONST:
-        return part.src[0], part.src[1].arg
-    return part, 1
-
-
-def _extends(total: UOp, part: UOp) -> bool:
-    """Whether the canonical sum `total` stays canonical with `part` after it: a quick yes.
-
-    The operands have been rewritten already; no is always safe, it means the long way.
-    """
-    term, scale = _split(part)
-    last, size = _split(total.src[1] if total.op is Ops.ADD else total)
-    if last.op in _OF_SUMS or last.op is Ops.CONST:
-        return False
-    if term.op is Ops.CONST:
-        return bool(term.arg)
-    if term.op in _OF_SUMS or term.vmin == term.vmax or abs(size) < abs(scale):
-        return False
-    if abs(size) == abs(scale) and (abs(size) != 1 or order_of(last) >= order_of(term)):
-        return False
-    while total.op is Ops.ADD:  # the same term with another coefficient would have to be merged
-        earlier = _split(total.src[1])[0]
-        if earlier is term or earlier.op is Ops.ADD:
-            return False
-        total = total.src[0]
-    first = _split(total)[0]
-    return first is not term and first.op is not Ops.ADD and first.vmin != first.vmax
-
-
-def _has_remainder(total: UOp) -> bool:
-    """Whether a summand of the canonical sum may be a remainder."""
-    while True:
-        term = _split(total.src[1] if total.op is Ops.ADD else total)[0]
-        if term.op in (Ops.MOD, Ops.ADD):
-            return True
-        if total.op is not Ops.ADD:
-            return False
-        total = total.src[0]
+    return build(*linear(node))
 
 
 @index_rule
@@ -117,25 +61,27 @@ def product_of(coefficient: int, factors: list[UOp]) -> UOp:
     return build({total: coefficient})
 
 
+def _beside_remainders(node: UOp) -> Iterator[tuple[Terms, int, UOp, UOp, int]]:
+    """For each term scale*(v%c) of a sum and each term scale*c*other: the rest of the sum, its
+    constant, the remainder, `other` and the scale.
+    """
+    terms, constant = linear(node)
+    for term, scale in terms.items():
+        if term.op is Ops.MOD and term.src[1].op is Ops.CONST and term.src[1].arg > 0:
+            for other, more in terms.items():
+                if more == scale * term.src[1].arg and other is not term:
+                    rest = {t: s for t, s in terms.items() if t not in (term, other)}
+                    yield rest, constant, term, other, scale
+
+
 @index_rule
 def rejoin_quotient(node: UOp) -> UOp | None:
     """`(x//c)*c + x%c -> x`."""
-    if not _has_remainder(node):
-        return None
-    terms, constant = linear(node)
-    for term, scale in terms.items():
-        if term.op is not Ops.MOD or term.src[1].op is not Ops.CONST:
-            continue
-        value, size = term.src[0], term.src[1].arg
-        if size <= 0 or scale * size not in terms.values():
-            continue
-        for quotient, other in terms.items():
-            if other == scale * size and quotient is not term:
-                whole = _whole(quotient, value, size)
-                if whole is not None:
-                    rest = {t: s for t, s in terms.items() if t not in (term, quotient)}
-                    more, offset = linear(whole, scale)
-                    return build(merge(rest, more), constant + offset)
+    for rest, constant, remainder, quotient, scale in _beside_remainders(node):
+        whole = _whole(quotient, remainder.src[0], remainder.src[1].arg)
+        if whole is not None:
+            more, offset = linear(whole, scale)
+            return build(merge(rest, more), constant + offset)
     return None
 
 
@@ -153,23 +99,13 @@ def _whole(quotient: UOp, value: UOp, size: int) -> UOp | None:
 @index_rule
 def rejoin_remainder(node: UOp) -> UOp | None:
     """`((x//a)%b)*a + x%a -> x%(a*b)`."""
-    if not _has_remainder(node):
-        return None
-    terms, constant = linear(node)
-    for term, scale in terms.items():
-        if term.op is not Ops.MOD or term.src[1].op is not Ops.CONST or term.src[1].arg <= 0:
-            continue
-        value, size = term.src[0], term.src[1].arg
-        for upper, other in terms.items():
-            if other != scale * size or upper.op is not Ops.MOD or upper is term:
-                continue
-            count = upper.src[1]
-            if count.op is Ops.CONST and count.arg > 0:
-                whole = _whole(upper.src[0], value, size)
-                if whole is not None:
-                    rest = {t: s for t, s in terms.items() if t not in (term, upper)}
-                    joined = whole % UOp.index_const(size * count.arg)
-                    return build(merge(rest, {joined: scale}), constant)
+    for rest, constant, remainder, upper, scale in _beside_remainders(node):
+        size = remainder.src[1].arg
+        if upper.op is Ops.MOD and upper.src[1].op is Ops.CONST and upper.src[1].arg > 0:
+            whole = _whole(upper.src[0], remainder.src[0], size)
+            if whole is not None:
+                joined = whole % UOp.index_const(size * upper.src[1].arg)
+                return build(merge(rest, {joined: scale}), constant)
     return None
 
 
