@@ -80,6 +80,26 @@ def test_a_longer_program_takes_as_much_longer(program, length):
     assert long < TIMES * SLACK * short
 
 
+def outputs(count: int) -> list[Tensor]:
+    x = Tensor.empty(24)
+    return [x * float(number) for number in range(count)]
+
+
+def sums(count: int) -> list[Tensor]:
+    x = Tensor.empty(24, 40)
+    return [(x * float(number)).sum(1) for number in range(count)]
+
+
+@pytest.mark.parametrize("program", [outputs, sums])
+def test_many_results_of_one_tensor_are_scheduled_in_a_time_like_their_number(program):
+    def scheduled(count: int) -> Callable[[], object]:
+        results = program(count)
+        return lambda: results[0].schedule(*results[1:])
+
+    scheduled(8)()
+    assert calls(scheduled(60 * TIMES)) < TIMES * SLACK * calls(scheduled(60))
+
+
 def layers(count: int, x: Tensor) -> Tensor:
     weights = ones(12, 12)
     for _ in range(count):

@@ -153,6 +153,7 @@ class Afresh:
         stored.sort(key=lambda node: writers[settled.places[node]])
         self.places = {node: settled.places[node] for node in stored}
         self.birth = {node: writers[buffer] for node, buffer in self.places.items()}
+        self.place = {node: number for number, node in enumerate(stored)}
         self.first = self._first_uses()
         self.late: dict[UOp, UOp] = {}  # late values anew
         self.copies: dict[UOp, UOp] = {}  # early ones afresh
@@ -196,7 +197,7 @@ class Afresh:
             if one not in needed and one not in self.copies:
                 needed.add(one)
                 stack += self._chosen_for(one)
-        for one in sorted(needed, key=[*self.birth].index):
+        for one in sorted(needed, key=self.place.__getitem__):
             awaited = self._awaited(self.first[one])
             self.copies[one] = self._made_of(one, partial(self._early_value, awaited))
         return self.copies[node]

@@ -14,7 +14,7 @@ same elements and do not depend on each other share a loop (`loops`).
 from __future__ import annotations
 
 from collections.abc import Iterator, KeysView
-from typing import Final
+from typing import Any, Final
 
 from torpor.ir.infer import Shape, shape_of
 from torpor.ir.ops import ALU, MOVEMENT, AxisType, Ops
@@ -43,9 +43,10 @@ class MultiOutput:
         self.reads: dict[UOp, KeysView[Read]] = {}
         # For roots that come later, by what they read: elementwise roots, work on reductions, and
         # reductions that have been fused.
-        self.by_read: dict[Read, list[UOp]] = {}
-        self.working: dict[tuple[Order, Read], list[UOp]] = {}
-        self.reducing: dict[tuple[Order, Read], list[tuple[UOp, Use]]] = {}
+        self.by_read: dict[Read, list[tuple[Region, UOp]]] = {}
+        self.working: dict[tuple[Order, Read], list[tuple[Region, UOp]]] = {}
+        self.reducing: dict[tuple[Order, Read], list[tuple[Region, UOp, Use]]] = {}
+        self.orders: dict[Shape, dict[tuple[int, ...], None]] = {}  # reduced axes by shape
         self.running: dict[tuple[Use, int, Order], list[tuple[UOp, Indices]]] = {}
 
     # --- kernels that compute the value anyway ----------------------------------------------------
@@ -110,31 +111,27 @@ class MultiOutput:
         level = self.state.weights.level[node]
         places = self.along_reduction(node) if level else self.along(node)
         for region, indices in places:
-            full = len(region.outputs) >= MOST_OUTPUTS or not self.has_room(region, node)
             readers = self.state.readers_of(node)
             first = next(iter(region.outputs))
             if first.dtype.itemsize != node.dtype.itemsize:
                 continue  # vectors have as many lanes as the widest format leaves
-            if not full and region not in readers and self.in_time(node, region):
+            room = self.has_room(region, node) and region not in readers
+            if room and self.in_time(node, region):
                 return region, indices
         return None
 
     def along(self, node: UOp) -> Iterator[Place]:
         """For elementwise work: beside elementwise roots of its shape, or in a reduction's loop."""
         for read in self.reads_of(node):
-            for other in self.by_read.get(read, ()):
-                region = self.state.home[other]
+            for region, other in with_room(self.by_read.get(read)):
                 if shape_of(other) == shape_of(node):
                     yield region, region.outputs[other]
-            for axes in self.orders(shape_of(node)):
-                for other, use in self.reducing.get(((shape_of(node), axes), read), ()):
-                    below = self.state.reduce_ranges[use.region, other, use.indices]
-                    if self.stores_whole(node, Use(use.region, below)):
-                        yield use.region, below
-
-    def orders(self, shape: Shape) -> list[tuple[int, ...]]:
-        """The axes over which values of this shape are reduced somewhere."""
-        return list({axes: None for (known, axes), _ in self.reducing if known == shape})
+            for axes in self.orders.get(shape_of(node), ()):
+                key = (shape_of(node), axes), read
+                for region, other, use in with_room(self.reducing.get(key)):
+                    below = self.state.reduce_ranges[region, other, use.indices]
+                    if self.stores_whole(node, Use(region, below)):
+                        yield region, below
 
     def along_reduction(self, node: UOp) -> Iterator[Place]:
         """For work on reductions: where one over the same elements is, or beside other work on one
@@ -146,13 +143,12 @@ class MultiOutput:
         for own in near:
             for read in self.reads_of(own.src[0]):
                 key = order_of(own), read
-                for _, use in self.reducing.get(key, ()):
+                for region, _, use in with_room(self.reducing.get(key)):
                     indices = spread(use.indices, own, node)
-                    fits = indices and self.stores_whole(node, Use(use.region, indices))
+                    fits = indices and self.stores_whole(node, Use(region, indices))
                     if indices and fits and self.reasons.refusal(own, use, commit=False) is None:
-                        yield use.region, indices
-                for other in self.working.get(key, ()):
-                    region = self.state.home[other]
+                        yield region, indices
+                for region, other in with_room(self.working.get(key)):
                     indices = region.outputs[other]
                     # Not inside a loop that reduces: what this needs may only be known after it.
                     outside = region.closure(indices) <= frozenset(region.axes)
@@ -161,18 +157,21 @@ class MultiOutput:
 
     def note_root(self, node: UOp) -> None:
         """A root has been stored: others may join it."""
+        place = self.state.home[node], node
         if not self.state.weights.level[node]:
             for read in self.reads_of(node):
-                self.by_read.setdefault(read, []).append(node)
+                self.by_read.setdefault(read, []).append(place)
         for own in reductions_near(node):
             for read in self.reads_of(own.src[0]):
-                self.working.setdefault((order_of(own), read), []).append(node)
+                self.working.setdefault((order_of(own), read), []).append(place)
 
     def note_reduction(self, node: UOp, use: Use) -> None:
         """A reduction has been fused into a kernel: roots may join it."""
         if len(self.state.roots) > 1:
+            shape, axes = order_of(node)
+            self.orders.setdefault(shape, {})[axes] = None
             for read in self.reads_of(node.src[0]):
-                self.reducing.setdefault((order_of(node), read), []).append((node, use))
+                self.reducing.setdefault(((shape, axes), read), []).append((use.region, node, use))
 
     def reads_of(self, node: UOp) -> KeysView[Read]:
         """What the value reads, as far as a look at its nearest operations tells."""
@@ -201,6 +200,13 @@ class MultiOutput:
         """A reduction has loops of its own."""
         key = (use, self.state.weights.level[node], order_of(node))
         self.running[key].append((node, below))
+
+
+def with_room(known: list[Any] | None) -> list[Any]:
+    """Those whose kernels, which stand first, may store one more value; others are forgotten."""
+    if known:
+        known[:] = [one for one in known if len(one[0].outputs) < MOST_OUTPUTS]
+    return list(known or ())
 
 
 def order_of(reduction: UOp) -> Order:

@@ -79,25 +79,36 @@ def tile_and_fuse(
     `kept` are read later.
     """
     outside, least = frozenset(kept), shared_from(target)
-    sizes = [item.buffers[n].arg.nbytes for item in items for n in item.outputs]
-    if sum(sizes) < least:
-        return list(items)
-    for members in candidates(items, least):
-        found = group_of(items, members, outside, least)
+    done: list[ScheduleItem] = []
+    rest, sets = list(items), candidates(items, least)
+    while (members := next(sets, None)) is not None:
+        found = group_of(rest, members, outside, least)
         if found is None:
             continue
         block, levels = by_blocks(found, make, target)
         if levels:
-            before, after = around(items, found.items)
-            launches = launches_of(block, levels, make, target)
-            made = {b for one in launches for b in one.item.buffers}
-            own = frozenset(made.difference(*(item.buffers for item in found.items)))
-            launches = used_again(launches, own)
-            section = Section(own & {b for one in launches for b in one.item.buffers})
-            blocks = repeated(launches, levels, apart(block.items, own, len(levels)), section)
-            tiled = (*levels[0].first, *blocks, *levels[0].last)
-            return [*before, *tiled, *tile_and_fuse(after, outside, make, target)]
-    return list(items)
+            before, rest = around(rest, found.items)
+            done += [*before, *tiled(found, block, levels, make, target)]
+            sets = candidates(rest, least)
+    return [*done, *rest]
+
+
+def tiled(
+    group: FusionGroup,
+    block: FusionGroup,
+    levels: Sequence[Level],
+    make: MakeBuffer,
+    target: Target,
+) -> Iterator[ScheduleItem]:
+    """The kernels of a group, block by block."""
+    launches = launches_of(block, levels, make, target)
+    made = {b for one in launches for b in one.item.buffers}
+    own = frozenset(made.difference(*(item.buffers for item in group.items)))
+    launches = used_again(launches, own)
+    section = Section(own & {b for one in launches for b in one.item.buffers})
+    yield from levels[0].first
+    yield from repeated(launches, levels, apart(block.items, own, len(levels)), section)
+    yield from levels[0].last
 
 
 def launches_of(

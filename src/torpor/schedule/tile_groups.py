@@ -103,7 +103,7 @@ def candidates(items: Sequence[ScheduleItem], least: int) -> Iterator[list[Sched
             near = [i for i in waiting if not joined.isdisjoint(i.buffers)]
             wider = joined | {b for i in near for b in i.buffers if b in large}
             grows, joined = wider != joined, wider
-        waiting = [i for i in waiting if i not in near]
+        waiting = without(waiting, near)
         if len(near) > 1:
             yield between(items, near)
 
@@ -118,12 +118,18 @@ def read_by(item: ScheduleItem) -> list[UOp]:
     return [b for n, b in enumerate(item.buffers) if n not in item.outputs]
 
 
+def without(items: Iterable[ScheduleItem], some: Iterable[ScheduleItem]) -> list[ScheduleItem]:
+    """The items that are none of some others."""
+    left_out = set(map(id, some))
+    return [item for item in items if id(item) not in left_out]
+
+
 def reached(items: Iterable[ScheduleItem], start: Sequence[ScheduleItem]) -> list[ScheduleItem]:
     """The items in whose order values flow, from `start` on."""
-    made = {b for item in start for b in stored_by(item)}
+    made, first_ones = {b for item in start for b in stored_by(item)}, set(map(id, start))
     found = []
     for item in items:
-        if item in start or not made.isdisjoint(read_by(item)):
+        if id(item) in first_ones or not made.isdisjoint(read_by(item)):
             made.update(stored_by(item))
             found.append(item)
     return found
@@ -131,11 +137,10 @@ def reached(items: Iterable[ScheduleItem], start: Sequence[ScheduleItem]) -> lis
 
 def between(items: Sequence[ScheduleItem], some: Sequence[ScheduleItem]) -> list[ScheduleItem]:
     """The items, and those that need one of them and that another needs."""
-    later = reached(items, some)
-    needed = {b for item in some for b in read_by(item)}
+    needed, chosen = {b for item in some for b in read_by(item)}, set(map(id, some))
     found = []
-    for item in reversed(later):
-        if item in some or not needed.isdisjoint(stored_by(item)):
+    for item in reversed(reached(items, some)):
+        if id(item) in chosen or not needed.isdisjoint(stored_by(item)):
             needed.update(read_by(item))
             found.append(item)
     return found[::-1]
@@ -146,8 +151,7 @@ def around(
 ) -> tuple[list[ScheduleItem], list[ScheduleItem]]:
     """The items that can run before the group, and those that need it."""
     later = reached(items, group)
-    after = [item for item in later if item not in group]
-    return [item for item in items if item not in later], after
+    return without(items, later), without(later, group)
 
 
 def even_part(count: int, most: int) -> int:
@@ -171,11 +175,10 @@ def group_of(
     while len(members) > 1:
         group, misfit = aligned(members)
         if misfit is None:
-            elsewhere = {b for i in items if i not in members for b in read_by(i)} | outside
+            elsewhere = {b for i in without(items, members) for b in read_by(i)} | outside
             group.inside = [b for b in group.rows if b not in elsewhere]
             return group if group.handed >= least else None
-        lost = reached(members, [misfit])
-        members = [item for item in members if item not in lost]
+        members = without(members, reached(members, [misfit]))
     return None
 
 
