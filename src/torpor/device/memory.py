@@ -100,7 +100,8 @@ def _small_blocks(capacity: int, alignment: int) -> list[Block]:
 
 def _bytes_at(address: int, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """The bytes from an address on."""
-    return np.ndarray(nbytes, np.uint8, (ctypes.c_char * nbytes).from_address(address))
+    memory: Any = (ctypes.c_char * nbytes).from_address(address)
+    return np.ndarray(nbytes, np.uint8, memory)
 
 
 def _paged_block(capacity: int, alignment: int) -> Block:

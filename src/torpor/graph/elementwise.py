@@ -45,7 +45,7 @@ def constant(value: Scalar, dtype: DType, shape: Sequence[Size] = ()) -> UOp:
         return node
     sizes = tuple(shape)
     ones = (1,) * len(sizes)
-    node = UOp(Ops.RESHAPE, dtype, (node,), ones)
+    node = shaped(UOp(Ops.RESHAPE, dtype, (node,), ones), ones)
     return node if sizes == ones else expand(node, sizes)
 
 

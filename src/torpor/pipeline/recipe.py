@@ -18,7 +18,7 @@ from torpor.base.dtypes import DType
 from torpor.base.locks import recursive_lock
 from torpor.device import Buffer
 from torpor.device.buffer import buffer_node
-from torpor.ir.infer import Shape, shape_of
+from torpor.ir.infer import Shape
 from torpor.ir.ops import Ops
 from torpor.ir.records import ScheduleItem
 from torpor.ir.uop import UOp
@@ -84,6 +84,10 @@ class Recipe:
     used: bool = False
     told: bool = False
     lock: Any = field(default_factory=recursive_lock)  # of `takes`
+    first: int = field(init=False)  # the slot of the first result
+
+    def __post_init__(self) -> None:
+        self.first = self.graph.memory.first_result
 
 
 _recipes: Final[dict[tuple[Any, ...], Recipe]] = {}
@@ -185,7 +189,11 @@ def carry_out(
     """
     with recipe.lock:
         made = [take() for take in recipe.takes] if memory is None else [*map(reuse.Result, memory)]
-    recipe.graph.run(inputs, [result.buffer for result in made], bound, items)
+    buffers = [result.buffer for result in made]
+    if items or timing():
+        recipe.graph.run(inputs, buffers, bound, items)
+    else:
+        recipe.graph.launch(inputs, buffers, bound)
     return made
 
 
@@ -194,15 +202,15 @@ def follow(
     memory: Sequence[Buffer] | None = None,
 ) -> list[UOp]:  # fmt: skip
     """Compute roots of these shapes, whose canonical form is `form`, as `carry_out`."""
-    items = items or (here(recipe, form) if timing() else ())
+    if not items and timing():
+        items = here(recipe, form)
     made = carry_out(recipe, form.buffers, form.values, items, memory)
-    first = recipe.graph.memory.first_result
-    found: list[UOp] = []
-    for (parts, joint), shape in zip(recipe.results, shapes, strict=True):
+    first, found = recipe.first, list[UOp]()
+    for (parts, joint), shape in zip(recipe.results, shapes):
         if joint is None:
-            ((slot, _),) = parts
+            slot = parts[0][0]
             node = made[slot - first].node if slot >= first else None
-            if node is None or shape_of(node) != shape:  # two roots may be one value in two shapes
+            if node is None or node._shape != shape:  # two roots may be one value in two shapes
                 node = buffer_node(memory_at(recipe, slot, form.buffers, made), shape)
             found.append(node)
         else:
@@ -232,5 +240,5 @@ def memory_at(
     recipe: Recipe, slot: int, inputs: Sequence[Buffer], made: Sequence[reuse.Result]
 ) -> Buffer:
     """The memory in a slot after a run: an input's or a result's."""
-    first = recipe.graph.memory.first_result
+    first = recipe.first
     return made[slot - first].buffer if slot >= first else inputs[slot]

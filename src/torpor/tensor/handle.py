@@ -447,8 +447,8 @@ def _moves_along(operand: Handle) -> bool:
 
 def node_on(device: str, operand: Handle) -> UOp:
     """The operand's node, copied to `device` if it lives elsewhere."""
-    node = operand._operand()
-    return node if operand._storage.device == device else build.copy_to(node, device)
+    node, own = operand._operand(), operand._storage.device
+    return node if own is device or own == device else build.copy_to(node, device)
 
 
 # --- errors ---------------------------------------------------------------------------------------

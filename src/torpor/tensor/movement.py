@@ -247,7 +247,7 @@ class Movement(Handle):
         size, begin = shape[axis], a_size(start)
         if is_plain((*shape, begin, length)) and 0 <= begin < begin + length <= size:
             lengths = (*shape[:axis], length, *shape[axis + 1 :])
-            pairs = [(0, whole) for whole in shape]
+            pairs: list[Any] = [(0, whole) for whole in shape]
             pairs[axis] = begin, begin + length
             return boxed(self, (tuple(pairs), lengths, lengths))
         if isinstance(begin, int) and begin < 0:

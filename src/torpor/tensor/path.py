@@ -7,6 +7,7 @@ handle back to the base, together with a mask of the elements that it covers (No
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 
 from torpor.base.dtypes import dtypes
@@ -92,7 +93,7 @@ class Step:
         if self.kind in _SAME:
             return value, mask
         if mask is None and self.kind in ("shrink", "stride"):
-            mask = build.constant(True, dtypes.bool, shape_of(value))
+            mask = _everywhere(shape_of(value))
         back = _INVERSE[self.kind]
         return back(self, value), None if mask is None else back(self, mask)
 
@@ -144,15 +145,19 @@ def _unexpand(step: Step, value: UOp) -> UOp:
     )
 
 
+@lru_cache(maxsize=1024)
+def _everywhere(shape: Shape) -> UOp:
+    return build.constant(True, dtypes.bool, shape)
+
+
 def _unshrink(step: Step, value: UOp) -> UOp:
-    pairs = tuple(
-        (start, _minus(size, stop))
-        for (start, stop), size in zip(step.arg, step.before[0], strict=True)
-    )
-    return build.pad(value, pairs)
+    sizes = zip(step.arg, step.before[0])
+    return build.pad(value, tuple([(start, _minus(size, stop)) for (start, stop), size in sizes]))
 
 
 def _minus(left: Size, right: Size) -> Size:
+    if type(left) is int and type(right) is int:
+        return left - right
     return fold_size(left - right if isinstance(left, UOp) else left + right * -1)
 
 

@@ -83,9 +83,8 @@ def repeated(function: _Function) -> _Function:
     def wrapped(*arguments: Any, **options: Any) -> Any:
         if active:
             return function(*arguments, **options)
-        names, given = (), arguments
-        if options:
-            names, given = tuple(options), (*arguments, *options.values())
+        names = tuple(options)
+        given = (*arguments, *options.values()) if names else arguments
         call = _Call(given, names)
         template = templates.get(call.key)
         if template is None and call.handles and templates.is_wanted(call.key) and call.is_plain():

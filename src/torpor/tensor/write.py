@@ -121,9 +121,9 @@ def _value_node(target: Handle, value: Any) -> tuple[UOp, bool]:
             return weak_constant(as_scalar(value), dtype, shape), False
     if value.dtype.kind == "packed":
         value = value.cast(dtypes.int8)
-    device = target.device
-    if value.device != device and (value.shape or value.device != "CPU"):
-        what = f"cannot write a value on {value.device} to a tensor on {device}; use .to()"
+    device, own = target._storage.device, value._storage.device
+    if own is not device and own != device and (value.shape or own != "CPU"):
+        what = f"cannot write a value on {value.device} to a tensor on {target.device}; use .to()"
         raise located(DeviceError(what), (target, value))
     try:
         node = build.broadcast_to(build.cast(node_on(device, value), dtype), shape)
