@@ -414,7 +414,6 @@ def _guards(work: _Finish, sources: Sequence[Any]) -> Guards:
         if is_a(source, int) and id(entry.storage) in known:
             test = f"a[{source}]._storage is {guards.bind(entry.storage)}"
             guards.add(test, "what the arguments share")
-    guards.compile()
     return guards
 
 

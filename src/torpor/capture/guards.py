@@ -5,8 +5,9 @@ from __future__ import annotations
 import abc
 import operator
 import types
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -55,22 +56,36 @@ _TENSORS: Final = "the methods of tensors"
 _EVERYWHERE: Final = frozenset({_FUNCTIONS, _CLASSES, _BASES, _SPECIAL, _LIBRARY, _TENSORS})
 
 
+class Test(NamedTuple):
+    """One thing that must hold, and what it is about.
+
+    expression: of Python, over named constants; `a` in it are the tensors that the function is
+                called with. `entry` instead: how something is looked at (`getitem`, `getattr`, or
+                `contains`: it is not there), what of, under which name, and what is there.
+    steps:      native ones: where these hold it holds; where they are `exact`, only there.
+    of_class:   it holds while no class has been changed.
+    """
+
+    expression: str
+    path: str
+    entry: tuple[Any, ...] = ()
+    steps: tuple[Step, ...] = ()
+    exact: bool = True
+    of_class: bool = False
+
+
 class Guards:
-    """Tests as Python expressions over named constants, and what each is about."""
+    """Tests, which are asked by one generated function."""
 
     def __init__(self) -> None:
-        self.tests: list[tuple[str, str]] = []  # expression, path
-        self.steps: list[Step] = []  # native ones: of the tests that they say all of,
-        self.quick: list[Step] = []  # and of those where it is enough if they hold
-        self.asked: list[str] = []  # expressions of the latter
-        self.slow: list[str] = []  # and of tests without steps
-        self.of_classes: list[str] = []  # and of tests that hold while no class is changed,
-        self.versions = ""  # which this says
-        self.names: dict[str, Any] = {"same": same, "same_array": same_array,
-                                      "same_parts": same_parts}  # fmt: skip
+        self.tests: list[Test] = []
+        self.versions: tuple[str, Sequence[Step]] = "", ()  # what says that no class was changed
+        self.names: dict[str, Any] = {
+            "same": same, "same_array": same_array, "same_parts": same_parts, "is_": operator.is_,
+            "contains": operator.contains, "getitem": operator.getitem,
+        }  # fmt: skip
         self._bound: dict[int, str] = {}
         self.places: dict[str, Place] = {}  # by path, those that tests are about
-        self.check: Check = _always
 
     def bind(self, value: Any) -> str:
         """A name for a constant of the generated function."""
@@ -80,46 +95,42 @@ class Guards:
             self.names[name] = value
         return name
 
-    def add(self, expression: str, path: str, *steps: Step, exact: bool = True) -> None:
-        """One more test; `a` in it are the tensors that the function is called with.
-
-        Where the native `steps` hold it holds; where they are `exact`, only there.
-        """
-        self.tests.append((expression, path))
-        (self.steps if exact else self.quick).extend(steps)
-        if not exact or not steps:
-            (self.asked if steps else self.slow).append(expression)
+    def add(
+        self, expression: str, path: str, *steps: Step, exact: bool = True, of_class: bool = False
+    ) -> None:
+        """One more test."""
+        self.tests.append(Test(expression, path, (), steps, exact, of_class))
 
     def add_held(
         self, owner: Any, name: str, value: Any, path: str, *, other: bool = False,
-        equal: bool = False,
+        equal: bool = False, of_class: bool = False,
     ) -> None:  # fmt: skip
-        """One more test: a slot of a tensor or a storage, an entry of a dict, what is in a cell, or
-        a part of a function is this very value; `other`: it is another one; `equal`: or it is
-        another one that equals it.
+        """One more test: a slot of a tensor or a storage, what a mapping has under a name (`ABSENT`
+        is nothing), what is in a cell, or a part of a function is this very value; `other`: it is
+        another one; `equal`: or it is another one that equals it.
         """
-        found, known = f"{self.bind(owner)}.{name}", Known(value)
+        known, look, found = Known(value), "getattr", f"{self.bind(owner)}.{name}"
         steps = [step("constant", "owner", Known(owner))]
         if is_a(owner, types.FunctionType):  # Python keeps None there as no object
             steps = [step(name.strip("_"), Known(owner), 0 if value is None else known)]
         elif is_a(owner, types.CellType):
-            found = f"{self.bind(owner)}.cell_contents"
             steps = [step("cell", "held", Known(owner)), step("is", "held", known)]
         elif is_a(owner, Handle | Storage):
             slot = Slot(Handle if is_a(owner, Handle) else Storage, name)
             steps += [step("slot", "held", "owner", slot), step("is", "held", known)]
+        elif value is ABSENT:
+            look = "contains"
+            steps.append(step("lacks", "owner", Known(name)))
         else:
-            found = f"{self.bind(owner)}[{name!r}]"
-            entry = step("dict_item", "held", "owner", Known(name)), step("is", "held", known)
-            steps = [*steps, *entry] if _has_names(owner, name) else []
+            look, found = "getitem", f"{self.bind(owner)}[{name!r}]"
+            steps += [step("dict_item", "held", "owner", Known(name)), step("is", "held", known)]
+        if look != "getattr" and not (type(owner) is dict and type(name) is str):
+            steps = []  # native code does not find it
         if other:
             steps[-1] = steps[-1]._replace(operation="not")
-        self.add(_test(found, self.bind(value), other, equal), path, *steps, exact=not equal)
-
-    def add_of_class(self, expression: str, path: str) -> None:
-        """One more test, about what a class has: it holds while the class has not been changed."""
-        self.tests.append((expression, path))
-        self.of_classes.append(expression)
+        entry = () if other or equal else (look, owner, name, value)
+        test = "" if entry else _test(found, self.bind(value), other, equal)
+        self.tests.append(Test(test, path, entry, tuple(steps), not equal, of_class))
 
     def add_versions(self, classes: Sequence[type]) -> None:
         """Have tests about classes asked only where one of these has been changed."""
@@ -127,40 +138,55 @@ class Guards:
         if all(versions):
             words = [*map(word_of_version, classes)]
             self.names["value_of"] = operator.attrgetter("value")
-            self.versions = f"[*map(value_of, {self.bind(words)})] == {versions}"
             pairs = zip(classes, versions, strict=True)
-            self.quick += [step("version", Known(kind), version) for kind, version in pairs]
+            steps = [step("version", Known(kind), version) for kind, version in pairs]
+            self.versions = f"[*map(value_of, {self.bind(words)})] == {versions}", steps
 
     def native(self, tensors: int) -> list[Step]:
         """Steps that miss where a test does not hold, for the replayer; the tensors that the
         function is called with are in the first registers.
         """
-        steps = [*self.steps]
-        asked = [*self.asked, *(self.of_classes if self.versions else ())]
+        versions, known = self.versions
+        steps = [one for test in self.tests if test.exact for one in test.steps]
+        quick = [one for test in self.tests if not test.exact for one in test.steps]
+        later = [test for test in self.tests if test.of_class and versions]
+        asked = [*later, *[test for test in self.tests if test.steps and not test.exact]]
         if asked:
             otherwise = (self._holds(asked, tensors),)
-            steps += [known._replace(either=otherwise) for known in self.quick]
-        slow = [*self.slow, *(() if self.versions else self.of_classes)]
+            steps += [one._replace(either=otherwise) for one in (*quick, *known)]
+        slow = [one for one in self.tests if not one.steps and not (one.of_class and versions)]
         if slow:
             steps.append(self._holds(slow, tensors))
         return steps
 
-    def _holds(self, expressions: Sequence[str], tensors: int) -> Step:
+    def _holds(self, tests: Iterable[Test], tensors: int) -> Step:
         """The step that asks for these by a call into Python."""
-        check = self._function("*a", _all(expressions))
-        return step("holds", Known(check), 0, tensors)
+        return step("holds", Known(self._function("*a", self._all(tests))), 0, tensors)
 
-    def expression(self) -> str:
-        """All tests as one expression about `a`, which may raise `LookupError` or `ValueError`."""
-        if not self.versions:
-            return _all([text for text, _ in self.tests])
-        rest = {*self.of_classes}
-        asked = [text for text, _ in self.tests if text not in rest]
-        return _all([f"({self.versions} or ({_all(self.of_classes)}))", *asked])
+    def _all(self, tests: Iterable[Test]) -> str:
+        """The expression that all of these hold, which may raise `LookupError` or `ValueError`.
+        What is there or not is asked of all at once: each by itself takes long to compile.
+        """
+        found = []
+        some = [*tests]
+        for look in ("contains", "getitem", "getattr"):
+            entries = [t.entry[1:] for t in some if t.entry and t.entry[0] == look]
+            if entries:
+                owners, names, values = map(self.bind, zip(*entries, strict=True))
+                seen = f"map({look}, {owners}, {names})"
+                none = look == "contains"
+                found.append(f"not any({seen})" if none else f"all(map(is_, {seen}, {values}))")
+        return "\n  and ".join([*found, *[t.expression for t in some if not t.entry]]) or "True"
 
-    def compile(self) -> None:
-        """Make `check` of the tests."""
-        self.check = self._function("a", self.expression())
+    @cached_property
+    def check(self) -> Check:
+        """Says whether all tests hold, of which there are no more from then on."""
+        versions, _ = self.versions
+        of_classes = [test for test in self.tests if test.of_class and versions]
+        rest = self._all(test for test in self.tests if not (test.of_class and versions))
+        if not of_classes:
+            return self._function("a", rest)
+        return self._function("a", f"({versions} or ({self._all(of_classes)}))\n  and {rest}")
 
     def _function(self, head: str, body: str) -> Check:
         source = (
@@ -174,38 +200,28 @@ class Guards:
 
     def paths(self) -> list[str]:
         """What is guarded, without repetition, save for what every trace guards."""
-        return list(dict.fromkeys(path for _, path in self.tests if path not in _EVERYWHERE))
+        return [p for p in dict.fromkeys(t.path for t in self.tests) if p not in _EVERYWHERE]
 
     def failing(self, tensors: Sequence[Handle]) -> str | None:
         """The path of the first test that does not hold; None if all do."""
+        if self.check(tensors):
+            return None
+        texts = [self._all([test]) for test in self.tests]
         scope = dict(self.names)
-        for expression, path in self.tests:
+        for test, text in zip(self.tests, texts, strict=True):
             try:
-                holds = eval(expression, scope, {"a": tensors})  # noqa: S307 (as above)
+                holds = eval(text, scope, {"a": tensors})  # noqa: S307 (as above)
             except (LookupError, ValueError):
                 holds = False
             if not holds:
-                return path
+                return test.path
         return None
-
-
-def _has_names(owner: Any, name: Any) -> bool:
-    """Whether native code finds this entry of a mapping."""
-    return type(owner) is dict and type(name) is str
 
 
 def _test(found: str, value: str, other: bool = False, equal: bool = False) -> str:
     """The expression that asks whether something is a value."""
     test = f"{found} is {'not ' if other else ''}{value}"
     return f"({test} or same({found}, {value}))" if equal else test
-
-
-def _all(expressions: Sequence[str]) -> str:
-    return "\n  and ".join(expressions) or "True"
-
-
-def _always(tensors: Sequence[Handle]) -> bool:
-    return True
 
 
 def guards_of(tracer: Tracer, arguments: Sequence[Handle]) -> Guards:
@@ -236,7 +252,6 @@ def guards_of(tracer: Tracer, arguments: Sequence[Handle]) -> Guards:
         guards.add(f"token() == {token}", "what is registered with abstract classes")
     _guard_functions(guards, reach.functions)
     _guard_grads(guards, tracer, arguments)
-    guards.compile()
     return guards
 
 
@@ -269,16 +284,17 @@ def _guard_classes(guards: Guards, classes: Sequence[type]) -> None:
     a new one would be the last of what a class has.
     """
     guards.names["methods_of_tensors"] = _methods_of_tensors  # which are not looked into
-    guards.add_of_class(f"methods_of_tensors() == {guards.bind(_methods_of_tensors())}", _TENSORS)
+    methods = f"methods_of_tensors() == {guards.bind(_methods_of_tensors())}"
+    guards.add(methods, _TENSORS, of_class=True)
     guards.add_versions([*classes, Handle._type])
     if not classes:
         return
     guards.names |= {"line_of": line_of, "last_of": _last_of}
     orders = guards.bind([*map(line_of, classes)])
-    guards.add_of_class(f"[*map(line_of, {guards.bind(classes)})] == {orders}", _BASES)
+    guards.add(f"[*map(line_of, {guards.bind(classes)})] == {orders}", _BASES, of_class=True)
     owns = [*map(own_of, classes)]
     for name, known in ("len", [*map(len, owns)]), ("last_of", [*map(_last_of, owns)]):
-        guards.add_of_class(f"[*map({name}, {guards.bind(owns)})] == {known}", _SPECIAL)
+        guards.add(f"[*map({name}, {guards.bind(owns)})] == {known}", _SPECIAL, of_class=True)
 
 
 def _methods_of_tensors() -> list[Any]:
@@ -304,17 +320,9 @@ def _guard_place(guards: Guards, place: Place) -> None:
     if place.slot is not None or is_a(place, Variable | Local) or (in_cell and value is ABSENT):
         found = f"{guards.bind(place)}.now()"
         guards.add(_test(found, guards.bind(value), equal=equal), path)
-    elif is_a(place, Inherited):
-        found, bound = f"{guards.bind(owner)}[{name!r}]", guards.bind(value)
-        absent = f"{name!r} not in {guards.bind(owner)}"
-        test = absent if value is ABSENT else _test(found, bound, equal=equal)
-        guards.add_of_class(test, path)
-    elif value is ABSENT:
-        steps = (step("constant", "owner", Known(owner)), step("lacks", "owner", Known(name)))
-        natively = steps if _has_names(owner, name) else ()
-        guards.add(f"{name!r} not in {guards.bind(owner)}", path, *natively)
     else:
-        guards.add_held(owner, name, value, path, equal=equal)
+        inherited, name = is_a(place, Inherited), "cell_contents" if in_cell else name
+        guards.add_held(owner, name, value, path, equal=equal, of_class=inherited)
 
 
 def _about(place: Place) -> str:
