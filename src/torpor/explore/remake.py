@@ -17,7 +17,7 @@ from torpor.ir.text import parse, parse_all
 MOST_OPTS: Final = 64
 TARGETS: Final = ("cpu", "c", "cuda:sm_80", "opencl", "metal", "wgsl")
 PROCESSORS: Final = ("sse", "avx2", "avx512", "aarch64")  # that LLVM makes code for, anywhere
-_OPT: Final = re.compile(r"\s*(\w+)\s+(None|\d{1,6})\s+(None|\d{1,6})\s*")
+_OPT: Final = re.compile(r"\s*(\w+)\s+(None|\d{1,6})\s+(None|-?\d{1,6})\s*")
 
 
 # --- what a process of its own is given -----------------------------------------------------------

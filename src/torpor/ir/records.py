@@ -26,7 +26,6 @@ class OptOps(Enum):
     TILE = auto()
     PARTITION = auto()
     STAGE = auto()
-    WINDOW = auto()
     THREAD = auto()
     STREAM = auto()
     DOT = auto()

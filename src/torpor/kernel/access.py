@@ -10,19 +10,12 @@ from typing import Final
 from torpor.base.target import Target
 from torpor.ir.ops import ALU, AxisType, Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.ranges import (
-    WRITTEN,
-    Loops,
-    Ranges,
-    find_loops,
-    iterations,
-    kind_of,
-    size_of,
-)
+from torpor.kernel.ranges import WRITTEN, Loops, Ranges, find_loops, iterations, kind_of, size_of
 from torpor.rules import conjuncts
 from torpor.rules.affine import Strides, affine
 from torpor.rules.affine import strides_of as strides_of
 from torpor.rules.linear import build
+from torpor.rules.movement import flat
 
 NEAR: Final = 2  # elements from one lane to the next that a shuffle of two vectors reaches
 LANES_SEEN: Final = 8  # iterations that are looked at as the lanes of a vector
@@ -146,6 +139,14 @@ def only_where(node: UOp, condition: UOp) -> UOp:
     if own:
         condition = own[0] & condition.broadcast(own[0].dtype.count)
     return node.replace(src=(memory, position, condition))
+
+
+def place(memory: UOp, axes: Sequence[UOp], at: Sequence[UOp] = ()) -> UOp:
+    """Where packed memory holds an element: row by row in the order of the axes, at these places
+    along them, or in their rounds.
+    """
+    rounds = zip(at or axes, (size_of(one) or 1 for one in axes), strict=True)
+    return UOp(Ops.INDEX, memory.dtype, (memory, flat(list(rounds))))
 
 
 def unasked(node: UOp) -> UOp:

@@ -135,11 +135,6 @@ def scans_values(node: UOp) -> bool:
     return node.arg in _REDUCTIONS and alike and steps.op is Ops.RANGE
 
 
-def shares_nothing(node: UOp) -> bool:
-    """Reductions over a group go through local memory."""
-    return all(s.op is not Ops.RANGE or s.arg[1] is not AxisType.GROUP for s in node.src)
-
-
 def has_one_kind(node: UOp) -> bool:
     """A reduction is over a group or over loops, not over both."""
     kinds = {s.arg[1] is AxisType.GROUP for s in node.src if s.op is Ops.RANGE}
@@ -225,26 +220,26 @@ NORMAL: Final = Contract(
 OPTIMISED: Final = Contract(
     "optimised", (*_TREE, (UPat(), is_scalar), (UPat(Ops.SINK), closes_loops))
 )
-PARTED: Final = OPTIMISED.and_also("parted", (UPat(Ops.REDUCE), has_one_kind))
 WRITTEN_OUT: Final = Contract(
     "written out",
     (
         *_TREE,
         (UPat(Ops.RANGE), is_loop),
+        (UPat(Ops.REDUCE), has_one_kind),
         (UPat(Ops.VECTORIZE), makes_vector),
         (UPat(Ops.GEP), picks_lanes),
         (UPat(Ops.LANES), always),
     ),
 )
-SHARED: Final = WRITTEN_OUT.and_also("shared", (UPat(Ops.REDUCE), shares_nothing))
 
 
 @cache
 def placed(target: Target) -> Contract:
-    """Work items have numbers, where the target has them."""
+    """Work items have numbers, where the target has them; groups reduce through local memory."""
     if not target.groups:
-        return SHARED
-    return SHARED.and_also("placed", (UPat(Ops.SPECIAL), always), (UPat(Ops.RANGE), is_own_loop))
+        return WRITTEN_OUT
+    own = UPat(Ops.RANGE), is_own_loop
+    return WRITTEN_OUT.and_also("placed", (UPat(Ops.SPECIAL), always), own)
 
 
 @cache

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any
+from typing import Final
 
-from torpor.base.dtypes import DType, dtypes
+from torpor.base.dtypes import dtypes
 from torpor.base.target import Target
-from torpor.ir.ops import ALU, Ops
-from torpor.ir.rewrite import graph_rewrite
+from torpor.ir.ops import ALU, TRANSCENDENTAL, Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.decompose import rules_for
 from torpor.kernel.ranges import WRITTEN, closed_by, find_loops, iterations, kind_of
 
+FUNCTION: Final = 40  # instructions that a function takes, on the whole
+ROUNDED: Final = 8  # that an operation takes in a format that the target lacks
 _FREE = frozenset({Ops.CAST, Ops.BITCAST, Ops.WHERE, Ops.CMPLT, Ops.CMPNE, Ops.CMPEQ})
 
 
@@ -55,30 +54,9 @@ def copies(ast: UOp, target: Target) -> int:
 
 
 def instructions(node: UOp, target: Target) -> int:
-    """How many instructions a target makes of an operation."""
-    constants = tuple(source if source.op is Ops.CONST else None for source in node.src)
-    dtypes_read = tuple(source.dtype for source in node.src)
-    return _instructions(node.op, node.dtype, node.arg, dtypes_read, constants, target)
-
-
-@lru_cache(1 << 10)
-def _instructions(
-    op: Ops,
-    dtype: DType,
-    arg: Any,
-    read: tuple[DType, ...],
-    constants: tuple[UOp | None, ...],
-    target: Target,
-) -> int:
-    sources = [
-        UOp(Ops.VARIABLE, of, (), (f"value{number}", of.min, of.max))
-        if constant is None
-        else constant
-        for number, (of, constant) in enumerate(zip(read, constants, strict=True))
-    ]
-    below = UOp.sink(*sources).toposort()
-    made = graph_rewrite(UOp(op, dtype, tuple(sources), arg), rules_for(target))
-    return max(1, sum(node.op in ALU and node not in below for node in made.toposort()))
+    """About how many instructions a target makes of an operation."""
+    function = node.op in TRANSCENDENTAL or (node.op is Ops.MOD and node.dtype.is_float)
+    return FUNCTION if function else ROUNDED if node.dtype.scalar().name in target.missing else 1
 
 
 def is_data(node: UOp) -> bool:

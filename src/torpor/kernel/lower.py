@@ -22,8 +22,6 @@ from torpor.kernel.contracts import (
     LINEAR,
     NORMAL,
     OPTIMISED,
-    PARTED,
-    SHARED,
     WRITTEN_OUT,
     decomposed,
     narrowed,
@@ -48,14 +46,7 @@ from torpor.kernel.passes.scatter import stage_scattered
 from torpor.kernel.passes.unroll import unroll
 from torpor.kernel.passes.vectorise import split_lane, vectorise
 from torpor.kernel.passes.width import lower_index
-from torpor.kernel.ranges import (
-    WRITTEN,
-    closed_by,
-    kind_of,
-    map_nodes,
-    nesting,
-    size_of,
-)
+from torpor.kernel.ranges import WRITTEN, closed_by, kind_of, map_nodes, nesting, size_of
 
 
 @dataclass
@@ -85,17 +76,12 @@ class Lowered:
     bytes: int
 
 
-def part(state: Lowering) -> None:
-    """Reductions over a group and over loops become two; first, while every axis is whole."""
-    state.root = part_reductions(state.root)
-
-
 def write_out(state: Lowering) -> None:
     """UPCAST and UNROLL axes become copies, the lane axis vectors; before positions are numbers of
-    a fixed width, since copies differ by constants that index rules fold.
+    a fixed width, since copies differ by constants that index rules fold. While every axis is
+    whole, reductions over a group and over loops become two.
     """
-    if not state.target.groups:
-        state.root = tighten_bounds(state.root)
+    state.root = (part_reductions if state.target.groups else tighten_bounds)(state.root)
     state.root, lanes = choose_lanes(state.root, state.target)
     written = [r for r in sorted(state.root.ranges(), key=nesting) if kind_of(r) in WRITTEN]
     state.root = unroll(state.root, [r for r in written if r not in lanes])
@@ -106,17 +92,13 @@ def write_out(state: Lowering) -> None:
         state.root = interleave_stores(interleave_loads(state.root), state.target)
 
 
-def share(state: Lowering) -> None:
-    """Reductions over a group go through local memory; after copies have been written out, since
-    each needs memory of its own.
-    """
-    state.root = share_reductions(state.root, state.target)
-
-
 def place_items(state: Lowering) -> None:
-    """Output axes become work items, where the target has them."""
+    """Output axes become work items, where the target has them, and reductions over a group go
+    through local memory; after copies have been written out, since each needs memory of its own.
+    """
     if state.target.groups:
-        state.root, state.global_size, state.local_size = to_items(state.root, state.target)
+        shared = share_reductions(state.root, state.target)
+        state.root, state.global_size, state.local_size = to_items(shared, state.target)
         state.root = state.root.simplify()
 
 
@@ -155,9 +137,7 @@ def narrow(state: Lowering) -> None:
 
 
 PASSES: Final[tuple[Callable[[Lowering], None], ...]] = (
-    part,
     write_out,
-    share,
     place_items,
     split_vectors,
     choose_index_width,
@@ -167,9 +147,7 @@ PASSES: Final[tuple[Callable[[Lowering], None], ...]] = (
 )
 # What each pass leaves behind, which may depend on the target; checked under CHECK.
 CONTRACTS: Final[dict[Callable[[Lowering], None], Contract | Callable[[Target], Contract]]] = {
-    part: PARTED,
     write_out: WRITTEN_OUT,
-    share: SHARED,
     place_items: placed,
     split_vectors: split,
     choose_index_width: sized,

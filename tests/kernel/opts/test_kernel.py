@@ -59,7 +59,7 @@ GIVEN = [
     ("elementwise", [Opt(OptOps.PADTO, 0, 32), Opt(OptOps.UPCAST, 0, 8)]),
     ("elementwise", [Opt(OptOps.OVERLAP, 0, 40)]),
     ("convolution", [Opt(OptOps.OVERLAP, 1, 4), Opt(OptOps.OVERLAP, 2, 5)]),
-    ("convolution", [Opt(OptOps.WINDOW, 0, 0), Opt(OptOps.UPCAST, 2, 8)]),
+    ("convolution", [Opt(OptOps.STAGE, 0, -1), Opt(OptOps.UPCAST, 2, 8)]),
     ("transposed", [Opt(OptOps.SWAP, 0, 1), Opt(OptOps.UPCAST, 0, 4)]),
     ("transposed", [Opt(OptOps.NOLOCALS), Opt(OptOps.UPCAST, 1, 4)]),
     ("padded", [Opt(OptOps.UPCAST, 1, 16), Opt(OptOps.LOCAL, 0, 11)]),

@@ -58,8 +58,8 @@ def test_stores_are_streamed_once():
     [
         (Opt(OptOps.DOT, 0, 2), "DOT.*no instruction for 2 terms"),
         (Opt(OptOps.TENSORCORE, 0, 4), "DOT.*no instruction for 4 terms"),
-        (Opt(OptOps.WINDOW, 0, 0), "WINDOW.*no windows slide"),
-        (Opt(OptOps.WINDOW, 0, 9), "WINDOW.*there are 2 loads"),
+        (Opt(OptOps.STAGE, 0, -1), "STAGE.*no windows slide"),
+        (Opt(OptOps.STAGE, 0, -10), "STAGE.*there are 2 loads"),
     ],
 )
 def test_what_a_product_of_floats_lacks(opt, why):

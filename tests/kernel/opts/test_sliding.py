@@ -1,4 +1,4 @@
-"""WINDOW: rows that windows slide over are copied once, and hold all that the windows read."""
+"""STAGE of rows that windows slide over: copied once, they hold all that the windows read."""
 
 from itertools import pairwise, product
 
@@ -55,8 +55,8 @@ CASES = {
 
 @pytest.mark.parametrize("one", CASES.values(), ids=CASES)
 def test_results_are_the_same(one):
-    number = next(n for n in range(2) if fits(kernel_of(one), Opt(OptOps.WINDOW, 0, n)))
-    window = Opt(OptOps.WINDOW, 0, number)
+    number = next(n for n in range(2) if fits(kernel_of(one), Opt(OptOps.STAGE, 0, ~n)))
+    window = Opt(OptOps.STAGE, 0, ~number)
     check_kernel(one, "CPU", [window])
     check_kernel(one, "PYTHON", [window])
     check_kernel(one, "CPU", [window, Opt(OptOps.UPCAST, 1, 0), Opt(OptOps.UNROLL, 1, 0)])
@@ -93,13 +93,13 @@ def test_places_that_are_a_step_apart_lie_side_by_side():
 def test_what_no_window_slides_over_is_refused():
     kernel = kernel_of(CASES["padded"])
     weights = next(n for n in range(2) if not fits(
-        kernel_of(CASES["padded"]), Opt(OptOps.WINDOW, 0, n)))  # fmt: skip
-    with pytest.raises(OptError, match=r"WINDOW.*no windows slide"):
-        kernel.apply_opt(Opt(OptOps.WINDOW, 0, weights))
-    with pytest.raises(OptError, match=r"WINDOW.*there are 2 loads"):
-        kernel.apply_opt(Opt(OptOps.WINDOW, 0, 2))
-    with pytest.raises(OptError, match=r"WINDOW.*reduce axis"):
-        kernel.apply_opt(Opt(OptOps.WINDOW, 3, 0))
+        kernel_of(CASES["padded"]), Opt(OptOps.STAGE, 0, ~n)))  # fmt: skip
+    with pytest.raises(OptError, match=r"STAGE.*no windows slide"):
+        kernel.apply_opt(Opt(OptOps.STAGE, 0, ~weights))
+    with pytest.raises(OptError, match=r"STAGE.*there are 2 loads"):
+        kernel.apply_opt(Opt(OptOps.STAGE, 0, -3))
+    with pytest.raises(OptError, match=r"STAGE.*reduce axis"):
+        kernel.apply_opt(Opt(OptOps.STAGE, 3, -1))
 
 
 def test_rows_of_a_copy_that_no_outer_loop_changes_stay_in_it():
@@ -110,8 +110,8 @@ def test_rows_of_a_copy_that_no_outer_loop_changes_stay_in_it():
         x = build.window(x, axis, 3, 1, spread)
     w = build.expand(build.reshape(w, (3, 2, 3, 8, 1, 1, 1)), shape_of(x))
     one = case("volume", build.reduce(multiply(x, w), Ops.ADD, (1, 2, 3)))
-    number = next(n for n in range(2) if fits(kernel_of(one), Opt(OptOps.WINDOW, 1, n)))
-    kernel = kernel_of(one).apply([Opt(OptOps.WINDOW, 1, number)])
+    number = next(n for n in range(2) if fits(kernel_of(one), Opt(OptOps.STAGE, 1, ~n)))
+    kernel = kernel_of(one).apply([Opt(OptOps.STAGE, 1, ~number)])
     loops = [n for n, r in enumerate(kernel.axes) if kind_of(r) is AxisType.LOOP]
     for opts in product(loops, range(1, 7)):
         if fits(kernel.copy(), Opt(OptOps.PARTITION, *opts)):

@@ -30,9 +30,9 @@ def state_of(root, **changes):
 def test_a_split_axis_counts_through_the_same_places(amount, top):
     state = state_of(multiply(sample(24), sample(24, step=3)))
     (axis,) = state.axes
-    fresh = state.split(axis, amount, AxisType.UPCAST, top)
-    (store,) = state.ast.src
-    axes = state.axes
+    state.split(axis, amount, AxisType.UPCAST, top)
+    (store,), axes = state.ast.src, state.axes
+    fresh = axes[-1]
     assert size_of(fresh) == amount and kind_of(fresh) is AxisType.UPCAST
     outer = [axis for axis in axes if axis is not fresh]
     places = [
@@ -50,10 +50,9 @@ def test_axes_lie_outermost_first_and_reductions_are_told_apart():
     state = state_of(build.reduce(multiply(sample(6, 8), sample(6, 8, step=3)), Ops.ADD, 1))
     assert [*map(size_of, state.axes)] == [6, 8] and [*map(size_of, state.reduce_axes)] == [8]
     assert state.has_reduce and state.name == "r_6_8"
-    fresh = state.new_axis(3, AxisType.LOOP)
-    assert (
-        fresh not in state.axes and state.fresh == max(r.arg[0] for r in [fresh, *state.axes]) + 1
-    )
+    state.split(state.axes[0], 3, AxisType.UPCAST)
+    numbers = [r.arg[0] for r in state.axes]
+    assert len(set(numbers)) == 3 and state.fresh == max(numbers) + 1
 
 
 @pytest.mark.parametrize(("amount", "expected"), [(4, 4), (0, 24), (24, 24)])

@@ -71,8 +71,7 @@ def possible(kernel: Kernel) -> Iterator[Opt]:
     for n, one in enumerate(kernel.axes):
         if kind_of(one) not in WRITTEN and (size_of(one) or 0) > 1:
             yield from along(kernel, n, size_of(one) or 0)
-            yield from (Opt(OptOps.STAGE, n, value) for value in range(values))
-            yield from (Opt(OptOps.WINDOW, n, load) for load in range(loads))
+            yield from (Opt(OptOps.STAGE, n, value) for value in range(-loads, values))
     products = kernel.target.dots and find_products(kernel.ast)
     for n, one in enumerate(kernel.reduce_axes):
         yield from along_sum(kernel, n, size_of(one) or 0)

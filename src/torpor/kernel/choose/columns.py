@@ -7,7 +7,6 @@ One column at a time would jump a whole row for each element: every read another
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Final, NamedTuple
 
 from torpor.base.target import Target
@@ -105,29 +104,20 @@ def apply_tiles(kernel: Kernel, found: Columns) -> bool:
 
 
 def register_tile(results: Sequence[UOp], target: Target) -> tuple[int, int]:
-    """(results of a column, vectors of columns) computed at once, those that take least time."""
-    if not results:
-        return 1, 2
-    height = size_of(results[-1]) or 1
-    shapes = [(rows, vectors) for vectors in (2, 4) for rows in range(1, height + 1)]
-    begun = target.latency * target.multiply_adds  # products, while one of them is added
-    fitting = (s for s in shapes if fits(*s, target.registers))
-    return min(fitting, key=partial(tile_time, height, begun))
-
-
-def fits(rows: int, vectors: int, registers: int) -> bool:
-    """Whether a tile's sums, and what its products read, have registers."""
-    return rows * vectors + min(rows, vectors) < registers
-
-
-def tile_time(height: int, begun: float, shape: tuple[int, int]) -> float:
-    """Time for a vector of columns with tiles of a shape and a rest, in products of one vector:
-    additions to the same sum wait for each other.
+    """(results of a column, vectors of columns) computed at once: those of which a vector of
+    columns takes least time, in products. Additions to the same sum wait for each other.
     """
-    rows, vectors = shape
-    whole, rest = divmod(height, rows)
-    tiles = whole * max(rows * vectors, begun) + max(rest * vectors, begun * (rest > 0))
-    return tiles / vectors
+    height = size_of(results[-1]) or 1 if results else 1
+    begun = target.latency * target.multiply_adds  # products, while one of them is added
+
+    def time(shape: tuple[int, int]) -> float:
+        (rows, vectors), (whole, rest) = shape, divmod(height, shape[0])
+        last = max(rest * vectors, begun) if rest else 0
+        return (whole * max(rows * vectors, begun) + last) / vectors
+
+    shapes = ((rows, vectors) for vectors in (2, 4) for rows in range(1, height + 1))
+    fitting = (s for s in shapes if s[0] * s[1] + min(s) < target.registers)
+    return min(fitting, key=time) if results else (1, 2)
 
 
 def cut_columns(kernel: Kernel, found: Columns, panel: int) -> None:

@@ -10,8 +10,8 @@ from torpor.ir.records import Opt, OptOps
 from torpor.kernel.access import passes_caches
 from torpor.kernel.choose.columns import tile_columns
 from torpor.kernel.choose.nest import WOVEN, nest_lanes, pass_lanes
-from torpor.kernel.choose.once import read_once
 from torpor.kernel.choose.products import tile_contraction, tile_words
+from torpor.kernel.choose.reuse import read_once
 from torpor.kernel.choose.rows import beside_steps, has_passes, row_lanes
 from torpor.kernel.choose.transpose import tile_transpose
 from torpor.kernel.choose.vectors import Facts, attempt, thread_rest, unroll_short

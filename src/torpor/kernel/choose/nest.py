@@ -11,10 +11,9 @@ from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses, passes_caches
-from torpor.kernel.choose.planes import short_rows, sum_rows, tile_windows
+from torpor.kernel.choose.registers import stage_coefficients
 from torpor.kernel.choose.reuse import reuse_axes
-from torpor.kernel.choose.slides import slide_rows, slide_sums
-from torpor.kernel.choose.unpacking import stage_coefficients
+from torpor.kernel.choose.slides import short_rows, slide, sum_rows, tile_windows
 from torpor.kernel.choose.vectors import (
     SMALL_LOOP,
     Facts,
@@ -31,7 +30,7 @@ from torpor.kernel.choose.vectors import (
     write_lane,
 )
 from torpor.kernel.opts.kernel import OUTPUTS, Kernel
-from torpor.kernel.opts.partition import boundaries
+from torpor.kernel.opts.split import boundaries
 from torpor.kernel.ranges import REDUCES, find_loops, kind_of, number_of, size_of
 
 OPERANDS: Final = 6  # registers that sums leave to operands and masks
@@ -44,7 +43,7 @@ ROWS_ALONG: Final = 4  # of an operand, that are summed along and share what els
 
 def nest_lanes(kernel: Kernel) -> None:
     """Vectors along the axis that suits memory best, where one does."""
-    if slide_rows(kernel) or slide_sums(kernel):
+    if slide(kernel):
         return
     write_between(kernel)
     facts = Facts.of(kernel)

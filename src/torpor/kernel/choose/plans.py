@@ -15,7 +15,6 @@ from typing import Final
 
 from torpor.base.target import LINE, Target
 from torpor.ir.ops import Ops
-from torpor.ir.records import OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel import cost
 from torpor.kernel.access import NEAR
@@ -31,6 +30,7 @@ from torpor.kernel.choose.tiling import (
     read,
     setting_of,
 )
+from torpor.kernel.choose.vectors import SPARE
 from torpor.kernel.cost import Loop, Nest
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.ranges import iterations, size_of
@@ -40,7 +40,6 @@ DEPTHS: Final = (512, 192)  # steps of a block of the sum that are tried, a choi
 HEIGHTS: Final = (32, 96, 256)  # rows of a block that are tried, a choice
 REUSE: Final = 16  # rows that share a packed tile, below which sums are computed otherwise
 REUSE_WINDOWS: Final = 3  # the same where windows share what is copied too
-SPARE: Final = 0.25  # share of a vector that may be padding where the axis is shorter than one
 KEPT: Final = 512  # kernels whose plans are kept: several rooms ask for the same ones
 RECENT: dict[tuple[UOp, Target], Ranking] = {}
 WITHIN: Final = (
@@ -131,7 +130,7 @@ class Ranking:
         return sorted(((taken, plan) for plan, taken in found.items()), key=itemgetter(0))
 
 
-def like(plan: Plan) -> tuple[Roles, tuple[OptOps | None, bool, bool]]:
+def like(plan: Plan) -> tuple[Roles, tuple[bool, ...]]:
     """What plans of a kind have in common that see the kernel as the same product."""
     return plan.roles, kind_of_plan(plan)
 
@@ -154,11 +153,11 @@ def quickest(found: dict[Plan, float]) -> list[Plan]:
     return nsmallest(REFINED, found, key=found.__getitem__)
 
 
-def kind_of_plan(plan: Plan) -> tuple[OptOps | None, bool, bool]:
+def kind_of_plan(plan: Plan) -> tuple[bool, ...]:
     """What plans of a kind have in common: how lanes are packed, and whether sums and rows are in
     blocks.
     """
-    return plan.packs, bool(plan.depth), plan.rows > 0
+    return plan.packs, plan.image > 0, bool(plan.depth), plan.rows > 0
 
 
 def is_shared(roles: Roles, at: Setting) -> bool:
@@ -307,7 +306,7 @@ def blocks(plan: Plan, at: Setting) -> Iterator[Plan]:
     panels = plan.panels
     if len(plan.strips) > 1:
         if sum(s.padded for s in plan.strips) <= reach * strip.panel:
-            yield plan._replace(packs=OptOps.STAGE)
+            yield plan._replace(packs=True)
         return
     if not reach:
         return
@@ -316,7 +315,7 @@ def blocks(plan: Plan, at: Setting) -> Iterator[Plan]:
         count = ceil(panels / parts)
         if parts <= panels:
             block = count * strip.panel if count < panels else 0
-            yield plan._replace(packs=OptOps.STAGE, block=block)
+            yield plan._replace(packs=True, block=block)
 
 
 def heights(plan: Plan) -> Iterator[Plan]:
@@ -357,7 +356,7 @@ def other_rows(plan: Plan, at: Setting) -> Iterator[Plan]:
     """The plan with rows packed where they were not, and read where they are where they were."""
     if plan.together and plan.roles.other.value.op is Ops.LOAD:
         yield plan._replace(together=0)
-    elif not plan.together and plan.packs is not OptOps.WINDOW and can_pack_rows(plan, at):
+    elif not plan.together and not plan.image and can_pack_rows(plan, at):
         yield plan._replace(together=rows_of_block(plan, at))
 
 
@@ -398,4 +397,4 @@ def windowed(plan: Plan) -> Iterator[Plan]:
     for image in [n for n in (8, 7, 6, 5, 4, 3, 2, 1) if height % n == 0][: 3 if slides else 0] or [
         1
     ]:
-        yield plan._replace(packs=OptOps.WINDOW, image=image)
+        yield plan._replace(packs=True, image=image)

@@ -12,7 +12,7 @@ from torpor.kernel.choose.columns import tile_columns
 from torpor.kernel.choose.plans import REUSE, best_plans
 from torpor.kernel.choose.registers import cut_apart, stage_over, write_rows
 from torpor.kernel.choose.roles import RESULTS, position_of, put_in_order
-from torpor.kernel.choose.slides import write_copy as write_rows_copied
+from torpor.kernel.choose.slides import copy_rows
 from torpor.kernel.choose.tiling import Plan, Strip
 from torpor.kernel.choose.vectors import attempt, attempt_all
 from torpor.kernel.opts.kernel import Kernel
@@ -63,14 +63,14 @@ def apply_plan(kernel: Kernel, plan: Plan) -> bool:
     whether there is room.
     """
     level, row = share_blocks(kernel, plan)
-    if plan.packs is OptOps.WINDOW and not copy_windows(kernel, plan, level):
+    if plan.image and not copy_windows(kernel, plan, level):
         return False
     if plan.depth:
         results = len(kernel.axes) - len(kernel.reduce_axes)
         first = results + cut_sum(kernel, plan.depth)
         level, row = first - 1, first + row - level - 1
     places = cut_lanes(kernel, row, plan.strips)
-    if plan.packs is OptOps.STAGE and not pack_lanes(kernel, level):
+    if plan.packs and not plan.image and not pack_lanes(kernel, level):
         return False
     if plan.together and not plan.depth:
         places = [part_rows(kernel, plan, row)]
@@ -124,13 +124,11 @@ def cut_image(kernel: Kernel, plan: Plan, row: int, tiles: int) -> tuple[int, in
 def copy_windows(kernel: Kernel, plan: Plan, level: int) -> bool:
     """What windows slide over along the vectors, copied in the loop at `level`."""
     loads = direct_loads(kernel.ast)
-    before = {number_of(r) for r in kernel.axes}
     parameter = plan.roles.lead.value.src[0].src[0]
     number = next((n for n, load in enumerate(loads) if load.src[0].src[0] is parameter), None)
     if number is None or level < 0:
         return False
-    kernel.apply_opt(Opt(OptOps.WINDOW, level, number))
-    write_rows_copied(kernel, before)
+    copy_rows(kernel, level, number)
     return True
 
 

@@ -8,13 +8,15 @@ from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses
+from torpor.kernel.choose.tiling import UNROLLED
+from torpor.kernel.choose.vectors import attempt
 from torpor.kernel.opts.kernel import Kernel
-from torpor.kernel.opts.stage import operands, tile_of
+from torpor.kernel.opts.stage import coefficients, operands, tile_of
 from torpor.kernel.ranges import closed_by, find_loops, kind_of, nesting, number_of, size_of
 
 COPY_SHORT: Final = 16  # rounds, by choice, of a copy without whole vectors that are written out
 PAIR: Final = 2  # bytes whose products are added in one instruction
-UNROLLED: Final = 2  # steps of the sum written out: more of them only crowd the registers
+ROUNDS_LEAST: Final = 16  # rounds from which a value is worth computing as vectors before them
 
 
 def cut_apart(kernel: Kernel, position: int, first: int) -> int | None:
@@ -100,3 +102,20 @@ def write_copy(kernel: Kernel, before: set[int]) -> None:
             amount = width
         if amount > 1:
             kernel.apply_opt(Opt(OptOps.UPCAST, place, amount))
+
+
+def stage_coefficients(kernel: Kernel) -> None:
+    """Scales and the like, of which a block of codes shares each, computed as vectors before the
+    loop over the blocks: in it, each would take several operations that others wait for. Codes of
+    4 and 8 bits, 768 by 768, take 2 to 3.6 times as long without; those of memory as long.
+    """
+    outer = [r for r in kernel.axes if kind_of(r) in (AxisType.THREAD, AxisType.GLOBAL)]
+    inner = [r for r in kernel.axes if kind_of(r) is AxisType.REDUCE]
+    if len(inner) != 1 or (size_of(inner[0]) or 0) < ROUNDS_LEAST or not outer:
+        return
+    level = kernel.axes.index(outer[-1])
+    while any(inner[0] in find_loops(kernel.ast).free[v] for v in coefficients(kernel.ast)):
+        before = {number_of(r) for r in kernel.axes}
+        if not attempt(kernel, Opt(OptOps.STAGE, level, len(operands(kernel.ast)))):
+            return
+        write_copy(kernel, before)

@@ -122,14 +122,22 @@ def axes_of_results(kernel: Kernel, loops: Loops) -> list[UOp] | None:
     return None if any(size_of(r) is None for r in kernel.axes) else outputs
 
 
+def find_factors(kernel: Kernel) -> tuple[list[UOp], list[UOp]] | None:
+    """The axes of the results and the two operands of a kernel that is one sum of products; None
+    for any other.
+    """
+    loops = find_loops(kernel.ast)
+    outputs, summed = axes_of_results(kernel, loops), frozenset(kernel.reduce_axes)
+    values = [v for v in operands(kernel.ast) if summed <= loops.free[v]]
+    return (outputs, values) if outputs is not None and len(values) == 2 else None
+
+
 def find_roles(kernel: Kernel) -> Iterator[Roles]:
     """Every way to see the kernel as one sum of products; none where it is something else."""
-    loops = find_loops(kernel.ast)
-    outputs = axes_of_results(kernel, loops)
-    summed = frozenset(kernel.reduce_axes)
-    values = [v for v in operands(kernel.ast) if summed <= loops.free[v]]
-    if outputs is None or len(values) != 2 or not summed:
+    found = find_factors(kernel)
+    if found is None or not kernel.reduce_axes:
         return
+    (outputs, values), loops = found, find_loops(kernel.ast)
     pair = [Operand(value) for value in values]
     for lead, other in (pair, pair[::-1]):
         along, across = loops.free[lead.value], loops.free[other.value]

@@ -1,6 +1,13 @@
-"""Opts for sums over short windows whose rows are copied first (WINDOW): register tiles of some
-rows by some vectors of results, with all their products written out and no condition in them.
-Likewise sums over images for each place of a window, where windows are some places apart.
+"""Opts for sums over short windows, whose products are all written out.
+
+Where windows have many places, or results others between them, what they slide over is copied first
+(STAGE): register tiles of some rows by some vectors then ask no condition. Likewise sums over
+images for each place of a window, where windows are some places apart.
+
+Of others (depthwise convolutions, pools) whole rows of results are written out: every condition at
+the edges of a row is then known for each lane, so that only the vectors at its ends are masked, and
+memory is read and written in its order. Rows beside each other share the rows of the window in
+which they overlap.
 """
 
 from __future__ import annotations
@@ -15,15 +22,27 @@ from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import accesses, strides_of
 from torpor.kernel.choose.registers import cut_apart
+from torpor.kernel.choose.reuse import COPIES, overlap, reuse_axes
 from torpor.kernel.choose.roles import axes_of_results
-from torpor.kernel.choose.vectors import attempt_all, thread_rest
-from torpor.kernel.opts.kernel import Kernel
-from torpor.kernel.opts.partition import boundaries
+from torpor.kernel.choose.vectors import (
+    SMALL_LOOP,
+    Facts,
+    attempt,
+    attempt_all,
+    copies_of,
+    pad_lane,
+    paddable,
+    thread_rest,
+    tile_axis,
+)
+from torpor.kernel.opts.kernel import OUTPUTS, Kernel
 from torpor.kernel.opts.sliding import Window, rows_of, windows_along
+from torpor.kernel.opts.split import boundaries
 from torpor.kernel.opts.stage import direct_loads, reach
 from torpor.kernel.ranges import find_loops, iterations, kind_of, number_of, size_of
 
-PRODUCTS_WRITTEN: Final = 400  # products of vectors that are written out, at most
+PRODUCTS_WRITTEN: Final = 400  # products of vectors that are written out, at most, of a tile
+ROWS_WRITTEN: Final = 256  # and of rows that are not copied, whose ends are masked
 TAPS: Final = 12  # places of a window from which copying what it slides over pays
 VECTORS_COPIED: Final = 16  # vectors of a row that is copied by code for the whole of it
 PHASES: Final = 4  # rows of places a step apart that are copied together, at most
@@ -31,32 +50,8 @@ FIRST_SHARE: Final = 0.75  # of a first cache that rows stay in; the rest is for
 CROSSING: Final = 1.44  # lines that a vector of half a line lies in: 7 of 16 places are in two
 FACTOR: Final = 0.5  # of a read: a factor of the products of a row, taken from memory by them
 SHAPES: Final = tuple(product(range(1, 8), range(1, 5)))  # rows by vectors of a register tile
-
-
-class Sums(NamedTuple):
-    """Sums over images for each place of a window (gradients by weights): load number `number` is
-    copied in the loop at `level`; the summed axis of the vectors, and the places along it.
-    """
-
-    number: int
-    level: int
-    lane: UOp
-    places: UOp
-
-
-class Slide(NamedTuple):
-    """A sum over windows: load number `number` is copied in the loop at `level`; the axis of the
-    vectors, that of the rows, if any, how far rows and places of a window are apart in rows, how
-    many rows a window has (`high`), and how many places (`taps`).
-    """
-
-    number: int
-    level: int
-    lane: UOp
-    row: UOp | None
-    steps: tuple[int, int]
-    high: int
-    taps: int
+SHARE_LOADED: Final = 0.4  # of what rows load, from which it pays to load it once, out of order
+ROWS_LEAST: Final = 4  # of a sum over images: fewer than that written out together gain nothing
 
 
 class Windowed(NamedTuple):
@@ -70,56 +65,45 @@ class Windowed(NamedTuple):
     windows: list[Window]
     others: list[UOp]
 
+    @property
+    def row(self) -> UOp | None:
+        """The axis of the rows of results, if any."""
+        return self.windows[-2].one if len(self.windows) > 1 else None
 
-def slide_rows(kernel: Kernel) -> bool:
-    """Choose opts for a sum over windows; says whether the kernel is one."""
-    found = find_slide(kernel)
-    return found is not None and attempt_all(kernel, kernel, apply_tiles, found)
+    @property
+    def high(self) -> int:
+        """How many rows a window has."""
+        return size_of(self.windows[-2].summed) or 1 if len(self.windows) > 1 else 1
 
-
-def find_slide(kernel: Kernel) -> Slide | None:
-    """The sum over windows that the kernel is, if it is one and copying pays."""
-    outputs = axes_of_results(kernel, find_loops(kernel.ast))
-    taps = iterations(kernel.reduce_axes)
-    if outputs is None or not kernel.target.threads or taps > PRODUCTS_WRITTEN:
-        return None
-    for load in loads_by_windows(kernel, outputs):
-        last = load.windows[-1]
-        row = load.windows[-2] if len(load.windows) > 1 else None
-        pays = taps >= TAPS or is_sparse(load.value, last.one)
-        if not load.others and pays and suits(kernel, last.one):
-            return Slide(
-                load.number, load.level, last.one, row.one if row else None,
-                row_steps(row) if row else (1, 1), size_of(row.summed) or 1 if row else 1, taps,
-            )  # fmt: skip
-    return None
+    @property
+    def steps(self) -> tuple[int, int]:
+        """How many rows windows are apart, and how many the places of a window."""
+        if len(self.windows) < 2:
+            return 1, 1
+        strides = strides_of(self.windows[-2].place)
+        apart = strides.get(self.windows[-2].summed) or 1
+        return strides.get(self.windows[-2].one) or 1, abs(apart)
 
 
-def slide_sums(kernel: Kernel) -> bool:
-    """Choose opts for sums over images for each place of a window that read every s-th element;
-    says whether the kernel does that.
+# --- rows that are copied -------------------------------------------------------------------------
+def slide(kernel: Kernel) -> bool:
+    """Choose opts for a sum over windows whose rows are copied, or for sums over images; says
+    whether the kernel is one.
     """
-    found = find_sums(kernel)
-    return found is not None and attempt_all(kernel, kernel, apply_sums, found)
+    for suits, apply in ((suits_tiles, apply_tiles), (suits_sums, apply_sums)):
+        found = next((load for load in windowed_loads(kernel) if suits(kernel, load)), None)
+        if found is not None and attempt_all(kernel, kernel, apply, found):
+            return True
+    return False
 
 
-def find_sums(kernel: Kernel) -> Sums | None:
-    """The sums over images for each place of a window that the kernel is, if copying pays."""
-    outputs = axes_of_results(kernel, find_loops(kernel.ast))
+def windowed_loads(kernel: Kernel) -> Iterator[Windowed]:
+    """The loads of a kernel's one reduction that windows slide over inside some loop."""
+    loops = find_loops(kernel.ast)
+    outputs = axes_of_results(kernel, loops)
     if outputs is None or not kernel.target.threads:
-        return None
-    for load in loads_by_windows(kernel, outputs):
-        last = load.windows[-1]
-        lane, places = size_of(last.summed) or 1, size_of(last.one) or 1
-        vectors = -(-lane // kernel.target.lanes(4))
-        if last.along > 1 and places < lane and vectors * places <= PRODUCTS_WRITTEN // 4:
-            return Sums(load.number, load.level, last.summed, last.one)
-    return None
-
-
-def loads_by_windows(kernel: Kernel, outputs: Sequence[UOp]) -> Iterator[Windowed]:
-    """The loads that windows slide over inside some loop."""
-    loops, fresh = find_loops(kernel.ast), 1 + max(number_of(r) for r in kernel.axes)
+        return
+    fresh = 1 + max(number_of(r) for r in kernel.axes)
     for number, value in enumerate(direct_loads(kernel.ast)):
         along = [r for r in outputs if r in loops.free[value]]
         windows, _, others = windows_along(value, along, kernel.reduce_axes, fresh)
@@ -129,64 +113,67 @@ def loads_by_windows(kernel: Kernel, outputs: Sequence[UOp]) -> Iterator[Windowe
             yield Windowed(number, value, level, windows, others)
 
 
-def is_sparse(value: UOp, one: UOp) -> bool:
-    """Whether what is read along an axis has other places between, so that no vector reads it."""
-    return strides_of(value.src[0].src[1]).get(one, 0) is None
-
-
 def span(value: UOp, window: Window) -> int:
     """Sort key of windows: those along rows that lie far apart first."""
     return -reach(value, window.one)
 
 
-def row_steps(window: Window) -> tuple[int, int]:
-    """How many rows windows are apart, and how many the places of a window."""
-    strides = strides_of(window.place)
-    return strides.get(window.one) or 1, abs(strides.get(window.summed) or 1)
-
-
-def suits(kernel: Kernel, lane: UOp) -> bool:
-    """Whether results lie in a row along the axis, and all loads but one are the same there."""
+def suits_tiles(kernel: Kernel, load: Windowed) -> bool:
+    """Whether nothing but windows is summed, copying pays, results lie in a row along the last
+    window, and all other loads are the same there. Copying pays for windows of many places, and
+    where elements have others between them, so that no vector reads them.
+    """
+    lane, taps = load.windows[-1].one, iterations(kernel.reduce_axes)
+    if load.others or taps > PRODUCTS_WRITTEN:
+        return False
+    if taps < TAPS and strides_of(load.value.src[0].src[1]).get(lane, 0) is not None:
+        return False
     found = accesses(find_loops(kernel.ast))
-    stored = all(a.stride(lane) == 1 for a in found if a.is_store)
     read = [a for a in found if not a.is_store and a.stride(lane) != 0]
-    return stored and len(read) == 1
+    return len(read) == 1 and all(a.stride(lane) == 1 for a in found if a.is_store)
 
 
-def apply_sums(kernel: Kernel, found: Sums) -> bool:
+def suits_sums(kernel: Kernel, load: Windowed) -> bool:
+    """Whether these are sums over images for each place of a window that read every s-th element,
+    few of them.
+    """
+    last = load.windows[-1]
+    lane, places = size_of(last.summed) or 1, size_of(last.one) or 1
+    vectors = -(-lane // kernel.target.lanes(4))
+    return last.along > 1 and places < lane and vectors * places <= PRODUCTS_WRITTEN // 4
+
+
+def apply_sums(kernel: Kernel, load: Windowed) -> bool:
     """Rows copied; then vectors along them, and all places of a window. Always suits, but may not
     fit.
     """
-    before, width = {number_of(r) for r in kernel.axes}, kernel.target.lanes(4)
-    kernel.apply_opt(Opt(OptOps.WINDOW, found.level, found.number))
-    write_copy(kernel, before)
-    lane = kernel.axes.index(found.lane)
-    if (size_of(found.lane) or 1) % width:
+    copy_rows(kernel, load.level, load.number)
+    width, last = kernel.target.lanes(4), load.windows[-1]
+    lane = kernel.axes.index(last.summed)
+    if (size_of(last.summed) or 1) % width:
         kernel.apply_opt(Opt(OptOps.PADTO, lane, width))
     kernel.apply_opt(Opt(OptOps.UNROLL, kernel.reduce_axes.index(kernel.axes[lane]), 0))
-    kernel.apply_opt(Opt(OptOps.UPCAST, kernel.axes.index(found.places), 0))
+    kernel.apply_opt(Opt(OptOps.UPCAST, kernel.axes.index(last.one), 0))
     return True
 
 
-def apply_tiles(kernel: Kernel, found: Slide) -> bool:
+def apply_tiles(kernel: Kernel, load: Windowed) -> bool:
     """Rows copied, in blocks that stay in the first cache; then the register tiles. Always suits,
     but may not fit.
     """
-    row = kernel.axes.index(found.row) if found.row is not None else None
-    level, lane = found.level, kernel.axes.index(found.lane)
-    if row is not None and (block := block_of(kernel, found)) < (size_of(kernel.axes[row]) or 1):
+    row = kernel.axes.index(load.row) if load.row is not None else None
+    level, lane = load.level, kernel.axes.index(load.windows[-1].one)
+    if row is not None and (block := block_of(kernel, load)) < (size_of(kernel.axes[row]) or 1):
         kernel.apply_opt(Opt(OptOps.TILE, row, block))
         first = 1 if kind_of(kernel.axes[0]) is AxisType.THREAD else 0
         for position in range(first, level + 1):
             kernel.apply_opt(Opt(OptOps.SWAP, position, position + 1))
         level, row, lane = level + 1, row + 1, lane + 1
-    before = {number_of(r) for r in kernel.axes}
-    kernel.apply_opt(Opt(OptOps.WINDOW, level, found.number))
-    write_copy(kernel, before)
+    copy_rows(kernel, level, load.number)
     lanes = kernel.target.lanes(4)
     width = size_of(kernel.axes[lane]) or 1
     height = size_of(kernel.axes[row]) or 1 if row is not None else 1
-    rows, vectors = shape_of_tile(kernel, found, height, -(-width // lanes))
+    rows, vectors = shape_of_tile(kernel, load, height, -(-width // lanes))
     write_tiles(kernel, lane, vectors * lanes)
     for number in reversed(range(len(kernel.reduce_axes))):
         kernel.apply_opt(Opt(OptOps.UNROLL, number, 0))
@@ -196,42 +183,37 @@ def apply_tiles(kernel: Kernel, found: Slide) -> bool:
     return True
 
 
-def block_of(kernel: Kernel, found: Slide) -> int:
+def block_of(kernel: Kernel, load: Windowed) -> int:
     """How many rows of results are computed from rows that stay in the first cache."""
     axes = kernel.axes
     lanes, fresh = kernel.target.lanes(4), 1 + max(number_of(r) for r in axes)
-    value = direct_loads(kernel.ast)[found.number]
-    rows = rows_of(kernel.ast, value, axes[found.level], fresh, lanes)
-    assert rows is not None and found.row is not None
-    height, (step, apart) = size_of(found.row) or 1, found.steps
-    read = step * (height - 1) + apart * (found.high - 1) + 1
+    rows = rows_of(kernel.ast, load.value, axes[load.level], fresh, lanes)
+    assert rows is not None and load.row is not None
+    height, (step, apart) = size_of(load.row) or 1, load.steps
+    beyond = apart * (load.high - 1) + 1
     room = int(FIRST_SHARE * kernel.target.first_bytes)
-    most = (room * read // rows.bytes - apart * (found.high - 1) - 1) // step + 1
-    blocks = [n for n in range(found.high, most + 1) if height % n == 0]
+    most = (room * (step * (height - 1) + beyond) // rows.bytes - beyond) // step + 1
+    blocks = [n for n in range(load.high, most + 1) if height % n == 0]
     return max(blocks, default=height)
 
 
-def shape_of_tile(kernel: Kernel, found: Slide, height: int, width: int) -> tuple[int, int]:
-    """(rows, vectors) of the register tiles that take least time."""
+def shape_of_tile(kernel: Kernel, load: Windowed, height: int, width: int) -> tuple[int, int]:
+    """(rows, vectors) of the register tiles that take least time: that of their products or of
+    their reads, two a cycle.
+    """
+    taps, (step, apart) = iterations(kernel.reduce_axes), load.steps
+
+    def time(shape: tuple[int, int]) -> float:
+        rows, vectors = shape
+        read = {n * step + k * apart for n in range(rows) for k in range(load.high)}
+        loads = len(read) * taps // load.high * vectors * CROSSING + taps * rows * FACTOR
+        tile = max(loads, rows * vectors * taps) / 2 + rows * vectors
+        return tile * -(-height // rows) * -(-width // vectors)
+
+    shapes = [(r, v) for r, v in SHAPES if r <= height and v <= width]
     room = kernel.target.registers
-    shapes = [
-        (rows, vectors)
-        for rows, vectors in SHAPES
-        if rows <= height and vectors <= width
-        and (rows * vectors == 1 or rows * vectors + vectors < room)
-        and (rows * vectors == 1 or rows * vectors * found.taps <= PRODUCTS_WRITTEN)
-    ]  # fmt: skip
-    return min(shapes, key=partial(time_of, found, height, width))
-
-
-def time_of(found: Slide, height: int, width: int, shape: tuple[int, int]) -> float:
-    """Cycles for all tiles of a shape: those of its products or of its reads, two a cycle."""
-    (rows, vectors), (step, apart) = shape, found.steps
-    read = {n * step + k * apart for n in range(rows) for k in range(found.high)}
-    factors = found.taps * rows * FACTOR
-    loads = len(read) * found.taps // found.high * vectors * CROSSING + factors
-    tile = max(loads, rows * vectors * found.taps) / 2 + rows * vectors
-    return tile * -(-height // rows) * -(-width // vectors)
+    fitting = [(r, v) for r, v in shapes if r * v + v < room and r * v * taps <= PRODUCTS_WRITTEN]
+    return min([*shapes[:1], *fitting], key=time)
 
 
 def write_tiles(kernel: Kernel, axis: int, amount: int) -> None:
@@ -244,10 +226,13 @@ def write_tiles(kernel: Kernel, axis: int, amount: int) -> None:
         kernel.apply_opt(Opt(OptOps.OVERLAP if overlaps else OptOps.UPCAST, axis, amount))
 
 
-def write_copy(kernel: Kernel, before: set[int]) -> None:
-    """The loops of the copy: rows beyond the image apart, whole rows of vectors written out, or
-    where they are long all but their ends in a loop.
+def copy_rows(kernel: Kernel, level: int, number: int) -> None:
+    """What windows slide over in load number `number`, copied in the loop at `level`: rows beyond
+    the image apart, whole rows of vectors written out, or where they are long all but their ends in
+    a loop.
     """
+    before = {number_of(r) for r in kernel.axes}
+    kernel.apply_opt(Opt(OptOps.STAGE, level, ~number))
     loops = [r for r in kernel.axes if number_of(r) not in before]
     lanes, last = kernel.target.lanes(4), loops[-1]
     if (size_of(last) or 1) <= VECTORS_COPIED * lanes:
@@ -271,3 +256,69 @@ def write_ends(kernel: Kernel, position: int, lanes: int) -> None:
         assert part is not None
         kernel.apply_opt(Opt(OptOps.UPCAST, part, amount))
     kernel.apply_opt(Opt(OptOps.UPCAST, position, 0))
+
+
+# --- whole rows -----------------------------------------------------------------------------------
+def short_rows(facts: Facts) -> bool:
+    """Whole rows along the last output axis that suits, where vectors along it would have to ask
+    which of their lanes there are; says whether there is one. Without it pools by
+    strides of 2 and 3 and their gradients take 5 times as long (mean of 14, AVX2).
+    """
+    kernel = facts.kernel
+    outputs = [r for r in reversed(kernel.axes) if kind_of(r) in OUTPUTS[1:]]
+    lane = next((r for r in outputs if paddable(facts, r, whole_rows=True)), None)
+    if lane is None or not kernel.has_reduce:
+        return False
+    return tile_windows(facts, lane, reuse_axes(kernel, facts.accesses, lane))
+
+
+def tile_windows(facts: Facts, lane: UOp, reused: list[UOp]) -> bool:
+    """Whole rows along `lane`, a few at a time, and their sums written out; says whether that suits
+    the kernel: the first of the `reused` axes is one along which windows overlap, and the products
+    of a row are few.
+    """
+    kernel = facts.kernel
+    shared = max((overlap(kernel, a, one) for one in reused[:1] for a in facts.accesses), default=0)
+    if not shared:
+        return False
+    if any((size_of(r) or SMALL_LOOP + 1) > SMALL_LOOP for r in kernel.reduce_axes):
+        return False
+    vectors = -(-(size_of(lane) or ROWS_WRITTEN) // facts.lanes)
+    written = [r for r in kernel.axes if kind_of(r) is AxisType.UPCAST]
+    products = vectors * iterations((*kernel.reduce_axes, *written))
+    if products > ROWS_WRITTEN:
+        return False
+    rows = ROWS_WRITTEN // products if shared >= SHARE_LOADED else 1
+    write_sums(kernel, pad_lane(facts, lane, whole_rows=True), reused[0], rows)
+    return True
+
+
+def write_sums(kernel: Kernel, lane: UOp, row: UOp, most: int) -> None:
+    """The axis along vectors, and all sums written out, of at most so many rows."""
+    attempt(kernel, Opt(OptOps.UPCAST, kernel.axes.index(lane), 0))
+    for number in reversed(range(len(kernel.reduce_axes))):
+        if kind_of(kernel.reduce_axes[number]) is AxisType.REDUCE:
+            attempt(kernel, Opt(OptOps.UNROLL, number, 0))
+    tile_axis(kernel, row, most)
+    thread_rest(kernel)
+
+
+def sum_rows(kernel: Kernel, lanes: int) -> None:
+    """Some rows of a sum over images for each place of a window (gradients by weights) written out
+    where rows are short, so that each is read once for all places, which are written out already.
+    """
+    loops = [r for r in kernel.reduce_axes if kind_of(r) is AxisType.REDUCE]
+    places = [r for r in kernel.axes if kind_of(r) is AxisType.UPCAST]
+    if not loops or not slides(kernel, loops[-1], places):
+        return
+    written = [r for r in kernel.axes if kind_of(r) in (AxisType.UPCAST, AxisType.UNROLL)]
+    products = iterations(tuple(written)) // lanes
+    copies = copies_of(loops[-1], min(COPIES, ROWS_WRITTEN // 2 // max(1, products)))
+    if copies >= ROWS_LEAST:
+        attempt(kernel, Opt(OptOps.UNROLL, kernel.reduce_axes.index(loops[-1]), copies))
+
+
+def slides(kernel: Kernel, row: UOp, places: Sequence[UOp]) -> bool:
+    """Whether a step along a row and one to the next place of a window are the same in memory."""
+    found = accesses(find_loops(kernel.ast))
+    return any(a.stride(row) == a.stride(one) != 0 for a in found for one in places)

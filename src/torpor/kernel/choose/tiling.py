@@ -3,7 +3,7 @@ packed in which loop, blocks of the results for threads, blocks of the sum.
 
     for block of results:                   # shared by threads: around, lanes, rows
       for block of the sum:                 # `depth`: partial results grow in memory
-        copy lanes                          # STAGE, or WINDOW: what windows slide over
+        copy lanes                          # or what windows slide over
         for rows packed together:
           copy rows                         # `together`
           for tile of rows, tile of lanes:
@@ -56,7 +56,7 @@ class Plan(NamedTuple):
     outer: int = 0
     rows: int = 0
     depth: tuple[int, ...] = ()
-    packs: OptOps | None = None
+    packs: bool = False
     image: int = 0
     together: int = 0
 
@@ -149,7 +149,7 @@ def nests(plan: Plan, at: Setting, outer: Sequence[Loop]) -> list[Nest]:
     """The copies and the products of a plan, as the cost model sees them."""
     around = [*outer, *depth_loops(plan)]
     level, made = len(around), []
-    if plan.packs is not None:
+    if plan.packs:
         made.append(copy_lanes(plan, at, around))
     if plan.image > 1:
         around.append(Loop(plan.roles.around[-1], plan.image))
@@ -190,7 +190,7 @@ def products(plan: Plan, strip: Strip, at: Setting, around: Sequence[Loop], inne
     streams = [
         *(
             packed(loops, inner, roles.lead, roles, depth, strip.panel)
-            if plan.packs is not None
+            if plan.packs
             else read(roles.lead, loops, strip.lanes < strip.padded)
         ),
         *(
@@ -274,7 +274,7 @@ def copy_lanes(plan: Plan, at: Setting, around: Sequence[Loop]) -> Nest:
     roles = plan.roles
     lanes = plan.block or sum(strip.padded for strip in plan.strips)
     sizes = dict(zip(roles.sums, plan.steps, strict=True)) | {roles.lane: lanes}
-    if plan.packs is OptOps.WINDOW:
+    if plan.image:
         for window in roles.lead.windows(roles):
             count = sizes.get(window.one, plan.image if window.one is roles.around[-1] else 1)
             sizes[window.one] = count * window.step + sizes.pop(window.summed) - 1

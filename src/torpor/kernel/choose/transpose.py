@@ -17,7 +17,7 @@ from torpor.kernel.choose.registers import cut_apart
 from torpor.kernel.choose.roles import position_of
 from torpor.kernel.choose.vectors import attempt
 from torpor.kernel.opts.kernel import Kernel
-from torpor.kernel.opts.partition import boundaries
+from torpor.kernel.opts.split import boundaries
 from torpor.kernel.ranges import closed_by, find_loops, kind_of, number_of, size_of
 
 LANES: Final = 8  # elements of a vector that is put together from several lines, at least

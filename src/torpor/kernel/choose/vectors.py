@@ -104,28 +104,24 @@ def reducible(kernel: Kernel, one: UOp) -> bool:
     return all(r.dtype.kind != "bool" for r in reductions)
 
 
-def paddable(facts: Facts, one: UOp) -> bool:
-    """Whether masks may cover the rest: elements that vector instructions mask, none irregular,
-    and most of a vector at least.
-    """
-    if (size_of(one) or 0) < facts.lanes_along(one) * (1 - SPARE):
-        return False
-    touching = [a for a in facts.accesses if a.stride(one) != 0]
-    return all(a.itemsize in MASKABLE and a.stride(one) == 1 for a in touching)
-
-
-def writable(facts: Facts, one: UOp) -> bool:
-    """Whether masks may cover the rest of an output axis that is written out as a whole: which
+def paddable(facts: Facts, one: UOp, whole_rows: bool = False) -> bool:
+    """Whether masks may cover the rest: elements that vector instructions mask, in rows, and most
+    of a vector at least. With `whole_rows` the axis, of results, is written out as a whole: which
     lanes are none is then known, so that what is close by is still read in rows.
     """
     if (size_of(one) or 0) < facts.lanes_along(one) * (1 - SPARE):
         return False
-    touching = [a for a in facts.accesses if a.stride(one) != 0]
     return all(
         a.itemsize in MASKABLE
-        and (a.stride(one) == 1 or a.is_near(one) or (a.is_store and a.stride(one) is not None))
-        for a in touching
+        and (a.stride(one) == 1 or (whole_rows and (a.is_near(one) or is_stored_apart(a, one))))
+        for a in facts.accesses
+        if a.stride(one) != 0
     )
+
+
+def is_stored_apart(access: Access, one: UOp) -> bool:
+    """Whether results lie evenly apart along an axis."""
+    return access.is_store and access.stride(one) is not None
 
 
 def vector_amount(facts: Facts, one: UOp, most: int) -> int:
@@ -152,8 +148,7 @@ def pad_lane(facts: Facts, lane: UOp, whole_rows: bool = False) -> UOp:
     kernel = facts.kernel
     size, lanes = size_of(lane) or 1, facts.lanes_along(lane)
     whole = -(-size // lanes) * lanes
-    fits = writable if whole_rows else paddable
-    if size == whole or not fits(facts, lane):
+    if size == whole or not paddable(facts, lane, whole_rows):
         return lane
     shorter = next((n for n in (8, 4) if n < lanes and size % n == 0), 1)
     if shorter * whole >= size * lanes:

@@ -17,11 +17,7 @@ from torpor.kernel.decompose.conversions import (
     SHIFT_RULES,
 )
 from torpor.kernel.decompose.dots import dot_rules
-from torpor.kernel.decompose.functions import (
-    FUNCTION_RULES,
-    REMAINDER_RULES,
-    WIDE_REMAINDER_RULES,
-)
+from torpor.kernel.decompose.functions import FUNCTION_RULES, REMAINDER_RULES, WIDE_REMAINDER_RULES
 from torpor.kernel.decompose.integers import in_words
 from torpor.kernel.decompose.small_floats import small_float_rules
 

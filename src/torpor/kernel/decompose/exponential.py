@@ -1,4 +1,4 @@
-"""e**x, 2**x and tanh x for float32 and float64 in basic operations.
+"""e**x, 2**x, tanh x and erf x for float32 and float64 in basic operations.
 
 Argument reduction with a constant in two parts is W. J. Cody and W. Waite's ("Software Manual for
 the Elementary Functions", 1980); coefficients come from `tools/fit_polynomials.py`.
@@ -45,6 +45,8 @@ class Range:
 EXP_RANGE: Final = {32: Range(-104.0, 89.0), 64: Range(-746.0, 710.0)}
 EXP2_RANGE: Final = {32: Range(-151.0, 129.0), 64: Range(-1076.0, 1025.0)}
 TANH_SMALL: Final = 0.55  # from here on 1 - 2/(e**(2*x) + 1) is the better formula
+ERF_SPLIT: Final = 1.0  # where the far formula of erf begins
+ERF_END: Final = {32: 4.0, 64: 6.0}  # from here on erf x rounds to 1
 TANH_END: Final = {32: 9.5, 64: 19.5}  # from here on tanh x rounds to 1
 
 
@@ -120,3 +122,20 @@ def tanh(x: UOp) -> UOp:
     end = TANH_END[x.dtype.bits]
     large = _tanh_large((size > end).where(end, size))
     return with_sign((size < TANH_SMALL).where(small, large), sign_bit(x))
+
+
+def _far(size: UOp) -> UOp:
+    """`erf t = 1 - e**log(erfc t)` from `ERF_SPLIT` to `ERF_END`; the logarithm is a polynomial."""
+    end = ERF_END[size.dtype.bits]
+    coefficients = table.ERF_FAR32 if format_of(size) is SINGLE else table.ERF_FAR64
+    inside = (size > end).where(end, size)
+    p, exponent = reduced_exp(polynomial(inside - ERF_SPLIT, coefficients))
+    return (power_of_two(exponent, format_of(size)) * (p + 1.0)) * -1.0 + 1.0
+
+
+def erf(x: UOp) -> UOp:
+    """`erf x = x + x*P(x**2)` below 1, `1 - erfc |x|` beyond: 2 ulp."""
+    size = magnitude(x)
+    coefficients = table.ERF_NEAR32 if format_of(x) is SINGLE else table.ERF_NEAR64
+    near = x + x * polynomial(x * x, coefficients)
+    return (size < ERF_SPLIT).where(near, with_sign(_far(size), sign_bit(x)))

@@ -8,7 +8,6 @@ from torpor.base.dtypes import SMALL_FLOATS, dtypes
 from torpor.ir import Ops, PatternMatcher, UOp, UPat
 from torpor.ir.ops import TRANSCENDENTAL
 from torpor.kernel.decompose import (
-    error_function,
     exponential,
     logarithm,
     power,
@@ -34,16 +33,6 @@ def decompose_power(x: UOp, y: UOp) -> UOp:
     return power.power(x, y) if short is None else short
 
 
-def decompose_remainder(x: UOp, y: UOp) -> UOp:
-    """`x % y = x - floor(x/y)*y`, in the format itself"""
-    return remainder.remainder(x, y, wide=False)
-
-
-def decompose_remainder_wide(x: UOp, y: UOp) -> UOp:
-    """`x % y = x - floor(x/y)*y`, float32 by way of float64"""
-    return remainder.remainder(x, y, wide=True)
-
-
 def _unary(op: Ops) -> UPat:
     return UPat(op, _FLOATS, (UPat.var("x"),))
 
@@ -55,16 +44,16 @@ FUNCTION_RULES: Final = PatternMatcher([
     (_unary(Ops.TANH), exponential.tanh),
     (_unary(Ops.LOG), logarithm.log),
     (_unary(Ops.LOG2), logarithm.log2),
-    (_unary(Ops.ERF), error_function.erf),
+    (_unary(Ops.ERF), exponential.erf),
     (_unary(Ops.SIN), trigonometric.sin),
     (_unary(Ops.COS), trigonometric.cos),
     (UPat(Ops.POW, _FLOATS, (UPat.var("x"), UPat.var("y"))), decompose_power),
 ])  # fmt: skip
 
 REMAINDER_RULES: Final = PatternMatcher([
-    (UPat(Ops.MOD, _FLOATS, (UPat.var("x"), UPat.var("y"))), decompose_remainder),
+    (UPat(Ops.MOD, _FLOATS, (UPat.var("x"), UPat.var("y"))), remainder.remainder),
 ])  # fmt: skip
 
 WIDE_REMAINDER_RULES: Final = PatternMatcher([
-    (UPat(Ops.MOD, dtypes.float32, (UPat.var("x"), UPat.var("y"))), decompose_remainder_wide),
+    (UPat(Ops.MOD, dtypes.float32, (UPat.var("x"), UPat.var("y"))), remainder.remainder_by_double),
 ])  # fmt: skip

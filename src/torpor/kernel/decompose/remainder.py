@@ -7,6 +7,7 @@ exact, and rounded at most once, where the divisor is added at the end.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Final
 
 from torpor.base.dtypes import dtypes
@@ -103,17 +104,22 @@ def _remainder_narrow(a: UOp, b: UOp) -> UOp:
     return valid.where(scale(rest, exponent), rest.const_like(math.nan))
 
 
-def remainder(a: UOp, b: UOp, wide: bool) -> UOp:
-    """`a - floor(a/b)*b` exactly, then rounded; a zero has the sign of b.
+def _with_signs(x: UOp, y: UOp, exact: Callable[[UOp, UOp], UOp]) -> UOp:
+    """`x - floor(x/y)*y` of the remainder of |x| by |y|; y = 0, infinite x and NaN give NaN."""
+    size, divisor = magnitude(x), magnitude(y)
+    near = (size < divisor).where(size, exact(size, divisor))  # also for an infinite divisor
+    signed = with_sign(near, sign_bit(x))
+    differs = (signed < 0.0).ne(y < 0.0)
+    shifted = differs.where(signed + y, signed)
+    zero = (unsigned_bits(shifted) & 0) | sign_bit(y)
+    return signed.eq(0.0).where(zero.bitcast(x.dtype), shifted)
 
-    `wide`: whether the target has a format for the long division. b = 0, infinite a and NaN give
-    NaN.
-    """
-    size, divisor = magnitude(a), magnitude(b)
-    exact = _remainder_wide(size, divisor) if wide else _remainder_narrow(size, divisor)
-    near = (size < divisor).where(size, exact)  # of |a|; also for an infinite divisor
-    signed = with_sign(near, sign_bit(a))
-    differs = (signed < 0.0).ne(b < 0.0)
-    shifted = differs.where(signed + b, signed)
-    zero = (unsigned_bits(shifted) & 0) | sign_bit(b)
-    return signed.eq(0.0).where(zero.bitcast(a.dtype), shifted)
+
+def remainder(x: UOp, y: UOp) -> UOp:
+    """`x % y = x - floor(x/y)*y` in the format itself, exactly, then rounded; 0 has y's sign"""
+    return _with_signs(x, y, _remainder_narrow)
+
+
+def remainder_by_double(x: UOp, y: UOp) -> UOp:
+    """`x % y = x - floor(x/y)*y`, float32 by way of float64"""
+    return _with_signs(x, y, _remainder_wide)

@@ -13,13 +13,7 @@ import numpy as np
 
 from torpor.base.dtypes import DType, dtypes, from_name
 from torpor.ir import UOp
-from torpor.kernel.decompose.words import (
-    magnitude,
-    sign_bit,
-    unsigned_bits,
-    vector_of,
-    with_sign,
-)
+from torpor.kernel.decompose.words import magnitude, sign_bit, unsigned_bits, vector_of, with_sign
 
 _SINGLE: Final = dtypes.float32
 _QUIET: Final = 0x00400000

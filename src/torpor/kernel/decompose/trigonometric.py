@@ -1,20 +1,176 @@
-"""sin x and cos x for float32 and float64, of any argument, in basic operations."""
+"""sin x and cos x for float32 and float64 in basic operations: an angle of any size is reduced to a
+quarter turn with all its digits.
+
+The method is that of M. Payne and R. Hanek ("Radian Reduction for Trigonometric Functions", 1983):
+x = m * 2**k with an integer m, and of the digits of 1/(2*pi) only a window matters, since digits
+before it multiply m to whole turns. The window is picked by shifts and selections, so that every
+lane of a vector does the same; one path serves all sizes, which in branch-free code is cheaper than
+a second one for small arguments.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import Final
 
+from torpor.base.dtypes import dtypes
 from torpor.ir import UOp
 from torpor.kernel.decompose import coefficients as table
-from torpor.kernel.decompose.angles import reduce_angle
+from torpor.kernel.decompose.pairs import add, product_of_words
 from torpor.kernel.decompose.words import (
     SINGLE,
+    Format,
+    cut,
+    fast_two_sum,
     format_of,
     magnitude,
     polynomial,
     sign_bit,
+    small_integer_to_float,
+    unsigned_bits,
+    vector_of,
     with_sign,
 )
+
+LIMB: Final = 32
+_WINDOW: Final = {32: 3, 64: 6}  # limbs of 1/(2*pi) that are multiplied
+_POSITIONS: Final = {32: 129, 64: 1025}  # exponents from 1/2 on
+
+
+def _digits(form: Format) -> list[int]:
+    """Limbs of 2**-(fraction+1) / (2*pi), first the most significant: the window for x = 1/2."""
+    leading = form.fraction + 1
+    count = _POSITIONS[form.real.bits] // LIMB + _WINDOW[form.real.bits] + 1
+    total = count * LIMB
+    number = table.INVERSE_TURN >> (table.INVERSE_TURN_BITS + leading - total)
+    return [number >> (LIMB * (count - 1 - k)) & 0xFFFFFFFF for k in range(count)]
+
+
+def _window(position: UOp, form: Format) -> list[UOp]:
+    """The limbs of the digits from bit `position` (a uint32) on."""
+    count = _WINDOW[form.real.bits] + 1
+    limbs: list[UOp] = [position.const_like(d) for d in _digits(form)]
+    most = len(limbs) - count  # the largest number of whole limbs to skip
+    step = 1 << (most.bit_length() - 1)
+    while step:
+        chosen = (position & (step * LIMB)).ne(0)
+        needed = min(step - 1, most) + count
+        limbs = [
+            chosen.where(limbs[k + step], limbs[k]) if k + step < len(limbs) else limbs[k]
+            for k in range(min(needed, len(limbs)))
+        ]
+        step >>= 1
+    shift = position & (LIMB - 1)
+    rest = position.const_like(LIMB - 1) - shift  # >> (32 - shift) in two shifts, both below 32
+    return [
+        (limbs[k] << shift) | ((limbs[k + 1] >> 1) >> (rest & (LIMB - 1))) for k in range(count - 1)
+    ]
+
+
+def _widen(limb: UOp) -> UOp:
+    return limb.cast(vector_of(dtypes.uint64, limb))
+
+
+def _narrow(limb: UOp) -> UOp:
+    return limb.cast(vector_of(dtypes.uint32, limb))
+
+
+def _fraction_single(m: UOp, window: list[UOp]) -> list[UOp]:
+    """The 64 bits after the point of m (24 bits) * window, as two limbs."""
+    w0, w1, w2 = window
+    extra = product_of_words(m, w2)[1], m.const_like(0)
+    second, first = add(product_of_words(m, w1), extra)
+    return [m * w0 + first, second]
+
+
+def _fraction_double(m: UOp, window: list[UOp]) -> list[UOp]:
+    """The 128 bits after the point of m (53 bits, uint64) * window, as four limbs.
+
+    Two units of the last place are lost, since columns below it are not summed.
+    """
+    factors = (m & 0xFFFFFFFF, m >> LIMB)
+    limbs = [_widen(w) for w in window]
+    columns: list[list[UOp]] = [[] for _ in range(4)]
+    for weight, factor in enumerate(factors):
+        for k, limb in enumerate(limbs):
+            place = k - weight  # of the product's lower half
+            if -1 < place - 1 < 4 or -1 < place < 4:
+                product = factor * limb
+                if -1 < place < 4:
+                    columns[place].append(product & 0xFFFFFFFF)
+                if -1 < place - 1 < 4:
+                    columns[place - 1].append(product >> LIMB)
+    carry = m.const_like(0)
+    result: list[UOp] = []
+    for column in reversed(columns):
+        total = carry
+        for term in column:
+            total = total + term
+        result.insert(0, _narrow(total))
+        carry = total >> LIMB
+    return result
+
+
+def _parts_single(limbs: list[UOp]) -> list[UOp]:
+    """The signed fraction of a turn as three floats of at most 24 bits that do not overlap."""
+    signed = vector_of(dtypes.int32, limbs[0])
+    single = vector_of(dtypes.float32, limbs[0])
+    first = (limbs[0].bitcast(signed) >> 12).cast(single)
+    second = (((limbs[0] & 0xFFF) << 12) | (limbs[1] >> 20)).bitcast(signed).cast(single)
+    third = (limbs[1] & 0xFFFFF).bitcast(signed).cast(single)
+    return [first * 2.0**-18, second * 2.0**-42, third * 2.0**-62]
+
+
+def _parts_double(limbs: list[UOp], form: Format) -> list[UOp]:
+    """As `_parts_single`, of at most 48 bits."""
+    a, b, c, d = (_widen(limb) for limb in limbs)
+    high, low = (a << LIMB) | b, (c << LIMB) | d
+    signed = vector_of(dtypes.int64, high)
+    first = small_integer_to_float(high.bitcast(signed) >> 20, form)
+    second = ((high & 0xFFFFF) << 28) | (low >> 36)
+    third = low & ((1 << 36) - 1)
+    return [
+        first * 2.0**-42,
+        small_integer_to_float(second.bitcast(signed), form) * 2.0**-90,
+        small_integer_to_float(third.bitcast(signed), form) * 2.0**-126,
+    ]
+
+
+def _times_half_pi(parts: list[UOp]) -> tuple[UOp, UOp]:
+    """(high, low) of the sum of parts, quarter turns, times pi/2."""
+    first, second, third = parts
+    high, low = fast_two_sum(first, second)
+    high, low = fast_two_sum(high, low + third)
+    top_pi, rest_pi = table.HALF_PI_SINGLE if format_of(first) is SINGLE else table.HALF_PI_DOUBLE
+    top = cut(high)
+    rest = (high - top) * top_pi + (high * rest_pi + low * top_pi)
+    return fast_two_sum(top * top_pi, rest)
+
+
+def reduce_angle(x: UOp) -> tuple[UOp, UOp, UOp]:
+    """(high, low, quarter): |x| = quarter*pi/2 + high + low, |high| <= pi/4; quarter is uint32.
+
+    Only the two lowest bits of `quarter` are right.
+    """
+    form = format_of(x)
+    size = magnitude(x)
+    bits = unsigned_bits(size)
+    small = size < 0.5
+    exponent = _narrow(bits >> form.fraction)
+    first = form.bias - 1  # the biased exponent of 1/2
+    position = small.where(exponent.const_like(0), exponent - first)
+    m = (bits & ((1 << form.fraction) - 1)) | (1 << form.fraction)
+    window = _window(position, form)
+    limbs = _fraction_single(m, window) if form is SINGLE else _fraction_double(m, window)
+    quarter = (limbs[0] + (1 << 29)) >> 30
+    limbs = [limbs[0] - (quarter << 30), *limbs[1:]]
+    parts = _parts_single(limbs) if form is SINGLE else _parts_double(limbs, form)
+    high, low = _times_half_pi(parts)
+    return (
+        small.where(size, high),
+        small.where(low.const_like(0.0), low),
+        small.where(quarter.const_like(0), quarter),
+    )
 
 
 def _near_zero(high: UOp, low: UOp) -> tuple[UOp, UOp]:

@@ -11,15 +11,8 @@ from torpor.base.dtypes import dtypes
 from torpor.ir.ops import AxisType, Ops, identity
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
-from torpor.kernel.opts.stage import place
-from torpor.kernel.ranges import (
-    closed_by,
-    find_loops,
-    kind_of,
-    nesting,
-    replace_ranges,
-    size_of,
-)
+from torpor.kernel.access import place
+from torpor.kernel.ranges import closed_by, find_loops, kind_of, nesting, replace_ranges, size_of
 
 
 def accumulated(root: UOp, one: UOp) -> UOp | None:

@@ -59,7 +59,6 @@ _HANDLERS: Final[dict[OptOps, Callable[[State, Opt], None]]] = {
     OptOps.TILE: tile,
     OptOps.PARTITION: loops.cut,
     OptOps.STAGE: memory.pack,
-    OptOps.WINDOW: memory.window,
     OptOps.STREAM: memory.stream,
     OptOps.DOT: memory.dot,
 }

@@ -11,8 +11,7 @@ from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.opts.normalise import drop_single, renumber
-from torpor.kernel.opts.partition import partition
-from torpor.kernel.opts.split import Tail, padded
+from torpor.kernel.opts.split import padded, partition
 from torpor.kernel.opts.state import OUTPUTS, State
 from torpor.kernel.ranges import (
     WRITTEN,
@@ -33,19 +32,19 @@ GROUPED: Final = (AxisType.LOCAL, AxisType.GROUP)  # axes of work items
 
 class Binding(NamedTuple):
     """What an opt binds iterations to, of which axes they are cut off, whether the opt counts
-    reduce axes, whether the iterations are the slow ones, and what happens to a tail.
+    reduce axes, whether the iterations are the slow ones, and whether tiles overlap.
     """
 
     kind: AxisType
     of: tuple[AxisType, ...]
     reduces: bool = False
     top: bool = False
-    tail: Tail = Tail.NONE
+    overlap: bool = False
 
 
 BINDINGS: Final[dict[OptOps, Binding]] = {
     OptOps.UPCAST: Binding(AxisType.UPCAST, OUTPUTS),
-    OptOps.OVERLAP: Binding(AxisType.UPCAST, OUTPUTS, tail=Tail.OVERLAP),
+    OptOps.OVERLAP: Binding(AxisType.UPCAST, OUTPUTS, overlap=True),
     OptOps.UNROLL: Binding(AxisType.UNROLL, (AxisType.GROUP, AxisType.REDUCE), reduces=True),
     OptOps.LOCAL: Binding(AxisType.LOCAL, (AxisType.GLOBAL,)),
     OptOps.GROUP: Binding(AxisType.GROUP, (AxisType.REDUCE,), reduces=True),
@@ -61,18 +60,18 @@ def bind(kernel: State, opt: Opt) -> None:
     if how.kind in GROUPED:
         expect_groups(kernel, opt)
     kernel.expect(opt, one, how.of)
-    amount = kernel.amount(opt, one, how.tail)
+    amount = kernel.amount(opt, one, how.overlap)
     if how.kind in WRITTEN and amount > COPIES:
         raise kernel.refused(opt, f"more than {COPIES} copies")
     if how.kind is AxisType.GROUP:
         expect_outermost(kernel, opt)
     if how.kind in GROUPED:
         check_group(kernel, opt, amount)
-    if how.tail is Tail.OVERLAP:
+    if how.overlap:
         expect_anew(kernel, opt, one)
     if how.kind in (AxisType.UPCAST, AxisType.LOCAL):
         kernel.check_stages(opt, one)
-    kernel.split(one, amount, how.kind, top=how.top, tail=how.tail)
+    kernel.split(one, amount, how.kind, top=how.top, overlap=how.overlap)
 
 
 def expect_anew(kernel: State, opt: Opt, one: UOp) -> None:
@@ -155,7 +154,7 @@ def pad_to(kernel: State, opt: Opt) -> None:
     longer = (size_of(one) or 1) % opt.arg
     if longer and any(one not in store.src[0].ranges() for store in grows):
         raise kernel.refused(opt, "results that grow by blocks would grow beyond the last one")
-    kernel.ast, _ = padded(kernel.ast, one, opt.arg)
+    kernel.ast = padded(kernel.ast, one, opt.arg)
 
 
 def swap(kernel: State, opt: Opt) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 
 from torpor.ir.ops import STREAMED, AxisType
 from torpor.ir.records import Opt
+from torpor.ir.uop import UOp
 from torpor.kernel.opts.accumulate import accumulate, accumulated, growing, inside
 from torpor.kernel.opts.dot import find_products, parts_of, suits, sum_in_words
 from torpor.kernel.opts.normalise import drop_single, merge_axes, renumber
@@ -44,18 +45,34 @@ def tile_sum(kernel: State, opt: Opt) -> None:
 
 
 def pack(kernel: State, opt: Opt) -> None:
-    """Copy what the rounds of a loop read of one value, in the order of its use."""
-    level = kernel.axis(opt, kernel.axes)
-    whole = operands(kernel.ast)
+    """Copy what the rounds of a loop read of one value, in the order of its use; or by an amount
+    below 0 what windows slide over, each element once: by -1 that of the first load.
+    """
+    level, number = kernel.axis(opt, kernel.axes), opt.arg or 0
+    whole, loads = operands(kernel.ast), direct_loads(kernel.ast)
     values = [*whole, *coefficients(kernel.ast)]
-    if opt.arg is None or not 0 <= opt.arg < len(values):
-        raise kernel.refused(opt, f"reductions read {len(values)} values")
+    if opt.arg is None or not -len(loads) <= number < len(values):
+        why = f"reductions read {len(values)} values, and there are {len(loads)} loads"
+        raise kernel.refused(opt, why)
     kernel.expect(opt, level, LOOPS)
-    tile = tile_of(kernel.ast, values[opt.arg], level, single=opt.arg >= len(whole))
+    if number < 0:
+        fill(kernel, opt, windows_of(kernel, opt, loads[~number], level))
+        kernel.ast = kernel.ast.simplify()
+        return
+    tile = tile_of(kernel.ast, values[number], level, single=number >= len(whole))
     if tile.size < 1:
         raise kernel.refused(opt, "inside that loop the value does not change")
     fill(kernel, opt, copied(tile, kernel.fresh))
     kernel.ast = merge_axes(kernel.ast, (AxisType.REDUCE,))  # what was packed lies in a row now
+
+
+def windows_of(kernel: State, opt: Opt, load: UOp, level: UOp) -> Tile:
+    """The rows that windows slide over inside a loop."""
+    lanes = kernel.target.lanes(load.dtype.itemsize)
+    rows = rows_of(kernel.ast, load, level, kernel.fresh, lanes)
+    if rows is None:
+        raise kernel.refused(opt, "no windows slide over what it reads inside that loop")
+    return rows
 
 
 def fill(kernel: State, opt: Opt, tile: Tile) -> None:
@@ -63,21 +80,6 @@ def fill(kernel: State, opt: Opt, tile: Tile) -> None:
     kernel.check_memory(opt, tile.bytes)
     kernel.ast = stage(kernel.ast, tile, len(kernel.staged()))
     kernel.number_anew()
-
-
-def window(kernel: State, opt: Opt) -> None:
-    """Copy what windows slide over inside a loop."""
-    level, loads = kernel.axis(opt, kernel.axes), direct_loads(kernel.ast)
-    if opt.arg is None or not 0 <= opt.arg < len(loads):
-        raise kernel.refused(opt, f"there are {len(loads)} loads of what is stored elsewhere")
-    kernel.expect(opt, level, LOOPS)
-    load = loads[opt.arg]
-    lanes = kernel.target.lanes(load.dtype.itemsize)
-    rows = rows_of(kernel.ast, load, level, kernel.fresh, lanes)
-    if rows is None:
-        raise kernel.refused(opt, "no windows slide over what it reads inside that loop")
-    fill(kernel, opt, rows)
-    kernel.ast = kernel.ast.simplify()
 
 
 def stream(kernel: State, opt: Opt) -> None:

@@ -1,4 +1,4 @@
-"""WINDOW: what windows slide over, copied once, with its borders, beside the loops.
+"""STAGE of what windows slide over: copied once, with its borders, beside the loops.
 
 before  out[y, x] = sum(j, i, image[y + j - 1, x*2 + i - 1] * w[j, i])
 after   rows[p, k, q] = image[p - 1, q*2 + k - 1]

@@ -4,41 +4,39 @@ before  for n in 12                 after   for o in 3, i in 4: n = o*4 + i
 
 Where they do not divide it, there is a tail. It is padded (what runs beyond the end does nothing),
 or tiles overlap, as evenly as they can, and compute some results twice (where the length is not
-known, the last one), or what is left gets loops of its own (`partition.py`).
+known, the last one), or what is left gets loops of its own.
 """
 
 from __future__ import annotations
 
-from enum import Enum, auto
-
+from torpor.base.dtypes import dtypes
 from torpor.ir.ops import AxisType, Ops, identity
 from torpor.ir.uop import UOp
 from torpor.kernel.access import is_gated, only_where
-from torpor.kernel.ranges import closed_by, find_loops, kind_of, replace_range, size_of
+from torpor.kernel.ranges import (
+    closed_by,
+    find_loops,
+    kind_of,
+    nesting,
+    numbered,
+    rename_ranges,
+    replace_range,
+    size_of,
+)
 
 
-class Tail(Enum):
-    """What happens to iterations that are no whole tile."""
-
-    NONE = auto()
-    PAD = auto()
-    OVERLAP = auto()
-
-
-def split(root: UOp, one: UOp, inner: UOp, top: bool = False, tail: Tail = Tail.NONE) -> UOp:
+def split(root: UOp, one: UOp, inner: UOp, top: bool = False, overlap: bool = False) -> UOp:
     """The kernel with iterations of `one` run by `inner`: the fast ones, with `top` the slow."""
-    if tail is Tail.PAD:
-        root, one = padded(root, one, size_of(inner) or 1)
     size, factor = size_of(one), size_of(inner) or 1
     if size is None:
         return repeated(root, one, inner, factor)
-    assert tail is Tail.OVERLAP or size % factor == 0, "there is a tail"
+    assert overlap or size % factor == 0, "there is a tail"
     tiles = -(-size // factor)
     if tiles == 1:
         return replace_range(root, one, inner, [inner])
     outer = UOp.range(tiles, *one.arg)
     place = inner * tiles + outer if top else outer * factor + inner
-    if tail is Tail.OVERLAP:
+    if overlap:
         place = outer * (size - factor) // (tiles - 1) + inner
     return replace_range(root, one, place, [outer, inner]).simplify()
 
@@ -53,13 +51,13 @@ def repeated(root: UOp, one: UOp, inner: UOp, factor: int) -> UOp:
     return replace_range(root, one, place, [outer, inner]).simplify()
 
 
-def padded(root: UOp, one: UOp, factor: int) -> tuple[UOp, UOp]:
-    """The kernel with the axis made longer, to a multiple of `factor`, and that axis."""
+def padded(root: UOp, one: UOp, factor: int) -> UOp:
+    """The kernel with the axis made longer, to a multiple of `factor`."""
     size = size_of(one) or 1
     if size % factor == 0:
-        return root, one
+        return root
     wider = UOp.range(-(-size // factor) * factor, *one.arg)
-    return mask_beyond(replace_range(root, one, wider, [wider]), wider, size), wider
+    return mask_beyond(replace_range(root, one, wider, [wider]), wider, size)
 
 
 def mask_beyond(root: UOp, one: UOp, size: int) -> UOp:
@@ -98,3 +96,49 @@ def has_room(place: UOp, one: UOp) -> bool:
     memory, position = place.src[:2]
     packed = memory.op is Ops.DEFINE_LOCAL and kind_of(one) is not AxisType.REDUCE
     return packed and position.vmin >= 0 and position.vmax < memory.arg.size
+
+
+# --- two axes in the place of one -----------------------------------------------------------------
+def partition(root: UOp, one: UOp, first: int, fresh: int) -> UOp:
+    """The kernel with the axis `one` run up to `first`, and from there on by an axis of its own.
+
+    Stores over the axis become two; so do reductions, whose halves are combined. Loops inside the
+    axis are made anew for the second part, since they stand elsewhere. New axes are numbered from
+    `fresh`.
+    """
+    size = size_of(one)
+    assert size is not None and 0 < first < size
+    low = UOp.range(first, *one.arg)
+    high = UOp.range(size - first, fresh, kind_of(one))
+    loops = find_loops(root)
+    inside = {r for r, outer in loops.around.items() if one in outer}
+    moved = sorted((r for r in inside if kind_of(r) is not AxisType.UPCAST), key=nesting)
+    again = {r: numbered(r, fresh + 1 + n) for n, r in enumerate(moved)}
+    done: dict[UOp, UOp] = {}
+
+    def halves(node: UOp) -> tuple[UOp, UOp]:
+        later = replace_range(node, one, high + UOp.const(dtypes.index, first), [high])
+        return replace_range(node, one, low, [low]), rename_ranges(later, again).simplify()
+
+    for node in loops.order:
+        source = tuple(done[s] for s in node.src)
+        if node.op in (Ops.SINK, Ops.BARRIER):
+            both = [halves(done[s]) if one in closed_by(s) else (done[s],) for s in node.src]
+            source = tuple(part for parts in both for part in parts)
+        made = node if source == node.src else node.replace(src=source)
+        if node.op is Ops.REDUCE and one in closed_by(node):
+            before, after = halves(made)
+            made = before.alu(node.arg, after)
+        done[node] = made
+    return done[root]
+
+
+def boundaries(root: UOp, one: UOp) -> list[int]:
+    """Where comparisons of the axis with numbers change, in order."""
+    found = set()
+    for node in root.toposort():
+        if node.op is Ops.CMPLT and node.src[0] is one and node.src[1].op is Ops.CONST:
+            found.add(int(node.src[1].arg))
+        if node.op is Ops.CMPLT and node.src[1] is one and node.src[0].op is Ops.CONST:
+            found.add(int(node.src[0].arg) + 1)
+    return sorted(n for n in found if 0 < n < (size_of(one) or 0))

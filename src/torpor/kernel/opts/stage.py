@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import Final, NamedTuple
 
@@ -10,17 +9,9 @@ from torpor.base.dtypes import dtypes
 from torpor.ir.ops import ALU, AxisType, Ops
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
-from torpor.kernel.ranges import (
-    Loops,
-    closed_by,
-    find_loops,
-    is_no_load,
-    kind_of,
-    nesting,
-    size_of,
-)
+from torpor.kernel.access import place
+from torpor.kernel.ranges import Loops, closed_by, find_loops, is_no_load, kind_of, nesting, size_of
 from torpor.rules.affine import strides_read
-from torpor.rules.movement import flat
 
 ROUNDS_WRITTEN: Final = 8  # rounds, by choice, of a copying loop that are written out
 PRODUCTS: Final = (Ops.MUL, Ops.DOT)
@@ -226,13 +217,3 @@ def copy_kind(one: UOp, last: bool) -> AxisType:
     """
     short = last and (size_of(one) or 1) <= ROUNDS_WRITTEN
     return AxisType.UPCAST if short or kind_of(one) is AxisType.UPCAST else AxisType.LOOP
-
-
-def place(memory: UOp, axes: Sequence[UOp], at: Sequence[UOp] = ()) -> UOp:
-    """Where packed memory holds an element: row by row in the order of the axes, at these places
-    along them, or in their rounds.
-    """
-    position = flat(
-        [(where, size_of(one) or 1) for one, where in zip(axes, at or axes, strict=True)]
-    )
-    return UOp(Ops.INDEX, memory.dtype, (memory, position))

@@ -11,14 +11,8 @@ from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt
 from torpor.ir.uop import UOp
 from torpor.kernel.opts.normalise import normalise
-from torpor.kernel.opts.split import Tail, split
-from torpor.kernel.ranges import (
-    closed_by,
-    find_loops,
-    kind_of,
-    number_of,
-    size_of,
-)
+from torpor.kernel.opts.split import split
+from torpor.kernel.ranges import closed_by, find_loops, kind_of, number_of, size_of
 
 OUTPUTS: Final = (AxisType.THREAD, AxisType.GLOBAL, AxisType.LOCAL, AxisType.LOOP)
 
@@ -97,16 +91,16 @@ class State:
         if kind_of(one) not in kinds:
             raise self.refused(opt, f"it is a {kind_of(one).name.lower()} axis")
 
-    def amount(self, opt: Opt, one: UOp, tail: Tail = Tail.NONE) -> int:
+    def amount(self, opt: Opt, one: UOp, overlap: bool = False) -> int:
         """How much of the axis the opt takes: a divisor of its size, unless tiles overlap."""
         size = size_of(one)
-        if size is None and tail is not Tail.OVERLAP:
+        if size is None and not overlap:
             raise self.refused(opt, "the axis has a symbolic size")
         size = one.src[0].vmax if size is None else size
-        if tail is Tail.OVERLAP and not 0 < (opt.arg or 0) < size:
+        if overlap and not 0 < (opt.arg or 0) < size:
             raise self.refused(opt, "the axis is no longer than a tile")
         amount = opt.arg if opt.arg else size
-        if amount < 1 or (size % amount and tail is Tail.NONE):
+        if amount < 1 or (size % amount and not overlap):
             raise self.refused(opt, f"{amount} does not divide {size}")
         return amount
 
@@ -136,22 +130,12 @@ class State:
         """See which numbers the ast's axes have, after an opt that made or renumbered some."""
         self._next = 1 + max((number_of(r) for r in self.ast.ranges()), default=-1)
 
-    def number_on(self, count: int) -> None:
-        """So many fresh numbers have been taken."""
-        self._next += count
-
-    def new_axis(self, size: int, kind: AxisType) -> UOp:
-        """An axis with a number of its own."""
-        self.number_on(1)
-        return UOp.range(size, self._next - 1, kind)
-
     def split(
-        self, one: UOp, amount: int, kind: AxisType, top: bool = False, tail: Tail = Tail.NONE
-    ) -> UOp:
-        """Cut `amount` iterations off an axis, as a new axis of type `kind`, which it gives."""
-        fresh = self.new_axis(amount, kind)
-        self.ast = split(self.ast, one, fresh, top, tail)
-        return fresh
+        self, one: UOp, amount: int, kind: AxisType, top: bool = False, overlap: bool = False
+    ) -> None:
+        """Cut `amount` iterations off an axis, as a new axis of type `kind`."""
+        self.ast = split(self.ast, one, UOp.range(amount, self.fresh, kind), top, overlap)
+        self._next += 1
 
 
 def is_read(memory: UOp, value: UOp) -> bool:

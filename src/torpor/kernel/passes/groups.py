@@ -13,18 +13,19 @@ from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
 from torpor.kernel.access import only_where
 from torpor.kernel.ranges import (
+    Changes,
     closed_by,
+    iterations,
     kind_of,
     map_nodes,
     nesting,
     replace_ranges,
     size_of,
 )
+from torpor.rules.movement import flat
 
 GRID: Final = 3  # dimensions of a grid
 NEARBY: Final = 4096  # numbers of rows that are tried for a grid of exactly the wanted size
-
-Changes = dict[UOp, tuple[UOp, tuple[UOp, ...]]]
 
 
 def part_reductions(root: UOp) -> UOp:
@@ -95,15 +96,9 @@ def check_memory(root: UOp, target: Target) -> None:
 def shared(node: UOp, groups: list[UOp], local: list[UOp], slot: int, fresh: int) -> UOp:
     """One reduction over group axes, through local memory number `slot`."""
     mine = [r for r in groups if r in node.src]
-    position: UOp = UOp.index_const(0)
-    total = 1
-    for one in (*local, *mine):
-        size = size_of(one) or 1
-        position = position * size + one
-        total *= size
-    count, scalar = node.dtype.count, node.dtype.scalar()
-    position = (position * count).simplify()
-    memory = UOp(Ops.DEFINE_LOCAL, scalar, (), ParamArg(slot, total * count))
+    axes, count, scalar = (*local, *mine), node.dtype.count, node.dtype.scalar()
+    position = (flat([(r, size_of(r) or 1) for r in axes]) * count).simplify()
+    memory = UOp(Ops.DEFINE_LOCAL, scalar, (), ParamArg(slot, iterations(axes) * count))
     place = UOp(Ops.INDEX, scalar, (memory, position))
     barrier = UOp(Ops.BARRIER, dtypes.void, (UOp(Ops.STORE, dtypes.void, (place, node.src[0])),))
     again = [

@@ -16,14 +16,7 @@ from torpor.base.dtypes import dtypes
 from torpor.base.errors import ContractError
 from torpor.ir.ops import ALU, Ops, identity
 from torpor.ir.uop import UOp
-from torpor.kernel.ranges import (
-    Loops,
-    closed_by,
-    find_loops,
-    is_no_load,
-    nesting,
-    values_of,
-)
+from torpor.kernel.ranges import Loops, closed_by, find_loops, is_no_load, nesting, values_of
 
 Nest = tuple[UOp, ...]
 

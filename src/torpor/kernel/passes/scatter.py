@@ -9,14 +9,13 @@ many stores, of which LLVM has a sixty-fourth to compile.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
-from torpor.kernel.access import accesses
+from torpor.kernel.access import accesses, place
 from torpor.kernel.ranges import (
     WRITTEN,
     closed_by,
@@ -24,7 +23,6 @@ from torpor.kernel.ranges import (
     iterations,
     kind_of,
     number_of,
-    size_of,
 )
 
 SCATTERED: Final = 64  # elements, from which it is as quick to go over them in a loop
@@ -62,16 +60,8 @@ def through_tile(store: UOp, lane: UOp, root: UOp, number: int) -> UOp:
     step = lane.replace(arg=(fresh, AxisType.LOOP))
     axes = [*(r for r in closed_by(store) if kind_of(r) in WRITTEN and r is not lane), lane]
     tile = UOp(Ops.DEFINE_LOCAL, value.dtype, (), ParamArg(number, iterations(axes)))
-    fill = UOp(Ops.STORE, dtypes.void, (element(tile, axes, axes), value, *axes))
-    there = element(tile, axes, [*axes[:-1], step])
+    fill = UOp(Ops.STORE, dtypes.void, (place(tile, axes), value, *axes))
+    there = place(tile, axes, [*axes[:-1], step])
     read = UOp(Ops.LOAD, value.dtype, (there, UOp(Ops.BARRIER, dtypes.void, (fill,))))
     ranges = (step if one is lane else one for one in store.src[2:])
     return store.replace(src=(target.substitute({lane: step}), read, *ranges))
-
-
-def element(tile: UOp, axes: Sequence[UOp], places: Sequence[UOp]) -> UOp:
-    """Where a tile holds an element: row by row in the order of its axes."""
-    position: UOp = UOp.index_const(0)
-    for one, place in zip(axes, places, strict=True):
-        position = position * (size_of(one) or 1) + place
-    return UOp(Ops.INDEX, tile.dtype, (tile, position.simplify()))

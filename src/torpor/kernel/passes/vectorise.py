@@ -142,30 +142,22 @@ class _Vectoriser:
                 return whole.gep(number) if whole.dtype.count > 1 else whole
         return found.simplify()
 
-    def place(self, node: UOp, number: int | None) -> UOp:
-        """The INDEX of one lane; of the first of all lanes for None."""
-        memory = self.done[node.src[0]]
-        position = self.position(node.src[1], number or 0)
-        if len(node.src) == 2:
-            return UOp(Ops.INDEX, node.dtype, (memory, position))
-        if number is not None:
-            condition = self.at_lane(node.src[2], number)
-        else:
-            condition = self.done[node.src[2]]
-        return UOp(Ops.INDEX, node.dtype, (memory, position, condition))
+    def place(self, node: UOp) -> UOp:
+        """The INDEX of the first of all lanes."""
+        memory, position, *condition = node.src
+        first = self.position(position, 0)
+        return node.replace(src=(self.done[memory], first, *(self.done[c] for c in condition)))
 
     def places(self, place: UOp, stride: int | None) -> list[UOp]:
         """The INDEX of each lane; where lanes are `stride` apart, from that of the first."""
-        if stride is None:
-            return [self.place(place, n) for n in range(self.width)]
-        memory, first = self.done[place.src[0]], self.position(place.src[1], 0)
-        found = []
+        memory, position, *conditions = place.src
+        first, found = self.position(position, 0), []
         for number in range(self.width):
-            condition = tuple(
-                self.at_lane(c, number) if self.varies(c) else self.done[c] for c in place.src[2:]
+            at = shifted(first, number * stride) if stride else self.position(position, number)
+            condition = (
+                self.at_lane(c, number) if self.varies(c) else self.done[c] for c in conditions
             )
-            position = shifted(first, number * stride)
-            found.append(UOp(Ops.INDEX, place.dtype, (memory, position, *condition)))
+            found.append(place.replace(src=(self.done[memory], at, *condition)))
         return found
 
     def load(self, node: UOp) -> UOp:
@@ -177,7 +169,7 @@ class _Vectoriser:
             return UOp(Ops.LOAD, node.dtype, (scalar, *rest))
         stride = self.stride(place)
         if stride == 1:
-            return UOp(Ops.LOAD, self.wide(node.dtype), (self.place(place, None), *rest))
+            return UOp(Ops.LOAD, self.wide(node.dtype), (self.place(place), *rest))
         if stride == 0:  # only the condition varies
             condition = self.done[place.src[2]]
             memory, position = self.done[place.src[0]], self.position(place.src[1], 0)
@@ -200,7 +192,7 @@ class _Vectoriser:
             parts = self.stored_parts(place)
             if parts is not None:
                 return [self.store_part(node, part, ranges) for part in parts]
-            whole = (self.place(place, None), self.vector(value), *ranges)
+            whole = (self.place(place), self.vector(value), *ranges)
             return [UOp(Ops.STORE, dtypes.void, whole, node.arg)]
         made = self.vector(value)
         return [

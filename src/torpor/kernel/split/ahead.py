@@ -11,14 +11,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from torpor.base.dtypes import dtypes
 from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
 from torpor.kernel.access import stored_bytes
-from torpor.kernel.opts.stage import place
 from torpor.kernel.ranges import Ranges, closed_by, find_loops, iterations, nesting, size_of
-from torpor.kernel.split.several import Parted, memory_between, parted
+from torpor.kernel.split.several import Parted, loaded, memory_between, parted, storing
 
 USES: Final = 16  # of each value that is checked, at least
 # Bytes stored, as for results that are written over the last ones (`capture/successor.py`): 1024
@@ -41,8 +39,8 @@ def checked_ahead(ast: UOp, target: Target) -> Parted | None:
     fresh = [UOp.range(size_of(r) or 1, n, AxisType.GLOBAL) for n, r in enumerate(axes)]
     memory = memory_between(check.dtype, iterations(tuple(axes)))
     value = check.substitute(dict(zip(axes, fresh, strict=True)))
-    checks = UOp.sink(UOp(Ops.STORE, dtypes.void, (place(memory, fresh), value, *fresh)))
-    rest = ast.substitute({check: UOp(Ops.LOAD, check.dtype, (place(memory, axes),))})
+    checks = storing(memory, fresh, value)
+    rest = ast.substitute({check: loaded(memory, axes)})
     return parted(checks, rest, memory, "checked first")
 
 

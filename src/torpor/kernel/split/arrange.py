@@ -4,30 +4,48 @@ before  out[c, p] = sum(o, k, w[o, c, k] * x[o, p, k])
 after   v[c, o, k] = w[o, c, k];  out[c, p] = sum(o, k, v[c, o, k] * x[o, p, k])
 
 An operand of few elements that are read many times each, such as the weights of a convolution in
-its gradient by the images, is else packed again and again; so is an image that is read by windows
-(`windows.py`).
+its gradient by the images, is else packed again and again. So is an image that is read by windows:
+it is copied with its borders, channels last.
+
+before  sum(c, j, i, w[o, c, j, i] * image[n, c, y + j - 1, x + i - 1])
+after   v[n, y, x, c] = image[n, c, y-1, x-1];  sum(j, i, c, w[o, c, j, i] * v[n, y + j, x + i, c])
+
+That copy is of the image's size, whatever that of the windows, their step and their dilation. No
+condition is left, vectors run over `o`, and rows of any width are rows of register tiles.
 """
 
 from __future__ import annotations
 
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
-from torpor.base.dtypes import dtypes
 from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
 from torpor.kernel.choose.plans import first_plan
+from torpor.kernel.choose.roles import find_factors
 from torpor.kernel.choose.tiling import copy_seconds
-from torpor.kernel.choose.windows import Copied, copied_windows, in_order
 from torpor.kernel.opts.kernel import Kernel
-from torpor.kernel.opts.stage import place
-from torpor.kernel.ranges import find_loops, iterations, nesting
-from torpor.kernel.split.several import Parted, memory_between, parted
+from torpor.kernel.opts.sliding import Window, windows_along
+from torpor.kernel.opts.stage import loads_of
+from torpor.kernel.ranges import find_loops, iterations, nesting, number_of, numbered
+from torpor.kernel.split.several import Parted, loaded, memory_between, parted, storing
 
 PRODUCTS_WORTH: Final = 1 << 22  # products from which another kernel pays
 USES: Final = 16  # products, at least, that each element of an operand is a factor of
 GAIN: Final = 1.05  # times faster that a product has to be on a copy
+
+
+class Copied(NamedTuple):
+    """What a load is copied to: the axes of the copy, the places along them that the load reads,
+    the value of the copy, and the order of the kernel's sum in which it reads them in a row.
+    """
+
+    load: UOp
+    axes: tuple[UOp, ...]
+    places: tuple[UOp, ...]
+    value: UOp
+    order: tuple[UOp, ...]
 
 
 def arranged(ast: UOp, target: Target) -> Parted | None:
@@ -66,7 +84,7 @@ def on_copy(kernel: Kernel, copied: Copied) -> Parted | None:
     if [n for n in kernel.ast.toposort() if parameter in n.src] != [load.src[0]]:
         return None
     memory = memory_between(parameter.dtype, iterations(copied.axes))
-    read = UOp(Ops.LOAD, load.dtype, (place(memory, copied.axes, copied.places),))
+    read = loaded(memory, copied.axes, copied.places)
     rest = in_order(kernel.ast.substitute({load: read}), copied.order)
     return parted(copy_of(copied, memory), rest, memory, "order of use")
 
@@ -75,4 +93,54 @@ def copy_of(copied: Copied, memory: UOp) -> UOp:
     """The kernel that stores what is copied row by row in the order of its axes."""
     own = [UOp.range(r.src[0].arg, number, AxisType.GLOBAL) for number, r in enumerate(copied.axes)]
     moved = copied.value.substitute(dict(zip(copied.axes, own, strict=True))).simplify()
-    return UOp.sink(UOp(Ops.STORE, dtypes.void, (place(memory, own), moved, *own)))
+    return storing(memory, own, moved)
+
+
+# --- windows --------------------------------------------------------------------------------------
+def copied_windows(kernel: Kernel) -> list[Copied]:
+    """Copies of the operand of a summed product that is read by windows, if one is."""
+    outputs, values = find_factors(kernel) or ([], [])
+    free = find_loops(kernel.ast).free
+    for value, other in (values, values[::-1]) if values else ():
+        axes, loads = [r for r in outputs if r in free[value]], loads_of(value)
+        groups = [r for r in axes if r in free[other]]
+        if len(loads) == 1 and (found := slid(kernel, loads[0], axes, groups)):
+            return found
+    return []
+
+
+def slid(kernel: Kernel, load: UOp, outputs: list[UOp], groups: list[UOp]) -> list[Copied]:
+    """Copies of what a load reads: in the middle the rows along which there are windows, last what
+    else is summed, or what else has results. Along `groups` the other operand differs too.
+    """
+    fresh = 1 + max(number_of(r) for r in kernel.axes)
+    own = [r for r in outputs if r not in groups]
+    windows, results, rest = windows_along(load, own, kernel.reduce_axes, fresh)
+    if not windows:
+        return []
+    value, order = windows[-1].value, tuple(kernel.reduce_axes)
+    copies = []
+    if rest:
+        summed = (*(w.summed for w in windows), *rest)
+        first = [r for r in outputs if r in groups or r in results]
+        copies.append(Copied(load, *around(first, windows, rest), value, summed))
+    if results:
+        copies.append(Copied(load, *around([*groups, *rest], windows, results), value, order))
+    return copies
+
+
+def around(
+    first: list[UOp], windows: list[Window], last: list[UOp]
+) -> tuple[tuple[UOp, ...], tuple[UOp, ...]]:
+    """The axes of a copy, those of the windows in the middle, and what of it a window reads."""
+    axes = (*first, *(w.row for w in windows), *last)
+    return axes, (*first, *(w.place for w in windows), *last)
+
+
+def in_order(ast: UOp, order: tuple[UOp, ...]) -> UOp:
+    """The kernel with the axes of its sum nested in another order, outermost first."""
+    numbers = sorted(number_of(r) for r in order)
+    away = {r: numbered(r, -1 - n) for r, n in zip(order, numbers, strict=True)}
+    return ast.substitute(away).substitute(
+        {r: numbered(r, -1 - number_of(r)) for r in away.values()}
+    )

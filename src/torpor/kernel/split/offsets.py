@@ -18,9 +18,8 @@ from torpor.ir.uop import UOp
 from torpor.kernel.choose.heuristics import choose
 from torpor.kernel.opts.dot import Products, find_products
 from torpor.kernel.opts.kernel import Kernel
-from torpor.kernel.opts.stage import place
 from torpor.kernel.ranges import closed_by, find_loops, iterations, nesting
-from torpor.kernel.split.several import Parted, memory_between, parted
+from torpor.kernel.split.several import Parted, loaded, memory_between, parted, storing
 
 MIDDLE: Final = 128  # of an unsigned byte
 
@@ -53,12 +52,11 @@ def with_offset(kernel: Kernel, found: Products) -> Parted | None:
         return None
     axes = sorted(free[added] - closed, key=nesting)
     memory = memory_between(dtypes.int32, iterations(tuple(axes)))
-    sums = UOp.sink(UOp(Ops.STORE, dtypes.void, (place(memory, axes), offset(added, found), *axes)))
+    sums = storing(memory, axes, offset(added, found))
     unsigned = left.bitcast(dtypes.uint8) ^ MIDDLE
     product = unsigned.cast(dtypes.int32) * added.cast(dtypes.int32)
     total = UOp(Ops.REDUCE, dtypes.int32, (product, *closed_by(found.total)), Ops.ADD)
-    moved = total + UOp(Ops.LOAD, dtypes.int32, (place(memory, axes),))
-    rest = kernel.ast.substitute({found.total: moved})
+    rest = kernel.ast.substitute({found.total: total + loaded(memory, axes)})
     return parted(sums, rest, memory, "parts of a sum")
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from torpor.base.dtypes import dtypes
 from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
@@ -22,15 +21,8 @@ from torpor.kernel.access import footprint
 from torpor.kernel.choose.columns import Columns, find_columns
 from torpor.kernel.cost import WAYS
 from torpor.kernel.opts.kernel import Kernel
-from torpor.kernel.opts.stage import place
-from torpor.kernel.ranges import (
-    find_loops,
-    iterations,
-    nesting,
-    replace_range,
-    size_of,
-)
-from torpor.kernel.split.several import Parted, memory_between, parted
+from torpor.kernel.ranges import find_loops, iterations, nesting, replace_range, size_of
+from torpor.kernel.split.several import Parted, loaded, memory_between, parted, storing
 
 PART: Final = 1 << 21  # bytes of a part, at least
 PARTS: Final = 16  # most parts
@@ -50,7 +42,7 @@ def in_parts(ast: UOp, target: Target) -> Parted | None:
     outputs = sorted(find_loops(kernel.ast).free[reduction], key=nesting)
     memory = memory_between(reduction.dtype, parts * iterations(tuple(outputs)))
     part = UOp.range(parts, len(kernel.axes), AxisType.REDUCE)
-    result = UOp(Ops.LOAD, reduction.dtype, (place(memory, [part, *outputs]),))
+    result = loaded(memory, [part, *outputs])
     added = UOp(Ops.REDUCE, reduction.dtype, (result, part), reduction.arg)
     sums = sums_of(reduction, found.down, memory, [UOp.range(parts, -1, AxisType.GLOBAL), *outputs])
     rest = kernel.ast.substitute({reduction: added})
@@ -62,7 +54,7 @@ def sums_of(reduction: UOp, down: UOp, memory: UOp, axes: list[UOp]) -> UOp:
     length = (size_of(down) or 1) // (size_of(axes[0]) or 1)
     inner = UOp.range(length, *down.arg)
     value = replace_range(reduction, down, axes[0] * length + inner, [inner]).simplify()
-    return UOp.sink(UOp(Ops.STORE, dtypes.void, (place(memory, axes), value, *axes)))
+    return storing(memory, axes, value)
 
 
 def parts_of(found: Columns) -> int:

@@ -18,7 +18,7 @@ from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
 from torpor.kernel.access import stored_bytes
 from torpor.kernel.opts.kernel import Kernel
-from torpor.kernel.opts.partition import boundaries
+from torpor.kernel.opts.split import boundaries
 from torpor.kernel.ranges import kind_of, size_of
 from torpor.kernel.split.several import Piece, own_parameters, part_of
 

@@ -4,12 +4,14 @@ pieces, each of which stores a part of what the kernel does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from torpor.base.dtypes import DType
+from torpor.base.dtypes import DType, dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
+from torpor.kernel.access import place
 from torpor.kernel.opts.normalise import renumber
 from torpor.kernel.ranges import map_nodes, replace_range
 
@@ -41,6 +43,16 @@ class Piece(NamedTuple):
 def memory_between(dtype: DType, size: int) -> UOp:
     """The parameter by which the first of two kernels hands elements to the other."""
     return UOp(Ops.PARAM, dtype, (), ParamArg(MEMORY, size))
+
+
+def storing(memory: UOp, axes: Sequence[UOp], value: UOp) -> UOp:
+    """The kernel that stores a value row by row in the order of its axes."""
+    return UOp.sink(UOp(Ops.STORE, dtypes.void, (place(memory, axes), value, *axes)))
+
+
+def loaded(memory: UOp, axes: Sequence[UOp], places: Sequence[UOp] = ()) -> UOp:
+    """What was stored so, at places along the axes, or in their rounds."""
+    return UOp(Ops.LOAD, memory.dtype, (place(memory, axes, places),))
 
 
 def parted(first: UOp, rest: UOp, memory: UOp, reason: str) -> Parted:

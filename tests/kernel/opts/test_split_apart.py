@@ -7,7 +7,7 @@ from torpor.base.target import get_target
 from torpor.ir.ops import Ops
 from torpor.kernel import Opt, OptOps
 from torpor.kernel.opts.kernel import Kernel
-from torpor.kernel.opts.partition import partition
+from torpor.kernel.opts.split import partition
 from torpor.kernel.ranges import number_of, size_of
 
 PRODUCT = case("product", matmul(sample(7, 9), sample(9, 5, step=3)))

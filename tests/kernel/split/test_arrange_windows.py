@@ -11,10 +11,10 @@ from torpor.base.target import get_target
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
-from torpor.kernel.choose.windows import copied_windows, in_order
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.sliding import window_of
 from torpor.kernel.split import arrange, phases
+from torpor.kernel.split.arrange import copied_windows, in_order
 
 RANDOM = np.random.default_rng(3)
 CPU = get_target("cpu")
