@@ -31,7 +31,7 @@ class Seen:
 
 
 _seen: Final[dict[tuple[Any, ...], Seen]] = {}
-# Which graph, by its number of terms, became one with rows. Kept, so that its words stay one object.
+# Which graph, by its number of terms, became one with rows; kept, so that its words are one object.
 _folded: Final[dict[tuple[Any, ...], tuple[Any, ...]]] = {}
 _places: Final[dict[tuple[Any, ...], list[Numbers]]] = {}  # of boxes, by what is like them
 
