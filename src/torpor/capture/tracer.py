@@ -227,11 +227,10 @@ class Tracer(Watcher):
     def admit_containers(self, arguments: Any, options: Any) -> None:
         """Note the lists, dicts and tuples among the arguments."""
         for container, path in walk((arguments, options)):
-            if not is_container(container):
-                continue
-            where = None if id(container) in self.passed else path
-            kept = container if is_a(container, UNCHANGING) else copy.copy(container)
-            self.passed[id(container)] = Passed(container, kept, where)
+            if is_container(container):
+                where = None if id(container) in self.passed else path
+                kept = container if is_a(container, UNCHANGING) else copy.copy(container)
+                self.passed[id(container)] = Passed(container, kept, where)
 
     def close(self) -> None:
         """Let go of what the run was about, and `reach`, which knows this; only verdicts stay."""
