@@ -142,7 +142,8 @@ def without_shared(factor: UOp, other: UOp) -> UOp:
     if factor.op is not Ops.LOAD or len(factor.src[0].src) < 3:
         return factor
     memory, position, condition = factor.src[0].src
-    kept, needed = [*conjuncts(condition)], {*position.ranges()}
+    parts, needed = conjuncts(condition), {*position.ranges()}
+    kept = [n for n in condition.toposort() if n in parts]  # a set has another order each time
     for one in condition.ranges():
         mine = [c for c in kept if one in c.ranges()]
         if one not in needed and all(is_gated(other, c) for c in mine) and meet(mine, one):
