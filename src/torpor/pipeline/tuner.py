@@ -87,21 +87,14 @@ def opts_for(kernels: Sequence[Wanted]) -> list[Opts | None]:
     with _lock:
         tasks = [task_for(*kernel) for kernel in kernels]
         wanted = [n for n, task in enumerate(tasks) if task is not None and not is_settled(task)]
-        if wanted:
-            search_for(tasks, wanted)
+        with closing(TimingWorker(settings_for_candidates())) as worker:
+            for count, n in enumerate(wanted, 1):
+                task = tasks[n]
+                if task is not None and time_left() > 0:
+                    task = replace(task, seconds=min(task.seconds, time_left()))
+                    title = f"{count} of {len(wanted)} kernels"
+                    tasks[n] = replace(task, entry=settle(task, worker, title=title))
         return [None if task is None else usable(task) for task in tasks]
-
-
-def search_for(tasks: list[Task | None], wanted: Sequence[int]) -> None:
-    """Settle the `wanted` ones of the tasks, as far as the time for all reaches."""
-    with closing(TimingWorker(settings_for_candidates())) as worker:
-        for count, n in enumerate(wanted, 1):
-            task = tasks[n]
-            assert task is not None
-            if time_left() > 0:
-                task = replace(task, seconds=min(task.seconds, time_left()))
-                title = f"{count} of {len(wanted)} kernels"
-                tasks[n] = replace(task, entry=settle(task, worker, title=title))
 
 
 def opts_known(ast: UOp, device_name: str, target: Target) -> Opts | None:
@@ -254,9 +247,10 @@ class Tuner:
         self.own = 0.0  # seconds that the heuristics' choice takes
         self.best: list[tuple[float, Opts]] = []
         self.tried = set(known.tried)
+        self.named = set(known.tried)  # digests of all that was tried or waits
         self.rates: dict[Opts, float] = {}  # measured seconds over predicted ones
         self.grown: set[Opts] = set()  # lists whose neighbours are ranked
-        self.seen: set[Opts] = set()
+        self.seen: set[Opts] = {self.heuristic}
         self.waiting: list[tuple[float, int, Opts, str, float]] = []
         self.lost = True  # whether the other process has no kernel
         self.done = False
@@ -275,22 +269,19 @@ class Tuner:
     def run(self) -> Entry:
         """The entry that the search ends with."""
         self.open(self.deadline)
-        earlier = [opts for _, opts in self.known.beam if opts != self.heuristic]
-        for opts in (self.heuristic, *earlier, ()):
-            made = after(self.kernel, opts)
-            if opts not in self.seen and isinstance(made, Kernel):
-                self.seen.add(opts)
-                if opts == self.heuristic:
-                    self.tried.add(digest(made))
-                    self.enter(opts, self.own, predicted(made))
-                elif not self.is_over() and (opts in earlier or digest(made) not in self.tried):
-                    self.attempt(opts, digest(made), predicted(made))
+        made = self.kernel.copy().apply(self.heuristic)
+        self.tried.add(digest(made))
+        self.named.add(digest(made))
+        self.enter(self.heuristic, self.own, predicted(made))
+        for opts in (*(one for _, one in self.known.beam), ()):
+            if opts not in self.seen:
+                self.rank(opts, 0.0, again=bool(opts))
         while not self.is_over() and not self.done:
-            self.grow()
-            self.done = not self.waiting and not self.is_over()
             for _ in range(min(ROUND * self.task.width, len(self.waiting))):
                 if not self.is_over():
                     self.attempt(*heappop(self.waiting)[2:])
+            self.grow()
+            self.done = not self.waiting and not self.is_over()
         return self.decided()
 
     def grow(self) -> None:
@@ -303,11 +294,11 @@ class Tuner:
                 if self.is_over():
                     return
                 if other not in self.seen:
-                    self.rank(opts, other)
+                    self.rank(other, self.rates[opts])
 
-    def rank(self, parent: Opts, opts: Opts) -> None:
-        """Put a list where it will be timed by what is predicted, corrected by how far that was
-        off for its parent, if it makes a new kernel.
+    def rank(self, opts: Opts, rate: float, again: bool = False) -> None:
+        """Put a list where it will be timed by what is predicted, corrected by the `rate` at which
+        that was off for its parent, if it makes a new kernel, or one to be timed again.
         """
         self.seen.add(opts)
         made = after(self.kernel, opts)
@@ -315,17 +306,26 @@ class Tuner:
             note(f"refused: {made}")
             return
         name = digest(made)
-        if name in self.tried or any(name == one[3] for one in self.waiting):
+        if name in self.named and not again:
             return
         if not is_short(made):
             note(f"refused: {list(opts)}: it would be written out too often")
             return
+        self.named.add(name)
         guess = predicted(made)
-        heappush(self.waiting, (guess * self.rates[parent], len(self.seen), opts, name, guess))
+        heappush(self.waiting, (guess * rate, len(self.seen), opts, name, guess))
 
     def attempt(self, opts: Opts, name: str, guess: float) -> None:
         """Time one list, and keep it if it is among the best."""
-        taken = self.measured(opts)
+        fastest = self.best[0][0]
+        try:
+            if self.lost:
+                self.open(self.latest())
+            until = min(self.clock() + PATIENCE + RUNS * fastest, self.latest())
+            taken = self.asked(until, "measure", opts, fastest * SLOW)
+        except (Lost, Refused) as fault:
+            self.lost |= isinstance(fault, Lost)
+            taken = str(fault)
         self.tried.add(name)  # not before: what is interrupted has not been tried
         if isinstance(taken, str):
             note(f"out: {taken}: {list(opts)}")
@@ -354,21 +354,6 @@ class Tuner:
                 f"{left:.0f} s more at most for this one (BEAM_SECONDS, BEAM_TOTAL)"
             )
 
-    def measured(self, opts: Opts) -> float | str:
-        """Seconds that a list takes, or why it is out."""
-        fastest = self.best[0][0]
-        try:
-            if self.lost:
-                self.open(self.latest())
-            patience = min(PATIENCE + RUNS * fastest, self.latest() - self.clock())
-            if patience <= 0:
-                return "there was no time left to measure it"
-            taken: float | str = self.worker.ask(patience, "measure", opts, fastest * SLOW)
-        except (Lost, Refused) as fault:
-            self.lost |= isinstance(fault, Lost)
-            return str(fault)
-        return taken
-
     def open(self, until: float) -> None:
         """Give the other process the kernel; the heuristics' choice says what results are right.
         Nobody waits for it past `until`.
@@ -389,22 +374,17 @@ class Tuner:
         seconds, opts = self.best[0]
         made = replace(self.state(), opts=None, gain=1.0, seconds=self.own)
         soon = self.deadline - COMPARED * self.own  # from then on there is no time to compare
-        if opts == self.heuristic or seconds >= self.own:
-            return self.timed(made)
-        try:
-            if self.lost:
-                self.open(soon)
-        except Lost:
-            return made  # another search may compare them
-        if self.clock() <= soon:
-            request = "compare", self.heuristic, opts, ROUNDS, self.reserve
-            if gain := gain_of(self.asked(self.deadline, *request)):
-                made = replace(made, opts=opts, gain=gain, seconds=seconds)
-        return self.timed(made)
-
-    def timed(self, made: Entry) -> Entry:
-        """An entry that no search as long as this one adds to."""
-        spent = self.state().spent
+        if opts != self.heuristic and seconds < self.own:
+            try:
+                if self.lost:
+                    self.open(soon)
+            except Lost:
+                return made  # another search may compare them
+            if self.clock() <= soon:
+                request = "compare", self.heuristic, opts, ROUNDS, self.reserve
+                if gain := gain_of(self.asked(self.deadline, *request)):
+                    made = replace(made, opts=opts, gain=gain, seconds=seconds)
+        spent = self.state().spent  # no search as long as this one adds to it
         return replace(made, spent=spent if made.done else max(spent, self.task.seconds))
 
     def state(self) -> Entry:
