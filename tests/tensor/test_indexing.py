@@ -11,7 +11,7 @@ KEYS = [
     0, -1, slice(None), slice(1, 3), slice(None, None, 2), slice(None, None, -1), slice(-1, 0, -2),
     slice(3, 1), slice(-100, 100), (1, 2), (slice(1, None), -1), (Ellipsis, 0), (None, 1),
     (Ellipsis, None), (slice(None, None, 3), None, slice(2, None, -1)), (1, Ellipsis, slice(0,
-        2)), (),
+        2)), (), np.int64(2), (np.int32(-1), slice(1, 4)), (slice(np.int64(1), None), 2, -3),
 ]  # fmt: skip
 
 

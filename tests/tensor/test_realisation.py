@@ -36,6 +36,29 @@ def test_ways_out():
     assert Tensor(np.uint8(3)).item() == 3
 
 
+@pytest.mark.parametrize("dtype", [
+    "bool", "int8", "uint8", "int16", "int32", "uint32", "int64", "uint64", "float16", "float32",
+    "float64",
+])  # fmt: skip
+@pytest.mark.parametrize("number", [0, 1, 113])
+def test_one_element_is_read_as_numpy_reads_it(number, dtype):
+    wanted = np.array(number).astype(dtype)
+    for made in (Tensor(wanted), Tensor(wanted.reshape(1, 1)) + np.zeros((), dtype).item()):
+        found = made.item()
+        assert found == wanted.item() and type(found) is type(wanted.item())
+        assert found == made.numpy().item() == made.item()
+
+
+def test_arrays_are_copies():
+    x = (Tensor([[1.0, 2.0], [3.0, 4.0]]) + 1).realize()
+    array = x.numpy()
+    array[:] = 0
+    assert x.tolist() == [[2, 3], [4, 5]]
+    assert x.numpy().flags.writeable and x.numpy().flags.c_contiguous
+    x[0] = 7
+    assert array.tolist() == [[0, 0], [0, 0]] and x.numpy().tolist() == [[7, 7], [4, 5]]
+
+
 def test_ways_out_that_are_errors():
     x = Tensor([1.0, 2.0])
     for call in (lambda: x.item(), lambda: bool(x), lambda: float(x)):
