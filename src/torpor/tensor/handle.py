@@ -66,6 +66,7 @@ class Handle:
 
     _type: ClassVar[type[Any]]
     _pairs: ClassVar[type[Any]]  # of complex numbers, which are two tensors
+    _deepened: ClassVar[Callable[[Any], None]]  # told of tensors that many in a row lead to
     is_pair: ClassVar[bool] = False
     _storage: Storage
     _path: Step | None
@@ -189,9 +190,7 @@ def make(
         elif site not in origins and len(origins) < MAXIMUM_ORIGINS:
             node.origins = (*origins, site)
     if depth >= DEEP and not requires and not active:
-        from torpor.tensor.pending import deepened  # which computes
-
-        deepened(made)
+        Handle._deepened(made)
     return made
 
 

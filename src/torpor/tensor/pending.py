@@ -12,7 +12,7 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any, Final
 
@@ -91,11 +91,17 @@ def leave(storage: Storage) -> None:
     _waiting.failed.add(storage)
 
 
+_computes: Final[dict[str, Callable[..., Any]]] = {}
+
+
+def computed_by(everything: Callable[..., Any], deep: Callable[..., Any]) -> None:
+    """What computes roots along with what waits, and storages whose graphs grow."""
+    _computes.update(all=everything, deep=deep)
+
+
 def compute_waiting() -> None:
     """Compute what waits: values with all of their writes, so that loops come to the same again."""
-    from torpor.tensor.realisation import compute_all  # which imports families that write
-
-    compute_all([])
+    _computes["all"]([])
 
 
 # --- graphs that grow -----------------------------------------------------------------------------
@@ -172,8 +178,6 @@ def deepened(made: Handle) -> None:
     what shares its work and nothing else has been made of. What of the rest the next round needs is
     computed then, and along with these from then on (see `again_needed.py`).
     """
-    from torpor.tensor.realisation import compute_deep  # which imports this
-
     storage = made._storage
     if _rounds.stale:
         storage.depth = _depth_of(made._node)
@@ -194,7 +198,7 @@ def deepened(made: Handle) -> None:
         one.depth = 0 if ends else NEVER
     storage.depth = 1 if ends else NEVER
     before = [one.base for one in ends]
-    compute_deep(ends)
+    _computes["deep"](ends)
     if not reads_memory(made._node):  # then nothing is noted of what it is made of
         values = {node: one.base for node, one in zip(before, ends, strict=True)}
         made._node = storage.base = node = made._node.substitute(values)
@@ -281,3 +285,6 @@ def _let_go(group: list[Handle]) -> None:
     storage.settle(storage.base, value)
     for view in group:
         view._current()
+
+
+Handle._deepened = deepened

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,11 +20,12 @@ from torpor.ir.uop import UOp
 from torpor.tensor.computing import compute, computed, pipeline
 from torpor.tensor.formats import class_name, format_of_class
 from torpor.tensor.handle import Handle, Size, derive, located, make, render_shape, touch
-from torpor.tensor.host import Array, copy_of, is_moved, known_shape, number_in, read
+from torpor.tensor.host import Array, copy_of, is_moved, known_shape, number_in, read, stored
 from torpor.tensor.path import Step
 from torpor.tensor.pending import (
     ALONE,
     are_waiting,
+    computed_by,
     leave,
     let_graphs_go,
     note_computed,
@@ -215,6 +217,15 @@ def cut_axis(storage: Storage) -> int | None:
     base = recall(storage.base) or storage.base
     axis: int | None = base.arg[0] if base.op is Ops.MULTI else None
     return axis
+
+
+def _reduced(storage: Storage) -> tuple[Any, ...]:
+    """Values, never graphs. Pickle keeps what shares a storage tied."""
+    return stored, (values_in(storage), storage.base.dtype, storage.device, cut_axis(storage))
+
+
+copyreg.pickle(Storage, _reduced)
+computed_by(compute_all, compute_deep)
 
 
 class Operation(NamedTuple):

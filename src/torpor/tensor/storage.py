@@ -47,13 +47,6 @@ class Storage:
         if active and (watching := watcher()) is not None:
             watching.made(self)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Values, never graphs. Pickle keeps what shares a storage tied."""
-        from torpor.tensor.host import stored
-        from torpor.tensor.realisation import cut_axis, values_in
-
-        return stored, (values_in(self), self.base.dtype, self.device, cut_axis(self))
-
     def replace(self, base: UOp) -> None:
         """Make `base` the current value."""
         self.base = base
