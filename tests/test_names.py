@@ -1,6 +1,8 @@
 """One rule for names: `torpor.f(x)` and `x.f()` mean the same."""
 
 import inspect
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -232,3 +234,13 @@ def test_anything_that_a_tensor_can_be_made_of_is_an_operand():
 def test_formats_have_their_names_at_the_top():
     for name in torpor.DTYPES:
         assert getattr(torpor, name) is getattr(torpor.dtypes, name)
+
+
+def test_rooms_with_a_function_s_name_are_called_once_something_of_them_was_imported() -> None:
+    script = "import torpor.explore.trace, torpor.profile.table, torpor\n" \
+        "with torpor.profile() as found: print((torpor.tensor([1, 2]) + 1).tolist())\n" \
+        "print(callable(torpor.explore))"  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split("\n")[:2] == ["[2, 3]", "True"]

@@ -185,21 +185,25 @@ _ROOMS: Final = frozenset({"ir", "view", "kernel", "source", "capture"})
 
 class _Callable(ModuleType):
     """A room whose name is a function's too: `torpor.device("CPU:1")` is the context that chooses
-    the default device, `torpor.tensor([1, 2])` makes a tensor as PyTorch's does.
+    the default device, `torpor.tensor([1, 2])` makes a tensor as PyTorch's does, and `profile` and
+    `explore` are functions of the rooms that they are named for.
     """
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        room = importlib.import_module("torpor.tensor")
-        return (room.device if self.__name__ == "torpor.device" else room.Tensor)(
-            *arguments, **options
-        )
+        last = self.__name__.removeprefix("torpor.")
+        home = "torpor.tensor" if last == "device" else self.__name__
+        function = getattr(importlib.import_module(home), _CALLED[last])
+        return function(*arguments, **options)
+
+
+_CALLED: Final = {name: name for name in ("device", "explore", "profile")} | {"tensor": "Tensor"}
 
 
 class _Package(ModuleType):
     """Makes such rooms callable when the import system binds them here."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in ("device", "tensor") and isinstance(value, ModuleType):
+        if name in _CALLED and isinstance(value, ModuleType):
             value.__class__ = _Callable
         super().__setattr__(name, value)
 

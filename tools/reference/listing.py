@@ -145,6 +145,8 @@ def _names(module: Any) -> list[str]:
 def _members(space: str, module: Any) -> Iterator[Entry]:
     for name in _names(module):
         value = getattr(module, name)
+        if inspect.ismodule(value):
+            value = getattr(value, name, None)  # a room may be called, as `torpor.profile` is
         if callable(value) and not inspect.ismodule(value):
             yield Entry(space, name, value)
 

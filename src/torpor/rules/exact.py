@@ -32,7 +32,7 @@ def constant_of(node: UOp) -> bool | int | float | None:
 
 
 def multiply_by_one(x: UOp, c: UOp) -> UOp | None:
-    """`x*1 -> x`, x/1 -> x, x//1 -> x on numbers."""
+    """`x*1 -> x`, `x/1 -> x`, `x//1 -> x` on numbers."""
     return x if c.arg == 1 and x.dtype.kind != "bool" else None
 
 
