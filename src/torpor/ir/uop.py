@@ -273,11 +273,12 @@ class UOp:
 
     def substitute(self, mapping: dict[UOp, UOp]) -> UOp:
         """This graph with every key of `mapping` replaced by its value (values are not entered)."""
-        done: dict[UOp, UOp] = dict(mapping)
+        done: dict[UOp, UOp] = {}
         for node in self.toposort(lambda n: n not in mapping):
-            if node not in done:
-                source = tuple(done[s] for s in node.src)
-                done[node] = node if source == node.src else node.replace(src=source)
+            if (made := mapping.get(node)) is None:
+                source = tuple([done[s] for s in node.src])
+                made = node if source == node.src else node.replace(src=source)
+            done[node] = made
         return done[self]
 
     @property
