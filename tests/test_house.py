@@ -1,6 +1,7 @@
 """The house stands: imports point down and everything fits its size budget."""
 
 import ast
+import graphlib
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,21 @@ KERNEL = {
     "passes": set(),
     "decompose": set(),
 }
+
+
+def test_no_file_of_tensor_imports_another_that_imports_it_inside_functions_neither() -> None:
+    folder = SOURCE / "tensor"
+    arrows: dict[str, set[str]] = {}
+    for path in folder.glob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+                node.body = []
+        names = [(one.name or "").split(".") for one in house.imports(tree, "torpor.tensor")]
+        wanted = {name[2] for name in names if len(name) > 2 and name[1] == "tensor"}
+        arrows[path.stem] = {name for name in wanted if (folder / f"{name}.py").exists()}
+    assert arrows["handle"]
+    graphlib.TopologicalSorter(arrows).prepare()  # raises where imports go round
 
 
 def build(tmp_path: Path, files: dict[str, str]) -> Path:

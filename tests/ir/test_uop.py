@@ -161,5 +161,18 @@ def test_a_deep_chain_hits_no_recursion_limit():
     assert node.substitute({one: UOp.index_const(2)}).vmax == 200_001
 
 
+def test_substitution_looks_up_what_it_visits_and_copies_no_mapping():
+    class Looked(dict[UOp, UOp]):
+        def __iter__(self):
+            raise AssertionError("it is as long as all that was computed before")
+
+        keys = items = values = __iter__
+
+    a, b, c = (Variable(name, 0, 9) for name in "abc")
+    assert (a + b).substitute(Looked({a: c, c: b})) is c + b
+    assert a.substitute(Looked({a: c})) is c
+    assert (a + b).substitute(Looked({a + b: c, a: b})) is c
+
+
 def test_leaves_have_their_domain():
     assert [len(domain(leaf)) for leaf in LEAVES] == [11, 4, 6, 4, 5]
