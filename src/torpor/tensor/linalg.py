@@ -18,12 +18,12 @@ from torpor.base.missing import names_of
 from torpor.tensor import dense, factorisation
 from torpor.tensor.dense import QR, Eigen, LogDeterminant
 from torpor.tensor.host import known_shape
-from torpor.tensor.lu import householder_product as householder_product
 from torpor.tensor.lu import lu as lu
 from torpor.tensor.lu import lu_factor as lu_factor
 from torpor.tensor.lu import lu_factor_ex as lu_factor_ex
 from torpor.tensor.lu import lu_solve as lu_solve
 from torpor.tensor.namespace import function_of
+from torpor.tensor.reflections import householder_product as householder_product
 from torpor.tensor.spelling import spell
 from torpor.tensor.tensor import Tensor
 from torpor.tensor.wide import widely
@@ -364,10 +364,11 @@ def _epsilon(x: Any) -> float:
 
 __all__ = [
     "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh",
-    "eigvals", "eigvalsh", "inv", "inv_ex", "lstsq", "matmul", "matrix_exp", "matrix_norm",
-    "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve",
-    "solve_ex", "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve", "vander",
-    "vecdot", "vector_norm",
+    "eigvals", "eigvalsh", "householder_product", "inv", "inv_ex", "lstsq", "lu", "lu_factor",
+    "lu_factor_ex", "lu_solve", "matmul", "matrix_exp", "matrix_norm", "matrix_power",
+    "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_ex",
+    "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve", "vander", "vecdot",
+    "vector_norm",
 ]  # fmt: skip
 spell(sys.modules[__name__])
 if not TYPE_CHECKING:

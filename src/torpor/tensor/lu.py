@@ -103,20 +103,6 @@ def lu_unpack(
     return LU(permutation, low, high)
 
 
-def householder_product(A: Tensor, tau: Tensor) -> Tensor:
-    """The first m columns of H1 H2 … Hk, H = 1 - tau v v.H, of matrices (..., n, m): v is a column
-    of A below its diagonal, behind a one.
-    """
-    rows, columns = known_shape(A.shape[-2:])
-    made: Any = eye(A, rows).narrow(-1, 0, columns).expand(*A.shape).cast(A.dtype)
-    vectors = A.tril(-1) + eye(A, rows).narrow(-1, 0, columns)
-    for place in range(known_shape(tau.shape)[-1] - 1, -1, -1):
-        vector = vectors.narrow(-1, place, 1)
-        factor = tau.narrow(-1, place, 1).unsqueeze(-1)
-        made = made - factor * vector @ (vector.mH @ made)
-    return made
-
-
 # --- elimination ----------------------------------------------------------------------------------
 def _factors(a: Any, pivot: bool) -> tuple[tuple[Any, Any], Array, Array]:
     """(L, U), the order of the rows, and the swaps that lead to it. What lies beyond the square in
