@@ -48,8 +48,7 @@ INSTEAD: Final = {
     resize resize_ resize_as resize_as_ set_: reshape, pad or x[...]
     lu: torpor.linalg.lu
     geqrf ormqr orgqr: torpor.geqrf, torpor.ormqr and torpor.orgqr
-    ldl_factor ldl_factor_ex ldl_solve: torpor.linalg.lu_factor and lu_solve, which need no \
-symmetry, or torpor.linalg.cholesky
+    ldl_factor ldl_factor_ex ldl_solve: torpor.linalg.lu_factor, lu_solve and cholesky
     lstsq: torpor.linalg.lstsq
     eig symeig: torpor.linalg.eig or torpor.linalg.eigh
     solve: torpor.linalg.solve

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from torpor.base.errors import ValueRangeError
+from torpor.base.errors import DTypeError, ValueRangeError
 from torpor.tensor import dense
 from torpor.tensor.creation import beside
 from torpor.tensor.factorisation import eye, inverse, on_host, rule
@@ -93,6 +93,8 @@ def lu_unpack(
     nothing: Any = LU_data.new_zeros((0,))
     permutation = low = high = nothing
     if unpack_pivots:
+        if not LU_pivots.dtype.is_int:
+            raise DTypeError(f"pivots are integers, not {LU_pivots.dtype}")
         order = _order_of(LU_pivots.numpy().astype(np.int64) - 1, rows)
         one = eye(LU_data, rows).expand(*LU_data.shape[:-2], rows, rows)
         permutation = _ordered(one.cast(LU_data.dtype), order).mT

@@ -77,6 +77,8 @@ class Generator:
 
 
 def _seeded(seed: int) -> _State:
+    if not hasattr(seed, "__int__"):
+        raise DTypeError(f"a seed is a whole number, not {seed!r}")
     return _State(int(seed) & ((1 << 64) - 1), 0, next(_names))
 
 
@@ -325,6 +327,8 @@ class Random(Handle):
         """
         if high is None:
             *bounds, size = arguments if size is None else (*arguments, size)
+            if not 1 <= len(bounds) <= 2:
+                raise TypeError("randint takes (high, size) or (low, high, size)")
             low, high = (low, bounds[0]) if len(bounds) == 1 else bounds
         low, high = (v if isinstance(v, int) else whole_number(v) for v in (low, high))
         shape = a_shape(arguments if size is None else (size,))

@@ -24,7 +24,7 @@ from torpor.tensor.handle import (
 )
 from torpor.tensor.iota import iota
 from torpor.tensor.repeated import repeated
-from torpor.tensor.spelling import one_axis, some_axes
+from torpor.tensor.spelling import one_axis, some_axes, within
 from torpor.tensor.wide import wide_dtype, widely
 
 if TYPE_CHECKING:
@@ -107,6 +107,8 @@ def _degrees(operand: Any, dim: Any, correction: Any, unbiased: Any) -> Any:
     if not operand.dtype.is_float:
         raise located(DTypeError("var and std need floats; cast first"), (operand,))
     count = _count(operand, dim)
+    if correction is not None:
+        within("correction", correction, -math.inf)
     less = (1 if correction is None else correction) if unbiased is None else int(unbiased)
     left = max(count - less, 0) if isinstance(count, int) else count - less
     return _divisor(left, operand.cast(wide_dtype(operand.dtype)))

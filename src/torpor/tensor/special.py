@@ -11,6 +11,7 @@ from torpor.tensor.handle import Handle, float_dtype, with_rule
 from torpor.tensor.incomplete_gamma import share
 from torpor.tensor.operands import sign_bit, sloped
 from torpor.tensor.series import ATAN, ERFC, I0, I0_FAR, I1, I1_FAR, LGAMMA, chebyshev
+from torpor.tensor.spelling import whole_number
 from torpor.tensor.wide import widely
 
 if TYPE_CHECKING:
@@ -253,7 +254,8 @@ class Special(Handle):
         is 2 or more.
         """
         if isinstance(n, Handle):  # as in PyTorch, the order may come first: polygamma(n, x)
-            return n.polygamma(int(self.item()))
+            return n.polygamma(self.item())
+        n = whole_number(n)
         if n == 0:
             return self.digamma()
         if n < 0:

@@ -22,6 +22,7 @@ from torpor.nn.utils.older import spectral_norm as spectral_norm
 from torpor.nn.utils.older import weight_norm as weight_norm
 from torpor.tensor import Tensor, no_grad
 from torpor.tensor.repeated import repeated
+from torpor.tensor.spelling import within
 
 
 def get_total_norm(
@@ -54,6 +55,7 @@ def clip_grad_norm_(
     >>> torpor.nn.utils.clip_grad_norm_([w], max_norm=1.0).item(), w.grad.norm().item() < 1.0001
     (5.0, True)
     """
+    within("max_norm", max_norm, -math.inf)
     moving = _with_gradients(parameters)
     with no_grad():
         gradients = [one.grad for one in moving if one.grad is not None]
