@@ -112,6 +112,9 @@ class Group(MutableMapping[str, Any]):
         self._unseen.values[name] = value
 
     def __delitem__(self, name: str) -> None:
+        if name == "initial_lr":  # a schedule's, and not of the steps
+            del self._unseen.values[name]
+            return
         raise ValueRangeError(f"a group keeps its {name}")
 
     def __iter__(self) -> Iterator[str]:
