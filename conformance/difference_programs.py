@@ -134,10 +134,16 @@ torpor.ones(2, requires_grad=True).numpy()
         "Gradients",
         "A graph is never freed or changed: what was written to in place keeps its gradient, and "
         "two tensors may share a part of a graph. A second `backward` of the same tensor is an "
-        "error in both.",
+        "error in both. Sums of exponentials that are 0 so far have slope 0; products behind a 0 "
+        "have all their slopes; where the value of `x ** -0.5` or `x ** 1.5` is NaN, the gradient "
+        "may be another than PyTorch's.",
         """
 x = torpor.tensor([0.0], requires_grad=True); y = x.exp(); y += 1; y.sum().backward(); x.grad
 x = torpor.tensor([0.0], requires_grad=True); y = x.exp(); y.backward(); (-y).backward(); x.grad
+x = torpor.tensor([-np.inf, 0.0], requires_grad=True); x.logcumsumexp(0).sum().backward(); x.grad
+x = torpor.tensor([1.0, 0.0, np.inf], requires_grad=True); x.cumprod(0).sum().backward(); x.grad
+x = torpor.tensor([-np.inf], requires_grad=True); (x ** -0.5).backward(); x.grad
+x = torpor.tensor([-np.inf], requires_grad=True); (x ** 1.5).backward(); x.grad
 """,
     ),
     Topic(
@@ -180,6 +186,8 @@ torpor.float32.name
 str(torpor.zeros(1).device)
 torpor.tensor([5]).one_hot(6)
 torpor.FloatTensor([1.0])
+torpor.zeros(1, dtype=torpor.complex32).element_size()
+torpor.linalg.ldl_factor(torpor.eye(1)).LD
 torpor.get_num_threads() > 0
 callable(torpor.compile)
 """,

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from torpor.base.dtypes import DType, as_dtype, dtypes
 from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 from torpor.graph import build
@@ -298,7 +300,8 @@ class Reduce(Handle):
         dtype = float_dtype(self.dtype)
         wide: Any = self.cast(wide_dtype(dtype))
         top = wide.detach().real.amax(dim, True)
-        top = top.isfinite().where(top, 0)  # all -inf gives -inf, an inf gives inf
+        most = float(np.finfo(wide.dtype.part.numpy).max)
+        top = top.clamp(-most, most)  # inf - inf were NaN, and numbers beside inf infinite
         total = ((wide - top).exp().sum(dim, True).log() + top).cast(dtype)
         return total if keepdim else total.squeeze(_axes(dim, self.ndim))
 

@@ -109,9 +109,10 @@ class Special(Handle):
     @widely
     def sinc(self) -> Tensor:
         """sin(pi x) / (pi x), 1 at 0."""
-        zero = self.eq(0)
+        square = self * self
+        zero = square.eq(0)
         angle = zero.where(1, _floats(self)) * math.pi
-        near = self * self * -(math.pi**2 / 6) + 1  # what its slopes at 0 are those of
+        near = square * -(math.pi**2 / 6) + 1  # what its slopes at 0 are those of
         return zero.where(near, angle.sin() / angle)
 
     # --- hyperbolic functions' inverses -----------------------------------------------------------
