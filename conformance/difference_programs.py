@@ -136,7 +136,7 @@ torpor.ones(2, requires_grad=True).numpy()
         "two tensors may share a part of a graph. A second `backward` of the same tensor is an "
         "error in both. Sums of exponentials that are 0 so far have slope 0; products behind a 0 "
         "have all their slopes; where the value of `x ** -0.5` or `x ** 1.5` is NaN, the gradient "
-        "may be another than PyTorch's.",
+        "may be another than PyTorch's, and so where g / y of x / y is infinite and x is 0.",
         """
 x = torpor.tensor([0.0], requires_grad=True); y = x.exp(); y += 1; y.sum().backward(); x.grad
 x = torpor.tensor([0.0], requires_grad=True); y = x.exp(); y.backward(); (-y).backward(); x.grad
@@ -144,6 +144,7 @@ x = torpor.tensor([-np.inf, 0.0], requires_grad=True); x.logcumsumexp(0).sum().b
 x = torpor.tensor([1.0, 0.0, np.inf], requires_grad=True); x.cumprod(0).sum().backward(); x.grad
 x = torpor.tensor([-np.inf], requires_grad=True); (x ** -0.5).backward(); x.grad
 x = torpor.tensor([-np.inf], requires_grad=True); (x ** 1.5).backward(); x.grad
+x = torpor.tensor([1e-40], requires_grad=True); (torpor.zeros(1) / x).backward(); x.grad
 """,
     ),
     Topic(

