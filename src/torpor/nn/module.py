@@ -87,10 +87,8 @@ class Module:
             if self._hooks is None:
                 return self.forward(*args, **kwargs)
             return self._hooks.called(self, args, kwargs)
-        except AttributeError as error:
-            own = type(self).__module__.startswith("torpor.")
-            if own and (found := no_tensor(error, type(self).__name__, args)) is not error:
-                raise found from None
+        except Exception as error:
+            _tell(error, self, args)  # apart: a jitted function is guarded by what is read here
             raise
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -370,6 +368,14 @@ class Module:
 def _is(value: Any, default: Any) -> bool:
     """Whether an argument is as by default, which may be one number for several axes."""
     return bool(value == default or (isinstance(value, tuple) and {*value} == {default}))
+
+
+def _tell(error: Exception, module: Module, given: tuple[Any, ...]) -> None:
+    """Raise an error that says so where a layer of torpor was given what is no tensor."""
+    if type(module).__module__.startswith("torpor."):
+        found = no_tensor(error, type(module).__name__, given)
+        if found is not error:
+            raise found from None
 
 
 class Layer(Module):

@@ -126,11 +126,13 @@ def in_words(error: Exception, name: str, given: Sequence[Any]) -> Exception:
     return kind(f"{name}({', '.join(map(_brief, given))}): {error}")
 
 
-def no_tensor(error: AttributeError, name: str, given: Sequence[Any]) -> Exception:
+def no_tensor(error: Exception, name: str, given: Sequence[Any]) -> Exception:
     """An error that says that tensors are needed, where something plain was asked for what only
     tensors have; else the same.
     """
-    plain = error.name is not None and type(error.obj).__module__ in ("builtins", "numpy")
+    if not isinstance(error, AttributeError) or error.name is None:
+        return error
+    plain = type(error.obj).__module__ in ("builtins", "numpy")
     if not plain or not any(one is error.obj for one in given):
         return error
     return DTypeError(f"{name} takes a tensor, not {_brief(error.obj)}")
