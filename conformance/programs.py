@@ -181,6 +181,9 @@ class Maker:
             self.scope[one.name].ndim for one in chosen
         ):
             return  # a tensor without axes promotes like others here (docs/differences.md)
+        floats = [self.scope[one.name].dtype.is_floating_point for one in chosen]
+        if writes and any(floats) and not floats[0]:
+            return  # floats that no integer is are held at its ends here
         text = self.filled(kind.text, [one.name for one in chosen])
         if writes:
             self.write(text, chosen)
