@@ -92,6 +92,7 @@ torpor.tensor([1, 2]).gather(0, torpor.tensor([-1]))
 torpor.tensor([1, 2]).index_select(0, torpor.tensor([-1])) ~ np.take([1, 2], [-1])
 torpor.zeros(2).index_fill(0, torpor.tensor([-1]), 1)
 torpor.zeros(2).scatter(0, torpor.tensor([-1]), 5.0)
+torpor.zeros(2).scatter(0, torpor.zeros(1, 0, dtype=torpor.int64), 5.0)
 torpor.nn.functional.embedding(torpor.tensor([5]), torpor.ones(2, 2))
 torpor.nn.functional.one_hot(torpor.tensor([5]), 3)
 torpor.nn.functional.cross_entropy(torpor.zeros(1, 3), torpor.tensor([7]))
@@ -134,10 +135,16 @@ torpor.ones(2, requires_grad=True).numpy()
         "Gradients",
         "A graph is never freed or changed: what was written to in place keeps its gradient, and "
         "two tensors may share a part of a graph. A second `backward` of the same tensor is an "
-        "error in both.",
+        "error in both. The gradient of a product is the product of the others, not divided by "
+        "what it is of, and what a constant takes the place of has the gradient 0, also beside "
+        "infinities.",
         """
 x = torpor.tensor([0.0], requires_grad=True); y = x.exp(); y += 1; y.sum().backward(); x.grad
 x = torpor.tensor([0.0], requires_grad=True); y = x.exp(); y.backward(); (-y).backward(); x.grad
+x = torpor.tensor([2.0, float("inf")], requires_grad=True); x.prod().backward(); x.grad
+x = torpor.tensor([float("inf")], requires_grad=True); x.nan_to_num().square().backward(); x.grad
+x = torpor.tensor([float("nan")], requires_grad=True); x.copysign(x).backward(); x.grad
+x = torpor.tensor([float("inf")], requires_grad=True); x.logcumsumexp(0).backward(); x.grad
 """,
     ),
     Topic(

@@ -184,6 +184,8 @@ class Maker:
         floats = [self.scope[one.name].dtype.is_floating_point for one in chosen]
         if writes and any(floats) and not floats[0]:
             return  # floats that no integer is are held at its ends here
+        if "scatter" in kind.text and any(self.scope[one.name].numel() == 0 for one in chosen):
+            return  # an index without elements has to fit here
         text = self.filled(kind.text, [one.name for one in chosen])
         if writes:
             self.write(text, chosen)
