@@ -29,6 +29,8 @@ _NONE: Final[Mapping[UOp, UOp]] = {}
 
 
 def _may_flow(node: UOp) -> bool:
+    if node.op is _CALL:
+        return bool(node.arg.template.flows)
     return node.op is Ops.SINK or (node.dtype.is_float and node.op is not Ops.DETACH)
 
 
