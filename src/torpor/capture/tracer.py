@@ -412,6 +412,9 @@ class Tracer(Watcher):
     def made(self, storage: Storage) -> None:
         self.inner.add(storage)
 
+    def holds(self, storage: Storage) -> bool:
+        return storage in self.inner or id(storage) in self.inputs
+
     def viewed(self, view: Handle) -> None:
         self.stand_ins.note(view)
 

@@ -134,8 +134,8 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
 @widely
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
     """The distances of all rows of (..., n, k) from all of (..., m, k): (..., n, m). They are those
-    of differences, not of products, whatever `compute_mode`: near rows keep their digits. With p = 2
-    squares of differences that are too large for the format make the distance infinite.
+    of differences, not of products, whatever `compute_mode`: near rows keep their digits. With
+    p = 2 squares of differences that are too large for the format make the distance infinite.
 
     >>> cdist(Tensor([[0.0, 0.0], [3.0, 0.0]]), Tensor([[0.0, 4.0]])).tolist()
     [[4.0], [5.0]]
