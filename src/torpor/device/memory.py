@@ -4,8 +4,8 @@ Blocks come in size classes, four to a power of two, so that at most a fifth of 
 Large ones have a class for each power of two: pages that nobody touches cost no memory, and an
 arena that is a little larger than the one before it lies in the same pages.
 Freed blocks are kept by class, up to a limit, the oldest given back first; of the large ones of a
-class those that it has not needed for a few seconds are given back. `free` only appends to a queue, which needs no lock; the
-books are kept when the next block is asked for.
+class those that it has not needed for a few seconds are given back. `free` only appends to a queue,
+which needs no lock; the books are kept when the next block is asked for.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class HostAllocator(Allocator):
         self._taken = taken  # a name that outlives this module
         self._returned: deque[Block] = deque()
         self._free: OrderedDict[int, deque[Block]] = OrderedDict()  # last used class last
-        self._least: dict[int, int] = {}  # by class: how many were there all the time since the look
+        self._least: dict[int, int] = {}  # by class: the fewest that were there since the last look
         # Names that outlive the module.
         self._clock, self._idle, self._paged = time.monotonic, IDLE, PAGES_FROM
         self._look = 0.0  # when to look for idle ones next
