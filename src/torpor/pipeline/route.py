@@ -224,6 +224,7 @@ def followed(roots: Roots, form: Canonical) -> list[UOp] | None:
     return None
 
 
+@uncollected()
 def new_run(roots: Roots, form: Canonical) -> list[UOp]:
     """The values of roots, by kernels for numbers that vary if some do: how many terms a sum has,
     sizes, places and constants.
