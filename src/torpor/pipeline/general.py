@@ -13,23 +13,29 @@ in them apart, and for the least and the greatest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from math import prod
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from torpor.base.dtypes import DType
+from torpor.base.locks import recursive_lock
 from torpor.device import Buffer
 from torpor.device.buffer import buffer_node
 from torpor.ir.infer import largest, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.ir.variable import bind
+from torpor.pipeline import reuse
 from torpor.pipeline.canonical import NOWHERE, PAIRED, Canonical
+from torpor.pipeline.compiled_graph import Kind
 
 STEADY: Final = 8  # times in a row, after which a graph gets kernels of its own
+_lock: Final = recursive_lock()  # of what gives memory for constants
 Roots = Sequence[tuple[UOp, str]]
 Numbers = tuple[Any, ...]
 Factor = tuple[int, int]  # which variable, and what is added to it
@@ -213,5 +219,14 @@ def bound_to(number: int, value: int, variables: Sequence[Limits]) -> UOp:
 
 def constant_buffer(node: UOp, form: Canonical) -> Buffer:
     """Memory that holds a constant, on the device of what it meets."""
-    array = np.array([node.arg], node.dtype.numpy)
-    return Buffer(form.buffers[0].device, 1, node.dtype).allocate().copyin(array)
+    array = np.array((node.arg,), node.dtype.numpy)
+    with _lock:
+        buffer = _taking(form.buffers[0].device, node.dtype)().buffer
+    return buffer.copyin(array)
+
+
+@cache
+def _taking(device: str, dtype: DType) -> Callable[[], reuse.Result]:
+    """A function that gives memory of one element, which nobody holds."""
+    kind = Kind(device, 1, dtype)
+    return reuse.giving(kind, None, kind.nbytes)
