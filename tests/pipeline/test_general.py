@@ -64,6 +64,19 @@ def test_writes_to_places_compile_nothing_after_the_second_pass(compiled: list[s
     assert compiled == []
 
 
+def test_constants_that_are_one_by_chance(compiled: list[str]) -> None:
+    """Two weights that add up to 1 are both a half in one of the passes."""
+    x, y = Tensor(TABLE).realize(), Tensor(TABLE * np.e).realize()
+    for n in range(1, 9):
+        if n == 3:
+            compiled.clear()
+        weight = n / (n + 4)
+        found = (x * weight + y * (1 - weight)).numpy()
+        wanted = TABLE * weight + TABLE * np.e * (1 - weight)
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    assert compiled == []
+
+
 def test_gradients_of_boxes(compiled: list[str]) -> None:
     x = Tensor(TABLE).requires_grad_()
     for n in range(6):

@@ -123,9 +123,7 @@ class Template:
             elif place < there:
                 found.append([*inputs, *self.fixed][place])
             else:
-                part = UOp(_PART, kind[0], (call,), len(found))
-                part._shape = kind[1]
-                found.append(part)
+                found.append(shaped(UOp(_PART, kind[0], (call,), len(found)), kind[1]))
         return found
 
     def made(self, inputs: Sequence[UOp], origins: Origins) -> list[UOp | None]:
@@ -139,8 +137,7 @@ class Template:
         found: dict[int, tuple[Any, ...]] = {}
         for op, dtype, arg, first, pick, shape, owner in self.steps:
             node = UOp(op, dtype, (values[first],) if pick is None else pick(values), arg)
-            node._shape = shape
-            values.append(node)
+            values.append(shaped(node, shape))
             if owner is not None and not node.origins:
                 if owner not in found:
                     found[owner] = origins(owner)

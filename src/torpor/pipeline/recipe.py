@@ -18,7 +18,7 @@ from torpor.base.dtypes import DType
 from torpor.base.locks import recursive_lock
 from torpor.device import Buffer
 from torpor.device.buffer import buffer_node
-from torpor.ir.infer import Shape
+from torpor.ir.infer import Shape, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.records import ScheduleItem
 from torpor.ir.uop import UOp
@@ -210,7 +210,7 @@ def follow(
         if joint is None:
             slot = parts[0][0]
             node = made[slot - first].node if slot >= first else None
-            if node is None or node._shape != shape:  # two roots may be one value in two shapes
+            if node is None or shape_of(node) != shape:  # two roots may be one value in two shapes
                 node = buffer_node(memory_at(recipe, slot, form.buffers, made), shape)
             found.append(node)
         else:
