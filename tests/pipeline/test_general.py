@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import torpor
 from torpor import Tensor, nn
 from torpor.base.errors import OutOfBoundsError
+from torpor.pipeline.general import LASTING
 
 TABLE = np.random.default_rng(0).standard_normal((40, 30))
 
@@ -239,7 +240,7 @@ def test_sizes_that_stay_get_kernels_of_their_own(compiled: list[str]) -> None:
     for n in (6, 7, 8):
         (Tensor(np.ones((n, 9))).realize() * 5 + 4).numpy()
     compiled.clear()
-    for _ in range(20):
+    for _ in range(LASTING + 10):
         found = (Tensor(np.ones((9, 9))).realize() * 5 + 4).numpy()
         np.testing.assert_array_equal(found, np.full((9, 9), 9.0))
     assert len(compiled) == 1
