@@ -16,7 +16,7 @@ from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
 from torpor.kernel import Kernel, Opt, OptOps
 from torpor.kernel.choose.heuristics import choose
-from torpor.kernel.shuffles import across
+from torpor.kernel.shuffles import across, gathered
 from torpor.pipeline import program_for
 
 
@@ -39,6 +39,21 @@ def test_a_column_is_one_lane_of_each_row(dtype, width):
     ]
     for lane in range(width):
         assert lanes_of(across(rows, lane)) == [(n, lane) for n in range(width)]
+
+
+@pytest.mark.parametrize("width", [2, 4, 8])
+def test_a_column_of_more_rows_than_a_row_has_lanes(width):
+    kind = dtypes.float32
+    rows = [
+        UOp(Ops.LOAD, kind.vec(width), (UOp(Ops.PARAM, kind, (), ParamArg(n, width)),))
+        for n in range(16)
+    ]
+    columns = [gathered([(row, lane) for row in rows]) for lane in range(width)]
+    assert [lanes_of(column) for column in columns] == [
+        [(n, lane) for n in range(16)] for lane in range(width)
+    ]
+    shuffles = [n for n in UOp.sink(*columns).toposort() if n.op is Ops.GEP]
+    assert len(shuffles) < 16 * width  # fewer than there are elements
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "uint8"])

@@ -20,7 +20,8 @@ from typing import Final
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.passes.unroll import is_never, shifted
+from torpor.kernel.passes.decided import is_never
+from torpor.kernel.passes.unroll import shifted
 from torpor.kernel.shuffles import ITEMSIZES, Lane, Spot, gathered, is_column, spot_of
 
 GAP: Final = 2  # elements from one to the next, up to which both are in one row
@@ -64,7 +65,7 @@ def is_scattered(node: UOp) -> bool:
 
 def loads_of(node: UOp) -> list[UOp]:
     """The elements of a vector, but those that are never read, which are 0."""
-    return [load for load in node.src if not is_never(*load.src[0].src[2:])]
+    return [load for load in node.src if not is_never(load)]
 
 
 def rows_for(vectors: Iterable[UOp]) -> dict[tuple[UOp, int], Lane]:
