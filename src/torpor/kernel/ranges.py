@@ -55,7 +55,8 @@ def size_of(one: UOp) -> int | None:
     bound = one.src[0]
     if bound.op is not Ops.CONST:
         bound = bound.simplify()
-    return int(bound.arg) if bound.op is Ops.CONST else None
+    size: int | None = bound.arg if bound.op is Ops.CONST else None
+    return size
 
 
 def iterations(ranges: Sequence[UOp]) -> int:
