@@ -29,8 +29,8 @@ def gathered(lanes: Sequence[Lane]) -> UOp:
     """The vector of these lanes (a power of two of them) of others, which are of one format."""
     vectors = list(dict.fromkeys(vector for vector, _ in lanes))
     if is_column(lanes):
-        high = vectors[0].dtype.count
-        blocks = [vectors[n : n + high] for n in range(0, len(vectors), high)]
+        rows, high = [vector for vector, _ in lanes], vectors[0].dtype.count
+        blocks = [rows[n : n + high] for n in range(0, len(rows), high)]
         return side_by_side([across(block, lanes[0][1]) for block in blocks])
     formats = {vector.dtype for vector in vectors}
     if len(vectors) <= 2 and len(formats) == 1:
@@ -44,10 +44,10 @@ def gathered(lanes: Sequence[Lane]) -> UOp:
 
 
 def is_column(lanes: Sequence[Lane]) -> bool:
-    """Whether this is one lane of each of several vectors."""
+    """Whether this is one lane of each of several vectors, of which few are the same."""
     vectors = {vector for vector, _ in lanes}
     alike = len({vector.dtype for vector in vectors}) == len({lane for _, lane in lanes}) == 1
-    return alike and len(vectors) == len(lanes) and lanes[0][0].dtype.count > 1
+    return alike and 2 * len(vectors) > len(lanes) and lanes[0][0].dtype.count > 1
 
 
 def side_by_side(vectors: Sequence[UOp]) -> UOp:
