@@ -17,6 +17,7 @@ Ranges = frozenset[UOp]
 Changes = dict[UOp, tuple[UOp, tuple[UOp, ...]]]  # by range: its value, and the loops of that
 _NONE: Ranges = frozenset()
 WRITTEN: Final = (AxisType.UPCAST, AxisType.UNROLL)  # axes that become copies
+DEPTH: Final = {kind: place for place, kind in enumerate(AxisType)}  # outermost first
 REDUCES: Final = (AxisType.GROUP, AxisType.REDUCE, AxisType.UNROLL)
 CLOSING: Final = (Ops.REDUCE, Ops.STORE)  # what runs over loops of its own
 RECENT: Final = 32  # kernels whose loops are kept
@@ -35,7 +36,8 @@ def kind_of(one: UOp) -> AxisType:
 
 def nesting(one: UOp) -> tuple[int, int]:
     """Sort key of ranges, outermost first."""
-    return kind_of(one).value, number_of(one)
+    number, kind = one.arg
+    return DEPTH[kind], number
 
 
 def numbered(one: UOp, number: int) -> UOp:
@@ -53,7 +55,8 @@ def size_of(one: UOp) -> int | None:
     bound = one.src[0]
     if bound.op is not Ops.CONST:
         bound = bound.simplify()
-    return int(bound.arg) if bound.op is Ops.CONST else None
+    size: int | None = bound.arg if bound.op is Ops.CONST else None
+    return size
 
 
 def iterations(ranges: Sequence[UOp]) -> int:
@@ -167,8 +170,8 @@ def replace_ranges(root: UOp, changes: Changes) -> UOp:
                 kept.extend(changes[one][1] if one in changes else (done[one],))
             source = tuple(kept)
         else:
-            source = tuple(done[s] for s in node.src)
-        done[node] = node if source == node.src else node.replace(src=source)
+            source = tuple([done[s] for s in node.src])
+        done[node] = node.over(source)
     return done[root]
 
 
@@ -181,6 +184,6 @@ def map_nodes(root: UOp, function: Callable[[UOp], UOp]) -> UOp:
     """`root` rebuilt from the leaves, each node replaced by what `function` makes of it."""
     done: dict[UOp, UOp] = {}
     for node in root.toposort():
-        source = tuple(done[s] for s in node.src)
-        done[node] = function(node if source == node.src else node.replace(src=source))
+        source = tuple([done[s] for s in node.src])
+        done[node] = function(node.over(source))
     return done[root]

@@ -455,7 +455,7 @@ def over_parts(ast: UOp, moved: Sequence[Moved], row: UOp) -> UOp:
         if node.op is Ops.INDEX and node.src[0].op is Ops.PARAM and node.src[0].arg.slot in known:
             start, by, _ = known[node.src[0].arg.slot]
             source[1] = (source[1] + (row * by + start)).simplify()
-        done[node] = node if tuple(source) == node.src else node.replace(src=tuple(source))
+        done[node] = node.over(tuple(source))
     return done[ast]
 
 
