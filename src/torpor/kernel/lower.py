@@ -40,7 +40,6 @@ from torpor.kernel.passes.interleaved_loads import interleave_loads
 from torpor.kernel.passes.interleaved_stores import interleave_stores
 from torpor.kernel.passes.linearise import linearise
 from torpor.kernel.passes.loop_bounds import tighten_bounds
-from torpor.kernel.passes.prefetch import prefetch
 from torpor.kernel.passes.scalarise import scalarise
 from torpor.kernel.passes.scatter import stage_scattered
 from torpor.kernel.passes.unroll import unroll
@@ -123,9 +122,9 @@ def decompose(state: Lowering) -> None:
 
 
 def order(state: Lowering) -> None:
-    """The graph as a list, in which a DOT adds to its sum itself, and loads fetch ahead."""
+    """The graph as a list, in which a DOT adds to its sum itself."""
     linear = add_in_dots(linearise(fission_loops(state.root)))
-    state.linear = list(with_parameters(prefetch(linear, state.target), state.ast))
+    state.linear = list(with_parameters(linear, state.ast))
 
 
 def narrow(state: Lowering) -> None:
