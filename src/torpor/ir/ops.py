@@ -435,7 +435,7 @@ ROWS: Final[dict[Ops, Row]] = {
         None,
         _KERNEL,
         "the value at an INDEX (0 where its condition fails) or of an ACC; further operands are "
-        "what must have happened before; arg, if any, is how many bytes further to fetch ahead",
+        "what must have happened before",
     ),
     Ops.STORE: Row(
         None,

@@ -40,8 +40,6 @@ from torpor.kernel.passes.groups import part_reductions, share_reductions, to_it
 from torpor.kernel.passes.interleaved_loads import interleave_loads
 from torpor.kernel.passes.interleaved_stores import interleave_stores
 from torpor.kernel.passes.linearise import linearise
-from torpor.kernel.passes.loop_bounds import tighten_bounds
-from torpor.kernel.passes.prefetch import prefetch
 from torpor.kernel.passes.scalarise import scalarise
 from torpor.kernel.passes.scatter import stage_scattered
 from torpor.kernel.passes.unroll import unroll
@@ -82,7 +80,7 @@ def write_out(state: Lowering) -> None:
     a fixed width, since copies differ by constants that index rules fold. While every axis is
     whole, reductions over a group and over loops become two.
     """
-    state.root = (part_reductions if state.target.groups else tighten_bounds)(state.root)
+    state.root = part_reductions(state.root) if state.target.groups else state.root
     state.root, lanes = choose_lanes(state.root, state.target)
     written = [r for r in sorted(state.root.ranges(), key=nesting) if kind_of(r) in WRITTEN]
     state.root = unroll(state.root, [r for r in written if r not in lanes])
@@ -125,9 +123,9 @@ def decompose(state: Lowering) -> None:
 
 
 def order(state: Lowering) -> None:
-    """The graph as a list, in which a DOT adds to its sum itself, and loads fetch ahead."""
+    """The graph as a list, in which a DOT adds to its sum itself."""
     linear = add_in_dots(linearise(fission_loops(state.root)))
-    state.linear = list(with_parameters(prefetch(linear, state.target), state.ast))
+    state.linear = list(with_parameters(linear, state.ast))
 
 
 def narrow(state: Lowering) -> None:

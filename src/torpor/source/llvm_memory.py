@@ -11,7 +11,7 @@ from torpor.source.linear import alignment
 from torpor.source.llvm_alu import select
 from torpor.source.llvm_function import LOCAL_ALIGNMENT, Function
 from torpor.source.llvm_stream import MARK, streamed_bytes
-from torpor.source.llvm_text import Body, mangled, memory_type, number_text, type_of
+from torpor.source.llvm_text import mangled, memory_type, number_text, type_of
 
 BOUNDARIES: Final = (Ops.RANGE, Ops.END, Ops.IF, Ops.ENDIF, Ops.CHECK, Ops.BARRIER)
 
@@ -61,8 +61,6 @@ def load(function: Function, node: UOp) -> None:
         value = function.body.value("val", text)
     elif len(place.src) == 2:
         value = plain_load(function, place, dtype, function.names[place])
-        if node.arg is not None and function.streams:
-            fetch(function.body, function.names[place], node.arg)
     elif place.src[2].dtype.count == 1 and fits(place, dtype.count):
         value = guarded_load(function, node)
     else:
@@ -74,14 +72,6 @@ def plain_load(function: Function, place: UOp, dtype: DType, address: str) -> st
     """What lies at an address in the memory of an INDEX."""
     text = f"load {memory_type(dtype)}, ptr {address}, align {align_of(place)}"
     return from_memory(function, dtype, function.body.value("val", text))
-
-
-def fetch(body: Body, address: str, distance: int) -> None:
-    """Have the caches read the line `distance` bytes on; past the end of memory it does no harm."""
-    place = body.value("at", f"getelementptr i8, ptr {address}, i64 {distance}")
-    # To be read, soon by this core too, as data: LLVM Language Reference, "llvm.prefetch".
-    how = ("i32", "0"), ("i32", "3"), ("i32", "1")
-    body.line(body.call("llvm.prefetch.p0", "void", ("ptr", place), *how))
 
 
 def from_memory(function: Function, dtype: DType, value: str) -> str:

@@ -24,8 +24,6 @@ from torpor.kernel.passes.inplace import shareable
 from torpor.kernel.passes.interleaved_loads import interleave_loads
 from torpor.kernel.passes.interleaved_stores import interleave_stores
 from torpor.kernel.passes.linearise import linearise
-from torpor.kernel.passes.loop_bounds import tighten_bounds
-from torpor.kernel.passes.prefetch import prefetch
 from torpor.kernel.passes.scalarise import scalarise
 from torpor.kernel.passes.scatter import stage_scattered
 from torpor.kernel.passes.unroll import unroll
@@ -63,10 +61,8 @@ PASSES: dict[str, Callable[[UOp], UOp | str]] = {
     "vectorise": vectorised,
     "linearise": lambda root: show_lines(linearise(root)),
     "interleaved_loads": interleave_loads,
-    "prefetch": lambda root: show_lines(prefetch(linearise(root), CPU)),
     "scalarise": scalarise,
     "scatter": lambda root: stage_scattered(root, written(root)[-1]),
-    "loop_bounds": tighten_bounds,
     "unroll": lambda root: unroll(root, written(root)),
     "interleaved_stores": lambda root: interleave_stores(root, CPU),
     "width": lambda root: lower_index(root, CPU),

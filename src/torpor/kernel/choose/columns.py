@@ -14,7 +14,7 @@ from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses, footprint
-from torpor.kernel.choose.registers import is_asked, write_copy, write_rows
+from torpor.kernel.choose.registers import cut_apart, write_copy, write_rows
 from torpor.kernel.choose.roles import RESULTS, axes_of_results, put_in_order
 from torpor.kernel.choose.vectors import attempt, attempt_all
 from torpor.kernel.cost import WAYS
@@ -86,18 +86,21 @@ def apply_tiles(kernel: Kernel, found: Columns) -> bool:
     """Blocks of columns for the threads, blocks of rows, then the vectors."""
     lanes, down = size_of(found.lane) or 1, size_of(found.down) or 1
     most = WAYS // found.terms  # as many rows as a first cache keeps at equal distances
-    rows = next((n for n in range(most, max(1, most // 2 - 1), -1) if down % n == 0), 0)
-    if lanes < LANES or down <= max(rows, most):
+    rows = next((n for n in range(most, max(1, most // 2 - 1), -1) if down % n == 0), most)
+    if lanes < LANES or down <= most:
         return False
-    if not rows:
-        rows = most
-        kernel.apply_opt(Opt(OptOps.PADTO, kernel.axes.index(found.down), rows))
+    rest = None
+    if down % rows:
+        rest = cut_apart(kernel, kernel.axes.index(found.down), down - down % rows)
     wide = kernel.target.lanes(max(4, found.matrix.itemsize))
     copies, vectors = register_tile(found.results, kernel.target)
     panel = vectors * wide
     cut_columns(kernel, found, panel)
-    if not attempt(kernel, Opt(OptOps.TILE, len(kernel.axes) - 1, rows)):
+    last = len(kernel.axes) - (1 if rest is None else 2)
+    if not attempt(kernel, Opt(OptOps.TILE, last, rows)):
         return False  # more columns than memory for their sums
+    if rest is not None:
+        kernel.apply_opt(Opt(OptOps.UNROLL, len(kernel.reduce_axes) - 1, 0))
     write_tiles(kernel, found, panel, copies)
     return True
 
@@ -165,8 +168,7 @@ def write_tiles(kernel: Kernel, found: Columns, panel: int, copies: int) -> None
     kernel.apply_opt(Opt(OptOps.UPCAST, stored, panel))
     if not found.results:
         last = max(n for n, r in enumerate(kernel.reduce_axes) if kind_of(r) is AxisType.REDUCE)
-        if not is_asked(kernel, kernel.reduce_axes[last]):
-            kernel.apply_opt(Opt(OptOps.UNROLL, last, 0))
+        kernel.apply_opt(Opt(OptOps.UNROLL, last, 0))
 
 
 def stage_factors(kernel: Kernel, found: Columns) -> None:

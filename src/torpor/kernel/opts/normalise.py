@@ -20,7 +20,6 @@ from torpor.kernel.ranges import (
     find_loops,
     is_no_load,
     kind_of,
-    map_nodes,
     nesting,
     number_of,
     numbered,
@@ -138,12 +137,7 @@ def drop_single(ast: UOp) -> UOp:
     ones = [r for r in ast.ranges() if size_of(r) == 1 and kind_of(r) is not AxisType.SERIAL]
     if not ones:
         return ast
-    return map_nodes(replace_ranges(ast, dict.fromkeys(ones, (zero, ()))), reduced).simplify()
-
-
-def reduced(node: UOp) -> UOp:
-    """A reduction over nothing is its value."""
-    return node.src[0] if node.op is Ops.REDUCE and not closed_by(node) else node
+    return replace_ranges(ast, dict.fromkeys(ones, (zero, ()))).simplify()
 
 
 def order_outputs(ast: UOp) -> UOp:
