@@ -60,9 +60,10 @@ def multiply_gradient(node: UOp, g: UOp) -> Gradients:
 
 
 def divide_gradient(node: UOp, g: UOp) -> Gradients:
-    """d(x / y) = dx / y - r dy / y."""
-    quotient = elementwise(Ops.FDIV, g, node.src[1])
-    return quotient, scaled(elementwise(Ops.MUL, quotient, node), -1)
+    """d(x / y) = dx / y - r / y dy: 0 dy at x = 0, however small y is."""
+    y = node.src[1]
+    slope = elementwise(Ops.FDIV, node, y)
+    return elementwise(Ops.FDIV, g, y), scaled(elementwise(Ops.MUL, g, slope), -1)
 
 
 def modulo_gradient(node: UOp, g: UOp) -> Gradients:

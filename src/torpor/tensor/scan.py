@@ -77,7 +77,7 @@ def _joined(x: Any, y: Any) -> Any:
         return x.logaddexp(y)
     top = x.maximum(y)
     top = top.isfinite().where(top, 0)
-    return with_rule(((x - top).exp() + (y - top).exp()).log() + top, (x, y), "log_add")
+    return with_rule(((x - top).exp() + (y - top).exp()).log() + top, (x, y), "log_join")
 
 
 def _scan_node(node: UOp, op: Ops, axis: int) -> UOp:
