@@ -23,6 +23,7 @@ class AxisType(Enum):
     REDUCE = auto()  # a reduce loop
     UNROLL = auto()  # a reduce axis written out
     UPCAST = auto()  # an output axis written out, or a vector's lanes
+    __hash__ = object.__hash__  # enum's own is Python code, and every loop is found by its type
 
     def __repr__(self) -> str:
         return f"AxisType.{self.name}"
@@ -434,7 +435,7 @@ ROWS: Final[dict[Ops, Row]] = {
         None,
         _KERNEL,
         "the value at an INDEX (0 where its condition fails) or of an ACC; further operands are "
-        "what must have happened before; arg, if any, is how many bytes further to fetch ahead",
+        "what must have happened before",
     ),
     Ops.STORE: Row(
         None,

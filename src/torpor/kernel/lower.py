@@ -33,14 +33,13 @@ from torpor.kernel.decompose import in_words, rules_for
 from torpor.kernel.estimate import estimate
 from torpor.kernel.lanes import lane_axes
 from torpor.kernel.opts.kernel import Kernel
+from torpor.kernel.passes.decided import settle_accesses
 from torpor.kernel.passes.dots import add_in_dots
 from torpor.kernel.passes.fission import fission_loops
 from torpor.kernel.passes.groups import part_reductions, share_reductions, to_items
 from torpor.kernel.passes.interleaved_loads import interleave_loads
 from torpor.kernel.passes.interleaved_stores import interleave_stores
 from torpor.kernel.passes.linearise import linearise
-from torpor.kernel.passes.loop_bounds import tighten_bounds
-from torpor.kernel.passes.prefetch import prefetch
 from torpor.kernel.passes.scalarise import scalarise
 from torpor.kernel.passes.scatter import stage_scattered
 from torpor.kernel.passes.unroll import unroll
@@ -81,15 +80,16 @@ def write_out(state: Lowering) -> None:
     a fixed width, since copies differ by constants that index rules fold. While every axis is
     whole, reductions over a group and over loops become two.
     """
-    state.root = (part_reductions if state.target.groups else tighten_bounds)(state.root)
+    state.root = part_reductions(state.root) if state.target.groups else state.root
     state.root, lanes = choose_lanes(state.root, state.target)
     written = [r for r in sorted(state.root.ranges(), key=nesting) if kind_of(r) in WRITTEN]
     state.root = unroll(state.root, [r for r in written if r not in lanes])
-    state.root = fold_conditions(state.root)
+    state.root = fold_conditions(settle_accesses(state.root))
     for lane in lanes:
         state.root = vectorise(state.root, lane, size_of(lane) or 1)
     if state.target.vector_alu and not state.target.groups:
         state.root = interleave_stores(interleave_loads(state.root), state.target)
+    state.root = settle_accesses(state.root) if lanes else state.root
 
 
 def place_items(state: Lowering) -> None:
@@ -123,9 +123,9 @@ def decompose(state: Lowering) -> None:
 
 
 def order(state: Lowering) -> None:
-    """The graph as a list, in which a DOT adds to its sum itself, and loads fetch ahead."""
+    """The graph as a list, in which a DOT adds to its sum itself."""
     linear = add_in_dots(linearise(fission_loops(state.root)))
-    state.linear = list(with_parameters(prefetch(linear, state.target), state.ast))
+    state.linear = list(with_parameters(linear, state.ast))
 
 
 def narrow(state: Lowering) -> None:

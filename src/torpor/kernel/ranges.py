@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, Final
@@ -12,11 +12,14 @@ from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
 from torpor.rules.affine import closed_by as closed_by
 from torpor.rules.affine import note_free
+from torpor.rules.rebuild import Changes as Changes
+from torpor.rules.rebuild import map_nodes as map_nodes
+from torpor.rules.rebuild import replace_ranges as replace_ranges
 
 Ranges = frozenset[UOp]
-Changes = dict[UOp, tuple[UOp, tuple[UOp, ...]]]  # by range: its value, and the loops of that
 _NONE: Ranges = frozenset()
 WRITTEN: Final = (AxisType.UPCAST, AxisType.UNROLL)  # axes that become copies
+DEPTH: Final = {kind: place for place, kind in enumerate(AxisType)}  # outermost first
 REDUCES: Final = (AxisType.GROUP, AxisType.REDUCE, AxisType.UNROLL)
 CLOSING: Final = (Ops.REDUCE, Ops.STORE)  # what runs over loops of its own
 RECENT: Final = 32  # kernels whose loops are kept
@@ -35,7 +38,8 @@ def kind_of(one: UOp) -> AxisType:
 
 def nesting(one: UOp) -> tuple[int, int]:
     """Sort key of ranges, outermost first."""
-    return kind_of(one).value, number_of(one)
+    number, kind = one.arg
+    return DEPTH[kind], number
 
 
 def numbered(one: UOp, number: int) -> UOp:
@@ -53,7 +57,8 @@ def size_of(one: UOp) -> int | None:
     bound = one.src[0]
     if bound.op is not Ops.CONST:
         bound = bound.simplify()
-    return int(bound.arg) if bound.op is Ops.CONST else None
+    size: int | None = bound.arg if bound.op is Ops.CONST else None
+    return size
 
 
 def iterations(ranges: Sequence[UOp]) -> int:
@@ -154,33 +159,6 @@ def replace_range(root: UOp, old: UOp, value: UOp, new: Sequence[UOp]) -> UOp:
     return replace_ranges(root, {old: (value, tuple(new))})
 
 
-def replace_ranges(root: UOp, changes: Changes) -> UOp:
-    """Several ranges replaced at once, as by `replace_range`."""
-    done: dict[UOp, UOp] = {old: value for old, (value, _) in changes.items()}
-    for node in root.toposort():
-        if node in done:
-            continue
-        closed = closed_by(node)
-        if closed:
-            kept = [done[s] for s in node.src if s not in closed]
-            for one in closed:
-                kept.extend(changes[one][1] if one in changes else (done[one],))
-            source = tuple(kept)
-        else:
-            source = tuple(done[s] for s in node.src)
-        done[node] = node if source == node.src else node.replace(src=source)
-    return done[root]
-
-
 def rename_ranges(root: UOp, changes: dict[UOp, UOp]) -> UOp:
     """Ranges under other numbers and types, all at once: two may take each other's place."""
     return replace_ranges(root, {old: (new, (new,)) for old, new in changes.items()})
-
-
-def map_nodes(root: UOp, function: Callable[[UOp], UOp]) -> UOp:
-    """`root` rebuilt from the leaves, each node replaced by what `function` makes of it."""
-    done: dict[UOp, UOp] = {}
-    for node in root.toposort():
-        source = tuple(done[s] for s in node.src)
-        done[node] = function(node if source == node.src else node.replace(src=source))
-    return done[root]

@@ -21,6 +21,7 @@ from torpor.tensor.host import known_shape, known_size
 from torpor.tensor.loss import reduced
 from torpor.tensor.namespace import function_of
 from torpor.tensor.operands import choose
+from torpor.tensor.reduce import root
 from torpor.tensor.spelling import spell, within
 from torpor.tensor.wide import widely
 
@@ -134,14 +135,16 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
 @widely
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
     """The distances of all rows of (..., n, k) from all of (..., m, k): (..., n, m). They are those
-    of differences, not of products, whatever `compute_mode`: near rows keep their digits.
+    of differences, not of products, whatever `compute_mode`: near rows keep their digits. With
+    p = 2 squares of differences that are too large for the format make the distance infinite.
 
     >>> cdist(Tensor([[0.0, 0.0], [3.0, 0.0]]), Tensor([[0.0, 4.0]])).tolist()
     [[4.0], [5.0]]
     """
     if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
         raise located(ShapeError("cdist is of rows (..., n, k) and (..., m, k)"), (x1, x2))
-    return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
+    apart = x1.unsqueeze(-2) - x2.unsqueeze(-3)
+    return root(apart.square().sum(-1)) if p == 2 else apart.norm(p, -1)
 
 
 @widely

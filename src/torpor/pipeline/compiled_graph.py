@@ -171,7 +171,7 @@ class CompiledGraph:
         measured = timing()
         if measured and any(c.program and c.program.thread_range for c in self.commands):
             pool.get_ready()  # what that takes is no kernel's time
-        table = self._table(inputs, results)
+        table = self.table(inputs, results)
         rounds: dict[object, int] = {}
         after = 0
         while (number := after) < len(self.commands):
@@ -196,7 +196,7 @@ class CompiledGraph:
             if error:
                 raise Failed(number, error)
 
-    def _table(self, inputs: Sequence[Buffer], results: Sequence[Buffer]) -> list[Buffer]:
+    def table(self, inputs: Sequence[Buffer], results: Sequence[Buffer]) -> list[Buffer]:
         """The memory of each slot in one run."""
         memory = self.memory
         arenas = [Buffer(*kind) for kind in memory.arenas]

@@ -8,7 +8,7 @@ from typing import Any, Final
 from torpor.base.errors import TorporError
 from torpor.ir.infer import shape_of
 from torpor.pipeline.canonical import Canonical, canonical
-from torpor.pipeline.general import STEADY, General, Made, Numbers, Roots, Row, slots_of
+from torpor.pipeline.general import LASTING, General, Made, Numbers, Roots, Row, slots_of
 from torpor.pipeline.terms import folded
 from torpor.pipeline.unshare import repeated, unshared
 from torpor.pipeline.vary import Graph, is_box
@@ -48,7 +48,7 @@ def known_form(form: Canonical) -> tuple[Canonical, bool] | None:
     for general in seen.forms.get(form.wanted, ()):
         values = general.values(form.numbers)
         if values is not None:
-            if general.sized and seen.row.is_steady(form.numbers):
+            if general.sized and seen.row.is_steady(form.numbers, LASTING):
                 return None
             return general.form(form, values), general.sized
     return None
@@ -69,7 +69,7 @@ def generalised(roots: Roots, form: Canonical) -> Made | None:
         _places.clear()
         _folded.clear()
     seen = _seen.setdefault(likeness(form), Seen())
-    steady = seen.row.times > STEADY and seen.row.last == form.numbers
+    steady = seen.row.times > LASTING and seen.row.last == form.numbers
     moved = moved_places(form)
     earlier = [one for one in seen.numbers if one != form.numbers]
     seen.numbers = [*earlier[-REMEMBERED + 1 :], form.numbers]

@@ -224,6 +224,7 @@ def followed(roots: Roots, form: Canonical) -> list[UOp] | None:
     return None
 
 
+@uncollected()
 def new_run(roots: Roots, form: Canonical) -> list[UOp]:
     """The values of roots, by kernels for numbers that vary if some do: how many terms a sum has,
     sizes, places and constants.
@@ -234,7 +235,7 @@ def new_run(roots: Roots, form: Canonical) -> list[UOp]:
             found = known_run(*rows)
             return general_run(*rows) if found is None else found
     with suppress(Refused, MemoryError):
-        found = in_steps(roots, form.skeleton, computed)
+        found = in_steps(roots, form, computed)
         if found is not None:
             return found
     return general_run(roots, form)

@@ -17,6 +17,7 @@ from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import CheckSite, Counter, Jump, ParamArg, ScheduleItem, Section, Stored
 from torpor.ir.uop import UOp
 from torpor.ir.variable import above
+from torpor.rules.rebuild import map_nodes
 from torpor.schedule.reduction_fission import MakeBuffer
 from torpor.schedule.region import count
 
@@ -446,17 +447,18 @@ def over_parts(ast: UOp, moved: Sequence[Moved], row: UOp) -> UOp:
     row 0 begins, how far the next is, and the size of that memory).
     """
     known = {slot: rest for slot, *rest in moved}
-    done: dict[UOp, UOp] = {}
-    for node in ast.toposort():
-        source = [done[s] for s in node.src]
-        if node.op is Ops.PARAM and node.arg.slot in known:
-            done[node] = node.replace(arg=ParamArg(node.arg.slot, known[node.arg.slot][2]))
-            continue
-        if node.op is Ops.INDEX and node.src[0].op is Ops.PARAM and node.src[0].arg.slot in known:
-            start, by, _ = known[node.src[0].arg.slot]
-            source[1] = (source[1] + (row * by + start)).simplify()
-        done[node] = node if tuple(source) == node.src else node.replace(src=tuple(source))
-    return done[ast]
+
+    def placed(node: UOp) -> UOp:
+        memory = node.src[0] if node.op is Ops.INDEX else node
+        if memory.op is not Ops.PARAM or memory.arg.slot not in known:
+            return node
+        start, by, size = known[memory.arg.slot]
+        if node is memory:
+            return node.replace(arg=ParamArg(node.arg.slot, size))
+        position = (node.src[1] + (row * by + start)).simplify()
+        return node.replace(src=(memory, position, *node.src[2:]))
+
+    return map_nodes(ast, placed)
 
 
 def copy_of(begins: UOp, start: int, into: UOp, place: int, size: int) -> ScheduleItem:

@@ -23,6 +23,7 @@ from torpor.base.target import Target
 from torpor.ir.ops import Ops
 from torpor.ir.records import ScheduleItem, Section
 from torpor.ir.uop import UOp
+from torpor.rules.rebuild import Changes
 from torpor.schedule.dead_tiles import columns_of, conditions
 from torpor.schedule.reduction_fission import MakeBuffer, fission, parameter_of
 from torpor.schedule.tile_groups import (
@@ -43,7 +44,6 @@ from torpor.schedule.tiles import (
     SHORT,
     WIDEST,
     Launches,
-    Part,
     Round,
     once,
     restricted,
@@ -146,7 +146,7 @@ def by_blocks(
             level.first.extend(parts.initial())
             level.last.extend(parts.finished())
             item = parts.accumulated()
-        ranges: dict[UOp, Part] = {}
+        ranges: Changes = {}
         for one in cut:
             runs = (within(one, rows),) if rows > 1 else ()
             ranges[one] = sum(runs, number * rows), runs

@@ -21,6 +21,7 @@ from torpor.ir.ops import Ops
 from torpor.ir.records import ParamArg, ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.rules.linear import linear
+from torpor.rules.rebuild import Changes, replace_ranges
 from torpor.schedule.dead_tiles import COLUMN, FALSE, Columns, conditions, needless
 from torpor.schedule.reduction_fission import fission, parameter_of
 from torpor.schedule.tile_groups import BLOCK_NUMBER, counts_blocks
@@ -34,7 +35,6 @@ ITEMSIZE: Final = 4  # bytes of a column of such vectors, as a rule
 
 Round = dict[str, int]
 Rounds = Callable[[tuple[int, ...]], Sequence[Round]]
-Part = tuple[UOp, tuple[UOp, ...]]  # what a range becomes, and the ranges that run in its place
 
 TILE, START, COUNT = (BLOCK_NUMBER.format(name) for name in ("tile", "start", "count"))
 SHORT: Final = "short"  # of a Round: whether it takes the kernel of the last, shorter tile
@@ -63,7 +63,7 @@ def once(numbers: tuple[int, ...]) -> Sequence[Round]:
 # --- kernels of a part ----------------------------------------------------------------------------
 def restricted(
     item: ScheduleItem,
-    parts: Mapping[UOp, Part],
+    parts: Changes,
     smaller: Mapping[UOp, UOp],
     position: Callable[[UOp, dict[UOp, UOp]], UOp],
 ) -> ScheduleItem:
@@ -79,29 +79,13 @@ def restricted(
             place = position(node.src[1], inside)
             moved[node] = node.replace(src=(memory, place, *node.src[2:]))
     whole = {inside[one]: (sum_of(runs), ()) for one, (_, runs) in parts.items()}
-    ast = over(item.ast.substitute(moved), {**parts, **whole})
+    ast = replace_ranges(item.ast.substitute(moved), {**parts, **whole})
     return replace(item, ast=ast, buffers=tuple(smaller.get(b, b) for b in item.buffers))
 
 
 def sum_of(runs: Sequence[UOp]) -> UOp:
     """The number of an element in its part: that of the one range, or 0 in a part of one."""
     return runs[0] if runs else UOp.index_const(0)
-
-
-def over(ast: UOp, parts: Mapping[UOp, Part]) -> UOp:
-    """The kernel with ranges become values, and what ran over these running over others."""
-    done = {old: value for old, (value, _) in parts.items()}
-    for node in ast.toposort():
-        if node in done:
-            continue
-        source = [done[s] for s in node.src]
-        if node.op in (Ops.REDUCE, Ops.STORE):
-            kept = 1 if node.op is Ops.REDUCE else 2
-            runs = [parts[s][1] if s in parts else (done[s],) for s in node.src[kept:]]
-            source[kept:] = [one for some in runs for one in some]
-        alone = node.op is Ops.REDUCE and len(source) == 1
-        done[node] = source[0] if alone else node.replace(src=tuple(source))
-    return done[ast]
 
 
 def shorter(ast: UOp, ranges: Iterable[UOp], size: int) -> UOp:
@@ -197,7 +181,7 @@ class Tiles:
     ) -> Launches:
         """The kernel for one tile, whose number is a VARIABLE."""
         start = UOp.variable(TILE, 0, self.total - 1) * self.width
-        parts: dict[UOp, Part] = {}
+        parts: Changes = {}
         for column in own:
             inner = within(column, self.width)
             parts[column] = start + inner, (inner,)
@@ -217,13 +201,13 @@ class Tiles:
         start = UOp.variable(START, 0, self.total - 1)
         count = UOp.variable(COUNT, 1, self.total)
         fresh = 1 + max(one.arg[0] for one in item.ast.ranges())
-        parts: dict[UOp, Part] = {}
+        parts: Changes = {}
         for column in own:
             number, kind = column.arg
             outer = UOp(Ops.RANGE, column.dtype, (count,), (number, kind))
             inner = UOp.range(self.width, fresh + number, kind)
             parts[column] = (start + outer) * self.width + inner, (outer, inner)
-        made = replace(item, ast=over(item.ast, parts))
+        made = replace(item, ast=replace_ranges(item.ast, parts))
         return Launches(made, rows, self.together, item.ast)
 
 

@@ -399,11 +399,12 @@ def _length(operand: Any, dim: Any, keepdim: bool, divisor: Any) -> Tensor:
     """sqrt(sum of squares / divisor); the squares may be too large or too small for the format."""
     axes = _axes(dim, operand.ndim)
     scale: Any = 1.0 if _count(operand, dim) == 0 else _scale(operand.detach(), axes)
-    made: Any = _root((operand * scale).square().sum(dim, True) / divisor) / scale
+    made: Any = root((operand * scale).square().sum(dim, True) / divisor) / scale
     return made if keepdim else made.squeeze(axes)
 
 
-def _root(operand: Any) -> Tensor:
+def root(operand: Any) -> Tensor:
+    """The square root, whose gradient is 0 at 0."""
     return with_rule(operand.sqrt(), (operand,), "root")
 
 

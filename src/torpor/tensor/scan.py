@@ -90,7 +90,7 @@ def _running(operand: Any, dim: int, dtype: Any, op: Ops) -> Tensor:
     given = operand if kind is None else operand.cast(kind)
     wide = given.cast(wide_dtype(given.dtype) if kind is None or given.dtype.is_float else kind)
     final = given.dtype if given.dtype.is_float else wide.dtype
-    if not wide.ndim:
+    if not wide.ndim or wide.shape[axis] == 1:
         return wide.clone().cast(final)
     return derive(_scan_node, (wide,), op, axis).cast(final)
 

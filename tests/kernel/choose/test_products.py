@@ -41,8 +41,8 @@ def test_tiles_have_rows_that_the_sets_of_the_first_cache_hold(inner, more):
     target = facts(machine("avx512,l1=32K,l2=1M,l3=32M"))
     x = operands(1008, inner, 1024, "plain")[0]
     (kernel,) = [Kernel(item.ast, target) for item in (x[0] @ x[1]).schedule()]
-    strips = best_plans(kernel)[0][1].strips
-    assert (max(strip.rows for strip in strips) > 8) is more, "lines of eight rows lie in one set"
+    tile = best_plans(kernel)[0][1].tile
+    assert (tile.rows > 8) is more, "lines of eight rows lie in one set"
 
 
 @pytest.mark.parametrize("inner", [1000, 2048])

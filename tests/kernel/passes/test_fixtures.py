@@ -15,6 +15,7 @@ import torpor.kernel.passes
 from torpor.base.target import get_target
 from torpor.ir.text import parse, show, show_lines
 from torpor.ir.uop import UOp
+from torpor.kernel.passes.decided import settle_accesses
 from torpor.kernel.passes.dots import add_in_dots
 from torpor.kernel.passes.factors import factored
 from torpor.kernel.passes.fission import fission_loops
@@ -23,8 +24,6 @@ from torpor.kernel.passes.inplace import shareable
 from torpor.kernel.passes.interleaved_loads import interleave_loads
 from torpor.kernel.passes.interleaved_stores import interleave_stores
 from torpor.kernel.passes.linearise import linearise
-from torpor.kernel.passes.loop_bounds import tighten_bounds
-from torpor.kernel.passes.prefetch import prefetch
 from torpor.kernel.passes.scalarise import scalarise
 from torpor.kernel.passes.scatter import stage_scattered
 from torpor.kernel.passes.unroll import unroll
@@ -53,6 +52,7 @@ def may_share(root: UOp) -> str:
 
 
 PASSES: dict[str, Callable[[UOp], UOp | str]] = {
+    "decided": settle_accesses,
     "fission": fission_loops,
     "dots": lambda root: show_lines(add_in_dots(linearise(root))),
     "factors": lambda root: UOp.sink(*factored(root.src)),
@@ -61,10 +61,8 @@ PASSES: dict[str, Callable[[UOp], UOp | str]] = {
     "vectorise": vectorised,
     "linearise": lambda root: show_lines(linearise(root)),
     "interleaved_loads": interleave_loads,
-    "prefetch": lambda root: show_lines(prefetch(linearise(root), CPU)),
     "scalarise": scalarise,
     "scatter": lambda root: stage_scattered(root, written(root)[-1]),
-    "loop_bounds": tighten_bounds,
     "unroll": lambda root: unroll(root, written(root)),
     "interleaved_stores": lambda root: interleave_stores(root, CPU),
     "width": lambda root: lower_index(root, CPU),

@@ -14,7 +14,7 @@ from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses, footprint
-from torpor.kernel.choose.registers import is_asked, write_copy, write_rows
+from torpor.kernel.choose.registers import cut_apart, write_copy, write_rows
 from torpor.kernel.choose.roles import RESULTS, axes_of_results, put_in_order
 from torpor.kernel.choose.vectors import attempt, attempt_all
 from torpor.kernel.cost import WAYS
@@ -24,8 +24,7 @@ from torpor.kernel.ranges import find_loops, iterations, kind_of, number_of, siz
 
 LANES: Final = 64  # columns from which this pays
 FIRST_TIMES: Final = 2  # times what a first cache holds: less than that is not far away anyhow
-COLUMNS_OF_THREAD: Final = 2048  # columns of a thread's block: shorter rows start too often
-BLOCKS_MOST: Final = 8  # that threads share; two from a quarter of so many columns each
+BLOCKS: Final = ((2048, 8), (1024, 4), (2 * LANES, 2))  # columns from which threads share so many
 MOST_TERMS: Final = 4  # of the sum that a word has
 FEW_ROWS: Final = 32  # results a column has that may share what is read
 WINDOWS: Final = 2  # times that a matrix is read by windows, from which it is none
@@ -87,18 +86,21 @@ def apply_tiles(kernel: Kernel, found: Columns) -> bool:
     """Blocks of columns for the threads, blocks of rows, then the vectors."""
     lanes, down = size_of(found.lane) or 1, size_of(found.down) or 1
     most = WAYS // found.terms  # as many rows as a first cache keeps at equal distances
-    rows = next((n for n in range(most, max(1, most // 2 - 1), -1) if down % n == 0), 0)
-    if lanes < LANES or down <= max(rows, most):
+    rows = next((n for n in range(most, max(1, most // 2 - 1), -1) if down % n == 0), most)
+    if lanes < LANES or down <= most:
         return False
-    if not rows:
-        rows = most
-        kernel.apply_opt(Opt(OptOps.PADTO, kernel.axes.index(found.down), rows))
+    rest = None
+    if down % rows:
+        rest = cut_apart(kernel, kernel.axes.index(found.down), down - down % rows)
     wide = kernel.target.lanes(max(4, found.matrix.itemsize))
     copies, vectors = register_tile(found.results, kernel.target)
     panel = vectors * wide
     cut_columns(kernel, found, panel)
-    if not attempt(kernel, Opt(OptOps.TILE, len(kernel.axes) - 1, rows)):
+    last = len(kernel.axes) - (1 if rest is None else 2)
+    if not attempt(kernel, Opt(OptOps.TILE, last, rows)):
         return False  # more columns than memory for their sums
+    if rest is not None:
+        kernel.apply_opt(Opt(OptOps.UNROLL, len(kernel.reduce_axes) - 1, 0))
     write_tiles(kernel, found, panel, copies)
     return True
 
@@ -143,11 +145,10 @@ def cut_columns(kernel: Kernel, found: Columns, panel: int) -> None:
 
 def columns_of_block(kernel: Kernel, found: Columns, panel: int) -> int:
     """How many columns a block has: whole panels; all of them where there are several matrices,
-    else equal shares of at least `COLUMNS_OF_THREAD`, as long as memory has room for their sums.
+    else equal shares, as long as memory has room for their sums.
     """
     lanes, itemsize = size_of(found.lane) or 1, max(4, found.matrix.itemsize)
-    two = min(2, lanes // (COLUMNS_OF_THREAD // 4))
-    blocks = max(two, min(BLOCKS_MOST, lanes // COLUMNS_OF_THREAD), 1)
+    blocks = next((count for least, count in BLOCKS if lanes >= least), 1)
     room = kernel.target.stage_bytes * 2 // 3 // (iterations(found.results) * itemsize)
     least = -(-lanes // max(room, panel))
     blocks = max(1 if found.several else blocks, least)
@@ -167,8 +168,7 @@ def write_tiles(kernel: Kernel, found: Columns, panel: int, copies: int) -> None
     kernel.apply_opt(Opt(OptOps.UPCAST, stored, panel))
     if not found.results:
         last = max(n for n, r in enumerate(kernel.reduce_axes) if kind_of(r) is AxisType.REDUCE)
-        if not is_asked(kernel, kernel.reduce_axes[last]):
-            kernel.apply_opt(Opt(OptOps.UNROLL, last, 0))
+        kernel.apply_opt(Opt(OptOps.UNROLL, last, 0))
 
 
 def stage_factors(kernel: Kernel, found: Columns) -> None:

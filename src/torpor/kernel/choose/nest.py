@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
-from torpor.kernel.access import Access, accesses, passes_caches
+from torpor.kernel.access import Access, accesses
 from torpor.kernel.choose.registers import stage_coefficients
 from torpor.kernel.choose.reuse import reuse_axes
 from torpor.kernel.choose.slides import short_rows, slide, sum_rows, tile_windows
@@ -47,7 +46,7 @@ def nest_lanes(kernel: Kernel) -> None:
         return
     write_between(kernel)
     facts = Facts.of(kernel)
-    if copy_looked_up(facts):
+    if share_lookups(facts):
         return
     lane = best_lane(facts)
     if (lane is None or kind_of(lane) in REDUCES) and short_rows(facts):
@@ -57,8 +56,9 @@ def nest_lanes(kernel: Kernel) -> None:
             reduce_lanes(facts, lane)
         elif not part_lanes(facts, lane):
             output_lanes(facts, lane)
-    else:
-        single_lanes(facts)
+    else:  # LLVM finds vectors where there are none
+        thread_rest(kernel)
+        unroll_whole(kernel)
 
 
 def write_between(kernel: Kernel) -> None:
@@ -115,58 +115,22 @@ def pass_lanes(kernel: Kernel) -> bool:
     return True
 
 
-def single_lanes(facts: Facts) -> None:
-    """No vectors: a tile of accumulators for long sums (LLVM finds vectors where there is none)."""
-    kernel = facts.kernel
-    room = kernel.target.registers - OPERANDS
-    if any((size_of(r) or SMALL_LOOP + 1) > SMALL_LOOP for r in kernel.reduce_axes):
-        for one in reuse_axes(kernel, facts.accesses, None):
-            room //= tile_axis(kernel, one, room)
-    thread_rest(kernel)
-    unroll_short(kernel)
-
-
-def copy_looked_up(facts: Facts) -> bool:
-    """Choose opts for a kernel that does nothing but copy what it looks up; says whether it is one:
-    rows, but not past the caches; or elements, since vectors of places would only be taken apart.
+def share_lookups(facts: Facts) -> bool:
+    """Elements one by one, of a few rows at once, where nothing but copying what is looked up is
+    done and rows share the places (columns chosen by index): each place is loaded and checked once
+    for all of them. Says whether the kernel is one.
     """
     kernel = facts.kernel
     stores, axes = kernel.ast.src, kernel.axes
-    if not axes or len(stores) > 1 or stores[0].src[1].op is not Ops.LOAD:
+    if kernel.target.groups or not axes or len(stores) > 1 or stores[0].src[1].op is not Ops.LOAD:
         return False
     place = stores[0].src[1].src[0]
-    if all(n.op is not Ops.LOAD for n in place.src[1].toposort()):
+    apart = any(a.node is place and a.stride(axes[-1]) is None for a in facts.accesses)
+    rows = reuse_axes(kernel, facts.accesses, None)[:1] if apart else []
+    looked_up = any(n.op is Ops.LOAD for n in place.src[1].toposort())
+    if not looked_up or not any(tile_axis(kernel, r, ROWS_ALONG, ROWS_ALONG) > 1 for r in rows):
         return False
-    touching = [a for a in facts.accesses if a.stride(axes[-1]) != 0]
-    if any(a.node is place and a.stride(axes[-1]) is None for a in touching):
-        return not kernel.target.groups and copy_elements(facts)
-    rows = len(touching) == 2 and all(a.stride(axes[-1]) == 1 for a in touching)
-    return rows and not passes_caches(kernel.ast, kernel.target) and copy_rows(facts)
-
-
-def copy_rows(facts: Facts) -> bool:
-    """Vectors of several rows at once, two of each, since memory read in several places comes
-    faster. Rows that are no whole vectors are left to compilers, which make their loop a block
-    copy.
-    """
-    if len(facts.kernel.axes) < 2:
-        return False
-    row, lane = facts.kernel.axes[-2:]
-    rows = copies_of(row, ROWS_ALONG)
-    lanes = facts.kernel.target.lanes(max(a.itemsize for a in facts.accesses if a.stride(lane)))
-    if rows > 1 and (size_of(lane) or 1) % lanes == 0:
-        write_lane(replace(facts, lanes=lanes), lane, 2)
-        tile_axis(facts.kernel, row, rows)
-    return True
-
-
-def copy_elements(facts: Facts) -> bool:
-    """Elements one by one, of a few rows at once where these share the places that are looked up
-    (columns chosen by index): each place is loaded and checked once for all of them.
-    """
-    for row in reuse_axes(facts.kernel, facts.accesses, None)[:1]:
-        tile_axis(facts.kernel, row, ROWS_ALONG, ROWS_ALONG)
-    single_lanes(facts)
+    thread_rest(kernel)
     return True
 
 

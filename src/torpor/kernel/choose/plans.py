@@ -5,10 +5,9 @@ register tiles, what is packed and in which loop, blocks of the results and of t
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from heapq import nsmallest
-from itertools import permutations
 from math import ceil, gcd, inf, prod
 from operator import itemgetter
 from typing import Final
@@ -24,7 +23,7 @@ from torpor.kernel.choose.tiling import (
     Outlook,
     Plan,
     Setting,
-    Strip,
+    Tile,
     depth_loops,
     outer_loops,
     read,
@@ -90,7 +89,7 @@ class Ranking:
         if find_columns(kernel) is not None:
             self.otherwise = min(self.otherwise, *(down_columns(roles, at) for roles in ways))
         self.tiles = {roles: shapes(roles, at) for roles in ways if is_shared(roles, at)}
-        made = [list(plans(roles, at, strips[0])) for roles, strips in self.tiles.items()]
+        made = [list(plans(roles, at, tiles[0])) for roles, tiles in self.tiles.items()]
         for some in made:
             add(self.found, {kind_of_plan(plan): plan for plan in reversed(some)}.values(), at)
         near = self.least * WITHIN
@@ -121,8 +120,8 @@ class Ranking:
             return []
         found, at = dict(self.found), self.at
         similar = {(like(plan), plan.rows, plan.outer) for plan in quickest(found)}
-        for roles, strips in self.tiles.items():
-            others = (plan for one in strips[1:] for plan in plans(roles, at, one))
+        for roles, tiles in self.tiles.items():
+            others = (plan for one in tiles[1:] for plan in plans(roles, at, one))
             add(found, (p for p in others if (like(p), p.rows, p.outer) in similar), at)
         if self.otherwise < min(found.values()):
             return []
@@ -166,27 +165,18 @@ def is_shared(roles: Roles, at: Setting) -> bool:
     return iterations(roles.rows) >= least and roles.lanes >= at.width * (1 - SPARE)
 
 
-def shapes(roles: Roles, at: Setting) -> list[tuple[Strip, ...]]:
-    """Register tiles, the best first: of one kind, or of two one after the other for an axis that
-    one kind pads. A quarter of the registers is left to what products read.
+def shapes(roles: Roles, at: Setting) -> list[Tile]:
+    """The best register tiles, the very best first. A quarter of the registers is left to what
+    products read.
     """
     lanes, room = roles.lanes, at.target.registers * 3 // 4 - 2 * (at.instructions - 1)
     most = min(MOST_ROWS, roles.height, rows_held(roles, at))
     tiles = [
-        (vectors, min(room // vectors, most))
+        Tile(vectors * at.width, min(room // vectors, most))
         for vectors in range(1, 5)
         if vectors <= room and (vectors == 1 or (vectors - 1) * at.width < lanes)
     ]
-    single = [(Strip(lanes, v * at.width, rows),) for v, rows in tiles]
-    single.sort(key=lambda strips: tiles_time(strips, at))
-    pairs = [
-        (Strip(cut, v * at.width, rows), Strip(lanes - cut, w * at.width, more))
-        for (v, rows), (w, more) in permutations(tiles, 2)
-        for cut in whole_tiles(lanes, v * at.width)
-    ]
-    best = min(pairs, key=lambda strips: tiles_time(strips, at), default=None)
-    worth = best is not None and tiles_time(best, at) < tiles_time(single[0], at)
-    return [*single[:2], *([best] if worth and best is not None else [])]
+    return sorted(tiles, key=lambda tile: tile_time(tile, roles, at))[:2]
 
 
 def rows_held(roles: Roles, at: Setting) -> int:
@@ -196,30 +186,19 @@ def rows_held(roles: Roles, at: Setting) -> int:
     return at.target.first_bytes // gcd(apart, way)
 
 
-def whole_tiles(lanes: int, panel: int) -> list[int]:
-    """Lanes that whole tiles cover, but for two at least: all of those, and a tile less."""
-    most = lanes // panel * panel
-    return [cut for cut in (most, most - panel) if 0 < cut < lanes - 1]
-
-
-def tiles_time(strips: Sequence[Strip], at: Setting) -> float:
+def tile_time(tile: Tile, roles: Roles, at: Setting) -> float:
     """Cycles for a step of all the tiles along the lanes, for one row."""
-    return sum(tile_time(strip, at) for strip in strips)
-
-
-def tile_time(strip: Strip, at: Setting) -> float:
-    """Cycles for a step of all the tiles along the lanes, for one row."""
-    vectors = strip.panel // at.width
-    target, products = at.target, vectors * strip.rows * at.instructions
-    reads = vectors * max(target.vector_bytes / target.load_bytes, 0.5) + strip.rows / 2
+    vectors = tile.panel // at.width
+    target, products = at.target, vectors * tile.rows * at.instructions
+    reads = vectors * max(target.vector_bytes / target.load_bytes, 0.5) + tile.rows / 2
     waits = target.latency * at.instructions
     step = max(products / target.multiply_adds, reads, waits, (products + 2 * reads) / target.issue)
-    return strip.padded / strip.panel * step / strip.rows
+    return ceil(roles.lanes / tile.panel) * step / tile.rows
 
 
-def plans(roles: Roles, at: Setting, strips: tuple[Strip, ...]) -> Iterator[Plan]:
+def plans(roles: Roles, at: Setting, tile: Tile) -> Iterator[Plan]:
     """Plans with these register tiles."""
-    start = Plan(roles, strips)
+    start = Plan(roles, tile)
     if roles.lead.value.op is Ops.LOAD and not roles.lead.masked and are_vectors(roles):
         for plan in heights(start):
             yield from rows_read(plan, at)
@@ -246,7 +225,7 @@ def depths(plan: Plan) -> Iterator[Plan]:
     yield plan
     length = iterations(plan.roles.sums)
     for most in DEPTHS:
-        if len(plan.strips) == 1 and 2 * most <= max(length, 2 * DEPTHS[-1]) and length > most:
+        if 2 * most <= max(length, 2 * DEPTHS[-1]) and length > most:
             yield plan._replace(depth=depth_of(plan.roles, most))
 
 
@@ -277,11 +256,10 @@ def down_columns(roles: Roles, at: Setting) -> float:
     """Seconds where rows of memory are read a few at a time, from end to end, beside sums that grow
     in memory (`columns.py`).
     """
-    strip = next(s for s in shapes(roles, at) if len(s) == 1)[0]
-    depth = depth_of(roles, cost.WAYS)
+    tile, depth = shapes(roles, at)[0], depth_of(roles, cost.WAYS)
     if roles.lead.value.op is not Ops.LOAD or roles.lead.stride(roles.lane) != 1:
         return inf
-    return Outlook(Plan(roles, (strip,), block=strip.panel, depth=depth), at).seconds()
+    return Outlook(Plan(roles, tile, block=tile.panel, depth=depth), at).seconds()
 
 
 def depth_of(roles: Roles, most: int) -> tuple[int, ...]:
@@ -300,21 +278,16 @@ def depth_of(roles: Roles, most: int) -> tuple[int, ...]:
 
 def blocks(plan: Plan, at: Setting) -> Iterator[Plan]:
     """Lanes packed at once: all, or blocks that have room."""
-    strip, depth = plan.strips[0], prod(plan.steps)
+    panel, panels = plan.tile.panel, plan.panels
     itemsize = plan.roles.lead.value.dtype.itemsize
-    reach = int(at.target.stage_bytes * PANELS_SHARE) // (depth * itemsize * strip.panel)
-    panels = plan.panels
-    if len(plan.strips) > 1:
-        if sum(s.padded for s in plan.strips) <= reach * strip.panel:
-            yield plan._replace(packs=True)
-        return
+    reach = int(at.target.stage_bytes * PANELS_SHARE) // (prod(plan.steps) * itemsize * panel)
     if not reach:
         return
     least = ceil(panels / reach)
     for parts in sorted({least, 2 * least, 4 * least}):
         count = ceil(panels / parts)
         if parts <= panels:
-            block = count * strip.panel if count < panels else 0
+            block = count * panel if count < panels else 0
             yield plan._replace(packs=True, block=block)
 
 
@@ -333,7 +306,7 @@ def heights(plan: Plan) -> Iterator[Plan]:
 
 def fits(plan: Plan, at: Setting) -> bool:
     """Whether partial results have room beside what is packed."""
-    lanes = sum(s.padded for s in plan.strips) if not plan.block else plan.block
+    lanes = plan.block or plan.width
     taken = lanes * prod(plan.steps) * plan.roles.lead.value.dtype.itemsize
     if plan.depth:
         inner = iterations(plan.roles.rows[plan.outer : -1])
@@ -364,8 +337,7 @@ def can_pack_rows(plan: Plan, at: Setting) -> bool:
     """Whether there is room and a loop to pack rows in."""
     together = rows_of_block(plan, at)
     nested = has_loop(plan) or together < plan.height
-    whole = len(plan.strips) == 1 and not (plan.depth and plan.height % together)
-    return together > 1 and nested and whole
+    return together > 1 and nested and not (plan.depth and plan.height % together)
 
 
 def rows_of_block(plan: Plan, at: Setting) -> int:

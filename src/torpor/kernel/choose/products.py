@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import product
 from typing import Final
 
@@ -13,7 +12,7 @@ from torpor.kernel.choose.plans import REUSE, best_plans
 from torpor.kernel.choose.registers import cut_apart, stage_over, write_rows
 from torpor.kernel.choose.roles import RESULTS, position_of, put_in_order
 from torpor.kernel.choose.slides import copy_rows
-from torpor.kernel.choose.tiling import Plan, Strip
+from torpor.kernel.choose.tiling import Plan
 from torpor.kernel.choose.vectors import attempt, attempt_all
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.stage import direct_loads
@@ -69,13 +68,15 @@ def apply_plan(kernel: Kernel, plan: Plan) -> bool:
         results = len(kernel.axes) - len(kernel.reduce_axes)
         first = results + cut_sum(kernel, plan.depth)
         level, row = first - 1, first + row - level - 1
-    places = cut_lanes(kernel, row, plan.strips)
+    panel = plan.tile.panel
+    if (size_of(kernel.axes[row + 1]) or 1) % panel:
+        kernel.apply_opt(Opt(OptOps.PADTO, row + 1, panel))
+    kernel.apply_opt(Opt(OptOps.UPCAST, row + 1, panel))
     if plan.packs and not plan.image and not pack_lanes(kernel, level):
         return False
     if plan.together and not plan.depth:
-        places = [part_rows(kernel, plan, row)]
-    for place, strip in reversed(list(zip(places, plan.strips, strict=True))):
-        tile_rows(kernel, plan, place, strip.rows)
+        row = part_rows(kernel, plan, row)
+    tile_rows(kernel, plan, row)
     return True
 
 
@@ -144,29 +145,6 @@ def cut_sum(kernel: Kernel, depth: tuple[int, ...]) -> int:
     return count
 
 
-def cut_lanes(kernel: Kernel, row: int, strips: Sequence[Strip]) -> list[int]:
-    """The vectors' axis, which is next to the rows at `row`, padded to whole tiles, which are
-    written out; or cut in two such, each with rows of its own around it. Gives the places of the
-    rows.
-    """
-    if len(strips) == 1:
-        if (size_of(kernel.axes[row + 1]) or 1) % strips[0].panel:
-            kernel.apply_opt(Opt(OptOps.PADTO, row + 1, strips[0].panel))
-        kernel.apply_opt(Opt(OptOps.UPCAST, row + 1, strips[0].panel))
-        return [row]
-    kernel.apply_opt(Opt(OptOps.SWAP, row, row + 1))
-    kernel.apply_opt(Opt(OptOps.PARTITION, row, strips[0].lanes))
-    places = [row, row + 2]
-    for place, strip in zip(places, strips, strict=True):
-        kernel.apply_opt(Opt(OptOps.SWAP, place, place + 1))
-        if strip.lanes < strip.padded:
-            kernel.apply_opt(Opt(OptOps.PADTO, place + 1, strip.panel))
-    rows = [number_of(kernel.axes[place]) for place in places]
-    for place, strip in reversed(list(zip(places, strips, strict=True))):
-        kernel.apply_opt(Opt(OptOps.UPCAST, place + 1, strip.panel))
-    return [position_of(kernel, number) for number in rows]
-
-
 def pack_lanes(kernel: Kernel, level: int) -> bool:
     """What runs along the vectors, packed inside the loop at `level`; says whether it fits."""
     written = [number_of(r) for r in kernel.axes if kind_of(r) is AxisType.UPCAST]
@@ -194,7 +172,7 @@ def part_rows(kernel: Kernel, plan: Plan, row: int) -> int:
     return row + 1
 
 
-def tile_rows(kernel: Kernel, plan: Plan, row: int, rows: int) -> None:
+def tile_rows(kernel: Kernel, plan: Plan, row: int) -> None:
     """Register tiles of the rows at `row`; they are packed in the loop around it, unless they are
     read where they are. What lies side by side stays so in the tiles.
     """
@@ -202,7 +180,7 @@ def tile_rows(kernel: Kernel, plan: Plan, row: int, rows: int) -> None:
     most = kernel.target.stage_bytes
     if plan.together and not beside:
         stage_over(kernel, row - 1, kernel.axes[row], most)
-    tiles = write_rows(kernel, row, rows)
+    tiles = write_rows(kernel, row, plan.tile.rows)
     if plan.together and beside:
         for tile in tiles:
             stage_over(kernel, row - 1, tile, most)

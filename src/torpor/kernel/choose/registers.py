@@ -43,8 +43,7 @@ def write_rows(kernel: Kernel, row: int, rows: int) -> list[UOp]:
             kernel.apply_opt(Opt(OptOps.UPCAST, place, most))
             made.append(kernel.axes[-1])
     for number, one in reversed(list(enumerate(kernel.reduce_axes))):
-        whole = (size_of(one) or 1) % UNROLLED == 0 and not is_asked(kernel, one)
-        if whole and is_innermost(kernel, one):
+        if (size_of(one) or 1) % UNROLLED == 0 and is_innermost(kernel, one):
             kernel.apply_opt(Opt(OptOps.UNROLL, number, UNROLLED))
     return made
 
@@ -54,13 +53,6 @@ def is_innermost(kernel: Kernel, one: UOp) -> bool:
     reductions = [n for n in kernel.ast.toposort() if n.op is Ops.REDUCE and one in closed_by(n)]
     last = all(max(closed_by(n), key=nesting) is one for n in reductions)
     return last and kind_of(one) is AxisType.REDUCE
-
-
-def is_asked(kernel: Kernel, one: UOp) -> bool:
-    """Whether conditions depend on an axis: a loop may end where they do, if it stays one."""
-    free = find_loops(kernel.ast).free
-    places = [n for n in kernel.ast.toposort() if n.op is Ops.INDEX and len(n.src) > 2]
-    return any(one in free[place.src[2]] for place in places)
 
 
 def stage_over(kernel: Kernel, level: int, one: UOp, most: int) -> bool:

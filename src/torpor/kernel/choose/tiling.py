@@ -30,17 +30,11 @@ from torpor.rules.affine import strides_of
 UNROLLED: Final = 2  # steps of the sum written out: more of them only crowd the registers
 
 
-class Strip(NamedTuple):
-    """Elements of an axis that register tiles of `rows` rows of `panel` elements cover."""
+class Tile(NamedTuple):
+    """A register tile: `rows` rows of `panel` elements."""
 
-    lanes: int
     panel: int
     rows: int
-
-    @property
-    def padded(self) -> int:
-        """The elements that the tiles compute."""
-        return ceil(self.lanes / self.panel) * self.panel
 
 
 class Plan(NamedTuple):
@@ -51,7 +45,7 @@ class Plan(NamedTuple):
     """
 
     roles: Roles
-    strips: tuple[Strip, ...]
+    tile: Tile
     block: int = 0
     outer: int = 0
     rows: int = 0
@@ -73,8 +67,12 @@ class Plan(NamedTuple):
     @property
     def panels(self) -> int:
         """Register tiles along the lanes of a block."""
-        strip = self.strips[0]
-        return ceil((self.block or strip.lanes) / strip.panel)
+        return ceil((self.block or self.roles.lanes) / self.tile.panel)
+
+    @property
+    def width(self) -> int:
+        """Lanes of a block, those that only fill its last tile too."""
+        return self.panels * self.tile.panel
 
 
 class Setting(NamedTuple):
@@ -157,7 +155,7 @@ def nests(plan: Plan, at: Setting, outer: Sequence[Loop]) -> list[Nest]:
         count = ceil(plan.height / plan.together)
         around.append(Loop(plan.roles.rows[-1], count, plan.together))
         made.append(copy_rows(plan, at, [*around, *rows_around(plan)]))
-    made += [products(plan, strip, at, around, level) for strip in plan.strips]
+    made.append(products(plan, at, around, level))
     if plan.depth:
         made.append(store_sums(plan, at, outer))
     return made
@@ -173,25 +171,24 @@ def summed_loops(plan: Plan, unrolled: int) -> list[Loop]:
     return loops
 
 
-def products(plan: Plan, strip: Strip, at: Setting, around: Sequence[Loop], inner: int) -> Nest:
-    """The register tiles of one strip; lanes are packed inside the first `inner` loops."""
+def products(plan: Plan, at: Setting, around: Sequence[Loop], inner: int) -> Nest:
+    """The register tiles; lanes are packed inside the first `inner` loops."""
     roles, row, lane = plan.roles, plan.roles.rows[-1], plan.roles.lane
-    height = plan.together or plan.height
-    count = ceil(height / strip.rows)
+    height, panel = plan.together or plan.height, plan.tile.panel
+    count = ceil(height / plan.tile.rows)
     high = ceil(height / count)
-    lanes = min(plan.block or strip.lanes, strip.padded)
     sums = summed_loops(plan, UNROLLED)
     loops = [*around, *rows_around(plan)]
-    loops += [Loop(row, count, high), Loop(lane, ceil(lanes / strip.panel), strip.panel)]
+    loops += [Loop(row, count, high), Loop(lane, plan.panels, panel)]
     loops += [loop for loop in sums if not loop.written]
     loops += [loop for loop in sums if loop.written]
-    loops += [Loop(row, high, 1, True), Loop(lane, strip.panel, 1, True)]
+    loops += [Loop(row, high, 1, True), Loop(lane, panel, 1, True)]
     depth, place = prod(plan.steps), len(loops) - 1
     streams = [
         *(
-            packed(loops, inner, roles.lead, roles, depth, strip.panel)
+            packed(loops, inner, roles.lead, roles, depth, panel)
             if plan.packs
-            else read(roles.lead, loops, strip.lanes < strip.padded)
+            else read(roles.lead, loops, roles.lanes % panel > 0)
         ),
         *(
             packed(loops, len(around), roles.other, roles, depth, high)
@@ -204,7 +201,7 @@ def products(plan: Plan, strip: Strip, at: Setting, around: Sequence[Loop], inne
     else:
         streams += [cost.stream(s, at.itemsize, loops, is_store=True) for s in at.stores]
     lead = 0 if plan.packs else roles.lead.operations / high
-    other = 0 if plan.together else roles.other.operations / strip.panel * at.width
+    other = 0 if plan.together else roles.other.operations / panel * at.width
     return Nest(tuple(loops), tuple(streams), place, at.instructions + lead + other)
 
 
@@ -243,9 +240,9 @@ def packed(
 
 def partial(loops: Sequence[Loop], inner: int, plan: Plan, itemsize: int) -> Stream:
     """The stream of partial results in memory."""
-    lanes = plan.panels * plan.strips[0].panel
-    sizes: dict[Hashable, int] = {plan.roles.lane: itemsize, plan.roles.rows[-1]: lanes * itemsize}
-    count = lanes * plan.height * itemsize
+    row = plan.width * itemsize
+    sizes: dict[Hashable, int] = {plan.roles.lane: itemsize, plan.roles.rows[-1]: row}
+    count = row * plan.height
     for r in reversed(plan.roles.rows[plan.outer : -1]):
         sizes[r] = count
         count *= size_of(r) or 1
@@ -272,7 +269,7 @@ def store_sums(plan: Plan, at: Setting, outer: Sequence[Loop]) -> Nest:
 def copy_lanes(plan: Plan, at: Setting, around: Sequence[Loop]) -> Nest:
     """The copy of what runs along the vectors. Windows: each element once."""
     roles = plan.roles
-    lanes = plan.block or sum(strip.padded for strip in plan.strips)
+    lanes = plan.block or plan.width
     sizes = dict(zip(roles.sums, plan.steps, strict=True)) | {roles.lane: lanes}
     if plan.image:
         for window in roles.lead.windows(roles):

@@ -20,7 +20,7 @@ from torpor.kernel.ranges import (
     find_loops,
     is_no_load,
     kind_of,
-    map_nodes,
+    nesting,
     number_of,
     numbered,
     rename_ranges,
@@ -137,12 +137,7 @@ def drop_single(ast: UOp) -> UOp:
     ones = [r for r in ast.ranges() if size_of(r) == 1 and kind_of(r) is not AxisType.SERIAL]
     if not ones:
         return ast
-    return map_nodes(replace_ranges(ast, dict.fromkeys(ones, (zero, ()))), reduced).simplify()
-
-
-def reduced(node: UOp) -> UOp:
-    """A reduction over nothing is its value."""
-    return node.src[0] if node.op is Ops.REDUCE and not closed_by(node) else node
+    return replace_ranges(ast, dict.fromkeys(ones, (zero, ()))).simplify()
 
 
 def order_outputs(ast: UOp) -> UOp:
@@ -251,6 +246,6 @@ def merge_axes(
 
 def renumber(ast: UOp) -> UOp:
     """Axis numbers 0, 1, ... in nesting order: equal kernels get equal numbers."""
-    axes = sorted(ast.ranges(), key=lambda r: (kind_of(r).value, number_of(r)))
+    axes = sorted(ast.ranges(), key=nesting)
     changes = {r: numbered(r, number) for number, r in enumerate(axes)}
     return rename_ranges(ast, {old: new for old, new in changes.items() if old is not new})

@@ -34,7 +34,7 @@ def fission_loops(root: UOp) -> UOp:
         shared = shared_loop(loops)
         assert shared is not None
         one, reductions = shared
-        root = root.substitute({node: with_own(node, one, loops) for node in reductions})
+        root = root.substitute({node: with_own(node, one) for node in reductions})
     return root
 
 
@@ -54,21 +54,9 @@ def shared_loop(loops: Loops) -> tuple[UOp, list[UOp]] | None:
     return outermost, next(iter(places[outermost].values()))
 
 
-def with_own(reduction: UOp, one: UOp, loops: Loops) -> UOp:
-    """A reduction over a copy of a loop, and over copies of the loops in it whose ends it decides;
-    copies nest like what they are of.
-    """
-    copies: dict[UOp, UOp] = {}
-    for operand in reduction.src:
-        for node in operand.toposort(lambda n: one in loops.free[n]):
-            copies[node] = copied(node, copies) if one in loops.free[node] else node
-    return reduction.replace(src=tuple(copies[s] for s in reduction.src))
-
-
-def copied(node: UOp, copies: dict[UOp, UOp]) -> UOp:
-    """A node of the copies of its operands; a loop gets the number behind its own."""
-    made = node.replace(src=tuple(copies[s] for s in node.src))
-    return numbered(made, number_of(made) + 1) if made.op is Ops.RANGE else made
+def with_own(reduction: UOp, one: UOp) -> UOp:
+    """A reduction over a copy of a loop, with the number behind its own."""
+    return reduction.substitute({one: numbered(one, number_of(one) + 1)})
 
 
 def spaced(root: UOp) -> UOp:

@@ -86,13 +86,10 @@ class _Lineariser:
                 closed = frozenset(closed_by(node))
                 inner = self.block(self.loops.nest_of(self.loops.free[node] | closed))
                 self.need(node.src, inner)
-                self.need(tuple(s for r in closed_by(node) for s in r.src), inner)
 
     def need(self, source: tuple[UOp, ...], block: _Block) -> None:
         for operand in source:
-            if operand.op is Ops.RANGE:
-                self.need(operand.src, block)
-            elif (home := self.home[operand]) is not block:
+            if operand.op is not Ops.RANGE and (home := self.home[operand]) is not block:
                 for depth in range(len(home.nest) + 1, len(block.nest) + 1):
                     self.block(block.nest[:depth]).needs[operand] = None
 
@@ -162,13 +159,7 @@ class _Lineariser:
 
     def local(self, nodes: Iterable[UOp], block: _Block) -> list[UOp | _Block]:
         """The nodes that this block computes (outer ones are there already)."""
-        found: list[UOp | _Block] = []
-        for node in nodes:
-            if node.op is Ops.RANGE:
-                found += self.local(node.src, block)
-            elif self.home[node] is block:
-                found.append(node)
-        return found
+        return [n for n in nodes if n.op is not Ops.RANGE and self.home[n] is block]
 
     def loop(self, inner: _Block, outer: _Block) -> None:
         one = inner.nest[-1]
@@ -243,7 +234,7 @@ class _Lineariser:
         source = tuple(self.rebuilt(s) for s in node.src)
         if node.op is Ops.STORE:
             source = source[:2]
-        return node if source == node.src else node.replace(src=source)
+        return node.over(source)
 
     def rebuilt(self, node: UOp) -> UOp:
         """What the node has become in the program."""
@@ -254,11 +245,9 @@ class _Lineariser:
         return found
 
     def emit_constants(self) -> None:
-        """What loops count to and registers start from stands before everything else, where no
-        loop decides it.
-        """
+        """What loops count to and registers start from stands before everything else."""
         for node in self.loops.order:
-            if node.op is Ops.RANGE and not self.loops.free.get(node.src[0]):
+            if node.op is Ops.RANGE:
                 self.emit_early(node.src[0])
             elif node.op is Ops.REDUCE:
                 self.emit_early(neutral(node))
