@@ -253,9 +253,12 @@ class UOp:
     # --- reading ----------------------------------------------------------------------------------
     def toposort(self, gate: Callable[[UOp], bool] | None = None) -> dict[UOp, None]:
         """Every node below this one and itself, operands first; not below nodes failing `gate`."""
-        if gate is not None or self.op is not Ops.SINK:
+        # Of a kernel it is asked again and again. Of nodes of other graphs Python is asked whether
+        # somebody holds them: so no order may.
+        first = self.src[0].op if self.op is Ops.SINK and self.src else None
+        if gate is not None or first is not Ops.STORE:
             return self._ordered(gate)
-        try:  # of a kernel it is asked again and again
+        try:
             return {**self._order, self: None}
         except AttributeError:
             order = self._ordered()

@@ -35,6 +35,7 @@ from torpor.device.executor import (
     jumping,
     split,
 )
+from torpor.device.launch import launch_value
 from torpor.device.pool import pool, thread_count
 from torpor.ir.records import Jump, ScheduleItem
 from torpor.ir.uop import UOp
@@ -203,6 +204,15 @@ class CompiledGraph:
         table = [*inputs, *memory.constants, *results, *arenas]
         table += [table[base].view(at, kind.size, kind.dtype) for kind, base, at in memory.between]
         return table
+
+    def operations(self, words: Sequence[int]) -> int:
+        """The arithmetic operations of one run with these words; a loop comes round once here."""
+        total = 0
+        for command in self.commands:
+            if (program := command.program) is not None:
+                values = zip((name for name, _ in program.variables), command.values_in(words, {}))
+                total += launch_value(program.ops, dict(values))
+        return total
 
     # --- for native code --------------------------------------------------------------------------
     @cached_property

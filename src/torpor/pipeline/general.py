@@ -35,9 +35,11 @@ from torpor.pipeline.canonical import NOWHERE, PAIRED, Canonical
 from torpor.pipeline.compiled_graph import Kind
 
 STEADY: Final = 8  # times in a row, after which something looks as if it stays
-# Times in a row, after which sizes get kernels of their own: these are up to 2.7 times as fast, and
-# take 0.1 to 0.5 s to compile, in which some hundred passes of a loop are done.
+# Times in a row, after which sizes get kernels of their own; fewer for large ones, whose kernels do
+# so many operations in the 0.1 to 0.5 s that compiling takes: those for any size take up to four
+# times as long as those for one.
 LASTING: Final = 1000
+WHILE_COMPILING: Final = 1 << 34
 _lock: Final = recursive_lock()  # of what gives memory for constants
 Roots = Sequence[tuple[UOp, str]]
 Numbers = tuple[Any, ...]
@@ -47,16 +49,21 @@ Limits = tuple[int, int, int]  # the place of the number that a variable is, its
 
 @dataclass
 class Row:
-    """How often the last of some things has come in a row."""
+    """How often the last of some things has come in a row, and after how often it stays."""
 
     last: Any = None
     times: int = 0
+    lasting: int = STEADY
 
-    def is_steady(self, one: Any, times: int = STEADY) -> bool:
-        """Whether this one, which has come now, has come more than so many times in a row."""
+    def is_steady(self, one: Any) -> bool:
+        """Whether this one, which has come now, has come so often in a row that it stays."""
         self.times = self.times + 1 if one == self.last else 1
         self.last = one
-        return self.times > times
+        return self.times > self.lasting
+
+    def does(self, operations: int) -> None:
+        """Each time takes so many operations by kernels for any size."""
+        self.lasting = max(STEADY, min(LASTING, WHILE_COMPILING // max(operations, 1)))
 
 
 class Slot(NamedTuple):

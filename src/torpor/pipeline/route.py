@@ -218,9 +218,12 @@ def followed(roots: Roots, form: Canonical) -> list[UOp] | None:
     known = known_form(form)
     if known is not None and (recipe := recipe_for(known[0])) is not None:
         anew.ran()
+        own, row = known
+        if row is not None and row.times == 1:
+            row.does(recipe.graph.operations(own.values))
         with suppress(Failed):  # it fails again, where the graph is there to be blamed
-            found = follow(recipe, known[0], shapes_of(roots))
-            return [*map(exactly, found)] if known[1] else found
+            found = follow(recipe, own, shapes_of(roots))
+            return found if row is None else [*map(exactly, found)]
     return None
 
 
