@@ -128,3 +128,15 @@ def test_a_graph_that_stays_gets_kernels_of_its_own() -> None:
     assert [row.is_steady("a") for _ in range(10)] == [False] * 8 + [True] * 2
     assert not row.is_steady("b")
     assert not row.is_steady("a")
+
+
+def test_steps_with_a_variable_have_its_value() -> None:
+    rows = NUMBERS.normal(size=(20, 3))
+    x, n = Tensor(rows).realize(), torpor.Variable("n", 1, 8)
+    for count in (9, 12, 10, 10, 10, 10, 10):
+        place = int(NUMBERS.integers(1, 9))
+        h, wanted = Tensor(np.zeros(3)), np.zeros(3)
+        for _ in range(count):
+            h = (h + x[n.bind(place) : n.bind(place) + 1].sum(0)).tanh()
+            wanted = np.tanh(wanted + rows[place])
+        np.testing.assert_allclose(h.numpy(), wanted, rtol=1e-10, atol=1e-12)

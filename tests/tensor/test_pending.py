@@ -399,3 +399,14 @@ def test_a_loop_that_begins_late_is_seen() -> None:
             yield (v := v / v.max())
 
     assert largest_while(doubled())[0] < 1500
+
+
+def test_a_view_that_is_carried_on_and_computed_along_is_not_deep(compiled: list[str]) -> None:
+    kept, wanted = Tensor(np.ones((1, 5))), np.ones((1, 5))
+    for n in range(80):
+        if n == 20:
+            compiled.clear()
+        row = np.full((1, 5), float(n))
+        kept, wanted = Tensor.cat(kept, Tensor(row))[-7:], np.concatenate([wanted, row])[-7:]
+        np.testing.assert_allclose((kept * row).sum().item(), (wanted * row).sum())
+    assert compiled == []

@@ -93,6 +93,11 @@ class Varying:
             value = (values[variable] + added if added else values[variable]) * value
         return value + self.more
 
+    def text(self, names: Sequence[str]) -> str:
+        """The same as Python, of these names of variables."""
+        factors = [f"({names[variable]} + {added})" for variable, added in self.factors]
+        return f"{' * '.join((str(self.times), *factors))} + {self.more}"
+
 
 @dataclass(frozen=True)
 class General:
@@ -120,30 +125,25 @@ class General:
     sized: bool
     pick: Any = field(init=False)
     picked: Numbers = field(init=False)
+    holds: Any = field(init=False)
 
     def __post_init__(self) -> None:
         chosen = [*self.fixed] or [0]
         object.__setattr__(self, "pick", itemgetter(*chosen, chosen[0]))
         same = (*self.fixed.values(),)
         object.__setattr__(self, "picked", (*same, *same[:1]))
+        names = [f"n[{place}]" for place, _, _ in self.variables]
+        limits = [f"{least} <= n[{place}] <= {most}" for place, least, most in self.variables]
+        varying = [f"n[{place}] == {one.text(names)}" for place, one in self.varying.items()]
+        equal = [f"n[{place}] is n[{other}]" for place, other in self.same]
+        text = f"lambda n: {' and '.join((*limits, *varying, *equal)) or True}"
+        object.__setattr__(self, "holds", eval(text))  # noqa: S307 (made of numbers)
 
     def values(self, numbers: Numbers) -> list[int] | None:
         """The variables' values for these numbers; None where they are of another kind."""
-        if self.picked and self.pick(numbers) != self.picked:
+        if (self.picked and self.pick(numbers) != self.picked) or not self.holds(numbers):
             return None
-        found: list[int] = []
-        for place, least, most in self.variables:
-            value = numbers[place]
-            if not least <= value <= most:
-                return None
-            found.append(value)
-        for place, one in self.varying.items():
-            if numbers[place] != one.at(found):
-                return None
-        for place, other in self.same:
-            if numbers[place] is not numbers[other]:
-                return None
-        return found
+        return [numbers[place] for place, _, _ in self.variables]
 
     def form(self, own: Canonical, values: Sequence[int]) -> Canonical:
         """The canonical form of the general graph with the memory and the values of a graph."""

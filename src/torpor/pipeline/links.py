@@ -51,6 +51,7 @@ class _Now(threading.local):
 
 
 _now: Final = _Now()
+_came: Final[set[int]] = set()  # graphs that were computed in steps
 _seen: Final[dict[int, Known]] = {}  # by the kinds of a graph's operations
 
 
@@ -76,12 +77,22 @@ def in_steps(roots: Roots, form: Canonical, compute: Compute) -> list[UOp] | Non
             values = compute([(node, device) for node in sink.src]) if left else []
             stands |= dict(zip(left, values, strict=True))
         found = [stands[node] for node, _ in roots]
-        recipe = one_of(noted.runs, form, found)
+        recipe = one_of(noted.runs, form, found) if comes_again(form) else None
     finally:
         _now.inside, noted.runs = False, None
     if recipe is not None:
         keep(form, recipe)
     return found
+
+
+def comes_again(form: Canonical) -> bool:
+    """Whether a graph came before with the same numbers, and has none that are not in its form."""
+    if len(_came) >= MOST:
+        _came.clear()
+    name = hash(form.key)
+    came = name in _came
+    _came.add(name)
+    return came and not form.bound
 
 
 def one_of(runs: Sequence[Run], form: Canonical, values: Sequence[UOp]) -> Recipe | None:

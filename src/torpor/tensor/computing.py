@@ -13,6 +13,7 @@ from torpor.graph.known import known, shown
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.again_needed import mark_held, needed_again, needed_elsewhere
+from torpor.tensor.pending import note_along
 from torpor.tensor.storage import (
     age_of,
     is_buffer,
@@ -73,6 +74,8 @@ def _run(roots: Sequence[tuple[UOp, str]]) -> list[UOp] | None:
     if not active:
         again = pipeline().realize_again(roots, known)
         if again is not None:
+            if again[1]:
+                note_along()
             for node, value, age in again[1]:
                 settle(node, value, age)
             return again[0]
@@ -89,6 +92,7 @@ def _run(roots: Sequence[tuple[UOp, str]]) -> list[UOp] | None:
         return None
     made, along = found
     if along:
+        note_along()
         _remember_all(along, values)
     return made
 

@@ -22,10 +22,10 @@ from torpor.tensor.watch import active, watcher
 
 Array = np.ndarray[Any, Any]
 _BOTTOMS: Final = frozenset({Ops.BUFFER, Ops.CONST, Ops.MULTI})
-_RESHAPES: Final = frozenset({Ops.RESHAPE})
 _COPIES: Final = frozenset(
     {Ops.LEAF, Ops.DETACH, Ops.CONTIGUOUS, Ops.FUNCTION}
 )  # the same value as below
+_SAME: Final = _COPIES | {Ops.RESHAPE}
 
 
 # What a number in memory is for C, where Python reads it as what torpor says that it is.
@@ -96,8 +96,8 @@ def _bottom(node: UOp) -> Array | None:
 
 def is_moved(node: UOp) -> bool:
     """Whether a value may be there without being computed: other memory or a constant, moved."""
-    op = node.below(_RESHAPES).op
-    return op in _MOVES or op in _BOTTOMS or op in _COPIES
+    op = node.below(_SAME).op
+    return op in _MOVES or op in _BOTTOMS
 
 
 def _lies_in(node: UOp) -> Buffer | None:

@@ -179,6 +179,11 @@ def note_computed() -> None:
     _rounds.forget()
 
 
+def note_along() -> None:
+    """Something has been computed along: depths of tensors made of it count what has been, too."""
+    _rounds.stale = True
+
+
 def deepened(made: Handle) -> None:
     """A tensor has been made to which many others in a row lead: where a loop comes round, compute
     what shares its work and nothing else has been made of. What of the rest the next round needs is
