@@ -75,7 +75,7 @@ def apply_plan(kernel: Kernel, plan: Plan) -> bool:
     if plan.together and not plan.depth:
         places = [part_rows(kernel, plan, row)]
     for place, strip in reversed(list(zip(places, plan.strips, strict=True))):
-        tile_rows(kernel, plan, place, strip.rows)
+        tile_rows(kernel, plan, place, strip)
     return True
 
 
@@ -194,7 +194,7 @@ def part_rows(kernel: Kernel, plan: Plan, row: int) -> int:
     return row + 1
 
 
-def tile_rows(kernel: Kernel, plan: Plan, row: int, rows: int) -> None:
+def tile_rows(kernel: Kernel, plan: Plan, row: int, strip: Strip) -> None:
     """Register tiles of the rows at `row`; they are packed in the loop around it, unless they are
     read where they are. What lies side by side stays so in the tiles.
     """
@@ -202,7 +202,7 @@ def tile_rows(kernel: Kernel, plan: Plan, row: int, rows: int) -> None:
     most = kernel.target.stage_bytes
     if plan.together and not beside:
         stage_over(kernel, row - 1, kernel.axes[row], most)
-    tiles = write_rows(kernel, row, rows)
+    tiles = write_rows(kernel, row, strip.rows, strip.panel // kernel.target.lanes(4))
     if plan.together and beside:
         for tile in tiles:
             stage_over(kernel, row - 1, tile, most)
