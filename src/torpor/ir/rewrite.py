@@ -70,7 +70,7 @@ class _Rewriter:
                 done[key] = done[node] = node
             elif phase == 0:
                 stack.append((key, node, 1))
-                stack.extend((s, s, 0) for s in reversed(node.src) if s not in done)
+                stack.extend([(s, s, 0) for s in node.src[::-1] if s not in done])
             elif phase == 1:
                 source = tuple([done[s] for s in node.src])
                 built = node.over(source)
@@ -104,7 +104,7 @@ class _Rewriter:
                     self.count(key, node, made)
                     node, made = made, self.once(made)
                 stack.append((key, node, True))
-                stack.extend((s, s, False) for s in reversed(node.src) if s not in done)
+                stack.extend([(s, s, False) for s in node.src[::-1] if s not in done])
             else:
                 source = tuple([done[s] for s in node.src])
                 done[key] = node.over(source)

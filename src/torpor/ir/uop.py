@@ -190,7 +190,7 @@ class UOp:
     def alu(self, op: Ops, *others: UOp) -> UOp:
         """`op` on this node and `others`, its format from the op table."""
         source = (self, *others)
-        return UOp(op, alu_dtype(op, tuple(s.dtype for s in source)), source)
+        return UOp(op, alu_dtype(op, tuple([s.dtype for s in source])), source)
 
     def _other(self, value: UOp | Scalar) -> UOp:
         return value if isinstance(value, UOp) else UOp.const(self.dtype, value)

@@ -180,7 +180,8 @@ def tile_rows(kernel: Kernel, plan: Plan, row: int) -> None:
     most = kernel.target.stage_bytes
     if plan.together and not beside:
         stage_over(kernel, row - 1, kernel.axes[row], most)
-    tiles = write_rows(kernel, row, plan.tile.rows)
+    tile = plan.tile
+    tiles = write_rows(kernel, row, tile.rows, tile.panel // kernel.target.lanes(4))
     if plan.together and beside:
         for tile in tiles:
             stage_over(kernel, row - 1, tile, most)

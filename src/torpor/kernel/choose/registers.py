@@ -16,6 +16,9 @@ from torpor.kernel.ranges import closed_by, find_loops, kind_of, nesting, number
 
 COPY_SHORT: Final = 16  # rounds, by choice, of a copy without whole vectors that are written out
 PAIR: Final = 2  # bytes whose products are added in one instruction
+# Multiply-adds of a step, from which a loop counts beside them; written out, such steps take as
+# long, and twice as long to compile.
+BESIDE: Final = 8
 ROUNDS_LEAST: Final = 16  # rounds from which a value is worth computing as vectors before them
 
 
@@ -30,9 +33,9 @@ def cut_apart(kernel: Kernel, position: int, first: int) -> int | None:
     return min(made)[1]
 
 
-def write_rows(kernel: Kernel, row: int, rows: int) -> list[UOp]:
-    """Register tiles of at most `rows` rows of a panel, some perhaps a row less than others: a tile
-    of one or two rows would wait for its sums. Gives the rows of the tiles.
+def write_rows(kernel: Kernel, row: int, rows: int, vectors: int = 1) -> list[UOp]:
+    """Register tiles of at most `rows` rows of a panel of so many vectors, some perhaps a row less
+    than others: a tile of one or two rows would wait for its sums. Gives the rows of the tiles.
     """
     height, made = size_of(kernel.axes[row]) or 1, []
     count = -(-height // rows)
@@ -42,6 +45,8 @@ def write_rows(kernel: Kernel, row: int, rows: int) -> list[UOp]:
         if place is not None and most > 1:
             kernel.apply_opt(Opt(OptOps.UPCAST, place, most))
             made.append(kernel.axes[-1])
+    if rows * vectors >= BESIDE:
+        return made
     for number, one in reversed(list(enumerate(kernel.reduce_axes))):
         if (size_of(one) or 1) % UNROLLED == 0 and is_innermost(kernel, one):
             kernel.apply_opt(Opt(OptOps.UNROLL, number, UNROLLED))

@@ -55,7 +55,7 @@ def arranged(ast: UOp, target: Target) -> Parted | None:
     kernel = Kernel(ast, target)
     plain = first_plan(kernel)
     copies = copied_windows(kernel)
-    if plain is not None:
+    if plain is not None and not copies:  # an image has far more to gain
         value = plain[1].roles.other.value
         axes = tuple(sorted(find_loops(kernel.ast).free[value], key=nesting))
         used = iterations(axes) * USES <= iterations(tuple(kernel.axes))
