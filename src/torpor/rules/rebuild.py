@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from torpor.ir.ops import Ops
+from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
 from torpor.rules.affine import closed_by
 
@@ -18,6 +19,15 @@ def map_nodes(root: UOp, function: Callable[[UOp], UOp]) -> UOp:
         source = tuple(done[s] for s in node.src)
         done[node] = function(node if source == node.src else node.replace(src=source))
     return done[root]
+
+
+def with_slots(root: UOp, slots: Sequence[int]) -> UOp:
+    """`root` with its parameters numbered anew, in the order of `slots`."""
+    numbers = {slot: number for number, slot in enumerate(slots)}
+    parameters = [n for n in root.toposort() if n.op is Ops.PARAM]
+    return root.substitute(
+        {n: n.replace(arg=ParamArg(numbers[n.arg.slot], n.arg.size)) for n in parameters}
+    )
 
 
 def replace_ranges(root: UOp, changes: Changes) -> UOp:
