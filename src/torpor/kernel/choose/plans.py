@@ -36,7 +36,7 @@ from torpor.kernel.ranges import iterations, size_of
 
 PANELS_SHARE: Final = 2 / 3  # of packed memory that lanes may take; rows take the rest
 DEPTH: Final = 512  # steps of a block of the sum, at most, a choice
-HEIGHT: Final = 96  # rows of a block, at most, a choice
+HEIGHTS: Final = (32, 96, 256)  # rows of a block that are tried, a choice
 REUSE: Final = 16  # rows that share a packed tile, below which sums are computed otherwise
 REUSE_WINDOWS: Final = 3  # the same where windows share what is copied too
 KEPT: Final = 512  # kernels whose plans are kept: several rooms ask for the same ones
@@ -294,9 +294,12 @@ def heights(plan: Plan) -> Iterator[Plan]:
     rows, height = plan.roles.rows, plan.roles.height
     for outer in range(len(rows)):
         yield plan._replace(outer=outer)
-    part = max(n for n in range(1, min(HEIGHT, height) + 1) if height % n == 0)
-    if part < height and 2 * part >= HEIGHT:
-        yield plan._replace(outer=len(rows) - 1, rows=part)
+    outer, seen = len(rows) - 1, set()
+    for most in HEIGHTS:
+        part = max(n for n in range(1, min(most, height) + 1) if height % n == 0)
+        if part < height and 2 * part >= most and part not in seen:
+            seen.add(part)
+            yield plan._replace(outer=outer, rows=part)
 
 
 def fits(plan: Plan, at: Setting) -> bool:
