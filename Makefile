@@ -61,6 +61,7 @@ conformance: .venv/conformance.stamp
 	$(VENV_PYTHON) -m conformance $(ARGS)
 	$(VENV_PYTHON) -m conformance.standard
 	$(VENV_PYTHON) -m conformance.differences
+	$(VENV_PYTHON) -m conformance.programs
 
 docs: .venv/site.stamp
 	NO_MKDOCS_2_WARNING=1 $(VENV_PYTHON) -m mkdocs build --quiet

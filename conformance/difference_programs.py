@@ -92,6 +92,7 @@ torpor.tensor([1, 2]).gather(0, torpor.tensor([-1]))
 torpor.tensor([1, 2]).index_select(0, torpor.tensor([-1])) ~ np.take([1, 2], [-1])
 torpor.zeros(2).index_fill(0, torpor.tensor([-1]), 1)
 torpor.zeros(2).scatter(0, torpor.tensor([-1]), 5.0)
+torpor.zeros(2).scatter(0, torpor.zeros(1, 0, dtype=torpor.int64), 5.0)
 torpor.nn.functional.embedding(torpor.tensor([5]), torpor.ones(2, 2))
 torpor.nn.functional.one_hot(torpor.tensor([5]), 3)
 torpor.nn.functional.cross_entropy(torpor.zeros(1, 3), torpor.tensor([7]))
@@ -134,10 +135,22 @@ torpor.ones(2, requires_grad=True).numpy()
         "Gradients",
         "A graph is never freed or changed: what was written to in place keeps its gradient, and "
         "two tensors may share a part of a graph. A second `backward` of the same tensor is an "
-        "error in both.",
+        "error in both. The gradient of a product is the product of the others, not divided by "
+        "what it is of, and what a constant takes the place of has the gradient 0, also beside "
+        "infinities. Sums of exponentials that are 0 so far have slope 0. Where "
+        "the value of `x ** -0.5` or `x ** 1.5` is NaN, the gradient may be another, and "
+        "where g / y of x / y is infinite and x is 0.",
         """
 x = torpor.tensor([0.0], requires_grad=True); y = x.exp(); y += 1; y.sum().backward(); x.grad
 x = torpor.tensor([0.0], requires_grad=True); y = x.exp(); y.backward(); (-y).backward(); x.grad
+x = torpor.tensor([2.0, np.inf], requires_grad=True); x.prod().backward(); x.grad
+x = torpor.tensor([np.inf], requires_grad=True); x.nan_to_num().square().backward(); x.grad
+x = torpor.tensor([np.nan], requires_grad=True); x.copysign(x).backward(); x.grad
+x = torpor.tensor([np.inf], requires_grad=True); x.logcumsumexp(0).backward(); x.grad
+x = torpor.tensor([-np.inf, 0.0], requires_grad=True); x.logcumsumexp(0).sum().backward(); x.grad
+x = torpor.tensor([-np.inf], requires_grad=True); (x ** -0.5).backward(); x.grad
+x = torpor.tensor([-np.inf], requires_grad=True); (x ** 1.5).backward(); x.grad
+x = torpor.tensor([1e-40], requires_grad=True); (torpor.zeros(1) / x).backward(); x.grad
 """,
     ),
     Topic(
@@ -180,6 +193,8 @@ torpor.float32.name
 str(torpor.zeros(1).device)
 torpor.tensor([5]).one_hot(6)
 torpor.FloatTensor([1.0])
+torpor.zeros(1, dtype=torpor.complex32).element_size()
+torpor.linalg.ldl_factor(torpor.eye(1)).LD
 torpor.get_num_threads() > 0
 callable(torpor.compile)
 """,

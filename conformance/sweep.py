@@ -202,6 +202,8 @@ def compare(operator: Any, sample: Any, differentiable: bool, wider: bool = Fals
         pinv, function = function, lambda a, b: pinv(a @ b.mT)  # as the samples are meant
     if operator.variant_test_name == "grad_oriented":
         lstsq, function = function, lambda a, b, driver: lstsq(a, b, driver=driver)[:2]
+    if operator.name == "max_pool2d_with_indices_backward":
+        function = pool_backward(function)
     given, *arguments = map_tree(lambda x: ours(x, leaves), (sample.input, *sample.args))
     options = {name: map_tree(lambda x: ours(x, leaves), value)
                for name, value in sample.kwargs.items() if name not in FOREIGN}  # fmt: skip
@@ -227,6 +229,18 @@ def compare(operator: Any, sample: Any, differentiable: bool, wider: bool = Fals
     if differentiable and leaves:
         tied = operator.name in TIED
         check_gradients(pairs, leaves, (tolerance[0] * 10, tolerance[1] * 10), tied)
+
+
+def pool_backward(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """As the samples are meant: of a pool's arguments, with a gradient of ones."""
+
+    def function(x: Any, return_indices: bool = False, **options: Any) -> Any:
+        pooled, places = x.max_pool2d(**options, return_indices=True)
+        order = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
+        given = [options.get(name) for name in order]
+        return backward(pooled.ones_like(), x, *given, places)
+
+    return function
 
 
 # Families that give places in the first tensor, of which PyTorch leaves open which one is given of

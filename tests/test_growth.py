@@ -109,12 +109,12 @@ def layers(count: int, x: Tensor) -> Tensor:
 
 def test_equal_layers_share_their_kernels():
     compiled = []
-    for count in (6, 12):
+    for count in (3, 7):  # so few are no steps (see `pipeline/links.py`)
         with Context(CACHE=0), measuring() as seen:
             layers(count, ones(5, 12)).realize()
         compiled.append(len(seen.compiles))
         assert len(seen.runs) >= count
-    assert compiled[1] == 0, "of twelve layers there is no kernel that six have not"
+    assert compiled[1] == 0, "of seven layers there is no kernel that three have not"
 
 
 def test_a_deep_program_does_not_meet_the_limit_of_recursion():

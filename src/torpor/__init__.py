@@ -71,8 +71,9 @@ FUNCTIONS: Final = tuple(
     floor_divide fmax fmin fmod frac frexp full_like gather gcd ge gelu ger glu greater
     greater_equal group_norm gt hardshrink hardsigmoid hardswish hardtanh heaviside histc
     histogram histogramdd hsplit huber_loss hypot i0 igamma igammac index_add index_copy
-    index_fill index_put index_reduce index_select inner instance_norm inverse is_complex
-    is_contiguous is_floating_point is_nonzero is_same_size is_signed isclose isfinite isin isinf
+    index_fill index_put index_reduce index_select inner instance_norm inverse is_complex is_conj
+    is_contiguous is_floating_point is_inference is_neg is_nonzero is_same_size is_signed isclose
+    isfinite isin isinf
     isnan isneginf isposinf isreal istft kl_div kron kthvalue l1_loss layer_norm lcm ldexp le
     leaky_relu lerp less less_equal lgamma linear log log10 log1p log2 log_softmax logaddexp
     logaddexp2 logcumsumexp logdet logical_and logical_not logical_or logical_xor logit logsigmoid
@@ -118,11 +119,16 @@ _NAMES: Final = {
     "torpor.device": "Buffer Device",
     "torpor.explore": "explore",
     "torpor.ir.variable": "Variable",
-    "torpor.nn.functional": "alpha_dropout bilinear cdist channel_shuffle cosine_embedding_loss "
-    "cosine_similarity ctc_loss embedding embedding_bag feature_alpha_dropout "
-    "hinge_embedding_loss margin_ranking_loss pairwise_distance pdist pixel_shuffle "
-    "pixel_unshuffle poisson_nll_loss rrelu triplet_margin_loss",
-    "torpor.nn.native": "native_batch_norm native_group_norm native_layer_norm",
+    "torpor.nn.functional": "alpha_dropout bilinear cdist channel_shuffle conv_tbc "
+    "cosine_embedding_loss cosine_similarity ctc_loss embedding embedding_bag "
+    "feature_alpha_dropout hinge_embedding_loss margin_ranking_loss max_pool1d_with_indices "
+    "native_channel_shuffle pairwise_distance pdist pixel_shuffle pixel_unshuffle "
+    "poisson_nll_loss rrelu rrelu_ threshold_ triplet_margin_loss",
+    "torpor.nn.native": "_batch_norm_with_update _chunk_cat _softmax_backward_data "
+    "_upsample_bilinear2d_aa max_pool2d_with_indices_backward native_batch_norm native_group_norm "
+    "native_layer_norm",
+    "torpor.nn.recurrent": "gru gru_cell lstm lstm_cell rnn_relu rnn_relu_cell rnn_tanh "
+    "rnn_tanh_cell",
     "torpor.nn.resampling": "grid_sampler_2d grid_sampler_3d",
     "torpor.nn.torch_files": "load save",
     "torpor.pipeline.journal": "mark",
@@ -135,10 +141,12 @@ _NAMES: Final = {
     "torpor.tensor.lu": "lu_unpack",
     "torpor.tensor.looping": "cond scan while_loop",
     "torpor.tensor.linalg": "chain_matmul",
+    "torpor.tensor.low_rank": "lobpcg pca_lowrank svd_lowrank",
     "torpor.tensor.masked": "segment_reduce",
     "torpor.tensor.mode": "get_default_device inference_mode set_default_device set_grad_enabled",
     "torpor.tensor.namespace": "where",
     "torpor.tensor.random": "get_rng_state set_rng_state",
+    "torpor.tensor.reflections": "geqrf orgqr ormqr",
     "torpor.tensor.seeding": "initial_seed seed",
     "torpor.tensor.signal_windows": "bartlett_window blackman_window hamming_window hann_window "
     "kaiser_window",
@@ -304,7 +312,8 @@ strided, contiguous_format, preserve_format, channels_last, channels_last_3d = _
     "strided", "contiguous_format", "preserve_format", "channels_last", "channels_last_3d",
 )  # fmt: skip
 
-__all__ = ["Size", "newaxis", *_MEMORY, *PLACES, *FUNCTIONS, *MAKERS, *DTYPES]
+_PUBLIC: Final = [name for name in PLACES if not name.startswith("_")]
+__all__ = ["Size", "newaxis", *_MEMORY, *_PUBLIC, *FUNCTIONS, *MAKERS, *DTYPES]
 
 
 if {"VIZ", "TORPOR_VIZ"} & os.environ.keys():  # an error on the way to the first kernel is told

@@ -1,12 +1,13 @@
 """Python looks for cycles again after a compilation, if it did before, however that ends."""
 
 import gc
+from itertools import count
 
 import numpy as np
 import pytest
 
 from torpor import Tensor
-from torpor.base.collecting import uncollected
+from torpor.base.collecting import FIRST, uncollected
 
 
 @pytest.fixture
@@ -49,3 +50,26 @@ def test_programs_find_it_as_they_left_it(collecting):
     gc.disable()
     assert (x * 4.25 + 1).sum().item() == float((np.arange(37.0) * 4.25 + 1).sum())
     assert not gc.isenabled()
+
+
+def test_what_a_compilation_leaves_is_looked_through_in_no_later_pass(collecting, monkeypatch):
+    monkeypatch.setattr("torpor.base.collecting._times", count())
+    with uncollected():
+        kept = [[] for _ in range(10_000)]
+    assert any(kept[-1] is one for one in gc.get_objects(generation=2))
+    monkeypatch.setattr("torpor.base.collecting._times", count(FIRST))
+    with uncollected():
+        more = [[] for _ in range(100)]
+    assert not any(more[-1] is one for one in gc.get_objects(generation=2))
+
+
+def test_what_a_program_has_frozen_stays_so(collecting):
+    gc.collect()
+    gc.freeze()
+    try:
+        before = gc.get_freeze_count()
+        with uncollected():
+            pass
+        assert gc.get_freeze_count() == before
+    finally:
+        gc.unfreeze()

@@ -137,7 +137,9 @@ def clipped(net: Any, x: Tensor, y: Tensor) -> list[Tensor]:
     return losses
 
 
-def stepped(make: Any, optimise: Any, losses_of: Any, jitted: bool, cleared: bool) -> Any:
+def stepped(
+    make: Any, optimise: Any, losses_of: Any, jitted: bool, cleared: bool, realized: bool = False
+) -> Any:
     """(weights, losses and gradients left behind; kernels of a call) after some steps."""
     torpor.manual_seed(4)
     net = make()
@@ -146,7 +148,10 @@ def stepped(make: Any, optimise: Any, losses_of: Any, jitted: bool, cleared: boo
     def step(x: Tensor, y: Tensor) -> list[Tensor]:
         optimiser.zero_grad()
         losses = losses_of(net, x, y)
-        optimiser.step()
+        if realized:
+            losses[0].realize(*losses[1:], *optimiser.schedule_step())
+        else:
+            optimiser.step()
         if cleared:
             optimiser.zero_grad()
         return losses
@@ -182,6 +187,17 @@ def test_nothing_is_computed_twice_for_gradients_that_outlive_the_step(
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
     _, least = stepped(make, optimise, losses_of, jitted=True, cleared=True)
     assert kernels <= least + len([*make().parameters()])
+
+
+@pytest.mark.parametrize("make", [Net, Images])
+def test_what_a_step_realizes_takes_along_what_it_has_written(make: Any) -> None:
+    """Statistics of batches too, so that nothing is computed twice."""
+    kinds = [make, momentum, one_loss]
+    whole, least = stepped(*kinds, jitted=True, cleared=True)
+    parts, kernels = stepped(*kinds, jitted=True, cleared=True, realized=True)
+    for got, expected in zip(parts, whole, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+    assert kernels <= least + 2
 
 
 def test_a_call_is_traced_once_though_the_first_finds_no_gradients() -> None:

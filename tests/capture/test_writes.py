@@ -158,3 +158,18 @@ def test_what_turns_a_view_of_its_own_is_replayed() -> None:
         x = Tensor([[start + 1.0, 2.0]]).realize()
         assert own(x).tolist() == [[2 * start + 2.0], [4.0]] and x.shape == (1, 2)
     assert "runs as it is" not in str(torpor.explain(own))
+
+
+def test_what_was_written_outside_is_no_part_of_a_function_that_realizes():
+    outside = Tensor([1.0, 2.0]).realize()
+    kept = Tensor([0.0]).realize()
+
+    @torpor.jit
+    def f(x):
+        kept.add_(1)
+        return (x * 2).realize()
+
+    for call in range(1, 4):
+        outside.add_(1)  # waits for whatever is computed next
+        assert f(Tensor([3.0])).tolist() == [6.0]
+        assert outside.tolist() == [1.0 + call, 2.0 + call] and kept.tolist() == [float(call)]

@@ -63,6 +63,17 @@ def test_the_process_is_there_for_the_next_tasks(begun):
     assert {process for _, process in by_both(numbered(40), begun)} == first
 
 
+def test_what_nobody_waits_for_is_done_there_too(begun):
+    command = SERVER.format(begun=str(begun))
+    bulk.begin(command, "alone")  # no process runs: it is left undone
+    assert not begun.exists()
+    by_both(numbered(40), begun)
+    begun.unlink()
+    bulk.begin(command, "refuse")
+    wait_for(begun.exists)
+    assert [task for task, _ in by_both(numbered(40), begun)] == numbered(40)
+
+
 @pytest.mark.parametrize("fault", ["crash", "refuse"])
 def test_what_fails_there_is_done_here(fault, begun):
     tasks = [*numbered(2), *[fault] * 30, *numbered(3)]

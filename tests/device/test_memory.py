@@ -86,6 +86,18 @@ def test_large_blocks_are_given_back_when_their_like_is_no_longer_freed():
     assert allocator.allocate(1000, SPEC) is small
 
 
+def test_blocks_beyond_what_a_loop_needs_are_given_back():
+    allocator, now = HostAllocator(), [0.0]
+    allocator._clock = lambda: now[0]
+    for block in [allocator.allocate(1 << 24, SPEC) for _ in range(6)]:
+        allocator.free(block)
+    for _ in range(100):  # a loop that needs two of them at each turn
+        now[0] += 1
+        for block in [allocator.allocate(1 << 24, SPEC) for _ in range(2)]:
+            allocator.free(block)
+    assert allocator.kept == 2 * block.capacity
+
+
 def test_free_works_while_the_lock_is_held():
     allocator = HostAllocator()
     block = allocator.allocate(10, SPEC)

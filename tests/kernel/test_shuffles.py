@@ -16,7 +16,7 @@ from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
 from torpor.kernel import Kernel, Opt, OptOps
 from torpor.kernel.choose.heuristics import choose
-from torpor.kernel.shuffles import across
+from torpor.kernel.shuffles import across, gathered
 from torpor.pipeline import program_for
 
 
@@ -39,6 +39,21 @@ def test_a_column_is_one_lane_of_each_row(dtype, width):
     ]
     for lane in range(width):
         assert lanes_of(across(rows, lane)) == [(n, lane) for n in range(width)]
+
+
+@pytest.mark.parametrize("width", [2, 4, 8])
+def test_a_column_of_more_rows_than_a_row_has_lanes(width):
+    kind = dtypes.float32
+    rows = [
+        UOp(Ops.LOAD, kind.vec(width), (UOp(Ops.PARAM, kind, (), ParamArg(n, width)),))
+        for n in range(16)
+    ]
+    columns = [gathered([(row, lane) for row in rows]) for lane in range(width)]
+    assert [lanes_of(column) for column in columns] == [
+        [(n, lane) for n in range(16)] for lane in range(width)
+    ]
+    shuffles = [n for n in UOp.sink(*columns).toposort() if n.op is Ops.GEP]
+    assert len(shuffles) < 16 * width  # fewer than there are elements
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "uint8"])
@@ -65,3 +80,20 @@ def test_a_block_takes_one_read_a_row():
     program = program_for(item.ast, replace(get_target("cpu"), vector_bytes=32), opts)
     reads = [n for n in program.linear if n.op is Ops.LOAD]
     assert [n.dtype.count for n in reads] == [8] * 8
+
+
+@pytest.mark.parametrize("columns", [8, 13])
+def test_blocks_with_a_border_are_turned(columns):
+    """Sixteen lanes, of which four are padding, of rows that are no power of two long."""
+    values = np.random.default_rng(0).standard_normal((12, 40)).astype(np.float32)
+    x = Tensor(values).realize()[:, 3 : 3 + columns]
+    (item,) = x.transpose(0, 1).pad((0, 4)).contiguous().schedule()
+    opts = [Opt(OptOps.UPCAST, 1, 16), Opt(OptOps.UPCAST, 0, columns)]
+    device = Device["CPU"]
+    buffers = [node.arg for node in item.buffers]
+    buffers[0].allocate()
+    program = program_for(item.ast, device.target, opts)
+    assert program.source.count(" load float,") == 0
+    device.executable(program, device.compiler.compile(program))(buffers)
+    expected = np.pad(values.T[3 : 3 + columns], ((0, 0), (0, 4)))
+    np.testing.assert_array_equal(buffers[0].numpy().reshape(expected.shape), expected)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import torpor
 from torpor import Tensor, nn
 from torpor.base.errors import ShapeError, ValueRangeError
 
@@ -113,7 +114,7 @@ def test_wrong_calls_raise_at_once():
     layer = nn.LSTM(3, 4)
     with pytest.raises(ShapeError, match="LSTM expected"):
         layer(Tensor.ones(2, 1, 5))
-    with pytest.raises(ShapeError, match="state is 2 of shape"):
+    with pytest.raises(ShapeError, match="state has shape"):
         layer(Tensor.ones(2, 1, 3), (Tensor.ones(1, 1, 5), Tensor.ones(1, 1, 4)))
     with pytest.raises(ValueRangeError, match="nonlinearity"):
         nn.RNN(3, 4, nonlinearity="sigmoid")
@@ -126,3 +127,59 @@ def test_a_probability_to_drop_is_one():
         nn.LSTM(2, 3, dropout=2.0)
     with pytest.raises(ValueError, match="between 0 and 1"):
         nn.MultiheadAttention(4, 2, dropout=-0.5)
+
+
+FUNCTIONS = {
+    "lstm": (nn.LSTM, nn.LSTMCell, {}), "gru": (nn.GRU, nn.GRUCell, {}),
+    "rnn_tanh": (nn.RNN, nn.RNNCell, {}),
+    "rnn_relu": (nn.RNN, nn.RNNCell, {"nonlinearity": "relu"}),
+}  # fmt: skip
+
+
+def same(made, parts):
+    for one, other in zip(made, parts, strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), 1e-6, 1e-7)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_weights_are_the_layers_that_have_them(name):
+    kind, _, options = FUNCTIONS[name]
+    function, several = getattr(torpor, name), kind is nn.LSTM
+    layer = kind(3, 4, 2, bidirectional=True, batch_first=True, **options)
+    state = [Tensor(RNG.normal(size=(4, 2, 4)).astype(np.float32)) for _ in range(1 + several)]
+    given = state if several else state[0]
+    x, weights = Tensor(RNG.normal(size=(2, 5, 3)).astype(np.float32)), list(layer.parameters())
+    output, ends = layer(x, tuple(state))
+    made = function(x, given, weights, True, 2, 0.0, False, True, True)
+    same(made, (output, *(ends if several else (ends,))))
+    packed = nn.utils.rnn.pack_padded_sequence(x, [5, 3], batch_first=True)
+    output, ends = layer(packed, tuple(state))
+    arguments = packed.data, packed.batch_sizes, given, weights, True, 2, 0.0, False, True
+    same(function(*arguments), (output.data, *(ends if several else (ends,))))
+    with pytest.raises(ShapeError, match="4 layers have 16 weights, not 3"):
+        function(x, given, weights[:3], True, 2, 0.0, False, True, True)
+
+
+def test_functions_know_biases_and_projections_by_the_weights():
+    x = Tensor(RNG.normal(size=(5, 2, 3)).astype(np.float32))
+    for options in ({"bias": False}, {"proj_size": 2}):
+        layer = nn.LSTM(3, 4, **options)
+        start = [Tensor.zeros(1, 2, options.get("proj_size", 4)), Tensor.zeros(1, 2, 4)]
+        weights, biased = list(layer.parameters()), options.get("bias", True)
+        made = torpor.lstm(x, start, weights, biased, 1, 0.0, False, False, False)
+        output, ends = layer(x)
+        same(made, (output, *ends))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_one_step_are_the_cells(name):
+    _, kind, options = FUNCTIONS[name]
+    cell, function = kind(3, 4, **options), getattr(torpor, f"{name}_cell")
+    x = Tensor(RNG.normal(size=(2, 3)).astype(np.float32))
+    state = [Tensor(RNG.normal(size=(2, 4)).astype(np.float32)) for _ in range(cell.kept)]
+    weights = cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh
+    given = state if cell.kept > 1 else state[0]
+    made, known = function(x, given, *weights), cell(x, tuple(state))
+    same(*((made, known) if cell.kept > 1 else ((made,), (known,))))
+    with pytest.raises(ShapeError, match="the state has shape"):
+        cell(x, Tensor.zeros(2, 5))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import torpor
 from torpor import Tensor, nn
 from torpor.base.errors import OutOfBoundsError
+from torpor.pipeline.general import LASTING
 
 TABLE = np.random.default_rng(0).standard_normal((40, 30))
 
@@ -61,6 +62,19 @@ def test_writes_to_places_compile_nothing_after_the_second_pass(compiled: list[s
         cache[2 * n : 2 * n + 3] = x[n : n + 3, :5] * 2
         kept[2 * n : 2 * n + 3] = TABLE[n : n + 3, :5] * 2
         np.testing.assert_allclose(cache.numpy(), kept, rtol=1e-14)
+    assert compiled == []
+
+
+def test_constants_that_are_one_by_chance(compiled: list[str]) -> None:
+    """Two weights that add up to 1 are both a half in one of the passes."""
+    x, y = Tensor(TABLE).realize(), Tensor(TABLE * np.e).realize()
+    for n in range(1, 9):
+        if n == 3:
+            compiled.clear()
+        weight = n / (n + 4)
+        found = (x * weight + y * (1 - weight)).numpy()
+        wanted = TABLE * weight + TABLE * np.e * (1 - weight)
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
     assert compiled == []
 
 
@@ -226,7 +240,7 @@ def test_sizes_that_stay_get_kernels_of_their_own(compiled: list[str]) -> None:
     for n in (6, 7, 8):
         (Tensor(np.ones((n, 9))).realize() * 5 + 4).numpy()
     compiled.clear()
-    for _ in range(20):
+    for _ in range(LASTING + 10):
         found = (Tensor(np.ones((9, 9))).realize() * 5 + 4).numpy()
         np.testing.assert_array_equal(found, np.full((9, 9), 9.0))
     assert len(compiled) == 1

@@ -8,7 +8,9 @@ import pytest
 import torpor
 from torpor import Tensor, nn
 from torpor.base.errors import OutOfBoundsError
+from torpor.pipeline import links
 from torpor.pipeline.general import Row
+from torpor.pipeline.links import steps_of
 
 NUMBERS = np.random.default_rng(57)
 COUNTS = (9, 12, 10, 15, 11, 14, 13)
@@ -28,6 +30,24 @@ def test_vectors_made_orthogonal_one_after_the_other(compiled) -> None:
             wanted = wanted - (wanted * axis).sum() * axis
         np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-10, atol=1e-12)
     assert compiled == []
+
+
+def test_a_number_of_steps_that_stays_compiles_nothing(compiled, monkeypatch) -> None:
+    """And such a graph is run as a whole: none of its steps is looked for."""
+    w, looked_at = NUMBERS.normal(size=(5, 5)) / 3, []
+    weight = Tensor(w).realize()
+    monkeypatch.setattr(links, "steps_of", lambda *a: looked_at.append(a) or steps_of(*a))
+    for number, n in enumerate((9, 12, 10, *[11] * 15, 12)):
+        if number == 4:
+            compiled.clear()
+        given = NUMBERS.normal(size=(n, 5))
+        rows, h, wanted = Tensor(given), Tensor(np.zeros(5)), np.zeros(5)
+        for step in range(n):
+            h = (rows[step] + h @ weight).tanh()
+            wanted = np.tanh(given[step] + wanted @ w)
+        np.testing.assert_allclose(h.numpy(), wanted, rtol=1e-10, atol=1e-12)
+    assert compiled == []
+    assert len(looked_at) < 10
 
 
 def recurrent(rows, w):

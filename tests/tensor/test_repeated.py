@@ -137,3 +137,23 @@ def test_the_second_pass_of_a_loop_compiles_nothing(compiled):
         seen.append(len(compiled))
     assert losses[-1] < losses[0]
     assert seen[1] == seen[-1], seen
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: x.scaled_dot_product_attention(y, y),
+        lambda x, y: (x @ y.mT).softmax(-1) @ y,
+        lambda x, y: torpor.nn.functional.layer_norm(x @ y.mT, (6,)) @ y,
+        lambda x, y: torpor.nn.functional.linear(x, y).gelu().var(-1),
+        lambda x, y: torpor.cdist(x, y).logsumexp(-1),
+    ],
+)
+def test_gradients_are_the_same_whether_or_not_tensors_ask_for_them(function):
+    for _ in range(3):
+        values = [torpor.rand(6, 6).realize() for _ in range(2)]
+        asking = [value.clone().requires_grad_() for value in values]
+        found = function(*values).sum().gradient(*values)
+        for one, other in zip(found, function(*asking).sum().gradient(*asking), strict=True):
+            np.testing.assert_allclose(one.numpy(), other.detach().numpy(), atol=1e-5)
+            assert np.abs(one.numpy()).max() > 1e-3

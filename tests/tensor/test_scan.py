@@ -161,3 +161,12 @@ def test_gradients_of_sums_of_exponentials_beside_infinity() -> None:
     one.logaddexp(other.flip(0)).sum().backward()
     np.testing.assert_array_equal(one.grad.numpy(), [np.nan, 1, 0, np.nan])
     np.testing.assert_array_equal(other.grad.numpy(), [np.nan, 1, 0, np.nan])
+
+
+@pytest.mark.parametrize("values", [[math.inf], [math.nan], [2.0, math.inf, 0.0, 3.0]])
+def test_gradients_of_running_products_beside_infinities_are_those_of_torch(values):
+    torch = pytest.importorskip("torch")
+    x, y = (lib.tensor(values, requires_grad=True) for lib in (torpor, torch))
+    x.cumprod(0).sum().backward()
+    y.cumprod(0).sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), y.grad.numpy())

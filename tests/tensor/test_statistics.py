@@ -135,6 +135,13 @@ def test_equal_bins_are_found_without_a_search():
     assert operations(1024) < 1.2 * operations(16)
 
 
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_gradient_of_nanmedian_of_narrow_floats(kind):
+    x = Tensor([NAN, 3.0, 1.0, 2.0], dtype=kind, requires_grad=True)
+    x.nanmedian().backward()
+    assert x.grad.tolist() == [0.0, 0.0, 0.0, 1.0] and x.grad.dtype.name == kind
+
+
 def test_gradient_of_nanmedian_is_shared_by_equal_elements():
     x = Tensor([1.0, 1.0, 2.0, NAN], requires_grad=True)
     x.nanmedian().backward()

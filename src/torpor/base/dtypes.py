@@ -28,9 +28,14 @@ class DType:
     """
 
     __slots__ = (
-        "name", "bits", "kind", "count", "exponent", "infinite", "_vectors", "_scalar",
-        "__weakref__",
+        "name", "bits", "kind", "count", "exponent", "infinite", "itemsize", "is_integral", "min",
+        "max", "_vectors", "_scalar", "__weakref__",
     )  # fmt: skip
+
+    itemsize: int  # bytes of one element in memory (all lanes)
+    is_integral: bool  # whether it is an integer, a bool or an index: what has exact bounds
+    min: int | float  # the least value (minus infinity for index and floats that have it)
+    max: int | float  # the greatest value (infinity for index and floats that have it)
 
     def __init__(
         self, name: str, bits: int, kind: str, count: int = 1, scalar: DType | None = None,
@@ -40,6 +45,9 @@ class DType:
         self.exponent, self.infinite = exponent, infinite
         self._scalar = scalar
         self._vectors: dict[int, DType] = {}
+        self.itemsize = (bits + 7) // 8 * count
+        self.is_integral = kind in ("int", "uint", "bool", "index")
+        self.min, self.max = self._limits()
 
     def __repr__(self) -> str:
         return f"dtypes.{self.name}"
@@ -66,10 +74,15 @@ class DType:
             made = self._vectors.setdefault(count, vector)
         return made
 
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one element in memory (all lanes)."""
-        return (self.bits + 7) // 8 * self.count
+    def _limits(self) -> tuple[int | float, int | float]:
+        if self.kind in ("float", "index"):
+            most = math.inf if self.infinite else self.largest
+            return -most, most
+        if self.kind == "bool":
+            return 0, 1
+        return -(1 << (self.bits - 1)) if self.is_signed else 0, (
+            1 << (self.bits - self.is_signed)
+        ) - 1
 
     # --- floats -----------------------------------------------------------------------------------
     @property
@@ -113,27 +126,6 @@ class DType:
     def is_int(self) -> bool:
         """Whether it is an integer that users see (signed or unsigned; neither bool nor index)."""
         return self.kind in ("int", "uint")
-
-    @property
-    def is_integral(self) -> bool:
-        """Whether it is an integer, a bool or an index: everything with exact bounds."""
-        return self.kind in ("int", "uint", "bool", "index")
-
-    @property
-    def min(self) -> int | float:
-        """The least value (minus infinity for index and for floats that have it)."""
-        if self.kind in ("float", "index"):
-            return -self.max
-        return -(1 << (self.bits - 1)) if self.is_signed else 0
-
-    @property
-    def max(self) -> int | float:
-        """The greatest value (infinity for index and for floats that have it)."""
-        if self.kind in ("float", "index"):
-            return math.inf if self.infinite else self.largest
-        if self.kind == "bool":
-            return 1
-        return (1 << (self.bits - self.is_signed)) - 1
 
     @property
     def is_signed(self) -> bool:

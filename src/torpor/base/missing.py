@@ -46,7 +46,9 @@ INSTEAD: Final = {
     apply map: a function of tensors, or torpor.vmap
     data_ptr untyped_storage storage: data() or __dlpack__()
     resize resize_ resize_as resize_as_ set_: reshape, pad or x[...]
-    lu geqrf ormqr orgqr: qr, torpor.linalg.lu or torpor.linalg.householder_product
+    lu: torpor.linalg.lu
+    geqrf ormqr orgqr: torpor.geqrf, torpor.ormqr and torpor.orgqr
+    ldl_factor ldl_factor_ex ldl_solve: torpor.linalg.lu_factor, lu_solve and cholesky
     lstsq: torpor.linalg.lstsq
     eig symeig: torpor.linalg.eig or torpor.linalg.eigh
     solve: torpor.linalg.solve
@@ -69,7 +71,7 @@ nothing to choose, as float32 is computed in float32, and the same at each run
     SparseAdam: Adam, as gradients are dense
     set_default_tensor_type: set_default_dtype and set_default_device
     lu_factor lu_solve: torpor.linalg.lu_factor and torpor.linalg.lu_solve
-    ldl_factor ldl_solve: lu_factor, lu_solve and cholesky
+    chalf complex32: complex64, as halves are computed in float32
     FloatTensor DoubleTensor HalfTensor LongTensor IntTensor ShortTensor ByteTensor BoolTensor: \
 tensor(values, dtype=...), or empty(sizes, dtype=...)
     """.strip().splitlines()

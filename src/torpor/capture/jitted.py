@@ -21,7 +21,7 @@ from torpor.capture.holding import is_a, is_tensor
 from torpor.capture.kind import difference, kind_key, nearest
 from torpor.capture.match import Pattern, pattern_of
 from torpor.capture.native import Native, native_for
-from torpor.capture.program import make_native
+from torpor.capture.program import expect_native, make_native
 from torpor.capture.sizes import Dynamic, Larger, Sizes, computed, shown
 from torpor.capture.telling import change, changed, listed, told
 from torpor.capture.trace import MISS, Trace, is_whole
@@ -286,6 +286,7 @@ class Jitted:
         """Run the function for real, watched, and keep the trace if it can be replayed."""
         strict = settings.text("JIT") == "strict"
         why = self._misses[-1] if self._misses else "new"
+        expect_native(Jitted)
         with phase("trace", self._name(), why), limited(self._limit):
             made = attempt(self.__wrapped__, call, strict, self._by_value)
         self._by_value = made.by_value

@@ -21,12 +21,15 @@ from torpor.capture.replayer import (
     replayer_text,
 )
 from torpor.device.commands import CALL
-from torpor.device.resident import addresses
+from torpor.device.resident import addresses, prepare
+from torpor.device.words import Text
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.pipeline import beside
 from torpor.tensor.differentiate import SEVERED
 from torpor.tensor.watch import active
 
+NAME: Final = "the replayer"
 _TELL: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -152,6 +155,23 @@ def make_native(kind: type, general: Any) -> bool:
     """
     if not is_known():
         return False
+    symbols = ("torpor_replayer", "torpor_replayer_tell")
+    entry, tell = addresses(_text(kind), NAME, symbols)
+    known = Objects(active, general, Ops.BUFFER, Ops.RESHAPE, Ops.LEAF, SEVERED)
+    _TELL(tell)((ctypes.c_int64 * len(known))(*map(id, known)))
+    setattr(kind, "__call__", method_of(kind, "__call__", entry))  # noqa: B010 (for mypy)
+    return True
+
+
+@lru_cache(maxsize=1)
+def expect_native(kind: type) -> None:
+    """Have another process, if one runs, compile what `make_native` will need."""
+    if is_known():
+        beside.begin(prepare, _text(kind), NAME)
+
+
+@lru_cache(maxsize=1)
+def _text(kind: type) -> Text:
     offsets = Offsets(
         offset_of(kind, "_programs"),
         offset_of(UOp, "op"),
@@ -159,9 +179,4 @@ def make_native(kind: type, general: Any) -> bool:
         offset_of(UOp, "arg"),
         VERSION,
     )
-    symbols = ("torpor_replayer", "torpor_replayer_tell")
-    entry, tell = addresses(replayer_text(offsets), "the replayer", symbols)
-    known = Objects(active, general, Ops.BUFFER, Ops.RESHAPE, Ops.LEAF, SEVERED)
-    _TELL(tell)((ctypes.c_int64 * len(known))(*map(id, known)))
-    setattr(kind, "__call__", method_of(kind, "__call__", entry))  # noqa: B010 (for mypy)
-    return True
+    return replayer_text(offsets)

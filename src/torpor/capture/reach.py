@@ -21,7 +21,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
-from torpor.capture.code import is_opaque, is_ours, names_of
+from torpor.capture.code import is_opaque, is_ours, names_of, root_of
 from torpor.capture.holding import (
     held_of,
     is_a,
@@ -40,6 +40,9 @@ from torpor.tensor.handle import Handle
 from torpor.tensor.path import Step
 
 _NONE: Final[frozenset[str]] = frozenset()
+# Modules and classes of one package, and its objects, all of whose attributes may count: choices.
+MOST: Final = 128
+MOST_OBJECTS: Final = 1024
 # What a class has under these names does not decide what its objects do.
 _NOTES: Final = frozenset(
     """
@@ -91,6 +94,7 @@ class Reach:
         self._functions: dict[types.CodeType, list[tuple[types.FunctionType, str]]] = {}
         self._entered: set[types.CodeType] = set()
         self.classes: dict[type, None] = {}  # whose special methods count
+        self._packages: dict[tuple[str, bool], set[int]] = {}  # see `_counts_whole`
         self.abstract = False  # there is a class with which others can be registered
         self._waiting: list[tuple[Any, str]] = []
 
@@ -330,9 +334,8 @@ class Reach:
         own = own_attributes(value)
         if names is None:
             names = self.loaded | self.changed | self.stored
-            # What an attribute of a module of torpor's is called, nobody computes.
-            if not (is_a(value, types.ModuleType) and _is_taken(_name_of(value))):
-                names = names.union(own or ())
+            if self._counts_whole(value):
+                names = names.union(own or (), _named_by_classes(type(value)))
         if is_a(value, types.ModuleType):
             self._of_module(value, own, names, path)
             if type(value) is types.ModuleType:
@@ -349,6 +352,22 @@ class Reach:
             if type(own) is dict and name in own:
                 self._place(own, name, f"{path}.{name}", identity=id(value))
             self._inherited(value, own, name, f"{path}.{name}")
+
+    def _counts_whole(self, value: Any) -> bool:
+        """Whether attributes of an object count under names that code computes: not those of
+        torpor's modules, nor of more objects of one package than a function is likely to look at.
+        """
+        is_module, is_class = is_a(value, types.ModuleType), is_a(value, type)
+        name = _name_of(value) if is_module else module_of(value if is_class else type(value))
+        if is_module and _is_taken(name):
+            return False
+        key = root_of(name), is_module or is_class
+        known = self._packages.setdefault(key, set())
+        known.add(id(value))
+        if len(known) <= (MOST if key[1] else MOST_OBJECTS):
+            return True
+        self.bake(f"what there is in {key[0]}, by names that are computed")
+        return False
 
     def _told_by(self, value: Any, path: str) -> None:
         """What a function or a class says of itself."""
@@ -428,6 +447,12 @@ class Reach:
         # A descriptor of a class decides what binding its name in an object does.
         sets = is_a(place, Inherited) and hasattr(type(place.value), "__set__")
         return self.everything or named or place.read or (sets and place.name in self.stored)
+
+
+def _named_by_classes(kind: type) -> frozenset[str]:
+    """The attributes that objects have of a class, but for those that Python itself asks for."""
+    bases = [base for base in line_of(kind) if not is_opaque(module_of(base))]
+    return frozenset(name for base in bases for name in own_of(base) if name[:2] != "__")
 
 
 def _is_taken(module: Any) -> bool:

@@ -175,11 +175,8 @@ MISS: Final = object()
 
 def seed_again(generator: Any, seed: int, draw: int) -> None:
     """Make a stream go on from a seed and a draw."""
-    if generator is not None:
-        generator.set_state((seed, draw))
-    else:
-        manual_seed(seed)
-        go_on_from(None, state_of(None)._replace(draw=draw))
+    (manual_seed if generator is None else generator.manual_seed)(seed)
+    go_on_from(generator, state_of(generator)._replace(draw=draw))
 
 
 def kind_of(storage: Storage) -> tuple[Shape, DType, str, Any]:

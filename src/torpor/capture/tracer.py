@@ -405,20 +405,21 @@ class Tracer(Watcher):
         """How an object is reached from outside; None if it is not."""
         if self.reach.is_known(value):
             return self.reach.path_of(value)
-        found = (p.path for p in self.reach.places.values() if p.value is value)
-        return next(found, None)
+        return next((p.path for p in self.reach.places.values() if p.value is value), None)
 
     # --- tensors ----------------------------------------------------------------------------------
     def made(self, storage: Storage) -> None:
         self.inner.add(storage)
 
+    def holds(self, storage: Storage) -> bool:
+        return storage in self.inner or id(storage) in self.inputs
+
     def viewed(self, view: Handle) -> None:
         self.stand_ins.note(view)
 
     def touch(self, handle: Handle) -> None:
-        storage = handle._storage
-        if id(storage) not in self.inputs and storage not in self.inner:
-            self.admit(storage)
+        if not self.holds(handle._storage):
+            self.admit(handle._storage)
 
     def admit(self, storage: Storage) -> None:
         """A storage from outside becomes an input."""
@@ -440,10 +441,9 @@ class Tracer(Watcher):
 
     def writing(self, handle: Handle) -> None:
         self.touch(handle)
-        storage = handle._storage
-        if storage.external is not None:
+        if handle._storage.external is not None:
             self.refuse("writes to memory that is shared with an array")
-        if id(storage) in self.stand_ins.viewed:
+        if id(handle._storage) in self.stand_ins.viewed:
             self.refuse("writes to a tensor of which it was given a view")
             self.stand_ins.put_back()
 

@@ -91,6 +91,7 @@ class _Helper(threading.Thread):
         super().__init__(name="torpor-bulk", daemon=True)
         self.command = command
         self.waiting: deque[Task] = deque()
+        self.apart: deque[Task] = deque()  # what nobody waits for, which comes first
         self.more = threading.Event()
         self.lock = threading.Lock()
         self.ready = self.ended = False
@@ -103,6 +104,11 @@ class _Helper(threading.Thread):
             self.waiting = waiting
             self.more.set()
             return True
+
+    def add(self, task: Task) -> None:
+        """Do something that nobody waits for, too."""
+        self.apart.append(task)
+        self.more.set()
 
     def run(self) -> None:
         try:
@@ -132,9 +138,9 @@ class _Helper(threading.Thread):
 
     def feed(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin is not None and process.stdout is not None
-        while self.waiting:
+        while queue := self.apart or self.waiting:
             try:
-                task = self.waiting.popleft()
+                task = queue.popleft()
             except IndexError:
                 return
             try:
@@ -156,6 +162,15 @@ def wake(command: str) -> None:
     if (helper is None or helper.ended) and (os.cpu_count() or 1) > 1:
         helper = _helpers[command] = _Helper(command)
         helper.start()
+
+
+def begin(command: str, request: Any) -> None:
+    """Have another Python that runs `command` do something that is found elsewhere when it is done,
+    if one runs: nobody waits for it, and it may be left undone.
+    """
+    helper = _helpers.get(command)
+    if helper is not None and not helper.ended:
+        helper.add(Task(request, lambda answer: answer))
 
 
 def _set_to_work(command: str, waiting: deque[Task], starts: bool) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 from torpor.base.errors import DeviceError
 from torpor.ir.ops import Ops
@@ -14,15 +15,21 @@ def launch_value(size: int | UOp, values: Mapping[str, int]) -> int:
     """A launch size as a number, its variables having `values`."""
     if not isinstance(size, UOp):
         return int(size)
-    known = {
-        node: UOp.const(node.dtype, values[node.arg[0]])
-        for node in size.toposort()
-        if node.op is Ops.VARIABLE and node.arg[0] in values
-    }
-    value = size.substitute(known)
-    if value.vmin != value.vmax:
-        raise DeviceError(f"a launch size is not known: {value.render()}")
-    return int(value.vmin)
+    return int(_function_of(size, (*values,))(*values.values()))
+
+
+@lru_cache(maxsize=4096)
+def _function_of(size: UOp, names: tuple[str, ...]) -> Callable[..., int]:
+    """A launch size as a function of the variables of these names."""
+    given = [f"v{number}" for number in range(len(names))]
+    known = dict(zip(names, given, strict=True))
+    variables = [node for node in size.toposort() if node.op is Ops.VARIABLE]
+    if any(node.arg[0] not in known for node in variables):
+        raise DeviceError(f"a launch size is not known: {size.render()}")
+    named = {node: UOp.variable(known[node.arg[0]], *node.arg[1:]) for node in variables}
+    text = f"lambda {', '.join(given)}: {size.substitute(named).render()}"
+    function: Callable[..., int] = eval(text)  # noqa: S307 (the compiler's own text)
+    return function
 
 
 def grid(program: Program, values: Mapping[str, int]) -> tuple[int, ...]:

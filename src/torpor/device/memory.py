@@ -3,9 +3,9 @@
 Blocks come in size classes, four to a power of two, so that at most a fifth of one is not used.
 Large ones have a class for each power of two: pages that nobody touches cost no memory, and an
 arena that is a little larger than the one before it lies in the same pages.
-Freed blocks are kept by class, up to a limit, the oldest given back first, and large ones for a few
-seconds after the last of their class. `free` only appends to a queue, which needs no lock; the
-books are kept when the next block is asked for.
+Freed blocks are kept by class, up to a limit, the oldest given back first; of the large ones of a
+class those that it has not needed for a few seconds are given back. `free` only appends to a queue,
+which needs no lock; the books are kept when the next block is asked for.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ HUGE_FROM: Final = 1 << 22
 # is reserved (Linux refuses more than there is) might have to say no. A choice.
 RESERVED_TO: Final = 1 << 30
 KEEP_AT_LEAST: Final = 1 << 28  # bytes, by choice, however little memory there is
-# Seconds that freed blocks with pages of their own are kept where none of their class is freed: a
-# loop frees each of its classes at each turn. A choice; new pages cost 0.1 ms for 2 MiB.
+# Seconds in which freed blocks with pages of their own have to be needed, or are given back: a loop
+# needs what it frees at each turn. A choice; new pages cost 0.1 ms for 2 MiB.
 IDLE: Final = 10.0
 KEEP_UNKNOWN: Final = 1 << 31  # where the machine does not say how much memory it has
 # Seconds that a thread waits for the books. No other thread has them for longer; who still waits
@@ -129,7 +129,7 @@ class HostAllocator(Allocator):
         self._taken = taken  # a name that outlives this module
         self._returned: deque[Block] = deque()
         self._free: OrderedDict[int, deque[Block]] = OrderedDict()  # last used class last
-        self._freed: dict[int, float] = {}  # by class: when
+        self._least: dict[int, int] = {}  # by class: the fewest that were there since the last look
         # Names that outlive the module.
         self._clock, self._idle, self._paged = time.monotonic, IDLE, PAGES_FROM
         self._look = 0.0  # when to look for idle ones next
@@ -144,7 +144,10 @@ class HostAllocator(Allocator):
                 blocks = self._free.get(capacity)
                 if blocks:
                     self.kept -= capacity
-                    return blocks.pop()
+                    block = blocks.pop()
+                    if len(blocks) < self._least.get(capacity, 0):
+                        self._least[capacity] = len(blocks)
+                    return block
             finally:
                 self._lock.release()
         for _ in range(2):
@@ -170,6 +173,7 @@ class HostAllocator(Allocator):
             try:
                 self._settle()
                 self._free.clear()
+                self._least.clear()
                 self.kept = 0
             finally:
                 self._lock.release()
@@ -220,24 +224,28 @@ class HostAllocator(Allocator):
             free.move_to_end(block.capacity)
             blocks.append(block)
             self.kept += block.capacity
-            self._freed[block.capacity] = now
         if now > self._look:
-            self._look = now + self._idle / 2
-            self._drop_idle(now - self._idle)
+            self._look = now + self._idle
+            self._drop_idle()
         while self.kept > self.keep_limit:
             capacity, blocks = next(iter(free.items()))
             if blocks:
                 blocks.popleft()
                 self.kept -= capacity
+                self._least[capacity] = min(self._least.get(capacity, 0), len(blocks))
             else:
                 del free[capacity]
 
-    def _drop_idle(self, since: float) -> None:
-        """Give large blocks back of which no other has been freed since then; the lock is held."""
-        for capacity in [c for c, then in self._freed.items() if then < since]:
-            gone = self._free.pop(capacity, ()) if capacity >= self._paged else ()
-            self.kept -= capacity * len(gone)
-            del self._freed[capacity]
+    def _drop_idle(self) -> None:
+        """Give large blocks back that none of their class needed since the last look; the lock is
+        held.
+        """
+        for capacity, blocks in self._free.items():
+            if capacity >= self._paged:
+                for _ in range(self._least.get(capacity, 0)):
+                    blocks.popleft()
+                    self.kept -= capacity
+                self._least[capacity] = len(blocks)
 
 
 host: Final = HostAllocator()

@@ -24,6 +24,11 @@ def addresses(text: Text, name: str, symbols: Sequence[str]) -> list[int]:
     return [llvm.load(compiled, symbol) for symbol in symbols]
 
 
+def prepare(text: Text, name: str) -> None:
+    """Have what `addresses` compiles on the disk."""
+    _compiled(text, name)
+
+
 def _compiled(text: Text, name: str) -> bytes:
     """The sealed object file of native code. What LLVM could do for it, at three times the price,
     is 2 ns for a command of the executor, and less than what can be measured for the pool.

@@ -26,7 +26,7 @@ def bare(sink: UOp) -> UOp:
             done[node] = done[node.src[0]]
             continue
         source = tuple([done[s] for s in node.src])
-        made = node if source == node.src else node.replace(src=source)
+        made = node.over(source)
         done[node] = made = part_of(made) if made.op is Ops.SHRINK else made
         made.origins = made.origins or node.origins
     return done[sink]

@@ -79,7 +79,7 @@ def under(nodes: Sequence[UOp], entered: dict[UOp, UOp], condition: UOp) -> list
         elif node.op in LOOPED:
             done[node] = of_loop(node, source[0], condition)
             continue
-        made = node if tuple(source) == node.src else node.replace(src=tuple(source))
+        made = node.over(tuple(source))
         unite_origins(node, made)
         done[node] = shaped(made, shape_of(node))
     return [done[node] for node in nodes]

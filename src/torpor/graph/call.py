@@ -77,7 +77,7 @@ def without_calls(
         elif node.op is Ops.FUNCTION and node.arg[0] == AGAIN and node.src[0].op is Ops.PART:
             made = again(source[0], node.arg[1])
         else:
-            made = node if source == node.src else node.replace(src=source)
+            made = node.over(source)
             made.origins = made.origins or node.origins
         done[node] = shaped(made, shape_of(node))
     return done

@@ -17,6 +17,7 @@ from typing import Final
 
 from torpor.graph.abreast import Abreast, is_possible, reshape
 from torpor.graph.loop import HEAVY, Enclosed, bytes_of, last, slots_of, steps, uniform
+from torpor.graph.loop_layout import with_transposes
 from torpor.graph.rules import simplify_graph
 from torpor.graph.sizes import add
 from torpor.ir.infer import Size, largest, shape_of
@@ -26,6 +27,9 @@ from torpor.ir.uop import UOp
 
 WIDER: Final = 2  # times the bytes of a value that its operands may take, of all steps
 ROOM: Final = 1 << 26  # bytes of the values of all steps for which a reduction is done outside
+REPEATED: Final = (
+    4  # steps for which a transpose of what all of them read is less work than reading across
+)
 WHOLE: Final = frozenset({Ops.CONST, Ops.BIND, Ops.VARIABLE, Ops.SHRINK})
 
 
@@ -69,9 +73,15 @@ class Fission:
         nodes = *loop.arg.nexts, *(item.arg for item in wanted)
         body = simplified(simplify_graph(UOp.sink(*nodes)))
         count = len(loop.arg.nexts)
-        self.values = dict(zip(wanted, body.src[count:], strict=True))
         self.nexts = dict(enumerate(body.src[:count]))
         self.fixed = {s: loop.src[n] for n, s in enumerate(self.slots) if self.is_fixed(n)}
+        if largest(loop.arg.length) >= REPEATED:
+            carries = [s for s in self.slots[:count] if s not in self.fixed]
+            moving = depending(body.toposort(), carries)
+            body, transposes = with_transposes(body, self.fixed, moving)
+            self.fixed |= transposes
+        self.values = dict(zip(wanted, body.src[count:], strict=True))
+        self.nexts = dict(enumerate(body.src[:count]))
         self.nexts = {n: self.nexts[n] for n in self.needed()}
         self.rows = {self.slots[n]: loop.src[n] for n in loop.arg.stepped}
         self.carried = {self.slots[n]: whole(loop.src[n]) for n in self.nexts}

@@ -173,11 +173,11 @@ def root_gradient(node: UOp, g: UOp) -> Gradients:
 
 
 def power_gradient(node: UOp, g: UOp) -> Gradients:
-    """d x^p = p x^(p-1) dx, 0 where x is; p is the rule's."""
+    """d x^p = p x^(p-1) dx, 0 dx where x is 0; p is the rule's."""
     x, (exponent,) = node.src[1], node.arg[1:]
     zero = equal(x, like(x, 0))
     lower = elementwise(Ops.POW, choice(zero, like(x, 1), x), like(x, exponent - 1))
-    return (choice(zero, like(g, 0), scaled(times(g, lower), exponent)),)
+    return (scaled(times(g, choice(zero, like(g, 0), lower)), exponent),)
 
 
 def hypot_gradient(node: UOp, g: UOp) -> Gradients:
@@ -196,6 +196,16 @@ def log_add_gradient(node: UOp, g: UOp) -> Gradients:
     """
     _, x, y = node.src
     return tuple(times(g, logistic(elementwise(Ops.SUB, *pair))) for pair in ((x, y), (y, x)))
+
+
+def log_join_gradient(node: UOp, g: UOp) -> Gradients:
+    """As `log_add`, but 0 where both are minus infinity: a sum that they are part of has no slope
+    there.
+    """
+    nothing = equal(node, like(node, -math.inf))
+    _, x, y = node.src
+    parts = (logistic(elementwise(Ops.SUB, *pair)) for pair in ((x, y), (y, x)))
+    return tuple(times(g, choice(nothing, like(g, 0), part)) for part in parts)
 
 
 # --- reductions -----------------------------------------------------------------------------------
@@ -294,6 +304,7 @@ FUNCTIONS: Final[dict[str, Callable[[UOp, UOp], Gradients]]] = {
     "hypot": hypot_gradient,
     "erfinv": erfinv_gradient,
     "log_add": log_add_gradient,
+    "log_join": log_join_gradient,
     "variance": variance_gradient,
     "evenly": evenly_gradient,
     "first": first_gradient,

@@ -123,7 +123,7 @@ class Enclosed:
         if node.op in MARKERS or (node.op is Ops.FUNCTION and node.arg[0] in NAMING):
             return self.reached(node.src[0])
         source = tuple([self.reached(s) for s in node.src])
-        made = node if source == node.src else node.replace(src=source)
+        made = node.over(source)
         unite_origins(node, made)
         return shaped(made, shape_of(node))
 

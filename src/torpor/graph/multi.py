@@ -64,7 +64,7 @@ def resolved(node: UOp, sources: list[Form]) -> Form:
         return everywhere(sources[0], tuple(node.arg.split(JOINT)))
     if not shards:
         plain = tuple(s for s in sources if isinstance(s, UOp))
-        return node if plain == node.src else node.replace(src=plain)
+        return node.over(plain)
     if node.op is Ops.COPY:
         return gathered(shards[0], node.arg)
     if node.op in ALU or node.op is Ops.CHECK:

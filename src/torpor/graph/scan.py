@@ -88,7 +88,9 @@ def multiplied(x: UOp, result: UOp, g: UOp, axis: int) -> UOp:
     safe = elementwise(Ops.WHERE, zero, like(x, 1), x)
     p = scan(elementwise(Ops.WHERE, first, like(x, 1), x), Ops.MUL, axis)
     later = elementwise(Ops.WHERE, some, elementwise(Ops.MUL, g, p), like(x, 0))
-    earlier = _from_the_end(elementwise(Ops.MUL, g, result), axis)
+    earlier = _from_the_end(
+        elementwise(Ops.WHERE, some, like(x, 0), elementwise(Ops.MUL, g, result)), axis
+    )
     before = elementwise(Ops.WHERE, some, like(x, 0), elementwise(Ops.FDIV, earlier, safe))
     return elementwise(Ops.WHERE, first, _from_the_end(later, axis), before)
 

@@ -7,6 +7,7 @@ after   for x and y alike in format, shape and all else that `f` looks at: the s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final
@@ -29,6 +30,8 @@ _NONE: Final[Mapping[UOp, UOp]] = {}
 
 
 def _may_flow(node: UOp) -> bool:
+    if node.op is _CALL:
+        return bool(node.arg.template.flows)
     return node.op is Ops.SINK or (node.dtype.is_float and node.op is not Ops.DETACH)
 
 
@@ -123,9 +126,7 @@ class Template:
             elif place < there:
                 found.append([*inputs, *self.fixed][place])
             else:
-                part = UOp(_PART, kind[0], (call,), len(found))
-                part._shape = kind[1]
-                found.append(part)
+                found.append(shaped(UOp(_PART, kind[0], (call,), len(found)), kind[1]))
         return found
 
     def made(self, inputs: Sequence[UOp], origins: Origins) -> list[UOp | None]:
@@ -139,8 +140,7 @@ class Template:
         found: dict[int, tuple[Any, ...]] = {}
         for op, dtype, arg, first, pick, shape, owner in self.steps:
             node = UOp(op, dtype, (values[first],) if pick is None else pick(values), arg)
-            node._shape = shape
-            values.append(node)
+            values.append(shaped(node, shape))
             if owner is not None and not node.origins:
                 if owner not in found:
                     found[owner] = origins(owner)
@@ -149,27 +149,30 @@ class Template:
 
 
 class Templates:
-    """Templates by what they are of. The first are written down at once, further ones when their
-    like has come a few times: sizes that grow from pass to pass never do.
+    """Templates by what they are of. The first of a kind are written down at once, further ones
+    when their like has come a few times: sizes that grow from pass to pass never do.
     """
 
     def __init__(self) -> None:
         self._known: dict[Hashable, Template | int] = {}  # or how often it has come
+        self._kinds: Counter[Hashable] = Counter()  # how many of each there are
 
     def get(self, key: Hashable) -> Template | None:
         """The template of a key."""
         found = self._known.get(key)
         return found if isinstance(found, Template) else None
 
-    def is_wanted(self, key: Hashable) -> bool:
-        """Whether the time has come to `learn` the template of a key."""
+    def is_wanted(self, key: Hashable, kind: Hashable = None) -> bool:
+        """Whether the time has come to `learn` the template of a key of this kind."""
         seen = self._known.get(key, 0)
         if isinstance(seen, Template):
             return False
         if not seen and len(self._known) >= MOST:
             self._known.clear()
+            self._kinds.clear()
         self._known[key] = seen + 1
-        return seen + 1 == OFTEN or (not seen and len(self._known) <= FEW)
+        self._kinds[kind] += not seen
+        return seen + 1 == OFTEN or (not seen and self._kinds[kind] <= FEW)
 
     def learn(self, key: Hashable, template: Template) -> None:
         """Keep the template of a key."""

@@ -23,6 +23,7 @@ class AxisType(Enum):
     REDUCE = auto()  # a reduce loop
     UNROLL = auto()  # a reduce axis written out
     UPCAST = auto()  # an output axis written out, or a vector's lanes
+    __hash__ = object.__hash__  # enum's own is Python code, and every loop is found by its type
 
     def __repr__(self) -> str:
         return f"AxisType.{self.name}"

@@ -1,4 +1,4 @@
-"""Index expressions as Python text: what `UOp.render` gives. Nothing in torpor evaluates it."""
+"""Index expressions as Python text: what `UOp.render` gives. Those of launch sizes are run."""
 
 from __future__ import annotations
 

@@ -72,8 +72,8 @@ class _Rewriter:
                 stack.append((key, node, 1))
                 stack.extend((s, s, 0) for s in reversed(node.src) if s not in done)
             elif phase == 1:
-                source = tuple(done[s] for s in node.src)
-                built = node if source == node.src else node.replace(src=source)
+                source = tuple([done[s] for s in node.src])
+                built = node.over(source)
                 if built is not node:
                     unite_origins(node, built)
                 made = self.once(built)
@@ -106,8 +106,8 @@ class _Rewriter:
                 stack.append((key, node, True))
                 stack.extend((s, s, False) for s in reversed(node.src) if s not in done)
             else:
-                source = tuple(done[s] for s in node.src)
-                done[key] = node if source == node.src else node.replace(src=source)
+                source = tuple([done[s] for s in node.src])
+                done[key] = node.over(source)
                 unite_origins(node, done[key])
         return done[root]
 

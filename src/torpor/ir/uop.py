@@ -67,7 +67,7 @@ class UOp:
 
     __slots__ = (
         "op", "dtype", "src", "arg", "origins", "normal", "held", "_bounds", "_key", "_shape",
-        "_device", "_affine", "_free", "__weakref__",
+        "_device", "_affine", "_free", "_order", "__weakref__",
     )  # fmt: skip
 
     op: Ops
@@ -78,13 +78,15 @@ class UOp:
     normal: int  # bits of the rule sets that are known to leave it and all below it as they are
     held: Any  # true of what a tensor stands for or has stood for: the storage, weakly, or True
     # Computed when first asked for, then kept: bounds, digest, shape and device as a tensor, how an
-    # integer is composed of others, and the loops that its operands depend on (`rules/affine.py`).
+    # integer is composed of others, the loops that its operands depend on (`rules/affine.py`), and
+    # all that is below a SINK.
     _bounds: tuple[Any, Any]
     _key: bytes
     _shape: tuple[Any, ...]
     _device: str | None
     _affine: Any
     _free: frozenset[UOp]
+    _order: dict[UOp, None]
 
     def __new__(cls, op: Ops, dtype: DType, src: Source = (), arg: Any = None) -> UOp:
         key: _Key = (op, dtype, src, arg if type(arg) is not float else _identity_of(op, arg))
@@ -171,6 +173,10 @@ class UOp:
             changes.get("arg", self.arg),
         )
 
+    def over(self, source: Source) -> UOp:
+        """This node on these operands: itself where they are its own."""
+        return self if source == self.src else UOp(self.op, self.dtype, source, self.arg)
+
     def const_like(self, value: Scalar) -> UOp:
         """The number `value` in this node's format."""
         return UOp.const(self.dtype, value)
@@ -247,6 +253,19 @@ class UOp:
     # --- reading ----------------------------------------------------------------------------------
     def toposort(self, gate: Callable[[UOp], bool] | None = None) -> dict[UOp, None]:
         """Every node below this one and itself, operands first; not below nodes failing `gate`."""
+        # Of a kernel it is asked again and again. Of nodes of other graphs Python is asked whether
+        # somebody holds them: so no order may.
+        first = self.src[0].op if self.op is Ops.SINK and self.src else None
+        if gate is not None or first is not Ops.STORE:
+            return self._ordered(gate)
+        try:
+            return {**self._order, self: None}
+        except AttributeError:
+            order = self._ordered()
+            self._order = {node: None for node in order if node is not self}
+            return order
+
+    def _ordered(self, gate: Callable[[UOp], bool] | None = None) -> dict[UOp, None]:
         done: dict[UOp, None] = {}
         path = [self]
         rest = [iter(self.src if gate is None or gate(self) else ())]
@@ -276,8 +295,7 @@ class UOp:
         done: dict[UOp, UOp] = {}
         for node in self.toposort(lambda n: n not in mapping):
             if (made := mapping.get(node)) is None:
-                source = tuple([done[s] for s in node.src])
-                made = node if source == node.src else node.replace(src=source)
+                made = node.over(tuple([done[s] for s in node.src]))
             done[node] = made
         return done[self]
 

@@ -48,6 +48,10 @@ UNHIDDEN_NEAR: Final = 0.15  # the same for lines of the second cache
 UNHIDDEN: Final = 0.5  # part of the shorter of arithmetic and transfers that the other hides not
 
 
+# So many pieces, each of so many lines, so many bytes apart (the least distance; 0: one piece).
+Extent = tuple[int, int, int]
+
+
 class Loop(NamedTuple):
     """`rounds` along an axis, `step` rounds of the axis apart; `written`: as copies of the
     body; `summed`: what it computes is added up.
@@ -82,16 +86,6 @@ class Nest(NamedTuple):
     streams: tuple[Stream, ...]
     lane: int | None = None
     operations: float = 1.0
-
-
-class Extent(NamedTuple):
-    """So many pieces, each of so many lines, so many bytes apart (the least distance; 0: there is
-    one piece).
-    """
-
-    pieces: int
-    lines: int
-    apart: int
 
 
 class Level(NamedTuple):
@@ -205,26 +199,28 @@ def writing(nest: Nest, one: Stream, width: int, target: Target) -> float:
 
 def reading(nest: Nest, one: Stream, width: int, target: Target) -> float:
     """Cycles for what a body reads (or writes) of a stream, each vector or factor once."""
-    along = 0 if nest.lane is None else one.moves[nest.lane]
+    moves, itemsize = one.moves, one.itemsize
     apart: dict[int, int] = {}
-    irregular = 1
-    for number, (loop, move) in enumerate(zip(nest.loops, one.moves, strict=True)):
+    places = 1.0 + ASKED * one.masked
+    for number, loop in enumerate(nest.loops):
         if loop.written and number != nest.lane:
+            move = moves[number]
             if move is None:
-                irregular *= loop.rounds
+                places *= loop.rounds
             elif move:
                 apart[move] = apart.get(move, 1) + loop.rounds - 1
-    places = prod(apart.values()) * irregular * (1.0 + ASKED * one.masked)
-    lanes = 1 if nest.lane is None else nest.loops[nest.lane].rounds
-    others = [m for m in one.moves if m != one.itemsize]
+    for count in apart.values():
+        places *= count
+    along = 0 if nest.lane is None else moves[nest.lane]
     if along == 0:
         return places / 2
-    if along == one.itemsize:
-        size = width * one.itemsize
-        aligned = one.aligned or all(m is not None and m % size == 0 for m in others)
-        crossing = 1.0 if aligned else 1 + size / LINE
-        return places * lanes / width * max(size / target.load_bytes, 0.5) * crossing
-    return places * lanes * MOVED
+    lanes = 1 if nest.lane is None else nest.loops[nest.lane].rounds
+    if along != itemsize:
+        return places * lanes * MOVED
+    size = width * itemsize
+    aligned = one.aligned or all(m == itemsize or (m is not None and m % size == 0) for m in moves)
+    crossing = 1.0 if aligned else 1 + size / LINE
+    return places * lanes / width * max(size / target.load_bytes, 0.5) * crossing
 
 
 # --- transfers ------------------------------------------------------------------------------------
@@ -265,8 +261,8 @@ def fitting(held: Sequence[Sequence[Extent]], fit: int, at: Level) -> int:
         room = at.room
         for extents in held:
             room -= taken_by(extents[fit - 1], at)
-        if room < 0:
-            break
+            if room < 0:
+                return fit
         fit -= 1
     return fit
 
@@ -280,14 +276,14 @@ def fetched(
     """
     total = 0.0
     for s, extents in zip(streams, held, strict=True):
-        first = fit
-        while first > 0 and s.moves[first - 1] == 0:
+        first, moves = fit, s.moves
+        while first > 0 and moves[first - 1] == 0:
             first -= 1
         inner = extents[fit]
-        if taken_by(inner, at) <= at.room:
-            first = max(first - 1, 0)  # what one round of a loop has read, the next one finds
+        if first and taken_by(inner, at) <= at.room:
+            first -= 1  # what one round of a loop has read, the next one finds
         pieces, lines, between = extents[first]
-        far = min(1.0, FOUND / inner.lines) if max(between, inner.apart) >= PAGE else 0.0
+        far = min(1.0, FOUND / inner[1]) if max(between, inner[2]) >= PAGE else 0.0
         moved = pieces * lines * (far * at.far + (1 - far) * at.near)
         total += prod(rounds[:first]) * moved * (1 + s.is_store)
     return total
@@ -297,7 +293,9 @@ def taken_by(one: Extent, at: Level) -> int:
     """How many bytes of a level a stream takes that touches so much."""
     pieces, lines, apart = one
     taken = lines * at.line
-    return pieces * (max(taken, gcd(apart, at.way)) if apart and at.way else taken)
+    if apart and at.way and (spread := gcd(apart, at.way)) > taken:
+        taken = spread
+    return pieces * taken
 
 
 @lru_cache(maxsize=KEPT)
@@ -305,31 +303,46 @@ def touched(
     moves: tuple[int | None, ...], rounds: tuple[int, ...], itemsize: int, line: int, body: int
 ) -> list[Extent]:
     """What a stream touches in the loops from each one on, up to that with number `body`."""
-    apart: dict[int, int] = {}
-    irregular, found = 1, []
-    for place in range(len(moves) - 1, -1, -1):
-        if place == body - 1:
-            found.append(extent(apart, irregular, itemsize, line))
-        move = moves[place]
-        if move is None:
-            irregular *= rounds[place]
-        elif move:
-            apart[abs(move)] = apart.get(abs(move), 1) + rounds[place] - 1
-        if place < body:
-            found.append(found[-1] if move == 0 else extent(apart, irregular, itemsize, line))
-    return found[::-1] or [extent(apart, irregular, itemsize, line)]
+    apart: list[tuple[int, int]] = []  # how far, and how many, the nearest first
+    irregular = 1
+    for place in range(len(moves) - 1, body - 1, -1):
+        apart, irregular = stepped(apart, irregular, moves[place], rounds[place])
+    found = [extent(apart, irregular, itemsize, line)]
+    for place in range(min(body, len(moves)) - 1, -1, -1):
+        if moves[place] == 0:
+            found.append(found[-1])
+            continue
+        apart, irregular = stepped(apart, irregular, moves[place], rounds[place])
+        found.append(extent(apart, irregular, itemsize, line))
+    return found[::-1]
 
 
-def extent(apart: Mapping[int, int], pieces: int, itemsize: int, line: int) -> Extent:
+def stepped(
+    apart: list[tuple[int, int]], irregular: int, move: int | None, rounds: int
+) -> tuple[list[tuple[int, int]], int]:
+    """What lies so far apart, so often, with the rounds of one more loop."""
+    if move is None:
+        return apart, irregular * rounds
+    if not move:
+        return apart, irregular
+    move = abs(move)
+    for place, (other, count) in enumerate(apart):
+        if other >= move:
+            more = count + rounds - 1 if other == move else rounds
+            return [*apart[:place], (move, more), *apart[place + (other == move) :]], irregular
+    return [*apart, (move, rounds)], irregular
+
+
+def extent(apart: Sequence[tuple[int, int]], pieces: int, itemsize: int, line: int) -> Extent:
     """What lies in so many places so many bytes apart; and how often that is, somewhere else."""
     run, between = itemsize, 0
-    for move in sorted(apart):
+    for move, count in apart:
         if move <= run or move <= line:
-            run += move * (apart[move] - 1)
+            run += move * (count - 1)
         else:
-            pieces *= apart[move]
+            pieces *= count
             between = between or move
-    return Extent(pieces, -(-run // line), between)
+    return pieces, -(-run // line), between
 
 
 # --- a kernel as it is ----------------------------------------------------------------------------

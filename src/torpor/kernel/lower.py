@@ -33,6 +33,7 @@ from torpor.kernel.decompose import in_words, rules_for
 from torpor.kernel.estimate import estimate
 from torpor.kernel.lanes import lane_axes
 from torpor.kernel.opts.kernel import Kernel
+from torpor.kernel.passes.decided import settle_accesses
 from torpor.kernel.passes.dots import add_in_dots
 from torpor.kernel.passes.fission import fission_loops
 from torpor.kernel.passes.groups import part_reductions, share_reductions, to_items
@@ -83,11 +84,12 @@ def write_out(state: Lowering) -> None:
     state.root, lanes = choose_lanes(state.root, state.target)
     written = [r for r in sorted(state.root.ranges(), key=nesting) if kind_of(r) in WRITTEN]
     state.root = unroll(state.root, [r for r in written if r not in lanes])
-    state.root = fold_conditions(state.root)
+    state.root = fold_conditions(settle_accesses(state.root))
     for lane in lanes:
         state.root = vectorise(state.root, lane, size_of(lane) or 1)
     if state.target.vector_alu and not state.target.groups:
         state.root = interleave_stores(interleave_loads(state.root), state.target)
+    state.root = settle_accesses(state.root) if lanes else state.root
 
 
 def place_items(state: Lowering) -> None:

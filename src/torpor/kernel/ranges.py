@@ -19,6 +19,7 @@ from torpor.rules.rebuild import replace_ranges as replace_ranges
 Ranges = frozenset[UOp]
 _NONE: Ranges = frozenset()
 WRITTEN: Final = (AxisType.UPCAST, AxisType.UNROLL)  # axes that become copies
+DEPTH: Final = {kind: place for place, kind in enumerate(AxisType)}  # outermost first
 REDUCES: Final = (AxisType.GROUP, AxisType.REDUCE, AxisType.UNROLL)
 CLOSING: Final = (Ops.REDUCE, Ops.STORE)  # what runs over loops of its own
 RECENT: Final = 32  # kernels whose loops are kept
@@ -37,7 +38,8 @@ def kind_of(one: UOp) -> AxisType:
 
 def nesting(one: UOp) -> tuple[int, int]:
     """Sort key of ranges, outermost first."""
-    return kind_of(one).value, number_of(one)
+    number, kind = one.arg
+    return DEPTH[kind], number
 
 
 def numbered(one: UOp, number: int) -> UOp:
@@ -55,7 +57,8 @@ def size_of(one: UOp) -> int | None:
     bound = one.src[0]
     if bound.op is not Ops.CONST:
         bound = bound.simplify()
-    return int(bound.arg) if bound.op is Ops.CONST else None
+    size: int | None = bound.arg if bound.op is Ops.CONST else None
+    return size
 
 
 def iterations(ranges: Sequence[UOp]) -> int:

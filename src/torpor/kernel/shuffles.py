@@ -29,7 +29,9 @@ def gathered(lanes: Sequence[Lane]) -> UOp:
     """The vector of these lanes (a power of two of them) of others, which are of one format."""
     vectors = list(dict.fromkeys(vector for vector, _ in lanes))
     if is_column(lanes):
-        return across(vectors, lanes[0][1])
+        rows, high = [vector for vector, _ in lanes], vectors[0].dtype.count
+        blocks = [rows[n : n + high] for n in range(0, len(rows), high)]
+        return side_by_side([across(block, lanes[0][1]) for block in blocks])
     formats = {vector.dtype for vector in vectors}
     if len(vectors) <= 2 and len(formats) == 1:
         return picked_from(lanes)
@@ -42,10 +44,19 @@ def gathered(lanes: Sequence[Lane]) -> UOp:
 
 
 def is_column(lanes: Sequence[Lane]) -> bool:
-    """Whether this is one lane of each of several vectors, at most as many as these have lanes."""
+    """Whether this is one lane of each of several vectors, of which few are the same."""
     vectors = {vector for vector, _ in lanes}
     alike = len({vector.dtype for vector in vectors}) == len({lane for _, lane in lanes}) == 1
-    return alike and len(vectors) == len(lanes) <= lanes[0][0].dtype.count
+    return alike and 2 * len(vectors) > len(lanes) and lanes[0][0].dtype.count > 1
+
+
+def side_by_side(vectors: Sequence[UOp]) -> UOp:
+    """One vector of several of one format, a power of two of them."""
+    while len(vectors) > 1:
+        both = range(2 * vectors[0].dtype.count)
+        pairs = zip(vectors[::2], vectors[1::2], strict=True)
+        vectors = [left.shuffle(right, tuple(both)) for left, right in pairs]
+    return vectors[0]
 
 
 def picked_from(lanes: Sequence[Lane]) -> UOp:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
 
+from torpor.base.errors import DTypeError
 from torpor.nn.module import Module, Parameter, parameter
 from torpor.tensor import Tensor
 
@@ -41,7 +42,7 @@ class _List(_Container):
         self.extend(() if values is None else values)
 
     def _kept(self, value: Any) -> Any:
-        return value
+        return _module(value)
 
     def _renumber(self, values: Iterable[Any]) -> None:
         self._inside = {str(number): value for number, value in enumerate(values)}
@@ -136,7 +137,7 @@ class _Dict(_Container):
         self.update({} if values is None else values)
 
     def _kept(self, value: Any) -> Any:
-        return value
+        return _module(value)
 
     def update(self, values: Any) -> None:
         """Put in what a dict, or pairs of names and values, have."""
@@ -198,6 +199,12 @@ class ParameterDict(_Dict):
     def get(self, name: str, default: Any = None) -> Any:
         """The parameter of this name, else the default."""
         return self._inside.get(name, default)
+
+
+def _module(value: Any) -> Any:
+    if value is not None and not callable(value):
+        raise DTypeError(f"a module or a function is expected, not {value!r}")
+    return value
 
 
 def _trained(value: Any) -> Any:

@@ -125,6 +125,8 @@ def embedding(
     dense, `sparse` or not.
     """
     x = beside(x, weight)
+    if weight.ndim != 2:
+        raise ShapeError(f"embedding needs weights (rows, width), not {weight.shape}")
     if max_norm is not None:
         _shorten(weight, x, max_norm, norm_type)
     rows = _rows_named(x, weight)
@@ -303,9 +305,8 @@ def batch_norm(
     """(x - mean) / sqrt(variance + eps) of x[batch, channel, ...], multiplied by weight[channel]
     and bias[channel] added. Ioffe and Szegedy, 2015, arXiv:1502.03167.
 
-    With `training`, or without running statistics, mean and (biased) variance are the batch's own;
-    in training the running ones, with unbiased variance, follow by `momentum`, in place, unless
-    there are no elements.
+    With `training` mean and (biased) variance are the batch's own; the running ones, if given, with
+    unbiased variance, follow by `momentum`, in place, unless there are no elements.
     """
     if x.ndim < 2:
         if x.numel():
@@ -313,7 +314,9 @@ def batch_norm(
         return x.clone()
     if training:
         check_several(x, x.shape[1])
-    elif running_mean is not None and running_var is not None:
+    elif running_mean is None or running_var is None:
+        raise ShapeError("batch_norm without training needs running_mean and running_var")
+    else:
         return _scaled(x, running_mean, running_var, weight, bias, eps)
     made, mean, variance = _standardised(x, weight, bias, eps)
     if training and running_mean is not None and running_var is not None and 0 not in x.shape:

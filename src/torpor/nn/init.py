@@ -11,7 +11,7 @@ from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.base.missing import names_of
 from torpor.tensor import Generator, Tensor, no_grad
 from torpor.tensor.host import known_shape
-from torpor.tensor.spelling import within
+from torpor.tensor.spelling import whole_number, within
 
 __all__: Final = [
     "calculate_gain", "constant_", "dirac_", "eye_", "kaiming_normal_", "kaiming_uniform_",
@@ -31,6 +31,7 @@ def default_weight(shape: tuple[int, ...], fan_in: int) -> Tensor:
     """Uniform in +-1/sqrt(fan_in): PyTorch's default of Linear and convolutions, which is
     Kaiming-uniform with a = sqrt(5). He et al., 2015, arXiv:1502.01852, equation 10.
     """
+    fan_in = whole_number(fan_in)
     bound = 1 / math.sqrt(fan_in) if fan_in > 0 else 0.0
     return Tensor.uniform(*shape, low=-bound, high=bound, requires_grad=True)
 

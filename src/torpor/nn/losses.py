@@ -15,12 +15,14 @@ from typing import Any, Final
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.tensor import Tensor, einsum
 from torpor.tensor.creation import beside
+from torpor.tensor.distributions import VARIANCE, required
 from torpor.tensor.handle import located, with_rule
 from torpor.tensor.host import known_shape, known_size
 from torpor.tensor.loss import reduced
 from torpor.tensor.namespace import function_of
 from torpor.tensor.operands import choose
-from torpor.tensor.spelling import spell
+from torpor.tensor.reduce import root
+from torpor.tensor.spelling import spell, within
 from torpor.tensor.wide import widely
 
 NEVER: Final = -1e30  # the logarithm of a probability of 0 whose differences are numbers
@@ -133,14 +135,16 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
 @widely
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
     """The distances of all rows of (..., n, k) from all of (..., m, k): (..., n, m). They are those
-    of differences, not of products, whatever `compute_mode`: near rows keep their digits.
+    of differences, not of products, whatever `compute_mode`: near rows keep their digits. With
+    p = 2 squares of differences that are too large for the format make the distance infinite.
 
     >>> cdist(Tensor([[0.0, 0.0], [3.0, 0.0]]), Tensor([[0.0, 4.0]])).tolist()
     [[4.0], [5.0]]
     """
     if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
         raise located(ShapeError("cdist is of rows (..., n, k) and (..., m, k)"), (x1, x2))
-    return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
+    apart = x1.unsqueeze(-2) - x2.unsqueeze(-3)
+    return root(apart.square().sum(-1)) if p == 2 else apart.norm(p, -1)
 
 
 @widely
@@ -201,6 +205,7 @@ def gaussian_nll_loss(
     spread: Any = beside(var, input)
     if spread.ndim and spread.shape != input.shape and spread.shape == input.shape[:-1]:
         spread = spread.unsqueeze(-1)
+    spread = required(spread, spread >= 0, VARIANCE)
     spread = with_rule(spread.clamp(eps), (spread,), "same")
     loss = (spread.log() + (input - target).square() / spread) * 0.5
     return reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
@@ -233,15 +238,19 @@ def ctc_loss(
 
     As in PyTorch the gradient is that of log_softmax with what it is of.
     """
+    if log_probs.ndim not in (2, 3) or targets.ndim not in (1, 2):
+        what = "log_probs (steps, batch, classes) or without batch, and targets (batch, length)"
+        raise ShapeError(f"expected {what}, not {log_probs.shape} and {targets.shape}")
     if log_probs.ndim == 2:
-        lengths = Tensor(input_lengths).reshape(1), Tensor(target_lengths).reshape(1)
-        rows = targets.reshape(1, -1)
-        made = ctc_loss(log_probs.unsqueeze(1), rows, *lengths, blank, reduction, zero_infinity)
+        whole, flat = log_probs.unsqueeze(1), targets.reshape(-1)
+        first, second = (Tensor(one).reshape(1) for one in (input_lengths, target_lengths))
+        made = ctc_loss(whole, flat, first, second, blank, reduction, zero_infinity)
         return made.reshape(())
     if reduction not in ("none", "mean", "sum"):
         raise ValueRangeError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
-    steps, batch, _ = known_shape(log_probs.shape)
-    seen, wanted = (beside(n, log_probs).long().tolist() for n in (input_lengths, target_lengths))
+    steps, batch, classes = known_shape(log_probs.shape)
+    within("ctc_loss's blank", blank, 0, classes - 1)
+    seen, wanted = _lengths(log_probs, targets, input_lengths, target_lengths)
     table = [targets.narrow(0, sum(wanted[:n]), wanted[n]) if targets.ndim == 1 else
              targets[n, : wanted[n]] for n in range(batch)]  # fmt: skip
     longest = max([*wanted, 0])
@@ -273,6 +282,25 @@ def ctc_loss(
     if reduction != "mean":
         return reduced(loss, reduction)
     return reduced(loss / Tensor(wanted, device=loss.device).clamp(1), reduction)
+
+
+def _lengths(log_probs: Tensor, targets: Tensor, *given: Any) -> list[list[int]]:
+    """Those of each sample's log-probabilities and targets, which have to be as long."""
+    steps, batch, _ = known_shape(log_probs.shape)
+    rows, held = (batch, *known_shape(targets.shape))[-2:]
+    if rows != batch or targets.ndim not in (1, 2):
+        raise ShapeError(f"targets {targets.shape} are not of {batch} samples")
+    made = []
+    for what, most, lengths in zip(("input", "target"), (steps, held), given, strict=True):
+        one: Any = beside(lengths, log_probs).long()
+        if one.shape != (batch,):
+            raise ShapeError(f"{what}_lengths are ({batch},), not {one.shape}")
+        made.append(one.tolist())
+        for length in made[-1]:
+            within(f"each of {what}_lengths", length, 0, most)
+    if targets.ndim == 1 and sum(made[1]) != held:
+        raise ShapeError(f"target_lengths are {sum(made[1])} together, and targets {held}")
+    return made
 
 
 # --- what is between two inputs -------------------------------------------------------------------

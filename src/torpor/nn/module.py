@@ -16,7 +16,7 @@ from torpor.tensor.absent import Absent
 from torpor.tensor.creation import as_tensor
 from torpor.tensor.differentiate import forget_gradients, is_parameter
 from torpor.tensor.shard import become
-from torpor.tensor.spelling import check_keywords
+from torpor.tensor.spelling import check_keywords, no_tensor
 
 
 def parameter(data: Any = None, requires_grad: bool = True) -> Tensor:
@@ -83,9 +83,13 @@ class Module:
     _hooks: hooks.Hooks | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._hooks is None:
-            return self.forward(*args, **kwargs)
-        return self._hooks.called(self, args, kwargs)
+        try:
+            if self._hooks is None:
+                return self.forward(*args, **kwargs)
+            return self._hooks.called(self, args, kwargs)
+        except Exception as error:
+            _tell(error, self, args)  # apart: a jitted function is guarded by what is read here
+            raise
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes; subclasses say."""
@@ -153,6 +157,10 @@ class Module:
         """Make the tensor an attribute that is not trained; not `persistent`, and it is no part of
         the state.
         """
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise DTypeError(f"the buffer {name!r} is a tensor or None, not {tensor!r}")
+        if isinstance(attribute(self, name, None), Parameter):
+            raise KeyError(f"{type(self).__name__} has a parameter {name!r} already")
         self._set(name, tensor)
         others = [known for known in attribute(self, "_passing", ()) if known != name]
         if others or not persistent:
@@ -160,6 +168,8 @@ class Module:
 
     def register_parameter(self, name: str, param: Tensor | None) -> None:
         """Make the tensor an attribute that is trained."""
+        if param is not None and not isinstance(param, Tensor):
+            raise DTypeError(f"the parameter {name!r} is a tensor or None, not {param!r}")
         self._set(name, param)
 
     def named_parameters(
@@ -229,6 +239,8 @@ class Module:
     # --- all that is inside -----------------------------------------------------------------------
     def train(self, mode: bool = True) -> Module:
         """Training behaviour on (or off) here and inside; gives the module."""
+        if not isinstance(mode, bool | int):
+            raise ValueRangeError(f"a module is in training or not: True or False, not {mode!r}")
         for module in self.modules():
             module.training = mode
         return self
@@ -356,6 +368,14 @@ class Module:
 def _is(value: Any, default: Any) -> bool:
     """Whether an argument is as by default, which may be one number for several axes."""
     return bool(value == default or (isinstance(value, tuple) and {*value} == {default}))
+
+
+def _tell(error: Exception, module: Module, given: tuple[Any, ...]) -> None:
+    """Raise an error that says so where a layer of torpor was given what is no tensor."""
+    if type(module).__module__.startswith("torpor."):
+        found = no_tensor(error, type(module).__name__, given)
+        if found is not error:
+            raise found from None
 
 
 class Layer(Module):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -12,6 +12,7 @@ from torpor.nn import init
 from torpor.nn.module import Layer
 from torpor.nn.utils.rnn import PackedSequence, pad_packed_sequence, repacked
 from torpor.tensor import Tensor
+from torpor.tensor.host import known_shape
 from torpor.tensor.looping import scan
 from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import within
@@ -92,7 +93,7 @@ class RNNBase(Layer):
         return output.transpose(0, 1) if turned else output, ends
 
     def _layers(self, sequence: Tensor, state: Any, inside: Any = None) -> tuple[Tensor, Any]:
-        given = state if state is None or isinstance(state, tuple) else (state,)
+        given = None if state is None else _parts(state)
         last: list[State] = []
         for layer in range(self.num_layers):
             if layer and self.dropout and self.training:
@@ -113,11 +114,8 @@ class RNNBase(Layer):
         shapes = [(*sequence.shape[1:-1], width) for width in widths]
         if given is None:
             return tuple(sequence.new_zeros(*shape) for shape in shapes)
-        start: State = tuple(part[number] for part in given)
-        if [part.shape for part in start] != shapes:
-            wanted = [(len(self._suffixes()), *shape) for shape in shapes]
-            raise ShapeError(f"the state is {self.kept} of shape {wanted}")
-        return start
+        _check_state(given, shapes, [len(self._suffixes())])
+        return tuple(part[number] for part in given)
 
     def _run(
         self, sequence: Tensor, suffix: str, state: State, inside: Any = None
@@ -133,6 +131,23 @@ class RNNBase(Layer):
         outputs, *end = run(back, sequence, inside, *weights, *state)
         return outputs, tuple(end)
 
+    def hold(self, weights: Sequence[Tensor], bias: bool) -> None:
+        """Take sizes and weights from a list: of each layer, each way, W_ih, W_hh, then b_ih and
+        b_hh if there are biases, then W_hr if h is projected.
+        """
+        suffixes, names = self._suffixes(), ["weight_ih", "weight_hh"]
+        names += ["bias_ih", "bias_hh"] if bias else []
+        if len(weights) == len(suffixes) * (len(names) + 1) and self.kept > 1:
+            names.append("weight_hr")
+        if len(weights) != len(suffixes) * len(names):
+            what = f"{len(suffixes)} layers have {len(suffixes) * len(names)} weights"
+            raise ShapeError(f"{what}, not {len(weights)}")
+        named = [name + suffix for suffix in suffixes for name in names]
+        vars(self).update(zip(named, weights, strict=True))
+        rows, self.input_size = known_shape(weights[0].shape)
+        self.hidden_size = rows // self.gates
+        self.proj_size = len(weights[len(names) - 1]) if "weight_hr" in names else 0
+
     def _kind(self) -> str:
         """Which of the `RULES` a step is."""
         return self.kind
@@ -142,6 +157,20 @@ class RNNBase(Layer):
         [batch, gates * hidden_size].
         """
         return RULES[self._kind()](inputs, hidden, state)
+
+
+def _parts(state: Any) -> State:
+    """The tensors of a state, given as one or as several."""
+    return (state,) if isinstance(state, Tensor) else tuple(state)
+
+
+def _check_state(given: State, shapes: Sequence[tuple[Any, ...]], lead: Sequence[int]) -> None:
+    """Raise unless the state's tensors have these shapes, behind `lead`."""
+    wanted = [(*lead, *shape) for shape in shapes]
+    found = [part.shape for part in given]
+    if found != wanted:
+        named = " and ".join(map(str, wanted))
+        raise ShapeError(f"the state has shape {named}, not {' and '.join(map(str, found))}")
 
 
 def _scanned(
@@ -267,8 +296,9 @@ class RNNCellBase(Layer):
         if x.ndim not in (1, 2) or x.shape[-1] != self.input_size:
             wanted = f"(batch, {self.input_size}) or without batch"
             raise ShapeError(f"{type(self).__name__} expected {wanted}, got {x.shape}")
-        nothing = x.new_zeros(*x.shape[:-1], self.hidden_size)
-        given = (nothing,) * self.kept if hx is None else hx if isinstance(hx, tuple) else (hx,)
+        shape = (*x.shape[:-1], self.hidden_size)
+        given = (x.new_zeros(*shape),) * self.kept if hx is None else _parts(hx)
+        _check_state(given, [shape] * self.kept, [])
         inputs = x.linear(self.weight_ih, self.bias_ih)
         hidden = given[0].linear(self.weight_hh, self.bias_hh)
         after = RULES[self._kind()](inputs, hidden, given)
@@ -304,3 +334,76 @@ class GRUCell(RNNCellBase):
     """A step of `GRU`."""
 
     gates, kind = 3, "GRU"
+
+
+# --- functions ------------------------------------------------------------------------------------
+def _over_layers(name: str, layer: type[RNNBase], **options: Any) -> Callable[..., Any]:
+    """The layer as a function of its weights."""
+
+    def function(
+        input: Any, hx: Any, params: Any, has_biases: Any, num_layers: Any, dropout: Any,
+        train: Any, bidirectional: Any, batch_first: Any,
+    ) -> tuple[Tensor, ...]:  # fmt: skip
+        packed = not isinstance(has_biases, bool)
+        if packed:  # then the arguments are one further on
+            input = PackedSequence(input, hx)
+            hx, params, has_biases, num_layers, dropout, train, bidirectional = (
+                params,
+                has_biases,
+                num_layers,
+                dropout,
+                train,
+                bidirectional,
+                batch_first,
+            )
+        made: Any = layer.__new__(layer)
+        vars(made).update(
+            num_layers=num_layers,
+            bidirectional=bidirectional,
+            dropout=dropout,
+            training=train,
+            batch_first=not packed and batch_first,
+            **options,
+        )
+        made.hold(params, has_biases)
+        output, ends = made(input, hx)
+        return (output.data if packed else output, *_parts(ends))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""(h of every step, each last state) of `nn.{layer.__name__}` whose weights
+    are `params`, a list in the order of the layer's own; of packed data (data, batch_sizes, hx,
+    params, has_biases, num_layers, dropout, train, bidirectional).
+    """
+    return function
+
+
+def _of_cell(name: str, cell: type[RNNCellBase], **options: Any) -> Callable[..., Any]:
+    """The cell as a function of its weights."""
+
+    def function(
+        input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None,
+        b_hh: Tensor | None = None,
+    ) -> Any:  # fmt: skip
+        made: Any = cell.__new__(cell)
+        vars(made).update(
+            weight_ih=w_ih,
+            weight_hh=w_hh,
+            bias_ih=b_ih,
+            bias_hh=b_hh,
+            input_size=w_ih.shape[-1],
+            hidden_size=w_hh.shape[-1],
+            **options,
+        )
+        return made(input, hx)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"The next state of `nn.{cell.__name__}` that has these weights."
+    return function
+
+
+lstm, lstm_cell = _over_layers("lstm", LSTM), _of_cell("lstm_cell", LSTMCell)
+gru, gru_cell = _over_layers("gru", GRU), _of_cell("gru_cell", GRUCell)
+rnn_tanh = _over_layers("rnn_tanh", RNN, nonlinearity="tanh")
+rnn_relu = _over_layers("rnn_relu", RNN, nonlinearity="relu")
+rnn_tanh_cell = _of_cell("rnn_tanh_cell", RNNCell, nonlinearity="tanh")
+rnn_relu_cell = _of_cell("rnn_relu_cell", RNNCell, nonlinearity="relu")

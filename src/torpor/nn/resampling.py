@@ -23,6 +23,8 @@ from torpor.tensor.wide import widely
 
 Array = npt.NDArray[Any]
 CUBIC: Final = -0.75  # the free number of the cubic kernel: Keys, 1981, has -0.5
+GRID_MODES: Final = ("bilinear", "nearest", "bicubic")
+GRID_PADDING: Final = ("zeros", "border", "reflection")
 LINEAR: Final = {"linear": 1, "bilinear": 2, "trilinear": 3}
 
 
@@ -59,16 +61,24 @@ def interpolate(
     if mode == "area":
         pools = input.adaptive_avg_pool1d, input.adaptive_avg_pool2d, input.adaptive_avg_pool3d
         return pools[axes - 1](tuple(wanted))
-    made = input
+    return _resized(input, wanted, scales, mode, bool(align_corners), antialias)
+
+
+def _resized(
+    input: Tensor, wanted: Sequence[int], scales: Sequence[float | None], mode: str, corners: bool,
+    antialias: bool,
+) -> Tensor:  # fmt: skip
+    """`interpolate` to these lengths by these scales; None: as the lengths say."""
+    made, inner, axes = input, known_shape(input.shape[2:]), input.ndim - 2
     for axis in reversed(range(axes)):
         length, count, factor = inner[axis], wanted[axis], scales[axis]
         scale = length / count if factor is None else 1 / factor
         if mode in ("nearest", "nearest-exact"):
             places, weights = _nearest(length, count, scale, mode == "nearest-exact"), None
         elif antialias:
-            places, weights = _smooth(length, count, scale, mode == "bicubic", bool(align_corners))
+            places, weights = _smooth(length, count, scale, mode == "bicubic", corners)
         elif LINEAR.get(mode, 2 if mode == "bicubic" else 0) == axes:
-            places, weights = _taps(length, count, scale, mode == "bicubic", bool(align_corners))
+            places, weights = _taps(length, count, scale, mode == "bicubic", corners)
         else:
             raise ValueRangeError(f"interpolate of {axes} spatial axes has no mode {mode!r}")
         made = _weighted(made, axis + 2, places, weights)
@@ -191,8 +201,7 @@ def grid_sample(
     -1 and 1 are the centres of the corners rather than their outer ends.
     """
     axes, sizes = input.ndim - 2, known_shape(input.shape[2:])
-    known = mode in ("bilinear", "nearest", "bicubic")
-    if not known or padding_mode not in ("zeros", "border", "reflection"):
+    if mode not in GRID_MODES or padding_mode not in GRID_PADDING:
         raise ValueRangeError(f"grid_sample has no mode {mode!r} with padding {padding_mode!r}")
     if grid.ndim != axes + 2 or grid.shape[-1] != axes or grid.shape[0] != input.shape[0]:
         raise ShapeError(f"a grid (batch, ..., {axes}) is needed, not {grid.shape}")
@@ -260,9 +269,17 @@ def grid_sampler_2d(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
     """`grid_sample` with modes as numbers, in the order in which they are named there."""
-    mode = ("bilinear", "nearest", "bicubic")[interpolation_mode]
-    padding = ("zeros", "border", "reflection")[padding_mode]
+    mode = _numbered("interpolation_mode", interpolation_mode, GRID_MODES)
+    padding = _numbered("padding_mode", padding_mode, GRID_PADDING)
     return grid_sample(input, grid, mode, padding, align_corners)
+
+
+def _numbered(what: str, number: int, names: Sequence[str]) -> str:
+    """The name that a number stands for."""
+    if number in range(len(names)):
+        return names[number]
+    known = ", ".join(f"{place} ({name})" for place, name in enumerate(names))
+    raise ValueRangeError(f"{what} is {known}, not {number!r}")
 
 
 grid_sampler_3d = grid_sampler_2d

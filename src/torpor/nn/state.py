@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from torpor.base.attributes import attribute, attributes
-from torpor.base.errors import ShapeError, StateError
+from torpor.base.errors import DTypeError, ShapeError, StateError
 from torpor.nn.gguf import gguf_load
 from torpor.nn.safetensors import safe_load, safe_save
 from torpor.nn.torch_files import torch_load
@@ -131,6 +131,8 @@ def load_state_dict(
     With `strict`, names that only one side has are an error; shapes must always agree. Nothing is
     changed when an error is raised. With `assign` the model's tensors take the values' formats.
     """
+    if not isinstance(values, Mapping):
+        raise DTypeError(f"a state is tensors by name, not {type(values).__name__}")
     own = get_state_dict(model)
     missing = [name for name in own if name not in values]
     misfit = Misfit(missing, [name for name in values if name not in own])

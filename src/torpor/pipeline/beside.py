@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from torpor.base.collecting import uncollected
 from torpor.ir.trace import listener
 from torpor.pipeline.journal import help_another, journal, recording
 
+BULK: Final = "torpor.device.bulk"  # not imported before a process is started
 _COMMAND: Final = "from torpor.pipeline.beside import serve; serve()"
 # Nodes of a graph from which the other process is started while it is planned. Such a graph becomes
 # some ten kernels, of 0.05 s each; a start takes 0.3 s. A choice.
@@ -45,6 +47,14 @@ def beside(
     now = dict(settings.snapshot())
     requests = [(now, there or function, *one) for one in wanted]
     return bulk.make_all(requests, lambda n: function(*wanted[n]), _COMMAND, _from_there, starts)
+
+
+def begin(function: Callable[..., Any], *wanted: Any) -> None:
+    """Have the other process, if it runs, do what leaves something on the disk, which others will
+    look for there later.
+    """
+    if settings.number("CACHE") and not is_heard() and (bulk := sys.modules.get(BULK)) is not None:
+        bulk.begin(_COMMAND, (dict(settings.snapshot()), function, *wanted))
 
 
 def _from_there(answer: tuple[Any, str]) -> Any:

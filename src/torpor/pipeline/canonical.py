@@ -1,8 +1,8 @@
 """What two realisations must have in common to run the same kernels.
 
 The graph is written down from its roots to its leaves, with its nodes numbered in order of
-appearance; a node that appears again is its number. Boxes of memory such as `X[i:i+64]`, what is a
-view of them, and constants are written each time: that two of them are equal may be chance, as in
+appearance; a node that appears again is its number. Boxes of memory such as `X[i:i+64]`, constants,
+and what is a view of them are written each time: that two of them are equal may be chance, as in
 `stack([X[i:i+64] for i in random])`. Memory is told by format, size and device, a bound variable by
 its limits: which buffer it is, what value it has and how it is called stay out, and are listed
 beside. The numbers of movements (sizes, and where boxes such as `X[i:i+64]` lie),
@@ -108,7 +108,7 @@ def canonical(roots: Sequence[tuple[UOp, str]], known: Notes = NOTHING) -> Canon
             numbers.append(node)
             continue
         place = place_now(node, count := len(order))
-        if place != count and (op not in PLACED or not is_of_box(node, known)):
+        if place != count and (op not in PLACED or not is_by_chance(node, known)):
             words.append(place)
             continue
         order.append(node)
@@ -155,8 +155,10 @@ def word_of(node: UOp) -> Any:
     return node.op, node.dtype, node.arg[1:]
 
 
-def is_of_box(node: UOp, known: Notes) -> bool:
-    """Whether a node is a view of a box of memory, or that box."""
+def is_by_chance(node: UOp, known: Notes) -> bool:
+    """Whether a node is a box of memory or a view of one, or of a constant: another such may be
+    the same node without meaning the same.
+    """
     shrunk = False
     while node.op in PLACED:
         shrunk = shrunk or node.op is Ops.SHRINK
@@ -164,7 +166,7 @@ def is_of_box(node: UOp, known: Notes) -> bool:
         entry = known.get(id(node))
         if entry is not None and entry() is node:
             node = entry.value
-    return shrunk and node.op is _BUFFER
+    return node.op is _CONST or (shrunk and node.op is _BUFFER)
 
 
 def without_numbers(

@@ -35,6 +35,7 @@ from torpor.device.executor import (
     jumping,
     split,
 )
+from torpor.device.launch import launch_value
 from torpor.device.pool import pool, thread_count
 from torpor.ir.records import Jump, ScheduleItem
 from torpor.ir.uop import UOp
@@ -171,7 +172,7 @@ class CompiledGraph:
         measured = timing()
         if measured and any(c.program and c.program.thread_range for c in self.commands):
             pool.get_ready()  # what that takes is no kernel's time
-        table = self._table(inputs, results)
+        table = self.table(inputs, results)
         rounds: dict[object, int] = {}
         after = 0
         while (number := after) < len(self.commands):
@@ -196,13 +197,22 @@ class CompiledGraph:
             if error:
                 raise Failed(number, error)
 
-    def _table(self, inputs: Sequence[Buffer], results: Sequence[Buffer]) -> list[Buffer]:
+    def table(self, inputs: Sequence[Buffer], results: Sequence[Buffer]) -> list[Buffer]:
         """The memory of each slot in one run."""
         memory = self.memory
         arenas = [Buffer(*kind) for kind in memory.arenas]
         table = [*inputs, *memory.constants, *results, *arenas]
         table += [table[base].view(at, kind.size, kind.dtype) for kind, base, at in memory.between]
         return table
+
+    def operations(self, words: Sequence[int]) -> int:
+        """The arithmetic operations of one run with these words; a loop comes round once here."""
+        total = 0
+        for command in self.commands:
+            if (program := command.program) is not None:
+                values = zip((name for name, _ in program.variables), command.values_in(words, {}))
+                total += launch_value(program.ops, dict(values))
+        return total
 
     # --- for native code --------------------------------------------------------------------------
     @cached_property

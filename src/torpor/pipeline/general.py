@@ -13,23 +13,34 @@ in them apart, and for the least and the greatest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from math import prod
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from torpor.base.dtypes import DType
+from torpor.base.locks import recursive_lock
 from torpor.device import Buffer
 from torpor.device.buffer import buffer_node
 from torpor.ir.infer import largest, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.ir.variable import bind
+from torpor.pipeline import reuse
 from torpor.pipeline.canonical import NOWHERE, PAIRED, Canonical
+from torpor.pipeline.compiled_graph import Kind
 
-STEADY: Final = 8  # times in a row, after which a graph gets kernels of its own
+STEADY: Final = 8  # times in a row, after which something looks as if it stays
+# Times in a row, after which sizes get kernels of their own; fewer for large ones, whose kernels do
+# so many operations in the 0.1 to 0.5 s that compiling takes: those for any size take up to four
+# times as long as those for one.
+LASTING: Final = 1000
+WHILE_COMPILING: Final = 1 << 34
+_lock: Final = recursive_lock()  # of what gives memory for constants
 Roots = Sequence[tuple[UOp, str]]
 Numbers = tuple[Any, ...]
 Factor = tuple[int, int]  # which variable, and what is added to it
@@ -38,16 +49,21 @@ Limits = tuple[int, int, int]  # the place of the number that a variable is, its
 
 @dataclass
 class Row:
-    """How often the last of some things has come in a row."""
+    """How often the last of some things has come in a row, and after how often it stays."""
 
     last: Any = None
     times: int = 0
+    lasting: int = STEADY
 
     def is_steady(self, one: Any) -> bool:
-        """Whether this one, which has come now, has come so often that it looks as if it stays."""
+        """Whether this one, which has come now, has come so often in a row that it stays."""
         self.times = self.times + 1 if one == self.last else 1
         self.last = one
-        return self.times > STEADY
+        return self.times > self.lasting
+
+    def does(self, operations: int) -> None:
+        """Each time takes so many operations by kernels for any size."""
+        self.lasting = max(STEADY, min(LASTING, WHILE_COMPILING // max(operations, 1)))
 
 
 class Slot(NamedTuple):
@@ -213,5 +229,14 @@ def bound_to(number: int, value: int, variables: Sequence[Limits]) -> UOp:
 
 def constant_buffer(node: UOp, form: Canonical) -> Buffer:
     """Memory that holds a constant, on the device of what it meets."""
-    array = np.array([node.arg], node.dtype.numpy)
-    return Buffer(form.buffers[0].device, 1, node.dtype).allocate().copyin(array)
+    array = np.array((node.arg,), node.dtype.numpy)
+    with _lock:
+        buffer = _taking(form.buffers[0].device, node.dtype)().buffer
+    return buffer.copyin(array)
+
+
+@cache
+def _taking(device: str, dtype: DType) -> Callable[[], reuse.Result]:
+    """A function that gives memory of one element, which nobody holds."""
+    kind = Kind(device, 1, dtype)
+    return reuse.giving(kind, None, kind.nbytes)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from torpor.base.errors import TorporError
 from torpor.ir.infer import shape_of
 from torpor.pipeline.canonical import Canonical, canonical
-from torpor.pipeline.general import STEADY, General, Made, Numbers, Roots, Row, slots_of
+from torpor.pipeline.general import General, Made, Numbers, Roots, Row, slots_of
 from torpor.pipeline.terms import folded
 from torpor.pipeline.unshare import repeated, unshared
 from torpor.pipeline.vary import Graph, is_box
@@ -36,9 +36,9 @@ _folded: Final[dict[tuple[Any, ...], tuple[Any, ...]]] = {}
 _places: Final[dict[tuple[Any, ...], list[Numbers]]] = {}  # of boxes, by what is like them
 
 
-def known_form(form: Canonical) -> tuple[Canonical, bool] | None:
-    """The canonical form of the general graph, as it was written down before, and whether its sizes
-    vary.
+def known_form(form: Canonical) -> tuple[Canonical, Row | None] | None:
+    """The canonical form of the general graph, as it was written down before; and, if its sizes
+    vary, how often they have come in a row.
     """
     seen = _seen.get(likeness(form))
     if seen is None:
@@ -50,7 +50,7 @@ def known_form(form: Canonical) -> tuple[Canonical, bool] | None:
         if values is not None:
             if general.sized and seen.row.is_steady(form.numbers):
                 return None
-            return general.form(form, values), general.sized
+            return general.form(form, values), seen.row if general.sized else None
     return None
 
 
@@ -69,7 +69,7 @@ def generalised(roots: Roots, form: Canonical) -> Made | None:
         _places.clear()
         _folded.clear()
     seen = _seen.setdefault(likeness(form), Seen())
-    steady = seen.row.times > STEADY and seen.row.last == form.numbers
+    steady = seen.row.times > seen.row.lasting and seen.row.last == form.numbers
     moved = moved_places(form)
     earlier = [one for one in seen.numbers if one != form.numbers]
     seen.numbers = [*earlier[-REMEMBERED + 1 :], form.numbers]

@@ -5,7 +5,8 @@ after   h1 = f(h, a), h2 = f(h1, b), h3 = f(h2, c), all by the kernels of one st
 
 Operations of one kind come from one line of the program. Where their number has changed, and some
 depend on each other, one after the other, these tell steps apart; each node belongs to the last
-step in which it can be computed. What later steps need of a step is computed together.
+step in which it can be computed. What later steps need of a step is computed together. The kernels
+of all steps are the recipe of graphs that are the same again.
 """
 
 from __future__ import annotations
@@ -13,14 +14,19 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Final, NamedTuple
 
+from torpor.device import Buffer
 from torpor.graph.sizes import is_plain
 from torpor.ir.infer import JOINT, shape_of
 from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.uop import UOp
+from torpor.pipeline.canonical import Canonical
+from torpor.pipeline.command import Command, Prepared
 from torpor.pipeline.general import Roots, Row
+from torpor.pipeline.recipe import Recipe, Result, Run, keep, noted, recipe_of
 from torpor.pipeline.vary import nodes_of
 
 LEAST: Final = 8  # operations of one kind, one after the other, that are steps: a choice
@@ -48,33 +54,65 @@ _now: Final = _Now()
 _seen: Final[dict[int, Known]] = {}  # by the kinds of a graph's operations
 
 
-def in_steps(roots: Roots, name: Hashable, compute: Compute) -> list[UOp] | None:
+def in_steps(roots: Roots, form: Canonical, compute: Compute) -> list[UOp] | None:
     """The values of roots, computed step by step; None where there are no steps, as many as there
-    have been, or where the graph of this name stays as it is.
+    have been, or where the graph of this form stays as it is but for numbers.
     """
     device = roots[0][1]
     if _now.inside or any(other != device or JOINT in other for _, other in roots):
         return None
     order = nodes_of(roots)[:-1]
-    steps = steps_of(order, name, {node for node, _ in roots})
+    steps = steps_of(order, form.skeleton, {node for node, _ in roots})
     if steps is None or not all(is_plain(shape_of(node)) for step in steps for node in step):
         return None
     if sum(prod(shape_of(n)) * n.dtype.itemsize for step in steps for n in step) > LARGEST:
         return None
     stands: dict[UOp, UOp] = {}
-    _now.inside = True
+    _now.inside, noted.runs = True, []
     try:
-        for step in steps:
-            sink = UOp.sink(*step).substitute(stands)
-            values = compute([(node, device) for node in sink.src])
-            stands |= dict(zip(step, values, strict=True))
+        for step in (*steps, [node for node, _ in roots]):
+            left = [node for node in step if node not in stands]
+            sink = UOp.sink(*left).substitute(stands)
+            values = compute([(node, device) for node in sink.src]) if left else []
+            stands |= dict(zip(left, values, strict=True))
+        found = [stands[node] for node, _ in roots]
+        recipe = one_of(noted.runs, form, found)
     finally:
-        _now.inside = False
-    rest = [node for node, _ in roots if node not in stands]
-    sink = UOp.sink(*rest).substitute(stands)
-    values = compute([(node, device) for node in sink.src]) if rest else []
-    stands |= dict(zip(rest, values, strict=True))
-    return [stands[node] for node, _ in roots]
+        _now.inside, noted.runs = False, None
+    if recipe is not None:
+        keep(form, recipe)
+    return found
+
+
+def one_of(runs: Sequence[Run], form: Canonical, values: Sequence[UOp]) -> Recipe | None:
+    """The recipe of a graph with these values that does what these runs did; None where they read
+    what neither the graph nor one of them holds, or a check of theirs names another graph.
+    """
+    known = set(map(id, form.buffers))
+    ready: list[Prepared] = []
+    for recipe, inputs, bound, made in runs:
+        graph, memory = recipe.graph, [result.buffer for result in made]
+        plain = not any(c.item.jump or (c.program and c.program.checks) for c in graph.commands)
+        if not (plain and known.issuperset(map(id, inputs))) or graph.sections:
+            return None
+        table = graph.table(inputs, memory)
+        ready += [placed(command, table, bound) for command in graph.commands]
+        known.update(map(id, memory))
+    results = [Result(((value.below((Ops.RESHAPE,)), shape_of(value)),)) for value in values]
+    if not known.issuperset(id(one.parts[0][0].arg) for one in results):
+        return None
+    return recipe_of(form, ready, results)[0]
+
+
+def placed(command: Command, table: Sequence[Buffer], bound: Sequence[int]) -> Prepared:
+    """What a command does in this memory, with these numbers."""
+    memory = (table[slot] for slot in command.slots)
+    nodes = tuple([UOp(Ops.BUFFER, buffer.dtype, (), buffer) for buffer in memory])
+    item = replace(command.item, buffers=nodes)
+    if command.program is not None:
+        names = (name for name, _ in command.program.variables)
+        item = replace(item, variables=tuple(zip(names, command.values_in(bound), strict=True)))
+    return Prepared(item, command.program, command.executable)
 
 
 def steps_of(order: Sequence[UOp], name: Hashable, asked: set[UOp]) -> list[list[UOp]] | None:

@@ -8,17 +8,18 @@ and a small arena.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from torpor.base.dtypes import DType
 from torpor.base.locks import recursive_lock
 from torpor.device import Buffer
 from torpor.device.buffer import buffer_node
-from torpor.ir.infer import Shape
+from torpor.ir.infer import Shape, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.records import ScheduleItem
 from torpor.ir.uop import UOp
@@ -180,6 +181,22 @@ def taking(kind: Kind, shape: Shape | None) -> Callable[[], reuse.Result]:
 
 
 # --- following it ---------------------------------------------------------------------------------
+class Run(NamedTuple):
+    """A recipe that was followed, and its memory."""
+
+    recipe: Recipe
+    inputs: Sequence[Buffer]
+    bound: Sequence[int]
+    made: Sequence[reuse.Result]
+
+
+class _Noted(threading.local):
+    runs: list[Run] | None = None  # while somebody wants to know which recipes are followed
+
+
+noted: Final = _Noted()
+
+
 def carry_out(
     recipe: Recipe, inputs: Sequence[Buffer], bound: Sequence[int] = (),
     items: Sequence[ScheduleItem] = (), memory: Sequence[Buffer] | None = None,
@@ -205,12 +222,14 @@ def follow(
     if not items and timing():
         items = here(recipe, form)
     made = carry_out(recipe, form.buffers, form.values, items, memory)
+    if noted.runs is not None:
+        noted.runs.append(Run(recipe, form.buffers, form.values, made))
     first, found = recipe.first, list[UOp]()
     for (parts, joint), shape in zip(recipe.results, shapes):
         if joint is None:
             slot = parts[0][0]
             node = made[slot - first].node if slot >= first else None
-            if node is None or node._shape != shape:  # two roots may be one value in two shapes
+            if node is None or shape_of(node) != shape:  # two roots may be one value in two shapes
                 node = buffer_node(memory_at(recipe, slot, form.buffers, made), shape)
             found.append(node)
         else:

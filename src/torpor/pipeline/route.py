@@ -218,12 +218,16 @@ def followed(roots: Roots, form: Canonical) -> list[UOp] | None:
     known = known_form(form)
     if known is not None and (recipe := recipe_for(known[0])) is not None:
         anew.ran()
+        own, row = known
+        if row is not None and row.times == 1:
+            row.does(recipe.graph.operations(own.values))
         with suppress(Failed):  # it fails again, where the graph is there to be blamed
-            found = follow(recipe, known[0], shapes_of(roots))
-            return [*map(exactly, found)] if known[1] else found
+            found = follow(recipe, own, shapes_of(roots))
+            return found if row is None else [*map(exactly, found)]
     return None
 
 
+@uncollected()
 def new_run(roots: Roots, form: Canonical) -> list[UOp]:
     """The values of roots, by kernels for numbers that vary if some do: how many terms a sum has,
     sizes, places and constants.
@@ -234,7 +238,7 @@ def new_run(roots: Roots, form: Canonical) -> list[UOp]:
             found = known_run(*rows)
             return general_run(*rows) if found is None else found
     with suppress(Refused, MemoryError):
-        found = in_steps(roots, form.skeleton, computed)
+        found = in_steps(roots, form, computed)
         if found is not None:
             return found
     return general_run(roots, form)

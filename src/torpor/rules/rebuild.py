@@ -16,8 +16,7 @@ def map_nodes(root: UOp, function: Callable[[UOp], UOp]) -> UOp:
     """`root` rebuilt from the leaves, each node replaced by what `function` makes of it."""
     done: dict[UOp, UOp] = {}
     for node in root.toposort():
-        source = tuple(done[s] for s in node.src)
-        done[node] = function(node if source == node.src else node.replace(src=source))
+        done[node] = function(node.over(tuple([done[s] for s in node.src])))
     return done[root]
 
 
@@ -39,11 +38,11 @@ def replace_ranges(root: UOp, changes: Changes) -> UOp:
         if node in done:
             continue
         closed = closed_by(node)
-        source = tuple(done[s] for s in node.src[: len(node.src) - len(closed)])
+        source = tuple([done[s] for s in node.src[: len(node.src) - len(closed)]])
         for one in closed:
             source += changes[one][1] if one in changes else (done[one],)
         if node.op is Ops.REDUCE and len(source) == 1:
             done[node] = source[0]
         else:
-            done[node] = node if source == node.src else node.replace(src=source)
+            done[node] = node.over(source)
     return done[root]

@@ -221,6 +221,6 @@ class Afresh:
                 known[one] = value(one)
                 continue
             source = tuple(known[s] if s in known else value(s) for s in one.src)
-            known[one] = one if source == one.src else one.replace(src=source)
+            known[one] = one.over(source)
             unite_origins(one, known[one])
         return known[node]

@@ -99,8 +99,8 @@ def changed(order: list[UOp], changes: dict[UOp, UOp]) -> UOp:
         wanted = changes.get(node, node)
         for below in wanted.toposort(lambda n: n not in done):
             if below not in done:
-                source = tuple(done[s] for s in below.src)
-                done[below] = below if source == below.src else below.replace(src=source)
+                source = tuple([done[s] for s in below.src])
+                done[below] = below.over(source)
                 unite_origins(below, done[below])
         done[node] = done[wanted]
     return done[order[-1]]

@@ -124,7 +124,7 @@ class Outside:
         item, _, own = self.kernel
         done: dict[UOp, UOp] = {}
         for node in item.ast.toposort() if own else ():
-            done[node] = made = self.value(node, tuple(done[s] for s in node.src))
+            done[node] = made = self.value(node, tuple([done[s] for s in node.src]))
             if node.op is Ops.REDUCE:
                 neutral = UOp.const(node.dtype, identity(node.arg, node.dtype))
                 if done[node.src[0]] is neutral:

@@ -92,8 +92,8 @@ def guard_checks(root: UOp) -> UOp:
                     guards[source] = either(guards.get(source), here)
     done: dict[UOp, UOp] = {}
     for node in order:
-        operands = tuple(done[s] for s in node.src)
-        made = node if operands == node.src else node.replace(src=operands)
+        operands = tuple([done[s] for s in node.src])
+        made = node.over(operands)
         if node in checked and guards[node] is not ALWAYS:
             guard = guards[node].substitute(done)
             made = made.replace(src=(made.src[0], ~guard | made.src[1]))

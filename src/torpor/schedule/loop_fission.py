@@ -45,8 +45,8 @@ def separate_loops(root: UOp) -> UOp:
     number = 1 + max(r.arg[0] for r in root.ranges())
     done: dict[UOp, UOp] = {}
     for node in root.toposort():
-        source = tuple(done[s] for s in node.src)
-        made = node if source == node.src else node.replace(src=source)
+        source = tuple([done[s] for s in node.src])
+        made = node.over(source)
         if node in apart:
             own = AxisType.REDUCE if node.op is Ops.REDUCE else AxisType.GLOBAL
             fresh = {}

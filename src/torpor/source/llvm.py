@@ -62,7 +62,11 @@ def function_of(
     """The function of a linear program."""
     made = Function(signature(nodes), target, shared, streams)
     for node in nodes:
+        if made.waiting and llvm_memory.ends_waiting(made, node):
+            llvm_memory.store_waiting(made)
         add(made, node)
+    if made.waiting:
+        llvm_memory.store_waiting(made)
     return made
 
 

@@ -18,6 +18,7 @@ from torpor.source.llvm_text import Body, type_of, vector
 LOCAL_ALIGNMENT: Final = 64  # bytes: a cache line, and the widest vector register
 
 Pairs = Collection[tuple[int, int]]
+Masked = tuple[UOp, DType, str]  # an INDEX, and what is stored there
 
 
 class Function:
@@ -31,6 +32,7 @@ class Function:
         self.body = Body()
         self.names: dict[UOp, str] = {}
         self.ends: dict[UOp, tuple[str, ...]] = {}
+        self.waiting: list[Masked] = []  # stores under one mask, which share a branch
         # What a kernel stores lies in no other parameter, unless it may take the place of one.
         together = set(chain.from_iterable(shared))
         self.arguments = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from torpor.base.dtypes import DType
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
@@ -10,6 +12,8 @@ from torpor.source.llvm_alu import select
 from torpor.source.llvm_function import LOCAL_ALIGNMENT, Function
 from torpor.source.llvm_stream import MARK, streamed_bytes
 from torpor.source.llvm_text import mangled, memory_type, number_text, type_of
+
+BOUNDARIES: Final = (Ops.RANGE, Ops.END, Ops.IF, Ops.ENDIF, Ops.CHECK, Ops.BARRIER)
 
 
 def define_local(function: Function, node: UOp) -> None:
@@ -143,28 +147,52 @@ def plain_store(function: Function, place: UOp, dtype: DType, value: str, addres
 
 
 def masked_store(function: Function, place: UOp, dtype: DType, value: str) -> None:
-    """A plain store where every lane is wanted, as all are but the last of a row: some
-    processors take many times as long for a masked one.
+    """Stored with others under the same mask, when something else has to be done."""
+    if function.waiting and function.waiting[0][0].src[2] is not place.src[2]:
+        store_waiting(function)
+    function.waiting.append((place, dtype, value))
+
+
+def ends_waiting(function: Function, node: UOp) -> bool:
+    """Whether stores that wait come before a node: what reads what they store, loops, branches, and
+    other stores.
     """
-    kind, mask = f"<{dtype.count} x i1>", function.whole(place.src[2], dtype.count)
-    address = address_of(function, place)
-    name = f"llvm.vector.reduce.and.v{dtype.count}i1"
+    if node.op is Ops.LOAD:
+        return any(node.src[0].src[0] is place.src[0] for place, _, _ in function.waiting)
+    if node.op is Ops.STORE:
+        place = node.src[0]
+        return place.op is not Ops.INDEX or len(place.src) < 3 or place.src[2].dtype.count == 1
+    return node.op in BOUNDARIES
+
+
+def store_waiting(function: Function) -> None:
+    """Plain stores where every lane is wanted, as all are but the last of a row: some processors
+    take many times as long for masked ones.
+    """
+    waiting, function.waiting = function.waiting, []
+    condition = waiting[0][0].src[2]
+    count = waiting[0][1].count
+    kind, mask = f"<{count} x i1>", function.whole(condition, count)
+    addresses = [address_of(function, place) for place, _, _ in waiting]
+    name = f"llvm.vector.reduce.and.v{count}i1"
     every = function.body.value("alu", function.body.call(name, "i1", (kind, mask)))
     label = function.body.names.numbered("whole")
     function.body.line(f"br i1 {every}, label %{label}, label %part_{label}")
     function.body.label(label)
-    plain_store(function, place, dtype, value, address)
+    for (place, dtype, value), address in zip(waiting, addresses, strict=True):
+        plain_store(function, place, dtype, value, address)
     function.body.line(f"br label %after_{label}")
     function.body.label(f"part_{label}")
-    call = function.body.call(
-        f"llvm.masked.store.{mangled(dtype, memory=True)}.p0",
-        "void",
-        (memory_type(dtype), value),
-        ("ptr", address),
-        ("i32", str(align_of(place))),
-        (kind, mask),
-    )
-    function.body.line(call)
+    for (place, dtype, value), address in zip(waiting, addresses, strict=True):
+        call = function.body.call(
+            f"llvm.masked.store.{mangled(dtype, memory=True)}.p0",
+            "void",
+            (memory_type(dtype), value),
+            ("ptr", address),
+            ("i32", str(align_of(place))),
+            (kind, mask),
+        )
+        function.body.line(call)
     function.join(f"after_{label}")
 
 

@@ -12,11 +12,11 @@ from torpor.graph import build
 from torpor.ir.infer import Shape
 from torpor.tensor.creation import as_tensor, beside
 from torpor.tensor.handle import Handle, located, make
-from torpor.tensor.host import known_size
+from torpor.tensor.host import known_shape, known_size
 from torpor.tensor.iota import iota
 from torpor.tensor.joining import joined
 from torpor.tensor.operands import choose
-from torpor.tensor.spelling import a_shape, an_axis, one_axis, one_by_one
+from torpor.tensor.spelling import a_shape, an_axis, counts_of, one_axis, one_by_one, some_axes
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -154,6 +154,9 @@ class Arranging(Handle):
 
     def cartesian_prod(*tensors: Any) -> Tensor:
         """All tuples of elements of vectors, (count, vectors); of one vector itself."""
+        for one in tensors:
+            if one.ndim != 1:
+                raise located(ShapeError("cartesian_prod is of vectors"), (one,))
         if len(tensors) == 1:
             return tensors[0]
         grids = Handle._type.meshgrid(*tensors)
@@ -226,7 +229,10 @@ class Arranging(Handle):
         >>> Tensor([[1, 2], [3, 4]]).rot90().tolist()
         [[2, 4], [1, 3]]
         """
-        one, other = (one_axis(d, self.ndim) for d in dims)
+        axes = some_axes(tuple(dims), self.ndim)
+        if len(axes) != 2:
+            raise located(ShapeError(f"rot90 turns two axes, not {tuple(dims)}"), (self,))
+        one, other = axes
         turned = {0: lambda: self.clone(), 1: lambda: self.flip(other).transpose(one, other),
                   2: lambda: self.flip(one, other),
                   3: lambda: self.flip(one).transpose(one, other)}  # fmt: skip
@@ -331,6 +337,7 @@ def _with(operand: Any, look: Callable[[Any], Any], src: Any) -> Any:
 
 
 def _places(rows: int, columns: int, held: Callable[[int, int], bool], options: Any) -> Tensor:
+    rows, columns = known_shape(counts_of((rows, columns), "a number of rows or columns"))
     pairs = [(r, c) for r in range(rows) for c in range(columns) if held(r, c)]
     options = {"dtype": dtypes.int64, **options}
     data = [[r for r, _ in pairs], [c for _, c in pairs]]

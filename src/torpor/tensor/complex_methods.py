@@ -260,7 +260,7 @@ def complete() -> None:
         plain = f"__{name[3:]}" if name.startswith("__i") and name.endswith("__") else ""
         if name in known or name in ("__annotations__", "__slots__", "__weakref__", "_type"):
             continue
-        if (base != name and base in known) or plain in known:
+        if (base != name and base in known and base not in STATIC) or plain in known:
             setattr(Complex, name, _in_place(plain if plain in known else base, name))
         else:
             setattr(Complex, name, _refuse(name))

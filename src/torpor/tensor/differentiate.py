@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from torpor.base.errors import DTypeError, GradientError, ShapeError
+from torpor.base.errors import DTypeError, GradientError, OutOfBoundsError, ShapeError
 from torpor.base.phases import phase
 from torpor.base.site import decode
 from torpor.graph import build
@@ -345,10 +345,15 @@ def value_and_grad(
         numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
         given = list(arguments)
         for number in numbers:
+            if not -len(given) <= number < len(given):
+                raise OutOfBoundsError(f"argnums={argnums} of {len(given)} arguments")
             given[number] = map_tree(_fresh_leaf, given[number])
         result = function(*given, **options)
         value, aux = result if has_aux else (result, None)
         targets = [leaf for number in numbers for leaf in flat_tree(given[number])]
+        if not isinstance(value, Handle):
+            what = f"the function gives {type(value).__name__}: only a tensor has a gradient"
+            raise DTypeError(what)
         gradients = value.gradient(*targets)
         if not _needs_outside(value, targets):
             value, gradients = _let_go(value), [_let_go(one) for one in gradients]

@@ -36,12 +36,14 @@ TRIALS: Final = Requirement(
 )
 RATE: Final = Requirement("value", "poisson takes finite rates that are not negative")
 DEVIATION: Final = Requirement("value", "a standard deviation is not negative")
+VARIANCE: Final = Requirement("value", "a variance is not negative")
 WEIGHTS: Final = Requirement(
     "value", "multinomial takes finite weights that are not negative, enough of them above 0"
 )
 
 
-def _required(value: Any, condition: Any, what: Requirement) -> Any:
+def required(value: Any, condition: Any, what: Requirement) -> Any:
+    """The value, where what is computed of it raises unless the condition holds."""
     return derive(build.check, (value, condition.expand(value.shape)), what)
 
 
@@ -59,10 +61,13 @@ class Distributions(Handle):
         """
         if p is not None:
             within("a probability", p, 0, 1)
+        elif not self.dtype.is_float:
+            what = f"bernoulli takes probabilities that are floats, not {self.dtype}"
+            raise located(DTypeError(what), (self,))
         drawn = random_uniform(self.shape, self.device, None, generator)
         chance: Any = self.detach() if p is None else p
         if p is None:
-            chance = _required(chance, (chance >= 0) & (chance <= 1), PROBABILITY)
+            chance = required(chance, (chance >= 0) & (chance <= 1), PROBABILITY)
         return (drawn < chance).cast(self.dtype)
 
     def multinomial(
@@ -90,7 +95,7 @@ class Distributions(Handle):
         given: Any = self.detach().cast(dtypes.float64)
         usable = ((given >= 0) & (given < math.inf)).all(-1, keepdim=True)
         enough = (given > 0).sum(-1, keepdim=True) >= (1 if replacement else count)
-        weights = _required(given, usable & enough, WEIGHTS)
+        weights = required(given, usable & enough, WEIGHTS)
         weights = weights / weights.amax(-1, keepdim=True)
         draw = _with_replacement if replacement else _without_replacement
         return draw(weights, count, generator)
@@ -104,7 +109,7 @@ class Distributions(Handle):
         [0.0]
         """
         rate: Any = self.detach().cast(dtypes.float64)
-        rate = _required(rate, (rate >= 0) & (rate < math.inf), RATE)
+        rate = required(rate, (rate >= 0) & (rate < math.inf), RATE)
         words = random_words(self.shape, self.device, generator)
         return poisson_counts(rate, words).cast(self.dtype)
 
@@ -121,7 +126,7 @@ class Distributions(Handle):
         trials: Any = self.detach().cast(dtypes.float64) + chance * 0
         chance = chance.expand(trials.shape)
         whole = (trials >= 0) & (trials < math.inf) & (trials.floor() == trials)
-        trials = _required(trials, whole & (chance >= 0) & (chance <= 1), TRIALS)
+        trials = required(trials, whole & (chance >= 0) & (chance <= 1), TRIALS)
         words = random_words(trials.shape, self.device, generator)
         return binomial_counts(trials, chance, words).cast(self.dtype)
 
@@ -234,7 +239,7 @@ def _normal_around(
     center, spread = mean, std
     if isinstance(std, Handle):
         spread = std.detach()
-        spread = _required(spread, spread >= 0, DEVIATION)
+        spread = required(spread, spread >= 0, DEVIATION)
     else:
         within("a standard deviation", std, 0)
     like: Any = mean.detach() if isinstance(mean, Handle) else spread

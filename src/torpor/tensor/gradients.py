@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torpor.base.errors import GradientError
+from torpor.base.errors import DTypeError, GradientError
+from torpor.tensor.handle import Handle
 
 
 def _several(given: Any, count: int = 1) -> list[Any]:
@@ -31,6 +32,9 @@ def grad(
     With `create_graph` the sums can be differentiated again; graphs are kept whatever is said.
     """
     targets, roots = _several(inputs), _several(outputs)
+    for one in (*targets, *roots):
+        if not isinstance(one, Handle):
+            raise DTypeError(f"grad takes tensors, not {one!r}")
     totals: list[Any] = [None] * len(targets)
     for root, seed in zip(roots, _several(grad_outputs, len(roots)), strict=True):
         found = root.gradient(*targets, gradient=seed, materialize=False)

@@ -19,6 +19,7 @@ from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.handle import Handle, derive, located, make, weak_constant
 from torpor.tensor.host import buffer_from, read, seen_by_host
+from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import (
     a_shape,
     an_axis,
@@ -198,10 +199,18 @@ def joined(parts: list[Any], axis: int) -> Tensor:
         return parts[0].clone()
     if dtype.is_complex:
         return parts[0].by_parts(lambda *each: joined(list(each), axis), *parts[1:])
+    if len(parts) < MANY:
+        return _few_joined(*parts, axis)
     made = derive(_cat_nodes, parts, axis)
-    if len(parts) >= MANY and not active:
+    if not active:
         _join_in_memory(made, parts, axis)
     return made
+
+
+@repeated
+def _few_joined(*arguments: Any) -> Tensor:
+    *parts, axis = arguments
+    return derive(_cat_nodes, parts, axis)
 
 
 def _join_in_memory(made: Tensor, parts: list[Any], axis: int) -> None:

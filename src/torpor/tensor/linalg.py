@@ -18,13 +18,13 @@ from torpor.base.missing import names_of
 from torpor.tensor import dense, factorisation
 from torpor.tensor.dense import QR, Eigen, LogDeterminant
 from torpor.tensor.host import known_shape
-from torpor.tensor.lu import householder_product as householder_product
 from torpor.tensor.lu import lu as lu
 from torpor.tensor.lu import lu_factor as lu_factor
 from torpor.tensor.lu import lu_factor_ex as lu_factor_ex
 from torpor.tensor.lu import lu_solve as lu_solve
 from torpor.tensor.namespace import function_of
-from torpor.tensor.spelling import spell
+from torpor.tensor.reflections import householder_product as householder_product
+from torpor.tensor.spelling import some_axes, spell
 from torpor.tensor.tensor import Tensor
 from torpor.tensor.wide import widely
 
@@ -39,6 +39,7 @@ matrix_power = function_of("matrix_power")
 vecdot = function_of("vecdot")
 
 
+_ORDERS: Final = "matrix_norm's ord is 'fro', 'nuc', or 1, 2, inf and these negative, not"
 LinAlgError = ValueRangeError  # what is raised where a matrix has no inverse or no factors
 
 
@@ -111,7 +112,9 @@ def svdvals(A: Tensor) -> Tensor:
 
 def eigh(A: Tensor, UPLO: str = "L") -> Eigen:
     """Eigenvalues, ascending, and eigenvectors of Hermitian matrices."""
-    return Eigen(*factorisation.eigh(dense.matrices(A, "eigh"), UPLO.upper() == "U"))
+    if UPLO not in ("L", "U", "l", "u"):
+        raise ValueRangeError(f"UPLO is 'L' or 'U', not {UPLO!r}")
+    return Eigen(*factorisation.eigh(dense.matrices(A, "eigh"), UPLO in ("U", "u")))
 
 
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
@@ -187,6 +190,9 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: Any = Non
     the drivers but "gelsy", PyTorch's own, where A has more rows than columns and full rank), rank,
     and singular values (of "gelsd" and "gelss").
     """
+    if driver not in (None, "gelsy", *DRIVERS):
+        known = ", ".join(("gelsy", *DRIVERS))
+        raise ValueRangeError(f"lstsq's driver is one of {known}, not {driver!r}")
     a, b, alone = dense.of_vectors(A, B)
     rows, columns = known_shape(a.shape[-2:])
     tolerance = _epsilon(a) * max(rows, columns) if rcond is None else rcond
@@ -209,7 +215,7 @@ def pinv(
     """The pseudoinverses of Moore and Penrose: singular values up to max(atol, rtol times the
     greatest) count as 0. With `hermitian` only the lower triangle of A is looked at.
     """
-    rows, columns = known_shape(A.shape[-2:])
+    rows, columns = known_shape(dense.matrices(A, "pinv", hermitian).shape[-2:])
     rtol = rcond if rtol is None else rtol
     share: Any = (
         (_epsilon(A) * max(rows, columns) if atol is None else 0.0) if rtol is None else rtol
@@ -254,7 +260,12 @@ def matrix_norm(
     and -2 (the greatest and the least singular value).
     """
     x: Any = A if dtype is None else A.cast(dtype)
-    rows, columns = (axis % x.ndim for axis in dim)
+    axes = some_axes(dim, x.ndim)
+    if len(axes) != 2:
+        raise ShapeError(f"matrix_norm is along two axes, not {dim!r}")
+    if isinstance(ord, str) and ord not in ("fro", "nuc"):
+        raise ValueRangeError(f"{_ORDERS} {ord!r}")
+    rows, columns = axes
     if ord == "fro":
         return x.norm(2, (rows, columns), keepdim)
     moved = x.movedim((rows, columns), (-2, -1))
@@ -265,7 +276,7 @@ def matrix_norm(
         sums = moved.abs().sum(-2 if abs(ord) == 1 else -1)
         made = sums.amax(-1) if ord > 0 else sums.amin(-1)
     else:
-        raise ValueRangeError(f"matrix_norm's ord is 'fro', 'nuc', 1, 2, inf or negative: {ord!r}")
+        raise ValueRangeError(f"{_ORDERS} {ord!r}")
     if keepdim:
         for axis in sorted((rows, columns)):
             made = made.unsqueeze(axis)
@@ -299,7 +310,7 @@ def matrix_rank(
     A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
 ) -> Tensor:
     """How many singular values are above max(atol, rtol times the greatest): int64."""
-    rows, columns = known_shape(A.shape[-2:])
+    rows, columns = known_shape(dense.matrices(A, "matrix_rank", hermitian).shape[-2:])
     if not rows or not columns:
         return A.new_zeros(A.shape[:-2], dtype="int64")
     values: Any = eigvalsh(A.detach()).abs() if hermitian else dense.svd(A.detach())[1]
@@ -317,6 +328,8 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     takes the fewest multiplications.
     """
     parts = list(tensors)
+    if isinstance(tensors, Tensor) or len(parts) < 2:
+        raise ShapeError("multi_dot is of a sequence of two matrices or more")
     first, last = parts[0].ndim == 1, parts[-1].ndim == 1
     parts[0] = parts[0].unsqueeze(0) if first else parts[0]
     parts[-1] = parts[-1].unsqueeze(1) if last else parts[-1]
@@ -364,10 +377,11 @@ def _epsilon(x: Any) -> float:
 
 __all__ = [
     "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh",
-    "eigvals", "eigvalsh", "inv", "inv_ex", "lstsq", "matmul", "matrix_exp", "matrix_norm",
-    "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve",
-    "solve_ex", "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve", "vander",
-    "vecdot", "vector_norm",
+    "eigvals", "eigvalsh", "householder_product", "inv", "inv_ex", "lstsq", "lu", "lu_factor",
+    "lu_factor_ex", "lu_solve", "matmul", "matrix_exp", "matrix_norm", "matrix_power",
+    "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_ex",
+    "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve", "vander", "vecdot",
+    "vector_norm",
 ]  # fmt: skip
 spell(sys.modules[__name__])
 if not TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from torpor.base.errors import ValueRangeError
+from torpor.base.errors import DTypeError, ValueRangeError
 from torpor.tensor import dense
 from torpor.tensor.creation import beside
 from torpor.tensor.factorisation import eye, inverse, on_host, rule
@@ -93,6 +93,8 @@ def lu_unpack(
     nothing: Any = LU_data.new_zeros((0,))
     permutation = low = high = nothing
     if unpack_pivots:
+        if not LU_pivots.dtype.is_int:
+            raise DTypeError(f"pivots are integers, not {LU_pivots.dtype}")
         order = _order_of(LU_pivots.numpy().astype(np.int64) - 1, rows)
         one = eye(LU_data, rows).expand(*LU_data.shape[:-2], rows, rows)
         permutation = _ordered(one.cast(LU_data.dtype), order).mT
@@ -101,20 +103,6 @@ def lu_unpack(
         low = LU_data.narrow(-1, 0, side).tril(-1) + diagonal
         high = LU_data.narrow(-2, 0, side).triu()
     return LU(permutation, low, high)
-
-
-def householder_product(A: Tensor, tau: Tensor) -> Tensor:
-    """The first m columns of H1 H2 … Hk, H = 1 - tau v v.H, of matrices (..., n, m): v is a column
-    of A below its diagonal, behind a one.
-    """
-    rows, columns = known_shape(A.shape[-2:])
-    made: Any = eye(A, rows).narrow(-1, 0, columns).expand(*A.shape).cast(A.dtype)
-    vectors = A.tril(-1) + eye(A, rows).narrow(-1, 0, columns)
-    for place in range(known_shape(tau.shape)[-1] - 1, -1, -1):
-        vector = vectors.narrow(-1, place, 1)
-        factor = tau.narrow(-1, place, 1).unsqueeze(-1)
-        made = made - factor * vector @ (vector.mH @ made)
-    return made
 
 
 # --- elimination ----------------------------------------------------------------------------------

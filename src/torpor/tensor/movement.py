@@ -22,6 +22,7 @@ from torpor.tensor.spelling import (
     counts_of,
     one_axis,
     some_axes,
+    whole_number,
 )
 
 if TYPE_CHECKING:
@@ -326,7 +327,7 @@ class Movement(Handle):
         >>> Tensor([[1, 2], [3, 4]]).diagonal().tolist()
         [1, 4]
         """
-        moved = self.movedim((dim1, dim2), (-2, -1))
+        offset, moved = whole_number(offset), self.movedim((dim1, dim2), (-2, -1))
         rows, columns = known_shape(moved.shape[-2:])
         if offset >= 0:
             moved = moved.narrow(-1, min(offset, columns), columns - min(offset, columns))

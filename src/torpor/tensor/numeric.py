@@ -92,7 +92,8 @@ class Numeric(Handle):
         x, y = _pair(self, other)
         added = (-(x - y).abs()).exp2().log1p() / math.log(2) + x.maximum(y)
         made = x.eq(y).where(x + 1, added)
-        return sloped(made.detach(), (x, (x - made).exp2()), (y, (y - made).exp2()))
+        slopes = [1 / ((other - one).exp2() + 1) for one, other in ((x, y), (y, x))]
+        return sloped(made.detach(), (x, slopes[0]), (y, slopes[1]))
 
     @widely
     def xlogy(self, other: Any) -> Tensor:

@@ -75,7 +75,9 @@ def bits(left: Handle, right: Any) -> tuple[Tensor, Tensor]:
 
 
 def truth(value: Any) -> Any:
-    return value.cast(dtypes.bool) if isinstance(value, Handle) else bool(value)
+    if isinstance(value, Handle):
+        return value.cast(dtypes.bool)
+    return bool(value if isinstance(value, complex) else as_scalar(value))
 
 
 def are_whole(left: Handle, right: Any) -> bool:

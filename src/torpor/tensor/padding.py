@@ -16,7 +16,7 @@ from torpor.tensor.iota import iota
 from torpor.tensor.joining import joined
 from torpor.tensor.movement import plus
 from torpor.tensor.operands import choose
-from torpor.tensor.spelling import a_shape, a_size
+from torpor.tensor.spelling import a_shape, a_size, whole_number
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -140,6 +140,7 @@ def _triangle(handle: Any, diagonal: int, lower: bool) -> Tensor:
     if handle.ndim < 2:
         raise located(ShapeError("a triangle needs at least 2 axes"), (handle,))
     rows, columns = handle.shape[-2:]
+    diagonal = whole_number(diagonal) if not isinstance(diagonal, UOp) else diagonal
     if all(isinstance(size, int) for size in (rows, columns, diagonal)):
         below = make(_below(rows, columns, diagonal - (not lower)), handle.device)
         kept = below if lower else ~below

@@ -34,8 +34,9 @@ class Refused:
         if instance is None:
             return self
         frame, name = sys._getframe(1), ""
-        while frame is not None and frame.f_globals["__name__"].startswith("torpor."):
-            name, frame = frame.f_code.co_name, frame.f_back  # type: ignore[assignment]
+        while frame is not None and frame.f_globals.get("__name__", "").startswith("torpor."):
+            code, frame = frame.f_code, frame.f_back  # type: ignore[assignment]
+            name = name if "<locals>" in code.co_qualname else code.co_name  # not what wraps it
         what = f"{name} does not take complex numbers; take x.real and x.imag, or x.abs()"
         raise located(DTypeError(what), (instance,))
 

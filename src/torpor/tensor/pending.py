@@ -23,7 +23,7 @@ from torpor.ir.uop import UOp
 from torpor.tensor.again_needed import is_work
 from torpor.tensor.handle import Handle
 from torpor.tensor.storage import DEEP, WRITE, Storage, is_buffer, reads_memory, recall, recent
-from torpor.tensor.watch import is_watched
+from torpor.tensor.watch import is_watched, watcher
 
 _Place = tuple[Any, Ops]  # the site of a tensor and its operation
 LONG: Final = 16 * DEEP  # tensors in a row until what is no loop is computed, or one with gradients
@@ -79,9 +79,15 @@ def are_waiting() -> bool:
 
 
 def taken_along() -> list[Storage]:
-    """The storages that wait in this thread and that somebody holds; they wait no longer."""
+    """The storages that wait in this thread, or in the function that is traced there, and that
+    somebody holds; they wait no longer.
+    """
     found, _waiting.storages = _waiting.storages, {}
     held = [storage for one in found.values() if (storage := one()) is not None]
+    if (watching := watcher()) is not None:
+        others = [one for one in held if not watching.holds(one)]
+        _waiting.storages = {id(one): found[id(one)] for one in others}
+        held = [one for one in held if watching.holds(one)]
     return [one for one in held if not is_buffer(one.base) and recall(one.base) is None]
 
 

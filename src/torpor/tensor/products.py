@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from torpor.base.errors import ShapeError
+from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.graph import build
 from torpor.tensor.contraction import added_to
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, float_dtype, located
 from torpor.tensor.operands import promoted
-from torpor.tensor.spelling import one_axis
+from torpor.tensor.spelling import one_axis, whole_number
 from torpor.tensor.wide import widely
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ class Products(Handle):
         """Square matrices (..., k, k) multiplied n times with themselves: by squares."""
         if self.ndim < 2 or self.shape[-1] != self.shape[-2]:
             raise located(ShapeError("matrix_power needs square matrices"), (self,))
+        n = whole_number(n)
         if n < 0:
             return self.inverse().matrix_power(-n)
         if n == 0:
@@ -121,6 +122,8 @@ class Products(Handle):
         """Covariances of the rows of a matrix, whose columns are observations: (rows, rows), 0-d of
         a vector. fweights: how often each observation counts; aweights: how much it weighs.
         """
+        if self.ndim > 2:
+            raise located(ShapeError("cov is of rows of a matrix, or of a vector"), (self,))
         x: Any = self.cast(float_dtype(self.dtype))
         x = x.reshape(1, -1) if x.ndim < 2 else x
         weight: Any = None
@@ -169,6 +172,8 @@ class Products(Handle):
     def renorm(self, p: float, dim: int, maxnorm: float) -> Tensor:
         """The slices along an axis, those whose p-norm is above `maxnorm` scaled down to it."""
         axis = one_axis(dim, self.ndim)
+        if not p > 0 or maxnorm < 0:
+            raise ValueRangeError(f"renorm takes p > 0 and maxnorm >= 0, not {p} and {maxnorm}")
         norm: Any = self.norm(p, [a for a in range(self.ndim) if a != axis], True)
         return self * (norm > maxnorm).where(maxnorm / (norm + 1e-7), 1.0)
 
@@ -182,6 +187,9 @@ def _trapezoids(y: Any, x: Any, dx: Any, dim: int) -> Any:
     if x is None:
         return mean if dx is None else mean * dx
     x = beside(x, y)
+    if x.shape[axis if x.ndim > 1 else -1 :][:1] != (count,):
+        what = f"points of shape {x.shape} are not those of axis {axis} of {y.shape}"
+        raise located(ShapeError(what), (y, x))
     if x.ndim == 1 and y.ndim != 1:
         return mean * x.diff().reshape(-1, *(1,) * (y.ndim - 1 - axis))
     return mean * x.diff(dim=dim)

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
+
 from torpor.base import settings
 from torpor.base.dtypes import DType, as_dtype, dtypes
 from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
@@ -67,16 +69,18 @@ class Generator:
         """The seed it was started from."""
         return self._state.seed
 
-    def get_state(self) -> tuple[int, int]:
-        """(seed, number of the next draw)."""
-        return self._state.seed, self._state.draw
+    def get_state(self) -> Tensor:
+        """Its seed and the number of the next draw, as 16 bytes: uint8."""
+        return _as_bytes(self._state)
 
-    def set_state(self, state: tuple[int, int]) -> None:
+    def set_state(self, new_state: Tensor) -> None:
         """Go on from what `get_state` gave."""
-        self._state = _seeded(state[0])._replace(draw=state[1])
+        self._state = _from_bytes(new_state)
 
 
 def _seeded(seed: int) -> _State:
+    if not hasattr(seed, "__int__"):
+        raise DTypeError(f"a seed is a whole number, not {seed!r}")
     return _State(int(seed) & ((1 << 64) - 1), 0, next(_names))
 
 
@@ -88,15 +92,27 @@ def manual_seed(seed: int) -> None:
     _default.set(_seeded(seed))
 
 
-def get_rng_state() -> tuple[int, int]:
-    """(seed, number of the next draw) of this context's random numbers."""
-    return state_of(None)[:2]
+def _as_bytes(state: _State) -> Tensor:
+    words = np.array([state.seed, state.draw], np.dtype("<u8"))
+    return Handle._type(words.view(np.uint8), device="CPU")
 
 
-def set_rng_state(state: tuple[int, int]) -> None:
+def _from_bytes(given: Any) -> _State:
+    found = np.asarray(given.numpy() if isinstance(given, Handle) else given)
+    if found.dtype != np.uint8 or found.shape != (16,):
+        raise DTypeError(f"a state of random numbers is uint8 (16,), not {given!r}")
+    seed, draw = found.view(np.dtype("<u8")).tolist()
+    return _seeded(seed)._replace(draw=draw)
+
+
+def get_rng_state() -> Tensor:
+    """Seed and number of the next draw of this context's random numbers, as 16 bytes: uint8."""
+    return _as_bytes(state_of(None))
+
+
+def set_rng_state(new_state: Tensor) -> None:
     """Go on from what `get_rng_state` gave."""
-    seed, draw = state
-    _default.set(_seeded(seed)._replace(draw=draw))
+    _default.set(_from_bytes(new_state))
 
 
 def fresh_name() -> int:
@@ -325,6 +341,8 @@ class Random(Handle):
         """
         if high is None:
             *bounds, size = arguments if size is None else (*arguments, size)
+            if not 1 <= len(bounds) <= 2:
+                raise TypeError("randint takes (high, size) or (low, high, size)")
             low, high = (low, bounds[0]) if len(bounds) == 1 else bounds
         low, high = (v if isinstance(v, int) else whole_number(v) for v in (low, high))
         shape = a_shape(arguments if size is None else (size,))

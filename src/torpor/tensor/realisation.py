@@ -42,7 +42,7 @@ from torpor.tensor.storage import (
     without_known,
 )
 from torpor.tensor.text import formatted, text_of
-from torpor.tensor.watch import active, is_watched, told, watcher
+from torpor.tensor.watch import active, told, watcher
 
 if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
@@ -60,7 +60,7 @@ def compute_all(roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
 
 
 def _computed_along(roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
-    along = [] if is_watched() else taken_along()
+    along = taken_along()
     if along:
         asked = {node for node, _ in roots}
         along = [one for one in along if one.base not in asked]

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from torpor.base.dtypes import DType, as_dtype, dtypes
 from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 from torpor.graph import build
@@ -24,7 +26,7 @@ from torpor.tensor.handle import (
 )
 from torpor.tensor.iota import iota
 from torpor.tensor.repeated import repeated
-from torpor.tensor.spelling import one_axis, some_axes
+from torpor.tensor.spelling import one_axis, some_axes, within
 from torpor.tensor.wide import wide_dtype, widely
 
 if TYPE_CHECKING:
@@ -107,6 +109,8 @@ def _degrees(operand: Any, dim: Any, correction: Any, unbiased: Any) -> Any:
     if not operand.dtype.is_float:
         raise located(DTypeError("var and std need floats; cast first"), (operand,))
     count = _count(operand, dim)
+    if correction is not None:
+        within("correction", correction, -math.inf)
     less = (1 if correction is None else correction) if unbiased is None else int(unbiased)
     left = max(count - less, 0) if isinstance(count, int) else count - less
     return _divisor(left, operand.cast(wide_dtype(operand.dtype)))
@@ -296,7 +300,8 @@ class Reduce(Handle):
         dtype = float_dtype(self.dtype)
         wide: Any = self.cast(wide_dtype(dtype))
         top = wide.detach().real.amax(dim, True)
-        top = top.isfinite().where(top, 0)  # all -inf gives -inf, an inf gives inf
+        most = float(np.finfo(wide.dtype.part.numpy).max)
+        top = top.clamp(-most, most)  # inf - inf were NaN, and numbers beside inf infinite
         total = ((wide - top).exp().sum(dim, True).log() + top).cast(dtype)
         return total if keepdim else total.squeeze(_axes(dim, self.ndim))
 
@@ -394,11 +399,12 @@ def _length(operand: Any, dim: Any, keepdim: bool, divisor: Any) -> Tensor:
     """sqrt(sum of squares / divisor); the squares may be too large or too small for the format."""
     axes = _axes(dim, operand.ndim)
     scale: Any = 1.0 if _count(operand, dim) == 0 else _scale(operand.detach(), axes)
-    made: Any = _root((operand * scale).square().sum(dim, True) / divisor) / scale
+    made: Any = root((operand * scale).square().sum(dim, True) / divisor) / scale
     return made if keepdim else made.squeeze(axes)
 
 
-def _root(operand: Any) -> Tensor:
+def root(operand: Any) -> Tensor:
+    """The square root, whose gradient is 0 at 0."""
     return with_rule(operand.sqrt(), (operand,), "root")
 
 

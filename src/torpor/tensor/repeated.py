@@ -12,9 +12,10 @@ from typing import Any, Final, TypeVar
 from torpor.base.dtypes import DType
 from torpor.base.errors import TorporError
 from torpor.base.site import Site, here
+from torpor.graph.any_size import MARKS, AnySize, Unfit
 from torpor.graph.sizes import is_plain
-from torpor.graph.template import Template, Templates
-from torpor.ir.infer import JOINT, shape_of
+from torpor.graph.template import MOST, Template, Templates
+from torpor.ir.infer import JOINT, Shape, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.handle import Handle, make
@@ -24,6 +25,7 @@ from torpor.tensor.watch import active
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _TOLD: Final = frozenset({int, bool, str, type(None), DType})  # whose values are their own keys
+LARGEST: Final = 8  # number beside tensors of any sizes: a larger one may be meant as a size
 
 
 class _Call:
@@ -31,11 +33,13 @@ class _Call:
     nothing to go by.
     """
 
-    __slots__ = ("arguments", "handles", "nodes", "key", "depth")
+    __slots__ = ("arguments", "names", "handles", "nodes", "key", "depth")
 
     def __init__(self, arguments: Sequence[Any], names: tuple[str, ...]):
-        self.arguments, self.handles, self.nodes = arguments, list[Handle](), list[UOp]()
+        self.arguments, self.names = arguments, names
+        self.handles, self.nodes = list[Handle](), list[UOp]()
         words: list[Any] = [names, grad_enabled(), default_float()]
+        shapes: list[Shape] = []
         self.depth = 0
         for one in arguments:
             kind = type(one)
@@ -43,7 +47,8 @@ class _Call:
                 storage = one._storage
                 node = one._node if one._stamp == storage.stamp else one._current()
                 requires = storage.requires if one._path is None else one.requires_grad
-                words += (node.dtype, shape_of(node), requires, storage.device)
+                words += (node.dtype, requires, storage.device)
+                shapes.append(shape_of(node))
                 self.handles.append(one)
                 self.nodes.append(node)
                 if storage.depth > self.depth:
@@ -56,7 +61,7 @@ class _Call:
                 words.append(None)
                 self.handles.clear()
                 break
-        self.key = tuple(words)
+        self.key = tuple(words), tuple(shapes)
 
     def is_plain(self) -> bool:
         """Whether all its tensors are on one device, and their sizes are numbers."""
@@ -64,11 +69,87 @@ class _Call:
         same = all(one._storage.device == device for one in self.handles)
         return same and JOINT not in device and all(is_plain(one.shape) for one in self.handles)
 
-    def stand_ins(self) -> list[Handle]:
-        """Tensors of which nothing is known but their kind."""
-        device = self.handles[0]._storage.device
-        nodes = [UOp(Ops.SLOT, n.dtype, (), (fresh(), shape_of(n))) for n in self.nodes]
+    def stand_ins(self, shapes: Sequence[Shape]) -> list[Handle]:
+        """Tensors of which nothing is known but their kind, in these shapes."""
+        device, pairs = self.handles[0]._storage.device, zip(self.nodes, shapes, strict=True)
+        nodes = [UOp(Ops.SLOT, node.dtype, (), (fresh(), shape)) for node, shape in pairs]
         return [make(n, device, h.requires_grad) for n, h in zip(nodes, self.handles, strict=True)]
+
+    def sizes(self) -> tuple[list[int], tuple[Any, ...]]:
+        """Sizes of its tensors that may be others, and the shapes with them by number, below 0."""
+        places: dict[Any, int] = {}
+        numbered = [
+            tuple([n if n < 2 else ~places.setdefault(n, len(places)) for n in shape])
+            for shape in self.key[1]
+        ]
+        return [*places], tuple(numbered)
+
+    def has_sizes(self) -> bool:
+        """Whether a number beside the tensors may be meant as a size."""
+        flat = [n for one in self.arguments for n in (one if type(one) is tuple else (one,))]
+        return any(type(number) is int and abs(number) > LARGEST for number in flat)
+
+
+class _WrittenDown:
+    """The templates of a function."""
+
+    def __init__(self, function: Callable[..., Any]):
+        self.function, self.templates = function, Templates()
+        self.of_any_size: dict[Any, AnySize | None] = {}
+
+    def of(self, call: _Call, count: int) -> Template | None:
+        """The template for a call, `count` of whose arguments have no names; None: there is none.
+        That of one that is new is written down by running the function if there are few such, else
+        it is that for any sizes.
+        """
+        template = self.templates.get(call.key)
+        if template is not None or not (call.handles and call.is_plain()):
+            return template
+        sizes, numbered = call.sizes()
+        kind = call.key[0], numbered
+        wanted = self.templates.is_wanted(call.key, kind)
+        with contextlib.suppress(TorporError, Unfit):  # raised later, of the tensors
+            if wanted and self.of_any_size.get(kind) is None:
+                template = self.learn(call, count, call.key[1])
+            elif (of_any := self._of_any_size(kind, call, count, len(sizes))) is not None:
+                template = of_any.template(sizes)
+        if template is not None:
+            self.templates.learn(call.key, template)
+        return template
+
+    def _of_any_size(self, kind: Any, call: _Call, count: int, many: int) -> AnySize | None:
+        """What a call makes of `many` sizes, whatever they are; None where that depends on them."""
+        if kind not in self.of_any_size:
+            if len(self.of_any_size) >= MOST:
+                self.of_any_size.clear()
+            self.of_any_size[kind] = None
+            if many <= len(MARKS[0]) and not call.has_sizes():
+                made, marks = [], [some[:many] for some in MARKS]
+                for some in marks:
+                    shapes = [tuple([some[~n] if n < 0 else n for n in shape]) for shape in kind[1]]
+                    made.append(self.learn(call, count, shapes))
+                self.of_any_size[kind] = AnySize(made, marks)
+        return self.of_any_size[kind]
+
+    def learn(self, call: _Call, count: int, shapes: Sequence[Shape]) -> Template:
+        """What a call makes of tensors in these shapes; `Unfit` where that is not a new value."""
+        stand_ins, names = call.stand_ins(shapes), call.names
+        rest = iter(stand_ins)
+        given = [next(rest) if isinstance(one, Handle) else one for one in call.arguments]
+        made = self.function(*given[:count], **dict(zip(names, given[count:], strict=True)))
+        results = made if isinstance(made, tuple) else (made,)
+        nodes, inputs = [one._current() for one in results], [one._current() for one in stand_ins]
+        given_to = {id(one._storage) for one in stand_ins}
+        if any(id(one._storage) in given_to for one in results) or not set(inputs).isdisjoint(
+            nodes
+        ):
+            raise Unfit  # views of the operands, and these themselves
+        owners = dict.fromkeys(UOp.sink(*nodes).toposort(), inputs[0])
+        tie: Callable[[Sequence[Any]], Any] = itemgetter(0)
+        if isinstance(made, tuple):
+            tie = getattr(type(made), "_make", tuple)
+        about = tie, tuple([one.requires_grad for one in results])
+        return Template(inputs, nodes, owners, about)
 
 
 def repeated(function: _Function) -> _Function:
@@ -77,7 +158,7 @@ def repeated(function: _Function) -> _Function:
     nodes are made of those of the tensors that are there. So the second pass of a loop makes the
     same graph as the first.
     """
-    templates = Templates()
+    written_down = _WrittenDown(function)
 
     @functools.wraps(function)
     def wrapped(*arguments: Any, **options: Any) -> Any:
@@ -86,10 +167,7 @@ def repeated(function: _Function) -> _Function:
         names = tuple(options)
         given = (*arguments, *options.values()) if names else arguments
         call = _Call(given, names)
-        template = templates.get(call.key)
-        if template is None and call.handles and templates.is_wanted(call.key) and call.is_plain():
-            with contextlib.suppress(TorporError):  # raised below, of the tensors
-                template = learn(call, len(arguments), names)
+        template = written_down.of(call, len(arguments))
         if template is None:
             return function(*arguments, **options)
         tie, required = template.about
@@ -103,28 +181,6 @@ def repeated(function: _Function) -> _Function:
             if node is not None
         ]
         return tie(results)
-
-    def learn(call: _Call, count: int, names: tuple[str, ...]) -> Template | None:
-        """Write down what a call makes; None where that is not a new value."""
-        stand_ins = call.stand_ins()
-        rest = iter(stand_ins)
-        given = [next(rest) if isinstance(one, Handle) else one for one in call.arguments]
-        made = function(*given[:count], **dict(zip(names, given[count:], strict=True)))
-        results = made if isinstance(made, tuple) else (made,)
-        nodes, inputs = [one._current() for one in results], [one._current() for one in stand_ins]
-        given_to = {id(one._storage) for one in stand_ins}
-        if any(id(one._storage) in given_to for one in results) or not set(inputs).isdisjoint(
-            nodes
-        ):
-            return None  # views of the operands, and these themselves
-        owners = dict.fromkeys(UOp.sink(*nodes).toposort(), inputs[0])
-        tie: Callable[[Sequence[Any]], Any] = itemgetter(0)
-        if isinstance(made, tuple):
-            tie = getattr(type(made), "_make", tuple)
-        about = tie, tuple([one.requires_grad for one in results])
-        template = Template(inputs, nodes, owners, about)
-        templates.learn(call.key, template)
-        return template
 
     return wrapped  # type: ignore[return-value]
 

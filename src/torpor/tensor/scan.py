@@ -77,7 +77,7 @@ def _joined(x: Any, y: Any) -> Any:
         return x.logaddexp(y)
     top = x.maximum(y)
     top = top.isfinite().where(top, 0)
-    return with_rule(((x - top).exp() + (y - top).exp()).log() + top, (x, y), "log_add")
+    return with_rule(((x - top).exp() + (y - top).exp()).log() + top, (x, y), "log_join")
 
 
 def _scan_node(node: UOp, op: Ops, axis: int) -> UOp:
@@ -90,7 +90,7 @@ def _running(operand: Any, dim: int, dtype: Any, op: Ops) -> Tensor:
     given = operand if kind is None else operand.cast(kind)
     wide = given.cast(wide_dtype(given.dtype) if kind is None or given.dtype.is_float else kind)
     final = given.dtype if given.dtype.is_float else wide.dtype
-    if not wide.ndim:
+    if not wide.ndim or wide.shape[axis] == 1:
         return wide.clone().cast(final)
     return derive(_scan_node, (wide,), op, axis).cast(final)
 

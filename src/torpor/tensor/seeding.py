@@ -8,7 +8,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from torpor.base.missing import names_of
-from torpor.tensor.random import get_rng_state, manual_seed, set_rng_state
+from torpor.tensor.random import (
+    get_rng_state,
+    go_on_from,
+    manual_seed,
+    set_rng_state,
+    state_of,
+)
 
 __all__ = [
     "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state",
@@ -23,7 +29,7 @@ def initial_seed() -> int:
     >>> torpor.random.initial_seed()
     7
     """
-    return get_rng_state()[0]
+    return state_of(None).seed
 
 
 def seed() -> int:
@@ -44,12 +50,12 @@ def fork_rng(
     >>> before = torpor.random.get_rng_state()
     >>> with torpor.random.fork_rng():
     ...     drawn = torpor.rand(2)
-    >>> torpor.random.get_rng_state() == before
+    >>> torpor.equal(torpor.random.get_rng_state(), before)
     True
     """
-    state = get_rng_state()
+    state = state_of(None)
     try:
         yield
     finally:
         if enabled:
-            set_rng_state(state)
+            go_on_from(None, state)

@@ -11,6 +11,7 @@ from torpor.tensor.handle import Handle, float_dtype, with_rule
 from torpor.tensor.incomplete_gamma import share
 from torpor.tensor.operands import sign_bit, sloped
 from torpor.tensor.series import ATAN, ERFC, I0, I0_FAR, I1, I1_FAR, LGAMMA, chebyshev
+from torpor.tensor.spelling import whole_number
 from torpor.tensor.wide import widely
 
 if TYPE_CHECKING:
@@ -108,9 +109,10 @@ class Special(Handle):
     @widely
     def sinc(self) -> Tensor:
         """sin(pi x) / (pi x), 1 at 0."""
-        zero = self.eq(0)
+        square = self * self
+        zero = square.eq(0)
         angle = zero.where(1, _floats(self)) * math.pi
-        near = self * self * -(math.pi**2 / 6) + 1  # what its slopes at 0 are those of
+        near = square * -(math.pi**2 / 6) + 1  # what its slopes at 0 are those of
         return zero.where(near, angle.sin() / angle)
 
     # --- hyperbolic functions' inverses -----------------------------------------------------------
@@ -253,7 +255,8 @@ class Special(Handle):
         is 2 or more.
         """
         if isinstance(n, Handle):  # as in PyTorch, the order may come first: polygamma(n, x)
-            return n.polygamma(int(self.item()))
+            return n.polygamma(self.item())
+        n = whole_number(n)
         if n == 0:
             return self.digamma()
         if n < 0:

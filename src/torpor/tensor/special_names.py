@@ -18,7 +18,7 @@ from torpor.tensor.bessel import airy, bessel_j, bessel_k, bessel_y, scaled_k
 from torpor.tensor.creation import as_tensor
 from torpor.tensor.handle import float_dtype
 from torpor.tensor.namespace import function_of
-from torpor.tensor.operands import sloped
+from torpor.tensor.operands import promoted, sloped
 from torpor.tensor.special import ROOT_OF_PI, bessel_one, grown, scaled_erfc, scaled_i0, scaled_i1
 from torpor.tensor.special import zeta as hurwitz_zeta
 from torpor.tensor.spelling import spell
@@ -57,9 +57,11 @@ def entr(input: Tensor) -> Tensor:
 @widely
 def xlog1py(input: Tensor, other: Any) -> Tensor:
     """x log(1 + y), 0 where x is 0 and y is no NaN."""
-    x, y = as_tensor(input), as_tensor(other)
-    nothing = x.eq(0) & ~y.isnan()
-    return x * nothing.where(0, y).log1p()
+    x, y = promoted(as_tensor(input), other)
+    x, y = (one.cast(float_dtype(one.dtype)) for one in Tensor.broadcast_tensors(x, y))
+    zero, log = x.eq(0), y.log1p()
+    made = (zero & ~y.isnan()).where(0, x * log)
+    return sloped(made.detach(), (x, (zero & (y <= -1)).where(0, log)), (y, x / (y + 1)))
 
 
 def _erfcx(x: Any) -> Any:

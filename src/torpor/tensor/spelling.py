@@ -5,16 +5,24 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, Final, TypeVar
 
-from torpor.base.errors import AxisError, ShapeError, ValueRangeError
+from torpor.base.errors import (
+    AxisError,
+    DTypeError,
+    OutOfBoundsError,
+    ShapeError,
+    TorporError,
+    ValueRangeError,
+)
 from torpor.base.missing import did_you_mean
 from torpor.graph.sizes import is_plain
 from torpor.ir.infer import Shape, Size
 from torpor.ir.uop import UOp
-from torpor.tensor.handle import Handle, as_scalar, located
+from torpor.tensor.handle import Handle, as_scalar, located, render_shape
 from torpor.tensor.watch import as_size
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -92,9 +100,49 @@ def spelled(function: _Function) -> _Function:
             if "\n" in str(error):
                 raise
             raise located(type(error)(f"{function.__name__}: {error}"), arguments) from None
+        except (AttributeError, IndexError, TypeError, ValueError) as error:
+            found = in_words(error, function.__name__, (*arguments, *options.values()))
+            if found is error:
+                raise
+            raise found from None
 
     wrapped.is_spelled = True
     return wrapped  # type: ignore[return-value]
+
+
+def in_words(error: Exception, name: str, given: Sequence[Any]) -> Exception:
+    """An error of Python's own from inside of a function as one that names the function and what it
+    was given; itself where it says so already, or may come from a function of the user's.
+    """
+    if isinstance(error, TorporError) or any(map(callable, given)):
+        return error
+    inside = error.__traceback__ and error.__traceback__.tb_next
+    if inside is None:  # the call itself: arguments that are missing, or too many
+        return type(error)(re.sub(r"^[\w.<>]+\.(?=\w+\(\))", "", str(error)))
+    if isinstance(error, AttributeError):
+        return no_tensor(error, name, given)
+    kinds = {IndexError: OutOfBoundsError, ValueError: ValueRangeError}
+    kind = next((kinds[one] for one in kinds if isinstance(error, one)), DTypeError)
+    return kind(f"{name}({', '.join(map(_brief, given))}): {error}")
+
+
+def no_tensor(error: Exception, name: str, given: Sequence[Any]) -> Exception:
+    """An error that says that tensors are needed, where something plain was asked for what only
+    tensors have; else the same.
+    """
+    if not isinstance(error, AttributeError) or error.name is None:
+        return error
+    plain = type(error.obj).__module__ in ("builtins", "numpy")
+    if not plain or not any(one is error.obj for one in given):
+        return error
+    return DTypeError(f"{name} takes a tensor, not {_brief(error.obj)}")
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, Handle):
+        return f"{value.dtype.name} {render_shape(value.shape)}"
+    text = f"{value!r}"
+    return text if len(text) < 40 else f"{text[:37]}..."
 
 
 def written(out: Any, made: Any) -> Any:
@@ -260,7 +308,11 @@ def pair(value: Any, count: int = 2) -> tuple[int, ...]:
 
 def within(what: str, number: float, low: float, high: float = math.inf) -> None:
     """A `ValueRangeError` unless the number that `what` names is between two others."""
-    if not low <= number <= high:
+    try:
+        inside = low <= number <= high
+    except TypeError:
+        raise DTypeError(f"{what} is a number, not {number!r}") from None
+    if not inside:
         raise ValueRangeError(f"{what} is between {low} and {high}, not {number}")
 
 

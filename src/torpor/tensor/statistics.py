@@ -57,7 +57,8 @@ class Statistics(Handle):
             if not self.dtype.is_float:
                 return middle
             nothing = self.isnan() & ~middle.isnan()  # takes no part in the gradient
-            there = nothing.where(middle.eq(math.inf).where(-math.inf, math.inf), self)
+            other = middle.eq(math.inf).where(-math.inf, math.inf).cast(self.dtype)
+            there = nothing.where(other, self)
             return with_rule(middle, (there,), "evenly", *range(self.ndim))
         if not self.ndim:
             return self.median(0)

@@ -14,7 +14,7 @@ from torpor.device import Buffer
 from torpor.graph.call import written_out
 from torpor.graph.known import is_noted, known, note
 from torpor.graph.reduce import AGAIN
-from torpor.ir.infer import JOINT, shape_of
+from torpor.ir.infer import JOINT, shape_of, shaped
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.watch import active, watcher
@@ -229,8 +229,7 @@ def values_below(roots: Sequence[UOp]) -> dict[UOp, UOp]:
             if node.op is _PART or (node.op is _FUNCTION and node.arg[0] == AGAIN):
                 done[node] = source[0]
             elif source != node.src:
-                made = node.replace(src=source)
-                made._shape = shape_of(node)
+                made = shaped(node.replace(src=source), shape_of(node))
                 made.origins = made.origins or node.origins
                 done[node] = recall(made) or made
     return done

@@ -50,6 +50,9 @@ def jvp(
     >>> y.item(), change.item()
     (9.0, 6.0)
     """
+    for what, one in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(one, tuple | list):
+            raise DTypeError(f"jvp's {what} are a tuple, one for each argument, not {one!r}")
     inputs, made, aux = _followed(f, tuple(primals), has_aux)
     given = _directions("jvp", "tangents", inputs, tuple(tangents))
     change = filled(made, iter(_push(_parts(made), _parts(inputs))(given)))

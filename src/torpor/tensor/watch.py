@@ -70,6 +70,10 @@ class Watcher(ABC):
         """Sizes as whoever asks for them is told them."""
         return shape
 
+    def holds(self, storage: Storage) -> bool:
+        """Whether what waits to be computed may be computed here: it was made or is used here."""
+        return False
+
     def fixes(self, size: UOp) -> None:  # noqa: B027 (most need not mind)
         """Something is about to depend on the value of a symbolic size."""
 

@@ -106,3 +106,21 @@ def test_tiles_that_are_packed_across_their_rows_are_turned_in_registers(target)
         if n.op is Ops.STORE and n.src[0].src[:1] and n.src[0].src[0].op is Ops.DEFINE_LOCAL
     ]
     assert packed and min(packed) > 1
+
+
+def test_what_is_filled_from_memory_that_is_filled_is_woven_too():
+    """A loop that fills memory reads what another one has filled, by lanes that lie in a row."""
+    outer, inner = (UOp(Ops.DEFINE_LOCAL, dtypes.float32, (), ParamArg(n, 64)) for n in (0, 1))
+    lanes = [one.gep(n) for n in range(4) for one in vectors(4, 4)]
+    places = [UOp(Ops.INDEX, dtypes.float32, (inner, UOp.index_const(n))) for n in range(16)]
+    pairs = zip(places, lanes, strict=True)
+    filled = UOp(Ops.BARRIER, dtypes.void, tuple(UOp(Ops.STORE, dtypes.void, p) for p in pairs))
+    value = UOp(Ops.LOAD, dtypes.float32, (places[3], filled))
+    target = UOp(Ops.INDEX, dtypes.float32, (outer, UOp.index_const(0)))
+    again = UOp(Ops.BARRIER, dtypes.void, (UOp(Ops.STORE, dtypes.void, (target, value)),))
+    result = UOp(Ops.INDEX, dtypes.float32, (UOp(Ops.PARAM, dtypes.float32, (), ParamArg(0, 1)),
+                                             UOp.index_const(0)))  # fmt: skip
+    loaded = UOp(Ops.LOAD, dtypes.float32, (target, again))
+    made = interleave_stores(UOp.sink(UOp(Ops.STORE, dtypes.void, (result, loaded))), AVX2)
+    stores = [n for n in made.toposort() if n.op is Ops.STORE and n.src[0].src[0] is inner]
+    assert [n.src[1].dtype.count for n in stores] == [8, 8]

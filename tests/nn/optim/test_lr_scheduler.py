@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from torpor import Tensor, nn
+from torpor import Tensor, nn, optim
 from torpor.base.errors import TorporError
 from torpor.nn.optim import lr_scheduler
 
@@ -287,3 +287,13 @@ def test_one_cycle_ends():
         schedule.step()
     with pytest.raises(TorporError, match="3 steps"):
         schedule.step()
+
+
+def test_the_first_rate_that_a_schedule_noted_may_be_forgotten():
+    optimiser = optim.SGD([Tensor.ones(1, requires_grad=True)], lr=1.0)
+    optim.lr_scheduler.StepLR(optimiser, 1)
+    optimiser.param_groups[0]["lr"] = 0.5
+    del optimiser.param_groups[0]["initial_lr"]
+    assert optim.lr_scheduler.StepLR(optimiser, 1).base_lrs == [0.5]
+    with pytest.raises(ValueError, match="keeps its lr"):
+        del optimiser.param_groups[0]["lr"]

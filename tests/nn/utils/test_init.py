@@ -61,3 +61,18 @@ def test_gradients_are_scaled_to_a_known_norm():
     nn.utils.clip_grads_with_norm_(made, 1.0, Tensor(4.0))
     np.testing.assert_allclose(made[1].grad.numpy(), VALUES[1] * 0.5, rtol=1e-5)
     assert nn.utils.skip_init(nn.Linear, 2, 3).weight.shape == (3, 2)
+
+
+def test_gradients_are_clipped_in_place():
+    one, other = (Tensor.ones(2, requires_grad=True) for _ in range(2))
+    (one + other).sum().backward()
+    before, view = one.grad, one.grad.reshape(2, 1)
+    nn.utils.clip_grad_value_([one], 0.5)
+    nn.utils.clip_grad_norm_([one], 0.5)
+    assert one.grad is before and view.tolist() == [[before[0].item()], [before[1].item()]]
+    assert abs(before.norm().item() - 0.5) < 1e-5 and other.grad.tolist() == [1.0, 1.0]
+    turned = Tensor([3 + 4j], requires_grad=True)
+    turned.abs().sum().backward()
+    kept = turned.grad
+    nn.utils.clip_grad_norm_([turned], 0.25)
+    assert abs(kept.abs().item() - 0.25) < 1e-5

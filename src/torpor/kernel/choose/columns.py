@@ -24,8 +24,7 @@ from torpor.kernel.ranges import find_loops, iterations, kind_of, number_of, siz
 
 LANES: Final = 64  # columns from which this pays
 FIRST_TIMES: Final = 2  # times what a first cache holds: less than that is not far away anyhow
-COLUMNS_OF_THREAD: Final = 2048  # columns of a thread's block: shorter rows start too often
-BLOCKS_MOST: Final = 8  # that threads share; two from a quarter of so many columns each
+BLOCKS: Final = ((2048, 8), (1024, 4), (2 * LANES, 2))  # columns from which threads share so many
 MOST_TERMS: Final = 4  # of the sum that a word has
 FEW_ROWS: Final = 32  # results a column has that may share what is read
 WINDOWS: Final = 2  # times that a matrix is read by windows, from which it is none
@@ -141,11 +140,10 @@ def cut_columns(kernel: Kernel, found: Columns, panel: int) -> None:
 
 def columns_of_block(kernel: Kernel, found: Columns, panel: int) -> int:
     """How many columns a block has: whole panels; all of them where there are several matrices,
-    else equal shares of at least `COLUMNS_OF_THREAD`, as long as memory has room for their sums.
+    else equal shares, as long as memory has room for their sums.
     """
     lanes, itemsize = size_of(found.lane) or 1, max(4, found.matrix.itemsize)
-    two = min(2, lanes // (COLUMNS_OF_THREAD // 4))
-    blocks = max(two, min(BLOCKS_MOST, lanes // COLUMNS_OF_THREAD), 1)
+    blocks = next((count for least, count in BLOCKS if lanes >= least), 1)
     room = kernel.target.stage_bytes * 2 // 3 // (iterations(found.results) * itemsize)
     least = -(-lanes // max(room, panel))
     blocks = max(1 if found.several else blocks, least)

@@ -20,6 +20,7 @@ from torpor.kernel.ranges import (
     find_loops,
     is_no_load,
     kind_of,
+    nesting,
     number_of,
     numbered,
     rename_ranges,
@@ -245,6 +246,6 @@ def merge_axes(
 
 def renumber(ast: UOp) -> UOp:
     """Axis numbers 0, 1, ... in nesting order: equal kernels get equal numbers."""
-    axes = sorted(ast.ranges(), key=lambda r: (kind_of(r).value, number_of(r)))
+    axes = sorted(ast.ranges(), key=nesting)
     changes = {r: numbered(r, number) for number, r in enumerate(axes)}
     return rename_ranges(ast, {old: new for old, new in changes.items() if old is not new})

@@ -69,8 +69,8 @@ def mask_beyond(root: UOp, one: UOp, size: int) -> UOp:
     stored = {n.src[0] for n in loops.order if n.op is Ops.STORE}
     done: dict[UOp, UOp] = {}
     for node in loops.order:
-        source = tuple(done[s] for s in node.src)
-        made = node if source == node.src else node.replace(src=source)
+        source = tuple([done[s] for s in node.src])
+        made = node.over(source)
         if node.op is Ops.INDEX and one in loops.free[node]:
             if node in stored or not has_room(node, one):
                 made = only_where(made, inside)
@@ -121,11 +121,11 @@ def partition(root: UOp, one: UOp, first: int, fresh: int) -> UOp:
         return replace_range(node, one, low, [low]), rename_ranges(later, again).simplify()
 
     for node in loops.order:
-        source = tuple(done[s] for s in node.src)
+        source = tuple([done[s] for s in node.src])
         if node.op in (Ops.SINK, Ops.BARRIER):
             both = [halves(done[s]) if one in closed_by(s) else (done[s],) for s in node.src]
             source = tuple(part for parts in both for part in parts)
-        made = node if source == node.src else node.replace(src=source)
+        made = node.over(source)
         if node.op is Ops.REDUCE and one in closed_by(node):
             before, after = halves(made)
             made = before.alu(node.arg, after)

@@ -60,8 +60,8 @@ def share_reductions(root: UOp, target: Target) -> UOp:
     done: dict[UOp, UOp] = {}
     local = [r for r in sorted(root.ranges(), key=nesting) if kind_of(r) is AxisType.LOCAL]
     for node in root.toposort():
-        source = tuple(done[s] for s in node.src)
-        made = node if source == node.src else node.replace(src=source)
+        source = tuple([done[s] for s in node.src])
+        made = node.over(source)
         if node.op is Ops.REDUCE and any(r in closed_by(node) for r in groups):
             slot = slots.setdefault(node, len(slots))
             made = shared(made, groups, local, slot, fresh)

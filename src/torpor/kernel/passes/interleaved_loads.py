@@ -20,7 +20,8 @@ from typing import Final
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.passes.unroll import is_never, shifted
+from torpor.kernel.passes.decided import is_never
+from torpor.kernel.passes.unroll import shifted
 from torpor.kernel.shuffles import ITEMSIZES, Lane, Spot, gathered, is_column, spot_of
 
 GAP: Final = 2  # elements from one to the next, up to which both are in one row
@@ -35,7 +36,7 @@ def interleave_loads(root: UOp) -> UOp:
     vectors = [n for n in root.toposort() if is_scattered(n)]
     found = rows_for(vectors)
     users = Counter(row for row, _ in found.values())
-    whole = {row for row, count in users.items() if count == row.dtype.count}
+    whole = {row for row, count in users.items() if 2 * count > row.dtype.count}
     picked = {}
     for node in vectors:
         lanes = {load: found[load, node.dtype.count] for load in loads_of(node)}
@@ -64,7 +65,7 @@ def is_scattered(node: UOp) -> bool:
 
 def loads_of(node: UOp) -> list[UOp]:
     """The elements of a vector, but those that are never read, which are 0."""
-    return [load for load in node.src if not is_never(*load.src[0].src[2:])]
+    return [load for load in node.src if not is_never(load)]
 
 
 def rows_for(vectors: Iterable[UOp]) -> dict[tuple[UOp, int], Lane]:
@@ -83,17 +84,19 @@ def rows_for(vectors: Iterable[UOp]) -> dict[tuple[UOp, int], Lane]:
 
 def from_rows(node: UOp, found: dict[UOp, Lane], whole: Collection[UOp] = ()) -> UOp | None:
     """The vector picked from the rows that hold its elements; None where that takes too many, but
-    for those of which every lane is in some vector (`whole`).
+    for those of which most lanes are in some vector (`whole`).
     """
     rows = {row for row, _ in found.values()}
     if len({row.dtype for row in rows}) != 1:
         return None
-    lanes = [found.get(load, next(iter(found.values()))) for load in node.src]
+    first, lane = next(iter(found.values()))
+    column = [found.get(load, (first.const_like(0), lane)) for load in node.src]
     sized = node.dtype.scalar().itemsize in ITEMSIZES
-    block = sized and rows.issubset(whole) and is_column(lanes)
-    if not block and (len(rows) > SOURCES or len(rows) >= len(set(node.src))):
+    if sized and rows.issubset(whole) and is_column(column):
+        return gathered(column)
+    if len(rows) > SOURCES or len(rows) >= len(set(node.src)):
         return None
-    made = gathered(lanes)
+    made = gathered([found.get(load, (first, lane)) for load in node.src])
     if all(load in found for load in node.src):
         return made
     read = tuple(UOp.const(dtypes.bool, load in found) for load in node.src)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
-from torpor.kernel.ranges import kind_of
+from torpor.kernel.ranges import kind_of, map_nodes
 from torpor.kernel.shuffles import ITEMSIZES, gathered, spot_of
 
 
@@ -23,16 +23,21 @@ def interleave_stores(root: UOp, target: Target) -> UOp:
     """The kernel with one store for every row of neighbours that are lanes of vectors, also where
     packed memory is filled.
     """
-    filled = [n for n in root.toposort() if n.op is Ops.BARRIER]
-    joined_in = {node: node.replace(src=tuple(neighbours_joined(node, target))) for node in filled}
-    root = root.substitute(joined_in) if joined_in else root
-    return UOp.sink(*neighbours_joined(root, target))
+
+    def joined_in(node: UOp) -> UOp:
+        if node.op not in (Ops.BARRIER, Ops.SINK):
+            return node
+        return node.over(neighbours_joined(node, target))
+
+    return map_nodes(root, joined_in)
 
 
-def neighbours_joined(root: UOp, target: Target) -> Sequence[UOp]:
+def neighbours_joined(root: UOp, target: Target) -> tuple[UOp, ...]:
     """The stores that are operands of a node, those of neighbours joined. Stores may change places:
     not where what they store is read below, or steps run in order.
     """
+    if not any(map(is_lane, root.src)):
+        return root.src
     written = {s.src[0].src[0] for s in root.src}
     for node in root.toposort():
         if node.op is Ops.RANGE and kind_of(node) is AxisType.SERIAL:
@@ -50,7 +55,7 @@ def neighbours_joined(root: UOp, target: Target) -> Sequence[UOp]:
         if shift in group:
             return root.src
         group[shift] = store
-    return [*others, *(s for group in groups.values() for s in in_vectors(group, target))]
+    return *others, *(s for group in groups.values() for s in in_vectors(group, target))
 
 
 def is_lane(store: UOp) -> bool:

@@ -233,7 +233,7 @@ class _Lineariser:
         source = tuple(self.rebuilt(s) for s in node.src)
         if node.op is Ops.STORE:
             source = source[:2]
-        return node if source == node.src else node.replace(src=source)
+        return node.over(source)
 
     def rebuilt(self, node: UOp) -> UOp:
         """What the node has become in the program."""

@@ -15,7 +15,7 @@ def scalarise(root: UOp) -> UOp:
     """The kernel with arithmetic on scalars only; memory is still moved by vectors of 2 and 4."""
     done: dict[UOp, UOp] = {}
     for node in root.toposort():
-        done[node] = scalars(node, tuple(done[s] for s in node.src))
+        done[node] = scalars(node, tuple([done[s] for s in node.src]))
     return done[root]
 
 
@@ -36,7 +36,7 @@ def scalars(node: UOp, source: tuple[UOp, ...]) -> UOp:
         return joined([UOp(node.op, scalar, one, node.arg) for one in each])
     if node.op in (Ops.BARRIER, Ops.SINK):  # stores of one vector's lanes, side by side with others
         source = tuple(s for one in source for s in (one.src if one.op is Ops.SINK else (one,)))
-    return node if source == node.src else node.replace(src=source)
+    return node.over(source)
 
 
 def lane(made: UOp, number: int) -> UOp:

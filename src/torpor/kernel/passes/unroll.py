@@ -12,6 +12,7 @@ from torpor.base import settings
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.kernel.passes.decided import is_never
 from torpor.kernel.passes.factors import factored, term_of
 from torpor.kernel.ranges import closed_by, find_loops, size_of
 from torpor.rules.affine import affine, strides_of, without_constant
@@ -139,7 +140,7 @@ def vanishes(reduction: UOp, copy: UOp) -> bool:
     if reduction.arg is not Ops.ADD or copy.op is not Ops.MUL:
         return False
     return not (copy.dtype.is_float and settings.number("STRICT_FLOAT")) and any(
-        s.op is Ops.LOAD and is_never(*s.src[0].src[2:]) for s in copy.src
+        s.op is Ops.LOAD and is_never(s) for s in copy.src
     )
 
 
@@ -149,11 +150,6 @@ def both(left: UOp, right: UOp) -> UOp:
         if one.op is Ops.CONST:
             return other if one.arg else one
     return (left & right).simplify()
-
-
-def is_never(condition: UOp | None = None) -> bool:
-    """Whether there is a condition, and it has become the constant False."""
-    return condition is not None and condition.op is Ops.CONST and not condition.arg
 
 
 def split_position(position: UOp, wanted: Set[UOp]) -> tuple[UOp, dict[UOp, int]] | None:

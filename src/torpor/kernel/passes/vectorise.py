@@ -73,7 +73,7 @@ class _Vectoriser:
             return self.over_lanes(node, node.op, joined[0].alu(node.op, *joined[1:]))
         if not self.varies(node):
             source = tuple(self.done[s] for s in node.src)
-            return node if source == node.src else node.replace(src=source)
+            return node.over(source)
         if node.op is Ops.REDUCE:
             ranges = closed_by(node)
             values = map(self.vector, values_of(node))

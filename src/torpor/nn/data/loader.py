@@ -14,6 +14,7 @@ from torpor.nn.data.samplers import BatchSampler, RandomSampler, SequentialSampl
 from torpor.nn.data.workers import Task, Workers, fetched
 from torpor.tensor import Generator, Tensor
 from torpor.tensor.random import take_draws
+from torpor.tensor.spelling import within
 
 
 def _collated(batch: list[Any]) -> Any:
@@ -133,8 +134,8 @@ class DataLoader:
     def _check(self, shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
         if self.num_workers < 0 or self.timeout < 0:
             raise ValueRangeError("num_workers and timeout are at least 0")
-        if self.batch_size is not None and self.batch_size <= 0:
-            raise ValueRangeError(f"batch_size is at least 1, not {self.batch_size}")
+        if self.batch_size is not None:
+            within("batch_size", self.batch_size, 1)
         if isinstance(self.dataset, IterableDataset):
             if shuffle or sampler is not None or batch_sampler is not None:
                 raise ValueRangeError("an iterable dataset says itself which samples come when")

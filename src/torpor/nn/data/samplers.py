@@ -8,6 +8,7 @@ from typing import Any
 
 from torpor.base.errors import ValueRangeError
 from torpor.tensor import Generator, Tensor
+from torpor.tensor.spelling import within
 
 
 class Sampler:
@@ -150,8 +151,7 @@ class BatchSampler(Sampler):
     """Lists of `batch_size` numbers of another sampler; `drop_last` leaves out a shorter last."""
 
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool = False):
-        if isinstance(batch_size, bool) or batch_size <= 0:
-            raise ValueRangeError(f"batch_size is at least 1, not {batch_size}")
+        within("batch_size", batch_size, 1)
         self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
 
     def __iter__(self) -> Iterator[list[int]]:

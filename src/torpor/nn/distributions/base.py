@@ -15,14 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
-from torpor.base.errors import ValueRangeError
+from torpor.base.errors import DTypeError, ValueRangeError
 from torpor.nn.distributions import constraints
 from torpor.nn.distributions.constraints import required
 from torpor.tensor import Tensor, as_tensor, no_grad
 from torpor.tensor.operands import sloped
 from torpor.tensor.random import normal_numbers, open_uniform, random_words
 from torpor.tensor.rejection import angles, gamma_numbers, gamma_slopes
-from torpor.tensor.spelling import bound_to
+from torpor.tensor.spelling import a_shape, bound_to
 
 Shape = tuple[Any, ...]  # of known sizes
 Formula = Callable[..., Any]
@@ -39,6 +39,9 @@ def numbers(*given: Any) -> list[Tensor]:
 
 def floats(*given: Any) -> list[Tensor]:
     """Parameters as float tensors; numbers in the format of a float tensor among them."""
+    for one in given:
+        if not hasattr(one, "__float__"):
+            raise DTypeError(f"a parameter of a distribution is a number or a tensor, not {one!r}")
     like = next((one for one in given if isinstance(one, Tensor) and one.dtype.is_float), None)
     options = {} if like is None else {"dtype": like.dtype, "device": like.device}
     made = [one if isinstance(one, Tensor) else as_tensor(float(one), **options) for one in given]
@@ -166,13 +169,13 @@ class Distribution:
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Draws of shape (*sample_shape, *batch_shape, *event_shape), without a gradient."""
         with no_grad():
-            return self._draw(tuple(sample_shape)).detach()
+            return self._draw(a_shape((sample_shape,))).detach()
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Draws that are functions of the parameters and of noise: gradients flow to these."""
         if not self.has_rsample:
             raise NotImplementedError(f"draws of {type(self).__name__} have no gradient")
-        return self._draw(tuple(sample_shape))
+        return self._draw(a_shape((sample_shape,)))
 
     def log_prob(self, value: Any) -> Tensor:
         """The logarithm of the probability, or density, of each event."""

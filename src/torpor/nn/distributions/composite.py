@@ -6,14 +6,22 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-from torpor.base.errors import ShapeError, ValueRangeError
+from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 from torpor.nn.distributions import constraints as C
 from torpor.nn.distributions.base import Distribution, Shape
 from torpor.nn.distributions.families import Normal
 from torpor.nn.distributions.scalar_transforms import ComposeTransform, Transform, raised, summed
 from torpor.nn.distributions.vector_transforms import StickBreakingTransform
+from torpor.nn.distributions.vectors import Categorical
 from torpor.tensor import Tensor, as_tensor
 from torpor.tensor.operands import choose
+
+
+def need_distributions(*given: Any) -> None:
+    """Raise unless all are distributions."""
+    for one in given:
+        if not isinstance(one, Distribution):
+            raise DTypeError(f"a distribution is expected, not {one!r}")
 
 
 class Independent(Distribution):
@@ -24,6 +32,7 @@ class Independent(Distribution):
         validate_args: bool | None = None,
     ):  # fmt: skip
         self._validate(validate_args)
+        need_distributions(base_distribution)
         self.base_dist, self._count = base_distribution, reinterpreted_batch_ndims
         shape = base_distribution.batch_shape
         if not 0 <= reinterpreted_batch_ndims <= len(shape):
@@ -65,6 +74,9 @@ class MixtureSameFamily(Distribution):
         validate_args: bool | None = None,
     ):  # fmt: skip
         self._validate(validate_args)
+        need_distributions(mixture_distribution, component_distribution)
+        if not isinstance(mixture_distribution, Categorical):
+            raise DTypeError(f"a mixture is by a Categorical, not by {mixture_distribution!r}")
         self.mixture_distribution = mixture_distribution
         self.component_distribution = component_distribution
         self.batch_shape = component_distribution.batch_shape[:-1]
@@ -110,6 +122,7 @@ class TransformedDistribution(Distribution):
 
     def __init__(self, base_distribution: Any, transforms: Any, validate_args: bool | None = None):
         self._validate(validate_args)
+        need_distributions(base_distribution)
         self.transforms = [transforms] if isinstance(transforms, Transform) else list(transforms)
         self._whole = ComposeTransform(self.transforms)
         self.base_dist = base = self._fitting(base_distribution)

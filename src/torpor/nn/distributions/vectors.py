@@ -14,6 +14,7 @@ from torpor.nn.distributions.base import EPSILON, Distribution, Noise, Shape, fl
 from torpor.nn.distributions.families import Binomial
 from torpor.tensor import Tensor, as_tensor
 from torpor.tensor.operands import choose
+from torpor.tensor.spelling import within
 
 
 class Categorical(Distribution):
@@ -129,6 +130,7 @@ class Multinomial(OneHotCategorical):
         self, total_count: int = 1, probs: Any = None, logits: Any = None,
         validate_args: bool | None = None,
     ):  # fmt: skip
+        within("total_count", total_count, 0)
         self.total_count = total_count
         super().__init__(probs, logits, validate_args)
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import bisect
 import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from torpor.base.errors import ValueRangeError
+from torpor.base.errors import DTypeError, ValueRangeError
 from torpor.nn.optim.optimizer import REQUIRED, Group, Optimizer, signature_of
 from torpor.tensor.spelling import bound_to, within
 
@@ -45,6 +45,7 @@ class LRScheduler:
         bound = bound_to(self, self.__signature__, arguments, options)
         bound.apply_defaults()
         vars(self).update(bound.arguments)
+        _check_optimiser(self, self.optimizer)
         self.begin()
         for group in self.optimizer.param_groups:
             if self.last_epoch == -1:
@@ -94,6 +95,20 @@ class LRScheduler:
         vars(self).update(state_dict)
 
 
+def _check_optimiser(schedule: Any, optimiser: Any) -> None:
+    if not hasattr(optimiser, "param_groups"):
+        raise DTypeError(f"{type(schedule).__name__} is of an optimiser, not {optimiser!r}")
+
+
+def _check_schedules(schedule: Any, optimiser: Any, parts: Sequence[Any]) -> None:
+    """Raise unless the parts are schedules of one optimiser."""
+    _check_optimiser(schedule, optimiser)
+    for part in parts:
+        if getattr(part, "optimizer", None) is not optimiser:
+            what = f"{type(schedule).__name__} joins schedules of its optimiser, not {part!r}"
+            raise ValueRangeError(what)
+
+
 LRScheduler.__signature__ = signature_of({"optimizer": REQUIRED, "last_epoch": -1})
 _LRScheduler = LRScheduler  # the older name
 
@@ -106,8 +121,9 @@ class LambdaLR(LRScheduler):
     def begin(self) -> None:
         self.lr_lambdas = self.for_each_group(vars(self).pop("lr_lambda"))
         count = len(self.optimizer.param_groups)
-        if len(self.lr_lambdas) != count:
-            raise ValueRangeError(f"{len(self.lr_lambdas)} functions for {count} groups")
+        if len(self.lr_lambdas) != count or not all(map(callable, self.lr_lambdas)):
+            what = f"{len(self.lr_lambdas)} functions for {count} groups: {self.lr_lambdas}"
+            raise ValueRangeError(what)
 
     def rate(self, base: float, now: float, place: int) -> Any:
         return base * float(self.lr_lambdas[place](self.last_epoch))
@@ -153,6 +169,8 @@ class MultiStepLR(LRScheduler):
     milestones: list[int]
 
     def begin(self) -> None:
+        if not isinstance(self.milestones, Iterable):
+            raise DTypeError(f"milestones are a list of steps, not {self.milestones!r}")
         self.milestones = sorted(self.milestones)
 
     def rate(self, base: float, now: float, place: int) -> Any:
@@ -201,7 +219,7 @@ class PolynomialLR(_Scaled):
     options = {"total_iters": 5, "power": 1.0}
 
     def share(self, step: int) -> Any:
-        return (1 - min(step, self.total_iters) / self.total_iters) ** self.power
+        return (1 - min(step, self.total_iters) / max(self.total_iters, 1)) ** self.power
 
 
 class CosineAnnealingLR(LRScheduler):
@@ -351,6 +369,7 @@ class ReduceLROnPlateau(LRScheduler):
             raise ValueRangeError(f"no mode {mode!r} with threshold_mode {threshold_mode!r}")
         if not factor < 1:
             raise ValueRangeError(f"factor is below 1, not {factor}")
+        _check_optimiser(self, optimizer)
         self.optimizer, self.last_epoch = optimizer, 0
         self.mode, self.factor, self.patience, self.cooldown = mode, factor, patience, cooldown
         self.threshold, self.threshold_mode, self.eps = threshold, threshold_mode, eps
@@ -421,6 +440,7 @@ class SequentialLR(LRScheduler):
         milestones: Sequence[int],
         last_epoch: int = -1,
     ):
+        _check_schedules(self, optimizer, schedulers)
         if len(milestones) != len(schedulers) - 1:
             raise ValueRangeError(f"{len(schedulers)} schedules change {len(schedulers) - 1} times")
         self.optimizer, self.schedulers, self.milestones = optimizer, schedulers, list(milestones)
@@ -452,10 +472,9 @@ class ChainedScheduler(SequentialLR):
     """Several schedules at once, each acting on the rate that those before it left."""
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None):
-        self.optimizer = optimizer or schedulers[0].optimizer
+        self.optimizer: Any = optimizer or getattr([*schedulers, None][0], "optimizer", None)
         self.schedulers, self.milestones, self.last_epoch = schedulers, [], 0
-        if any(one.optimizer is not self.optimizer for one in schedulers):
-            raise ValueRangeError("chained schedules are of one optimiser")
+        _check_schedules(self, self.optimizer, schedulers)
 
     def step(self, epoch: int | None = None) -> None:
         self.last_epoch += 1

@@ -11,18 +11,19 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from torpor.base.dtypes import DType, dtypes
-from torpor.base.errors import DTypeError, GradientError, ShapeError, ValueRangeError
+from torpor.base.errors import DTypeError, GradientError, ShapeError, StateError, ValueRangeError
 from torpor.base.unseen import Unseen
+from torpor.nn.optim.given import a_number, check_betas, each_once, groups_of
 from torpor.nn.optim.written import begin_written
 from torpor.tensor import Tensor, enable_grad, no_grad
-from torpor.tensor.differentiate import forget_gradients, leaf_number
+from torpor.tensor.differentiate import forget_gradients
 from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import bound_to, within
 from torpor.tensor.watch import is_watched
@@ -30,6 +31,7 @@ from torpor.tensor.wide import wide_dtype
 from torpor.tensor.write import hand_over, restored_on_failure
 
 REQUIRED: Final = inspect.Parameter.empty  # in place of a default
+_NUMBERS: Final = {int, float}
 _BELOW_ONE: Final = frozenset({"alpha", "rho"})
 _ANY_SIGN: Final = frozenset({"alpha_power", "beta2_decay", "dampening", "lambd", "t0"})
 # Options of every optimiser; all but the first say how PyTorch runs steps, and nothing here.
@@ -100,7 +102,7 @@ class Group(MutableMapping[str, Any]):
         if name == "params":
             raise ValueRangeError("a group keeps its parameters; see add_param_group")
         if name == "lr":
-            value = _number(name, value)
+            value = a_number(name, value)
             self._settings.rate.assign(self._settings.scalar(value))
         elif name in self._unseen.values:
             before = dict(_parts(name, self._unseen.values[name]))
@@ -110,6 +112,9 @@ class Group(MutableMapping[str, Any]):
         self._unseen.values[name] = value
 
     def __delitem__(self, name: str) -> None:
+        if name == "initial_lr":  # a schedule's, and not of the steps
+            del self._unseen.values[name]
+            return
         raise ValueRangeError(f"a group keeps its {name}")
 
     def __iter__(self) -> Iterator[str]:
@@ -180,7 +185,7 @@ class Optimizer:
         self._settings: list[Settings] = []
         self._kept: dict[int, dict[str, Tensor]] = {}
         self._counts: dict[int, Count] = {}
-        for group in _groups(bound.arguments["params"]):
+        for group in groups_of(bound.arguments["params"]):
             self.add_param_group(group)
         if not self.param_groups:
             raise ShapeError(f"{type(self).__name__} got no parameters")
@@ -189,11 +194,13 @@ class Optimizer:
         """More parameters: `{"params": [...], name: value, ...}`; what is not named is as in the
         other groups.
         """
+        if not isinstance(param_group, Mapping):
+            raise DTypeError(f"a group is a dictionary with 'params', not {param_group!r}")
         options = self.defaults | dict(param_group)
         for name in options.keys() - self.defaults.keys() - {"params", "initial_lr"}:
             raise ValueRangeError(f"{type(self).__name__} has no option {name!r}")
-        options["params"] = _once(options["params"])
-        options["lr"] = _number("lr", options["lr"])
+        options["params"] = each_once(options["params"])
+        options["lr"] = a_number("lr", options["lr"])
         if not options["params"]:
             raise ShapeError(f"{type(self).__name__} got no parameters")
         known = {id(parameter) for parameter in self.params}
@@ -210,10 +217,10 @@ class Optimizer:
         for name, value in options.items():
             if name in _BELOW_ONE:
                 within(name, value, 0, 1)
-            elif type(value) in (int, float) and name not in _ANY_SIGN:
+            elif {type(value), type(self.options.get(name))} & _NUMBERS and name not in _ANY_SIGN:
                 within(name, value, 0)
         if "betas" in options:
-            _check_betas(options["betas"])
+            check_betas(options["betas"])
 
     def _begin(self, settings: Settings, options: Mapping[str, Any]) -> None:
         """Have parameters and what is kept of them computed, all together."""
@@ -354,6 +361,8 @@ class Optimizer:
         """Take over the state that `state_dict` of such an optimiser gave, here or in PyTorch, for
         as many parameters in the same order. Nothing is changed where it does not fit.
         """
+        if not isinstance(state_dict, Mapping) or not {"param_groups", "state"} <= {*state_dict}:
+            raise StateError("an optimiser's state has 'param_groups' and 'state'")
         groups, state = state_dict["param_groups"], state_dict["state"]
         sizes = [len(group["params"]) for group in groups]
         if sizes != [len(group["params"]) for group in self.param_groups]:
@@ -452,42 +461,6 @@ def one_less_power(steps: Tensor, dtype: DType, base: float | Tensor) -> Tensor:
     exponent = base.log() if isinstance(base, Tensor) else math.log(base) if base else -math.inf
     power: Tensor = steps.cast(dtype) * exponent
     return -power.expm1()
-
-
-def _groups(params: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
-    if isinstance(params, Tensor):
-        raise DTypeError("an optimiser takes a sequence of parameters; write [parameter]")
-    given = list(params)
-    plain = not all(isinstance(one, Mapping) for one in given)
-    yield from [{"params": given}] if plain else given
-
-
-def _once(params: Any) -> list[Tensor]:
-    given = [params] if isinstance(params, Tensor) else list(params)
-    return list({id(one): one for each in given for one in _checked(each)}.values())
-
-
-def _checked(given: Any) -> Sequence[Tensor]:
-    parameter = given[1] if isinstance(given, tuple) and len(given) == 2 else given
-    if not isinstance(parameter, Tensor):
-        raise DTypeError(f"an optimiser takes tensors, not {type(parameter).__name__}")
-    parts: Sequence[Tensor] = parameter._parts
-    if any(part.requires_grad and leaf_number(part) is None for part in parts):
-        raise GradientError("an optimiser changes leaves, not what is computed from them")
-    return parts
-
-
-def _check_betas(betas: Any) -> None:
-    if not isinstance(betas, Sequence) or len(betas) != 2:
-        raise ValueRangeError(f"betas are two numbers, not {betas}")
-    if not all(0 <= beta < 1 for beta in betas):
-        raise ValueRangeError(f"each of the betas is at least 0 and less than 1, not {betas}")
-
-
-def _number(name: str, value: Any) -> float:
-    number = float(value)
-    within(name, number, 0)
-    return number
 
 
 def _plain(value: Any) -> Any:

@@ -22,6 +22,8 @@ from torpor.nn.utils.older import spectral_norm as spectral_norm
 from torpor.nn.utils.older import weight_norm as weight_norm
 from torpor.tensor import Tensor, no_grad
 from torpor.tensor.repeated import repeated
+from torpor.tensor.spelling import within
+from torpor.tensor.write import hand_over
 
 
 def get_total_norm(
@@ -45,15 +47,16 @@ def clip_grad_norm_(
     parameters: Any, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """Scale all gradients so that their norm together is at most `max_norm`: Pascanu, Mikolov and
-    Bengio, 2013, arXiv:1211.5063. Gives the norm before, shape (); with `error_if_nonfinite` a
-    `ValueRangeError` if that is infinite or NaN.
+    """Scale all gradients, in place, so that their norm together is at most `max_norm`: Pascanu,
+    Mikolov and Bengio, 2013, arXiv:1211.5063. Gives the norm before, shape (); with
+    `error_if_nonfinite` a `ValueRangeError` if that is infinite or NaN.
 
     >>> w = Tensor([1.0, 1.0], requires_grad=True)
     >>> loss = (w * Tensor([3.0, 4.0])).sum().backward()
     >>> torpor.nn.utils.clip_grad_norm_([w], max_norm=1.0).item(), w.grad.norm().item() < 1.0001
     (5.0, True)
     """
+    within("max_norm", max_norm, -math.inf)
     moving = _with_gradients(parameters)
     with no_grad():
         gradients = [one.grad for one in moving if one.grad is not None]
@@ -65,11 +68,11 @@ def clip_grad_norm_(
 def clip_grads_with_norm_(
     parameters: Any, max_norm: float, total_norm: Tensor, foreach: bool | None = None
 ) -> None:
-    """Scale all gradients so that their norm, which is `total_norm`, is at most `max_norm`."""
+    """Scale all gradients, in place, so that their norm, `total_norm`, is at most `max_norm`."""
     with no_grad():
         for one in _with_gradients(parameters):
             assert one.grad is not None
-            one.grad = _clipped(one.grad, total_norm.to(one.grad.device), float(max_norm))
+            _put(one.grad, _clipped(one.grad, total_norm.to(one.grad.device), float(max_norm)))
 
 
 def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -80,7 +83,7 @@ def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = None) -> None:
-    """Bring each element of each gradient between -clip_value and clip_value.
+    """Bring, in place, each element of each gradient between -clip_value and clip_value.
 
     >>> w = Tensor([1.0, 1.0], requires_grad=True)
     >>> loss = (w * Tensor([3.0, 0.5])).sum().backward()
@@ -91,7 +94,7 @@ def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = 
     with no_grad():
         for one in _with_gradients(parameters):
             assert one.grad is not None
-            one.grad = one.grad.clamp(-clip_value, clip_value)
+            _put(one.grad, one.grad.clamp(-clip_value, clip_value))
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
@@ -115,6 +118,12 @@ def _with_gradients(parameters: Any) -> list[Tensor]:
     return [one for one in given if one.grad is not None]
 
 
+def _put(gradient: Tensor, made: Tensor) -> None:
+    """Let the gradient be what was made of it."""
+    for old, new in zip(gradient._parts, made._parts, strict=True):
+        hand_over(old, new)
+
+
 @repeated
 def _norm(tensor: Tensor, order: float) -> Tensor:
     size = tensor.abs()
@@ -130,7 +139,7 @@ def _norm(tensor: Tensor, order: float) -> Tensor:
 @repeated
 def _clipped(gradient: Tensor, norm: Tensor, most: float) -> Tensor:
     # the sum keeps the division finite where all gradients are zero
-    share = (most / (norm.cast(gradient.dtype) + 1e-6)).clamp(max=1.0)
+    share = (most / (norm.cast(gradient.dtype.part) + 1e-6)).clamp(max=1.0)
     return gradient * share
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from torpor.base.errors import ValueRangeError
+from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 from torpor.tensor import Tensor
 
 
@@ -77,6 +77,9 @@ def pad_packed_sequence(
     total_length: int | None = None,
 ) -> tuple[Any, Any]:  # fmt: skip
     """(x[length, batch, ...], lengths) of packed sequences in the order that they had."""
+    if not isinstance(sequence, PackedSequence):
+        what = f"pad_packed_sequence takes a PackedSequence, not {type(sequence).__name__}"
+        raise DTypeError(what)
     table = _places(_whole(sequence.batch_sizes))
     if sequence.unsorted_indices is not None:
         table = table[:, _whole(sequence.unsorted_indices)]
@@ -97,6 +100,8 @@ def pad_sequence(
     padding_side: str = "right",
 ) -> Any:  # fmt: skip
     """x[length, batch, ...] of tensors[length, ...], padded to the longest."""
+    if not sequences:
+        raise ShapeError("pad_sequence got no sequences")
     longest = max(one.shape[0] for one in sequences)
     made = []
     for one in sequences:
