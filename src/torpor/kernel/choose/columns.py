@@ -43,11 +43,6 @@ class Columns(NamedTuple):
     results: tuple[UOp, ...]
     terms: int
 
-    @property
-    def memory(self) -> UOp:
-        """The parameter that is the matrix."""
-        return self.matrix.node.src[0]
-
 
 def tile_columns(kernel: Kernel) -> bool:
     """Choose opts for a kernel that sums down columns; says whether it was one."""
@@ -173,12 +168,13 @@ def write_tiles(kernel: Kernel, found: Columns, panel: int, copies: int) -> None
 
 def stage_factors(kernel: Kernel, found: Columns) -> None:
     """What columns are multiplied by, where it takes operations to compute, computed once for each
-    thread's block.
+    thread's block: words of small integers.
     """
     if kind_of(kernel.axes[0]) is not AxisType.THREAD:
         return
+    matrix = found.matrix.node.src[0]
     for number, value in reversed(list(enumerate(operands(kernel.ast)))):
-        if value.op is not Ops.LOAD and found.memory not in value.toposort():
+        if value.op is not Ops.LOAD and matrix not in value.toposort():
             before = {number_of(r) for r in kernel.axes}
             if attempt(kernel, Opt(OptOps.STAGE, 0, number)):
                 write_copy(kernel, before)

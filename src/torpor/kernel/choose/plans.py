@@ -35,7 +35,7 @@ from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.ranges import iterations, size_of
 
 PANELS_SHARE: Final = 2 / 3  # of packed memory that lanes may take; rows take the rest
-DEPTHS: Final = (512, 192)  # steps of a block of the sum that are tried, a choice
+DEPTH: Final = 512  # steps of a block of the sum, at most, a choice
 HEIGHTS: Final = (32, 96, 256)  # rows of a block that are tried, a choice
 REUSE: Final = 16  # rows that share a packed tile, below which sums are computed otherwise
 REUSE_WINDOWS: Final = 3  # the same where windows share what is copied too
@@ -223,10 +223,8 @@ def has_loop(plan: Plan) -> bool:
 def depths(plan: Plan) -> Iterator[Plan]:
     """Whole sums, and blocks of them."""
     yield plan
-    length = iterations(plan.roles.sums)
-    for most in DEPTHS:
-        if 2 * most <= max(length, 2 * DEPTHS[-1]) and length > most:
-            yield plan._replace(depth=depth_of(plan.roles, most))
+    if iterations(plan.roles.sums) > DEPTH:
+        yield plan._replace(depth=depth_of(plan.roles, DEPTH))
 
 
 def along_sums(roles: Roles, at: Setting) -> float:

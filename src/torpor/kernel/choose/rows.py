@@ -10,6 +10,7 @@ from torpor.ir.ops import TRANSCENDENTAL, AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.choose.vectors import (
+    SUMS,
     Facts,
     attempt,
     pad_lane,
@@ -26,7 +27,6 @@ from torpor.kernel.opts.stage import operands, tile_of, twins
 from torpor.kernel.ranges import find_loops, kind_of, number_of, size_of
 
 STEP_VECTORS: Final = 8  # most vectors side by side in a loop whose steps run in order
-SUMS: Final = 8  # vectors of sums side by side: an addition takes 3 to 4 cycles, two run at once
 STORES: Final = 4  # vectors stored in a round of a loop
 DEAR: Final = 2  # times as few of both where functions crowd the registers
 

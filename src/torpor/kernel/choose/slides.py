@@ -1,7 +1,7 @@
 """Opts for sums over short windows, whose products are all written out.
 
 Where windows have many places, or results others between them, what they slide over is copied first
-(STAGE): register tiles of some rows by some vectors then ask no condition. Likewise sums over
+(STAGE): register tiles of some rows by a vector then ask no condition. Likewise sums over
 images for each place of a window, where windows are some places apart.
 
 Of others (depthwise convolutions, pools) whole rows of results are written out: every condition at
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import product
 from typing import Final, NamedTuple
 
 from torpor.ir.ops import AxisType
@@ -26,6 +25,7 @@ from torpor.kernel.choose.reuse import COPIES, overlap, reuse_axes
 from torpor.kernel.choose.roles import axes_of_results
 from torpor.kernel.choose.vectors import (
     SMALL_LOOP,
+    SUMS,
     Facts,
     attempt,
     attempt_all,
@@ -36,8 +36,7 @@ from torpor.kernel.choose.vectors import (
     tile_axis,
 )
 from torpor.kernel.opts.kernel import OUTPUTS, Kernel
-from torpor.kernel.opts.sliding import Window, rows_of, windows_along
-from torpor.kernel.opts.split import boundaries
+from torpor.kernel.opts.sliding import Window, windows_along
 from torpor.kernel.opts.stage import direct_loads, reach
 from torpor.kernel.ranges import find_loops, iterations, kind_of, number_of, size_of
 
@@ -46,10 +45,6 @@ ROWS_WRITTEN: Final = 256  # and of rows that are not copied, whose ends are mas
 TAPS: Final = 12  # places of a window from which copying what it slides over pays
 VECTORS_COPIED: Final = 16  # vectors of a row that is copied by code for the whole of it
 PHASES: Final = 4  # rows of places a step apart that are copied together, at most
-FIRST_SHARE: Final = 0.75  # of a first cache that rows stay in; the rest is for what passes by
-CROSSING: Final = 1.44  # lines that a vector of half a line lies in: 7 of 16 places are in two
-FACTOR: Final = 0.5  # of a read: a factor of the products of a row, taken from memory by them
-SHAPES: Final = tuple(product(range(1, 8), range(1, 5)))  # rows by vectors of a register tile
 SHARE_LOADED: Final = 0.4  # of what rows load, from which it pays to load it once, out of order
 ROWS_LEAST: Final = 4  # of a sum over images: fewer than that written out together gain nothing
 
@@ -64,25 +59,6 @@ class Windowed(NamedTuple):
     level: int
     windows: list[Window]
     others: list[UOp]
-
-    @property
-    def row(self) -> UOp | None:
-        """The axis of the rows of results, if any."""
-        return self.windows[-2].one if len(self.windows) > 1 else None
-
-    @property
-    def high(self) -> int:
-        """How many rows a window has."""
-        return size_of(self.windows[-2].summed) or 1 if len(self.windows) > 1 else 1
-
-    @property
-    def steps(self) -> tuple[int, int]:
-        """How many rows windows are apart, and how many the places of a window."""
-        if len(self.windows) < 2:
-            return 1, 1
-        strides = strides_of(self.windows[-2].place)
-        apart = strides.get(self.windows[-2].summed) or 1
-        return strides.get(self.windows[-2].one) or 1, abs(apart)
 
 
 # --- rows that are copied -------------------------------------------------------------------------
@@ -158,62 +134,20 @@ def apply_sums(kernel: Kernel, load: Windowed) -> bool:
 
 
 def apply_tiles(kernel: Kernel, load: Windowed) -> bool:
-    """Rows copied, in blocks that stay in the first cache; then the register tiles. Always suits,
-    but may not fit.
+    """Rows copied; then the register tiles: a vector of as many rows as are added side by side.
+    Always suits, but may not fit.
     """
-    row = kernel.axes.index(load.row) if load.row is not None else None
-    level, lane = load.level, kernel.axes.index(load.windows[-1].one)
-    if row is not None and (block := block_of(kernel, load)) < (size_of(kernel.axes[row]) or 1):
-        kernel.apply_opt(Opt(OptOps.TILE, row, block))
-        first = 1 if kind_of(kernel.axes[0]) is AxisType.THREAD else 0
-        for position in range(first, level + 1):
-            kernel.apply_opt(Opt(OptOps.SWAP, position, position + 1))
-        level, row, lane = level + 1, row + 1, lane + 1
-    copy_rows(kernel, level, load.number)
-    lanes = kernel.target.lanes(4)
-    width = size_of(kernel.axes[lane]) or 1
-    height = size_of(kernel.axes[row]) or 1 if row is not None else 1
-    rows, vectors = shape_of_tile(kernel, load, height, -(-width // lanes))
-    write_tiles(kernel, lane, vectors * lanes)
+    *rows, lane = [kernel.axes.index(window.one) for window in load.windows[-2:]]
+    copy_rows(kernel, load.level, load.number)
+    write_tiles(kernel, lane, kernel.target.lanes(4))
+    taps = iterations(kernel.reduce_axes)
     for number in reversed(range(len(kernel.reduce_axes))):
         kernel.apply_opt(Opt(OptOps.UNROLL, number, 0))
-    if row is not None:
-        write_tiles(kernel, row, rows)
+    for row in rows:
+        most = min(SUMS, PRODUCTS_WRITTEN // taps, size_of(kernel.axes[row]) or 1)
+        write_tiles(kernel, row, most)
     thread_rest(kernel)
     return True
-
-
-def block_of(kernel: Kernel, load: Windowed) -> int:
-    """How many rows of results are computed from rows that stay in the first cache."""
-    axes = kernel.axes
-    lanes, fresh = kernel.target.lanes(4), 1 + max(number_of(r) for r in axes)
-    rows = rows_of(kernel.ast, load.value, axes[load.level], fresh, lanes)
-    assert rows is not None and load.row is not None
-    height, (step, apart) = size_of(load.row) or 1, load.steps
-    beyond = apart * (load.high - 1) + 1
-    room = int(FIRST_SHARE * kernel.target.first_bytes)
-    most = (room * (step * (height - 1) + beyond) // rows.bytes - beyond) // step + 1
-    blocks = [n for n in range(load.high, most + 1) if height % n == 0]
-    return max(blocks, default=height)
-
-
-def shape_of_tile(kernel: Kernel, load: Windowed, height: int, width: int) -> tuple[int, int]:
-    """(rows, vectors) of the register tiles that take least time: that of their products or of
-    their reads, two a cycle.
-    """
-    taps, (step, apart) = iterations(kernel.reduce_axes), load.steps
-
-    def time(shape: tuple[int, int]) -> float:
-        rows, vectors = shape
-        read = {n * step + k * apart for n in range(rows) for k in range(load.high)}
-        loads = len(read) * taps // load.high * vectors * CROSSING + taps * rows * FACTOR
-        tile = max(loads, rows * vectors * taps) / 2 + rows * vectors
-        return tile * -(-height // rows) * -(-width // vectors)
-
-    shapes = [(r, v) for r, v in SHAPES if r <= height and v <= width]
-    room = kernel.target.registers
-    fitting = [(r, v) for r, v in shapes if r * v + v < room and r * v * taps <= PRODUCTS_WRITTEN]
-    return min([*shapes[:1], *fitting], key=time)
 
 
 def write_tiles(kernel: Kernel, axis: int, amount: int) -> None:
@@ -227,9 +161,8 @@ def write_tiles(kernel: Kernel, axis: int, amount: int) -> None:
 
 
 def copy_rows(kernel: Kernel, level: int, number: int) -> None:
-    """What windows slide over in load number `number`, copied in the loop at `level`: rows beyond
-    the image apart, whole rows of vectors written out, or where they are long all but their ends in
-    a loop.
+    """What windows slide over in load number `number`, copied in the loop at `level`: whole rows of
+    vectors written out, or where they are long all but their ends in a loop.
     """
     before = {number_of(r) for r in kernel.axes}
     kernel.apply_opt(Opt(OptOps.STAGE, level, ~number))
@@ -240,12 +173,8 @@ def copy_rows(kernel: Kernel, level: int, number: int) -> None:
     else:
         write_ends(kernel, kernel.axes.index(last), lanes)
     for one in loops[:-1]:
-        position = kernel.axes.index(one)
         if (size_of(one) or 1) <= PHASES:
-            kernel.apply_opt(Opt(OptOps.UPCAST, position, 0))
-            continue
-        for end in reversed(boundaries(kernel.ast, one)):
-            kernel.apply_opt(Opt(OptOps.PARTITION, position, end))
+            kernel.apply_opt(Opt(OptOps.UPCAST, kernel.axes.index(one), 0))
 
 
 def write_ends(kernel: Kernel, position: int, lanes: int) -> None:

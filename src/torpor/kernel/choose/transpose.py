@@ -5,7 +5,6 @@ A block of both is written out, so that every cache line that is read or written
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 from torpor.base.target import LINE
@@ -17,11 +16,9 @@ from torpor.kernel.choose.registers import cut_apart
 from torpor.kernel.choose.roles import position_of
 from torpor.kernel.choose.vectors import attempt
 from torpor.kernel.opts.kernel import Kernel
-from torpor.kernel.opts.split import boundaries
 from torpor.kernel.ranges import closed_by, find_loops, kind_of, number_of, size_of
 
 LANES: Final = 8  # elements of a vector that is put together from several lines, at least
-AXIS_SHORT: Final = 4  # axes that are shorter are written out whole
 LONGEST: Final = 32  # elements along one axis of a block, which has half of its square at most
 
 
@@ -43,19 +40,15 @@ def tile_transpose(kernel: Kernel) -> bool:
         return False
     written, read = number_of(found.written), number_of(found.read)
     line = min(LINE // found.itemsize, LONGEST)
-    ends = ends_of(kernel, found.read)
-    short = (size_of(found.written) or 0) < AXIS_SHORT
     wide = min(max(LANES, kernel.target.lanes(found.itemsize)), LONGEST // 2)
     whole = found.apart % LINE == 0
-    past = whole and passes_caches(kernel.ast, kernel.target)
-    if past and not ends and not short:
+    if whole and passes_caches(kernel.ast, kernel.target):
         write_lanes(kernel, read, wide)
         write_lanes(kernel, written, min(2 * line, LONGEST))
         lines_in_turn(kernel, written, read)
     else:
         write_lanes(kernel, written, wide if whole else LANES)
-        for number in cut_at(kernel, read, ends):
-            write_lanes(kernel, number, LANES if short else line)
+        write_lanes(kernel, read, line)
     for position in range(len(kernel.axes)):  # not one that some part does not run over
         if attempt(kernel, Opt(OptOps.THREAD, position, 0)):
             break
@@ -82,16 +75,15 @@ def find_transpose(kernel: Kernel) -> Transpose | None:
         return None
     found = accesses(find_loops(kernel.ast))
     stores = [a for a in found if a.is_store]
-    written = [r for r in kernel.axes if all(a.stride(r) == 1 for a in stores)]
+    known = [r for r in kernel.axes if size_of(r) is not None]
+    written = [r for r in known if all(a.stride(r) == 1 for a in stores)]
     if not written:
         return None
-    short = (size_of(written[0]) or 0) < AXIS_SHORT
     for access in found:
-        for one in kernel.axes:
-            if crosses(access, one, written[0]) and (size_of(one) or 0) >= AXIS_SHORT:
+        for one in known:
+            if crosses(access, one, written[0]):
                 apart = max(abs(a.stride(one) or 0) * a.itemsize for a in stores)
-                if apart >= LINE or not short:
-                    return Transpose(written[0], one, access.itemsize, apart)
+                return Transpose(written[0], one, access.itemsize, apart)
     return None
 
 
@@ -100,26 +92,6 @@ def crosses(access: Access, one: UOp, written: UOp) -> bool:
     apart = access.stride(written)
     far = apart is not None and abs(apart) * access.itemsize >= LINE
     return not access.is_store and one is not written and access.stride(one) == 1 and far
-
-
-def ends_of(kernel: Kernel, one: UOp) -> list[int]:
-    """Where conditions on an axis change, if it has a vector between two such places."""
-    ends = boundaries(kernel.ast, one)
-    parts = (high - low for low, high in pairwise((0, *ends, size_of(one) or 0)))
-    return ends if ends and max(parts) >= LANES else []
-
-
-def cut_at(kernel: Kernel, number: int, ends: list[int]) -> list[int]:
-    """An axis cut where conditions change: a block on one side of them is read as a whole. Gives
-    the numbers of its parts that are left.
-    """
-    numbers = [number]
-    for end in reversed(ends):
-        rest = cut_apart(kernel, position_of(kernel, number), end)
-        if rest is not None:
-            numbers.append(number_of(kernel.axes[rest]))
-    left = {number_of(r) for r in kernel.axes}
-    return [n for n in numbers if n in left]
 
 
 def write_lanes(kernel: Kernel, number: int, most: int) -> None:

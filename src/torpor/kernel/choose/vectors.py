@@ -18,6 +18,7 @@ from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.ranges import closed_by, find_loops, iterations, kind_of, size_of
 
 COPIES_REPEATED: Final = 4  # of an axis of symbolic length: as many less one may be in vain
+SUMS: Final = 8  # sums side by side: an addition takes 3 to 4 cycles, and two run at once
 SMALL_LOOP: Final = 8  # iterations of a reduce loop that is always written out
 SPARE: Final = 0.25  # share of a vector that may be padding where the axis is shorter than one
 CODE_LIMIT: Final = 160  # copies of the loop body past which compiling costs more than it gains

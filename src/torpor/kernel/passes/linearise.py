@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import takewhile, zip_longest
 
 from torpor.base.dtypes import dtypes
 from torpor.base.errors import ContractError
-from torpor.ir.ops import ALU, Ops, identity
+from torpor.ir.ops import Ops, identity
 from torpor.ir.uop import UOp
-from torpor.kernel.ranges import Loops, closed_by, find_loops, is_no_load, nesting, values_of
+from torpor.kernel.ranges import Loops, closed_by, find_loops, nesting, values_of
 
 Nest = tuple[UOp, ...]
 
@@ -273,36 +272,13 @@ def neutral(reduction: UOp) -> UOp:
 
 def in_order(reductions: list[UOp]) -> list[tuple[UOp, UOp]]:
     """The (sum, value) pairs of sums that grow side by side: the first values of all sums, then the
-    second ones, so that no addition waits for another; or sum by sum, where values of one share
-    what would have to be kept in registers meanwhile.
+    second ones, so that no addition waits for another.
     """
-    if work_apart(reductions):
-        return [(r, value) for r in reductions for value in values_of(r)]
     found: list[tuple[UOp, UOp]] = []
     for step in zip_longest(*map(values_of, reductions)):
         terms = [(r, v) for r, v in zip(reductions, step, strict=True) if v is not None]
         found += by_shared_operand(terms)
     return found
-
-
-def work_apart(reductions: list[UOp]) -> bool:
-    """Whether values of one of several sums share something computed that no other sum needs."""
-    users: Counter[UOp] = Counter()  # sums
-    shared: set[UOp] = set()
-    for reduction in reductions if len(reductions) > 1 else ():
-        seen: set[UOp] = set()
-        for value in values_of(reduction):
-            below = value.toposort(partial(is_new, seen))
-            made = {n for n in below if n.op in ALU and n.dtype.scalar() is not dtypes.index}
-            shared |= made & seen
-            seen |= made
-        users.update(seen)
-    return any(users[node] == 1 for node in shared)
-
-
-def is_new(seen: set[UOp], node: UOp) -> bool:
-    """Whether a value is computed, and not one of those seen before."""
-    return is_no_load(node) and node not in seen
 
 
 def by_shared_operand(terms: list[tuple[UOp, UOp]]) -> list[tuple[UOp, UOp]]:

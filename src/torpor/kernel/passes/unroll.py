@@ -10,17 +10,16 @@ from typing import Final
 
 from torpor.base import settings
 from torpor.base.dtypes import dtypes
-from torpor.ir.ops import ALU, Ops
+from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.kernel.passes.decided import is_never
 from torpor.kernel.passes.factors import factored, term_of
-from torpor.kernel.ranges import closed_by, find_loops, is_no_load, size_of
+from torpor.kernel.ranges import closed_by, find_loops, size_of
 from torpor.rules.affine import affine, strides_of, without_constant
 from torpor.rules.linear import term_by_term
 
 Values = tuple[int, ...]
 INDEPENDENT: Final = 8  # accumulators that hide the latency of an addition on current CPUs
-LONG: Final = 5  # operations of a value by which half of that latency is hidden
 CHAIN: Final = 8  # most products that are added one after the other: each waits for the one before
 
 
@@ -123,7 +122,7 @@ class _Unroller:
             return combine(node.arg, in_chains(node.arg, copies, outputs))
         if len(copies) == 1 or outputs >= INDEPENDENT:
             return UOp(Ops.REDUCE, node.dtype, (*copies, *kept), node.arg)
-        own = max(1, min(len(copies), INDEPENDENT // (outputs * (1 + is_long(copies[0])))))
+        own = min(len(copies), INDEPENDENT // outputs)
         groups = [copies[start::own] for start in range(own)]
         sums = [UOp(Ops.REDUCE, node.dtype, (*group, *kept), node.arg) for group in groups]
         return combine(node.arg, sums)
@@ -132,13 +131,6 @@ class _Unroller:
         """Whether no other copy of a sum needs the numbers that its codes and scales make."""
         term = term_of(node.src[0])
         return term is not None and set(self.depends[node]) <= set(self.depends[term.code])
-
-
-def is_long(value: UOp) -> bool:
-    """Whether a value takes so many operations to compute from what is loaded that half as many
-    additions have to be done side by side.
-    """
-    return sum(n.op in ALU for n in value.toposort(is_no_load)) >= LONG
 
 
 def vanishes(reduction: UOp, copy: UOp) -> bool:

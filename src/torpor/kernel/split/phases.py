@@ -29,12 +29,11 @@ from torpor.kernel.ranges import (
     map_nodes,
     number_of,
     replace_range,
-    replace_ranges,
     size_of,
 )
 from torpor.kernel.split.several import Piece, own_parameters, part_of
 from torpor.rules import conjuncts
-from torpor.rules.affine import affine, strides_of
+from torpor.rules.affine import affine
 
 PRODUCTS_WORTH: Final = 1 << 18  # products from which more kernels, each to be compiled, pay
 PHASES_MOST: Final = 16  # phases, at most
@@ -105,22 +104,8 @@ def beside(ast: UOp, most: int) -> list[UOp]:
             return [part_of(ast, one, 0, size - rest), part_of(ast, one, size - rest, size)]
         block = UOp.range(size // step, *one.arg)
         phase = UOp.range(step, 1 + max(number_of(r) for r in ast.ranges()), AxisType.GLOBAL)
-        made = replace_range(ast, one, block * step + phase, [block, phase]).simplify()
-        return [forward(made, block)]
+        return [replace_range(ast, one, block * step + phase, [block, phase]).simplify()]
     return []
-
-
-def forward(ast: UOp, block: UOp) -> UOp:
-    """sum(j, x[i - j]) = sum(j, x[i + j - last]): windows begin at their first element."""
-    moves = [strides_of(n.src[0].src[1]) for n in ast.toposort() if n.op is Ops.LOAD]
-    backward = {
-        r for m in moves if m.get(block) for r, s in m.items()
-        if kind_of(r) is AxisType.REDUCE and s is not None and s < 0 and size_of(r)
-    }  # fmt: skip
-    turned: dict[UOp, tuple[UOp, tuple[UOp, ...]]] = {
-        r: ((size_of(r) or 1) - 1 + r * -1, (r,)) for r in backward
-    }
-    return replace_ranges(ast, turned).simplify() if turned else ast
 
 
 def asked_once(node: UOp) -> UOp:

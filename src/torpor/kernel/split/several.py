@@ -13,7 +13,8 @@ from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
 from torpor.kernel.access import place
 from torpor.kernel.opts.normalise import renumber
-from torpor.kernel.ranges import map_nodes, replace_range
+from torpor.kernel.ranges import replace_range
+from torpor.rules.rebuild import with_slots
 
 MEMORY: Final = -1  # stands for the parameter that the first of two kernels stores
 
@@ -71,13 +72,7 @@ def slots_of(root: UOp) -> tuple[int, ...]:
 
 def renumbered(root: UOp, slots: tuple[int, ...]) -> UOp:
     """The kernel with its parameters and axes numbered anew, those in the order of `slots`."""
-
-    def numbered(node: UOp) -> UOp:
-        if node.op is not Ops.PARAM:
-            return node
-        return node.replace(arg=ParamArg(slots.index(node.arg.slot), node.arg.size))
-
-    return renumber(map_nodes(root, numbered))
+    return renumber(with_slots(root, slots))
 
 
 def part_of(ast: UOp, one: UOp, start: int, stop: int) -> UOp:
