@@ -180,8 +180,8 @@ def tile_rows(kernel: Kernel, plan: Plan, row: int) -> None:
     most = kernel.target.stage_bytes
     if plan.together and not beside:
         stage_over(kernel, row - 1, kernel.axes[row], most)
-    tile = plan.tile
-    tiles = write_rows(kernel, row, tile.rows, tile.panel // kernel.target.lanes(4))
+    vectors = plan.tile.panel // kernel.target.lanes(4)
+    tiles = write_rows(kernel, row, plan.tile.rows, vectors)
     if plan.together and beside:
         for tile in tiles:
             stage_over(kernel, row - 1, tile, most)
