@@ -1,8 +1,10 @@
 """Storages: what is computed already, and what is not."""
 
 import numpy as np
+import pytest
 
 from torpor import Tensor
+from torpor.base.errors import GradientError
 from torpor.graph.known import known
 from torpor.tensor.storage import is_settled, recall, remember
 
@@ -33,3 +35,14 @@ def remember_stale(first: Tensor, second: Tensor) -> object:
     note = known.pop(id(node))
     known[id(second._current())] = note
     return note
+
+
+def test_a_tensor_on_the_way_that_was_looked_at_makes_no_gradient_vanish():
+    for look in (str, Tensor.numpy, Tensor.tolist, Tensor.realize):
+        x = Tensor([1.0, 2.0])
+        y = x * 2
+        look(y)
+        with pytest.raises(GradientError, match="nothing leads back from computed"):
+            (y * y).sum().gradient(x)
+    x, other = Tensor([1.0, 2.0]), Tensor([3.0]).realize()
+    assert (other * other).sum().gradient(x)[0].tolist() == [0.0, 0.0]

@@ -60,6 +60,8 @@ class Storage:
         remember(node, value)
         self.depth = 0
         if not self.requires and self.base is node:
+            if node.dtype.is_float and node is not value and reads_memory(node):
+                _instead.add(value)
             value.held = weakref.ref(self)
             self.base = value  # no call in between, where another thread's write could be lost
             self.stamp += 1
@@ -109,7 +111,7 @@ def recent() -> list[Storage]:
 
 
 CARRIED: Final = 8  # values computed along, one made of the other, whose graphs are kept: a choice
-_unasked: Final[weakref.WeakSet[UOp]] = weakref.WeakSet()  # values of what was computed along
+_instead: Final[weakref.WeakSet[UOp]] = weakref.WeakSet()  # values whose graphs are gone
 
 
 def remember(node: UOp, value: UOp, age: int = 0) -> None:
@@ -134,8 +136,6 @@ def settle(node: UOp, value: UOp, age: int, holder: Storage | None = None) -> No
         if not is_noted(node, value) and node is not value:
             note(node, value, age)
     else:
-        if not holder.requires:
-            _unasked.add(value)
         holder.settle(node, value)
 
 
@@ -156,9 +156,9 @@ def age_of(root: UOp, ages: dict[UOp, int]) -> int:
     return max([ages[below] for below in root.src], default=0)
 
 
-def reads_unasked(node: UOp) -> bool:
-    """Whether there is memory below that took the place of a graph though nobody asked for it."""
-    return bool(_unasked) and not _unasked.isdisjoint(node.toposort())
+def reads_computed(node: UOp) -> bool:
+    """Whether there is memory below that took the place of a graph."""
+    return bool(_instead) and not _instead.isdisjoint(node.toposort())
 
 
 def reads_memory(node: UOp) -> bool:
