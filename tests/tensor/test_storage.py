@@ -46,3 +46,23 @@ def test_a_tensor_on_the_way_that_was_looked_at_makes_no_gradient_vanish():
             (y * y).sum().gradient(x)
     x, other = Tensor([1.0, 2.0]), Tensor([3.0]).realize()
     assert (other * other).sum().gradient(x)[0].tolist() == [0.0, 0.0]
+
+
+def test_a_long_way_that_was_computed_early_makes_no_part_of_a_gradient_vanish():
+    def walked(x):
+        state = x
+        for _ in range(200):
+            state = (state.roll(1, 0) * 0.5 + x).logsumexp(0) + state
+            state = (state - state.mean()).contiguous()
+        return state.sum() + state[0]
+
+    asked = Tensor([0.5, 1.0, 2.0], requires_grad=True)
+    (wanted,) = walked(asked).gradient(asked)
+    for _ in range(3):
+        x = Tensor([0.5, 1.0, 2.0])
+        try:
+            (found,) = walked(x).gradient(x)
+        except GradientError as error:
+            assert "computed already" in str(error)
+        else:
+            np.testing.assert_allclose(found.numpy(), wanted.numpy(), 1e-4)

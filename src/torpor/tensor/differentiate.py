@@ -20,7 +20,7 @@ from torpor.tensor.mode import anomaly, grad_enabled
 from torpor.tensor.path import Step
 from torpor.tensor.pending import note_detached, wait
 from torpor.tensor.spelling import spelled
-from torpor.tensor.storage import reads_computed
+from torpor.tensor.storage import reads_computed, sources_lost
 from torpor.tensor.watch import active, watcher
 
 if TYPE_CHECKING:
@@ -307,6 +307,13 @@ class Differentiate(Handle):
             watching.differentiated(None)
         leaves = _leaf_nodes(self._current())
         groups = [_nodes_of(target, leaves) for target in wanted]
+        if (lost := sources_lost(self._current())) and any(
+            node.below(MOVEMENT) in lost for group in groups for node in group
+        ):
+            what = "gradient: a part of the long way to a target is computed already, and leads"
+            raise located(
+                GradientError(f"{what} nowhere; set its requires_grad=True before"), (self,)
+            )
         found = _gradients(self, groups, gradient)
         if materialize and _is_cut_off(self._current(), wanted, found):
             what = "gradient: nothing leads back from computed tensors to targets that did not have"
