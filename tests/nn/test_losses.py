@@ -138,6 +138,20 @@ def test_ctc_is_the_sum_over_all_readings():
     assert (slope.numpy()[2:, 2] == 0).all()
 
 
+def test_ctc_of_many_steps_has_the_whole_gradient_whether_it_is_required_or_not():
+    raw = np.random.default_rng(5).normal(size=(50, 1, 4)).astype(np.float32)
+    logs = raw - np.log(np.exp(raw).sum(-1, keepdims=True))
+
+    def loss(x):
+        return F.ctc_loss(x, Tensor([[1, 2, 3, 1]]), [50], [4], reduction="sum")
+
+    asked = Tensor(logs, requires_grad=True)
+    wanted = loss(asked).gradient(asked)[0].numpy()
+    for _ in range(2):  # what comes again is computed early
+        x = Tensor(logs)
+        np.testing.assert_allclose(loss(x).gradient(x)[0].numpy(), wanted, 1e-3, 1e-5)
+
+
 def test_ctc_of_what_cannot_be_read():
     logs = Tensor(np.log(np.full((1, 1, 3), 1 / 3)))
     two = Tensor([[1, 2]]), [1], [2]

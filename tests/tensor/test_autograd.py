@@ -177,3 +177,45 @@ def test_gradients_are_constants_without_create_graph():
     (slope,) = torpor.autograd.grad((x**3).sum(), x, create_graph=True)
     (again,) = torpor.autograd.grad(slope.sum(), x)
     assert again.tolist() == [6, 12] and slope.requires_grad and not again.requires_grad
+
+
+def test_functions_of_tensors_that_require_nothing_have_their_own_gradient():
+    class Clipped(torpor.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, scale=1):
+            return x * scale
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient.clamp(-1, 1) if ctx.needs_input_grad[0] else None, None
+
+    for x in (Tensor([3.0]), Tensor([3.0], requires_grad=True)):
+        assert (Clipped.apply(x, 2) * 5).sum().gradient(x)[0].tolist() == [1.0]
+        assert (Clipped.apply(x * 2) * 5).sum().gradient(x)[0].tolist() == [2.0]
+    jitted = torpor.jit(lambda x: (Clipped.apply(x) * 5).sum().gradient(x)[0])
+    assert [jitted(Tensor([3.0])).item() for _ in range(3)] == [1.0] * 3
+    assert not Clipped.apply(Tensor([3.0])).requires_grad
+
+
+def test_functions_of_complex_numbers_have_gradients_of_their_own():
+    class Both(torpor.autograd.Function):
+        @staticmethod
+        def forward(ctx, c, r):
+            ctx.save_for_backward(c, r)
+            return c * r, c.abs()
+
+        @staticmethod
+        def backward(ctx, g, h):
+            c, r = ctx.saved_tensors
+            return g * r + h * c / c.abs(), (g * c.conj()).real
+
+    def loss(product, size):
+        return (product * product).real.sum() + (size * size).sum()
+
+    for asked in (False, True):
+        c = Tensor([1 + 2j, 3 - 1j], requires_grad=asked)
+        r = Tensor([2.0, 3.0], requires_grad=asked)
+        made = loss(*Both.apply(c, r)).gradient(c, r)
+        wanted = loss(c * r, c.abs()).gradient(c, r)
+        for one, other in zip(made, wanted, strict=True):
+            assert (one - other).abs().max().item() < 1e-5

@@ -213,3 +213,12 @@ def test_histograms_of_narrow_formats_count_on(dtype):
     wanted = Tensor([700.0, 2999.0, 5.0]).cast(dtype)
     assert counted.dtype is wanted.dtype
     assert counted.float().tolist() == wanted.float().tolist()
+
+
+def test_what_a_mask_selects_has_a_gradient_whether_it_is_required_or_not():
+    wanted = [[0.0, 4.0, 12.0]] * 2
+    for required in (False, True):
+        x = Tensor([1.0, 2.0, 3.0], requires_grad=required)
+        chosen = [(x * x)[x > 1], (x * x).masked_select(x > 1)]
+        made = [(one * Tensor([1.0, 2.0])).sum().gradient(x)[0].tolist() for one in chosen]
+        assert made == wanted

@@ -183,3 +183,18 @@ def test_what_has_no_inverse_or_factors_is_an_error_by_pytorchs_name():
 def test_names_that_are_missing_are_told_what_is_there(room, name, meant):
     with pytest.raises(AttributeError, match=f"torpor.{room} has no '{name}'; there is .*{meant}"):
         getattr(getattr(torpor, room), name)
+
+
+def test_triangles_have_gradients_whether_they_are_required_or_not():
+    right = T(RIGHT)
+    solved = {
+        "triangular": lambda a: linalg.solve_triangular(a, right, upper=False),
+        "cholesky": lambda a: right.cholesky_solve(a),
+        "lu": lambda a: linalg.lu_solve(*linalg.lu_factor(a), right),
+        "solve": lambda a: linalg.solve(a * 2, right),
+    }
+    for name, function in solved.items():
+        plain, asked = T(LEFT), T(LEFT).requires_grad_()
+        found, wanted = (function(a).sum().gradient(a)[0].numpy() for a in (plain, asked))
+        assert np.abs(wanted).max() > 1e-3, name
+        np.testing.assert_allclose(found, wanted, 1e-6, err_msg=name)

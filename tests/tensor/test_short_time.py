@@ -93,3 +93,16 @@ def test_errors():
     made = x.stft(4, 4, window=window, return_complex=True)
     with pytest.raises(ValueRangeError, match="squares' sum"):
         made.istft(4, 4, window=window)
+
+
+def test_there_and_back_has_a_gradient_whether_it_is_required_or_not():
+    plain = Tensor(X)
+    asked = Tensor(X, requires_grad=True)
+    window = Tensor(WINDOW)
+    made = [
+        x.stft(6, 2, window=window, return_complex=True).istft(6, 2, window=window).square().sum()
+        for x in (plain, asked)
+    ]
+    found, wanted = made[0].gradient(plain)[0].numpy(), made[1].gradient(asked)[0].numpy()
+    assert np.abs(wanted).max() > 0.1
+    np.testing.assert_allclose(found, wanted, 1e-9, 1e-12)

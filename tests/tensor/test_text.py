@@ -76,3 +76,9 @@ def test_options_of_text():
     assert "..." not in repr(Tensor.arange(2000))
     with pytest.raises(ValueError, match="short or full"):
         torpor.set_printoptions(profile="long")
+
+
+def test_what_has_no_elements_shows_its_shape_as_numpy_does():
+    assert str(Tensor.zeros(0)) == "tensor([])"
+    assert str(Tensor.zeros(0, 3)) == "tensor([], shape=(0, 3))"
+    assert repr(Tensor.zeros(2, 0, dtype="int32")) == "tensor([], shape=(2, 0), dtype=int32)"

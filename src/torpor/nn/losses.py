@@ -272,6 +272,7 @@ def ctc_loss(
         two = choose(skips, alpha.pad((2, 0), value=NEVER)[:, :width], NEVER)
         total = Tensor.stack([alpha, one, two]).logsumexp(0) + emitted[step]
         alpha = choose(last > step, total, alpha).contiguous()
+        alpha._storage.depth = 0  # no step is computed early: a gradient leads back through all
     final = choose(number.eq(ends) | number.eq(ends - 1), alpha, NEVER).logsumexp(1)
     final = choose(final < NEVER / 2, -math.inf, final)
     place = Tensor.arange(steps, device=log_probs.device).reshape(-1, 1, 1)

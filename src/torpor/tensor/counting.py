@@ -21,6 +21,7 @@ from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, located, make
 from torpor.tensor.host import known_shape
 from torpor.tensor.iota import iota
+from torpor.tensor.mode import grad_enabled
 from torpor.tensor.operands import choose, need
 from torpor.tensor.radix import keys_of, placed, sorted_keys, sorted_numbers, values_of
 from torpor.tensor.scatter import as_number
@@ -93,7 +94,7 @@ class Counting(Handle):
         shape = build.broadcast_shapes(self.shape, mask.shape)
         pair: Any = mask, self
         held, whole = (one if one.shape == shape else one.expand(shape) for one in pair)
-        if self.requires_grad:
+        if self.dtype.is_float and grad_enabled():
             return whole.take(held.reshape(-1).nonzero(True)[0])
         return _chosen("masked", _masked, [()], held, whole)[0]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torpor.base.errors import GradientError
@@ -137,7 +137,7 @@ class Function:
     def apply(cls, *arguments: Any) -> Any:
         """The result, with the gradient that `backward` gives."""
         ctx, kind = Context(), vars(Function)["setup_context"]
-        ctx.needs_input_grad = tuple(isinstance(a, Handle) and a.requires_grad for a in arguments)
+        ctx.needs_input_grad = tuple(map(_is_smooth, arguments))
         forward: Any = getattr(cls, "forward")  # noqa: B009 (users write it)
         with no_grad():
             if cls.setup_context is kind.__func__:
@@ -145,7 +145,7 @@ class Function:
             else:
                 result = forward(*arguments)
                 cls.setup_context(ctx, arguments, result)
-        if not grad_enabled() or not any(ctx.needs_input_grad):
+        if not grad_enabled() or not any(map(_is_smooth, arguments)):
             return result
         return cls._with_rule(ctx, arguments, result)
 
@@ -155,29 +155,49 @@ class Function:
         results = [result] if single else list(result)
         smooth = [
             number for number, one in enumerate(results)
-            if isinstance(one, Handle) and one.dtype.is_float and id(one) not in ctx._without
+            if _is_smooth(one) and id(one) not in ctx._without
         ]  # fmt: skip
-        asked = [number for number, wanted in enumerate(ctx.needs_input_grad) if wanted]
+        asked = [number for number, one in enumerate(arguments) if _is_smooth(one)]
 
         def backward(*gradients: Any) -> list[Any]:
-            known = dict(zip(smooth, gradients, strict=True))
+            each = iter(gradients)
+            known = {n: _joined(shapes[n], each) for n in smooth}
             all_of_them = [known[n] if n in known else _zeros(one) for n, one in enumerate(shapes)]
             found = getattr(cls, "backward")(ctx, *all_of_them)  # noqa: B009 (users write it)
             found = found if isinstance(found, tuple | list) else (found,)
-            if len(found) != len(arguments):
+            if len(found) < len(arguments) or any(x is not None for x in found[len(arguments) :]):
                 what = f"{cls.__name__}.backward gives {len(found)} gradients"
                 raise GradientError(f"{what} for {len(arguments)} arguments")
-            return [found[number] for number in asked]
+            return [part for n in asked for part in _parts_of(found[n], arguments[n])]
 
         shapes = [one.detach() if isinstance(one, Handle) else one for one in results]
-        given = [arguments[number] for number in asked]
-        made = ruled(backward, given, [results[number] for number in smooth]) if smooth else []
-        renewed = {id(results[number]): one for number, one in zip(smooth, made, strict=True)}
+        given = [part for number in asked for part in arguments[number]._parts]
+        parts = [part for number in smooth for part in results[number]._parts]
+        made = iter(ruled(backward, given, parts) if smooth else [])
+        renewed = {id(results[number]): _joined(results[number], made) for number in smooth}
         ctx.saved_tensors = tuple(renewed.get(id(kept), kept) for kept in ctx.saved_tensors)
         results = [renewed.get(id(one), one) for one in results]
         if single:
             return results[0]
         return type(result)(*results) if hasattr(result, "_fields") else type(result)(results)
+
+
+def _is_smooth(one: Any) -> bool:
+    """Whether a gradient may be asked for an argument, now or by `gradient`."""
+    return isinstance(one, Handle) and one._parts[0].dtype.is_float
+
+
+def _joined(like: Any, parts: Iterator[Any]) -> Any:
+    """The next of the parts as a tensor, complex where `like` is."""
+    return like._of([next(parts) for _ in like._parts])
+
+
+def _parts_of(gradient: Any, like: Any) -> Sequence[Any]:
+    """A gradient for the parts of `like`: the real part of a complex one for a real tensor."""
+    if gradient is None:
+        return [None] * len(like._parts)
+    parts = gradient._parts
+    return [*parts, None][: len(like._parts)]
 
 
 def _zeros(one: Any) -> Any:

@@ -20,7 +20,7 @@ from torpor.tensor.mode import anomaly, grad_enabled
 from torpor.tensor.path import Step
 from torpor.tensor.pending import note_detached, wait
 from torpor.tensor.spelling import spelled
-from torpor.tensor.storage import reads_unasked
+from torpor.tensor.storage import reads_computed, sources_lost
 from torpor.tensor.watch import active, watcher
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _is_cut_off(root: UOp, targets: Sequence[Handle], found: Sequence[UOp | None
         node is None and not target.requires_grad
         for target, node in zip(targets, found, strict=True)
     )
-    return (not any(found) and _is_computed(root)) or (lost and reads_unasked(root))
+    return (not any(found) and _is_computed(root)) or (lost and reads_computed(root))
 
 
 def _nodes_of(target: Handle, leaves: dict[int, list[UOp]]) -> list[UOp]:
@@ -291,9 +291,8 @@ class Differentiate(Handle):
         """The gradients for `targets`, each of its target's shape; zeros (None without
         `materialize`) for one that this does not depend on. This tensor has one element, or
         `gradient` has its shape. Through tensors that do not require a gradient it sees
-        what has not been computed yet: `GradientError` where this tensor itself has, and
-        nothing leads back from it, and where tensors that it is made of have been computed along
-        with others, so that nothing leads back through them.
+        what has not been computed yet: `GradientError` where nothing leads back to a target
+        because this tensor, or one that it is made of, has been computed.
 
         >>> x = Tensor(3.0, requires_grad=True)
         >>> (x * x).gradient(x)[0].item()
@@ -308,6 +307,13 @@ class Differentiate(Handle):
             watching.differentiated(None)
         leaves = _leaf_nodes(self._current())
         groups = [_nodes_of(target, leaves) for target in wanted]
+        if (lost := sources_lost(self._current())) and any(
+            node.below(MOVEMENT) in lost for group in groups for node in group
+        ):
+            what = "gradient: a part of the long way to a target is computed already, and leads"
+            raise located(
+                GradientError(f"{what} nowhere; set its requires_grad=True before"), (self,)
+            )
         found = _gradients(self, groups, gradient)
         if materialize and _is_cut_off(self._current(), wanted, found):
             what = "gradient: nothing leads back from computed tensors to targets that did not have"

@@ -21,6 +21,7 @@ from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, located, make, with_rule
 from torpor.tensor.host import Array, known_shape
 from torpor.tensor.inside import UnknownValueError
+from torpor.tensor.realisation import compute_all
 from torpor.tensor.watch import active
 
 Results = Sequence[Any]
@@ -41,7 +42,8 @@ def on_host(name: str, function: Callable[..., Sequence[Array]], *operands: Any)
     plain = [one.detach() for one in operands]
     try:
         if len(plain) > 1 and not active:  # together: a matrix and its right side often share work
-            plain[0].realize(*plain[1:])
+            parts = [part for one in plain for part in one._parts]
+            compute_all([(part._current(), part.device) for part in parts])
         arrays = [one.numpy() for one in plain]
     except UnknownValueError as error:
         what = f"{name} is computed of values that are known. {error}"

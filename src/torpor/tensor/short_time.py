@@ -8,7 +8,7 @@ from typing import Any, Final
 from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 from torpor.tensor.creation import as_tensor
 from torpor.tensor.fft import fft, ifft, irfft, rfft
-from torpor.tensor.handle import located
+from torpor.tensor.handle import located, make
 from torpor.tensor.host import known_shape
 from torpor.tensor.mode import enable_grad
 from torpor.tensor.tensor import Tensor
@@ -149,7 +149,7 @@ def _added_up(frames: Any, hop: int) -> Any:
     with enable_grad():
         nothing = frames.new_zeros((batch, size + hop * (count - 1))).requires_grad_()
         (made,) = nothing.unfold(-1, size, hop).gradient(nothing, gradient=frames)
-    return made if frames.requires_grad else made.detach()
+    return made if frames.requires_grad else make(made._current(), made.device)
 
 
 Tensor.stft, Tensor.istft = stft, istft

@@ -15,7 +15,7 @@ from torpor.graph.call import written_out
 from torpor.graph.known import is_noted, known, note
 from torpor.graph.reduce import AGAIN
 from torpor.ir.infer import JOINT, shape_of, shaped
-from torpor.ir.ops import Ops
+from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.watch import active, watcher
 
@@ -60,6 +60,8 @@ class Storage:
         remember(node, value)
         self.depth = 0
         if not self.requires and self.base is node:
+            if node.dtype.is_float and node is not value and reads_memory(node):
+                _instead.add(value)
             value.held = weakref.ref(self)
             self.base = value  # no call in between, where another thread's write could be lost
             self.stamp += 1
@@ -109,7 +111,9 @@ def recent() -> list[Storage]:
 
 
 CARRIED: Final = 8  # values computed along, one made of the other, whose graphs are kept: a choice
-_unasked: Final[weakref.WeakSet[UOp]] = weakref.WeakSet()  # values of what was computed along
+_instead: Final[weakref.WeakSet[UOp]] = weakref.WeakSet()  # values whose graphs are gone
+# By memory whose graph was let go in a long loop: the memory that it was made of.
+_sources: Final[weakref.WeakKeyDictionary[UOp, weakref.WeakSet[UOp]]] = weakref.WeakKeyDictionary()
 
 
 def remember(node: UOp, value: UOp, age: int = 0) -> None:
@@ -135,8 +139,22 @@ def settle(node: UOp, value: UOp, age: int, holder: Storage | None = None) -> No
             note(node, value, age)
     else:
         if not holder.requires:
-            _unasked.add(value)
+            _note_sources(node, value)
         holder.settle(node, value)
+
+
+def _note_sources(node: UOp, value: UOp) -> None:
+    """Note what memory a value was made of, whose graph is let go though nobody asked for it."""
+    found = weakref.WeakSet(below for below in node.toposort() if below.op is _BUFFER)
+    for memory in [*found]:
+        found.update(_sources.get(memory, ()))
+    _sources[value.below(MOVEMENT)] = found
+
+
+def sources_lost(root: UOp) -> set[UOp]:
+    """The memory that a gradient would flow to, had no graph been let go that nobody asked for."""
+    below = root.toposort(lambda node: node.op is not Ops.DETACH) if _sources else ()
+    return {source for node in below if node.op is _BUFFER for source in _sources.get(node, ())}
 
 
 def age_of(root: UOp, ages: dict[UOp, int]) -> int:
@@ -156,9 +174,9 @@ def age_of(root: UOp, ages: dict[UOp, int]) -> int:
     return max([ages[below] for below in root.src], default=0)
 
 
-def reads_unasked(node: UOp) -> bool:
-    """Whether there is memory below that took the place of a graph though nobody asked for it."""
-    return bool(_unasked) and not _unasked.isdisjoint(node.toposort())
+def reads_computed(node: UOp) -> bool:
+    """Whether there is memory below that took the place of a graph."""
+    return bool(_instead) and not _instead.isdisjoint(node.toposort())
 
 
 def reads_memory(node: UOp) -> bool:

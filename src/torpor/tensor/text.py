@@ -61,7 +61,8 @@ def text_of(tensor: Any) -> str:
     plain = tensor.dtype.name in ("float32", "int64", "bool", "complex64")
     kind = "" if plain else f", dtype={tensor.dtype.name}"
     where = "" if tensor.device == "CPU" else f", device={tensor.device!r}"
-    return f"tensor({text}{kind}{where}{extra})"
+    sizes = f", shape={values.shape}" if not values.size and values.ndim > 1 else ""
+    return f"tensor({text}{sizes}{kind}{where}{extra})"
 
 
 def _is_known(shape: Any) -> bool:
