@@ -55,8 +55,9 @@ def test_whole_vectors_are_stored_and_no_product_is_with_zeros():
     stores = [n for n in program.linear if n.op is Ops.STORE and n.src[0].op is Ops.INDEX]
     stores = [n for n in stores if n.src[0].src[0].op is Ops.PARAM]
     assert all(n.src[1].dtype.count == lanes for n in stores)
+    assert len(stores) == 2 * 56 // lanes  # of two rows
     products = [n for n in program.linear if n.op is Ops.MUL and n.dtype.is_float]
-    assert len(products) == 4 * len(stores)
+    assert len(products) == 4 * 2 * 2 * -(-28 // lanes)  # each of two rows is of two phases
 
 
 @pytest.mark.parametrize("strict", [0, 1])

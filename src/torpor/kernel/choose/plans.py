@@ -203,7 +203,7 @@ def plans(roles: Roles, at: Setting, tile: Tile) -> Iterator[Plan]:
         for plan in heights(start):
             yield from rows_read(plan, at)
     yield from windowed(start)
-    for deep in depths(start):
+    for deep in depths(start, at):
         for plan in blocks(deep, at):
             for tall in heights(plan):
                 if has_loop(tall) and fits(tall, at):
@@ -220,11 +220,17 @@ def has_loop(plan: Plan) -> bool:
     return bool(depth_loops(plan)) or prod(loop.rounds for loop in outer_loops(plan)) > 1
 
 
-def depths(plan: Plan) -> Iterator[Plan]:
-    """Whole sums, and blocks of them."""
+def depths(plan: Plan, at: Setting) -> Iterator[Plan]:
+    """Whole sums, and blocks of them, for a panel of which there is room."""
     yield plan
-    if iterations(plan.roles.sums) > DEPTH:
-        yield plan._replace(depth=depth_of(plan.roles, DEPTH))
+    most = min(DEPTH, packed_room(at) // (plan.roles.lead.value.dtype.itemsize * plan.tile.panel))
+    if 0 < most < iterations(plan.roles.sums):
+        yield plan._replace(depth=depth_of(plan.roles, most))
+
+
+def packed_room(at: Setting) -> int:
+    """Bytes for lanes that are packed."""
+    return int(at.target.stage_bytes * PANELS_SHARE)
 
 
 def along_sums(roles: Roles, at: Setting) -> float:
@@ -278,7 +284,7 @@ def blocks(plan: Plan, at: Setting) -> Iterator[Plan]:
     """Lanes packed at once: all, or blocks that have room."""
     panel, panels = plan.tile.panel, plan.panels
     itemsize = plan.roles.lead.value.dtype.itemsize
-    reach = int(at.target.stage_bytes * PANELS_SHARE) // (prod(plan.steps) * itemsize * panel)
+    reach = packed_room(at) // (prod(plan.steps) * itemsize * panel)
     if not reach:
         return
     least = ceil(panels / reach)
