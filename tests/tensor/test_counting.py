@@ -222,3 +222,30 @@ def test_what_a_mask_selects_has_a_gradient_whether_it_is_required_or_not():
         chosen = [(x * x)[x > 1], (x * x).masked_select(x > 1)]
         made = [(one * Tensor([1.0, 2.0])).sum().gradient(x)[0].tolist() for one in chosen]
         assert made == wanted
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 9])
+@pytest.mark.parametrize("shape", [(7,), (2, 3), (0, 3), ()])
+def test_masks_of_a_size_are_traced_and_differentiated(shape, size):
+    values = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+    places = np.argwhere(values > 0)[:size]
+    filled = np.full((size, len(shape)), -1)
+    filled[: len(places)] = places
+    chosen = np.full(size, 7, np.float32)
+    chosen[: len(places)] = values[values > 0][:size]
+
+    @torpor.jit
+    def run(x):
+        return x.masked_select(x > 0, size=size, fill_value=7), (x > 0).nonzero_static(size=size)
+
+    for _ in range(3):
+        found, where = run(Tensor(values))
+        np.testing.assert_array_equal(found.numpy(), chosen)
+        np.testing.assert_array_equal(where.numpy(), filled)
+    assert "trace 1" in torpor.explain(run)
+    x = Tensor(values, requires_grad=True)
+    x.masked_select(x > 0, size=size).sum().backward()
+    slopes = np.zeros(shape, np.float32)
+    for place in places:
+        slopes[tuple(place)] = 1
+    np.testing.assert_array_equal(x.grad.numpy(), slopes)

@@ -74,26 +74,44 @@ class Counting(Handle):
         return tuple(found) if as_tuple else found[0]
 
     def nonzero_static(self, size: int, fill_value: int = -1) -> Tensor:
-        """`nonzero` cut, or filled up, to `size` rows."""
-        found = self.nonzero()[:size]
-        return found.pad([(0, size - found.shape[0]), None], value=fill_value)
+        """`nonzero` cut, or filled up, to `size` rows: computed when needed, in a jit too.
+
+        >>> Tensor([0, 7, 8]).nonzero_static(3).tolist()
+        [[1], [2], [-1]]
+        """
+        if not self.ndim:
+            return self.reshape(1).nonzero_static(size=size).narrow(1, 0, 0)
+        if not self.numel():
+            return self.new_full((size, self.ndim), fill_value, dtype="int64")
+        places, there = _first(self.ne(0).reshape(-1), size)
+        each = Handle._type.unravel_index(places, self.shape)
+        return there.unsqueeze(1).where(Handle._type.stack(each, 1), fill_value)
 
     def argwhere(self) -> Tensor:
         """As `nonzero`: int64 (count, axes)."""
         return self.nonzero()
 
-    def masked_select(self, mask: Tensor) -> Tensor:
+    def masked_select(
+        self, mask: Tensor, *, size: int | None = None, fill_value: Any = 0
+    ) -> Tensor:
         """The elements for which a mask of bools (broadcast) holds, in row-major order: (count,).
-        Computed at the call.
+        Computed at the call; or with a `size`, cut or filled up to it, when needed, in a jit too.
 
         >>> Tensor([1, 2, 3]).masked_select(Tensor([True, False, True])).tolist()
         [1, 3]
+        >>> Tensor([1, 2, 3]).masked_select(Tensor([True, False, True]), size=4).tolist()
+        [1, 3, 0, 0]
         """
         mask = beside(mask, self)
         need(mask.dtype.kind == "bool", f"a mask holds bools, not {mask.dtype}", self, mask)
         shape = build.broadcast_shapes(self.shape, mask.shape)
         pair: Any = mask, self
         held, whole = (one if one.shape == shape else one.expand(shape) for one in pair)
+        if size is not None:
+            if not held.numel():
+                return whole.reshape(-1).pad([(0, size)], value=fill_value)
+            places, there = _first(held.reshape(-1), size)
+            return choose(there, whole.take(places), whole.new_full((size,), fill_value))
         if self.dtype.is_float and grad_enabled():
             return whole.take(held.reshape(-1).nonzero(True)[0])
         return _chosen("masked", _masked, [()], held, whole)[0]
@@ -270,6 +288,18 @@ def _found(name: Any, find: Any, flat: Any, inverse: bool, counts: bool) -> Kind
 def _most_entries(length: int) -> int:
     """How many entries a table for so many elements may have."""
     return max(SMALL, TABLE * length)
+
+
+def _first(held: Any, size: int) -> tuple[Any, Any]:
+    """Of a vector of bools the places of the first `size` that hold, (size,), 0 where there are no
+    more; and whether there is one.
+    """
+    number = held.cumsum(0) - 1
+    rows = (held & (number < size)).where(number, size)  # the last row is for all others
+    every = Handle._type.arange(held.shape[0], device=held.device)
+    places = rows.new_zeros(size + 1).scatter(0, rows, every)
+    order = Handle._type.arange(size, device=held.device)
+    return places.narrow(0, 0, size), order < held.sum()
 
 
 def _table_size(last: int) -> int:
