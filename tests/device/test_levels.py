@@ -14,7 +14,7 @@ BASELINE = "sse,-popcnt,-sse3,-ssse3,-sse4.1,-sse4.2"
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=[w.name for w in WORKLOADS])
-@pytest.mark.parametrize("level", [BASELINE, "sse", "avx2", "avx512"])
+@pytest.mark.parametrize("level", [BASELINE, "sse", "avx2", "avx512", "amx"])
 def test_every_level_gives_what_numpy_gives(level, workload):
     if not machine(level).runs_here:
         pytest.skip(f"this processor cannot run {level}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from torpor.base.errors import DeviceError
 
@@ -12,6 +12,30 @@ LINE: Final = 64  # bytes of a cache line (128 on Apple's processors: then two o
 
 WORD: Final = 4  # bytes of the words that a DOT multiplies the parts of
 DOT_BYTES: Final = 16  # of the shortest vectors of words for which x86 and AArch64 have one
+
+
+class Fragment(NamedTuple):
+    """An instruction that multiplies matrices: sums[rows, columns] += left[rows, words] @
+    right[words, columns], all in words of 32 bits, of which a factor's hold parts of its format.
+
+    cycles:     until the unit can begin the next one.
+    latency:    until its sums can be used.
+    registers:  how many matrices of any kind can be held.
+    """
+
+    left: str
+    right: str
+    rows: int
+    columns: int
+    words: int
+    cycles: float = 1.0
+    latency: float = 1.0
+    registers: int = 8
+
+    @property
+    def depth(self) -> int:
+        """Terms of each sum: so many words of them, of 16 bits or 8."""
+        return self.words * (2 if self.left.endswith("16") else 4)
 
 
 @dataclass(frozen=True)
@@ -33,6 +57,7 @@ class Target:
     converts:      of those, the ones that it converts to and from float32 all the same.
     dots:          of which two small formats, in alphabetical order, one instruction multiplies the
                    parts of two words of 32 bits and adds the products to a third word.
+    fragments:     the instructions that multiply matrices of such words.
     first_bytes:   size of a core's first cache for data, bytes.
     cache_bytes:   size of the second cache, or of a core's share of it, bytes.
     last_bytes:    size of the last cache, which cores share, bytes.
@@ -64,6 +89,7 @@ class Target:
     missing: frozenset[str] = frozenset()
     converts: frozenset[str] = frozenset()
     dots: frozenset[tuple[str, str]] = frozenset()
+    fragments: tuple[Fragment, ...] = ()
     first_bytes: int = 32 * 1024
     cache_bytes: int = 512 * 1024
     last_bytes: int = 32 * 1024 * 1024
@@ -85,6 +111,10 @@ class Target:
         fits = self.groups or DOT_BYTES <= lanes * WORD <= self.vector_bytes
         return (first, second) in self.dots and fits
 
+    def fragment(self, formats: tuple[str, str]) -> Fragment | None:
+        """The instruction that multiplies matrices of these formats; None where there is none."""
+        return next((f for f in self.fragments if (f.left, f.right) == formats), None)
+
     def lanes(self, itemsize: int) -> int:
         """How many elements of `itemsize` bytes one vector register holds (at least 1)."""
         return max(1, self.vector_bytes // itemsize)
@@ -99,10 +129,21 @@ DOTS: Final = (
     ("int16", "int16"),
 )  # fmt: skip
 PARTS: Final = frozenset(name for formats in DOTS for name in formats)
+# AMX: tiles of 16 rows of 64 bytes; one unit takes 16 cycles for a product of two ("Intel 64 and
+# IA-32 Architectures Optimization Reference Manual", "TMUL").
+TILES: Final = {
+    feature: tuple(Fragment(*formats, 16, 16, 16, 16.0, 52.0, 8) for formats in pairs)
+    for feature, pairs in (
+        ("amx-bf16", (("bfloat16", "bfloat16"),)),
+        ("amx-int8", tuple((a, b) for a in ("int8", "uint8") for b in ("int8", "uint8"))),
+    )
+}
 _TARGETS: Final[dict[str, Target]] = {
     "cpu": Target("cpu", vector_bytes=32, threads=True, missing=_SMALL_FLOATS),
     "c": Target("c", vector_bytes=32, threads=True, missing=_FLOATS_OF_8 | {"bfloat16"}),
-    "python": Target("python", groups=True, dots=frozenset(DOTS)),
+    "python": Target(
+        "python", groups=True, dots=frozenset(DOTS), fragments=sum(TILES.values(), ())
+    ),
     # 1024 work items, the grid, 48 KiB and 4096 bytes of parameters: CUDA C++ Programming Guide,
     # "Technical Specifications" and "Function Parameters".
     "cuda": Target(

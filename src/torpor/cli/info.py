@@ -10,6 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from torpor.base import settings
+from torpor.base.target import Fragment
 from torpor.cli.screen import screen
 from torpor.device import Device
 from torpor.device.machine import cores, processor_name
@@ -21,6 +22,11 @@ def device_state(kind: str) -> str:
     """Whether a kind of device can be opened here."""
     fault = Device.why_not(kind)
     return f"not available: {fault}" if fault else "ready"
+
+
+def matrices(one: Fragment) -> str:
+    """What an instruction multiplies: formats and sizes, of its words the terms."""
+    return f"{one.left} {one.rows}x{one.depth} by {one.right} {one.depth}x{one.columns}"
 
 
 def facts() -> dict[str, Any]:
@@ -38,6 +44,7 @@ def facts() -> dict[str, Any]:
         "llvm target": target.arch,
         "vector width": f"{target.vector_bytes * 8} bits",
         "vector registers": target.registers,
+        "matrix products": ", ".join(matrices(one) for one in target.fragments) or "none",
         "caches": ", ".join(f"{size // 1024} KiB" for size in caches),
         "devices": {kind: device_state(kind) for kind in Device.kinds()},
         "default device": Device.DEFAULT,

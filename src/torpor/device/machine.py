@@ -1,9 +1,10 @@
 """Which processor code is generated for: the host with all it has, or what the setting TARGET says.
 
 TARGET is a list with commas. Its first word may be `native`, `sse`, `avx2`, `avx512` (levels 2, 3
-and 4 of the x86-64 psABI), `aarch64`, or a processor's name as LLVM spells it; words that begin
-with + or - turn one feature on or off: `native,-avx512f`. The sizes of caches, on which opts depend
-too, are given as `l1=48K`, `l2=2M` (of one core, or its share) and `l3=64M` (all of it).
+and 4 of the x86-64 psABI), `amx` (level 4 with products of tiles), `aarch64`, or a processor's name
+as LLVM spells it; words that begin with + or - turn one feature on or off: `native,-avx512f`. The
+sizes of caches, on which opts depend too, are given as `l1=48K`, `l2=2M` (of one core, or its
+share) and `l3=64M` (all of it).
 """
 
 from __future__ import annotations
@@ -21,16 +22,21 @@ from typing import Final
 import llvmlite.binding as llvm
 
 from torpor.base.errors import DeviceError
-from torpor.base.target import DOTS, Target, get_target
+from torpor.base.target import DOTS, TILES, Fragment, Target, get_target
 from torpor.device.caches import USUAL, CacheSizes, bytes_written, cache_sizes
+from torpor.device.tiles import may_use_tiles
 
-LEVELS: Final = {"sse": "x86-64-v2", "avx2": "x86-64-v3", "avx512": "x86-64-v4"}
+LEVELS: Final = {
+    "sse": "x86-64-v2", "avx2": "x86-64-v3", "avx512": "x86-64-v4", "amx": "x86-64-v4"
+}  # fmt: skip
 # What a host must have to run a level (x86-64 psABI, "Micro-Architecture Levels").
 LEVEL_NEEDS: Final = {
     "sse": ("sse4.2", "popcnt", "ssse3"),
     "avx2": ("avx2", "fma", "bmi", "bmi2", "f16c", "lzcnt", "movbe"),
     "avx512": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
 }
+AMX: Final = "amx-tile", "amx-bf16", "amx-int8"
+LEVEL_NEEDS["amx"] = (*LEVEL_NEEDS["avx512"], "avx512bf16", "avx512vnni", *AMX)
 ARM: Final = ("aarch64", "arm64")
 # Those that compute vectors of 512 bits with the ports for 256, two at a time (Zen 4: "Software
 # Optimization Guide for the AMD Zen4 Microarchitecture", 2.11) or have one port for them; others
@@ -66,6 +72,8 @@ class Machine:
 
 def _host_features() -> dict[str, bool]:
     features: dict[str, bool] = dict(llvm.get_host_cpu_features())
+    if features.get("amx-tile") and not may_use_tiles():
+        features |= dict.fromkeys((name for name in features if name.startswith("amx")), False)
     return features
 
 
@@ -88,7 +96,7 @@ def _level_machine(level: str) -> Machine:
         triple = process_triple()
         runs = all(_host_features().get(need, False) for need in LEVEL_NEEDS[level])
     wide = ("avx2", "avx", "f16c")
-    names = {"sse": (), "avx2": wide, "avx512": (*LEVEL_NEEDS[level], *wide)}[level]
+    names = {"sse": (), "avx2": wide}.get(level, (*LEVEL_NEEDS[level], *wide))
     return Machine(triple, LEVELS[level], ",".join(f"+{name}" for name in names), runs)
 
 
@@ -173,6 +181,7 @@ def facts(found: Machine) -> Target:
         registers=registers,
         converts=frozenset({"float16"} if found.is_arm or found.has("f16c") else ()),
         dots=dots_of(found, width),
+        fragments=fragments_of(found),
         first_bytes=caches.first,
         cache_bytes=caches.second,
         last_bytes=caches.last,
@@ -202,6 +211,13 @@ def dots_of(found: Machine, width: int) -> frozenset[tuple[str, str]]:
         features = (alike, alike, mixed, "avx512bf16" if short else "", "sse2")
     known = dict(zip(DOTS, features, strict=True))
     return frozenset(dot for dot, name in known.items() if name == "sse2" or found.has(name))
+
+
+def fragments_of(found: Machine) -> tuple[Fragment, ...]:
+    """The processor's products of matrices, where it has vectors as wide as their rows."""
+    if not found.has("amx-tile") or not found.has("avx512f"):
+        return ()
+    return tuple(one for feature, all_ in TILES.items() if found.has(feature) for one in all_)
 
 
 def processor_name() -> str:

@@ -107,6 +107,7 @@ class Ops(Enum):
     # vectors
     VECTORIZE = auto()
     GEP = auto()
+    MMA = auto()
     # kernels
     SINK = auto()
     RANGE = auto()
@@ -296,9 +297,7 @@ ROWS: Final[dict[Ops, Row]] = {
     Ops.LEAF: Row(1, _GRAPH, "the same value under an identity of its own, arg"),
     Ops.DETACH: Row(1, _GRAPH, "the same value, through which no gradient flows"),
     Ops.AFTER: Row(
-        2,
-        _GRAPH,
-        "the value of its first operand as a node of its own, there once the second one is",
+        2, _GRAPH, "its first operand's value as a node of its own, there once the second is"
     ),
     Ops.FUNCTION: Row(
         None,
@@ -419,11 +418,11 @@ ROWS: Final[dict[Ops, Row]] = {
     Ops.DOT: Row(
         None,
         frozenset({Trait.ALU, Trait.KERNEL}),
-        "the products of the parts of two words of 32 bits, added, and src[2] if it is there; arg "
-        "is the formats of the parts of the one and of the other",
+        "products of the parts of two words of 32 bits, and src[2], added; arg is the formats",
     ),
     Ops.VECTORIZE: Row(None, _KERNEL, "a vector of its scalar operands"),
     Ops.GEP: Row(None, _KERNEL, "lanes arg (a tuple) of a vector, or of two end to end"),
+    Ops.MMA: Row(None, _KERNEL, "a product of matrices of words as DOT's; arg is a Fragment"),
     Ops.SINK: Row(None, _NOTHING, "all of its operands"),
     Ops.RANGE: Row(1, _KERNEL, "loop counter from 0 below the operand; arg is (axis, AxisType)"),
     Ops.END: Row(None, _EFFECT, "end of the loop of its RANGE operand (linear form)"),
@@ -434,14 +433,14 @@ ROWS: Final[dict[Ops, Row]] = {
     Ops.LOAD: Row(
         None,
         _KERNEL,
-        "the value at an INDEX (0 where its condition fails) or of an ACC; further operands are "
-        "what must have happened before",
+        "the value at an INDEX (0 where its condition fails) or of an ACC; further operands: what "
+        "must have happened before; arg: Rows of a matrix",
     ),
     Ops.STORE: Row(
         None,
         _EFFECT,
-        "put src[1] at INDEX or ACC src[0]; further operands are the RANGEs that it runs over; "
-        "arg is STREAMED where caches need not keep it",
+        "put src[1] at INDEX or ACC src[0]; further operands: the RANGEs that it runs over; arg: "
+        "STREAMED where caches need not keep it, Rows of a matrix",
     ),
     Ops.REDUCE: Row(None, _KERNEL, "src[0] combined by arg (ADD|MUL|MAX|MIN) over RANGEs src[1:]"),
     Ops.SCAN: Row(

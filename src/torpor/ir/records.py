@@ -30,6 +30,7 @@ class OptOps(Enum):
     STREAM = auto()
     DOT = auto()
     TENSORCORE = DOT  # another name for it
+    MMA = auto()
 
     def __repr__(self) -> str:
         return f"OptOps.{self.name}"
@@ -52,6 +53,14 @@ class ParamArg:
 
     slot: int
     size: int | None = None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Arg of a LOAD or STORE of a matrix: a vector of rows, so many elements apart in memory."""
+
+    count: int
+    apart: int
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from torpor.base.dtypes import from_name
 from torpor.base.errors import ParseError
+from torpor.base.target import Fragment
 from torpor.ir import records
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.uop import UOp
@@ -30,6 +31,7 @@ _NAMES: Final[dict[str, Any]] = {
     "Ops": Ops, "AxisType": AxisType, "OptOps": records.OptOps,
     "nan": math.nan, "inf": math.inf, "ParamArg": records.ParamArg, "Opt": records.Opt,
     "Stored": records.Stored, "Requirement": records.Requirement, "Loop": records.Loop,
+    "Rows": records.Rows, "Fragment": Fragment,
 }  # fmt: skip
 
 

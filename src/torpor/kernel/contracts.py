@@ -10,11 +10,11 @@ from functools import cache
 from typing import Final
 
 from torpor.base.dtypes import SCALARS, SMALL_FLOATS, dtypes
-from torpor.base.target import Target
+from torpor.base.target import Fragment, Target
 from torpor.ir.contract import Clause, Contract, always, never
 from torpor.ir.ops import ALU, COMPARE, GRAPH, TRANSCENDENTAL, AxisType, Ops
 from torpor.ir.pattern import UPat
-from torpor.ir.records import ParamArg
+from torpor.ir.records import ParamArg, Rows
 from torpor.ir.uop import UOp
 from torpor.kernel.ranges import find_loops
 
@@ -27,8 +27,26 @@ _ITEMS: Final = frozenset({AxisType.THREAD, AxisType.GLOBAL, AxisType.LOCAL, Axi
 
 # --- what nodes must look like --------------------------------------------------------------------
 def is_scalar(node: UOp) -> bool:
-    """There are no vectors yet."""
-    return node.dtype.count == 1
+    """There are no vectors yet, but matrices."""
+    return node.dtype.count == 1 or is_matrix(node)
+
+
+def is_matrix(node: UOp) -> bool:
+    """A product of matrices, a sum of them, or what is read for one."""
+    if node.op is Ops.REDUCE:
+        return is_matrix(node.src[0])
+    return node.op is Ops.MMA or (node.op is Ops.LOAD and isinstance(node.arg, Rows))
+
+
+def multiplies_matrices(node: UOp) -> bool:
+    """An MMA has words of the sizes that its Fragment says, and gives sums of another."""
+    one = node.arg
+    if not isinstance(one, Fragment):
+        return False
+    counts = one.rows * one.words, one.words * one.columns, one.rows * one.columns
+    return node.dtype.count == counts[2] and all(
+        s.dtype.count == count for s, count in zip(node.src, counts, strict=False)
+    )
 
 
 def lanes_agree(node: UOp) -> bool:
@@ -196,6 +214,7 @@ _COMPUTE: Final[tuple[Clause, ...]] = (
     (UPat((Ops.PARAM, Ops.DEFINE_LOCAL)), has_slot),
     (UPat(Ops.RANGE), has_kind),
     (UPat(Ops.CHECK), checks_bools),
+    (UPat(Ops.MMA), multiplies_matrices),
     (UPat((Ops.CONST, Ops.VARIABLE, Ops.BARRIER)), always),
 )
 _TREE: Final[tuple[Clause, ...]] = (
@@ -209,6 +228,7 @@ _TREE: Final[tuple[Clause, ...]] = (
 _PLAIN: Final[tuple[Clause, ...]] = (
     *_TREE,
     (UPat(), is_scalar),
+    (UPat(Ops.MMA), never),
     (UPat(Ops.SINK), closes_loops),
     (UPat((Ops.DEFINE_LOCAL, Ops.BARRIER)), never),
 )

@@ -79,13 +79,15 @@ class Stream(NamedTuple):
 
 class Nest(NamedTuple):
     """Loops around one body. `lane` is the place of the written loop that vectors run along;
-    `operations` is how many instructions each element takes; `fused`: they are multiply-adds.
+    `operations` is how many instructions each element takes; `body`: cycles of the body where they
+    are known otherwise, as those of products of matrices.
     """
 
     loops: tuple[Loop, ...]
     streams: tuple[Stream, ...]
     lane: int | None = None
     operations: float = 1.0
+    body: float = 0.0
 
 
 class Level(NamedTuple):
@@ -183,6 +185,7 @@ def arithmetic(nest: Nest, target: Target) -> float:
     body = max(computed, reads, chain, issued)
     over = vectors / steps - (target.registers - 2)  # sums that have no register are kept in memory
     body += max(0.0, over) * 2 * (steps if summed else 0)
+    body = nest.body or body
     started = rounds // inner * STARTED
     return rounds * (body + LOOP) + started + rounds // sums * writes
 

@@ -13,7 +13,7 @@ from torpor.base.errors import ContractError
 from torpor.base.target import Target
 from torpor.ir.ops import ALU, Ops
 from torpor.ir.uop import UOp
-from torpor.source import llvm_control, llvm_memory, llvm_vectors
+from torpor.source import llvm_control, llvm_memory, llvm_tiles, llvm_vectors
 from torpor.source.linear import prepare, signature
 from torpor.source.llvm_alu import alu
 from torpor.source.llvm_dot import dot
@@ -61,18 +61,23 @@ def function_of(
 ) -> Function:
     """The function of a linear program."""
     made = Function(signature(nodes), target, shared, streams)
+    made.tiles = llvm_tiles.registers_for(nodes)
+    if made.tiles:
+        llvm_tiles.configure(made, nodes)
     for node in nodes:
         if made.waiting and llvm_memory.ends_waiting(made, node):
             llvm_memory.store_waiting(made)
         add(made, node)
     if made.waiting:
         llvm_memory.store_waiting(made)
+    if made.tiles:
+        llvm_tiles.release(made)
     return made
 
 
 def add(function: Function, node: UOp) -> None:
     """Append what the node needs."""
-    if node in function.names:
+    if node in function.names or (function.tiles and llvm_tiles.add_matrix(function, node)):
         return
     text = constant_text(node)
     if text is not None:

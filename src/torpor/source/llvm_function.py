@@ -32,6 +32,7 @@ class Function:
         self.body = Body()
         self.names: dict[UOp, str] = {}
         self.ends: dict[UOp, tuple[str, ...]] = {}
+        self.tiles: dict[UOp, int] = {}  # registers of matrices
         self.waiting: list[Masked] = []  # stores under one mask, which share a branch
         # What a kernel stores lies in no other parameter, unless it may take the place of one.
         together = set(chain.from_iterable(shared))

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from torpor.base.dtypes import SMALL_FLOATS, DType, dtypes
+from torpor.base.target import Fragment
 from torpor.ir.ops import Ops
 
 Array = npt.NDArray[Any]
@@ -110,6 +111,20 @@ def dot(x: Array, y: Array, *sums: Array, formats: tuple[str, str]) -> Array:
     products = left * right
     total: Array = np.add.reduce(products, -1, dtype=wide)
     return sum(sums, start=total)
+
+
+def multiply(x: Array, y: Array, *sums: Array, fragment: Fragment) -> Array:
+    """A product of matrices of 32-bit words, whose parts are terms, and a sum if there is."""
+    wide = np.float32 if fragment.left == "bfloat16" else np.int32
+    left, right = (
+        bitcast(words, getattr(dtypes, name)).reshape(len(words), *shape, -1).astype(wide)
+        for words, name, shape in (
+            (x, fragment.left, (fragment.rows, fragment.words)),
+            (y, fragment.right, (fragment.words, fragment.columns)),
+        )
+    )
+    total: Array = np.einsum("imkp,iknp->imn", left, right)
+    return sum(sums, start=total.reshape(len(total), -1))
 
 
 ARITHMETIC: Final[dict[Ops, Callable[..., Array]]] = {

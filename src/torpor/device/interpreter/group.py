@@ -13,8 +13,9 @@ from typing import Any, Final
 import numpy as np
 
 from torpor.base.errors import ContractError
-from torpor.device.interpreter.arithmetic import ARITHMETIC, Array, bitcast, cast, dot
+from torpor.device.interpreter.arithmetic import ARITHMETIC, Array, bitcast, cast, dot, multiply
 from torpor.ir.ops import ALU, Ops
+from torpor.ir.records import Rows
 from torpor.ir.text import show
 from torpor.ir.uop import UOp
 
@@ -134,6 +135,9 @@ class Groups:
             self.values[node] = np.stack(lanes, -1)
         elif op is Ops.GEP:
             self.values[node] = self._lanes_of(node)
+        elif op is Ops.MMA:
+            operands = [self.value(s) for s in node.src]
+            self.values[node] = multiply(*operands, fragment=node.arg)
         elif op is Ops.ACC:
             self.registers[node] = self.value(node.src[0])
         elif op is Ops.CHECK:
@@ -194,7 +198,11 @@ class Groups:
         size = array.size
         if index.src[0].op is Ops.DEFINE_LOCAL:
             size = index.src[0].arg.size
-        if count > 1:
+        if isinstance(node.arg, Rows):
+            columns = np.arange(count // node.arg.count)
+            lanes = np.arange(node.arg.count)[:, None] * node.arg.apart + columns
+            position = position[:, None] + lanes.ravel()
+        elif count > 1:
             position = position[:, None] + np.arange(count)
         active: Array = np.ones(position.shape, np.bool_)
         if len(index.src) > 2:

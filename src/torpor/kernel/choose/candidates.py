@@ -72,10 +72,12 @@ def possible(kernel: Kernel) -> Iterator[Opt]:
         if kind_of(one) not in WRITTEN and (size_of(one) or 0) > 1:
             yield from along(kernel, n, size_of(one) or 0)
             yield from (Opt(OptOps.STAGE, n, value) for value in range(-loads, values))
-    products = kernel.target.dots and find_products(kernel.ast)
+    products = (kernel.target.dots or kernel.target.fragments) and find_products(kernel.ast)
     for n, one in enumerate(kernel.reduce_axes):
         yield from along_sum(kernel, n, size_of(one) or 0)
         yield from (Opt(OptOps.DOT, n, terms) for terms in (2, 4) if products)
+        if kind_of(one) is AxisType.UNROLL and kernel.target.fragments:
+            yield Opt(OptOps.MMA, n)
 
 
 def along(kernel: Kernel, n: int, size: int) -> Iterator[Opt]:

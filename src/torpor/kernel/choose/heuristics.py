@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel.access import passes_caches
 from torpor.kernel.choose.columns import tile_columns
+from torpor.kernel.choose.matrices import tile_matrices
 from torpor.kernel.choose.nest import WOVEN, nest_lanes, pass_lanes
 from torpor.kernel.choose.products import tile_contraction, tile_words
 from torpor.kernel.choose.reuse import read_once
 from torpor.kernel.choose.rows import beside_steps, has_passes, row_lanes
 from torpor.kernel.choose.transpose import tile_transpose
-from torpor.kernel.choose.vectors import Facts, attempt, thread_rest, unroll_short
-from torpor.kernel.estimate import copies
-from torpor.kernel.lanes import lane_axes
+from torpor.kernel.choose.vectors import Facts, attempt, is_short, thread_rest, unroll_short
 from torpor.kernel.opts.kernel import OUTPUTS, Kernel
 from torpor.kernel.ranges import iterations, kind_of, size_of
-
-WRITTEN_OUT: Final = 2048  # vectors: two instructions each, of 8 bytes, fill a cache of 32 KB
 
 
 def choose(kernel: Kernel) -> list[Opt]:
@@ -55,14 +51,6 @@ def shorter(kernel: Kernel, opts: Sequence[Opt]) -> Kernel:
     return made
 
 
-def is_short(kernel: Kernel) -> bool:
-    """Whether a kernel is not written out too often."""
-    target, count = kernel.target, copies(kernel.ast, kernel.target)
-    if count <= WRITTEN_OUT:
-        return True
-    return count <= WRITTEN_OUT * target.lanes(4) and bool(lane_axes(kernel.ast, target))
-
-
 # --- processors with vectors and threads ----------------------------------------------------------
 def for_processor(kernel: Kernel) -> None:
     """Vectors along the axis that suits memory best, register tiles where data is reused, short
@@ -71,7 +59,9 @@ def for_processor(kernel: Kernel) -> None:
     if any(kind_of(r) is AxisType.SERIAL for r in kernel.axes):
         beside_steps(kernel)
         return
-    if tile_words(kernel) or tile_contraction(kernel) or tile_columns(kernel):
+    if tile_matrices(kernel) or tile_words(kernel):
+        return
+    if tile_contraction(kernel) or tile_columns(kernel):
         return
     if not tile_transpose(kernel):
         along_lanes(kernel)

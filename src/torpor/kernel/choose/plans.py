@@ -5,14 +5,14 @@ register tiles, what is packed and in which loop, blocks of the results and of t
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from heapq import nsmallest
 from math import ceil, gcd, inf, prod
 from operator import itemgetter
 from typing import Final
 
-from torpor.base.target import LINE, Target
+from torpor.base.target import LINE, Fragment, Target
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.kernel import cost
@@ -28,6 +28,7 @@ from torpor.kernel.choose.tiling import (
     outer_loops,
     read,
     setting_of,
+    step_cycles,
 )
 from torpor.kernel.choose.vectors import SPARE
 from torpor.kernel.cost import Loop, Nest
@@ -40,19 +41,20 @@ HEIGHTS: Final = (32, 96, 256)  # rows of a block that are tried, a choice
 REUSE: Final = 16  # rows that share a packed tile, below which sums are computed otherwise
 REUSE_WINDOWS: Final = 3  # the same where windows share what is copied too
 KEPT: Final = 512  # kernels whose plans are kept: several rooms ask for the same ones
-RECENT: dict[tuple[UOp, Target], Ranking] = {}
+RECENT: dict[tuple[UOp, Target, UOp | None], Ranking] = {}
 WITHIN: Final = (
     2.0  # times the least that the first plan of a kind takes, of which all are compared
 )
 REFINED: Final = 12  # plans that are tried with other register tiles, and other ways to read rows
+NO_MATRICES: Final[Mapping[UOp | None, int]] = {}
 MOST_ROWS: Final = 14  # of a register tile: more of them only lengthen the code
 
 
-def best_plans(kernel: Kernel) -> list[tuple[float, Plan]]:
+def best_plans(kernel: Kernel, words: UOp | None = None) -> list[tuple[float, Plan]]:
     """Plans with their seconds, the quickest first; none where the kernel is no sum of products, or
-    one for which another way is quicker.
+    one for which another way is quicker. `words`: those that multiply matrices along this axis.
     """
-    return ranking(kernel).refined
+    return ranking(kernel, words).refined
 
 
 def first_plan(kernel: Kernel) -> tuple[float, Plan] | None:
@@ -62,13 +64,13 @@ def first_plan(kernel: Kernel) -> tuple[float, Plan] | None:
     return ranking(kernel).first
 
 
-def ranking(kernel: Kernel) -> Ranking:
+def ranking(kernel: Kernel, words: UOp | None = None) -> Ranking:
     """The plans for a kernel, kept for a while."""
-    key = kernel.ast, kernel.target
+    key = kernel.ast, kernel.target, words
     if key not in RECENT:
         if len(RECENT) > KEPT:
             RECENT.clear()
-        RECENT[key] = Ranking(kernel)
+        RECENT[key] = Ranking(kernel, words)
     return RECENT[key]
 
 
@@ -78,18 +80,22 @@ class Ranking:
     of these with other tiles, and with rows read otherwise.
     """
 
-    def __init__(self, kernel: Kernel):
+    def __init__(self, kernel: Kernel, words: UOp | None = None):
         self.found: dict[Plan, float] = {}
         self.otherwise = inf
         ways = list(find_roles(kernel))
         if not ways:
             return
-        self.at = at = setting_of(kernel)
+        self.at = at = setting_of(kernel, words)
         self.otherwise = min(along_sums(roles, at) for roles in ways)
         if find_columns(kernel) is not None:
             self.otherwise = min(self.otherwise, *(down_columns(roles, at) for roles in ways))
         self.tiles = {roles: shapes(roles, at) for roles in ways if is_shared(roles, at)}
-        made = [list(plans(roles, at, tiles[0])) for roles, tiles in self.tiles.items()]
+        first = 1 if at.fragment is None else None  # of matrices all, which fit blocks or do not
+        made = [
+            [plan for tile in tiles[:first] for plan in plans(roles, at, tile)]
+            for roles, tiles in self.tiles.items()
+        ]
         for some in made:
             add(self.found, {kind_of_plan(plan): plan for plan in reversed(some)}.values(), at)
         near = self.least * WITHIN
@@ -169,6 +175,8 @@ def shapes(roles: Roles, at: Setting) -> list[Tile]:
     """The best register tiles, the very best first. A quarter of the registers is left to what
     products read.
     """
+    if at.fragment is not None:
+        return matrices(at.fragment, roles, at)
     lanes, room = roles.lanes, at.target.registers * 3 // 4 - 2 * (at.instructions - 1)
     most = min(MOST_ROWS, roles.height, rows_held(roles, at))
     tiles = [
@@ -177,6 +185,26 @@ def shapes(roles: Roles, at: Setting) -> list[Tile]:
         if vectors <= room and (vectors == 1 or (vectors - 1) * at.width < lanes)
     ]
     return sorted(tiles, key=lambda tile: tile_time(tile, roles, at))[:2]
+
+
+def matrices(one: Fragment, roles: Roles, at: Setting) -> list[Tile]:
+    """The best register tiles of matrices, those that few of their rows and columns only fill left
+    out.
+    """
+    shapes = [
+        Tile(wide * one.columns, high * one.rows)
+        for high in range(1, one.registers)
+        for wide in range(1, one.registers)
+        if high * wide + high + wide <= one.registers
+        and (high - 1) * one.rows < roles.height
+        and (wide - 1) * one.columns < roles.lanes
+    ]
+
+    def time(tile: Tile) -> float:
+        count = ceil(roles.lanes / tile.panel) * ceil(roles.height / tile.rows)
+        return count * step_cycles(tile, one, at.target)
+
+    return sorted(shapes, key=time)[:3]
 
 
 def rows_held(roles: Roles, at: Setting) -> int:
@@ -199,13 +227,19 @@ def tile_time(tile: Tile, roles: Roles, at: Setting) -> float:
 def plans(roles: Roles, at: Setting, tile: Tile) -> Iterator[Plan]:
     """Plans with these register tiles."""
     start = Plan(roles, tile)
-    if roles.lead.value.op is Ops.LOAD and not roles.lead.masked and are_vectors(roles):
-        for plan in heights(start):
+    matrices = at.fragment is not None
+    if (
+        not matrices
+        and roles.lead.value.op is Ops.LOAD
+        and not roles.lead.masked
+        and are_vectors(roles)
+    ):
+        for plan in heights(start, at):
             yield from rows_read(plan, at)
-    yield from windowed(start)
+    yield from windowed(start) if not matrices else ()
     for deep in depths(start, at):
         for plan in blocks(deep, at):
-            for tall in heights(plan):
+            for tall in heights(plan, at):
                 if has_loop(tall) and fits(tall, at):
                     yield from rows_read(tall, at)
 
@@ -224,8 +258,20 @@ def depths(plan: Plan, at: Setting) -> Iterator[Plan]:
     """Whole sums, and blocks of them, for a panel of which there is room."""
     yield plan
     most = min(DEPTH, packed_room(at) // (plan.roles.lead.value.dtype.itemsize * plan.tile.panel))
-    if 0 < most < iterations(plan.roles.sums):
+    if at.fragment is not None:
+        yield from deep_matrices(plan, at.fragment, at, most)
+    elif 0 < most < iterations(plan.roles.sums):
         yield plan._replace(depth=depth_of(plan.roles, most))
+
+
+def deep_matrices(plan: Plan, one: Fragment, at: Setting, most: int) -> Iterator[Plan]:
+    """Blocks of the sum of whole matrices."""
+    seen = {iterations(plan.roles.sums)}
+    for steps in (most, most // 2, most // 4):
+        depth = depth_of(plan.roles, steps // one.words, {at.words: one.words})
+        if prod(depth) not in seen and prod(depth) <= most:
+            seen.add(prod(depth))
+            yield plan._replace(depth=depth)
 
 
 def packed_room(at: Setting) -> int:
@@ -266,17 +312,21 @@ def down_columns(roles: Roles, at: Setting) -> float:
     return Outlook(Plan(roles, tile, block=tile.panel, depth=depth), at).seconds()
 
 
-def depth_of(roles: Roles, most: int) -> tuple[int, ...]:
+def depth_of(
+    roles: Roles, most: int, together: Mapping[UOp | None, int] = NO_MATRICES
+) -> tuple[int, ...]:
     """Rounds of each summed axis in a block: divisors, up to `most` steps in all. Axes go first
-    along which neighbours are nearest: lines are then read for one block only.
+    along which neighbours are nearest: lines are then read for one block only. `together`: so many
+    rounds of an axis that are one step.
     """
-    left = most
+    left = max(1, most)
     amounts: dict[UOp, int] = {}
     for one in reversed(roles.lead.near(roles.sums)):
-        size = size_of(one) or 1
+        least = together.get(one, 1)
+        size = (size_of(one) or 1) // least
         amount = max(n for n in range(1, min(left, size) + 1) if size % n == 0)
         left = left // amount if amount == size else 1
-        amounts[one] = amount
+        amounts[one] = amount * least
     return tuple(amounts[one] for one in roles.sums)
 
 
@@ -295,14 +345,18 @@ def blocks(plan: Plan, at: Setting) -> Iterator[Plan]:
             yield plan._replace(packs=True, block=block)
 
 
-def heights(plan: Plan) -> Iterator[Plan]:
-    """Rows of a thread's block: all, those of the inner axes of rows, or parts of the last one."""
+def heights(plan: Plan, at: Setting) -> Iterator[Plan]:
+    """Rows of a thread's block: all, those of the inner axes of rows, or parts of the last one, of
+    whole matrices where these are multiplied.
+    """
+    least = 1 if at.fragment is None else plan.tile.rows
     rows, height = plan.roles.rows, plan.roles.height
     for outer in range(len(rows)):
         yield plan._replace(outer=outer)
     outer, seen = len(rows) - 1, set()
     for most in HEIGHTS:
-        part = max(n for n in range(1, min(most, height) + 1) if height % n == 0)
+        parts = range(least, min(most, height) + 1, least)
+        part = max((n for n in parts if height % n == 0), default=height)
         if part < height and 2 * part >= most and part not in seen:
             seen.add(part)
             yield plan._replace(outer=outer, rows=part)
@@ -321,6 +375,9 @@ def fits(plan: Plan, at: Setting) -> bool:
 def rows_read(plan: Plan, at: Setting) -> Iterator[Plan]:
     """The plan with rows read where they are if that may be, else packed some at a time."""
     other = plan.roles.other
+    if at.fragment is not None:
+        yield from rows_of_matrices(plan, at)
+        return
     along = other.stride(plan.roles.sums[-1])
     near = along is not None and abs(along) * other.value.dtype.itemsize < LINE
     if other.value.op is Ops.LOAD and ((near and not other.masked) or not can_pack_rows(plan, at)):
@@ -329,8 +386,24 @@ def rows_read(plan: Plan, at: Setting) -> Iterator[Plan]:
         yield plan._replace(together=rows_of_block(plan, at))
 
 
+def rows_of_matrices(plan: Plan, at: Setting) -> Iterator[Plan]:
+    """The plan with matrices read where they are, if their rows lie there, and there are enough;
+    and with them packed.
+    """
+    other = plan.roles.other
+    lie = at.words is not None and other.stride(at.words) == 1 and not other.masked
+    whole = plan.height % plan.tile.rows == 0
+    overlap = plan.height > plan.tile.rows and not plan.depth
+    if lie and other.value.op is Ops.LOAD and (whole or overlap):
+        yield plan
+    if can_pack_rows(plan, at):
+        yield plan._replace(together=rows_of_block(plan, at))
+
+
 def other_rows(plan: Plan, at: Setting) -> Iterator[Plan]:
     """The plan with rows packed where they were not, and read where they are where they were."""
+    if at.fragment is not None:
+        return
     if plan.together and plan.roles.other.value.op is Ops.LOAD:
         yield plan._replace(together=0)
     elif not plan.together and not plan.image and can_pack_rows(plan, at):
@@ -340,6 +413,8 @@ def other_rows(plan: Plan, at: Setting) -> Iterator[Plan]:
 def can_pack_rows(plan: Plan, at: Setting) -> bool:
     """Whether there is room and a loop to pack rows in."""
     together = rows_of_block(plan, at)
+    if at.fragment is not None:
+        return bool(together) and (has_loop(plan) or together < plan.height)
     nested = has_loop(plan) or together < plan.height
     return together > 1 and nested and not (plan.depth and plan.height % together)
 
@@ -349,6 +424,10 @@ def rows_of_block(plan: Plan, at: Setting) -> int:
     itemsize = plan.roles.other.value.dtype.itemsize
     line = max(1, LINE // itemsize)
     room = int(at.target.stage_bytes * (1 - PANELS_SHARE)) // (prod(plan.steps) * itemsize)
+    if at.fragment is not None:
+        tiles = ceil(plan.height / plan.tile.rows)
+        most = min(tiles, room // plan.tile.rows, max(1, 2 * line // plan.tile.rows))
+        return max((n for n in range(1, most + 1) if tiles % n == 0), default=0) * plan.tile.rows
     return rows_together(plan.height, min(2 * line, room), line)
 
 

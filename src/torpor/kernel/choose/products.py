@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Final
 
+from torpor.base.target import Target
 from torpor.ir.ops import AxisType
 from torpor.ir.records import Opt, OptOps
 from torpor.kernel.choose.columns import tile_columns
@@ -14,6 +15,7 @@ from torpor.kernel.choose.roles import RESULTS, position_of, put_in_order
 from torpor.kernel.choose.slides import copy_rows
 from torpor.kernel.choose.tiling import Plan
 from torpor.kernel.choose.vectors import attempt, attempt_all
+from torpor.kernel.opts.dot import Products, find_products, parts_of
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.stage import direct_loads
 from torpor.kernel.ranges import iterations, kind_of, number_of, size_of
@@ -37,7 +39,8 @@ def tile_words(kernel: Kernel) -> bool:
     suits: worth it where both operands are packed, so that many products share a word; and where a
     matrix is read down its columns, two of whose rows make words as quickly as they become int32.
     """
-    ways = TERMS if kernel.target.dots else ()
+    found = find_products(kernel.ast) if kernel.target.dots else None
+    ways = [n for n in TERMS if found is not None and has_dot(kernel.target, found, n)]
     for terms, position in product(ways, range(len(kernel.reduce_axes))):
         trial = kernel.copy()
         if not attempt(trial, Opt(OptOps.DOT, position, terms)):
@@ -47,6 +50,12 @@ def tile_words(kernel: Kernel) -> bool:
             kernel.become(trial)
             return True
     return False
+
+
+def has_dot(target: Target, found: Products, terms: int) -> bool:
+    """Whether a vector instruction takes so many terms."""
+    formats = parts_of(target, found, terms)
+    return formats is not None and tuple(sorted(form.name for form in formats)) in target.dots
 
 
 def shares_words(kernel: Kernel, trial: Kernel) -> bool:
@@ -80,14 +89,16 @@ def apply_plan(kernel: Kernel, plan: Plan) -> bool:
     return True
 
 
-def share_blocks(kernel: Kernel, plan: Plan) -> tuple[int, int]:
+def share_blocks(kernel: Kernel, plan: Plan, rows: int = 1) -> tuple[int, int]:
     """The axes in order, blocks of them for the threads; gives the place of the last axis outside
-    of a block, -1 where there is none, and that of the rows.
+    of a block, -1 where there is none, and that of the rows, which are made a multiple of so many.
     """
     roles = plan.roles
     axes = [r for r in kernel.axes if kind_of(r) in RESULTS]
     put_in_order(kernel, axes, roles.order())
     row, tiles = len(axes) - 2, 0
+    if roles.height % rows:
+        kernel.apply_opt(Opt(OptOps.PADTO, row, rows))
     if plan.block and roles.lanes % plan.block:
         kernel.apply_opt(Opt(OptOps.PADTO, row + 1, plan.block))
     if plan.block:
@@ -163,9 +174,16 @@ def part_rows(kernel: Kernel, plan: Plan, row: int) -> int:
         rest = cut_apart(kernel, row, plan.height - plan.height % plan.together)
         if rest is not None:
             write_rows(kernel, rest, 4)
-    if plan.height < 2 * plan.together:
+    return block_rows(kernel, plan.together, row)
+
+
+def block_rows(kernel: Kernel, together: int, row: int) -> int:
+    """The rows at `row` in blocks, in the loops around the lanes; gives the place of the axis
+    within a block.
+    """
+    if (size_of(kernel.axes[row]) or 1) < 2 * together:
         return row
-    kernel.apply_opt(Opt(OptOps.TILE, row, plan.together))
+    kernel.apply_opt(Opt(OptOps.TILE, row, together))
     first = 1 if kind_of(kernel.axes[0]) is AxisType.THREAD else 0
     for position in range(first, row):
         kernel.apply_opt(Opt(OptOps.SWAP, position, position + 1))

@@ -16,9 +16,8 @@ from collections.abc import Hashable, Sequence
 from math import ceil, prod
 from typing import Final, NamedTuple
 
-from torpor.base.target import Target
+from torpor.base.target import WORD, Fragment, Target
 from torpor.ir.ops import Ops
-from torpor.ir.records import OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel import cost
 from torpor.kernel.choose.roles import Operand, Roles
@@ -77,7 +76,8 @@ class Plan(NamedTuple):
 
 class Setting(NamedTuple):
     """What plans for one kernel have in common: elements of a vector, how its results are stored,
-    instructions for a product.
+    instructions for a product; or the instruction that multiplies matrices of words, of which one
+    axis of the sum is.
     """
 
     target: Target
@@ -85,17 +85,27 @@ class Setting(NamedTuple):
     stores: tuple[dict[UOp, int | None], ...]
     itemsize: int
     instructions: int
+    fragment: Fragment | None = None
+    words: UOp | None = None
 
 
-def setting_of(kernel: Kernel) -> Setting:
-    """What plans for a kernel have in common."""
+def setting_of(kernel: Kernel, words: UOp | None = None) -> Setting:
+    """What plans for a kernel have in common; along `words` they multiply matrices."""
     loops = find_loops(kernel.ast)
     stores = tuple(strides_of(s.src[0].src[1]) for s in kernel.ast.src)
     (reduction,) = [n for n in loops.order if n.op is Ops.REDUCE]
-    words = any(opt.op is OptOps.DOT for opt in kernel.opts)
+    is_dot = reduction.src[0].op is Ops.DOT
     size = max(reduction.dtype.itemsize, 4)
-    fused = reduction.dtype.is_float or words
-    return Setting(kernel.target, kernel.target.lanes(size), stores, size, 1 if fused else 2)
+    fused = reduction.dtype.is_float or is_dot
+    one = fragment_of(kernel.target, reduction.src[0]) if words is not None else None
+    return Setting(
+        kernel.target, kernel.target.lanes(size), stores, size, 1 if fused else 2, one, words
+    )
+
+
+def fragment_of(target: Target, dot: UOp) -> Fragment | None:
+    """The instruction that multiplies matrices of a DOT's words, in one order or the other."""
+    return target.fragment(dot.arg) or target.fragment(dot.arg[::-1]) if dot.op is Ops.DOT else None
 
 
 # --- what a plan costs ----------------------------------------------------------------------------
@@ -161,9 +171,15 @@ def nests(plan: Plan, at: Setting, outer: Sequence[Loop]) -> list[Nest]:
     return made
 
 
-def summed_loops(plan: Plan, unrolled: int) -> list[Loop]:
-    """The loops over steps of the sum, and what of the last one is written out."""
+def summed_loops(plan: Plan, at: Setting) -> list[Loop]:
+    """The loops over steps of the sum, and what of the last one, or of that over a matrix's words,
+    is written out.
+    """
     loops = [Loop(r, n, 1, summed=True) for r, n in zip(plan.roles.sums, plan.steps, strict=True)]
+    unrolled = UNROLLED
+    if at.fragment is not None:
+        loops.sort(key=lambda loop: loop.axis is at.words)
+        unrolled = at.fragment.words
     last = loops[-1]
     if unrolled > 1 and last.rounds % unrolled == 0:
         loops[-1] = Loop(last.axis, last.rounds // unrolled, unrolled, summed=True)
@@ -176,8 +192,8 @@ def products(plan: Plan, at: Setting, around: Sequence[Loop], inner: int) -> Nes
     roles, row, lane = plan.roles, plan.roles.rows[-1], plan.roles.lane
     height, panel = plan.together or plan.height, plan.tile.panel
     count = ceil(height / plan.tile.rows)
-    high = ceil(height / count)
-    sums = summed_loops(plan, UNROLLED)
+    high = plan.tile.rows if at.fragment is not None else ceil(height / count)
+    sums = summed_loops(plan, at)
     loops = [*around, *rows_around(plan)]
     loops += [Loop(row, count, high), Loop(lane, plan.panels, panel)]
     loops += [loop for loop in sums if not loop.written]
@@ -202,7 +218,17 @@ def products(plan: Plan, at: Setting, around: Sequence[Loop], inner: int) -> Nes
         streams += [cost.stream(s, at.itemsize, loops, is_store=True) for s in at.stores]
     lead = 0 if plan.packs else roles.lead.operations / high
     other = 0 if plan.together else roles.other.operations / panel * at.width
-    return Nest(tuple(loops), tuple(streams), place, at.instructions + lead + other)
+    body = 0.0 if at.fragment is None else step_cycles(plan.tile, at.fragment, at.target)
+    return Nest(tuple(loops), tuple(streams), place, at.instructions + lead + other, body)
+
+
+def step_cycles(tile: Tile, one: Fragment, target: Target) -> float:
+    """Cycles for a step of a register tile of matrices: the unit's, those of sums that wait for
+    themselves, those of reading rows from the first cache.
+    """
+    high, wide = tile.rows / one.rows, tile.panel / one.columns
+    read = (high * one.rows + wide * one.words) * one.columns * WORD / target.load_bytes
+    return max(high * wide * one.cycles, one.latency, read)
 
 
 def read(operand: Operand, loops: Sequence[Loop], padded: bool = False) -> list[Stream]:
@@ -282,7 +308,7 @@ def copy_rows(plan: Plan, at: Setting, around: Sequence[Loop]) -> Nest:
     """The copy of rows that are packed together."""
     roles = plan.roles
     sizes = dict(zip(roles.sums, plan.steps, strict=True)) | {roles.rows[-1]: plan.together}
-    return copying(roles.other, sizes, roles.rows[-1], at, around)
+    return copying(roles.other, sizes, at.words or roles.rows[-1], at, around)
 
 
 def copying(

@@ -14,6 +14,8 @@ from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses
 from torpor.kernel.choose.reuse import COPIES
+from torpor.kernel.estimate import copies
+from torpor.kernel.lanes import lane_axes
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.ranges import closed_by, find_loops, iterations, kind_of, size_of
 
@@ -23,6 +25,7 @@ SMALL_LOOP: Final = 8  # iterations of a reduce loop that is always written out
 SPARE: Final = 0.25  # share of a vector that may be padding where the axis is shorter than one
 CODE_LIMIT: Final = 160  # copies of the loop body past which compiling costs more than it gains
 NARROW: Final = 4  # lanes of the narrowest vectors: float32 in 128 bits, which all targets have
+WRITTEN_OUT: Final = 2048  # vectors: two instructions each, of 8 bytes, fill a cache of 32 KB
 MASKABLE: Final = (4, 8)  # bytes of elements that vector instructions can mask
 
 
@@ -71,6 +74,14 @@ class Facts:
                 points = -4 if access.is_store else -3
             total += points * access.count / most
         return total
+
+
+def is_short(kernel: Kernel) -> bool:
+    """Whether a kernel is not written out too often."""
+    target, count = kernel.target, copies(kernel.ast, kernel.target)
+    if count <= WRITTEN_OUT:
+        return True
+    return count <= WRITTEN_OUT * target.lanes(4) and bool(lane_axes(kernel.ast, target))
 
 
 def attempt(kernel: Kernel, opt: Opt) -> bool:

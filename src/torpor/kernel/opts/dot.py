@@ -10,6 +10,7 @@ needed are read as words; others are put together, best where they are packed (S
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from operator import or_
 from typing import Final, NamedTuple
@@ -38,6 +39,11 @@ class Products(NamedTuple):
         """Whether the products are of integers, so that every sum is exact."""
         return self.factors[0].dtype.is_int
 
+    @property
+    def names(self) -> tuple[str, str]:
+        """The formats of the factors."""
+        return self.factors[0].dtype.name, self.factors[1].dtype.name
+
 
 def find_products(root: UOp) -> Products | None:
     """The only reduction of a kernel, if it is sum(a*b) over small integers, in int32; or over
@@ -57,15 +63,16 @@ def find_products(root: UOp) -> Products | None:
 
 
 def parts_of(target: Target, found: Products, terms: int) -> tuple[DType, DType] | None:
-    """In which formats an instruction of the target takes so many terms at a time; None where there
-    is none. Integers of 8 bits may be halves of 16.
+    """In which formats an instruction of the target takes so many terms at a time, or one that
+    multiplies matrices does; None where there is none. Integers of 8 bits may be halves of 16.
     """
     left, right = (factor.dtype for factor in found.factors)
     if found.is_integer and terms * dtypes.int16.itemsize == WORD:
         left = right = dtypes.int16
     first, second = sorted((left.name, right.name))
     fits = left.itemsize * terms == right.itemsize * terms == WORD
-    return (left, right) if fits and (first, second) in target.dots else None
+    known = (first, second) in target.dots or target.fragment((first, second)) is not None
+    return (left, right) if fits and known else None
 
 
 def suits(found: Products, one: UOp, terms: int) -> bool:
@@ -114,7 +121,7 @@ def word(value: UOp, one: UOp, words: UOp, terms: int, rows: bool) -> UOp:
         turned = every - (1 << 32 if every >> 31 else 0)
         return word(value.src[0], one, words, terms, rows) ^ UOp.const(dtypes.int32, turned)
     parts = [value.substitute({one: words * terms + n}).simplify() for n in range(terms)]
-    found = in_place(value, parts[0], one, terms) if rows else None
+    found = in_place(value, parts, one, terms) if rows else None
     return reduce(or_, map(shifted, parts, range(terms))) if found is None else found
 
 
@@ -126,13 +133,20 @@ def shifted(part: UOp, number: int) -> UOp:
     return wide << UOp.const(dtypes.int32, number * bits) if number else wide
 
 
-def in_place(value: UOp, first: UOp, one: UOp, terms: int) -> UOp | None:
+def conditions(parts: Sequence[UOp]) -> list[tuple[UOp, ...]]:
+    """When each part of a word is there."""
+    return [part.src[0].src[2:] if part.op is Ops.LOAD else () for part in parts]
+
+
+def in_place(value: UOp, parts: Sequence[UOp], one: UOp, terms: int) -> UOp | None:
     """load(memory, terms*i + n) for all n = load(memory of words, i); None where the parts of a
-    word do not lie in a row, or words not one behind the other.
+    word do not lie in a row, words not one behind the other, or not all parts are there where one
+    is.
     """
-    if value.op is not Ops.LOAD or len(value.src) > 1 or len(value.src[0].src) > 2:
+    if value.op is not Ops.LOAD or len(value.src) > 1 or len(set(conditions(parts))) > 1:
         return None
-    memory, position = value.src[0].src
+    memory, position = value.src[0].src[:2]
+    first = parts[0]
     if memory.op is not Ops.PARAM or (memory.arg.size or 1) % terms:
         return None
     if affine(position).terms.get(one) != 1:
@@ -143,4 +157,5 @@ def in_place(value: UOp, first: UOp, one: UOp, terms: int) -> UOp | None:
     terms_of = {term: scale // terms for term, scale in place.terms.items()}
     whole = UOp(Ops.PARAM, dtypes.int32, (), ParamArg(memory.arg.slot, memory.arg.size // terms))
     at = build(terms_of, place.constant // terms)
-    return UOp(Ops.LOAD, dtypes.int32, (UOp(Ops.INDEX, dtypes.int32, (whole, at)),))
+    there = UOp(Ops.INDEX, dtypes.int32, (whole, at, *conditions(parts)[0]))
+    return UOp(Ops.LOAD, dtypes.int32, (there,))

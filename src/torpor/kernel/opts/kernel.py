@@ -61,4 +61,5 @@ _HANDLERS: Final[dict[OptOps, Callable[[State, Opt], None]]] = {
     OptOps.STAGE: memory.pack,
     OptOps.STREAM: memory.stream,
     OptOps.DOT: memory.dot,
+    OptOps.MMA: memory.mma,
 }

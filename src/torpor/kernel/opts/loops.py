@@ -27,6 +27,7 @@ from torpor.kernel.ranges import (
 
 COPIES: Final = 512  # of one axis, past which code only grows
 WHOLE: Final = (AxisType.GLOBAL, AxisType.LOOP, AxisType.REDUCE)  # axes that no opt has split
+SWAPPED: Final = (AxisType.GLOBAL, AxisType.REDUCE)
 GROUPED: Final = (AxisType.LOCAL, AxisType.GROUP)  # axes of work items
 
 
@@ -158,13 +159,16 @@ def pad_to(kernel: State, opt: Opt) -> None:
 
 
 def swap(kernel: State, opt: Opt) -> None:
-    """Have two output axes in each other's place."""
+    """Have two output axes in each other's place, or two of a sum."""
     first = kernel.axis(opt, kernel.axes)
     if opt.arg is None or not 0 <= opt.arg < len(kernel.axes):
         raise kernel.refused(opt, f"there is no axis {opt.arg}")
     second = kernel.axes[opt.arg]
-    if kind_of(first) is not AxisType.GLOBAL or kind_of(second) is not AxisType.GLOBAL:
+    if kind_of(first) is not kind_of(second) or kind_of(first) not in SWAPPED:
         raise kernel.refused(opt, "only output axes that are not split can be swapped")
+    closing = find_loops(kernel.ast).reductions if kind_of(first) is AxisType.REDUCE else ()
+    if any((first in closed_by(n)) is not (second in closed_by(n)) for n in closing):
+        raise kernel.refused(opt, "only axes of the same sums can be swapped")
     turned = {first: first.replace(arg=second.arg), second: second.replace(arg=first.arg)}
     kernel.ast = rename_ranges(kernel.ast, turned)
 

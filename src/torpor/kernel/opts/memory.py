@@ -11,6 +11,7 @@ from torpor.ir.records import Opt
 from torpor.ir.uop import UOp
 from torpor.kernel.opts.accumulate import accumulate, accumulated, growing, inside
 from torpor.kernel.opts.dot import find_products, parts_of, suits, sum_in_words
+from torpor.kernel.opts.fragment import find_matrices, in_matrices
 from torpor.kernel.opts.normalise import drop_single, merge_axes, renumber
 from torpor.kernel.opts.sliding import rows_of
 from torpor.kernel.opts.stage import (
@@ -102,3 +103,16 @@ def dot(kernel: State, opt: Opt) -> None:
     if kind_of(one) is not AxisType.REDUCE or not suits(found, one, terms):
         raise kernel.refused(opt, f"it needs a reduce axis of whole words of {terms} terms")
     kernel.ast = sum_in_words(kernel.ast, found, one, formats)
+
+
+def mma(kernel: State, opt: Opt) -> None:
+    """Multiply what is written out of a sum of DOTs as whole matrices, along an axis of words."""
+    one = kernel.axis(opt, kernel.reduce_axes)
+    kernel.expect(opt, one, (AxisType.UNROLL,))
+    found = find_matrices(kernel.ast, one, kernel.target)
+    if isinstance(found, str):
+        raise kernel.refused(opt, found)
+    rows, columns = found.shape
+    kernel.check_memory(opt, rows * columns * found.total.dtype.itemsize)
+    kernel.ast = in_matrices(kernel.ast, found, len(kernel.staged()), kernel.fresh)
+    kernel.number_anew()

@@ -10,7 +10,16 @@ from torpor.ir.ops import ALU, AxisType, Ops
 from torpor.ir.records import ParamArg
 from torpor.ir.uop import UOp
 from torpor.kernel.access import place
-from torpor.kernel.ranges import Loops, closed_by, find_loops, is_no_load, kind_of, nesting, size_of
+from torpor.kernel.ranges import (
+    WRITTEN,
+    Loops,
+    closed_by,
+    find_loops,
+    is_no_load,
+    kind_of,
+    nesting,
+    size_of,
+)
 from torpor.rules.affine import strides_read
 
 ROUNDS_WRITTEN: Final = 8  # rounds, by choice, of a copying loop that are written out
@@ -146,10 +155,16 @@ def tile_of(root: UOp, value: UOp, level: UOp, single: bool = False) -> Tile:
     """What of `value` one round of the loop `level` reads; `single`: by scalars in any case."""
     free = find_loops(root).free[value]
     inside = sorted((r for r in free if nesting(r) > nesting(level)), key=nesting)
-    if single or all(kind_of(r) is not AxisType.UPCAST for r in inside):  # copied in rows
+    inside.sort(key=is_words)
+    if single or all(kind_of(r) not in WRITTEN for r in inside):  # copied in rows
         inside.sort(key=lambda one: reach(value, one) == 1)
     own, size = tuple(inside), prod(size_of(r) or 0 for r in inside)
     return Tile(value, own, own, size, value, own, own)
+
+
+def is_words(one: UOp) -> bool:
+    """Whether an axis is what rows of matrices run along, which lie in a row then."""
+    return kind_of(one) is AxisType.UNROLL and (size_of(one) or 1) >= BLOCK
 
 
 def stage(root: UOp, tile: Tile, number: int) -> UOp:
@@ -177,11 +192,13 @@ def copied(tile: Tile, fresh: int) -> Tile:
     """
     reaches = {one: reach(tile.value, one) for one in tile.axes}
     order = sorted(tile.axes, key=lambda one: -reaches[one])
-    last = [one for one in order if kind_of(one) is not AxisType.UPCAST][-1:]
+    last = [one for one in order if kind_of(one) not in WRITTEN][-1:]
+    in_rows = is_words(order[-1])  # of matrices, as they are read: nothing else is written out
     places, copies = [], []
     for one in tile.axes:
         number, kind, size = fresh + order.index(one), copy_kind(one, one in last), size_of(one)
-        turned = kind_of(one) is AxisType.UPCAST and reaches[one] > 1 in reaches.values()
+        kind = AxisType.LOOP if in_rows and one is not order[-1] else kind
+        turned = kind in WRITTEN and reaches[one] > 1 in reaches.values()
         if turned and size and size > BLOCK and size % BLOCK == 0:
             block = UOp.range(BLOCK, number + len(order), kind)
             outer = UOp.range(size // BLOCK, number, AxisType.LOOP)
@@ -216,4 +233,4 @@ def copy_kind(one: UOp, last: bool) -> AxisType:
     it is the innermost and short.
     """
     short = last and (size_of(one) or 1) <= ROUNDS_WRITTEN
-    return AxisType.UPCAST if short or kind_of(one) is AxisType.UPCAST else AxisType.LOOP
+    return AxisType.UPCAST if short or kind_of(one) in WRITTEN else AxisType.LOOP

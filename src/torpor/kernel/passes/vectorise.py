@@ -166,7 +166,7 @@ class _Vectoriser:
         if not self.varies(place):
             source = tuple(self.done[s] for s in place.src)
             scalar = UOp(Ops.INDEX, place.dtype, source)
-            return UOp(Ops.LOAD, node.dtype, (scalar, *rest))
+            return node.replace(src=(scalar, *rest))
         stride = self.stride(place)
         if stride == 1:
             return UOp(Ops.LOAD, self.wide(node.dtype), (self.place(place), *rest))

@@ -16,6 +16,7 @@ from torpor.ir.ops import Ops
 from torpor.ir.records import OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.choose.heuristics import choose
+from torpor.kernel.choose.matrices import tile_matrices
 from torpor.kernel.opts.dot import Products, find_products
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.ranges import closed_by, find_loops, iterations, nesting
@@ -26,13 +27,15 @@ MIDDLE: Final = 128  # of an unsigned byte
 
 def in_offsets(ast: UOp, target: Target) -> Parted | None:
     """The kernel that sums one operand, and the kernel whose other one is unsigned; None where the
-    target does not multiply four terms at a time for that.
+    target does not multiply four terms at a time for that, or multiplies matrices of signed ones.
     """
     if ("int8", "uint8") not in target.dots or ("int8", "int8") in target.dots:
         return None
     kernel = Kernel(ast, target)
     found = find_products(kernel.ast)
     if len(ast.src) != 1 or found is None or not is_signed(found):
+        return None
+    if target.fragment(("int8", "int8")) and tile_matrices(kernel.copy()):
         return None
     made = with_offset(kernel, found)
     opts = choose(Kernel(made.rest, target)) if made is not None else []

@@ -1,0 +1,98 @@
+"""Opts for sums of products that instructions for whole matrices take, as plans say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+
+from torpor.base.target import WORD, Fragment
+from torpor.ir.records import Opt, OptOps
+from torpor.ir.uop import UOp
+from torpor.kernel.choose.plans import best_plans, first_plan
+from torpor.kernel.choose.products import TRIED, block_rows, cut_sum, pack_lanes, share_blocks
+from torpor.kernel.choose.registers import stage_over
+from torpor.kernel.choose.roles import position_of
+from torpor.kernel.choose.tiling import Plan
+from torpor.kernel.choose.vectors import attempt_all, is_short
+from torpor.kernel.opts.dot import find_products
+from torpor.kernel.opts.kernel import Kernel
+from torpor.kernel.ranges import number_of, size_of
+
+
+def tile_matrices(kernel: Kernel) -> bool:
+    """Choose opts for a kernel that sums products of matrices, if that is predicted to be quicker
+    than other ways; says whether it is.
+    """
+    found = [
+        (taken, trial, plan, one)
+        for trial, words, one in in_words(kernel)
+        for taken, plan in best_plans(trial, words)[:TRIED]
+    ]
+    if not found:
+        return False
+    plain = first_plan(kernel)
+    most = inf if plain is None else plain[0]
+    return any(
+        taken < most and attempt_all(kernel, trial, apply_plan, plan, one)
+        for taken, trial, plan, one in sorted(found, key=lambda found: found[0])
+    )
+
+
+def in_words(kernel: Kernel) -> Iterator[tuple[Kernel, UOp, Fragment]]:
+    """The kernel with words of the terms along an axis of its sum, as many as matrices take; that
+    axis, the innermost one; and the instruction.
+    """
+    found = find_products(kernel.ast) if kernel.target.fragments else None
+    if found is None:
+        return
+    one = kernel.target.fragment(found.names) or kernel.target.fragment(found.names[::-1])
+    if one is None:
+        return
+    terms = WORD // found.factors[0].dtype.itemsize
+    for position, axis in enumerate(kernel.reduce_axes):
+        if 2 * (size_of(axis) or 0) > terms * one.words:  # less than half would be padding
+            trial = kernel.copy()
+            if attempt_all(trial, trial, words_along, position, terms, one):
+                yield trial, trial.reduce_axes[-1], one
+
+
+def words_along(kernel: Kernel, position: int, terms: int, one: Fragment) -> bool:
+    """Words along a reduce axis, which becomes the innermost one; says whether there are."""
+    place = kernel.axes.index(kernel.reduce_axes[position])
+    if (size_of(kernel.axes[place]) or 1) % (terms * one.words):
+        kernel.apply_opt(Opt(OptOps.PADTO, place, terms * one.words))
+    last = len(kernel.reduce_axes) - 1
+    for after in range(position, last):
+        kernel.apply_opt(Opt(OptOps.SWAP, place + after - position, place + after - position + 1))
+    kernel.apply_opt(Opt(OptOps.DOT, last, terms))
+    return True
+
+
+def apply_plan(kernel: Kernel, plan: Plan, fragment: Fragment) -> bool:
+    """The opts of a plan: blocks for threads, blocks of the sum, copies, the matrices; says whether
+    there is room.
+    """
+    tile = plan.tile
+    level, row = share_blocks(kernel, plan, tile.rows if plan.together else 1)
+    if plan.depth:
+        results = len(kernel.axes) - len(kernel.reduce_axes)
+        first = results + cut_sum(kernel, plan.depth)
+        level, row = first - 1, first + row - level - 1
+    if (size_of(kernel.axes[row + 1]) or 1) % tile.panel:
+        kernel.apply_opt(Opt(OptOps.PADTO, row + 1, tile.panel))
+    kernel.apply_opt(Opt(OptOps.UPCAST, row + 1, tile.panel))
+    if not pack_lanes(kernel, level):
+        return False
+    deepest = len(kernel.reduce_axes) - 1
+    kernel.apply_opt(Opt(OptOps.UNROLL, deepest, fragment.words))
+    if plan.together and not plan.depth:
+        row = block_rows(kernel, plan.together, row)
+    whole = (size_of(kernel.axes[row]) or 1) % tile.rows == 0
+    around = number_of(kernel.axes[row - 1])
+    kernel.apply_opt(Opt(OptOps.UPCAST if whole else OptOps.OVERLAP, row, tile.rows))
+    if plan.together and not stage_over(
+        kernel, position_of(kernel, around), kernel.axes[-1], kernel.target.stage_bytes
+    ):
+        return False
+    kernel.apply_opt(Opt(OptOps.MMA, len(kernel.reduce_axes) - 1))
+    return is_short(kernel)
