@@ -308,7 +308,12 @@ def copy_rows(plan: Plan, at: Setting, around: Sequence[Loop]) -> Nest:
     """The copy of rows that are packed together."""
     roles = plan.roles
     sizes = dict(zip(roles.sums, plan.steps, strict=True)) | {roles.rows[-1]: plan.together}
-    return copying(roles.other, sizes, at.words or roles.rows[-1], at, around)
+    if at.words is None:
+        return copying(roles.other, sizes, roles.rows[-1], at, around)
+    near = roles.other.near(list(sizes))[-1]  # vectors run along it; words are to lie side by side
+    made = copying(roles.other, sizes, near, at, around)
+    turned = cost.MOVED * at.width if near is not at.words else 0.0
+    return made._replace(operations=made.operations + turned)
 
 
 def copying(
