@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import inf
 
-from torpor.base.target import WORD, Fragment
+from torpor.base.target import Fragment
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.choose.plans import best_plans, first_plan
@@ -38,22 +38,35 @@ def tile_matrices(kernel: Kernel) -> bool:
     )
 
 
+def least_seconds(kernel: Kernel) -> float:
+    """Seconds of a way near the best that a plan gives, with matrices or without."""
+    plain = first_plan(kernel)
+    found = [best_plans(trial, words)[:1] for trial, words, _ in in_words(kernel)]
+    times = [taken for plans in found for taken, _ in plans]
+    return min([*times, *([] if plain is None else [plain[0]])], default=inf)
+
+
 def in_words(kernel: Kernel) -> Iterator[tuple[Kernel, UOp, Fragment]]:
     """The kernel with words of the terms along an axis of its sum, as many as matrices take; that
     axis, the innermost one; and the instruction.
     """
-    found = find_products(kernel.ast) if kernel.target.fragments else None
-    if found is None:
-        return
-    one = kernel.target.fragment(found.names) or kernel.target.fragment(found.names[::-1])
+    one = fragment_for(kernel)
     if one is None:
         return
-    terms = WORD // found.factors[0].dtype.itemsize
+    terms = one.depth // one.words
     for position, axis in enumerate(kernel.reduce_axes):
         if 2 * (size_of(axis) or 0) > terms * one.words:  # less than half would be padding
             trial = kernel.copy()
             if attempt_all(trial, trial, words_along, position, terms, one):
                 yield trial, trial.reduce_axes[-1], one
+
+
+def fragment_for(kernel: Kernel) -> Fragment | None:
+    """The instruction that multiplies matrices of what a kernel sums products of."""
+    found = find_products(kernel.ast) if kernel.target.fragments else None
+    if found is None:
+        return None
+    return kernel.target.fragment(found.names) or kernel.target.fragment(found.names[::-1])
 
 
 def words_along(kernel: Kernel, position: int, terms: int, one: Fragment) -> bool:

@@ -12,24 +12,29 @@ after   v[n, y, x, c] = image[n, c, y-1, x-1];  sum(j, i, c, w[o, c, j, i] * v[n
 
 That copy is of the image's size, whatever that of the windows, their step and their dilation. No
 condition is left, vectors run over `o`, and rows of any width are rows of register tiles.
+
+Where instructions multiply whole matrices, the copy has zeros after each row, up to a whole number
+of these: matrices are then read where they lie.
 """
 
 from __future__ import annotations
 
-from math import inf
 from typing import Final, NamedTuple
 
 from torpor.base.target import Target
 from torpor.ir.ops import AxisType, Ops
+from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
+from torpor.kernel.choose.matrices import fragment_for, least_seconds
 from torpor.kernel.choose.plans import first_plan
 from torpor.kernel.choose.roles import find_factors
 from torpor.kernel.choose.tiling import copy_seconds
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.sliding import Window, windows_along
 from torpor.kernel.opts.stage import loads_of
-from torpor.kernel.ranges import find_loops, iterations, nesting, number_of, numbered
+from torpor.kernel.ranges import find_loops, iterations, nesting, number_of, numbered, size_of
 from torpor.kernel.split.several import Parted, loaded, memory_between, parted, storing
+from torpor.rules.affine import strides_of
 
 PRODUCTS_WORTH: Final = 1 << 22  # products from which another kernel pays
 USES: Final = 16  # products, at least, that each element of an operand is a factor of
@@ -53,7 +58,7 @@ def arranged(ast: UOp, target: Target) -> Parted | None:
     if not target.threads or iterations(tuple(ast.ranges())) < PRODUCTS_WORTH:
         return None
     kernel = Kernel(ast, target)
-    plain = first_plan(kernel)
+    plain, limit = first_plan(kernel), least_seconds(kernel)
     copies = copied_windows(kernel)
     if plain is not None and not copies:  # an image has far more to gain
         value = plain[1].roles.other.value
@@ -61,18 +66,38 @@ def arranged(ast: UOp, target: Target) -> Parted | None:
         used = iterations(axes) * USES <= iterations(tuple(kernel.axes))
         if value.op is Ops.LOAD and not plain[1].roles.other.masked and used:
             copies.append(Copied(value, axes, axes, value, tuple(kernel.reduce_axes)))
-    made = [one for one in (on_copy(kernel, copied) for copied in copies) if one is not None]
+    ways = [*((kernel, copied) for copied in copies), *with_zeros(kernel)]
+    made = [one for one in (on_copy(*way) for way in ways) if one is not None]
     times = {one: time_with(kernel, one) for one in made}
     best = min(made, key=times.__getitem__, default=None)
-    limit = plain[0] if plain is not None else inf
     return best if best is not None and times[best] * GAIN < limit else None
 
 
 def time_with(kernel: Kernel, made: Parted) -> float:
     """Seconds on the copy, with those that copying takes."""
-    plan = first_plan(Kernel(made.rest, kernel.target))
     copying = copy_seconds(made.size, made.dtype.itemsize, kernel.target)
-    return (plan[0] if plan is not None else inf) + copying
+    return least_seconds(Kernel(made.rest, kernel.target)) + copying
+
+
+def with_zeros(kernel: Kernel) -> list[tuple[Kernel, Copied]]:
+    """Copies of operands whose rows are no whole matrices, with zeros after them; and the kernel
+    that sums these too.
+    """
+    fragment, last = fragment_for(kernel), len(kernel.axes) - 1
+    if fragment is None or len(kernel.reduce_axes) != 1:
+        return []
+    if (size_of(kernel.reduce_axes[0]) or fragment.depth) % fragment.depth == 0:
+        return []
+    longer = kernel.copy().apply([Opt(OptOps.PADTO, last, fragment.depth)])
+    free, order = find_loops(longer.ast).free, tuple(longer.reduce_axes)
+    _, values = find_factors(longer) or ([], [])
+    made = []
+    for load in [loads[0] for loads in map(loads_of, values) if len(loads) == 1]:
+        axes = tuple(sorted(free[load], key=nesting))
+        near = strides_of(load.src[0].src[1]).get(order[0]) == 1
+        if near and iterations(axes) * USES <= iterations(tuple(longer.axes)):
+            made.append((longer, Copied(load, axes, axes, load, order)))
+    return made
 
 
 def on_copy(kernel: Kernel, copied: Copied) -> Parted | None:
