@@ -129,8 +129,9 @@ DOTS: Final = (
     ("int16", "int16"),
 )  # fmt: skip
 PARTS: Final = frozenset(name for formats in DOTS for name in formats)
-# AMX: tiles of 16 rows of 64 bytes; one unit takes 16 cycles for a product of two ("Intel 64 and
-# IA-32 Architectures Optimization Reference Manual", "TMUL").
+# AMX: tiles of 16 rows of 64 bytes, eight of them; one unit takes 16 cycles for a product of two,
+# whose sums can be used after 52 ("Intel 64 and IA-32 Architectures Optimization Reference Manual",
+# "Intel Advanced Matrix Extensions").
 TILES: Final = {
     feature: tuple(Fragment(*formats, 16, 16, 16, 16.0, 52.0, 8) for formats in pairs)
     for feature, pairs in (

@@ -227,21 +227,22 @@ def tile_time(tile: Tile, roles: Roles, at: Setting) -> float:
 def plans(roles: Roles, at: Setting, tile: Tile) -> Iterator[Plan]:
     """Plans with these register tiles."""
     start = Plan(roles, tile)
-    matrices = at.fragment is not None
-    if (
-        not matrices
-        and roles.lead.value.op is Ops.LOAD
-        and not roles.lead.masked
-        and are_vectors(roles)
-    ):
-        for plan in heights(start, at):
-            yield from rows_read(plan, at)
-    yield from windowed(start) if not matrices else ()
+    if at.fragment is None:  # the right one of two matrices is packed in any case
+        yield from unpacked(start, at)
+        yield from windowed(start)
     for deep in depths(start, at):
         for plan in blocks(deep, at):
             for tall in heights(plan, at):
                 if has_loop(tall) and fits(tall, at):
                     yield from rows_read(tall, at)
+
+
+def unpacked(plan: Plan, at: Setting) -> Iterator[Plan]:
+    """Lanes read where they are."""
+    lead = plan.roles.lead
+    if lead.value.op is Ops.LOAD and not lead.masked and are_vectors(plan.roles):
+        for tall in heights(plan, at):
+            yield from rows_read(tall, at)
 
 
 def are_vectors(roles: Roles) -> bool:
