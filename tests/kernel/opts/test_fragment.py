@@ -119,3 +119,20 @@ def test_kernels_with_matrices_are_text_and_back():
     assert "Fragment(left='int8'" in show(kernel.ast)
     assert "Rows(count=16, apart=32)" in show(kernel.ast)
     assert parse(show(kernel.ast)) is kernel.ast
+
+
+@pytest.mark.parametrize(("size", "stride"), [(1, 1), (3, 1), (3, 2)])
+def test_convolutions(size, stride):
+    """Windows and their borders, as rows and as columns of matrices."""
+    x = matrices.operand("bfloat16", (2, 32, 8, 18))
+    w = matrices.operand("bfloat16", (32, 32, size, size), 1)
+    left, right = (Tensor(v).realize().float() for v in (x, w))
+    item = matrices.last_item(left.conv2d(right, padding=size // 2, stride=stride))
+    padded = np.pad(x.astype(np.float32), [(0, 0), (0, 0), (size // 2,) * 2, (size // 2,) * 2])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (size, size), (2, 3))
+    want = np.einsum("bcyxji,ocji->boyx", windows[:, :, ::stride, ::stride], w.astype(np.float32))
+    found = list(matrices.plans_for(item))
+    assert found
+    for made in (found[0], found[-1]):
+        got = matrices.emulated(item, made.opts)
+        np.testing.assert_array_equal(got.reshape(want.shape), want)

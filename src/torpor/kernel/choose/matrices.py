@@ -13,7 +13,7 @@ from torpor.kernel.choose.products import TRIED, block_rows, cut_sum, pack_lanes
 from torpor.kernel.choose.registers import stage_over
 from torpor.kernel.choose.roles import position_of
 from torpor.kernel.choose.tiling import Plan
-from torpor.kernel.choose.vectors import attempt_all, is_short
+from torpor.kernel.choose.vectors import WRITTEN_OUT, attempt_all, vectors_written
 from torpor.kernel.opts.dot import find_products
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.ranges import number_of, size_of
@@ -108,4 +108,4 @@ def apply_plan(kernel: Kernel, plan: Plan, fragment: Fragment) -> bool:
     ):
         return False
     kernel.apply_opt(Opt(OptOps.MMA, len(kernel.reduce_axes) - 1))
-    return is_short(kernel)
+    return vectors_written(kernel) <= WRITTEN_OUT

@@ -193,11 +193,12 @@ def copied(tile: Tile, fresh: int) -> Tile:
     reaches = {one: reach(tile.value, one) for one in tile.axes}
     order = sorted(tile.axes, key=lambda one: -reaches[one])
     last = [one for one in order if kind_of(one) not in WRITTEN][-1:]
-    in_rows = is_words(order[-1])  # of matrices, as they are read: nothing else is written out
+    written = [one for one in order if kind_of(one) in WRITTEN]
+    in_rows = any(map(is_words, written[-1:]))  # of matrices: no more has to be written out
     places, copies = [], []
     for one in tile.axes:
         number, kind, size = fresh + order.index(one), copy_kind(one, one in last), size_of(one)
-        kind = AxisType.LOOP if in_rows and one is not order[-1] else kind
+        kind = AxisType.LOOP if in_rows and one in written[:-1] else kind
         turned = kind in WRITTEN and reaches[one] > 1 in reaches.values()
         if turned and size and size > BLOCK and size % BLOCK == 0:
             block = UOp.range(BLOCK, number + len(order), kind)
