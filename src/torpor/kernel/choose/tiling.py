@@ -27,6 +27,9 @@ from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.ranges import find_loops, size_of
 from torpor.rules.affine import strides_of
 
+# Multiply-adds of a step, from which a loop counts beside them; written out, such steps take as
+# long, and twice as long to compile.
+BESIDE: Final = 8
 UNROLLED: Final = 2  # steps of the sum written out: more of them only crowd the registers
 
 
@@ -177,7 +180,8 @@ def products(plan: Plan, at: Setting, around: Sequence[Loop], inner: int) -> Nes
     height, panel = plan.together or plan.height, plan.tile.panel
     count = ceil(height / plan.tile.rows)
     high = ceil(height / count)
-    sums = summed_loops(plan, UNROLLED)
+    few = high * panel < BESIDE * at.width
+    sums = summed_loops(plan, UNROLLED if few else 1)
     loops = [*around, *rows_around(plan)]
     loops += [Loop(row, count, high), Loop(lane, plan.panels, panel)]
     loops += [loop for loop in sums if not loop.written]
@@ -188,7 +192,7 @@ def products(plan: Plan, at: Setting, around: Sequence[Loop], inner: int) -> Nes
         *(
             packed(loops, inner, roles.lead, roles, depth, panel)
             if plan.packs
-            else read(roles.lead, loops, roles.lanes % panel > 0)
+            else read(roles.lead, loops, roles.lanes % panel > 0 and not at.target.masks)
         ),
         *(
             packed(loops, len(around), roles.other, roles, depth, high)
@@ -205,11 +209,11 @@ def products(plan: Plan, at: Setting, around: Sequence[Loop], inner: int) -> Nes
     return Nest(tuple(loops), tuple(streams), place, at.instructions + lead + other)
 
 
-def read(operand: Operand, loops: Sequence[Loop], padded: bool = False) -> list[Stream]:
-    """The streams of an operand that is read where it is; `padded`: some of it is not there."""
+def read(operand: Operand, loops: Sequence[Loop], asks: bool = False) -> list[Stream]:
+    """The streams of an operand that is read where it is; `asks`: in any case by a condition."""
     pairs = zip(operand.loads, operand.strides, strict=True)
     return [
-        cost.stream(strides, load.dtype.itemsize, loops, masked=padded or len(load.src[0].src) > 2)
+        cost.stream(strides, load.dtype.itemsize, loops, masked=asks or len(load.src[0].src) > 2)
         for load, strides in pairs
     ]
 
