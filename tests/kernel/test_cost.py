@@ -53,9 +53,9 @@ def test_factors_that_fill_no_vector_as_they_are_read_cost_more():
     assert arithmetic(tile, replace(CPU, broadcasts=False)) > arithmetic(tile, CPU)
 
 
-def test_results_that_lie_apart_take_a_read_and_a_store_each():
+def test_results_that_lie_apart_are_moved_and_stored_one_by_one():
     apart, near = (arithmetic(product(96, 96, 96, transposed=t), CPU) for t in (True, False))
-    assert 96 * 96 < apart - near < 96 * 96 * 3
+    assert 96 * 96 * 0.8 < apart - near < 96 * 96 * 3
 
 
 def test_what_a_cache_holds_is_fetched_once():

@@ -66,6 +66,7 @@ class Target:
     clock:         cycles a second.
     multiply_adds: vectors that are multiplied and added in a cycle.
     broadcasts:    one instruction reads an element and fills a vector with it.
+    masks:         parts of vectors are read as quickly as whole ones.
     latency:       cycles until the result of a multiply-add can be used.
     issue:         instructions that begin in a cycle.
     load_bytes:    bytes that are read from the first cache in a cycle.
@@ -98,6 +99,7 @@ class Target:
     clock: float = 3e9
     multiply_adds: float = 2.0
     broadcasts: bool = True
+    masks: bool = False
     latency: float = 4.0
     issue: int = 6
     load_bytes: int = 64

@@ -192,6 +192,7 @@ def facts(found: Machine) -> Target:
         stream_bytes=None if found.is_arm else caches.last,
         multiply_adds=ports / (1 if fused else 2),
         broadcasts=fused,
+        masks=width == 64,
         load_bytes=ports * width,
     )
 

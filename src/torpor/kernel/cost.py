@@ -33,10 +33,12 @@ from torpor.kernel.ranges import WRITTEN, find_loops, kind_of, size_of
 
 PAGE: Final = 4096  # bytes of the smallest page, which every system has; no prefetcher leaves it
 WAYS: Final = 8  # lines of a set, the least that first caches of the last ten years have
+RUN: Final = 4  # lines apart that are still fetched one after the other, with those between them
+LOOP: Final = 3  # instructions of a round beside its body: a counter, its end, a branch
+HELD: Final = 0.75  # of a cache: pages lie anywhere in memory, and with more some sets overflow
 # Cycles, alike on all processors of the last ten years within a third:
 FAR: Final = 1.5  # times as long as a line that follows another takes one of another page
 FOUND: Final = 2  # lines of a page until a prefetcher has found out what comes next
-LOOP: Final = 1.0  # that a round takes beside its body: a branch and a counter
 STARTED: Final = 12.0  # to begin a loop and to leave it: a branch that was not foreseen
 ASKED: Final = 4.0  # times what a read takes, to ask a condition before it
 STORED: Final = 4.0  # times what reading a vector takes, to store it, as ports and queues have it
@@ -148,7 +150,9 @@ def with_transfers(nest: Nest, computing: float, target: Target) -> float:
     are asked for long before, and from further away; of two the longer hides most of the shorter.
     """
     near, *far = transfers(nest, target)
-    return overlapped(overlapped(computing, near, UNHIDDEN_NEAR), sum(far), UNHIDDEN)
+    moving = near + sum(far)
+    unhidden = (UNHIDDEN_NEAR * near + UNHIDDEN * sum(far)) / (moving or 1)
+    return overlapped(computing, moving, unhidden)
 
 
 def overlapped(one: float, other: float, unhidden: float) -> float:
@@ -174,30 +178,29 @@ def arithmetic(nest: Nest, target: Target) -> float:
     width = min(lanes, target.lanes(max(itemsize, 4)))
     vectors = tile / width if width > 1 else tile
     reads = sum(reading(nest, s, width, target) for s in nest.streams if not s.is_store)
-    writes = sum(writing(nest, s, width, target) for s in nest.streams if s.is_store)
+    stores = [(s, reading(nest, s, width, target)) for s in nest.streams if s.is_store]
+    apart = sum(taken for s, taken in stores if not is_near(nest, s))
+    writes = sum(taken for s, taken in stores if is_near(nest, s))
     summed = sums * steps > 1
     chain = steps * target.latency if summed else 0.0
     computed = vectors * nest.operations / target.multiply_adds
     if nest.lane is not None and not target.broadcasts:  # shuffles begin two a cycle, like reads
         spread = [s for s in nest.streams if not s.is_store and s.moves[nest.lane] == 0]
         computed += sum(reading(nest, s, width, target) for s in spread)
-    issued = (vectors * nest.operations + reads * 2) / target.issue
-    body = max(computed, reads, chain, issued)
+    issued = (vectors * nest.operations + reads * 2 + LOOP) / target.issue
+    # The nearer two of these are to as long, the more they are in each other's way (regret.md).
+    body = (computed**4 + reads**4 + chain**4 + issued**4) ** 0.25
     over = vectors / steps - (target.registers - 2)  # sums that have no register are kept in memory
     body += max(0.0, over) * 2 * (steps if summed else 0)
     body = nest.body or body
     started = rounds // inner * STARTED
-    return rounds * (body + LOOP) + started + rounds // sums * writes
+    ends = rounds // sums
+    return overlapped(rounds * body + ends * apart, started + ends * STORED * writes, UNHIDDEN_NEAR)
 
 
-def writing(nest: Nest, one: Stream, width: int, target: Target) -> float:
-    """Cycles for what a body stores: vectors; elements that lie apart are each read again from
-    vectors in memory, and stored (`scatter.py`).
-    """
-    taken = reading(nest, one, width, target)
-    if nest.lane is None or one.moves[nest.lane] in (0, one.itemsize):
-        return STORED * taken
-    return taken * (2 + STORED / width)
+def is_near(nest: Nest, one: Stream) -> bool:
+    """Whether what a body stores are vectors. Elements that lie apart are each moved and stored."""
+    return nest.lane is None or one.moves[nest.lane] in (0, one.itemsize)
 
 
 def reading(nest: Nest, one: Stream, width: int, target: Target) -> float:
@@ -235,9 +238,9 @@ def levels(target: Target) -> tuple[Level, ...]:
     second, last, memory = target.line_cycles
     first, cache, shared = target.first_bytes, target.cache_bytes, target.last_bytes
     return (
-        Level(first, LINE, first // WAYS, second, FAR * second),
-        Level(cache, LINE, cache // WAYS, last, FAR * last),
-        Level(shared, LINE, shared // WAYS, memory, FAR * memory),
+        Level(first, LINE, PAGE, second, FAR * second),
+        Level(int(cache * HELD), LINE, cache // WAYS, last, FAR * last),
+        Level(int(shared * HELD), LINE, shared // WAYS, memory, FAR * memory),
         Level(target.pages * PAGE, PAGE, 0, target.page_cycles, target.page_cycles),
     )
 
@@ -340,7 +343,7 @@ def extent(apart: Sequence[tuple[int, int]], pieces: int, itemsize: int, line: i
     """What lies in so many places so many bytes apart; and how often that is, somewhere else."""
     run, between = itemsize, 0
     for move, count in apart:
-        if move <= run or move <= line:
+        if move <= run or move <= RUN * line:
             run += move * (count - 1)
         else:
             pieces *= count

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import torpor
-from torpor import Tensor
+from torpor import Context, Tensor
 from torpor.base.target import get_target
 from torpor.ir.ops import Ops
 from torpor.kernel import OptOps
@@ -45,12 +45,25 @@ def test_what_is_in_order_or_small_or_read_seldom_stays():
         Tensor.empty(256, 80) @ Tensor.empty(80, 300),
         Tensor.empty(256, 80) @ Tensor.empty(300, 80).T,
         Tensor.empty(60, 60).T @ Tensor.empty(60, 300),
-        Tensor.empty(4096, 40).T @ Tensor.empty(4096, 40),
+        Tensor.empty(1024, 80).T @ Tensor.empty(1024, 80),
     ):
         (item,) = product.schedule()
         assert arranged(item.ast, get_target("cpu")) is None
         assert sums([item])
     assert PRODUCTS_WORTH < 256 * 80 * 300
+
+
+def test_an_image_that_is_read_by_steps_is_copied_where_many_channels_use_it():
+    """Of 1 × 1 windows: none overlap, and every second element of every second row is read."""
+    with Context(TARGET="avx2,l1=32K,l2=512K,l3=32M"):
+        strided = Tensor.empty(8, 1024, 14, 14).conv2d(Tensor.empty(2048, 1024, 1, 1), stride=2)
+        copy, product = strided.schedule()
+    assert not sums([copy])
+    assert sums([product])
+    a = RANDOM.standard_normal((2, 64, 9, 9), np.float32)
+    w = RANDOM.standard_normal((96, 64, 1, 1), np.float32)
+    expected = np.einsum("nchw,oc->nohw", a[:, :, ::2, ::2].astype(np.float64), w[:, :, 0, 0])
+    agree(Tensor(a).conv2d(Tensor(w), stride=2).numpy(), expected)
 
 
 def test_targets_with_groups_are_left_alone():

@@ -47,7 +47,7 @@ WITHIN: Final = (
 )
 REFINED: Final = 12  # plans that are tried with other register tiles, and other ways to read rows
 NO_MATRICES: Final[Mapping[UOp | None, int]] = {}
-MOST_ROWS: Final = 14  # of a register tile: more of them only lengthen the code
+MOST_ROWS: Final = 16  # of a register tile: more of them only lengthen the code
 
 
 def best_plans(kernel: Kernel, words: UOp | None = None) -> list[tuple[float, Plan]]:
@@ -184,7 +184,7 @@ def shapes(roles: Roles, at: Setting) -> list[Tile]:
         for vectors in range(1, 5)
         if vectors <= room and (vectors == 1 or (vectors - 1) * at.width < lanes)
     ]
-    return sorted(tiles, key=lambda tile: tile_time(tile, roles, at))[:2]
+    return nsmallest(2, tiles, key=lambda t: Outlook(Plan(roles, t, packs=True), at).computing[1])
 
 
 def matrices(one: Fragment, roles: Roles, at: Setting) -> list[Tile]:
@@ -209,19 +209,8 @@ def matrices(one: Fragment, roles: Roles, at: Setting) -> list[Tile]:
 
 def rows_held(roles: Roles, at: Setting) -> int:
     """Rows of which the first cache holds a line each: a power of two apart, they share sets."""
-    way = at.target.first_bytes // cost.WAYS
     apart = (roles.other.stride(roles.rows[-1]) or 0) * roles.other.value.dtype.itemsize
-    return at.target.first_bytes // gcd(apart, way)
-
-
-def tile_time(tile: Tile, roles: Roles, at: Setting) -> float:
-    """Cycles for a step of all the tiles along the lanes, for one row."""
-    vectors = tile.panel // at.width
-    target, products = at.target, vectors * tile.rows * at.instructions
-    reads = vectors * max(target.vector_bytes / target.load_bytes, 0.5) + tile.rows / 2
-    waits = target.latency * at.instructions
-    step = max(products / target.multiply_adds, reads, waits, (products + 2 * reads) / target.issue)
-    return ceil(roles.lanes / tile.panel) * step / tile.rows
+    return at.target.first_bytes // gcd(apart, cost.PAGE)
 
 
 def plans(roles: Roles, at: Setting, tile: Tile) -> Iterator[Plan]:

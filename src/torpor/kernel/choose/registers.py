@@ -8,7 +8,7 @@ from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.access import Access, accesses
-from torpor.kernel.choose.tiling import UNROLLED
+from torpor.kernel.choose.tiling import BESIDE, UNROLLED
 from torpor.kernel.choose.vectors import attempt
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.stage import coefficients, operands, tile_of
@@ -16,9 +16,6 @@ from torpor.kernel.ranges import closed_by, find_loops, kind_of, nesting, number
 
 COPY_SHORT: Final = 16  # rounds, by choice, of a copy without whole vectors that are written out
 PAIR: Final = 2  # bytes whose products are added in one instruction
-# Multiply-adds of a step, from which a loop counts beside them; written out, such steps take as
-# long, and twice as long to compile.
-BESIDE: Final = 8
 ROUNDS_LEAST: Final = 16  # rounds from which a value is worth computing as vectors before them
 
 

@@ -26,6 +26,9 @@ from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.ranges import find_loops, size_of
 from torpor.rules.affine import strides_of
 
+# Multiply-adds of a step, from which a loop counts beside them; written out, such steps take as
+# long, and twice as long to compile.
+BESIDE: Final = 8
 UNROLLED: Final = 2  # steps of the sum written out: more of them only crowd the registers
 
 
@@ -171,12 +174,11 @@ def nests(plan: Plan, at: Setting, outer: Sequence[Loop]) -> list[Nest]:
     return made
 
 
-def summed_loops(plan: Plan, at: Setting) -> list[Loop]:
+def summed_loops(plan: Plan, at: Setting, unrolled: int) -> list[Loop]:
     """The loops over steps of the sum, and what of the last one, or of that over a matrix's words,
     is written out.
     """
     loops = [Loop(r, n, 1, summed=True) for r, n in zip(plan.roles.sums, plan.steps, strict=True)]
-    unrolled = UNROLLED
     if at.fragment is not None:
         loops.sort(key=lambda loop: loop.axis is at.words)
         unrolled = at.fragment.words
@@ -193,7 +195,7 @@ def products(plan: Plan, at: Setting, around: Sequence[Loop], inner: int) -> Nes
     height, panel = plan.together or plan.height, plan.tile.panel
     count = ceil(height / plan.tile.rows)
     high = plan.tile.rows if at.fragment is not None else ceil(height / count)
-    sums = summed_loops(plan, at)
+    sums = summed_loops(plan, at, UNROLLED if high * panel < BESIDE * at.width else 1)
     loops = [*around, *rows_around(plan)]
     loops += [Loop(row, count, high), Loop(lane, plan.panels, panel)]
     loops += [loop for loop in sums if not loop.written]
@@ -204,7 +206,7 @@ def products(plan: Plan, at: Setting, around: Sequence[Loop], inner: int) -> Nes
         *(
             packed(loops, inner, roles.lead, roles, depth, panel)
             if plan.packs
-            else read(roles.lead, loops, roles.lanes % panel > 0)
+            else read(roles.lead, loops, roles.lanes % panel > 0 and not at.target.masks)
         ),
         *(
             packed(loops, len(around), roles.other, roles, depth, high)
@@ -231,11 +233,11 @@ def step_cycles(tile: Tile, one: Fragment, target: Target) -> float:
     return max(high * wide * one.cycles, one.latency, read)
 
 
-def read(operand: Operand, loops: Sequence[Loop], padded: bool = False) -> list[Stream]:
-    """The streams of an operand that is read where it is; `padded`: some of it is not there."""
+def read(operand: Operand, loops: Sequence[Loop], asks: bool = False) -> list[Stream]:
+    """The streams of an operand that is read where it is; `asks`: in any case by a condition."""
     pairs = zip(operand.loads, operand.strides, strict=True)
     return [
-        cost.stream(strides, load.dtype.itemsize, loops, masked=padded or len(load.src[0].src) > 2)
+        cost.stream(strides, load.dtype.itemsize, loops, masked=asks or len(load.src[0].src) > 2)
         for load, strides in pairs
     ]
 

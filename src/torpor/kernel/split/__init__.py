@@ -28,4 +28,4 @@ RULES: Final[tuple[Rule, ...]] = (
     arranged,  # for the loops that are left, whose operands others may have cut or moved
 )
 OF_CHECKS: Final[tuple[Rule, ...]] = (checked_ahead,)  # nothing else takes a check out of its place
-OF_GROUPS: Final[tuple[Rule, ...]] = (in_phases, arranged)  # may be done for each block of tiles
+OF_GROUPS: Final[tuple[Rule, ...]] = (in_phases,)  # of blocks of tiles, whose operands few share

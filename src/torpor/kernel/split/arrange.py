@@ -27,7 +27,7 @@ from torpor.ir.records import Opt, OptOps
 from torpor.ir.uop import UOp
 from torpor.kernel.choose.matrices import fragment_for, least_seconds
 from torpor.kernel.choose.plans import first_plan
-from torpor.kernel.choose.roles import find_factors
+from torpor.kernel.choose.roles import Operand, find_factors
 from torpor.kernel.choose.tiling import copy_seconds
 from torpor.kernel.opts.kernel import Kernel
 from torpor.kernel.opts.sliding import Window, windows_along
@@ -61,16 +61,26 @@ def arranged(ast: UOp, target: Target) -> Parted | None:
     plain, limit = first_plan(kernel), least_seconds(kernel)
     copies = copied_windows(kernel)
     if plain is not None and not copies:  # an image has far more to gain
-        value = plain[1].roles.other.value
-        axes = tuple(sorted(find_loops(kernel.ast).free[value], key=nesting))
-        used = iterations(axes) * USES <= iterations(tuple(kernel.axes))
-        if value.op is Ops.LOAD and not plain[1].roles.other.masked and used:
-            copies.append(Copied(value, axes, axes, value, tuple(kernel.reduce_axes)))
+        factors = (plain[1].roles.other, plain[1].roles.lead)
+        copies = [in_rows(kernel, one.value) for one in factors if is_reused(one, kernel)]
     ways = [*((kernel, copied) for copied in copies), *with_zeros(kernel)]
     made = [one for one in (on_copy(*way) for way in ways) if one is not None]
     times = {one: time_with(kernel, one) for one in made}
     best = min(made, key=times.__getitem__, default=None)
     return best if best is not None and times[best] * GAIN < limit else None
+
+
+def is_reused(operand: Operand, kernel: Kernel) -> bool:
+    """Whether an operand is read as it is, and each of its elements many times."""
+    value = operand.value
+    used = iterations(tuple(find_loops(kernel.ast).free[value])) * USES
+    return value.op is Ops.LOAD and not operand.masked and used <= iterations(tuple(kernel.axes))
+
+
+def in_rows(kernel: Kernel, value: UOp) -> Copied:
+    """The copy of a load over its own axes, in the order in which they are nested."""
+    axes = tuple(sorted(find_loops(kernel.ast).free[value], key=nesting))
+    return Copied(value, axes, axes, value, tuple(kernel.reduce_axes))
 
 
 def time_with(kernel: Kernel, made: Parted) -> float:
