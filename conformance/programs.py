@@ -184,6 +184,8 @@ class Maker:
         floats = [self.scope[one.name].dtype.is_floating_point for one in chosen]
         if writes and any(floats) and not floats[0]:
             return  # floats that no integer is are held at its ends here
+        if "conv" in kind.text and any(self.scope[one.name].numel() == 0 for one in chosen):
+            return  # PyTorch leaves the filters' axis empty where there are no channels
         if "scatter" in kind.text and any(self.scope[one.name].numel() == 0 for one in chosen):
             return  # an index without elements has to fit here
         text = self.filled(kind.text, [one.name for one in chosen])
@@ -205,6 +207,8 @@ class Maker:
         found: tuple[str, ...] = ("unique", "nonzero()") if self.jittable else ()
         if self.special:
             found += ("to(torch.FORMAT)", "topk", "scaled_dot", "prod")  # docs/differences.md
+            # Of many rows PyTorch takes inf - inf for a distance, and inf / inf for a slope.
+            found += ("cdist", *(("copysign",) if self.gradients else ()))
         if self.special is EXTREME:
             found += (*SUMMED,)
         return found + (("nan_to_num",) if self.gradients else ())

@@ -76,11 +76,6 @@ def test_arguments_may_be_given_by_the_names_that_they_have_in_pytorch(name):
     np.testing.assert_allclose(one().numpy(), other().numpy(), rtol=1e-6)
 
 
-def test_draws_of_vmap_are_told_apart():
-    with pytest.raises(ValueError, match="each example"):
-        torpor.vmap(lambda x: x, randomness="same")
-
-
 @pytest.mark.parametrize(
     ("given", "meant"),
     [

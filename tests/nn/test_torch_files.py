@@ -245,3 +245,13 @@ def test_open_files_are_read_and_written(tmp_path):
     assert torpor.load(io.BytesIO(arrays.getvalue()))["x"].tolist() == [0, 1, 2]
     with pytest.raises(ParseError, match="the open file"):
         torpor.load(io.BytesIO(held.getvalue()[:50]))
+
+
+def test_formats_that_the_older_form_holds_as_bytes(tmp_path):
+    torch = pytest.importorskip("torch")
+    given = {"h": torch.tensor([0.5, -2.0]).to(torch.float8_e4m3fn),
+             "u": torch.tensor([1, 700]).to(torch.uint16), "f": torch.tensor([1.5])}  # fmt: skip
+    torch.save(given, tmp_path / "a.pth", _use_new_zipfile_serialization=False)
+    found = torpor.load(tmp_path / "a.pth")
+    assert found["h"].dtype == dtypes.float8_e4m3fn and found["h"].float().tolist() == [0.5, -2]
+    assert found["u"].tolist() == [1, 700] and found["f"].tolist() == [1.5]

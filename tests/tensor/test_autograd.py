@@ -219,3 +219,17 @@ def test_functions_of_complex_numbers_have_gradients_of_their_own():
         wanted = loss(c * r, c.abs()).gradient(c, r)
         for one, other in zip(made, wanted, strict=True):
             assert (one - other).abs().max().item() < 1e-5
+
+
+def test_gradients_of_many_seeds_at_once():
+    x, y = (Tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    seeds = Tensor.eye(2)
+    found, none = torpor.autograd.grad(
+        x**3, (x, y), seeds, create_graph=True, allow_unused=True, is_grads_batched=True
+    )
+    assert found.tolist() == [[3, 0], [0, 12]] and none is None
+    assert found.sum().gradient(x)[0].tolist() == [6, 12]
+    first, second = torpor.autograd.grad(
+        (x * y, x.sum()), (x, y), (seeds, Tensor([1.0, 10.0])), is_grads_batched=True
+    )
+    assert first.tolist() == [[2, 1], [10, 12]] and second.tolist() == [[1, 0], [0, 2]]

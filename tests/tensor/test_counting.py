@@ -249,3 +249,11 @@ def test_masks_of_a_size_are_traced_and_differentiated(shape, size):
     for place in places:
         slopes[tuple(place)] = 1
     np.testing.assert_array_equal(x.grad.numpy(), slopes)
+
+
+@pytest.mark.parametrize("name", ["unique", "nonzero", "argwhere", "unique_consecutive"])
+def test_what_is_computed_at_the_call_ends_no_gradient(name):
+    x = Tensor([3.0, 0.0, 3.0])
+    y = x * 2
+    getattr(y, name)()
+    assert (y * y).sum().gradient(x)[0].tolist() == [24, 0, 24]

@@ -6,6 +6,7 @@ import pytest
 import torpor
 from tests.tensor.layouts import check, layouts, numbers
 from torpor import Tensor, Variable
+from torpor.base.errors import ShapeError
 
 KEYS = [
     0, -1, slice(None), slice(1, 3), slice(None, None, 2), slice(None, None, -1), slice(-1, 0, -2),
@@ -309,3 +310,10 @@ def test_ranges_are_indices():
     x[range(3), range(3)] = 7
     y[range(3), range(3)] = 7
     np.testing.assert_array_equal(y.numpy(), x)
+
+
+def test_values_that_do_not_fit_a_mask_are_told_so():
+    x = Tensor([0.0, 1.0, 2.0])
+    with pytest.raises(ShapeError, match=r"\(3,\), for an index or mask that selects \(2,\)"):
+        x[x > 0] = Tensor([1.0, 2.0, 3.0])
+    assert x.tolist() == [0, 1, 2]

@@ -120,3 +120,11 @@ def test_nextafter_has_the_slope_of_its_first_operand():
     x, y = (Tensor(v, requires_grad=True) for v in ([1.0, 2.0, 3.0], [1.0, 5.0, 3.0]))
     slopes = x.nextafter(y).sum().gradient(x, y)
     assert [slope.tolist() for slope in slopes] == [[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
+
+
+@pytest.mark.parametrize("name", ["fmax", "fmin"])
+def test_infinite_gradients_go_to_one_of_two(name):
+    x = Tensor([1.0, 0.0], requires_grad=True)
+    seed = Tensor([-math.inf, math.inf])
+    (found,) = getattr(x, name)(Tensor([1.0, 2.0])).gradient(x, gradient=seed)
+    assert found.tolist() == [-math.inf, 0.0 if name == "fmax" else math.inf]

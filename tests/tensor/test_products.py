@@ -69,3 +69,10 @@ def test_what_does_not_fit_is_said():
         T(V).cross(T(V), 0)
     with pytest.raises(ShapeError, match="square"):
         T(A).matrix_power(2)
+
+
+def test_what_is_added_in_a_wider_format_is_computed_in_it():
+    wide, one, other = Tensor([1.0], dtype="float64"), Tensor([1.1]), Tensor([3.3])
+    first, second = (x.numpy().astype(np.float64) for x in (one, other))
+    assert wide.addcmul(one, other).tolist() == (1 + first * second).tolist()
+    assert wide.addcdiv(one, other).tolist() == (1 + first / second).tolist()

@@ -174,3 +174,8 @@ def test_the_middle_of_nothing():
     assert Tensor.zeros(0, 3).median(1, True).values.shape == (0, 1)
     with pytest.raises(ValueError, match="median"):
         Tensor.zeros(0, 3).median(0)
+
+
+def test_a_side_has_one_name():
+    with pytest.raises(ValueError, match="side is 'left', and right is True"):
+        torpor.searchsorted(Tensor([1.0, 2.0]), 1.5, right=True, side="left")

@@ -11,7 +11,7 @@ import pytest
 
 import torpor
 from torpor import Tensor
-from torpor.base.errors import DTypeError, GradientError, ShapeError
+from torpor.base.errors import DTypeError, GradientError, ShapeError, ValueRangeError
 
 RNG = np.random.default_rng(15)
 X, V = RNG.standard_normal(4), RNG.standard_normal(4)
@@ -200,3 +200,35 @@ def test_vmap_of_factorisations():
     torpor.vmap(torpor.linalg.det)(leaf).sum().backward()
     wanted = [np.linalg.det(one) * np.linalg.inv(one).T for one in matrices[1]]
     np.testing.assert_allclose(leaf.grad.numpy(), wanted, rtol=1e-9)
+
+
+def test_nothing_asks_for_gradients_of_what_nobody_asked_for() -> None:
+    def f(x: Any) -> Any:
+        return x * x, x + 1
+
+    x, asked = Tensor(X), Tensor(V, requires_grad=True)
+    y, pull, beside = torpor.vjp(f, x, has_aux=True)
+    found = [y, beside, *pull(x), *torpor.jvp(f, (x,), (x,), has_aux=True)]
+    found += [torpor.jacrev(wave)(x), torpor.jacfwd(wave)(x), torpor.hessian(energy)(x)]
+    found += torpor.grad(lambda x: (x.sum(), x * 2), has_aux=True)(x)
+    assert [one.requires_grad for one in found] == [False] * len(found)
+    of_product = torpor.jacrev(lambda x: x * asked)(x)
+    assert of_product.requires_grad and torpor.jacrev(wave)(asked).requires_grad
+    close(of_product.sum().gradient(asked)[0], np.ones(4))
+
+
+def test_draws_of_examples_are_different_the_same_or_an_error() -> None:
+    def draw(x: Any) -> Any:
+        return x + Tensor.rand(2) + Tensor.randn(2)
+
+    rows = Tensor.zeros(3, 2)
+    same = torpor.vmap(draw, randomness="same")
+    first, second = same(rows).numpy(), torpor.jit(same)(rows).numpy()
+    assert (first == first[0]).all() and (second == second[0]).all() and (first != second).all()
+    apart = torpor.vmap(draw)(rows).numpy()
+    assert (apart[0] != apart[1]).all() and (apart[1] != apart[2]).all()
+    with pytest.raises(ValueRangeError, match="random numbers are drawn"):
+        torpor.vmap(draw, randomness="error")(rows)
+    close(torpor.vmap(torpor.sin, randomness="error")(Tensor(ROWS)), np.sin(ROWS))
+    with pytest.raises(ValueRangeError, match="randomness is one of"):
+        torpor.vmap(draw, randomness="some")

@@ -61,12 +61,9 @@ _TOLD: Final = frozenset(
 )
 
 
-def _functions_with(code: types.CodeType) -> list[types.FunctionType]:
-    """Functions that run this code, if they can depend on more than their globals."""
-    if not code.co_freevars and not code.co_argcount + code.co_kwonlyargcount:
-        return []
-    found = [f for f in gc.get_referrers(code) if type(f) is types.FunctionType]
-    return [function for function in found if function.__code__ is code]
+def _is_closed(code: types.CodeType) -> bool:
+    """Whether what runs the code can depend on its globals alone."""
+    return not code.co_freevars and not code.co_argcount + code.co_kwonlyargcount
 
 
 class Reach:
@@ -93,6 +90,7 @@ class Reach:
         self._attributed: list[tuple[Any, str]] = []
         self._functions: dict[types.CodeType, list[tuple[types.FunctionType, str]]] = {}
         self._entered: set[types.CodeType] = set()
+        self._heap: list[types.FunctionType] | None = None  # when the trace needed them
         self.classes: dict[type, None] = {}  # whose special methods count
         self._packages: dict[tuple[str, bool], set[int]] = {}  # see `_counts_whole`
         self.abstract = False  # there is a class with which others can be registered
@@ -117,12 +115,27 @@ class Reach:
         if "__dict__" in names.loaded and not is_ours(namespace.get("__name__")):
             self.read_everything(True)
         if code not in self._functions and code not in self._inner:
-            for function in _functions_with(code):
+            for function in self._functions_with(code):
                 self._function(function, code.co_name)
         self._inner.update(part for part in code.co_consts if is_a(part, types.CodeType))
         for function, path in self._functions.get(code, ()):
             self._cells(function, path)
         self._settle()
+
+    def _functions_with(self, code: types.CodeType) -> list[types.FunctionType]:
+        """Functions that run this code, if they can depend on more than their globals. One pass
+        over the heap finds those of all code; what is not among them is asked for by itself.
+        """
+        if _is_closed(code):
+            return []
+        if self._heap is None:  # by `map`, since the tracer would be told of each call
+            objects = gc.get_objects()
+            kinds = zip(objects, map(type, objects), strict=True)
+            self._heap = [one for one, kind in kinds if kind is types.FunctionType]
+        if found := [function for function in self._heap if function.__code__ is code]:
+            return found
+        late = [one for one in gc.get_referrers(code) if type(one) is types.FunctionType]
+        return [function for function in late if function.__code__ is code]
 
     def read_everything(self, whole: bool = False) -> None:
         """From now on every attribute of every object counts as read; `whole`: and which it has."""

@@ -16,9 +16,11 @@ from torpor.base.dtypes import dtypes
 from torpor.graph.elementwise import cast, elementwise
 from torpor.graph.gradient_elementwise import Gradients, like, no_gradient, scaled
 from torpor.graph.gradient_indexed import numbered, positions
+from torpor.graph.indexed import gather
 from torpor.graph.movement import expand, reshape
 from torpor.graph.polyphase import WINDOWS, windows_gradient
 from torpor.graph.reduce import contiguous, reduce
+from torpor.graph.scan import scan
 from torpor.ir.infer import product, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
@@ -288,7 +290,20 @@ def taken_gradient(node: UOp, g: UOp) -> Gradients:
     ), None
 
 
+def masked_gradient(node: UOp, g: UOp) -> Gradients:
+    """d x[m] = g, in order, where the mask m holds, 0 elsewhere."""
+    _, x, mask = node.src
+    shape = shape_of(x)
+    if shape_of(g) == (0,):
+        return like(x, 0), None
+    flat = reshape(mask, (product(shape),))
+    ordinal = scan(cast(flat, dtypes.int64), Ops.ADD, 0)
+    place = choice(flat, elementwise(Ops.SUB, ordinal, like(ordinal, 1)), like(ordinal, 0))
+    return choice(mask, reshape(gather(g, place, 0), shape), like(x, 0)), None
+
+
 FUNCTIONS: Final[dict[str, Callable[[UOp, UOp], Gradients]]] = {
+    "masked": masked_gradient,
     "same": same_gradient,
     "slopes": slopes_gradient,
     "step": steps_gradient,

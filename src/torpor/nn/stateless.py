@@ -161,8 +161,14 @@ class Identity(Module):
 def _across_channels(
     x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:
-    """`functional.local_response_norm`."""
-    return F.local_response_norm(x, size, alpha, beta, k)
+    """x divided by (k + alpha / size * sum)**beta, the sum of the squares of the channels less than
+    (size + 1) // 2 away and, as PyTorch has it, of the first channel for all behind it.
+    """
+    reach, place = (size + 1) // 2, Tensor.arange(x.shape[1], device=x.device)
+    apart = place - place.unsqueeze(1)
+    near = (apart < reach) & ((apart > -reach) | (place == 0))
+    total = (near.cast(x.dtype) @ x.square().flatten(2)).reshape(x.shape)
+    return x / (total * (alpha / size) + k) ** beta
 
 
 CrossMapLRN2d = module_of("CrossMapLRN2d", _across_channels)

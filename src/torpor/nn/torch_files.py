@@ -289,9 +289,7 @@ def _sizes_named(file: Any, start: int, end: int) -> Iterator[tuple[str, int]]:
 
     def note(pid: Any) -> Any:
         made = _declared(pid)
-        if made.dtype is None:
-            raise ParseError("memory without a format in a file of the older form")
-        found.append((made.key, made.dtype.itemsize))
+        found.append((made.key, 1 if made.dtype is None else made.dtype.itemsize))
         return made._replace(data=[np.zeros(0, np.uint8)])
 
     class Sizes(_Unpickler):

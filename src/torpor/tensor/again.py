@@ -16,7 +16,7 @@ from torpor.tensor.storage import recall
 from torpor.tensor.watch import active
 
 SAME: Final = frozenset(
-    {Ops.RESHAPE, Ops.DETACH, Ops.FUNCTION}
+    {Ops.RESHAPE, Ops.DETACH, Ops.FUNCTION, Ops.LEAF}
 )  # the same elements in the same order
 
 
@@ -48,13 +48,16 @@ def computed(name: Hashable, function: Callable[..., Sequence[Any]], *inputs: An
 
 
 def _in_memory(tensor: Any) -> Any:
-    """A tensor of known shape as one that is whole in memory; another one as it is."""
+    """A tensor of known shape as one that is whole in memory; another one as it is. A float that
+    `gradient` may go through later is computed along with a copy, which keeps its graph.
+    """
     if memory_of(tensor) is not None or not is_known(tensor.shape):
         return tensor
     node, base = tensor._current(), tensor._storage.base
     while node.op in SAME and node is not base:
         node = node.src[0]
-    return (tensor if node is base else tensor.contiguous()).realize()
+    whole = node is base and (tensor.requires_grad or not tensor.dtype.is_float)
+    return (tensor if whole else tensor.contiguous()).realize()
 
 
 def is_known(shape: Shape) -> bool:

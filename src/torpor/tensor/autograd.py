@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torpor.tensor import derivatives as functional
 from torpor.tensor.custom import Function
 from torpor.tensor.gradcheck import gradcheck, gradgradcheck
-from torpor.tensor.gradients import backward, grad
+from torpor.tensor.gradients import backward
+from torpor.tensor.gradients import grad as gradients_of
 from torpor.tensor.mode import (
     detect_anomaly,
     enable_grad,
@@ -14,9 +17,39 @@ from torpor.tensor.mode import (
     set_detect_anomaly,
     set_grad_enabled,
 )
+from torpor.tensor.transforms import vmap
 
 __all__ = [
     "Function", "backward", "detect_anomaly", "enable_grad", "functional", "grad", "gradcheck",
     "gradgradcheck",
     "inference_mode", "no_grad", "set_detect_anomaly", "set_grad_enabled",
 ]  # fmt: skip
+
+
+def grad(
+    outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None,
+    create_graph: bool = False, allow_unused: bool | None = None, is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:  # fmt: skip
+    """The sums of the outputs' gradients for each input; nothing is added to `.grad`. An input that
+    no output depends on is an error, None with `allow_unused`, zeros with `materialize_grads`. With
+    `is_grads_batched` each of `grad_outputs` has one axis more in front, along which there are many
+    of them, and so has each gradient. With `create_graph` the sums can be differentiated again;
+    graphs are kept whatever is said.
+
+    >>> x = Tensor([1.0, 2.0], requires_grad=True)
+    >>> torpor.autograd.grad(x * x, x, Tensor.eye(2), is_grads_batched=True)[0].tolist()
+    [[2.0, 0.0], [0.0, 4.0]]
+    """
+    options = retain_graph, create_graph, allow_unused, materialize_grads
+    if not is_grads_batched:
+        return gradients_of(outputs, inputs, grad_outputs, *options)
+    unused: list[bool] = []
+
+    def of_one(seeds: Any) -> list[Any]:
+        found = gradients_of(outputs, inputs, seeds, *options)
+        unused[:] = [one is None for one in found]
+        return [one for one in found if one is not None]
+
+    made = iter(vmap(of_one)(grad_outputs))
+    return tuple([None if nothing else next(made) for nothing in unused])

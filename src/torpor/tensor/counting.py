@@ -16,9 +16,9 @@ from torpor.graph import build
 from torpor.ir.infer import Shape, largest
 from torpor.ir.ops import Ops
 from torpor.ir.records import Requirement
-from torpor.tensor.again import computed
+from torpor.tensor.again import computed, memory_of
 from torpor.tensor.creation import beside
-from torpor.tensor.handle import Handle, derive, located, make
+from torpor.tensor.handle import Handle, derive, located, make, with_rule
 from torpor.tensor.host import known_shape
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import grad_enabled
@@ -112,9 +112,11 @@ class Counting(Handle):
                 return whole.reshape(-1).pad([(0, size)], value=fill_value)
             places, there = _first(held.reshape(-1), size)
             return choose(there, whole.take(places), whole.new_full((size,), fill_value))
-        if self.dtype.is_float and grad_enabled():
+        smooth = self.dtype.is_float and grad_enabled()
+        if smooth and memory_of(whole) is None:
             return whole.take(held.reshape(-1).nonzero(True)[0])
-        return _chosen("masked", _masked, [()], held, whole)[0]
+        made = _chosen("masked", _masked, [()], held, whole)[0]
+        return with_rule(made, (whole, held), "masked") if smooth else made
 
     def masked_scatter(self, mask: Tensor, source: Tensor) -> Tensor:
         """A copy in which the mask's true places (broadcast) hold the elements of `source`, in

@@ -17,6 +17,7 @@ from torpor.graph import build
 from torpor.ir.infer import JOINT, Shape, fold_size, largest, product, size_node
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.tensor.dlpack import taken
 from torpor.tensor.handle import (
     Handle,
     as_number,
@@ -120,9 +121,11 @@ def _spanned(array: Array) -> Tensor:
     alike = (whole.dtype, whole.flags.writeable) == (array.dtype, array.flags.writeable)
     if rest or not alike or not whole.flags.forc:  # from its first element to its last
         reach = 1 + sum((n - 1) * step for n, step in zip(array.shape, steps, strict=True))
-        whole = np.lib.stride_tricks.as_strided(array, (reach,), (array.itemsize,))
+        plain = array.view(f"V{array.itemsize}")  # it knows no float8_e5m2
+        whole = np.lib.stride_tricks.as_strided(plain, (reach,), (array.itemsize,))
         start = 0
-    return Creation.from_numpy(whole.ravel("K")).as_strided(array.shape, steps, start)
+    flat = whole.view(array.dtype).ravel("K")
+    return Creation.from_numpy(flat).as_strided(array.shape, steps, start)
 
 
 class Creation(Handle):
@@ -193,12 +196,8 @@ class Creation(Handle):
 
     @staticmethod
     def from_dlpack(other: Any) -> Tensor:
-        """A tensor that shares the memory of another library's, on the host; each sees the other's
-        writes, as with `from_numpy`.
-        """
-        if not hasattr(other, "__dlpack__"):
-            raise DTypeError(f"from_dlpack takes another library's, not {type(other).__name__}")
-        return Creation.from_numpy(np.from_dlpack(other))
+        """A tensor that shares the memory, on the host, of another library's, as `from_numpy`."""
+        return Creation.from_numpy(taken(other))
 
     @staticmethod
     def from_file(path: str | os.PathLike[str], dtype: Any = dtypes.uint8) -> Tensor:

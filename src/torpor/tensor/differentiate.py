@@ -197,10 +197,21 @@ def _needs_outside(value: Handle, inside: Iterable[Handle]) -> bool:
     return any(leaf is not None and leaf.requires_grad for leaf in others)
 
 
+def released(tree: Any, inside: Iterable[Handle]) -> Any:
+    """The same values, of which no gradient is asked for where only those `inside` ask for one."""
+    inside = [*inside]
+
+    def release(one: Any) -> Any:
+        if not isinstance(one, Handle) or not one.requires_grad:
+            return one
+        if any(_needs_outside(part, inside) for part in one._parts):
+            return one
+        return one.by_parts(_let_go) if one.is_pair else _let_go(one)
+
+    return map_tree(release, tree)
+
+
 def _let_go(tensor: Any) -> Any:
-    """The same value, of which no gradient is asked for."""
-    if tensor.is_pair:
-        return tensor.by_parts(_let_go)
     return make(tensor._current(), tensor._storage.device)
 
 
@@ -361,8 +372,7 @@ def value_and_grad(
             what = f"the function gives {type(value).__name__}: only a tensor has a gradient"
             raise DTypeError(what)
         gradients = value.gradient(*targets)
-        if not _needs_outside(value, targets):
-            value, gradients = _let_go(value), [_let_go(one) for one in gradients]
+        value, aux, gradients = released([value, aux, gradients], targets)
         found = iter(gradients)
         trees = tuple(map_tree(lambda _: next(found), given[number]) for number in numbers)
         made = trees[0] if isinstance(argnums, int) else trees

@@ -339,6 +339,16 @@ def _without_ones(value: Any, ndim: int) -> Any:
         value, "reshape", value.shape[extra:])  # fmt: skip
 
 
+def _fitting(value: Any, shape: Shape, target: Any) -> Any:
+    """A value, broadcast to the shape of what an index with tensors selects."""
+    value = _without_ones(value, len(shape))
+    try:
+        return value.expand(shape)
+    except ShapeError:
+        what = f"a value of shape {value.shape}, for an index or mask that selects {shape},"
+        raise located(ShapeError(f"{what} does not fit"), (target, value)) from None
+
+
 class Indexing(Handle):
     """Indexing."""
 
@@ -379,8 +389,7 @@ class Indexing(Handle):
         found = _lookup(target, plan.tensors)
         if isinstance(value, int):
             check_fits(value, self.dtype)
-        given = _without_ones(beside(value, self), len(found.shape))
-        given = given.cast(self.dtype).expand(found.shape)
+        given = _fitting(beside(value, self), found.shape, self).cast(self.dtype)
         base = found.view.reshape(*found.flat(found.length))
         index = found.along()
         made = derive(build.scatter, (base, index, given.reshape(*index.shape)), 1, op)

@@ -161,6 +161,27 @@ class Step(Inside):
         return further if more is None else build.elementwise(Ops.ADD, further, more)
 
 
+class Example(Inside):
+    """Watches what is done for one of many examples, a step of a loop: what it draws is the same
+    for all of them, or an error.
+    """
+
+    def __init__(self, same: bool):
+        super().__init__()
+        assert isinstance(self.outer, Step), "examples are steps of a loop"
+        self.same, self.step = same, self.outer
+        self.what, self.own = self.step.what, self.step.own
+
+    def draws(self, rounds: int) -> int:
+        if not self.same:
+            what = "vmap: random numbers are drawn; say randomness='different' or 'same'"
+            raise ValueRangeError(what)
+        return rounds if self.step.outer is None else self.step.outer.draws(rounds)
+
+    def numbered(self, rounds: int) -> UOp | None:
+        return None if self.step.outer is None else self.step.outer.numbered(rounds)
+
+
 class Branch(Inside):
     """Watches a branch. `entered`: the tensors from outside that it looked at."""
 

@@ -11,7 +11,7 @@ from torpor.base.errors import DTypeError, ShapeError, ValueRangeError
 from torpor.graph import build
 from torpor.ir.ops import Ops
 from torpor.tensor.creation import beside
-from torpor.tensor.handle import Handle, binary, derive, float_dtype, located, with_rule
+from torpor.tensor.handle import Handle, derive, float_dtype, located, with_rule
 from torpor.tensor.operands import choose, need, promoted, sign_bit, sloped
 from torpor.tensor.special import arc
 from torpor.tensor.wide import widely
@@ -329,9 +329,5 @@ class Numeric(Handle):
 
 def _beside_nan(left: Any, right: Any, op: Ops) -> Any:
     x, y = promoted(left, beside(right, left))
-    made = choose(x.isnan(), y, choose(y.isnan(), x, binary(op, x, y)))
-    if not made.dtype.is_float:
-        return made
     first = (x >= y) if op is Ops.MAX else (x <= y)
-    mine = (first | y.isnan()).cast(made.dtype)
-    return sloped(made.detach(), (x, mine), (y, 1 - mine))
+    return choose(first | y.isnan(), x, y)

@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from torpor.tensor.tensor import Tensor
 
 
+def _beside(wide: Any, one: Any) -> Any:
+    """A factor in the format of what its product is added to, if both are floats and that is wider:
+    the product is rounded once.
+    """
+    floats = isinstance(one, Handle) and one.dtype.kind == wide.dtype.kind == "float"
+    return one.cast(wide.dtype) if floats and one.dtype.bits < wide.dtype.bits else one
+
+
 class Products(Handle):
     """Products, in formats as `matmul`. `beta` multiplies this tensor, `alpha` the product; a
     factor of 0 gives 0, whatever it is of.
@@ -47,12 +55,12 @@ class Products(Handle):
     @widely
     def addcmul(self, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
         """self + value * tensor1 * tensor2."""
-        return self.add(tensor1 * tensor2, alpha=value)
+        return self.add(_beside(self, tensor1) * tensor2, alpha=value)
 
     @widely
     def addcdiv(self, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
         """self + value * tensor1 / tensor2."""
-        return self.add(tensor1 / tensor2, alpha=value)
+        return self.add(_beside(self, tensor1) / tensor2, alpha=value)
 
     def vdot(self, other: Any) -> Tensor:
         """The sum of the products of two vectors' elements."""

@@ -18,6 +18,7 @@ from torpor.ir.ops import Ops
 from torpor.ir.records import Program, ScheduleItem, Stored
 from torpor.ir.uop import UOp
 from torpor.tensor.computing import compute, computed, pipeline
+from torpor.tensor.dlpack import given
 from torpor.tensor.formats import class_name, format_of_class
 from torpor.tensor.handle import Handle, Size, derive, located, make, render_shape, touch
 from torpor.tensor.host import Array, copy_of, is_moved, known_shape, number_in, read, stored
@@ -284,7 +285,7 @@ class Realisation(Handle):
         return array if dtype is None else array.astype(dtype)
 
     def __dlpack__(self, **options: Any) -> Any:
-        return value_of(self.realize()).__dlpack__(**options)  # of a constant too memory of its own
+        return given(value_of(self.realize()), self.dtype, options)  # of a constant its own
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return value_of(self).__dlpack_device__()

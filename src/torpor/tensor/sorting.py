@@ -145,6 +145,8 @@ class Sorting(Handle):
             raise located(ShapeError(what), (rows, asked))
         if side not in (None, "left", "right"):
             raise ValueRangeError(f"side is 'left' or 'right', not {side!r}")
+        if right and side == "left":
+            raise ValueRangeError("side is 'left', and right is True: one of them alone says it")
         made = _searched(rows, asked, right or side == "right")
         return made.cast(dtypes.int32) if out_int32 else made
 

@@ -9,10 +9,11 @@ from typing import Any
 
 from torpor.base.errors import DTypeError, GradientError, ShapeError, ValueRangeError
 from torpor.tensor.creation import as_tensor
-from torpor.tensor.differentiate import _fresh_leaf, grad, map_tree, value_and_grad
+from torpor.tensor.differentiate import _fresh_leaf, grad, map_tree, released, value_and_grad
 from torpor.tensor.factorisation import HostError
 from torpor.tensor.gradients import grad as gradients_of
 from torpor.tensor.handle import Handle, located
+from torpor.tensor.inside import Example
 from torpor.tensor.looping import filled, leaves_of, scan, structure
 from torpor.tensor.spelling import spell
 
@@ -34,9 +35,11 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[An
     pull = _pull(_parts(made), _parts(inputs))
 
     def vjp_fn(cotangents: Any) -> Any:
-        return filled(inputs, iter(pull(_directions("vjp", "cotangents", made, cotangents))))
+        given = pull(_directions("vjp", "cotangents", made, cotangents))
+        return released(filled(inputs, iter(given)), _parts(inputs))
 
-    return (made, vjp_fn, aux) if has_aux else (made, vjp_fn)
+    outputs, aux = released((made, aux), _parts(inputs))
+    return (outputs, vjp_fn, aux) if has_aux else (outputs, vjp_fn)
 
 
 def jvp(
@@ -56,6 +59,7 @@ def jvp(
     inputs, made, aux = _followed(f, tuple(primals), has_aux)
     given = _directions("jvp", "tangents", inputs, tuple(tangents))
     change = filled(made, iter(_push(_parts(made), _parts(inputs))(given)))
+    made, change, aux = released((made, change, aux), _parts(inputs))
     return (made, change, aux) if has_aux else (made, change)
 
 
@@ -117,15 +121,15 @@ def vmap(
     """A function that gives what `f` gives for each of many examples, which lie along the axes
     `in_dims` of the arguments: one for all, or one an argument, or trees of them; None where an
     argument is the same for all. The results lie along `out_dims`. `f` runs once, on tensors that
-    stand for any example (for each, where it factorises matrices); what it draws is different for
-    each, the only `randomness` there is. A
-    `ShapeError` where the axes' sizes differ.
+    stand for any example (for each, where it factorises matrices). What it draws is "different" for
+    each, the "same" for all, or an "error", by `randomness`. A `ShapeError` where the axes' sizes
+    differ.
 
     >>> torpor.vmap(Tensor.dot)(Tensor([[1, 2], [3, 4]]), Tensor([[1, 1], [2, 2]])).tolist()
     [3, 14]
     """
-    if randomness != "different":
-        raise ValueRangeError(f"vmap draws anew for each example: randomness is {randomness!r}")
+    if randomness not in (kinds := ("different", "same", "error")):
+        raise ValueRangeError(f"vmap: randomness is one of {kinds}, not {randomness!r}")
 
     @functools.wraps(f)
     def wrapped(*arguments: Any) -> Any:
@@ -147,9 +151,15 @@ def vmap(
             given = (leaf if place is None else next(mine) for leaf, place in each)
             return carry, f(*filled(arguments, given))
 
+        def alike(carry: Any, row: list[Any]) -> tuple[Any, Any]:
+            with Example(randomness == "same").watching():
+                return step(carry, row)
+
         try:
-            made = scan(step, None, rows)[1]
+            made = scan(step if randomness == "different" else alike, None, rows)[1]
         except HostError:
+            if randomness != "different":
+                raise
             made = _one_by_one(step, rows)
         ends = _spread(out_dims, made)
         if None in ends:
@@ -260,6 +270,7 @@ def _jacobian(
         wanted = inputs[0] if isinstance(argnums, int) else inputs
         table = iter(blocks(_parts(made), _parts(inputs)))
         trees = map_tree(lambda _: filled(wanted, iter(next(table))), made)
+        trees, aux = released((trees, aux), _parts(inputs))
         return (trees, aux) if has_aux else trees
 
     return wrapped

@@ -226,3 +226,13 @@ def test_collate_and_convert_give_tensors():
         assert first.tolist() == [3, 4] and isinstance(second, Tensor)
     whole = data.DataLoader([np.ones(2)], batch_size=None, collate_fn=data.default_convert)
     assert isinstance(next(iter(whole)), Tensor)
+
+
+def test_the_order_of_a_seed_is_the_same_with_workers_and_without():
+    def order(workers):
+        loader = data.DataLoader(
+            Squares(), 2, shuffle=True, num_workers=workers, generator=torpor.Generator(3)
+        )
+        return [batch["y"].tolist() for batch in loader]
+
+    assert order(0) == order(1)

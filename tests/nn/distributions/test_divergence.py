@@ -96,3 +96,13 @@ def test_whole_numbers_that_differ():
     assert distributions.kl_divergence(other, one).item() == np.inf
     wide = distributions.Uniform(0.0, 1.5)
     assert distributions.kl_divergence(wide, distributions.Beta(2.0, 3.0)).item() == np.inf
+
+
+def test_chi2_is_a_gamma():
+    df = Tensor([3.0, 5.0])
+    one, same = distributions.Chi2(df), distributions.Gamma(df / 2, Tensor(0.5))
+    other = distributions.Gamma(Tensor(2.0), Tensor(3.0))
+    for p, q, r, s in ((one, other, same, other), (other, one, other, same)):
+        found, wanted = distributions.kl_divergence(p, q), distributions.kl_divergence(r, s)
+        np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-6)
+    assert distributions.kl_divergence(one, one).tolist() == [0, 0]

@@ -190,3 +190,9 @@ def test_texts_have_the_parameters():
     families = torpor.distributions
     assert repr(families.Normal(0.0, 2.5)) == "Normal(loc: 0.0, scale: 2.5)"
     assert repr(families.Bernoulli(Tensor([0.25, 0.5]))) == "Bernoulli(probs: (2,))"
+
+
+def test_the_mode_of_beta_may_be_an_end():
+    a, b = Tensor([2.0, 0.5, 2.0, 0.5, 0.4]), Tensor([3.0, 2.0, 0.5, 0.4, 0.5])
+    mode = distributions.Beta(a, b).mode
+    np.testing.assert_allclose(mode.numpy(), [1 / 3, 0, 1, 1, 0], rtol=1e-6)

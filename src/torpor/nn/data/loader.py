@@ -156,7 +156,8 @@ class DataLoader:
         return len(self._numbers())  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[Any]:
-        made = map(_tensors, self._spread() if self.num_workers else self._here())
+        state = take_draws(self.generator, 1)  # without workers too: the order is the same
+        made = map(_tensors, self._spread(state) if self.num_workers else self._here())
         if not self.progress:
             return made
         from rich.progress import track  # slow to import, and rarely needed
@@ -181,8 +182,7 @@ class DataLoader:
             if len(batch) == size or not self.drop_last:
                 yield self.collate_fn(batch)
 
-    def _spread(self) -> Iterator[Any]:
-        state = take_draws(self.generator, 1)
+    def _spread(self, state: Any) -> Iterator[Any]:
         workers = self._kept
         self._kept = None
         if workers is None:

@@ -38,12 +38,20 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Rule], Rule]:
 
 def kl_divergence(p: Any, q: Any) -> Any:
     """The mean of log(p / q) over draws of p, by the rule of their classes or nearest bases."""
+    p, q = _as_gamma(p), _as_gamma(q)
     for first in type(p).__mro__:
         for second in type(q).__mro__:
             if (first, second) in _rules:
                 return _rules[first, second](p, q)
     both = f"{type(p).__name__} from {type(q).__name__}"
     raise NotImplementedError(f"no divergence of {both} is known")
+
+
+def _as_gamma(one: Any) -> Any:
+    """Chi2 as the Gamma that it is."""
+    if type(one) is not F.Chi2:
+        return one
+    return F.Gamma(one.df / 2, one.df.full_like(0.5), validate_args=False)
 
 
 def _normal(p: Any, q: Any) -> Any:

@@ -292,12 +292,21 @@ Chi2 = family(
     mode=lambda d: (d - 2).clamp_min(0), cdf=lambda x, d: (d / 2).igamma(x / 2),
     entropy=lambda d: d / 2 + math.log(2) + (d / 2).lgamma() + (1 - d / 2) * (d / 2).digamma(),
 )  # fmt: skip
+
+
+def _mode_of_beta(a: Any, b: Any) -> Any:
+    """Where the density is greatest; an end where both concentrations are below 1."""
+    above, below = (a - 1).clamp_min(0), (b - 1).clamp_min(0)
+    ends = (a >= b).cast(a.dtype)
+    return choose((a < 1) & (b < 1), ends, above / (above + below))
+
+
 Beta = family(
     "Beta", "x^(a-1) (1-x)^(b-1) / B(a, b), of the concentrations 1 and 0.",
     "concentration1+ concentration0+", C.unit_interval, draw=_gammas, smooth=True,
     log_prob=lambda x, a, b: (a - 1).xlogy(x) + (b - 1).xlogy(1 - x) - log_beta(a, b),
     mean=lambda a, b: a / (a + b), variance=lambda a, b: a * b / ((a + b).square() * (a + b + 1)),
-    mode=lambda a, b: _above(1, a.minimum(b), (a - 1) / (a + b - 2), math.nan),
+    mode=_mode_of_beta,
     entropy=lambda a, b: (
         log_beta(a, b) - (a - 1) * a.digamma() - (b - 1) * b.digamma()
         + (a + b - 2) * (a + b).digamma()
