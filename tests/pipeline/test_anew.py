@@ -25,7 +25,7 @@ def ones(size):
 
 def sizes_of(step):
     """More sizes that grow at paces of their own than kernels take as numbers."""
-    return [601 + step, 701 + step**3, 801 + 2**step, 901 + 3**step]
+    return [601 + pow(base, step, 31) for base in range(3, 12)]
 
 
 def total_of(step):

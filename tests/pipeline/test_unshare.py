@@ -13,6 +13,8 @@ import torpor
 from torpor import Tensor
 
 TABLE = np.random.default_rng(3).standard_normal((37, 3))
+SIZES = [(9, 9, 9, 10), (8, 12, 8, 9), (9, 5, 12, 11), (5, 5, 13, 14)]
+SIZES += [(9, 9, 9, 10), (3, 2, 2, 30), (30, 2, 3, 2), (1, 20, 4, 12), (30, 2, 4, 1)]
 FEW = st.lists(st.integers(0, 4), min_size=3, max_size=3)
 
 
@@ -85,3 +87,28 @@ def test_gradients_of_boxes_that_meet(passes: list[list[int]]) -> None:
         wanted[a : a + 4] += TABLE[b : b + 4] ** 2
         wanted[b : b + 4] += 2 * TABLE[a : a + 4] * TABLE[b : b + 4]
         np.testing.assert_allclose(x.grad.numpy(), wanted, rtol=1e-12)
+
+
+def test_parts_whose_sizes_depend_on_data(compiled: list[str]) -> None:
+    """Four experts, each for the rows that chose it; often two of them have as many."""
+    random, seen = np.random.default_rng(7), []
+    weights = random.standard_normal((4, 3, 3))
+    experts = [Tensor(one, requires_grad=True) for one in weights]
+    x = Tensor(TABLE).realize()
+    for sizes in SIZES:
+        chosen = random.permutation(np.repeat(np.arange(4), sizes))
+        wanted, slopes, total = np.zeros_like(TABLE), [], Tensor(np.zeros((37, 3)))
+        for number, expert in enumerate(experts):
+            (rows,) = torpor.where(Tensor(chosen) == number)
+            total = total.index_add(0, rows, (x[rows] @ expert).relu())
+            (where,) = np.nonzero(chosen == number)
+            hidden = TABLE[where] @ weights[number]
+            wanted[where] = np.maximum(hidden, 0)
+            slopes.append(TABLE[where].T @ (hidden > 0))
+            expert.grad = None
+        total.sum().backward()
+        np.testing.assert_allclose(total.numpy(), wanted, rtol=1e-10, atol=1e-12)
+        for expert, slope in zip(experts, slopes):
+            np.testing.assert_allclose(expert.grad.numpy(), slope, rtol=1e-10, atol=1e-12)
+        seen.append(len(compiled))
+    assert seen[3] == seen[6], seen  # one row alone is another graph

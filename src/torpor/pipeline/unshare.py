@@ -1,16 +1,14 @@
-"""Boxes of memory that are one node by chance, as several nodes.
+"""Boxes of memory and constants of a shape that are one node by chance, as several nodes.
 
 before  stack([X[5:9], X[5:9]]), where earlier it was stack([X[2:6], X[7:11]]): one SHRINK
-after   stack([X[20:24], X[21:25]]): two, with numbers that say nothing but which is which
+after   two with equal numbers, each of them a node of its own; so of zeros(5) and zeros(5)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.pipeline.canonical import PLACED, Canonical, canonical
@@ -28,18 +26,22 @@ def repeated(form: Canonical) -> Iterator[tuple[int, int]]:
             yield from zip(places, before, strict=True)
 
 
+class _Own(tuple[Any, ...]):
+    """The numbers of a node that is none of those with equal numbers."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
 def unshared(roots: Roots, form: Canonical, apart: set[int]) -> tuple[Roots, Canonical] | None:
-    """The graph with boxes that have numbers at the places `apart` made once for each of their
-    uses, and its form, with the numbers of the graph; None where other nodes are shared too.
+    """The graph with nodes that have numbers at the places `apart` made once for each of their
+    uses, and its form; None where it is no other graph then.
     """
-    axes: dict[UOp, int] = {}
-    for node, places in numbers_of(form):
-        moving = [n // 2 for n, place in enumerate(places) if place in apart]
-        if moving and node.op is not Ops.SHRINK:
-            return None
-        if moving:
-            axes.setdefault(node, moving[0])
-    made = _copied([node for node, _ in roots], axes)
+    split = {node for node, places in numbers_of(form) if not apart.isdisjoint(places)}
+    made = _copied([node for node, _ in roots], split)
     pairs = [(node, device) for node, (_, device) in zip(made, roots)]
     found = canonical(pairs)
     if found is None or found.skeleton != form.skeleton:
@@ -47,37 +49,26 @@ def unshared(roots: Roots, form: Canonical, apart: set[int]) -> tuple[Roots, Can
     return pairs, found._replace(key=form.key, ages=form.ages)
 
 
-def _copied(roots: Sequence[UOp], axes: Mapping[UOp, int]) -> Sequence[UOp]:
-    """The nodes with boxes of their own for each use: beyond the end of memory, where no other
-    lies.
-    """
-    uses = count()
+def _copied(roots: Sequence[UOp], split: set[UOp]) -> Sequence[UOp]:
+    """The nodes with those that are split, and movements of them, of their own for each use."""
     done: dict[UOp, UOp] = {}
 
-    def of_box(node: UOp) -> bool:
-        while node.op in PLACED and node not in axes:
+    def is_split(node: UOp) -> bool:
+        while node.op in PLACED and node not in split:
             node = node.src[0]
-        return node in axes
+        return node in split
 
     def used(node: UOp) -> UOp:
-        if not of_box(node):
+        if node in done:
             return done[node]
-        source, arg = node.src, node.arg
-        if node in axes:
-            axis = axes[node]
-            size, (start, stop) = shape_of(source[0])[axis], arg[axis]
-            beyond = size + next(uses)
-            arg = (*arg[:axis], (beyond, beyond + stop - start), *arg[axis + 1 :])
-        else:
-            source = (used(source[0]), *source[1:])
-        return _like(node, source, arg)
+        below, *others = node.src
+        arg = _Own(node.arg) if node in split else node.arg
+        return _like(node, (used(below), *others), arg)
 
     sink = UOp.sink(*roots)
     for node in sink.toposort():
-        if of_box(node):
-            continue
-        source = tuple([used(below) for below in node.src])
-        done[node] = _like(node, source, node.arg)
+        if not is_split(node):
+            done[node] = _like(node, tuple([used(below) for below in node.src]), node.arg)
     return done[sink].src
 
 

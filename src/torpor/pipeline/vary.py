@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, combinations_with_replacement, product
+from itertools import chain, combinations_with_replacement
 from math import prod
 from typing import Any, Final
 
@@ -37,7 +37,7 @@ from torpor.pipeline.general import (
 
 Values = tuple[int, ...]  # of a graph's variables
 
-MOST_SIZES: Final = 3  # that differ independently of each other
+MOST_SIZES: Final = 8  # that differ independently of each other: a choice
 TRIED: Final = 9  # values: a product of eight sizes is a polynomial of degree 8
 ROOM: Final = 1 << 20  # elements of a tensor up to which sizes grow without having been there
 MOST: Final = 1 << 25  # elements of a tensor up to which sizes vary
@@ -241,7 +241,7 @@ class Graph:
         self.limits[: self.sizes] = [(one[0], most) for one, most in zip(self.limits, mosts)]
         if any(most <= value for most, value in zip(mosts, now)):
             return False
-        ends = product(*self.limits[: self.sizes])
+        ends = corners(self.limits[: self.sizes])
         some = ([self.between(n, i) for n in range(self.sizes)] for i in range(TRIED))
         tried = ((*values, *now[self.sizes :]) for values in (*ends, *some))
         counts = [self.elements(values) for values in tried]
@@ -420,6 +420,17 @@ def repeat_alike(one: UOp, other: UOp) -> bool:
         source == 1 == before or (source == target and before == after)
         for (source, target), (before, after) in axes
     )
+
+
+def corners(limits: Sequence[tuple[int, int]]) -> Iterator[Values]:
+    """Values at the limits: each two variables meet in all four ways, as a number of a graph is
+    made of two at most. Any two numbers of variables differ in a bit.
+    """
+    numbers = range(len(limits))
+    yield from zip(*limits)
+    for bit in range((len(limits) - 1).bit_length()):
+        for swapped in (0, 1):
+            yield tuple([limits[n][n >> bit & 1 ^ swapped] for n in numbers])
 
 
 def doubled(size: int) -> int:
