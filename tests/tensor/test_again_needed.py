@@ -10,6 +10,7 @@ import weakref
 import numpy as np
 import pytest
 
+import torpor
 from torpor import Tensor, nn, no_grad
 from torpor.ir.ops import Ops
 
@@ -191,3 +192,47 @@ def test_parameters_that_are_made_of_numbers_alone():
     first, second = weight.split(3)
     x = Tensor([[1.0, 2.0, 3.0]], dtype="float64")
     assert (x @ first.T + x @ second.T).tolist() == [[6.0, 6.0, 6.0]]
+
+
+@pytest.mark.parametrize("kind", ["GRU", "LSTM"])
+def test_states_of_loops_that_nobody_asks_for(kind: str, compiled: list[str]) -> None:
+    """Backpropagation that ends at the state of the pass before, which is only carried on."""
+    layer = getattr(nn, kind)(5, 7, num_layers=2)
+    weights = [*layer.parameters()]
+    optimiser = nn.optim.SGD(weights, lr=0.1)
+    rows = Tensor(RANDOM.standard_normal((60, 2, 5)).astype(np.float32)).realize()
+
+    def detached(state: tuple[Tensor, ...] | Tensor) -> tuple[Tensor, ...] | Tensor:
+        if isinstance(state, tuple):
+            return tuple(part.detach() for part in state)
+        return state.detach()
+
+    state, ages = None, []
+    for n in range(12):
+        if n == 5:
+            compiled.clear()
+        out, state = layer(rows[5 * n : 5 * n + 5], None if state is None else detached(state))
+        loss = out.square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        ends = state if isinstance(state, tuple) else (state,)
+        ages.append(len(ends[0]._node.toposort()))
+    assert compiled == []
+    assert ages[-1] == ages[4], "what is carried on holds no earlier pass"
+
+
+def test_the_end_of_a_scan_is_not_computed_twice(compiled: list[str]) -> None:
+    total, wanted = Tensor(np.zeros(3)), np.zeros(3)
+    rows = RANDOM.standard_normal((20, 6, 3))
+    for n, some in enumerate(rows):
+        if n == 4:
+            compiled.clear()
+        total, outs = torpor.scan(lambda c, x: ((c + x).tanh(), c * x), total, Tensor(some))
+        before = wanted
+        for x in some:
+            before, wanted = wanted, np.tanh(wanted + x)
+        np.testing.assert_allclose(outs[-1].numpy(), before * some[-1], rtol=1e-10)
+        assert len(total._node.toposort()) < 30
+    assert compiled == []
+    np.testing.assert_allclose(total.numpy(), wanted, rtol=1e-10)

@@ -14,6 +14,7 @@ from torpor.nn.utils.rnn import PackedSequence, pad_packed_sequence, repacked
 from torpor.tensor import Tensor
 from torpor.tensor.host import known_shape
 from torpor.tensor.looping import scan
+from torpor.tensor.pending import wait_for_loop
 from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import within
 
@@ -106,6 +107,8 @@ class RNNBase(Layer):
                 last.append(end)
             sequence = made[0] if len(made) == 1 else Tensor.cat(*made, dim=-1)
         ends = tuple(Tensor.stack(*parts) for parts in zip(*last, strict=True))
+        for end in ends:
+            wait_for_loop(end._storage)
         return sequence, ends if self.kept > 1 else ends[0]
 
     def _start(self, sequence: Tensor, given: Any, number: int) -> State:

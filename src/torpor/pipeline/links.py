@@ -18,6 +18,7 @@ from dataclasses import replace
 from math import prod
 from typing import Final, NamedTuple
 
+from torpor.base.dtypes import dtypes
 from torpor.device import Buffer
 from torpor.graph.sizes import is_plain
 from torpor.ir.infer import JOINT, shape_of
@@ -128,7 +129,8 @@ def placed(command: Command, table: Sequence[Buffer], bound: Sequence[int]) -> P
 
 def steps_of(order: Sequence[UOp], name: Hashable, asked: set[UOp]) -> list[list[UOp]] | None:
     """What is to be computed in each step, of the nodes of a graph in order."""
-    kinds = {node: kind_of(node) for node in order if node.op not in UNSTORED}
+    stored = [node for node in order if node.op not in UNSTORED and node.dtype is not dtypes.void]
+    kinds = {node: kind_of(node) for node in stored}
     counts = Counter(kinds.values())
     if not counts or max(counts.values()) < LEAST:
         return None

@@ -23,6 +23,7 @@ from torpor.tensor.handle import Handle, common_device, located, make, node_on, 
 from torpor.tensor.host import known_shape
 from torpor.tensor.inside import Branch, Step, fresh
 from torpor.tensor.mode import grad_enabled, no_grad
+from torpor.tensor.pending import wait_for_loop
 from torpor.tensor.watch import is_watched
 
 if TYPE_CHECKING:
@@ -133,6 +134,8 @@ def scan(
     loop = closed.loop(count, reverse)
     depth = 1 + max([tensor._storage.depth for tensor in given], default=0)
     ends = [_made(last(loop, n), device, requires, depth) for n in range(len(begins))]
+    for end in ends:
+        wait_for_loop(end._storage)
     stacked = [steps(loop, node) for node in closed.roots[len(begins) :]]
     values = [_made(node, device, requires, depth) for node in stacked]
     return filled(init, iter(ends)), filled(made[1], iter(values))

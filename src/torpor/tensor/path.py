@@ -16,6 +16,7 @@ from torpor.graph import build
 from torpor.ir.infer import Shape, Size, fold_size, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
+from torpor.tensor.storage import recall
 
 
 def _leaf(node: UOp, identity: int) -> UOp:
@@ -23,8 +24,8 @@ def _leaf(node: UOp, identity: int) -> UOp:
 
 
 def detached(node: UOp) -> UOp:
-    """The same value, through which no gradient flows."""
-    return UOp(Ops.DETACH, node.dtype, (node,))
+    """The same value, through which no gradient flows: its graph is not held where it is known."""
+    return UOp(Ops.DETACH, node.dtype, (recall(node) or node,))
 
 
 def _detach(node: UOp, _: str | None) -> UOp:

@@ -1,8 +1,8 @@
 """What waits to be computed though nobody asks for it: values that were written in place, and
 losses that `backward` was called on. Whatever is computed next takes them along, since they share
-its work. Where tensors are made of tensors, or written to, again and again and nothing is asked
-for, what has come about is computed each time that a loop comes round, so that no graph grows for
-ever.
+its work; and the last state of a loop, if it shares that loop. Where tensors are made of tensors,
+or written to, again and again and nothing is asked for, what has come about is computed each time
+that a loop comes round, so that no graph grows for ever.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ NEVER: Final = -(1 << 40)  # the depth of what cannot, or should not, be compute
 ROOM: Final = 1 << 16  # elements that are stored early whatever they are made of
 MOST_HEADS: Final = 256
 MOST_DETACHED: Final = 256  # tensors that are looked at, the latest
+MOST_ENDS: Final = 64  # last states of loops that are looked at, the latest
+_WHOLE: Final = frozenset({Ops.LOOP, Ops.CALL})  # what gives several values at once
 
 
 def _count_of_one_holder() -> int:
@@ -47,13 +49,14 @@ ALONE: Final = _count_of_one_holder()  # of a storage that only its handle holds
 
 class _Waiting(threading.local):
     """Storages of this thread, weakly, by identity; those whose value cannot be computed, which
-    wait for whoever asks; and detached views of what has gradients.
+    wait for whoever asks; detached views of what has gradients; and last states of loops.
     """
 
     def __init__(self) -> None:
         self.storages: dict[int, weakref.ref[Storage]] = {}
         self.failed: weakref.WeakSet[Storage] = weakref.WeakSet()
         self.detached: deque[weakref.ref[Handle]] = deque(maxlen=MOST_DETACHED)
+        self.ends: deque[weakref.ref[Storage]] = deque(maxlen=MOST_ENDS)
 
 
 _waiting: Final = _Waiting()
@@ -75,20 +78,45 @@ def is_waiting(storage: Storage) -> bool:
 
 def are_waiting() -> bool:
     """Whether something waits in this thread, or may be let go of."""
-    return bool(_waiting.storages or _waiting.detached)
+    return bool(_waiting.storages or _waiting.detached or _waiting.ends)
 
 
-def taken_along() -> list[Storage]:
+def wait_for_loop(storage: Storage) -> None:
+    """Have a loop's last state computed along with whatever the loop runs for: a later graph that
+    goes on from it would run all of that again.
+    """
+    _waiting.ends.append(weakref.ref(storage))
+
+
+def taken_along(roots: Sequence[UOp] = ()) -> list[Storage]:
     """The storages that wait in this thread, or in the function that is traced there, and that
-    somebody holds; they wait no longer.
+    somebody holds; they wait no longer. And last states of the loops that run for these roots.
     """
     found, _waiting.storages = _waiting.storages, {}
     held = [storage for one in found.values() if (storage := one()) is not None]
+    held += _ends_of(roots, held)
     if (watching := watcher()) is not None:
         others = [one for one in held if not watching.holds(one)]
         _waiting.storages = {id(one): found[id(one)] for one in others}
         held = [one for one in held if watching.holds(one)]
     return [one for one in held if not is_buffer(one.base) and recall(one.base) is None]
+
+
+def _ends_of(roots: Sequence[UOp], others: Sequence[Storage]) -> list[Storage]:
+    """The last states, still held, of loops that run for these roots and those of the others."""
+    held = [storage for one in _waiting.ends if (storage := one()) is not None]
+    held = [one for one in held if not is_buffer(one.base) and recall(one.base) is None]
+    _waiting.ends = deque(map(weakref.ref, held), MOST_ENDS)
+    if not held:
+        return []
+    running = _loops_below([*roots, *(one.base for one in others)])
+    return [one for one in held if not running.isdisjoint(_loops_below([one.base]))]
+
+
+def _loops_below(nodes: Sequence[UOp]) -> set[UOp]:
+    """What gives several values at once and has to run for these nodes."""
+    order = UOp.sink(*nodes).toposort(lambda node: recall(node) is None)
+    return {node for node in order if node.op in _WHOLE and recall(node) is None}
 
 
 def leave(storage: Storage) -> None:

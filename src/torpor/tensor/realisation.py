@@ -61,7 +61,7 @@ def compute_all(roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
 
 
 def _computed_along(roots: Sequence[tuple[UOp, str]]) -> list[UOp]:
-    along = taken_along()
+    along = taken_along([node for node, _ in roots])
     if along:
         asked = {node for node, _ in roots}
         along = [one for one in along if one.base not in asked]
