@@ -107,8 +107,8 @@ class RNNBase(Layer):
                 last.append(end)
             sequence = made[0] if len(made) == 1 else Tensor.cat(*made, dim=-1)
         ends = tuple(Tensor.stack(*parts) for parts in zip(*last, strict=True))
-        for end in ends:
-            wait_for_loop(end._storage)
+        for part in ends:
+            wait_for_loop(part._storage)
         return sequence, ends if self.kept > 1 else ends[0]
 
     def _start(self, sequence: Tensor, given: Any, number: int) -> State:

@@ -29,7 +29,8 @@ from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.kernel import Kernel
 from torpor.kernel.choose.candidates import after, neighbours, predicted
-from torpor.kernel.choose.heuristics import choose, is_short
+from torpor.kernel.choose.heuristics import choose
+from torpor.kernel.choose.vectors import is_short
 from torpor.pipeline import disk
 from torpor.pipeline import tuning_database as database
 from torpor.pipeline.report import say, say_once

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.kernel.products import FORMS, agree, operands, opts_of
+from torpor.base.settings import Context
 from torpor.device.machine import facts, machine
 from torpor.ir.records import OptOps
 from torpor.kernel import Kernel
@@ -38,9 +39,11 @@ def test_small_products_in_a_batch_are_not_packed():
 
 @pytest.mark.parametrize(("inner", "more"), [(1000, True), (1024, False)])
 def test_tiles_have_rows_that_the_sets_of_the_first_cache_hold(inner, more):
-    target = facts(machine("avx512,l1=32K,l2=1M,l3=32M"))
+    name = "avx512,l1=32K,l2=1M,l3=32M"
     x = operands(1008, inner, 1024, "plain")[0]
-    (kernel,) = [Kernel(item.ast, target) for item in (x[0] @ x[1]).schedule()]
+    with Context(TARGET=name):
+        (item,) = (x[0] @ x[1]).schedule()
+    kernel = Kernel(item.ast, facts(machine(name)))
     tile = best_plans(kernel)[0][1].tile
     assert (tile.rows > 8) is more, "lines of eight rows lie in one set"
 

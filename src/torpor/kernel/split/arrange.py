@@ -39,6 +39,9 @@ from torpor.rules.affine import strides_of
 PRODUCTS_WORTH: Final = 1 << 22  # products from which another kernel pays
 USES: Final = 16  # products, at least, that each element of an operand is a factor of
 GAIN: Final = 1.05  # times faster that a product has to be on a copy
+# The same of an operand that might as well be read where it lies: more than the estimates of the
+# two ways are off by (bench/results/regret.md).
+SURE: Final = 1.25
 
 
 class Copied(NamedTuple):
@@ -60,6 +63,7 @@ def arranged(ast: UOp, target: Target) -> Parted | None:
     kernel = Kernel(ast, target)
     plain, limit = first_plan(kernel), least_seconds(kernel)
     copies = copied_windows(kernel)
+    gain = GAIN if copies else SURE
     if plain is not None and not copies:  # an image has far more to gain
         factors = (plain[1].roles.other, plain[1].roles.lead)
         copies = [in_rows(kernel, one.value) for one in factors if is_reused(one, kernel)]
@@ -67,7 +71,7 @@ def arranged(ast: UOp, target: Target) -> Parted | None:
     made = [one for one in (on_copy(*way) for way in ways) if one is not None]
     times = {one: time_with(kernel, one) for one in made}
     best = min(made, key=times.__getitem__, default=None)
-    return best if best is not None and times[best] * GAIN < limit else None
+    return best if best is not None and times[best] * gain < limit else None
 
 
 def is_reused(operand: Operand, kernel: Kernel) -> bool:
