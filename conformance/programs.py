@@ -211,7 +211,8 @@ class Maker:
             found += ("cdist", *(("copysign",) if self.gradients else ()))
         if self.special is EXTREME:
             found += (*SUMMED,)
-        return found + (("nan_to_num",) if self.gradients else ())
+        # The slope of logcumsumexp beside infinities and NaN is another in PyTorch.
+        return found + (("nan_to_num", "logcumsumexp") if self.gradients else ())
 
     def write(self, text: str, chosen: list[Variable]) -> None:
         """A line that writes into a tensor; all that share memory with it are as exact as it is."""

@@ -150,12 +150,27 @@ def test_values_are_broadcast_and_cast():
     check(x, np.array([[1, 2, 3], [7, 8, 9]], np.int32))
 
 
+def test_one_place_of_an_expanded_axis_can_be_written_to():
+    x = Tensor(np.zeros((2, 3), np.float32))
+    x[:1].expand(4, 3)[2] = 1.0
+    wide = x.expand(5, 2, 3)
+    seen = wide[-1]
+    seen[..., 1:] -= 2
+    x[:, :1].expand(2, 4)[1, 3] = 7.0
+    expected = np.array([[1, -1, -1], [7, -2, -2]], np.float32)
+    check(x, expected)
+    check(seen, expected)
+    check(wide, np.broadcast_to(expected, (5, 2, 3)))
+    with pytest.raises(ValueError, match="expanded"):
+        wide[0:2, 0] = 1.0
+
+
 def test_writes_that_cannot_be_raise_at_the_call():
     x = Tensor(np.zeros((2, 3), np.float32))
     with pytest.raises(ValueError, match="does not fit"):
         x[0] = Tensor([1.0, 2.0])
     with pytest.raises(ValueError, match="expanded"):
-        x[:1].expand(4, 3)[0] = 1.0
+        x[:1].expand(4, 3)[:2] = 1.0
     with pytest.raises(TypeError, match="in place"):
         Tensor([1, 2]).add_(0.5)
     with pytest.raises(ValueError, match="in-place result"):

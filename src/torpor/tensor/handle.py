@@ -23,7 +23,7 @@ from torpor.ir.infer import JOINT, Shape, shape_of, shaped
 from torpor.ir.ops import COMPARE, Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.mode import default_float, grad_enabled
-from torpor.tensor.path import FORWARD, Step, detached, forward
+from torpor.tensor.path import FORWARD, Step, detached, extended, forward
 from torpor.tensor.storage import DEEP, Storage, note_made
 from torpor.tensor.watch import Traced, active, told, watcher
 
@@ -263,7 +263,7 @@ def viewed(handle: Handle, steps: Sequence[tuple[str, Any]]) -> Tensor:
         for kind, arg in steps:
             before, moved = moved, FORWARD[kind](moved, arg)
             if moved is not before:
-                path = Step(path, kind, arg, before)
+                path = extended(path, kind, arg, before)
     except TorporError as error:
         raise located(error, (handle,)) from None
     return _seen(handle, moved, path)
@@ -275,7 +275,7 @@ def boxed(handle: Handle, box: Box) -> Tensor:
     node = moved = handle._current()
     path = handle._path
     if lengths != shape_of(node):
-        path = Step(path, "shrink", boxes, node)
+        path = extended(path, "shrink", boxes, node)
         moved = shaped(UOp(Ops.SHRINK, node.dtype, (node,), boxes), lengths)
     if lengths != left:
         path = Step(path, "reshape", left, moved)

@@ -99,6 +99,20 @@ class Step:
         return back(self, value), None if mask is None else back(self, mask)
 
 
+def extended(path: Step | None, kind: str, arg: Any, node: UOp) -> Step:
+    """`path` and a step more, which is applied to `node`. What is cut from each expanded axis to
+    one place repeats nothing: it is cut before the expand, so that it can be written to.
+    """
+    if kind == "shrink" and path is not None and path.kind == "expand":
+        sizes = zip(arg, path.before[0], shape_of(node))
+        if all(n is m or (type(m) is int and pair[1] - pair[0] == 1) for pair, n, m in sizes):
+            pairs = [(0, 1) if n == 1 else pair for pair, n in zip(arg, path.before[0])]
+            cut = Step(path.previous, kind, tuple(pairs), node)
+            cut.before = path.before
+            return cut
+    return Step(path, kind, arg, node)
+
+
 def forward(path: Step | None, base: UOp, movements: bool = False) -> UOp:
     """What a handle with this path sees of `base`; of `movements` alone, if only the place of its
     elements is asked for.
