@@ -1,10 +1,16 @@
 """Checks are asked where their value is wanted, and only about loops that they are in."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 from torpor import Context, Tensor
+from torpor.base.dtypes import dtypes
 from torpor.base.errors import OutOfBoundsError
+from torpor.ir.ops import Ops
+from torpor.ir.uop import UOp
+from torpor.schedule.guards import ALWAYS, as_condition, both, either
 
 RNG = np.random.default_rng(5)
 
@@ -68,3 +74,46 @@ def test_under_a_condition_indices_outside_are_not_read():
     assert found.tolist() == [0, 4, -1, 4, -1, -1, -1]
     with pytest.raises(OutOfBoundsError):
         Tensor(x)[Tensor(index)].realize()
+
+
+def test_checks_of_a_chain_that_a_write_reads_twice():
+    """Each remainder asks whether its divisor is 0, and the next one's guard is made of it."""
+    a = RNG.integers(-99, 99, (7, 3))
+    found = Tensor(a).gcd(Tensor(a * 0 + 6))
+    found[:1] *= 2
+    expected = np.gcd(a, 6)
+    expected[:1] *= 2
+    assert np.array_equal(found.numpy(), expected)
+
+
+def values_of(node, given):
+    """What a bool node of `and`, `or` and `not` is."""
+    if node in given:
+        return given[node]
+    parts = [values_of(source, given) for source in node.src]
+    return {
+        Ops.CONST: lambda: bool(node.arg),
+        Ops.AND: lambda: all(parts),
+        Ops.OR: lambda: any(parts),
+        Ops.XOR: lambda: parts[0] != parts[1],
+    }[node.op]()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_guards_say_where_something_is_wanted(seed):
+    """Against all values of four conditions."""
+    random = np.random.default_rng(seed)
+    names = [UOp.variable(f"v{n}", 0, 9) < 5 for n in range(4)]
+    pairs = [(ALWAYS, UOp.const(dtypes.bool, True))]
+    for _ in range(30):
+        (one, plain), (other, wide) = (pairs[random.integers(len(pairs))] for _ in range(2))
+        condition = names[random.integers(4)]
+        if random.random() < 0.3:
+            condition = condition & names[random.integers(4)]
+        holds = bool(random.random() < 0.5)
+        pairs.append((both(one, condition, holds), plain & (condition if holds else ~condition)))
+        pairs.append((either(one, other), plain | wide))
+    for values in itertools.product((False, True), repeat=4):
+        given = dict(zip(names, values, strict=True))
+        for guard, expected in pairs:
+            assert values_of(as_condition(guard), given) == values_of(expected, given)

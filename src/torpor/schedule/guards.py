@@ -10,41 +10,87 @@ too: it is then left out, and the check is asked more often.
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import and_, or_
+from typing import Final
+
 from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.rules.affine import closed_by, free_ranges
 from torpor.schedule.region import Ranges
 
-ALWAYS = UOp.const(dtypes.bool, True)
+TRUE: Final = UOp.const(dtypes.bool, True)
+Literal = tuple[UOp, bool]  # a condition, and whether it holds
+Guard = tuple[tuple[Literal, ...], ...]  # some of these conjunctions hold
+ALWAYS: Final[Guard] = ((),)
+LARGEST: Final = 16  # conjunctions, each of which is compared with all others
 
 
-def wanted_where(node: UOp, guard: UOp) -> list[tuple[UOp, UOp]]:
+def wanted_where(node: UOp, guard: Guard) -> list[tuple[UOp, Guard]]:
     """The operands of a node, each with where it is wanted if the node is wanted where `guard`."""
     if node.op is Ops.WHERE:
         condition, yes, no = node.src
-        return [(condition, guard), (yes, both(guard, condition)), (no, both(guard, ~condition))]
+        return [
+            (condition, guard),
+            (yes, both(guard, condition, True)),
+            (no, both(guard, condition, False)),
+        ]
     if node.op is Ops.INDEX and len(node.src) > 2:
         memory, position, condition = node.src
-        return [(memory, guard), (position, both(guard, condition)), (condition, guard)]
+        return [(memory, guard), (position, both(guard, condition, True)), (condition, guard)]
     if node.op is Ops.STORE and len(node.src[0].src) > 2:
-        here = both(guard, node.src[0].src[2])
+        here = both(guard, node.src[0].src[2], True)
         return [(node.src[0], guard), (node.src[1], here), *((s, guard) for s in node.src[2:])]
     return [(source, guard) for source in node.src]
 
 
-def both(guard: UOp, condition: UOp) -> UOp:
-    """Conjunction, without what always holds."""
-    return condition if guard is ALWAYS else guard & condition
+def literals(condition: UOp, holds: bool) -> list[Literal]:
+    """What together says that a condition holds, or does not."""
+    if condition.op is Ops.AND and holds:
+        return [one for source in condition.src for one in literals(source, holds)]
+    return [(condition, holds)]
 
 
-def either(first: UOp | None, second: UOp) -> UOp:
-    """Disjunction; ALWAYS swallows the rest."""
-    if first is None or first is second:
-        return second
-    if first is ALWAYS or second is ALWAYS:
-        return ALWAYS
-    return first | second
+def both(guard: Guard, condition: UOp, holds: bool) -> Guard:
+    """Where a condition holds (or does not), too."""
+    added, found = literals(condition, holds), list[tuple[Literal, ...]]()
+    for conjunction in guard:
+        if not any((one, not so) in conjunction for one, so in added):
+            found.append((*conjunction, *(one for one in added if one not in conjunction)))
+    return tuple(found)
+
+
+def either(first: Guard, second: Guard) -> Guard:
+    """Where one of two holds, shortly: `a or (a and b) -> a`, (a and b) or (a and not b) -> a."""
+    found = list(first)
+    new = list(second)
+    while new:
+        one = new.pop(0)
+        literals_of_one = set(one)
+        if any(literals_of_one.issuperset(other) for other in found):
+            continue
+        found = [other for other in found if not literals_of_one.issubset(other)]
+        for other in found:
+            apart = literals_of_one.symmetric_difference(other)
+            if len(apart) == 2 and len({condition for condition, _ in apart}) == 1:
+                found.remove(other)
+                new.append(tuple(literal for literal in one if literal not in apart))
+                break
+        else:
+            found.append(one)
+    if len(found) > LARGEST:
+        return (((as_condition(tuple(found)), True),),)
+    return tuple(found)
+
+
+def as_condition(guard: Guard) -> UOp:
+    """The bool node of a guard."""
+    sums = []
+    for conjunction in guard:
+        parts = [condition if holds else ~condition for condition, holds in conjunction]
+        sums.append(reduce(and_, parts) if parts else TRUE)
+    return reduce(or_, sums) if sums else ~TRUE
 
 
 def scopes(order: list[UOp]) -> dict[UOp, Ranges]:
@@ -58,18 +104,12 @@ def scopes(order: list[UOp]) -> dict[UOp, Ranges]:
     return found
 
 
-def within(guard: UOp, scope: Ranges) -> UOp:
+def within(guard: Guard, scope: Ranges) -> Guard:
     """The guard without those of its conditions that depend on a loop not in `scope`."""
-    if free_ranges(guard) <= scope:
-        return guard
-    made, stack = ALWAYS, [guard]
-    while stack:
-        condition = stack.pop()
-        if condition.op is Ops.AND:
-            stack.extend(reversed(condition.src))
-        elif free_ranges(condition) <= scope:
-            made = both(made, condition)
-    return made
+    kept = [
+        tuple(one for one in conjunction if free_ranges(one[0]) <= scope) for conjunction in guard
+    ]
+    return either((), tuple(kept))
 
 
 def guard_checks(root: UOp) -> UOp:
@@ -82,20 +122,20 @@ def guard_checks(root: UOp) -> UOp:
     for node in order:
         if node in checked or any(s in leads for s in node.src):
             leads.add(node)
-    guards: dict[UOp, UOp] = {root: ALWAYS}
+    guards: dict[UOp, Guard] = {root: ALWAYS}
     scope = scopes(order)
     for node in reversed(order):
         if node in leads:
             for source, wanted in wanted_where(node, guards[node]):
                 if source in leads:
                     here = within(wanted, scope[source])
-                    guards[source] = either(guards.get(source), here)
+                    guards[source] = either(guards.get(source, ()), here)
     done: dict[UOp, UOp] = {}
     for node in order:
         operands = tuple([done[s] for s in node.src])
         made = node.over(operands)
-        if node in checked and guards[node] is not ALWAYS:
-            guard = guards[node].substitute(done)
+        if node in checked and guards[node] != ALWAYS:
+            guard = as_condition(guards[node]).substitute(done)
             made = made.replace(src=(made.src[0], ~guard | made.src[1]))
         done[node] = made
     return done[root]

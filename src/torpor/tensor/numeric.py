@@ -151,7 +151,7 @@ class Numeric(Handle):
         x, y = x.abs(), y.abs()
         for _ in range(math.ceil(x.dtype.bits * 1.4405)):  # Lamé's bound
             over = y.eq(0)
-            x, y = choose(over, x, y), over.where(0, x % over.where(1, y))
+            x, y = choose(over, x, y), x % over.where(1, y)
         return x
 
     def lcm(self, other: Any) -> Tensor:
