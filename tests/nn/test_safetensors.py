@@ -234,3 +234,9 @@ def test_floats_of_8_bits_come_back(dtype, tmp_path):
     safe_save({"x": bits.view(dtype)}, tmp_path / "a")
     found = safe_load(tmp_path / "a")["x"]
     assert found.dtype is dtype and found.view("uint8").tolist() == bits.tolist()
+
+
+def test_a_format_that_such_files_do_not_have(tmp_path):
+    with pytest.raises(DTypeError, match=r"hold no dtypes.int4, which 'x' has"):
+        safe_save({"x": Tensor([1, -2]).to(dtypes.int4)}, tmp_path / "a")
+    assert not (tmp_path / "a").exists()

@@ -255,3 +255,19 @@ def test_formats_that_the_older_form_holds_as_bytes(tmp_path):
     found = torpor.load(tmp_path / "a.pth")
     assert found["h"].dtype == dtypes.float8_e4m3fn and found["h"].float().tolist() == [0.5, -2]
     assert found["u"].tolist() == [1, 700] and found["f"].tolist() == [1.5]
+
+
+@pytest.mark.parametrize("dtype", [dtypes.int4, dtypes.uint4], ids=str)
+def test_integers_of_4_bits_come_back(dtype, tmp_path):
+    numbers = Tensor([[1, 2, 3], [7, 4, 5]]).to(dtype)
+    torpor.save({"x": numbers, "turned": numbers.T}, tmp_path / "a.pt")
+    found = torpor.load(tmp_path / "a.pt")
+    assert found["x"].dtype is dtype and found["x"].tolist() == [[1, 2, 3], [7, 4, 5]]
+    assert found["turned"].tolist() == [[1, 7], [2, 4], [3, 5]]
+
+
+def test_a_pickle_of_any_protocol_is_called_one(tmp_path):
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        (tmp_path / "a.pkl").write_bytes(pickle.dumps({"a": 1}, protocol))
+        with pytest.raises(ParseError, match="no file of PyTorch's"):
+            torpor.load(tmp_path / "a.pkl")

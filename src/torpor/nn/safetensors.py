@@ -62,6 +62,8 @@ def safe_save(
         _check_name(name)
         if not isinstance(tensor, Tensor):
             raise DTypeError(f"safe_save takes tensors; {name!r} is a {type(tensor).__name__}")
+        if tensor.dtype not in _FORMAT_OF:
+            raise DTypeError(f"safetensors files hold no {tensor.dtype}, which {name!r} has")
         array = tensor.numpy()
         end = offset + array.nbytes
         facts = {"dtype": _FORMAT_OF[tensor.dtype], "shape": list(array.shape)}

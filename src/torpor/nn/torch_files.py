@@ -36,6 +36,10 @@ _STORAGES: Final = {
     "ComplexDoubleStorage": dtypes.complex128,
 }  # fmt: skip
 _STORAGE_OF: Final = {dtype: name for name, dtype in _STORAGES.items()}
+_UNTYPED: Final = (
+    dtypes.uint16, dtypes.uint32, dtypes.uint64, dtypes.float8_e4m3fn, dtypes.float8_e5m2,
+    dtypes.int4, dtypes.uint4,
+)  # fmt: skip
 _DAMAGE: Final = (
     pickle.UnpicklingError, zipfile.BadZipFile, EOFError, struct.error, AttributeError, IndexError,
     KeyError, TypeError, ValueError, RecursionError, OverflowError,
@@ -83,7 +87,8 @@ def _viewed(
     if not storage.data:
         raise ParseError(f"the memory {storage.key!r} is missing")
     memory = storage.data[0]
-    if memory.size % dtype.itemsize:
+    width = dtype.numpy.itemsize  # of int4, a byte for each number
+    if memory.size % width:
         raise ParseError(f"the memory {storage.key!r} ends within a number")
     flat = memory.view(dtype.numpy)
     last = offset + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
@@ -91,8 +96,8 @@ def _viewed(
         return Tensor(np.empty(tuple(shape), dtype.numpy), requires_grad=bool(requires_grad))
     if last >= flat.size:
         raise ParseError(f"a tensor of shape {tuple(shape)} reaches beyond its memory")
-    steps = tuple(step * dtype.itemsize for step in strides)
-    start = offset * dtype.itemsize
+    steps = tuple(step * width for step in strides)
+    start = offset * width
     view: NDArray[Any] = np.ndarray(tuple(shape), dtype.numpy, memory.data, start, steps)
     return Tensor(view, requires_grad=bool(requires_grad) and dtype.is_float)
 
@@ -118,16 +123,7 @@ _KNOWN: Final[dict[str, Any]] = {
     "collections.OrderedDict": OrderedDict,
     **{f"torch.{name}": _Name(name) for name in _STORAGES},
     **{f"torch.{dtype.name}": dtype for dtype in _STORAGE_OF},
-    **{
-        f"torch.{name}": getattr(dtypes, name)
-        for name in (
-            "uint16",
-            "uint32",
-            "uint64",
-            "float8_e4m3fn",
-            "float8_e5m2",
-        )
-    },
+    **{f"torch.{dtype.name}": dtype for dtype in _UNTYPED},
 }
 
 
@@ -178,7 +174,8 @@ def _load(path: Source) -> Any:
         numpys = start == b"\x93NUMPY" or (start[:2] == b"PK" and _is_npz(file))
         file.seek(0)
         source = path if isinstance(path, str | os.PathLike) else file
-        read = torch_load if start[:2] in (b"PK", b"\x80\x02") else safe_load
+        pickled = start[:2] == b"PK" or start[:1] == b"\x80"  # PyTorch's, of whatever protocol
+        read = torch_load if pickled else safe_load
         return (_read_numpy if numpys else read)(source)
 
 

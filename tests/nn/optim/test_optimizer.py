@@ -311,3 +311,16 @@ def test_optimisers_are_written_as_for_pytorch():
         Heavy([])
     with pytest.raises(TorporError, match=r"groups of \[1\]"):
         Heavy([one, one * 1]).load_state_dict(again.state_dict())
+
+
+def test_what_a_group_holds_besides_comes_back(tmp_path):
+    """PyTorch's `foreach` and `fused`, and names of the user's own."""
+    torch = pytest.importorskip("torch")
+    theirs = torch.optim.Adam([torch.nn.Parameter(torch.ones(3))], lr=0.1)
+    state = theirs.state_dict()
+    state["param_groups"][0]["mine"] = 7
+    optimiser = nn.optim.Adam([Tensor.ones(3).requires_grad_()])
+    optimiser.load_state_dict(state)
+    kept = optimiser.state_dict()["param_groups"][0]
+    assert kept["mine"] == 7 and kept["lr"] == 0.1
+    assert kept.keys() >= theirs.param_groups[0].keys()

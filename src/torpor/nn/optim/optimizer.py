@@ -368,8 +368,7 @@ class Optimizer:
         if sizes != [len(group["params"]) for group in self.param_groups]:
             raise ValueRangeError(f"the state is of groups of {sizes} parameters")
         numbers = [number for group in groups for number in group["params"]]
-        known = self.defaults.keys() | {"initial_lr"}
-        plans = [{k: _plain(v) for k, v in group.items() if k in known} for group in groups]
+        plans = [{k: _plain(v) for k, v in group.items() if k != "params"} for group in groups]
         pairs = list(zip(self.param_groups, plans, strict=True))
         kept = {
             id(one): self._continued(one, {**group, **plan})
