@@ -1,4 +1,5 @@
-"""`python -m conformance.programs`: random programs, by PyTorch and by torpor, plain and jitted.
+"""`python -m conformance.programs`: random programs, by PyTorch and by torpor, plain and jitted, and
+small ones by its interpreter.
 
     python -m conformance.programs --seconds 600    ten minutes of them
     python -m conformance.programs --seed 17        one of them, with its text
@@ -30,6 +31,8 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 FORMATS = (*("float32",) * 8, "float64", "float16", "bfloat16", *INTEGERS, "int64", "bool", "bool")
 SIZES = (0, 1, 1, 2, 3, 3, 5, 7, 11, 13, 17, 31)
 LARGEST = 4000  # numbers in a tensor
+FEW = 200  # numbers in all inputs of what the interpreter runs, too
+EVERY = 4  # so many programs one of them is run by the interpreter
 SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, 1e-38, 1.0)
 EXTREME = (0.0, -0.0, 1e-40, -1e-40, 1e-38, 3e38, -3e38, 1.0)  # whose sums depend on the order
 TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float32": 3e-4, "float64": 1e-8, "complex64": 1e-3}
@@ -100,6 +103,8 @@ class Maker:
         self.special = self.random.choice(((), (), (), SPECIAL, EXTREME))
         self.jittable = self.random.random() < 0.6
         self.gradients = self.random.random() < 0.35
+        if self.gradients and self.special is EXTREME:
+            self.special = SPECIAL  # gradients of what is repeated are sums
         self.scope: dict[str, Any] = {"torch": torch, "F": torch.nn.functional}
         self.variables: list[Variable] = []
         self.lines: list[str] = []
@@ -184,6 +189,8 @@ class Maker:
         floats = [self.scope[one.name].dtype.is_floating_point for one in chosen]
         if writes and any(floats) and not floats[0]:
             return  # floats that no integer is are held at its ends here
+        if "einsum" in kind.text and len({self.scope[one.name].dtype for one in chosen}) > 1:
+            return  # PyTorch takes two formats only of what is empty
         if "conv" in kind.text and any(self.scope[one.name].numel() == 0 for one in chosen):
             return  # PyTorch leaves the filters' axis empty where there are no channels
         if "scatter" in kind.text and any(self.scope[one.name].numel() == 0 for one in chosen):
@@ -207,8 +214,9 @@ class Maker:
         found: tuple[str, ...] = ("unique", "nonzero()") if self.jittable else ()
         if self.special:
             found += ("to(torch.FORMAT)", "topk", "scaled_dot", "prod")  # docs/differences.md
-            # Of many rows PyTorch takes inf - inf for a distance, and inf / inf for a slope.
-            found += ("cdist", *(("copysign",) if self.gradients else ()))
+            # Of many rows PyTorch takes inf - inf for a distance, and inf / inf for a slope; the
+            # slope of inf modulo 0 is NaN here.
+            found += ("cdist", *(("copysign", "remainder") if self.gradients else ()))
         if self.special is EXTREME:
             found += (*SUMMED,)
         # The slope of logcumsumexp beside infinities and NaN is another in PyTorch.
@@ -289,19 +297,20 @@ def of_torch(program: Program, wide: bool = False) -> list[np.ndarray]:
     return [(one.float() if one.dtype == torch.bfloat16 else one).numpy() for one in kept]
 
 
-def of_torpor(program: Program, jitted: bool) -> list[list[Any]]:
+def of_torpor(program: Program, way: str) -> list[list[Any]]:
     """The results by torpor, of one call, or of three of a jitted function."""
     import torpor
 
     scope: dict[str, Any] = {"torch": torpor, "F": torpor.nn.functional}
     exec(compile(program.text(), "<program>", "exec"), scope)
     function: Callable[..., Any] = scope["program"]
-    if jitted:
+    if way == "jitted":
         function = torpor.jit(function)
     found = []
-    for _ in range(3 if jitted else 1):
-        given = [given_tensor(one) for one in program.inputs.values()]
-        found.append([(one.dtype.name, one.detach().numpy()) for one in function(*given)])
+    with torpor.device("PYTHON" if way == "interpreted" else "CPU"):
+        for _ in range(3 if way == "jitted" else 1):
+            given = [given_tensor(one) for one in program.inputs.values()]
+            found.append([(one.dtype.name, one.detach().numpy()) for one in function(*given)])
     return found
 
 
@@ -362,10 +371,12 @@ def compared(seed: int) -> tuple[Program, str]:
         wide = of_torch(program, wide=True)
     except Exception:
         wide = [None] * len(expected)
-    for jitted in (False, True)[: 1 + program.jittable]:
-        way = "jitted" if jitted else "plain"
+    ways = ["plain"] + ["jitted"] * program.jittable
+    if sum(one.numel() for one in program.inputs.values()) <= FEW and seed % EVERY == 0:
+        ways.append("interpreted")
+    for way in ways:
         try:
-            calls = of_torpor(program, jitted)
+            calls = of_torpor(program, way)
         except Exception as error:
             last = "".join(traceback.format_exception(error)[-3:])
             return program, f"{way}: {type(error).__name__}: {last}"
