@@ -1,5 +1,5 @@
-"""`python -m conformance.programs`: random programs, by PyTorch and by torpor, plain and jitted, and
-small ones by its interpreter.
+"""`python -m conformance.programs`: random programs, by PyTorch and by torpor, plain and jitted;
+small ones by its interpreter, too.
 
     python -m conformance.programs --seconds 600    ten minutes of them
     python -m conformance.programs --seed 17        one of them, with its text
