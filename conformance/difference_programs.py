@@ -104,9 +104,9 @@ list(range(torpor.tensor([2]))) ~ list(range(np.array([2])))
         "Views and writing",
         "`reshape` and `view` always alias, whatever the strides, and an operation in place reads "
         "all before it writes; `contiguous` is a copy, as are x[i] of a 0-d tensor i, `conj` and "
-        "`view_as_real`. Expanded views and windows cannot be written to. What NumPy gets or gives "
-        "is a snapshot; what comes by `from_numpy` and DLPack shares memory, and what is handed on "
-        "by DLPack does until the tensor is written to.",
+        "`view_as_real`. Windows cannot be written to. What NumPy gets or gives is a snapshot; "
+        "what comes by `from_numpy` and DLPack shares memory, and what is handed on by DLPack "
+        "does until the tensor is written to.",
         """
 x = torpor.arange(4).reshape(2, 2).T; y = x.reshape(4); y[0] = 9; x
 ~ x = np.arange(4).reshape(2, 2).T; y = x.reshape(4); y[0] = 9; x
@@ -119,7 +119,6 @@ x = torpor.zeros(2); y = x[torpor.tensor(0)]; y += 1; x
 ~ x = np.zeros(2); y = x[np.array(0)]; y += 1; x
 x = torpor.tensor([1j]); y = x.conj(); y += 1; x ~ x = np.array([1j]); y = x.conj(); y += 1; x
 z = torpor.tensor([1j]); torpor.view_as_real(z)[0, 0] = 5; z
-x = torpor.zeros(1).expand(3); x[0] = 5; x ~ x = np.broadcast_to(np.zeros(1), 3); x[0] = 5; x
 a = np.zeros(1); x = torpor.as_tensor(a); a[0] = 5; x
 ~ a = np.zeros(1); x = np.asarray(a); a[0] = 5; x
 x = torpor.zeros(1); a = x.numpy(); a[0] = 5; x
@@ -151,6 +150,9 @@ x = torpor.tensor([-np.inf, 0.0], requires_grad=True); x.logcumsumexp(0).sum().b
 x = torpor.tensor([-np.inf], requires_grad=True); (x ** -0.5).backward(); x.grad
 x = torpor.tensor([-np.inf], requires_grad=True); (x ** 1.5).backward(); x.grad
 x = torpor.tensor([1e-40], requires_grad=True); (torpor.zeros(1) / x).backward(); x.grad
+y = torpor.tensor([0.0], requires_grad=True); (torpor.tensor([np.inf]) % y).backward(); y.grad
+x = torpor.tensor([1j], requires_grad=True); type(x.register_hook(abs)).__name__
+torpor.autograd.graph.__name__
 """,
     ),
     Topic(

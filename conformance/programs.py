@@ -189,8 +189,9 @@ class Maker:
         floats = [self.scope[one.name].dtype.is_floating_point for one in chosen]
         if writes and any(floats) and not floats[0]:
             return  # floats that no integer is are held at its ends here
-        if "einsum" in kind.text and len({self.scope[one.name].dtype for one in chosen}) > 1:
-            return  # PyTorch takes two formats only of what is empty
+        is_product = "einsum" in kind.text or "@" in kind.text
+        if is_product and len({self.scope[one.name].dtype for one in chosen}) > 1:
+            return  # PyTorch takes several formats only of what is empty
         if "conv" in kind.text and any(self.scope[one.name].numel() == 0 for one in chosen):
             return  # PyTorch leaves the filters' axis empty where there are no channels
         if "scatter" in kind.text and any(self.scope[one.name].numel() == 0 for one in chosen):

@@ -150,6 +150,14 @@ def test_values_are_broadcast_and_cast():
     check(x, np.array([[1, 2, 3], [7, 8, 9]], np.int32))
 
 
+def test_nothing_is_written_to_an_expanded_view_without_elements():
+    x = Tensor(np.zeros((1, 0, 5)))
+    y = x.expand(3, 0, 5)
+    y[..., 1:3] = 1
+    y += 1
+    assert x.shape == (1, 0, 5) and y.tolist() == [[], [], []]
+
+
 def test_one_place_of_an_expanded_axis_can_be_written_to():
     x = Tensor(np.zeros((2, 3), np.float32))
     x[:1].expand(4, 3)[2] = 1.0

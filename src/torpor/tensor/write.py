@@ -59,6 +59,8 @@ def write(target: Handle, value: Any) -> None:
     try:
         moved, mask = backward(path, node, storage.base)
     except TorporError as error:
+        if 0 in target.shape:
+            return  # nothing is written
         raise located(error, (target,)) from None
     if mask is not None:
         moved = build.elementwise(Ops.WHERE, mask, moved, storage.base)
