@@ -37,6 +37,9 @@ SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, 1e-38, 1.0)
 EXTREME = (0.0, -0.0, 1e-40, -1e-40, 1e-38, 3e38, -3e38, 1.0)  # whose sums depend on the order
 TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float32": 3e-4, "float64": 1e-8, "complex64": 1e-3}
 
+# Slopes that overflow, or that PyTorch's code for vectors and for numbers takes otherwise.
+SLOPES = ("copysign", "remainder", " / ", "F.elu")
+
 CHOICES = {"FORMAT": ("float32", "float64", "float16", "bfloat16", *INTEGERS[1:])}
 
 
@@ -196,6 +199,9 @@ class Maker:
             return  # PyTorch leaves the filters' axis empty where there are no channels
         if "scatter" in kind.text and any(self.scope[one.name].numel() == 0 for one in chosen):
             return  # an index without elements has to fit here
+        whole = all(self.scope[one.name].is_contiguous() for one in chosen)
+        if not whole and any(word in kind.text for word in ("flatten", "reshape", "ravel")):
+            return  # a copy for PyTorch, and another view of the same here
         text = self.filled(kind.text, [one.name for one in chosen])
         if writes:
             self.write(text, chosen)
@@ -215,9 +221,9 @@ class Maker:
         found: tuple[str, ...] = ("unique", "nonzero()") if self.jittable else ()
         if self.special:
             found += ("to(torch.FORMAT)", "topk", "scaled_dot", "prod")  # docs/differences.md
-            # Of many rows PyTorch takes inf - inf for a distance, and inf / inf for a slope; the
-            # slope of inf modulo 0 is NaN here.
-            found += ("cdist", *(("copysign", "remainder") if self.gradients else ()))
+            # Of many rows PyTorch takes inf - inf for a distance; zeros of a padding times
+            # infinity are none here (docs/numbers.md).
+            found += ("cdist", "padding", *(SLOPES if self.gradients else ()))
         if self.special is EXTREME:
             found += (*SUMMED,)
         # The slope of logcumsumexp beside infinities and NaN is another in PyTorch.

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.graph.evaluate import evaluate
 from tests.schedule.graphs import compute, random_graph
-from torpor import Context, Tensor, dtypes, lower
+from torpor import Context, Tensor, device, dtypes, lower
 from torpor.device.python import PythonDevice
 from torpor.kernel.passes.groups import grid_of
 from torpor.pipeline import recipe
@@ -85,3 +85,10 @@ def test_random_kernels_compute_the_same(grid):
                 np.testing.assert_array_equal(got, evaluate(root))
 
     check()
+
+
+def test_sizes_that_vary_beside_an_axis_without_elements():
+    """No group runs, and the kernel does not know the size."""
+    with device("PYTHON"):
+        for size in (2, 3, 4, 5, 7):
+            assert (Tensor(np.ones((size, 0))) * 2).tolist() == [[] for _ in range(size)]

@@ -124,6 +124,8 @@ def to_items(root: UOp, target: Target) -> tuple[UOp, tuple[UOp | int, ...], tup
     changes: Changes = {}
     global_size = assign(grid, "gidx", changes)
     local_size = assign(items, "lidx", changes)
+    if any(isinstance(size, int) and not size for size in global_size):
+        global_size = (0,) * GRID  # no group runs, and nothing knows the sizes that vary
     long = target.grid is not None and any(
         isinstance(size, int) and size > most
         for size, most in zip(global_size, target.grid, strict=True)
