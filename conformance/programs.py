@@ -222,7 +222,7 @@ class Maker:
         if self.special:
             found += ("to(torch.FORMAT)", "topk", "scaled_dot", "prod")  # docs/differences.md
             # Of many rows PyTorch takes inf - inf for a distance; zeros of a padding times
-            # infinity are none here (docs/numbers.md).
+            # infinity may be left out here (docs/numbers.md).
             found += ("cdist", "padding", *(SLOPES if self.gradients else ()))
         if self.special is EXTREME:
             found += (*SUMMED,)
