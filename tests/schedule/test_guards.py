@@ -77,13 +77,19 @@ def test_under_a_condition_indices_outside_are_not_read():
 
 
 def test_checks_of_a_chain_that_a_write_reads_twice():
-    """Each remainder asks whether its divisor is 0, and the next one's guard is made of it."""
-    a = RNG.integers(-99, 99, (7, 3))
-    found = Tensor(a).gcd(Tensor(a * 0 + 6))
-    found[:1] *= 2
-    expected = np.gcd(a, 6)
-    expected[:1] *= 2
-    assert np.array_equal(found.numpy(), expected)
+    """Each remainder asks whether its divisor is 0, and the next one's guard is made of it: twice
+    as many (a divisor of twice the bits) are to take twice the nodes.
+    """
+    sizes = []
+    for dtype in (np.int16, np.int32):
+        a = RNG.integers(-99, 99, (7, 3)).astype(dtype)
+        found = Tensor(a).gcd(Tensor(a * 0 + 6))
+        found[:1] *= 2
+        sizes.append(sum(len(item.ast.toposort()) for item in found.schedule()))
+        expected = np.gcd(a, dtype(6))
+        expected[:1] *= 2
+        assert np.array_equal(found.numpy(), expected)
+    assert sizes[1] < 2.5 * sizes[0]
 
 
 def values_of(node, given):

@@ -171,6 +171,11 @@ def test_one_place_of_an_expanded_axis_can_be_written_to():
     check(wide, np.broadcast_to(expected, (5, 2, 3)))
     with pytest.raises(ValueError, match="expanded"):
         wide[0:2, 0] = 1.0
+    long = Tensor(np.zeros((1, 1000)))
+    long.expand(3, 1000)[1] += 1
+    none = long.reshape(1, 1, 1000).expand(1, 4, 1000)[0:0, 1]
+    none += 1
+    assert none.shape == (0, 1000) and long.sum().item() == 1000
 
 
 def test_writes_that_cannot_be_raise_at_the_call():

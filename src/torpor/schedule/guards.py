@@ -10,17 +10,14 @@ too: it is then left out, and the check is asked more often.
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import and_, or_
 from typing import Final
 
-from torpor.base.dtypes import dtypes
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.rules.affine import closed_by, free_ranges
+from torpor.rules.logic import joined, operands_of
 from torpor.schedule.region import Ranges
 
-TRUE: Final = UOp.const(dtypes.bool, True)
 Literal = tuple[UOp, bool]  # a condition, and whether it holds
 Guard = tuple[tuple[Literal, ...], ...]  # some of these conjunctions hold
 ALWAYS: Final[Guard] = ((),)
@@ -45,16 +42,10 @@ def wanted_where(node: UOp, guard: Guard) -> list[tuple[UOp, Guard]]:
     return [(source, guard) for source in node.src]
 
 
-def literals(condition: UOp, holds: bool) -> list[Literal]:
-    """What together says that a condition holds, or does not."""
-    if condition.op is Ops.AND and holds:
-        return [one for source in condition.src for one in literals(source, holds)]
-    return [(condition, holds)]
-
-
 def both(guard: Guard, condition: UOp, holds: bool) -> Guard:
     """Where a condition holds (or does not), too."""
-    added, found = literals(condition, holds), list[tuple[Literal, ...]]()
+    parts = operands_of(condition, Ops.AND) if holds else [condition]
+    added, found = [(one, holds) for one in parts], list[tuple[Literal, ...]]()
     for conjunction in guard:
         if not any((one, not so) in conjunction for one, so in added):
             found.append((*conjunction, *(one for one in added if one not in conjunction)))
@@ -86,11 +77,8 @@ def either(first: Guard, second: Guard) -> Guard:
 
 def as_condition(guard: Guard) -> UOp:
     """The bool node of a guard."""
-    sums = []
-    for conjunction in guard:
-        parts = [condition if holds else ~condition for condition, holds in conjunction]
-        sums.append(reduce(and_, parts) if parts else TRUE)
-    return reduce(or_, sums) if sums else ~TRUE
+    parts = [[one if holds else ~one for one, holds in conjunction] for conjunction in guard]
+    return joined(Ops.OR, [joined(Ops.AND, one) for one in parts])
 
 
 def scopes(order: list[UOp]) -> dict[UOp, Ranges]:

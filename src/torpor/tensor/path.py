@@ -104,10 +104,10 @@ def extended(path: Step | None, kind: str, arg: Any, node: UOp) -> Step:
     one place repeats nothing: it is cut before the expand, so that it can be written to.
     """
     if kind == "shrink" and path is not None and path.kind == "expand":
-        sizes = zip(arg, path.before[0], shape_of(node))
-        if all(n is m or (type(m) is int and pair[1] - pair[0] == 1) for pair, n, m in sizes):
-            pairs = [(0, 1) if n == 1 else pair for pair, n in zip(arg, path.before[0])]
-            cut = Step(path.previous, kind, tuple(pairs), node)
+        sizes = [*zip(arg, path.before[0], shape_of(node), strict=True)]
+        if all(n == m or (type(m) is int and pair[1] - pair[0] == 1) for pair, n, m in sizes):
+            pairs = tuple([pair if n == m else (0, 1) for pair, n, m in sizes])
+            cut = Step(path.previous, kind, pairs, node)
             cut.before = path.before
             return cut
     return Step(path, kind, arg, node)

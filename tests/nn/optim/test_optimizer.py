@@ -313,7 +313,7 @@ def test_optimisers_are_written_as_for_pytorch():
         Heavy([one, one * 1]).load_state_dict(again.state_dict())
 
 
-def test_what_a_group_holds_besides_comes_back(tmp_path):
+def test_what_a_group_holds_besides_comes_back():
     """PyTorch's `foreach` and `fused`, and names of the user's own."""
     torch = pytest.importorskip("torch")
     theirs = torch.optim.Adam([torch.nn.Parameter(torch.ones(3))], lr=0.1)
