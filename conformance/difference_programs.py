@@ -136,7 +136,8 @@ torpor.ones(2, requires_grad=True).numpy()
         "two tensors may share a part of a graph. A second `backward` of the same tensor is an "
         "error in both. The gradient of a product is the product of the others, not divided by "
         "what it is of, and what a constant takes the place of has the gradient 0, also beside "
-        "infinities. Sums of exponentials that are 0 so far have slope 0. Where "
+        "infinities. Sums of exponentials that are 0 so far have slope 0, and the "
+        "largest of one number has slope 1. Where "
         "the value of `x ** -0.5` or `x ** 1.5` is NaN, the gradient may be another, and "
         "where g / y of x / y is infinite and x is 0.",
         """
@@ -147,6 +148,7 @@ x = torpor.tensor([np.inf], requires_grad=True); x.nan_to_num().square().backwar
 x = torpor.tensor([np.nan], requires_grad=True); x.copysign(x).backward(); x.grad
 x = torpor.tensor([np.inf], requires_grad=True); x.logcumsumexp(0).backward(); x.grad
 x = torpor.tensor([-np.inf, 0.0], requires_grad=True); x.logcumsumexp(0).sum().backward(); x.grad
+x = torpor.tensor([np.nan], requires_grad=True); x.amax(0).backward(); x.grad
 x = torpor.tensor([-np.inf], requires_grad=True); (x ** -0.5).backward(); x.grad
 x = torpor.tensor([-np.inf], requires_grad=True); (x ** 1.5).backward(); x.grad
 x = torpor.tensor([1e-40], requires_grad=True); (torpor.zeros(1) / x).backward(); x.grad

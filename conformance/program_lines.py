@@ -84,7 +84,8 @@ x.expand x.clone x.movedim x.narrow x.select x.chunk x.unfold x.squeeze x.T torc
 x.gather y.masked_fill torch.maximum torch.minimum F.relu x.sort x.msort x.amax x.amin x.bool
 x.any x.all
 """.split()  # noqa: SIM905 (a table that is read)
-# What adds or multiplies numbers up, so that the order decides which of extreme ones overflow.
+# What adds or multiplies numbers up, so that the order decides which of extreme ones overflow, or
+# whether a product is rounded before a sum.
 SUMMED = """
-sum mean var std norm F. @ torch.add einsum cov trace kron outer cdist lerp badd
+sum mean var std norm F. @ torch.add einsum cov trace kron outer cdist lerp badd addcmul 0.37
 """.split()  # noqa: SIM905 (a table that is read)

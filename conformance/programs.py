@@ -34,11 +34,13 @@ LARGEST = 4000  # numbers in a tensor
 FEW = 200  # numbers in all inputs of what the interpreter runs, too
 EVERY = 4  # so many programs one of them is run by the interpreter
 SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, 1e-38, 1.0)
+STEEP = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0)  # without those whose slopes overflow
 EXTREME = (0.0, -0.0, 1e-40, -1e-40, 1e-38, 3e38, -3e38, 1.0)  # whose sums depend on the order
 TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float32": 3e-4, "float64": 1e-8, "complex64": 1e-3}
 
-# Slopes that overflow, or that PyTorch's code for vectors and for numbers takes otherwise.
-SLOPES = ("copysign", "remainder", " / ", "F.elu")
+# Whose slopes PyTorch's code for vectors and for numbers takes otherwise, or that are in
+# docs/differences.md; of equal numbers `msort` takes any as the first.
+SLOPES = ("copysign", "remainder", "F.elu", "logcumsumexp", "amax", "amin", "msort")
 
 CHOICES = {"FORMAT": ("float32", "float64", "float16", "bfloat16", *INTEGERS[1:])}
 
@@ -106,8 +108,8 @@ class Maker:
         self.special = self.random.choice(((), (), (), SPECIAL, EXTREME))
         self.jittable = self.random.random() < 0.6
         self.gradients = self.random.random() < 0.35
-        if self.gradients and self.special is EXTREME:
-            self.special = SPECIAL  # gradients of what is repeated are sums
+        if self.gradients and self.special:
+            self.special = STEEP
         self.scope: dict[str, Any] = {"torch": torch, "F": torch.nn.functional}
         self.variables: list[Variable] = []
         self.lines: list[str] = []
@@ -225,9 +227,8 @@ class Maker:
             # infinity may be left out here (docs/numbers.md).
             found += ("cdist", "padding", *(SLOPES if self.gradients else ()))
         if self.special is EXTREME:
-            found += (*SUMMED,)
-        # The slope of logcumsumexp beside infinities and NaN is another in PyTorch.
-        return found + (("nan_to_num", "logcumsumexp") if self.gradients else ())
+            found += (*SUMMED, "2 + y", "y * 2")
+        return found + (("nan_to_num",) if self.gradients else ())
 
     def write(self, text: str, chosen: list[Variable]) -> None:
         """A line that writes into a tensor; all that share memory with it are as exact as it is."""

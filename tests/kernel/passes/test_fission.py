@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from torpor import Tensor, dtypes, lower
+from torpor import Tensor, dtypes, jit, lower
 from torpor.base.errors import ContractError
 from torpor.ir.ops import AxisType, Ops
 from torpor.ir.records import ParamArg
@@ -122,3 +122,22 @@ def test_every_target_has_text_for_windows_at_borders(target):
 
     pooled = Tensor.empty(2, 3, 6, 5).avg_pool2d(4, 2, 1, count_include_pad=False)
     assert all(program.source for program in lower(pooled, target=target))
+
+
+@pytest.mark.parametrize("size", [13, 16])
+@pytest.mark.parametrize("axis", [0, 2])
+def test_a_sum_beside_a_store_of_more_loops_has_its_own(size, axis):
+    """What is stored and summed depends on fewer axes than it has, as is found out late."""
+
+    @jit
+    def program(some, row):
+        same = (some ^ some) | row.expand(*some.shape)
+        return same, same.count_nonzero(axis)
+
+    generator = np.random.default_rng(0)
+    some, row = generator.random((3, 7, size)) < 0.5, generator.random((3, 1, size)) < 0.5
+    expected = np.broadcast_to(row, some.shape)
+    for _ in range(2):
+        stored, counted = program(Tensor(some), Tensor(row))
+        assert (stored.numpy() == expected).all()
+        assert (counted.numpy() == np.count_nonzero(expected, axis)).all()

@@ -1,4 +1,5 @@
-"""Reductions that share a loop but no longer stand in the same place get loops of their own.
+"""Reductions that share a loop but no longer stand in one place, or where a STORE runs over it, get
+loops of their own.
 
 before  for j: sum(r, x[i, j, r]) / sum(r, y[i, r])       one loop over r, in that over j
 after   sum(r', y[i, r']), and then for j: sum(r, x[i, j, r])
@@ -39,7 +40,9 @@ def fission_loops(root: UOp) -> UOp:
 
 
 def shared_loop(loops: Loops) -> tuple[UOp, list[UOp]] | None:
-    """The outermost loop that reductions in several places close, and those in one of them."""
+    """The outermost loop that reductions close elsewhere than others or a STORE, and those in one
+    of the places.
+    """
     places: dict[UOp, dict[Nest, list[UOp]]] = {}
     for node in loops.order:
         if node.op is Ops.REDUCE:
@@ -47,7 +50,10 @@ def shared_loop(loops: Loops) -> tuple[UOp, list[UOp]] | None:
             for one in sorted(closed_by(node), key=nesting):
                 places.setdefault(one, {}).setdefault(nest, []).append(node)
                 nest = (*nest, one)
-    shared = [one for one, found in places.items() if len(found) > 1]
+    shared = [
+        one for one, found in places.items()
+        if len(found) > 1 or loops.around[one] != frozenset(*found)
+    ]  # fmt: skip
     if not shared:
         return None
     outermost = min(shared, key=lambda one: (len(loops.around[one]), *nesting(one)))

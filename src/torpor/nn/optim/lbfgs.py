@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from torpor.base.errors import GradientError, ValueRangeError
+from torpor.base.errors import GradientError, ShapeError, ValueRangeError
 from torpor.nn.optim.optimizer import Optimizer
 from torpor.tensor import Tensor, enable_grad, no_grad
 
@@ -38,10 +38,14 @@ class LBFGS(Optimizer):
 
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
+        group = self.param_groups[0]
+        if group["max_eval"] is None:
+            group["max_eval"] = group["max_iter"] * 5 // 4
         self.history: list[tuple[Vector, Vector]] = []  # changes of parameters and of gradients
         self._direction: Vector | None = None
         self._before: Vector | None = None
-        self._length = 0.0
+        self._length = self._loss = 0.0
+        self._iterations = self._calls = 0
 
     def check(self, options: Mapping[str, Any]) -> None:
         super().check(options)
@@ -74,15 +78,53 @@ class LBFGS(Optimizer):
             self._write(start)
             moved, change = np.abs(direction * found.at).max(), abs(found.loss - loss)
             loss, gradient, self._length = found.loss, found.gradient, found.at
-            if (
-                calls >= (group["max_eval"] or group["max_iter"] * 5 // 4)
-                or min(moved, change) <= group["tolerance_change"]
-            ):
+            if calls >= group["max_eval"] or min(moved, change) <= group["tolerance_change"]:
                 break
+        self._loss, self._calls = loss, self._calls + calls
         return Tensor(first[0])
+
+    @property
+    def state(self) -> dict[Tensor, Any]:
+        """What is kept, all of it beside the first parameter, by PyTorch's names."""
+        if self._before is None or self._direction is None:
+            return {}
+        curved = [float(changed @ moved) for moved, changed in self.history]
+        last = self.history[-1][1] if self.history else None
+        return {self.params[0]: {
+            "func_evals": self._calls, "n_iter": self._iterations,
+            "d": Tensor(self._direction), "t": self._length,
+            "old_dirs": [Tensor(changed) for _, changed in self.history],
+            "old_stps": [Tensor(moved) for moved, _ in self.history],
+            "ro": [Tensor(1 / one) for one in curved],
+            "H_diag": Tensor(1.0 if last is None else curved[-1] / float(last @ last)),
+            "prev_flat_grad": Tensor(self._before), "prev_loss": self._loss,
+        }}  # fmt: skip
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is kept, under 0, and the group, as PyTorch lays them out."""
+        kept = dict(enumerate(self.state.values()))
+        return {**super().state_dict(), "state": kept}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` gave, here or in PyTorch, for as many numbers."""
+        kept = dict(state_dict["state"].get(0, {})) if "state" in state_dict else {}
+        read = {
+            name: [_vector(one) for one in kept.get(name) or ()]
+            for name in ("old_stps", "old_dirs")
+        }
+        read["last"] = [_vector(kept[name]) for name in ("d", "prev_flat_grad") if name in kept]
+        size = sum(one.numel() for one in self.params)
+        if wrong := [one.size for many in read.values() for one in many if one.size != size]:
+            raise ShapeError(f"what is kept is of {wrong[0]} numbers, the parameters have {size}")
+        super().load_state_dict(state_dict)
+        self.history = list(zip(read["old_stps"], read["old_dirs"], strict=True))
+        self._direction, self._before = read["last"] or (None, None)
+        self._length, self._loss = float(kept.get("t", 0.0)), float(kept.get("prev_loss", 0.0))
+        self._iterations, self._calls = kept.get("n_iter", 0), kept.get("func_evals", 0)
 
     def _next_direction(self, gradient: Vector) -> Vector:
         """By the two loops of Nocedal and Wright, algorithm 7.4."""
+        self._iterations += 1
         if self._before is not None and self._direction is not None:
             moved, changed = self._direction * self._length, gradient - self._before
             if changed @ moved > 1e-10:  # the curvature is positive
@@ -174,6 +216,11 @@ class _Line:
                 high = low
             low = point
         return low
+
+
+def _vector(kept: Any) -> Vector:
+    """A tensor of either library as numbers of the host."""
+    return np.asarray(kept.detach().numpy(), np.float64).reshape(-1)
 
 
 def _lowest(one: _Point, other: _Point) -> float:
