@@ -39,8 +39,19 @@ EXTREME = (0.0, -0.0, 1e-40, -1e-40, 1e-38, 3e38, -3e38, 1.0)  # whose sums depe
 TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float32": 3e-4, "float64": 1e-8, "complex64": 1e-3}
 
 # Whose slopes PyTorch's code for vectors and for numbers takes otherwise, or that are in
-# docs/differences.md; of equal numbers `msort` takes any as the first.
-SLOPES = ("copysign", "remainder", "F.elu", "logcumsumexp", "amax", "amin", "msort")
+# docs/differences.md; of equal numbers `msort` takes any as the first, and that of the variance of
+# one NaN is infinite there.
+SLOPES = (
+    ".var(",
+    ".std(",
+    "copysign",
+    "remainder",
+    "F.elu",
+    "logcumsumexp",
+    "amax",
+    "amin",
+    "msort",
+)
 
 CHOICES = {"FORMAT": ("float32", "float64", "float16", "bfloat16", *INTEGERS[1:])}
 

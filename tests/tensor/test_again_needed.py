@@ -13,6 +13,7 @@ import pytest
 import torpor
 from torpor import Tensor, nn, no_grad
 from torpor.ir.ops import Ops
+from torpor.tensor.storage import without_known
 
 RANDOM = np.random.default_rng(3)
 
@@ -63,6 +64,38 @@ def test_tokens_that_are_joined_before_one_is_looked_at(compiled: list[str]) -> 
         seen.append(len(compiled))
     assert tokens[0].tolist() == wanted
     assert seen[17] == seen[-1], seen
+
+
+@pytest.mark.parametrize("way", ["cat", "add"])
+def test_what_is_made_of_a_value_before_that_is_asked_for(way, compiled: list[str]) -> None:
+    """It is computed along with the value once a later pass needed it: its graph does not grow."""
+    rows = RANDOM.standard_normal((9, 5))
+    ours, kept, seen, sizes = Tensor(rows).realize(), rows, [], []
+    total, expected = Tensor([[0.0]], dtype="float64"), [0.0]
+    for n in range(24):
+        new = (ours * 0.1 * (n % 3)).sum().reshape(1, 1) + total[:, -1:] * 0.5
+        total = total.cat(new, dim=1) if way == "cat" else total + new
+        wanted = (kept * 0.1 * (n % 3)).sum() + expected[-1] * 0.5
+        expected.append(wanted if way == "cat" else expected[-1] + wanted)
+        assert new.item() == pytest.approx(wanted)
+        sizes.append(len(without_known([total._current()])[0].toposort()))
+        seen.append(len(compiled))
+    np.testing.assert_allclose(total.numpy()[0], expected if way == "cat" else expected[-1:])
+    assert max(sizes[4:]) <= 2, sizes  # memory, and its shape
+    assert seen[8] == seen[-1], seen
+
+
+def test_what_cannot_be_computed_along_fails_only_where_it_is_asked_for() -> None:
+    words, table = Tensor([0, 1, 9]), Tensor(np.arange(4.0)).realize()
+    for n in range(6):
+        at = words[n % 3] + 0
+        row = table[at]  # not there, the third time
+        assert at.item() == [0, 1, 9][n % 3]
+        if n % 3 < 2:
+            assert (row + 1).item() == n % 3 + 1
+        else:
+            with pytest.raises(IndexError):
+                row.item()
 
 
 def test_the_way_back_through_steps_is_computed_once(compiled: list[str]) -> None:

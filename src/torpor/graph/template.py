@@ -172,7 +172,8 @@ class Templates:
             self._kinds.clear()
         self._known[key] = seen + 1
         self._kinds[kind] += not seen
-        return seen + 1 == OFTEN or (not seen and self._kinds[kind] <= FEW)
+        many = self._kinds[kind]
+        return seen + 1 == max(OFTEN, many // 2) or (not seen and many <= FEW)
 
     def learn(self, key: Hashable, template: Template) -> None:
         """Keep the template of a key."""

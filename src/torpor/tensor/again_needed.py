@@ -5,6 +5,10 @@ a later graph needs it again, it is computed by itself, once, and kept from then
 graph like the first computes it along (see `pipeline/along.py`). So no loop that carries tensors
 from pass to pass computes its past again, and its graphs do not grow. Leaves that gradients are
 asked for, such as parameters, are kept from the first time on.
+
+What is made of a root before that is asked for (`ids = cat([ids, new])`, then `new.item()`) lies in
+no graph that is computed. It is marked too, and where a later graph needs it, all that is made at
+its place in the program is computed along with what it is made of from then on.
 """
 
 from __future__ import annotations
@@ -13,18 +17,26 @@ import sys
 import weakref
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any, Final
 
-from torpor.ir.infer import JOINT, device_of
+from torpor.ir.infer import JOINT, device_of, largest, shape_of
 from torpor.ir.ops import MOVEMENT, Ops
 from torpor.ir.uop import UOp
-from torpor.tensor.storage import reads_memory, recall
+from torpor.tensor.storage import Storage, reads_memory, recall, recent
 
 Roots = Sequence[tuple[UOp, str]]
 _THROUGH: Final = frozenset({*MOVEMENT, Ops.DETACH, Ops.LEAF, Ops.FUNCTION, Ops.CONTIGUOUS})
 _THERE: Final = frozenset({Ops.BUFFER, Ops.CONST, Ops.MULTI, Ops.SLOT, Ops.LOOP})
 
+MOST_PLACES: Final = 256  # in programs, at which tensors are made that are computed along
+AHEAD: Final = 64  # nodes from a root up to what is made of it: a choice
+ROOM: Final = 1 << 16  # elements that may be stored whatever they are made of: a choice
+
+_Place = tuple[Any, Ops]  # the site of a node and its operation
 _marks: Final[weakref.WeakKeyDictionary[UOp, Any]] = weakref.WeakKeyDictionary()
+_made_of_roots: Final[weakref.WeakSet[UOp]] = weakref.WeakSet()
+_places: Final[set[_Place]] = set()
 
 
 def needed_again(roots: Roots) -> list[tuple[UOp, Any]]:
@@ -37,6 +49,11 @@ def needed_again(roots: Roots) -> list[tuple[UOp, Any]]:
     while stack:
         node = stack.pop()
         mark = _marks.pop(node, None)
+        if node in _made_of_roots:
+            _note_place(node)
+            found.append((node, None))
+            if node not in asked:
+                continue
         if mark is not None:
             found.append((node, mark))
             if node not in asked:
@@ -53,6 +70,66 @@ def needed_again(roots: Roots) -> list[tuple[UOp, Any]]:
     return found
 
 
+def _place_of(node: UOp) -> _Place | None:
+    return (node.origins[0], node.op) if node.origins else None
+
+
+def _note_place(node: UOp) -> None:
+    """Compute what is made here along with what it is made of from now on."""
+    _made_of_roots.discard(node)
+    if (place := _place_of(node)) is not None:
+        if len(_places) >= MOST_PLACES:
+            _places.clear()
+        _places.add(place)
+
+
+def made_of(roots: Sequence[UOp]) -> list[tuple[Storage, UOp]]:
+    """What somebody holds that is a few nodes away from one of the roots and made of these, of what
+    has been computed and of constants alone, is not larger than them, and has no gradient.
+    """
+    asked, found = set(roots), []
+    for storage in recent():
+        node = storage.base
+        if not storage.requires and node not in asked and _is_next(node, asked):
+            found.append((storage, node))
+    return found
+
+
+def _is_next(root: UOp, asked: set[UOp]) -> bool:
+    left, stack, seen, ends = AHEAD, [root], {root}, list[UOp]()
+    while stack:
+        node = stack.pop()
+        if node in asked or not is_work(node):
+            ends.append(node)
+            continue
+        left -= 1
+        if not left or node.op is Ops.CHECK:
+            return False
+        more = [one for one in node.src if one not in seen]
+        seen.update(more)
+        stack += more
+    if asked.isdisjoint(ends):
+        return False
+    return size_of(root) <= max(ROOM, *map(size_of, ends))
+
+
+def size_of(node: UOp) -> int:
+    """How many elements a node has, at most."""
+    return prod(map(largest, shape_of(node)))
+
+
+def are_places() -> bool:
+    """Whether `made_at_places` may find something."""
+    return bool(_places)
+
+
+def made_at_places(roots: Sequence[UOp]) -> list[Storage]:
+    """Of `made_of`, what is made at a place that later graphs needed."""
+    if not _places:
+        return []
+    return [storage for storage, node in made_of(roots) if _place_of(node) in _places]
+
+
 def is_work(node: UOp) -> bool:
     """Whether something has to be computed for a node."""
     return node.op not in _THERE and recall(node) is None
@@ -67,6 +144,7 @@ def mark_held(roots: Roots, values: Mapping[UOp, UOp], form: Any) -> None:
         return
     sink = UOp.sink(*(node for node, _ in roots))
     asked = set(sink.src)
+    _made_of_roots.update(node for _, node in made_of(sink.src))
     held = held_in(sink, _holders(sink, values, form))
     passed: set[UOp] = set()
     wanted = {kept_for(node, held, passed) for node in held}

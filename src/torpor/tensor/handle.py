@@ -167,6 +167,7 @@ def make(
     `Storage`.
     """
     made = object.__new__(Handle._type)
+    noted = None
     if storage is None:
         if node.held:
             node = apart(node)
@@ -174,7 +175,7 @@ def make(
         node.held = reference = weakref.ref(storage)
         if depth and not active:
             storage.depth = depth
-            note_made(reference)
+            noted = reference
     made._storage, made._path = storage, path
     made._node, made._stamp = node, storage.stamp
     made.grad = None
@@ -191,6 +192,8 @@ def make(
             node.origins = (*origins, site)
     if depth >= DEEP and not requires and not active:
         Handle._deepened(made)
+    if noted is not None:
+        note_made(noted)
     return made
 
 

@@ -7,7 +7,6 @@ that a loop comes round, so that no graph grows for ever.
 
 from __future__ import annotations
 
-import math
 import sys
 import threading
 import weakref
@@ -17,10 +16,9 @@ from types import CodeType
 from typing import Any, Final
 
 from torpor.graph.known import known
-from torpor.ir.infer import shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.tensor.again_needed import is_work
+from torpor.tensor.again_needed import ROOM, are_places, is_work, made_at_places, size_of
 from torpor.tensor.handle import Handle
 from torpor.tensor.storage import DEEP, WRITE, Storage, is_buffer, reads_memory, recall, recent
 from torpor.tensor.watch import is_watched, watcher
@@ -28,7 +26,6 @@ from torpor.tensor.watch import is_watched, watcher
 _Place = tuple[Any, Ops]  # the site of a tensor and its operation
 LONG: Final = 16 * DEEP  # tensors in a row until what is no loop is computed, or one with gradients
 NEVER: Final = -(1 << 40)  # the depth of what cannot, or should not, be computed early
-ROOM: Final = 1 << 16  # elements that are stored early whatever they are made of
 MOST_HEADS: Final = 256
 MOST_DETACHED: Final = 256  # tensors that are looked at, the latest
 MOST_ENDS: Final = 64  # last states of loops that are looked at, the latest
@@ -78,7 +75,7 @@ def is_waiting(storage: Storage) -> bool:
 
 def are_waiting() -> bool:
     """Whether something waits in this thread, or may be let go of."""
-    return bool(_waiting.storages or _waiting.detached or _waiting.ends)
+    return bool(_waiting.storages or _waiting.detached or _waiting.ends) or are_places()
 
 
 def wait_for_loop(storage: Storage) -> None:
@@ -90,11 +87,13 @@ def wait_for_loop(storage: Storage) -> None:
 
 def taken_along(roots: Sequence[UOp] = ()) -> list[Storage]:
     """The storages that wait in this thread, or in the function that is traced there, and that
-    somebody holds; they wait no longer. And last states of the loops that run for these roots.
+    somebody holds; they wait no longer. And last states of the loops that run for these roots, and
+    what is made of them at places where later graphs needed that.
     """
     found, _waiting.storages = _waiting.storages, {}
     held = [storage for one in found.values() if (storage := one()) is not None]
     held += _ends_of(roots, held)
+    held += [one for one in made_at_places(roots) if one not in held]
     if (watching := watcher()) is not None:
         others = [one for one in held if not watching.holds(one)]
         _waiting.storages = {id(one): found[id(one)] for one in others}
@@ -228,7 +227,7 @@ def deepened(made: Handle) -> None:
     if _rounds.rest and storage.depth < LONG:
         _rounds.rest -= 1
         return
-    alike = _sharing(made._node, [one for one in recent() if one is not storage])
+    alike = _sharing(made._node, recent())
     if any(one.requires for one in alike) and storage.depth < LONG:
         _rounds.wait()  # for a backward pass, which would compute it all once more
         return
@@ -263,7 +262,7 @@ def _ends(storages: Sequence[Storage]) -> list[Storage]:
         return []
     used = {below for node in order for below in node.src}
     most = max([ROOM, *[node.arg.size for node in order if node.op is Ops.BUFFER]])
-    return [one for one in storages if one.base not in used and _size_of(one.base) <= most]
+    return [one for one in storages if one.base not in used and size_of(one.base) <= most]
 
 
 def _depth_of(root: UOp) -> int:
@@ -283,10 +282,6 @@ def _is_unknown(node: UOp) -> bool:
 
 def _is_open(node: UOp) -> bool:
     return id(node) not in known
-
-
-def _size_of(node: UOp) -> int:
-    return math.prod(size if isinstance(size, int) else size.vmax for size in shape_of(node))
 
 
 # --- what is detached and kept --------------------------------------------------------------------
