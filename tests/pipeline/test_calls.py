@@ -291,3 +291,38 @@ def test_what_a_function_has_inside_may_have_been_computed_before():
         lower = torpor.special.gammainc(x, x).numpy()
         upper = torpor.special.gammaincc(x, x).numpy()
         np.testing.assert_allclose(lower + upper, np.ones(8), rtol=1e-6)
+
+
+def test_tensors_of_one_value_by_chance():
+    """Two tensors may stand for one value, and what is made of each for another one."""
+    pairs = ((2, 2), (2, 2), (0, 8), (3, 3), (8, 0), (2, 2), (5, 5), (1, 2), (1, 1))
+    for first, second in pairs:
+        for scale in (2.0, 3.0, 2.0):
+            one, other = ROWS[first : first + 8].exp(), ROWS[second : second + 8].exp()
+            lower, upper = (one * 2).tanh(), (other * scale).tanh()
+            if second % 2:
+                other.realize()
+            one_by_hand, other_by_hand = (
+                np.exp(DATA[first : first + 8]),
+                np.exp(DATA[second : second + 8]),
+            )
+            expected = np.tanh(one_by_hand * 2) - np.tanh(other_by_hand * scale) * other_by_hand
+            np.testing.assert_allclose((lower - upper * other).numpy(), expected, rtol=1e-12)
+            np.testing.assert_allclose(upper.numpy(), np.tanh(other_by_hand * scale), rtol=1e-12)
+
+
+def test_a_sequence_that_grows_through_layers_of_attention():
+    """Queries, keys and values of a sequence are one node of three tensors."""
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True).eval()
+    table = Tensor(RANDOM.standard_normal((5, 8)), dtype=torpor.float32)
+    with torpor.no_grad():
+        ids, kept = torpor.tensor([[1]]), [1]
+        for _ in range(40):
+            found = layer(table[ids])[:, -1].sum(-1, keepdim=True)
+            ids = torpor.cat([ids, (found.abs() * 100).long() % 5], 1)
+            kept.append(ids[0, -1].item())
+        alone = layer(table[torpor.tensor([kept])]).numpy()
+        for length in range(1, 40, 6):
+            part = layer(table[torpor.tensor([kept[:length]])])[:, -1].sum(-1)
+            assert (part.abs() * 100).long().item() % 5 == kept[length]
+        np.testing.assert_allclose(layer(table[ids]).numpy(), alone, rtol=1e-5, atol=1e-6)

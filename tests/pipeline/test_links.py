@@ -140,3 +140,14 @@ def test_steps_with_a_variable_have_its_value() -> None:
             h = (h + x[n.bind(place) : n.bind(place) + 1].sum(0)).tanh()
             wanted = np.tanh(wanted + rows[place])
         np.testing.assert_allclose(h.numpy(), wanted, rtol=1e-10, atol=1e-12)
+
+
+def test_sorts_of_sorts_whose_number_changes() -> None:
+    """A pass of a sort reads counters as they were: what counts is no value of its own."""
+    start = np.random.default_rng(3).standard_normal(5000).astype(np.float32)
+    for count in (1, 2, 3, 2, 4, 1):
+        found, expected = Tensor(start), start
+        for _ in range(count):
+            found = (found.argsort() * 7 % 11).to(torpor.int16)
+            expected = (np.argsort(expected, kind="stable") * 7 % 11).astype(np.int16)
+        np.testing.assert_array_equal(found.numpy(), expected)

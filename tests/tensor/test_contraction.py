@@ -210,3 +210,13 @@ def test_einsum_of_numbers_for_letters():
                   (x, [..., 0], y, [..., 0], [...])):  # fmt: skip
         ours = [Tensor(one) if isinstance(one, np.ndarray) else one for one in given]
         np.testing.assert_allclose(torpor.einsum(*ours).numpy(), np.einsum(*given), rtol=1e-12)
+
+
+def test_einsum_sums_an_axis_that_broadcasts_of_the_other_operand_alone():
+    """As NumPy and PyTorch do: (-1 + 2 + 3) inf, not -inf + inf + inf."""
+    long, one = np.float32([[-1, 2, 3]]), np.float32([[np.inf]])
+    for equation in ("...i,...i->...", "ai,ai->a"):
+        assert torpor.einsum(equation, Tensor(long), Tensor(one)).tolist() == [math.inf]
+    left, right = numbers((2, 1, 4, 1), "float64"), numbers((3, 5, 6), "float64", seed=1)
+    found = torpor.einsum("...ij,...jk->...ik", Tensor(left), Tensor(right)).numpy()
+    np.testing.assert_allclose(found, left * right.sum(1, keepdims=True), rtol=1e-12)

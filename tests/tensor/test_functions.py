@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 
+import torpor
 from tests.tensor.layouts import check, layouts, numbers
 from torpor import Tensor, dtypes
 from torpor.base.errors import ShapeError, ValueRangeError
@@ -200,3 +201,20 @@ def test_integers_are_clamped_to_whole_bounds():
 
 def test_one_weight_keeps_a_number_a_number():
     assert Tensor(-2.0).prelu(Tensor([0.25])).tolist() == -0.5
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("silu", {}), ("mish", {}), ("gelu", {}), ("gelu", {"approximate": "tanh"})],
+)
+def test_an_infinite_gradient_is_multiplied_by_the_slope(name, options):
+    """inf * f'(x), not the difference of two that are infinite; slopes by differences."""
+    x = Tensor(np.array([-3.0, -1.5, -0.5, 0.5, 2.0]), requires_grad=True)
+    step = 1e-6
+    higher, lower = (getattr(x.detach() + s, name)(**options).numpy() for s in (step, -step))
+    expected = (higher - lower) / (2 * step)
+    made = getattr(x, name)(**options)
+    (slope,) = torpor.autograd.grad(made.sum(), [x], retain_graph=True)
+    np.testing.assert_allclose(slope.numpy(), expected, rtol=1e-7, atol=1e-9)
+    (found,) = torpor.autograd.grad((made * math.inf).sum(), [x])
+    np.testing.assert_array_equal(found.numpy(), expected * np.inf)

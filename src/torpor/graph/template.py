@@ -7,6 +7,7 @@ after   for x and y alike in format, shape and all else that `f` looks at: the s
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from operator import itemgetter
@@ -150,12 +151,13 @@ class Template:
 
 class Templates:
     """Templates by what they are of. The first of a kind are written down at once, further ones
-    when their like has come a few times: sizes that grow from pass to pass never do.
+    when they come more often than their like: sizes that grow from pass to pass never do.
     """
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, Template | int] = {}  # or how often it has come
-        self._kinds: Counter[Hashable] = Counter()  # how many of each there are
+        self._known: dict[Hashable, Template | float] = {}  # or how often it has come
+        self._kinds: Counter[Hashable] = Counter()  # how many keys of each there are
+        self._comes: Counter[Hashable] = Counter()  # how often they have come
 
     def get(self, key: Hashable) -> Template | None:
         """The template of a key."""
@@ -163,17 +165,21 @@ class Templates:
         return found if isinstance(found, Template) else None
 
     def is_wanted(self, key: Hashable, kind: Hashable = None) -> bool:
-        """Whether the time has come to `learn` the template of a key of this kind."""
+        """Whether the time has come to `learn` the template of a key of this kind; once is said."""
         seen = self._known.get(key, 0)
         if isinstance(seen, Template):
             return False
         if not seen and len(self._known) >= MOST:
             self._known.clear()
             self._kinds.clear()
-        self._known[key] = seen + 1
+            self._comes.clear()
         self._kinds[kind] += not seen
+        self._comes[kind] += 1
         many = self._kinds[kind]
-        return seen + 1 == max(OFTEN, many // 2) or (not seen and many <= FEW)
+        often = max(OFTEN, min(2 * self._comes[kind] // many, many // 2))
+        wanted = seen + 1 >= often or (not seen and many <= FEW)
+        self._known[key] = -math.inf if wanted else seen + 1
+        return wanted
 
     def learn(self, key: Hashable, template: Template) -> None:
         """Keep the template of a key."""

@@ -5,7 +5,7 @@
 
 from torpor.pipeline.again import learn as learn
 from torpor.pipeline.again import recall as recall
-from torpor.pipeline.calls import know_calls as know_calls
+from torpor.pipeline.calls import know_written as know_written
 from torpor.pipeline.compile import program_for as program_for
 from torpor.pipeline.report import KernelRun as KernelRun
 from torpor.pipeline.report import Measurement as Measurement

@@ -1,4 +1,5 @@
-"""Graphs with calls are known by what they are when these are written out.
+"""Graphs with calls are known by what they are when these are written out, and those with other
+names for a value (FUNCTION AGAIN) by what they are when equal nodes of equal names are one.
 
 before  the form of PART(CALL(x, y)), in which a template is one word
 after   the form of what the template makes of x and y, with the memory and the numbers that x and y
@@ -32,16 +33,16 @@ Roots = Sequence[tuple[UOp, str]]
 
 @dataclass
 class Written:
-    """How the form of a graph without its calls comes of that with them.
+    """How the form of a graph without its calls and other names comes of that with them.
 
     key:     of the form, but for the numbers.
-    numbers: for each of its numbers where it is among those of the graph with calls; None: fixed.
+    numbers: for each of its numbers where it is among those of the graph as given; None: fixed.
     fixed:   what these are.
     same:    places of numbers that must be one.
     pinned:  those that must be what they were, by place.
-    buffers: for each of its buffers which it is of those of the graph with calls.
+    buffers: for each of its buffers which it is of those of the graph as given.
     bound:   the same of its bound variables.
-    company: the nodes of the graph with calls that are computed along.
+    company: the nodes of the graph as given that are computed along.
     taken:   what is computed along with the form, by place.
     """
 
@@ -56,7 +57,7 @@ class Written:
     taken: Sequence[int]
 
     def form(self, own: Canonical) -> Canonical | None:
-        """The form of a graph without its calls; None where it is another one."""
+        """The form of a graph as it is computed; None where it is another one."""
         given = own.numbers
         if any(given[one] != given[other] for one, other in self.same):
             return None
@@ -75,8 +76,10 @@ _times: Final[dict[tuple[Any, ...], int]] = {}  # how often it was another one
 
 
 def form_without(own: Canonical, roots: Roots) -> tuple[Canonical, Roots] | None:
-    """As `along.with_company`, of the graph without its calls; None where it is not known."""
+    """As `along.with_company`, of the graph as it is computed; None where it is not known."""
     known = _written.get(own.skeleton)
+    if known is None and not own.calls:
+        return along.with_company(own, roots)
     form = None if known is None else known.form(own)
     if known is None or form is None or along.taken_with(known.key) != known.taken:
         return None
@@ -87,12 +90,12 @@ def form_without(own: Canonical, roots: Roots) -> tuple[Canonical, Roots] | None
     return along.joined(form, known.taken, device), [*roots, *more]
 
 
-def know_calls(roots: Roots, known: Notes, wanted: Roots, values: Mapping[UOp, UOp]) -> None:
-    """Know a graph with calls, which is about to be computed as `wanted`; `values` are what stands
-    for its nodes there.
+def know_written(roots: Roots, known: Notes, wanted: Roots, values: Mapping[UOp, UOp]) -> None:
+    """Know a graph with calls or other names, which is about to be computed as `wanted`; `values`
+    are what stands for its nodes there.
     """
     own, form = canonical(roots, known), canonical(wanted)
-    if own is None or form is None or not own.calls:
+    if own is None or form is None or own.key == form.key:
         return
     name = own.skeleton
     if len(_times) >= MOST:
@@ -103,6 +106,7 @@ def know_calls(roots: Roots, known: Notes, wanted: Roots, values: Mapping[UOp, U
     if made is not None and times <= PATIENCE:
         _written[name] = made
     else:
+        _written.pop(name, None)
         for call in own.calls:
             call.arg.template.is_called = False
 

@@ -129,8 +129,9 @@ def placed(command: Command, table: Sequence[Buffer], bound: Sequence[int]) -> P
 
 def steps_of(order: Sequence[UOp], name: Hashable, asked: set[UOp]) -> list[list[UOp]] | None:
     """What is to be computed in each step, of the nodes of a graph in order."""
+    inside = {node.src[0] for node in order if node.op is Ops.PRIOR}  # without which it is nothing
     stored = [node for node in order if node.op not in UNSTORED and node.dtype is not dtypes.void]
-    kinds = {node: kind_of(node) for node in stored}
+    kinds = {node: kind_of(node) for node in stored if node not in inside}
     counts = Counter(kinds.values())
     if not counts or max(counts.values()) < LEAST:
         return None

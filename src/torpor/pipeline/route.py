@@ -128,7 +128,7 @@ def realize_again(roots: Roots, known: Notes) -> Again | None:
     form = canonical(roots, known)
     if form is None:
         return None
-    found = calls.form_without(form, roots) if form.calls else along.with_company(form, roots)
+    found = calls.form_without(form, roots)
     if found is None:
         return None
     own, wanted = found

@@ -17,6 +17,7 @@ from torpor.tensor.pending import note_along
 from torpor.tensor.storage import (
     age_of,
     is_buffer,
+    is_name,
     reads_memory,
     remember,
     settle,
@@ -85,8 +86,8 @@ def _run(roots: Sequence[tuple[UOp, str]]) -> list[UOp] | None:
         with unwatched_calls():
             values_of: list[UOp] = pipeline().realize(wanted)
         return values_of
-    if any(node.op is Ops.PART for node in values):
-        pipeline().know_calls(roots, known, wanted, values)
+    if any(node.op is Ops.PART or is_name(node) for node in values):
+        pipeline().know_written(roots, known, wanted, values)
     found = pipeline().realize_along(wanted, partial(new_graph, roots, values))
     if found is None:
         return None

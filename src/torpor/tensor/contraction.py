@@ -280,8 +280,9 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
     tensors = list(operands[0] if len(operands) == 1 and not isinstance(operands[0], Handle)
                    else operands)  # fmt: skip
     inputs, output = _parse(equation.replace(" ", ""), tensors)
-    _check_lengths(equation, inputs, tensors)
+    lengths = _lengths(equation, inputs, tensors)
     terms = [_diagonals(letters, tensor) for letters, tensor in zip(inputs, tensors, strict=True)]
+    terms = [_unbroadcast(*term, lengths) for term in terms]
     for place, term in enumerate(terms):
         others = [*terms[:place], *terms[place + 1 :]]
         terms[place] = _product([term], _needed([term], others, output))
@@ -369,8 +370,8 @@ def _parse(equation: str, tensors: Sequence[Any]) -> tuple[list[str], list[str]]
     return inputs, list(_spare(extra)) + once
 
 
-def _check_lengths(equation: str, inputs: Sequence[str], tensors: Sequence[Any]) -> None:
-    """A letter stands for one length (1 broadcasts)."""
+def _lengths(equation: str, inputs: Sequence[str], tensors: Sequence[Any]) -> dict[str, Any]:
+    """The one length that each letter stands for (1 broadcasts)."""
     lengths: dict[str, Any] = {}
     for letters, tensor in zip(inputs, tensors, strict=True):
         for letter, size in zip(letters, tensor.shape, strict=True):
@@ -379,6 +380,15 @@ def _check_lengths(equation: str, inputs: Sequence[str], tensors: Sequence[Any])
             elif size not in (1, lengths[letter]):
                 what = f"einsum {equation!r}: {letter!r} is {lengths[letter]} and {size}"
                 raise located(ShapeError(what), tensors)
+    return lengths
+
+
+def _unbroadcast(letters: str, tensor: Any, lengths: dict[str, Any]) -> Term:
+    """A term without the axes that broadcast: the sum over them is that of the others alone."""
+    kept = [n for n, x in enumerate(letters) if tensor.shape[n] != 1 or lengths[x] == 1]
+    if len(kept) == len(letters):
+        return letters, tensor
+    return "".join(letters[n] for n in kept), tensor.reshape([tensor.shape[n] for n in kept])
 
 
 def _spare(count: int) -> str:

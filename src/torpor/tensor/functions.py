@@ -278,7 +278,8 @@ class Functions(Handle):
     @widely
     def silu(self) -> Tensor:
         """x sigmoid(x). Elfwing, Uchibe and Doya, 2017, arXiv:1702.03118."""
-        return self * self.sigmoid()
+        gate = self.sigmoid()
+        return _gated(self, gate, gate * (1 - gate))
 
     swish = silu
 
@@ -286,7 +287,8 @@ class Functions(Handle):
     @widely
     def mish(self) -> Tensor:
         """x tanh(softplus(x)). Misra, 2019, arXiv:1908.08681."""
-        return self * self.softplus().tanh()
+        gate = self.softplus().tanh()
+        return _gated(self, gate, (1 - gate * gate) * self.sigmoid())
 
     @repeated
     def gelu(self, approximate: str = "none") -> Tensor:
@@ -297,11 +299,14 @@ class Functions(Handle):
         """
         x, dtype = _wide(self), float_dtype(self.dtype)
         if approximate == "tanh":
-            inner = (x + 0.044715 * x * x * x) * math.sqrt(2 / math.pi)
-            return (0.5 * x * (inner.tanh() + 1)).cast(dtype)
+            bend = (x + 0.044715 * x * x * x) * math.sqrt(2 / math.pi)
+            turn = bend.tanh()
+            steep = (0.134145 * x * x + 1) * math.sqrt(0.5 / math.pi)
+            return _gated(x, 0.5 * (turn + 1), (1 - turn * turn) * steep).cast(dtype)
         if approximate != "none":
             raise ValueRangeError(f"gelu's approximate is 'none' or 'tanh', not {approximate!r}")
-        return (0.5 * x * ((x * math.sqrt(0.5)).erf() + 1)).cast(dtype)
+        density = (-0.5 * x * x).exp() * math.sqrt(0.5 / math.pi)
+        return _gated(x, 0.5 * ((x * math.sqrt(0.5)).erf() + 1), density).cast(dtype)
 
     @widely
     def quick_gelu(self) -> Tensor:
@@ -400,6 +405,14 @@ class Functions(Handle):
         """x times x + 3 clamped to [0, 6], divided by 6. Howard et al., 2019, arXiv:1905.02244."""
         made: Any = self * ((self + 3).maximum(0).minimum(6) / 6)
         return with_rule(made, (self.cast(made.dtype),), "hardswish")
+
+
+def _gated(operand: Any, gate: Any, slope: Any) -> Tensor:
+    """x g(x), of g and its slope: a gradient is multiplied once, so that of an infinite one is
+    infinite, not the difference of two.
+    """
+    made = operand * gate
+    return made if made.is_pair else sloped(made, (operand, gate + operand * slope))
 
 
 def _elu(operand: Any, alpha: Any, inner: Any, slope: Any) -> Tensor:

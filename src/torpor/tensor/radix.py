@@ -4,7 +4,8 @@ Elements become unsigned integers of the same order. A word holds such a key abo
 number; each pass moves the words by some bits of their keys, from the lowest on (Knuth, The Art of
 Computer Programming 3, section 5.2.5). Where a word goes is a running count: what stood in its
 bin's counter before it. Long rows are cut into parts that are counted side by side; where they are
-cut depends on the shape alone. Short rows are ranked by comparing all pairs.
+cut depends on the shape alone. Short rows are ranked by comparing all pairs. What has a rank is
+found without sorting, by halves.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.handle import derive, make
 from torpor.tensor.iota import iota
+from torpor.tensor.looping import scan
 from torpor.tensor.operands import choose
 
 PAIRS: Final = 128  # length up to which all pairs are compared
@@ -56,13 +58,33 @@ def values_of(keys: Any, dtype: DType) -> Any:
     return choose(keys >= sign, keys ^ sign, ~keys).bitcast(dtype)
 
 
-def ranks(keys: Any) -> Any:
-    """How many elements of its row (the last axis of two) each stands behind, int64. Signed numbers
-    of 32 or 64 bits are what vectors compare best.
-    """
+def signed(keys: Any) -> Any:
+    """Signed numbers of 32 or 64 bits in the order of the keys: what vectors compare best."""
     bits = WORD if keys.dtype.bits <= WORD else 2 * WORD
     wide = keys.cast(from_name(f"uint{bits}")) ^ (1 << (bits - 1))
-    keys = wide.bitcast(from_name(f"int{bits}")).contiguous()
+    return wide.bitcast(from_name(f"int{bits}"))
+
+
+def of_ranks(keys: Any, ranks: Any) -> Any:
+    """For each row of keys (rows, length) those that have some ranks (rows, count): a bit at a
+    time, from the highest on, by how many keys of the row are less than what it would make.
+    """
+    given: Any = signed(keys).contiguous().unsqueeze(1)
+    bits = make(iota(keys.dtype.bits, keys.device), keys.device)
+    ones = make(build.constant(1, keys.dtype, bits.shape), keys.device)
+
+    def halve(found: Any, bit: Any) -> tuple[Any, None]:
+        more = found | bit
+        before = (given < signed(more).unsqueeze(2)).sum(2, dtype=dtypes.int64)
+        return choose(before <= ranks, more, found), None
+
+    nothing = make(build.constant(0, keys.dtype, ranks.shape), keys.device)
+    return scan(halve, nothing, ones << bits.flip(0).cast(keys.dtype))[0]
+
+
+def ranks(keys: Any) -> Any:
+    """How many elements of its row (the last axis of two) each stands behind, int64."""
+    keys = signed(keys).contiguous()
     order = make(iota(keys.shape[1], keys.device, dtypes.int32), keys.device)
     here, other = keys.unsqueeze(2), keys.unsqueeze(1)
     tie = other.eq(here) & (order.unsqueeze(0) < order.unsqueeze(1))

@@ -13,7 +13,7 @@ from torpor.tensor.creation import as_tensor, beside
 from torpor.tensor.handle import Handle, derive, located, make, with_rule
 from torpor.tensor.iota import iota
 from torpor.tensor.operands import choose
-from torpor.tensor.radix import PAIRS, keys_of, sorted_numbers
+from torpor.tensor.radix import PAIRS, keys_of, of_ranks, sorted_numbers
 from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import one_axis
 
@@ -92,8 +92,9 @@ class Sorting(Handle):
             raise located(OutOfBoundsError(f"kthvalue {k} along a length of {length}"), (self,))
         if not self.ndim:
             return self.topk(1)
-        ordered = self.argsort(axis).narrow(axis, k - 1, 1)
-        return _one(self, axis, ordered, keepdim)
+        shape = (*self.shape[:axis], 1, *self.shape[axis + 1 :])
+        rank = make(build.constant(k - 1, dtypes.int64, shape), self.device)
+        return _one(self, axis, places_of(self, axis, rank), keepdim)
 
     def median(self, dim: int | None = None, keepdim: bool = False) -> Any:
         """The middle element in order, of two the lesser; NaN if one is, and of nothing (of
@@ -116,12 +117,9 @@ class Sorting(Handle):
         length = self.shape[axis]
         if not isinstance(length, int) or not length:
             raise located(ShapeError(f"median along a length of {length}"), (self,))
-        order = self.argsort(axis)
-        place = order.narrow(axis, (length - 1) // 2, 1)
-        if self.dtype.is_float:
-            nan: Any = self.isnan()
-            place = nan.any(axis, True).where(nan.cast(dtypes.uint8).argmax(axis, True), place)
-        return _one(self, axis, place, keepdim)
+        nan: Any = self.isnan().any(axis, True)  # which stands last
+        rank = nan.where(length - 1, nan.full_like((length - 1) // 2, dtype=dtypes.int64))
+        return _one(self, axis, places_of(self, axis, rank), keepdim)
 
     @staticmethod
     def searchsorted(
@@ -180,6 +178,28 @@ def _order(operand: Any, axis: int, descending: bool) -> Any:
     """As `argsort`."""
     keys = _rows(_ordered(operand, descending), axis)
     return _unrowed(sorted_numbers(keys.contiguous()), operand.shape, axis)
+
+
+def places_of(operand: Any, axis: int, ranks: Any) -> Any:
+    """Where along an axis those elements stand that have these ranks (int64, from 0, in the
+    operand's shape but for `axis`): of a few by halves, of many by sorting. Of equal elements it
+    may be any.
+    """
+    shape, length, count = operand.shape, operand.shape[axis], ranks.shape[axis]
+    if not operand.numel() or not ranks.numel():
+        return operand.argsort(axis).gather(axis, ranks)
+    keys = _rows(keys_of(operand.detach()), axis)
+    rounds = keys.dtype.bits * count * length + LEVEL / keys.shape[0]
+    if rounds > _sorting(length):
+        return operand.argsort(axis).gather(axis, ranks)
+    found = _places(keys.contiguous(), _rows(ranks, axis))
+    return _unrowed(found, (*shape[:axis], count, *shape[axis + 1 :]), axis)
+
+
+@repeated
+def _places(keys: Any, ranks: Any) -> Any:
+    """Where in each row of keys the elements of some ranks stand first."""
+    return keys.unsqueeze(1).eq(of_ranks(keys, ranks).unsqueeze(2)).argmax(2)
 
 
 @repeated

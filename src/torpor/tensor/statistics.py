@@ -15,7 +15,7 @@ from torpor.tensor.handle import Handle, derive, located, make, with_rule
 from torpor.tensor.host import known_size
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import default_float
-from torpor.tensor.sorting import Sorted
+from torpor.tensor.sorting import Sorted, places_of
 from torpor.tensor.spelling import one_axis, some_axes, within
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Statistics(Handle):
             return self.median(0)
         axis = one_axis(dim, self.ndim)
         count = (~self.isnan()).sum(axis, True)
-        place = self.argsort(axis).gather(axis, ((count - 1) // 2).maximum(0))
+        place = places_of(self, axis, ((count - 1) // 2).maximum(0))
         values = self.gather(axis, place)
         return Sorted(*((one if keepdim else one.squeeze(axis)) for one in (values, place)))
 
@@ -158,18 +158,19 @@ def _quantile(
         raise located(ShapeError("quantile needs elements, and q a number or a vector"), (operand,))
     flat = operand.reshape(-1) if dim is None else operand
     axis = 0 if dim is None else one_axis(dim, operand.ndim)
-    values = (flat.reshape(1) if not flat.ndim else flat.movedim(axis, -1)).sort(-1).values
+    values = flat.reshape(1) if not flat.ndim else flat.movedim(axis, -1)
     nan = values.isnan()
     count = (~nan).sum(-1, True) if passing else nan.ones_like(dtype=dtypes.int64).sum(-1, True)
     rank = share.reshape(-1) * (count - 1).maximum(0).cast(share.dtype)
     below, above = rank.floor(), rank.ceil()
     if interpolation == "nearest":
         below = above = rank.round()
-    low = values.gather(-1, (above if interpolation == "higher" else below).cast(dtypes.int64))
-    made = low
-    if interpolation in ("linear", "midpoint"):
-        high = values.gather(-1, above.cast(dtypes.int64))
-        made = low.lerp(high, 0.5 if interpolation == "midpoint" else rank - below)
+    between = interpolation in ("linear", "midpoint")
+    asked = [below, above] if between else [above if interpolation == "higher" else below]
+    places = places_of(values, values.ndim - 1, Handle._type.cat(asked, -1).cast(dtypes.int64))
+    made, *high = values.gather(-1, places).chunk(len(asked), -1)
+    if between:
+        made = made.lerp(*high, 0.5 if interpolation == "midpoint" else rank - below)
     empty = (~nan).sum(-1, True).eq(0) if passing else nan.any(-1, True)
     made = empty.where(math.nan, made)
     made = made.movedim(-1, 0)

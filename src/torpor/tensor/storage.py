@@ -221,6 +221,11 @@ def without_known(roots: Sequence[UOp]) -> list[UOp]:
     return [values.get(node, node) for node in roots]
 
 
+def is_name(node: UOp) -> bool:
+    """Whether a node is but another name of a value."""
+    return node.op is _FUNCTION and bool(node.arg[0] == AGAIN)
+
+
 def values_below(roots: Sequence[UOp]) -> dict[UOp, UOp]:
     """What stands for the nodes of the graphs that have been computed, are parts of calls, or are
     made of such.
@@ -244,7 +249,7 @@ def values_below(roots: Sequence[UOp]) -> dict[UOp, UOp]:
         else:
             seen.add(node)
             source = tuple([done.get(one, one) for one in below])
-            if node.op is _PART or (node.op is _FUNCTION and node.arg[0] == AGAIN):
+            if node.op is _PART or is_name(node):
                 done[node] = source[0]
             elif source != node.src:
                 made = shaped(node.replace(src=source), shape_of(node))
