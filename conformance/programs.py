@@ -208,6 +208,8 @@ class Maker:
         is_product = "einsum" in kind.text or "@" in kind.text
         if is_product and len({self.scope[one.name].dtype for one in chosen}) > 1:
             return  # PyTorch takes several formats only of what is empty
+        if is_product and self.special and any(1 in self.scope[one.name].shape for one in chosen):
+            return  # a sum of one product -0.0 is 0.0 there
         if "conv" in kind.text and any(self.scope[one.name].numel() == 0 for one in chosen):
             return  # PyTorch leaves the filters' axis empty where there are no channels
         if "scatter" in kind.text and any(self.scope[one.name].numel() == 0 for one in chosen):
@@ -344,14 +346,10 @@ def given_tensor(tensor: Any) -> Any:
     return torpor.tensor(tensor.numpy())
 
 
-def near(one: np.ndarray, other: np.ndarray, limit: np.ndarray) -> np.ndarray:
-    """Where numbers are the same but for so much; NaN is the same as NaN."""
-    return (np.abs(one - other) <= limit) | (one == other) | (np.isnan(one) & np.isnan(other))
-
-
-def differs(found: Any, expected: np.ndarray, wide: np.ndarray | None) -> str:
-    """What differs in a result, or nothing."""
+def differs(found: Any, expected: np.ndarray, wide: np.ndarray | None, coarse: bool = False) -> str:
+    """What differs in a result, or nothing; `coarse`: float64 may come of rounded float32."""
     name, array = found
+    kind = "float32" if coarse and name == "float64" else name
     if array.shape != expected.shape:
         return f"shape {array.shape}, PyTorch {expected.shape}"
     if name != "bfloat16" and array.dtype != expected.dtype:
@@ -361,7 +359,7 @@ def differs(found: Any, expected: np.ndarray, wide: np.ndarray | None) -> str:
     mine, theirs = (np.asarray(one, np.float64) for one in (array, expected))
     with np.errstate(all="ignore"):
         size = np.nanmax(np.abs(theirs[np.isfinite(theirs)]), initial=1.0)
-        limit = TOLERANCE[name] * (np.abs(theirs) + min(size, 1e3))
+        limit = TOLERANCE[kind] * (np.abs(theirs) + min(size, 1e3))
         wrong = ~(
             (np.abs(mine - theirs) <= limit) | (mine == theirs) | np.isnan(mine) & np.isnan(theirs)
         )
@@ -390,6 +388,7 @@ def compared(seed: int) -> tuple[Program, str]:
         wide = of_torch(program, wide=True)
     except Exception:
         wide = [None] * len(expected)
+    coarse = any(one.dtype == torch.float32 for one in program.inputs.values())
     ways = ["plain"] + ["jitted"] * program.jittable
     if sum(one.numel() for one in program.inputs.values()) <= FEW and seed % EVERY == 0:
         ways.append("interpreted")
@@ -401,7 +400,7 @@ def compared(seed: int) -> tuple[Program, str]:
             return program, f"{way}: {type(error).__name__}: {last}"
         for found in calls:
             for name, one, other, exact in zip(program.results, found, expected, wide, strict=True):
-                if reason := differs(one, other, exact):
+                if reason := differs(one, other, exact, coarse):
                     return program, f"{way}: {name}: {reason}"
     return program, ""
 

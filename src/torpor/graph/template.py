@@ -28,6 +28,13 @@ OFTEN: Final = 4
 SMALL: Final = 8  # nodes that are made at once: writing a CALL of them down takes as long
 _CALL, _PART = Ops.CALL, Ops.PART  # an enumeration is slow to ask for its members
 _NONE: Final[Mapping[UOp, UOp]] = {}
+_computations = 0
+
+
+def note_computation() -> None:
+    """What has been written down until now may be called from now on."""
+    global _computations
+    _computations += 1
 
 
 def _may_flow(node: UOp) -> bool:
@@ -71,6 +78,8 @@ class Template:
     used:  the numbers of the inputs that are operands.
     flows: whether gradients of a result may flow to an input.
     is_called: whether it may stay a call until graphs are planned.
+    born:  in which computation it was written down: what comes in that one alone is no call, so
+           that graphs of sizes that are always new are alike.
     """
 
     def __init__(
@@ -108,6 +117,7 @@ class Template:
         smooth = sink.toposort(_may_flow)
         self.flows = any(node in smooth and node.dtype.is_float for node in inputs)
         self.is_called = len(self.steps) >= SMALL and self.is_whole()
+        self.born = _computations
 
     def is_whole(self) -> bool:
         """Whether nothing is read but the inputs, and constants."""
@@ -115,7 +125,7 @@ class Template:
 
     def called(self, inputs: Sequence[UOp], origins: Origins) -> list[UOp | None]:
         """As `made`, but that nothing is made until somebody looks (see `written_out`)."""
-        if not self.is_called:
+        if not self.is_called or self.born == _computations:
             return self.made(inputs, origins)
         source = tuple([inputs[number] for number in self.used])
         call = UOp(_CALL, dtypes.void, source, Call(self, origins))

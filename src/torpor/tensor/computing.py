@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from torpor.base.errors import TorporError
 from torpor.graph.known import known, shown
+from torpor.graph.template import note_computation
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
 from torpor.tensor.again_needed import mark_held, needed_again, needed_elsewhere
@@ -72,6 +73,7 @@ def _run(roots: Sequence[tuple[UOp, str]]) -> list[UOp] | None:
     """The values of nodes; None where something below has been computed by itself, so that there is
     less to do.
     """
+    note_computation()
     if not active:
         again = pipeline().realize_again(roots, known)
         if again is not None:
