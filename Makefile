@@ -62,6 +62,7 @@ conformance: .venv/conformance.stamp
 	$(VENV_PYTHON) -m conformance.standard
 	$(VENV_PYTHON) -m conformance.differences
 	$(VENV_PYTHON) -m conformance.programs
+	$(VENV_PYTHON) -m conformance.program_passes
 
 docs: .venv/site.stamp
 	NO_MKDOCS_2_WARNING=1 $(VENV_PYTHON) -m mkdocs build --quiet

@@ -413,9 +413,9 @@ def shown(seed: int, program: Program, reason: str) -> str:
     return f"--- seed {seed}: {reason}\n{given}\n{program.text()}"
 
 
-def main() -> int:
-    """Compare programs until the time is over, or one."""
-    parser = argparse.ArgumentParser(prog="python -m conformance.programs")
+def search(module: str, compare: Callable[[int], tuple[Program, str]]) -> int:
+    """Compare programs until the time is over, or one: whether any differs."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}")
     parser.add_argument("--seconds", type=float, default=60, help="how long")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--seed", type=int, help="one seed alone, with its text")
@@ -423,12 +423,12 @@ def main() -> int:
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
     if chosen.seed is not None:
-        program, reason = compared(chosen.seed)
+        program, reason = compare(chosen.seed)
         print(shown(chosen.seed, program, reason or "no difference"))
         return bool(reason)
     end, seed, wrong = time.monotonic() + chosen.seconds, chosen.first, 0
     while time.monotonic() < end:
-        program, reason = compared(seed)
+        program, reason = compare(seed)
         if reason:
             wrong += 1
             print(shown(seed, program, reason), flush=True)
@@ -438,4 +438,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(search("conformance.programs", compared))
