@@ -87,7 +87,7 @@ def strided(image, size, stride, padding):
 def test_padding_is_less_than_all_else_and_has_no_gradient(size, stride):
     padding = size // 2
     image = np.random.default_rng(4).integers(-9, 0, (2, 3, 19)).astype(np.float32)
-    image[0, 0], image[1, 1, ::3], image[1, 2, 4:6] = -np.inf, 0, np.nan
+    image[0, 0], image[1, 1, ::3], image[1, 2, 4:6], image[1, 2, 6:8] = -np.inf, 0, np.nan, np.inf
     places = strided(image, size, stride, padding)
     values, first, gradient = np.zeros((2, 3, len(places))), [], np.zeros(image.shape)
     for window, inside in enumerate([[n for n in each if n >= 0] for each in places]):

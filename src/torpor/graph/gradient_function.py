@@ -250,8 +250,6 @@ def first_gradient(node: UOp, g: UOp) -> Gradients:
 def pool_gradient(node: UOp, g: UOp) -> Gradients:
     """d greatest(x) over the last axes, windows: g for the first of equal elements, but the last
     NaN. The second operand, if there is one, says which elements are no padding.
-
-    Whether r is NaN is asked for each window, not for each element.
     """
     x, *inside = node.src[1:]
     shape, count = shape_of(x), node.arg[1]
@@ -260,13 +258,12 @@ def pool_gradient(node: UOp, g: UOp) -> Gradients:
     windows = x.src[0] if x.op is Ops.FUNCTION else x
     r = contiguous(node) if windows.op is Ops.SHEAR else node  # they overlap: r is needed often
     nan, one = is_nan(r), like(cast(r, dtypes.int32), 1)
-    top = kept(choice(nan, like(r, math.inf), r), axes, x)
     length = product(window)
     assert isinstance(length, int), "windows have known lengths"
     places = positions(length, dtypes.int32)
     places = expand(reshape(places, (*(1,) * len(lead), *window)), shape)
     order = times(places, kept(choice(nan, scaled(one, -1), one), axes, x))
-    beside = less(x, top)
+    beside = both(negated(equal(x, kept(r, axes, x))), equal(x, x))
     for mask in inside:
         beside = either(beside, negated(mask))
     numbers = choice(beside, like(order, BESIDE_ALL), order)
