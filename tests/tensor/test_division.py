@@ -1,5 +1,7 @@
 """Quotients and remainders of numbers of every magnitude, against NumPy."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -88,3 +90,10 @@ def test_powers_of_a_half_are_roots():
     leaf = Tensor([0.0, 4.0], requires_grad=True)
     (leaf**0.5).sum().backward()
     assert leaf.grad.tolist() == [np.inf, 0.25]
+
+
+def test_divisors_of_one_number_computed_of_any_length_are_compiled_in_seconds():
+    """Ninety remainders one after the other, in text without vectors."""
+    for length in (5, 7, 6, 9, 8):
+        place = Tensor(np.arange(length, dtype=np.float32)).argmax(-1)
+        assert place.gcd(place * 0 + 6).item() == math.gcd(length - 1, 6)
