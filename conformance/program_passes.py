@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.programs import Maker, Program, differs, given_tensor, of_torch, search
+from conformance.programs import Maker, Program, coarsest, differs, given_tensor, of_torch, search
 
 PASSES = 14
 LATER = 4  # so many passes one after which all is asked for that was kept
@@ -97,7 +97,7 @@ def compared(seed: int) -> tuple[Program, str]:
                 todo, waiting = todo + waiting, []
             for name, found, other, exact in todo:
                 array = found.dtype.name, found.detach().numpy()
-                if reason := differs(array, other, exact, coarse=True):
+                if reason := differs(array, other, exact, coarsest(program, name)):
                     return now, f"pass {number}: {name}: {reason}"
         except Exception as error:
             return now, f"pass {number}: {''.join(traceback.format_exception(error)[-3:])}"

@@ -267,6 +267,18 @@ def test_interpolation_from_the_nearer_side():
     check(Tensor(left).lerp(Tensor(right), np.full(5, 0.25))[1], np.array(0.75 + 0.25e30))
 
 
+def test_interpolation_has_the_slopes_of_its_weights():
+    """1 - w, w and the way between, each of its own shape and times a gradient that may be inf."""
+    left, right, weight = np.arange(6.0).reshape(2, 3), np.array([2.0, -1.0, 0.5]), np.array([0.25])
+    given = [Tensor(one, requires_grad=True) for one in (left, right, weight)]
+    slopes = given[0].lerp(given[1], given[2]).sum().gradient(*given)
+    check(slopes[0], np.full((2, 3), 0.75))
+    check(slopes[1], np.full(3, 0.5))
+    check(slopes[2], np.array([(right - left).sum()]))
+    x = Tensor([0.0, 1.0], requires_grad=True)
+    assert x.lerp(x * 2, 0.25).log2().sum().gradient(x)[0].tolist()[0] == math.inf
+
+
 def test_where_is_pytorchs():
     x, held = np.float32([1, 2]), np.array([True, False])
     for condition in (held, held.astype(np.uint8)):

@@ -205,7 +205,16 @@ def test_one_weight_keeps_a_number_a_number():
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("silu", {}), ("mish", {}), ("gelu", {}), ("gelu", {"approximate": "tanh"})],
+    [
+        ("silu", {}),
+        ("mish", {}),
+        ("gelu", {}),
+        ("gelu", {"approximate": "tanh"}),
+        ("sigmoid", {}),
+        ("cosh", {}),
+        ("sinc", {}),
+        ("lerp", {"end": 3.0, "weight": 0.25}),
+    ],
 )
 def test_an_infinite_gradient_is_multiplied_by_the_slope(name, options):
     """inf * f'(x), not the difference of two that are infinite; slopes by differences."""

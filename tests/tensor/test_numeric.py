@@ -116,6 +116,11 @@ def test_common_divisors_of_bytes():
     np.testing.assert_array_equal(Tensor(x).gcd(Tensor(y)).numpy(), np.gcd(x, y))
 
 
+def test_common_divisors_of_the_least_number():
+    x, y = np.array([-128, -128, 0, -128], np.int8), np.array([0, 64, -128, -96], np.int8)
+    np.testing.assert_array_equal(Tensor(x).gcd(Tensor(y)).numpy(), np.gcd(x, y))
+
+
 def test_nextafter_has_the_slope_of_its_first_operand():
     x, y = (Tensor(v, requires_grad=True) for v in ([1.0, 2.0, 3.0], [1.0, 5.0, 3.0]))
     slopes = x.nextafter(y).sum().gradient(x, y)

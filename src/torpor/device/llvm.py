@@ -27,9 +27,6 @@ from torpor.ir.records import Program
 
 # Explicit vectors need no pass but those that turn memory into registers; scalar text does.
 VECTOR_TYPE: Final = re.compile(r"<\d+ x ")
-# Lines from which scalar text gets no more either: a chain of 90 remainders, each chosen by the
-# last (`gcd` of int64), does not end in what follows values through branches.
-LONG: Final = 1000
 PASSES_VERSION: Final = "4"  # part of cache keys; raise it when `_optimise` changes
 # Loop strength reduction takes a fifth of the time and gains nothing where addresses are explicit;
 # an option that some later LLVM does not have would end the process.
@@ -180,7 +177,7 @@ def _prepared(
     for function in module.functions:
         if not function.is_declaration and not function.name.startswith(kept):
             function.linkage = "internal"  # kernels of one name in several objects never meet
-    little = quick or VECTOR_TYPE.search(text) is not None or text.count("\n") > LONG
+    little = quick or VECTOR_TYPE.search(text) is not None
     _optimise(module, where, little)
     return module
 

@@ -391,11 +391,17 @@ class Arithmetic(Handle):
         """self + weight * (end - self); from the other side where the weight is 1/2 or more, so
         that a weight of 1 gives `end` exactly.
         """
-        apart, weight = end - self, number_or_tensor(weight, self.device)
-        near, far = self + apart * weight, end - apart * (1 - weight)
+        x, end = promoted(self, end)
+        apart, weight = end - x, number_or_tensor(weight, self.device)
+        near, far = x + apart * weight, end - apart * (1 - weight)
         if isinstance(weight, Handle):
-            return (weight.abs() < 0.5).where(near, far)
-        return near if abs(weight) < 0.5 else far
+            made, slopes = (weight.abs() < 0.5).where(near, far), [(weight, apart)]
+        else:
+            made, slopes = near if abs(weight) < 0.5 else far, []
+            weight = apart.ones_like() * weight
+        if made.dtype.kind != "float":
+            return made
+        return sloped(made, (x, 1 - weight), (end, weight), *slopes)  # as is: no inf - inf
 
     # --- formats ----------------------------------------------------------------------------------
     def cast(self, dtype: Any) -> Tensor:

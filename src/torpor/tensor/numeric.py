@@ -148,11 +148,12 @@ class Numeric(Handle):
         """The greatest common divisor of integers, by Euclid's algorithm."""
         x, y = promoted(self, other)
         need(x.dtype.is_int, f"only integers have common divisors, not {x.dtype}", self)
-        x, y = x.abs(), y.abs()
-        for _ in range(math.ceil(x.dtype.bits * 1.4405)):  # Lamé's bound
-            over = y.eq(0)
-            x, y = choose(over, x, y), x % over.where(1, y)
-        return x
+        dtype = x.dtype
+        unsigned = from_name(f"uint{dtype.bits}")
+        x, y = x.abs().cast(unsigned), y.abs().cast(unsigned)
+        for _ in range(math.ceil(dtype.bits * 1.4405)):  # Lamé's bound
+            x, y = choose(y.eq(0), x, y), x % y.maximum(1)
+        return x.cast(dtype)
 
     def lcm(self, other: Any) -> Tensor:
         """The least common multiple of integers."""

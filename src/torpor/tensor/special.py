@@ -113,7 +113,9 @@ class Special(Handle):
         zero = square.eq(0)
         angle = zero.where(1, _floats(self)) * math.pi
         near = square * -(math.pi**2 / 6) + 1  # what its slopes at 0 are those of
-        return zero.where(near, angle.sin() / angle)
+        made, x = zero.where(near, angle.sin() / angle), _floats(self)
+        slope = zero.where(x * -(math.pi**2 / 3), (angle.cos() - made) / angle * math.pi)
+        return made if made.is_pair else sloped(made, (x, slope))
 
     # --- hyperbolic functions' inverses -----------------------------------------------------------
     @widely
