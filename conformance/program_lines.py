@@ -53,11 +53,11 @@ ff: torch.einsum("ij,kj->ik", x, y) ; torch.einsum("...i,...i->...", x, y) ; tor
 f: torch.einsum("ii->i", x) ; torch.einsum("...ij->...ji", x) ; torch.trace(x) ; x.logcumsumexp(d)
 f: F.interpolate(x, scale_factor=2) ; F.scaled_dot_product_attention(x, x, x) ; x.median()
 f: x.cumprod(d)
-ai: x[y.long() % len(x)] ; x.index_select(0, y.long().flatten() % len(x))
+ai: x[y.long() % len(x)].clone() ; x.index_select(0, y.long().flatten() % len(x))
 ai: x.take(y.long() % x.numel())
 ai: torch.take_along_dim(x, y.long() % x.shape[0], 0) ; x.gather(d, y.long() % 1)
 ai: F.embedding(y.long() % len(x), x)
-ai: x[..., y.long() % x.shape[-1]] ; x[y.flatten()[0].long() % len(x)].clone()
+ai: x[..., y.long() % x.shape[-1]].clone() ; x[y.flatten()[0].long() % len(x)].clone()
 fi: F.cross_entropy(x, y.long() % x.shape[1]) ; F.nll_loss(x, y.long() % x.shape[1])
 fif: x.index_add(0, y.long().flatten() % len(x), z) ; x.scatter_add(0, y.long() % len(x), z)
 """

@@ -22,6 +22,7 @@ from torpor.tensor.loss import reduced
 from torpor.tensor.namespace import function_of
 from torpor.tensor.operands import choose
 from torpor.tensor.reduce import root
+from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import spell, within
 from torpor.tensor.wide import widely
 
@@ -268,10 +269,7 @@ def ctc_loss(
     alpha: Any = choose(number < 2, emitted[0], NEVER)
     last = Tensor([[n] for n in seen], device=log_probs.device)
     for step in range(1, steps):
-        one = alpha.pad((1, 0), value=NEVER)[:, :width]
-        two = choose(skips, alpha.pad((2, 0), value=NEVER)[:, :width], NEVER)
-        total = Tensor.stack([alpha, one, two]).logsumexp(0) + emitted[step]
-        alpha = choose(last > step, total, alpha).contiguous()
+        alpha = _ctc_step(alpha, emitted[step], skips, last > step)
         alpha._storage.depth = 0  # no step is computed early: a gradient leads back through all
     final = choose(number.eq(ends) | number.eq(ends - 1), alpha, NEVER).logsumexp(1)
     final = choose(final < NEVER / 2, -math.inf, final)
@@ -283,6 +281,18 @@ def ctc_loss(
     if reduction != "mean":
         return reduced(loss, reduction)
     return reduced(loss / Tensor(wanted, device=loss.device).clamp(1), reduction)
+
+
+@repeated
+def _ctc_step(alpha: Any, emitted: Tensor, skips: Tensor, goes_on: Tensor) -> Tensor:
+    """The next step's log-probabilities (batch, states) of having come to each state: from itself,
+    the one before or, where that skips a blank, the one before that.
+    """
+    width = alpha.shape[1]
+    one = alpha.pad((1, 0), value=NEVER)[:, :width]
+    two = choose(skips, alpha.pad((2, 0), value=NEVER)[:, :width], NEVER)
+    total: Any = Tensor.stack([alpha, one, two]).logsumexp(0) + emitted
+    return choose(goes_on, total, alpha).contiguous()
 
 
 def _lengths(log_probs: Tensor, targets: Tensor, *given: Any) -> list[list[int]]:

@@ -20,6 +20,7 @@ from torpor.graph.gradient_function import FUNCTIONS
 from torpor.ir.uop import UOp
 from torpor.tensor.handle import make, with_rule
 from torpor.tensor.pairs import paired
+from torpor.tensor.repeated import repeated
 from torpor.tensor.tensor import Tensor
 
 SMALL: Final = 8  # the largest factor whose transform is written out
@@ -51,17 +52,24 @@ def _transform(pairs: Any, sign: int, scale: float) -> Any:
     done = 1
     for radix in factors:
         rest = count // (done * radix)
-        stage = _stage if radix <= SMALL else _stage_by_matrix
         taken = pairs.reshape(batch, radix, rest, done * inner, 2)
-        pairs = stage(taken, sign, scale if rest == 1 else 1.0)
+        told = sign, scale if rest == 1 else 1.0
+        about = pairs.dtype.name, str(pairs.device)
+        twiddles = _twiddles(radix, rest, sign, *about)
+        if radix <= SMALL:
+            pairs = _stage(taken, *twiddles, *told)
+        else:
+            pairs = _stage_by_matrix(taken, _matrix(radix, *told, *about), *twiddles)
         done *= radix
     return pairs.reshape(batch, count, inner, 2) if factors else pairs * scale
 
 
-def _stage(pairs: Any, sign: int, scale: float) -> Any:
-    """Twiddled transforms of r numbers that lie n / r apart: (b, r, m, s, 2) to (b, m, r, s, 2)."""
-    _, radix, rest, _, _ = pairs.shape
-    cosines, sines = _twiddles(radix, rest, sign, pairs.dtype.name, pairs.device)
+@repeated
+def _stage(pairs: Any, cosines: Tensor, sines: Tensor, sign: int, scale: float) -> Any:
+    """Twiddled transforms of r numbers that lie n / r apart: (b, r, m, s, 2) to (b, m, r, s, 2).
+    The twiddle factors are (r, m).
+    """
+    rest = pairs.shape[2]
     made = _points([(p.select(-1, 0), p.select(-1, 1)) for p in pairs.unbind(1)], sign)
     for k, (x, y) in enumerate(made):
         if k and rest > 1:
@@ -72,11 +80,10 @@ def _stage(pairs: Any, sign: int, scale: float) -> Any:
     return stacked(*(Tensor.stack(part, dim=2) for part in zip(*made, strict=True)))
 
 
-def _stage_by_matrix(pairs: Any, sign: int, scale: float) -> Any:
-    """As `_stage`, of a prime that is too large to be written out."""
+@repeated
+def _stage_by_matrix(pairs: Any, matrix: Tensor, cosines: Tensor, sines: Tensor) -> Any:
+    """As `_stage`, of a prime that is too large to be written out: by the transform's matrix."""
     _, radix, rest, done, _ = pairs.shape
-    matrix = _matrix(radix, sign, scale, pairs.dtype.name, pairs.device)
-    cosines, sines = _twiddles(radix, rest, sign, pairs.dtype.name, pairs.device)
     rows = pairs.permute(0, 2, 3, 1, 4).reshape(-1, rest, done, 2 * radix) @ matrix
     x, y = rows.contiguous().reshape(-1, rest, done, radix, 2).transpose(2, 3).unbind(-1)
     cosine, sine = (table.transpose(0, 1).unsqueeze(2) for table in (cosines, sines))

@@ -92,7 +92,6 @@ class Functions(Handle):
         """Logarithm to base 10: log2(x) log10(2)."""
         return unary(Ops.LOG2, self) * math.log10(2)
 
-    @repeated
     @widely
     def log1p(self) -> Tensor:
         """log(1 + x), exact near 0.
@@ -108,7 +107,6 @@ class Functions(Handle):
         exact = (u.eq(1)).where(x, plain * (x / (u - 1)))
         return sloped(u.isinf().where(plain, exact), (x, 1 / u))
 
-    @repeated
     @widely
     def expm1(self) -> Tensor:
         """exp(x) - 1, exact near 0.
@@ -140,6 +138,7 @@ class Functions(Handle):
 
     tanh = _op(Ops.TANH, "Hyperbolic tangent: 1 ulp (float64: 2).")
 
+    @repeated
     def sinh(self) -> Tensor:
         """Hyperbolic sine: (exp(|x|) - exp(-|x|)) / 2 with x's sign, by its series near 0. It is
         infinite only where it is too large for the format.
@@ -151,6 +150,7 @@ class Functions(Handle):
         made = (size < 1).where(near, (x < 0).where(-far, far))
         return with_rule(made, (x,), "sinh").cast(float_dtype(self.dtype))
 
+    @repeated
     def cosh(self) -> Tensor:
         """Hyperbolic cosine: (exp(x) + exp(-x)) / 2. It is infinite only where it is too large for
         the format.
@@ -262,7 +262,6 @@ class Functions(Handle):
         """min(max(x, 0), 6), in x's format; its gradient at 0 and 6 is 0."""
         return clamped(self, 0, 6, "within")
 
-    @repeated
     @widely
     def sigmoid(self) -> Tensor:
         """1 / (1 + exp(-x)), without overflow on either side."""
@@ -278,7 +277,6 @@ class Functions(Handle):
         """log(sigmoid(x)), without overflow or underflow."""
         return -(-self).softplus(threshold=1000)  # from where on it is x in every format
 
-    @repeated
     @widely
     def silu(self) -> Tensor:
         """x sigmoid(x). Elfwing, Uchibe and Doya, 2017, arXiv:1702.03118."""
@@ -287,7 +285,6 @@ class Functions(Handle):
 
     swish = silu
 
-    @repeated
     @widely
     def mish(self) -> Tensor:
         """x tanh(softplus(x)). Misra, 2019, arXiv:1908.08681."""
@@ -339,7 +336,6 @@ class Functions(Handle):
         """x above 0, negative_slope x below."""
         return (self > 0).where(self, self * negative_slope)
 
-    @repeated
     @widely
     def softplus(self, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
         """log(1 + exp(beta x)) / beta; x itself where beta x is above the threshold."""

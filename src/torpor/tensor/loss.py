@@ -121,7 +121,6 @@ class Loss(Handle):
         picked = _picked(self, choose(kept, target, 0), axis)
         return _counted(-picked, kept, target, weight, reduction)
 
-    @repeated
     @widely
     def cross_entropy(
         self,

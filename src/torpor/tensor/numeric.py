@@ -13,6 +13,7 @@ from torpor.ir.ops import Ops
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, derive, float_dtype, located, with_rule
 from torpor.tensor.operands import choose, need, promoted, sign_bit, sloped
+from torpor.tensor.repeated import repeated
 from torpor.tensor.special import arc
 from torpor.tensor.wide import widely
 
@@ -110,6 +111,7 @@ class Numeric(Handle):
         factor = choose(x.eq(0), 0.0, choose(turned, x.full_like(-1.0), 1.0))
         return sloped(choose(turned, -x, x).detach(), (x, factor))
 
+    @repeated
     def nextafter(self, other: Any) -> Tensor:
         """The next number of the format from self towards other."""
         x, y = _pair(self, other)
@@ -144,6 +146,7 @@ class Numeric(Handle):
         step = (x > 0).cast(x.dtype)
         return choose(x.eq(0), at, choose(x.isnan(), x, step)).detach()
 
+    @repeated
     def gcd(self, other: Any) -> Tensor:
         """The greatest common divisor of integers, by Euclid's algorithm."""
         x, y = promoted(self, other)
@@ -155,6 +158,7 @@ class Numeric(Handle):
             x, y = choose(y.eq(0), x, y), x % y.maximum(1)
         return x.cast(dtype)
 
+    @repeated
     def lcm(self, other: Any) -> Tensor:
         """The least common multiple of integers."""
         x, y = promoted(self, other)

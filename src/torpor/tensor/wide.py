@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from torpor.base.dtypes import DType, dtypes
 from torpor.base.promotion import promote
 from torpor.tensor.handle import Handle
+from torpor.tensor.repeated import repeated
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -27,11 +28,13 @@ def is_narrow(dtype: DType) -> bool:
 
 def widely(function: _Function) -> _Function:
     """Compute on 16-bit floats in float32, so that what is between the steps neither overflows nor
-    is rounded; the result is of the operands' common format.
+    is rounded; the result is of the operands' common format. The steps are `repeated`: one
+    function looks up what it makes of its operands, instead of each of its steps.
     """
 
     name = function.__code__.co_varnames[0]  # which may be given by it
 
+    @repeated
     @functools.wraps(function)
     def wrapped(*arguments: Any, **options: Any) -> Any:
         first = arguments[0] if arguments else options.get(name)
