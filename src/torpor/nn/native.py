@@ -13,10 +13,12 @@ from torpor.nn.resampling import _resized, interpolate
 from torpor.tensor import Tensor
 from torpor.tensor.handle import float_dtype
 from torpor.tensor.host import known_shape
+from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import an_axis, within
 from torpor.tensor.wide import wide_dtype, widely
 
 
+@repeated
 def native_layer_norm(
     x: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None,
     eps: float,
@@ -27,6 +29,7 @@ def native_layer_norm(
     return x.layer_norm(shape, weight, bias, eps), mean, scale
 
 
+@repeated
 def native_group_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int,
     eps: float,

@@ -174,6 +174,7 @@ class Numeric(Handle):
         return self.clamp(None, max)
 
     # --- parts of numbers -------------------------------------------------------------------------
+    @repeated
     def frexp(self) -> Scaled:
         """(mantissa, exponent): mantissa 2**exponent is x, and |mantissa| in [0.5, 1) unless x is
         0, infinite or NaN; the exponent is int32.

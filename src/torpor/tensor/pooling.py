@@ -115,7 +115,7 @@ def _adaptive_maxima(dims: int) -> Callable[..., Any]:
     method.__doc__ = f"""The greatest elements of cells of the last {dims} axes, as
         `adaptive_avg_pool{dims}d`.
         """
-    return method
+    return repeated(method)
 
 
 def _unpool(dims: int) -> Callable[..., Any]:

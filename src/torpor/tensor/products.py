@@ -10,6 +10,7 @@ from torpor.tensor.contraction import added_to
 from torpor.tensor.creation import beside
 from torpor.tensor.handle import Handle, float_dtype, located
 from torpor.tensor.operands import promoted
+from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import one_axis, whole_number
 from torpor.tensor.wide import widely
 
@@ -88,6 +89,7 @@ class Products(Handle):
         sizes = [one * two for one, two in zip(ours, theirs, strict=True)]
         return (left * right).reshape(*sizes)
 
+    @repeated
     def cross(self, other: Any, dim: int | None = None) -> Tensor:
         """The cross product of vectors of length 3 along an axis (None: the first of length 3)."""
         other = beside(other, self)

@@ -374,6 +374,7 @@ class Reduce(Handle):
         """x divided by its p-norm along an axis, or by `eps` where that is greater."""
         return self / self.norm(p, dim, True).clamp(eps)
 
+    @repeated
     def diff(self, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
         """Differences of neighbours along an axis, taken n times: length to length - n, or to 0. Of
         bools, whether they differ. `prepend` and `append` are laid before and behind first.

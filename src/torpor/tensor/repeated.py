@@ -25,6 +25,7 @@ from torpor.tensor.watch import active
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _TOLD: Final = frozenset({int, bool, str, type(None), DType})  # whose values are their own keys
+_ROWS: Final = frozenset({tuple, list})
 LARGEST: Final = 8  # number beside tensors of any sizes: a larger one may be meant as a size
 
 
@@ -53,8 +54,10 @@ class _Call:
                 self.nodes.append(node)
                 if storage.depth > self.depth:
                     self.depth = storage.depth
-            elif kind in _TOLD or (kind is tuple and all(type(part) is int for part in one)):
+            elif kind in _TOLD:
                 words += (kind, one)
+            elif kind in _ROWS and all(part is None or type(part) is int for part in one):
+                words += (kind, *one)
             elif kind is float:
                 words += (kind, struct.pack("<d", one))
             else:
@@ -86,7 +89,7 @@ class _Call:
 
     def has_sizes(self) -> bool:
         """Whether a number beside the tensors may be meant as a size."""
-        flat = [n for one in self.arguments for n in (one if type(one) is tuple else (one,))]
+        flat = [n for one in self.arguments for n in (one if type(one) in _ROWS else (one,))]
         return any(type(number) is int and abs(number) > LARGEST for number in flat)
 
 

@@ -30,6 +30,7 @@ from torpor.tensor.handle import (
 )
 from torpor.tensor.iota import iota
 from torpor.tensor.operands import choose, need, scaled
+from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import an_axis, one_axis, within
 from torpor.tensor.write import write
 
@@ -336,6 +337,7 @@ def _slices(what: str, operand: Any, axis: int, index: Any) -> Any:
     return index.reshape(*alone).expand(*shape)
 
 
+@repeated
 def _reduced(
     what: str, operand: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool
 ) -> Tensor:

@@ -96,6 +96,7 @@ class Sorting(Handle):
         rank = make(build.constant(k - 1, dtypes.int64, shape), self.device)
         return _one(self, axis, places_of(self, axis, rank), keepdim)
 
+    @repeated
     def median(self, dim: int | None = None, keepdim: bool = False) -> Any:
         """The middle element in order, of two the lesser; NaN if one is, and of nothing (of
         integers the least that there is). Along an axis, which has a length, (values, indices).
@@ -153,6 +154,7 @@ class Sorting(Handle):
         return Sorting.searchsorted(boundaries, self, right, out_int32=out_int32)
 
 
+@repeated
 def _searched(rows: Any, asked: Any, right: bool) -> Tensor:
     """By halves: 2**step elements further while those before are less."""
     length = rows.shape[-1]

@@ -15,6 +15,7 @@ from torpor.tensor.handle import Handle, derive, located, make, with_rule
 from torpor.tensor.host import known_size
 from torpor.tensor.iota import iota
 from torpor.tensor.mode import default_float
+from torpor.tensor.repeated import repeated
 from torpor.tensor.sorting import Sorted, places_of
 from torpor.tensor.spelling import one_axis, some_axes, within
 
@@ -49,6 +50,7 @@ class Statistics(Handle):
         count = (~operand.isnan()).sum(dim, keepdim)
         return operand.nansum(dim, keepdim) / count.cast(operand.dtype)
 
+    @repeated
     def nanmedian(self, dim: int | None = None, keepdim: bool = False) -> Any:
         """`median` of what is not NaN; NaN if nothing is."""
         if dim is None:
@@ -90,6 +92,7 @@ class Statistics(Handle):
         """`quantile` of what is not NaN."""
         return _quantile(self, q, dim, keepdim, interpolation, True)
 
+    @repeated
     def mode(self, dim: int = -1, keepdim: bool = False) -> Sorted:
         """(value, index) of what occurs most often along an axis, of several the least, where it
         occurs last.
@@ -144,6 +147,7 @@ class Statistics(Handle):
         return Histogram(hist, lines)
 
 
+@repeated
 def _quantile(
     operand: Any, q: Any, dim: Any, keepdim: bool, interpolation: str, passing: bool
 ) -> Tensor:
@@ -198,6 +202,7 @@ def _edges(flat: Any, bins: Any, limits: Any) -> tuple[Any, bool]:
     return made, (high - low) / bins > 8 * gap * max(abs(low), abs(high))
 
 
+@repeated
 def _cell(part: Any, edges: Any, equal: bool) -> Any:
     """Which cell each number lies in, -1 or their count beyond: by halves; of equal cells, where it
     should lie, or beside.
@@ -258,6 +263,7 @@ def gradient(
     return tuple(_slope(x, axis, step, edge_order) for axis, step in zip(axes, steps, strict=True))
 
 
+@repeated
 def _slope(x: Any, axis: int, step: Any, order: int) -> Any:
     """Differences along an axis by neighbours that are `step` apart, or lie at `step[place]`."""
     length = known_size(x.shape[axis])
