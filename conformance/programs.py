@@ -236,9 +236,9 @@ class Maker:
         found: tuple[str, ...] = ("unique", "nonzero()") if self.jittable else ()
         if self.special:
             found += ("to(torch.FORMAT)", "topk", "scaled_dot", "prod")  # docs/differences.md
-            # Of many rows PyTorch takes inf - inf for a distance; zeros of a padding times
-            # infinity may be left out here (docs/numbers.md).
-            found += ("cdist", "padding", *(SLOPES if self.gradients else ()))
+            # Of many rows PyTorch takes inf - inf for a distance; zeros of a padding, or beyond the
+            # ends, times infinity may be left out here, or may not (docs/numbers.md).
+            found += ("cdist", "padding", "conv_transpose", *(SLOPES if self.gradients else ()))
         if self.special is EXTREME:
             found += (*SUMMED, "2 + y", "y * 2")
         return found + (("nan_to_num",) if self.gradients else ())

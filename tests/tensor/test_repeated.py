@@ -157,3 +157,43 @@ def test_gradients_are_the_same_whether_or_not_tensors_ask_for_them(function):
         for one, other in zip(found, function(*asking).sum().gradient(*asking), strict=True):
             np.testing.assert_allclose(one.numpy(), other.detach().numpy(), atol=1e-5)
             assert np.abs(one.numpy()).max() > 1e-3
+
+
+ALIKE = {
+    "quantile": (lambda x, q: x.quantile(q, 1), lambda a, q: np.quantile(a, q, 1), (0.1, 0.75)),
+    "diff": (lambda x, n: x.diff(n), lambda a, n: np.diff(a, n), (1, 2)),
+    "median": (lambda x, d: x.median(d).values, lambda a, d: np.median(a, d), (0, 1)),
+    "cross": (lambda x, d: x.cross(x + 1, d), lambda a, d: np.cross(a, a + 1, axis=d), (0, 1)),
+    "fft": (
+        lambda x, how: torpor.fft.fft(x, norm=how).abs(),
+        lambda a, how: np.abs(np.fft.fft(a, norm=how)),
+        ("backward", "ortho", "forward"),
+    ),
+    "searchsorted": (
+        lambda x, right: Tensor.searchsorted(Tensor([-0.5, 0.0, 0.5]), (x * 2).round() / 2, right),
+        lambda a, right: np.searchsorted(
+            [-0.5, 0.0, 0.5], np.round(a * 2) / 2, "right" if right else "left"
+        ),
+        (True, False),
+    ),
+    "pool": (
+        lambda x, size: x.unsqueeze(0).adaptive_avg_pool2d(size),
+        lambda a, size: a[None].mean((1, 2) if size == [1, 1] else 1, keepdims=True),
+        ([1, 1], (1, None), [1, None]),
+    ),
+    "gcd": (
+        lambda x, n: (x * 9).round().int().gcd(Tensor(n)),
+        lambda a, n: np.gcd(np.round(a * 9).astype(int), n),
+        (6, 4),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_options_are_told_apart_at_each_pass(name):
+    ours, theirs, options = ALIKE[name]
+    for _ in range(3 * PASSES):
+        array = RANDOM.standard_normal((3, 3)).astype(np.float32)
+        for option in options:
+            made = ours(Tensor(array), option).numpy()
+            np.testing.assert_allclose(made, theirs(array, option), rtol=1e-5, atol=1e-6)

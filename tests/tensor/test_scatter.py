@@ -373,3 +373,13 @@ def test_classes_of_nothing_are_not_known():
 def test_no_places_are_gathered_along_whatever_axes():
     nothing = Tensor(np.zeros((2, 0), np.int64))
     assert Tensor([1.0, 2.0]).gather(0, nothing).shape == (2, 0)
+
+
+@pytest.mark.parametrize("dim", [0, -1])
+def test_a_number_is_a_vector_of_one_along_its_last_axis_too(dim):
+    one, places = Tensor(5), Tensor([0, 0, 0])
+    assert one.gather(dim, places).tolist() == [5, 5, 5]
+    assert one.scatter(dim, places, 2).item() == 2
+    assert one.scatter_add(dim, places, Tensor([1, 1, 1])).item() == 8
+    assert one.index_select(dim, Tensor([0])).item() == 5
+    assert one.index_add(dim, Tensor([0]), Tensor([1])).item() == 6

@@ -104,19 +104,24 @@ def _bytes_at(address: int, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
     return np.ndarray(nbytes, np.uint8, memory)
 
 
-def _paged_block(capacity: int, alignment: int) -> Block:
-    """A block of pages of its own, private to this process after a fork."""
+def _paged_block(capacity: int, alignment: int, nbytes: int) -> Block:
+    """A block of pages of its own, private to this process after a fork. Huge pages are those that
+    `nbytes` fill, the last one by half.
+    """
     alignment = max(alignment, HUGE_PAGE if capacity >= HUGE_FROM else mmap.PAGESIZE)
     length = capacity + alignment
     if sys.platform == "win32":
         pages = mmap.mmap(-1, length)
     else:
         pages = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if capacity >= HUGE_FROM and hasattr(mmap, "MADV_HUGEPAGE"):
-        with contextlib.suppress(OSError):  # a kernel without them is only slower
-            pages.madvise(mmap.MADV_HUGEPAGE)
     keeper = (ctypes.c_char * length).from_buffer(pages)
-    return Block(_aligned(ctypes.addressof(keeper), alignment), capacity, keeper, pooled=True)
+    address = _aligned(ctypes.addressof(keeper), alignment)
+    if capacity >= HUGE_FROM and hasattr(mmap, "MADV_HUGEPAGE"):
+        begin = address - ctypes.addressof(keeper)
+        filled = (nbytes + HUGE_PAGE // 2) // HUGE_PAGE * HUGE_PAGE
+        with contextlib.suppress(OSError):  # a kernel without them is only slower
+            pages.madvise(mmap.MADV_HUGEPAGE, begin, filled)
+    return Block(address, capacity, keeper, pooled=True)
 
 
 class HostAllocator(Allocator):
@@ -152,7 +157,7 @@ class HostAllocator(Allocator):
                 self._lock.release()
         for _ in range(2):
             try:
-                return self._fresh(capacity, spec)
+                return self._fresh(capacity, spec, nbytes)
             except (MemoryError, OSError, ValueError, OverflowError):
                 self.drop()
         raise MemoryError(f"there are no {nbytes:,} bytes of host memory left")
@@ -204,10 +209,10 @@ class HostAllocator(Allocator):
             found = _bytes_at(block.address + offset, destination.nbytes)
             np.frombuffer(destination, np.uint8)[:] = found
 
-    def _fresh(self, capacity: int, spec: BufferSpec) -> Block:
+    def _fresh(self, capacity: int, spec: BufferSpec, nbytes: int) -> Block:
         alignment = max(spec.alignment, PADDING)
         if capacity >= PAGES_FROM or spec.zeros:
-            return _paged_block(capacity, alignment)
+            return _paged_block(capacity, alignment, nbytes)
         block, *more = _small_blocks(capacity, alignment)
         self._returned.extend(more)
         return block

@@ -231,10 +231,10 @@ def one_axis(dim: Any, ndim: int, extra: int = 0) -> int:
         return dim if dim >= 0 else dim + count
     if not hasattr(dim, "__index__"):
         raise ShapeError(f"an axis is an integer, not {dim!r}")
-    axis = int(dim.__index__())
-    if not -max(count, 1) <= axis < max(count, 1):
+    axis, most = int(dim.__index__()), max(count, 1)
+    if not -most <= axis < most:
         raise AxisError(f"axis {axis} does not exist in a tensor of {ndim} axes")
-    return axis + count if axis < 0 else axis
+    return axis + most if axis < 0 else axis
 
 
 def some_axes(dim: Any, ndim: int) -> tuple[int, ...]:

@@ -28,6 +28,15 @@ def test_sums_down_columns(shape):
     assert (Tensor(x).amax(axis).numpy() == x.max(axis)).all()
 
 
+def test_several_matrices_of_any_number_of_rows():
+    random = np.random.default_rng(4)
+    for rows in range(1, 35):
+        x = random.integers(0, 100, (31, rows, 300), np.uint8)
+        assert (Tensor(x).amax(1).numpy() == x.max(1)).all(), rows
+        whole = x.astype(np.float32)
+        assert (Tensor(whole).sum(1).numpy() == whole.sum(1)).all(), rows
+
+
 @pytest.mark.parametrize("rows", [1, 2, 5, 8, 13])
 @pytest.mark.parametrize("size", [(512, 1024), (768, 500), (129, 600)], ids=str)
 def test_few_rows_times_a_matrix(rows, size):

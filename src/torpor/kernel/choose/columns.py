@@ -82,7 +82,7 @@ def apply_tiles(kernel: Kernel, found: Columns) -> bool:
     lanes, down = size_of(found.lane) or 1, size_of(found.down) or 1
     most = WAYS // found.terms  # as many rows as a first cache keeps at equal distances
     rows = next((n for n in range(most, max(1, most // 2 - 1), -1) if down % n == 0), most)
-    if lanes < LANES or down <= most:
+    if lanes < LANES or down < 2 * rows:
         return False
     rest = None
     if down % rows:
