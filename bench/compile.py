@@ -181,7 +181,8 @@ def chain(draw: Drawn) -> list[Any]:
 
 def reduction(draw: Drawn) -> list[Any]:
     """Reductions of one another, and what is made of them."""
-    shape = tuple(draw.one(draw.size(), draw.size(300)) for _ in range(draw.random.randint(1, 4)))
+    axes, most = range(draw.random.randint(1, 4)), (16, 64, 300, 3000)
+    shape = tuple(draw.size(draw.one(*most)) for _ in axes)
     dtype = draw.one("float32", "float32", *DTYPES)
     x = x0 = draw.tensor(*shape, dtype=dtype, gradient=dtype.startswith(("f", "b")))
     axis = draw.random.randrange(x.ndim)

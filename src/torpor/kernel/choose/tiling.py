@@ -12,9 +12,9 @@ packed in which loop, blocks of the results for threads, blocks of the sum.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from math import ceil, prod
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from torpor.base.target import WORD, Fragment, Target
 from torpor.ir.ops import Ops
@@ -29,6 +29,7 @@ from torpor.rules.affine import strides_of
 # Multiply-adds of a step, from which a loop counts beside them; written out, such steps take as
 # long, and twice as long to compile.
 BESIDE: Final = 8
+NO_PACES: Final[Mapping[Any, int]] = {}
 UNROLLED: Final = 2  # steps of the sum written out: more of them only crowd the registers
 
 
@@ -299,11 +300,13 @@ def copy_lanes(plan: Plan, at: Setting, around: Sequence[Loop]) -> Nest:
     roles = plan.roles
     lanes = plan.block or plan.width
     sizes = dict(zip(roles.sums, plan.steps, strict=True)) | {roles.lane: lanes}
+    paces: dict[UOp, int] = {}
     if plan.image:
         for window in roles.lead.windows(roles):
             count = sizes.get(window.one, plan.image if window.one is roles.around[-1] else 1)
             sizes[window.one] = count * window.step + sizes.pop(window.summed) - 1
-    return copying(roles.lead, sizes, roles.lane, at, around)
+            paces[window.one] = window.step
+    return copying(roles.lead, sizes, roles.lane, at, around, paces)
 
 
 def copy_rows(plan: Plan, at: Setting, around: Sequence[Loop]) -> Nest:
@@ -319,9 +322,13 @@ def copy_rows(plan: Plan, at: Setting, around: Sequence[Loop]) -> Nest:
 
 
 def copying(
-    operand: Operand, sizes: dict[UOp, int], lane: UOp, at: Setting, around: Sequence[Loop]
-) -> Nest:
-    """A copy over so many rounds of each axis: vectors of what lies side by side in both."""
+    operand: Operand, sizes: dict[UOp, int], lane: UOp, at: Setting, around: Sequence[Loop],
+    paces: Mapping[Any, int] = NO_PACES,
+) -> Nest:  # fmt: skip
+    """A copy over so many rounds of each axis: vectors of what lies side by side in both. A round
+    of an axis with a pace is a place of a row over which windows slide, so many apart: vectors of
+    them are taken apart.
+    """
     order = operand.near(list(sizes))
     wide = min(at.width, sizes[lane])
     loops = [*around]
@@ -336,8 +343,18 @@ def copying(
         moves.append(count * (wide if r is lane else 1))
     moves.append(itemsize)
     stored = Stream(tuple(moves), itemsize, is_store=True, aligned=True)
-    operations = operand.operations + 2 * operand.masked
-    return Nest(tuple(loops), (*read(operand, loops), stored), len(loops) - 1, max(1, operations))
+    operations = operand.operations + 2 * operand.masked + (paces.get(lane, 1) > 1)
+    streams = [in_places(one, loops, len(around), paces) for one in read(operand, loops)]
+    return Nest(tuple(loops), (*streams, stored), len(loops) - 1, max(1, operations))
+
+
+def in_places(one: Stream, loops: Sequence[Loop], inner: int, paces: Mapping[Any, int]) -> Stream:
+    """A stream whose inner loops with a pace go from place to place."""
+    moves = [
+        move if move is None or number < inner else move // paces.get(loop.axis, 1)
+        for number, (move, loop) in enumerate(zip(one.moves, loops, strict=True))
+    ]
+    return one._replace(moves=tuple(moves))
 
 
 def copy_seconds(count: int, itemsize: int, target: Target) -> float:
