@@ -41,12 +41,14 @@ def tile_matrices(kernel: Kernel) -> bool:
     )
 
 
-def least_seconds(kernel: Kernel) -> float:
-    """Seconds of a way near the best that a plan gives, with matrices or without."""
+def least_seconds(kernel: Kernel, refined: bool = False) -> float:
+    """Seconds of a way that a plan gives, with matrices or without: of one near the best, or, where
+    the plans are to be `refined`, of the best.
+    """
     plain = first_plan(kernel)
     found = [best_plans(trial, words)[:1] for trial, words, _ in in_words(kernel)]
-    times = [taken for plans in found for taken, _ in plans]
-    return min([*times, *([] if plain is None else [plain[0]])], default=inf)
+    found.append(best_plans(kernel)[:1] if refined or plain is None else [plain])
+    return min((taken for plans in found for taken, _ in plans), default=inf)
 
 
 def in_words(kernel: Kernel) -> Iterator[tuple[Kernel, UOp, Fragment]]:

@@ -42,6 +42,9 @@ GAIN: Final = 1.05  # times faster that a product has to be on a copy
 # The same of an operand that might as well be read where it lies: more than the estimates of the
 # two ways are off by (bench/results/regret.md).
 SURE: Final = 1.25
+# Times that a plan near the best takes longer than the best one, at most: the two ways are compared
+# by their best plans where they are nearer than that.
+NEAR: Final = 1.5
 
 
 class Copied(NamedTuple):
@@ -71,7 +74,11 @@ def arranged(ast: UOp, target: Target) -> Parted | None:
     made = [one for one in (on_copy(*way) for way in ways) if one is not None]
     times = {one: time_with(kernel, one) for one in made}
     best = min(made, key=times.__getitem__, default=None)
-    return best if best is not None and times[best] * gain < limit else None
+    if best is None:
+        return None
+    if limit / NEAR < times[best] * gain < limit * NEAR:
+        times[best], limit = time_with(kernel, best, True), least_seconds(kernel, True)
+    return best if times[best] * gain < limit else None
 
 
 def is_reused(operand: Operand, kernel: Kernel) -> bool:
@@ -87,10 +94,10 @@ def in_rows(kernel: Kernel, value: UOp) -> Copied:
     return Copied(value, axes, axes, value, tuple(kernel.reduce_axes))
 
 
-def time_with(kernel: Kernel, made: Parted) -> float:
+def time_with(kernel: Kernel, made: Parted, refined: bool = False) -> float:
     """Seconds on the copy, with those that copying takes."""
     copying = copy_seconds(made.size, made.dtype.itemsize, kernel.target)
-    return least_seconds(Kernel(made.rest, kernel.target)) + copying
+    return least_seconds(Kernel(made.rest, kernel.target), refined) + copying
 
 
 def with_zeros(kernel: Kernel) -> list[tuple[Kernel, Copied]]:
