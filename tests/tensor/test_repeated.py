@@ -197,3 +197,28 @@ def test_options_are_told_apart_at_each_pass(name):
         for option in options:
             made = ours(Tensor(array), option).numpy()
             np.testing.assert_allclose(made, theirs(array, option), rtol=1e-5, atol=1e-6)
+
+
+def test_transforms_of_ever_other_lengths_have_their_own_tables():
+    for length in (*range(2, 40), *range(2, 12)):
+        array = RANDOM.standard_normal((2, length)).astype(np.float32)
+        found = torpor.fft.fft(Tensor(array))
+        np.testing.assert_allclose(found.numpy(), np.fft.fft(array), atol=1e-4)
+        back = torpor.fft.irfft(torpor.fft.rfft(Tensor(array)), length)
+        np.testing.assert_allclose(back.numpy(), array, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["sqrt", "log", "asin", "tanh", "sigmoid", "reciprocal"])
+def test_complex_numbers_pass_after_pass(name):
+    formulas = {
+        "asin": np.arcsin,
+        "sigmoid": lambda z: 1 / (1 + np.exp(-z)),
+        "reciprocal": lambda z: 1 / z,
+    }
+    for _ in range(PASSES):
+        array = (RANDOM.standard_normal(6) + 1j * RANDOM.standard_normal(6)).astype(np.complex64)
+        made = getattr(Tensor(array), name)().numpy()
+        wanted = formulas.get(name) or getattr(np, name)
+        np.testing.assert_allclose(made, wanted(array.astype(complex)), rtol=1e-5, atol=1e-6)
+        power = (Tensor(array) ** Tensor(array)).numpy()
+        np.testing.assert_allclose(power, array.astype(complex) ** array, rtol=1e-4)

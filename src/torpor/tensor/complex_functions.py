@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
+from torpor.tensor.repeated import repeated
+
 Parts = tuple[Any, Any]
 # From here on the inverse functions are their limits: what they lack, 1/|z|^2, is less than a bit.
 FAR: Final = 2.0**27
@@ -32,6 +34,7 @@ def multiply(x: Any, y: Any, u: Any, v: Any) -> Parts:
     return x * u - y * v, x * v + y * u
 
 
+@repeated
 def divide(x: Any, y: Any, u: Any, v: Any) -> Parts:
     """(x + iy) / (u + iv), scaled so that no square overflows; 0 of an infinite one."""
     most = u.detach().abs().maximum(v.detach().abs())
@@ -170,6 +173,7 @@ def log1p(x: Any, y: Any) -> Parts:
     return small.where((u * (2 + u) + v * v).log1p() / 2, log(1 + x, y)[0]), y.atan2(1 + x)
 
 
+@repeated
 def power(x: Any, y: Any, u: Any, v: Any) -> Parts:
     """z^w = e^(w log z); 0 to the power of 0 is 1, to one with a positive real part 0."""
     zero = (x.eq(0) & y.eq(0)).detach()
@@ -206,7 +210,7 @@ def _rsqrt(x: Any, y: Any) -> Parts:
     return divide(x * 0 + 1, y * 0, *sqrt(x, y))
 
 
-FUNCTIONS: Final[dict[str, Callable[[Any, Any], Parts]]] = {
+_OF_PARTS: Final[dict[str, Callable[[Any, Any], Parts]]] = {
     "exp": exp, "exp2": _exp2, "expm1": expm1, "log": log, "log1p": log1p,
     "log2": scaled(log, 1 / math.log(2)), "log10": scaled(log, 1 / math.log(10)),
     "sqrt": sqrt, "rsqrt": _rsqrt, "sinh": sinh, "cosh": cosh, "tanh": tanh,
@@ -214,3 +218,4 @@ FUNCTIONS: Final[dict[str, Callable[[Any, Any], Parts]]] = {
     "asin": asin, "acos": acos, "atan": turned(atanh), "asinh": turned(asin), "acosh": acosh,
     "atanh": atanh, "sigmoid": _sigmoid,
 }  # fmt: skip
+FUNCTIONS: Final = {name: repeated(function) for name, function in _OF_PARTS.items()}

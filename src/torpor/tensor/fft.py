@@ -23,6 +23,7 @@ from torpor.tensor.handle import located
 from torpor.tensor.host import known_size
 from torpor.tensor.mode import default_float
 from torpor.tensor.pairs import as_complex, paired
+from torpor.tensor.repeated import repeated
 from torpor.tensor.spelling import some_axes, spell, whole_number
 from torpor.tensor.tensor import Tensor
 
@@ -77,6 +78,7 @@ def _around(x: Any, axis: int) -> tuple[int, int, int]:
     return math.prod(sizes[:axis]), sizes[axis], math.prod(sizes[axis + 1 :])
 
 
+@repeated
 def _along(x: Any, axis: int, sign: int, scale: float) -> Any:
     """The transform along one axis."""
     flat = as_complex(x).reshape(*_around(x, axis))
@@ -84,6 +86,7 @@ def _along(x: Any, axis: int, sign: int, scale: float) -> Any:
     return split(made.reshape(*x.shape, 2))
 
 
+@repeated
 def _half(x: Any, axis: int, sign: int, scale: float) -> Any:
     """The first numbers of the transform of n real ones, of which the others follow. Of an even n
     each pair is a complex number z: X_k is made of Z_k and the conjugate of Z_(n/2 - k).
@@ -101,6 +104,7 @@ def _half(x: Any, axis: int, sign: int, scale: float) -> Any:
     return split(made.reshape(*x.shape[:axis], count // 2 + 1, *x.shape[axis + 1 :], 2))
 
 
+@repeated
 def _whole(x: Any, axis: int, count: int, sign: int, scale: float) -> Any:
     """All `count` numbers, which are real, of the transform of what is conjugate symmetric, from
     the first half; of an even count as one of half the length, as in `_half`.

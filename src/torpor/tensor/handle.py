@@ -159,6 +159,18 @@ def touch(*handles: Any) -> None:
 
 
 # --- making results -------------------------------------------------------------------------------
+def paired(x: Any, y: Any) -> Any:
+    """The complex tensor of these parts."""
+    made = object.__new__(Handle._pairs)
+    made._re, made._im = x, y
+    return made
+
+
+def reals_of(handle: Any) -> tuple[Any, ...]:
+    """The real tensors that one is made of: itself, or the parts of a complex one."""
+    return handle._parts if handle.is_pair else (handle,)
+
+
 def make(
     node: UOp, device: str, requires: bool = False, storage: Storage | None = None,
     path: Step | None = None, depth: int = 0,

@@ -19,7 +19,7 @@ from torpor.base.dtypes import DType, as_dtype, dtypes
 from torpor.base.errors import DTypeError, GradientError
 from torpor.base.promotion import complex_of
 from torpor.tensor.creation import beside
-from torpor.tensor.handle import Handle, located
+from torpor.tensor.handle import Handle, located, paired
 from torpor.tensor.host import Array
 from torpor.tensor.mode import default_float
 from torpor.tensor.realisation import realize, value_of
@@ -302,13 +302,6 @@ class Pair(Tensor):
 
 
 # --- pairs ----------------------------------------------------------------------------------------
-def paired(x: Any, y: Any) -> Any:
-    """The complex tensor of these parts."""
-    made = object.__new__(Handle._pairs)
-    made._re, made._im = x, y
-    return made
-
-
 def as_complex(value: Any) -> Any:
     """A real tensor as a complex one; a complex one as it is."""
     if value.is_pair:

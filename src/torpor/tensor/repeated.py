@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, Final, TypeVar
 
@@ -18,7 +18,7 @@ from torpor.graph.template import MOST, Template, Templates
 from torpor.ir.infer import JOINT, Shape, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.tensor.handle import Handle, make
+from torpor.tensor.handle import Handle, make, paired, reals_of
 from torpor.tensor.inside import fresh
 from torpor.tensor.mode import default_float, grad_enabled
 from torpor.tensor.watch import active
@@ -44,16 +44,19 @@ class _Call:
         self.depth = 0
         for one in arguments:
             kind = type(one)
-            if isinstance(one, Handle) and not one.is_pair:
-                storage = one._storage
-                node = one._node if one._stamp == storage.stamp else one._current()
-                requires = storage.requires if one._path is None else one.requires_grad
-                words += (node.dtype, requires, storage.device)
-                shapes.append(shape_of(node))
-                self.handles.append(one)
-                self.nodes.append(node)
-                if storage.depth > self.depth:
-                    self.depth = storage.depth
+            if isinstance(one, Handle):
+                if one.is_pair:
+                    words.append(kind)
+                for part in reals_of(one):
+                    storage = part._storage
+                    node = part._node if part._stamp == storage.stamp else part._current()
+                    requires = storage.requires if part._path is None else part.requires_grad
+                    words += (node.dtype, requires, storage.device)
+                    shapes.append(shape_of(node))
+                    self.handles.append(part)
+                    self.nodes.append(node)
+                    if storage.depth > self.depth:
+                        self.depth = storage.depth
             elif kind in _TOLD:
                 words += (kind, one)
             elif kind in _ROWS and all(part is None or type(part) is int for part in one):
@@ -131,6 +134,8 @@ class _WrittenDown:
                 for some in marks:
                     shapes = [tuple([some[~n] if n < 0 else n for n in shape]) for shape in kind[1]]
                     made.append(self.learn(call, count, shapes))
+                    if made[-1].about[2]:
+                        raise Unfit  # tables are for one size
                 self.of_any_size[kind] = AnySize(made, marks)
         return self.of_any_size[kind]
 
@@ -138,21 +143,39 @@ class _WrittenDown:
         """What a call makes of tensors in these shapes; `Unfit` where that is not a new value."""
         stand_ins, names = call.stand_ins(shapes), call.names
         rest = iter(stand_ins)
-        given = [next(rest) if isinstance(one, Handle) else one for one in call.arguments]
+        given = [
+            _next(one.is_pair, rest) if isinstance(one, Handle) else one for one in call.arguments
+        ]
         made = self.function(*given[:count], **dict(zip(names, given[count:], strict=True)))
-        results = made if isinstance(made, tuple) else (made,)
+        whole = made if isinstance(made, tuple) else (made,)
+        results = [part for one in whole for part in reals_of(one)]
         nodes, inputs = [one._current() for one in results], [one._current() for one in stand_ins]
         given_to = {id(one._storage) for one in stand_ins}
         if any(id(one._storage) in given_to for one in results) or not set(inputs).isdisjoint(
             nodes
         ):
             raise Unfit  # views of the operands, and these themselves
-        owners = dict.fromkeys(UOp.sink(*nodes).toposort(), inputs[0])
+        order = UOp.sink(*nodes).toposort()
+        owners = dict.fromkeys(order, inputs[0])
+        held = [node for node in order if node.op is Ops.BUFFER]  # tables, say
         tie: Callable[[Sequence[Any]], Any] = itemgetter(0)
         if isinstance(made, tuple):
             tie = getattr(type(made), "_make", tuple)
-        about = tie, tuple([one.requires_grad for one in results])
-        return Template(inputs, nodes, owners, about)
+        if len(results) > len(whole):
+            tie = functools.partial(_tied, tie, [one.is_pair for one in whole])
+        about = tie, tuple([one.requires_grad for one in results]), held
+        return Template([*inputs, *held], nodes, owners, about)
+
+
+def _next(is_pair: bool, parts: Iterator[Any]) -> Any:
+    """The next tensor, or a complex one of the next two."""
+    return paired(next(parts), next(parts)) if is_pair else next(parts)
+
+
+def _tied(tie: Callable[[Sequence[Any]], Any], pairs: Sequence[bool], parts: Sequence[Any]) -> Any:
+    """Results some of which are complex, by their parts."""
+    rest = iter(parts)
+    return tie([_next(is_pair, rest) for is_pair in pairs])
 
 
 def repeated(function: _Function) -> _Function:
@@ -173,14 +196,14 @@ def repeated(function: _Function) -> _Function:
         template = written_down.of(call, len(arguments))
         if template is None:
             return function(*arguments, **options)
-        tie, required = template.about
+        tie, required, held = template.about
         site = here()
         origins = _no_site if site is None else lambda _: (site,)
         make_nodes = template.made if True in required else template.called
         device, depth = call.handles[0]._storage.device, call.depth + 1
         results = [
             make(node, device, requires, None, None, depth)
-            for node, requires in zip(make_nodes(call.nodes, origins), required)
+            for node, requires in zip(make_nodes([*call.nodes, *held], origins), required)
             if node is not None
         ]
         return tie(results)
