@@ -80,11 +80,12 @@ def floor_divide(left: Tensor, right: Tensor) -> Tensor:
     operands, dtype = (left, right), left.dtype
     left, right = (one.detach().cast(wide_dtype(dtype)) for one in operands)
     # (a - a % b) / b is a whole number up to rounding; a / 0 is infinite or NaN, as for /
-    rest = left % right
+    rest, quotient = left % right, left / right
     whole = unary(Ops.RINT, (left - rest) / right)
     whole = rest.isinf().where(-1, whole)  # b infinite, a of the other sign
-    whole = whole.isinf().where((left / right).floor(), whole)  # a - a % b may overflow
-    return with_rule(right.eq(0).where(left / right, whole).cast(dtype), operands, "step")
+    whole = whole.isinf().where(quotient.floor(), whole)  # a - a % b may overflow
+    whole = whole.eq(0).where(quotient * 0, whole)  # of a quotient below 1, and with its sign
+    return with_rule(right.eq(0).where(quotient, whole).cast(dtype), operands, "step")
 
 
 def repeated(base: Tensor, exponent: int) -> Tensor:
