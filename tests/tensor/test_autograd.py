@@ -233,3 +233,22 @@ def test_gradients_of_many_seeds_at_once():
         (x * y, x.sum()), (x, y), (seeds, Tensor([1.0, 10.0])), is_grads_batched=True
     )
     assert first.tolist() == [[2, 1], [10, 12]] and second.tolist() == [[1, 0], [0, 2]]
+
+
+def test_a_function_may_change_its_argument_and_say_so():
+    class Doubled(torpor.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mark_dirty(x)
+            return x.mul_(2)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * 2
+
+    x = Tensor.ones(3, requires_grad=True)
+    y = x * 1
+    z = Doubled.apply(y)
+    assert z is y
+    (z * y).sum().backward()
+    assert y.tolist() == [2, 2, 2] and x.grad.tolist() == [8, 8, 8]

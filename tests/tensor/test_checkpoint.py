@@ -192,3 +192,15 @@ def test_complex_numbers_are_computed_again():
     slopes = [f(lambda x: x * x * x.exp(), z).abs().sum().gradient(z)[0].numpy()
               for f in (checkpoint, lambda f, x: f(x))]  # fmt: skip
     np.testing.assert_allclose(*slopes, 1e-6)
+
+
+def test_backward_of_a_gradient():
+    x = Tensor([0.5, 1.0, 2.0], requires_grad=True)
+    y = checkpoint(lambda a: a**3, x)
+    (g,) = torpor.autograd.grad(y.sum(), x, create_graph=True)
+    (y.sum() + (g**2).sum()).backward()
+    assert np.allclose(x.grad.numpy(), [5.25, 39.0, 300.0])
+    w = Tensor([0.5, 1.0, 2.0], requires_grad=True)
+    y = checkpoint(lambda a: a**2 * w, Tensor([1.0, 2.0, 3.0]))
+    y.sum().backward(create_graph=True)
+    assert np.allclose(w.grad.numpy(), [1.0, 4.0, 9.0])

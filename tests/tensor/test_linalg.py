@@ -198,3 +198,26 @@ def test_triangles_have_gradients_whether_they_are_required_or_not():
         found, wanted = (function(a).sum().gradient(a)[0].numpy() for a in (plain, asked))
         assert np.abs(wanted).max() > 1e-3, name
         np.testing.assert_allclose(found, wanted, 1e-6, err_msg=name)
+
+
+def test_what_is_singular_is_told_and_raises_nothing():
+    both = np.stack([2 * np.eye(2), np.ones((2, 2))]).astype(np.float32)
+    inverse, info = torpor.linalg.inv_ex(Tensor(both))
+    assert info.tolist() == [0, 2] and np.allclose(inverse[0].numpy(), np.eye(2) / 2)
+    assert np.isnan(inverse[1].numpy()).all()
+    for right in (np.ones((2, 2), np.float32), np.ones((2, 2, 3), np.float32)):
+        made, info = torpor.linalg.solve_ex(Tensor(both), Tensor(right))
+        assert info.tolist() == [0, 2] and made.shape == right.shape
+        assert (made[0].numpy() == 0.5).all() and np.isnan(made[1].numpy()).all()
+    triangle, info = torpor.linalg.cholesky_ex(Tensor(np.diag([4.0, 9.0, -1.0])))
+    assert info.item() == 3 and np.isnan(triangle.numpy()).all()
+    with pytest.raises(ValueError, match="Singular"):
+        torpor.linalg.inv_ex(Tensor(both), check_errors=True)
+    assert torpor.linalg.cond(Tensor(both), 1).tolist() == [1.0, np.inf]
+
+
+def test_cross_products_of_matrices_are_along_the_last_axis():
+    a, b = np.ones((3, 2, 3)), np.arange(18.0).reshape(3, 2, 3)
+    assert (torpor.linalg.cross(Tensor(a), Tensor(b)).numpy() == np.cross(a, b)).all()
+    with pytest.raises(ValueError, match="length 3"):
+        torpor.linalg.cross(Tensor.ones(3, 2), Tensor.ones(3, 2))

@@ -232,3 +232,52 @@ def test_draws_of_examples_are_different_the_same_or_an_error() -> None:
     close(torpor.vmap(torpor.sin, randomness="error")(Tensor(ROWS)), np.sin(ROWS))
     with pytest.raises(ValueRangeError, match="randomness is one of"):
         torpor.vmap(draw, randomness="some")
+
+
+OUTER = {  # what is added up of the slopes of x³, and its slope
+    "grad": (lambda x: torpor.grad(lambda a: (a**3).sum())(x), lambda x: 6 * x),
+    "value_and_grad": (
+        lambda x: sum(torpor.value_and_grad(lambda a: (a**3).sum())(x)),
+        lambda x: 6 * x + 3 * len(x) * x**2,  # the value is broadcast
+    ),
+    "outputs of vjp": (lambda x: torpor.vjp(lambda a: a**3, x)[0], lambda x: 3 * x**2),
+    "pull of vjp": (
+        lambda x: torpor.vjp(lambda a: a**3, x)[1](Tensor.ones(4, dtype="float64"))[0],
+        lambda x: 6 * x,
+    ),
+    "jvp": (
+        lambda x: torpor.jvp(lambda a: a**3, (x,), (x.detach().ones_like(),))[1],
+        lambda x: 6 * x,
+    ),
+    "jacrev": (lambda x: torpor.jacrev(lambda a: a**3)(x), lambda x: 6 * x),
+    "jacfwd": (lambda x: torpor.jacfwd(lambda a: a**3)(x), lambda x: 6 * x),
+    "hessian": (lambda x: torpor.hessian(lambda a: (a**3).sum())(x), lambda x: 0 * x + 6),
+    "vmap": (lambda x: torpor.vmap(torpor.grad(lambda a: a**3))(x), lambda x: 6 * x),
+}
+
+
+@pytest.mark.parametrize("name", OUTER)
+def test_backward_goes_through_a_transform_to_what_it_was_given(name):
+    function, slope = OUTER[name]
+    x = Tensor(X, requires_grad=True)
+    function(x).sum().backward()
+    assert np.allclose(x.grad.numpy(), slope(X))
+    y = Tensor(X, requires_grad=True)
+    assert np.allclose(torpor.autograd.grad(function(y).sum(), y)[0].numpy(), slope(X))
+
+
+def test_a_step_of_an_inner_loop_has_a_gradient():
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    inner = torpor.grad(lambda p: (p["w"] ** 3).sum())({"w": w})
+    ((w - 0.1 * inner["w"]) ** 2).sum().backward()
+    step = np.array([1.0, 2.0]) - 0.3 * np.array([1.0, 4.0])
+    assert np.allclose(w.grad.numpy(), 2 * step * (1 - 0.6 * np.array([1.0, 2.0])), atol=1e-6)
+
+
+def test_what_a_mapped_function_writes_into_its_arguments_is_there():
+    b = Tensor.zeros(3)
+    made = torpor.vmap(lambda x, c: c.add_(x))(Tensor([0.0, 1.0, 2.0]), b)
+    assert made.tolist() == b.tolist() == [0, 1, 2]
+    c = Tensor.ones(3, 2)
+    torpor.vmap(lambda x, c: c.mul_(3).add_(x).sum(), in_dims=(0, 1))(Tensor([0.0, 1.0]), c)
+    assert c.tolist() == [[3, 4]] * 3

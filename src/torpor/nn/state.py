@@ -36,6 +36,11 @@ class Misfit(NamedTuple):
     missing_keys: list[str]
     unexpected_keys: list[str]
 
+    def __repr__(self) -> str:
+        if not any(self):
+            return "<All keys matched successfully>"
+        return f"missing keys: {self.missing_keys}; unexpected keys: {self.unexpected_keys}"
+
 
 def _members(value: Any) -> Iterator[tuple[str, Any]]:
     """(name, value) of what is directly inside; the members of containers stand for them."""

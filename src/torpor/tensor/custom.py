@@ -13,6 +13,7 @@ from torpor.ir.uop import UOp
 from torpor.tensor.differentiate import leaf_number, when_accumulated
 from torpor.tensor.handle import Handle, derive, located, make
 from torpor.tensor.mode import grad_enabled, no_grad
+from torpor.tensor.write import write
 
 Backward = Callable[..., Any]
 
@@ -91,6 +92,7 @@ class Context:
         self.saved_tensors: tuple[Any, ...] = ()
         self.needs_input_grad: tuple[bool, ...] = ()
         self._without: set[int] = set()
+        self._dirty: set[int] = set()
         self._zeros = True
 
     def save_for_backward(self, *tensors: Any) -> None:
@@ -104,7 +106,10 @@ class Context:
         self._without |= {id(tensor) for tensor in tensors}
 
     def mark_dirty(self, *tensors: Any) -> None:
-        """Say which arguments `forward` changes; here they tell themselves."""
+        """Arguments that `forward` changes in place and gives back: the gradient goes to what they
+        were.
+        """
+        self._dirty |= {id(tensor) for tensor in tensors}
 
     def set_materialize_grads(self, value: bool) -> None:
         """Here the gradient of a result that is not used is always zeros."""
@@ -139,6 +144,7 @@ class Function:
         ctx, kind = Context(), vars(Function)["setup_context"]
         ctx.needs_input_grad = tuple(map(_is_smooth, arguments))
         forward: Any = getattr(cls, "forward")  # noqa: B009 (users write it)
+        before = [list(map(_as_it_is, one._parts)) if _is_smooth(one) else [] for one in arguments]
         with no_grad():
             if cls.setup_context is kind.__func__:
                 result = forward(ctx, *arguments)
@@ -147,10 +153,12 @@ class Function:
                 cls.setup_context(ctx, arguments, result)
         if not grad_enabled() or not any(map(_is_smooth, arguments)):
             return result
-        return cls._with_rule(ctx, arguments, result)
+        return cls._with_rule(ctx, arguments, before, result)
 
     @classmethod
-    def _with_rule(cls, ctx: Context, arguments: tuple[Any, ...], result: Any) -> Any:
+    def _with_rule(
+        cls, ctx: Context, arguments: tuple[Any, ...], before: Sequence[Any], result: Any
+    ) -> Any:
         single = isinstance(result, Handle)
         results = [result] if single else list(result)
         smooth = [
@@ -171,15 +179,27 @@ class Function:
             return [part for n in asked for part in _parts_of(found[n], arguments[n])]
 
         shapes = [one.detach() if isinstance(one, Handle) else one for one in results]
-        given = [part for number in asked for part in arguments[number]._parts]
+        were = [
+            old if id(one) in ctx._dirty else getattr(one, "_parts", ())
+            for one, old in zip(arguments, before, strict=True)
+        ]
+        given = [part for number in asked for part in were[number]]
         parts = [part for number in smooth for part in results[number]._parts]
         made = iter(ruled(backward, given, parts) if smooth else [])
         renewed = {id(results[number]): _joined(results[number], made) for number in smooth}
         ctx.saved_tensors = tuple(renewed.get(id(kept), kept) for kept in ctx.saved_tensors)
+        for one in arguments:
+            if id(one) in ctx._dirty and id(one) in renewed:
+                write(one, renewed.pop(id(one)))
         results = [renewed.get(id(one), one) for one in results]
         if single:
             return results[0]
         return type(result)(*results) if hasattr(result, "_fields") else type(result)(results)
+
+
+def _as_it_is(tensor: Any) -> Any:
+    """A tensor that no write to this one changes."""
+    return make(tensor._current(), tensor._storage.device, tensor.requires_grad)
 
 
 def _is_smooth(one: Any) -> bool:

@@ -51,12 +51,15 @@ def forget_gradients(leaves: Iterable[Handle]) -> None:
         leaf.grad = None
 
 
-def make_leaf(tensor: Handle) -> None:
-    """Give the handle an identity of its own, for which gradients can be asked."""
+def make_leaf(tensor: Handle, collects: bool = True) -> None:
+    """Give the handle an identity of its own, for which gradients can be asked; whether `backward`
+    adds to its `.grad`, and goes no further.
+    """
     node, identity = tensor._current(), build.identity()
     tensor._path = Step(tensor._path, "leaf", identity, node)
     tensor._node = UOp(Ops.LEAF, node.dtype, (node,), identity)
-    _leaves[identity] = tensor
+    if collects:
+        _leaves[identity] = tensor
 
 
 def leaf_number(tensor: Handle) -> int | None:
@@ -272,8 +275,9 @@ class Differentiate(Handle):
         if not self.requires_grad or not found:
             what = "backward() needs a tensor that depends on a leaf with requires_grad=True"
             raise located(GradientError(what), (self,))
-        targets: list[Any] = [_leaves.get(number) for number in found]
-        groups = list(found.values())
+        held = {number: leaf for number in found if (leaf := _leaves.get(number)) is not None}
+        targets: list[Any] = [*held.values()]
+        groups = [found[number] for number in held]
         if inputs is not None:
             given = [inputs] if isinstance(inputs, Handle) else inputs
             targets = [part for one in given for part in one._parts]
@@ -282,7 +286,7 @@ class Differentiate(Handle):
         gradients = _gradients(self, groups, gradient, called)
         self._spend(gradients, gradient, create_graph if retain_graph is None else retain_graph)
         for target, node in zip(targets, gradients, strict=True):
-            if target is not None and node is not None:
+            if node is not None:
                 if watching is not None:
                     watching.differentiated(target)
                 _accumulate(target, make(node, target.device, create_graph, depth=1))
@@ -408,7 +412,7 @@ def _fresh_leaf(tensor: Any) -> Any:
     given = as_tensor(tensor)
     storage = given._storage
     made = make(given._current(), storage.device, given.requires_grad, depth=storage.depth)
-    make_leaf(made)
+    make_leaf(made, collects=False)
     return made
 
 

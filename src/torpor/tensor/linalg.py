@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -16,6 +16,14 @@ import numpy as np
 from torpor.base.errors import ShapeError, ValueRangeError
 from torpor.base.missing import names_of
 from torpor.tensor import dense, factorisation
+from torpor.tensor.checked import (
+    Checked,
+    CheckedInverse,
+    CheckedTriangle,
+    checked,
+    failing_minor,
+    zero_pivot,
+)
 from torpor.tensor.dense import QR, Eigen, LogDeterminant
 from torpor.tensor.host import known_shape
 from torpor.tensor.lu import lu as lu
@@ -30,7 +38,6 @@ from torpor.tensor.wide import widely
 
 DRIVERS: Final = ("gels", "gelsd", "gelss")  # routines of LAPACK that `lstsq` is asked for by name
 
-cross = function_of("cross")
 det = function_of("det")
 inv = function_of("inverse")
 matmul = function_of("matmul")
@@ -58,27 +65,6 @@ class Least(NamedTuple):
     residuals: Any
     rank: Any
     singular_values: Any
-
-
-class Checked(NamedTuple):
-    """What `solve_ex` gives: info is int32 zeros, and what has no result raises."""
-
-    result: Any
-    info: Any
-
-
-class CheckedInverse(NamedTuple):
-    """What `inv_ex` gives, as `Checked`."""
-
-    inverse: Any
-    info: Any
-
-
-class CheckedTriangle(NamedTuple):
-    """What `cholesky_ex` gives, as `Checked`."""
-
-    L: Any
-    info: Any
 
 
 def slogdet(A: Tensor) -> LogDeterminant:
@@ -173,16 +159,8 @@ def solve_triangular(
     return solve(dense.triangular(A, upper, unitriangular), B, left=left)
 
 
-def _checked(function: Callable[..., Any], kind: Any) -> Callable[..., Any]:
-    def method(A: Tensor, *arguments: Any, check_errors: bool = False, **options: Any) -> Any:
-        return kind(function(A, *arguments, **options), A.new_zeros(A.shape[:-2], dtype="int32"))
-
-    method.__doc__ = f"(`{function.__name__}`, int32 zeros): what has no result raises."
-    return method
-
-
-cholesky_ex = _checked(cholesky, CheckedTriangle)
-inv_ex, solve_ex = _checked(inv, CheckedInverse), _checked(solve, Checked)
+cholesky_ex = checked(cholesky, CheckedTriangle, failing_minor)
+inv_ex, solve_ex = checked(inv, CheckedInverse, zero_pivot), checked(solve, Checked, zero_pivot)
 
 
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: Any = None) -> Least:
@@ -303,7 +281,8 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
         values: Any = dense.svd(A)[1]
         return values.amax(-1) / values.amin(-1) if p != -2 else (
             values.amin(-1) / values.amax(-1))  # fmt: skip
-    return matrix_norm(A, p) * matrix_norm(A.inverse(), p)
+    inverse, info = inv_ex(A)
+    return info.ne(0).where(math.inf, matrix_norm(A, p) * matrix_norm(inverse, p))
 
 
 def matrix_rank(
@@ -323,6 +302,11 @@ def matrix_rank(
 
 
 # --- products -------------------------------------------------------------------------------------
+def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
+    """The cross product of vectors of length 3 along an axis, the last one."""
+    return input.cross(other, dim)
+
+
 def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     """The product of matrices, the first and the last of which may be vectors, in the order that
     takes the fewest multiplications.

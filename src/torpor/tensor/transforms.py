@@ -145,22 +145,29 @@ def vmap(
             if place is not None
         ]
 
+        written: list[int] = []
+
         def step(carry: Any, row: list[Any]) -> tuple[Any, Any]:
-            mine = iter(row)
+            mine, before = iter(row), [one._parts[0]._storage.base for one in row]
             each = zip(leaves, places, strict=True)
             given = (leaf if place is None else next(mine) for leaf, place in each)
-            return carry, f(*filled(arguments, given))
+            made = f(*filled(arguments, given))
+            now = [one._parts[0]._storage.base for one in row]
+            written[:] = [n for n, base in enumerate(now) if base is not before[n]]
+            return carry, (made, [row[number].clone() for number in written])
 
         def alike(carry: Any, row: list[Any]) -> tuple[Any, Any]:
             with Example(randomness == "same").watching():
                 return step(carry, row)
 
         try:
-            made = scan(step if randomness == "different" else alike, None, rows)[1]
+            made, last = scan(step if randomness == "different" else alike, None, rows)[1]
         except HostError:
             if randomness != "different":
                 raise
-            made = _one_by_one(step, rows)
+            made, last = _one_by_one(step, rows)
+        for number, value in zip(written, last, strict=True):
+            rows[number].copy_(value)
         ends = _spread(out_dims, made)
         if None in ends:
             raise ShapeError("vmap: each result needs an axis in out_dims that examples lie along")

@@ -324,3 +324,14 @@ def test_what_a_group_holds_besides_comes_back():
     kept = optimiser.state_dict()["param_groups"][0]
     assert kept["mine"] == 7 and kept["lr"] == 0.1
     assert kept.keys() >= theirs.param_groups[0].keys()
+
+
+def test_a_group_keeps_what_is_no_option_but_no_near_miss():
+    w = Tensor.ones(2, requires_grad=True)
+    optimiser = torpor.optim.SGD([{"params": [w], "name": "head", "scale": -1.0}], lr=0.5)
+    w.sum().backward()
+    optimiser.step()
+    assert w.tolist() == [0.5, 0.5] and optimiser.param_groups[0]["name"] == "head"
+    assert optimiser.state_dict()["param_groups"][0]["scale"] == -1.0
+    with pytest.raises(ValueError, match="did you mean 'momentum'"):
+        torpor.optim.SGD([{"params": [Tensor.ones(2)], "momentun": 0.9}], lr=0.5)

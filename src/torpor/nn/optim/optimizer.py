@@ -19,6 +19,7 @@ import numpy as np
 
 from torpor.base.dtypes import DType, dtypes
 from torpor.base.errors import DTypeError, GradientError, ShapeError, StateError, ValueRangeError
+from torpor.base.missing import did_you_mean
 from torpor.base.unseen import Unseen
 from torpor.nn.optim.given import a_number, check_betas, each_once, groups_of
 from torpor.nn.optim.written import begin_written
@@ -192,25 +193,28 @@ class Optimizer:
 
     def add_param_group(self, param_group: Mapping[str, Any]) -> None:
         """More parameters: `{"params": [...], name: value, ...}`; what is not named is as in the
-        other groups.
+        other groups. Names of no option are kept, as a group's "name", but for near misses.
         """
         if not isinstance(param_group, Mapping):
             raise DTypeError(f"a group is a dictionary with 'params', not {param_group!r}")
         options = self.defaults | dict(param_group)
-        for name in options.keys() - self.defaults.keys() - {"params", "initial_lr"}:
-            raise ValueRangeError(f"{type(self).__name__} has no option {name!r}")
+        known = {*self.defaults, "params", "initial_lr"}
+        for name in options.keys() - known:
+            if tip := did_you_mean(name, known):
+                raise ValueRangeError(f"{type(self).__name__} has no option {name!r}{tip}")
         options["params"] = each_once(options["params"])
         options["lr"] = a_number("lr", options["lr"])
         if not options["params"]:
             raise ShapeError(f"{type(self).__name__} got no parameters")
-        known = {id(parameter) for parameter in self.params}
-        if any(id(parameter) in known for parameter in options["params"]):
+        mine = {id(parameter) for parameter in self.params}
+        if any(id(parameter) in mine for parameter in options["params"]):
             raise ValueRangeError("a parameter is in two groups")
-        self.check(options)
-        settings = Settings(options)
+        own = {name: value for name, value in options.items() if name in known}
+        self.check(own)
+        settings = Settings(own)
         self._settings.append(settings)
         self.param_groups.append(Group(settings, options))
-        self._begin(settings, options)
+        self._begin(settings, own)
 
     def check(self, options: Mapping[str, Any]) -> None:
         """Refuse hyperparameters that make no sense."""
