@@ -14,6 +14,7 @@ Needs torch; the exit status is 1 where something differs.
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import sys
 import time
@@ -389,6 +390,21 @@ def differs(
     return f"at {place} {mine[place]!r}, PyTorch {theirs[place]!r} ({int(wrong.sum())} numbers)"
 
 
+def is_steady(program: Program, name: str, found: Any, expected: np.ndarray) -> bool:
+    """Whether a result differs also where inputs that are larger by a last bit give PyTorch's: else
+    rounding alone may be the cause (the logarithm of a logarithm near 1, and slopes of it).
+    """
+    import torch
+
+    inputs = {
+        key: torch.nextafter(one, torch.full_like(one, math.inf))
+        if one.dtype in (torch.float32, torch.float64) else one
+        for key, one in program.inputs.items()
+    }  # fmt: skip
+    near = of_torch(program._replace(inputs=inputs))[program.results.index(name)]
+    return bool(differs(found, expected, near, coarsest(program, name)))
+
+
 def compared(seed: int) -> tuple[Program, str]:
     """A program, and how torpor differs: nothing, if it does not."""
     import torch
@@ -411,7 +427,8 @@ def compared(seed: int) -> tuple[Program, str]:
             return program, f"{way}: {type(error).__name__}: {last}"
         for found in calls:
             for name, one, other, exact in zip(program.results, found, expected, wide, strict=True):
-                if reason := differs(one, other, exact, coarsest(program, name)):
+                reason = differs(one, other, exact, coarsest(program, name))
+                if reason and is_steady(program, name, one, other):
                     return program, f"{way}: {name}: {reason}"
     return program, ""
 
