@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from torpor.nn.data.workers import Task, Workers, fetched
 from torpor.tensor import Generator, Tensor
 from torpor.tensor.random import take_draws
 from torpor.tensor.spelling import within
+
+REFRESHED: Final = 0.1  # seconds between two pictures of a progress bar, a choice
 
 
 def _collated(batch: list[Any]) -> Any:
@@ -75,6 +78,22 @@ def _tensors(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(map(_tensors, value))
     return value
+
+
+def _shown(batches: Iterator[Any], total: int | None) -> Iterator[Any]:
+    """The batches beside a progress bar, which has no thread: a jitted step writes over values only
+    where no other one can look at them.
+    """
+    from rich.progress import Progress  # slow to import, and rarely needed
+
+    with Progress(auto_refresh=False) as bar:
+        task, told = bar.add_task("batches", total=total), 0.0
+        for batch in batches:
+            yield batch
+            bar.advance(task)
+            if (now := time.monotonic()) - told > REFRESHED:
+                bar.refresh()
+                told = now
 
 
 class DataLoader:
@@ -160,10 +179,8 @@ class DataLoader:
         made = map(_tensors, self._spread(state) if self.num_workers else self._here())
         if not self.progress:
             return made
-        from rich.progress import track  # slow to import, and rarely needed
-
         sized = not isinstance(self.dataset, IterableDataset) or hasattr(self.dataset, "__len__")
-        return iter(track(made, "batches", total=len(self) if sized else None))
+        return _shown(made, len(self) if sized else None)
 
     def _numbers(self) -> Iterable[Any]:
         chosen = self.sampler if self.batch_sampler is None else self.batch_sampler
