@@ -167,7 +167,7 @@ PLACES: Final[dict[str, tuple[str, str | None]]] = {
     **{name: (f"torpor.nn.{name}", None) for name in ("distributions", "func", "optim")},
     **{
         name: (f"torpor.tensor.{name}", None)
-        for name in ("autograd", "cuda", "fft", "linalg", "masked")
+        for name in ("autograd", "cuda", "fft", "linalg", "masked", "testing")
     },
     **{name: (f"torpor.{name}", None) for name in ("array_api", "device", "nn", "tensor")},
 }
