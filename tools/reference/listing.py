@@ -30,6 +30,7 @@ NAMESPACES: Final = {
     "optim.swa_utils": "torpor.nn.optim.swa_utils",
     "distributions": "torpor.nn.distributions",
     "random": "torpor.tensor.seeding",
+    "testing": "torpor.tensor.testing",
     "linalg": "torpor.tensor.linalg",
     "fft": "torpor.tensor.fft",
     "masked": "torpor.tensor.masked",

@@ -303,7 +303,11 @@ def matrix_rank(
 
 # --- products -------------------------------------------------------------------------------------
 def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
-    """The cross product of vectors of length 3 along an axis, the last one."""
+    """The cross product of vectors of length 3 along an axis, the last one.
+
+    >>> cross(Tensor([1.0, 0.0, 0.0]), Tensor([0.0, 1.0, 0.0])).tolist()
+    [0.0, 0.0, 1.0]
+    """
     return input.cross(other, dim)
 
 

@@ -25,10 +25,10 @@ def assert_close(
     check_layout: bool = True, check_stride: bool = False,
     msg: str | Callable[[str], str] | None = None,
 ) -> None:  # fmt: skip
-    """Raise `AssertionError` unless |actual - expected| <= atol + rtol |expected| for all elements
-    of tensors, arrays, numbers, and of sequences and mappings of them. Tolerances are both given,
-    or those of the formats: of float32 1.3e-6 and 1e-5, of integers none. Shapes are equal, and
-    formats and devices where they are checked; NaN is near NaN with `equal_nan`. `msg` is the
+    """Fail, as an `assert` does, unless |actual - expected| <= atol + rtol |expected| for all
+    elements of tensors, arrays, numbers, and of sequences and mappings of them. Tolerances are both
+    given, or those of the formats: of float32 1.3e-6 and 1e-5, of integers none. Shapes are equal,
+    and formats and devices where they are checked; NaN is near NaN with `equal_nan`. `msg` is the
     error's text, or makes one of it. Memory has no layout and no strides here.
 
     >>> assert_close(Tensor([1.0, 2.0]), Tensor([1.0, 2.000001]))
