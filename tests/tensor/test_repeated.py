@@ -222,3 +222,15 @@ def test_complex_numbers_pass_after_pass(name):
         np.testing.assert_allclose(made, wanted(array.astype(complex)), rtol=1e-5, atol=1e-6)
         power = (Tensor(array) ** Tensor(array)).numpy()
         np.testing.assert_allclose(power, array.astype(complex) ** array, rtol=1e-4)
+
+
+def test_what_is_said_with_ever_other_numbers_is_not_written_down(counted):
+    both, calls = counted
+    x = Tensor([1.0, 2.0])
+    for number in range(5 * PASSES):
+        both(x, x, factor=number / 7, keep=False).realize()
+    assert len(calls) == 5 * PASSES
+    before = len(calls)
+    for _ in range(PASSES):
+        both(x, x, factor=0.5, keep=False).realize()
+    assert len(calls) - before <= 3

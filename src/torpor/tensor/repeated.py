@@ -34,14 +34,14 @@ class _Call:
     nothing to go by.
     """
 
-    __slots__ = ("arguments", "names", "handles", "nodes", "key", "depth")
+    __slots__ = ("arguments", "names", "handles", "nodes", "key", "depth", "has_numbers")
 
     def __init__(self, arguments: Sequence[Any], names: tuple[str, ...]):
         self.arguments, self.names = arguments, names
         self.handles, self.nodes = list[Handle](), list[UOp]()
         words: list[Any] = [names, grad_enabled(), default_float()]
         shapes: list[Shape] = []
-        self.depth = 0
+        self.depth, self.has_numbers = 0, False
         for one in arguments:
             kind = type(one)
             if isinstance(one, Handle):
@@ -58,10 +58,12 @@ class _Call:
                     if storage.depth > self.depth:
                         self.depth = storage.depth
             elif kind in _TOLD:
+                self.has_numbers |= kind is int
                 words += (kind, one)
             elif kind in _ROWS and all(part is None or type(part) is int for part in one):
                 words += (kind, *one)
             elif kind is float:
+                self.has_numbers = True
                 words += (kind, struct.pack("<d", one))
             else:
                 words.append(None)
@@ -102,15 +104,21 @@ class _WrittenDown:
     def __init__(self, function: Callable[..., Any]):
         self.function, self.templates = function, Templates()
         self.of_any_size: dict[Any, AnySize | None] = {}
+        self.seen: set[Any] = set()  # what is said with numbers, which may be others each time
 
     def of(self, call: _Call, count: int) -> Template | None:
         """The template for a call, `count` of whose arguments have no names; None: there is none.
         That of one that is new is written down by running the function if there are few such, else
-        it is that for any sizes.
+        it is that for any sizes; with numbers when these come again.
         """
         template = self.templates.get(call.key)
         if template is not None or not (call.handles and call.is_plain()):
             return template
+        if call.has_numbers and call.key[0] not in self.seen:
+            if len(self.seen) >= MOST:
+                self.seen.clear()
+            self.seen.add(call.key[0])
+            return None
         sizes, numbered = call.sizes()
         kind = call.key[0], numbered
         wanted = self.templates.is_wanted(call.key, kind)
