@@ -242,7 +242,8 @@ class Maker:
             found += ("cdist", "padding", "conv_transpose", *(SLOPES if self.gradients else ()))
         if self.special is EXTREME:
             found += (*SUMMED, "2 + y", "y * 2")
-        return found + (("nan_to_num",) if self.gradients else ())
+        # The slope of elu at NaN is 1 or NaN in PyTorch, as vectors are filled.
+        return found + (("nan_to_num", "F.elu") if self.gradients else ())
 
     def write(self, text: str, chosen: list[Variable]) -> None:
         """A line that writes into a tensor; all that share memory with it are as exact as it is."""

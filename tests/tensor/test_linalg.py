@@ -216,6 +216,17 @@ def test_what_is_singular_is_told_and_raises_nothing():
     assert torpor.linalg.cond(Tensor(both), 1).tolist() == [1.0, np.inf]
 
 
+def test_complex_matrices_are_singular_where_rounding_says_so():
+    random = np.random.default_rng(3)
+    for _ in range(40):
+        rows = random.standard_normal((2, 3, 3)).astype(np.float32)
+        one = rows[0] + 1j * rows[1]
+        one[2] = one[1]
+        both = Tensor(np.stack([one, np.eye(3, dtype=np.complex64)]))
+        made, info = torpor.linalg.inv_ex(both)
+        assert info[1].item() == 0 and np.isfinite(made[1].numpy()).all()
+
+
 def test_cross_products_of_matrices_are_along_the_last_axis():
     a, b = np.ones((3, 2, 3)), np.arange(18.0).reshape(3, 2, 3)
     assert (torpor.linalg.cross(Tensor(a), Tensor(b)).numpy() == np.cross(a, b)).all()

@@ -144,6 +144,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
     """
     if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
         raise located(ShapeError("cdist is of rows (..., n, k) and (..., m, k)"), (x1, x2))
+    within("cdist's p", p, 0)
     apart = x1.unsqueeze(-2) - x2.unsqueeze(-3)
     return root(apart.square().sum(-1)) if p == 2 else apart.norm(p, -1)
 

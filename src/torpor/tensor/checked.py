@@ -42,8 +42,12 @@ class CheckedTriangle(NamedTuple):
 
 
 def zero_pivot(A: Tensor) -> Any:
-    """Of each matrix which pivot is 0, counted from 1, or 0."""
-    return lu_factor_ex(A.detach()).info.numpy()
+    """Of each matrix which pivot is 0, counted from 1, or 0; the last where rounding decides."""
+    matrices, found = A.detach().numpy(), lu_factor_ex(A.detach()).info.numpy()
+    for place in np.ndindex(found.shape):
+        if not found[place] and _fails(np.linalg.inv, matrices[place]):
+            found[place] = matrices.shape[-1]
+    return found
 
 
 def failing_minor(A: Tensor) -> Any:
@@ -51,19 +55,18 @@ def failing_minor(A: Tensor) -> Any:
     matrices = A.detach().numpy()
     found = np.zeros(matrices.shape[:-2], np.int32)
     for place in np.ndindex(found.shape):
-        found[place] = next(filter(_fails(matrices[place]), range(1, matrices.shape[-1] + 1)), 0)
+        minors = (n for n in range(1, matrices.shape[-1] + 1)
+                  if _fails(np.linalg.cholesky, matrices[place][:n, :n]))  # fmt: skip
+        found[place] = next(minors, 0)
     return found
 
 
-def _fails(matrix: Any) -> Callable[[int], bool]:
-    def fails(order: int) -> bool:
-        try:
-            np.linalg.cholesky(matrix[:order, :order])
-        except np.linalg.LinAlgError:
-            return True
-        return False
-
-    return fails
+def _fails(function: Callable[[Any], Any], matrix: Any) -> bool:
+    try:
+        function(matrix)
+    except np.linalg.LinAlgError:
+        return True
+    return False
 
 
 def checked(function: Callable[..., Any], kind: Any, which: Callable[[Tensor], Any]) -> Any:
