@@ -40,7 +40,8 @@ def test_what_is_reserved_beyond_what_is_used_takes_no_memory():
     used = (1 << 26) + 1
     block = HostAllocator().allocate(used, SPEC)
     ctypes.memset(block.address, 1, used)
-    assert used <= resident() - before < used * 1.2
+    taken = resident() - before  # beside what else the process takes or gives back meanwhile
+    assert used * 0.95 < taken < used * 1.2
     assert block.capacity == 1 << 27
 
 
