@@ -19,7 +19,8 @@ from torpor.base.dtypes import DType, as_dtype, dtypes
 from torpor.base.errors import DTypeError, GradientError
 from torpor.base.promotion import complex_of
 from torpor.tensor.creation import beside
-from torpor.tensor.handle import Handle, located, paired
+from torpor.tensor.handle import Handle, located
+from torpor.tensor.handle import paired as paired
 from torpor.tensor.host import Array
 from torpor.tensor.mode import default_float
 from torpor.tensor.realisation import realize, value_of
