@@ -27,7 +27,7 @@ a: x[None] ; x[..., None] ; x[..., -1] ; x[0] ; x.swapaxes(0, -1) ; torch.rot90(
 a: F.pad(x, (k, 1)) ; F.pad(x, (-1, 2)) ; x.bool() ; x.to(torch.float32) ; x.float()
 ~a: x.to(torch.FORMAT) ; x.nonzero() ; x != x.flip(d) ; torch.where(x == x, 1, 0)
 i: x & 5 ; x | 3 ; x ^ 6 ; ~x ; x // 3 ; x % 5 ; x << 1 ; x >> 1 ; x.bitwise_not()
-i: x.clamp(-100).gcd(x * 0 + 6)
+i: (x | 1).gcd(x * 0 + 6)
 b: ~x ; x.logical_not() ; x.int() ; x.long() ; x.sum(d) ; x.cumsum(d)
 nn: x + y ; x - y ; x * y ; torch.maximum(x, y) ; torch.minimum(x, y) ; x + y * 2
 ~n~n: x < y ; x == y ; x >= y ; x != y ; torch.maximum(x, y).argmax()
