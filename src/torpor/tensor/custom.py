@@ -179,11 +179,8 @@ class Function:
             return [part for n in asked for part in _parts_of(found[n], arguments[n])]
 
         shapes = [one.detach() if isinstance(one, Handle) else one for one in results]
-        were = [
-            old if id(one) in ctx._dirty else getattr(one, "_parts", ())
-            for one, old in zip(arguments, before, strict=True)
-        ]
-        given = [part for number in asked for part in were[number]]
+        dirty = [id(one) in ctx._dirty for one in arguments]
+        given = [p for n in asked for p in (before[n] if dirty[n] else arguments[n]._parts)]
         parts = [part for number in smooth for part in results[number]._parts]
         made = iter(ruled(backward, given, parts) if smooth else [])
         renewed = {id(results[number]): _joined(results[number], made) for number in smooth}

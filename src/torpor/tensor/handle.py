@@ -166,11 +166,6 @@ def paired(x: Any, y: Any) -> Any:
     return made
 
 
-def reals_of(handle: Any) -> tuple[Any, ...]:
-    """The real tensors that one is made of: itself, or the parts of a complex one."""
-    return handle._parts if handle.is_pair else (handle,)
-
-
 def make(
     node: UOp, device: str, requires: bool = False, storage: Storage | None = None,
     path: Step | None = None, depth: int = 0,

@@ -18,7 +18,7 @@ from torpor.graph.template import MOST, Template, Templates
 from torpor.ir.infer import JOINT, Shape, shape_of
 from torpor.ir.ops import Ops
 from torpor.ir.uop import UOp
-from torpor.tensor.handle import Handle, make, paired, reals_of
+from torpor.tensor.handle import Handle, make, paired
 from torpor.tensor.inside import fresh
 from torpor.tensor.mode import default_float, grad_enabled
 from torpor.tensor.watch import active
@@ -47,7 +47,7 @@ class _Call:
             if isinstance(one, Handle):
                 if one.is_pair:
                     words.append(kind)
-                for part in reals_of(one):
+                for part in one._parts:
                     storage = part._storage
                     node = part._node if part._stamp == storage.stamp else part._current()
                     requires = storage.requires if part._path is None else part.requires_grad
@@ -156,7 +156,7 @@ class _WrittenDown:
         ]
         made = self.function(*given[:count], **dict(zip(names, given[count:], strict=True)))
         whole = made if isinstance(made, tuple) else (made,)
-        results = [part for one in whole for part in reals_of(one)]
+        results = [part for one in whole for part in one._parts]
         nodes, inputs = [one._current() for one in results], [one._current() for one in stand_ins]
         given_to = {id(one._storage) for one in stand_ins}
         if any(id(one._storage) in given_to for one in results) or not set(inputs).isdisjoint(

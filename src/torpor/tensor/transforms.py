@@ -147,13 +147,15 @@ def vmap(
 
         written: list[int] = []
 
+        def bases(one: Any) -> list[Any]:
+            return [part._storage.base for part in one._parts]
+
         def step(carry: Any, row: list[Any]) -> tuple[Any, Any]:
-            mine, before = iter(row), [one._parts[0]._storage.base for one in row]
+            mine, before = iter(row), list(map(bases, row))
             each = zip(leaves, places, strict=True)
             given = (leaf if place is None else next(mine) for leaf, place in each)
             made = f(*filled(arguments, given))
-            now = [one._parts[0]._storage.base for one in row]
-            written[:] = [n for n, base in enumerate(now) if base is not before[n]]
+            written[:] = [n for n, one in enumerate(row) if bases(one) != before[n]]
             return carry, (made, [row[number].clone() for number in written])
 
         def alike(carry: Any, row: list[Any]) -> tuple[Any, Any]:

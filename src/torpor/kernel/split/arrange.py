@@ -43,7 +43,7 @@ GAIN: Final = 1.05  # times faster that a product has to be on a copy
 # two ways are off by (bench/results/regret.md).
 SURE: Final = 1.25
 # Times that a plan near the best takes longer than the best one, at most: the two ways are compared
-# by their best plans where they are nearer than that.
+# by their best plans where they are nearer than that. A choice: 1.38 is the most that was seen.
 NEAR: Final = 1.5
 
 
