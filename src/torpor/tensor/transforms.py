@@ -147,15 +147,12 @@ def vmap(
 
         written: list[int] = []
 
-        def bases(one: Any) -> list[Any]:
-            return [part._storage.base for part in one._parts]
-
         def step(carry: Any, row: list[Any]) -> tuple[Any, Any]:
-            mine, before = iter(row), list(map(bases, row))
+            mine, before = iter(row), list(map(_values, row))
             each = zip(leaves, places, strict=True)
             given = (leaf if place is None else next(mine) for leaf, place in each)
             made = f(*filled(arguments, given))
-            written[:] = [n for n, one in enumerate(row) if bases(one) != before[n]]
+            written[:] = [n for n, one in enumerate(row) if _values(one) != before[n]]
             return carry, (made, [row[number].clone() for number in written])
 
         def alike(carry: Any, row: list[Any]) -> tuple[Any, Any]:
@@ -177,6 +174,11 @@ def vmap(
         return filled(made, (leaf.movedim(0, place) for leaf, place in moved))
 
     return wrapped
+
+
+def _values(one: Any) -> list[Any]:
+    """The node of a tensor's storage, or of both of its parts: others once it is written to."""
+    return [part._storage.base for part in one._parts]
 
 
 def _one_by_one(step: Callable[..., Any], rows: Sequence[Any]) -> Any:
